@@ -1,8 +1,7 @@
-"""Migration of many tables: executors make every `_pm`, and the driver alone writes.
+"""Migration of many tables: executors convert every `_pm`, and only the driver writes.
 
-So the writer's lock of a table, the checks right before a publication and its crash safety are those of a run in one
-process, nothing that a task does needs to be undone when it is tried again, and an executor that outlives a killed
-driver has nothing to write.
+So the writer's lock of a table, the checks right before publication and crash safety are the same as in one process,
+a task that is retried has nothing to undo, and an executor that outlives a killed driver writes nothing.
 """
 
 from __future__ import annotations
@@ -28,9 +27,9 @@ if TYPE_CHECKING:
 
 Work: TypeAlias = tuple[Table, Partition]
 WAVE_PARTITIONS = 1024
-"""Their `_pm` are in the driver's memory at one time, as far as they are not written yet."""
+"""Partitions per Spark job; their `_pm` are in the driver's memory until they are written."""
 TASKS_PER_SLOT = 8
-"""In a wave: partitions take unequal time, and each task costs some 10 ms beside its own work."""
+"""Tasks of a wave per core: partitions take unequal time, and each task has an overhead of some 10 ms."""
 
 
 def convert_tables(
@@ -41,9 +40,9 @@ def convert_tables(
     keeps_sound: bool,
     progress: Callable[[int], None] = lambda _: None,
 ) -> Iterator[Conversion]:
-    """Yield what becomes of each partition of the plans, in their order; a job converts a wave of them.
+    """Yield the conversion of each partition of the plans, in order; a job converts a wave of them.
 
-    `progress` is told how many are converted. Raises what PySpark raises when a job fails.
+    `progress` is called with the number converted so far. Raises what PySpark raises when a job fails.
     """
     work = _work_of(plans)
     slots = spark.sparkContext.defaultParallelism
@@ -51,14 +50,14 @@ def convert_tables(
     while wave := list(itertools.islice(work, WAVE_PARTITIONS)):
         tasks = spark.sparkContext.parallelize(wave, min(len(wave), slots * TASKS_PER_SLOT))
         conversions = tasks.mapPartitions(partial(convert_all, mode=mode, keeps_sound=keeps_sound))
-        reported = partial(_tell, progress, converted_count, len(wave))
-        yield from watched(spark, conversions.collect, reported)
+        on_tasks = partial(_report, progress, converted_count, len(wave))
+        yield from watched(spark, conversions.collect, on_tasks)
         converted_count += len(wave)
         progress(converted_count)
 
 
 def convert_all(work: Iterator[Work], *, mode: ConversionMode, keeps_sound: bool) -> Iterator[Conversion]:
-    """Yield what becomes of each partition; raises StorageError where this machine does not see its table."""
+    """Yield the conversion of each partition; raises StorageError if this machine cannot access its table."""
     for table, partition in work:
         if table.storage.kind(f"{table.path}/{TXN_FILE}") is not EntryKind.FILE:
             raise StorageError(
@@ -77,5 +76,5 @@ def _work_of(plans: Sequence[TablePlan]) -> Iterator[Work]:
             yield table, partition
 
 
-def _tell(progress: Callable[[int], None], before: int, wave_count: int, done_tasks: int, task_count: int) -> None:
+def _report(progress: Callable[[int], None], before: int, wave_count: int, done_tasks: int, task_count: int) -> None:
     progress(before + wave_count * done_tasks // max(1, task_count))

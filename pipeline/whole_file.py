@@ -1,4 +1,4 @@
-"""Files that stand at their place whole and on disk, or not at all, whoever else writes the same ones."""
+"""Files that are written atomically and durably, even if several processes write the same one."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ PARTIAL = ".partial"
 
 @contextmanager
 def whole_file(path: Path) -> Iterator[BinaryIO]:
-    """Give a file to write to, and move it to `path` once it is on disk; what goes wrong leaves nothing behind.
+    """Yield a temporary file, and rename it to `path` once it is durable; an error removes it.
 
-    Its name until then ends with PARTIAL, and is one that Spark and pyarrow take for hidden.
+    Its name ends with PARTIAL, and Spark and pyarrow treat it as hidden.
     """
     partial = path.with_name(f".{path.name}.{uuid.uuid4().hex}{PARTIAL}")
     try:

@@ -1,7 +1,7 @@
 """Result data as pages: one HTML file that needs no network, JUnit XML, and a summary for a terminal.
 
-Everything here starts from documents and datasets that commands have written, never from live objects, and imports no
-other package of the project.
+Reports are made from documents and datasets that commands have written, never from live objects, and this package
+imports no other one of the project.
 """
 
 if __name__ != "tornproof.reports":

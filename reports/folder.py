@@ -1,4 +1,4 @@
-"""A folder of results: what of it is a run, a finding, a table or a campaign, and what is none of these."""
+"""A folder of results: its runs, findings, tables and campaign, and files that are none of these."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from tornproof.reports.run.document import Run, run_of
 
 RUNS, FINDINGS, TABLES = "runs", "findings", "tables"
 FINDING_FOLDERS = (FINDINGS, "tornproof-findings")
-"""The second is where `check` puts findings if it is not told where."""
+"""The second is the default directory of `check`."""
 CAMPAIGN_KEY = "campaign"
-"""Of the page that campaigns have."""
+"""The key of a campaign's page."""
 CAMPAIGN_PREFIX = "campaign-"
 FINDING_FORMATS = (1, 2)
 _RUN_FILE = re.compile(r"run-(\d{4,9})\.json")
@@ -26,7 +26,7 @@ _RUN_FILE = re.compile(r"run-(\d{4,9})\.json")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FindingFile:
-    """A finding in a file of its own; its document is read again when its page is made, because it may be large."""
+    """A finding's file; its document is read again for its page, because it may be large."""
 
     path: Path
     file: str
@@ -50,10 +50,9 @@ class TableDocument:
 
 @dataclass(slots=True, kw_only=True)
 class Folder:
-    """What a folder holds, each in its order, the newest last.
+    """The contents of a folder, each list in order, the newest last.
 
-    `damaged` says why results cannot be read, `foreign` which files are no results at all; `keys` are those
-    of all pages.
+    `damaged` has the errors of unreadable results, `foreign` files that are not results, `keys` those of all pages.
     """
 
     directory: Path
@@ -67,17 +66,17 @@ class Folder:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing of which a page could be made."""
+        """Whether there is nothing to make a page from."""
         return not (self.runs or self.findings or self.tables or self.is_campaign)
 
     @property
     def campaign_findings(self) -> list[FindingFile]:
-        """The findings of the campaign whose directory it is."""
+        """The findings of the campaign, if the folder is a campaign's directory."""
         return [each for each in self.findings if self.is_campaign and each.stem.startswith(CAMPAIGN_PREFIX)]
 
     @property
     def newest_runs(self) -> list[Run]:
-        """The newest run of each table and preset, the newest of all in front; one that was abandoned only if alone."""
+        """The newest run of each table and preset, the newest first; an abandoned run only if there is no other."""
         newest: dict[tuple[str, str], Run] = {}
         abandoned = [run for run in self.runs if run.is_abandoned]
         others = [run for run in self.runs if not run.is_abandoned]
@@ -92,7 +91,7 @@ class Folder:
 
 
 def results_in(directory: Path) -> Folder:
-    """Return what a folder holds; raises ResultError where it is none, or nothing in it is a result."""
+    """Return the contents of a folder; raises ResultError if it is not a folder."""
     if not directory.is_dir():
         actual = "a file" if directory.exists() else "nothing of this name"
         raise ResultError(file=str(directory), field="the folder", expected="a folder of results", actual=actual)
@@ -110,7 +109,7 @@ def results_in(directory: Path) -> Folder:
 
 
 def next_run_number(directory: Path) -> int:
-    """Return the number that the next run in a folder has."""
+    """Return the number of the next run in a folder."""
     matches = [_RUN_FILE.fullmatch(path.name) for path in _json_files(directory / RUNS)]
     return 1 + max((int(match[1]) for match in matches if match), default=0)
 
@@ -121,7 +120,7 @@ def run_file(number: int) -> str:
 
 
 def _json_files(directory: Path) -> list[Path]:
-    """Return the files of a folder, which need not be there, by their names; hidden ones are not finished."""
+    """Return the JSON files of a folder by name, none if it does not exist; hidden ones are unfinished."""
     try:
         paths = sorted(directory.iterdir())
     except FileNotFoundError:
@@ -138,7 +137,7 @@ def _run_order(path: Path) -> tuple[int, str]:
 
 
 def _take(folder: Folder, path: Path, add: Callable[[Folder, Path, Any], None]) -> None:
-    """Read a file into the folder; what is wrong with it is no reason to leave the others out."""
+    """Add a file to the folder; an error is recorded."""
     try:
         add(folder, path, read_document(path))
     except ResultError as error:
@@ -146,7 +145,7 @@ def _take(folder: Folder, path: Path, add: Callable[[Folder, Path, Any], None]) 
 
 
 def _add_by_content(folder: Folder, path: Path, document: Any) -> None:
-    """Add a document whose place does not say what it is."""
+    """Add a document whose directory does not say what it is."""
     match document:
         case {"phases": _, "findings": _}:
             _add_run(folder, path, document)
@@ -158,7 +157,7 @@ def _add_by_content(folder: Folder, path: Path, document: Any) -> None:
         case {"spec": _, "digest": _} if path.name == CAMPAIGN_FILE:
             folder.is_campaign = True
         case {"result_hash": _, "verdict": _} if path.with_name(CAMPAIGN_FILE).is_file():
-            # The campaign's own page tells it.
+            # The campaign's page shows it.
             pass
         case {"report": _, "junit": _}:
             # An earlier report on this folder.
@@ -177,7 +176,7 @@ def _add_run(folder: Folder, path: Path, document: Any) -> None:
 def _add_finding(folder: Folder, path: Path, document: Any) -> None:
     fields = Fields(document, file=str(path))
     fields.demand_format(*FINDING_FORMATS)
-    # Explorers whose findings are no decision logs name the scenario in the evidence.
+    # Findings without a decision log have the scenario in the evidence.
     evidence = fields.inner("evidence").document
     scenario = fields.document.get("scenario") or evidence.get("scenario")
     folder.findings.append(
@@ -204,7 +203,7 @@ def _add_foreign(folder: Folder, path: Path, document: Any) -> None:
 
 
 def _new_key(folder: Folder, *words: str) -> str:
-    """Return the words as the key of a page, and of no other one in the folder."""
+    """Return a key for a page from words, unique in the folder."""
     keys = itertools.chain([as_key(*words)], (as_key(*words, str(number)) for number in itertools.count(2)))
     key = next(key for key in keys if key not in folder.keys)
     folder.keys.add(key)

@@ -1,4 +1,4 @@
-"""Results as JUnit XML, which systems of continuous integration show: a suite for each phase or table."""
+"""Results as JUnit XML for continuous integration: a suite for each phase or table."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Result = Failure | Error | Skipped
 def junit_of(folder: Folder, pages: Sequence[Page], damaged: Sequence[ResultError]) -> str:
     """Return the newest results of a folder as JUnit XML.
 
-    What has a page alone is judged by it; `damaged` says what could not be read.
+    Verdicts on campaigns are those of their pages; `damaged` are errors of unreadable results.
     """
     stems = {finding.stem: finding for finding in folder.findings}
     xml = JUnitXml(NAME)
@@ -33,7 +33,7 @@ def junit_of(folder: Folder, pages: Sequence[Page], damaged: Sequence[ResultErro
     by_key = {page.key for page in pages}
     for table in folder.newest_tables:
         if table.key in by_key:
-            verified = read_verified(table.document["verify"], file=table.file, position="verify")
+            verified = read_verified(table.document["verify"], file=table.file, path="verify")
             xml.add_testsuite(_table_suite(verified))
     for page in pages:
         if page.key == CAMPAIGN_KEY:
@@ -66,7 +66,7 @@ def _run_suites(run: Run, files: Mapping[str, FindingFile]) -> Iterator[TestSuit
 
 
 def _phase_suite(run: Run, phase: PhaseResult, files: Mapping[str, FindingFile]) -> TestSuite:
-    """Return what a phase found, which situations it went through, and its verdict where no finding says it."""
+    """Return a phase's findings and test cases, and its verdict if there is no finding."""
     folds = folded(finding for finding in run.findings if finding.phase == phase.name)
     scenarios = {files[each.stem].scenario for fold in folds for each in fold.all if each.stem in files}
     classname = f"check.{phase.name}"
@@ -104,7 +104,7 @@ def _of_verdict(phase: PhaseResult) -> Result | None:
 
 
 def _table_suite(verified: Verified) -> TestSuite:
-    """Return a table's verdict partition by partition; native ones are not judged."""
+    """Return a table's verdict by partition; native ones are not checked."""
     cases = [_case("verify", "_txn and _meta", _of_problems(verified.problems))]
     cases += [_case("verify", partition.name, _of_partition(partition)) for partition in verified.partitions]
     if verified.compatibility is not None:
@@ -113,7 +113,7 @@ def _table_suite(verified: Verified) -> TestSuite:
 
 
 def _of_partition(partition: Partition) -> Result | None:
-    return Skipped("native: not judged") if partition.is_native else _of_problems(partition.problems)
+    return Skipped("native: not checked") if partition.is_native else _of_problems(partition.problems)
 
 
 def _of_problems(problems: Sequence[Problem]) -> Failure | None:
@@ -128,18 +128,18 @@ def _of_problems(problems: Sequence[Problem]) -> Failure | None:
 
 
 def _of_compatibility(compatibility: Compatibility) -> Failure | None:
-    return None if compatibility.goes_on else Failure(_clean(compatibility.reason), "cannot go on")
+    return None if compatibility.can_continue else Failure(_clean(compatibility.reason), "cannot continue")
 
 
 def _campaign_suite(page: Page, findings: Sequence[FindingFile]) -> TestSuite:
-    """Return a suite of what its page alone judges, and its findings."""
+    """Return a suite with the verdict of a campaign's page, and its findings."""
     files = {each.stem: each for each in findings}
     cases = [_case(page.key, _title(fold), _failure(fold, files)) for fold in folded(findings)]
     result: Result | None = None
     if page.verdict == "UNKNOWN":
-        result = Error("UNKNOWN, as the report says why", "UNKNOWN")
+        result = Error("UNKNOWN, see the report", "UNKNOWN")
     elif page.verdict == "INVALID" and not cases:
-        result = Failure("INVALID, as the report says why", "INVALID")
+        result = Failure("INVALID, see the report", "INVALID")
     if result is not None or not cases:
         cases.insert(0, _case(page.key, f"verdict on {page.title}", result))
     return _suite(page.title, cases)
@@ -150,7 +150,7 @@ def _title(fold: Fold[Listed] | Fold[FindingFile]) -> str:
 
 
 def _failure(fold: Fold[Listed] | Fold[FindingFile], files: Mapping[str, FindingFile]) -> Failure:
-    """Return a failure with the line that shows each finding again, as far as its file is here."""
+    """Return a failure with the replay line of each finding."""
     lines = []
     for each in fold.all:
         lines.append(each.sentence)
@@ -174,7 +174,7 @@ def _case(classname: str, name: str, result: Result | None) -> TestCase:
 
 def _suite(name: str, cases: Sequence[TestCase], facts: Mapping[str, object] | None = None) -> TestSuite:
     suite = TestSuite(_clean(name))
-    # Some readers insist on properties before cases.
+    # Some readers require properties before cases.
     for fact, value in (facts or {}).items():
         suite.add_property(_clean(fact), _clean(str(value)))
     suite.add_testcases(list(cases))
@@ -182,5 +182,5 @@ def _suite(name: str, cases: Sequence[TestCase], facts: Mapping[str, object] | N
 
 
 def _clean(text: str) -> str:
-    """Return text that XML can hold, which has no control characters and no halves of characters."""
+    """Return text that XML can contain: no control characters and no lone surrogates."""
     return printable(text, TEXT_CHARACTERS_MAX)

@@ -1,4 +1,4 @@
-"""What a report does not show, and why: nothing of a folder is left out in silence."""
+"""What a report leaves out, and why."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ KEY = "left-out"
 NAMES_SHOWN = 50
 NAME_CHARACTERS_MAX = 200
 RESERVED_BYTES = 256 << 10
-"""Room for the page of what is left out, where each character may be an entity of six."""
+"""Space for the page of omissions, in which each character may be an entity of six bytes."""
 BYTES_AROUND_A_PAGE = 1_200
 
 
 @dataclass(slots=True, kw_only=True)
 class LeftOut:
-    """Results that cannot be read, files that are no results, and what has no page because the report would not fit."""
+    """Unreadable results, files that are not results, and results whose page would make the report too large."""
 
     damaged: list[ResultError]
     foreign: Sequence[str]
     without_page: list[str] = field(default_factory=list)
 
     def pages(self) -> list[Page]:
-        """Return the page that says what is left out, none where that is nothing."""
+        """Return the page of omissions, if there are any."""
         if not (self.damaged or self.foreign or self.without_page):
             return []
         body = fill(
@@ -41,23 +41,23 @@ class LeftOut:
         return [Page(key=KEY, group=GROUP, title="What is not in this report", verdict=verdict, body=body)]
 
     def notices(self) -> list[str]:
-        """Return a sentence on each thing that is left out."""
+        """Return a sentence on each omission."""
         notices = [f"cannot be read: {each}" for each in self.damaged]
-        notices += [f"is no result of tornproof: {each}" for each in self.foreign]
-        notices += [f"has no page, for the report would be too large: {each}" for each in self.without_page]
+        notices += [f"is not a result of tornproof: {each}" for each in self.foreign]
+        notices += [f"has no page, because the report would be too large: {each}" for each in self.without_page]
         return notices
 
 
 class Room:
-    """What is left of the size that a report may have."""
+    """The remaining size of a report."""
 
     def __init__(self, title: str, left_out: LeftOut) -> None:
-        """Begin with a report of that title without pages, and note there what is left out."""
+        """Start with an empty report of that title; omissions are noted in `left_out`."""
         self._bytes = DOCUMENT_BYTES_MAX - RESERVED_BYTES - len(as_document(title, []).encode())
         self._left_out = left_out
 
     def take(self, name: str, make: Callable[[], Page]) -> Page | None:
-        """Return a page if it can be made and there is room for it; when no room is left, none is made."""
+        """Return a page if it can be made and fits; once the report is full, none is made."""
         if self._bytes <= BYTES_AROUND_A_PAGE:
             self._left_out.without_page.append(name)
             return None
@@ -73,7 +73,7 @@ class Room:
             return None
 
     def admits(self, name: str, page: Page) -> bool:
-        """Return whether there is room for a page, which is then taken."""
+        """Return whether a page fits, and subtract its size."""
         # The title is also in the list of pages, and on the pages before and after.
         title_bytes = len(escape(page.title).encode(errors="surrogatepass"))
         size_bytes = len(page.body.encode(errors="surrogatepass")) + 4 * title_bytes + BYTES_AROUND_A_PAGE

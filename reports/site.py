@@ -28,7 +28,7 @@ RUN_PAGES_MAX = 6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Site:
-    """A report: `results` are the pages that judge a campaign or a table, `notices` sentences on what is left out."""
+    """A report: `results` are the pages of the campaign and of tables, `notices` sentences on omissions."""
 
     folder: Folder
     pages: Sequence[Page]
@@ -41,7 +41,7 @@ class Site:
 
 
 def site_of(directory: Path) -> Site:
-    """Return the report on a folder; raises ResultError where there is nothing of which one could be made."""
+    """Return the report on a folder; raises ResultError if there is nothing to report."""
     folder = _filled(directory)
     left_out = LeftOut(damaged=folder.damaged, foreign=folder.foreign)
     room = Room(TITLE, left_out)
@@ -54,11 +54,11 @@ def site_of(directory: Path) -> Site:
     links = {stem: page.key for stem, page in finding_pages.items()}
     keys = {run.key for run in runs}
     run_pages = [run_page(run, trend=trends[run.series].markup(run, keys), links=links) for run in runs]
-    # A finding is no front door: without runs, what led to it comes first.
+    # Without runs, the campaign or table comes before its findings.
     middle = [*finding_pages.values(), *result_pages] if runs else [*result_pages, *finding_pages.values()]
     pages = [*run_pages, *middle, *left_out.pages()]
     html = as_document(TITLE, pages)
-    assert fits(html), "pages were taken for which there is no room"
+    assert fits(html), "the pages exceed the size limit"
     return Site(
         folder=folder,
         pages=pages,
@@ -72,7 +72,7 @@ def site_of(directory: Path) -> Site:
 
 
 def _filled(directory: Path) -> Folder:
-    """Return what a folder holds, which is something."""
+    """Return the contents of a folder; raises ResultError if there are none."""
     folder = results_in(directory)
     if folder.is_empty and folder.damaged:
         raise folder.damaged[0]
@@ -92,7 +92,7 @@ def _trends(folder: Folder) -> dict[tuple[str, str], Trend]:
 
 
 def _runs_with_page(folder: Folder, trends: Mapping[tuple[str, str], Trend], room: Room) -> list[Run]:
-    """Return the newest run of each table and preset, and the newest of the others, as far as there is room."""
+    """Return the newest run of each table and preset, and the newest of the others, as far as they fit."""
     newest = folder.newest_runs
     keys = {run.key for run in newest}
     older = [run for run in reversed(folder.runs) if run.key not in keys]
@@ -100,7 +100,7 @@ def _runs_with_page(folder: Folder, trends: Mapping[tuple[str, str], Trend], roo
     keys = {run.key for run in wanted}
 
     def largest(run: Run) -> Page:
-        # Links to runs take room; a finding takes less with a link to its page than without one.
+        # Links to runs take space; a finding takes less space with a link than without one.
         return run_page(run, trend=trends[run.series].markup(run, keys), links={})
 
     return [run for run in wanted if room.take(run.file, partial(largest, run)) is not None]
@@ -125,7 +125,7 @@ def _in_order(folder: Folder) -> list[FindingFile]:
 
 
 def _finding_pages(folder: Folder, folds: Sequence[Fold[FindingFile]], room: Room) -> dict[str, Page]:
-    """Return the pages of findings by the names of their files: one of each defect first, as far as there is room."""
+    """Return the pages of findings by the names of their files: one of each defect first, as far as they fit."""
     current = {each.stem for run in folder.newest_runs for each in run.findings}
     current |= {finding.stem for finding in folder.campaign_findings}
     pages: dict[str, Page] = {}
@@ -144,7 +144,7 @@ def _finding_page(finding: FindingFile, others: Sequence[str]) -> Page:
 
 
 def _verdict(folder: Folder, results: Sequence[Page], left_out: LeftOut) -> str:
-    """Return the worst verdict of the newest results; what cannot be read may say anything."""
+    """Return the worst verdict of the newest results; UNKNOWN at best if a result is unreadable."""
     verdicts = [run.verdict for run in folder.newest_runs] + [page.verdict for page in results]
     if left_out.damaged:
         verdicts.append("UNKNOWN")

@@ -1,4 +1,4 @@
-"""What a report says, for a terminal: newest results, findings with their replay lines, and what is left out."""
+"""A report's summary for a terminal: newest results, findings with their replay lines, and omissions."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def print_notices(console: Console, site: Site) -> None:
     for notice in site.notices[:NOTICES_SHOWN]:
         console.print(Text.assemble(("left out ", "bold yellow"), notice), soft_wrap=True)
     if len(site.notices) > NOTICES_SHOWN:
-        console.print(f"and {len(site.notices) - NOTICES_SHOWN:,} more, as the report says")
+        console.print(f"and {len(site.notices) - NOTICES_SHOWN:,} more, listed in the report")
 
 
 def _print_run(console: Console, run: Run) -> None:
@@ -44,7 +44,7 @@ def _print_run(console: Console, run: Run) -> None:
     grid.add_column("to the end")
     grid.add_column("seconds", justify="right")
     grid.add_column("per second", justify="right")
-    grid.add_column("points reached", justify="right")
+    grid.add_column("goals reached", justify="right")
     grid.add_column("verdict")
     for phase in run.phases:
         reached = len(phase.reached) - len(phase.never_reached)
@@ -69,11 +69,11 @@ def _print_verdict(console: Console, what: str, verdict: str, sentence: str = ""
 
 def _print_findings(console: Console, site: Site) -> None:
     for violated, folds in by_property(site.findings[:FINDINGS_SHOWN]).items():
-        console.print(Text.assemble(("broken ", "bold red"), violated))
+        console.print(Text.assemble(("violated ", "bold red"), violated))
         for fold in folds:
             _print_fold(console, fold)
     if len(site.findings) > FINDINGS_SHOWN:
-        console.print(f"and {counted(len(site.findings) - FINDINGS_SHOWN, 'more finding')}, as the report says")
+        console.print(f"and {counted(len(site.findings) - FINDINGS_SHOWN, 'more finding')}, listed in the report")
 
 
 def _print_fold(console: Console, fold: Fold[FindingFile]) -> None:

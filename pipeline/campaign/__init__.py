@@ -1,1 +1,1 @@
-"""Many explorations as one job. Begin with `job.py`."""
+"""Campaigns: many seeded runs of the simulator as one job. Begin with `job.py`."""

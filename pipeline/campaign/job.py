@@ -1,8 +1,7 @@
-"""A campaign on Spark: its tasks fan out over executors, which write to a directory that all of them see.
+"""A campaign on Spark: executors run its tasks and write their results to a shared directory.
 
-The directory is the state: a task is done where its results stand. So a run that was interrupted goes on where it was,
-and what is shown while it runs is what has come there. On a cluster the directory is on a file system that driver and
-executors share.
+The directory is the state: a task is done when its results are there. So an interrupted campaign resumes, and progress
+is what has arrived in the directory. On a cluster it must be on a file system that driver and executors share.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
 
 SPEC_FILE = "campaign.json"
 OnProgress: TypeAlias = Callable[[int, int, int], None]
-"""Is told how many runs are done, how many there are, and how many signatures of findings have come."""
+"""Called with the runs done, the runs in total, and the number of different findings so far."""
 OnConviction: TypeAlias = Callable[[Conviction], None]
 Work: TypeAlias = Callable[[Task, Path], None]
 _DONE = "task long, runs long"
@@ -44,10 +43,10 @@ def run_campaign(
     partition_count: int | None = None,
     work: Work = complete_task,
 ) -> Summary:
-    """Do what is left of a campaign, and return what came of all of it; raises CampaignError.
+    """Run the missing tasks of a campaign, and return the summary of all; raises CampaignError.
 
-    `on_conviction` gets a run of each signature as it comes, those of controls left out. Tasks are spread over
-    `partition_count` partitions, by default one for each.
+    `on_conviction` is called with the first run of each signature, without those of controls. Tasks are spread over
+    `partition_count` partitions, by default one per task.
     """
     tasks = plan_of(spec)
     claim(spec, out)
@@ -69,22 +68,24 @@ def run_campaign(
 
 
 def claim(spec: Spec, out: Path) -> None:
-    """Make the directory this campaign's, or find that it is; CampaignError where it is somebody else's."""
+    """Claim the directory for this campaign; raises CampaignError if it belongs to another one."""
     path, wanted = out / SPEC_FILE, {"format": 1, "name": spec.name, "digest": digest_of(spec)}
     try:
         if not path.exists():
             out.mkdir(parents=True, exist_ok=True)
             if any(out.iterdir()):
-                raise CampaignError(f"{out}: is not empty, and holds no campaign; name another --out")
+                raise CampaignError(f"{out}: is not empty, and contains no campaign; choose another --out")
             with whole_file(path) as file:
                 file.write(msgspec.json.encode({**wanted, "spec": spec}))
         found = msgspec.json.decode(path.read_bytes())
     except OSError as error:
-        raise CampaignError(f"{error.filename or out}: cannot be a campaign's directory: {error.strerror}") from error
+        raise CampaignError(
+            f"{error.filename or out}: cannot be the directory of a campaign: {error.strerror}"
+        ) from error
     except ValueError as error:
-        raise CampaignError(f"{path}: not what a campaign writes: {error}") from error
+        raise CampaignError(f"{path}: not the file of a campaign: {error}") from error
     if not isinstance(found, dict) or found.get("digest") != wanted["digest"]:
-        raise CampaignError(f"{out}: holds a campaign of another spec, or of other scenarios; name another --out")
+        raise CampaignError(f"{out}: contains a campaign of another spec, or of other scenarios; choose another --out")
 
 
 def _run_tasks(
@@ -100,9 +101,9 @@ def _run_tasks(
 
     sent = spark.sparkContext.broadcast(tasks)
     run = partial(_work_on, sent, out, work)
-    positions = spark.range(0, len(tasks), 1, partition_count or len(tasks))
+    indices = spark.range(0, len(tasks), 1, partition_count or len(tasks))
     try:
-        done = watched(spark, positions.mapInArrow(run, _DONE).collect, on_tasks)
+        done = watched(spark, indices.mapInArrow(run, _DONE).collect, on_tasks)
     except (PySparkException, Py4JError) as error:
         raise CampaignError(f"a task of the campaign failed: {innermost_message(error)}") from error
     finally:
@@ -114,16 +115,16 @@ def _run_tasks(
 def _work_on(
     sent: Broadcast[Sequence[Task]], out: Path, work: Work, batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """Do the tasks whose places come in batches, and yield which are done."""
+    """Run the tasks whose indices come in batches, and yield which are done."""
     for batch in batches:
-        for position in batch.column(0).to_pylist():
-            task = sent.value[position]
+        for index in batch.column(0).to_pylist():
+            task = sent.value[index]
             work(task, out)
             yield pa.record_batch({"task": pa.array([task.number]), "runs": pa.array([task.run_count])})
 
 
 def _clear_partials(out: Path) -> None:
-    """Remove what workers that were killed have left; one that is still at it, and loses, has nothing to say."""
+    """Remove partial files of killed workers; a worker that still runs loses its file, and its task runs again."""
     for kind in (RESULTS, EVENTS):
         for path in (out / kind).glob(f"group=*/.*{PARTIAL}"):
             path.unlink(missing_ok=True)

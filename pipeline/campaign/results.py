@@ -1,4 +1,4 @@
-"""What came of a campaign, read from the files of its tasks: as they come, and as a whole."""
+"""The results of a campaign, read from the files of its tasks: while they arrive, and as a whole."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from tornproof.pipeline.campaign.tasks import DIGEST_BYTES, RESULT_SCHEMA, RESUL
 
 ERRORS_SHOWN = 10
 SOON = 500
-"""So many runs of a campaign must have met every fate of a writer."""
+"""With this many runs, a campaign must have injected every possible fault."""
 
 
 class Signature(NamedTuple):
-    """What makes two convictions one: where the defect is, and what was seen of it, without its numbers."""
+    """Identifies the defect that a run shows: runs with the same signature count as one finding."""
 
     preset: str
     fault: str
@@ -34,13 +34,13 @@ class Signature(NamedTuple):
     kind: str
 
     def digest(self) -> str:
-        """Return a short name of it, the same in every campaign."""
+        """Return a short hash, the same in every campaign."""
         return hashlib.blake2b(msgspec.json.encode(list(self)), digest_size=6).hexdigest()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conviction:
-    """A run that breaks a property, and the task that it is of."""
+    """A run that violates a property, and its task."""
 
     signature: Signature
     task: Task
@@ -55,17 +55,17 @@ class Conviction:
         return f"{cell.scenario.name}, {cell.preset}{fault}, seed {self.seed}"
 
     def finding(self) -> Finding:
-        """Run it once more, and return it made small, as `tornproof replay` takes it."""
+        """Repeat the run, and return it as a shrunk finding for `tornproof replay`."""
         with SeededRuns(self.task.cell, self.task.campaign_seed) as runs:
             return runs.finding(self.seed)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
-    """A campaign as a whole, with its denominators; `result_hash` is that of all rows in the order of the plan.
+    """A whole campaign, with its denominators; `result_hash` is that of all rows in the order of the plan.
 
-    `coverage` counts runs by the step before which the writer's fate came, and by what was left then. `convictions` are
-    the first run of each signature, those of controls left out. `notes` say why a verdict is UNKNOWN.
+    `coverage` counts runs by the step before which the fault was injected, and by the disk left then. `convictions` are
+    the first runs of each signature, without those of controls. `notes` say why a verdict is UNKNOWN.
     """
 
     verdict: Verdict
@@ -85,10 +85,10 @@ class Summary:
 
 
 class Arrivals:
-    """The files of a plan's results that have come so far; what they hold is told once."""
+    """The result files of a plan that exist so far; each is reported once."""
 
     def __init__(self, tasks: Sequence[Task], out: Path) -> None:
-        """Wait for all of them."""
+        """Start with no file seen."""
         self.run_count = 0
         self.known: set[Signature] = set()
         self._out = out
@@ -96,11 +96,11 @@ class Arrivals:
 
     @property
     def missing(self) -> tuple[Task, ...]:
-        """The tasks whose results are not there."""
+        """The tasks without results."""
         return tuple(self._waiting.values())
 
     def new(self, controls: Collection[str]) -> Iterator[Conviction]:
-        """Look for new files, and yield the convictions with signatures that none before has had."""
+        """Read new files, and yield the first run of each new signature."""
         for path in [path for path in _files(self._out) if path in self._waiting]:
             task = self._waiting.pop(path)
             self.run_count += task.run_count
@@ -113,25 +113,25 @@ class Arrivals:
 
 
 def control_names(spec: Spec) -> frozenset[str]:
-    """Return the groups that are to be convicted."""
+    """Return the names of the control groups."""
     return frozenset(group.name for group in all_groups(spec) if group.control)
 
 
 def summarise(spec: Spec, tasks: Sequence[Task], out: Path) -> Summary:
-    """Read all results in the order of the plan; raises CampaignError for a file that is not there or not a task's."""
+    """Read all results in the order of the plan; raises CampaignError for a missing or damaged file."""
     controls = control_names(spec)
     tally = _Tally(controls)
     for task in tasks:
         tally.add(task, _read(task.path(out, RESULTS), RESULT_SCHEMA.names))
     judged = {
-        f"{group}: {subject}": "passed" if count else "not convicted"
+        f"{group}: {subject}": "passed" if count else "not detected"
         for (group, subject), count in tally.convictions.items()
         if group in controls
     }
     ours = {name: counts for name, counts in tally.groups.items() if name not in controls}
-    notes = [f"a positive control failed, {name}" for name, came in judged.items() if came != "passed"]
+    notes = [f"a positive control failed, {name}" for name, result in judged.items() if result != "passed"]
     unknown = sum(counts[Verdict.UNKNOWN.name] for counts in tally.groups.values())
-    notes += [f"{unknown} runs came to no end: {'; '.join(tally.errors)}"] if unknown else []
+    notes += [f"{unknown} runs did not complete: {'; '.join(tally.errors)}"] if unknown else []
     possible = {
         injected_fault
         for task in tasks
@@ -163,9 +163,9 @@ def summarise(spec: Spec, tasks: Sequence[Task], out: Path) -> Summary:
 
 @dataclass(slots=True)
 class _Tally:
-    """What was counted so far; the digest takes the rows one after the other.
+    """Running totals; the digest covers the rows one after the other.
 
-    What may be missing, and what comes first, is told without the controls.
+    `reached` and `first` leave out the controls.
     """
 
     controls: Collection[str]
@@ -181,7 +181,7 @@ class _Tally:
     event_count: int = 0
 
     def add(self, task: Task, rows: pa.Table) -> None:
-        """Take in the rows of a task."""
+        """Add the rows of a task."""
         for row in rows.to_pylist():
             self.hash.update(msgspec.json.encode([task.group, row]))
             self.groups.setdefault(task.group, Counter())[row["verdict"]] += 1

@@ -1,6 +1,6 @@
-"""What a campaign is to run: groups of scenarios, presets and planted faults, and which seeds each of these gets.
+"""The spec of a campaign: groups of scenarios, presets and planted faults, and their seeds.
 
-A spec is a TOML file. What it leaves out is filled in here, so that a plan follows from the spec alone.
+A spec is a TOML file. Defaults are filled in here, so that the plan depends on the spec alone.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ FORMAT = 1
 SIZE_LIMIT_BYTES = 64 << 10
 SEED_LIMIT = 1 << 62
 TASKS_MAX = 100_000
-"""How many tasks one plan may have: Spark, and the directory of their results, cope with no more."""
+"""The most tasks of a plan, because of Spark and the directory of results."""
 SUITABLE = {Explorer.SCHEDULES, Explorer.POWER, Explorer.PRODUCT}
-"""What a scenario must be for, to be among all."""
+"""A group without scenarios runs all that are for one of these explorers."""
 CONTROLS = "controls"
 CONTROL_SEED_COUNT = 64
 Name = Annotated[str, msgspec.Meta(pattern="^[a-z0-9][a-z0-9-]{0,62}$")]
@@ -52,9 +52,9 @@ class Seeds(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=Tru
 class Group(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
     """Every scenario under every preset and every fault, with the same seeds.
 
-    Without scenarios: of a fault its own, else all that are for schedules or crashes. Without faults: none is planted.
-    A `control` is to be convicted, each preset and fault of it. With `watches_steps` the order of a writer's steps is
-    judged, too, so that a missing barrier shows before its harm. A task gets `seeds_a_task` runs.
+    Without scenarios: the scenario of the fault, or all that are for schedules or crashes. Without faults: none is
+    planted. In a `control` group each preset and fault must be detected. With `watches_steps` the order of a writer's
+    steps is checked, too, so that a missing barrier is found before it does harm. A task has `seeds_a_task` runs.
     """
 
     name: Name
@@ -68,7 +68,7 @@ class Group(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=Tru
 
 
 class Spec(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
-    """A whole campaign; another `seed` gives every run other chances."""
+    """A whole campaign; `seed` seeds all its random choices."""
 
     format: Annotated[int, msgspec.Meta(ge=FORMAT, le=FORMAT)]
     name: Name
@@ -77,7 +77,7 @@ class Spec(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True
 
 
 CONTROL_GROUPS = (
-    # A release that is known to refuse reads beside a writer, and faults that only a certain fate of the writer shows.
+    # A release whose readers are known to fail beside a writer, and faults that only certain injected faults show.
     Group(
         name=f"{CONTROLS}-release",
         scenarios=("append-and-power-cut",),
@@ -93,7 +93,7 @@ CONTROL_GROUPS = (
         faults=("decoded by the newest footer", "unborn directories stay", "body of _pm not synced (F2)"),
     ),
 )
-"""What every campaign begins with: it trusts no verdict of a harness that does not find these."""
+"""Positive controls, with which every campaign begins: a harness that misses them gives no verdict."""
 
 
 def load_spec(path: Path) -> Spec:
@@ -115,7 +115,7 @@ def parse_spec(content: bytes, file: str) -> Spec:
 
 
 def cells_of(group: Group) -> tuple[Cell, ...]:
-    """Return all that a group's seeds are run on, in the order of its plan; raises ScenarioError."""
+    """Return the cells that a group's seeds are run on, in the order of the plan; raises ScenarioError."""
     return tuple(
         Cell(scenario=scenario, preset=preset, fault=fault, watches_steps=group.watches_steps)
         for fault in group.faults or (NO_FAULT,)
@@ -125,7 +125,7 @@ def cells_of(group: Group) -> tuple[Cell, ...]:
 
 
 def digest_of(spec: Spec) -> str:
-    """Return what stands for all that a campaign runs: its spec, and the scenarios as they are now."""
+    """Return a hash of all that a campaign runs: its spec, and the current content of its scenarios."""
     cells = [[cell.key, cell.watches_steps, cell.scenario] for group in all_groups(spec) for cell in cells_of(group)]
     return hashlib.blake2b(msgspec.json.encode([spec, CONTROL_GROUPS, cells]), digest_size=16).hexdigest()
 
@@ -144,13 +144,13 @@ def _scenarios(group: Group, fault: str) -> tuple[Scenario, ...]:
 
 
 def _problems(spec: Spec) -> Iterator[str]:
-    """Yield what no schema tells, each with the field that it is about."""
+    """Yield the errors that the schema cannot express, each with its field."""
     faults = {fault.name for fault in FAULTS}
     known = {"scenarios": set(scenario_names()), "presets": set(PRESETS), "faults": faults}
     names = [group.name for group in all_groups(spec)]
     task_count = 0
-    for position, group in enumerate(spec.groups):
-        where = f"$.groups[{position}]"
+    for index, group in enumerate(spec.groups):
+        where = f"$.groups[{index}]"
         if names.count(group.name) > 1:
             yield f"`{group.name}` names two groups, or one of tornproof's own - at `{where}.name`"
         for field, there_are in known.items():
@@ -169,4 +169,4 @@ def _problems(spec: Spec) -> Iterator[str]:
         except ScenarioError as error:
             yield str(error)
     if task_count > TASKS_MAX:
-        yield f"{task_count:,} tasks of `seeds_a_task` runs each, where {TASKS_MAX:,} are the most - at `$.groups`"
+        yield f"{task_count:,} tasks of `seeds_a_task` runs each, but at most {TASKS_MAX:,} are allowed - at `$.groups`"

@@ -1,7 +1,7 @@
-"""A campaign's tasks: a few seconds of runs each, whose rows become one file of results and one of events.
+"""A campaign's tasks: a few seconds of runs each, written as one file of results and one of events.
 
-A task's files follow from the spec alone, so whoever does it again, or at the same time, writes the same bytes. Each
-file is written beside its place and moved there when it is on disk, the results last: where these stand, all is there.
+The files depend on the spec alone, so a task that is repeated, even concurrently, writes the same bytes. Each file is
+renamed into place when it is durable, the results last: if they exist, the task is complete.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ KEY = (
     pa.field("fault", pa.string(), nullable=False),
     pa.field("seed", pa.int64(), nullable=False),
 )
-"""What a run is filed under; its group is the name of the directory, as Hive has it."""
+"""The key of a run; its group is the name of the directory, as in Hive."""
 _OF_A_RUN = {
     **dict.fromkeys(("verdict", "property", "part", "kind", "sentence"), pa.string()),
     **dict.fromkeys(("step_count", "turn_count"), pa.int64()),
@@ -46,7 +46,7 @@ DIGEST_BYTES = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """Seeds from `first` up to `stop` on one cell of a group; `number` is its place in the plan."""
+    """Seeds from `first` up to `stop` on one cell of a group; `number` is its index in the plan."""
 
     number: int
     group: str
@@ -57,11 +57,11 @@ class Task:
 
     @property
     def run_count(self) -> int:
-        """How many runs it is."""
+        """Number of runs."""
         return self.stop - self.first
 
     def path(self, out: Path, kind: str) -> Path:
-        """Where its results or events stand."""
+        """Return the path of its results or events."""
         return out / kind / f"group={self.group}" / f"task-{self.number:07}.parquet"
 
 
@@ -87,7 +87,7 @@ def plan_of(spec: Spec) -> tuple[Task, ...]:
 
 
 def complete_task(task: Task, out: Path) -> None:
-    """Do a task, and write its files; OSError where that cannot be done."""
+    """Run a task, and write its files; raises OSError."""
     runs = run_seeds(task.cell, task.campaign_seed, range(task.first, task.stop))
     histories = [to_arrow(run.events) for run in runs]
     _write(events_table(task.cell, runs, histories), task.path(out, EVENTS))

@@ -1,4 +1,4 @@
-"""Which rows a partition has got from one look at it to the next, and the proof that those before are the same."""
+"""The rows appended to a partition between two versions, and the proof that earlier rows did not change."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from tornproof.impl.read.reader import Snapshot
 from tornproof.impl.read.row_group import row_group_columns
 from tornproof.impl.table.partition import ResolvedPartition
 from tornproof.impl.txn.transaction import Partition
-from tornproof.pipeline.datasource.plan import Piece, ReadRequest, explained, resolve_entry, wanted_positions
+from tornproof.pipeline.datasource.plan import Piece, ReadRequest, explained, resolve_entry, wanted_columns
 
 
 class NotAppendedError(TornproofError):
-    """A commit changed rows that a stream has passed, so that it cannot tell which ones are new."""
+    """A commit changed rows that a stream has returned, so that the new rows are not known."""
 
 
 class Mark(NamedTuple):
-    """A partition at one version, as an offset holds it; `last` is its last time, None where the file does not tell."""
+    """A partition at one version, as stored in an offset; `last` is its last time, None if not known."""
 
     name_txn: int
     token: int
@@ -30,7 +30,7 @@ class Mark(NamedTuple):
 
 
 def mark_of(snapshot: Snapshot, partition: Partition, known: Mark | None) -> Mark:
-    """Return the mark of a partition, or `known` if that is of the same generation; raises as `Snapshot.resolve`."""
+    """Return the mark of a partition, or `known` if its generation is the same; raises as `Snapshot.resolve`."""
     if known is not None and (known.name_txn, known.token) == (partition.name_txn, partition.token):
         return known
     metadata = snapshot.resolve(partition).metadata
@@ -47,10 +47,10 @@ def mark_of(snapshot: Snapshot, partition: Partition, known: Mark | None) -> Mar
 def appended_rows(
     snapshot: Snapshot, request: ReadRequest, timestamp: int, before: Mark | None, after: Mark | None
 ) -> list[tuple[Piece, int]]:
-    """Return the row groups, with their bytes, that hold the rows that a partition has got from one mark to another.
+    """Return the row groups, with their bytes, that contain the rows appended to a partition between two marks.
 
-    They are read from the generation of `after` or, where that is gone, from the committed one, which must begin with
-    the same rows. Raises NotAppendedError, and what `Snapshot.resolve` raises.
+    They are read from the generation of `after` or, if that is gone, from the committed one, which must begin with the
+    same rows. Raises NotAppendedError, and what `Snapshot.resolve` raises.
     """
     name = f"{request.path}: the partition that starts at {timestamp}"
     if after is None:
@@ -60,14 +60,14 @@ def appended_rows(
     for mark in (before, after):
         if mark is not None and not _begins_with(snapshot, resolved, mark):
             raise NotAppendedError(
-                f"{name} was changed otherwise than by appending: rows were put among its first {mark.row_count}, or "
-                "taken from them; start a new stream, or give the option changes=skip to go on without such rows"
+                f"{name} was changed other than by appending: rows were inserted into its first {mark.row_count}, or "
+                "removed from them; start a new stream, or set the option changes=skip to continue without such rows"
             )
     return _rows_between(resolved, request, start, after.row_count)
 
 
 def _generation(snapshot: Snapshot, request: ReadRequest, timestamp: int, mark: Mark) -> ResolvedPartition:
-    """Return the generation of a mark, or the committed one where its directory is gone."""
+    """Return the generation of a mark, or the committed one if that directory is gone."""
     committed = [each for each in snapshot.transaction.partitions if each.timestamp == timestamp and each.is_parquet]
     if not committed:
         raise NotAppendedError(f"{request.path}: the partition that starts at {timestamp} was dropped meanwhile")
@@ -81,7 +81,7 @@ def _generation(snapshot: Snapshot, request: ReadRequest, timestamp: int, mark: 
 
 
 def _begins_with(snapshot: Snapshot, resolved: ResolvedPartition, mark: Mark) -> bool:
-    """Whether a generation's first rows are those that the partition had at a mark."""
+    """Return whether a generation begins with the rows that the partition had at a mark."""
     partition = resolved.partition
     if (partition.name_txn, partition.token) == (mark.name_txn, mark.token):
         return True
@@ -93,7 +93,7 @@ def _begins_with(snapshot: Snapshot, resolved: ResolvedPartition, mark: Mark) ->
 
 
 def _keeps_row_groups(snapshot: Snapshot, resolved: ResolvedPartition, mark: Mark) -> bool:
-    """Whether the row groups of a mark, in the same file, are still the first ones."""
+    """Return whether the row groups of a mark, in the same file, are still the first ones."""
     try:
         then = _resolve(snapshot, resolved.partition.timestamp, mark).metadata
     except ProblemError:
@@ -103,7 +103,7 @@ def _keeps_row_groups(snapshot: Snapshot, resolved: ResolvedPartition, mark: Mar
 
 
 def _splits_at(snapshot: Snapshot, resolved: ResolvedPartition, row_count: int, last: int) -> bool:
-    """Whether the first `row_count` rows are those that are not later than `last`."""
+    """Return whether exactly the first `row_count` rows are not later than `last`."""
     metadata = resolved.metadata
     if metadata.row_count < row_count:
         return False
@@ -124,7 +124,7 @@ def _splits_at(snapshot: Snapshot, resolved: ResolvedPartition, row_count: int, 
 
 def _rows_between(resolved: ResolvedPartition, request: ReadRequest, start: int, stop: int) -> list[tuple[Piece, int]]:
     found, first = [], 0
-    positions = wanted_positions(resolved, request)
+    wanted = wanted_columns(resolved, request)
     for ordinal, block in enumerate(resolved.metadata.blocks):
         rows = range(max(start - first, 0), min(stop - first, block.num_rows))
         first += block.num_rows
@@ -135,12 +135,12 @@ def _rows_between(resolved: ResolvedPartition, request: ReadRequest, start: int,
                 ordinals=(ordinal,),
                 rows=None if len(rows) == block.num_rows else rows,
             )
-            found.append((piece, sum(block.chunks[position].total_compressed for position in positions)))
+            found.append((piece, sum(block.chunks[index].total_compressed for index in wanted)))
     return found
 
 
 def _resolve(snapshot: Snapshot, timestamp: int, mark: Mark) -> ResolvedPartition:
-    """Resolve a mark by the entry of `_txn` that it was made of; where that stood there is no longer known."""
+    """Resolve a mark by an entry of `_txn` like the one at that version; its offset is no longer known."""
     partition = Partition(
         timestamp=timestamp,
         row_count=mark.row_count,

@@ -1,7 +1,7 @@
-"""Spark's filters as predicates of the table: each exactly, with Spark's nulls and NaN, or not at all.
+"""Spark's filters as predicates of the table: each translated exactly, including nulls and NaN, or not at all.
 
-What is left out here costs time only, because Spark checks all filters again. To Spark NaN equals itself and lies above
-all numbers; to `tornproof.impl.query.predicate` no comparison is true of it.
+A filter that is not translated only costs time, because Spark checks all filters again. In Spark NaN equals itself and
+is greater than all numbers; in `tornproof.impl.query.predicate` every comparison with it is false.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _OPPOSITES = {Operator.GREATER: Operator.LESS_OR_EQUAL, Operator.GREATER_OR_EQUA
 
 
 def predicate_of(filters: Iterable[Filter], columns: Mapping[str, SnapshotColumn]) -> Predicate | None:
-    """Return what those of the filters demand that can be said here, or None where that is nothing."""
+    """Return the conjunction of the filters that can be translated, or None if there are none."""
     parts = [part for part in (_predicate(each, columns) for each in filters) if part is not None]
     return table.And(parts=tuple(parts)) if parts else None
 
@@ -103,13 +103,13 @@ def _starts_with(column: SnapshotColumn, prefix: str) -> Predicate | None:
     low = _text(prefix)
     if not low:
         return None
-    # No byte of UTF-8 is the highest one, so the last one always has a successor.
+    # UTF-8 has no byte 255, so the last byte can be incremented.
     high = low[:-1] + bytes([low[-1] + 1])
     return table.And(parts=(compare(column, Operator.GREATER_OR_EQUAL, low), compare(column, Operator.LESS, high)))
 
 
 def _value(column: SnapshotColumn, literal: Any) -> Fraction | Bound | None:
-    """Return a literal of Spark's type as the column's predicates have it, or None where it is not exactly that."""
+    """Return a literal of Spark's type as a value of the column's predicates, or None if there is no exact one."""
     of = column.arrow_type
     match literal, numbers_of(column):
         case (bytes() | bytearray(), _):
@@ -164,7 +164,7 @@ def _text(literal: str) -> bytes | None:
 
 
 def _uuid(literal: str) -> bytes | None:
-    """Return the bytes of a UUID that is spelled as Spark sees it; texts and bytes then have one order."""
+    """Return the bytes of a UUID that is spelled as Spark shows it; texts and bytes then have the same order."""
     try:
         value = uuid.UUID(literal)
     except ValueError:

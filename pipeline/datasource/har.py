@@ -1,7 +1,7 @@
-"""Files of a given length made of the beginnings of others: what Spark's own readers need of a file that grows.
+"""Prefixes of files as files: with them Spark's own reader can read a file that grows.
 
-Spark looks for a Parquet footer at the end of a file and cannot be told another place, but a Hadoop archive is a
-directory whose index says which bytes of which file make a file of its own. Nothing is copied: parts are links.
+Spark expects the Parquet footer at the end of a file, and no other offset can be set. But a Hadoop archive is a
+directory whose index maps byte ranges of files to files of its own. Nothing is copied: parts are links.
 Source: Apache Hadoop 3, "Hadoop Archives Guide", and the index that its `HarFileSystem` reads (version 3).
 """
 
@@ -17,13 +17,13 @@ SUFFIX = ".har"
 INDEX_FILE, MASTER_INDEX_FILE = "_index", "_masterindex"
 VERSION = 3
 HASH_MAX = (1 << 31) - 1
-# Time of change in milliseconds, permissions, owner and group, which nothing here asks for.
+# Time of modification in milliseconds, permissions, owner and group, which are not used here.
 _OF_DIRECTORY, _OF_FILE = f"0+{0o755}+tornproof+tornproof", f"0+{0o644}+tornproof+tornproof"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Beginning:
-    """The first bytes of the file at `path`, which are the file `name` in the folder `folder` of an archive."""
+    """The first bytes of the file at `path`, as the file `name` in the folder `folder` of an archive."""
 
     folder: str
     name: str
@@ -32,7 +32,7 @@ class Beginning:
 
 
 def write_archive(directory: Path, beginnings: Sequence[Beginning]) -> None:
-    """Make an archive of an empty directory whose name ends with SUFFIX."""
+    """Write an archive into an empty directory whose name ends with SUFFIX."""
     names: dict[str, list[str]] = defaultdict(list)
     lines = []
     for number, part in enumerate(beginnings):
@@ -45,7 +45,7 @@ def write_archive(directory: Path, beginnings: Sequence[Beginning]) -> None:
         lines.append(f"{_escaped(path)} dir {_OF_DIRECTORY} 0 0 {' '.join(map(_escaped, inside))} \n")
     index = "".join(lines).encode()
     (directory / INDEX_FILE).write_bytes(index)
-    # One stretch of the index for all hashes of paths.
+    # One range of the index for all hashes of paths.
     (directory / MASTER_INDEX_FILE).write_text(f"{VERSION} \n0 {HASH_MAX} 0 {len(index)} \n")
 
 

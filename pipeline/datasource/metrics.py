@@ -1,4 +1,4 @@
-"""What a query read and was spared, as files in a folder: Spark's Python data sources have no metrics of their own."""
+"""What a query read and skipped, as files in a folder: Python data sources of Spark have no metrics."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ TASK_COUNTS = ("scanned_row_count", "returned_row_count", "read_bytes")
 
 @dataclass(frozen=True, slots=True)
 class PlanFile:
-    """The file of one plan, and beside it one for each task that ended; an attempt replaces that of another one."""
+    """The file of one plan, and beside it one for each completed task; another attempt replaces it."""
 
     path: str
 
     def write_plan(self, request: ReadRequest, plan: Plan, task_count: int) -> None:
-        """Say what the tasks will read, and what was left out and why."""
+        """Write what the tasks will read, and what is left out and why."""
         counters = plan.counters
         _write(
             Path(self.path),
@@ -44,13 +44,13 @@ class PlanFile:
         )
 
     def write_task(self, number: int, counters: ReadCounters) -> None:
-        """Say what a task has read."""
+        """Write what a task has read."""
         counts = {name: getattr(counters, name) for name in TASK_COUNTS}
         _write(Path(self.path).with_suffix(f".task-{number:05d}"), counts)
 
 
 def new_plan_file(folder: str) -> PlanFile:
-    """Make an empty file for a plan in a folder that all machines share; makes the folder, too."""
+    """Create an empty file for a plan in a folder that all machines share, and the folder if needed."""
     Path(folder).mkdir(parents=True, exist_ok=True)
     handle, path = tempfile.mkstemp(prefix="plan-", suffix=".json", dir=folder)
     os.close(handle)
@@ -58,10 +58,10 @@ def new_plan_file(folder: str) -> PlanFile:
 
 
 def read_metrics(folder: str) -> list[dict[str, Any]]:
-    """Return what each query did whose option `metrics` was this folder, in the order in which they were planned.
+    """Return the metrics of each query whose option `metrics` was this folder, in the order of planning.
 
     Counts of row groups are those of the plan; `tasks_done`, `scanned_row_count`, `returned_row_count` and `read_bytes`
-    those of the tasks that have ended by now.
+    those of the tasks that are complete.
     """
     plans = sorted((path for path in Path(folder).glob("plan-*.json")), key=lambda path: path.stat().st_mtime_ns)
     return [_with_tasks(path) for path in plans if path.stat().st_size]

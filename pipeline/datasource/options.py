@@ -1,4 +1,4 @@
-"""The options of the data source: what they may be, and what they mean for a table."""
+"""Parsing and checking of the data source's options."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from tornproof.pipeline.datasource.types import spark_schema
 
 
 class OptionRejectedError(TornproofError):
-    """An option of the data source that it does not have, or whose value makes no sense."""
+    """An unknown option of the data source, or an invalid value."""
 
 
 def path_of(path: str | None) -> str:
-    """Return an absolute path in the file system; raises OptionRefusedError for other places.
+    """Return an absolute path of a local file system; raises OptionRejectedError for other addresses.
 
     Executors have another working directory.
     """
@@ -29,24 +29,24 @@ def path_of(path: str | None) -> str:
         raise OptionRejectedError("the table's directory is missing: load(TABLE) or save(TABLE)")
     local = path.removeprefix("file://") if path.startswith("file://") else path.removeprefix("file:")
     if "://" in local:
-        raise OptionRejectedError(f"{path}: tables are read from a file system that is mounted on every machine")
+        raise OptionRejectedError(f"{path}: the table must be on a file system that is mounted on every machine")
     return str(Path(local).absolute())
 
 
 def columns_of_schema(snapshot: Snapshot, schema: StructType) -> tuple[SnapshotColumn, ...]:
-    """Return the columns that a schema names; raises UnknownColumnError, OptionRefusedError for other types."""
+    """Return the columns that a schema names; raises UnknownColumnError, OptionRejectedError for other types."""
     columns = snapshot.selected(schema.names)
     for field, own in zip(schema.fields, spark_schema(snapshot.schema_of(columns)).fields, strict=True):
         if field.dataType != own.dataType:
             raise OptionRejectedError(
                 f"column {field.name!r} is of type {own.dataType.simpleString()}, not "
-                f"{field.dataType.simpleString()}; read it so and cast it"
+                f"{field.dataType.simpleString()}; read it as such and cast it"
             )
     return columns
 
 
 def times_predicate(snapshot: Snapshot, start: str | None, end: str | None) -> Predicate | None:
-    """Return what the options `from`, inclusive, and `to`, exclusive, demand; times without zone are UTC."""
+    """Return the predicate of the options `from`, inclusive, and `to`, exclusive; times without zone are UTC."""
     try:
         return snapshot.predicate_of(snapshot.time_range(start, end))
     except TimeTextError as error:
@@ -54,10 +54,10 @@ def times_predicate(snapshot: Snapshot, start: str | None, end: str | None) -> P
 
 
 def condition_predicate(snapshot: Snapshot, text: str | None) -> Predicate | None:
-    """Return what the option `where` demands, a condition as `tornproof read` takes it; raises PredicateError."""
+    """Return the predicate of the option `where`, a condition as in `tornproof read`; raises PredicateError."""
     if text is None:
         return None
-    # The parser takes longer to import than a plan takes.
+    # Importing the parser takes longer than planning.
     from tornproof.impl.query.predicate_text import parse_predicate
 
     return parse_predicate(text, snapshot.columns)
@@ -72,7 +72,7 @@ def names_of(option: str | None) -> list[str] | None:
         try:
             names = json.loads(option)
         except ValueError as error:
-            raise OptionRejectedError(f"option columns: {option!r} is no list in JSON: {error}") from error
+            raise OptionRejectedError(f"option columns: {option!r} is not a JSON list: {error}") from error
     if not names or not all(isinstance(name, str) and name for name in names) or len(set(names)) < len(names):
         raise OptionRejectedError(f"option columns: {option!r} does not name columns, each once")
     return names
@@ -94,7 +94,7 @@ def boolean_of(option: str, text: str) -> bool:
 
 
 def reject_unknown(options: Iterable[str], known: frozenset[str], what: str) -> None:
-    """Raise OptionRefusedError for an option that is misspelled or belongs to something else."""
+    """Raise OptionRejectedError for an unknown option."""
     unknown = sorted(set(options) - known)
     if unknown:
         raise OptionRejectedError(f"there is no option {unknown[0]!r} for {what}; there are {', '.join(sorted(known))}")

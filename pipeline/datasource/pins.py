@@ -1,7 +1,7 @@
-"""Keeping the files of a version while Spark reads them: by the driver, by Spark's helper processes, by each task.
+"""Pins that keep the files of a version while Spark reads them: of the driver, of Spark's helpers, of each task.
 
-A pin ends with the process that took it. Spark asks a source in helper processes that it keeps for about a minute after
-their last use, so a pin taken there bridges the time from loading a table to its tasks, which have pins of their own.
+A pin ends with its process. Spark calls a source in helper processes that it keeps for about a minute after their last
+use, so a pin taken there lasts from loading a table until its tasks, which have pins of their own.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _HOLDS: list[_Hold] = []
 
 
 def hold_committed(storage: Storage, path: str) -> Transaction:
-    """Return the committed version, whose files our own purger leaves for 45 seconds or longer if this process lives.
+    """Return the committed version, whose files our purger keeps for 45 seconds or longer while this process runs.
 
     Raises as `pin_committed`.
     """
@@ -49,10 +49,10 @@ def hold_committed(storage: Storage, path: str) -> Transaction:
 
 @contextmanager
 def held(storage: Storage, path: str, version: int) -> Iterator[bool]:
-    """Keep the files of a version inside of the `with` block; say whether that is promised.
+    """Keep the files of a version within the `with` block; yields whether the pin was taken.
 
-    Read-only and foreign tables have no `_pins`, and on some platforms there are no such locks. What was removed
-    before is not brought back.
+    Read-only tables and those of servers have no `_pins`, and some platforms have no such locks. Files that were
+    removed before stay removed.
     """
     file = _lock(storage, path, version)
     try:

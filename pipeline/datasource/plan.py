@@ -1,7 +1,7 @@
-"""One committed version of a table, planned as pieces of work, and each piece as Arrow batches for Spark.
+"""Plans the read of one committed version as pieces of work, and reads each piece as Arrow batches for Spark.
 
-The planner decides by `_pm` which row groups are read at all; a task finds them again by the same token, so nothing
-that was committed since is seen, nor anything that never was.
+The planner decides by `_pm` which row groups are read; a task resolves them by the same token, so it sees neither later
+commits nor uncommitted data.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ BATCH_ROW_COUNT_MAX = 1 << 17
 
 
 class SnapshotGoneError(TornproofError):
-    """The files of a version were removed before they were read; loading the table again reads the version of now."""
+    """The files of a version were removed before they were read; load the table again to read the current version."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Piece:
-    """Row groups of one partition, or with `rows` some rows of one row group, counted from its first."""
+    """Row groups of one partition, or with `rows` a range of rows of one row group."""
 
     name: str
     partition: Partition
@@ -54,7 +54,7 @@ class Piece:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadRequest:
-    """What every task of a query knows: the table, the version, the columns that are returned, and which rows."""
+    """What every task of a query knows: the table, the version, the columns to return, and which rows."""
 
     path: str
     version: int
@@ -73,16 +73,16 @@ class ReadRequest:
         )
 
     def where(self, predicate: Predicate | None) -> ReadRequest:
-        """Return the request for those of its rows only that a predicate, if there is one, is true of."""
+        """Return the request restricted to rows for which a predicate, if there is one, is true."""
         parts = tuple(part for part in (self.predicate, predicate) if part is not None)
         return replace(self, predicate=And(parts=parts)) if parts else self
 
 
 @dataclass(slots=True)
 class Plan:
-    """The row groups that are to be read, and what was spared."""
+    """The row groups to read, and counts of what is skipped."""
 
-    # With the bytes of the columns that are wanted.
+    # With the bytes of the wanted columns.
     row_groups: list[tuple[Piece, int]] = field(default_factory=list)
     counters: ReadCounters = field(default_factory=ReadCounters)
     partition_count: int = 0
@@ -90,10 +90,10 @@ class Plan:
 
 
 def plan_read(snapshot: Snapshot, request: ReadRequest) -> Plan:
-    """Find the row groups of a snapshot that may hold rows that the request is for.
+    """Find the row groups of a snapshot that may contain requested rows.
 
-    Partitions whose interval lies outside of the times that are asked for are not opened. Raises as
-    `Snapshot.resolve`, and SnapshotGoneError where a later version has replaced what is no longer there.
+    Partitions whose interval is outside of the requested times are not opened. Raises as `Snapshot.resolve`, and
+    SnapshotGoneError if a later version has replaced files that are gone.
     """
     plan = Plan()
     times = TimeRange() if request.predicate is None else implied_range(request.predicate, snapshot.timestamp_id)
@@ -111,7 +111,7 @@ def plan_read(snapshot: Snapshot, request: ReadRequest) -> Plan:
 def splits_of(
     row_groups: Sequence[tuple[Piece, int]], cores: int, split_count: int | None = None
 ) -> list[tuple[Piece, ...]]:
-    """Share the row groups out, in their order, as tasks of about equal size: few for each core, none too small."""
+    """Distribute the row groups, in order, over tasks of about equal size: few for each core, none too small."""
     total_bytes = sum(size for _, size in row_groups)
     if split_count is None:
         wanted = min(SPLITS_A_CORE * cores, total_bytes // SPLIT_BYTES_MIN)
@@ -126,14 +126,14 @@ def splits_of(
 
 
 def core_count() -> int:
-    """Return how many cores this process may use; macOS does not tell, and has all."""
+    """Return how many cores this process may use; on macOS all."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def read_pieces(
     storage: Storage, request: ReadRequest, pieces: Sequence[Piece], counters: ReadCounters
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of pieces in Spark's types; raises as `Snapshot.batches`, SnapshotGoneError, ValueRefusedError."""
+    """Yield the rows in Spark's types; raises as `Snapshot.batches`, SnapshotGoneError, ValueRejectedError."""
     with held(storage, request.path, request.version):
         for piece in pieces:
             files = PartitionFiles(storage=storage, path=f"{request.path}/{piece.name}", name=piece.name)
@@ -142,7 +142,7 @@ def read_pieces(
 
 
 def resolve_entry(files: PartitionFiles, partition: Partition) -> ResolvedPartition:
-    """Find the generation that an entry of some version names and check it by itself; raises at the first problem."""
+    """Resolve the generation of an entry and check it; raises at the first problem."""
     resolved = HARDENED_READER.resolve(files, partition)
     raise_first(HARDENED_READER.check(resolved))
     return resolved
@@ -150,22 +150,22 @@ def resolve_entry(files: PartitionFiles, partition: Partition) -> ResolvedPartit
 
 @contextmanager
 def explained(files: PartitionFiles, request: ReadRequest) -> Iterator[None]:
-    """Tell damage from files that were removed because a later version needs them no more."""
+    """Raise SnapshotGoneError instead of other errors if files were removed because a later version replaced them."""
     try:
         yield
     except (ProblemError, StorageError) as error:
-        storage, current = files.storage, _version_of_now(files.storage, request.path)
+        storage, current = files.storage, _current_version(files.storage, request.path)
         is_there = all(storage.kind(f"{files.path}/{name}") is EntryKind.FILE for name in (PM_FILE, DATA_FILE))
         if is_there or current in (None, request.version):
             raise
         raise SnapshotGoneError(
-            f"{request.path}: version {request.version} can no longer be read, because {files.name} was removed by "
-            f"now, at version {current}; load the table again, and hold what is read with "
+            f"{request.path}: version {request.version} can no longer be read, because {files.name} has been "
+            f"removed, at version {current} now; load the table again, and keep its files with "
             "tornproof.pipeline.datasource.source.pinned"
         ) from error
 
 
-def _version_of_now(storage: ReadableStorage, path: str) -> int | None:
+def _current_version(storage: ReadableStorage, path: str) -> int | None:
     try:
         return safe_read(storage, f"{path}/{TXN_FILE}").version
     except TornproofError:
@@ -173,7 +173,7 @@ def _version_of_now(storage: ReadableStorage, path: str) -> int | None:
 
 
 def _lies_outside(snapshot: Snapshot, partition: Partition, times: TimeRange) -> bool:
-    """Whether no row of the partition is in the range, because all rows lie in their partition's interval."""
+    """Return whether the partition's interval, and so each of its rows, is outside of the range."""
     metadata = snapshot.table.metadata
     if metadata is None:
         return False
@@ -189,25 +189,25 @@ def _plan_partition(plan: Plan, resolved: ResolvedPartition, request: ReadReques
     metadata, counters = resolved.metadata, plan.counters
     counters.row_group_count += len(metadata.blocks)
     counters.data_bytes += resolved.partition.token
-    positions = wanted_positions(resolved, request)
+    wanted = wanted_columns(resolved, request)
     with counters.watched(resolved.files).open_data() as handle:
         pruner = Pruner(metadata.header)
         for ordinal in kept_ordinals(resolved, handle, pruner, request.predicate, timestamp_id, counters):
             piece = Piece(name=resolved.files.name, partition=resolved.partition, ordinals=(ordinal,))
             chunks = metadata.blocks[ordinal].chunks
-            plan.row_groups.append((piece, sum(chunks[position].total_compressed for position in positions)))
+            plan.row_groups.append((piece, sum(chunks[index].total_compressed for index in wanted)))
 
 
-def wanted_positions(resolved: ResolvedPartition, request: ReadRequest) -> list[int]:
-    """Return where a partition has the columns that are returned or asked about."""
+def wanted_columns(resolved: ResolvedPartition, request: ReadRequest) -> list[int]:
+    """Return the indices of a partition's columns that are returned or in the predicate."""
     asked = columns_of(request.predicate) if request.predicate is not None else ()
     wanted = {column.id for column in (*request.columns, *asked)}
     columns = resolved.metadata.header.columns
-    return [position for position, column in enumerate(columns) if column_key(position, column) in wanted]
+    return [index for index, column in enumerate(columns) if column_key(index, column) in wanted]
 
 
 def _joined(pieces: Sequence[Piece]) -> Iterator[Piece]:
-    """Join neighbours of one partition, so that its `_pm` is resolved once a task."""
+    """Merge adjacent pieces of one partition, so that its `_pm` is resolved once per task."""
     last: Piece | None = None
     for piece in pieces:
         if last is not None and last.name == piece.name and last.rows is None and piece.rows is None:
@@ -253,7 +253,7 @@ def _arrays(
 
 
 def _cut(batch: pa.RecordBatch, rows: range) -> tuple[pa.RecordBatch, range]:
-    """Return the rows of a batch that lie in a range counted from its first row, and the range behind the batch."""
+    """Return the rows of a batch within a range counted from its first row, and the rest of the range."""
     start, stop = min(rows.start, batch.num_rows), min(rows.stop, batch.num_rows)
     rest = range(max(0, rows.start - batch.num_rows), max(0, rows.stop - batch.num_rows))
     return batch.slice(start, stop - start), rest

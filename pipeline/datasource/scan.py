@@ -1,7 +1,7 @@
-"""A committed version of a table through Spark's own Parquet reader, which takes it at its own speed.
+"""Reads a committed version of a table with Spark's own Parquet reader, at its speed.
 
-A source in Python hands every value over from another process, which takes Spark longer than to read it. So what
-`_pm` says is resolved and checked here, and Spark gets the committed beginnings of the data files as files.
+A source in Python transfers every value from another process, which takes longer than reading it. So `_pm` is resolved
+and checked here, and Spark reads the committed prefixes of the data files as files.
 """
 
 from __future__ import annotations
@@ -44,34 +44,34 @@ if TYPE_CHECKING:
 
 READABLE_CODECS = frozenset({Codec.UNCOMPRESSED, Codec.SNAPPY, Codec.GZIP, Codec.ZSTD, Codec.LZ4_RAW})
 READ_OPTIONS = {
-    # An archive without a file system in its address lies in the default one.
+    # An archive without a file system in its address is in the default one.
     "fs.defaultFS": "file:///",
-    # Not all that is damaged is so broken that it cannot be decoded.
+    # Some damaged pages can still be decoded.
     "parquet.page.verify-checksum.enabled": "true",
-    # Whatever a session is set to: a version is read whole and as it was written, or not at all.
+    # Whatever the settings of a session: a version is read completely and unchanged, or not at all.
     "ignoreCorruptFiles": "false",
     "ignoreMissingFiles": "false",
     "datetimeRebaseMode": "CORRECTED",
 }
 PATTERN = re.compile(r"[][{}*?\\]")
-"""What makes Spark take a path for a pattern, which it cannot look for in an archive."""
+"""Characters that make Spark treat a path as a pattern, which it cannot resolve in an archive."""
 UUID_PARTS = ((1, 8), (9, 4), (13, 4), (17, 4), (21, 12))
 
 
 class SlowScanWarning(UserWarning):
-    """Spark's own reader cannot read a table, so its rows come through Python."""
+    """Spark's own reader cannot read a table, so its rows are read in Python."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Stored:
-    """How a partition's file calls a column, and whether it can hold nulls there."""
+    """The name of a column in a partition's file, and whether it is nullable there."""
 
     name: str
     is_optional: bool
 
 
 _Layout: TypeAlias = tuple[_Stored | None, ...]
-"""How a partition stores the columns that are asked for, None for those that it predates."""
+"""How a partition stores the requested columns; None for a column added after it was written."""
 
 
 class _NotForSparkError(Exception):
@@ -82,24 +82,24 @@ class _NotForSparkError(Exception):
 def scan(
     spark: SparkSession, path: str, *, columns: Sequence[str] | None = None, staging: str | None = None
 ) -> Iterator[DataFrame]:
-    """Yield the committed version of a table, or some of its columns, readable inside of the `with` block.
+    """Yield the committed version of a table, or some of its columns, readable within the `with` block.
 
-    The rows and types are those of the format `tornproof`. In `staging`, a folder that every machine sees, a list of
-    files is kept meanwhile; it may be left out where driver and executors are one machine. Warns with SlowScanWarning
-    where it has to read as that format does. Raises as that format does when it loads a table.
+    The rows and types are those of the format `tornproof`. `staging`, a folder that every machine sees, temporarily
+    contains an index of files; it may be omitted if driver and executors are one machine. Warns with SlowScanWarning
+    if it has to read as that format does. Raises as that format does when it loads a table.
     """
-    position, storage = path_of(path), OperatingSystemStorage()
-    table = open_table(storage, position)
-    with pin_committed(storage, position) as pin, _archive_directory(spark, staging) as directory:
+    location, storage = path_of(path), OperatingSystemStorage()
+    table = open_table(storage, location)
+    with pin_committed(storage, location) as pin, _archive_directory(spark, staging) as directory:
         snapshot = snapshot_of(table, pin.transaction)
         wanted = snapshot.selected(None if columns is None else list(columns))
         try:
             frame = _native_frame(spark, snapshot, wanted, directory)
         except _NotForSparkError as reason:
-            warnings.warn(f"{position}: rows come through Python: {reason}", SlowScanWarning, stacklevel=3)
+            warnings.warn(f"{location}: rows are read in Python: {reason}", SlowScanWarning, stacklevel=3)
             register(spark)
             names = json.dumps([column.name for column in wanted])
-            frame = spark.read.format(NAME).option("columns", names).load(position)
+            frame = spark.read.format(NAME).option("columns", names).load(location)
         yield frame
 
 
@@ -107,11 +107,11 @@ def scan(
 def _archive_directory(spark: SparkSession, staging: str | None) -> Iterator[Path]:
     master = str(spark.sparkContext.master)
     if staging is None and not is_local(master):
-        raise OptionRejectedError(f"on {master} name a folder that every machine sees: scan(…, staging=FOLDER)")
+        raise OptionRejectedError(f"on {master} give a folder that every machine sees: scan(…, staging=FOLDER)")
     parent = None if staging is None else path_of(staging)
     with tempfile.TemporaryDirectory(prefix="tornproof-scan-", suffix=SUFFIX, dir=parent) as name:
         if found := PATTERN.search(name):
-            raise OptionRejectedError(f"staging: {name}: Spark takes {found.group()!r} for a part of a pattern")
+            raise OptionRejectedError(f"staging: {name}: Spark treats {found.group()!r} as part of a pattern")
         directory = Path(name)
         # Executors may be other users.
         directory.chmod(0o755)
@@ -121,7 +121,7 @@ def _archive_directory(spark: SparkSession, staging: str | None) -> Iterator[Pat
 def _native_frame(
     spark: SparkSession, snapshot: Snapshot, columns: Sequence[SnapshotColumn], directory: Path
 ) -> DataFrame:
-    """Return one frame of all partitions, each read as its file calls the columns; raises _NotForSparkError."""
+    """Return one frame of all partitions, each read by the column names in its file; raises _NotForSparkError."""
     request = ReadRequest.of(snapshot, tuple(columns))
     folders: dict[_Layout, str] = {}
     beginnings = []
@@ -165,20 +165,20 @@ def _layout_of(resolved: ResolvedPartition, columns: Sequence[SnapshotColumn]) -
         leaf = footer.leaves[positions[column.id]]
         reason = _why_unreadable(footer, positions[column.id], column)
         if name_counts[leaf.top.name.casefold()] > 1:
-            reason = "is called like another one but for case"
+            reason = "has the name of another one except for case"
         if reason is not None:
             raise _NotForSparkError(f"{label}: column {leaf.top.name!r} {reason}")
         layout.append(_Stored(leaf.top.name, leaf.max_def > 0))
     return tuple(layout)
 
 
-def _why_unreadable(footer: ParquetFooter, position: int, column: SnapshotColumn) -> str | None:
-    leaf, of = footer.leaves[position], column.arrow_type
+def _why_unreadable(footer: ParquetFooter, index: int, column: SnapshotColumn) -> str | None:
+    leaf, of = footer.leaves[index], column.arrow_type
     if pa.types.is_list(of) or (pa.types.is_decimal(of) and of.precision > DECIMAL_DIGITS_MAX):
         return f"holds {of}, which Spark has no reader for"
     if leaf.max_rep or not has_questdb_form(leaf.element, column.type):
         return f"is not stored as QuestDB stores {of}"
-    for chunk in (row_group.chunks[position] for row_group in footer.row_groups):
+    for chunk in (row_group.chunks[index] for row_group in footer.row_groups):
         if chunk.codec not in READABLE_CODECS:
             return f"is compressed with {chunk.codec.name}"
         if PageEncoding.BYTE_STREAM_SPLIT in chunk.encodings:

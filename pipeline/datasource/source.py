@@ -1,7 +1,7 @@
 """`spark.read.format("tornproof").load(TABLE)`: one committed version of a table as a data source of Spark.
 
-A version is chosen when the table is loaded and stays that of the DataFrame, whatever is committed meanwhile. Spark
-asks the methods here in helper processes of its own, so nothing is shared between them but what is pickled.
+The version is chosen when the table is loaded, and the DataFrame keeps it whatever is committed meanwhile. Spark calls
+the methods here in helper processes, so they share only what is pickled.
 """
 
 from __future__ import annotations
@@ -50,25 +50,25 @@ NAME = "tornproof"
 PUSHDOWN_SETTING = "spark.sql.python.filterPushdown.enabled"
 READ_OPTIONS = frozenset({"path", "version", "columns", "from", "to", "where", "pushdown", "splits", "metrics"})
 SCANS_KEEP_THEIR_PLANS = hasattr(DataSourceReader, "pushLimit")
-"""Whether Spark keeps what filters have left of a table for the scan that they belong to.
+"""Whether Spark applies a plan with pushed filters only to the scan that the filters belong to.
 
-Up to 4.3 it keeps it for the loaded table: a later query without filters, or a second scan of the same query, then
-reads what the filters of another scan have left. Later releases, which also push limits, do not.
+Up to 4.3 it applies it to the loaded table: a later query without filters, or a second scan of the same query, then
+misses rows. Later releases, which also push limits, do not.
 """
 
 
 def register(spark: SparkSession) -> None:
-    """Make the format `tornproof` known to a session, and let Spark push filters to it."""
+    """Register the format `tornproof` in a session, and enable filter pushdown."""
     spark.conf.set(PUSHDOWN_SETTING, "true")
     spark.dataSource.register(TornproofSource)
 
 
 @contextmanager
 def pinned(path: str) -> Iterator[Pin]:
-    """Keep the files of all versions from the committed one on from being purged inside of the `with` block.
+    """Keep the files of the committed and all later versions from being purged within the `with` block.
 
-    For queries that read while a writer of this library rewrites and purges: what is loaded inside stays readable
-    inside. `is_held` of what is yielded says whether the table takes pins.
+    For queries beside a writer of this library that rewrites and purges: tables loaded inside the block stay readable
+    in it. `is_held` of the yielded pin says whether the table supports pins.
     """
     with pin_committed(OperatingSystemStorage(), path_of(path)) as pin:
         yield pin
@@ -81,7 +81,7 @@ class TornproofSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """Return the name that it is asked for by."""
+        """Return the name of the format."""
         return NAME
 
     def schema(self) -> StructType:
@@ -91,7 +91,7 @@ class TornproofSource(DataSource):
         return spark_schema(self._snapshot.schema_of(self._snapshot.selected(names)))
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Return a reader of the version that was chosen, of columns that the user may have named by a schema."""
+        """Return a reader of the chosen version, of the columns in a schema if the user gave one."""
         reject_unknown(self.options, READ_OPTIONS, "reading")
         snapshot, self._snapshot = self._snapshot or self._open(), None
         options = dict(self.options.items())
@@ -99,7 +99,7 @@ class TornproofSource(DataSource):
         return (PushdownReader if pushes else TornproofReader)(snapshot, schema, options)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
-        """Return a reader of what is appended to the table."""
+        """Return a reader of rows appended to the table."""
         from tornproof.pipeline.datasource.stream import STREAM_OPTIONS, TornproofStreamReader
 
         reject_unknown(self.options, STREAM_OPTIONS, "streaming")
@@ -107,7 +107,7 @@ class TornproofSource(DataSource):
         return TornproofStreamReader(snapshot, columns_of_schema(snapshot, schema), dict(self.options.items()))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        """Return a writer that makes all rows of a job one commit."""
+        """Return a writer that commits all rows of a job at once."""
         from tornproof.pipeline.datasource.writer import WRITE_OPTIONS, TornproofWriter
 
         reject_unknown(self.options, WRITE_OPTIONS, "writing")
@@ -120,17 +120,17 @@ class TornproofSource(DataSource):
         wanted, found = self.options.get("version"), snapshot.transaction.version
         if wanted is not None and integer_of("version", wanted) != found:
             raise OptionRejectedError(
-                f"{snapshot.table.path}: version {wanted} is not the committed one, which is {found}; a table keeps "
-                "the list of its partitions for that one only, so load a version while it is committed"
+                f"{snapshot.table.path}: version {wanted} is not the committed one, which is {found}; a table has "
+                "a list of partitions for that version only, so load a version while it is committed"
             )
         return snapshot
 
 
 class TornproofReader(DataSourceReader):
-    """Reads one version; made and asked for its plan in one process, and pickled for the tasks."""
+    """Reads one version; it plans in one process, and is pickled for the tasks."""
 
     def __init__(self, snapshot: Snapshot, schema: StructType, options: dict[str, str]) -> None:
-        """Choose the columns that `schema` names; raises UnknownColumnError, OptionRefusedError."""
+        """Choose the columns that `schema` names; raises UnknownColumnError, OptionRejectedError."""
         columns = columns_of_schema(snapshot, schema)
         self._snapshot: Snapshot | None = snapshot
         self._options = options
@@ -155,22 +155,22 @@ class TornproofReader(DataSourceReader):
         return [InputPartition((number, pieces)) for number, pieces in enumerate(splits)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of one task; Spark makes a task without value where there is nothing to read."""
+        """Yield the rows of one task; Spark runs a task without value if there is nothing to read."""
         if partition.value is None:
             return
         number, pieces = partition.value
         yield from read_split(self._request, number, pieces, self._plan_file)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave out what tasks do not need: the list of all partitions is long."""
+        """Pickle without what tasks do not need: the list of all partitions is long."""
         return {**self.__dict__, "_snapshot": None, "_by_name": {}}
 
 
 class PushdownReader(TornproofReader):
-    """Reads what Spark's filters leave of a version."""
+    """Reads a version with Spark's filters pushed down."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
-        """Take note of the filters, and give all of them back: Spark checks the rows again."""
+        """Add the filters, and return all of them, so that Spark checks the rows again."""
         self._request = self._request.where(predicate_of(filters, self._by_name))
         return filters
 
@@ -178,7 +178,7 @@ class PushdownReader(TornproofReader):
 def read_split(
     request: ReadRequest, number: int, pieces: Sequence[Piece], plan_file: PlanFile | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of one task, and say in the plan's folder what it cost once all are read."""
+    """Yield the rows of one task, and then write its metrics beside the plan."""
     counters = ReadCounters()
     yield from read_pieces(OperatingSystemStorage(), request, pieces, counters)
     if plan_file is not None:

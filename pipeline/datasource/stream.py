@@ -1,10 +1,9 @@
 """`spark.readStream.format("tornproof").load(TABLE)`: the rows that commits append, each once.
 
-A partition's rows stand in time order, so what was appended to it are its rows from a number on. An offset is a version
-with, for each partition, how many rows it had and its last time. That the rows before are still the same is shown in
-one of two ways: the row groups of then are still its first ones; or, in a table without deduplication keys, its rows
-up to that number are those that are not later than the last time of then, so nothing was put among them. A commit of
-which neither can be shown is not an append.
+A partition's rows are in time order, so appended rows are those after a row number. An offset is a version with, for
+each partition, its row count and its last time. That earlier rows are unchanged is proved in one of two ways: the row
+groups of the offset are still the first ones; or, in a table without deduplication keys, exactly as many rows as then
+are not later than the last time of then, so none was inserted. A commit for which neither holds is not an append.
 """
 
 from __future__ import annotations
@@ -33,10 +32,10 @@ Offset = dict[str, Any]
 
 
 class TornproofStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Tells which rows are new from one offset to another, and reads them."""
+    """Finds the rows appended between two offsets, and reads them."""
 
     def __init__(self, snapshot: Snapshot, columns: tuple[SnapshotColumn, ...], options: dict[str, str]) -> None:
-        """Take note of the columns to return; raises OptionRefusedError."""
+        """Read the options; raises OptionRejectedError."""
         for option, choices in CHOICES.items():
             if options.get(option, choices[0]) not in choices:
                 raise OptionRejectedError(f"option {option}: {options[option]!r} is none of {', '.join(choices)}")
@@ -47,16 +46,16 @@ class TornproofStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         self._request = ReadRequest.of(snapshot, columns)
 
     def initialOffset(self) -> Offset:  # noqa: N802
-        """Return the offset of a new stream: before the first row, or behind the last one of now."""
+        """Return the offset of a new stream: before the first row, or after the current last one."""
         start: Offset = {"version": -1, "partitions": {}}
         return self._offset(start) if self._starts_latest else start
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802
-        """Return the offset of the committed version, or `start` where no partition has changed since."""
+        """Return the offset of the committed version, or `start` if no partition has changed since."""
         return self._until or self._offset(start)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """Let the stream end at the version that is committed now."""
+        """End the stream at the currently committed version."""
         self._until = self._offset({"version": -1, "partitions": {}})
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
@@ -84,19 +83,19 @@ class TornproofStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         yield from read_pieces(OperatingSystemStorage(), request, pieces, ReadCounters())
 
     def commit(self, end: Offset) -> None:
-        """Let go of versions before an offset that is done with."""
+        """Release versions before a processed offset."""
         self._release(end["version"])
 
     def stop(self) -> None:
-        """Let go of all versions."""
+        """Release all versions."""
         self._release(None)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave out the pins, which stay with this process."""
+        """Pickle without the pins, which belong to this process."""
         return {**self.__dict__, "_pins": [], "_until": None}
 
     def _offset(self, start: Offset) -> Offset:
-        """Return the offset of the committed version, which stays readable until a later one is done with."""
+        """Return the offset of the committed version, which stays readable until a later one is processed."""
         storage, known = OperatingSystemStorage(), _marks(start)
         table = open_table(storage, self._request.path)
         pin = pin_committed(storage, table.path)

@@ -1,7 +1,7 @@
-"""The table's Arrow types as Spark has them, and values on their way from the one to the other and back.
+"""The table's Arrow types as Spark's types, and conversion of values in both directions.
 
-Spark knows no unsigned numbers, no nanoseconds, no bytes of a fixed length, no UUIDs, and decimals of 38 digits at
-most. What it cannot hold is never rounded: it becomes the next wider type, text or bytes, or is refused.
+Spark has no unsigned numbers, nanoseconds, fixed-size binaries or UUIDs, and decimals of 38 digits at most. Values are
+never rounded: they become the next wider type, text or bytes, or are rejected.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ UUID_BYTES = 16
 UUID_TEXT_LENGTH = 36
 _HYPHENS = (8, 13, 18, 23)
 _DIGITS = np.frombuffer(b"0123456789abcdef", np.uint8)
-_DIGIT_POSITIONS = np.array([position for position in range(UUID_TEXT_LENGTH) if position not in _HYPHENS])
+_DIGIT_POSITIONS = np.array([index for index in range(UUID_TEXT_LENGTH) if index not in _HYPHENS])
 UTC_MICROSECONDS = pa.timestamp("us", tz="UTC")
 
 
 class ValueRejectedError(TornproofError):
-    """A value that the other side's type cannot hold."""
+    """A value that the target type cannot represent."""
 
 
 def spark_arrow_type(of: pa.DataType) -> pa.DataType:
-    """Return the Arrow type in which Spark takes a column's values."""
+    """Return the Arrow type of a column's values for Spark."""
     if of == pa.uuid():
         return pa.string()
     if pa.types.is_uint16(of):
@@ -51,7 +51,7 @@ def spark_arrow_type(of: pa.DataType) -> pa.DataType:
 
 
 def spark_arrow_schema(schema: pa.Schema) -> pa.Schema:
-    """Return a schema as Spark has it; all columns may be null, so that no plan relies on it that they are not."""
+    """Return a schema for Spark; all columns are nullable, so that no plan relies on the absence of nulls."""
     return pa.schema([pa.field(field.name, spark_arrow_type(field.type)) for field in schema])
 
 
@@ -65,20 +65,20 @@ def spark_schema(schema: pa.Schema) -> StructType:
 def to_spark(batch: pa.RecordBatch, target: pa.Schema) -> pa.RecordBatch:
     """Return a table's rows in the types of `target`, its `spark_arrow_schema`.
 
-    Raises ValueRefusedError for dates that Spark's microseconds cannot hold.
+    Raises ValueRejectedError for dates that Spark's microseconds cannot represent.
     """
-    arrays = [_to_spark(batch.column(position), field) for position, field in enumerate(target)]
+    arrays = [_to_spark(batch.column(index), field) for index, field in enumerate(target)]
     return pa.RecordBatch.from_arrays(arrays, schema=target)
 
 
 def from_spark(batch: pa.RecordBatch, target: pa.Schema) -> pa.RecordBatch:
-    """Return rows from Spark in the table's types; columns that `target` lacks stay as they are.
+    """Return rows from Spark in the table's types; columns that `target` lacks are unchanged.
 
-    Raises ValueRefusedError for values that the type cannot hold.
+    Raises ValueRejectedError for values that the type cannot represent.
     """
     known = set(target.names)
     fields = [target.field(field.name) if field.name in known else field for field in batch.schema]
-    arrays = [_from_spark(batch.column(position), field) for position, field in enumerate(fields)]
+    arrays = [_from_spark(batch.column(index), field) for index, field in enumerate(fields)]
     return pa.RecordBatch.from_arrays(arrays, schema=pa.schema([field.with_nullable(True) for field in fields]))
 
 
@@ -121,7 +121,7 @@ def _uuid_bytes(array: pa.Array, field: pa.Field) -> pa.Array:
         try:
             array = pa.array([None if each is None else bytes.fromhex(each) for each in digits], pa.binary())
         except ValueError as error:
-            raise ValueRejectedError(f"column {field.name!r}: a text that is no UUID: {error}") from error
+            raise ValueRejectedError(f"column {field.name!r}: a text that is not a UUID: {error}") from error
     return _cast(array, field.with_type(pa.binary(UUID_BYTES)))
 
 

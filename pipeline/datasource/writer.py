@@ -1,8 +1,7 @@
 """`df.write.format("tornproof").mode("append").save(TABLE)`: all rows of a job become one commit, or none do.
 
-Tasks write their rows beside each other into a folder of the job, where no reader looks; only `commit` opens the
-table's writer. Spark makes the writer, commits and aborts in different processes, so all that one
-must know of another stands in that folder.
+Tasks write their rows into a folder of the job, which readers ignore; only `commit` opens the table's writer. Spark
+creates the writer, commits and aborts in different processes, which share state only through that folder.
 """
 
 from __future__ import annotations
@@ -34,12 +33,12 @@ INTENT_FILE = "commit.json"
 
 
 class CommitUnclearError(TornproofError):
-    """A commit that failed but may have made its version; the message says what is known."""
+    """A failed commit whose version may exist; the message says what is known."""
 
 
 @dataclass(frozen=True, slots=True)
 class StagedRows(WriterCommitMessage):
-    """What a task has staged: the name of its file in the job's folder, and how many rows are in it."""
+    """The rows staged by a task: its file in the job's folder, and the row count."""
 
     file: str
     row_count: int
@@ -49,9 +48,9 @@ class TornproofWriter(DataSourceArrowWriter):
     """Stages the rows of one job and commits them at once."""
 
     def __init__(self, path: str, schema: StructType, staging: str | None, overwrite: bool) -> None:
-        """Check that the table can take such rows at all, and make the job's folder.
+        """Check that the table accepts such rows, and create the job's folder.
 
-        Raises NotATableError, RowsRefusedError for unknown columns and for a missing designated timestamp.
+        Raises NotATableError, RowsRejectedError for unknown columns and for a missing designated timestamp.
         """
         snapshot = open_snapshot(open_table(OperatingSystemStorage(), path))
         names = {column.id: column.name for column in snapshot.columns}
@@ -69,13 +68,13 @@ class TornproofWriter(DataSourceArrowWriter):
         self._folder.mkdir(parents=True)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedRows:
-        """Stage the rows of one attempt at a task, in the table's types; raises ValueRefusedError."""
+        """Stage the rows of one attempt at a task, in the table's types; raises ValueRejectedError."""
         context = TaskContext.get()
         assert context is not None
         return self.stage(iterator, f"{context.partitionId():05d}-{context.taskAttemptId()}.arrow")
 
     def stage(self, batches: Iterator[pa.RecordBatch], file: str) -> StagedRows:
-        """Write batches to a file of the job's folder; an attempt that fails half way leaves its own file only."""
+        """Write batches to a file of the job's folder; a failed attempt leaves only its own file."""
         row_count, sink = 0, None
         try:
             for batch in batches:
@@ -89,9 +88,9 @@ class TornproofWriter(DataSourceArrowWriter):
         return StagedRows(file=file, row_count=row_count)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Make what successful tasks have staged one version of the table, and remove the job's folder.
+        """Commit the rows of successful tasks as one version, and remove the job's folder.
 
-        Raises what the writer raises, and CommitUnclearError where the version may be there all the same.
+        Raises what the writer raises, and CommitUnclearError if the version may exist all the same.
         """
         staged = [message for message in messages if isinstance(message, StagedRows) and message.row_count]
         if staged or self._overwrites:
@@ -106,16 +105,16 @@ class TornproofWriter(DataSourceArrowWriter):
         self._clear()
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Remove what was staged, unless a commit was begun and the table has another version since.
+        """Remove the staged rows, unless a commit was begun and the table has another version since.
 
-        Spark also asks for this after a commit that failed, or whose process was killed. The table itself is never
-        touched: what is in it was committed. Raises CommitUnclearError where the rows may be in it.
+        Spark also calls this after a commit that failed or whose process was killed. The table itself is never
+        changed: its rows are committed. Raises CommitUnclearError if the job's rows may be in it.
         """
         before = self._intended_version()
         if before is not None and (now := self._version()) != before:
             raise CommitUnclearError(
                 f"{self._path}: the table was at version {before} when this job began to commit, and is at {now} "
-                f"now: its rows may be in the table; see before you run it again. They are kept in {self._folder}"
+                f"now: its rows may be in the table; check before you run it again. They are kept in {self._folder}"
             )
         self._clear()
 
@@ -133,18 +132,18 @@ class TornproofWriter(DataSourceArrowWriter):
             ) from error
 
     def _intended_version(self) -> int | None:
-        """Return the version that the commit was to follow, or None where no commit was begun."""
+        """Return the version before the commit, or None if no commit was begun."""
         try:
             return int(json.loads((self._folder / INTENT_FILE).read_text())["version"])
         except (FileNotFoundError, ValueError):
-            # Written before the commit's first action, so a file that was cut says that there was none.
+            # Written before the commit's first action, so a truncated file means that there was none.
             return None
 
     def _version(self) -> int:
         return safe_read(OperatingSystemStorage(), f"{self._path}/{TXN_FILE}").version
 
     def _clear(self) -> None:
-        """Remove the job's folder; what a task that is still running wants to write there then fails."""
+        """Remove the job's folder; a task that is still running then fails to write."""
         gone = self._folder.with_name(f"{self._folder.name}.gone")
         with suppress(OSError):
             self._folder.rename(gone)

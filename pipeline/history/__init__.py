@@ -1,1 +1,1 @@
-"""Histories judged in parallel, by us and by SQL. Begin with `check.py`."""
+"""Parallel checks of histories, with an independent check in SQL. Begin with `check.py`."""

@@ -1,8 +1,8 @@
-"""The check of one huge history as a job on Spark: NumPy beside the events, which workers read themselves.
+"""The check of one huge history as a job on Spark, in NumPy on workers that read the events themselves.
 
-Moving columns through the JVM costs more than judging them, so that one huge history is read by
-the workers from Parquet, slice by slice, in two passes: the first finds what slices must know of each other, the second
-judges. Memory is bounded by the largest slice, the writer's events, and a few events of each client in each slice.
+Moving columns through the JVM costs more than checking them, so workers read the history from Parquet, slice by slice,
+in two passes: the first finds what slices must know of each other, the second checks. Memory is bounded by the largest
+slice, the writer's events, and a few events of each client in each slice.
 """
 
 from __future__ import annotations
@@ -42,20 +42,20 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 SLICE_EVENTS = 1_000_000
-"""Row groups are put together up to so many events; a larger row group is a slice of its own."""
+"""Row groups are combined up to this many events; a larger row group is a slice of its own."""
 SLICES_A_TASK = 4
-"""Between two tasks a worker waits some 50 ms, a fifth of the time that a slice takes."""
+"""Between two tasks a worker is idle for some 50 ms, a fifth of the time of a slice."""
 
 Work: TypeAlias = Callable[[int], pa.Table]
 RESULT_SCHEMA = pa.schema([("slice", pa.int64()), ("part", pa.binary()), ("reason", pa.string()), ("peak", pa.int64())])
 REJECTED = "refused"
 PART_TYPES = "part binary"
-"""The answer of each slice is one value for Spark, which would take its rows apart twice on their way."""
+"""Each slice returns its rows as one value, because Spark would convert single rows twice."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
-    """What is legal beside the rules, as in `judge`."""
+    """Exceptions to the rules, as in `judge`."""
 
     excused: tuple[str, ...] = ()
     seen_survives: bool = True
@@ -63,7 +63,7 @@ class Terms:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
-    """What every slice is judged beside: the timeline, the deaths, and by slice what its clients bring along."""
+    """What the check of every slice needs: the timeline, the kills, and by slice the earlier events of its clients."""
 
     timeline: Timeline
     deaths: pa.Table
@@ -72,7 +72,7 @@ class Known:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checked:
-    """The judgement on one huge history, in how many slices it was made, and the most memory of a worker."""
+    """The judgement on one huge history, the number of slices, and the peak memory of a worker."""
 
     judgement: Judgement
     slice_count: int = 0
@@ -87,11 +87,11 @@ def check_files(
     slice_events: int = SLICE_EVENTS,
     scratch: Path | None = None,
 ) -> Checked:
-    """Judge the events of some Parquet files, which all executors can read, as one history.
+    """Check the events of Parquet files, which all executors can read, as one history.
 
-    Raises UnreadableEventsError where a file holds no events. Where the events of a process are mixed up among row
-    groups they are sorted first, into files in a new directory in `scratch`; a client whose events are still mixed up
-    then, because two processes recorded it at the same time, is beyond what slices can judge.
+    Raises UnreadableEventsError if a file contains no events. If the events of a process are scattered over row groups
+    they are sorted first, into files in a new directory in `scratch`; if those of a client still are, because two
+    processes recorded it at the same time, slices cannot be checked and the verdict is UNKNOWN.
     """
     terms = terms or Terms()
     # Executors have another working directory.
@@ -111,13 +111,13 @@ def check_files(
 
 
 def write_sorted(events: DataFrame, directory: Path) -> list[Path]:
-    """Write events by process and sequence as Parquet files in a directory, and return these."""
+    """Write events sorted by process and sequence as Parquet files, and return these."""
     events.select(*NAMES).sort("process", "sequence").write.parquet(str(directory), mode="overwrite")
     return event_files([directory])
 
 
 def check_slices(spark: SparkSession, files: Sequence[Path], *, terms: Terms, slice_events: int) -> Checked:
-    """Judge the events of some files where they stand; raises ScatteredHistoryError where they must be sorted first."""
+    """Check the events of files in place; raises ScatteredHistoryError if they must be sorted first."""
     slices, event_count = plan_slices(files, slice_events)
     scans = _run(spark, len(slices), functools.partial(_scan_slice, slices), SCAN_SCHEMA)
     try:
@@ -144,7 +144,7 @@ def check_slices(spark: SparkSession, files: Sequence[Path], *, terms: Terms, sl
 
 
 def _run(spark: SparkSession, count: int, work: Work, schema: pa.Schema) -> pa.Table:
-    """Return what some work makes of each number below `count`."""
+    """Return the concatenated results of `work` for each number below `count`."""
     if count == 0:
         return schema.empty_table()
     task_count = max(-(-count // SLICES_A_TASK), min(count, 2 * spark.sparkContext.defaultParallelism))
@@ -168,9 +168,9 @@ def _scan_slice(slices: Sequence[Slice], number: int) -> pa.Table:
 
 
 def reason_of(error: Exception) -> str:
-    """Return why what the judge cannot cope with is UNKNOWN."""
+    """Return the reason for UNKNOWN after an exception of the checker."""
     is_malformed = isinstance(error, MalformedHistoryError)
-    return str(error) if is_malformed else f"the judge failed: {type(error).__name__}: {error}"
+    return str(error) if is_malformed else f"the checker failed: {type(error).__name__}: {error}"
 
 
 def _judge_slice(slices: Sequence[Slice], broadcast: Broadcast[Known], terms: Terms, number: int) -> pa.Table:
@@ -184,7 +184,7 @@ def _judge_slice(slices: Sequence[Slice], broadcast: Broadcast[Known], terms: Te
 
 
 def judge_slice(own: pa.Table, known: Known, number: int, terms: Terms) -> Part:
-    """Judge the events of a slice beside what is known; raises MalformedHistoryError."""
+    """Check the events of a slice; raises MalformedHistoryError."""
     before = [known.deaths, known.before[number]] if number in known.before else [known.deaths]
     columns = read_columns(own, known=pa.concat_tables(before))
     readings = read_steps(columns, by_process(columns))

@@ -1,4 +1,4 @@
-"""Parquet files of events: whether they are any, and how they are read in slices."""
+"""Parquet files of events: finding, validating, and reading them in slices."""
 
 from __future__ import annotations
 
@@ -17,42 +17,42 @@ Slice: TypeAlias = tuple[RowGroup, ...]
 
 
 class UnreadableEventsError(TornproofError):
-    """What was given does not hold events."""
+    """A path without readable events."""
 
 
-def event_files(positions: Sequence[Path]) -> list[Path]:
-    """Return the Parquet files that were named, and those below the directories that were.
+def event_files(paths: Sequence[Path]) -> list[Path]:
+    """Return the Parquet files among the paths, and those below the directories among them.
 
-    Names that begin with a dot or an underscore are those of files that are not finished, as in every dataset. Raises
-    UnreadableEventsError where there is nothing.
+    Files whose names begin with a dot or an underscore are unfinished, as in every dataset. Raises
+    UnreadableEventsError if there is none.
     """
     files: list[Path] = []
-    for position in positions:
-        if not position.exists():
-            raise UnreadableEventsError(f"{position}: does not exist")
-        below = [position] if position.is_file() else sorted(position.rglob("*.parquet"))
-        own = [file for file in below if file == position or not _is_hidden(file.relative_to(position))]
+    for path in paths:
+        if not path.exists():
+            raise UnreadableEventsError(f"{path}: does not exist")
+        below = [path] if path.is_file() else sorted(path.rglob("*.parquet"))
+        own = [file for file in below if file == path or not _is_hidden(file.relative_to(path))]
         if not own:
-            raise UnreadableEventsError(f"{position}: holds no Parquet file")
+            raise UnreadableEventsError(f"{path}: contains no Parquet file")
         files += [file for file in own if file not in files]
     return files
 
 
-def key_columns(files: Mapping[Path, pq.FileMetaData], positions: Sequence[Path]) -> list[str]:
-    """Return the columns beside those of events, and those that names of directories hold (`fault=none`)."""
+def key_columns(files: Mapping[Path, pq.FileMetaData], paths: Sequence[Path]) -> list[str]:
+    """Return the columns that events do not have, and those in names of directories (`fault=none`)."""
     keys: dict[str, None] = {}
     for file, metadata in files.items():
         names = metadata.schema.to_arrow_schema().names
         keys.update(dict.fromkeys(name for name in names if name not in NAMES))
-        for position in positions:
-            if file.is_relative_to(position):
-                parts = file.relative_to(position).parent.parts
+        for path in paths:
+            if file.is_relative_to(path):
+                parts = file.relative_to(path).parent.parts
                 keys.update(dict.fromkeys(part.split("=")[0] for part in parts if "=" in part))
     return list(keys)
 
 
 def plan_slices(files: Sequence[Path], slice_events: int) -> tuple[list[Slice], int]:
-    """Return row groups put together to slices, and the number of all events; raises UnreadableEventsError."""
+    """Return row groups combined into slices, and the number of all events; raises UnreadableEventsError."""
     slices: list[Slice] = []
     current: list[RowGroup] = []
     current_count = event_count = 0
@@ -77,10 +77,10 @@ def events_metadata(file: Path) -> pq.FileMetaData:
     except (pa.ArrowException, OSError) as error:
         raise UnreadableEventsError(f"{file}: is not a readable Parquet file: {error}") from error
     for name in NAMES:
-        position = schema.get_field_index(name)
-        if position < 0:
-            raise UnreadableEventsError(f"{file}: has no column {name}, so it holds no events")
-        type_ = schema.field(position).type
+        index = schema.get_field_index(name)
+        if index < 0:
+            raise UnreadableEventsError(f"{file}: has no column {name}, so it contains no events")
+        type_ = schema.field(index).type
         is_right = _is_text(type_) if name in TEXTS else type_ == pa.int64()
         if not is_right:
             raise UnreadableEventsError(f"{file}: column {name} is {type_}, not {'text' if name in TEXTS else 'int64'}")
@@ -88,7 +88,7 @@ def events_metadata(file: Path) -> pq.FileMetaData:
 
 
 def read_slice(row_groups: Slice) -> pa.Table:
-    """Return the events of a slice, each text once."""
+    """Return the events of a slice, with texts dictionary-encoded."""
     tables = []
     for path, index in row_groups:
         with pq.ParquetFile(path, read_dictionary=list(TEXTS), memory_map=True) as file:

@@ -1,4 +1,4 @@
-"""Many histories in one dataset, told apart by key columns, each judged by itself in a job on Spark."""
+"""Many histories in one dataset, distinguished by key columns, each checked by itself in a job on Spark."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 HISTORY = "history"
 EVENTS_MAX = 8_000_000
-"""A history among many is judged in the memory of one worker, which takes some 250 bytes an event."""
-TOO_LARGE = "has more than {:,} events: give it as the only history, without key columns"
+"""A history among many is checked in the memory of one worker, some 250 bytes per event."""
+TOO_LARGE = "has more than {:,} events: check it alone, without key columns"
 JUDGEMENT_TYPES = "history string, judgement binary"
 
 
@@ -36,7 +36,7 @@ def judge_histories(
 
 
 def by_history(frame: DataFrame, keys: Sequence[str]) -> DataFrame:
-    """Return events with one column `history` in the place of the keys."""
+    """Return events with one column `history` instead of the keys."""
     from pyspark.sql import functions
 
     history = functions.to_json(functions.struct(*[functions.col(f"`{key}`") for key in keys]))
@@ -44,14 +44,14 @@ def by_history(frame: DataFrame, keys: Sequence[str]) -> DataFrame:
 
 
 def _judge_sorted(terms: Terms, events_max: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Judge histories that come one after another, in as many batches as they take."""
+    """Check consecutive histories, each of which may span several batches."""
     for history, events, count in histories_of(batches, events_max):
         judgement = unknown(TOO_LARGE.format(events_max), count) if events is None else judge_one(events, terms)
         yield pa.record_batch({"history": [history], "judgement": [msgspec.json.encode(judgement)]})
 
 
 def judge_one(events: pa.Table, terms: Terms) -> Judgement:
-    """Judge a history; what the judge cannot cope with is UNKNOWN, and no reason to end a job on many histories."""
+    """Check a history; an exception of the checker makes it UNKNOWN, and does not end the job."""
     try:
         return judge(events, excused=terms.excused, seen_survives=terms.seen_survives)
     except Exception as error:
@@ -59,7 +59,7 @@ def judge_one(events: pa.Table, terms: Terms) -> Judgement:
 
 
 def histories_of(batches: Iterable[pa.RecordBatch], events_max: int) -> Iterator[tuple[str, pa.Table | None, int]]:
-    """Yield each history with its events, or none where there are too many, and how many there are."""
+    """Yield each history with its events, or None if there are too many, and their number."""
     current: str | None = None
     held: list[pa.RecordBatch] = []
     count = 0
@@ -78,7 +78,7 @@ def histories_of(batches: Iterable[pa.RecordBatch], events_max: int) -> Iterator
 
 
 def _runs(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of batches, cut where another history begins."""
+    """Yield the rows of batches, split where another history begins."""
     for batch in batches:
         start = 0
         for end in pc.run_end_encode(batch.column(0)).run_ends.to_pylist():

@@ -1,4 +1,4 @@
-"""The check of a dataset of events: which histories it holds, the judge on each, and SQL beside it where asked."""
+"""The check of a dataset of events: its histories, the verdict on each, and SQL as a second check if wanted."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ ONLY = "{}"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dataset:
-    """Files of events below some places, and the columns that tell their histories apart."""
+    """Files of events below some paths, and the columns that distinguish their histories."""
 
-    positions: tuple[Path, ...]
+    paths: tuple[Path, ...]
     files: tuple[Path, ...]
     keys: tuple[str, ...]
     event_count: int
@@ -36,47 +36,47 @@ class Dataset:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """The judgement on each history, and where SQL says something else."""
+    """The judgement on each history, and differences from SQL."""
 
     judgements: dict[str, Judgement]
     disagreements: dict[str, str] = field(default_factory=dict)
 
     @property
     def verdict(self) -> Verdict:
-        """The verdict on all; where two judges differ, nothing is known."""
+        """The verdict on all; UNKNOWN if the two checkers differ."""
         found = worst(judgement.verdict for judgement in self.judgements.values())
         return Verdict.UNKNOWN if self.disagreements else found
 
     @property
     def counts(self) -> dict[str, int]:
-        """How many anomalies there are of each kind."""
+        """Number of anomalies of each kind."""
         return _sum(judgement.counts for judgement in self.judgements.values())
 
     @property
     def denominators(self) -> dict[str, int]:
-        """How much was looked at."""
+        """How much was examined."""
         return _sum(judgement.denominators for judgement in self.judgements.values())
 
 
-def open_dataset(positions: Sequence[Path], *, keys: Sequence[str] | None = None) -> Dataset:
-    """Find the files of events below some places; raises UnreadableEventsError.
+def open_dataset(paths: Sequence[Path], *, keys: Sequence[str] | None = None) -> Dataset:
+    """Find the files of events below some paths; raises UnreadableEventsError.
 
-    Where no keys are named, all columns that are none of an event's tell histories apart, and names of directories too.
+    By default the keys are all columns that events do not have, and those in names of directories.
     """
-    files = {file: events_metadata(file) for file in event_files(positions)}
-    there = key_columns(files, positions)
+    files = {file: events_metadata(file) for file in event_files(paths)}
+    there = key_columns(files, paths)
     for key in keys or ():
         if key not in there:
-            raise UnreadableEventsError(f"{positions[0]}: has no column {key} beside those of events")
+            raise UnreadableEventsError(f"{paths[0]}: has no column {key} beside those of events")
     chosen = there if keys is None else keys
     event_count = sum(metadata.num_rows for metadata in files.values())
-    return Dataset(positions=tuple(positions), files=tuple(files), keys=tuple(chosen), event_count=event_count)
+    return Dataset(paths=tuple(paths), files=tuple(files), keys=tuple(chosen), event_count=event_count)
 
 
 def check_dataset(
     spark: SparkSession, dataset: Dataset, *, terms: Terms, with_sql: bool = False, scratch: Path | None = None
 ) -> Report:
-    """Judge each history of a dataset, and where asked compare what SQL says; a job that fails makes it UNKNOWN."""
+    """Check each history of a dataset, and compare with SQL if wanted; a job that fails makes it UNKNOWN."""
     try:
         judgements = _judgements(spark, dataset, terms, scratch)
         answers = _answers(spark, dataset, terms) if with_sql else {}
@@ -88,23 +88,23 @@ def check_dataset(
 
 
 def difference(judgements: dict[str, Judgement], answers: dict[str, Answer], name: str) -> tuple[str, str]:
-    """Return the name of a history and how the judge and SQL differ on it, or nothing."""
+    """Return the name of a history and how the checker and SQL differ on it, or ""."""
     judgement, answer = judgements.get(name), answers.get(name)
     if judgement is None or answer is None:
-        return name, f"is not known to {'the judge' if judgement is None else 'SQL'}"
+        return name, f"is not known to {'the checker' if judgement is None else 'SQL'}"
     for what, ours, theirs in (
         ("verdict", judgement.verdict.name, answer.verdict),
         ("anomalies", judgement.counts, answer.counts),
         ("counts", {key: judgement.denominators.get(key) for key in answer.denominators}, answer.denominators),
     ):
         if ours != theirs:
-            return name, f"{what}: {ours} by the judge, {theirs} by SQL"
+            return name, f"{what}: {ours} by the checker, {theirs} by SQL"
     return name, ""
 
 
 def events_frame(spark: SparkSession, dataset: Dataset) -> DataFrame:
     """Return the events of a dataset with their keys."""
-    frames = [spark.read.parquet(str(position)).select(*NAMES, *dataset.keys) for position in dataset.positions]
+    frames = [spark.read.parquet(str(path)).select(*NAMES, *dataset.keys) for path in dataset.paths]
     whole = frames[0]
     for frame in frames[1:]:
         whole = whole.unionByName(frame)

@@ -1,7 +1,7 @@
-"""The oracle of the history check: the rules once more, in Spark SQL alone, from the words of docs/history.md.
+"""The oracle of the history check: the rules of docs/history.md again, in Spark SQL alone.
 
-It shares nothing with the judge that it is compared with, not even names of kinds. Events are ordered by time, process
-and sequence; a statement counts for each history what contradicts itself and the anomalies of each kind.
+It shares nothing with the checker that it is compared with, not even names of kinds. Events are ordered by time,
+process and sequence; a statement counts for each history contradictory events and the anomalies of each kind.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 WRITER_PARTS = {
-    # The events of the writer in one order. A death is one of the writer's if it was the last to commit or recover.
+    # The writer's events in one order. A kill is the writer's if its client was the last to commit or recover.
     "writer_events": """
         SELECT *, last(CASE WHEN kind IN ('commit_start', 'recovered') THEN client END, true)
                     OVER (PARTITION BY history ORDER BY time_ns, process, sequence
@@ -39,7 +39,7 @@ WRITER_PARTS = {
         FROM writing
         WINDOW before AS (PARTITION BY history ORDER BY place ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
     """,
-    "lives": """
+    "sessions": """
         SELECT *, coalesce(settled_before, first_version - 1) AS floor,
                max(CASE WHEN kind = 'commit_start' THEN version END)
                  OVER (PARTITION BY history, settle_count ORDER BY place) AS ceiling
@@ -51,15 +51,15 @@ WRITER_PARTS = {
               WINDOW before AS (PARTITION BY history ORDER BY place ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING))
     """,
 }
-"""What the writer did, from the events."""
+"""The writer's part: from the events."""
 
 PARTS = {
-    "losses": "SELECT history, place, time_ns, version FROM lives WHERE kind = 'recovered' AND has_begun",
+    "losses": "SELECT history, place, time_ns, version FROM sessions WHERE kind = 'recovered' AND has_begun",
     "started": """
         SELECT history, place, version, digest,
                CASE WHEN kind = 'commit_start' THEN time_ns END AS start_ns,
                lead(place) OVER (PARTITION BY history, version ORDER BY place) AS again
-        FROM lives WHERE kind = 'commit_start' OR (kind = 'recovered' AND NOT has_begun)
+        FROM sessions WHERE kind = 'commit_start' OR (kind = 'recovered' AND NOT has_begun)
     """,
     # An attempt is gone from the first recovery to an older version on, or from the next attempt at the same version.
     "attempts": """
@@ -78,18 +78,18 @@ PARTS = {
         FROM attempts GROUP BY history, version
     """,
     "contents": "SELECT DISTINCT history, digest FROM attempts",
-    # From when to when which version is the least that a new reader may see. Times are put into as many buckets as
-    # there are such versions, so that a read finds its own by equality.
+    # The oldest version that a new reader may see, by time interval. Times are put into as many buckets as there are
+    # such versions, so that a read joins its own by equality.
     "extents": """
         SELECT history, min(time_ns) AS since_ns, max(time_ns) AS until_ns,
                greatest(1, (max(time_ns) - min(time_ns)) DIV count(*)) AS width_ns
-        FROM lives WHERE settles IS NOT NULL GROUP BY history
+        FROM sessions WHERE settles IS NOT NULL GROUP BY history
     """,
     "due": """
         SELECT history, time_ns AS from_ns, version,
                lead(time_ns) OVER (PARTITION BY history ORDER BY time_ns) AS to_ns, since_ns, until_ns, width_ns
         FROM (SELECT history, time_ns, max(max(settles)) OVER (PARTITION BY history ORDER BY time_ns) AS version
-              FROM lives WHERE settles IS NOT NULL GROUP BY history, time_ns)
+              FROM sessions WHERE settles IS NOT NULL GROUP BY history, time_ns)
         JOIN extents USING (history)
     """,
     "due_by_bucket": """
@@ -98,7 +98,7 @@ PARTS = {
                                 (coalesce(to_ns, until_ns) - since_ns) DIV width_ns)) AS bucket
         FROM due
     """,
-    # What each client did, each event with what was last before it: a read that began or ended, a pin, a version read.
+    # The events of each client, with the last one before of each kind: read start or end, pin, version read.
     "readers": """
         SELECT *,
                last(CASE WHEN kind IN ('read_start', 'read_end', 'read_failed', 'killed')
@@ -122,14 +122,14 @@ PARTS = {
                bracket.time_ns AS start_ns
         FROM readers
     """,
-    # A recovery that says what it found observes, too, but for the one with which the history begins.
+    # A recovery that says what it found observes, too, except the one at the start of the history.
     "observations": """
         SELECT history, kind, version, digest, time_ns, details, client, in_read, has_pin, pinned_version,
                of_older_snapshot, seen_version, start_ns
         FROM steps
         UNION ALL
         SELECT history, kind, version, digest, time_ns, '', client, false, false, NULL, false, NULL, time_ns
-        FROM lives WHERE kind = 'recovered' AND has_begun AND digest IS NOT NULL
+        FROM sessions WHERE kind = 'recovered' AND has_begun AND digest IS NOT NULL
     """,
     "explained": """
         SELECT /*+ BROADCAST(versions), BROADCAST(contents) */ observations.*,
@@ -199,9 +199,9 @@ PARTS = {
                count_if(kind = 'commit_acknowledged' AND version != attempted) AS acknowledged_as_another,
                count_if(kind = 'recovered' AND has_begun AND version < floor) AS acknowledged_version_lost,
                count_if(kind = 'recovered' AND has_begun AND version > greatest(floor, ceiling)) AS recovered_too_new
-        FROM lives GROUP BY history
+        FROM sessions GROUP BY history
     """,
-    # Each process numbers its events from 0 on, in time; and each event says what all of its kind say.
+    # Each process numbers its events from 0 in time order; and each event has the fields of its kind.
     "event_counts": """
         SELECT history, count(*) AS events,
                count_if(kind = 'commit_start') AS commits,
@@ -217,7 +217,7 @@ PARTS = {
         GROUP BY history
     """,
 }
-"""What readers saw beside it, from the events and `lives`."""
+"""The readers' part: from the events and `sessions`."""
 
 ANOMALIES = (
     *("unknown_version", "torn_content", "content_of_another_version", "future_read", "seen_version_lost"),
@@ -237,7 +237,7 @@ WHOLE = """
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What SQL says of a history: a verdict, the anomalies of each kind that there are, and what was looked at."""
+    """What SQL says of a history: a verdict, the anomalies of each kind, and what was examined."""
 
     verdict: str
     counts: dict[str, int]
@@ -245,23 +245,23 @@ class Answer:
 
 
 def ask_sql(events: DataFrame, *, excused: Collection[str] = (), seen_survives: bool = True) -> dict[str, Answer]:
-    """Return what SQL says of each history; `events` tell histories apart by a column `history`."""
+    """Return what SQL says of each history; `events` have a column `history`."""
     names = ", ".join(f"coalesce({name}, 0) AS {name}" for name in ANOMALIES)
     terms = {"excused": json.dumps(sorted(excused)), "seen_survives": seen_survives}
     spark = events.sparkSession
     given = {"events": "SELECT * FROM {events}"}
-    lives = spark.sql(_statement({**given, **WRITER_PARTS}, "SELECT * FROM lives"), events=events).cache()
+    sessions = spark.sql(_statement({**given, **WRITER_PARTS}, "SELECT * FROM sessions"), events=events).cache()
     try:
-        parts = {**given, "lives": "SELECT * FROM {lives}", **PARTS}
+        parts = {**given, "sessions": "SELECT * FROM {sessions}", **PARTS}
         statement = _statement(parts, WHOLE.replace("{anomalies}", names))
-        answers = spark.sql(statement, args=terms, events=events, lives=lives).toArrow().to_pylist()
+        answers = spark.sql(statement, args=terms, events=events, sessions=sessions).toArrow().to_pylist()
     finally:
-        lives.unpersist()
+        sessions.unpersist()
     return {row["history"]: _answer(row) for row in answers}
 
 
 def _statement(parts: Mapping[str, str], whole: str) -> str:
-    """Return a statement with its parts before it."""
+    """Return a statement with its parts as common table expressions."""
     return "WITH " + ",\n".join(f"{name} AS ({text})" for name, text in parts.items()) + whole
 
 

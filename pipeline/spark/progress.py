@@ -1,4 +1,4 @@
-"""Watching a job: its action runs beside this thread, which tells how many tasks are done and passes Ctrl-C on."""
+"""Watching a job: its action runs in another thread, while this one reports progress and handles Ctrl-C."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 OnTasks: TypeAlias = Callable[[int, int], None]
-"""Is told how many tasks of the stages that have begun are done, and how many these have."""
+"""Called with the tasks done, and the tasks in total, of the stages begun so far."""
 POLL_SECONDS = 0.2
 CANCEL_SECONDS = 10
 _NUMBERS = itertools.count()
@@ -27,7 +27,7 @@ def watched(spark: SparkSession, action: Callable[[], T], on_tasks: OnTasks) -> 
 
     def run() -> None:
         try:
-            # The tags of a session mark its queries, but no job on RDDs.
+            # Tags of a session mark queries, but not jobs on RDDs.
             spark.sparkContext.addJobTag(tag)
             results.append(action())
         except BaseException as error:
@@ -39,7 +39,7 @@ def watched(spark: SparkSession, action: Callable[[], T], on_tasks: OnTasks) -> 
     try:
         while thread.is_alive():
             thread.join(POLL_SECONDS)
-            _tell(spark, stages, on_tasks)
+            _report(spark, stages, on_tasks)
     except BaseException:
         spark.sparkContext.cancelJobsWithTag(tag)
         thread.join(CANCEL_SECONDS)
@@ -49,8 +49,8 @@ def watched(spark: SparkSession, action: Callable[[], T], on_tasks: OnTasks) -> 
     return results[0]
 
 
-def _tell(spark: SparkSession, stages: set[int], on_tasks: OnTasks) -> None:
-    """Tell the counts of the stages that were ever seen at work; those of now are added to them."""
+def _report(spark: SparkSession, stages: set[int], on_tasks: OnTasks) -> None:
+    """Report the counts of all stages seen so far, after adding the active ones."""
     tracker = spark.sparkContext.statusTracker()
     stages.update(tracker.getActiveStageIds())
     known = [stage for stage in map(tracker.getStageInfo, sorted(stages)) if stage is not None]

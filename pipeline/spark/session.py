@@ -1,4 +1,4 @@
-"""The one place for Spark: a session with this project's settings, and its code on every executor.
+"""Spark sessions with this project's settings, and its code on every executor.
 
 Embedded by default, in `local[*]`; the same jobs run on any `--master` (docs/pipeline.md).
 """
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 DEFAULT_MASTER = "local[*]"
 PACKAGES = ("model", "impl", "harness", "pipeline")
-"""What executors run; they get parsed scenarios and never a path into this checkout."""
+"""The packages that executors need; they get parsed scenarios and never a path into this checkout."""
 LOOPBACK = "127.0.0.1"
 CONNECT_SECONDS = 5
 MASTER = re.compile(r"local(\[.+\])?|local-cluster\[.+\]|spark://.*|k8s://.+|yarn")
@@ -37,22 +37,22 @@ SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.driver.memory": DRIVER_MEMORY,
-    # Until a Python worker of a cancelled task is killed; 2 s by default.
+    # Time until a Python worker of a cancelled task is killed; 2 s by default.
     "spark.python.task.killTimeout": "200ms",
     "spark.sql.session.timeZone": "UTC",
-    # By default INT96, which has no order and so no statistics.
+    # The default INT96 has no order and so no statistics.
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.python.filterPushdown.enabled": "true",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
-    # Workers make large arrays again and again: memory that was given back to the system comes again page by page.
+    # Workers allocate large arrays repeatedly: memory returned to the system would be faulted in again page by page.
     "spark.executorEnv.ARROW_DEFAULT_MEMORY_POOL": "system",
     "spark.executorEnv.MALLOC_MMAP_THRESHOLD_": str(32 << 20),
     "spark.executorEnv.MALLOC_TRIM_THRESHOLD_": str(1 << 30),
 }
 SOCKET_NAME_BYTES, SOCKET_PATH_BYTES_MAX = 43, 103
-"""Of the sockets that Spark makes among Java's temporary files, and what systems take."""
-# Spark sets the root to the level "warn" aloud where it is another one, so what is shown is filtered: an error comes as
-# an exception too, without pages of Java.
+"""The length of socket names that Spark creates among Java's temporary files, and the system's limit for paths."""
+# Spark prints a message if the root level is not "warn", so the appender filters instead: errors are exceptions, too,
+# without pages of Java stack traces.
 QUIET_LOG = """\
 rootLogger.level = warn
 rootLogger.appenderRef.stderr.ref = stderr
@@ -71,17 +71,17 @@ _CLASS = re.compile(r"(?:\w+\.)+\w+: ")
 
 
 class JobFailedError(TornproofError):
-    """A job on Spark ended without an answer; the message is the innermost that Spark gives."""
+    """A job on Spark failed; the message is Spark's innermost one."""
 
 
 @contextmanager
 def spark_session(
     master: str | None = None, *, name: str = "tornproof", settings: Mapping[str, str] | None = None
 ) -> Iterator[SparkSession]:
-    """Yield a session on `master`, or the one that is active already, and stop it if it was made here.
+    """Yield a session on `master`, or the active one, and stop it if it was created here.
 
-    Raises PipelineUnavailableError where PySpark or Java is missing, or the master cannot be reached, and
-    JobFailedError for what PySpark raises inside the block.
+    Raises PipelineUnavailableError if PySpark or Java is missing or the master cannot be reached, and JobFailedError
+    for what PySpark raises inside the block.
     """
     demand_spark()
     from py4j.protocol import Py4JError
@@ -107,18 +107,18 @@ def spark_session(
 
 
 def demand_master(master: str) -> None:
-    """Raise PipelineUnavailableError for what is no master, or one that does not listen.
+    """Raise PipelineUnavailableError for an invalid master, or one that does not listen.
 
-    Spark itself takes a minute for the second.
+    Spark itself takes a minute to find out the latter.
     """
     if not MASTER.fullmatch(master):
         raise PipelineUnavailableError(
-            f"{master}: no master of Spark; such are local[2], local[*], spark://HOST:PORT, k8s://URL and yarn"
+            f"{master}: not a Spark master; valid are local[2], local[*], spark://HOST:PORT, k8s://URL and yarn"
         )
     if not master.startswith("spark://"):
         return
-    for position in master.removeprefix("spark://").split(","):
-        host, _, port = position.rpartition(":")
+    for address in master.removeprefix("spark://").split(","):
+        host, _, port = address.rpartition(":")
         try:
             socket.create_connection((host, int(port)), CONNECT_SECONDS).close()
             return
@@ -128,7 +128,7 @@ def demand_master(master: str) -> None:
 
 
 def innermost_message(error: Exception) -> str:
-    """Return in one line what went wrong, from an exception of PySpark that may hold traces of Python and Java."""
+    """Return the innermost error, in one line, of a PySpark exception with Python and Java tracebacks."""
     text = str(error).partition("\n\tat ")[0]
     if raised := _RAISED_IN_PYTHON.findall(text):
         return str(raised[-1]).removeprefix(f"{TornproofError.__module__}.")
@@ -138,21 +138,21 @@ def innermost_message(error: Exception) -> str:
 
 
 def demand_spark() -> None:
-    """Raise PipelineUnavailableError unless PySpark and a Java for it are there."""
+    """Raise PipelineUnavailableError unless PySpark and a Java for it are installed."""
     if importlib.util.find_spec("pyspark") is None:
         raise PipelineUnavailableError("this command runs on Spark: `pip install 'tornproof[spark]'`")
     java_home()
 
 
 def is_local(master: str) -> bool:
-    """Whether driver and executors are on this machine, and need no other address than its own."""
+    """Return whether driver and executors are on this machine."""
     return master.startswith("local")
 
 
 def code_archive(directory: Path) -> Path:
-    """Write the packages that executors import as one zip, and return its path.
+    """Write the packages that executors import to one zip, and return its path.
 
-    Not compiled: that writes next to the sources, where a user of an installed package may not.
+    They are not compiled: that would write next to the sources, which may be read-only.
     """
     path = directory / "tornproof-code.zip"
     root = Path(__file__).parents[2]
@@ -177,7 +177,7 @@ def _one_sentence() -> Iterator[None]:
 
 
 def _why_no_start(error: Exception) -> str:
-    """Return what Java said last where it ended before Spark began."""
+    """Return Java's last message if it ended before Spark started, else the error's own."""
     message = innermost_message(error)
     said = java_home() / STDERR_FILE
     if "JAVA_GATEWAY_EXITED" in message and said.exists():
@@ -193,7 +193,7 @@ def _start(master: str, name: str, settings: dict[str, str], directory: Path) ->
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     for loud in LOUD_LOGGERS:
         PySparkLogger.getLogger(loud).disabled = True
-    logging.getLogger().addFilter(_is_no_trace_of_interrupt)
+    logging.getLogger().addFilter(_is_not_an_interrupt)
     log = directory / "log4j2.properties"
     log.write_text(QUIET_LOG)
     has_room_for_sockets = len(os.fsencode(java_home())) + SOCKET_NAME_BYTES <= SOCKET_PATH_BYTES_MAX
@@ -213,14 +213,14 @@ def _start(master: str, name: str, settings: dict[str, str], directory: Path) ->
         session = builder.getOrCreate()
     before = list(sys.path)
     session.sparkContext.addPyFile(str(code_archive(directory)))
-    # Here too the archive comes before the packages that it was made from, and it goes with the session.
+    # addPyFile puts the archive before the packages that it was made from, but it is removed with the session.
     sys.path[:] = before
     return session
 
 
 @contextmanager
 def _own_interrupts() -> Iterator[None]:
-    """Keep the handler of Ctrl-C, which Spark replaces by one that asks Java first."""
+    """Restore the handler of Ctrl-C, which Spark replaces by one that calls Java first."""
     handler = signal.getsignal(signal.SIGINT)
     try:
         yield
@@ -231,17 +231,17 @@ def _own_interrupts() -> Iterator[None]:
 
 @contextmanager
 def _launcher() -> Iterator[None]:
-    """Have Spark start the launcher; processes that are started later look for a Java of their own."""
-    wish = os.environ.get("JAVA_HOME")
+    """Make Spark start the launcher; processes started later find a Java of their own."""
+    original = os.environ.get("JAVA_HOME")
     os.environ["JAVA_HOME"] = str(java_home())
     try:
         yield
     finally:
         del os.environ["JAVA_HOME"]
-        if wish is not None:
-            os.environ["JAVA_HOME"] = wish
+        if original is not None:
+            os.environ["JAVA_HOME"] = original
 
 
-def _is_no_trace_of_interrupt(record: logging.LogRecord) -> bool:
-    """Py4J logs an interrupt with its trace to the root, and raises it as well."""
+def _is_not_an_interrupt(record: logging.LogRecord) -> bool:
+    """Return False for Py4J's log of an interrupt, which it raises as well."""
     return record.module != "java_gateway"

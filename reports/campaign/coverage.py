@@ -1,4 +1,4 @@
-"""Before which steps the writer's fate came, and what was left then: a heat map of steps and persistence choices."""
+"""The crash points of a campaign: a heat map of the writer's steps, and of what the crash left."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _DIGITS_MAX = 9
 
 
 class Left(NamedTuple):
-    """A column: what befell the writer, under which model of persistence, and which of the legal disks was left."""
+    """A column: the injected fault, the persistence model, and which of the legal disks was left."""
 
     injected_fault: str
     model: str
@@ -33,7 +33,7 @@ class Left(NamedTuple):
 
 
 class Position(NamedTuple):
-    """A row: a call of an operation on files of a name, wherever these are and however often it comes."""
+    """A row: a call of an operation on files of one name, in any directory and however often repeated."""
 
     operation: str
     call: str
@@ -44,9 +44,9 @@ _Key = TypeVar("_Key", Position, Left)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Count:
-    """A cell: how many runs there are, and in which of the levels of colour; 0 of both is nothing.
+    """A cell: its number of runs, and its level of colour, 0 without runs.
 
-    Where `can_be` is false, such a run is not possible.
+    If `can_be` is false, such a run is impossible.
     """
 
     run_count: int
@@ -56,7 +56,7 @@ class Count:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """The counts of a place, in the order of the columns; `step_count` steps are folded into it."""
+    """The counts of a row, in the order of the columns; `step_count` steps are combined in it."""
 
     position: Position
     step_count: int
@@ -66,7 +66,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeatMap:
-    """The rows by operation, what was left out of them, and the runs that each level of colour stands for."""
+    """The rows by operation, counts of what is left out, and the range of runs of each level of colour."""
 
     columns: tuple[Left, ...]
     injected_faults: tuple[tuple[str, int], ...]
@@ -83,9 +83,9 @@ class HeatMap:
 
 
 def heat_map(points: Mapping[CrashPoint, int]) -> HeatMap | None:
-    """Return the crash points as rows and columns, None where there are none.
+    """Return the crash points as rows and columns, None if there are none.
 
-    Of too many rows or columns those with the most runs stay.
+    If there are too many rows or columns, those with the most runs are kept.
     """
     counts: Counter[tuple[Position, Left]] = Counter()
     steps: dict[Position, set[str]] = {}
@@ -129,14 +129,14 @@ def heat_map(points: Mapping[CrashPoint, int]) -> HeatMap | None:
 
 
 def levels_up_to(run_count_max: int) -> tuple[tuple[int, int], ...]:
-    """Return the least and greatest number of runs of each level, which grow by the same factor."""
+    """Return the range of runs of each level; levels grow by the same factor."""
     edges = [math.ceil((run_count_max + 1) ** (number / LEVEL_COUNT) - 1e-9) for number in range(LEVEL_COUNT)]
     starts = sorted({edge for edge in edges if edge <= run_count_max})
     return tuple(zip(starts, [*(start - 1 for start in starts[1:]), run_count_max], strict=True))
 
 
 def _count(position: Position, left: Left, run_count: int, levels: Sequence[tuple[int, int]]) -> Count:
-    # Syncs of directories do not fail in any run.
+    # Syncs of directories never fail in campaigns.
     can_fail = position.call.startswith(_SYNC) and not position.call.startswith(_SYNC_OF_DIRECTORY)
     return Count(
         run_count=run_count,
@@ -146,12 +146,12 @@ def _count(position: Position, left: Left, run_count: int, levels: Sequence[tupl
 
 
 def _largest(counts: Counter[_Key], count_max: int) -> list[_Key]:
-    """Return the keys with the greatest counts; of equals the first by name."""
+    """Return the keys with the greatest counts; ties by name."""
     return sorted(counts, key=lambda key: (-counts[key], key))[:count_max]
 
 
 def _position(step: str) -> Position:
-    """Return where a step belongs; what is no name of a step is an operation of its own."""
+    """Return the row of a step; a text that is not the name of a step is a row of its own."""
     match = _STEP.fullmatch(step)
     if match is None:
         client, _, operation = step.partition("@")
@@ -162,7 +162,7 @@ def _position(step: str) -> Position:
 
 
 def _order(position: Position) -> tuple[int, str, int, str, str]:
-    """Return what sorts operations as they come, and their calls by the file that these are of."""
+    """Return a sort key: operations in order of execution, and their calls by file."""
     name, _, number = position.operation.rpartition(" ")
     is_numbered = number.isdecimal() and len(number) < _DIGITS_MAX
     rank = _ORDER_OF_OPERATIONS.get(position.operation, 1)
@@ -171,5 +171,5 @@ def _order(position: Position) -> tuple[int, str, int, str, str]:
 
 
 def _spans(values: Sequence[tuple[str, ...]]) -> tuple[tuple[str, int], ...]:
-    """Return the last part of each value with how often it comes in a row."""
+    """Return the last part of each value with the length of its run."""
     return tuple((value[-1], len(list(group))) for value, group in groupby(values))

@@ -1,4 +1,4 @@
-"""What the results of a campaign add up to, read a task at a time in the order of the plan."""
+"""Totals of a campaign's results, read task by task in the order of the plan."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tornproof.reports.kit.json_fields import ResultError
 from tornproof.reports.kit.page import VERDICTS
 
 NAMES_MAX = 10_000
-"""So many names of a kind are told apart; a campaign has far fewer."""
+"""The most names of a kind that are counted separately; a campaign has far fewer."""
 PROBLEMS_MAX = 20
 STEP_CHARACTERS_MAX = 400
 OTHERS = "others"
@@ -49,12 +49,12 @@ class Cell(NamedTuple):
 
     @property
     def subject(self) -> str:
-        """What a control asks to be convicted."""
+        """The fault or preset that a control must detect."""
         return self.fault or self.preset
 
 
 class CrashPoint(NamedTuple):
-    """A step before which the writer's fate came, and what was left then."""
+    """A step before which a fault was injected, and what was left then."""
 
     step: str
     injected_fault: str
@@ -64,24 +64,24 @@ class CrashPoint(NamedTuple):
 
 @dataclass(slots=True)
 class CellRuns:
-    """The runs of a cell; `first_position` counts them from 1 up to the first that is convicted."""
+    """The runs of a cell; `first_number` is the number, from 1, of the first one that is INVALID."""
 
     run_count: int = 0
     detected_count: int = 0
     first_seed: int | None = None
-    first_position: int | None = None
+    first_number: int | None = None
     step_count: int = 0
     step_count_max: int = 0
 
     @property
     def steps_a_run(self) -> float:
-        """The mean of its runs."""
+        """Mean steps per run."""
         return self.step_count / self.run_count
 
 
 @dataclass(slots=True, kw_only=True)
 class Signature:
-    """What the convictions of one kind have in common, the first of them, and how many there are."""
+    """INVALID runs with the same signature: the first of them, and their number."""
 
     stem: str
     property: str
@@ -93,12 +93,12 @@ class Signature:
 
 @dataclass(slots=True, kw_only=True)
 class CampaignData:
-    """A campaign's spec, its end if it has come to it, and what its results say.
+    """A campaign's spec, its final result if it is complete, and totals of its results.
 
-    Crash points, points reached, behaviours, outcomes and signatures are those of the groups that are no controls. An
+    Crash points, points reached, behaviours, outcomes and signatures are those of groups that are not controls. An
     outcome is a scenario with preset and fault, and the verdict with what was broken; a behaviour is an outcome with
     its crash and the points that the run reached.
-    `group_starts` are the runs, as behaviours count them, at which a group begins.
+    `group_starts` are the numbers of the runs, as behaviours count them, at which groups begin.
     """
 
     directory: Path
@@ -124,12 +124,12 @@ class CampaignData:
 
     @property
     def run_count(self) -> int:
-        """How many runs there are, controls among them."""
+        """Number of runs, including controls."""
         return sum(self.verdicts.values())
 
     @property
     def task_count(self) -> int:
-        """How many tasks have results that can be read."""
+        """Number of tasks with readable results."""
         return sum(self.task_counts.values())
 
     def verdict_counts(self, group: str) -> list[int]:
@@ -138,16 +138,16 @@ class CampaignData:
 
     @property
     def is_whole(self) -> bool:
-        """Whether the campaign came to its end, and all that it had then is there."""
+        """Whether the campaign is complete, and all its results are still there."""
         if self.end is None or self.problem_count:
             return False
         return (self.end.run_count, self.end.task_count) == (self.run_count, self.task_count)
 
 
 def read_campaign(directory: Path) -> CampaignData:
-    """Return what a campaign's directory says; raises ResultError where it is none.
+    """Read a campaign's directory; raises ResultError if it is not one.
 
-    Results that cannot be read are problems of the campaign, and the others count.
+    Unreadable results are listed as problems, and the others are counted.
     """
     data = CampaignData(directory=directory, spec=read_spec(directory), end=read_end(directory))
     data.groups = {group.name: group for group in data.spec.groups}
@@ -169,7 +169,7 @@ def read_campaign(directory: Path) -> CampaignData:
 
 
 def totals(cells: Mapping[Cell, CellRuns], key: Callable[[Cell], Key]) -> dict[Key, CellRuns]:
-    """Return the runs of cells added up by what `key` makes of them, without those that came first."""
+    """Return the totals of the runs of cells by `key`, without first seeds."""
     sums: dict[Key, CellRuns] = {}
     for cell, runs in cells.items():
         total = sums.setdefault(key(cell), CellRuns())
@@ -182,7 +182,7 @@ def totals(cells: Mapping[Cell, CellRuns], key: Callable[[Cell], Key]) -> dict[K
 
 def _add(data: CampaignData, file: TaskFile, columns: dict[str, list[Any]], seen: _Seen) -> None:
     name = shown(file.group)
-    # Those that every campaign begins with are in no spec.
+    # The groups with which every campaign begins are not in its spec.
     group = data.groups.setdefault(name, Group(name=name, is_control=True))
     cell = Cell(name, *(shown(columns[key][0]) for key in CELL))
     is_first = data.task_counts[name] == 0
@@ -194,8 +194,8 @@ def _add(data: CampaignData, file: TaskFile, columns: dict[str, list[Any]], seen
         _count(data.injected_faults, shown(f"{injected_fault} ({model})" if model else injected_fault), OTHERS)
     for seed, error in zip(columns["seed"], columns["error"], strict=True):
         if error and len(data.errors) < PROBLEMS_MAX:
-            told = shown(error, SENTENCE_CHARACTERS_MAX)
-            data.errors.append(f"{cell.scenario}, {cell.preset}, seed {seed}: {told}")
+            message = shown(error, SENTENCE_CHARACTERS_MAX)
+            data.errors.append(f"{cell.scenario}, {cell.preset}, seed {seed}: {message}")
     _add_to_cell(data.cells.setdefault(cell, CellRuns()), columns)
     if group.is_control:
         return
@@ -209,8 +209,8 @@ def _add(data: CampaignData, file: TaskFile, columns: dict[str, list[Any]], seen
 def _add_to_cell(runs: CellRuns, columns: dict[str, list[Any]]) -> None:
     verdicts = columns["verdict"]
     if runs.first_seed is None and "INVALID" in verdicts:
-        position = verdicts.index("INVALID")
-        runs.first_seed, runs.first_position = columns["seed"][position], runs.run_count + position + 1
+        index = verdicts.index("INVALID")
+        runs.first_seed, runs.first_number = columns["seed"][index], runs.run_count + index + 1
     runs.run_count += len(verdicts)
     runs.detected_count += verdicts.count("INVALID")
     runs.step_count += sum(columns["step_count"])
@@ -222,7 +222,7 @@ def _add_coverage(data: CampaignData, columns: dict[str, list[Any]]) -> None:
     for step, injected_fault, model, disk in zip(
         *(columns[key] for key in ("step", "fate", "model", "disk")), strict=True
     ):
-        # Nothing befell a writer that no model is told of.
+        # Runs without a model are fault-free.
         if model:
             point = CrashPoint(shown(step, STEP_CHARACTERS_MAX), shown(injected_fault), shown(model), shown(disk))
             _count(data.crash_points, point, others)
@@ -232,20 +232,20 @@ def _add_coverage(data: CampaignData, columns: dict[str, list[Any]]) -> None:
 
 
 def _add_signatures(data: CampaignData, cell: Cell, columns: dict[str, list[Any]]) -> None:
-    for position, verdict in enumerate(columns["verdict"]):
+    for index, verdict in enumerate(columns["verdict"]):
         if verdict != "INVALID":
             continue
-        named = [columns[key][position] for key in ("preset", "fault", "property", "part", "kind")]
+        named = [columns[key][index] for key in ("preset", "fault", "property", "part", "kind")]
         stem = _stem(named)
         if stem not in data.signatures:
             if len(data.signatures) >= NAMES_MAX:
                 continue
             data.signatures[stem] = Signature(
                 stem=stem,
-                property=shown(columns["property"][position]),
-                sentence=shown(columns["sentence"][position], SENTENCE_CHARACTERS_MAX),
+                property=shown(columns["property"][index]),
+                sentence=shown(columns["sentence"][index], SENTENCE_CHARACTERS_MAX),
                 cell=cell,
-                seed=columns["seed"][position],
+                seed=columns["seed"][index],
             )
         data.signatures[stem].run_count += 1
 
@@ -257,7 +257,7 @@ def _add_behaviours(data: CampaignData, columns: dict[str, list[Any]], seen: _Se
     crashes = zip(*(columns[key] for key in _CRASH), strict=True)
     for seed, outcome, crash, reached in zip(seeds, outcomes, crashes, columns[REACHED], strict=True):
         if seed in new_seeds:
-            # Which seeds are held out says nothing of what they draw.
+            # Whether a seed is odd is independent of its random choices.
             is_held_out = seed % 2 == 1
             data.outcomes.add(_digest(outcome), is_held_out=is_held_out)
             data.behaviours.add(_digest((*outcome, *crash, *reached)), is_held_out=is_held_out)
@@ -269,12 +269,12 @@ def _digest(texts: Sequence[str]) -> bytes:
 
 @dataclass(slots=True)
 class _Seen:
-    """Which seeds of a cell have been counted: a cell that stands in two groups has the same runs in both."""
+    """Seeds of cells already counted: a cell in two groups has the same runs in both."""
 
     ranges: dict[tuple[str, ...], list[range]] = field(default_factory=dict)
 
     def new_seeds(self, cell: tuple[str, ...], seeds: range) -> frozenset[int]:
-        """Return which of these seeds have not been asked for before."""
+        """Return the seeds that were not passed before."""
         known = self.ranges.setdefault(cell, [])
         new_seeds = frozenset(seed for seed in seeds if not any(seed in each for each in known))
         if known and known[-1].stop == seeds.start:
@@ -285,11 +285,11 @@ class _Seen:
 
 
 def _stem(named: list[str]) -> str:
-    """Return the name of the file that the campaign writes the finding of a signature to, without its ending."""
+    """Return the stem of the file to which the campaign writes the finding of a signature."""
     text = json.dumps(named, ensure_ascii=False, separators=(",", ":"))
     return f"campaign-{hashlib.blake2b(text.encode(), digest_size=6).hexdigest()}"
 
 
 def _count(counts: Counter[Any], name: Any, otherwise: Any) -> None:
-    """Count a name, or where there are too many of them what stands for the others."""
+    """Count a name, or `otherwise` if there are too many."""
     counts[name if name in counts or len(counts) < NAMES_MAX else otherwise] += 1

@@ -1,4 +1,4 @@
-"""What a campaign that samples has not seen: how likely the next run is new, and how long faults stay unfound."""
+"""What a campaign has not seen: how likely the next run shows something new, and how long faults stay undetected."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from dataclasses import dataclass, field
 
 CONFIDENCE = 0.95
 BEHAVIOURS_MAX = 500_000
-"""So many behaviours are told apart; where there are more, the rest of the runs is not counted."""
+"""The most behaviours that are counted separately; later runs are not counted."""
 POINTS_MAX = 200
 _HALVINGS = 60
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Yield:
-    """What was known after so many runs: `new_share` is the estimate of the chance that one more is new.
+    """The state after `run_count` runs: `new_share` estimates the probability that one more run is new.
 
-    `new_share_max` is above that chance with a confidence of `CONFIDENCE`.
+    `new_share_max` is an upper bound with confidence `CONFIDENCE`.
     """
 
     run_count: int
@@ -29,21 +29,21 @@ class Yield:
 
     @property
     def new_share(self) -> float:
-        """The estimate of Good and Turing: the share of the runs whose behaviour came once."""
+        """The estimate of Good and Turing: the share of runs whose behaviour occurred once."""
         return unseen_share(self.once_count, self.run_count)
 
     @property
     def new_share_max(self) -> float:
-        """An upper bound: the runs that were held out are trials of whether the others have seen everything."""
+        """An upper bound: held-out runs are independent trials of whether the others have seen everything."""
         return chance_max(self.held_out_new_count, self.held_out_count)
 
 
 @dataclass(slots=True)
 class Behaviours:
-    """Counts behaviours as they come, half of the runs held out, and keeps the yield at some of the runs.
+    """Counts behaviours, with half of the runs held out, and keeps the yield at some of the runs.
 
-    A run of the one half that shows what no run of the other has shown is an independent trial of how much that other
-    half has not seen. All runs together have seen no less, so a bound on its unseen share holds for them, too.
+    Each held-out run is an independent trial of how much the other half has not seen. All runs together have seen no
+    less, so a bound on the unseen share of one half holds for all.
     """
 
     run_count: int = 0
@@ -56,7 +56,7 @@ class Behaviours:
 
     @property
     def is_full(self) -> bool:
-        """Whether there are so many behaviours that no further run is counted."""
+        """Whether there are too many behaviours to count further runs."""
         return len(self._counts) >= BEHAVIOURS_MAX
 
     def add(self, behaviour: bytes, *, is_held_out: bool) -> None:
@@ -77,7 +77,7 @@ class Behaviours:
             self._keep_point()
 
     def now(self) -> Yield:
-        """Return what is known after all runs so far."""
+        """Return the yield after all runs so far."""
         return Yield(
             run_count=self.run_count,
             behaviour_count=len(self._counts),
@@ -86,8 +86,8 @@ class Behaviours:
             held_out_new_count=self._held_out_new_count,
         )
 
-    def trace(self) -> list[Yield]:
-        """Return what was known at some of the runs, in their order, and after all of them."""
+    def trend(self) -> list[Yield]:
+        """Return the yield at some of the runs, in order, and after all."""
         return [*(point for point in self.points if point.run_count < self.run_count), self.now()]
 
     def _keep_point(self) -> None:
@@ -98,7 +98,7 @@ class Behaviours:
 
 
 def unseen_share(once_count: int, run_count: int) -> float:
-    """Return the estimated chance that one more run shows something new; 1 before the first run.
+    """Return the estimated probability that one more run shows something new; 1 before the first run.
 
     Good, "The population frequencies of species and the estimation of population parameters", Biometrika 40 (1953).
     """
@@ -106,10 +106,11 @@ def unseen_share(once_count: int, run_count: int) -> float:
 
 
 def chance_max(event_count: int, trial_count: int, confidence: float = CONFIDENCE) -> float:
-    """Return what the mean chance of an event in independent trials is at most, with that confidence.
+    """Return an upper bound, with that confidence, of the mean probability of an event in independent trials.
 
-    Hoeffding, "Probability inequalities for sums of bounded random variables", JASA 58 (1963), theorem 1; the chances
-    may differ from trial to trial. Without any event it is exact, and the rule of three: about 3 / `trial_count`.
+    Hoeffding, "Probability inequalities for sums of bounded random variables", JASA 58 (1963), theorem 1; the
+    probabilities may differ from trial to trial. Without any event it is exact, and the rule of three: about
+    3 / `trial_count`.
     """
     assert 0 <= event_count <= trial_count and 0 < confidence < 1
     if event_count == trial_count:
@@ -146,13 +147,13 @@ def _percent(share: float, rounded: Callable[[float], int]) -> str:
     if percent <= 0:
         return "0%"
     digits = max(0, 1 - math.floor(math.log10(percent)))
-    # What is left of a product such as 0.07 * 100 is no reason to round up.
+    # Rounding errors of a product such as 0.07 * 100 must not round up.
     return f"{rounded(round(percent * 10**digits, 6)) / 10**digits:.{digits}f}%"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Survival:
-    """From this time on, `share` are estimated not to have had their event; `at_risk_count` were watched until then."""
+    """`share` is the estimated share without an event after `time`; `at_risk_count` were observed until then."""
 
     time: int
     at_risk_count: int
@@ -162,15 +163,15 @@ class Survival:
 
 
 def survival(times: Iterable[tuple[int, bool]]) -> tuple[Survival, ...]:
-    """Return the product-limit estimate from times and whether the event came then, or else nobody watched longer.
+    """Return the product-limit estimate from times, each with whether the event occurred or observation ended then.
 
-    Kaplan and Meier, "Nonparametric estimation from incomplete observations", JASA 53 (1958). Who is watched until a
-    time at which events come is at risk there.
+    Kaplan and Meier, "Nonparametric estimation from incomplete observations", JASA 53 (1958). Whoever is
+    observed until a time with events is at risk then.
     """
     ordered = sorted(times)
     at_risk_count, share, steps = len(ordered), 1.0, []
     for time, group in itertools.groupby(ordered, key=lambda each: each[0]):
-        events = [came for _, came in group]
+        events = [occurred for _, occurred in group]
         share *= 1 - sum(events) / at_risk_count
         steps.append(
             Survival(

@@ -1,4 +1,4 @@
-"""What became of the planted faults: who was convicted on which scenario, and how many seeds that took."""
+"""Detection of the planted faults: on which scenarios, and after how many seeds."""
 
 from __future__ import annotations
 
@@ -22,18 +22,17 @@ CURVES_MAX = 5
 FAULTS_A_CURVE_MIN = 3
 LETTERS = "ABCDE"
 FaultRuns: TypeAlias = tuple[str, CellRuns]
-"""A scenario, and what became of a fault on it."""
+"""A scenario, and the runs of a fault on it."""
 _DASHES = ("solid", (0, (5, 2)), (0, (1, 1.5)), (0, (6, 2, 1, 2)), (0, (3, 1, 1, 1, 1, 1)))
 _COLOURS = ("accent", "lost", "written", "torn", "damaged")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FaultGroup:
-    """The faults of a group, each with what became of it on each scenario.
+    """The faults of a group, each with its runs on each scenario.
 
-    With `scenarios` the faults have these in common and each has a place for each of them, which may be empty. Else
-    each fault is on scenarios of its own. `times` are how many seeds each fault took on each scenario, up to its
-    conviction or else up to the end.
+    With `scenarios`, each fault has an entry for each of these, which may be None; otherwise each fault has its own
+    scenarios. `times` has the number of seeds until a fault was detected on a scenario, or until the end, and which.
     """
 
     name: str
@@ -44,31 +43,31 @@ class FaultGroup:
 
     @property
     def survival(self) -> tuple[Survival, ...]:
-        """The share of the faults that is not convicted after so many seeds."""
+        """The share of faults not detected, by number of seeds."""
         return survival(self.times)
 
     @property
     def found_count(self) -> int:
-        """How many faults were convicted, counted on each scenario."""
+        """Number of detected faults, counted on each scenario."""
         return sum(is_found for _, is_found in self.times)
 
 
 def fault_groups(cells: Mapping[Cell, CellRuns]) -> list[FaultGroup]:
-    """Return the groups that plant faults, in the order of the plan."""
+    """Return the groups with planted faults, in the order of the plan."""
     of_groups: dict[str, dict[str, list[FaultRuns]]] = {}
     times: dict[str, list[tuple[int, bool]]] = {}
     for cell, runs in cells.items():
         if cell.fault:
             of_groups.setdefault(cell.group, {}).setdefault(cell.fault, []).append((cell.scenario, runs))
-            is_found = runs.first_position is not None
-            times.setdefault(cell.group, []).append((runs.first_position or runs.run_count, is_found))
+            is_found = runs.first_number is not None
+            times.setdefault(cell.group, []).append((runs.first_number or runs.run_count, is_found))
     return [_group(name, faults, times[name]) for name, faults in of_groups.items()]
 
 
 def _group(name: str, faults: Mapping[str, list[FaultRuns]], times: list[tuple[int, bool]]) -> FaultGroup:
     scenarios = tuple(dict.fromkeys(scenario for each in faults.values() for scenario, _ in each))
     filled_count = sum(map(len, faults.values()))
-    # Faults that have a scenario each would make a matrix of empty places.
+    # If each fault had its own scenario, most cells of a matrix would be empty.
     is_matrix = 1 < len(scenarios) <= COLUMNS_MAX and 2 * filled_count > len(scenarios) * len(faults)
     rows: dict[str, tuple[FaultRuns | None, ...]] = {}
     for fault, each in faults.items():
@@ -91,7 +90,7 @@ def curves_of(groups: list[FaultGroup]) -> list[FaultGroup]:
 
 
 def survival_plot(groups: list[FaultGroup]) -> Markup:
-    """Return how the share of faults that no seed has convicted falls, a curve with a letter for each group."""
+    """Return a plot of the share of undetected faults by seeds, a curve with a letter for each group."""
 
     def draw(figure: Figure) -> None:
         axes = figure.subplots()
@@ -101,16 +100,18 @@ def survival_plot(groups: list[FaultGroup]) -> Markup:
         axes.set_xlim(left=1)
         axes.set_ylim(0, 1.02)
         axes.set_xlabel("seeds")
-        axes.set_ylabel("faults not convicted yet")
+        axes.set_ylabel("faults not detected")
         axes.yaxis.set_major_formatter(lambda share, _: f"{share:.0%}")
         axes.grid(axis="y")
 
-    told = "; ".join(
-        f"{letter}: {group.found_count} of {len(group.times)} convicted"
+    detected = "; ".join(
+        f"{letter}: {group.found_count} of {len(group.times)} detected"
         for group, letter in zip(groups, LETTERS, strict=False)
     )
     return plot(
-        draw, title=f"Share of the planted faults that is not convicted after so many seeds. {told}", width_inches=6.5
+        draw,
+        title=f"Share of the planted faults that are not detected, by number of seeds. {detected}",
+        width_inches=6.5,
     )
 
 
@@ -126,7 +127,7 @@ def _curve(axes: Any, steps: tuple[Survival, ...], letter: str, colour: str, das
 
 
 def milestones(group: FaultGroup) -> list[tuple[int, float]]:
-    """Return after 1, 10, 100 seeds and so on, and at the end, which share of the faults is not convicted."""
+    """Return the share of undetected faults after 1, 10, 100 seeds and so on, and at the end."""
     steps = group.survival
     last = steps[-1].time
     wanted = [time for time in (10**power for power in range(12)) if time < last]

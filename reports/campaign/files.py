@@ -1,4 +1,4 @@
-"""The files of a campaign's directory: its spec, its end, and the tables of its tasks in the order of the plan."""
+"""The files of a campaign's directory: its spec, its final result, and the results of its tasks."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ GROUPS_MAX = 1000
 ROWS_A_FILE_MAX = 100_000
 """A spec allows no larger tasks."""
 BYTES_A_FILE_MAX = 1 << 30
-"""So large is what is read of a file at most, as its own footer says it."""
+"""Larger files, by their own footer, are not read."""
 NAME_CHARACTERS_MAX = 120
 SENTENCE_CHARACTERS_MAX = 400
 CELL = ("scenario", "preset", "fault")
@@ -42,7 +42,7 @@ _TYPES: dict[str, Any] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
-    """A group as the spec has it; one of those that every campaign begins with is in no spec, and has no seeds here."""
+    """A group of the spec; one of the controls with which every campaign begins is in no spec, and has no seeds."""
 
     name: str
     is_control: bool
@@ -53,7 +53,7 @@ class Group:
 
     @property
     def seeds(self) -> str:
-        """The first and last one in words, empty where they are not known."""
+        """The first and last seed as text, empty if not known."""
         if self.first_seed is None or self.seed_count is None:
             return ""
         return f"{self.first_seed:,} to {self.first_seed + self.seed_count - 1:,}"
@@ -61,7 +61,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spec:
-    """What the directory belongs to."""
+    """The campaign of a directory."""
 
     name: str
     seed: int
@@ -70,7 +70,7 @@ class Spec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class End:
-    """What a campaign wrote when it had come to its end."""
+    """The final result of a campaign."""
 
     verdict: str
     result_hash: str
@@ -80,7 +80,7 @@ class End:
 
 
 class TaskFile(NamedTuple):
-    """Where the results of a task stand; the number is its place in the plan."""
+    """The result file of a task; `number` is its index in the plan."""
 
     number: int
     group: str
@@ -89,12 +89,12 @@ class TaskFile(NamedTuple):
 
 @functools.lru_cache(maxsize=4096)
 def shown(text: str, characters_max: int = NAME_CHARACTERS_MAX) -> str:
-    """Return text from a file as a page shows it: without what nobody sees, and not too long."""
+    """Return text from a file for a page: invisible characters written out, and shortened."""
     return shortened(visible(text), characters_max)
 
 
 def read_spec(directory: Path) -> Spec:
-    """Return the spec that a directory belongs to; raises ResultError."""
+    """Return the spec in a directory; raises ResultError."""
     fields = _document(directory / CAMPAIGN_FILE)
     spec = fields.inner("spec")
     groups = [_group(group) for group in spec.inners("groups", GROUPS_MAX)]
@@ -106,7 +106,7 @@ def read_spec(directory: Path) -> Spec:
 
 
 def read_end(directory: Path) -> End | None:
-    """Return what the campaign wrote at its end, None where it has not come to it; raises ResultError."""
+    """Return the final result, None for an incomplete campaign; raises ResultError."""
     path = directory / SUMMARY_FILE
     if not path.exists():
         return None
@@ -124,7 +124,7 @@ def read_end(directory: Path) -> End | None:
 
 
 def task_files(directory: Path) -> list[TaskFile]:
-    """Return where results stand, in the order of the plan."""
+    """Return the result files, in the order of the plan."""
     found = []
     for path in (directory / RESULTS).glob("group=*/task-*.parquet"):
         match = _TASK_FILE.fullmatch(path.name)
@@ -134,9 +134,9 @@ def task_files(directory: Path) -> list[TaskFile]:
 
 
 def read_task(file: TaskFile) -> dict[str, list[Any]]:
-    """Return the columns of a task's results; raises ResultError for what no task writes.
+    """Return the columns of a task's results; raises ResultError for invalid content.
 
-    A task has one cell, and seeds that follow each other.
+    A task has one cell, and consecutive seeds.
     """
     table = _read(file)
     for name, column in zip(COLUMNS, table.columns, strict=True):
@@ -158,9 +158,9 @@ def _read(file: TaskFile) -> pa.Table:
         metadata = pq.read_metadata(file.path)
         _check_types(file, metadata.schema)
         _check_size(file, metadata)
-        # A long text that all rows share is held once.
+        # A long text that all rows share is in memory once.
         with pq.ParquetFile(file.path, metadata=metadata, read_dictionary=[*TEXTS, REACHED_PATH]) as parquet:
-            # The moves are most of a file, and tell a page nothing.
+            # The moves are most of a file, and pages do not show them.
             table = parquet.read(columns=list(COLUMNS), use_threads=False).select(COLUMNS)
             table.validate(full=True)
             return table
@@ -180,7 +180,7 @@ def _values(column: pa.ChunkedArray) -> list[Any]:
     values = []
     for chunk in column.chunks:
         texts = chunk.dictionary.to_pylist()
-        values += [texts[position] for position in chunk.indices.to_pylist()]
+        values += [texts[index] for index in chunk.indices.to_pylist()]
     return values
 
 
@@ -188,9 +188,9 @@ def _check_size(file: TaskFile, metadata: pq.FileMetaData) -> None:
     row_count = metadata.num_rows
     _expect(file, "rows", f"1 to {ROWS_A_FILE_MAX:,}", f"{row_count:,}", 1 <= row_count <= ROWS_A_FILE_MAX)
     chunks = [
-        group.column(position)
+        group.column(index)
         for group in map(metadata.row_group, range(metadata.num_row_groups))
-        for position in range(group.num_columns)
+        for index in range(group.num_columns)
     ]
     size_bytes = sum(
         chunk.total_uncompressed_size for chunk in chunks if chunk.path_in_schema.partition(".")[0] in COLUMNS
@@ -201,11 +201,11 @@ def _check_size(file: TaskFile, metadata: pq.FileMetaData) -> None:
 def _check_types(file: TaskFile, parquet_schema: pq.ParquetSchema) -> None:
     schema = parquet_schema.to_arrow_schema()
     for name, wanted in _TYPES.items():
-        positions = schema.get_all_field_indices(name)
-        _expect(file, name, "one such column", f"{len(positions)} of them", len(positions) == 1)
-        actual = schema.field(positions[0]).type
+        indices = schema.get_all_field_indices(name)
+        _expect(file, name, "one such column", f"{len(indices)} of them", len(indices) == 1)
+        actual = schema.field(indices[0]).type
         _expect(file, name, str(wanted), shown(str(actual)), actual == wanted)
-    paths = {parquet_schema.column(position).path for position in range(len(parquet_schema))}
+    paths = {parquet_schema.column(index).path for index in range(len(parquet_schema))}
     _expect(file, REACHED, f"the column {REACHED_PATH}", "another one", REACHED_PATH in paths)
 
 

@@ -1,4 +1,4 @@
-"""The page of a campaign: its verdict, how much it covered, how much is still unseen, and what it found."""
+"""The page of a campaign: its verdict, coverage, what is still unseen, and findings."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ POINTS_MAX = 60
 SLOWEST_MAX = 10
 YIELD_ROWS = 8
 Control: TypeAlias = tuple[tuple[str, str], CellRuns]
-"""The group, what in it was to be convicted, and in how many of its runs it was."""
+"""The group and the fault or preset to detect, and its runs."""
 
 
 def campaign_page(directory: Path) -> Page:
-    """Return the page of a campaign's directory; raises ResultError where it is none.
+    """Return the page of a campaign's directory; raises ResultError if it is not one.
 
-    Results that are missing or cannot be read are told on the page.
+    The page lists results that are missing or unreadable.
     """
     data = read_campaign(directory)
     judged, controls = _judged(data), _controls(data)
@@ -44,12 +44,12 @@ def campaign_page(directory: Path) -> Page:
         facts=_facts(data, judged),
         notes=notes,
         verdicts=VERDICTS,
-        # Those that every campaign begins with first.
+        # The controls of every campaign first.
         groups=sorted(data.groups.values(), key=lambda group: group.seed_count is not None)[:GROUPS_MAX],
         controls=controls[:CONTROLS_MAX],
         control_count=len(controls),
         findings=_findings(data)[:FINDINGS_MAX],
-        trace=_trace(data),
+        discovery=_discovery(data),
         heat=heat_map(data.crash_points),
         reached=data.reached.most_common(POINTS_MAX),
         injected_faults=data.injected_faults.most_common(POINTS_MAX),
@@ -62,7 +62,7 @@ def campaign_page(directory: Path) -> Page:
 
 
 def _judged(data: CampaignData) -> Counter[str]:
-    """Return the verdicts of the runs that are no controls."""
+    """Return the verdicts of the runs without controls."""
     counts: Counter[str] = Counter()
     for (group, verdict), count in data.verdicts.items():
         if not data.groups[group].is_control:
@@ -71,18 +71,18 @@ def _judged(data: CampaignData) -> Counter[str]:
 
 
 def _verdict(data: CampaignData, judged: Mapping[str, int], notes: Sequence[str]) -> str:
-    """Return the worst of what the runs, the end and the notes say."""
+    """Return the worst verdict of the runs, of the final result and of the notes."""
     is_unknown = bool(notes or data.problem_count)
     return worst([*judged, *(["UNKNOWN"] if is_unknown else []), *([data.end.verdict] if data.end else [])])
 
 
 def _notes(data: CampaignData, controls: Sequence[Control]) -> list[str]:
-    """Return why the runs that are there do not suffice for VALID, a sentence each."""
+    """Return the reasons why the runs do not suffice for VALID, a sentence each."""
     if data.is_whole and data.end is not None:
         return list(data.end.notes)
     notes = []
     if data.end is None:
-        notes.append("The campaign has not come to its end, or a release wrote it that does not tell. Run it again.")
+        notes.append("The campaign is not complete, or was written by an older release. Run it again.")
     else:
         there = f"{data.run_count:,} runs in {data.task_count:,} tasks"
         notes.append(
@@ -96,30 +96,30 @@ def _notes(data: CampaignData, controls: Sequence[Control]) -> list[str]:
     failed = [f"{group}: {subject}" for (group, subject), runs in controls if not runs.detected_count]
     notes += [f"A positive control failed: {control}." for control in failed[:CONTROLS_MAX]]
     if sum(count for (_, verdict), count in data.verdicts.items() if verdict == "UNKNOWN"):
-        notes.append("Runs came to no end.")
+        notes.append("Some runs did not complete.")
     return notes
 
 
 def _lead(data: CampaignData, judged: Mapping[str, int]) -> str:
     run_count, broken_count = sum(judged.values()), judged.get("INVALID", 0)
     if not run_count:
-        return "No run is there that could say anything."
+        return "There is no run to judge."
     if not broken_count:
-        return f"None of {run_count:,} runs breaks a property."
+        return f"None of {run_count:,} runs violates a property."
     ways = "one way" if len(data.signatures) == 1 else f"{len(data.signatures):,} ways"
-    return f"{broken_count:,} of {run_count:,} runs break a property, in {ways}."
+    return f"{broken_count:,} of {run_count:,} runs violate a property, in {ways}."
 
 
 def _facts(data: CampaignData, judged: Mapping[str, int]) -> list[tuple[str, object]]:
     run_count = sum(judged.values())
     facts: list[tuple[str, object]] = [
-        ("Runs that are judged", f"{run_count:,}"),
+        ("Runs", f"{run_count:,}"),
         ("Runs of controls", f"{data.run_count - run_count:,}"),
         ("Tasks", f"{data.task_count:,}"),
         ("Scenarios", f"{len({cell.scenario for cell in data.cells}):,}"),
         ("Steps", f"{data.step_count:,}"),
         ("Events", f"{data.event_count:,}"),
-        ("Seed of the campaign", f"{data.spec.seed}"),
+        ("Campaign seed", f"{data.spec.seed}"),
     ]
     if data.is_whole and data.end is not None:
         facts.append(("Result hash", Markup("<code>{}</code>").format(data.end.result_hash)))
@@ -139,11 +139,11 @@ def _findings(data: CampaignData) -> list[tuple[Signature, str]]:
     ]
 
 
-def _trace(data: CampaignData) -> dict[str, object] | None:
-    """Return what the runs have shown that was new, and what that says of those that were not made."""
+def _discovery(data: CampaignData) -> dict[str, object] | None:
+    """Return how much new the runs have shown, and estimates for further runs."""
     if not data.behaviours.run_count:
         return None
-    points = data.behaviours.trace()
+    points = data.behaviours.trend()
     stride = -(-len(points) // YIELD_ROWS)
     return {
         "behaviours": points[-1],
@@ -157,7 +157,7 @@ def _trace(data: CampaignData) -> dict[str, object] | None:
 
 
 def _some(points: Sequence[Yield], stride: int) -> list[Yield]:
-    """Return each so-manieth point, and the last one."""
+    """Return every `stride`-th point, counted from the last one."""
     return list(reversed(points[::-1][::stride]))
 
 

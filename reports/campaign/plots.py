@@ -1,4 +1,4 @@
-"""How much that is new a campaign's runs have shown, and how much is left, as plots."""
+"""Plots of the behaviours that a campaign has found, and of how many may be left."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ WIDTH_INCHES, HEIGHT_INCHES = 5.2, 3
 
 
 def behaviours_plot(points: Sequence[Yield], group_starts: Sequence[int]) -> Markup:
-    """Return how the number of distinct behaviours grows with the runs."""
+    """Return a plot of the number of distinct behaviours by runs."""
 
     def draw(figure: Figure) -> None:
         axes = figure.subplots()
@@ -35,7 +35,7 @@ def behaviours_plot(points: Sequence[Yield], group_starts: Sequence[int]) -> Mar
 
 
 def chance_plot(points: Sequence[Yield], group_starts: Sequence[int]) -> Markup:
-    """Return how the chance that one more run is new falls with the runs, and what it is at most."""
+    """Return a plot of the probability that one more run is new by runs, with its upper bound."""
 
     def draw(figure: Figure) -> None:
         axes = figure.subplots()
@@ -45,7 +45,7 @@ def chance_plot(points: Sequence[Yield], group_starts: Sequence[int]) -> Markup:
         axes.fill_between(runs, 0, bounds, color=COLOURS["heat-1"], linewidth=0)
         axes.plot(runs, bounds, color=COLOURS["accent"], linewidth=1.5, linestyle=(0, (5, 2)), label="at most (95%)")
         axes.plot(runs, estimates, color=COLOURS["accent"], linewidth=2, label="estimate")
-        axes.set_ylabel("chance that the next is new")
+        axes.set_ylabel("probability of a new one")
         axes.set_ylim(0, 1.02)
         axes.yaxis.set_major_formatter(lambda share, _: f"{share:.0%}")
         axes.legend(loc="upper right")
@@ -53,7 +53,7 @@ def chance_plot(points: Sequence[Yield], group_starts: Sequence[int]) -> Markup:
 
     last = points[-1]
     title = (
-        f"The chance that one more run shows a new behaviour: about {about(last.new_share)} after "
+        f"The probability that one more run shows a new behaviour: about {about(last.new_share)} after "
         f"{last.run_count:,} runs, and with 95% confidence at most {at_most(last.new_share_max)}"
     )
     return plot(draw, title=title, width_inches=WIDTH_INCHES, height_inches=HEIGHT_INCHES)

@@ -1,4 +1,4 @@
-"""The cause in one look: what had been done, what came between, what had not been done yet, and what was read so."""
+"""The cause of a finding: the last step done, the decision in between, the next step not done, and what was read."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import NamedTuple
 from markupsafe import Markup
 
 from tornproof.reports.finding.document import Cause, Explanation, FileBytes
+from tornproof.reports.finding.narrative import lines_of
 from tornproof.reports.finding.space_time import Call, call_of
-from tornproof.reports.finding.story import lines_of
 from tornproof.reports.kit.json_fields import shortened
 from tornproof.reports.kit.page import fill
 
@@ -20,14 +20,14 @@ _OCCURRENCE = re.compile(r" #(\d+)$")
 
 
 class StepWords(NamedTuple):
-    """A step of a client: in which of its operations, and the call."""
+    """A step of a client: its operation, and the call."""
 
     operation: str
     call: Call
 
 
 class ReadRange(NamedTuple):
-    """Bytes that were read and that a power cut could have taken."""
+    """Bytes that were read and that were not durable."""
 
     file: str
     start: int
@@ -37,7 +37,7 @@ class ReadRange(NamedTuple):
 
 
 def cause_strip(explanation: Explanation) -> Markup:
-    """Return the strip as HTML, empty where no decision is to blame."""
+    """Return the strip as HTML, empty if no decision is the cause."""
     cause = explanation.cause
     if cause is None:
         return Markup()
@@ -55,14 +55,14 @@ def cause_strip(explanation: Explanation) -> Markup:
 
 
 def _step_words(step: str) -> StepWords:
-    """Return a step without the number of a call that is the first of its kind."""
+    """Return a step, without the number of a call if it is the first of its kind."""
     operation, colon, call = shortened(step, CHARACTERS_MAX).rpartition(": ")
     numbered = _OCCURRENCE.sub(lambda match: "" if match[1] == "1" else f" (number {match[1]})", call)
     return StepWords(operation if colon else "", call_of(numbered))
 
 
 def _decision_words(cause: Cause, explanation: Explanation) -> str:
-    """Return what the story says of the decision, which has a "then" for each of them, else the decision itself."""
+    """Return the sentence of the narrative on the decision, if it has one for each, else the decision itself."""
     thens = [line.text for line in lines_of(explanation.narrative) if line.lead == "Then"]
     if len(thens) == len(explanation.decisions) and cause.decision in explanation.decisions:
         return thens[list(explanation.decisions).index(cause.decision)]

@@ -23,7 +23,7 @@ STATES = {
 
 
 def damage_maps(document: Fields, evidence: Fields) -> Markup:
-    """Return a map of each damaged file whose size is cheap to know, empty where there is none; raises ResultError."""
+    """Return a map of each damaged file whose size is cheap to get, or empty; raises ResultError."""
     field = evidence.text("field", "")
     maps = []
     changed = _changed(evidence)
@@ -43,7 +43,7 @@ def damage_maps(document: Fields, evidence: Fields) -> Markup:
 
 
 def _changed(evidence: Fields) -> dict[str, list[tuple[int, int | None, str]]]:
-    """Return the ranges that were changed by file; those without an end go to that of the file."""
+    """Return the changed ranges by file; None as an end is the end of the file."""
     changed: dict[str, list[tuple[int, int | None, str]]] = {}
     file = evidence.text("file", "")
     for edit in evidence.inners("edits"):
@@ -59,7 +59,7 @@ def _changed(evidence: Fields) -> dict[str, list[tuple[int, int | None, str]]]:
 
 
 def _size_bytes(document: Fields, file: str) -> int | None:
-    """Return the size of a file that the finding starts from, None where that is not there or takes too long."""
+    """Return the size of a file at the start of the run, None if it is missing or too large to unpack."""
     packed = document.inner("start_files").text(file, "") if "start_files" in document else ""
     if not packed or len(packed) > PACKED_CHARACTERS_MAX:
         return None

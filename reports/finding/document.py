@@ -1,4 +1,4 @@
-"""What a finding's page shows, read from its document, which somebody may have edited."""
+"""Reads a finding's document, which may have been edited, for its page."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ROWS_READ_MAX = 20_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileBytes:
-    """A file at the crash, or else in the moment in which the property breaks, and what the one that broke it read."""
+    """A file at the crash, or at the violation if there is no crash, and the ranges that the violating client read."""
 
     file: str
     size_bytes: int
@@ -26,7 +26,7 @@ class FileBytes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cause:
-    """The decision that does the harm, and the steps of its client between which it stands; each may be empty."""
+    """The decisive decision, and the steps of its client before and after it; each may be empty."""
 
     decision: str = ""
     client: str = ""
@@ -45,7 +45,7 @@ class Neighbour:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
-    """Why a run of the simulator breaks a property."""
+    """Why a run of the simulator violates a property."""
 
     client: str = ""
     seen: str = ""

@@ -1,4 +1,4 @@
-"""A run that breaks a property beside the nearest run that passes: what the one has that the other has not."""
+"""A run that violates a property beside the nearest run that passes, and their differences."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NAMED_MAX = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Side:
-    """A row of one of the runs; of each call and each end it is said whether only this run has it."""
+    """A row of one of the runs; each call and each end has a flag whether only this run has it."""
 
     row: LaneRow
     calls: Sequence[tuple[Call, bool]]
@@ -27,7 +27,7 @@ class Side:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pair:
-    """A row of the broken run beside the one of the other run, of which one may be missing."""
+    """A row of each run; one of them may be missing."""
 
     number: int
     broken: Side | None
@@ -36,18 +36,16 @@ class Pair:
 
 
 def side_by_side(broken: Sequence[LaneRow], passing: Sequence[LaneRow], change: str) -> Markup:
-    """Return both runs next to each other from just before the first row in which they differ."""
+    """Return both runs side by side, from just before the first difference."""
     pairs = list(_paired([bounded(row) for row in broken[:ROWS_MAX]], [bounded(row) for row in passing[:ROWS_MAX]]))
-    first = next((position for position, (left, right) in enumerate(pairs) if not _is_same(left, right)), None)
+    first = next((index for index, (left, right) in enumerate(pairs) if not _is_same(left, right)), None)
     if first is None:
         return fill("neighbour.html.j2", pairs=[], same_count=0, left_out_count=0, change=change, differs="")
     start, end = max(0, first - ROWS_BEFORE), first + ROWS_AFTER
     return fill(
         "neighbour.html.j2",
         pairs=[
-            _pair(position + 1, *pair, is_first=position == first)
-            for position, pair in enumerate(pairs[:end])
-            if position >= start
+            _pair(index + 1, *pair, is_first=index == first) for index, pair in enumerate(pairs[:end]) if index >= start
         ],
         same_count=first,
         left_out_count=max(0, len(pairs) - end),
@@ -57,7 +55,7 @@ def side_by_side(broken: Sequence[LaneRow], passing: Sequence[LaneRow], change: 
 
 
 def _paired(broken: Sequence[LaneRow], passing: Sequence[LaneRow]) -> Iterator[tuple[LaneRow | None, LaneRow | None]]:
-    """Yield rows of the same client in the same operation as pairs, and what only one of the runs has alone."""
+    """Yield rows of the same client in the same operation as pairs, and rows of only one run alone."""
     left_keys, right_keys = ([(row.client, row.operation) for row in rows] for rows in (broken, passing))
     matcher = SequenceMatcher(None, left_keys, right_keys, autojunk=False)
     for kind, left, left_end, right, right_end in matcher.get_opcodes():
@@ -85,7 +83,7 @@ def _side(mine: LaneRow | None, other: LaneRow | None) -> Side | None:
 
 
 def _own(mine: Sequence[str], others: Sequence[str]) -> Iterator[tuple[str, bool]]:
-    """Yield each of my texts, and whether the other run has none like it at that place."""
+    """Yield each of my texts, and whether the other run does not have it there."""
     matcher = SequenceMatcher(None, mine, others, autojunk=False)
     for kind, start, end, _, _ in matcher.get_opcodes():
         yield from ((text, kind != "equal") for text in mine[start:end])
@@ -97,14 +95,14 @@ def _differs(broken: LaneRow | None, passing: LaneRow | None) -> str:
     assert row is not None, "a pair has a row"
     where = f"{row.client}, {row.operation}" if row.operation else row.client
     if passing is None:
-        return f"only the broken run has {where} at all."
+        return f"only the violating run has {where}."
     if broken is None:
-        return f"only the run that passes has {where} at all."
+        return f"only the run that passes has {where}."
     only_broken = _named([*_only(broken.does, passing.does), *_only(broken.ends, passing.ends)])
     only_passing = _named([*_only(passing.does, broken.does), *_only(passing.ends, broken.ends)])
     parts = [f"in {where}"]
     if only_broken:
-        parts.append(f"only the broken run has “{only_broken}”")
+        parts.append(f"only the violating run has “{only_broken}”")
     if only_passing:
         parts.append(f"only the run that passes has “{only_passing}”")
     return ", ".join(parts) + "."

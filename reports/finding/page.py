@@ -1,4 +1,4 @@
-"""The page of a finding: what is broken, why, how the run went, and the line that shows it again."""
+"""The page of a finding: the violation, its cause, the run, and the line that replays it."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from markupsafe import Markup
 from tornproof.reports.finding.cause import cause_strip
 from tornproof.reports.finding.damage_map import damage_maps
 from tornproof.reports.finding.document import Explanation, FileBytes, explanation_of
+from tornproof.reports.finding.narrative import Line, lines_of, lines_of_evidence, participants_of, shrinking_of
 from tornproof.reports.finding.neighbour import side_by_side
 from tornproof.reports.finding.space_time import space_time
-from tornproof.reports.finding.story import Line, cast_of, lines_of, lines_of_evidence, shrinking_of
 from tornproof.reports.kit.byte_map import FINDING_STATES, Mark, byte_map, legend
 from tornproof.reports.kit.evidence import evidence_list
 from tornproof.reports.kit.json_fields import Fields, shortened
@@ -31,7 +31,7 @@ LONG_CHARACTERS = 160
 def finding_page(document: Mapping[str, Any], *, file: str, key: str, folded: Sequence[str] = ()) -> Page:
     """Return the page of the finding in `file`; `folded` are the files of others that show the same defect.
 
-    Raises ResultError for a document that is none of a finding.
+    Raises ResultError for any other document.
     """
     fields = Fields(document, file=file)
     violated, phase, sentence = fields.text("property"), fields.text("phase"), fields.text("sentence")
@@ -53,7 +53,7 @@ def finding_page(document: Mapping[str, Any], *, file: str, key: str, folded: Se
         diagram=_diagram(explanation),
         at_crash=explanation is not None and any(row.happens in CRASHES for row in explanation.rows),
         maps=damage_maps(fields, evidence) if explanation is None else _maps(explanation),
-        cast=cast_of(fields.inner("situation")) if "situation" in fields else [],
+        participants=participants_of(fields.inner("situation")) if "situation" in fields else [],
         shrinking=shrinking_of(evidence.inner("shrunk")) if "shrunk" in evidence else [],
         nearest=_nearest(explanation),
         folded=list(folded[:FOLDED_MAX]),
@@ -74,7 +74,7 @@ def _rest(evidence: Fields) -> Mapping[str, Any]:
 
 
 def _facts(fields: Fields, explanation: Explanation | None) -> list[tuple[str, str]]:
-    """Return what is known of the finding beside its sentence, as names with values."""
+    """Return further facts of the finding, as names with values."""
     test_case = fields.inner("situation") if "situation" in fields else None
     target = test_case.inner("target").text("name", "") if test_case is not None and "target" in test_case else ""
     steps = None if explanation is None else explanation.step_count
@@ -92,7 +92,7 @@ def _facts(fields: Fields, explanation: Explanation | None) -> list[tuple[str, s
 
 
 def _narrative(explanation: Explanation) -> list[Line]:
-    """Return the sentences but the first one, which the head of the page says."""
+    """Return the sentences without the first one, which is at the head of the page."""
     return [line for line in lines_of(explanation.narrative) if line.lead != "Broken"]
 
 
@@ -101,11 +101,11 @@ def _diagram(explanation: Explanation | None) -> Markup:
 
 
 def _maps(explanation: Explanation) -> Markup:
-    """Return the maps of all files below what their colours mean."""
+    """Return a legend and the maps of all files."""
     if not explanation.files:
         return Markup()
     used = {each.state for file in explanation.files for each in file.ranges}
-    # What is all durable comes last: nothing can happen to it.
+    # Files that are completely durable come last.
     files = sorted(explanation.files, key=lambda file: all(each.state == "durable" for each in file.ranges))
     maps = Markup().join(_map(file, explanation.client) for file in files)
     return legend(FINDING_STATES, used) + maps
@@ -117,7 +117,7 @@ def _map(file: FileBytes, client: str) -> Markup:
 
 
 def _nearest(explanation: Explanation | None) -> Markup:
-    """Return both runs side by side, empty where the nearest one that passes is not known call by call."""
+    """Return both runs side by side, empty if the nearest one that passes has no lanes."""
     neighbour = None if explanation is None else explanation.neighbour
     if explanation is None or neighbour is None or not neighbour.rows:
         return Markup()

@@ -1,4 +1,4 @@
-"""What happened in a run as a diagram: three lanes (writer, readers, disk), and time that goes downwards."""
+"""The diagram of a run: three lanes (writer, readers, disk), with time going down."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ SPOKEN_CHARACTERS_MAX = 180
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaneRow:
-    """What one client does in one operation before another one goes on, and what the disk holds after it.
+    """What one client does in one operation before another client runs, and the disk after it.
 
-    `happens` is one of `HAPPENINGS`: a switch begins the row of the client that goes on, all else ends its row.
+    `happens` is one of `HAPPENINGS`: a switch begins the row of the next client, all else ends a row.
     """
 
     lane: str
@@ -40,7 +40,7 @@ class LaneRow:
 
 
 class Call(NamedTuple):
-    """What a client does, around the file that it does it to; `file` may be empty."""
+    """A call as text before, of and after its file; `file` may be empty."""
 
     before: str
     file: str
@@ -48,15 +48,15 @@ class Call(NamedTuple):
 
 
 class DiskPart(NamedTuple):
-    """What is said of the disk, and the files of which it is said."""
+    """A statement on the disk, and the files that it is about."""
 
     said: str
     files: Sequence[str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Drawn:
-    """A row as it is drawn: its number, and the row before it where that is of another client."""
+class DiagramRow:
+    """A row of the diagram: its number, and the row before it if that is of another client."""
 
     number: int
     row: LaneRow
@@ -68,24 +68,23 @@ class Drawn:
 
 
 def space_time(rows: Sequence[LaneRow]) -> Markup:
-    """Return the diagram with the bar that plays it; of too many rows those around the decisive one."""
+    """Return the diagram with its playback bar; of too many rows those around the decisive one."""
     start, end = window_of(rows)
     shown = rows[start:end]
-    drawn = [
-        _drawn(start + position + 1, row, shown[position - 1] if position else None)
-        for position, row in enumerate(shown)
+    diagram_rows = [
+        _diagram_row(start + index + 1, row, shown[index - 1] if index else None) for index, row in enumerate(shown)
     ]
     return fill(
         "space_time.html.j2",
-        rows=drawn,
+        rows=diagram_rows,
         before_count=start,
         after_count=len(rows) - end,
     )
 
 
 def window_of(rows: Sequence[LaneRow]) -> tuple[int, int]:
-    """Return where the rows to show begin and end: `ROWS_MAX` around the decisive one, fewer where they say much."""
-    decisive = next((position for position, row in enumerate(rows) if row.is_decisive), 0)
+    """Return the range of rows to show: `ROWS_MAX` around the decisive one, fewer if they are long."""
+    decisive = next((index for index, row in enumerate(rows) if row.is_decisive), 0)
     start, end = _around(decisive, len(rows), ROWS_MAX)
     characters = sum(_characters(bounded(row)) for row in rows[start:end])
     if characters <= CHARACTERS_MAX:
@@ -93,8 +92,8 @@ def window_of(rows: Sequence[LaneRow]) -> tuple[int, int]:
     return _around(decisive, len(rows), max(1, (end - start) * CHARACTERS_MAX // characters))
 
 
-def _around(position: int, count: int, count_max: int) -> tuple[int, int]:
-    start = max(0, min(position - count_max // 2, count - count_max))
+def _around(index: int, count: int, count_max: int) -> tuple[int, int]:
+    start = max(0, min(index - count_max // 2, count - count_max))
     return start, min(count, start + count_max)
 
 
@@ -103,7 +102,7 @@ def _characters(row: LaneRow) -> int:
 
 
 def bounded(row: LaneRow) -> LaneRow:
-    """Return a row without what is too long of it, which it says."""
+    """Return a row with long texts and lists shortened."""
     left_out = len(row.does) - CALLS_MAX
     more = (f"and {left_out:,} more calls",) if left_out > 0 else ()
     return replace(
@@ -119,17 +118,17 @@ def bounded(row: LaneRow) -> LaneRow:
 def call_of(text: str) -> Call:
     """Return a text in three parts, the middle one being the first word that looks like a file of a table."""
     words = text.split(" ")
-    position = next((at for at, word in enumerate(words) if "/" in word or word.startswith("_")), None)
-    if position is None:
+    index = next((index for index, word in enumerate(words) if "/" in word or word.startswith("_")), None)
+    if index is None:
         return Call(text, "", "")
-    return Call(" ".join(words[:position]), words[position], " ".join(words[position + 1 :]))
+    return Call(" ".join(words[:index]), words[index], " ".join(words[index + 1 :]))
 
 
-def _drawn(number: int, row: LaneRow, before: LaneRow | None) -> Drawn:
+def _diagram_row(number: int, row: LaneRow, before: LaneRow | None) -> DiagramRow:
     row = bounded(row)
     doing = "; ".join([*row.does, *row.ends])
     spoken = f"{row.client}, {row.operation}" + (f": {doing}" if doing else "")
-    return Drawn(
+    return DiagramRow(
         number=number,
         row=row,
         calls=[call_of(each) for each in row.does],
@@ -141,7 +140,7 @@ def _drawn(number: int, row: LaneRow, before: LaneRow | None) -> Drawn:
 
 
 def _disk_parts(disk: str) -> list[DiskPart]:
-    """Return the text of the disk's lane in parts, each with what it lists."""
+    """Return the text of the disk's lane in parts, each with its files."""
     parts = []
     for text in disk.split("; ") if disk else ():
         said, _, files = text.partition(": ")

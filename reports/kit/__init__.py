@@ -1,1 +1,1 @@
-"""What all pages are made of: the document, templates, plots and byte maps. Begin with `page.py`."""
+"""Shared parts of pages: the document, templates, plots and byte maps. Begin with `page.py`."""

@@ -1,4 +1,4 @@
-"""A file as a map of its bytes: a bar to scale, a ribbon in which small ranges can be read, and the same as a table."""
+"""A map of a file's bytes: a bar to scale, a ribbon in which small ranges are visible, and a table."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from tornproof.reports.kit.page import fill
 
 PATTERNS = ("solid", "diagonal", "counter", "dots", "cross", "vertical", "horizontal", "empty")
 RANGES_MAX = 2_000
-"""More ranges than that of one file nobody looks at; they are cut before anything is worked out."""
+"""Further ranges of a file are dropped before any work is done."""
 MARKS_MAX = 200
 TABLE_ROWS_MAX = 400
 SEGMENTS_MAX = 80
 MERGED_ABOVE = 16
-"""So many segments can be taken in; of more, neighbours that look alike are drawn as one."""
+"""If there are more segments, adjacent ones that look alike are drawn as one."""
 SEGMENT_REM_MIN = 4.5
 REM_FOR_A_DOUBLING = 0.4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ByteRange:
-    """The bytes [start, end) of a file: in which state they are, and which field they hold."""
+    """The bytes [start, end) of a file, their state, and their field."""
 
     start: int
     end: int
@@ -43,7 +43,7 @@ class Mark:
 
 
 class StateLook(NamedTuple):
-    """How a state is shown: a word, what that means, a variable of CSS for its colour, and one of `PATTERNS`."""
+    """How a state is shown: a word, its meaning, a CSS variable for its colour, and one of `PATTERNS`."""
 
     label: str
     meaning: str
@@ -55,7 +55,7 @@ Looks: TypeAlias = Mapping[str, StateLook]
 
 
 def by_label(*looks: StateLook) -> Looks:
-    """Return looks by the words of the states that they are of."""
+    """Return looks by the labels of their states."""
     return {look.label: look for look in looks}
 
 
@@ -63,18 +63,18 @@ UNKNOWN_STATE = ""
 UNKNOWN_LOOK = StateLook("not known", "the evidence says nothing", "paper", "empty")
 FINDING_STATES = by_label(
     StateLook("durable", "would survive a power cut", "durable", "solid"),
-    StateLook("written", "in the page cache, not waited for", "written", "horizontal"),
-    StateLook("kept", "was not waited for, but got to the disk", "kept", "dots"),
-    StateLook("lost", "was not waited for and is gone", "lost", "diagonal"),
-    StateLook("torn", "a part of both", "torn", "cross"),
-    StateLook("damaged", "changed by somebody else", "damaged", "counter"),
+    StateLook("written", "in the page cache, not synced", "written", "horizontal"),
+    StateLook("kept", "not synced, but on the disk", "kept", "dots"),
+    StateLook("lost", "not synced, and lost", "lost", "diagonal"),
+    StateLook("torn", "partly old, partly new", "torn", "cross"),
+    StateLook("damaged", "changed from outside", "damaged", "counter"),
     StateLook("no name", "the file's name is not on the disk", "spare", "vertical"),
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Segment:
-    """A range, or neighbours that look alike, with the labels of all the marks that cover all of it."""
+    """A range, or adjacent ones that look alike, with the labels of all marks that cover it completely."""
 
     start: int
     end: int
@@ -84,12 +84,12 @@ class Segment:
 
     @property
     def size_bytes(self) -> int:
-        """How many bytes it has."""
+        """Number of bytes."""
         return self.end - self.start
 
     @property
     def width_rem(self) -> float:
-        """How wide it is in a ribbon: it grows with each doubling, so that four bytes stand beside thousands."""
+        """Width in a ribbon: logarithmic, so that four bytes are visible beside thousands."""
         return round(SEGMENT_REM_MIN + REM_FOR_A_DOUBLING * self.size_bytes.bit_length(), 2)
 
 
@@ -112,7 +112,7 @@ def byte_map(
     states: Looks = FINDING_STATES,
     coarse: bool = False,
 ) -> Markup:
-    """Return the map of a file as HTML; what lies outside of the file or twice is cut, and gaps are "not known"."""
+    """Return the map of a file as HTML; overlaps and what is outside of the file are cut, and gaps are "not known"."""
     size_bytes = max(0, size_bytes)
     whole = list(_without_gaps(size_bytes, ranges[:RANGES_MAX]))
     segments = list(_marked(whole, marks[:MARKS_MAX]))
@@ -133,7 +133,7 @@ def byte_map(
 
 
 def legend(states: Looks, used: Iterable[str]) -> Markup:
-    """Return what the colours and patterns of the states that are used mean, in the order of `states`."""
+    """Return a legend of the used states, in the order of `states`."""
     wanted = set(used)
     looks = [look for state, look in states.items() if state in wanted]
     others = sorted(wanted - set(states))
@@ -141,7 +141,7 @@ def legend(states: Looks, used: Iterable[str]) -> Markup:
 
 
 def look_of(state: str, states: Looks) -> StateLook:
-    """Return how a state is shown; one that nobody has planned for is shown by its own word."""
+    """Return how a state is shown; an unknown one is shown by its name."""
     if state in states:
         return states[state]
     if state == UNKNOWN_STATE:
@@ -165,26 +165,26 @@ def _without_gaps(size_bytes: int, ranges: Sequence[ByteRange]) -> Iterator[Byte
 
 
 def _marked(ranges: Sequence[ByteRange], marks: Sequence[Mark]) -> Iterator[Segment]:
-    """Yield the ranges, cut where marks begin and end."""
-    cuts = sorted({position for mark in marks for position in (mark.start, mark.end)})
+    """Yield the ranges, split where marks begin and end."""
+    cuts = sorted({offset for mark in marks for offset in (mark.start, mark.end)})
     for each in ranges:
-        positions = [each.start, *(position for position in cuts if each.start < position < each.end), each.end]
-        for start, end in pairwise(positions):
+        offsets = [each.start, *(offset for offset in cuts if each.start < offset < each.end), each.end]
+        for start, end in pairwise(offsets):
             labels = tuple(dict.fromkeys(mark.label for mark in marks if mark.start <= start and end <= mark.end))
             yield Segment(start=start, end=end, state=each.state, label=each.label, marks=labels)
 
 
 def _merged(segments: Sequence[Segment]) -> list[Segment]:
-    """Return the segments, and where they are too many, neighbours that look alike as one, the longest runs first."""
+    """Return the segments; if there are too many, adjacent ones that look alike are merged, the longest runs first."""
     runs = [list(run) for _, run in groupby(segments, key=lambda segment: (segment.state, segment.marks))]
     count = len(segments)
     merged: set[int] = set()
-    for position in sorted(range(len(runs)), key=lambda position: -len(runs[position])):
+    for index in sorted(range(len(runs)), key=lambda index: -len(runs[index])):
         if count <= MERGED_ABOVE:
             break
-        merged.add(position)
-        count -= len(runs[position]) - 1
-    return [segment for position, run in enumerate(runs) for segment in ([_as_one(run)] if position in merged else run)]
+        merged.add(index)
+        count -= len(runs[index]) - 1
+    return [segment for index, run in enumerate(runs) for segment in ([_as_one(run)] if index in merged else run)]
 
 
 def _as_one(run: Sequence[Segment]) -> Segment:
@@ -194,10 +194,10 @@ def _as_one(run: Sequence[Segment]) -> Segment:
 
 
 def _pieces(segments: Sequence[Segment], size_bytes: int) -> Iterator[Piece]:
-    """Yield the parts of the bar; a mark is open where the segment before it has another one."""
-    for position, segment in enumerate(segments):
-        before = segments[position - 1].marks if position else ()
-        after = segments[position + 1].marks if position + 1 < len(segments) else ()
+    """Yield the parts of the bar; a mark opens where the segment before has other marks."""
+    for index, segment in enumerate(segments):
+        before = segments[index - 1].marks if index else ()
+        after = segments[index + 1].marks if index + 1 < len(segments) else ()
         yield Piece(
             segment=segment,
             share=round(1000 * segment.size_bytes / size_bytes, 3),

@@ -1,4 +1,4 @@
-"""Findings of the same defect, folded: they break the same property, and their sentences differ in numbers alone."""
+"""Groups findings of the same defect: the same property, and sentences that differ only in numbers."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Generic, Protocol, TypeVar
 _DIGITS = re.compile(r"\d+")
 
 
-class Told(Protocol):
-    """Anything that says which property was broken, and how."""
+class Violation(Protocol):
+    """Anything with a violated property and a sentence."""
 
     @property
     def violated(self) -> str:
@@ -22,24 +22,24 @@ class Told(Protocol):
         """What happened."""
 
 
-Each = TypeVar("Each", bound=Told)
+Each = TypeVar("Each", bound=Violation)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fold(Generic[Each]):
-    """The first finding of a defect, and the others of it."""
+    """The first finding of a defect, and the others."""
 
     first: Each
     others: Sequence[Each]
 
     @property
     def all(self) -> list[Each]:
-        """Every one of them, the first in front."""
+        """All findings, the first one first."""
         return [self.first, *self.others]
 
 
 def folded(findings: Iterable[Each]) -> list[Fold[Each]]:
-    """Return the findings folded, in the order of the first ones."""
+    """Return the findings grouped by defect, in the order of the first ones."""
     by_defect: dict[tuple[str, str], list[Each]] = {}
     for finding in findings:
         by_defect.setdefault((finding.violated, _DIGITS.sub("", finding.sentence)), []).append(finding)
@@ -47,7 +47,7 @@ def folded(findings: Iterable[Each]) -> list[Fold[Each]]:
 
 
 def by_property(folds: Iterable[Fold[Each]]) -> dict[str, list[Fold[Each]]]:
-    """Return folded findings under the property that they break."""
+    """Return groups of findings by the property that they violate."""
     found: dict[str, list[Fold[Each]]] = {}
     for fold in folds:
         found.setdefault(fold.first.violated, []).append(fold)

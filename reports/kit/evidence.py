@@ -1,4 +1,4 @@
-"""Evidence of any kind as a list of names and values that can be read: bounded, whatever is in it."""
+"""Evidence of any kind as a readable list of names and values of bounded size."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ENTRIES_MAX = 400
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """A name with its value, which is either one text or entries of its own."""
+    """A name with its value: a text, or nested entries."""
 
     name: str
     text: str
@@ -28,21 +28,21 @@ class Entry:
 
 
 def evidence_list(evidence: Mapping[str, Any]) -> Markup:
-    """Return the list as HTML; what is left out is counted where it would stand."""
+    """Return the list as HTML; what is left out is counted."""
     return fill("evidence.html.j2", entries=_Walk().entries(evidence.items(), len(evidence), DEPTH_MAX))
 
 
 class _Walk:
-    """Turns JSON into entries until there are enough of them."""
+    """Converts JSON into at most ENTRIES_MAX entries."""
 
     def __init__(self) -> None:
         self._left = ENTRIES_MAX
 
     def entries(self, items: Iterable[tuple[str, Any]], count: int, depth: int) -> list[Entry]:
         entries = []
-        for position, (name, value) in enumerate(items):
-            if position == ITEMS_MAX or self._left <= 0:
-                entries.append(Entry(name="…", text=f"{count - position:,} more are left out"))
+        for index, (name, value) in enumerate(items):
+            if index == ITEMS_MAX or self._left <= 0:
+                entries.append(Entry(name="…", text=f"{count - index:,} more are left out"))
                 break
             self._left -= 1
             entries.append(self._entry(visible(shortened(str(name), CHARACTERS_MAX)), value, depth))
@@ -59,7 +59,7 @@ class _Walk:
             case Mapping() if value:
                 return Entry(name=name, text="", entries=self.entries(value.items(), len(value), depth - 1))
             case list() if not all(map(_is_scalar, value)):
-                numbered = ((f"{position + 1}", each) for position, each in enumerate(value))
+                numbered = ((f"{number}", each) for number, each in enumerate(value, 1))
                 return Entry(name=name, text="", entries=self.entries(numbered, len(value), depth - 1))
             case list():
                 return Entry(name=name, text=_plain_text(value))

@@ -1,4 +1,4 @@
-"""Typed look-ups in JSON that anybody may have edited: what is not as expected is one clear sentence."""
+"""Typed look-ups in JSON that may have been edited: unexpected values raise an error of one sentence."""
 
 from __future__ import annotations
 
@@ -16,27 +16,25 @@ _UNSEEN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u202
 
 
 class ResultError(ValueError):
-    """Result data that no report can be made of: in which file, in which field of it, and what stands there."""
+    """Result data that cannot be used: the file, the field, and the expected and actual value."""
 
     def __init__(self, *, file: str, field: str, expected: str, actual: str) -> None:
-        """Make one sentence of it."""
+        """Make the message of these parts."""
         super().__init__(f"{file}: {field}: expected {expected}, found {actual}")
         self.file, self.field, self.expected, self.actual = file, field, expected, actual
 
 
 class Fields:
-    """The fields of one JSON object, which is at `place` in a file; each look-up raises ResultError for another type.
+    """The fields of one JSON object, which is at `path` in a file; each look-up raises ResultError for a wrong type.
 
-    A field that is missing, or null, is the default where there is one.
+    A field that is missing or null has the default, if there is one.
     """
 
-    def __init__(self, document: Any, *, file: str, position: str = "") -> None:
-        """Wait for questions about an object."""
-        self.file, self.position = file, position
+    def __init__(self, document: Any, *, file: str, path: str = "") -> None:
+        """Read the fields of `document`."""
+        self.file, self.path = file, path
         if not isinstance(document, Mapping):
-            raise ResultError(
-                file=file, field=position or "the document", expected="an object", actual=what_is(document)
-            )
+            raise ResultError(file=file, field=path or "the document", expected="an object", actual=what_is(document))
         self.document: Mapping[str, Any] = document
 
     def __contains__(self, name: str) -> bool:
@@ -48,12 +46,12 @@ class Fields:
         return self.shown(self.whole_text(name, default))
 
     def whole_text(self, name: str, default: str | None = None) -> str:
-        """Return a field that is text, as it stands in the document."""
+        """Return a field that is text, unchanged."""
         value = self._value(name, default, "text")
         return value if isinstance(value, str) else self._fail(name, "text", value)
 
     def shown(self, text: str) -> str:
-        """Return text of the document as a page can show it."""
+        """Return text of the document for a page."""
         return visible(text)
 
     def number(self, name: str, default: int | None = None) -> int:
@@ -73,30 +71,30 @@ class Fields:
         return value if isinstance(value, bool) else self._fail(name, "true or false", value)
 
     def items(self, name: str) -> Sequence[Any]:
-        """Return a field that is a list; one that is missing is an empty one."""
+        """Return a field that is a list; empty if it is missing."""
         value = self._value(name, [], "a list")
         return value if isinstance(value, list) else self._fail(name, "a list", value)
 
     def texts(self, name: str) -> list[str]:
-        """Return a field that is a list of texts; one that is missing is an empty one."""
+        """Return a field that is a list of texts; empty if it is missing."""
         return [
-            self.shown(each) if isinstance(each, str) else self._fail(f"{name}[{position}]", "text", each)
-            for position, each in enumerate(self.items(name))
+            self.shown(each) if isinstance(each, str) else self._fail(f"{name}[{index}]", "text", each)
+            for index, each in enumerate(self.items(name))
         ]
 
     def inner(self, name: str) -> Self:
         """Return a field that is an object."""
-        return type(self)(self._value(name, None, "an object"), file=self.file, position=self._path(name))
+        return type(self)(self._value(name, None, "an object"), file=self.file, path=self._path(name))
 
     def inners(self, name: str, count_max: int | None = None) -> list[Self]:
         """Return a field that is a list of objects, the first `count_max` of them."""
         return [
-            type(self)(each, file=self.file, position=f"{self._path(name)}[{position}]")
-            for position, each in enumerate(self.items(name)[:count_max])
+            type(self)(each, file=self.file, path=f"{self._path(name)}[{index}]")
+            for index, each in enumerate(self.items(name)[:count_max])
         ]
 
     def record(self, kind: type[Record], **known: Any) -> Record:
-        """Return a record whose values are known, or stand in the fields of their names, as their types say."""
+        """Return a record with known values, and the others read from the fields of their names, by their types."""
         read: Mapping[Any, Any] = {"str": self.text, "int": self.number, "int | None": self.optional, "bool": self.flag}
         for each in dataclasses.fields(kind):  # type: ignore[arg-type]  # mypy has no type of all dataclasses
             if each.name in known:
@@ -109,13 +107,13 @@ class Fields:
         return kind(**known)
 
     def demand_format(self, *known: int) -> None:
-        """Raise ResultError unless the field `format` is one of those that are known."""
+        """Raise ResultError unless the field `format` is a known one."""
         found = Fields.number(self, "format")
         if found not in known:
             self.reject("format", " or ".join(map(str, known)), shortened(str(found), SHOWN_CHARACTERS_MAX))
 
     def reject(self, name: str, expected: str, actual: str) -> NoReturn:
-        """Raise ResultError for what stands in a field."""
+        """Raise ResultError for a field."""
         raise ResultError(file=self.file, field=self._path(name), expected=expected, actual=actual)
 
     def _value(self, name: str, default: Any, expected: str) -> Any:
@@ -125,14 +123,14 @@ class Fields:
         return self._fail(name, expected, None) if value is None else value
 
     def _path(self, name: str) -> str:
-        return f"{self.position}.{name}" if self.position else name
+        return f"{self.path}.{name}" if self.path else name
 
     def _fail(self, name: str, expected: str, value: Any) -> NoReturn:
         self.reject(name, expected, what_is(value))
 
 
 def what_is(value: Any) -> str:
-    """Return what a JSON value is, in a few words."""
+    """Describe a JSON value in a few words."""
     match value:
         case None:
             return "nothing"
@@ -149,23 +147,23 @@ def what_is(value: Any) -> str:
 
 
 def visible(text: str) -> str:
-    """Return text in which characters that nobody sees, or that turn the direction of others, are numbers."""
+    """Return text with invisible characters, and those that change the direction of text, written out."""
     return _UNSEEN.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def shortened(text: str, characters_max: int) -> str:
-    """Return text that is too long with its count in place of the rest."""
+    """Return text, shortened to a maximum with the number of characters left out."""
     left_out = len(text) - characters_max
     return text if left_out <= 0 else f"{text[:characters_max]}… ({left_out:,} more characters)"
 
 
 def counted(count: int, noun: str, plural: str = "") -> str:
-    """Return how many there are of a noun."""
+    """Return a count with its noun."""
     return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
 
 
 def printable(text: str, characters_max: int) -> str:
-    """Return text of any origin with what cannot be printed written out, and not more of it than there is room for."""
+    """Return text of any origin, shortened, with unprintable characters written out."""
     text = shortened(text, characters_max)
     if text.isprintable():
         return text

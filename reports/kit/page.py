@@ -1,4 +1,4 @@
-"""A page of a report, and all pages as one HTML file that needs nothing else."""
+"""Pages of a report, and all pages as one self-contained HTML file."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
-    """One page: `key` is its fragment of the address (see `as_key`), `group` the heading that it is listed under.
+    """One page: `key` is its URL fragment (see `as_key`), `group` its heading in the list of pages.
 
-    `verdict` is one of `VERDICTS`, or empty for a page that judges nothing.
+    `verdict` is one of `VERDICTS`, or empty for a page without a verdict.
     """
 
     key: str
@@ -38,7 +38,7 @@ class Page:
 
 
 def as_key(*words: str) -> str:
-    """Return the words as a page's key, which is safe in an address and different for different words."""
+    """Return the words as a page's key, which is safe in a URL and unique for the words."""
     plain = "-".join(words)
     if _KEY.fullmatch(plain):
         return plain
@@ -47,19 +47,19 @@ def as_key(*words: str) -> str:
 
 
 def worst(verdicts: Iterable[str]) -> str:
-    """Return the verdict on the whole; nothing at all is UNKNOWN, because nothing was explored."""
+    """Return the worst verdict; UNKNOWN if there are none, because nothing was explored."""
     return max(verdicts, key=VERDICTS.index, default="UNKNOWN")
 
 
 def fill(template: str, **values: Any) -> Markup:
-    """Return a template of this package with its gaps filled; all values but `Markup` are escaped."""
+    """Render a template of this package; all values except `Markup` are escaped."""
     return Markup(templates().get_template(template).render(**values))
 
 
 def as_document(title: str, pages: Sequence[Page]) -> str:
-    """Return the pages as one HTML file, the first of them in front."""
+    """Return the pages as one HTML file, the first one shown."""
     style = _joined(".css")
-    # A block each, so that names of one page's script do not clash with those of another.
+    # A block each, so that names of scripts do not clash.
     script = _joined(".js", before="{\n", after="}\n")
     groups: dict[str, list[Page]] = {}
     for page in pages:
@@ -67,14 +67,14 @@ def as_document(title: str, pages: Sequence[Page]) -> str:
     document = fill(
         "document.html.j2",
         title=title,
-        # In the order in which they are listed, so that the next page is the next in the list.
+        # In the order of the list of pages, so that "next" is the next in the list.
         pages=[page for members in groups.values() for page in members],
         groups=groups,
         style=Markup(style),
         script=Markup(script),
         script_digest=_digest(script),
     )
-    # JSON and file names can hold halves of characters, which no file in UTF-8 can.
+    # JSON and file names can contain lone surrogates, which UTF-8 cannot encode.
     return _LONE_SURROGATE.sub("\ufffd", document)
 
 
@@ -85,7 +85,7 @@ def fits(document: str) -> bool:
 
 @functools.cache
 def templates() -> Environment:
-    """Return the templates; a gap that nobody fills is an error of ours, and everything is escaped."""
+    """Return the templates; an undefined variable is an error, and everything is escaped."""
     environment = Environment(
         loader=PackageLoader("tornproof.reports.kit"),
         autoescape=True,
@@ -99,7 +99,7 @@ def templates() -> Environment:
 
 
 def _as_size(size_bytes: int) -> str:
-    """Return a size for people: exact while it is short, else in the largest unit that leaves a whole part."""
+    """Return a size for people: exact if short, else in the largest unit with a whole part."""
     size = float(size_bytes)
     if size < 10_000:
         return f"{size_bytes:,} {'byte' if size_bytes == 1 else 'bytes'}"
@@ -112,7 +112,7 @@ def _as_size(size_bytes: int) -> str:
 
 @functools.cache
 def _joined(suffix: str, before: str = "", after: str = "") -> str:
-    """Return all templates of that suffix as one text: the house's own first, those of the pages by name."""
+    """Return all templates of that suffix as one text: the common one first, those of pages by name."""
     environment = templates()
     assert environment.loader is not None
     own = {".css": "style.css", ".js": "script.js"}[suffix]
@@ -123,5 +123,5 @@ def _joined(suffix: str, before: str = "", after: str = "") -> str:
 
 
 def _digest(script: str) -> str:
-    """Return what tells a browser that this script alone may run, whatever else got into the page."""
+    """Return the hash for the content security policy, with which browsers run only this script."""
     return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()

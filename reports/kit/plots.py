@@ -1,4 +1,4 @@
-"""Plots as SVG inside of a page, in the page's own colours, so that they follow light and dark."""
+"""Plots as inline SVG, in the page's own colours, so that they follow light and dark mode."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from markupsafe import Markup, escape
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-# Matplotlib knows no variables of CSS, so each stands for a colour that nothing else has while it draws.
+# Matplotlib does not support CSS variables, so each is represented by a unique colour while it draws.
 COLOURS = {
     name: f"#0102{number:02x}"
     for number, name in enumerate(
@@ -25,9 +25,9 @@ COLOURS = {
         )
     )
 }
-_IN_TURN = [COLOURS[name] for name in ("accent", "lost", "written", "torn", "damaged", "spare")]
+_CYCLE = [COLOURS[name] for name in ("accent", "lost", "written", "torn", "damaged", "spare")]
 _SETTINGS: Any = {
-    "axes.prop_cycle": f"cycler('color', {_IN_TURN})",
+    "axes.prop_cycle": f"cycler('color', {_CYCLE})",
     "svg.fonttype": "none",
     "svg.hashsalt": "tornproof",
     "text.parse_math": False,
@@ -50,7 +50,7 @@ _SETTINGS: Any = {
     "axes.formatter.useoffset": False,
     "legend.frameon": False,
 }
-# Below this a label cannot be read, so that the plot scrolls instead of shrinking on.
+# Below this labels are too small to read, so the plot scrolls instead of shrinking.
 _REM_PER_INCH_MIN = 4.4
 _TAG = re.compile(r"<[^<>]+>")
 _REFERENCE = re.compile(r'(?:url\(#|href="#)([\w.-]+)')
@@ -60,11 +60,11 @@ _IDENTITY = re.compile(r' id="([\w.-]+)"')
 def plot(
     draw: Callable[[Figure], None], *, title: str, key: str = "", width_inches: float = 8, height_inches: float = 3
 ) -> Markup:
-    """Return what `draw` puts on a figure as SVG; `title` is what those are told who do not see it.
+    """Return what `draw` draws on a figure as SVG; `title` is the text for screen readers.
 
-    Colours are taken from `COLOURS`; `key` tells plots of one document apart that are alike in all else.
+    Colours are taken from `COLOURS`; `key` distinguishes otherwise identical plots of one document.
     """
-    svg = _lines_only(_drawn(draw, width_inches, height_inches))
+    svg = _lines_only(_svg_of(draw, width_inches, height_inches))
     digest = hashlib.sha256("\n".join((key, title, svg)).encode(errors="surrogatepass")).hexdigest()[:12]
     svg = _in_page_colours(_with_own_identities(svg, f"plot-{digest}"))
     size = f'aria-hidden="true" style="min-width: {width_inches * _REM_PER_INCH_MIN:.1f}rem; stroke-linejoin: round"'
@@ -73,8 +73,8 @@ def plot(
     )
 
 
-def _drawn(draw: Callable[[Figure], None], width_inches: float, height_inches: float) -> str:
-    # It takes half a second to import, which pages without plots need not wait for.
+def _svg_of(draw: Callable[[Figure], None], width_inches: float, height_inches: float) -> str:
+    # Importing it takes half a second, which pages without plots save.
     import matplotlib
     from matplotlib.figure import Figure
     from matplotlib.ticker import NullFormatter
@@ -86,13 +86,13 @@ def _drawn(draw: Callable[[Figure], None], width_inches: float, height_inches: f
         for axes in figure.axes:
             axes.patch.set_alpha(0)
             for axis in (axes.xaxis, axes.yaxis):
-                # Powers of ten would be formulas, which data must not be able to write either.
+                # Powers of ten would need math text, which is off because data could contain it.
                 if axis.get_scale() == "log":
                     axis.set_major_formatter("{x:,g}")
                     axis.set_minor_formatter(NullFormatter())
         drawn = io.StringIO()
         with warnings.catch_warnings():
-            # The browser draws the text, with fonts of its own; and names from files may be longer than a plot is wide.
+            # The browser draws the text, with its own fonts; and names from files may be longer than the plot.
             warnings.filterwarnings("ignore", "Glyph .* missing from font", UserWarning)
             warnings.filterwarnings("ignore", "constrained_layout not applied", UserWarning)
             figure.savefig(drawn, format="svg", metadata={"Date": None, "Creator": None})
@@ -100,7 +100,7 @@ def _drawn(draw: Callable[[Figure], None], width_inches: float, height_inches: f
 
 
 def _lines_only(svg: str) -> str:
-    """Return the SVG without what a page has already: its preamble, metadata, fonts, and rules that would leave it."""
+    """Return the SVG without its preamble, metadata, fonts, and style rules, which would apply to the whole page."""
     svg = svg[svg.index("<svg") :]
     for element in ("metadata", "style"):
         svg = re.sub(rf"<{element}\b.*?</{element}>", "", svg, count=1, flags=re.DOTALL)
@@ -110,7 +110,7 @@ def _lines_only(svg: str) -> str:
 
 
 def _with_own_identities(svg: str, prefix: str) -> str:
-    """Return the SVG with the prefix before each identity that it refers to, and without all others."""
+    """Return the SVG with prefixed ids, and without ids that nothing refers to."""
     tags = _TAG.findall(svg)
     referred = {name for tag in tags for name in _REFERENCE.findall(tag)}
     names = {name for tag in tags for name in _IDENTITY.findall(tag)} & referred
@@ -124,6 +124,6 @@ def _with_own_identities(svg: str, prefix: str) -> str:
 
 
 def _in_page_colours(svg: str) -> str:
-    """Return the SVG with the page's colours in its tags; a text that reads like one of them stays as it is."""
+    """Return the SVG with the page's colours in its tags, but not in texts."""
     names = {colour: name for name, colour in COLOURS.items()}
     return _TAG.sub(lambda tag: re.sub(r"#0102\w\w", lambda found: f"var(--{names[found[0]]})", tag[0]), svg)

@@ -1,4 +1,4 @@
-"""The result of `check` as its JSON says it, read with care: anybody may have edited the file."""
+"""Reads the JSON result of `check`, which may have been edited."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FORMAT = 1
 TEXT_CHARACTERS_MAX = 2_000
 COUNT_LIMIT = 1 << 63
 CONTROLS_PASSED = ("", "passed", "none needed")
-"""What a phase says of its controls where none of them failed."""
+"""Values of `controls` if none failed."""
 INTERRUPTED = "interrupt"
 
 Counts = Mapping[str, int]
@@ -22,7 +22,7 @@ Counts = Mapping[str, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TestCase:
-    """How much was explored of one of a phase's situations."""
+    """How much was explored of one of a phase's test cases."""
 
     name: str
     explored: int
@@ -50,12 +50,12 @@ class PhaseResult:
 
     @property
     def per_second(self) -> float | None:
-        """How many were explored in a second, None where it took no time that was measured."""
+        """Cases explored per second, None if no time was measured."""
         return self.explored / self.seconds if self.seconds > 0 else None
 
     @property
     def never_reached(self) -> tuple[str, ...]:
-        """The must-reach points that were not reached."""
+        """The coverage goals that were not reached."""
         return tuple(name for name, count in self.reached.items() if count == 0)
 
     @property
@@ -66,7 +66,7 @@ class PhaseResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listed:
-    """A finding as a run lists it; `file` is how the run calls its file."""
+    """A finding in the list of a run; `file` is its path there."""
 
     file: str
     violated: str
@@ -75,15 +75,15 @@ class Listed:
 
     @property
     def stem(self) -> str:
-        """The name of its file, which follows from its content."""
+        """The stem of its file, which is a hash of its content."""
         return PurePath(self.file).stem
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """One run of `check`: `name` is what the report calls it, `file` where it stands.
+    """One run of `check`: `name` is its name in the report, `file` its path.
 
-    `cut_by` is what ended it before its bounds did, if anything: somebody who interrupted it, or its ceiling of time.
+    `cut_by` is what ended it before its bounds did, if anything: an interrupt, or its time limit.
     """
 
     file: str
@@ -99,22 +99,22 @@ class Run:
 
     @property
     def is_abandoned(self) -> bool:
-        """Whether somebody interrupted it before it came to a verdict: it says nothing of the table."""
+        """Whether it was interrupted before it had a verdict."""
         return self.cut_by == INTERRUPTED and self.verdict == "UNKNOWN"
 
     @property
     def series(self) -> tuple[str, str]:
-        """What was checked: runs of the same can be compared."""
+        """What was checked; runs with the same value are comparable."""
         return self.target, self.preset
 
     @property
     def seconds(self) -> float:
-        """How long its phases took together."""
+        """Total time of its phases."""
         return sum(phase.seconds for phase in self.phases)
 
 
 class RunFields(Fields):
-    """Fields whose texts a page can show, and whose numbers are counts."""
+    """Fields with texts for a page, and numbers that are counts."""
 
     def shown(self, text: str) -> str:
         """Return text of any origin, shortened."""
@@ -128,11 +128,11 @@ class RunFields(Fields):
         return value
 
     def mapping(self, name: str) -> RunFields:
-        """Return a field that is an object; one that is missing is an empty one."""
+        """Return a field that is an object; empty if it is missing."""
         return self.inner(name) if name in self else RunFields({}, file=self.file)
 
     def counts(self, name: str) -> Counts:
-        """Return a field that is an object of counts; one that is missing is an empty one."""
+        """Return a field that is an object of counts; empty if it is missing."""
         inner = self.mapping(name)
         return {shown(each): inner.number(each) for each in inner.document}
 
@@ -145,7 +145,7 @@ class RunFields(Fields):
 
 
 def shown(text: str) -> str:
-    """Return text of any origin as a page can show it."""
+    """Return text of any origin for a page."""
     return visible(shortened(text, TEXT_CHARACTERS_MAX))
 
 

@@ -1,4 +1,4 @@
-"""The page of a run of `check`: how much was explored inside which bounds, and what was found."""
+"""The page of a run of `check`: what was explored, the bounds, and the findings."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ ROWS_SHOWN = 400
 FOLDED_SHOWN = 50
 OUTCOMES = ("rejected", "harmless", "legal state", "rollback", "exposure", "forged", "silent")
 ALWAYS_SHOWN = ("rejected", "harmless", "silent")
-"""Zeros of these say something, too."""
+"""Shown even if zero."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Damage:
-    """What became of damage: a row for each file and field, with the counts of `outcomes`."""
+    """Outcomes of corruption: a row for each file and field, with the counts of `outcomes`."""
 
     outcomes: Sequence[str]
     rows: Sequence[tuple[str, str, Sequence[int]]]
@@ -55,7 +55,7 @@ def run_page(run: Run, *, trend: Markup, links: Mapping[str, str]) -> Page:
 
 
 def verdict_sentence(run: Run) -> str:
-    """Return what a run came to, in a sentence."""
+    """Return the result of a run, in a sentence."""
     if not run.phases:
         return "No phase was run."
     phases = counted(len(run.phases), "phase")
@@ -63,19 +63,19 @@ def verdict_sentence(run: Run) -> str:
         folds = folded(run.findings)
         properties = counted(len(by_property(folds)), "property", "properties")
         kinds = "" if len(folds) == len(run.findings) else f" of {counted(len(folds), 'kind')}"
-        verb = "breaks" if len(run.findings) == 1 else "break"
+        verb = "violates" if len(run.findings) == 1 else "violate"
         return f"{counted(len(run.findings), 'finding')}{kinds} {verb} {properties}."
     if run.verdict == "UNKNOWN":
         without = [phase.name for phase in run.phases if phase.verdict == "UNKNOWN"]
-        return f"Nothing was found, but {_listed(without)} came to no verdict, of {phases}."
+        return f"Nothing was found, but {_listed(without)} of {phases} gave no verdict."
     complete = sum(phase.complete for phase in run.phases)
     if complete == len(run.phases):
         return f"Nothing was found by {phases}, each explored to the end of its bound."
-    return f"Nothing was found by {phases}: {complete} explored to the end of the bound, the others as far as it says."
+    return f"Nothing was found by {phases}: {complete} explored to the end of the bound, the others a sample."
 
 
 def reasons_of(run: Run) -> list[tuple[str, str]]:
-    """Return the notes of phases, and controls that failed: why there is less of a verdict than was asked for."""
+    """Return the notes of phases, and controls that failed, which limit the verdict."""
     reasons = [(phase.name, phase.note) for phase in run.phases if phase.note]
     reasons += [
         (phase.name, f"positive controls: {phase.controls}") for phase in run.phases if not phase.are_controls_passed
@@ -84,7 +84,7 @@ def reasons_of(run: Run) -> list[tuple[str, str]]:
 
 
 def damage_of(phase: PhaseResult) -> Damage:
-    """Return the damage of a phase; partitions of one table are added up, because their fields are the same."""
+    """Return the corruption outcomes of a phase; partitions of a table are added up: they have the same fields."""
     found: dict[tuple[str, str], Counter[str]] = {}
     for file, by_field in phase.fields.items():
         for name, counts in by_field.items():

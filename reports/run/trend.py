@@ -1,4 +1,4 @@
-"""How the last runs of one table and preset compare: what each phase explored, and the findings."""
+"""The trend of the last runs of one table and preset: what each phase explored, and the findings."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LABEL_CHARACTERS_MAX = 12
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """A phase in the plot: a colour and a sign, so that neither alone has to tell it, and counts where it ran."""
+    """A phase in the plot: a colour and a sign, and its counts, None for runs without it."""
 
     phase: str
     colour: str
@@ -60,13 +60,13 @@ class Trend:
     phases_left_out: int
 
     def markup(self, run: Run, pages: Collection[str]) -> Markup:
-        """Return plot and table for the newest run, and a link to them for the others.
+        """Return plot and table for the newest run, and a link for the others.
 
-        `pages` are the keys of the runs that have a page to link to.
+        `pages` are the keys of the runs that have a page.
         """
         rows = [
-            (run, [line.counts[position] for line in self.lines], run.key if run.key in pages else "")
-            for position, run in enumerate(self.runs)
+            (run, [line.counts[index] for line in self.lines], run.key if run.key in pages else "")
+            for index, run in enumerate(self.runs)
         ]
         return fill("run_trend.html.j2", trend=self, run=run, newest=self.runs[-1], rows=rows[::-1], pages=pages)
 
@@ -110,7 +110,7 @@ def _plot(runs: Sequence[Run], lines: Sequence[Line]) -> Markup:
 def _draw_explored(axes: Axes, lines: Sequence[Line]) -> None:
     for line in lines:
         colour = COLOURS[line.colour]
-        explored = {position: count for position, count in enumerate(line.counts) if count is not None}
+        explored = {index: count for index, count in enumerate(line.counts) if count is not None}
         axes.plot(
             list(explored),
             list(explored.values()),
@@ -120,7 +120,7 @@ def _draw_explored(axes: Axes, lines: Sequence[Line]) -> None:
             markeredgecolor=colour,
             markerfacecolor=COLOURS["paper"] if line.sign in "○□△◇" else colour,
         )
-    # Phases count schedules, disks or bits, which lie orders of magnitude apart, and may count none at all.
+    # Phases count schedules, disks or bits, which differ by orders of magnitude, and may be zero.
     axes.set_yscale("symlog", linthresh=1)
     axes.minorticks_off()
     axes.set_ylim(bottom=0)

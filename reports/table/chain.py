@@ -1,4 +1,4 @@
-"""The generations of one partition: which is committed, which stand above it, and who wrote which row groups."""
+"""The generations of one partition: the committed one, newer ones, and which wrote which row groups."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ENTRIES_READ_MAX = 4_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Generation:
-    """One generation of a `_pm`; they count from the newest, 0."""
+    """One generation of a `_pm`; index 0 is the newest."""
 
     index: int
     token: int
@@ -27,7 +27,7 @@ class Generation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chunk:
-    """The bytes of data.parquet that hold a column of a row group."""
+    """The bytes of data.parquet with a column of a row group."""
 
     name: str
     start: int
@@ -48,11 +48,11 @@ class RowGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chain:
-    """What a `_pm` says of the partition's history; everything is empty without one.
+    """The chain of a `_pm`; everything is empty without a `_pm`.
 
-    `writers` names the generation that wrote a row group. `token` is the one that was verified. `resolved` is the
-    generation that was looked at: the one with that token where `is_committed`, else the newest. `since` is the one
-    that was committed when the files were inspected, if that was later.
+    `writers` has the generation that wrote each row group. `token` is the verified one. `resolved` is the inspected
+    generation: the one with that token if `is_committed`, else the newest. `since` is the generation that was committed
+    when the files were inspected, if that was a later one.
     """
 
     generations: tuple[Generation, ...] = ()
@@ -65,11 +65,11 @@ class Chain:
     since: int | None = None
 
     def is_above(self, generation: int) -> bool:
-        """Return whether a generation is newer than the one that was looked at."""
+        """Return whether a generation is newer than the inspected one."""
         return self.resolved is not None and generation < self.resolved
 
     def state_above(self, generation: int) -> str:
-        """Return what the bytes are that only a newer generation has."""
+        """Return the state of bytes that only a newer generation refers to."""
         return NEWER if self.since is not None and generation >= self.since else ORPHAN
 
 

@@ -1,4 +1,4 @@
-"""What `verify --json` says of a table, read with care: anybody may have edited the file."""
+"""Reads the JSON result of `verify`, which may have been edited."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NATIVE = "native"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """One thing that is wrong with one file; `number` is how the page calls it."""
+    """One problem of one file; `number` is its number on the page."""
 
     number: int
     file: str
@@ -29,7 +29,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Partition:
-    """What was verified of one partition; sizes are bytes."""
+    """The result for one partition; sizes are bytes."""
 
     name: str
     format: str
@@ -43,18 +43,18 @@ class Partition:
 
     @property
     def is_resolved(self) -> bool:
-        """Whether the committed generation was found, so that its numbers are known."""
+        """Whether the committed generation was found, so that the numbers are known."""
         return self.generations > 0 or not self.problems
 
     @property
     def is_native(self) -> bool:
-        """Whether it has none of the files that are looked into."""
+        """Whether it is native, without any of the inspected files."""
         return self.format == NATIVE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compatibility:
-    """What a release makes of the files."""
+    """The compatibility of a release with the files."""
 
     preset: str
     readable: bool
@@ -63,14 +63,14 @@ class Compatibility:
     hazards: tuple[str, ...]
 
     @property
-    def goes_on(self) -> bool:
+    def can_continue(self) -> bool:
         """Whether it can read the table and write to it."""
         return self.readable and self.writable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verified:
-    """The verdict on a table, with the counts of what was looked at; partitions stand in the order of time."""
+    """The verdict on a table, with counts of what was examined; partitions are in time order."""
 
     table: str
     version: int | None
@@ -100,7 +100,7 @@ COUNTS = (
 
 
 class TableFields(Fields):
-    """Fields whose texts a page can hold, and whose numbers have 64 bits."""
+    """Fields with texts for a page, and numbers of 64 bits."""
 
     def shown(self, text: str) -> str:
         """Return text of any origin, shortened."""
@@ -115,13 +115,13 @@ class TableFields(Fields):
 
 
 def shown_text(text: str) -> str:
-    """Return text of any origin as a page can hold it."""
+    """Return text of any origin for a page."""
     return printable(text, TEXT_CHARACTERS_MAX)
 
 
-def read_verified(document: Any, *, file: str, position: str = "") -> Verified:
-    """Return what the document of `verify` says; raises ResultError for another document."""
-    fields = TableFields(document, file=file, position=position)
+def read_verified(document: Any, *, file: str, path: str = "") -> Verified:
+    """Read the document of `verify`; raises ResultError for another document."""
+    fields = TableFields(document, file=file, path=path)
     fields.demand_format(FORMAT)
     numbers = itertools.count(1)
 

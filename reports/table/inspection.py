@@ -1,4 +1,4 @@
-"""One inspected partition as the page of its table shows it: its generations, and its files byte by byte."""
+"""One inspected partition on its table's page: its generations, and maps of its files."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ GENERATIONS_SHOWN = 30
 PROBLEMS_READ_MAX = 200
 NUMBERS_SHOWN = 12
 OTHERS_MARKED = 8
-"""Problems that only `inspect` names are mostly consequences of each other."""
+"""Most problems that only `inspect` reports are consequences of others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inspected:
-    """What `inspect` knows of a partition; `others` are problems that `verify` did not name.
+    """The inspection of a partition; `others` are problems that `verify` did not report.
 
-    `error` says why there is no more, and `is_cut` whether the document was too large to be kept whole.
+    `error` says why it is incomplete, and `is_cut` whether the document was too large and shortened.
     """
 
     partition: Partition
@@ -36,17 +36,17 @@ class Inspected:
 
     @property
     def orphan_bytes(self) -> int:
-        """How many bytes generations have that never became committed."""
+        """Bytes of generations that were never committed."""
         return sum(file.bytes_in(ORPHAN) for file in self.files)
 
     def file_of(self, problem: Problem) -> FileRanges | None:
-        """Return the file that a problem lies in, if it was looked into."""
+        """Return the file of a problem, if it was inspected."""
         name = _file_name(problem.file)
         return next((file for file in self.files if file.name == name), None)
 
     def maps(self, count_max: int) -> list[Markup]:
-        """Return the byte maps of the files, of at most so many ranges each, with the problems marked."""
-        drawn = []
+        """Return the byte maps of the files, of at most `count_max` ranges each, with the problems marked."""
+        maps = []
         for file in self.files:
             ranges, is_coarse = coarsened(file.ranges, count_max)
             marks = [
@@ -55,8 +55,8 @@ class Inspected:
                 if problem.offset_bytes is not None and self.file_of(problem) is file
             ]
             name = f"{self.partition.name}/{file.name}"
-            drawn.append(byte_map(name, file.size_bytes, ranges, marks=marks, states=STATES, coarse=is_coarse))
-        return drawn
+            maps.append(byte_map(name, file.size_bytes, ranges, marks=marks, states=STATES, coarse=is_coarse))
+        return maps
 
     def states(self) -> Iterator[str]:
         """Yield the states that the maps show."""
@@ -66,18 +66,16 @@ class Inspected:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GenerationRow:
-    """A generation with its part in the partition's history, and the row groups in use that it wrote."""
+    """A generation with its state, and the row groups in use that it wrote."""
 
     generation: Generation
     part: str
     wrote: str
 
 
-def read_inspected(
-    document: object, partition: Partition, version: int | None, *, file: str, position: str
-) -> Inspected:
-    """Return what the document of an inspection says of a partition; raises ResultError for another document."""
-    fields = TableFields(document, file=file, position=position)
+def read_inspected(document: object, partition: Partition, version: int | None, *, file: str, path: str) -> Inspected:
+    """Read the document of an inspection; raises ResultError for another document."""
+    fields = TableFields(document, file=file, path=path)
     fields.demand_format(FORMAT)
     chain, files = Chain(), []
     if "pm" in fields:
@@ -98,17 +96,17 @@ def read_inspected(
 
 
 def numbered_on(inspections: Iterable[Inspected], first: int) -> list[Inspected]:
-    """Return the inspections with the problems that only they name numbered, from `first` on."""
+    """Return the inspections with their other problems numbered from `first`."""
     numbered = []
     for each in inspections:
-        others = tuple(replace(problem, number=first + position) for position, problem in enumerate(each.others))
+        others = tuple(replace(problem, number=number) for number, problem in enumerate(each.others, first))
         numbered.append(replace(each, others=others))
         first += len(others)
     return numbered
 
 
 def generation_rows(chain: Chain) -> list[GenerationRow]:
-    """Return the generations, newest first, at most so many as a person reads, the committed one among them."""
+    """Return at most GENERATIONS_SHOWN generations, newest first, the committed one among them."""
     wrote: dict[int, list[int]] = {}
     for group in chain.row_groups:
         wrote.setdefault(group.writer, []).append(group.index)
@@ -141,7 +139,7 @@ def _runs(numbers: list[int]) -> str:
 
 
 def _unnamed(found: Iterable[Problem], partition: Partition) -> Iterator[Problem]:
-    """Yield the problems that `verify` does not name, each once."""
+    """Yield the problems that `verify` did not report, each once."""
     named = {(_file_name(each.file), each.field, each.offset_bytes) for each in partition.problems}
     for problem in found:
         key = (_file_name(problem.file), problem.field, problem.offset_bytes)

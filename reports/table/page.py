@@ -1,4 +1,4 @@
-"""The page of a table: what `verify` says of it and what `inspect` says of its most telling partitions."""
+"""The page of a table: the results of `verify`, and of `inspect` for its most relevant partitions."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ PROBLEMS_SHOWN = 200
 OTHERS_SHOWN = 20
 NAMES_SHOWN = 100
 RANGES_MAX, RANGES_MIN, RANGES_TOTAL = 60, 20, 320
-"""A page of many maps has fewer ranges in each of them, so that it stays small."""
+"""A page with many maps has fewer ranges in each, so that it stays small."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Position:
-    """Where a problem lies: the anchor of the partition's bytes, and what stands there."""
+class Location:
+    """Where a problem is: the anchor of the partition's map, and what is there."""
 
     problem: Problem
     anchor: str
@@ -37,12 +37,12 @@ class Position:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Section:
-    """An inspected partition with what the template shows of it."""
+    """An inspected partition, prepared for the template."""
 
     anchor: str
     inspected: Inspected
     rows: list[GenerationRow]
-    others: list[Position]
+    others: list[Location]
     maps: list[Markup]
 
 
@@ -57,14 +57,14 @@ def table_page(document: Mapping[str, Any], *, key: str, file: str) -> Page:
     sections = _sections(inspections, key)
     orphan_bytes = {each.partition.name: each.orphan_bytes for each in inspections}
     bars = bars_of(verified.partitions, orphan_bytes)
-    goes_on = verified.compatibility is None or verified.compatibility.goes_on
+    is_compatible = verified.compatibility is None or verified.compatibility.can_continue
     body = fill(
         "table.html.j2",
         key=key,
         verified=verified,
         verdict=_verdict(verified),
         facts=_facts(verified),
-        positions=_positions(verified, sections),
+        locations=_locations(verified, sections),
         problem_count=named_count,
         partitions=_most_telling(verified.partitions),
         anchors={section.inspected.partition.name: section.anchor for section in sections},
@@ -81,7 +81,7 @@ def table_page(document: Mapping[str, Any], *, key: str, file: str) -> Page:
         key=key,
         group=GROUP,
         title=f"Table {_short_name(verified.table)}",
-        verdict="VALID" if not named_count and goes_on else "INVALID",
+        verdict="VALID" if not named_count and is_compatible else "INVALID",
         body=body,
     )
 
@@ -92,12 +92,12 @@ def _read(document: Mapping[str, Any], file: str) -> tuple[Verified, list[Inspec
         verified = read_verified(document, file=file)
         return verified, [], sum(not each.is_native for each in verified.partitions)
     fields.demand_format(FORMAT)
-    verified = read_verified(fields.document["verify"], file=file, position="verify")
+    verified = read_verified(fields.document["verify"], file=file, path="verify")
     partitions = {each.name: each for each in verified.partitions}
     documents = fields.inner("inspections").document if "inspections" in fields else {}
     shown = {shown_text(name): inspection for name, inspection in documents.items()}
     inspections = [
-        read_inspected(inspection, partitions[name], verified.version, file=file, position=f"inspections.{name}")
+        read_inspected(inspection, partitions[name], verified.version, file=file, path=f"inspections.{name}")
         for name, inspection in shown.items()
         if name in partitions
     ]
@@ -106,7 +106,7 @@ def _read(document: Mapping[str, Any], file: str) -> tuple[Verified, list[Inspec
 
 
 def _short_name(path: str) -> str:
-    """Return the table's directory and the one around it, which tell namesakes apart."""
+    """Return the last two parts of a table's path."""
     return "/".join([part for part in path.split("/") if part][-2:]) or path
 
 
@@ -144,37 +144,37 @@ def _sections(inspections: Sequence[Inspected], key: str) -> list[Section]:
     range_count = max(RANGES_MIN, min(RANGES_MAX, RANGES_TOTAL // max(1, map_count)))
     return [
         Section(
-            anchor=f"{key}-partition-{position}",
+            anchor=f"{key}-partition-{number}",
             inspected=each,
             rows=generation_rows(each.chain),
-            others=[_position(problem, each, f"{key}-partition-{position}") for problem in each.others[:OTHERS_SHOWN]],
+            others=[_location(problem, each, f"{key}-partition-{number}") for problem in each.others[:OTHERS_SHOWN]],
             maps=each.maps(range_count),
         )
-        for position, each in enumerate(inspections, 1)
+        for number, each in enumerate(inspections, 1)
     ]
 
 
-def _positions(verified: Verified, sections: Sequence[Section]) -> list[Position]:
-    """Return the first problems that `verify` names, with where they lie in what was inspected."""
+def _locations(verified: Verified, sections: Sequence[Section]) -> list[Location]:
+    """Return the first problems that `verify` reports, with their location in the inspections."""
     by_number = {problem.number: each for each in sections for problem in each.inspected.partition.problems}
-    positions = []
+    locations = []
     for problem in verified.all_problems[:PROBLEMS_SHOWN]:
         section = by_number.get(problem.number)
         if section is None:
-            positions.append(Position(problem=problem, anchor="", label=""))
+            locations.append(Location(problem=problem, anchor="", label=""))
         else:
-            positions.append(_position(problem, section.inspected, section.anchor))
-    return positions
+            locations.append(_location(problem, section.inspected, section.anchor))
+    return locations
 
 
-def _position(problem: Problem, inspected: Inspected, anchor: str) -> Position:
+def _location(problem: Problem, inspected: Inspected, anchor: str) -> Location:
     file = inspected.file_of(problem)
     if file is None:
-        return Position(problem=problem, anchor=anchor, label=inspected.partition.name)
+        return Location(problem=problem, anchor=anchor, label=inspected.partition.name)
     label = "" if problem.offset_bytes is None else file.label_at(problem.offset_bytes)
-    return Position(problem=problem, anchor=anchor, label=label or f"the bytes of {file.name}")
+    return Location(problem=problem, anchor=anchor, label=label or f"the bytes of {file.name}")
 
 
 def _most_telling(partitions: Sequence[Partition]) -> list[Partition]:
-    """Return as many partitions as a page holds: those with problems first, all in the order of time."""
+    """Return at most PARTITIONS_SHOWN partitions: those with problems first, otherwise in time order."""
     return sorted(partitions, key=lambda each: not each.problems)[:PARTITIONS_SHOWN]

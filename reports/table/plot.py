@@ -20,7 +20,7 @@ TICK_GAP_CHARACTERS = 5
 NAME_CHARACTERS_MAX = 20
 HALF_BAR = 0.4
 LAYERS = (
-    # Which numbers of a bar, what they are called, their colour, and a pattern for those who see no colours.
+    # Field of a bar, label, colour, and a pattern for colour-blind readers.
     ("unused", "unused", "kept", "---"),
     ("dead", "dead", "torn", "xxx"),
     ("orphan", "orphan", "lost", "///"),
@@ -29,7 +29,7 @@ LAYERS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bar:
-    """One partition, or neighbours that are too many to be told apart; sizes are bytes."""
+    """One partition, or several adjacent ones; sizes are bytes."""
 
     name: str
     partition_count: int
@@ -41,10 +41,10 @@ class Bar:
 
 
 def bars_of(partitions: Sequence[Partition], orphan_bytes: Mapping[str, int]) -> list[Bar]:
-    """Return the bars of the partitions, at most `BARS_MAX`, in their order.
+    """Return the bars of the partitions, at most `BARS_MAX`, in order.
 
-    What is known of orphans is taken from the dead bytes, which include it. Numbers that a damaged file cannot mean
-    are cut to what it can.
+    Known orphan bytes are subtracted from the dead bytes, which include them. Impossible numbers of a damaged file are
+    clipped.
     """
     in_one = max(1, -(-len(partitions) // BARS_MAX))
     return [_bar(partitions[start : start + in_one], orphan_bytes) for start in range(0, len(partitions), in_one)]
@@ -66,7 +66,7 @@ def _bar(partitions: Sequence[Partition], orphan_bytes: Mapping[str, int]) -> Ba
 
 
 def partitions_plot(bars: Sequence[Bar]) -> Markup:
-    """Return the plot of the bars, each partition or group of them at its place in time."""
+    """Return the plot of the bars, in time order."""
 
     def draw(figure: Figure) -> None:
         rows, sizes, spare = figure.subplots(3, 1, sharex=True)
@@ -80,7 +80,7 @@ def partitions_plot(bars: Sequence[Bar]) -> Markup:
             heights = [getattr(bar, name) for bar in bars]
             _layer(spare, heights, bases, colour, pattern, label=label)
             bases = [base + height for base, height in zip(bases, heights, strict=True)]
-        spare.set_ylabel("bytes that\nno row needs")
+        spare.set_ylabel("unneeded\nbytes")
         for axes in (rows, sizes, spare):
             _scale(axes)
         for axes in (sizes, spare):
@@ -88,8 +88,8 @@ def partitions_plot(bars: Sequence[Bar]) -> Markup:
         longest = max(len(_name(bar)) for bar in bars)
         tick_count = max(2, TICK_CHARACTERS_MAX // (longest + TICK_GAP_CHARACTERS))
         step = max(1, -(-len(bars) // tick_count))
-        positions = list(range(0, len(bars), step))
-        spare.set_xticks(positions, [_name(bars[position]) for position in positions], parse_math=False)
+        ticks = list(range(0, len(bars), step))
+        spare.set_xticks(ticks, [_name(bars[index]) for index in ticks], parse_math=False)
         spare.set_xlim(-0.6, max(len(bars), 4) - 0.4)
 
     total = sum(bar.partition_count for bar in bars)
@@ -104,8 +104,8 @@ def partitions_plot(bars: Sequence[Bar]) -> Markup:
 def _layer(
     axes: Any, heights: Sequence[int], bases: Sequence[int], colour: str, pattern: str, label: str | None = None
 ) -> None:
-    """Draw bars as one outline with gaps, which is far smaller than a rectangle for each."""
-    edges = [position + side for position in range(len(heights)) for side in (-HALF_BAR, HALF_BAR)]
+    """Draw bars as one outline with gaps, which is much smaller than a rectangle for each."""
+    edges = [index + side for index in range(len(heights)) for side in (-HALF_BAR, HALF_BAR)]
     lows = [float(value) for base in bases for value in (base, 0)][:-1]
     tops = [float(value) for base, height in zip(bases, heights, strict=True) for value in (base + height, 0)][:-1]
     style: dict[str, Any] = {"facecolor": COLOURS[colour], "edgecolor": COLOURS["paper"], "linewidth": 0}

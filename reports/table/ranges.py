@@ -1,4 +1,4 @@
-"""What the bytes of a partition's two files are for, seen from its committed generation."""
+"""The purpose of the bytes of a partition's two files, from the view of its committed generation."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ NAMES_SHOWN = 4
 
 def pm_ranges(pm: TableFields, chain: Chain) -> FileRanges:
     """Return the ranges of a `_pm` from its document."""
-    live = {position for group in chain.row_groups for position in (group.block_start, group.region_start)}
+    live = {offset for group in chain.row_groups for offset in (group.block_start, group.region_start)}
     ranges = []
     for entry in pm.inners("byte_map", RANGES_READ_MAX):
         start, end, what = entry.number("start_bytes"), entry.number("end_bytes"), entry.text("what")
         generation = entry.optional("generation")
         if what in (DEAD, PADDING, UNEXPLAINED):
-            # A committed generation that the chain does not reach is lost, but nothing that could be thrown away.
+            # A committed generation that the chain does not reach is not dead: it must not be removed.
             state = UNEXPLAINED if what == DEAD and entry.optional("token") == chain.token else what
         elif generation is None:
             state = IN_USE
@@ -52,7 +52,7 @@ def pm_ranges(pm: TableFields, chain: Chain) -> FileRanges:
 
 
 def _owned_padding(ranges: Sequence[Owned]) -> Iterator[Owned]:
-    """Yield the ranges; what aligns the block of a newer generation was written by it, and counts with it."""
+    """Yield the ranges; padding before a block of a newer generation belongs to that generation."""
     for each, following in itertools.pairwise([*ranges, None]):
         if each is not None and each.state == PADDING and following is not None and following.state in (ORPHAN, NEWER):
             yield replace(each, state=following.state, label=PADDING, owner=following.owner)
@@ -61,11 +61,11 @@ def _owned_padding(ranges: Sequence[Owned]) -> Iterator[Owned]:
 
 
 def _pm_words(entry: TableFields, what: str, chain: Chain) -> tuple[str, str]:
-    """Return what stands in a range, and what it is a part of."""
+    """Return the label and the owner of a range."""
     row_group, generation, token = (entry.optional(name) for name in ("row_group", "generation", "token"))
     if token is not None:
         which = "the committed token" if token == chain.token else "token"
-        label = f"a whole generation with {which} {token:,} that the chain leaves out"
+        label = f"a complete generation with {which} {token:,} that is not in the chain"
         return label, label
     label = what if row_group is None else f"{what} of row group {row_group}"
     if what in (DEAD, PADDING, UNEXPLAINED):
@@ -77,7 +77,7 @@ def _pm_words(entry: TableFields, what: str, chain: Chain) -> tuple[str, str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Part:
-    """A range of data.parquet with what it belongs to: neighbours of one owner are shown as one."""
+    """A range of data.parquet with its owner: adjacent ones of the same owner are merged."""
 
     start: int
     end: int
@@ -89,7 +89,7 @@ class _Part:
 def data_ranges(data: TableFields, chain: Chain) -> FileRanges:
     """Return the ranges of a data.parquet from its document.
 
-    Where the Thrift footer does not decode, the chain of `_pm` alone says what should stand where.
+    If the Thrift footer does not decode, the ranges are those that `_pm` refers to.
     """
     size_bytes = data.number("size_bytes")
     token = max(size_bytes, data.number("token"))
@@ -133,7 +133,7 @@ def _data_parts(entry: TableFields, names: Sequence[str], chain: Chain) -> Itera
 
 
 def _after_token(start: int, end: int, chain: Chain) -> Iterator[_Part]:
-    """Yield what stands behind the committed size: what newer generations have there, and what nobody has."""
+    """Yield the parts after the committed size: of newer generations, and the rest."""
     for each in reversed(chain.generations):
         if chain.is_above(each.index) and start < each.token <= end:
             state = chain.state_above(each.index)
@@ -148,7 +148,7 @@ def _after_token(start: int, end: int, chain: Chain) -> Iterator[_Part]:
 
 
 def _expected_parts(chain: Chain) -> Iterator[_Part]:
-    """Yield what `_pm` says of data.parquet."""
+    """Yield the parts of data.parquet that `_pm` refers to."""
     found = [
         _Part(
             start=chunk.start,
@@ -168,7 +168,7 @@ def _expected_parts(chain: Chain) -> Iterator[_Part]:
     reached, before = 0, ""
     for part in sorted(found, key=lambda each: (each.start, each.end)):
         if reached < part.start:
-            # Between the chunks of a row group stand copies of their metadata.
+            # Between the chunks of a row group are copies of their metadata.
             is_inside = part.owner == before
             state, owner = (IN_USE, before) if is_inside else (UNEXPLAINED, "")
             yield _Part(start=reached, end=part.start, state=state, owner=owner)

@@ -1,4 +1,4 @@
-"""What bytes of a partition can be to the committed version, and files as ranges of such bytes."""
+"""The states of a partition's bytes for the committed version, and files as ranges of states."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ PADDING, UNEXPLAINED, MISSING, MIXED = "padding", "not explained", "missing", "m
 STATES = by_label(
     StateLook(IN_USE, "the committed version needs it", "durable", "solid"),
     StateLook(UNUSED, "only readers of an older version may still need it", "kept", "horizontal"),
-    StateLook(ORPHAN, "of a generation that never became committed", "lost", "diagonal"),
+    StateLook(ORPHAN, "of a generation that was never committed", "lost", "diagonal"),
     StateLook(NEWER, "a server added it after the table was verified", "written", "dots"),
-    StateLook(DEAD, "nothing leads to it", "torn", "cross"),
+    StateLook(DEAD, "nothing refers to it", "torn", "cross"),
     StateLook(PADDING, "aligns what follows", "paper", "empty"),
-    StateLook(UNEXPLAINED, "what still decodes does not lead to it", "spare", "vertical"),
+    StateLook(UNEXPLAINED, "what still decodes does not refer to it", "spare", "vertical"),
     StateLook(MISSING, "the file ends before it", "damaged", "counter"),
-    StateLook(MIXED, "several of these, too small to be drawn", "spare", "dots"),
+    StateLook(MIXED, "several of these, too small to draw", "spare", "dots"),
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Owned:
-    """The bytes [start, end) of a file; `owner` is what it is a part of, for maps that cannot show every range."""
+    """The bytes [start, end) of a file; `owner` is the larger part that they belong to."""
 
     start: int
     end: int
@@ -36,18 +36,18 @@ class Owned:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileRanges:
-    """One file of a partition, byte by byte; `size_bytes` includes bytes that should be there and are not."""
+    """The ranges of one file of a partition; `size_bytes` includes missing bytes."""
 
     name: str
     size_bytes: int
     ranges: tuple[Owned, ...]
 
     def bytes_in(self, state: str) -> int:
-        """Return how many bytes are in a state."""
+        """Return the number of bytes in a state."""
         return sum(each.end - each.start for each in self.ranges if each.state == state)
 
     def label_at(self, offset_bytes: int) -> str:
-        """Return what stands at an offset, in words; empty where that is not known."""
+        """Return the label at an offset, or ""."""
         for each in self.ranges:
             if each.start <= offset_bytes < each.end:
                 return f"{each.label} ({each.state})" if each.label else each.state
@@ -55,9 +55,9 @@ class FileRanges:
 
 
 def coarsened(ranges: Sequence[Owned], count_max: int) -> tuple[list[ByteRange], bool]:
-    """Return at most so many ranges, and whether that took names away.
+    """Return at most `count_max` ranges, and whether labels were lost.
 
-    Where there are more, padding goes to what it aligns, then neighbours of one owner become one, then those in one
+    If there are more, padding is merged with what it aligns, then adjacent ranges of the same owner, then of the same
     state, then any.
     """
     if len(ranges) <= count_max:
@@ -88,7 +88,7 @@ def _runs(ranges: Sequence[Owned], key: Callable[[Owned], object]) -> list[Owned
 
 
 def _as_one(run: Sequence[Owned]) -> Owned:
-    """Return neighbours as one range; owners that are no neighbours of each other may stand between the two named."""
+    """Return adjacent ranges as one, labelled with the first and last owner."""
     states = list(dict.fromkeys(each.state for each in run))
     owners = list(dict.fromkeys(each.owner for each in run))
     if len(states) > 1:

@@ -1,7 +1,7 @@
-"""Finds out whether a commit of QuestDB's partition format can tear: the names that programs import.
+"""Tests whether a commit of QuestDB's partition format can tear: the names that programs import.
 
 Tables are read and written by `open` and `create`; `verify`, `recover`, `migrate` and `check` are the commands of the
-same names. The test of a format of one's own imports `tornproof.testing`.
+same names. A test of another format imports `tornproof.testing`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from tornproof.impl.write.writer_options import WriterOptions
 
 __version__ = "0.1.0"
-_POSITIONS = {
+_NAMES_OF = {
     "api.operations": ("check", "migrate", "recover", "verify"),
     "api.tables": ("Scan", "Snapshot", "Table", "create", "open"),
     "impl.errors": (
@@ -44,7 +44,7 @@ _POSITIONS = {
     "impl.write.table_writer": ("TableWriter",),
     "impl.write.writer_options": ("WriterOptions",),
 }
-_POSITION_OF = {name: position for position, names in _POSITIONS.items() for name in names}
+_MODULE_OF = {name: module for module, names in _NAMES_OF.items() for name in names}
 __all__ = [
     "BusyError",
     "CorruptError",
@@ -71,10 +71,10 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    """Import what is asked for only then: a command or a test that needs little starts at once."""
-    if name not in _POSITION_OF:
+    """Import a name at its first use, so that a command or a test that needs little starts quickly."""
+    if name not in _MODULE_OF:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value: object = getattr(import_module(f"{__name__}.{_POSITION_OF[name]}"), name)
+    value: object = getattr(import_module(f"{__name__}.{_MODULE_OF[name]}"), name)
     globals()[name] = value
     return value
 

@@ -172,7 +172,7 @@ def test_an_end_by_the_system_is_told_and_leaves_no_folder(tmp_path: Path) -> No
     with running("at_work(); os.kill(os.getpid(), signal.SIGKILL)", tmp_path) as process:
         code, err = end_of(process, tmp_path)
     assert code == 128 + signal.SIGKILL
-    assert err == "tornproof: ended by SIGKILL, which is how a system without memory ends processes, too\n"
+    assert err == "tornproof: ended by SIGKILL, which is also what the system does when it is out of memory\n"
 
 
 def test_who_kills_the_guard_ends_the_command(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from inspecting import document_of
 from rich.console import Console
 
 from tornproof.cli.inspection.bloom_document import Budget, bitset_figures
-from tornproof.cli.inspection.byte_map import CELLS_IN_LINE, INKS
+from tornproof.cli.inspection.byte_map import CELLS_IN_LINE, GLYPHS
 from tornproof.cli.inspection.inspector import inspect_path
 from tornproof.cli.inspection.tree import Printer
 from tornproof.impl.parquet.arrow_writer import FOOTER, GROUP, META, meta_of, with_meta
@@ -307,4 +307,4 @@ def test_every_kind_of_bytes_has_an_ink(questdb_data: Path) -> None:
     for name in (*golden_data.files_named("_pm"), *golden_data.files_named("data.parquet")):
         if name.startswith(("tables/9.4.2/", "power-loss/2026-07/")) and "/history/" not in name:
             kinds |= {entry["what"] for entry in document_of(questdb_data / name)["byte_map"]}
-    assert kinds <= set(INKS) and len(kinds) > 15
+    assert kinds <= set(GLYPHS) and len(kinds) > 15

@@ -74,12 +74,12 @@ def moments() -> list[Any]:
     cases = []
     for name, case in CASES.items():
         draw = random.Random(name)
-        positions = [0.0, *((position + draw.random()) / MOMENTS for position in range(1, MOMENTS))]
+        fractions = [0.0, *((part + draw.random()) / MOMENTS for part in range(1, MOMENTS))]
         always = draw.sample(range(case.always_before), case.always)
-        for number, position in enumerate(positions):
+        for number, fraction in enumerate(fractions):
             sent = draw.choice([signal.SIGINT, signal.SIGINT, signal.SIGTERM])
-            id = f"{name} at {position:.0%} by {sent.name}"
-            cases.append((pytest.param if number in always else nightly)(name, position, sent, id=id))
+            id = f"{name} at {fraction:.0%} by {sent.name}"
+            cases.append((pytest.param if number in always else nightly)(name, fraction, sent, id=id))
     return cases
 
 
@@ -122,18 +122,18 @@ def given(case: Case, made: Path, folder: Path) -> Path:
     return folder
 
 
-@pytest.mark.parametrize(("name", "position", "sent"), moments())
+@pytest.mark.parametrize(("name", "fraction", "sent"), moments())
 def test_an_interrupted_command_ends_and_leaves_nothing(
-    seconds_of: Callable[[str], float], made: Path, tmp_path: Path, name: str, position: float, sent: signal.Signals
+    seconds_of: Callable[[str], float], made: Path, tmp_path: Path, name: str, fraction: float, sent: signal.Signals
 ) -> None:
     case = CASES[name]
     folder = given(case, made, tmp_path)
     process = start(case.line.split(), folder)
-    interrupt(process, position * seconds_of(name), sent)
+    interrupt(process, fraction * seconds_of(name), sent)
     run = ended(process, folder)
     assert (run.processes, run.files) == ((), ())
     assert "Traceback" not in run.out + run.err and "defect" not in run.err, run
-    if position == 0 or run.code not in (0, 1):
+    if fraction == 0 or run.code not in (0, 1):
         assert run.code == 128 + sent, run
     if run.code == 128 + sent:
         assert run.err.count("tornproof: interrupted") == 1, run

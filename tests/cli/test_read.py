@@ -168,7 +168,7 @@ def test_json_sums_up_what_was_read(tornproof: WarmRunner, questdb_data: Path, t
             ("--out", "rows.txt"),
             "--out rows.txt: give a name that ends in .parquet or .csv, or - for CSV on standard output",
         ),
-        (("--json", "-"), "--out - and --json - cannot both have standard output"),
+        (("--json", "-"), "--out - and --json - cannot both write to standard output"),
     ],
 )
 def test_what_cannot_be_asked_for_is_exit_2(

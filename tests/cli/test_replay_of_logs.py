@@ -83,7 +83,7 @@ def test_other_evidence_is_said(tornproof: WarmRunner, tmp_path: Path) -> None:
     evidence["explanation"]["trace"] = "another"
     run = tornproof("replay", edited(file, evidence=evidence))
     assert run.code == 1
-    assert "What happens now is not in all that the file says." in run.out
+    assert "The run differs from the one in the file." in run.out
 
 
 def test_a_log_that_breaks_nothing_is_exit_0(tornproof: WarmRunner, tmp_path: Path) -> None:

@@ -48,7 +48,7 @@ def test_runs_come_first_then_findings_then_tables_then_what_is_left_out(tmp_pat
     assert keys_of(site) == ["run-0001", "finding-product-1", "table-1", "left-out"]
     assert '<a href="#finding-product-1">' in site.pages[0].body
     assert all(f'id="{key}"' in site.html for key in keys_of(site))
-    assert site.notices == [f"is no result of tornproof: {tmp_path}/other.json"]
+    assert site.notices == [f"is not a result of tornproof: {tmp_path}/other.json"]
 
 
 def test_a_report_without_runs_does_not_open_with_a_finding(tmp_path: Path) -> None:
@@ -145,9 +145,11 @@ def test_a_report_that_would_be_too_large_lists_the_findings_that_have_no_page(t
     shown = [key for key in keys_of(site) if key.startswith("finding-")]
     assert DOCUMENT_BYTES_MAX * 0.8 < size_bytes <= DOCUMENT_BYTES_MAX
     assert len(shown) + len(site.notices) == len(stems)
-    assert site.notices[0].removeprefix("has no page, for the report would be too large: ") in site.pages[-1].body
+    assert site.notices[0].removeprefix("has no page, because the report would be too large: ") in site.pages[-1].body
     assert f"{len(site.notices) - NAMES_SHOWN} more" in site.pages[-1].body
-    assert site.notices[-1] == f"has no page, for the report would be too large: {tmp_path}/findings/product-079.json"
+    assert (
+        site.notices[-1] == f"has no page, because the report would be too large: {tmp_path}/findings/product-079.json"
+    )
     assert site.verdict == "INVALID"
 
 

@@ -30,14 +30,14 @@ def test_the_newest_runs_are_told_phase_by_phase(tmp_path: Path) -> None:
     assert lines[2].split()[:5] == ["power", "1,200", "yes", "0.0", "-"]
     assert "power: the time was over" in lines
     assert lines[-1] == (
-        "run 1, a small new table, hardened: UNKNOWN: Nothing was found, but power came to no verdict, of 2 phases."
+        "run 1, a small new table, hardened: UNKNOWN: Nothing was found, but power of 2 phases gave no verdict."
     )
 
 
 def test_findings_are_told_once_with_their_replay_line(tmp_path: Path) -> None:
     write_run(tmp_path, 1, invalid_run("product-1", "product-2"))
     lines = printed(tmp_path)
-    assert "broken a reader gets an answer" in lines
+    assert "violated a reader gets an answer" in lines
     assert "  product: reader 1: found at byte 0 (and 1 like it)" in lines
     assert [line for line in lines if "replay" in line] == [
         f"    replay: tornproof replay {tmp_path}/findings/product-1.json"
@@ -55,5 +55,5 @@ def test_what_is_left_out_is_told_and_long_lists_end(tmp_path: Path) -> None:
     for number in range(summary.NOTICES_SHOWN + 3):
         write(tmp_path / f"other-{number:02}.json", {})
     lines = printed(tmp_path)
-    assert f"left out is no result of tornproof: {tmp_path}/other-00.json" in lines
-    assert lines[-1] == "and 3 more, as the report says"
+    assert f"left out is not a result of tornproof: {tmp_path}/other-00.json" in lines
+    assert lines[-1] == "and 3 more, listed in the report"

@@ -52,7 +52,7 @@ document.querySelector(".skip").addEventListener("click", (event) => {
   document.getElementById("main").focus();
 });
 
-// Light and dark: as the system has it, until somebody asks for the other one.
+// Light and dark: as the system has it, until the button is used.
 const root = document.documentElement;
 const dark = matchMedia("(prefers-color-scheme: dark)");
 const themeButton = document.querySelector("[data-theme-button]");
@@ -62,7 +62,7 @@ themeButton.addEventListener("click", () => { root.dataset.theme = isDark() ? "l
 dark.addEventListener("change", nameTheme);
 nameTheme();
 
-// Copying: a page that was opened as a file may be refused the clipboard, so there is an older way too.
+// Copying: a page opened as a file may have no access to the clipboard, so there is a fallback.
 function copySelected(line, element) {
   getSelection().selectAllChildren(element);
   const put = (event) => { event.clipboardData.setData("text/plain", line); event.preventDefault(); };
@@ -82,7 +82,7 @@ for (const button of document.querySelectorAll("[data-copy]")) {
   });
 }
 
-// Playback, as told at the top.
+// Playback, as described at the top.
 const PLAY_STEP_MILLISECONDS = 1500;
 const playbacks = new Map();
 
@@ -158,7 +158,7 @@ document.addEventListener("keydown", (event) => {
   const move = playbacks.get(shown);
   if (!name || !move || event.defaultPrevented || event.ctrlKey || event.altKey || event.metaKey || event.shiftKey) return;
   if (event.target.closest("input, select, textarea, [contenteditable]")) return;
-  // Somebody who went into a wide table by keyboard wants to scroll it.
+  // In a focused wide table the arrow keys scroll it.
   const wide = event.target.closest(".scroll");
   if (wide?.matches(":focus-visible") && wide.scrollWidth > wide.clientWidth) return;
   event.preventDefault();

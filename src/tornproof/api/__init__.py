@@ -1,4 +1,4 @@
-"""What a program does with tables, and what the command line is made of; `tornproof` itself has its names.
+"""The Python API, which the command line uses too; `tornproof` exports its names.
 
-It imports all but the command line. Begin with `tables.py` for reading and writing, `operations.py` for the rest.
+It may import everything but the command line. Begin with `tables.py` for reading and writing, and `operations.py`.
 """

@@ -1,4 +1,4 @@
-"""Tables that are copied into memory before anything is tried on them."""
+"""Copies of tables in memory, on which explorers work."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from tornproof.impl.storage.operating_system import OperatingSystemStorage
 
 
 def capture_until_stable(table: str) -> tuple[str, DiskImage]:
-    """Return a table's absolute path and its files, copied into memory as they were at one moment.
+    """Return a table's absolute path and its files, copied into memory, all of one committed version.
 
-    Raises as `steadily` and `capture_table` do.
+    Raises as `until_stable` and `capture_table` do.
     """
     storage = OperatingSystemStorage()
     # An image is keyed by plain text; POSIX lets a path keep two leading slashes.

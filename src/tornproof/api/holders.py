@@ -1,4 +1,4 @@
-"""Who holds a table: processes that have its files open (a server takes no lock, but maps `_txn`), and its owner."""
+"""Who uses a table: processes that have its files open (a server takes no lock, but maps `_txn`), and its owner."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from tornproof.impl.txn.transaction import TXN_FILE
 
 PROCESSES = Path("/proc")
 HOLDERS_NAMED = 5
-RECOVERED_OFFLINE = "recovery works offline"
+RECOVERED_OFFLINE = "recovery needs exclusive access"
 MIGRATED_OFFLINE = "a server knows only the files that were there when it started"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holder:
-    """A process that holds a table."""
+    """A process that has a file of a table open."""
 
     pid: int
     command: str
@@ -37,9 +37,9 @@ class _TableFiles:
 
 
 def demand_offline(table: str, *, because: str, writes: bool) -> None:
-    """Raise UsageError where another process has a table open, or, for who `writes`, where files of ours do not belong.
+    """Raise UsageError if another process has a table open or, with `writes`, if it belongs to another user.
 
-    What is no table is not judged here. `because` is that of `reject_if_held`.
+    A directory without a table passes. `because` is that of `reject_if_held`.
     """
     if (Path(table) / TXN_FILE).is_file():
         reject_if_held(table, because=because)
@@ -48,9 +48,9 @@ def demand_offline(table: str, *, because: str, writes: bool) -> None:
 
 
 def reject_if_held(table: str, *, because: str) -> None:
-    """Raise UsageError when another process has a file of the table open; says nothing where that cannot be seen.
+    """Raise UsageError if another process has a file of the table open, as far as this process can see.
 
-    `because` finishes the sentence that ends with "stop it first, because ...".
+    `because` completes the sentence "stop it first, because ...".
     """
     holders = holders_of(table)
     if holders:
@@ -60,16 +60,16 @@ def reject_if_held(table: str, *, because: str) -> None:
 
 
 def demand_owner(table: str) -> None:
-    """Raise UsageError where a new file would belong to somebody else than the server, which could not write to it."""
+    """Raise UsageError if the table belongs to another user, who could not write to files made by this process."""
     owner = (Path(table) / TXN_FILE).stat().st_uid
     if owner != os.geteuid():
-        raise UsageError(f"{table}: belongs to user {owner}; run this as that user, because it makes new files")
+        raise UsageError(f"{table}: belongs to user {owner}; run this as that user, because it creates files")
 
 
 def holders_of(table: str, *, processes: Path = PROCESSES) -> tuple[Holder, ...]:
     """Return the other processes that have a file of the table open or mapped, by process id.
 
-    None are known where there is no /proc, and a process of another user may hide its files.
+    Empty where there is no /proc; the files of another user's process may not be visible.
     """
     files = _files_of(table)
     pids: list[int] = []
@@ -86,7 +86,7 @@ def _files_of(table: str) -> _TableFiles:
     directories = [Path(os.path.realpath(table))]
     identities = set()
     with suppress(OSError):
-        # A partition may lie elsewhere behind a link.
+        # A partition may be a link to a directory elsewhere.
         directories += [Path(os.path.realpath(entry)) for entry in directories[0].iterdir() if entry.is_dir()]
     for directory in directories:
         with suppress(OSError):
@@ -100,7 +100,7 @@ def _files_of(table: str) -> _TableFiles:
 
 
 def _open_files(process: Path) -> Iterator[tuple[str, tuple[int, int]]]:
-    """Yield path and (device, inode) of all that the process has open or mapped, as far as it can be seen."""
+    """Yield path and (device, inode) of all that the process has open or mapped, as far as visible."""
     with suppress(OSError):
         for descriptor in (process / "fd").iterdir():
             with suppress(OSError):

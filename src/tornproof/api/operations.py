@@ -1,4 +1,4 @@
-"""What is done with a table as a whole: verified, recovered, migrated, checked."""
+"""Operations on a whole table: verify, recover, migrate, check."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ from tornproof.impl.verify.verify import TableReport
 def verify(path: TablePath, *, quick: bool = False) -> TableReport:
     """Return whether a table on disk is sound, and what is wrong: file, field, offset in bytes, expected, found.
 
-    `report.sound` is the answer, `report.all_problems` the reasons, `report.counts` what was looked at; with `quick`
-    pages of data.parquet are left out. A server may be writing: problems count once two attempts agree on them. Raises
-    NotATableError, UnsupportedError, StorageError, and BusyError where the files keep changing.
+    `report.sound` is the answer, `report.all_problems` the reasons, `report.counts` what was examined; `quick`
+    skips the pages of data.parquet. A server may be writing: problems count once two attempts agree on them. Raises
+    NotATableError, UnsupportedError, StorageError, and BusyError if the files keep changing.
     """
     return verify_until_stable(OperatingSystemStorage(), os.fspath(path), quick=quick)
 
 
 def recover(path: TablePath, *, dry_run: bool = False) -> RepairReport:
-    """Cut off what a killed writer left, so that every release can go on from the committed version.
+    """Remove what a killed writer left, so that every release can continue from the committed version.
 
-    `report.actions` says what was done, or would be with `dry_run`, `report.problems` what cannot be mended; old bytes
-    are kept beside the files. Raises UsageError and BusyError while somebody has the table open, NotATableError,
-    StorageError.
+    `report.actions` says what was done, or would be with `dry_run`, `report.problems` what cannot be repaired; old
+    bytes are kept beside the files. Raises UsageError and BusyError while another process has the table open,
+    NotATableError, StorageError.
     """
     table = os.fspath(path)
     demand_offline(table, because=RECOVERED_OFFLINE, writes=not dry_run)
@@ -43,10 +43,10 @@ def recover(path: TablePath, *, dry_run: bool = False) -> RepairReport:
 
 
 def migrate(path: TablePath, *, dry_run: bool = False) -> Migration:
-    """Give every parquet partition of a table that has no `_pm` its own, as QuestDB's converter would write it.
+    """Create the `_pm` of every parquet partition that has none, as QuestDB's converter would write it.
 
-    `migration.partitions` says what became of each, `migration.is_complete` whether none was rejected. Raises
-    UsageError and BusyError while somebody has the table open, NotATableError, StorageError.
+    `migration.partitions` has the outcome of each, `migration.is_complete` whether none was rejected. Raises
+    UsageError and BusyError while another process has the table open, NotATableError, StorageError.
     """
     table = os.fspath(path)
     demand_offline(table, because=MIGRATED_OFFLINE, writes=not dry_run)
@@ -61,13 +61,13 @@ def check(
     seed: int = 0,
     workers: int | None = None,
 ) -> Outcome:
-    """Explore a copy of a table, or a small new one, by every explorer; the table itself is never changed.
+    """Explore a copy of a table, or a small new one, in every phase; the table itself is never changed.
 
-    `outcome.verdict` is VALID, INVALID or UNKNOWN; `outcome.phases` say what each explorer tried, inside which bound,
-    and what it found. `only` names explorers, such as `crash`, by default all. `effort` is `small`, `medium`, `large`
-    or a factor from 1 to 10,000; `workers` are processes, by default one for each core, and change nothing in the
-    answer. Raises NotATableError, UnsupportedError above 96 MiB, StorageError, and ValueError for an effort or an
-    explorer that there is not.
+    `outcome.verdict` is VALID, INVALID or UNKNOWN; `outcome.phases` say what each phase tried, within which bound,
+    and what it found. `only` names phases, such as `crash`, by default all. `effort` is `small`, `medium`, `large`
+    or a factor from 1 to 10,000; `workers` are processes, by default one for each core, and do not change the
+    result. Raises NotATableError, UnsupportedError above 96 MiB, StorageError, and ValueError for an unknown effort
+    or phase.
     """
     factor = effort_of(effort)
     if factor is None:

@@ -1,7 +1,7 @@
-"""Answers about files that somebody else may be changing: what is said to be wrong must be seen twice.
+"""Results on files that another process may be changing: a problem counts only when two attempts see it.
 
-Foreign tables are read without pins (docs/writing.md), so a file can be cut, moved or removed between two reads of
-it. Damage stays; what a writer did in between does not look the same the next time.
+Tables of a running server are read without pins (docs/writing.md), so a file can be truncated, moved or removed between
+two reads. Damage stays the same in the next attempt; what a writer changed meanwhile does not.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ def verify_until_stable(
 def until_stable(
     storage: ReadableStorage, path: str, attempt: Callable[[], Result], complaint_of: Callable[[Result], object]
 ) -> Result:
-    """Return the first result without complaint, or the second of two that complain of the same.
+    """Return the first result without a complaint, or the second of two in a row with the same complaint.
 
-    An error counts as a complaint too and is raised once it repeats; BusyError when complaints keep changing.
+    An error counts as a complaint and is raised once it repeats. Raises BusyError if complaints keep changing.
     """
     last: object = None
     for _ in range(ATTEMPTS):

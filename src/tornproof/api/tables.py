@@ -1,4 +1,4 @@
-"""Tables on disk: committed versions that are read, and rows that are written."""
+"""Tables on disk: reading committed versions, and writing rows."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ TablePath = str | os.PathLike[str]
 
 
 class SnapshotReleasedError(TornproofError):
-    """A snapshot was asked for rows after it was released."""
+    """A snapshot was read after its release."""
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table on disk; what it is asked is answered as of then.
+    """A table on disk; every property is read anew.
 
-    `path` is its directory. Made by `open` and `create`.
+    `path` is its directory. Returned by `open` and `create`.
     """
 
     path: str
@@ -51,11 +51,11 @@ class Table:
         return reader.open_snapshot(self._directory()).schema
 
     def snapshot(self) -> Snapshot:
-        """Pin the committed version of now, to be read until the `with` block ends.
+        """Pin the currently committed version for reading until the `with` block ends.
 
-        A writer of this library keeps the files of a pinned version. A QuestDB server knows no pins: where one is
-        writing, a read may end in FileMissingError, and a new snapshot is the answer. Raises as `version` does, and
-        BusyError where commits keep overtaking the pin.
+        A writer of this library keeps the files of a pinned version. A QuestDB server ignores pins: while it
+        writes, a read may raise FileMissingError; take a new snapshot then. Raises as `version` does, and BusyError
+        if commits keep overtaking the pin.
         """
         storage = OperatingSystemStorage()
         directory = open_table(storage, self.path)
@@ -67,11 +67,11 @@ class Table:
             raise
 
     def writer(self, options: WriterOptions | None = None) -> TableWriter:
-        """Become the table's one writer, after recovery from what a killed one left; leave its `with` block to end.
+        """Become the table's only writer until the `with` block ends, after recovery from what a killed one left.
 
         `writer.write(rows)` takes Arrow rows in any order of times, `writer.commit()` makes all of them one version
-        and returns its number when it is durable. Not beside a server that has the table open. Raises BusyError while
-        another writer has it, NotATableError, CorruptError, UnsupportedError, StorageError.
+        and returns its number when it is durable. Do not use it while a server has the table open. Raises
+        BusyError while another writer has it, NotATableError, CorruptError, UnsupportedError, StorageError.
         """
         return open_writer(OperatingSystemStorage(), self.path, options=options)
 
@@ -80,10 +80,10 @@ class Table:
 
 
 class Snapshot:
-    """One committed version of a table, which its writer keeps until this is released.
+    """One committed version of a table, whose files its writer keeps until this is released.
 
     It is an Arrow stream of all its rows (`__arrow_c_stream__`): `polars.from_arrow(snapshot)`, and DuckDB and pandas
-    likewise. Rows of partitions in QuestDB's native format are not in it: `native_partitions` names these.
+    likewise. Rows of partitions in QuestDB's native format are not included: `native_partitions` names these.
     """
 
     def __init__(self, pin: Pin, snapshot: reader.Snapshot) -> None:
@@ -104,7 +104,7 @@ class Snapshot:
 
     @property
     def native_partitions(self) -> tuple[str, ...]:
-        """Names of the partitions that are not in Parquet, and whose rows are left out."""
+        """Names of the partitions that are not in Parquet, whose rows are not included."""
         return self._snapshot.native_partitions
 
     def scan(
@@ -115,11 +115,11 @@ class Snapshot:
         start: str | None = None,
         end: str | None = None,
     ) -> Scan:
-        """Return rows to be read: all, or those that `where` is true of, from time `start`, before time `end`.
+        """Return rows to be read: all, or those for which `where` is true, from time `start`, before time `end`.
 
         `columns` are returned in the given order, by default all; `where` is a condition in SQL, such as
-        `price > 10 AND sym IN ('A', 'B')`; times are texts such as `2026-01-31T10:00`. Row groups that can hold no
-        such row are not read. Raises UnknownColumnError, RepeatedColumnError, PredicateError, TimeTextError.
+        `price > 10 AND sym IN ('A', 'B')`; times are texts such as `2026-01-31T10:00`. Row groups that cannot
+        contain such a row are not read. Raises UnknownColumnError, RepeatedColumnError, PredicateError, TimeTextError.
         """
         self._demand_pin()
         times = self._snapshot.time_range(start, end)
@@ -137,7 +137,7 @@ class Snapshot:
         return self.scan().__arrow_c_stream__(requested_schema)
 
     def release(self) -> None:
-        """Give the version up; releasing twice is harmless."""
+        """Release the pin; releasing twice is harmless."""
         self._is_released = True
         self._pin.release()
 
@@ -157,7 +157,7 @@ class Snapshot:
 
 
 class Scan:
-    """Rows of a snapshot, read when they are asked for, anew each time.
+    """Rows of a snapshot, read at each iteration.
 
     Iterating yields `pyarrow.RecordBatch`es in the order of partitions and row groups. Reading raises CorruptError for
     damaged bytes, UnsupportedError, StorageError, and SnapshotReleasedError.
@@ -216,11 +216,11 @@ def create(
     partition_by: str = "DAY",
     deduplication_keys: Sequence[str] = (),
 ) -> Table:
-    """Make a table without rows in a new directory `path`, durable when this returns.
+    """Create a table without rows in a new directory `path`, durable when this returns.
 
     `columns` are names with QuestDB's types, such as `{"ts": "TIMESTAMP", "price": "DOUBLE", "id": "UUID"}`; one of
     type TIMESTAMP is the designated `timestamp`. `partition_by` is HOUR, DAY, WEEK, MONTH or YEAR. Rows that agree
-    with older ones in all `deduplication_keys`, the timestamp among them, replace these. Raises TableRefusedError for
+    with older ones in all `deduplication_keys`, the timestamp among them, replace these. Raises TableRejectedError for
     what no table can have, StorageError.
     """
     made = []

@@ -1,4 +1,4 @@
-"""The command line: one module a command in `commands/`, what they print, and how they end.
+"""The command line: one module per command in `commands/`, their output and their exit codes.
 
-It imports everything else. Begin with `app.py`.
+It may import everything else. Begin with `app.py`.
 """

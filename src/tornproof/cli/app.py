@@ -24,30 +24,30 @@ from tornproof.impl.errors import TornproofError
 
 COMPLETION = "_TORNPROOF_COMPLETE"
 COMMANDS = {
-    "check": "Explore a table from a copy: flipped bits, commits beside readers, kills at every step, failing calls.",
-    "verify": "Say whether a table on disk is sound, and name what is wrong: file, field, offset, expected, found.",
-    "recover": "Cut off what a killed writer left, so that every release can go on from the committed version.",
-    "migrate": "Give every parquet partition that has no _pm its own, made from data.parquet as it is committed.",
-    "inspect": "Show what stands in a file: structure, statistics, what every byte is for, and what is wrong.",
+    "check": "Explore a copy of a table: flipped bits, commits beside readers, kills at every step, failing calls.",
+    "verify": "Say whether a table on disk is sound, and what is wrong: file, field, offset, expected, found.",
+    "recover": "Remove what a killed writer left, so that every release can continue from the committed version.",
+    "migrate": "Create the _pm of every parquet partition that has none, from its committed data.parquet.",
+    "inspect": "Show what a file contains: structure, statistics, the purpose of every byte, and what is wrong.",
     "read": "Return the rows of the committed version's parquet partitions; native partitions are named and left out.",
-    "replay": "Run a finding again from its file: exit 1 if it happens again, 0 if not.",
-    "report": "Make report.html and junit.xml of the results in a folder; the exit code is the verdict of the "
+    "replay": "Reproduce a finding from its file: exit 1 if it happens again, 0 if not.",
+    "report": "Write report.html and junit.xml from the results in a folder; the exit code is the verdict of the "
     "newest ones.",
     "barriers": "Find out which barriers F1 to F6 a commit needs: all 64 sets, under every model of what a crash may "
     "leave.",
-    "campaign": "Run the simulator by seed on scenarios, presets and planted faults; each run has a verdict and a "
+    "campaign": "Run the simulator on scenarios, presets and planted faults: one run per seed, with a verdict and a "
     "history.",
-    "history": "Judge recorded events for snapshot isolation, monotonic reads, real-time visibility and durability.",
+    "history": "Check recorded events for snapshot isolation, monotonic reads, real-time visibility and durability.",
     "archive": "Add files of telemetry frames to a table of parquet partitions, sorted by time; nothing is added "
     "twice.",
 }
-"""What each command says of itself first, for those who ask what there is: some take long to import."""
+"""The first line of each command's help, because importing all commands for `--help` would take long."""
 
 
 def _convert_no_more_than_needed(parameters: Sequence[Any]) -> None:
-    """Take text for text, and what is left out for left out.
+    """Keep Typer from converting text options and options that were not given.
 
-    Typer asks pydantic about these too, which takes longer to import than a small table to verify.
+    It would import pydantic for that, which takes longer than verifying a small table.
     """
     for parameter in parameters:
         parameter.process_value = partial(_processed, parameter, parameter.process_value)
@@ -94,10 +94,10 @@ def _say_version(is_asked: bool) -> None:
 
 def _of_all(
     version: Annotated[
-        bool, typer.Option("--version", callback=_say_version, is_eager=True, help="Say which release this is.")
+        bool, typer.Option("--version", callback=_say_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    """Take what can be asked without a command."""
+    """Handle options that need no command."""
 
 
 app = typer.Typer(
@@ -110,13 +110,13 @@ app = typer.Typer(
 
 
 def main() -> None:
-    """Run the command line; whatever goes wrong becomes one sentence and an exit code."""
+    """Run the command line; every error becomes one sentence and an exit code."""
     interruption.handle(interruption.raise_once)
     if sys.stdout is None:
-        # Started with standard output closed: there is nobody to write to, and the exit code still says it all.
-        sys.stdout = Path(os.devnull).open("w")  # noqa: SIM115 (it lives as long as the process)
+        # Started with standard output closed: the exit code is still the verdict.
+        sys.stdout = Path(os.devnull).open("w")  # noqa: SIM115 (open as long as the process)
     if isinstance(sys.stdout, io.TextIOWrapper):
-        # As standard error has it: a name that the terminal's encoding lacks is no reason to fail.
+        # As standard error does: a name that the terminal cannot encode is no reason to fail.
         sys.stdout.reconfigure(errors="backslashreplace")
     code: int = ExitCode.VALID
     failure: BaseException | None = None
@@ -134,7 +134,7 @@ def main() -> None:
 
 
 def _interrupted() -> int:
-    """Say that somebody interrupted the run, whatever exception a library made of that."""
+    """Print that the run was interrupted, whatever exception a library turned that into."""
     complain(interruption.sentence())
     interruption.has_said()
     try:
@@ -145,7 +145,7 @@ def _interrupted() -> int:
 
 
 def _explained(failure: BaseException) -> int:
-    """Say in a sentence what ended a command, and return its exit code."""
+    """Print in a sentence what ended a command, and return its exit code."""
     match failure:
         case SystemExit():
             raise failure
@@ -153,14 +153,14 @@ def _explained(failure: BaseException) -> int:
             complain(str(failure))
             return exit_code_of(failure)
         case TyperException():
-            complain(f"{failure.format_message()} (tornproof --help tells more)")
+            complain(f"{failure.format_message()} (see tornproof --help)")
             return ExitCode.USAGE
         case BrokenPipeError():
-            # Whoever read the output has seen enough, and asked for no verdict.
+            # The reader of the output closed it, and expects no verdict.
             _abandon_stdout()
             return interruption.SIGNAL_BASE + signal.SIGPIPE
         case OSError():
-            # The storage wraps what happens to tables, so this happened to the output.
+            # Errors of tables are StorageError, so this one is of the output.
             _abandon_stdout()
             complain(f"{failure.filename or 'standard output'}: cannot write: {failure.strerror or failure}")
             return ExitCode.USAGE
@@ -172,10 +172,10 @@ def _explained(failure: BaseException) -> int:
 
 
 def _run(arguments: list[str]) -> int:
-    """Run a command; not by the application's own `main`, which takes a broken pipe for exit code 1."""
+    """Run a command; not by the application's own `main`, which ends with 1 on a broken pipe."""
     command = typer.main.get_command(app)
     if COMPLETION in os.environ:
-        # A shell asks what may follow.
+        # A shell asks for completions.
         command.main(arguments, prog_name="tornproof")
     try:
         with command.make_context("tornproof", arguments) as context:
@@ -186,5 +186,5 @@ def _run(arguments: list[str]) -> int:
 
 
 def _abandon_stdout() -> None:
-    """Keep Python from flushing at exit what cannot be written."""
+    """Keep Python from flushing at exit, which would fail again."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,4 +1,4 @@
-"""What `check` says: a verdict, what each phase asked, covered and found, the next command; bounds where asked for."""
+"""The output of `check`: a verdict, what each phase asked, covered and found, bounds if wanted, the next command."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from tornproof.harness.parallel.tasks import Outcome as CheckOutcome
 ALWAYS_SHOWN = (Outcome.REJECTED, Outcome.HARMLESS, Outcome.SILENT)
 STYLES = {Verdict.VALID: "bold green", Verdict.UNKNOWN: "bold yellow", Verdict.INVALID: "bold red"}
 QUESTIONS = {
-    PhaseName.VERIFY: "Is the table sound as it lies there?",
-    PhaseName.ROUNDTRIP: "Do we write _pm byte for byte as it is?",
-    PhaseName.DAMAGE: "Is damage ever read as a wrong answer?",
-    PhaseName.STATEFUL: "Do random programs fit the model?",
+    PhaseName.VERIFY: "Is the table sound on disk?",
+    PhaseName.ROUNDTRIP: "Do we write the same bytes of _pm?",
+    PhaseName.DAMAGE: "Does corruption cause a wrong read?",
+    PhaseName.STATEFUL: "Do random operations match the model?",
     PhaseName.SCHEDULES: "Does an order of calls mislead a reader?",
-    PhaseName.PRODUCT: "Does a crash beside a reader mislead it?",
+    PhaseName.PRODUCT: "Does a crash mislead a running reader?",
     PhaseName.POWER: "Does a power cut lose or tear a commit?",
     PhaseName.MEMORY: "Do reordered stores mislead a reader?",
-    PhaseName.RANDOM: "Does a random situation break anything?",
+    PhaseName.RANDOM: "Does a random scenario break anything?",
     PhaseName.CRASH: "Does a kill or an error lose a commit?",
     PhaseName.PROCESSES: "Do killed processes lose a commit?",
 }
@@ -40,7 +40,7 @@ FINDINGS_SHOWN_MAX = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """What was asked: of which table, or a new one, by which preset, from which seed, with how much effort."""
+    """What was asked: the table, or None for a small new one, the preset, the seed and the effort."""
 
     table: str | None
     preset: str
@@ -58,7 +58,7 @@ def check_document(
 ) -> dict[str, Any]:
     """Return the JSON form of a check (docs/reports.md).
 
-    Two runs of the same question differ in `times`, and in `varying`, counts of processes that run freely.
+    Two runs of the same question differ only in `times`, and in `varying`, counts of processes that are not scheduled.
     """
     phases = outcome.phases
     return {
@@ -152,26 +152,26 @@ def _phase_grid(phases: Iterable[Phase]) -> Grid:
 
 
 def _remarks(outcome: CheckOutcome) -> Iterator[str]:
-    """Yield what the table of phases does not say."""
+    """Yield remarks that the table of phases does not show."""
     for phase in outcome.phases:
         if phase.verdict is Verdict.UNKNOWN:
             yield f"{phase.name} is UNKNOWN: {phase.note}"
         elif phase.note:
             yield f"{phase.name}: {phase.note}"
     if outcome.interrupted_by:
-        yield "interrupted: what was not explored by then makes the bounds smaller"
+        yield "interrupted: the bounds cover only what was explored by then"
     if outcome.is_out_of_time:
-        yield "cut by --seconds: what was not explored by then makes the bounds smaller"
+        yield "cut by --seconds: the bounds cover only what was explored by then"
     exposures = Counter[str]()
     for phase in outcome.phases:
         exposures.update(phase.exposures)
     if exposures:
-        exposed = ", ".join(f"{count:,} in {position}" for position, count in exposures.items())
-        yield f"undetectable, as these files have no checksum there: {exposed}"
+        exposed = ", ".join(f"{count:,} in {location}" for location, count in exposures.items())
+        yield f"undetectable corruption, in bytes without a checksum: {exposed}"
 
 
 def _next_command(asked: Asked, outcome: CheckOutcome, saved: Sequence[dict[str, str]]) -> str:
-    """Return the one command that helps most now."""
+    """Return the one command that is most useful next."""
     if saved:
         return f"tornproof replay {shlex.quote(saved[0]['file'])}"
     command = ["tornproof", "check", *([] if asked.table is None else [asked.table])]
@@ -190,7 +190,7 @@ def _word(effort: int) -> str:
 
 
 def _print_bounds(console: Console, phases: Iterable[Phase]) -> None:
-    """Print what each phase covered, and what became of the damage, field by field."""
+    """Print what each phase covered, and the outcomes of corruption by field."""
     for phase in phases:
         console.print()
         console.print(Text.assemble((phase.name, "bold"), f" ({phase.cpu_seconds:.1f} s of CPU time)"))
@@ -204,7 +204,7 @@ def _print_bounds(console: Console, phases: Iterable[Phase]) -> None:
 
 
 def _damage_grid(phase: Phase) -> Grid:
-    """One row a field; partitions of one table are added up, because their fields are the same."""
+    """Return a row for each field; partitions of one table are added up, because their fields are the same."""
     rows: dict[tuple[str, str], Counter[str]] = {}
     for file, by_field in phase.fields.items():
         for name, found in by_field.items():

@@ -1,4 +1,4 @@
-"""Where a command prints tables and colours for people, with rich; what prints none of them starts without it."""
+"""Consoles for tables and colours, with rich; commands that print neither start faster without this module."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ PIPE_WIDTH = 220
 
 
 class VisibleConsole(Console):
-    """A console on which only its own styles steer the terminal, whatever the text that it is given."""
+    """A console that writes out control characters in text, so that only its own styles control the terminal."""
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
-        """Write control characters out, wherever the text came from."""
+        """Yield the segments with control characters written out."""
         for segment in super().render(renderable, options):
             yield segment if segment.control else Segment(visible(segment.text, kept="\n"), segment.style)
 
     def on_broken_pipe(self) -> NoReturn:
-        """Leave it to `main`: what was not read says nothing about a table."""
+        """Leave it to `main`: a closed pipe says nothing about a table."""
         raise BrokenPipeError
 
 
@@ -36,16 +36,16 @@ def error_console() -> Console:
 def result_console(json_target: str | None, *, width: int | None = None) -> Console:
     """Return where results for people go: nowhere when JSON has standard output.
 
-    A pipe has no width, so lines are not cut to one there, unless a width is asked for.
+    A pipe has no width, so lines are long there unless a width is given.
     """
     width = width or (None if sys.stdout.isatty() else PIPE_WIDTH)
     return VisibleConsole(quiet=json_target == "-", highlight=False, width=width)
 
 
 def result_grid(*titles: str, wraps: Collection[str] = (), caption: str | None = None) -> Table:
-    """Return an empty table of a result; a title that begins with `>` stands over numbers.
+    """Return an empty table of a result; columns whose title begins with `>` are right-aligned.
 
-    Of what is too wide for a terminal, only the columns that `wraps` names go on in the next line.
+    Only the columns that `wraps` names continue on the next line where the terminal is too narrow.
     """
     grid = Table(box=None, pad_edge=False, header_style="bold", caption=caption, caption_justify="left")
     for title in titles:

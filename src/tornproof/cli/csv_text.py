@@ -1,4 +1,4 @@
-"""Arrow values as text for CSV: lists as JSON, binary as hex; everything else as Arrow's own writer has it."""
+"""Arrow values as text for CSV: lists as JSON, binary as hex; everything else as Arrow's own writer prints it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _text_array(array: pa.Array) -> pa.Array:
     if _text_type(array.type) == array.type:
         return array
     if array.null_count == len(array):
-        # A column that a row group does not have may be millions of nulls long.
+        # A column that a row group lacks may be millions of nulls long.
         return pa.nulls(len(array), pa.string())
     return pa.array(map(_text, array.to_pylist()), pa.string())
 
@@ -55,7 +55,7 @@ def _text(value: Any) -> str | None:
 
 
 def _json_value(value: Any) -> Any:
-    """Return nested lists of numbers as JSON has them: it knows neither NaN nor infinities, so they become null."""
+    """Return nested lists of numbers for JSON, which has neither NaN nor infinities: they become null."""
     if isinstance(value, list):
         return [_json_value(element) for element in value]
     return value if value is None or math.isfinite(value) else None

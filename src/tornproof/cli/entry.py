@@ -1,6 +1,6 @@
-"""Where a run begins: signals are taken care of before anything that takes long to import.
+"""The entry point: signals are handled before anything that takes long to import.
 
-What comes before this module's first line, Python's own start, is Python's to answer for.
+A signal during Python's own start, before this module, is handled by Python.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ import sys
 from tornproof.cli import interruption
 
 GARBAGE_OBJECT_COUNT = 50_000
-"""How many objects more than before there are when garbage is looked for; Python's own number is 700."""
+"""The garbage collector runs after this many new objects; Python's default is 700."""
 SHORT_COMMANDS = ("verify", "read", "inspect")
-"""Of a small table they take less time than the import of pandas, for which they have no use."""
+"""On a small table these take less time than importing pandas, which they do not need."""
 
 
 def main() -> None:
-    """Run the command line in a process of its own, under a guard that outlives it."""
+    """Run the command line in a child process, under a guard that outlives it."""
     interruption.handle(interruption.end_at_once)
     from tornproof.cli.guard import begin
 
@@ -30,18 +30,18 @@ def main() -> None:
     try:
         command_line()
     except KeyboardInterrupt:
-        # Just before the command began to take care of it, or when it had ceased to.
+        # Before the command handled interrupts, or after it had stopped doing so.
         interruption.end_at_once(interruption.received(), None)
     finally:
         if has_guard and interruption.received():
-            # The group is the worker's own, and it does not heed this. What is left is the guard's to remove: Python
-            # would take down what threads of libraries are still at work with, and some of them abort then.
+            # The group is the worker's own, and the worker ignores this. The guard cleans up: an orderly exit of Python
+            # would destroy what threads of libraries still use, and some of them abort then.
             os.killpg(0, signal.SIGTERM)
             os._exit(interruption.SIGNAL_BASE + interruption.received())
 
 
 class _NoPandas:
-    """Hides pandas from pyarrow, which imports it, where it is installed, to ask of a list whether it is a Series."""
+    """Hides pandas from pyarrow, which imports it, if installed, only to test whether a list is a Series."""
 
     def find_spec(self, fullname: str, path: object, target: object = None) -> None:
         if fullname == "pandas":
@@ -49,10 +49,10 @@ class _NoPandas:
 
 
 def _start_fast() -> None:
-    """Spare a short run what costs it more than its work: threads for linear algebra, a search for garbage, pandas.
+    """Avoid what costs a short run more than its work: threads for linear algebra, garbage collection, pandas.
 
-    NumPy's library of linear algebra, which nothing here uses, starts a thread for every core as it is imported. What
-    imports make stays, so that looking through it again and again finds nothing.
+    NumPy's linear algebra library, which nothing here uses, starts a thread for every core when it is imported. The
+    objects of imported modules stay, so that collecting among them finds nothing.
     """
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     if sys.argv[1:] and sys.argv[1] in SHORT_COMMANDS:

@@ -1,4 +1,4 @@
-"""What a finding of the simulator shows: sentences, lanes over time, and the bytes that a power cut took."""
+"""Prints the explanation of a simulated finding: sentences, lanes over time, and bytes lost in a power cut."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tornproof.harness.counterexamples.words import LANES, byte_lines, lane_cell
 
 
 def print_explanation(console: Console, violated: str, evidence: Mapping[str, Any]) -> None:
-    """Print all that there is to say of a run that breaks a property."""
+    """Print the explanation of a run that violates a property."""
     for sentence in sentences(violated, evidence):
         console.print(sentence, markup=False)
     table = Table(*LANES, show_lines=True)

@@ -1,4 +1,4 @@
-"""Findings as files that carry all that is needed to see them again."""
+"""Findings as files that contain all that a replay needs."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from tornproof.impl.errors import StorageError, UsageError
 
 FORMAT = 1
 LOG_FORMAT = 2
-"""Of a finding of the simulator, whose situation and decision log hold all that it needs."""
+"""The format of simulated findings, whose test case and decision log are all that a replay needs."""
 FINDINGS = "tornproof-findings"
-"""Where findings go if nobody says where."""
+"""The default directory of findings."""
 OF_A_LOG = ("scenario", "situation", "log")
 UNPACKED_LIMIT_BYTES = 512 * 1024 * 1024
 
@@ -28,9 +28,9 @@ UNPACKED_LIMIT_BYTES = 512 * 1024 * 1024
 def save_findings(
     phases: Iterable[Phase], table: str, path: str, image: DiskImage, directory: Path
 ) -> list[dict[str, str]]:
-    """Write each finding to a file of its own and return what `check --json` says of them.
+    """Write each finding to its own file and return the entries for `check --json`.
 
-    The name follows from the content, so the same finding of a later run is the same file.
+    The file name is a hash of the content, so the same finding of a later run has the same file.
     """
     saved = []
     packed: dict[str, str] = {}
@@ -56,7 +56,7 @@ def save_findings(
 
 
 def finding_document(finding: Finding, table: str, start_files: dict[str, str]) -> dict[str, Any]:
-    """Return the JSON form of a finding, with the files that it starts from."""
+    """Return the JSON form of a finding, with the files at the start of its run."""
     head = {
         "tornproof": __version__,
         "property": finding.property,
@@ -72,18 +72,18 @@ def finding_document(finding: Finding, table: str, start_files: dict[str, str]) 
 
 
 def _start_files(finding: Finding, path: str, image: DiskImage, packed: dict[str, str]) -> dict[str, str]:
-    """Return the packed files that seeing the finding again takes: all of them where it is about the whole table.
+    """Return the packed files that a replay needs: those of the whole table, or for a roundtrip those of a partition.
 
-    `packed` keeps what other findings of the run have packed already.
+    `packed` caches what other findings of the run have packed.
     """
     if is_simulated(finding.evidence):
         return {}
     directory, separator, _ = str(finding.evidence.get("file", "")).partition("/")
     only = f"{path}/{directory}/" if finding.phase == "roundtrip" and separator else f"{path}/"
-    for position, content in sorted(image.files.items()):
-        if position.startswith(only) and position not in packed:
-            packed[position] = base64.b64encode(zlib.compress(content)).decode()
-    return {position.removeprefix(f"{path}/"): text for position, text in packed.items() if position.startswith(only)}
+    for file, content in sorted(image.files.items()):
+        if file.startswith(only) and file not in packed:
+            packed[file] = base64.b64encode(zlib.compress(content)).decode()
+    return {file.removeprefix(f"{path}/"): text for file, text in packed.items() if file.startswith(only)}
 
 
 def _of_log(document: dict[str, Any]) -> dict[str, Any]:
@@ -91,9 +91,9 @@ def _of_log(document: dict[str, Any]) -> dict[str, Any]:
 
 
 def load_finding(path: Path) -> tuple[Finding, DiskImage, str]:
-    """Read a finding back: what was found, the image that it starts from, and where the table stands in the image.
+    """Return a finding, the image at the start of its run, and the table's path in that image.
 
-    Raises UsageError for a file that is no finding of this format.
+    Raises UsageError for a file that is not a finding of a known format.
     """
     root = "/table"
     try:

@@ -1,7 +1,7 @@
-"""The guard of a run: a small process that passes signals on, ends what does not end in time, and removes what is left.
+"""The guard of a run: a small process that forwards signals, kills what does not end in time, and cleans up.
 
-The work is done by its child, in a process group of its own. So a Ctrl-C of the terminal reaches the guard alone, which
-passes it on to the worker and to nobody else; and it does not matter what the worker is busy with, or killed by.
+The work is done by its child, in a process group of its own. So a Ctrl-C of the terminal reaches only the guard, which
+forwards it to the worker alone; and cleaning up works whatever the worker is doing, and even if it is killed.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from tornproof.cli import interruption
 from tornproof.cli.interruption import SIGNAL_BASE
 
 ORDERLY_SECONDS = 1.8
-"""How long a worker that was interrupted has to save and tell what it found."""
+"""How long an interrupted worker has to save and report its results."""
 LEAVE_SECONDS, POLL_SECONDS = 0.2, 0.01
-"""How long what a worker has started may take to end by itself, and how often that is looked at."""
+"""How long processes that the worker started may take to end by themselves, and how often that is checked."""
 SHARED_MEMORY = Path("/dev/shm")
 SHOW_CURSOR = b"\r\x1b[2K\x1b[?25h"
 
 
 def begin() -> bool:
-    """Fork: the worker returns from here, and the guard ends with the worker's exit code when all is over.
+    """Fork: the worker returns from here; the guard ends with the worker's exit code at the end of the run.
 
-    False where there is no room for two processes: the work can be done without a guard.
+    Returns False where fork fails: the work is done without a guard then.
     """
     ending = interruption.ending_signals()
-    # Until both are ready for them.
+    # Blocked until both processes are ready for them.
     signal.pthread_sigmask(signal.SIG_BLOCK, ending)
-    # Where the end of a child is ignored nobody learns how it ended, and some systems do not let the signal wait.
+    # If SIGCHLD is ignored, the exit status of a child is lost, and some systems do not queue the signal.
     signal.signal(signal.SIGCHLD, interruption.ignore)
     folders = _make_folders()
     guarded, guarding = os.pipe()
@@ -57,7 +57,7 @@ def begin() -> bool:
 def _become_worker(guarded: int, folders: list[Path]) -> None:
     os.setpgid(0, 0)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    # The terminal would stop a process in the background that writes to it, where somebody has set it so.
+    # With `stty tostop`, the terminal would stop a background process that writes to it.
     signal.signal(signal.SIGTTOU, signal.SIG_IGN)
 
     def end_with_guard() -> None:
@@ -73,7 +73,7 @@ def _become_worker(guarded: int, folders: list[Path]) -> None:
 
 
 def _make_folders() -> list[Path]:
-    """Make the folder of the run for temporary files, and one in shared memory where there is such a thing."""
+    """Make a folder for the temporary files of the run, and one in shared memory where that exists."""
     folders, prefix = [], f"tornproof-{os.getpid()}-"
     with suppress(OSError):
         folders.append(Path(tempfile.mkdtemp(prefix=prefix)))
@@ -84,19 +84,19 @@ def _make_folders() -> list[Path]:
 def _guard(worker: int, ending: tuple[signal.Signals, ...], folders: list[Path]) -> int:
     """Wait for the end of the worker, clean up behind it, and return the exit code of the run."""
     with suppress(OSError):
-        # The worker does so too; whoever comes first.
+        # The worker does so too; the first one succeeds.
         os.setpgid(worker, worker)
     code, first = _wait(worker, ending)
     if _end_group(worker) and folders:
         _end_strays(str(folders[0]))
     if code < 0:
-        _report_progress(-code, first, folders)
+        _report_kill(-code, first, folders)
     _remove(folders)
     return code if code >= 0 else SIGNAL_BASE + (first or -code)
 
 
 def _wait(worker: int, ending: tuple[signal.Signals, ...]) -> tuple[int, int]:
-    """Return how the worker ended, as `subprocess` says it, and the first signal that was to end it, or 0."""
+    """Return the worker's exit code as `subprocess` has it, and the first signal that was to end it, or 0."""
     awaited = {signal.SIGCHLD, signal.SIGALRM, *ending}
     if signal.getsignal(signal.SIGTSTP) is not signal.SIG_IGN:
         awaited.add(signal.SIGTSTP)
@@ -118,7 +118,7 @@ def _wait(worker: int, ending: tuple[signal.Signals, ...]) -> tuple[int, int]:
 
 
 def _pause(worker: int) -> None:
-    """Stop as the terminal demands, with all that the worker has started, until somebody says to go on."""
+    """Stop together with the worker's group, as Ctrl-Z demands, until SIGCONT."""
     with suppress(OSError):
         os.killpg(worker, signal.SIGSTOP)
     os.kill(os.getpid(), signal.SIGSTOP)
@@ -127,10 +127,9 @@ def _pause(worker: int) -> None:
 
 
 def _end_group(worker: int) -> bool:
-    """End what the worker has left in its group, and return whether there was anything.
+    """End the processes that remain in the worker's group, and return whether there were any.
 
-    The process in which multiprocessing keeps book of semaphores ignores SIGTERM: it removes them when all others have
-    ended.
+    The resource tracker of multiprocessing ignores SIGTERM: it removes semaphores when all others have ended.
     """
 
     def signalled(number: int) -> bool:
@@ -141,26 +140,26 @@ def _end_group(worker: int) -> bool:
 
     if not signalled(signal.SIGTERM):
         return False
-    if not _comes(lambda: not signalled(0)):
+    if not _becomes_true(lambda: not signalled(0)):
         signalled(signal.SIGKILL)
-        _comes(lambda: not signalled(0))
+        _becomes_true(lambda: not signalled(0))
     return True
 
 
 def _end_strays(folder: str) -> None:
-    """End what has left the group, as Spark's Python processes do, where the system tells who was given our folder.
+    """End processes that have left the group, as Spark's Python workers do; /proc shows which have our folder.
 
-    They see for themselves that their Java has gone; until then they may still write.
+    They end by themselves when their Java is gone; until then they may still write.
     """
 
     def strays() -> list[int]:
         return [int(path.parent.name) for path in Path("/proc").glob("[0-9]*/environ") if _has(path, folder.encode())]
 
-    if not _comes(lambda: not strays()):
+    if not _becomes_true(lambda: not strays()):
         for process in strays():
             with suppress(OSError):
                 os.kill(process, signal.SIGKILL)
-        _comes(lambda: not strays())
+        _becomes_true(lambda: not strays())
 
 
 def _has(path: Path, text: bytes) -> bool:
@@ -169,21 +168,21 @@ def _has(path: Path, text: bytes) -> bool:
     return False
 
 
-def _comes(is_there: Callable[[], bool]) -> bool:
-    """Wait a moment for something, and return whether it came."""
+def _becomes_true(condition: Callable[[], bool]) -> bool:
+    """Wait at most LEAVE_SECONDS for a condition, and return whether it became true."""
     end = time.monotonic() + LEAVE_SECONDS
-    while not is_there():
+    while not condition():
         if time.monotonic() > end:
             return False
         time.sleep(POLL_SECONDS)
     return True
 
 
-def _report_progress(killer: int, first: int, folders: list[Path]) -> None:
-    """Say in the place of a worker that was killed what became of it."""
+def _report_kill(killer: int, first: int, folders: list[Path]) -> None:
+    """Print, on behalf of a killed worker, what happened to it."""
     said = f"ended by {signal.Signals(killer).name}"
     if killer == signal.SIGKILL:
-        said += ", which is how a system without memory ends processes, too"
+        said += ", which is also what the system does when it is out of memory"
     if first:
         if any((folder / interruption.SAID).exists() for folder in folders):
             return
@@ -196,11 +195,11 @@ def _report_progress(killer: int, first: int, folders: list[Path]) -> None:
 
 
 def _remove(folders: list[Path]) -> None:
-    """Remove the folders of a run, and the partial outputs that it has named."""
+    """Remove the folders of a run, and the partial outputs listed in them."""
     for folder in folders:
         with suppress(OSError):
             named = (folder / interruption.TO_REMOVE).read_text(encoding="utf-8", errors="surrogateescape").split("\0")
-            for position, pattern in zip(named[::2], named[1::2], strict=False):
-                for path in Path(position).glob(pattern):
+            for directory, pattern in zip(named[::2], named[1::2], strict=False):
+                for path in Path(directory).glob(pattern):
                     path.unlink(missing_ok=True)
         shutil.rmtree(folder, ignore_errors=True)

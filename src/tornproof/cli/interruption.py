@@ -1,7 +1,7 @@
-"""What a run does when a signal asks it to end: it stops, says so in one line, and leaves nothing behind.
+"""Handling of signals that end a run: it stops, prints one line, and leaves no temporary files.
 
-`entry.py` imports this before all else, so it imports next to nothing. The guard (`guard.py`) reads what is written
-here into the folder of the run.
+`entry.py` imports this first, so it imports little. The guard (`guard.py`) reads what is written here into the folder
+of the run.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from typing import TypeAlias
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 TO_REMOVE, SENTENCE, SAID = "remove", "sentence", "said"
-"""Files in the folder of a run: patterns of partial outputs, what is saved, and that the end was told already."""
+"""Files in the folder of a run: patterns of partial outputs, what is saved, and a mark that the end was reported."""
 SIGNAL_BASE = 128
-"""What shells add to the number of a signal that ended a process."""
+"""Shells add this to the number of the signal that ended a process."""
 
 Handler: TypeAlias = Callable[[int, FrameType | None], None]
 _folder: Path | None = None
@@ -28,29 +28,29 @@ _received = 0
 
 
 def ending_signals() -> tuple[signal.Signals, ...]:
-    """Return the signals that end a run; the end of a terminal does not where nohup is to keep it from that.
+    """Return the signals that end a run; SIGHUP does not under nohup.
 
-    Shells without job control start what is in the background with SIGINT ignored, but whoever sends it means it.
+    Shells without job control start background processes with SIGINT ignored, but it is handled all the same.
     """
     is_kept = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
     return SIGNALS[:-1] if is_kept else SIGNALS
 
 
 def handle(handler: Handler) -> None:
-    """Let a function handle the signals that end a run."""
+    """Set the handler of the signals that end a run."""
     for number in ending_signals():
         signal.signal(number, handler)
 
 
 def end_at_once(number: int, frame: FrameType | None) -> None:
-    """Handle a signal while there is nothing yet to clean up."""
+    """Handle a signal before there is anything to clean up."""
     with suppress(OSError):
         os.write(2, f"tornproof: {sentence()}\n".encode())
     os._exit(SIGNAL_BASE + number)
 
 
 def raise_once(number: int, frame: FrameType | None) -> None:
-    """Handle the first signal by KeyboardInterrupt; nothing disturbs what is cleaned up then."""
+    """Raise KeyboardInterrupt for the first signal; later ones do not disturb the clean-up."""
     global _received
     if _received:
         return
@@ -60,45 +60,45 @@ def raise_once(number: int, frame: FrameType | None) -> None:
 
 
 def ignore(number: int, frame: FrameType | None) -> None:
-    """Handle a signal that comes when the answer is out: it stands."""
+    """Ignore a signal after the result was printed."""
 
 
 def received() -> int:
     """Return the signal that interrupted this run, or 0.
 
-    Whatever is raised from then on is of the interrupt: a library may make another exception of it.
+    Any exception after it is due to the interrupt: a library may turn KeyboardInterrupt into another one.
     """
     return _received
 
 
 def use_folder(folder: Path) -> None:
-    """Name the folder of this run."""
+    """Set the folder of this run."""
     global _folder
     _folder = folder
 
 
 def say_if_interrupted(what: str) -> None:
-    """Keep what an interrupt has to say of this run: what is saved, and how it goes on."""
+    """Set what to print if this run is interrupted: what is saved, and how to resume."""
     global _sentence
     _sentence = what
     _note(SENTENCE, what, "w")
 
 
-def remove_at_end(position: Path, pattern: str) -> None:
-    """Have the files in a folder that match a pattern removed when the run has ended in whatever way, even by SIGKILL.
+def remove_at_end(directory: Path, pattern: str) -> None:
+    """Have the guard remove the files in a directory that match a pattern when the run has ended, even by SIGKILL.
 
-    What a pattern takes for special is escaped by `glob.escape`.
+    Escape file names with `glob.escape`.
     """
-    _note(TO_REMOVE, f"{position.absolute()}\0{pattern}\0", "a")
+    _note(TO_REMOVE, f"{directory.absolute()}\0{pattern}\0", "a")
 
 
 def has_said() -> None:
-    """Note that whoever waits has been told of the interrupt."""
+    """Note that the interrupt was reported."""
     _note(SAID, "", "w")
 
 
 def sentence() -> str:
-    """Return what is said of the interrupt."""
+    """Return what to print about the interrupt."""
     return f"interrupted: {_sentence}" if _sentence else "interrupted"
 
 
@@ -109,9 +109,9 @@ def _note(name: str, text: str, mode: str) -> None:
 
 
 def _silence_others() -> None:
-    """Keep traces of the interrupt in threads, destructors and logs from the terminal."""
+    """Keep tracebacks of the interrupt in threads, destructors and logs from the terminal."""
     sys.unraisablehook = lambda unraisable: None
-    # At the top they would cost every run what they cost to import, before a signal is taken care of.
+    # Imported here, because every run would pay for them before it handles signals.
     import logging
     import threading
 

@@ -1,4 +1,4 @@
-"""The report of a migration as a dataset: a row for each partition, and one for each table that was refused whole."""
+"""The report of a migration as a dataset: a row for each partition, and one for each table that was rejected."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def make_directory(directory: str) -> None:
 
 
 def write_dataset(done: Sequence[Migration], directory: str) -> None:
-    """Put the rows into a directory in place of those of an earlier run, in one step; raises UsageError."""
+    """Replace the rows in a directory by those of this run, atomically; raises UsageError."""
     rows = pa.Table.from_pylist([row for each in done for row in _rows(each)], schema=SCHEMA)
     with replacing(Path(directory, FILE)) as partial:
         pq.write_table(rows, partial)

@@ -15,9 +15,9 @@ from tornproof.impl.txn.transaction import TXN_FILE
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """A table, of which perhaps `only` one partition is meant, or a plain file.
+    """A table, or with `only` one of its partitions, or a plain file.
 
-    `below` is how it is reached from the tree that was asked for, "" where nothing but it was asked for.
+    `below` is its path relative to the directory of tables that was given, "" if it was given itself.
     """
 
     path: str
@@ -27,29 +27,29 @@ class Source:
 
 
 def find_sources(path: str) -> list[Source]:
-    """Return what a path means, tables of a tree in the order of their names; raises UsageError where it is nothing.
+    """Return the sources at a path, tables below a directory by name; raises UsageError if there are none.
 
-    The data.parquet of a table's partition means the partition, because `_txn` knows where it ends.
+    The data.parquet of a table's partition stands for the partition, because `_txn` has its committed size.
     """
-    position = Path(path)
+    root = Path(path)
     try:
-        if position.is_file():
-            partition = position.absolute().parent
-            is_partition = position.name == DATA_FILE and _is_table(partition.parent)
+        if root.is_file():
+            partition = root.absolute().parent
+            is_partition = root.name == DATA_FILE and _is_table(partition.parent)
             return [_partition(partition) if is_partition else Source(path=path, is_file=True)]
-        if not position.is_dir():
+        if not root.is_dir():
             raise UsageError(f"{path}: there is no file or directory at this path")
-        if _is_table(position):
+        if _is_table(root):
             return [Source(path=path)]
-        directory = position.absolute()
+        directory = root.absolute()
         if _is_table(directory.parent) and looks_like_partition(directory.name):
             return [_partition(directory)]
-        tables = [Source(path=str(table), below=str(table.relative_to(position))) for table in _tables_below(position)]
+        tables = [Source(path=str(table), below=str(table.relative_to(root))) for table in _tables_below(root)]
     except OSError as error:
         raise UsageError(f"{error.filename or path}: cannot read: {error.strerror or error}") from error
     if tables:
         return tables
-    if (position / DATA_FILE).is_file():
+    if (root / DATA_FILE).is_file():
         raise UsageError(f"{path}: no {TXN_FILE} beside it says where {DATA_FILE} ends; for all of it, name the file")
     raise UsageError(f"{path}: holds no table: there is no {TXN_FILE} in it or below it")
 
@@ -80,6 +80,6 @@ def _is_table(directory: Path) -> bool:
 
 def _is_directory(entry: Path) -> bool:
     with suppress(OSError):
-        # A link that leads in a circle is none.
+        # A circular link raises OSError.
         return entry.is_dir()
     return False

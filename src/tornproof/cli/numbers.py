@@ -1,4 +1,4 @@
-"""Numbers of the command line: what a run cannot take is refused in words before it begins."""
+"""Numeric options: values out of range are rejected with a message before a run begins."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ import typer
 Number = TypeVar("Number", int, float)
 SECONDS_MAX = 30 * 86_400
 SEED_MAX = (1 << 62) - 1
-"""As large as seeds of a campaign may be."""
+"""The largest seed of a campaign, too."""
 CORES = os.cpu_count() or 1
 WORKERS_MAX = 4 * CORES
 
 
 def within(low: int, high: int, why: str = "") -> Callable[[Number | None], Number | None]:
-    """Return an option's callback that takes numbers from `low` to `high` alone; `why` says what the latter is."""
+    """Return an option's callback that accepts numbers from `low` to `high`; `why` explains the upper limit."""
 
     def check(number: Number | None) -> Number | None:
-        # What is no number is not within anything.
+        # NaN fails this comparison, too.
         if number is not None and not low <= number <= high:
             raise typer.BadParameter(f"{number} is not from {low:,} to {high:,}{why and f' ({why})'}")
         return number
@@ -34,7 +34,7 @@ def workers_within() -> Callable[[int | None], int | None]:
 
 
 def seconds_within() -> Callable[[float | None], float | None]:
-    """Return the callback of an option for a time that a run may take."""
+    """Return the callback of an option for a time limit."""
     return within(1, SECONDS_MAX, "30 days in seconds")
 
 

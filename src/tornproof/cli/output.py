@@ -1,6 +1,6 @@
-"""How every command speaks: JSON for machines, one sentence and an exit code for what went wrong.
+"""Output of every command: JSON, error messages and exit codes.
 
-What people read goes through `console.py`.
+Results for people are printed with `console.py`.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def visible(value: object, *, kept: str = "") -> str:
 
 
 def copy_to_stdout(content: IO[bytes]) -> None:
-    """Copy UTF-8 text to standard output as it is; on a terminal its control characters are written out."""
+    """Copy UTF-8 text to standard output; on a terminal with its control characters written out."""
     if sys.stdout.isatty():
         for line in io.TextIOWrapper(content, encoding="utf-8", errors="backslashreplace", newline="\n"):
             sys.stdout.write(visible(line, kept="\n"))
@@ -57,7 +57,7 @@ def copy_to_stdout(content: IO[bytes]) -> None:
 
 
 def write_json(document: dict[str, Any], target: str | None) -> None:
-    """Write a JSON document to the file or to standard output; a file appears whole or not at all."""
+    """Write a JSON document to the file or to standard output; a file is written atomically."""
     if target is None:
         return
     text = json.dumps(document, indent=1) + "\n"
@@ -70,9 +70,9 @@ def write_json(document: dict[str, Any], target: str | None) -> None:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Give a path to write to beside `path`, and move it there when all went well.
+    """Yield a temporary path beside `path`, and rename it to `path` if the block succeeds.
 
-    A link or a device is no file that could be replaced, so it is written to directly.
+    A link or a device cannot be replaced, so it is written to directly.
     """
     is_replaceable = not path.is_symlink() and (path.is_file() or not path.exists())
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial") if is_replaceable else path
@@ -80,7 +80,7 @@ def replacing(path: Path) -> Iterator[Path]:
         interruption.remove_at_end(partial.parent, glob.escape(partial.name))
     try:
         with partial.open("wb"):
-            # Python says in words why a file cannot be made; pyarrow names the partial one.
+            # Python's error says why a file cannot be created; pyarrow's would name the partial one.
             pass
         yield partial
         if is_replaceable:
@@ -93,7 +93,7 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 def exit_code_of(error: TornproofError) -> ExitCode:
-    """Return the exit code that an error means when it ends a command."""
+    """Return the exit code of a command that ends with an error."""
     match error:
         case CorruptError():
             return ExitCode.INVALID
@@ -104,6 +104,6 @@ def exit_code_of(error: TornproofError) -> ExitCode:
 
 
 def complain(sentence: str) -> None:
-    """Print one sentence on standard error, in one line: names from files are neither markup nor line ends."""
+    """Print one sentence on standard error, in one line, with control characters written out."""
     if sys.stderr is not None:
         print(f"tornproof: {visible(sentence)}", file=sys.stderr)

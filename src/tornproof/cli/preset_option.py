@@ -1,4 +1,4 @@
-"""Presets as the command line names them."""
+"""The option that names a preset."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tornproof.impl.errors import UsageError
 
 
 def preset_named(name: str) -> Preset:
-    """Return the preset of that name; UsageError with all names where there is none."""
+    """Return the preset of that name; raises UsageError with all names if there is none."""
     if name not in PRESETS:
         raise UsageError(f"there is no preset {name!r}; there are {', '.join(PRESETS)}")
     return PRESETS[name]

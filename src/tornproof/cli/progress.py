@@ -1,4 +1,4 @@
-"""How far a command has come, for whoever watches it."""
+"""Progress bars."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ if TYPE_CHECKING:
 
 
 class Unseen:
-    """Stands for the progress bar of rich where nobody would see it."""
+    """Replaces rich's progress bar where standard error is no terminal."""
 
     def add_task(self, description: str, **settings: Any) -> TaskID:
-        """Do nothing, as all of these."""
+        """Do nothing."""
         return 0  # type: ignore[return-value]
 
     def update(self, task: TaskID, **changes: Any) -> None:
@@ -31,7 +31,7 @@ def progress_bar() -> Iterator[ProgressBar]:
     if sys.stderr is None or not sys.stderr.isatty():
         yield Unseen()
         return
-    # Only here: in a pipe these would cost more than reading a small table does.
+    # Imported here: this would take longer than reading a small table.
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
     from tornproof.cli.console import error_console

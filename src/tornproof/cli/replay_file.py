@@ -1,4 +1,4 @@
-"""A finding of somebody's test as a file: what `check` writes of a finding, and the exploration that it is from."""
+"""Finding files of the pytest plugin: those of `check`, with the test and exploration that they come from."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tornproof.impl.errors import UsageError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replay:
-    """A finding to be seen again: in which test, and by its how-manieth exploration (from 0)."""
+    """A finding to replay: its test, and the number of the exploration in that test, from 0."""
 
     file: str
     finding: Finding
@@ -24,9 +24,9 @@ class Replay:
 
 
 def write_replay(finding: Finding, test: str, number: int, directory: Path) -> Path:
-    """Write the finding to a file whose name follows from its content; git is told to leave the folder alone.
+    """Write the finding to a file named by a hash of its content, in a directory that git ignores.
 
-    Raises UsageError where that cannot be written.
+    Raises UsageError if that fails.
     """
     document = {**finding_document(finding, finding.evidence["target"], {}), "test": test, "exploration": number}
     digest = zlib.crc32(json.dumps(document, sort_keys=True).encode())
@@ -41,10 +41,10 @@ def write_replay(finding: Finding, test: str, number: int, directory: Path) -> P
 
 
 def read_replay(path: Path, shown: str) -> Replay:
-    """Read it back; raises UsageError for any other file."""
+    """Read such a file; raises UsageError for any other."""
     finding, _, _ = load_finding(path)
     document = json.loads(path.read_text(encoding="utf-8"))
     try:
         return Replay(file=shown, finding=finding, test=str(document["test"]), number=int(document["exploration"]))
     except (KeyError, TypeError, ValueError) as error:
-        raise UsageError(f"{shown}: a finding, but not one of a test") from error
+        raise UsageError(f"{shown}: a finding, but not of a test") from error

@@ -1,6 +1,6 @@
-"""Folders of results: a command puts its result in, and the report is made of all that is there.
+"""Folders of results: a command adds its result, and a report shows all results of the folder.
 
-The packages that pages take to make are loaded when a report is made, so that other commands do not wait for them.
+The packages that reports need are imported only when one is written, so that other commands start faster.
 """
 
 from __future__ import annotations
@@ -20,35 +20,35 @@ if TYPE_CHECKING:
 
 ReportOption = Annotated[
     Path | None,
-    typer.Option("--report", metavar="DIR", help="Put the result into this folder, and make its report.html anew."),
+    typer.Option("--report", metavar="DIR", help="Add the result to this folder, and rewrite its report.html."),
 ]
 
 PACKAGES = ("jinja2", "junitparser", "markupsafe", "matplotlib")
-"""What the extra `reports` brings."""
+"""The packages of the extra `reports`."""
 HTML, JUNIT = "report.html", "junit.xml"
 FINDINGS_OF_REPORT = "findings"
 
 
 def demand_packages() -> None:
-    """Raise UsageError where what pages take to make is not installed."""
+    """Raise UsageError if a package that reports need is missing."""
     missing = [name for name in PACKAGES if find_spec(name) is None]
     if missing:
         raise UsageError(f"a report needs {', '.join(missing)}: pip install 'tornproof[reports]'")
 
 
 def make_folder(directory: Path) -> None:
-    """Make a folder of results, if there is none; UsageError, before anybody explores for minutes in vain."""
+    """Create a folder of results if needed; raises UsageError, before minutes of exploration are wasted."""
     demand_packages()
     try:
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise UsageError(f"{directory}: cannot be made a folder of results: {error.strerror or error}") from error
+        raise UsageError(f"{directory}: cannot create a folder of results: {error.strerror or error}") from error
 
 
 def save_run(document: dict[str, Any], directory: Path) -> Path:
-    """Put the result of a check into a folder as its newest run, and return the file; UsageError.
+    """Add the result of a check to a folder as its newest run, and return the file; raises UsageError.
 
-    Its findings are named by their files in the folder.
+    It refers to its findings by their files in the folder.
     """
     from tornproof.reports.folder import RUNS, next_run_number, run_file
 
@@ -68,7 +68,7 @@ def save_run(document: dict[str, Any], directory: Path) -> Path:
         try:
             write_json(document | {"findings": findings}, str(path))
         except BaseException:
-            # A file without a run in it is none.
+            # Without a run in it, the file must not stay.
             path.unlink()
             raise
         return path
@@ -82,10 +82,10 @@ def write_report(
     junit: Path | None = None,
     with_summary: bool = False,
 ) -> Site:
-    """Make the report on a folder of results, say where it is and what is not in it, and return it; UsageError.
+    """Write the report on a folder, print where it is and what it leaves out, and return it; raises UsageError.
 
-    Page and JUnit XML go into the folder, unless other places are given. A command that has printed its own result
-    needs no summary.
+    HTML and JUnit XML go into the folder unless other paths are given. A command that has printed its own result needs
+    no summary.
     """
     demand_packages()
     from tornproof.reports.kit.json_fields import ResultError
@@ -96,12 +96,12 @@ def write_report(
         site = site_of(directory)
     except ResultError as error:
         raise UsageError(str(error)) from error
-    positions = html or directory / HTML, junit or directory / JUNIT
-    for path, text in zip(positions, (site.html, site.junit), strict=True):
+    paths = html or directory / HTML, junit or directory / JUNIT
+    for path, text in zip(paths, (site.html, site.junit), strict=True):
         with replacing(path) as partial:
             partial.write_text(text, encoding="utf-8")
     if with_summary:
         print_summary(console, site)
     print_notices(console, site)
-    console.print(f"report: {positions[0]} (for CI: {positions[1]})", markup=False, soft_wrap=True)
+    console.print(f"report: {paths[0]} (for CI: {paths[1]})", markup=False, soft_wrap=True)
     return site

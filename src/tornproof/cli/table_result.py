@@ -1,4 +1,4 @@
-"""The result of a table: what `verify` says of it, and what `inspect` says of the partitions that tell most."""
+"""The result of a table for its report page: the documents of `verify`, and of `inspect` for some partitions."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ CHUNK_FIELDS = ("column", "name", "byte_range_start", "byte_range_end")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inspections:
-    """The documents of the partitions that were looked into, by directory, and how many were not."""
+    """The documents of the inspected partitions, by directory, and how many were not inspected."""
 
     documents: Mapping[str, Document]
     left_out: int
@@ -40,7 +40,7 @@ class Inspections:
 def inspections_of(
     storage: ReadableStorage, path: str, report: TableReport, progress: Callable[[str], None] = lambda _: None
 ) -> Inspections:
-    """Inspect the most telling partitions of a table, as the verified version has them; damage is no error."""
+    """Inspect the most relevant partitions of a table in the verified version; damage raises no error."""
     path = path.rstrip("/") or path
     documents = {}
     for partition in chosen(report.partitions):
@@ -51,7 +51,7 @@ def inspections_of(
 
 
 def table_result(verify_document: Document, inspections: Inspections) -> Document:
-    """Return the document that the page of a table is made from."""
+    """Return the document of a table's report page."""
     return {
         "format": FORMAT,
         "verify": verify_document,
@@ -61,24 +61,24 @@ def table_result(verify_document: Document, inspections: Inspections) -> Documen
 
 
 def chosen(partitions: Sequence[PartitionReport]) -> list[PartitionReport]:
-    """Return the partitions to look into: with problems, with orphans, with most bytes of no use, then the newest."""
+    """Return the partitions to inspect: with problems, with orphans, with most useless bytes, then the newest."""
     ranked = sorted(
         (
-            (not each.problems, not each.orphans, -(each.dead_bytes + each.unused_bytes), -position)
-            for position, each in enumerate(partitions)
+            (not each.problems, not each.orphans, -(each.dead_bytes + each.unused_bytes), -index)
+            for index, each in enumerate(partitions)
             if each.format != "native"
         ),
     )
-    return [partitions[-position] for *_, position in ranked[:INSPECTED_MAX]]
+    return [partitions[-negated] for *_, negated in ranked[:INSPECTED_MAX]]
 
 
 def _inspection(storage: ReadableStorage, path: str, partition: PartitionReport, version: int | None) -> Document:
-    """Return what can be inspected of a partition, as the verified version has it if that can be had."""
+    """Return the inspection of a partition, in the verified version if that still exists."""
     try:
         document = _inspected(storage, path, partition.name, None)
         if _version_of(document) in (None, version):
             return document
-        # A server went on meanwhile; what was committed before still stands in files that have not been replaced.
+        # A server committed meanwhile; files that were not replaced still contain the earlier version.
         earlier = _inspected(storage, path, partition.name, partition.token)
         is_found = earlier["pm"]["resolved"] is not None if earlier["pm"] is not None else False
         return earlier if is_found else document
@@ -87,13 +87,13 @@ def _inspection(storage: ReadableStorage, path: str, partition: PartitionReport,
 
 
 def _inspected(storage: ReadableStorage, path: str, name: str, at: int | None) -> Document:
-    """Return the document of a partition's directory; what is wrong in it was seen twice."""
+    """Return the document of a partition's directory; problems count once two attempts agree on them."""
 
     def attempt() -> Document:
         try:
             return partition_document(storage, f"{path}/{name}", at, Problems(), file=name)
         except UnsupportedError as error:
-            # One file is more than anybody reads; the other one may still be looked into.
+            # One file is too large to inspect; the other one may not be.
             data = data_document(storage, f"{path}/{name}/data.parquet", at, Problems(), file=f"{name}/data.parquet")
             return joined_document(name, data["problems"], pm=None, data=data) | {"error": clean_text(str(error))}
 
@@ -106,7 +106,7 @@ def _version_of(document: Document) -> int | None:
 
 
 def bounded(inspection: Document) -> Document:
-    """Return an inspection without what no page shows (statistics, schemas); `cut` says whether more had to go."""
+    """Return an inspection without what no page shows (statistics, schemas); `cut` says whether more was left out."""
     pm, data = inspection["pm"], inspection["data"]
     is_cut = any(_is_large(part) for part in (pm, data) if part is not None)
     return {
@@ -139,14 +139,14 @@ def _bounded_pm(pm: Document) -> Document:
         ],
         "resolved": pm["resolved"] and {**pm["resolved"], "orphans": pm["resolved"]["orphans"][:GENERATIONS_MAX]},
         "row_groups": [
-            {**group, "chunks": [_placed(chunk) for chunk in group["chunks"]] if has_few_chunks else []}
+            {**group, "chunks": [_chunk_range(chunk) for chunk in group["chunks"]] if has_few_chunks else []}
             for group in row_groups
         ],
         "byte_map": _bounded_ranges(pm["byte_map"]),
     }
 
 
-def _placed(chunk: Document) -> Document:
+def _chunk_range(chunk: Document) -> Document:
     return {name: chunk[name] for name in CHUNK_FIELDS}
 
 
@@ -162,7 +162,7 @@ def _bounded_data(data: Document) -> Document:
 
 
 def _bounded_ranges(ranges: list[Document]) -> list[Document]:
-    """Return at most so many ranges: where there are more, neighbours of one owner become one, then the rest."""
+    """Return at most RANGES_MAX ranges: adjacent ones of the same owner are merged first, then the rest."""
     if len(ranges) <= RANGES_MAX:
         return ranges
     merged = list(_merged(ranges))
@@ -189,8 +189,8 @@ def _merged(ranges: Iterable[Document]) -> Iterable[Document]:
 
 
 def write_table_result(directory: Path, table: str, document: Document) -> Path:
-    """Write the result of a table into a folder of results and return where; another one of that table is replaced."""
-    # Like all that reports take, it is loaded when one is made.
+    """Write the result of a table into a folder of results, replacing an earlier one, and return the file."""
+    # Imported here, like all that reports need.
     from tornproof.reports.folder import TABLES
 
     folder = directory / TABLES
@@ -201,7 +201,7 @@ def write_table_result(directory: Path, table: str, document: Document) -> Path:
 
 
 def safe_name(table: str) -> str:
-    """Return a file name for a table: what its directory is called, and digits that tell it from its namesakes."""
+    """Return a file name for a table: its directory's name, and a hash of the whole path."""
     whole = os.path.realpath(table)
     name = re.sub(r"[^A-Za-z0-9._~-]+", "_", Path(whole).name)[:NAME_CHARACTERS_MAX]
     return f"{name}-{hashlib.sha256(os.fsencode(whole)).hexdigest()[:8]}"

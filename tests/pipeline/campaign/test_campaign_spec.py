@@ -109,7 +109,7 @@ def test_a_fault_comes_with_the_scenario_that_it_is_hunted_on() -> None:
         ),
         (
             group('scenarios = ["two-orphans", "sync-fails"]').replace(b"count = 1", b"count = 20_000_001"),
-            f"x.toml: 200,002 tasks of `seeds_a_task` runs each, where {TASKS_MAX:,} are the most - at `$.groups`",
+            f"x.toml: 200,002 tasks of `seeds_a_task` runs each, but at most {TASKS_MAX:,} are allowed - at `$.groups`",
         ),
         (b"#" * (SIZE_LIMIT_BYTES + 1), f"x.toml: more than {SIZE_LIMIT_BYTES} bytes"),
     ],

@@ -246,7 +246,7 @@ def test_a_directory_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
     with pytest.raises(CampaignError, match="not what a campaign writes"):
         claim(spec_of(), tmp_path / "b")
     (tmp_path / "c").write_text("x")
-    with pytest.raises(CampaignError, match=r"cannot be a campaign's directory: (Not a directory|File exists)"):
+    with pytest.raises(CampaignError, match=r"cannot be the directory of a campaign: (Not a directory|File exists)"):
         claim(spec_of(), tmp_path / "c")
 
 

@@ -355,7 +355,7 @@ def test_names_that_differ_by_case_alone_are_not_given_to_spark(spark: SparkSess
     columns = [TableColumn(id=number, name=name, type=of) for number, (name, of) in enumerate(names.items())]
     alter(STORAGE, *columns, path=str(path))
     commit(path, {"ts": times_from(86_400, 2), "v": [5, 6], "V": [7, 8]})
-    assert_slow(spark, path, "column 'v' is called like another one but for case", ["v"])
+    assert_slow(spark, path, "column 'v' has the name of another one except for case", ["v"])
 
 
 def test_missing_tables_and_columns_are_rejected_as_by_the_source(

@@ -104,7 +104,7 @@ def test_what_holds_no_events_is_rejected_in_one_sentence(tmp_path: Path) -> Non
     text.write_text("no Parquet")
     (tmp_path / "empty").mkdir()
     for position, reason in (
-        (other, "has no column sequence, so it holds no events"),
+        (other, "has no column sequence, so it contains no events"),
         (wrong, "column sequence is int32, not int64"),
         (text, "is not a readable Parquet file"),
         (tmp_path / "empty", "holds no Parquet file"),

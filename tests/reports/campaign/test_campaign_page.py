@@ -101,22 +101,22 @@ def test_a_sound_campaign_is_valid_with_its_denominators(sound: Path, with_plots
     page = campaign_page(sound)
     assert (page.key, page.verdict, page.title) == ("campaign", "VALID", "Campaign mine")
     text = text_of(sound)
-    assert "None of 4 runs breaks a property." in text and "What is missing" not in text and "abc123" in text
-    assert "ours judged 0 to 3 1 4 0 0 4" in text and "controls-release control 1 1 0 1 2" in text
+    assert "None of 4 runs violates a property." in text and "What is missing" not in text and "abc123" in text
+    assert "ours test 0 to 3 1 4 0 0 4" in text and "controls-release control 1 1 0 1 2" in text
     assert page.body == campaign_page(sound).body
 
 
 def test_without_its_end_a_campaign_is_unknown(copy: Path) -> None:
     (copy / "summary.json").unlink()
     assert campaign_page(copy).verdict == "UNKNOWN"
-    assert "has not come to its end" in text_of(copy)
+    assert "is not complete" in text_of(copy)
 
 
 def test_a_campaign_without_any_results_says_so(tmp_path: Path) -> None:
     write_spec(tmp_path, group("ours"))
     page = campaign_page(tmp_path)
     assert page.verdict == "UNKNOWN"
-    assert "No run is there that could say anything." in page.body and "groups have no results: ours" in page.body
+    assert "There is no run to judge." in page.body and "groups have no results: ours" in page.body
 
 
 def test_results_that_are_gone_are_missed(copy: Path) -> None:
@@ -133,7 +133,7 @@ def test_a_run_that_breaks_a_property_makes_it_invalid_whatever_the_end_says(cop
     write_end(copy, 8, 3)
     assert campaign_page(copy).verdict == "INVALID"
     text = text_of(copy)
-    assert "2 of 6 runs break a property, in one way." in text and "reader 1: x < y append, hardened 4 2" in text
+    assert "2 of 6 runs violate a property, in one way." in text and "reader 1: x < y append, hardened 4 2" in text
 
 
 def test_a_finding_is_linked_by_the_name_that_the_campaign_gives_its_file(copy: Path) -> None:
@@ -150,7 +150,7 @@ def test_a_control_that_is_not_detected_is_named(copy: Path) -> None:
     write_task(copy, 2, "planted", [row(0, fault="left out")])
     (copy / "summary.json").unlink()
     assert "A positive control failed: planted: left out." in text_of(copy)
-    assert "1 of 2 were convicted." in text_of(copy)
+    assert "1 of 2 were detected." in text_of(copy)
 
 
 def test_controls_say_nothing_of_what_is_judged(copy: Path) -> None:
@@ -223,7 +223,7 @@ def test_a_file_that_no_task_writes_is_named_and_counts_nowhere(copy: Path, dama
     page = campaign_page(copy)
     assert page.verdict == "UNKNOWN" and "\x1b" not in page.body
     assert "1 file of results cannot be read" in page.body and str(path) in page.body
-    assert "No run is there that could say anything." in page.body
+    assert "There is no run to judge." in page.body
 
 
 @pytest.mark.parametrize(

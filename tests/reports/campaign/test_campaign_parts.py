@@ -107,7 +107,7 @@ def runs(run_count: int, first: int | None = None) -> CellRuns:
         run_count=run_count,
         detected_count=0 if first is None else 2,
         first_seed=None if first is None else first + 99,
-        first_position=first,
+        first_number=first,
     )
 
 

@@ -85,7 +85,7 @@ def test_counts_of_a_stream_are_those_of_the_whole() -> None:
 
 def test_course_has_few_points_in_order_and_ends_with_all_runs() -> None:
     for count in (1, 150, 200, 4321):
-        points = counted(zipf_draws(2, count)[0]).trace()
+        points = counted(zipf_draws(2, count)[0]).trend()
         runs = [point.run_count for point in points]
         assert runs == sorted(set(runs)) and runs[-1] == count and len(runs) <= POINTS_MAX
         assert len(runs) >= min(count, POINTS_MAX // 2)

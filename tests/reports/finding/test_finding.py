@@ -44,14 +44,14 @@ def test_the_page_is_listed_by_property_phase_and_scenario() -> None:
 
 def test_the_head_says_what_is_broken_and_what_the_client_has_instead() -> None:
     said = text_of(body_of(finding_document()))
-    assert said.startswith(f"Broken: a reader gets an answer. Instead, reader 1 has: {SEEN}")
+    assert said.startswith(f"Violated: a reader gets an answer. Instead, reader 1 got: {SEEN}")
 
 
 def test_the_cause_is_what_was_done_what_came_between_and_what_was_still_to_do() -> None:
     cause = section(body_of(finding_document()), "The cause")
     assert "writer had done (in commit 0) store a word 2024-01-01T00/ _pm" in cause
-    assert "Then this came between reader 1 goes on while writer stands in 'commit 0'" in cause
-    assert "writer had not done yet (in commit 0) store a word _txn (number 2)" in cause
+    assert "Then this happened reader 1 goes on while writer stands in 'commit 0'" in cause
+    assert "writer had not yet done (in commit 0) store a word _txn (number 2)" in cause
 
 
 def test_the_cause_names_the_bytes_that_were_read_and_not_durable() -> None:
@@ -77,7 +77,7 @@ def test_the_line_to_copy_quotes_the_file() -> None:
 def test_files_that_are_all_durable_come_behind_those_that_are_not() -> None:
     body = body_of(finding_document())
     assert body.index('aria-label="Bytes of 2024-01-01T00.0/_pm"') < body.index('aria-label="Bytes of _meta"')
-    assert "<h3>The files when it broke</h3>" in body
+    assert "<h3>The files at the violation</h3>" in body
 
 
 def test_the_maps_after_a_crash_say_that_they_are_of_the_crash() -> None:
@@ -86,30 +86,30 @@ def test_the_maps_after_a_crash_say_that_they_are_of_the_crash() -> None:
 
 
 def test_the_smallest_run_says_what_it_is_made_of_and_what_it_was() -> None:
-    smallest = section(body_of(finding_document()), "The smallest run that shows it")
-    assert "The writer commits operation 0: writes rows, ends before its version is stored." in smallest
-    assert "1 reader of 2 reads each, each time opening the table anew." in smallest
+    smallest = section(body_of(finding_document()), "The smallest run found")
+    assert "The writer commits operation 0: writes rows, aborts before its version is stored." in smallest
+    assert "1 reader of 2 reads each, opening the table each time." in smallest
     assert "1 operation of the 2 that the run had when it was found." in smallest
-    assert "Nothing of it can be left out" in smallest
+    assert "It is minimal" in smallest
     assert DECISION in smallest
 
 
 def test_a_run_that_may_not_be_the_smallest_is_not_called_so() -> None:
     document = finding_document()
     document["evidence"]["shrunk"]["is_smallest"] = False
-    smallest = section(body_of(document), "The smallest run that shows it")
-    assert "A smaller one may break the property, too: after 48 runs" in smallest
+    smallest = section(body_of(document), "The smallest run found")
+    assert "A smaller run may violate the property, too: shrinking stopped after 48 runs" in smallest
 
 
 def test_the_nearest_run_that_passes_stands_beside_it() -> None:
     nearest = section(body_of(finding_document()), "The nearest run that passes")
-    assert "in writer, commit 0, only the broken run has “store a word 2024-01-01T00/_pm”." in nearest
+    assert "in writer, commit 0, only the violating run has “store a word 2024-01-01T00/_pm”." in nearest
 
 
 def test_a_run_without_a_passing_neighbour_says_so() -> None:
     document = finding_document({"neighbour": None, "cause": None, "decisions": []})
     body = body_of(document)
-    assert "No run that differs in one decision, by a step or altogether, passes." in body
+    assert "No run with one decision changed or removed passes." in body
     assert "No decision differs" in body
     assert "The cause" not in body
 

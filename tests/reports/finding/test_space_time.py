@@ -35,7 +35,7 @@ def test_a_link_says_where_control_goes_to_another_client_and_only_there() -> No
 
 def test_a_switch_is_told_apart_from_a_client_that_ends() -> None:
     _, read = steps(space_time([COMMIT, replace(READ, happens="switch")]))
-    assert "reader 1 goes on while writer stands" in read
+    assert "reader 1 runs while writer is paused" in read
 
 
 def test_a_client_in_the_same_lane_is_linked_downwards() -> None:
@@ -53,7 +53,7 @@ def test_the_decisive_row_is_marked_in_words_and_playback_starts_there() -> None
 
 @pytest.mark.parametrize(
     ("happens", "words"),
-    [("power", "Power is cut here"), ("kill", "writer is killed here"), ("fail", "a call of writer fails here")],
+    [("power", "Power cut"), ("kill", "writer is killed here"), ("fail", "a call of writer fails here")],
 )
 def test_a_crash_is_a_bar_through_all_lanes(happens: str, words: str) -> None:
     commit, read = steps(space_time([replace(COMMIT, happens=happens), READ]))
@@ -105,18 +105,18 @@ def test_clients_files_and_ends_that_are_html_stay_text() -> None:
 def test_side_by_side_names_what_only_one_of_the_runs_has() -> None:
     passing = replace(COMMIT, does=("write d/_pm",))
     page = side_by_side([OPEN, COMMIT, READ], [OPEN, passing, replace(READ, ends=("sees 1",))], "one step earlier")
-    assert "in writer, commit 0, only the broken run has “store a word d/_pm”." in page
+    assert "in writer, commit 0, only the violating run has “store a word d/_pm”." in page
     assert page.count("First difference") == 1
     assert re.search(r"pair-first.*store a word.*only here", page, re.DOTALL)
 
 
 def test_side_by_side_shows_a_row_that_one_of_the_runs_lacks() -> None:
     page = side_by_side([COMMIT, READ], [COMMIT, replace(COMMIT, operation="close"), READ], "left out")
-    assert "only the run that passes has writer, close at all." in page
-    assert "nothing of the kind" in page
+    assert "only the run that passes has writer, close." in page
+    assert "no such row" in page
 
 
 def test_side_by_side_of_runs_that_differ_between_two_calls_says_so() -> None:
     page = side_by_side([COMMIT, READ], [COMMIT, READ], "left out")
-    assert "The rows of both runs say the same" in page
+    assert "The rows of both runs are the same" in page
     assert "First difference" not in page

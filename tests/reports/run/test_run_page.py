@@ -38,15 +38,15 @@ def text_of(body: str) -> str:
         (run_document(phase_document()), "Nothing was found by 1 phase, each explored to the end of its bound."),
         (
             run_document(phase_document(), phase_document("crash", complete=False)),
-            "Nothing was found by 2 phases: 1 explored to the end of the bound, the others as far as it says.",
+            "Nothing was found by 2 phases: 1 explored to the end of the bound, the others a sample.",
         ),
         (
             run_document(phase_document(), phase_document("crash", "UNKNOWN"), phase_document("power", "UNKNOWN")),
-            "Nothing was found, but crash and power came to no verdict, of 3 phases.",
+            "Nothing was found, but crash and power of 3 phases gave no verdict.",
         ),
         (run_document(), "No phase was run."),
-        (invalid_run("product-1"), "1 finding breaks 1 property."),
-        (invalid_run("product-1", "product-2"), "2 findings of 1 kind break 1 property."),
+        (invalid_run("product-1"), "1 finding violates 1 property."),
+        (invalid_run("product-1", "product-2"), "2 findings of 1 kind violate 1 property."),
     ],
 )
 def test_the_verdict_is_one_sentence_with_its_denominators(document: Any, sentence: str) -> None:
@@ -63,7 +63,7 @@ def test_a_phase_has_its_speed_its_bound_its_points_and_its_test_cases() -> None
     assert "schedules ✓ VALID 1,200 yes 4.0 300 1 of 2 passed 0" in text
     assert "Bound. 2 commits x 1 reader" in text
     assert "✗ never a reader saw two versions 351 × a reader saw the last version" in text
-    assert "1 situation begun, 0 explored to the end" in text
+    assert "1 test case begun, 0 explored to the end" in text
     assert "append 1,150 no cut by the time" in text
     assert "reduced schedules 31" in text
 
@@ -83,8 +83,10 @@ def test_what_is_missing_to_a_full_answer_stands_in_front() -> None:
 
 def test_exposures_are_named_and_none_is_not() -> None:
     exposed = page_of(run_document(phase_document(exposures={"data.parquet page": 12, "_txn": 0}))).body
-    assert "which this format cannot notice: 12 in data.parquet page" in text_of(exposed)
-    assert "Exposures" not in page_of(run_document(phase_document(exposures={"data.parquet page": 0}))).body
+    assert "in bytes without a checksum: 12 in data.parquet page" in text_of(exposed)
+    assert (
+        "Undetectable corruption" not in page_of(run_document(phase_document(exposures={"data.parquet page": 0}))).body
+    )
 
 
 def test_damage_of_all_partitions_is_added_up_field_by_field() -> None:

@@ -81,7 +81,7 @@ def test_a_sound_table_says_so_with_its_version_and_its_counts(result: Callable[
     assert "Version 5 is sound." in text
     assert "row groups 6 rows 23 column chunks 24 of them decoded 24" in text
     assert "What is wrong" not in text
-    assert "orphan of a generation that never became committed" not in text
+    assert "orphan of a generation that was never committed" not in text
 
 
 def test_the_generations_of_a_chain_say_who_wrote_which_row_groups(result: Callable[[str], Document]) -> None:
@@ -108,7 +108,7 @@ def test_a_flipped_bit_is_shown_in_the_range_that_holds_it(result: Callable[[str
     text = text_of(page)
     assert "is damaged: 1 problem." in text
     assert "2024-01-01.1/_pm 1,740 CHECKSUM" in text
-    assert "16 more problems behind what verify stopped at" in text
+    assert "16 more problems after the one at which verify stopped" in text
     assert "trailer, generation 0 in use problem 1" in text
     assert re.search(r'<a href="#table-1-partition-1">trailer, generation 0 \(in use\)</a>', page.body)
     assert 'id="table-1-partition-1"' in page.body
@@ -123,12 +123,12 @@ def test_bytes_that_are_not_there_are_drawn_as_missing(result: Callable[[str], D
 def test_a_committed_generation_behind_the_published_size_is_pointed_at(result: Callable[[str], Document]) -> None:
     text = text_of(page_of(result(OLD_HEADER)))
     assert "No generation in this file has the committed token 6,667: the newest one is shown." in text
-    assert "a whole generation with the committed token 6,667 that the chain leaves out not explained" in text
+    assert "a complete generation with the committed token 6,667 that is not in the chain not explained" in text
     assert "not known" in text, "how many bytes are unused"
 
 
 def test_a_generation_that_the_chain_jumps_is_dead(result: Callable[[str], Document]) -> None:
-    assert "a whole generation with token 11,834 that the chain leaves out dead" in text_of(page_of(result(JUMPED)))
+    assert "a complete generation with token 11,834 that is not in the chain dead" in text_of(page_of(result(JUMPED)))
 
 
 def test_a_table_without_a_readable_version_has_a_page_with_its_problem(result: Callable[[str], Document]) -> None:
@@ -148,7 +148,7 @@ def test_a_table_from_before_pm_has_its_note_and_a_map_of_its_data(result: Calla
 def test_what_verify_alone_wrote_makes_a_page_without_maps(result: Callable[[str], Document]) -> None:
     page = page_of(result(CUT_DATA)["verify"])
     assert page.verdict == "INVALID"
-    assert "1 partition was verified, but not looked into for this page." in text_of(page)
+    assert "1 partition was verified, but not inspected for this page." in text_of(page)
     assert "Inside of partitions" not in page.body and "<svg" in page.body
 
 
@@ -157,11 +157,11 @@ def test_a_table_that_a_release_could_not_go_on_with_is_not_valid(result: Callab
     document["verify"]["as"] = {"preset": "p", "readable": True, "writable": True, "reason": "r", "hazards": ["h1"]}
     page = page_of(document)
     assert page.verdict == "VALID"
-    assert "p goes on from these files: r" in text_of(page) and "hazard: h1" in text_of(page)
+    assert "p can continue from these files: r" in text_of(page) and "hazard: h1" in text_of(page)
     document["verify"]["as"]["writable"] = False
     page = page_of(document)
     assert page.verdict == "INVALID"
-    assert "can read these files, but not go on" in text_of(page)
+    assert "can read these files, but not continue" in text_of(page)
 
 
 def test_a_version_that_was_committed_meanwhile_is_named_and_is_no_orphan(result: Callable[[str], Document]) -> None:
@@ -169,7 +169,7 @@ def test_a_version_that_was_committed_meanwhile_is_named_and_is_no_orphan(result
     (inspection,) = document["inspections"].values()
     inspection["pm"]["committed"] |= {"version": 4, "generation": 0}
     text = text_of(page_of(document))
-    assert "Version 4 was committed while this was looked at. It is shown as version 3 has it." in text
+    assert "Version 4 was committed during the inspection. Version 3 is shown." in text
     assert "+ newer" in text and "⊘ orphan" not in text
 
 

@@ -80,10 +80,10 @@ def test_ten_thousand_partitions_make_a_bounded_page_with_the_damaged_ones_first
     document["left_out"] = 9_992
     text = table_page(document, key="table-1", file="table.json").body
     assert len(text.encode()) < 500_000
-    assert "9,500 more partitions are not listed; those with problems stand first." in text
+    assert "9,500 more partitions are not listed; those with problems are first." in text
     assert "2024-01-01T00.9000" in text and "2024-01-01T00.8999" not in text
     assert "<svg" in text and "one bar is 167 partitions" in text
-    assert "9,992 partitions were verified, but not looked into" in text
+    assert "9,992 partitions were verified, but not inspected" in text
     assert "more problems are not listed here" in text
 
 

@@ -1,1 +1,1 @@
-"""One module for each command; functions here only talk, the work is done below."""
+"""One module for each command: it parses options and prints results, the work is done by other packages."""

@@ -52,7 +52,7 @@ class Compression(StrEnum):
 
     @property
     def codec(self) -> Codec:
-        """The codec as Parquet calls it."""
+        """Parquet's name of the codec."""
         return {Compression.LZ4: Codec.LZ4_RAW, Compression.NONE: Codec.UNCOMPRESSED}.get(self) or Codec[self.name]
 
 
@@ -60,30 +60,29 @@ def archive(
     sources: Annotated[
         list[str], typer.Argument(metavar="SOURCE…", help="Files of JSON lines, plain or gzipped; or directories.")
     ],
-    to: Annotated[
-        str, typer.Option("--to", metavar="TABLE", help="The table: made where it is not there, else added to.")
-    ],
+    to: Annotated[str, typer.Option("--to", metavar="TABLE", help="The table; created if it does not exist.")],
     schema: Annotated[
-        Path | None, typer.Option("--schema", metavar="FILE", help="Columns and their types, as TOML or JSON.")
+        Path | None, typer.Option("--schema", metavar="FILE", help="TOML or JSON file with columns and their types.")
     ] = None,
     timestamp: Annotated[
         str | None,
         typer.Option("--timestamp", metavar="COLUMN", help="The designated timestamp: timestamp, ts or time."),
     ] = None,
     partition_by: Annotated[
-        Interval | None, typer.Option("--partition-by", case_sensitive=False, help="Of a new table; DAY by default.")
+        Interval | None,
+        typer.Option("--partition-by", case_sensitive=False, help="Partition interval of a new table; DAY by default."),
     ] = None,
     row_group_bytes: Annotated[
         int,
         typer.Option(
-            callback=within(1, ROW_GROUP_BYTES), metavar="N", help="BYTES of rows in a row group, before encoding."
+            callback=within(1, ROW_GROUP_BYTES), metavar="N", help="Size of a row group in bytes, before encoding."
         ),
     ] = ROW_GROUP_BYTES,
     codec: Annotated[Compression, typer.Option("--codec", case_sensitive=False)] = Compression.ZSTD,
-    level: Annotated[int | None, typer.Option("--level", help="The codec's level; 3 for zstd by default.")] = None,
+    level: Annotated[int | None, typer.Option("--level", help="Compression level; 3 for zstd by default.")] = None,
     rejects: Annotated[
         str | None,
-        typer.Option("--rejects", metavar="DIR", help="Where bad lines are kept; TABLE/_archive by default."),
+        typer.Option("--rejects", metavar="DIR", help="Where rejected lines go; TABLE/_archive by default."),
     ] = None,
     sample_lines: Annotated[
         int,
@@ -95,20 +94,18 @@ def archive(
     ] = 1000,
     master: Annotated[
         str | None,
-        typer.Option("--master", metavar="MASTER", help="Run on this Spark: local[*], or spark://HOST:PORT."),
+        typer.Option("--master", metavar="MASTER", help="Spark master: local[*], or spark://HOST:PORT."),
     ] = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Read all lines and count them, and change nothing.")
-    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Read and count all lines, but change nothing.")] = False,
     json_target: JsonOption = None,
 ) -> int:
     """Add files of telemetry frames to a table of parquet partitions, sorted by time; nothing is added twice."""
     found = find_sources(sources, outside=[to, *([rejects] if rejects else [])])
     is_there = Path(to, TXN_FILE).exists()
     if is_there and partition_by is not None:
-        raise UsageError(f"{to}: is there already, partitioned as it is; --partition-by is for new tables")
+        raise UsageError(f"{to}: exists already; --partition-by is for new tables")
     if is_there and not dry_run:
-        reject_if_held(to, because="a table that a server holds is not written to")
+        reject_if_held(to, because="a table that a server has open is not written to")
         demand_owner(to)
     given = read_schema_file(schema, timestamp) if schema else None
     settings = ArchiveSettings(
@@ -122,12 +119,10 @@ def archive(
         rejects_directory=rejects,
         dry_run=dry_run,
     )
-    # Options that no writer follows are refused before Spark starts.
+    # Invalid writer options are rejected before Spark starts.
     assert settings.options
     if not dry_run:
-        say_if_interrupted(
-            f"{to} has all that this run adds or nothing of it, and the same command adds what is missing"
-        )
+        say_if_interrupted(f"{to} has either all rows of this run or none; the same command completes it")
     with spark_session(master, name="tornproof archive") as spark, progress_bar() as progress:
         task = progress.add_task("starting", total=None)
         report = run_archive(

@@ -1,4 +1,4 @@
-"""`tornproof barriers`: which syncs a commit needs, by trying all sets of them under every model of persistence."""
+"""`tornproof barriers`: which syncs a commit needs, found by trying all sets of them under every persistence model."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tornproof.impl.errors import UsageError
 
 
 def barriers(
-    as_markdown: Annotated[bool, typer.Option("--markdown", help="Write the page on guarantees instead.")] = False,
+    as_markdown: Annotated[bool, typer.Option("--markdown", help="Print docs/guarantees.md instead.")] = False,
     json_target: JsonOption = None,
 ) -> int:
     """Find out which barriers F1 to F6 a commit needs: all 64 sets, under every model of what a crash may leave."""

@@ -1,4 +1,4 @@
-"""`tornproof campaign --spec FILE --out DIR`: many runs of the simulator by seed, on Spark, and what came of them."""
+"""`tornproof campaign --spec FILE --out DIR`: many seeded runs of the simulator, on Spark, and their results."""
 
 from __future__ import annotations
 
@@ -31,36 +31,40 @@ from tornproof.pipeline.whole_file import PARTIAL
 
 FINDINGS = "findings"
 SUMMARY_FILE = "summary.json"
-"""The result as `--json` has it; it stands in DIR once the campaign has come to its end."""
+"""The result as `--json` writes it; it is in DIR once the campaign is complete."""
 
 
 def campaign(
-    spec: Annotated[Path, typer.Option("--spec", metavar="FILE", help="What is to be run, as TOML.")],
+    spec: Annotated[Path, typer.Option("--spec", metavar="FILE", help="TOML file that says what to run.")],
     out: Annotated[
         Path,
         typer.Option(
-            "--out", metavar="DIR", help="Where results, events and findings go, and where a run that ended goes on."
+            "--out",
+            metavar="DIR",
+            help="Directory for results, events and findings; an interrupted campaign resumes there.",
         ),
     ],
     master: Annotated[
         str | None,
-        typer.Option("--master", metavar="MASTER", help="Run on this Spark: local[*], or spark://HOST:PORT."),
+        typer.Option("--master", metavar="MASTER", help="Spark master: local[*], or spark://HOST:PORT."),
     ] = None,
     partitions: Annotated[
         int | None,
         typer.Option(
-            callback=within(1, TASKS_MAX), metavar="N", help="Spread the tasks over N partitions, else one for each."
+            callback=within(1, TASKS_MAX),
+            metavar="N",
+            help="Spread the tasks over N Spark partitions; one per task by default.",
         ),
     ] = None,
-    report: Annotated[bool, typer.Option("--report", help="Make the report.html of DIR when it is done.")] = False,
+    report: Annotated[bool, typer.Option("--report", help="Write report.html into DIR at the end.")] = False,
     json_target: JsonOption = None,
 ) -> int:
-    """Run the simulator by seed on scenarios, presets and planted faults; each run has a verdict and a history."""
+    """Run the simulator on scenarios, presets and planted faults: one run per seed, with a verdict and a history."""
     wanted = load_spec(spec)
     claim(wanted, out)
     console = result_console(json_target)
     findings = Findings(wanted, out / FINDINGS)
-    say_if_interrupted(f"what was run is in {out}, and the same command goes on from there")
+    say_if_interrupted(f"the results so far are in {out}; the same command resumes there")
     for kind in (EVENTS, RESULTS):
         remove_at_end(out / kind, f"group=*/.*{PARTIAL}")
     with spark_session(master, name=f"tornproof campaign {wanted.name}") as spark, progress_bar() as progress:
@@ -73,7 +77,7 @@ def campaign(
         def report_progress(done: int, total: int, found: int) -> None:
             progress.update(task, description=f"runs, {found} findings", completed=done, total=total)
             say_if_interrupted(
-                f"{done:,} of {total:,} runs are in {out}, {found} findings; the same command goes on from there"
+                f"{done:,} of {total:,} runs are in {out}, {found} findings; the same command resumes there"
             )
 
         summary = run_campaign(
@@ -95,7 +99,7 @@ def campaign(
 
 
 class Findings:
-    """The finding of each signature in a file of its own, which is that of the first run in the end."""
+    """A file for the finding of each signature, at the end that of the first run with this signature."""
 
     def __init__(self, spec: Spec, directory: Path) -> None:
         """Write to a directory."""
@@ -103,7 +107,7 @@ class Findings:
         self._directory = directory
 
     def save(self, conviction: Conviction) -> Path:
-        """Make the finding of a run and write it, unless the file is of that run already; UsageError."""
+        """Write the finding of a run, unless its file exists already; raises UsageError."""
         file = self._directory / f"campaign-{conviction.signature.digest()}.json"
         if _is_of(file, conviction):
             return file
@@ -118,10 +122,10 @@ class Findings:
 
 def _is_of(file: Path, conviction: Conviction) -> bool:
     try:
-        told = json.loads(file.read_bytes())["evidence"][SEEDED]
-        return bool(told["seed"] == conviction.seed and told["scenario"]["name"] == conviction.task.cell.scenario.name)
+        run = json.loads(file.read_bytes())["evidence"][SEEDED]
+        return bool(run["seed"] == conviction.seed and run["scenario"]["name"] == conviction.task.cell.scenario.name)
     except (OSError, ValueError, KeyError, TypeError):
-        # What cannot be read is written anew.
+        # A file that cannot be read is written again.
         return False
 
 
@@ -177,14 +181,14 @@ def _print(console: Console, spec: Spec, summary: Summary) -> None:
         grid.add_row(name, *(f"{counts.get(verdict.name, 0):,}" for verdict in Verdict))
     console.print(grid)
     injected_faults = ", ".join(f"{name} {count:,}" for name, count in summary.injected_faults.items())
-    console.print(f"what befell the writer: {injected_faults}", markup=False)
+    console.print(f"injected faults: {injected_faults}", markup=False)
     failed = [name for name, came in summary.controls.items() if came != "passed"]
     passed = len(summary.controls) - len(failed)
-    console.print(f"positive controls: {passed} of {len(summary.controls)} convicted", markup=False)
+    console.print(f"positive controls: {passed} of {len(summary.controls)} detected", markup=False)
     for note in summary.notes:
         console.print(note, markup=False)
     console.print(
-        f"{summary.run_count:,} runs of {summary.case_count:,} situations in {summary.task_count:,} tasks, "
+        f"{summary.run_count:,} runs of {summary.case_count:,} test cases in {summary.task_count:,} tasks, "
         f"{summary.step_count:,} steps, {summary.event_count:,} events, {len(summary.convictions):,} findings; "
         f"result hash {summary.result_hash}",
         markup=False,

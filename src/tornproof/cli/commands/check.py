@@ -1,4 +1,4 @@
-"""`tornproof check [TABLE]`: explore what damage, kills, failing calls and readers beside a writer do to a copy."""
+"""`tornproof check [TABLE]`: explore what corruption, kills, failing calls and concurrent readers do to a copy."""
 
 from __future__ import annotations
 
@@ -31,64 +31,65 @@ from tornproof.impl.errors import UsageError
 
 WIDTH = 80
 RATE_SECONDS_MIN = 0.1
-"""A phase that is over sooner has no speed."""
+"""A shorter phase shows no rate."""
 
 
 def _effort(text: str) -> int:
     effort = effort_of(text)
     if effort is None:
-        raise typer.BadParameter(f"{text!r} is none of {', '.join(EFFORTS)}, and no number from 1 to {EFFORT_MAX:,}")
+        raise typer.BadParameter(
+            f"{text!r} is neither one of {', '.join(EFFORTS)} nor a number from 1 to {EFFORT_MAX:,}"
+        )
     return effort
 
 
 def check(
     table: Annotated[
         str | None,
-        typer.Argument(help="Directory of a table, which is copied and never changed; else a small new one."),
+        typer.Argument(help="Directory of a table; a copy of it is explored. A small new table by default."),
     ] = None,
     effort: Annotated[
         int,
         typer.Option(
             parser=_effort,
             metavar="|".join((*EFFORTS, "N")),
-            help="How many cases are tried: the bound of every explorer, as a factor to that of `small`.",
+            help="How many cases are tried: multiplies the bounds of `small`.",
         ),
-    ] = DEFAULT,  # type: ignore[assignment]  # the parser makes a number of it
+    ] = DEFAULT,  # type: ignore[assignment]  # the parser turns it into a number
     seconds: Annotated[
         float | None,
-        typer.Option(callback=seconds_within(), help="A ceiling of time; what it cuts makes bounds smaller."),
+        typer.Option(callback=seconds_within(), help="Time limit; what it cuts off is missing from the bounds."),
     ] = None,
-    only: Annotated[list[PhaseName] | None, typer.Option(help="Run only this explorer; may be repeated.")] = None,
-    seed: Annotated[
-        int, typer.Option(callback=seed_within(), help="Where chance starts, for the explorers that use it.")
-    ] = 0,
+    only: Annotated[list[PhaseName] | None, typer.Option(help="Run only this phase; may be repeated.")] = None,
+    seed: Annotated[int, typer.Option(callback=seed_within(), help="Random seed, for the phases that sample.")] = 0,
     workers: Annotated[
-        int, typer.Option(callback=workers_within(), help="Processes that explore; the answer is the same.")
+        int, typer.Option(callback=workers_within(), help="Number of worker processes; the result is the same.")
     ] = CORES,
     preset: Annotated[
         str | None, typer.Option(metavar="PRESET", help="Explore the protocol of another release, in the simulator.")
     ] = None,
     scenario: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="Explore only this situation; may be repeated.")
+        list[str] | None, typer.Option(metavar="NAME", help="Explore only this scenario; may be repeated.")
     ] = None,
     findings: Annotated[
         Path | None,
         typer.Option(
             metavar="DIR",
-            help="Where findings are written, if there are any.",
+            help="Directory for findings, if there are any.",
             show_default=f"{FINDINGS}, with --report its DIR/{FINDINGS_OF_REPORT}",
         ),
     ] = None,
     bounds: Annotated[
-        bool, typer.Option("--bounds", help="Also say what each explorer covered, and what became of the damage.")
+        bool,
+        typer.Option("--bounds", help="Also print what each phase covered, and the outcome of corruption by field."),
     ] = False,
     report: ReportOption = None,
     json_target: JsonOption = None,
 ) -> int:
-    """Explore a table from a copy: flipped bits, commits beside readers, kills at every step, failing calls."""
+    """Explore a copy of a table: flipped bits, commits beside readers, kills at every step, failing calls."""
     chosen = None if preset is None else preset_named(preset)
     if table is not None and scenario:
-        raise UsageError("a scenario brings its own table: name either a TABLE or scenarios")
+        raise UsageError("a scenario has its own table: name either a TABLE or scenarios")
     if report is not None:
         make_folder(report)
     path, image = (MADE_PATH, made_image()) if table is None else capture_until_stable(table)
@@ -105,8 +106,8 @@ def check(
     phases = _phases(only, question)
     with progress_bars(phases) as on_progress:
         outcome = check_image(question, phases, workers=workers, seconds=seconds, on_progress=on_progress)
-    position = findings or (Path(FINDINGS) if report is None else report / FINDINGS_OF_REPORT)
-    saved = save_findings(outcome.phases, asked.target, path, image, position)
+    directory = findings or (Path(FINDINGS) if report is None else report / FINDINGS_OF_REPORT)
+    saved = save_findings(outcome.phases, asked.target, path, image, directory)
     document = check_document(asked, question.bounds, outcome, saved, workers)
     write_json(document, json_target)
     print_check(result_console(json_target, width=WIDTH), asked, outcome, saved, with_bounds=bounds)
@@ -121,25 +122,25 @@ def check(
 
 
 def _phases(only: list[PhaseName] | None, question: CheckQuestion) -> tuple[PhaseName, ...]:
-    """Return the wanted phases; raises UsageError for one that there is not to the question."""
+    """Return the wanted phases; raises UsageError for one that does not apply to this question."""
     others = [name for name in only or () if name not in question.phases]
     if others:
-        raise UsageError(f"--only {others[0]}: what is asked for is explored by {', '.join(question.phases)}")
+        raise UsageError(f"--only {others[0]}: the phases that apply here are {', '.join(question.phases)}")
     return tuple(name for name in question.phases if not only or name in only)
 
 
 class RateColumn(ProgressColumn):
-    """How many cases of a phase are tried in a second."""
+    """The cases per second of a phase."""
 
     def render(self, task: Task) -> Text:
-        """Return what stands in the column of a phase."""
+        """Return the rate of one phase."""
         seconds = task.finished_time or task.elapsed or 0.0
         return Text(f"{task.fields['cases'] / seconds:>8,.0f}/s" if seconds > RATE_SECONDS_MIN else " " * 10)
 
 
 @contextmanager
 def progress_bars(phases: Sequence[PhaseName]) -> Iterator[OnProgress]:
-    """Show a bar for each phase on a terminal's standard error: what is done, how fast, and what is left."""
+    """Show a progress bar for each phase on standard error, if that is a terminal."""
     console = error_console()
     columns: tuple[ProgressColumn, ...] = (
         TextColumn("{task.description:<10}"),

@@ -1,4 +1,4 @@
-"""`tornproof history EVENTS…`: judge recorded events for snapshot isolation, on Spark."""
+"""`tornproof history EVENTS…`: check recorded events for snapshot isolation, on Spark."""
 
 from __future__ import annotations
 
@@ -29,29 +29,32 @@ def history(
     events: Annotated[list[Path], typer.Argument(help="Parquet files of events, or directories of such files.")],
     by: Annotated[
         list[str] | None,
-        typer.Option("--by", metavar="COLUMN", help="Tell histories apart by this column; else by all that are extra."),
+        typer.Option(
+            "--by", metavar="COLUMN", help="Key column of a history; by default all columns that events do not have."
+        ),
     ] = None,
     excused: Annotated[
         list[str] | None,
-        typer.Option("--excuse", metavar="REASON", help="A read may be refused with these details, unless pinned."),
+        typer.Option("--excuse", metavar="REASON", help="Allow reads to fail with these details, unless pinned."),
     ] = None,
     power_cut: Annotated[
-        bool, typer.Option("--power-cut", help="A version that was seen but not acknowledged may be lost.")
+        bool, typer.Option("--power-cut", help="Allow the loss of versions that were seen but not acknowledged.")
     ] = False,
-    sql: Annotated[bool, typer.Option("--sql", help="Judge by Spark SQL too, and demand that both agree.")] = False,
+    sql: Annotated[bool, typer.Option("--sql", help="Also check with Spark SQL, and compare the results.")] = False,
     master: Annotated[
-        str | None, typer.Option("--master", metavar="URL", help="Spark's master; by default all cores here.")
+        str | None, typer.Option("--master", metavar="URL", help="Spark master; local[*] by default.")
     ] = None,
     scratch: Annotated[
-        Path | None, typer.Option("--scratch", metavar="DIR", help="Where events are sorted that stand mixed up.")
+        Path | None,
+        typer.Option("--scratch", metavar="DIR", help="Directory for sorting events that are out of order."),
     ] = None,
     json_target: JsonOption = None,
 ) -> int:
-    """Judge recorded events for snapshot isolation, monotonic reads, real-time visibility and durability."""
+    """Check recorded events for snapshot isolation, monotonic reads, real-time visibility and durability."""
     dataset = open_dataset(events, keys=by)
     terms = Terms(excused=tuple(excused or ()), seen_survives=not power_cut)
     with progress_bar() as progress, spark_session(master, name="tornproof history") as spark:
-        task = progress.add_task(f"judging {dataset.event_count:,} events", total=None)
+        task = progress.add_task(f"checking {dataset.event_count:,} events", total=None)
         report = watched(
             spark,
             lambda: check_dataset(spark, dataset, terms=terms, with_sql=sql, scratch=scratch),
@@ -66,7 +69,7 @@ def report_document(dataset: Dataset, report: Report, *, with_sql: bool) -> dict
     """Return the JSON form of a report (docs/history.md)."""
     return {
         "format": 1,
-        "events": [str(position) for position in dataset.positions],
+        "events": [str(path) for path in dataset.paths],
         "keys": list(dataset.keys),
         "verdict": report.verdict.name,
         "counts": report.counts,
@@ -100,9 +103,9 @@ def print_report(console: Console, report: Report, *, with_sql: bool) -> None:
         console.print(f"and {len(examples) - EXAMPLES_SHOWN} more examples (--json lists them)")
     unknown = [(name, each.reason) for name, each in report.judgements.items() if each.reason]
     for name, reason in unknown[:EXAMPLES_SHOWN]:
-        console.print(Text.assemble(_prefix(name), ("not judged", "bold yellow"), f": {reason}"))
+        console.print(Text.assemble(_prefix(name), ("not checked", "bold yellow"), f": {reason}"))
     for name, said in list(report.disagreements.items())[:EXAMPLES_SHOWN]:
-        console.print(Text.assemble(_prefix(name), ("the judges disagree", "bold red"), f" on {said}"))
+        console.print(Text.assemble(_prefix(name), ("the checkers disagree", "bold red"), f" on {said}"))
     if report.counts:
         console.print("anomalies: " + ", ".join(f"{count:,} {kind}" for kind, count in report.counts.items()))
     verdicts = [judgement.verdict for judgement in report.judgements.values()]

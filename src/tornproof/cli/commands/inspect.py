@@ -1,4 +1,4 @@
-"""`tornproof inspect FILE`: what stands in a file, and what is wrong with it."""
+"""`tornproof inspect FILE`: what a file contains, and what is wrong with it."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ def inspect(
             "--at",
             metavar="TOKEN",
             callback=within(0, (1 << 63) - 1),
-            help="Look at the footer that belongs to this committed size.",
+            help="Show the footer that belongs to this committed size.",
         ),
     ] = None,
     hexadecimal: Annotated[
         bool, typer.Option("--hex", help="Show the fixed-size records as annotated hex as well.")
     ] = False,
-    show_all: Annotated[bool, typer.Option("--all", help="Cut no list short.")] = False,
+    show_all: Annotated[bool, typer.Option("--all", help="Show lists in full.")] = False,
     json_target: JsonOption = None,
 ) -> ExitCode:
-    """Show what stands in a file: structure, statistics, what every byte is for, and what is wrong."""
+    """Show what a file contains: structure, statistics, the purpose of every byte, and what is wrong."""
     found = inspect_path(OperatingSystemStorage(), file, at)
     write_json(found.document, json_target)
     if json_target != "-":

@@ -1,4 +1,4 @@
-"""`tornproof migrate PATH`: give partitions that were written without `_pm` theirs."""
+"""`tornproof migrate PATH`: create the missing `_pm` of partitions."""
 
 from __future__ import annotations
 
@@ -43,47 +43,54 @@ STYLES = {Outcome.REJECTED: "red", Outcome.REPLACED: "yellow", Outcome.ALREADY: 
 
 
 class Mode(StrEnum):
-    """Which of QuestDB's converters is followed."""
+    """Which of QuestDB's converters to follow."""
 
     SERVER = "server"
     TOOL = "tool"
 
     @property
     def conversion(self) -> ConversionMode:
-        """The mode as the converter calls it."""
+        """The converter's name of the mode."""
         return ConversionMode[self.name]
 
 
 def migrate(
     path: Annotated[str, typer.Argument(help="A Parquet file, a partition, a table, or a directory of tables.")],
     out: Annotated[
-        str | None, typer.Option("--out", metavar="DIR", help="Write PARTITION.pm there and leave tables as they are.")
+        str | None,
+        typer.Option("--out", metavar="DIR", help="Write PARTITION.pm files there, and leave the tables unchanged."),
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and change nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be done, and change nothing.")] = False,
     mode: Annotated[
-        Mode, typer.Option("--mode", help="As the server does it, or as QuestDB's command-line tool: without blooms.")
+        Mode,
+        typer.Option(
+            "--mode", help="Convert like the server, or like QuestDB's command-line tool: without bloom filters."
+        ),
     ] = Mode.SERVER,
     master: Annotated[
         str | None,
-        typer.Option("--master", metavar="MASTER", help="Convert on this Spark: local[*], or spark://HOST:PORT."),
+        typer.Option(
+            "--master", metavar="MASTER", help="Convert on Spark; its master: local[*], or spark://HOST:PORT."
+        ),
     ] = None,
     report: Annotated[
-        str | None, typer.Option("--report", metavar="DIR", help="Write a row for each partition there, as Parquet.")
+        str | None,
+        typer.Option("--report", metavar="DIR", help="Write a Parquet file with a row for each partition there."),
     ] = None,
     json_target: JsonOption = None,
 ) -> int:
-    """Give every parquet partition that has no _pm its own, made from data.parquet as it is committed."""
+    """Create the _pm of every parquet partition that has none, from its committed data.parquet."""
     sources = find_sources(path)
     job = Job(out=out, dry_run=dry_run, mode=mode)
     if not dry_run:
-        say_if_interrupted("partitions that have their _pm keep it, and the same command does what is left")
+        say_if_interrupted("the _pm files written so far stay; the same command does the rest")
     if out is not None:
-        _demand_outside(out, sources, "which --out leaves as it is")
+        _demand_outside(out, sources, "which --out leaves unchanged")
     if report is not None:
-        _demand_outside(report, sources, "which is no place for --report")
+        _demand_outside(report, sources, "where --report must not write")
         make_directory(report)
     with progress_bar() as progress:
-        # A plain file is always alone, and there is nothing to spread.
+        # A plain file is always the only source, so there is nothing to distribute.
         if master is None or sources[0].is_file:
             done = _run_here(job, sources, progress)
         else:
@@ -97,7 +104,7 @@ def migrate(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """What is asked for every source; `storage` is where its files are."""
+    """The options, which hold for every source; `storage` has its files."""
 
     out: str | None
     dry_run: bool
@@ -105,7 +112,7 @@ class Job:
     storage: Storage = field(default_factory=OperatingSystemStorage)
 
     def plan(self, source: Source) -> TablePlan | Migration:
-        """Return what there is to convert; a plain file and a refused table are through already."""
+        """Return what there is to convert; a plain file is migrated at once."""
         if source.is_file:
             return migrate_file(
                 self.storage,
@@ -119,7 +126,7 @@ class Job:
         return plan_table(self.storage, source.path, only=source.only)
 
     def publish(self, source: Source, plan: TablePlan, converted: Iterable[Conversion]) -> Migration:
-        """Put what a table's partitions were converted to where it belongs."""
+        """Publish the converted partitions of a table."""
         return publish_table(self.storage, plan, converted, dry_run=self.dry_run, out=self._target(source))
 
     def _target(self, source: Source) -> str | None:
@@ -144,7 +151,7 @@ def _run_here(job: Job, sources: Sequence[Source], progress: ProgressBar) -> lis
 
 
 def _run_on_spark(job: Job, sources: Sequence[Source], progress: ProgressBar, master: str) -> list[Migration]:
-    """Run with conversions that executors make; what is published, and when, is as it is without them."""
+    """Convert on executors; what is published, and when, does not differ from a run without Spark."""
     task = progress.add_task("starting Spark", total=None)
     plans = [_or_rejected(source, partial(job.plan, source)) for source in sources]
     tables = [plan for plan in plans if isinstance(plan, TablePlan)]
@@ -174,7 +181,7 @@ def _published(
             continue
         share = islice(converted, len(plan.partitions))
         done.append(_or_rejected(source, partial(job.publish, source, plan, share)))
-        # A table that was refused in the middle must not leave its rest to the next one.
+        # If a table was rejected half way, the rest of its conversions must not go to the next one.
         deque(share, maxlen=0)
     return done
 
@@ -212,7 +219,7 @@ def print_report(console: Console, path: str, done: Sequence[Migration], *, dry_
     """Print a report for a person."""
     lines = [(each, partition) for each in done for partition in each.partitions]
     if len(lines) > LINES_SHOWN:
-        # What somebody has to look at comes first where not all is shown.
+        # What needs attention comes first if not all is shown.
         lines.sort(key=lambda line: line[1].outcome not in (Outcome.REJECTED, Outcome.REPLACED))
     if lines:
         console.print(_grid(lines[:LINES_SHOWN], names_tables=len(done) > 1))
@@ -220,7 +227,7 @@ def print_report(console: Console, path: str, done: Sequence[Migration], *, dry_
         console.print(f"and {len(lines) - LINES_SHOWN} more partitions (--json lists them all)")
     for each in done:
         for sentence in filter(None, (each.reason, *map(str, each.problems))):
-            console.print(Text.assemble(("refused ", "bold red"), f"{each.path}: {sentence}"))
+            console.print(Text.assemble(("rejected ", "bold red"), f"{each.path}: {sentence}"))
     counts = _counts(done)
     named = ", ".join(f"{counts[outcome]} {outcome}" for outcome in Outcome if counts[outcome])
     said = Text(named or "nothing to migrate", "bold green" if all(each.is_complete for each in done) else "bold red")
@@ -237,26 +244,26 @@ def print_report(console: Console, path: str, done: Sequence[Migration], *, dry_
 
 
 def _or_rejected(source: Source, action: Callable[[], T]) -> T | Migration:
-    """Return what an action on one source does; what ends a run on one table alone is a refusal of it in a tree."""
+    """Return what an action on one source returns; an error ends the run, but in a tree it only rejects the source."""
     try:
         return action()
     except TornproofError as error:
         if source.below:
             return rejected_table(source.path, error)
         if isinstance(error, BusyError):
-            # Somebody uses the table, which is no verdict on it but against the terms of this command.
+            # The table is in use: that says nothing about the table, and this command must not run then.
             raise UsageError(str(error)) from error
         raise
 
 
 def _demand_outside(directory: str, sources: Sequence[Source], reason: str) -> None:
-    """Refuse a directory that is none, or one in a table."""
-    position = Path(directory)
-    if position.exists() and not position.is_dir():
+    """Raise UsageError unless this is a directory outside of all tables, or does not exist yet."""
+    path = Path(directory)
+    if path.exists() and not path.is_dir():
         raise UsageError(f"{directory}: is not a directory")
     for source in sources:
-        if not source.is_file and position.resolve().is_relative_to(Path(source.path).resolve()):
-            raise UsageError(f"{directory}: lies in the table {source.path}, {reason}")
+        if not source.is_file and path.resolve().is_relative_to(Path(source.path).resolve()):
+            raise UsageError(f"{directory}: is inside the table {source.path}, {reason}")
 
 
 def _counts(done: Sequence[Migration]) -> Counter[str]:

@@ -1,4 +1,4 @@
-"""`tornproof read TABLE`: the rows of the committed snapshot's parquet partitions, all of them or those asked for."""
+"""`tornproof read TABLE`: the rows of the committed version's parquet partitions, all or a selection."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ REASONS_IN_WORDS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """What was read, and what that took."""
+    """What was read, and the cost."""
 
     snapshot: Snapshot
     schema: pa.Schema
@@ -55,7 +55,7 @@ def read(
         typer.Option(metavar="CONDITION", help="Rows to return, such as \"price > 10 AND sym IN ('A', 'B')\"."),
     ] = None,
     explain: Annotated[
-        bool, typer.Option("--explain", help="Say which row groups were not read and why, on standard error.")
+        bool, typer.Option("--explain", help="Print which row groups were not read and why, on standard error.")
     ] = False,
     out: Annotated[
         str, typer.Option(metavar="FILE.parquet|FILE.csv|-", help="Where the rows go; - is CSV on standard output.")
@@ -67,7 +67,7 @@ def read(
     if suffix not in (".parquet", ".csv"):
         raise UsageError(f"--out {out}: give a name that ends in .parquet or .csv, or - for CSV on standard output")
     if out == json_target == "-":
-        raise UsageError("--out - and --json - cannot both have standard output")
+        raise UsageError("--out - and --json - cannot both write to standard output")
     storage = OperatingSystemStorage()
     names = columns.split(",") if columns is not None else None
 
@@ -95,7 +95,7 @@ def read(
 
 
 def _write(batches: Iterator[pa.RecordBatch], schema: pa.Schema, out: str, suffix: str) -> int:
-    """Write the batches and return their rows; the rows of a read that fails half way go nowhere."""
+    """Write the batches and return their row count; a read that fails half way writes nothing."""
     if out == "-":
         with tempfile.SpooledTemporaryFile(max_size=SPOOL_BYTES) as spool:
             row_count = _write_batches(pa_csv.CSVWriter(spool, text_schema(schema)), batches, as_text=True)
@@ -120,7 +120,7 @@ def _write_batches(writer: Any, batches: Iterator[pa.RecordBatch], *, as_text: b
 
 
 def _explanation(counters: ReadCounters) -> Iterator[str]:
-    """Say in three lines what was looked at and what was spared."""
+    """Yield three lines that say what was read and what was skipped."""
     pruned = ", ".join(f"{counters.pruned[reason]} {REASONS_IN_WORDS[reason]}" for reason in Reason)
     yield f"row groups: {counters.kept_row_group_count} of {counters.row_group_count} read; left out: {pruned}"
     yield f"rows: {counters.returned_row_count:,} returned of {counters.scanned_row_count:,} in these row groups"

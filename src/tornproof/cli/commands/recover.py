@@ -1,4 +1,4 @@
-"""`tornproof recover TABLE`: make the committed version the plain state of a table's files, offline."""
+"""`tornproof recover TABLE`: remove from a table's files what was not committed, offline."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ LINES_SHOWN = 500
 SENTENCES = {
     ActionKind.REMOVE_UNFINISHED: "remove what an interrupted recovery left",
     ActionKind.PUBLISH_COMMITTED: "make the committed generation the last one",
-    ActionKind.REWRITE_COMMITTED: "write anew with the committed generation alone",
-    ActionKind.CUT_DATA: "cut at the committed end",
+    ActionKind.REWRITE_COMMITTED: "rewrite with the committed generation alone",
+    ActionKind.CUT_DATA: "truncate at the committed end",
     ActionKind.FORGET: "remove old bytes",
 }
 
 
 def recover(
-    table: Annotated[str, typer.Argument(help="Directory of a table that nothing has open.")],
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and change nothing.")] = False,
+    table: Annotated[str, typer.Argument(help="Directory of a table that no process has open.")],
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be done, and change nothing.")] = False,
     forget: Annotated[
         bool, typer.Option("--forget", help=f"Only remove the old bytes that earlier runs kept in {KEPT_DIRECTORY}.")
     ] = False,
     json_target: JsonOption = None,
 ) -> int:
-    """Cut off what a killed writer left, so that every release can go on from the committed version."""
+    """Remove what a killed writer left, so that every release can continue from the committed version."""
     if forget:
         report = forget_kept(OperatingSystemStorage(), table, dry_run=dry_run)
     else:
@@ -76,14 +76,14 @@ def print_report(console: Console, report: RepairReport) -> None:
     if report.actions:
         console.print(_grid(report.actions[:LINES_SHOWN]))
     for name in report.unreferenced[:LINES_SHOWN]:
-        console.print(f"unreferenced: {name} (no committed version names it; it is left as it is)", markup=False)
+        console.print(f"unreferenced: {name} (no committed version names it; left unchanged)", markup=False)
     for note in report.notes[:LINES_SHOWN]:
         console.print(f"note: {note}", markup=False)
     for problem in report.problems[:LINES_SHOWN]:
-        console.print(Text.assemble(("cannot be healed ", "bold red"), str(problem)))
+        console.print(Text.assemble(("cannot be repaired ", "bold red"), str(problem)))
     longest = max(map(len, (report.actions, report.unreferenced, report.notes, report.problems)))
     if longest > LINES_SHOWN:
-        console.print(f"and more: a list of {longest} was cut (--json lists them all)")
+        console.print(f"and more: the longest list has {longest} entries (--json lists them all)")
     version = "" if report.version is None else f" version {report.version}"
     console.print(Text.assemble(f"{report.table}{version}: ", _verdict(report)))
     if not report.is_dry_run and any(action.kept_as for action in report.actions):
@@ -93,7 +93,7 @@ def print_report(console: Console, report: RepairReport) -> None:
 def _recover(table: str, *, dry_run: bool) -> RepairReport:
     storage = OperatingSystemStorage()
     if not dry_run:
-        say_if_interrupted(f"{table} holds the same version all the time, and the same command does what is left")
+        say_if_interrupted(f"{table} still has the same version; the same command does the rest")
     demand_offline(table, because=RECOVERED_OFFLINE, writes=not dry_run)
     with progress_bar() as progress:
         task = progress.add_task("recovering", total=None)
@@ -104,7 +104,7 @@ def _recover(table: str, *, dry_run: bool) -> RepairReport:
         try:
             return repair_table(storage, table, dry_run=dry_run, progress=advance)
         except BusyError as error:
-            # Somebody uses the table, which is no verdict on it but against the terms of this command.
+            # The table is in use: that says nothing about the table, and this command must not run then.
             raise UsageError(str(error)) from error
 
 
@@ -113,7 +113,7 @@ def _verdict(report: RepairReport) -> Text:
     done = f"{count} to do" if report.is_dry_run else f"{count} done"
     text = Text(done if count else "nothing to do", "bold green")
     if report.problems:
-        text = Text.assemble(text, ", ", (f"{len(report.problems)} problems that cannot be healed", "bold red"))
+        text = Text.assemble(text, ", ", (f"{len(report.problems)} problems that cannot be repaired", "bold red"))
     return text
 
 

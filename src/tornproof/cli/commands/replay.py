@@ -1,4 +1,4 @@
-"""`tornproof replay FINDING`: see a finding again, from its file alone."""
+"""`tornproof replay FINDING`: reproduce a finding from its file."""
 
 from __future__ import annotations
 
@@ -25,9 +25,10 @@ ANSWERS = {
 
 
 def replay(
-    finding: Annotated[Path, typer.Argument(help="A file that check wrote.")], json_target: JsonOption = None
+    finding: Annotated[Path, typer.Argument(help="A finding file that check or campaign wrote.")],
+    json_target: JsonOption = None,
 ) -> int:
-    """Run a finding again from its file: exit 1 if it happens again, 0 if not."""
+    """Reproduce a finding from its file: exit 1 if it happens again, 0 if not."""
     found, image, path = load_finding(finding)
     document = {"format": 1, "finding": str(finding), "sentence": found.sentence}
     if is_simulated(found.evidence):
@@ -49,7 +50,7 @@ def _print(found: Finding, replayed: Replayed, file: Path, json_target: str | No
         print_explanation(console, found.property, replayed.evidence)
         console.print(f"Replay: tornproof replay {shlex.quote(str(file))}", markup=False, soft_wrap=True)
         if not replayed.is_same:
-            console.print("What happens now is not in all that the file says.")
+            console.print("The run differs from the one in the file.")
     if replayed.note:
         console.print(replayed.note, markup=False)
     console.print(ANSWERS[replayed.verdict], markup=False)

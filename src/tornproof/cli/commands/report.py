@@ -1,4 +1,4 @@
-"""`tornproof report DIR`: the results in a folder as one page for people, and as JUnit XML for CI."""
+"""`tornproof report DIR`: the results in a folder as one HTML page, and as JUnit XML for CI."""
 
 from __future__ import annotations
 
@@ -20,11 +20,15 @@ if TYPE_CHECKING:
 
 def report(
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="Results of check, verify or campaign.")],
-    out: Annotated[Path | None, typer.Option(metavar="FILE", help="Where the page goes, else DIR/report.html.")] = None,
-    junit: Annotated[Path | None, typer.Option(metavar="FILE", help="Where JUnit XML goes, else in DIR.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Where the page goes; DIR/report.html by default.")
+    ] = None,
+    junit: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Where the JUnit XML goes; DIR/junit.xml by default.")
+    ] = None,
     json_target: JsonOption = None,
 ) -> int:
-    """Make report.html and junit.xml of the results in a folder; the exit code is the verdict of the newest ones."""
+    """Write report.html and junit.xml from the results in a folder; the exit code is the verdict of the newest ones."""
     console = result_console(json_target)
     site = write_report(directory, console, html=out, junit=junit, with_summary=True)
     write_json(_document(out or directory / HTML, junit or directory / JUNIT, site), json_target)

@@ -29,18 +29,18 @@ PARTITIONS_SHOWN = 500
 
 def verify(
     table: Annotated[str, typer.Argument(help="Directory of a table, also one that a server is writing to.")],
-    quick: Annotated[bool, typer.Option("--quick", help="Leave the pages of data.parquet out.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Skip the pages of data.parquet.")] = False,
     as_preset: Annotated[
         str | None,
-        typer.Option("--as", metavar="PRESET", help="Say too whether that release could go on from these files."),
+        typer.Option("--as", metavar="PRESET", help="Also say whether that release could continue from these files."),
     ] = None,
     json_target: JsonOption = None,
     report_directory: ReportOption = None,
 ) -> int:
-    """Say whether a table on disk is sound, and name what is wrong: file, field, offset, expected, found."""
+    """Say whether a table on disk is sound, and what is wrong: file, field, offset, expected, found."""
     preset = None
     if as_preset is not None:
-        # It comes with the explorers, which take longer to import than a small table to verify; so does `_outlook`.
+        # This imports the explorers, which takes longer than verifying a small table; `_compatibility` does so, too.
         from tornproof.cli.preset_option import preset_named
 
         preset = preset_named(as_preset)
@@ -57,7 +57,7 @@ def verify(
         )
         inspected = None
         if report_directory is not None:
-            # Before anything else, while a server has not gone on for long. It takes what `inspect` does.
+            # First of all, before a running server commits much more. Its imports are those of `inspect`.
             from tornproof.cli.table_result import inspections_of
 
             inspected = inspections_of(
@@ -78,12 +78,12 @@ def verify(
 
         write_table_result(report_directory, table, table_result(document, inspected))
         write_report(report_directory, console)
-    goes_on = compatibility is None or (compatibility.readable and compatibility.writable)
-    return ExitCode.VALID if report.sound and goes_on else ExitCode.INVALID
+    is_compatible = compatibility is None or (compatibility.readable and compatibility.writable)
+    return ExitCode.VALID if report.sound and is_compatible else ExitCode.INVALID
 
 
 def _compatibility(table: str, preset: Preset) -> Compatibility:
-    """Try a preset on a copy of the table in memory, which nobody changes while it is copied."""
+    """Try a preset on a copy of the table in memory, of one committed version."""
     from tornproof.api.captured import capture_until_stable
     from tornproof.harness.systems.probe import Compatibility, probe
 
@@ -95,7 +95,7 @@ def _compatibility(table: str, preset: Preset) -> Compatibility:
 
 
 def report_document(report: TableReport, compatibility: Compatibility | None = None) -> dict[str, Any]:
-    """Return the JSON form of a report and of what a preset makes of the table (docs/reports.md)."""
+    """Return the JSON form of a report and of a preset's compatibility (docs/reports.md)."""
     partitions = []
     for partition in report.partitions:
         document = dataclasses.asdict(partition)
@@ -146,18 +146,18 @@ def print_report(console: Console, report: TableReport, *, quick: bool) -> None:
 
 
 def _print_compatibility(console: Console, compatibility: Compatibility) -> None:
-    verdict = Text("goes on", "bold green")
+    verdict = Text("can continue", "bold green")
     if not compatibility.readable:
         verdict = Text("cannot read it", "bold red")
     elif not compatibility.writable:
-        verdict = Text("can read it, but not go on", "bold red")
+        verdict = Text("can read it, but not continue", "bold red")
     console.print(Text.assemble(f"{compatibility.preset}: ", verdict, f": {compatibility.reason}"))
     for hazard in compatibility.hazards:
         console.print(Text.assemble(("hazard ", "bold yellow"), hazard))
 
 
 def _most_telling(partitions: tuple[PartitionReport, ...]) -> list[PartitionReport]:
-    """Return as many partitions as a person reads, damaged ones if there are any, in their order."""
+    """Return at most PARTITIONS_SHOWN partitions, damaged ones first chosen, in their order."""
     ranked = sorted(enumerate(partitions), key=lambda each: not each[1].problems)[:PARTITIONS_SHOWN]
     return [partition for _, partition in sorted(ranked, key=lambda each: each[0])]
 

@@ -1,1 +1,1 @@
-"""What `inspect` shows: for each kind of file a part that makes a document, and a part that prints it for people."""
+"""`inspect`: modules that make the JSON document of each kind of file, and modules that print any document."""

@@ -1,4 +1,4 @@
-"""What a bloom filter is worth: how full it is, and how often it lets a value pass that it does not hold."""
+"""Figures of bloom filters: the share of bits set, and the false positive rate."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ BIT_COUNTS = np.array([value.bit_count() for value in range(256)], np.uint8)
 
 @dataclass(slots=True)
 class Budget:
-    """How many bytes of filters one inspection still reads; what lies beyond has no figures."""
+    """How many bytes of filters one inspection may still read; further filters have no figures."""
 
     left_bytes: int = READ_LIMIT_BYTES
 
     def take(self, size_bytes: int | None) -> bool:
-        """Whether that many bytes may be read; an unknown size may not."""
+        """Return whether that many bytes may be read; False for an unknown size."""
         if size_bytes is None or not 0 < size_bytes <= self.left_bytes:
             return False
         self.left_bytes -= size_bytes
@@ -31,9 +31,9 @@ class Budget:
 
 
 def bitset_figures(bitset: bytes | memoryview | None) -> Document:
-    """Return the share of set bits and the share of other values that pass; None where no bitset was read.
+    """Return the share of set bits and the false positive rate; None if no bitset was read.
 
-    A value passes where its block has the bit of each of the 8 words, and hashes choose blocks and bits evenly.
+    A value passes if its block has the bit of each of the 8 words; hashes choose blocks and bits uniformly.
     """
     if not bitset or len(bitset) % BLOCK_BYTES:
         return {"fill": None, "false_positive_rate": None}
@@ -52,9 +52,9 @@ def bitset_figures(bitset: bytes | memoryview | None) -> Document:
 def parquet_bloom_document(
     read: Callable[[int, int], bytes], offset_bytes: int, length_bytes: int | None, budget: Budget, *, file: str
 ) -> Document:
-    """Return the document of a filter in a Parquet file, whose Thrift header stands in front of the bitset.
+    """Return the document of a filter in a Parquet file, whose Thrift header precedes the bitset.
 
-    `read` returns so many bytes from an offset on. Raises CorruptError for what is no filter.
+    `read(size_bytes, offset_bytes)` reads the file. Raises CorruptError for bytes that are not a filter.
     """
     document = {"offset_bytes": offset_bytes, "length_bytes": length_bytes}
     bitset_size_bytes, header_bytes = decode_filter_header(read(HEADER_MAX_BYTES, offset_bytes), file=file)
@@ -64,7 +64,7 @@ def parquet_bloom_document(
             field="bloom filter num_bytes",
             offset_bytes=offset_bytes,
             expected=f"a filter of {length_bytes} bytes, as the footer says",
-            actual=f"{bitset_size_bytes} behind a header of {header_bytes}",
+            actual=f"{bitset_size_bytes} after a header of {header_bytes}",
         )
     bitset = None
     if budget.take(bitset_size_bytes):

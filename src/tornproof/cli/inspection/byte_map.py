@@ -1,4 +1,4 @@
-"""The bytes of a file: ranges that cover it, and a drawing of them, one character for so many bytes."""
+"""The bytes of a file: ranges that cover it, and a drawing of them, one character per block of bytes."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ OTHER_GENERATION = "of another generation"
 class Range:
     """The bytes [start, end), and what they are.
 
-    In a `_pm`, `generation` is the position in the chain of the one that wrote them, `row_group` the ordinal that a
-    block has in it, and `token` that of a whole generation that no chain reaches and that ends at `end_bytes`. In a
-    Parquet file, bytes with a `generation` belong to that one of the `_pm` beside it, and not to the footer shown.
+    In a `_pm`, `generation` is the index in the chain of the one that wrote them, `row_group` the ordinal of a block in
+    it, and `token` that of an unreachable but complete generation that ends at `end_bytes`. In a Parquet file, bytes
+    with a `generation` belong to that one of the `_pm` beside it, and not to the footer shown.
     """
 
     start_bytes: int
@@ -36,22 +36,22 @@ class Range:
 
     @property
     def size_bytes(self) -> int:
-        """How many bytes it has."""
+        """Number of bytes."""
         return self.end_bytes - self.start_bytes
 
 
 def ordered(ranges: Iterable[Range]) -> list[Range]:
-    """Return ranges in the order in which they stand in the file."""
+    """Return ranges in file order."""
     return sorted(ranges, key=attrgetter("start_bytes", "end_bytes"))
 
 
 def range_documents(ranges: Iterable[Range], *, without: str) -> list[Document]:
-    """Return ranges as the JSON documents have them, but for the field that the kind of file has not."""
+    """Return ranges for the JSON documents, without the field that this kind of file does not have."""
     return [{name: value for name, value in asdict(entry).items() if name != without} for entry in ranges]
 
 
 def gaps_between(ranges: Iterable[Range], size_bytes: int) -> Iterator[tuple[int, int]]:
-    """Yield what ranges, in any order, leave out of a file of that size."""
+    """Yield the gaps between ranges, in any order, of a file of that size."""
     reached = 0
     for entry in ordered(ranges):
         if entry.start_bytes > reached:
@@ -69,7 +69,7 @@ class Glyph:
     style: str = ""
 
 
-INKS = {
+GLYPHS = {
     "header": Glyph("H", "cyan"),
     "column descriptors": Glyph("D", "cyan"),
     "sorting columns": Glyph("S", "cyan"),
@@ -95,11 +95,11 @@ INKS = {
     "after the token": Glyph("+", "red"),
     "not explained": Glyph("?", "red"),
 }
-"""By what the ranges are called; one file never has two kinds with one character."""
+"""By kind of range; kinds that occur in the same file have different characters."""
 
 
 def drawing_lines(ranges: Sequence[tuple[int, int, str]], size_bytes: int) -> Iterator[Text]:
-    """Yield a drawing of ranges of [start, end), in the order of their starts, and what they are: names of inks."""
+    """Yield a drawing of ranges of [start, end), in the order of their starts, and their kinds, keys of GLYPHS."""
     if size_bytes <= 0:
         return
     cell_bytes = -(-size_bytes // (CELLS_IN_LINE * LINES_MAX))
@@ -110,17 +110,17 @@ def drawing_lines(ranges: Sequence[tuple[int, int, str]], size_bytes: int) -> It
         for glyph in cells[first : first + CELLS_IN_LINE]:
             line.append(glyph.character, style=glyph.style or "default")
         yield line
-    yield Text(f"  one character is {counted(cell_bytes, 'byte')}, drawn as what most of them are", style="dim")
+    yield Text(f"  one character is {counted(cell_bytes, 'byte')}, shown as the most frequent kind", style="dim")
 
 
 def drawing_totals(ranges: Sequence[tuple[int, int, str]], size_bytes: int) -> list[Document]:
-    """Return the legend of a drawing: how many bytes each kind has, in the order in which the kinds first come."""
+    """Return the legend of a drawing: the bytes of each kind, in the order of first appearance."""
     totals: Counter[str] = Counter()
     for start, end, what in _clipped(ranges, size_bytes):
         totals[what] += end - start
     return [
         {
-            "ink": Text(INKS[what].character, style=INKS[what].style),
+            "ink": Text(GLYPHS[what].character, style=GLYPHS[what].style),
             "what": what,
             "bytes": count,
             "share": f"{100 * count / size_bytes:.1f} %",
@@ -130,7 +130,7 @@ def drawing_totals(ranges: Sequence[tuple[int, int, str]], size_bytes: int) -> l
 
 
 def _clipped(ranges: Iterable[tuple[int, int, str]], size_bytes: int) -> Iterator[tuple[int, int, str]]:
-    """Yield ranges that cover each byte once, whatever the references of a damaged file do: the first one has it."""
+    """Yield ranges that cover each byte once: where those of a damaged file overlap, the first one counts."""
     reached = 0
     for start, end, what in ranges:
         start, end = max(start, reached), min(end, size_bytes)
@@ -142,12 +142,12 @@ def _clipped(ranges: Iterable[tuple[int, int, str]], size_bytes: int) -> Iterato
 def _cells(ranges: Iterable[tuple[int, int, str]], size_bytes: int, cell_bytes: int) -> list[Counter[str]]:
     cells: list[Counter[str]] = [Counter() for _ in range(-(-size_bytes // cell_bytes))]
     for start, end, what in ranges:
-        for position in range(start // cell_bytes, -(-end // cell_bytes)):
-            inside = min(end, (position + 1) * cell_bytes) - max(start, position * cell_bytes)
-            cells[position][what] += inside
+        for index in range(start // cell_bytes, -(-end // cell_bytes)):
+            inside = min(end, (index + 1) * cell_bytes) - max(start, index * cell_bytes)
+            cells[index][what] += inside
     return cells
 
 
 def _glyph_of(counts: Counter[str]) -> Glyph:
-    # Of equal counts the first one stands further left in the file.
-    return INKS[counts.most_common(1)[0][0]]
+    # Of equal counts the first one comes first in the file.
+    return GLYPHS[counts.most_common(1)[0][0]]

@@ -1,4 +1,4 @@
-"""Fixed-size records as annotated hex: where each field stands, its bytes, its name, its value."""
+"""Fixed-size records as annotated hex: offset, bytes, name and value of each field."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from tornproof.impl.layout import meta, parquet, pm, txn
 from tornproof.impl.layout.record import Buffer, Record
 from tornproof.impl.pm.block import chunk_offset
 
-Position: TypeAlias = tuple[str, type[Record], int]
-"""What a record is, its layout, and where it stands in the bytes."""
+Located: TypeAlias = tuple[str, type[Record], int]
+"""A title, the layout of a record, and its offset."""
 
 RECORD_LIMIT = 24
 HEX_LIMIT = 32
 
 
-def print_hex(content: Buffer, positions: Sequence[Position], printer: Printer, *, base_bytes: int = 0) -> None:
-    """Print the records that lie wholly in `content`, which starts at byte `base_bytes` of the file."""
-    whole = [position for position in positions if 0 <= position[2] <= len(content) - position[1].layout.size_bytes]
+def print_hex(content: Buffer, records: Sequence[Located], printer: Printer, *, base_bytes: int = 0) -> None:
+    """Print the records that are completely in `content`, which starts at byte `base_bytes` of the file."""
+    whole = [each for each in records if 0 <= each[2] <= len(content) - each[1].layout.size_bytes]
     kept = whole if printer.show_all else whole[:RECORD_LIMIT]
     for title, record, offset_bytes in kept:
         printer.heading(f"{title}, {record.layout.size_bytes} bytes at {base_bytes + offset_bytes:,}")
@@ -32,63 +32,63 @@ def print_hex(content: Buffer, positions: Sequence[Position], printer: Printer, 
     printer.left_out(len(whole) - len(kept), "records")
 
 
-def pm_positions(document: Document) -> list[Position]:
+def pm_records(document: Document) -> list[Located]:
     """Return the records of a `_pm`: its fixed header, all footers, the descriptors, the blocks that are shown."""
-    positions: list[Position] = [("Header", pm.Header, 0)]
+    records: list[Located] = [("Header", pm.Header, 0)]
     for generation in document["generations"]:
         index, end_bytes = generation["index"], generation["end_bytes"]
-        positions.append((f"Footer of generation {index}", pm.Footer, generation["footer_offset_bytes"]))
+        records.append((f"Footer of generation {index}", pm.Footer, generation["footer_offset_bytes"]))
         entries = generation["footer_offset_bytes"] + pm.Footer.layout.size_bytes
-        positions += [
+        records += [
             (f"Entry of row group {ordinal}", pm.RowGroupEntry, entries + ordinal * pm.RowGroupEntry.layout.size_bytes)
             for ordinal in range(len(generation["block_offsets"]))
         ]
-        positions.append((f"Trailer of generation {index}", pm.Trailer, end_bytes - pm.Trailer.layout.size_bytes))
+        records.append((f"Trailer of generation {index}", pm.Trailer, end_bytes - pm.Trailer.layout.size_bytes))
     start, width = pm.Header.layout.size_bytes, pm.ColumnDescriptor.layout.size_bytes
-    positions += [
+    records += [
         (f"Descriptor of column {column['index']}", pm.ColumnDescriptor, start + column["index"] * width)
         for column in document["columns"]
     ]
     for group in document["row_groups"]:
-        positions += _block_positions(group)
-    return positions
+        records += _block_records(group)
+    return records
 
 
-def _block_positions(group: Document) -> Iterator[Position]:
+def _block_records(group: Document) -> Iterator[Located]:
     block = group["block_offset_bytes"]
     yield f"Block of row group {group['index']}", pm.RowGroupHeader, block
     for chunk in group["chunks"]:
-        position = chunk_offset(block, chunk["column"])
-        yield f"Chunk of column {chunk['column']}, row group {group['index']}", pm.ColumnChunk, position
+        offset_bytes = chunk_offset(block, chunk["column"])
+        yield f"Chunk of column {chunk['column']}, row group {group['index']}", pm.ColumnChunk, offset_bytes
 
 
-def txn_positions(document: Document) -> list[Position]:
+def txn_records(document: Document) -> list[Located]:
     """Return the records of a `_txn`: the base header and what decodes of both areas."""
-    positions: list[Position] = [("Base header", txn.BaseHeader, 0)]
+    records: list[Located] = [("Base header", txn.BaseHeader, 0)]
     for area in document["areas"]:
         if area["record"] is None:
             continue
         record = area["record_offset_bytes"]
         counts = record + txn.TransactionRecord.layout.size_bytes
-        positions.append((f"Record of area {area['name']}", txn.TransactionRecord, record))
-        positions += [
+        records.append((f"Record of area {area['name']}", txn.TransactionRecord, record))
+        records += [
             (f"Symbol column {index}", txn.SymbolCount, counts + index * txn.SymbolCount.layout.size_bytes)
             for index in range(len(area["symbol_counts"]))
         ]
-        positions += [
+        records += [
             (f"Partition {index} of area {area['name']}", txn.PartitionEntry, partition["entry_offset_bytes"])
             for index, partition in enumerate(area["partitions"])
         ]
-    return positions
+    return records
 
 
-def meta_positions(document: Document) -> list[Position]:
+def meta_records(document: Document) -> list[Located]:
     """Return the records of a `_meta`: the header and the live columns."""
     start, width = meta.MetaHeader.layout.size_bytes, meta.MetaColumn.layout.size_bytes
-    positions: list[Position] = [("Header", meta.MetaHeader, 0)]
-    return positions + [
+    records: list[Located] = [("Header", meta.MetaHeader, 0)]
+    return records + [
         (f"Column {column['id']}", meta.MetaColumn, start + column["id"] * width) for column in document["columns"]
     ]
 
 
-PARQUET_POSITIONS: list[Position] = [("Tail", parquet.ParquetTail, 0)]
+PARQUET_RECORDS: list[Located] = [("Tail", parquet.ParquetTail, 0)]

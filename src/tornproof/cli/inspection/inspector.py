@@ -1,4 +1,4 @@
-"""One inspection from path to document, with the records that hex is printed of."""
+"""One inspection: from a path to its document and the records that --hex prints."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tornproof.cli.inspection.hex_print import (
-    PARQUET_POSITIONS,
-    Position,
-    meta_positions,
-    pm_positions,
+    PARQUET_RECORDS,
+    Located,
+    meta_records,
+    pm_records,
     print_hex,
-    txn_positions,
+    txn_records,
 )
 from tornproof.cli.inspection.partition_document import data_document, metadata_document, partition_document
 from tornproof.cli.inspection.report import Document, Problems, clean_text
@@ -44,7 +44,7 @@ class TargetKind(enum.Enum):
 
 
 def target_kind(storage: ReadableStorage, path: str) -> TargetKind:
-    """Return what stands at a path; UsageError for what cannot be inspected, StorageError for what cannot be read."""
+    """Return the kind of file at a path; raises UsageError for what cannot be inspected, StorageError."""
     if storage.kind(path) is EntryKind.DIRECTORY:
         return _directory_kind(storage, path)
     name = path.rpartition("/")[2]
@@ -66,7 +66,7 @@ def target_kind(storage: ReadableStorage, path: str) -> TargetKind:
 def _directory_kind(storage: ReadableStorage, path: str) -> TargetKind:
     names = storage.listdir(path)
     if TXN_FILE in names:
-        raise UsageError(f"{clean_text(path)}: this is a whole table, which `tornproof verify` looks at")
+        raise UsageError(f"{clean_text(path)}: this is a whole table; use `tornproof verify`")
     if PM_FILE in names or DATA_FILE in names:
         return TargetKind.PARTITION
     raise UsageError(f"{clean_text(path)}: this directory is neither a parquet partition nor a table")
@@ -74,25 +74,25 @@ def _directory_kind(storage: ReadableStorage, path: str) -> TargetKind:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inspection:
-    """What was found: the document, and the fixed-size records in the bytes from `base_bytes` of the file on."""
+    """The document, and the fixed-size records in `content`, the bytes of the file from `base_bytes`."""
 
     document: Document
     content: bytes = b""
     base_bytes: int = 0
-    positions: Sequence[Position] = ()
+    records: Sequence[Located] = ()
 
     def print(self, printer: Printer, *, hexadecimal: bool) -> None:
-        """Print the document for people, with hex if that is wanted, and at last what is wrong."""
+        """Print the document, hex if wanted, and the problems last."""
         printer.document(self.document)
-        if hexadecimal and self.positions:
-            print_hex(self.content, self.positions, printer, base_bytes=self.base_bytes)
+        if hexadecimal and self.records:
+            print_hex(self.content, self.records, printer, base_bytes=self.base_bytes)
         elif hexadecimal:
             printer.line("--hex shows one file at a time: name the _pm or data.parquet inside", "dim")
         printer.problems(self.document["problems"])
 
 
 def inspect_path(storage: ReadableStorage, path: str, at: int | None) -> Inspection:
-    """Inspect whatever stands at `path`, at the token `at` if one is given.
+    """Inspect the file or partition at `path`, at the token `at` if one is given.
 
     Raises StorageError, UsageError for what cannot be inspected, UnsupportedError for what is too large, BusyError.
     """
@@ -104,15 +104,15 @@ def inspect_path(storage: ReadableStorage, path: str, at: int | None) -> Inspect
     match kind:
         case TargetKind.PM:
             found, document = metadata_document(storage, path, at, problems, file=file)
-            return Inspection(document=document, content=found.content, positions=pm_positions(document))
+            return Inspection(document=document, content=found.content, records=pm_records(document))
         case TargetKind.TXN:
             transaction = read_transaction_file(storage, path, file=file)
             document = transaction_document(transaction, problems)
-            return Inspection(document=document, content=transaction.content, positions=txn_positions(document))
+            return Inspection(document=document, content=transaction.content, records=txn_records(document))
         case TargetKind.META:
             content = read_table_metadata(storage, path, file=file)
             document = table_metadata_document(content, problems, file=file)
-            return Inspection(document=document, content=content, positions=meta_positions(document))
+            return Inspection(document=document, content=content, records=meta_records(document))
         case TargetKind.PARQUET:
             return _parquet_inspection(storage, path, data_document(storage, path, at, problems, file=file))
         case TargetKind.PARTITION:
@@ -120,8 +120,8 @@ def inspect_path(storage: ReadableStorage, path: str, at: int | None) -> Inspect
 
 
 def _parquet_inspection(storage: ReadableStorage, path: str, document: Document) -> Inspection:
-    size_bytes = PARQUET_POSITIONS[0][1].layout.size_bytes
+    size_bytes = PARQUET_RECORDS[0][1].layout.size_bytes
     base_bytes = max(document["token"] - size_bytes, 0)
     with storage.open_for_reading(path) as handle:
         tail = handle.pread(size_bytes, base_bytes)
-    return Inspection(document=document, content=tail, base_bytes=base_bytes, positions=PARQUET_POSITIONS)
+    return Inspection(document=document, content=tail, base_bytes=base_bytes, records=PARQUET_RECORDS)

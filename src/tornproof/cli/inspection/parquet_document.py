@@ -46,7 +46,7 @@ FOOTER_LIMIT_BYTES = 256 * 1024 * 1024
 class ParquetFile:
     """A Parquet file's last footer before `end_bytes`; None where it does not decode.
 
-    `read` returns so many bytes of the file from an offset on, fewer at its end.
+    `read(size_bytes, offset_bytes)` reads the file, fewer bytes at its end.
     """
 
     file: str
@@ -92,7 +92,7 @@ def read_parquet_file(
 
 
 def reader_of(storage: ReadableStorage, path: str) -> ReadBytes:
-    """Return what reads a file piece by piece, and keeps it open in no time between."""
+    """Return a function that reads bytes of a file, which it opens for each call."""
 
     def read(size_bytes: int, offset_bytes: int) -> bytes:
         with storage.open_for_reading(path) as handle:
@@ -171,7 +171,7 @@ def parquet_document(found: ParquetFile, problems: Problems, beside: MetadataFil
 
 
 def _bloom_documents(found: ParquetFile, problems: Problems) -> dict[tuple[int, int], Document]:
-    """Return what is known of each bloom filter, by row group and column; what is no filter is a problem."""
+    """Return what is known of each bloom filter, by row group and column; bytes that are not a filter are a problem."""
     documents: dict[tuple[int, int], Document] = {}
     budget = Budget()
     for ordinal, row_group in enumerate(found.footer.row_groups if found.footer else ()):
@@ -253,13 +253,13 @@ def _chunk_document(
         "min": _bound_document(statistics, "min", leaf, logical) if statistics else None,
         "max": _bound_document(statistics, "max", leaf, logical) if statistics else None,
         "bloom": bloom,
-        "column_index": _position(chunk.column_index_offset, chunk.column_index_length),
-        "offset_index": _position(chunk.offset_index_offset, chunk.offset_index_length),
+        "column_index": _location(chunk.column_index_offset, chunk.column_index_length),
+        "offset_index": _location(chunk.offset_index_offset, chunk.offset_index_length),
         "file_path": chunk.file_path,
     }
 
 
-def _position(offset_bytes: int | None, length_bytes: int | None) -> Document | None:
+def _location(offset_bytes: int | None, length_bytes: int | None) -> Document | None:
     return None if offset_bytes is None else {"offset_bytes": offset_bytes, "length_bytes": length_bytes}
 
 
@@ -285,7 +285,7 @@ EXTENSION_FORMS = {32767: "zigzag", -16384: "plain"}
 
 
 def extension_documents(tree: Struct) -> Iterator[Document]:
-    """Yield a document for every field with the extension's id; `form` says how the id is written."""
+    """Yield a document for every field with the id of Parquet's extension field; `form` says how the id is encoded."""
     pending: list[tuple[Value, tuple[Step, ...]]] = [(tree, ())]
     while pending:
         value, steps = pending.pop()

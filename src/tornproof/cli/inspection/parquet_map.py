@@ -1,4 +1,4 @@
-"""Which bytes of a Parquet file hold what, and which of them its footer does not lead to."""
+"""The byte map of a Parquet file: the purpose of every range, and which ranges its footer does not refer to."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ BloomLengths = Mapping[tuple[int, int], int | None]
 """The lengths of bloom filters, headers included, by row group and column."""
 CHUNK = "column chunk"
 UNUSED, COPY, AFTER, UNEXPLAINED = "unused", "column metadata copy", "after the token", "not explained"
-# QuestDB's converter leaves a copy behind each chunk; looking for them in every gap of a huge file takes too long.
+# QuestDB's converter writes a copy after each chunk; searching every gap of a huge file would take too long.
 COPY_LIMIT_BYTES = 1 << 16
 GAPS_LOOKED_AT = 4096
 
 
 def first_page_offset(chunk: ColumnChunk) -> int:
-    """Return where the chunk's bytes start: a dictionary page, if any, stands before the data pages."""
+    """Return the offset of the chunk's bytes: a dictionary page, if any, precedes the data pages."""
     return min(chunk.data_page_offset, chunk.dictionary_page_offset or chunk.data_page_offset)
 
 
@@ -39,7 +39,7 @@ def parquet_map(
 ) -> list[Range]:
     """Return ranges that cover the whole file in order; they overlap only where references do.
 
-    `end_bytes` is the token. `beside` is the `_pm` that knows what older and newer footers led to.
+    `end_bytes` is the token. `beside` is the `_pm`, which knows what older and newer footers refer to.
     """
     live = [
         entry
@@ -53,14 +53,14 @@ def parquet_map(
     gaps = list(gaps_between(known, size_bytes))
     chunks = _chunks_before(known)
     named = [
-        _gap(start, end, chunks.get(start), read_bytes if location < GAPS_LOOKED_AT else None)
-        for location, (start, end) in enumerate(gaps)
+        _gap(start, end, chunks.get(start), read_bytes if index < GAPS_LOOKED_AT else None)
+        for index, (start, end) in enumerate(gaps)
     ]
     return ordered([*known, *(part for parts in named for part in parts)])
 
 
 def dead_byte_count(ranges: Iterable[Range]) -> int:
-    """Return how many bytes before the token the footer does not lead to; copies of column metadata are not dead."""
+    """Return how many bytes before the token the footer does not refer to; copies of column metadata are not dead."""
     return sum(entry.size_bytes for entry in ranges if entry.what == UNUSED or entry.generation is not None)
 
 
@@ -71,13 +71,13 @@ def _live(footer: ParquetFooter, end_bytes: int, bloom_lengths: BloomLengths) ->
             if chunk.file_path:
                 continue
             start = first_page_offset(chunk)
-            positions = (
+            parts = (
                 (CHUNK, start, chunk.total_compressed_size),
                 ("bloom filter", chunk.bloom_filter_offset, bloom_lengths.get((ordinal, index))),
                 ("column index", chunk.column_index_offset, chunk.column_index_length),
                 ("offset index", chunk.offset_index_offset, chunk.offset_index_length),
             )
-            for what, offset_bytes, length_bytes in positions:
+            for what, offset_bytes, length_bytes in parts:
                 if offset_bytes is not None and length_bytes is not None:
                     yield Range(offset_bytes, offset_bytes + length_bytes, what, row_group=ordinal, column=index)
     tail = end_bytes - TAIL_SIZE_BYTES
@@ -87,9 +87,9 @@ def _live(footer: ParquetFooter, end_bytes: int, bloom_lengths: BloomLengths) ->
 
 def _others(beside: MetadataFile) -> Iterator[Range]:
     """Yield the footers of all generations, and the chunks of all blocks by the generation that wrote them."""
-    for position, location in enumerate(beside.positions):
-        start = location.fixed.parquet_footer_offset
-        yield Range(start, location.token, "footer", generation=position)
+    for index, position in enumerate(beside.positions):
+        start = position.fixed.parquet_footer_offset
+        yield Range(start, position.token, "footer", generation=index)
     for offset_bytes, block in beside.blocks.items():
         for index, chunk in enumerate(block.chunks):
             yield Range(
@@ -102,13 +102,13 @@ def _others(beside: MetadataFile) -> Iterator[Range]:
 
 
 def _without_overlap(live: list[Range], others: list[Range]) -> list[Range]:
-    """Return all live ranges, and of the others those that share no byte with what was taken before."""
+    """Return all live ranges, and those of the others that do not overlap them or each other."""
     taken = ordered(live)
-    result, position, reached = list(taken), 0, 0
+    result, index, reached = list(taken), 0, 0
     for entry in ordered(others):
-        while position < len(taken) and taken[position].end_bytes <= entry.start_bytes:
-            position += 1
-        is_free = position == len(taken) or entry.end_bytes <= taken[position].start_bytes
+        while index < len(taken) and taken[index].end_bytes <= entry.start_bytes:
+            index += 1
+        is_free = index == len(taken) or entry.end_bytes <= taken[index].start_bytes
         if is_free and reached <= entry.start_bytes < entry.end_bytes:
             result.append(entry)
             reached = entry.end_bytes
@@ -116,7 +116,7 @@ def _without_overlap(live: list[Range], others: list[Range]) -> list[Range]:
 
 
 def _chunks_before(ranges: list[Range]) -> dict[int, Range]:
-    """Return each chunk by where it ends, and by where its bloom filter does, which may stand right behind it."""
+    """Return each chunk by its end, and by the end of its bloom filter if that follows it directly."""
     chunks = {entry.end_bytes: entry for entry in ranges if entry.what == CHUNK}
     return chunks | {
         entry.end_bytes: chunks[entry.start_bytes]
@@ -126,20 +126,20 @@ def _chunks_before(ranges: list[Range]) -> dict[int, Range]:
 
 
 def _gap(start: int, end: int, before: Range | None, read_bytes: ReadBytes | None) -> list[Range]:
-    """Cut the copy of a chunk's metadata off a gap that follows the chunk."""
+    """Return the parts of a gap: the copy of a chunk's metadata right after the chunk, and the rest."""
     if read_bytes is None:
         return [Range(start, end, UNEXPLAINED)]
     copy_end = start
     if before is not None:
         copy_end += _copy_size_bytes(read_bytes(min(end - start, COPY_LIMIT_BYTES), start), before.size_bytes)
-    location = (before.row_group, before.column, before.generation) if before else (None, None, None)
-    copy = Range(start, copy_end, COPY, row_group=location[0], column=location[1], generation=location[2])
+    row_group, column, generation = (before.row_group, before.column, before.generation) if before else (None,) * 3
+    copy = Range(start, copy_end, COPY, row_group=row_group, column=column, generation=generation)
     rest = Range(copy_end, end, UNUSED)
     return [entry for entry in (copy, rest) if entry.size_bytes]
 
 
 def _copy_size_bytes(raw: bytes, chunk_size_bytes: int) -> int:
-    """Return how long the ColumnMetaData of a chunk of that size is that `raw` begins with; 0 for anything else."""
+    """Return the length of the ColumnMetaData of a chunk of that size at the start of `raw`; 0 for anything else."""
     try:
         tree, end = decode(raw, file="")
         return end if read(tree, COLUMN_META_DATA)["total_compressed_size"] == chunk_size_bytes else 0

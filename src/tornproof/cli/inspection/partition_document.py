@@ -18,7 +18,7 @@ def metadata_document(
     storage: ReadableStorage, path: str, at: int | None, problems: Problems, *, file: str
 ) -> tuple[MetadataFile, Document]:
     """Return a `_pm` and its document."""
-    # `_txn` first: what it has committed is in a `_pm` that is read later.
+    # `_txn` first: a `_pm` that is read later contains what it has committed.
     committed = committed_of(storage, path.rpartition("/")[0]) if path.endswith(f"/{PM_FILE}") else None
     found = read_metadata_file(storage, path, problems, file=file)
     read_data = _data_reader(storage, path)
@@ -35,13 +35,13 @@ def _data_reader(storage: ReadableStorage, pm_path: str) -> ReadBytes | None:
 def data_document(storage: ReadableStorage, path: str, at: int | None, problems: Problems, *, file: str) -> Document:
     """Return the document of a Parquet file; as part of a partition it is read at the token of its `_pm`.
 
-    That is the committed one, and the newest where nobody knows which is.
+    That is the committed token, or the newest where the committed one is not known.
     """
     pm_path, pm_file = f"{path.removesuffix(DATA_FILE)}{PM_FILE}", f"{file.removesuffix(DATA_FILE)}{PM_FILE}"
     is_data_file = path.rpartition("/")[2] == DATA_FILE
     if not is_data_file or storage.kind(pm_path) is not EntryKind.FILE:
         return parquet_document(read_parquet_file(storage, path, at, problems, file=file), problems)
-    # What is wrong with `_pm` itself belongs to its own document.
+    # Problems of `_pm` itself belong to its own document.
     committed = committed_of(storage, path.rpartition("/")[0])
     try:
         beside: MetadataFile | None = read_metadata_file(storage, pm_path, Problems(), file=pm_file)
@@ -55,7 +55,7 @@ def data_document(storage: ReadableStorage, path: str, at: int | None, problems:
 def partition_document(
     storage: ReadableStorage, path: str, at: int | None, problems: Problems, *, file: str
 ) -> Document:
-    """Return the documents of `_pm` and data.parquet at one token, and what contradicts each other in them."""
+    """Return the documents of `_pm` and data.parquet at one token, and contradictions between them."""
     names = storage.listdir(path)
     pm_file, data_file = f"{file}/{PM_FILE}", f"{file}/{DATA_FILE}"
     beside, pm, data = None, None, None
@@ -76,7 +76,7 @@ def partition_document(
 
 
 def joined_document(file: str, problems: list[Document], *, pm: Document | None, data: Document | None) -> Document:
-    """Return the document of a directory from those of its files, None for what is missing or cannot be inspected."""
+    """Return the document of a directory from those of its files, None for one that is missing or not inspectable."""
     return {"format": FORMAT, "kind": "partition", "file": file, "problems": problems, "pm": pm, "data": data}
 
 
@@ -84,7 +84,7 @@ def _token(at: int | None, beside: MetadataFile | None, committed: Committed | N
     """Return the token to read data.parquet at, None for its end."""
     if at is not None or beside is None or not beside.positions:
         return at
-    is_known = committed is not None and beside.position_of(committed.token) is not None
+    is_known = committed is not None and beside.index_of(committed.token) is not None
     return committed.token if committed is not None and is_known else beside.positions[0].token
 
 
@@ -99,14 +99,14 @@ def _beside_document(pm_file: str, beside: MetadataFile | None, found: ParquetFi
     positions = beside.positions if beside else ()
     return {
         "pm": pm_file,
-        "tokens": [location.token for location in positions],
-        "generation": beside.position_of(found.end_bytes) if beside else None,
+        "tokens": [position.token for position in positions],
+        "generation": beside.index_of(found.end_bytes) if beside else None,
         "bytes_after_token": max(found.size_bytes - found.end_bytes, 0),
     }
 
 
 def _compare(beside: MetadataFile, found: ParquetFile, problems: Problems) -> None:
-    position = beside.position_of(found.end_bytes)
-    metadata = None if position is None else metadata_at(beside, position)
+    index = beside.index_of(found.end_bytes)
+    metadata = None if index is None else metadata_at(beside, index)
     if metadata is not None and found.footer is not None:
         problems.extend(compare_footer(found.footer, metadata, file=found.file))

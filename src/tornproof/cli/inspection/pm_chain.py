@@ -1,6 +1,6 @@
 """All that can be decoded of one `_pm`: every generation of its chain and every block that any of them refers to.
 
-Unlike a reader, this goes on after each problem and keeps what still makes sense.
+Unlike a reader, this continues after each problem and keeps what decodes.
 """
 
 from __future__ import annotations
@@ -34,10 +34,9 @@ class MetadataFile:
     """One `_pm`, decoded as far as it goes.
 
     `content` is the whole file, `published_bytes` how much of it the header publishes (None: an impossible size), and
-    `published` are those bytes, or all of them then.
-    Places stand newest first; `generations` has None where a footer does not decode. `owners` names, for each block
-    offset, the position of the oldest generation that refers to it, which is the one that wrote it. `bitset_sizes`
-    are those of inlined bloom filters, by offset.
+    `published` are those bytes, or all for an impossible size. `positions` are newest first; `generations` has None
+    where a footer does not decode. `owners` has, for each block offset, the index of the oldest generation that refers
+    to it, which wrote it. `bitset_sizes` are those of inlined bloom filters, by offset.
     """
 
     file: str
@@ -53,11 +52,11 @@ class MetadataFile:
     owners: dict[int, int] = field(default_factory=dict)
     bitset_sizes: dict[int, int] = field(default_factory=dict)
 
-    def position_of(self, token: int | None) -> int | None:
-        """Return the position of the newest generation with this token, without one of the newest of all."""
+    def index_of(self, token: int | None) -> int | None:
+        """Return the index of the newest generation with this token, or without a token that of the newest."""
         if token is None:
             return 0 if self.positions else None
-        return next((position for position, location in enumerate(self.positions) if location.token == token), None)
+        return next((index for index, position in enumerate(self.positions) if position.token == token), None)
 
 
 def read_metadata_file(storage: ReadableStorage, path: str, problems: Problems, *, file: str) -> MetadataFile:
@@ -65,14 +64,14 @@ def read_metadata_file(storage: ReadableStorage, path: str, problems: Problems, 
     with storage.open_for_reading(path) as handle:
         size_bytes = handle.size_bytes()
         demand_at_most(PM_LIMIT_BYTES, size_bytes, file=file, field="size")
-        # The published size first: what a live writer adds meanwhile lies behind it.
+        # The published size first: a running writer appends only after it.
         head = handle.pread(SIZE_FIELD.end_bytes, 0)
         content = head + handle.pread(size_bytes, len(head))
     return decode_file(content, problems, file=file)
 
 
 def decode_file(content: bytes, problems: Problems, *, file: str) -> MetadataFile:
-    """Decode all that can be decoded and note what cannot."""
+    """Decode what can be decoded and note the problems of the rest."""
     found = MetadataFile(file=file, content=content)
     with problems.noted():
         found.fixed = layout.Header.unpack(content, 0, file=file)
@@ -114,34 +113,34 @@ def _decode_chain(found: MetadataFile, problems: Problems) -> None:
     found.positions = tuple(positions)
     found.checksums = computed_checksums(data, positions)
     problems += [
-        _bad_checksum(found, location)
-        for location in positions
-        if found.checksums[location.end_bytes] != location.trailer.checksum
+        _bad_checksum(found, position)
+        for position in positions
+        if found.checksums[position.end_bytes] != position.trailer.checksum
     ]
     if found.header is None:
         return
     generations: list[Generation | None] = []
-    for location in positions:
+    for position in positions:
         generations.append(None)
         with problems.noted():
-            generations[-1] = decode_generation(data, location, found.header, file=found.file)
+            generations[-1] = decode_generation(data, position, found.header, file=found.file)
     found.generations = tuple(generations)
-    for position, generation in enumerate(generations):
+    for index, generation in enumerate(generations):
         if generation is not None:
-            # Newest first, so the last one to write here is the oldest.
-            found.owners.update(dict.fromkeys(generation.block_offsets, position))
+            # Newest first, so the oldest one remains.
+            found.owners.update(dict.fromkeys(generation.block_offsets, index))
     _decode_blocks(found, len(found.header.columns), problems)
     _measure_bitsets(found, problems)
 
 
-def _bad_checksum(found: MetadataFile, location: FooterPosition) -> Problem:
-    computed = found.checksums[location.end_bytes]
-    expected = f"{computed:#010x}, the CRC-32 of bytes {CHECKSUM_START} to {location.checksum_offset}"
-    return problem_of(found.file, "CHECKSUM", location.checksum_offset, expected, f"{location.trailer.checksum:#010x}")
+def _bad_checksum(found: MetadataFile, position: FooterPosition) -> Problem:
+    computed = found.checksums[position.end_bytes]
+    expected = f"{computed:#010x}, the CRC-32 of bytes {CHECKSUM_START} to {position.checksum_offset}"
+    return problem_of(found.file, "CHECKSUM", position.checksum_offset, expected, f"{position.trailer.checksum:#010x}")
 
 
 def _decode_blocks(found: MetadataFile, column_count: int, problems: Problems) -> None:
-    """Decode each block once; none may reach into the next one or into the footer of the generation that wrote it."""
+    """Decode each block once; none may overlap the next one or the footer of the generation that wrote it."""
     starts = sorted(found.owners)
     for offset_bytes, following in zip(starts, [*starts[1:], len(found.published)], strict=False):
         footer = found.positions[found.owners[offset_bytes]].offset_bytes
@@ -187,11 +186,11 @@ def block_extents(found: MetadataFile) -> dict[int, tuple[int, int]]:
     return extents
 
 
-def metadata_at(found: MetadataFile, position: int) -> Metadata | None:
-    """Return the generation at a position of the chain with its blocks, or None unless all of it is decoded."""
-    if found.header is None or position >= len(found.generations):
+def metadata_at(found: MetadataFile, index: int) -> Metadata | None:
+    """Return a generation of the chain with its blocks, or None unless all of it is decoded."""
+    if found.header is None or index >= len(found.generations):
         return None
-    generation = found.generations[position]
+    generation = found.generations[index]
     if generation is None or any(offset not in found.blocks for offset in generation.block_offsets):
         return None
     blocks = tuple(found.blocks[offset] for offset in generation.block_offsets)
@@ -199,6 +198,6 @@ def metadata_at(found: MetadataFile, position: int) -> Metadata | None:
 
 
 def note_contradictions(found: MetadataFile, metadata: Metadata, problems: Problems) -> None:
-    """Note what contradicts itself inside one generation."""
+    """Note contradictions within one generation."""
     with problems.noted():
         problems.extend(check_metadata(found.published, metadata, file=found.file))

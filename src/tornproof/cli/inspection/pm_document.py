@@ -1,4 +1,4 @@
-"""The JSON document of a `_pm`, and what is committed of it; docs/inspect.md describes it field by field."""
+"""The JSON document of a `_pm`, and its committed generation; docs/inspect.md describes every field."""
 
 from __future__ import annotations
 
@@ -45,15 +45,15 @@ class Committed:
     token: int
 
     def document(self, generation: int | None) -> Document:
-        """Return the JSON document; `generation` is where the token stands in the chain of `_pm`."""
+        """Return the JSON document; `generation` is the index of the token in the chain of `_pm`."""
         return {"file": self.file, "version": self.version, "token": self.token, "generation": generation}
 
 
 def committed_of(storage: ReadableStorage, directory_path: str) -> Committed | None:
-    """Return what is committed of the partition in a directory, or None where nobody says it.
+    """Return what is committed of the partition in a directory, or None if that is not known.
 
-    That is so where the path does not name directory and table, the table does not list the directory as a parquet
-    partition, or its `_txn` cannot be read, which is for an inspection of that file to say.
+    That is so if the path does not name directory and table, if the table does not list the directory as a parquet
+    partition, or if its `_txn` cannot be read, which an inspection of that file shows.
     """
     table_path, separator, name = directory_path.rpartition("/")
     table_path = table_path or ("/" if separator else ".")
@@ -72,7 +72,7 @@ def committed_of(storage: ReadableStorage, directory_path: str) -> Committed | N
 
 
 Blooms: TypeAlias = dict[tuple[int, int], Document]
-"""The documents of bloom filters by row group and column."""
+"""Documents of bloom filters by row group and column."""
 
 
 def pm_document(
@@ -85,14 +85,14 @@ def pm_document(
 ) -> Document:
     """Return the document of a `_pm`; `at` picks the generation whose row groups are shown, by its token.
 
-    Without `at` it is the committed one, and the newest where that is not known. `read_data` reads data.parquet, for
-    the bloom filters that lie there.
+    Without `at` it is the committed one, or the newest if that is not known. `read_data` reads data.parquet, for the
+    bloom filters in it.
     """
-    committed_at = None if committed is None else found.position_of(committed.token)
-    position = committed_at if at is None and committed_at is not None else found.position_of(at)
-    if at is not None and position is None:
+    committed_at = None if committed is None else found.index_of(committed.token)
+    index = committed_at if at is None and committed_at is not None else found.index_of(at)
+    if at is not None and index is None:
         problems.append(_token_missing(found, at))
-    metadata = None if position is None else metadata_at(found, position)
+    metadata = None if index is None else metadata_at(found, index)
     if metadata is not None:
         note_contradictions(found, metadata, problems)
     ranges = byte_map(found)
@@ -104,14 +104,14 @@ def pm_document(
         "sorting": _sorting_document(found.header),
         "bloom_columns": list(found.header.bloom_columns) if found.header else [],
         "squash_tracker": found.header.squash_tracker if found.header else None,
-        "generations": [_generation_document(found, index) for index in range(len(found.positions))],
+        "generations": [_generation_document(found, each) for each in range(len(found.positions))],
         "committed": committed.document(committed_at) if committed else None,
         "resolved": None
-        if position is None
+        if index is None
         else {
-            "generation": position,
-            "token": found.positions[position].token,
-            "orphans": list(range(position)),
+            "generation": index,
+            "token": found.positions[index].token,
+            "orphans": list(range(index)),
         },
         "row_groups": row_groups,
         "dead_bytes": sum(entry.size_bytes for entry in ranges if entry.what == DEAD),
@@ -120,7 +120,7 @@ def pm_document(
 
 
 def _token_missing(found: MetadataFile, at: int) -> Problem:
-    tokens = ", ".join(str(location.token) for location in found.positions[:8]) or "none"
+    tokens = ", ".join(str(position.token) for position in found.positions[:8]) or "none"
     return problem_of(found.file, "token", None, f"one of the chain's {len(found.positions)}: {tokens}", at)
 
 
@@ -162,22 +162,22 @@ def _sorting_document(header: FileHeader | None) -> list[Document]:
     ]
 
 
-def _generation_document(found: MetadataFile, position: int) -> Document:
-    location = found.positions[position]
-    generation = found.generations[position] if position < len(found.generations) else None
-    computed = found.checksums[location.end_bytes]
+def _generation_document(found: MetadataFile, index: int) -> Document:
+    position = found.positions[index]
+    generation = found.generations[index] if index < len(found.generations) else None
+    computed = found.checksums[position.end_bytes]
     return {
-        "index": position,
-        "end_bytes": location.end_bytes,
-        "footer_offset_bytes": location.offset_bytes,
-        "footer_length_bytes": location.trailer.footer_length,
-        "token": location.token,
-        **record_document(location.fixed),
-        "footer_feature_flags": flags_document(layout.FOOTER_FEATURES, location.fixed.footer_feature_flags),
+        "index": index,
+        "end_bytes": position.end_bytes,
+        "footer_offset_bytes": position.offset_bytes,
+        "footer_length_bytes": position.trailer.footer_length,
+        "token": position.token,
+        **record_document(position.fixed),
+        "footer_feature_flags": flags_document(layout.FOOTER_FEATURES, position.fixed.footer_feature_flags),
         "checksum": {
-            "stored": location.trailer.checksum,
+            "stored": position.trailer.checksum,
             "computed": computed,
-            "ok": location.trailer.checksum == computed,
+            "ok": position.trailer.checksum == computed,
         },
         "decoded": generation is not None,
         "block_offsets": list(generation.block_offsets) if generation else [],
@@ -236,8 +236,8 @@ def _row_group_document(
 def _chunk_document(
     found: MetadataFile, block_offset: int, index: int, column: Column, chunk: Chunk, bloom: Document | None
 ) -> Document:
-    location = chunk_offset(block_offset, index)
-    flags = layout.ColumnChunk.unpack(found.published, location, file=found.file).stat_flags
+    offset_bytes = chunk_offset(block_offset, index)
+    flags = layout.ColumnChunk.unpack(found.published, offset_bytes, file=found.file).stat_flags
     return {
         "column": index,
         "name": column.name,
@@ -268,7 +268,7 @@ def _statistic_document(column: Column, statistic: Statistic | None, is_inline: 
 
 
 def _bloom_documents(found: MetadataFile, metadata: Metadata, read_data: ReadData | None, problems: Problems) -> Blooms:
-    """Return what is known of each bloom filter, by row group and column; what is no filter is a problem."""
+    """Return what is known of each bloom filter, by row group and column; bytes that are not a filter are a problem."""
     documents: Blooms = {}
     budget = Budget()
     for ordinal, references in enumerate(metadata.generation.blooms):

@@ -1,4 +1,4 @@
-"""The byte map of `_pm`: what stands in every range of the file, and which ranges nothing refers to."""
+"""The byte map of `_pm`: the purpose of every range, and which ranges nothing refers to."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ def byte_map(found: MetadataFile) -> list[Range]:
     """Return ranges that cover the whole file in order; they overlap only where references do."""
     ranges = _header_ranges(found)
     ranges += _block_ranges(found)
-    for position, location in enumerate(found.positions):
+    for index, position in enumerate(found.positions):
         ranges += [
-            Range(location.offset_bytes, location.checksum_offset, "footer", generation=position),
-            Range(location.checksum_offset, location.end_bytes, "trailer", generation=position),
+            Range(position.offset_bytes, position.checksum_offset, "footer", generation=index),
+            Range(position.checksum_offset, position.end_bytes, "trailer", generation=index),
         ]
     return _with_gaps(found, [entry for entry in ranges if entry.start_bytes < entry.end_bytes])
 
@@ -41,7 +41,7 @@ def _header_ranges(found: MetadataFile) -> list[Range]:
 
 
 def _section_ends(header: FileHeader) -> list[tuple[int, str]]:
-    """Return the ends of what follows the sorting columns; the sections stand at the header's end, back to back."""
+    """Return the ends of what follows the sorting columns; the sections are contiguous up to the header's end."""
     squash_start = header.size_bytes - len(header.extra)
     bloom_start = bloom_end = squash_start
     if header.squash_tracker is not None:
@@ -59,8 +59,8 @@ def _section_ends(header: FileHeader) -> list[tuple[int, str]]:
 def _block_ranges(found: MetadataFile) -> list[Range]:
     ranges = []
     ordinals = {
-        (position, offset_bytes): ordinal
-        for position, generation in enumerate(found.generations)
+        (index, offset_bytes): ordinal
+        for index, generation in enumerate(found.generations)
         if generation is not None
         for ordinal, offset_bytes in enumerate(generation.block_offsets)
     }
@@ -82,7 +82,7 @@ def _with_gaps(found: MetadataFile, ranges: list[Range]) -> list[Range]:
 
 
 def _gap_ranges(found: MetadataFile, start: int, end: int, orphans: list[FooterPosition]) -> list[Range]:
-    """Cut a gap after each whole generation that ends in it."""
+    """Return the parts of a gap, split after each complete generation in it."""
     ranges = []
     for orphan in orphans:
         if start <= orphan.offset_bytes and orphan.end_bytes <= end:
@@ -101,5 +101,5 @@ def _unreached(found: MetadataFile) -> str:
 
 
 def _is_padding(found: MetadataFile, start: int, end: int) -> bool:
-    """Say whether a gap only aligns what follows; at the end of the file nothing does."""
+    """Return whether a gap only aligns what follows; at the end of the file nothing follows."""
     return end - start <= PADDING_LIMIT_BYTES and end < len(found.content) and not any(found.content[start:end])

@@ -1,4 +1,4 @@
-"""Every whole generation in the bytes of `_pm`, also those that no chain reaches, in one pass."""
+"""Finds every complete generation in the bytes of `_pm`, including unreachable ones, in one pass."""
 
 from __future__ import annotations
 
@@ -25,28 +25,28 @@ WORD_BYTES = 4
 
 
 def computed_checksums(data: Buffer, positions: Iterable[FooterPosition]) -> dict[int, int]:
-    """Return the CRC that each generation should carry, by the generation's end.
+    """Return the CRC that each generation should have, by the generation's end.
 
-    Each CRC starts where the one before ended, so that a long chain costs one pass over the file and not one each.
+    Each CRC continues the one before, so that a long chain takes one pass over the file.
     """
     checksums: dict[int, int] = {}
-    position, running = CHECKSUM_START, 0
-    for location in sorted(positions, key=lambda location: location.end_bytes):
-        running = crc32(memoryview(data)[position : location.checksum_offset], running)
-        position = location.checksum_offset
-        checksums[location.end_bytes] = running
+    start, running = CHECKSUM_START, 0
+    for position in sorted(positions, key=lambda each: each.end_bytes):
+        running = crc32(memoryview(data)[start : position.checksum_offset], running)
+        start = position.checksum_offset
+        checksums[position.end_bytes] = running
     return checksums
 
 
 def whole_generations(data: Buffer, *, file: str) -> list[FooterPosition]:
-    """Return all generations whose checksum holds, wherever they end, in the order of the file."""
+    """Return all generations with a valid checksum, wherever they end, in file order."""
     positions = []
     view = memoryview(data)
-    position, running = CHECKSUM_START, 0
+    start, running = CHECKSUM_START, 0
     for end_bytes in _possible_ends(data):
         checksum_offset = end_bytes - TRAILER_BYTES
-        running = crc32(view[position:checksum_offset], running)
-        position = checksum_offset
+        running = crc32(view[start:checksum_offset], running)
+        start = checksum_offset
         if running == int.from_bytes(view[checksum_offset : checksum_offset + CHECKSUM_BYTES], "little"):
             with suppress(CorruptError):
                 positions.append(locate_footer(data, end_bytes, file=file))
@@ -54,10 +54,10 @@ def whole_generations(data: Buffer, *, file: str) -> list[FooterPosition]:
 
 
 def _possible_ends(data: Buffer) -> Iterator[int]:
-    """Yield, ascending, the ends before which a word can be a footer's length: few, in any but crafted bytes."""
+    """Yield, ascending, the offsets after words that can be a footer's length: few, except in crafted bytes."""
     for start in range(GENERATION_END_MINIMUM - WORD_BYTES, len(data) - WORD_BYTES + 1, WINDOW_BYTES):
         ends = []
-        # Words start at any byte, so four readings of the same bytes, each aligned differently.
+        # Words start at any byte, so the same bytes are read four times, with each alignment.
         for first in range(start, min(start + WORD_BYTES, len(data) - WORD_BYTES + 1)):
             word_count = min(WINDOW_BYTES, len(data) - first) // WORD_BYTES
             lengths = np.frombuffer(data, "<u4", word_count, first)

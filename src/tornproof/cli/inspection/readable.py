@@ -1,4 +1,4 @@
-"""How people read documents: labels for keys, text for values, and which fields of a list they ask for."""
+"""Documents for people: labels of keys, text of values, and which fields of a list are shown."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ TEXT_LIMIT = 120
 BOUND_LIMIT = 20
 NOTHING = "–"
 UNSET = ((1 << 63) - 1, -(1 << 63))
-"""What stands in a `_txn` for times that there are none of."""
+"""Values in a `_txn` that mean "no time"."""
 
 LABELS = {
     "ink": "",
@@ -22,7 +22,7 @@ LABELS = {
     "sorting": "sorting columns",
     "byte_range_start": "from",
     "dead_bytes": "dead bytes",
-    "false_positive_rate": "let others pass",
+    "false_positive_rate": "false positives",
     "fill": "bits set",
     "footer_feature_flags": "flags",
     "footer_offset_bytes": "footer at",
@@ -47,24 +47,24 @@ LEVEL_ENCODINGS = frozenset({"RLE", "BIT_PACKED"})
 
 
 def label(key: str) -> str:
-    """Return a key, or a path of keys with dots between, as a title."""
+    """Return a key, or a dotted path of keys, as a title."""
     return " ".join(LABELS.get(name, name.replace("_bytes", "").replace("_", " ")) for name in key.split("."))
 
 
 def is_one_value(value: object) -> bool:
-    """Whether people read it as one: not a list of objects, and of objects only flags, types, bounds, checksums."""
+    """Return whether a value fits in a cell: no list of objects; of objects only flags, types, bounds, checksums."""
     if isinstance(value, dict):
         return not {"unknown_bits", "code", "hex", "computed"}.isdisjoint(value)
     return not is_list_of_objects(value)
 
 
 def is_list_of_objects(value: object) -> bool:
-    """Whether it is a list that holds objects."""
+    """Return whether it is a list that contains objects."""
     return isinstance(value, list) and any(isinstance(element, dict) for element in value)
 
 
 def value_text(key: str, value: object, *, show_all: bool) -> str:
-    """Return a value as text; a long one is cut unless all is shown."""
+    """Return a value as text, truncated unless all is shown."""
     if isinstance(value, dict):
         return _object_text(value, show_all=show_all)
     if isinstance(value, bool):
@@ -80,7 +80,7 @@ def value_text(key: str, value: object, *, show_all: bool) -> str:
 
 
 def _words(values: Iterable[object]) -> str:
-    """Return words by their short forms, each once; encodings that only levels use are left out beside others."""
+    """Return the short forms of words, each once; encodings of levels are left out beside others."""
     words = dict.fromkeys(WORDS.get(str(value), str(value)) for value in values)
     return " ".join([word for word in words if word not in LEVEL_ENCODINGS] or words)
 
@@ -99,7 +99,7 @@ def _object_text(value: Document, *, show_all: bool) -> str:
 
 
 def _bound_text(bound: Document, *, show_all: bool) -> str:
-    """Return a minimum or maximum with the marks of its kind, cut in its middle."""
+    """Return a minimum or maximum with the marks of its kind, shortened in the middle."""
     value = bound["value"]
     text = f"0x{bound['hex']}" if value is None else str(value).lower() if isinstance(value, bool) else visible(value)
     if not show_all and len(text) > BOUND_LIMIT:
@@ -128,11 +128,11 @@ COLUMNS = {
     ),
     "partitions": ("area", "directory", "rows", "format", "token", "name_txn", "squash_count", "flags", "timestamp"),
 }
-"""Of lists whose objects have more fields than people ask for: those that they do, in that order."""
+"""The fields shown of lists whose objects have many more, in order."""
 NAMES = frozenset({"name", "path", "chunk", "directory", "token", "key"})
-"""What tells the rows of a table apart."""
+"""Fields that identify the rows of a table."""
 STAYS_BEHIND = {"max": "min"}
-"""What is never in another table than the column before it."""
+"""Columns that stay in the same table as another one."""
 LEGENDS = {
     "generations": "newest first",
     "chunks": "= exact value, ~ only a bound, * stored out of line",
@@ -140,13 +140,13 @@ LEGENDS = {
 
 
 def chosen(name: str, entry: Document, *, show_all: bool) -> Document:
-    """Return the fields of an entry of a list that are shown, in their order; with `show_all` the others follow."""
+    """Return the fields of a list entry to show, in order; with `show_all` the others follow."""
     first = {key: entry[key] for key in COLUMNS.get(name, entry) if key in entry}
     return first | entry if show_all else first
 
 
 def readable(document: Document) -> Document:
-    """Return the fields of a document that are no part of its title, with names of columns and states added."""
+    """Return the fields of a document below its title, with names of columns and states added."""
     shown = {name: value for name, value in document.items() if name not in IN_THE_TITLE}
     if document["kind"] == "_pm":
         names = [column["name"] for column in document["columns"]]
@@ -177,12 +177,12 @@ def _state(index: int, document: Document) -> str | None:
 
 
 def _range(entry: Document, names: Sequence[str]) -> Document:
-    """Return a range of a byte map with its size, its column's name, and the name of the ink that it is drawn in."""
+    """Return a range of a byte map with its size, its column's name, and the key of its glyph."""
     start, end = entry["start_bytes"], entry["end_bytes"]
     shown = {"from": start, "to": end, "bytes": end - start}
     shown |= {name: value for name, value in entry.items() if name not in ("start_bytes", "end_bytes", "token")}
     if "column" in entry:
-        # Of a data.parquet; in `_pm`, any generation that has a range is one of its own.
+        # Of a data.parquet; in `_pm`, every generation is one of the file's own.
         shown["column"] = None if entry["column"] is None else _named(entry["column"], names)
         return shown | {"ink": entry["what"] if entry["generation"] is None else OTHER_GENERATION}
     return shown | {"token_that_the_chain_leaves_out": entry["token"], "ink": entry["what"]}

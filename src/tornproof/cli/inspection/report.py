@@ -1,4 +1,4 @@
-"""What all documents share: the collected problems, words made of flags, and text that any output can take."""
+"""What all documents share: collected problems, names of flags, and text that any output can encode."""
 
 from __future__ import annotations
 
@@ -16,37 +16,37 @@ FORMAT = 1
 
 
 class Problems(list[Problem]):
-    """What is wrong with the inspected files, in the order in which it was found."""
+    """Problems of the inspected files, in the order in which they were found."""
 
     @contextmanager
     def noted(self) -> Iterator[None]:
-        """Note the problem that ends the block, and go on after it."""
+        """Note the problem that ends the block, and continue after it."""
         try:
             yield
         except ProblemError as error:
             self.append(error.problem)
 
     def documents(self) -> list[Document]:
-        """Return them as the JSON documents have them, each only once."""
+        """Return them for the JSON documents, each once."""
         return [asdict(problem) for problem in dict.fromkeys(self)]
 
 
 def problem_of(file: str, field: str, offset_bytes: int | None, expected: object, actual: object) -> Problem:
-    """Return what is wrong with a field; `offset_bytes` is None where the whole file is meant."""
+    """Return a problem of a field; `offset_bytes` is None for the whole file."""
     return Problem(file=file, field=field, offset_bytes=offset_bytes, expected=str(expected), actual=str(actual))
 
 
 def demand_at_most(
     limit_bytes: int, size_bytes: int, *, file: str, field: str, offset_bytes: int | None = None
 ) -> None:
-    """Raise UnsupportedError for what is larger than anybody reads."""
+    """Raise UnsupportedError if a size exceeds a limit."""
     if size_bytes > limit_bytes:
         expected = f"at most {limit_bytes} bytes"
         raise UnsupportedError(file=file, field=field, offset_bytes=offset_bytes, expected=expected, actual=size_bytes)
 
 
 def head_document(kind: str, file: str, size_bytes: int, problems: Problems) -> Document:
-    """Return what the document of any file begins with."""
+    """Return the first fields of any document."""
     return {
         "format": FORMAT,
         "kind": kind,
@@ -57,7 +57,7 @@ def head_document(kind: str, file: str, size_bytes: int, problems: Problems) -> 
 
 
 def flags_document(table: BitTable, word: int) -> Document:
-    """Return a word of flags with the names of its set bits and the numbers of the set bits that have none."""
+    """Return a word of flags with the names of its set bits and the numbers of unknown ones."""
     unknown = word & ~table.known_mask & ((1 << table.word_bits) - 1)
     return {
         "value": word,
@@ -73,7 +73,7 @@ def record_document(record: Record) -> Document:
 
 
 def clean_text(text: str) -> str:
-    """Return a path or message with what UTF-8 cannot hold written out, so that it fits into every output."""
+    """Return a path or message with what UTF-8 cannot encode written out."""
     return text.encode("utf-8", "backslashreplace").decode()
 
 

@@ -46,7 +46,7 @@ VERSION = txn.BaseHeader.layout.field("version")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionFile:
-    """The bytes of a `_txn` and, where a `_meta` stands beside it, what the table's partitions are called."""
+    """The bytes of a `_txn` and, if there is a `_meta` beside it, the metadata that names the partitions."""
 
     file: str
     content: bytes
@@ -54,7 +54,7 @@ class TransactionFile:
 
 
 def read_transaction_file(storage: ReadableStorage, path: str, *, file: str) -> TransactionFile:
-    """Read a `_txn` while its version stands still; raises StorageError, BusyError, UnsupportedError above 64 MiB."""
+    """Read a `_txn` until its version is stable; raises StorageError, BusyError, UnsupportedError above 64 MiB."""
     deadline = storage.monotonic_seconds() + SPIN_SECONDS
     with storage.open_for_reading(path) as handle:
         while True:
@@ -69,7 +69,7 @@ def read_transaction_file(storage: ReadableStorage, path: str, *, file: str) -> 
 
 
 def _metadata_beside(storage: ReadableStorage, path: str) -> TableMetadata | None:
-    """Return what `_meta` says, or None where it cannot: it only helps to name things and is not what is inspected."""
+    """Return the decoded `_meta`, or None if that fails: it only helps to name partitions."""
     folder, separator, _ = path.rpartition("/")
     try:
         return read_metadata_file(storage, f"{folder}{separator}{META_FILE}")
@@ -78,7 +78,7 @@ def _metadata_beside(storage: ReadableStorage, path: str) -> TableMetadata | Non
 
 
 def transaction_document(found: TransactionFile, problems: Problems) -> Document:
-    """Return the document of a `_txn`; only what is wrong with the live area is a problem."""
+    """Return the document of a `_txn`; only errors of the live area are problems."""
     base = None
     with problems.noted():
         base = txn.BaseHeader.unpack(found.content, 0, file=found.file)
@@ -95,7 +95,7 @@ def transaction_document(found: TransactionFile, problems: Problems) -> Document
 
 
 def _area_document(found: TransactionFile, base: txn.BaseHeader, problems: Problems, *, is_live: bool) -> Document:
-    # A new table's version is 0, and its other area is the one of version 1.
+    # The version of a new table is 0, and its other area is that of version 1.
     version = base.version if is_live else base.version - 1 if base.version > 0 else base.version + 1
     area = area_of(base, version)
     transaction, record, error = None, _record_alone(found.content, area) if is_live else None, None
@@ -123,7 +123,7 @@ def _area_document(found: TransactionFile, base: txn.BaseHeader, problems: Probl
 
 
 def _restated(found: TransactionFile, record: txn.TransactionRecord, version: int) -> Transaction | None:
-    """Return what the live area says as the version that it claims to be: all that is wrong may be its number."""
+    """Decode the live area as the version in its record: the version number may be its only error."""
     if record.txn % 2 != version % 2:
         return None
     with suppress(ProblemError):
@@ -169,7 +169,7 @@ def read_table_metadata(storage: ReadableStorage, path: str, *, file: str) -> by
 
 
 def table_metadata_document(content: Buffer, problems: Problems, *, file: str) -> Document:
-    """Return the document of a `_meta`; of a damaged one the header alone."""
+    """Return the document of a `_meta`; of a damaged one only the header."""
     header = metadata = None
     with problems.noted():
         header = meta.MetaHeader.unpack(content, 0, file=file)

@@ -1,4 +1,4 @@
-"""Any document on a terminal: its fields as facts, its lists as tables; names and nesting are those of its keys."""
+"""Prints any document: fields as lines, lists as tables, with the names and nesting of its keys."""
 
 from __future__ import annotations
 
@@ -45,20 +45,20 @@ class Column:
 
     @property
     def title(self) -> str:
-        """The key as words, in lines that are no wider than what stands below them or the longest word."""
+        """The key as words, wrapped to the width of the cells or of the longest word."""
         words = label(self.key)
         width = max([cell_len(word) for word in words.split()] + [cell_len(cell.plain) for cell in self.cells])
         return textwrap.fill(words, max(width, 1))
 
     @property
     def width(self) -> int:
-        """How many characters the column takes, with the space behind it."""
+        """Width in characters, with the space after it."""
         texts = [*self.title.splitlines(), *(cell.plain for cell in self.cells)]
         return max(map(cell_len, texts), default=0) + 1
 
 
 class Printer:
-    """Prints documents to a console, which knows its width; with `show_all` nothing is cut."""
+    """Prints documents to a console; with `show_all` nothing is truncated."""
 
     def __init__(self, console: Console, *, show_all: bool) -> None:
         """Print to a console."""
@@ -66,7 +66,7 @@ class Printer:
         self.show_all = show_all
 
     def document(self, document: Document) -> None:
-        """Print a document but for its problems."""
+        """Print a document without its problems."""
         size = f", {counted(document['size_bytes'], 'byte')}" if "size_bytes" in document else ""
         self.line(f"{document['file']}: {document['kind']}{size}", "bold")
         self._fields(readable(document))
@@ -91,9 +91,9 @@ class Printer:
                 self._fields(value)
 
     def _list(self, name: str, entries: Sequence[tuple[Document, Document]], count: int) -> None:
-        """Print what is shown of `count` objects, each with what says whose it is, then the lists and objects in them.
+        """Print some of `count` objects, each with the name of its owner, then the lists and objects in them.
 
-        Those of one name come in one table, whoever has them.
+        Lists of the same name are printed as one table, whatever their owners.
         """
         self.heading(_counted(name, count))
         self.table(name, [{**owner, **entry} for owner, entry in entries])
@@ -114,29 +114,29 @@ class Printer:
         return None if self.show_all else count
 
     def rows(self, name: str, rows: Sequence[Document]) -> None:
-        """Print objects as a table, which is cut with a count."""
+        """Print objects as a table, truncated with a count."""
         kept = rows[: self._limit(ROW_LIMIT)]
         self.table(name, kept)
         self.left_out(len(rows) - len(kept), name)
 
     def table(self, name: str, rows: Sequence[Document]) -> None:
-        """Print objects of one kind. What does not fit beside their names goes on below, with the names repeated.
+        """Print objects of one kind. Columns that do not fit follow below, with the names repeated.
 
-        One or two objects that are too wide stand upright: a line for each field.
+        One or two objects that are too wide are printed with a line for each field.
         """
         columns = self._columns([_flat(chosen(name, row, show_all=self.show_all)) for row in rows])
         if len(rows) <= UPRIGHT_ROWS_MAX and sum(column.width for column in columns) > self._console.width:
             self._facts([(column.key, column.cells) for column in columns])
         else:
-            for position, part in enumerate(_parts(columns, self._console.width)):
-                if position:
+            for index, part in enumerate(_parts(columns, self._console.width)):
+                if index:
                     self.line("")
                 self._grid(part)
         if name in LEGENDS:
             self.line(f"  {LEGENDS[name]}", "dim")
 
     def _columns(self, rows: Sequence[Document]) -> list[Column]:
-        """Return the columns of flat rows, without those that nothing stands in."""
+        """Return the columns of flat rows, without empty ones."""
         columns = []
         for key in dict.fromkeys(key for row in rows for key in row):
             values = [row.get(key) for row in rows]
@@ -174,27 +174,27 @@ class Printer:
         self._console.print(table)
 
     def drawing(self, ranges: Sequence[tuple[int, int, str]], size_bytes: int) -> None:
-        """Print a map of ranges of [start, end) and what they are: the names of inks."""
+        """Print a map of ranges of [start, end) and their kinds, keys of GLYPHS."""
         for line in drawing_lines(ranges, size_bytes):
             self._console.print(line, soft_wrap=True)
         self.table("inks", drawing_totals(ranges, size_bytes))
 
     def line(self, text: str, style: str = "") -> None:
-        """Print one line of text, taken as it is."""
+        """Print one line of plain text."""
         self._console.print(Text(visible(text), style=style), soft_wrap=True)
 
     def heading(self, text: str) -> None:
-        """Print the title of a part after an empty line."""
+        """Print an empty line and a title."""
         self._console.print()
         self.line(text, "bold")
 
     def left_out(self, count: int, name: str) -> None:
-        """Say how many entries are not shown, if any."""
+        """Print how many entries are not shown, if any."""
         if count > 0:
             self.line(f"  … and {_counted(name, count)} more: --all shows them", "dim")
 
     def problems(self, problems: Sequence[Document]) -> None:
-        """Print what is wrong, last, where people look first."""
+        """Print the problems, last, because the end of the output is seen first."""
         if not problems:
             return
         self.heading(f"What is wrong ({counted(len(problems), 'problem')})")
@@ -204,13 +204,13 @@ class Printer:
         self.left_out(len(problems) - len(kept), "problems")
 
     def cut(self, value: object, limit: int) -> str:
-        """Return a value as text, cut to a length unless all is shown."""
+        """Return a value as text, truncated unless all is shown."""
         text = visible(value)
         return text if self.show_all or len(text) <= limit else f"{text[: limit - 1]}…"
 
 
 def _is_part(value: object) -> bool:
-    """Whether a value takes more than a line: a list of objects, or an object of many fields or with others in it."""
+    """Return whether a value needs more than a line: a list of objects, or an object that is large or nested."""
     if is_one_value(value):
         return False
     is_short = isinstance(value, dict) and len(value) <= INLINE_FIELDS_MAX and all(map(is_one_value, value.values()))
@@ -222,13 +222,13 @@ def _entries(value: Document | list[Document]) -> list[Document]:
 
 
 def _owner(name: str, entry: Document) -> Document:
-    """Return what says of the parts of an entry whose they are."""
+    """Return the name of an entry, for the rows of its parts."""
     value = next((entry[key] for key in ("name", "path", "index") if key in entry), None)
     return {name.removesuffix("s"): ".".join(value) if isinstance(value, list) else value}
 
 
 def _flat(row: Document, prefix: str = "") -> Document:
-    """Return the fields of a row with those of its objects beside them, and without its lists of objects."""
+    """Return the fields of a row and of its objects, without its lists of objects."""
     flat: Document = {}
     for key, value in row.items():
         if is_one_value(value):
@@ -239,8 +239,8 @@ def _flat(row: Document, prefix: str = "") -> Document:
 
 
 def _parts(columns: Sequence[Column], width: int) -> Iterator[list[Column]]:
-    """Cut columns into tables that fit, each of which begins with all up to the one that has names."""
-    lead_count = next((position for position, column in enumerate(columns, 1) if column.key in NAMES), 1)
+    """Split columns into tables that fit; each begins with the columns up to the one with names."""
+    lead_count = next((number for number, column in enumerate(columns, 1) if column.key in NAMES), 1)
     lead = list(columns[:lead_count])
     part = list(lead)
     for column in columns[lead_count:]:

@@ -1,4 +1,4 @@
-"""Statistics as values: of columns of `_pm` by QuestDB types, of any Parquet file by its own logical types."""
+"""Statistics as values: of `_pm` by QuestDB types, of any Parquet file by its logical types."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tornproof.impl.types.questdb import (
 )
 
 Shown: TypeAlias = str | int | float | bool | None
-"""A value in JSON; None where only the bytes can be shown."""
+"""A value in JSON; None if only the bytes can be shown."""
 
 EPOCH = datetime.datetime(1970, 1, 1)
 TEXT_TAGS = frozenset({TypeTag.STRING, TypeTag.SYMBOL, TypeTag.VARCHAR})
@@ -77,7 +77,7 @@ def _integer_value(tag: TypeTag | None, column_type: int, value: int) -> Shown:
 
 
 def text_of(raw: bytes, encoding: str = "utf-8") -> str | None:
-    """Return bytes as text, or None where they are none."""
+    """Return bytes as text, or None if they cannot be decoded."""
     try:
         return raw.decode(encoding)
     except UnicodeDecodeError:
@@ -85,19 +85,19 @@ def text_of(raw: bytes, encoding: str = "utf-8") -> str | None:
 
 
 def time_of(value: int, units_in_second: int) -> str | int:
-    """Return a time since 1970 in ISO form, or the number itself for years that the calendar does not have."""
+    """Return a time since 1970 in ISO form, or the number itself for years that Python does not support."""
     seconds, units = divmod(value, units_in_second)
     try:
-        moment = EPOCH + datetime.timedelta(seconds=seconds)
+        time = EPOCH + datetime.timedelta(seconds=seconds)
     except OverflowError:
         return value
     digit_count = len(str(units_in_second)) - 1
     fraction = f".{units:0{digit_count}d}" if units else ""
-    return f"{moment.isoformat()}{fraction}Z"
+    return f"{time.isoformat()}{fraction}Z"
 
 
 def decimal_of(unscaled: int, scale: int) -> str:
-    """Return a decimal with all its digits; an impossible scale leaves the unscaled number."""
+    """Return a decimal with all its digits; with an impossible scale, the unscaled number."""
     if not 0 <= scale <= DECIMAL_SCALE_LIMIT:
         return str(unscaled)
     digits = tuple(map(int, str(abs(unscaled))))
@@ -105,7 +105,7 @@ def decimal_of(unscaled: int, scale: int) -> str:
 
 
 def number(value: float) -> float | str:
-    """Return a float that JSON can hold, or the word for one that it cannot."""
+    """Return a float, or text for one that JSON does not have."""
     return value if math.isfinite(value) else str(value)
 
 
@@ -118,7 +118,7 @@ UNITS_IN_SECOND = {"MILLIS": 1_000, "MICROS": 1_000_000, "NANOS": 1_000_000_000}
 
 
 def logical_type(element: SchemaElement) -> LogicalType | None:
-    """Return the logical type of an element, made from the older converted type where there is no other."""
+    """Return the logical type of an element, or else the one of its older converted type."""
     if element.logical_type is not None:
         try:
             values = read(element.logical_type, LOGICAL_TYPE)
@@ -165,7 +165,7 @@ def logical_type_text(element: SchemaElement) -> str | None:
 
 
 def parquet_value(leaf: SchemaLeaf, logical: LogicalType | None, raw: bytes) -> Shown:
-    """Return a statistic as a value of its leaf's type, or None where only the bytes can be shown."""
+    """Return a statistic as a value of its leaf's type, or None if only the bytes can be shown."""
     name, parameters = logical or ("", {})
     if name == "DECIMAL":
         return _decimal(leaf.physical_type, raw, parameters.get("scale", 0))

@@ -1,4 +1,4 @@
-"""What a finding tells in sentences: its story, who does what in the run, and what was taken away to make it small."""
+"""The sentences of a finding: its narrative, who does what in the run, and what was removed by shrinking."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Line(NamedTuple):
 
 
 def lines_of(sentences: Sequence[str]) -> list[Line]:
-    """Return sentences as lines; what stands behind "however" is a line of its own."""
+    """Return sentences as lines; what follows "however" is a line of its own."""
     lines = []
     for sentence in sentences[:LINES_MAX]:
         first, *others = _HOWEVER.split(shortened(sentence, LINE_CHARACTERS_MAX))
@@ -38,7 +38,7 @@ def lines_of(sentences: Sequence[str]) -> list[Line]:
 
 
 def lines_of_evidence(evidence: Fields) -> list[Line]:
-    """Return what evidence of another kind tells by such words; raises ResultError where that is no text."""
+    """Return the lines in evidence without an explanation; raises ResultError if they are not texts."""
     return [
         Line(word.capitalize(), shortened(evidence.text(word), LINE_CHARACTERS_MAX))
         for word in _OF_EVIDENCE
@@ -46,12 +46,12 @@ def lines_of_evidence(evidence: Fields) -> list[Line]:
     ]
 
 
-def cast_of(test_case: Fields) -> list[str]:
+def participants_of(test_case: Fields) -> list[str]:
     """Return who does what in a run, a sentence each; raises ResultError."""
     operations = test_case.items("operations")
     said = []
-    for life, words in (("first_life", "The writer"), ("second_life", "Its second life, after a crash,")):
-        numbers = test_case.items(life)
+    for session, words in (("first_life", "The writer"), ("second_life", "The writer after a crash")):
+        numbers = test_case.items(session)
         known = [operations[each] for each in numbers if type(each) is int and 0 <= each < len(operations)]
         for number, operation in zip(numbers[:STEPS_MAX], known[:STEPS_MAX], strict=False):
             said.append(f"{words} commits operation {number}: {_operation(operation)}.")
@@ -59,14 +59,14 @@ def cast_of(test_case: Fields) -> list[str]:
             said.append(f"{words} commits {len(known) - STEPS_MAX:,} more operations.")
     for readers in test_case.inners("readers", STEPS_MAX):
         count, reads = readers.number("count"), readers.number("read_count")
-        opened = {"fresh": "each time opening the table anew", "follow": "keeping the table open"}
+        opened = {"fresh": "opening the table each time", "follow": "keeping the table open"}
         style = opened.get(readers.text("style", ""), "")
         said.append(f"{counted(count, 'reader')} of {counted(reads, 'read')} each{', ' if style else ''}{style}.")
     return said
 
 
 def shrinking_of(shrunk: Fields) -> list[str]:
-    """Return what was taken away, and whether more could be; raises ResultError."""
+    """Return what was removed, and whether more could be; raises ResultError."""
     said = []
     for name in ("operations", "decisions"):
         counts = [each for each in shrunk.items(name) if type(each) is int]
@@ -75,20 +75,20 @@ def shrinking_of(shrunk: Fields) -> list[str]:
     runs = counted(shrunk.number("runs"), "run") if "runs" in shrunk else "some runs"
     if "is_smallest" in shrunk:
         said.append(
-            f"Nothing of it can be left out: what is smaller was tried, in {runs}, and breaks it no more."
+            f"It is minimal: smaller runs were tried, in {runs}, and do not violate the property."
             if shrunk.flag("is_smallest")
-            else f"A smaller one may break the property, too: after {runs} the budget for trying had ended."
+            else f"A smaller run may violate the property, too: shrinking stopped after {runs}, at its limit."
         )
     return said
 
 
 def _operation(operation: Any) -> str:
-    """Return an operation in words: of a table what it changes, of anything else what it says of itself."""
+    """Return an operation in words: its changes to a table, else its own text."""
     if not isinstance(operation, Mapping):
         return shortened(str(operation), OPERATION_CHARACTERS_MAX)
     table = operation.get("table")
     if not isinstance(table, Mapping):
         return shortened(str(operation.get("shown", dict(operation))), OPERATION_CHARACTERS_MAX)
-    words = {"rows": "writes rows", "dropped": "drops partitions", "rewritten": "writes partitions anew"}
-    words |= {"purges": "removes what is unused", "abandons": "ends before its version is stored"}
+    words = {"rows": "writes rows", "dropped": "drops partitions", "rewritten": "rewrites partitions"}
+    words |= {"purges": "purges unused files", "abandons": "aborts before its version is stored"}
     return ", ".join(text for name, text in words.items() if table.get(name)) or "changes nothing"

@@ -124,7 +124,7 @@ def summarise(spec: Spec, tasks: Sequence[Task], out: Path) -> Summary:
     for task in tasks:
         tally.add(task, _read(task.path(out, RESULTS), RESULT_SCHEMA.names))
     judged = {
-        f"{group}: {subject}": "passed" if count else "not detected"
+        f"{group}: {subject}": "passed" if count else "not convicted"
         for (group, subject), count in tally.convictions.items()
         if group in controls
     }

@@ -1,1 +1,1 @@
-"""Archives of JSON lines as a table. Begin with `job.py`."""
+"""Ingest of JSON lines into a table. Begin with `job.py`."""

@@ -1,4 +1,4 @@
-"""An executor's part in publishing: one new partition, from its runs to complete files that have no name yet."""
+"""An executor's part of publishing: builds one new partition from its runs, under a temporary name."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from tornproof.pipeline.ingest.spill import Run, SortedRuns
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuildTask:
-    """A partition to be built: its start, the runs with its rows, and where its directory may be.
+    """A partition to build: its start, the runs with its rows, and its directory.
 
-    `directory` lacks the mark of the attempt; `thread_count` row groups are encoded side by side.
+    The attempt is appended to `directory`; `thread_count` row groups are encoded in parallel.
     """
 
     timestamp: int
@@ -38,11 +38,11 @@ class BuildTask:
 
 
 def build_partition(storage: Storage, task: BuildTask, attempt: str) -> PreparedPartition:
-    """Build a partition in a directory of this attempt; raises RowsRefusedError, StorageError."""
-    position = prepared_path(task.directory, attempt)
+    """Build a partition in a directory of this attempt; raises RowsRejectedError, StorageError."""
+    path = prepared_path(task.directory, attempt)
     with (
         SortedRuns(task.runs, task.timestamp_name) as runs,
-        PartitionBuild(storage, position, task.metadata, task.options, table_name=task.table_name) as build,
+        PartitionBuild(storage, path, task.metadata, task.options, table_name=task.table_name) as build,
         ThreadPoolExecutor(task.thread_count) as threads,
     ):
         waiting: deque[Future[list[EncodedRowGroup]]] = deque()
@@ -65,7 +65,7 @@ def build_partition(storage: Storage, task: BuildTask, attempt: str) -> Prepared
 
 
 def row_groups(sorted_runs: SortedRuns, runs: Sequence[Run], options: WriterOptions) -> Iterator[pa.Table]:
-    """Yield the rows of each row group, which is as large as it may be by its bytes in Arrow's form."""
+    """Yield the rows of each row group, as large as the limit of bytes in memory allows."""
     size_bytes_max = options.row_group_size_bytes_max
     assert size_bytes_max is not None
     row_count = sum(run.row_count for run in runs)

@@ -1,9 +1,9 @@
-"""How rows and the record of where they came from become part of a table: together, or not at all.
+"""Commits rows together with a record of their sources, atomically.
 
-Each run has an entry in the table's `_archive`: which files it took, by their digests, and the version that its commit
-makes. It is PENDING before that commit, with how many rows each interval of time then has, and DONE after it. A run
-that finds a pending entry knows from the committed version which of the two it is, so no file is taken twice, and none
-is taken for done that is not. All names that end in INPROGRESS are unfinished, and removed by the next run.
+Each run has an entry in the table's `_archive`: the digests of its files, and the version of its commit. The entry is
+PENDING before that commit, with the row counts of all intervals after it, and DONE afterwards. A run that finds a
+pending entry decides by the committed version whether it was committed, so no file is added twice, and none is
+skipped. All names that end in INPROGRESS are unfinished, and removed by the next run.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ FORMAT = 1
 
 
 class UnsettledRunError(TornproofError):
-    """A run was interrupted and other writers have gone on since, so that nobody can tell whether it was committed."""
+    """A run was interrupted and other writers committed since, so that it is not known whether it was committed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunEntry:
-    """What one run took: the version with its rows, its sources as documents with a `digest`, its columns' keys."""
+    """The entry of a run: the version with its rows, its sources as documents with a `digest`, its columns' keys."""
 
     number: int
     version: int
@@ -61,7 +61,7 @@ class RunEntry:
 def ingested(storage: ReadableStorage, table_path: str) -> tuple[RunEntry, ...]:
     """Return the entries of all runs whose rows are in the committed version; changes nothing.
 
-    Raises UnsettledRunError, CorruptError for an entry that is none, StorageError.
+    Raises UnsettledRunError, CorruptError for a damaged entry, StorageError.
     """
     directory = f"{table_path}/{ARCHIVE_DIRECTORY}"
     if storage.kind(directory) is EntryKind.MISSING:
@@ -80,13 +80,13 @@ def ingested(storage: ReadableStorage, table_path: str) -> tuple[RunEntry, ...]:
 
 @contextmanager
 def open_archive(storage: Storage, table_path: str, options: WriterOptions | None = None) -> Iterator[ArchiveTable]:
-    """Become the one writer of a table, and settle and clear away what an interrupted run left.
+    """Become the only writer of a table, and finish or remove what an interrupted run left.
 
     Raises as `open_writer` and `ingested` do.
     """
     with open_writer(storage, table_path, options=options) as writer:
         archive = ArchiveTable(storage, writer)
-        archive.settle()
+        archive.finish_interrupted()
         yield archive
 
 
@@ -107,11 +107,11 @@ class ArchiveTable:
 
     @property
     def spool_path(self) -> str:
-        """Where runs of rows wait until they are encoded; the next run removes what is left there."""
+        """The directory of sorted runs until they are encoded; the next run removes what is left there."""
         return f"{self._directory}/{SPOOL_DIRECTORY}"
 
-    def settle(self) -> None:
-        """Finish the entry of a run that was committed, remove that of one that was not, and all that is unfinished."""
+    def finish_interrupted(self) -> None:
+        """Rename entries of committed runs to DONE, and remove other pending entries and all unfinished files."""
         self._make_directory()
         self.entries = ingested(self._storage, self.table.path)
         committed = {entry.number for entry in self.entries}
@@ -123,7 +123,7 @@ class ArchiveTable:
                 self._storage.unlink(path)
             elif name == SPOOL_DIRECTORY:
                 remove_directory(self._storage, path)
-        # Also where nothing was done: a killed run may have given the names and not come to this.
+        # Even if nothing was renamed: a killed run may have renamed files without this sync.
         self._storage.sync_directory(self._directory)
         for name in self._storage.listdir(self.table.path):
             if name.endswith(INPROGRESS):
@@ -137,9 +137,9 @@ class ArchiveTable:
         prepared: Sequence[PreparedPartition],
         rows: Iterable[pa.Table],
     ) -> RunEntry:
-        """Commit prepared partitions and rows for those that are there, with the entry that says where they are from.
+        """Commit prepared partitions, and rows for existing ones, with the entry of their sources.
 
-        Raises as `TableWriter.commit` does; after an error the next `open_archive` finds out what has become of it.
+        Raises as `TableWriter.commit` does; after an error the next `open_archive` decides whether it was committed.
         """
         for each in prepared:
             self._writer.adopt(each)
@@ -186,21 +186,21 @@ def unseen(found: Mapping[str, str], entries: Sequence[RunEntry]) -> tuple[dict[
 
 
 def prepared_path(directory: str, attempt: str) -> str:
-    """Return where an attempt may build what is to be a partition's directory; INPROGRESS says that it is none yet."""
+    """Return the temporary path, with the suffix INPROGRESS, of a partition's directory built by an attempt."""
     return f"{directory}.{attempt}{INPROGRESS}"
 
 
 def publish_file(storage: Storage, directory: str, name: str, suffix: str, content: bytes) -> None:
-    """Put a file with that content into a directory, as `published_file` does."""
+    """Write a file with that content, as `published_file` does."""
     with published_file(storage, directory, name, suffix) as file:
         file.pwrite(content, 0)
 
 
 @contextmanager
 def published_file(storage: Storage, directory: str, name: str, suffix: str) -> Iterator[File]:
-    """Give an empty file to write to, and its name once all of it is durable; then make the name durable.
+    """Yield an empty temporary file, and rename it once it is durable; the name is durable, too.
 
-    After an error it stays unfinished.
+    After an error it stays under its temporary name.
     """
     unfinished = f"{directory}/{name}{INPROGRESS}"
     with storage.open_for_writing(unfinished, OpenMode.EXISTING_OR_NEW) as file:
@@ -217,7 +217,7 @@ def _is_committed(entry: RunEntry, table: Table, transaction: Transaction, path:
     if transaction.version > entry.version:
         raise UnsettledRunError(
             f"{path}: this run was interrupted when it made version {entry.version}, and the table has version "
-            f"{transaction.version} now; give the file the ending {DONE} if the rows of its sources are there, else "
+            f"{transaction.version} now; rename the file to end in {DONE} if the rows of its sources are there, else "
             "remove it"
         )
     return _digest(_interval_counts(table.metadata, transaction)) == entry.rows_after
@@ -231,7 +231,7 @@ def _interval_counts(metadata: TableMetadata | None, transaction: Transaction) -
 
 
 def _counts_of(metadata: TableMetadata | None, rows: pa.Table) -> Counter[int]:
-    """Return the rows of each interval; all of `rows` lie in one, as runs do."""
+    """Return the row count of each interval; all of `rows` are in one, as in runs."""
     assert metadata is not None
     (name,) = (column.name for column in metadata.columns if column.id == metadata.timestamp_id)
     return Counter({_interval(metadata, rows[name][0].value): rows.num_rows}) if rows.num_rows else Counter()

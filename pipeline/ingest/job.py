@@ -1,7 +1,7 @@
-"""Files of telemetry into a time-partitioned table: reading and encoding on executors, one commit by the driver.
+"""Ingest of telemetry files into a time-partitioned table: executors read and encode, the driver commits once.
 
 All machines need the same file system at the same paths: rows go from readers to encoders through sorted runs in the
-table's own `_archive`, and encoders write the files of partitions where the commit finds them.
+table's `_archive`, and encoders write the files of partitions for the commit.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 Given = TypeVar("Given")
 Made = TypeVar("Made")
 OnStage: TypeAlias = Callable[[str, int, int], None]
-"""Is told what is being done, how much of it is done, and how much there is."""
+"""Called with the current stage, the tasks done, and the tasks in total."""
 COPY_ROWS = 1 << 20
 
 
@@ -68,10 +68,10 @@ def run_archive(
     *,
     on_stage: OnStage = lambda what, done, total: None,
 ) -> ArchiveReport:
-    """Add what files hold to a table, which is made where it is not there; nothing is added twice.
+    """Add the rows of files to a table, which is created if it does not exist; nothing is added twice.
 
-    Raises SchemaRefusedError, SourceUnreadableError, UnsettledRunError, and what a table's writer raises; the table is
-    as before then, or a version later with all that this run takes.
+    Raises SchemaRejectedError, SourceUnreadableError, UnsettledRunError, and what a table's writer raises; the table is
+    unchanged then, or has a new version with all rows of this run.
     """
     # Executors have other working directories.
     return _Job(spark, str(Path(table_path).absolute()), settings, on_stage).run(paths)
@@ -86,7 +86,7 @@ class _Job:
     storage: Storage = field(default_factory=OperatingSystemStorage)
 
     def run(self, paths: Sequence[str]) -> ArchiveReport:
-        digests = self._on_executors("looking at files", digest_of, list(paths), groups=task_groups(paths))
+        digests = self._on_executors("hashing files", digest_of, list(paths), groups=task_groups(paths))
         found = dict(zip(paths, digests, strict=True))
         table = open_table(self.storage, self.path) if self.storage.kind(self.path) is not EntryKind.MISSING else None
         new, skipped = unseen(found, ingested(self.storage, self.path) if table else ())
@@ -102,7 +102,7 @@ class _Job:
             by = self.settings.partition_by
             create_table(self.storage, self.path, columns, timestamp=schema.timestamp, partition_by=by)
         with open_archive(self.storage, self.path, self.settings.options) as archive:
-            # Another run may have come to its end in between.
+            # Another run may have been committed in between.
             new, skipped = unseen(found, archive.entries)
             try:
                 return self._add(archive, new, skipped, schema)
@@ -142,7 +142,7 @@ class _Job:
         )
 
     def _schema(self, paths: Sequence[str], table: Table | None) -> ArchiveSchema:
-        """Return the columns: given, or the sample's; those of the table where there is one, wherever values lie."""
+        """Return the columns: given, or inferred from a sample; those of the table if it exists."""
         given = self.settings.schema
         sample = sample_frames(paths, self.settings.sample_lines)
         if table is None:
@@ -193,11 +193,11 @@ class _Job:
     def _rows(self, grown: Mapping[int, Sequence[Run]], schema: ArchiveSchema) -> Iterator[pa.Table]:
         for runs in grown.values():
             with SortedRuns(runs, schema.timestamp) as rows:
-                # In memory of their own: they outlive the mapping until the commit.
+                # Copied, because the rows must outlive the mapping until the commit.
                 yield from map(_copied, rows.slices(COPY_ROWS))
 
     def _keep_rejects(self, sources: Sequence[SourceLines], archive: ArchiveTable) -> str:
-        """Put the rejects of all sources into one file; it gets its name before the commit that goes with it."""
+        """Write the rejects of all sources into one file, before the commit."""
         paths = [each.rejects_path for each in sources if each.rejects_path]
         if not paths:
             return ""
@@ -217,7 +217,7 @@ class _Job:
         return f"{directory}/{name}"
 
     def _clear(self, archive: ArchiveTable) -> None:
-        """Remove what only this run needed; what cannot be removed now is for the next run."""
+        """Remove temporary files of this run; the next run removes those that remain."""
         with suppress(StorageError):
             if self.storage.kind(archive.spool_path) is EntryKind.DIRECTORY:
                 remove_directory(self.storage, archive.spool_path)
@@ -233,11 +233,11 @@ class _Job:
         *,
         groups: Sequence[Sequence[int]] | None = None,
     ) -> list[Made]:
-        """Return what comes of each, in order; a task does one, or those that `groups` name by their places."""
+        """Return the result for each item, in order; a task handles one item, or a group of indices in `groups`."""
         if not given:
             return []
-        positions = groups or [[position] for position in range(len(given))]
-        grouped = [[given[position] for position in group] for group in positions]
+        indices = groups or [[index] for index in range(len(given))]
+        grouped = [[given[index] for index in group] for group in indices]
         tasks = self.spark.sparkContext.parallelize(grouped, len(grouped))
         done = tasks.map(partial(_each, work)).collect
         self.on_stage(what, 0, len(grouped))

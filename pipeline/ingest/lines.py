@@ -1,7 +1,8 @@
-"""The rows of a file's lines: quickly for blocks of sound ones, line by line where something is wrong.
+"""Parses lines into rows: valid blocks at once, others line by line.
 
-The quick way takes a block only whole, and then exactly as the slow one would: pyarrow's reader of JSON ends no line
-and knows no line numbers, takes numbers that JSON does not have, and stops the process at a first line of `null`.
+The fast path accepts only whole blocks, with exactly the result of the slow one. It checks what pyarrow's JSON reader
+does not: that reader ignores line ends and has no line numbers, accepts numbers that JSON does not have, and aborts the
+process if the first line is `null`.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ Offsets: TypeAlias = npt.NDArray[np.int64]
 
 @dataclass(slots=True, kw_only=True)
 class Taken:
-    """What became of the lines of a block; they are as many as the rows, the rejects and the blank ones together."""
+    """The result of a block: its lines are rows, rejects or blank."""
 
     tables: list[pa.Table]
     rejects: list[Reject]
@@ -59,7 +60,7 @@ class Taken:
 
 
 class LineReader:
-    """Turns blocks of lines into rows of one schema."""
+    """Parses blocks of lines into rows of one schema."""
 
     def __init__(self, schema: ArchiveSchema) -> None:
         self._schema = schema
@@ -67,7 +68,7 @@ class LineReader:
         self._arrow = schema.arrow
 
     def take(self, block: Block) -> Taken:
-        """Return the rows of a block in the order of its lines, and what is no row."""
+        """Return the rows of a block in line order, and its rejects."""
         taken = Taken(tables=[], rejects=[])
         content = np.frombuffer(block.text, np.uint8)
         ends = np.flatnonzero(content == NEWLINE)
@@ -75,13 +76,13 @@ class LineReader:
             ends = np.append(ends, len(content))
         starts = np.concatenate([np.zeros(1, np.int64), ends[:-1] + 1])
         kinds = _kinds_of_times(block.text[: ends[0]], self._tree)
-        quick = _QuickWay(self._schema, self._tree, self._arrow, kinds)
+        quick = _FastPath(self._schema, self._tree, self._arrow, kinds)
         self._take(quick, block, content, starts, ends, 0, taken)
         return taken
 
     def _take(
         self,
-        quick: _QuickWay,
+        quick: _FastPath,
         block: Block,
         content: npt.NDArray[np.uint8],
         starts: Offsets,
@@ -89,7 +90,7 @@ class LineReader:
         first: int,
         taken: Taken,
     ) -> None:
-        """Take lines, `first` of which is the number of those before them in the block."""
+        """Parse lines; `first` is the number of lines before them in the block."""
         text = block.text[starts[0] : ends[-1]]
         rows = quick.rows(text, len(starts)) if _are_objects(content, starts, ends) else None
         if rows is not None:
@@ -103,8 +104,8 @@ class LineReader:
 
     def _take_exactly(self, block: Block, starts: Offsets, ends: Offsets, first: int, taken: Taken) -> None:
         rows = []
-        positions = zip(starts.tolist(), ends.tolist(), strict=True)
-        for number, (start, end) in enumerate(positions, block.first_line + first):
+        spans = zip(starts.tolist(), ends.tolist(), strict=True)
+        for number, (start, end) in enumerate(spans, block.first_line + first):
             line = block.text[start:end]
             if not line.strip(BLANKS):
                 taken.blank_count += 1
@@ -121,8 +122,8 @@ class LineReader:
             taken.tables.append(pa.Table.from_arrays(columns, schema=self._arrow))
 
 
-class _QuickWay:
-    """Lines of one block at once, if nothing is wrong with any of them."""
+class _FastPath:
+    """Parses all lines of a block at once, if all are valid."""
 
     def __init__(self, schema: ArchiveSchema, tree: Tree, arrow: pa.Schema, kinds: dict[int, pa.DataType]) -> None:
         self._schema = schema
@@ -132,7 +133,7 @@ class _QuickWay:
         )
 
     def rows(self, text: bytes, line_count: int) -> pa.Table | None:
-        """Return the rows of so many lines that begin and end as objects do, or None unless all of them are sound."""
+        """Return the rows of lines that begin and end like objects, or None unless all of them are valid."""
         if not text.isascii():
             try:
                 text.decode("utf-8")
@@ -143,7 +144,7 @@ class _QuickWay:
             found = pj.read_json(pa.BufferReader(text), read_options=reading, parse_options=self._options)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
             return None
-        # Each line holds a row at least, so where the numbers agree it holds just one.
+        # Each line has at least one row, so if the counts agree it has exactly one.
         if found.num_rows != line_count:
             return None
         try:
@@ -153,7 +154,7 @@ class _QuickWay:
         return pa.Table.from_arrays(columns, schema=self._arrow)
 
     def _column(self, found: pa.Table, column: ArchiveColumn) -> pa.Array:
-        """Return the values of a column; raises ValueError (ArrowInvalid is one) where one of them is out of place."""
+        """Return the values of a column; raises ValueError (ArrowInvalid is one) for an invalid value."""
         values = found[column.keys[0]].combine_chunks()
         if len(column.keys) > 1:
             values = pc.struct_field(values, list(column.keys[1:]))
@@ -178,7 +179,7 @@ def _demand_finite(values: pa.Array) -> None:
 
 
 def _are_objects(content: npt.NDArray[np.uint8], starts: Offsets, ends: Offsets) -> bool:
-    """Whether each line begins and ends as an object does and is not too long, so that no object spans two."""
+    """Return whether each line begins and ends like an object and is not too long, so that no object spans two."""
     if (ends <= starts).any() or (ends - starts > LINE_BYTES_MAX).any():
         return False
     last = content[ends - 1]
@@ -189,17 +190,17 @@ def _are_objects(content: npt.NDArray[np.uint8], starts: Offsets, ends: Offsets)
 
 def _json_fields(tree: Tree, kinds: dict[int, pa.DataType]) -> list[pa.Field]:
     fields = []
-    for key, position in tree.items():
-        if isinstance(position, Leaf):
-            kind = kinds.get(position.index, pa.string()) if position.column.type == TypeTag.TIMESTAMP else None
-            fields.append(pa.field(key, kind or _JSON_TYPES[position.column.type]))
+    for key, node in tree.items():
+        if isinstance(node, Leaf):
+            kind = kinds.get(node.index, pa.string()) if node.column.type == TypeTag.TIMESTAMP else None
+            fields.append(pa.field(key, kind or _JSON_TYPES[node.column.type]))
         else:
-            fields.append(pa.field(key, pa.struct(_json_fields(position, kinds))))
+            fields.append(pa.field(key, pa.struct(_json_fields(node, kinds))))
     return fields
 
 
 def _kinds_of_times(line: bytes, tree: Tree) -> dict[int, pa.DataType]:
-    """Return by column whether times are given as whole numbers, numbers or texts, going by one line."""
+    """Return by column whether times are integers, floats or texts, judged by one line."""
     try:
         frame = json.loads(line)
     except (ValueError, RecursionError):
@@ -208,9 +209,9 @@ def _kinds_of_times(line: bytes, tree: Tree) -> dict[int, pa.DataType]:
 
 
 def _kinds(frame: Any, tree: Tree) -> Iterator[tuple[int, pa.DataType]]:
-    for key, position in tree.items() if isinstance(frame, dict) else ():
+    for key, node in tree.items() if isinstance(frame, dict) else ():
         value = frame.get(key)
-        if not isinstance(position, Leaf):
-            yield from _kinds(value, position)
+        if not isinstance(node, Leaf):
+            yield from _kinds(value, node)
         elif type(value) in (int, float):
-            yield position.index, pa.int64() if type(value) is int else pa.float64()
+            yield node.index, pa.int64() if type(value) is int else pa.float64()

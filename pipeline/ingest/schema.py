@@ -1,4 +1,4 @@
-"""The columns of an archive: which values of a frame they hold, by a file, a sample of frames, or a table."""
+"""The columns of an archive, and the keys of their values: from a schema file, a sample of frames, or a table."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ DOUBLES = ELEMENT_TAG.put(TypeTag.ARRAY, TypeTag.DOUBLE)
 _NUMBERS = (TypeTag.BYTE, TypeTag.SHORT, TypeTag.INT, TypeTag.LONG, TypeTag.FLOAT, TypeTag.DOUBLE)
 _CODES = (TypeTag.BOOLEAN, *_NUMBERS, TypeTag.TIMESTAMP, TypeTag.STRING, TypeTag.VARCHAR, DOUBLES)
 TYPES = {type_name(code): int(code) for code in _CODES}
-"""The types of columns that frames are read into."""
+"""The column types that frames can be read into."""
 LONGS = range(-(1 << 63), 1 << 63)
 SEPARATOR = "_"
 
 Keys: TypeAlias = tuple[str, ...]
-"""The way to a value in a frame: a key for each object that it lies in, and its own."""
+"""The path to a value in a frame: the keys of its enclosing objects, and its own."""
 
 
 class SchemaRejectedError(TornproofError):
-    """The columns that were asked for or found cannot be those of this archive."""
+    """The given or inferred columns cannot be those of this archive."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,17 +60,17 @@ class ArchiveSchema:
     timestamp: str
 
     def __post_init__(self) -> None:
-        """Raise SchemaRefusedError for columns that cannot be told apart, or without a designated timestamp."""
-        for what, seen in (("name", [c.name.lower() for c in self.columns]), ("place", [c.keys for c in self.columns])):
+        """Raise SchemaRejectedError for duplicate columns, or without a designated timestamp."""
+        for what, seen in (("name", [c.name.lower() for c in self.columns]), ("path", [c.keys for c in self.columns])):
             if len(set(seen)) < len(seen):
-                first, second = _twins(self.columns, seen)
+                first, second = _duplicates(self.columns, seen)
                 raise SchemaRejectedError(
                     f"{_path(first)} and {_path(second)} get columns of one {what}, {second.name}"
                 )
-        positions = {column.keys for column in self.columns}
+        paths = {column.keys for column in self.columns}
         for column in self.columns:
-            if any(column.keys[:end] in positions for end in range(1, len(column.keys))):
-                raise SchemaRejectedError(f"{_path(column)}: lies in a value that is to be a column of its own")
+            if any(column.keys[:end] in paths for end in range(1, len(column.keys))):
+                raise SchemaRejectedError(f"{_path(column)}: is inside of a value that is a column itself")
         if all(column.name != self.timestamp or column.type != TypeTag.TIMESTAMP for column in self.columns):
             raise SchemaRejectedError(f"there is no column {self.timestamp!r} of type TIMESTAMP")
 
@@ -82,14 +82,14 @@ class ArchiveSchema:
         )
 
     def has_null(self, column: ArchiveColumn) -> bool:
-        """Whether a frame can leave the column out; without null it holds false or 0 then, but a time is needed."""
+        """Return whether the column is nullable; else a missing value is false or 0, and a missing time an error."""
         return is_nullable(DESIGNATED.put(column.type, 1) if column.name == self.timestamp else column.type)
 
 
 def read_schema_file(path: Path, timestamp: str | None) -> ArchiveSchema:
     """Read columns from a TOML or JSON file: names and types, in tables or with dots where objects are nested.
 
-    Raises SchemaRefusedError.
+    Raises SchemaRejectedError.
     """
     try:
         text = path.read_text(encoding="utf-8")
@@ -107,7 +107,7 @@ def read_schema_file(path: Path, timestamp: str | None) -> ArchiveSchema:
 
 
 def infer_schema(frames: Iterable[Mapping[str, Any]], timestamp: str | None) -> ArchiveSchema:
-    """Return the columns of a sample of frames; SchemaRefusedError where no designated timestamp is found."""
+    """Return the columns of a sample of frames; SchemaRejectedError if no designated timestamp is found."""
     columns = infer_columns(frames)
     name = timestamp_name(columns, timestamp)
     return ArchiveSchema(
@@ -125,7 +125,7 @@ def infer_columns(frames: Iterable[Mapping[str, Any]]) -> list[ArchiveColumn]:
     for frame in frames:
         for keys, value in _leaves(frame, ()):
             found[keys] = _wider(found.get(keys), _type_of(value))
-    # Where a value is an object in one frame and something else in another, the something else is the column.
+    # If a value is an object in one frame and something else in another, the latter is the column.
     claimed = {keys for keys, kind in found.items() if kind is not None}
     above = {keys[:end] for keys in found for end in range(1, len(keys))}
     kept = {
@@ -140,9 +140,9 @@ def infer_columns(frames: Iterable[Mapping[str, Any]]) -> list[ArchiveColumn]:
 
 
 def schema_of_table(metadata: TableMetadata, keys_of: Mapping[str, Keys]) -> ArchiveSchema:
-    """Return the columns of a table that exists; `keys_of` says by column where values lie, else under its name.
+    """Return the columns of a table that exists; `keys_of` has the keys by column, by default its name.
 
-    Raises SchemaRefusedError for tables that an archive cannot add to.
+    Raises SchemaRejectedError for tables that an archive cannot add to.
     """
     for column in metadata.columns:
         if column.type not in TYPES.values():
@@ -158,14 +158,14 @@ def schema_of_table(metadata: TableMetadata, keys_of: Mapping[str, Keys]) -> Arc
 
 
 def column_name(keys: Keys) -> str:
-    """Return the name of the column for a value: its keys with `_` between them and for what no name can hold."""
+    """Return the column name of a value: its keys joined by `_`, which also replaces invalid characters."""
     joined = SEPARATOR.join(keys)
     name = "".join(SEPARATOR if char in NAME_CHARACTERS_REJECTED else char for char in joined)
     return name[:NAME_LENGTH_MAX].encode("utf-8", "replace").decode() or SEPARATOR
 
 
 def timestamp_name(columns: Sequence[ArchiveColumn], asked: str | None) -> str:
-    """Return the name of the designated timestamp: the one asked for, else the first usual one that is there."""
+    """Return the name of the designated timestamp: the given one, else the first of TIMESTAMP_NAMES that exists."""
     names = [column.name for column in columns]
     if asked is not None:
         wanted = column_name(tuple(asked.split(".")))
@@ -216,13 +216,13 @@ def _type_of(value: Any) -> int | None:
 
 
 def _wider(known: int | None, found: int | None) -> int | None:
-    """Return the type for both: of what has nothing in common the first one, which later frames then contradict."""
+    """Return the common type; for incompatible ones the first, so that later values are rejected."""
     if {known, found} == {TypeTag.LONG, TypeTag.DOUBLE}:
         return TypeTag.DOUBLE
     return found if known is None else known
 
 
-def _twins(columns: Sequence[ArchiveColumn], seen: Sequence[object]) -> tuple[ArchiveColumn, ArchiveColumn]:
+def _duplicates(columns: Sequence[ArchiveColumn], seen: Sequence[object]) -> tuple[ArchiveColumn, ArchiveColumn]:
     second = next(index for index, value in enumerate(seen) if value in seen[:index])
     return columns[seen.index(seen[second])], columns[second]
 

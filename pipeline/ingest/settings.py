@@ -1,4 +1,4 @@
-"""What a run of the archive is asked for, and what it says it did."""
+"""The settings and the report of an ingest run."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from tornproof.pipeline.ingest.schema import ArchiveSchema
 from tornproof.pipeline.ingest.spill import SourceLines
 
 ROW_GROUP_BYTES = 128_000_000
-"""The default, and the most: no column of a row group may reach what readers take of one, 128 MiB."""
+"""The default and the maximum: readers accept less than 128 MiB per column of a row group."""
 ROWS_MAX = (1 << 31) - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchiveSettings:
-    """What a run is asked for; partitioning and columns are those of the table where it is there already."""
+    """The settings of a run; partitioning and columns are those of the table if it exists."""
 
     partition_by: PartitionBy = PartitionBy.DAY
     row_group_bytes: int = ROW_GROUP_BYTES
@@ -34,7 +34,7 @@ class ArchiveSettings:
 
     @property
     def options(self) -> WriterOptions:
-        """What a table's writer is asked for."""
+        """Options of the table's writer."""
         encoding = EncodeOptions(codec=self.codec, level=self.level)
         return WriterOptions(
             row_group_row_count_max=ROWS_MAX, row_group_size_bytes_max=self.row_group_bytes, encoding=encoding
@@ -43,9 +43,9 @@ class ArchiveSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchiveReport:
-    """What a run did; `skipped` are files whose content was taken before, with the one that had it first.
+    """The result of a run; `skipped` are files whose content was added before, with the file that had it first.
 
-    `version` is the committed one, None where there is no table (`--dry-run`); `rejects_path` is "" without rejects.
+    `version` is the committed one, None if there is no table (`--dry-run`); `rejects_path` is "" without rejects.
     """
 
     schema: ArchiveSchema | None
@@ -58,7 +58,7 @@ class ArchiveReport:
 
     @property
     def reject_counts(self) -> Counter[str]:
-        """Lines that are no rows, by reason."""
+        """Number of rejected lines, by reason."""
         return sum((Counter(each.reject_counts) for each in self.sources), Counter())
 
     def total(self, name: str) -> int:

@@ -1,4 +1,4 @@
-"""Files of lines: which there are, what tells one from another, and their text in blocks of whole lines."""
+"""Files of lines: finding them, digests of their content, and their text in blocks of whole lines."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ READ_BYTES = 1 << 20
 BLOCK_BYTES = 8 << 20
 RAW_BYTES_KEPT = 4096
 TASK_BYTES = 64 << 20
-"""Small files are read together, up to about so many bytes a task."""
+"""Small files are read together, up to about this many bytes per task."""
 BLANKS = b" \t\r"
 SAMPLE_FILES_MAX = 100
 SAMPLE_BLOCK_BYTES = 1 << 20
 
 
 class SourceUnreadableError(TornproofError):
-    """A source is not there, cannot be read, or changed between two looks."""
+    """A source is missing, cannot be read, or changed between two reads."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +42,7 @@ class Block:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reject:
-    """A line that is no row: its number from 1 on, why, and its first bytes."""
+    """A rejected line: its number from 1, the reason, and its first bytes."""
 
     line: int
     reason: Reason
@@ -53,8 +53,8 @@ class Reject:
 def find_sources(paths: Sequence[str], *, outside: Sequence[str] = ()) -> tuple[str, ...]:
     """Return the files to read: each path, or what lies in and below it with a known suffix, in the order of names.
 
-    Paths are absolute. What lies in one of the directories `outside` is no source: rejects have such a suffix, too.
-    Raises SourceUnreadableError where there is none.
+    Paths are absolute. Files in the directories `outside` are not sources: rejects have such a suffix, too.
+    Raises SourceUnreadableError if there is none.
     """
     left_out = [Path(directory).absolute() for directory in outside]
     found: dict[str, None] = {}
@@ -92,7 +92,7 @@ def sample_frames(paths: Sequence[str], line_count: int) -> Iterator[dict[str, A
 
 
 def digest_of(path: str) -> str:
-    """Return what tells a file's content from any other; raises SourceUnreadableError."""
+    """Return the digest of a file's content; raises SourceUnreadableError."""
     digest = hashlib.blake2b(digest_size=32)
     with opened(path) as file:
         for chunk in iter(lambda: file.read(READ_BYTES), b""):
@@ -101,14 +101,14 @@ def digest_of(path: str) -> str:
 
 
 def task_groups(paths: Sequence[str]) -> list[list[int]]:
-    """Return which files are read by one task, by their places."""
+    """Return groups of indices of the files that one task reads."""
     groups: list[list[int]] = []
     size_bytes = TASK_BYTES
-    for position, path in enumerate(paths):
+    for index, path in enumerate(paths):
         if size_bytes >= TASK_BYTES:
             groups.append([])
             size_bytes = 0
-        groups[-1].append(position)
+        groups[-1].append(index)
         with suppress(OSError):
             size_bytes += Path(path).stat().st_size
     return groups
@@ -123,7 +123,7 @@ def opened(path: str) -> BinaryIO:
 
 
 class Lines:
-    """The blocks of a file; `digest` is that of its bytes once all are read, `line_count` what has been passed."""
+    """The blocks of a file; `digest` is that of its bytes once all are read, `line_count` the lines read so far."""
 
     def __init__(self, path: str, *, block_bytes: int = BLOCK_BYTES) -> None:
         self._path = path
@@ -133,13 +133,13 @@ class Lines:
 
     @property
     def digest(self) -> str:
-        """What `digest_of` says of the same bytes."""
+        """The same as `digest_of` the same bytes."""
         return self._digest.hexdigest()
 
     def __iter__(self) -> Iterator[Block | Reject]:
         """Yield blocks, and rejects for lines that are too long and for the rest of a damaged gzip file.
 
-        Memory is bound by a block and the longest line allowed; raises SourceUnreadableError.
+        Memory is bounded by a block and the longest line allowed; raises SourceUnreadableError.
         """
         rest, dropped, damage = b"", 0, ""
         with opened(self._path) as file:
@@ -166,7 +166,7 @@ class Lines:
                 if len(rest) > LINE_BYTES_MAX and not dropped:
                     rest, dropped = rest[:RAW_BYTES_KEPT], len(rest)
         if damage:
-            # What is left of the line that it broke off in belongs to what is lost.
+            # The rest of the interrupted line belongs to the lost part.
             self.line_count += 1
             yield Reject(line=self.line_count, reason=Reason.BAD_GZIP, detail=damage, raw=rest[:RAW_BYTES_KEPT])
         elif dropped:
@@ -215,7 +215,7 @@ class Lines:
         library = _inflater()
         while raw:
             if not raw.startswith(GZIP_MAGIC[: len(raw)]):
-                raise _DamagedError("bytes that are no gzip follow")
+                raise _DamagedError("followed by bytes that are not gzip")
             member = library.decompressobj(GZIP_WINDOW_BITS)
             while True:
                 try:
@@ -226,7 +226,7 @@ class Lines:
                 if member.eof:
                     break
                 raw = member.unconsumed_tail
-                # A full part may leave more inside of the library.
+                # After a full part, the library may have more.
                 if not raw and len(part) < self._block_bytes and not (raw := self._read(file, READ_BYTES)):
                     raise _DamagedError("the file ends before its gzip data does")
             raw = (member.unused_data or self._read(file, READ_BYTES)).lstrip(b"\0")
@@ -247,7 +247,7 @@ class _DamagedError(Exception):
 
 
 def _inflater() -> Any:
-    """Return the fastest module there is with the interface of `zlib`."""
+    """Return the fastest installed module with the interface of `zlib`."""
     with suppress(ImportError):
         return importlib.import_module("isal.isal_zlib")
     return zlib

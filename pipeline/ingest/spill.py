@@ -1,6 +1,6 @@
 """Rows between reading and encoding: sorted runs in files of Arrow batches, each batch of one partition.
 
-A run is read through a mapping, so that encoding a row group touches only the rows that belong to it.
+A run is mapped into memory, so that encoding a row group reads only its own rows.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from tornproof.pipeline.ingest.schema import ArchiveSchema
 from tornproof.pipeline.ingest.source import Lines, Reject, SourceUnreadableError
 
 SORTED_BYTES = 64 << 20
-"""So many bytes of rows are sorted at once; all else in a reading task is smaller."""
+"""This many bytes of rows are sorted at once; everything else in a reading task is smaller."""
 
 
 class Run(NamedTuple):
-    """Sorted rows of one partition: a batch of a spool file. Sizes in rows and in bytes of Arrow's form."""
+    """Sorted rows of one partition: a batch of a spool file. Sizes in rows and in bytes in memory."""
 
     partition: int
     spool: str
@@ -39,7 +39,7 @@ class Run(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceLines:
-    """What became of the lines of one file; `rejects_path` holds those that are no rows, "" where there are none."""
+    """The result of one file; `rejects_path` has its rejected lines, "" if there are none."""
 
     path: str
     digest: str
@@ -53,7 +53,7 @@ class SourceLines:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """How files are read; without a `directory` for spool files lines are only counted."""
+    """How files are read; without a `directory` for spool files, lines are only counted."""
 
     schema: ArchiveSchema
     partition_by: PartitionBy
@@ -62,7 +62,7 @@ class Reading:
     def read(self, path: str, digest: str, attempt: str) -> SourceLines:
         """Read a file whose digest is known; raises SourceUnreadableError, also where it has changed since.
 
-        `attempt` names the files of this attempt, so that several of them do not meet.
+        `attempt` is in the names of its files, so that several attempts do not conflict.
         """
         lines, reader = Lines(path), LineReader(self.schema)
         counts: Counter[str] = Counter()
@@ -108,7 +108,7 @@ class SortedRuns:
         done = [0] * len(self._batches)
         for start in range(0, len(order), row_count):
             chosen = order[start : start + row_count]
-            # Runs are sorted, so what a slice has of each of them stands together.
+            # Runs are sorted, so the rows of each run in a slice are contiguous.
             counts = np.bincount(np.searchsorted(bases, chosen, "right") - 1, minlength=len(done)).tolist()
             parts, shifts, position = [], np.zeros(len(done), np.int64), 0
             for index, count in enumerate(counts):
@@ -126,7 +126,7 @@ class SortedRuns:
         return self
 
     def __exit__(self, *exception: object) -> None:
-        """Let go of the files; tables that were yielded must not be used any more."""
+        """Close the files; yielded tables must not be used afterwards."""
         self._batches.clear()
         self._times.clear()
         self._opened.close()
@@ -134,7 +134,7 @@ class SortedRuns:
 
 @dataclass(slots=True)
 class _Spool:
-    """The spool file and the rejects of one source, made when there is something to put into them."""
+    """The spool file and the rejects of one source, created when needed."""
 
     reading: Reading
     attempt: str
@@ -166,7 +166,7 @@ class _Spool:
             return
         schema = self.reading.schema
         rows = in_time_order(pa.concat_tables(self._waiting).combine_chunks(), schema.timestamp)
-        # All that says how rows are divided into partitions.
+        # Only what determines the division into partitions.
         metadata = TableMetadata(columns=(), partition_by=self.reading.partition_by, timestamp_id=-1)
         path = self._path("arrow")
         if self._writer is None:
@@ -191,7 +191,7 @@ class _Spool:
 
 
 def reject_line(path: str, reject: Reject) -> bytes:
-    """Return a reject as a line of JSON; bytes of the raw line that are no UTF-8 are written out as \\xNN."""
+    """Return a reject as a line of JSON; bytes of the raw line that are not UTF-8 are written as \\xNN."""
     document = {
         "file": path,
         "line": reject.line,

@@ -1,4 +1,4 @@
-"""One line at a time: which row it is, or in words why it is none. The judge of what the quick way does not take."""
+"""Parses one line into a row, or into the reason why it is rejected; used where the fast path gives up."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ _RANGES = {
     TypeTag.LONG: LONGS,
 }
 _FLOAT_LIMIT = (2 - 2**-24) * 2.0**127
-"""From here on a float of 32 bits is infinite."""
+"""From here on a 32-bit float is infinite."""
 
 
 class Reason(StrEnum):
-    """Why a line, or what is left of a file, is no row."""
+    """Why a line, or the rest of a file, is rejected."""
 
     TOO_LONG = "line too long"
     BAD_UTF8 = "bad UTF-8"
@@ -49,7 +49,7 @@ class Reason(StrEnum):
 
 
 class LineRejectedError(Exception):
-    """A line is no row of this table."""
+    """A line is not a row of this table."""
 
     def __init__(self, reason: Reason, detail: str) -> None:
         super().__init__(detail)
@@ -59,7 +59,7 @@ class LineRejectedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """A column as a place among the keys of a frame; `index` is that of the column."""
+    """A column in the tree of keys; `index` is that of the column."""
 
     index: int
     column: ArchiveColumn
@@ -81,7 +81,7 @@ def tree_of(schema: ArchiveSchema) -> Tree:
 
 
 def parse_frame(line: bytes) -> dict[str, Any]:
-    """Return the object of one line; raises LineRefusedError. Numbers that JSON does not have are refused."""
+    """Return the object of one line; raises LineRejectedError, also for numbers that JSON does not have."""
     if len(line) > LINE_BYTES_MAX:
         raise LineRejectedError(Reason.TOO_LONG, f"{len(line)} bytes, more than {LINE_BYTES_MAX}")
     try:
@@ -102,10 +102,10 @@ def parse_frame(line: bytes) -> dict[str, Any]:
 
 
 def exact_row(line: bytes, schema: ArchiveSchema, tree: Tree) -> list[Any]:
-    """Return a line's values, one for each column; raises LineRefusedError. Times are counts of microseconds."""
+    """Return a line's values, one for each column; raises LineRejectedError. Times are counts of microseconds."""
     values: list[Any] = [None] * len(schema.columns)
     try:
-        _position(parse_frame(line), tree, values, schema.timestamp)
+        _fill(parse_frame(line), tree, values, schema.timestamp)
     except RecursionError as error:
         raise LineRejectedError(Reason.NOT_JSON, "nested too deeply") from error
     for index, column in enumerate(schema.columns):
@@ -119,7 +119,7 @@ def exact_row(line: bytes, schema: ArchiveSchema, tree: Tree) -> list[Any]:
 def micros_of(values: pa.Array, *, is_designated: bool) -> pa.Array:
     """Return texts (ISO 8601, UTC where no zone is named) or numbers since 1970 as microseconds.
 
-    Raises ValueError where one of them is no time, or none that a designated timestamp can be.
+    Raises ValueError for a value that is not a time, or not valid as a designated timestamp.
     """
     counts = _micros_of_text(values) if pa.types.is_string(values.type) else _micros_of_numbers(values)
     bounds = pc.min_max(counts)
@@ -130,22 +130,22 @@ def micros_of(values: pa.Array, *, is_designated: bool) -> pa.Array:
     return counts
 
 
-def _position(frame: Mapping[str, Any], tree: Tree, values: list[Any], timestamp: str) -> None:
+def _fill(frame: Mapping[str, Any], tree: Tree, values: list[Any], timestamp: str) -> None:
     for key, value in frame.items():
-        position = tree.get(key)
-        if position is None:
+        node = tree.get(key)
+        if node is None:
             raise LineRejectedError(Reason.UNKNOWN_KEY, f"{key!r} is not in the schema")
-        if isinstance(position, Leaf):
+        if isinstance(node, Leaf):
             if value is not None:
-                values[position.index] = _value(position.column, value, is_designated=position.column.name == timestamp)
+                values[node.index] = _value(node.column, value, is_designated=node.column.name == timestamp)
         elif isinstance(value, Mapping):
-            _position(value, position, values, timestamp)
+            _fill(value, node, values, timestamp)
         elif value is not None:
             raise LineRejectedError(Reason.WRONG_TYPE, f"{key!r}: expected an object, found {_kind(value)}")
 
 
 def _value(column: ArchiveColumn, value: Any, *, is_designated: bool) -> Any:
-    """Return a value as its column takes it; raises LineRefusedError."""
+    """Return a value in its column's type; raises LineRejectedError."""
     match column.type:
         case TypeTag.TIMESTAMP:
             return _time(column, value, is_designated=is_designated)
@@ -194,12 +194,12 @@ def _micros_of_text(texts: pa.Array) -> pa.Array:
 
 
 def _micros_of_numbers(numbers: pa.Array) -> pa.Array:
-    """Return counts of seconds, milliseconds, microseconds or nanoseconds, told apart by their size."""
+    """Return microseconds from counts of seconds, milliseconds, microseconds or nanoseconds, by their size."""
     counts = numbers.fill_null(0).to_numpy(zero_copy_only=False)
     if counts.dtype.kind == "f":
         if not np.isfinite(counts).all() or (np.abs(counts) >= 2.0**63).any():
             raise ValueError("no finite time")
-        # Below a microsecond the nearest one is meant: binary fractions are seldom exact.
+        # Round to the nearest microsecond: binary fractions are seldom exact.
         micros = np.select(_sizes(counts), [counts * 1e6, counts * 1e3, counts], counts / 1e3)
         found = np.rint(micros).astype(np.int64)
     else:

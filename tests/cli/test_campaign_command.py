@@ -60,8 +60,8 @@ def test_a_sound_campaign_says_valid_with_its_denominators(tmp_path: Path) -> No
     spec = spec_file(tmp_path, 'scenarios = ["append-and-power-cut", "sync-fails"]')
     code, out = run("--spec", spec, "--out", str(tmp_path / "out"))
     assert code == ExitCode.VALID
-    assert "24 runs of 3 situations in 3 tasks" in out and "0 findings; result hash " in out
-    assert "positive controls: 1 of 1 convicted" in out and out.endswith("small: VALID\n")
+    assert "24 runs of 3 test cases in 3 tasks" in out and "0 findings; result hash " in out
+    assert "positive controls: 1 of 1 detected" in out and out.endswith("small: VALID\n")
     assert not (tmp_path / "out" / "findings").exists()
 
 
@@ -100,7 +100,7 @@ def test_a_finding_that_was_made_of_another_run_is_made_anew(tmp_path: Path) -> 
 def test_without_a_verdict_the_exit_code_is_that_of_unknown(tmp_path: Path) -> None:
     spec = spec_file(tmp_path, 'scenarios = ["two-orphans"]\npresets = ["questdb-9.4.2"]')
     code, out = run("--spec", spec, "--out", str(tmp_path / "out"))
-    assert code == ExitCode.UNKNOWN and "8 runs came to no end" in out and out.endswith("small: UNKNOWN\n")
+    assert code == ExitCode.UNKNOWN and "8 runs did not complete" in out and out.endswith("small: UNKNOWN\n")
 
 
 def rejection(*arguments: str) -> BaseException | None:

@@ -283,7 +283,7 @@ def drawing(ranges: list[tuple[int, int, str]], size_bytes: int) -> list[str]:
 def test_drawing_has_a_character_for_so_many_bytes_and_counts_them_all() -> None:
     lines = drawing([(0, 40, "header"), (40, 1000, "block"), (1000, 1024, "dead")], 1024)
     assert [line.split()[-1] for line in lines[:8]] == ["H" * 20 + "B" * 44, *["B" * 64] * 6, "B" * 52 + "x" * 12]
-    assert lines[8].strip() == "one character is 2 bytes, drawn as what most of them are"
+    assert lines[8].strip() == "one character is 2 bytes, shown as the most frequent kind"
     assert [line.split() for line in lines[10:]] == [
         *(["H", "header", "40", "3.9", "%"], ["B", "block", "960", "93.8", "%"], ["x", "dead", "24", "2.3", "%"])
     ]

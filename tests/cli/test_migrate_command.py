@@ -242,7 +242,7 @@ def test_what_is_to_stay_as_it_is_is_no_place_for_output(
     before = content_of(folder)
     run = tornproof("migrate", "table", "--out", out, folder=folder)
     assert (run.code, run.out) == (2, "")
-    assert re.search(r"lies in the table|is not a directory", sentence_of(run))
+    assert re.search(r"is inside the table|is not a directory", sentence_of(run))
     assert content_of(folder) == before
 
 

@@ -51,7 +51,7 @@ def test_a_table_that_a_killed_writer_left_is_recovered_from_a_shell(
     assert "2 done" in run.out
     line = rf"{DAY}/_pm +make the committed generation the last one +1748 +1476 +_recovered/{DAY}/_pm"
     assert re.search(line, run.out)
-    assert re.search(rf"{DAY}/data.parquet +cut at the committed end +6667 +5091 ", run.out)
+    assert re.search(rf"{DAY}/data.parquet +truncate at the committed end +6667 +5091 ", run.out)
     assert "old bytes are kept in _recovered until `recover --forget`" in run.out
 
 
@@ -103,8 +103,8 @@ def test_what_cannot_be_repaired_is_exit_1_with_one_sentence(
     for flags in ((), ("--dry-run",)):
         run = tornproof("recover", table, *flags)
         assert (run.code, run.err) == (1, "")
-        assert run.out.count("cannot be healed ") == 1
-        assert f"cannot be healed {problem}" in run.out
+        assert run.out.count("cannot be repaired ") == 1
+        assert f"cannot be repaired {problem}" in run.out
         assert "nothing to do, 1 problems that cannot be repaired" in run.out
     assert content_of(table) == before
 
@@ -185,7 +185,7 @@ def test_a_table_in_use_is_rejected_and_the_process_is_named(
             run = tornproof("recover", table, *flags)
             assert (run.code, run.out) == (2, "")
             assert sentence_of(run) == (
-                f"{table}: in use by {command} (process {pid}); stop it first, because recovery works offline"
+                f"{table}: in use by {command} (process {pid}); stop it first, because recovery needs exclusive access"
             )
         assert content_of(table) == before
         assert tornproof("recover", table, "--forget").code == 0

@@ -54,7 +54,7 @@ def test_text_says_it_in_a_line_below_the_verdict(tornproof: WarmRunner, questdb
     assert "questdb-9.4.2: cannot read it: its reader refuses: 2024-01-01.1/data.parquet" in rejected.out
     gone_on = tornproof("verify", questdb_data / LONG_TAIL, "--as", "questdb-2026-07")
     assert gone_on.code == 0
-    assert "questdb-2026-07: goes on: 314 rows are read" in gone_on.out
+    assert "questdb-2026-07: can continue: 314 rows are read" in gone_on.out
     assert "hazard a commit that does not cover the bytes behind the committed end loses a partition" in gone_on.out
     assert "questdb" not in tornproof("verify", questdb_data / LONG_TAIL).out.splitlines()[-1]
 
@@ -66,7 +66,7 @@ def test_table_that_can_be_read_but_not_gone_on_from_is_exit_1(
     (table / "_pins").mkdir()
     run = tornproof("verify", table, "--as", "hardened")
     assert run.code == 1
-    assert "hardened: can read it, but not go on: its writer refuses: " in run.out
+    assert "hardened: can read it, but not continue: its writer refuses: " in run.out
 
 
 def test_unknown_preset_is_exit_2_with_the_names_of_all(tornproof: WarmRunner, questdb_data: Path) -> None:

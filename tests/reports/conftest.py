@@ -59,13 +59,13 @@ def find_browser() -> Callable[[], str]:
     """Function that returns the path of an installed Chromium; without one it skips the test and says so."""
 
     def find_browser() -> str:
-        body = next(filter(None, map(shutil.which, BROWSERS)), None)
-        if body is None:
+        browser = next(filter(None, map(shutil.which, BROWSERS)), None)
+        if browser is None:
             reason = f"no browser: none of {', '.join(BROWSERS)} is on PATH"
             if os.environ.get("TORNPROOF_NEEDS_BROWSER"):
                 pytest.fail(f"{reason}, and TORNPROOF_NEEDS_BROWSER asks for one")
             pytest.skip(reason)
-        return body
+        return browser
 
     return find_browser
 
@@ -73,12 +73,14 @@ def find_browser() -> Callable[[], str]:
 @pytest.fixture(scope="session")
 def browser(find_browser: Callable[[], str]) -> Iterator[Browser]:
     """An installed Chromium, one for all tests of a worker."""
-    body = find_browser()
+    executable = find_browser()
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
         # Chromium refuses to sandbox what root starts, and containers give it little shared memory.
-        browser = playwright.chromium.launch(executable_path=body, args=["--no-sandbox", "--disable-dev-shm-usage"])
+        browser = playwright.chromium.launch(
+            executable_path=executable, args=["--no-sandbox", "--disable-dev-shm-usage"]
+        )
         yield browser
         browser.close()
 

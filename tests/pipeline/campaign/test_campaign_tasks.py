@@ -192,7 +192,7 @@ def test_runs_that_come_to_no_end_make_the_verdict_unknown_and_say_why(tmp_path:
     summary = summary_of(tmp_path, rejected)
     assert summary.verdict is Verdict.UNKNOWN
     (note,) = summary.notes
-    assert note.startswith("2 runs came to no end: two-orphans, questdb-9.4.2, seed 0: not explorable: after")
+    assert note.startswith("2 runs did not complete: two-orphans, questdb-9.4.2, seed 0: not explorable: after")
 
 
 def test_a_fate_that_no_run_has_met_makes_the_verdict_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -232,14 +232,14 @@ def test_results_that_are_missing_or_damaged_are_rejected_by_name(
 def test_a_directory_belongs_to_one_spec(tmp_path: Path) -> None:
     claim(spec_of(), tmp_path / "out")
     claim(spec_of(), tmp_path / "out")
-    with pytest.raises(CampaignError, match="holds a campaign of another spec"):
+    with pytest.raises(CampaignError, match="contains a campaign of another spec"):
         claim(spec_of(seed=1), tmp_path / "out")
 
 
 def test_a_directory_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "a" / "mine.txt").write_text("x")
-    with pytest.raises(CampaignError, match="is not empty, and holds no campaign"):
+    with pytest.raises(CampaignError, match="is not empty, and contains no campaign"):
         claim(spec_of(), tmp_path / "a")
     (tmp_path / "b").mkdir()
     (tmp_path / "b" / "campaign.json").write_text("{")

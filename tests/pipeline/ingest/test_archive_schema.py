@@ -108,7 +108,7 @@ def test_a_schema_file_names_columns_in_tables_or_with_dots(tmp_path: Path, name
         ('ts = "SYMBOL"', "'SYMBOL' is not one of the types"),
         ("ts = 1", "1 is not one of the types"),
         ('ts = "LONG"', "there is no column 'ts' of type TIMESTAMP"),
-        ('ts = "TIMESTAMP"\na = "LONG"\n"a.b" = "LONG"', "'a.b': lies in a value that is to be a column of its own"),
+        ('ts = "TIMESTAMP"\na = "LONG"\n"a.b" = "LONG"', "'a.b': is inside of a value that is a column itself"),
         ('ts = "TIMESTAMP"\n"a.b" = "LONG"\na_b = "LONG"', "get columns of one name"),
         ('x = "LONG"', "none of timestamp, ts, time"),
     ],

@@ -227,7 +227,7 @@ def print_report(console: Console, path: str, done: Sequence[Migration], *, dry_
         console.print(f"and {len(lines) - LINES_SHOWN} more partitions (--json lists them all)")
     for each in done:
         for sentence in filter(None, (each.reason, *map(str, each.problems))):
-            console.print(Text.assemble(("rejected ", "bold red"), f"{each.path}: {sentence}"))
+            console.print(Text.assemble(("refused ", "bold red"), f"{each.path}: {sentence}"))
     counts = _counts(done)
     named = ", ".join(f"{counts[outcome]} {outcome}" for outcome in Outcome if counts[outcome])
     said = Text(named or "nothing to migrate", "bold green" if all(each.is_complete for each in done) else "bold red")

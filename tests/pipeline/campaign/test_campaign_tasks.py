@@ -243,7 +243,7 @@ def test_a_directory_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
         claim(spec_of(), tmp_path / "a")
     (tmp_path / "b").mkdir()
     (tmp_path / "b" / "campaign.json").write_text("{")
-    with pytest.raises(CampaignError, match="not what a campaign writes"):
+    with pytest.raises(CampaignError, match="not the file of a campaign"):
         claim(spec_of(), tmp_path / "b")
     (tmp_path / "c").write_text("x")
     with pytest.raises(CampaignError, match=r"cannot be the directory of a campaign: (Not a directory|File exists)"):

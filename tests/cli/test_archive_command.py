@@ -39,7 +39,7 @@ def test_what_cannot_be_done_is_rejected_in_one_sentence_before_spark_starts(
         (["in", "--to", "table", "--row-group-bytes", "128000001"], "--row-group-bytes"),
         (["in", "--to", "table", "--sample-lines", "9" * 30], "--sample-lines"),
         (["in", "--to", "table", "--partition-by", "second"], "--partition-by"),
-        (["in", "--to", "table", "--master", "nowhere"], "no master of Spark"),
+        (["in", "--to", "table", "--master", "nowhere"], "not a Spark master"),
         (["in"], "--to"),
     ):
         done = tornproof("archive", *arguments, folder=folder)

@@ -66,7 +66,7 @@ def test_it_is_explained(tornproof: WarmRunner, tmp_path: Path) -> None:
         "disk",
     ):
         assert part in run.out
-    assert "What happens now" not in run.out
+    assert "The run differs" not in run.out
     assert run.out.endswith("INVALID: it happens again\n")
 
 

@@ -120,7 +120,7 @@ def test_page_and_xml_go_where_they_are_asked_for_and_json_says_what_is_in_them(
     assert [(each["file"], each["alike"]) for each in document["findings"]] == [
         ("out/findings/product-1.json", ["out/findings/product-2.json"])
     ]
-    assert document["notices"] == ["is no result of tornproof: out/other.json"]
+    assert document["notices"] == ["is not a result of tornproof: out/other.json"]
 
 
 def test_a_report_of_what_verify_wrote_is_made_again_with_the_same_bytes(tornproof: WarmRunner, tmp_path: Path) -> None:

@@ -241,7 +241,7 @@ def test_schema_of_the_user_chooses_columns(table: Path) -> None:
         ({"columns": "v,v"}, "each once"),
         ({"columns": ""}, "does not name columns"),
         ({"columns": "[1]"}, "does not name columns"),
-        ({"columns": "[v"}, "no list in JSON"),
+        ({"columns": "[v"}, "not a JSON list"),
         ({"from": "yesterday"}, "'yesterday' is no time"),
         ({"from": "2024-01-02", "to": "2024-01-01"}, "from 2024-01-02 to 2024-01-01 end before they begin"),
         ({"where": "v >"}, "cannot be read at"),

@@ -404,5 +404,5 @@ def test_files_of_an_archive_may_be_called_anything(spark: SparkSession, table: 
 
 def test_cluster_is_told_where_all_machines_see_the_list(table: Path) -> None:
     session: Any = SimpleNamespace(sparkContext=SimpleNamespace(master="spark://somewhere:7077"))
-    with pytest.raises(OptionRejectedError, match=r"name a folder that every machine sees"), scan(session, str(table)):
+    with pytest.raises(OptionRejectedError, match=r"give a folder that every machine sees"), scan(session, str(table)):
         pass

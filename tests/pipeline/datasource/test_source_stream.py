@@ -136,7 +136,7 @@ def test_rows_put_among_those_that_were_returned_end_the_stream(
         # Behind the last row group, so that the row groups before are the same.
         assert between(table, offset, end) == [100]
         return
-    with pytest.raises(NotAppendedError, match="changed otherwise than by appending: rows were put among its first 20"):
+    with pytest.raises(NotAppendedError, match="changed other than by appending: rows were put among its first 20"):
         between(table, offset, end)
     assert between(table, offset, end, changes="skip") == []
     commit(table, [50, 51])
@@ -229,5 +229,5 @@ def test_stream_goes_on_from_its_checkpoint_without_a_row_twice_or_lost(
         found = spark.read.parquet(str(tmp_path / "rows")).collect()
         assert sorted(row.v for row in found) == list(range(seconds.stop))
     commit(table, [3], first=100)
-    with pytest.raises(StreamingQueryException, match="changed otherwise than by appending"):
+    with pytest.raises(StreamingQueryException, match="changed other than by appending"):
         run(spark, table, tmp_path)

@@ -107,4 +107,4 @@ def test_what_a_worker_cannot_read_is_unknown(spark: SparkSession, tmp_path: Pat
     path.write_bytes(content)
     report = check_dataset(spark, open_dataset([path]), terms=TERMS)
     assert report.verdict is Verdict.UNKNOWN
-    assert report.judgements[ONLY].reason.startswith("the judge failed: ")
+    assert report.judgements[ONLY].reason.startswith("the checker failed: ")

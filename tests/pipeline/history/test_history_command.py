@@ -107,7 +107,7 @@ def test_what_holds_no_events_is_rejected_in_one_sentence(tmp_path: Path) -> Non
         (other, "has no column sequence, so it contains no events"),
         (wrong, "column sequence is int32, not int64"),
         (text, "is not a readable Parquet file"),
-        (tmp_path / "empty", "holds no Parquet file"),
+        (tmp_path / "empty", "contains no Parquet file"),
         (tmp_path / "none", "does not exist"),
     ):
         with pytest.raises(UnreadableEventsError, match=reason):

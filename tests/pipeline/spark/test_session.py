@@ -126,7 +126,7 @@ def test_masters_of_spark_are_taken(master: str) -> None:
 
 @pytest.mark.parametrize("master", ["", "nonsense", "local[", "local[]", "local 2", "http://host:1", "yarn-client"])
 def test_what_is_no_master_is_rejected(master: str) -> None:
-    with pytest.raises(PipelineUnavailableError, match=r"no master of Spark; such are local\[2\]"):
+    with pytest.raises(PipelineUnavailableError, match=r"not a Spark master; valid are local\[2\]"):
         demand_master(master)
 
 

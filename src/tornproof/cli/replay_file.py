@@ -47,4 +47,4 @@ def read_replay(path: Path, shown: str) -> Replay:
     try:
         return Replay(file=shown, finding=finding, test=str(document["test"]), number=int(document["exploration"]))
     except (KeyError, TypeError, ValueError) as error:
-        raise UsageError(f"{shown}: a finding, but not of a test") from error
+        raise UsageError(f"{shown}: a finding, but not one of a test") from error

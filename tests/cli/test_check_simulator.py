@@ -116,11 +116,11 @@ def test_one_scenario_is_complete_and_says_so(tornproof: WarmRunner, tmp_path: P
         (("--scenario", "none"), f"there is no scenario 'none'; there are {', '.join(scenario_names())}"),
         (
             ("--preset", "questdb-9.4.2", "--only", "damage"),
-            "--only damage: what is asked for is explored by schedules, product, power, memory, drawn",
+            "--only damage: the phases that apply here are schedules, product, power, memory, drawn",
         ),
         (
             ("--scenario", "one-commit-one-reader", "--only", "power"),
-            "--only power: what is asked for is explored by schedules",
+            "--only power: the phases that apply here are schedules",
         ),
     ],
 )
@@ -161,4 +161,4 @@ def test_a_real_table_is_explored_from_a_copy(
 def test_drawn_tables_are_new_ones(tornproof: WarmRunner, tmp_path: Path, copy_of: Callable[[str], Path]) -> None:
     table = copy_of("tables/9.4.2/chain/table")
     run = tornproof("check", table, "--only", "drawn", "--findings", tmp_path)
-    assert run.code == 2 and sentence_of(run).startswith("--only drawn: what is asked for is explored by verify, ")
+    assert run.code == 2 and sentence_of(run).startswith("--only drawn: the phases that apply here are verify, ")

@@ -165,7 +165,7 @@ def test_rewritten_partition_is_read_from_its_old_directory_until_it_is_purged(t
         assert writer.purge() == ()
         let_go()
         assert writer.purge() == ("1970-01-01.0",)
-    with pytest.raises(SnapshotGoneError, match=r"version 2 can no longer be read, because 1970-01-01\.0 was removed"):
+    with pytest.raises(SnapshotGoneError, match=r"version 2 can no longer be read, because 1970-01-01\.0 has been"):
         read_in(reader, partitions)
     with pytest.raises(SnapshotGoneError):
         reader.partitions()

@@ -383,7 +383,7 @@ def test_list_of_files_lies_where_it_is_asked_for_and_is_gone_afterwards(
     pattern = tmp_path / "[a]"
     pattern.mkdir()
     with (
-        pytest.raises(OptionRejectedError, match=r"takes '\[' for a part"),
+        pytest.raises(OptionRejectedError, match=r"treats '\[' as part of a pattern"),
         scan(spark, str(table), staging=str(pattern)),
     ):
         pass

@@ -136,7 +136,7 @@ def test_rows_put_among_those_that_were_returned_end_the_stream(
         # Behind the last row group, so that the row groups before are the same.
         assert between(table, offset, end) == [100]
         return
-    with pytest.raises(NotAppendedError, match="changed other than by appending: rows were put among its first 20"):
+    with pytest.raises(NotAppendedError, match="changed other than by appending: rows were inserted into its first 20"):
         between(table, offset, end)
     assert between(table, offset, end, changes="skip") == []
     commit(table, [50, 51])

@@ -81,7 +81,7 @@ def test_what_sql_says_is_part_of_the_report(tmp_path: Path) -> None:
     good = judge(to_arrow(correct_history(1)), excused=[EXCUSED])
     for disagreements, said in (
         ({}, "VALID: histories: 1 VALID; SQL agrees on all"),
-        ({ONLY: "verdict: VALID by the judge, INVALID by SQL"}, "the judges disagree on verdict: VALID by the judge"),
+        ({ONLY: "verdict: VALID by the judge, INVALID by SQL"}, "the checkers disagree on verdict: VALID by the judge"),
     ):
         report = Report(judgements={ONLY: good}, disagreements=disagreements)
         document = report_document(dataset, report, with_sql=True)

@@ -105,7 +105,7 @@ def test_a_java_home_that_is_unusable_is_named_and_not_passed_over(
         fake_java(home, openjdk(11))
     with pytest.raises(PipelineUnavailableError) as caught:
         find_java({"JAVA_HOME": str(home), "PATH": str(good.parent)})
-    assert str(caught.value) == f"JAVA_HOME: {home} holds no Java 17 or newer"
+    assert str(caught.value) == f"JAVA_HOME: {home} has no Java 17 or newer"
 
 
 @pytest.mark.parametrize("has_old", [False, True])

@@ -309,7 +309,7 @@ def test_a_run_that_others_have_overtaken_is_not_guessed_at() -> None:
     with open_writer(storage, PATH, options=OPTIONS) as writer:
         writer.write(rows_at([11]))
         writer.commit()
-    with pytest.raises(UnsettledRunError, match=r"made version 1, and the table has version 2 now; give the file"):
+    with pytest.raises(UnsettledRunError, match=r"made version 1, and the table has version 2 now; rename the file"):
         ingested(storage, PATH)
 
 

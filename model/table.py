@@ -56,7 +56,7 @@ class Version:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
-    """Everything that can be observed of a table (docs/how-it-works.md).
+    """Everything that can be observed of a table (docs/format.md#three-files-one-commit).
 
     The stored `version` selects slot 0 if even, slot 1 if odd; a slot of None may contain anything. Directories are
     ordered by name, pins (reader, version) by reader. `open`: there is a writer, and only it may change the table.
@@ -119,7 +119,7 @@ class Drop:
 
 
 class Stage(enum.IntEnum):
-    """What a commit has completed, barriers included (docs/how-it-works.md); the next step is in flight."""
+    """What a commit has completed, barriers included (docs/guarantees.md); the next step is in flight."""
 
     STARTED = 0  # in flight: data, `_pm` bodies, new directories
     WRITTEN = 1  # in flight: headers of `_pm`, the sync of directories

@@ -1,4 +1,4 @@
-"""The checks of one decoded generation of `_pm` beyond its CRC (docs/how-it-works.md)."""
+"""The checks of one decoded generation of `_pm` beyond its CRC, which `chain` checks (docs/format.md)."""
 
 from __future__ import annotations
 

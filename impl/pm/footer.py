@@ -165,7 +165,7 @@ def bloom_reference_offset(location: FooterPosition, header: FileHeader, ordinal
 def same_but_history(
     data: Buffer, left: FooterPosition, right: FooterPosition, header: FileHeader, *, file: str
 ) -> bool:
-    """Whether two footers differ only in `prev`, flags and their sections (docs/how-it-works.md).
+    """Whether two footers differ only in `prev`, flags and their sections (docs/recover.md).
 
     Raises CorruptError if entries and bloom references do not fit into one of the footers.
     """

@@ -126,7 +126,7 @@ def check_partition(resolved: ResolvedPartition) -> Iterator[Problem]:
     """Yield what contradicts the committed generation, without reading a page.
 
     Checked are the consistency of `_pm`, the row count in `_txn`, and the size and last bytes of data.parquet
-    (docs/how-it-works.md).
+    (docs/format.md).
     """
     metadata, partition, files = resolved.metadata, resolved.partition, resolved.files
     yield from check_metadata(resolved.published.content, metadata, file=files.pm_label)

@@ -104,7 +104,7 @@ def area_of(base: layout.BaseHeader, version: int) -> Area:
 def decode_transaction(data: Buffer, *, file: str, version: int | None = None) -> Transaction:
     """Decode the committed record of `_txn`, or the one that `version` selects.
 
-    Only the selected area is checked: the other one may be empty or half written at any time (docs/how-it-works.md).
+    Only the selected area is checked: the other one may be empty or half written at any time (docs/format.md#_txn).
     Raises CorruptError.
     """
     base = layout.BaseHeader.unpack(data, 0, file=file)

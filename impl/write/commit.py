@@ -1,7 +1,7 @@
 """The commit as data: ordered tuples of named actions, and the one function that executes them.
 
 Everything is encoded before the first action, so an action only writes or syncs. A commit is acknowledged when
-`execute` returns; after an error the files are left to the next writer's recovery (docs/how-it-works.md).
+`execute` returns; after an error the files are left to the next writer's recovery (docs/writing.md#recovery).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ U32_BYTES = 4
 
 
 class Action(enum.Enum):
-    """One step of a commit; F1 to F6 are the barriers of docs/how-it-works.md."""
+    """One step of a commit; F1 to F6 are the barriers of docs/guarantees.md."""
 
     MAKE_DIRECTORY = "make directory"
     NAME_DIRECTORY = "give a prepared directory its name"
@@ -153,7 +153,7 @@ HARDENED = Protocol(
 def execute(
     protocol: Protocol, storage: Storage, table_path: str, writes: Sequence[PartitionWrite], plan: StorePlan
 ) -> None:
-    """Execute a commit; raises StorageError, after which the writer must not continue (docs/how-it-works.md)."""
+    """Execute a commit; raises StorageError, after which the writer must not continue (docs/writing.md#a-commit-step-by-step)."""
     for write in writes:
         try:
             with ExitStack() as opened:

@@ -1,7 +1,7 @@
 """What a writer does first with files that an earlier process left, in any state.
 
 The committed version is made durable, because after a failed sync the page cache has bytes that were never written to
-the disk. Nothing is truncated, because there may be readers (docs/how-it-works.md).
+the disk. Nothing is truncated, because there may be readers (docs/writing.md#recovery).
 """
 
 from __future__ import annotations

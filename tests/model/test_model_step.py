@@ -1,4 +1,4 @@
-"""The executions described in docs/how-it-works.md, and invariants of every sequence of operations."""
+"""Executions of single operations, and invariants of every sequence of operations."""
 
 from __future__ import annotations
 

@@ -153,7 +153,7 @@ HARDENED = Protocol(
 def execute(
     protocol: Protocol, storage: Storage, table_path: str, writes: Sequence[PartitionWrite], plan: StorePlan
 ) -> None:
-    """Execute a commit; raises StorageError, after which the writer must not continue (docs/writing.md#a-commit-step-by-step)."""
+    """Execute a commit; raises StorageError, after which the writer must not continue (docs/writing.md)."""
     for write in writes:
         try:
             with ExitStack() as opened:

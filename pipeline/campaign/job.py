@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import msgspec
 import pyarrow as pa
 
-from tornproof.pipeline.campaign.results import Arrivals, Conviction, Summary, control_names, summarise
+from tornproof.pipeline.campaign.results import Arrivals, Detection, Summary, control_names, summarise
 from tornproof.pipeline.campaign.spec import CampaignError, Spec, digest_of
 from tornproof.pipeline.campaign.tasks import EVENTS, RESULTS, Task, complete_task, plan_of
 from tornproof.pipeline.spark.progress import watched
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 SPEC_FILE = "campaign.json"
 OnProgress: TypeAlias = Callable[[int, int, int], None]
 """Called with the runs done, the runs in total, and the number of different findings so far."""
-OnConviction: TypeAlias = Callable[[Conviction], None]
+OnDetection: TypeAlias = Callable[[Detection], None]
 Work: TypeAlias = Callable[[Task, Path], None]
 _DONE = "task long, runs long"
 
@@ -39,13 +39,13 @@ def run_campaign(
     out: Path,
     *,
     on_progress: OnProgress = lambda done, total, found: None,
-    on_conviction: OnConviction = lambda conviction: None,
+    on_detection: OnDetection = lambda detection: None,
     partition_count: int | None = None,
     work: Work = complete_task,
 ) -> Summary:
     """Run the missing tasks of a campaign, and return the summary of all; raises CampaignError.
 
-    `on_conviction` is called with the first run of each signature, without those of controls. Tasks are spread over
+    `on_detection` is called with the first run of each signature, without those of controls. Tasks are spread over
     `partition_count` partitions, by default one per task.
     """
     tasks = plan_of(spec)
@@ -55,8 +55,8 @@ def run_campaign(
     total = sum(task.run_count for task in tasks)
 
     def report_progress(*_: int) -> None:
-        for conviction in arrivals.new(controls):
-            on_conviction(conviction)
+        for detection in arrivals.new(controls):
+            on_detection(detection)
         on_progress(arrivals.run_count, total, len(arrivals.known))
 
     report_progress()

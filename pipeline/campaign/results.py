@@ -39,7 +39,7 @@ class Signature(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Conviction:
+class Detection:
     """A run that violates a property, and its task."""
 
     signature: Signature
@@ -64,7 +64,7 @@ class Conviction:
 class Summary:
     """A whole campaign, with its denominators; `result_hash` is that of all rows in the order of the plan.
 
-    `coverage` counts runs by the step before which the fault was injected, and by the disk left then. `convictions` are
+    `coverage` counts runs by the step before which the fault was injected, and by the disk left then. `detections` are
     the first runs of each signature, without those of controls. `notes` say why a verdict is UNKNOWN.
     """
 
@@ -80,7 +80,7 @@ class Summary:
     event_count: int
     coverage: Mapping[tuple[str, str], int]
     controls: Mapping[str, str]
-    convictions: tuple[Conviction, ...]
+    detections: tuple[Detection, ...]
     notes: tuple[str, ...]
 
 
@@ -99,17 +99,17 @@ class Arrivals:
         """The tasks without results."""
         return tuple(self._waiting.values())
 
-    def new(self, controls: Collection[str]) -> Iterator[Conviction]:
+    def new(self, controls: Collection[str]) -> Iterator[Detection]:
         """Read new files, and yield the first run of each new signature."""
         for path in [path for path in _files(self._out) if path in self._waiting]:
             task = self._waiting.pop(path)
             self.run_count += task.run_count
             if task.group in controls:
                 continue
-            for conviction in _convictions(task, _read(path, [*Signature._fields, "seed", "sentence", "verdict"])):
-                if conviction.signature not in self.known:
-                    self.known.add(conviction.signature)
-                    yield conviction
+            for detection in _detections(task, _read(path, [*Signature._fields, "seed", "sentence", "verdict"])):
+                if detection.signature not in self.known:
+                    self.known.add(detection.signature)
+                    yield detection
 
 
 def control_names(spec: Spec) -> frozenset[str]:
@@ -125,7 +125,7 @@ def summarise(spec: Spec, tasks: Sequence[Task], out: Path) -> Summary:
         tally.add(task, _read(task.path(out, RESULTS), RESULT_SCHEMA.names))
     judged = {
         f"{group}: {subject}": "passed" if count else "not convicted"
-        for (group, subject), count in tally.convictions.items()
+        for (group, subject), count in tally.detections.items()
         if group in controls
     }
     ours = {name: counts for name, counts in tally.groups.items() if name not in controls}
@@ -156,7 +156,7 @@ def summarise(spec: Spec, tasks: Sequence[Task], out: Path) -> Summary:
         event_count=tally.event_count,
         coverage=dict(sorted(tally.coverage.items())),
         controls=judged,
-        convictions=tuple(tally.first.values()),
+        detections=tuple(tally.first.values()),
         notes=tuple(notes),
     )
 
@@ -174,9 +174,9 @@ class _Tally:
     injected_faults: Counter[str] = field(default_factory=Counter)
     reached: Counter[str] = field(default_factory=Counter)
     coverage: Counter[tuple[str, str]] = field(default_factory=Counter)
-    first: dict[Signature, Conviction] = field(default_factory=dict)
+    first: dict[Signature, Detection] = field(default_factory=dict)
     errors: list[str] = field(default_factory=list)
-    convictions: Counter[tuple[str, str]] = field(default_factory=Counter)
+    detections: Counter[tuple[str, str]] = field(default_factory=Counter)
     step_count: int = 0
     event_count: int = 0
 
@@ -193,22 +193,22 @@ class _Tally:
             if row["error"] and len(self.errors) < ERRORS_SHOWN:
                 self.errors.append(f"{row['scenario']}, {row['preset']}, seed {row['seed']}: {row['error']}")
         subject = task.group, task.cell.fault or task.cell.preset
-        self.convictions[subject] += 0
-        for conviction in _convictions(task, rows):
-            self.convictions[subject] += 1
+        self.detections[subject] += 0
+        for detection in _detections(task, rows):
+            self.detections[subject] += 1
             if task.group not in self.controls:
-                self.first.setdefault(conviction.signature, conviction)
+                self.first.setdefault(detection.signature, detection)
 
 
 def _total(groups: Mapping[str, Mapping[str, int]]) -> int:
     return sum(sum(counts.values()) for counts in groups.values())
 
 
-def _convictions(task: Task, rows: pa.Table) -> Iterator[Conviction]:
+def _detections(task: Task, rows: pa.Table) -> Iterator[Detection]:
     for row in rows.to_pylist():
         if row["verdict"] == Verdict.INVALID.name:
             signature = Signature(*(row[name] for name in Signature._fields))
-            yield Conviction(signature=signature, task=task, seed=row["seed"], sentence=row["sentence"])
+            yield Detection(signature=signature, task=task, seed=row["seed"], sentence=row["sentence"])
 
 
 def _files(out: Path) -> list[Path]:

@@ -54,7 +54,9 @@ def _convert_no_more_than_needed(parameters: Sequence[Any]) -> None:
 
 
 def _processed(parameter: Any, convert: Callable[[Any, Any], Any], context: Any, value: Any) -> Any:
-    is_text = isinstance(value, str) and parameter.type_descriptor.annotation is str
+    # Typer does not document this; a release without it converts as usual.
+    described = getattr(parameter, "type_descriptor", None)
+    is_text = isinstance(value, str) and getattr(described, "annotation", None) is str
     if not is_text and (value is not None or parameter.required or parameter.multiple):
         return convert(context, value)
     return value if parameter.callback is None else parameter.callback(context, parameter, value)

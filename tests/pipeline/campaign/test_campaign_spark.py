@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from tornproof.cli.app import app
 from tornproof.pipeline.campaign import spec as campaign_spec
 from tornproof.pipeline.campaign.job import run_campaign
-from tornproof.pipeline.campaign.results import Conviction, Summary
+from tornproof.pipeline.campaign.results import Detection, Summary
 from tornproof.pipeline.campaign.spec import CampaignError, Group, Seeds, Spec
 from tornproof.pipeline.campaign.tasks import EVENTS, RESULTS, Task, complete_task
 from tornproof.pipeline.whole_file import PARTIAL
@@ -52,7 +52,7 @@ def content_of(out: Path) -> dict[str, bytes]:
 
 
 def reported_of(summary: Summary) -> object:
-    return summary.result_hash, summary.verdict, summary.convictions, summary.injected_faults
+    return summary.result_hash, summary.verdict, summary.detections, summary.injected_faults
 
 
 def test_one_two_and_eight_partitions_give_the_same_and_retries_and_interruptions_too(
@@ -105,20 +105,20 @@ def test_one_two_and_eight_partitions_give_the_same_and_retries_and_interruption
         (ran / str(task.number)).touch()
         complete_task(task, out)
 
-    found: list[Conviction] = []
+    found: list[Detection] = []
     counts: list[tuple[int, int, int]] = []
     resumed = run_campaign(
         spark,
         SPEC,
         out,
         work=counted,
-        on_conviction=found.append,
+        on_detection=found.append,
         on_progress=lambda *reported: counts.append(reported),
     )
     assert repr(reported_of(resumed)) == repr(reported_of(summaries[0])) and content_of(out) == contents[0]
     assert len(list(ran.iterdir())) == TASK_COUNT - BLOCKED
-    assert {each.signature for each in found} == {each.signature for each in resumed.convictions}
-    assert counts[-1] == (RUN_COUNT, RUN_COUNT, len(resumed.convictions)) and counts == sorted(counts)
+    assert {each.signature for each in found} == {each.signature for each in resumed.detections}
+    assert counts[-1] == (RUN_COUNT, RUN_COUNT, len(resumed.detections)) and counts == sorted(counts)
 
 
 def test_a_task_that_fails_each_time_ends_the_campaign_with_one_sentence(spark: SparkSession, tmp_path: Path) -> None:

@@ -144,7 +144,7 @@ def test_the_hash_is_that_of_the_rows_whoever_wrote_them_and_when(tmp_path: Path
 
 def test_our_implementation_is_valid_with_all_denominators(tmp_path: Path, left_by_ours: Path) -> None:
     summary = summarise(spec_of(), copied(left_by_ours, tmp_path), tmp_path)
-    assert (summary.verdict, summary.notes, summary.convictions) == (Verdict.VALID, (), ())
+    assert (summary.verdict, summary.notes, summary.detections) == (Verdict.VALID, (), ())
     assert (summary.run_count, summary.task_count, summary.case_count) == (20, 4, 2)
     assert summary.controls == {"controls-x: prev is always 0": "passed"}
     assert sum(summary.injected_faults.values()) == sum(summary.coverage.values()) == 20
@@ -154,19 +154,19 @@ def test_our_implementation_is_valid_with_all_denominators(tmp_path: Path, left_
 
 def test_a_detected_release_is_invalid_and_each_signature_is_told_by_its_first_run(tmp_path: Path) -> None:
     summary = summary_of(tmp_path, OURS, WORSE)
-    assert summary.verdict is Verdict.INVALID and summary.convictions
+    assert summary.verdict is Verdict.INVALID and summary.detections
     rows = ds.dataset(tmp_path / RESULTS / "group=worse").to_table().to_pylist()
     bad = [row for row in rows if row["verdict"] == "INVALID"]
-    assert len({each.signature for each in summary.convictions}) == len(summary.convictions)
-    for conviction in summary.convictions:
+    assert len({each.signature for each in summary.detections}) == len(summary.detections)
+    for detection in summary.detections:
         mine = [
             row["seed"]
             for row in bad
-            if tuple(row[name] for name in conviction.signature._fields) == conviction.signature
+            if tuple(row[name] for name in detection.signature._fields) == detection.signature
         ]
-        assert conviction.seed == min(mine) and "specification, seed" in conviction.where
-    finding = summary.convictions[0].finding()
-    assert finding.evidence[SEEDED]["seed"] == summary.convictions[0].seed
+        assert detection.seed == min(mine) and "specification, seed" in detection.where
+    finding = summary.detections[0].finding()
+    assert finding.evidence[SEEDED]["seed"] == summary.detections[0].seed
 
 
 def test_a_control_that_is_not_detected_makes_the_verdict_unknown(
@@ -182,7 +182,7 @@ def test_a_control_that_is_not_detected_makes_the_verdict_unknown(
 def test_each_fault_of_a_control_is_to_be_detected(tmp_path: Path) -> None:
     group = Group(name="mine", faults=("prev is always 0", "mapping kept"), seeds=Seeds(count=8), control=True)
     summary = summary_of(tmp_path, OURS, group)
-    assert summary.verdict is Verdict.UNKNOWN and summary.convictions == ()
+    assert summary.verdict is Verdict.UNKNOWN and summary.detections == ()
     assert summary.controls["mine: prev is always 0"] == "passed"
     assert summary.controls["mine: mapping kept"] == "not convicted"
 

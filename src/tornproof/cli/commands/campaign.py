@@ -23,7 +23,7 @@ from tornproof.harness.common.verdict import Verdict
 from tornproof.harness.mutation.seeded import SEEDED
 from tornproof.impl.errors import UsageError
 from tornproof.pipeline.campaign.job import claim, run_campaign
-from tornproof.pipeline.campaign.results import Conviction, Summary
+from tornproof.pipeline.campaign.results import Detection, Summary
 from tornproof.pipeline.campaign.spec import TASKS_MAX, Spec, load_spec
 from tornproof.pipeline.campaign.tasks import EVENTS, RESULTS
 from tornproof.pipeline.spark.session import spark_session
@@ -70,9 +70,9 @@ def campaign(
     with spark_session(master, name=f"tornproof campaign {wanted.name}") as spark, progress_bar() as progress:
         task = progress.add_task("runs", total=None)
 
-        def show(conviction: Conviction) -> None:
-            file = findings.save(conviction)
-            _print_finding(console if isinstance(progress, Unseen) else progress.console, conviction, file)
+        def show(detection: Detection) -> None:
+            file = findings.save(detection)
+            _print_finding(console if isinstance(progress, Unseen) else progress.console, detection, file)
 
         def report_progress(done: int, total: int, found: int) -> None:
             progress.update(task, description=f"runs, {found} findings", completed=done, total=total)
@@ -85,10 +85,10 @@ def campaign(
             wanted,
             out,
             partition_count=partitions,
-            on_conviction=show,
+            on_detection=show,
             on_progress=report_progress,
         )
-    saved = [(conviction, findings.save(conviction)) for conviction in summary.convictions]
+    saved = [(detection, findings.save(detection)) for detection in summary.detections]
     document = _document(wanted, out, summary, saved)
     write_json(document, str(out / SUMMARY_FILE))
     write_json(document, json_target)
@@ -106,36 +106,36 @@ class Findings:
         self._spec = spec
         self._directory = directory
 
-    def save(self, conviction: Conviction) -> Path:
+    def save(self, detection: Detection) -> Path:
         """Write the finding of a run, unless its file exists already; raises UsageError."""
-        file = self._directory / f"campaign-{conviction.signature.digest()}.json"
-        if _is_of(file, conviction):
+        file = self._directory / f"campaign-{detection.signature.digest()}.json"
+        if _is_of(file, detection):
             return file
         try:
             self._directory.mkdir(exist_ok=True)
         except OSError as error:
             raise UsageError(f"{self._directory}: cannot be made: {error.strerror}") from error
-        document = finding_document(conviction.finding(), f"campaign {self._spec.name}", {})
+        document = finding_document(detection.finding(), f"campaign {self._spec.name}", {})
         write_json(document, str(file))
         return file
 
 
-def _is_of(file: Path, conviction: Conviction) -> bool:
+def _is_of(file: Path, detection: Detection) -> bool:
     try:
         run = json.loads(file.read_bytes())["evidence"][SEEDED]
-        return bool(run["seed"] == conviction.seed and run["scenario"]["name"] == conviction.task.cell.scenario.name)
+        return bool(run["seed"] == detection.seed and run["scenario"]["name"] == detection.task.cell.scenario.name)
     except (OSError, ValueError, KeyError, TypeError):
         # A file that cannot be read is written again.
         return False
 
 
-def _print_finding(console: Console, conviction: Conviction, file: Path) -> None:
-    console.print(Text.assemble(("finding ", "bold red"), conviction.sentence))
-    console.print(f"  in {conviction.where}", markup=False, soft_wrap=True)
+def _print_finding(console: Console, detection: Detection, file: Path) -> None:
+    console.print(Text.assemble(("finding ", "bold red"), detection.sentence))
+    console.print(f"  in {detection.where}", markup=False, soft_wrap=True)
     console.print(f"  replay: tornproof replay {shlex.quote(str(file))}", markup=False, soft_wrap=True)
 
 
-def _document(spec: Spec, out: Path, summary: Summary, saved: list[tuple[Conviction, Path]]) -> dict[str, Any]:
+def _document(spec: Spec, out: Path, summary: Summary, saved: list[tuple[Detection, Path]]) -> dict[str, Any]:
     """Return the JSON form of a campaign."""
     return {
         "format": 1,
@@ -161,16 +161,16 @@ def _document(spec: Spec, out: Path, summary: Summary, saved: list[tuple[Convict
         "findings": [
             {
                 "file": str(file),
-                "property": conviction.signature.property,
+                "property": detection.signature.property,
                 "phase": "campaign",
-                "sentence": conviction.sentence,
-                "group": conviction.task.group,
-                "scenario": conviction.task.cell.scenario.name,
-                "preset": conviction.task.cell.preset,
-                "fault": conviction.task.cell.fault,
-                "seed": conviction.seed,
+                "sentence": detection.sentence,
+                "group": detection.task.group,
+                "scenario": detection.task.cell.scenario.name,
+                "preset": detection.task.cell.preset,
+                "fault": detection.task.cell.fault,
+                "seed": detection.seed,
             }
-            for conviction, file in saved
+            for detection, file in saved
         ],
     }
 
@@ -189,7 +189,7 @@ def _print(console: Console, spec: Spec, summary: Summary) -> None:
         console.print(note, markup=False)
     console.print(
         f"{summary.run_count:,} runs of {summary.case_count:,} test cases in {summary.task_count:,} tasks, "
-        f"{summary.step_count:,} steps, {summary.event_count:,} events, {len(summary.convictions):,} findings; "
+        f"{summary.step_count:,} steps, {summary.event_count:,} events, {len(summary.detections):,} findings; "
         f"result hash {summary.result_hash}",
         markup=False,
     )

@@ -1,7 +1,5 @@
 """What every folder of tests shares: the real files, unpacked once a run, and repeatable Hypothesis runs."""
 
-from __future__ import annotations
-
 import fcntl
 import gc
 import os

@@ -1,7 +1,5 @@
 """The archive of golden files: complete, safe to unpack, and packed the same by everybody."""
 
-from __future__ import annotations
-
 import io
 import lzma
 import os

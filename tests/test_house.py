@@ -1,7 +1,5 @@
 """The rules that hold for the checkout as a whole."""
 
-from __future__ import annotations
-
 import ast
 import importlib
 import json

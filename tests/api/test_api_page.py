@@ -1,7 +1,5 @@
 """The page of the Python API."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

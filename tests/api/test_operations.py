@@ -1,7 +1,5 @@
 """What is done with whole tables, by a program."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

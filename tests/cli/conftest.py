@@ -1,7 +1,5 @@
 """What the end-to-end tests share: the command line, ready to run."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

@@ -1,7 +1,5 @@
 """`tornproof archive` as its users meet it: what it prints, its JSON, its exit codes, its refusals in one sentence."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

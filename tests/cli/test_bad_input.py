@@ -3,8 +3,6 @@
 Every run of the command line here is a process of its own whose memory is measured alone, and which an alarm ends.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

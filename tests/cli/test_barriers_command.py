@@ -1,7 +1,5 @@
 """`tornproof barriers` as its users meet it: the table, the JSON, the page, and the exit code."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`tornproof campaign` as its users meet it: what it prints, the JSON, the findings, and the exit codes."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """`tornproof check` as its users meet it: verdicts as exit codes, the JSON contract, a table that stays as it was."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace

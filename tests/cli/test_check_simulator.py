@@ -1,7 +1,5 @@
 """`tornproof check` with presets and scenarios: what it finds blind, how it says what it covered, and wrong usage."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A finding is a file that carries all that is needed to see it again, here or elsewhere, today or later."""
 
-from __future__ import annotations
-
 import base64
 import json
 import zlib

@@ -1,7 +1,5 @@
 """The guard of a run: what a command does with the exception of an interrupt, or where it is stuck, changes nothing."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

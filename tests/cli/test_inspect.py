@@ -1,7 +1,5 @@
 """`tornproof inspect` on real files: exit codes, whole documents, and numbers that somebody else computed as well."""
 
-from __future__ import annotations
-
 import functools
 import json
 import struct

@@ -1,7 +1,5 @@
 """What `tornproof inspect` finds out beyond the fields: what is committed, how good filters are, where bytes lie."""
 
-from __future__ import annotations
-
 import io
 from collections import Counter
 from collections.abc import Callable

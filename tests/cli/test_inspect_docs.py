@@ -1,7 +1,5 @@
 """docs/inspect.md against the command: its examples are real, and it leaves no field out."""
 
-from __future__ import annotations
-
 import io
 import json
 import re

@@ -1,7 +1,5 @@
 """What `tornproof inspect` prints for people: it fits, it is cut with a count, and no file takes the terminal over."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Iterator
 from pathlib import Path

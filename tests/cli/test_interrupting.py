@@ -3,8 +3,6 @@
 What happens before tornproof's first line, while Python itself starts, is Python's; a moment counts from there.
 """
 
-from __future__ import annotations
-
 import gzip
 import random
 import shutil

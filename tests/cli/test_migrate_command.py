@@ -1,7 +1,5 @@
 """`tornproof migrate` as its users meet it: what PATH can be, exit codes, JSON, who holds a table, and the document."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

@@ -1,7 +1,5 @@
 """The pytest plugin as its users meet it: pytest in a process of its own, on tests written to a folder of their own."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """`tornproof read` as its users meet it: CSV and Parquet, columns and times, refusals, a pipe that closes."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

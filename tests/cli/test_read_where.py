@@ -1,7 +1,5 @@
 """`tornproof read --where` as its users meet it: rows, what was spared, and conditions that make no sense."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

@@ -1,7 +1,5 @@
 """`tornproof recover` as its users meet it: exit codes, JSON, who holds the table, and the document about it."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

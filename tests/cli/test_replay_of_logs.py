@@ -1,7 +1,5 @@
 """`tornproof replay` of a finding of the simulator: explained on a terminal, data for machines, from its file alone."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

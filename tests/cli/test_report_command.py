@@ -1,7 +1,5 @@
 """`tornproof report` and `check --report` as their users meet them: files, exit codes, replay lines that work."""
 
-from __future__ import annotations
-
 import json
 import shlex
 import subprocess

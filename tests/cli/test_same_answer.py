@@ -1,7 +1,5 @@
 """The same question gets the same answer: whatever the load, the number of processes, and how Python hashes."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

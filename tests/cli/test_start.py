@@ -1,7 +1,5 @@
 """What a command imports: each takes time, and a small table is verified sooner than some of them are imported."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Sequence

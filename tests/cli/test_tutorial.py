@@ -1,7 +1,5 @@
 """The tutorial: its commands are run, and what it shows of their output is what they print."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """`tornproof verify --as PRESET` as its users meet it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """`tornproof verify` as its users meet it: exit codes, JSON, plain text in a pipe, and what a terminal may be told."""
 
-from __future__ import annotations
-
 import json
 import os
 import pty

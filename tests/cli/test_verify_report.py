@@ -1,7 +1,5 @@
 """`tornproof verify --report`: what it leaves in a folder of results, also of damaged and of moving tables."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Without Java: a job on Spark says in one sentence what it lacks, all else works, and tests are skipped aloud."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

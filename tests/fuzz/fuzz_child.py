@@ -4,8 +4,6 @@ Coverage-guided by atheris if that is installed; it must be active before the pr
 inside functions here.
 """
 
-from __future__ import annotations
-
 import argparse
 import importlib.util
 import os

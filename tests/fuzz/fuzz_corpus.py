@@ -1,7 +1,5 @@
 """The initial inputs of every target: parts of the real files, and a few generated ones for features they lack."""
 
-from __future__ import annotations
-
 import functools
 import io
 import itertools

@@ -1,7 +1,5 @@
 """Whole files as targets: `_pm` by every way in which it is read, and whatever `inspect` is pointed at."""
 
-from __future__ import annotations
-
 import io
 import itertools
 from contextlib import suppress

@@ -3,8 +3,6 @@
 Any bytes can be split, whatever a mutation did to them, so that no input is wasted on the framing.
 """
 
-from __future__ import annotations
-
 import struct
 from dataclasses import dataclass
 

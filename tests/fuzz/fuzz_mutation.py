@@ -1,7 +1,5 @@
 """Blind mutation: what fuzzes where no coverage-guided fuzzer installs, and what the tests run, the same every time."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Decoders with a bug each: what a run over them must find shows that it can find one."""
 
-from __future__ import annotations
-
 import mmap
 from collections.abc import Callable, Mapping
 

@@ -1,7 +1,5 @@
 """Conditions as targets: their text, what they are true of, and whether pruning by them loses a row; bloom filters."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Making checksums right again after a mutation, without which nothing behind a checksum would ever be reached."""
 
-from __future__ import annotations
-
 import zlib
 from collections.abc import Callable, Mapping
 from contextlib import suppress

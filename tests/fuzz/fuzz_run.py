@@ -3,8 +3,6 @@
 Corpora stay in the folder, so that the next run goes on where this one ended. `TARGET --input FILE` runs one input.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import re

@@ -1,7 +1,5 @@
 """Whole small tables as targets: damage of some of their files, then everything that reads, judges or recovers one."""
 
-from __future__ import annotations
-
 import functools
 import tarfile
 from collections.abc import Iterable, Mapping

@@ -1,7 +1,5 @@
 """What is fuzzed: every decoder as a function of bytes, which returns or raises a TornproofError, and nothing else."""
 
-from __future__ import annotations
-
 import struct
 import tempfile
 from collections.abc import Callable, Mapping

@@ -3,8 +3,6 @@
 A bug is any error but a TornproofError, more than a second of CPU time, or memory that grew by more than 300 MB.
 """
 
-from __future__ import annotations
-
 import mmap
 import os
 import re

@@ -1,7 +1,5 @@
 """Minimized inputs in which fuzzing once found a bug."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

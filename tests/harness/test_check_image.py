@@ -1,7 +1,5 @@
 """A check of tables that some phase cannot explore, and of tables that are damaged before any phase begins."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A finding is replayed only if the very same thing happens, not if anything at all is wrong."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The operating-system storage, and a file of its own, for the tests of the seam."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Executions of single operations, and invariants of every sequence of operations."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """What an installation brings, and that it gets along with a project whose packages have the names of our folders."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

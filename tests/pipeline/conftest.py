@@ -1,7 +1,5 @@
 """One Spark session for all tests of a process: starting one takes longer than most of them."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """Every job where executors are processes of their own, in another directory, with no code but what is shipped."""
 
-from __future__ import annotations
-
 import gzip
 import importlib.util
 import json

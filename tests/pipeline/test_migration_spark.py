@@ -1,7 +1,5 @@
 """Migration on Spark: what one process does, byte for byte, with the work spread; and what a killed driver leaves."""
 
-from __future__ import annotations
-
 import json
 import os
 import random

@@ -1,7 +1,5 @@
 """Folders of results: what each file is taken for, and what becomes of files that are damaged or of somebody else."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The report on a folder: which pages it has in which order, its verdict, and its bound in bytes."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The summary of a report on a terminal: what somebody without a browser learns."""
 
-from __future__ import annotations
-
 import io
 from pathlib import Path
 

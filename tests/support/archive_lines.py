@@ -1,7 +1,5 @@
 """A folder of lines for `tornproof archive`, and what a run over it must say."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from pathlib import Path

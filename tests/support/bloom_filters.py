@@ -1,7 +1,5 @@
 """Every bloom filter of a table beside the values of its chunk, as Parquet stores them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path

@@ -3,8 +3,6 @@
 Nothing is indexed, batched or remembered, and no code is shared with the judge that it is compared with.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence

@@ -1,7 +1,5 @@
 """A machine that has more to do than the tests."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Iterator

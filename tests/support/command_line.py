@@ -4,8 +4,6 @@ A warm run costs a hundredth of a cold one and goes through the same `main`; the
 use at most. Both end what hangs.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

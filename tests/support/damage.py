@@ -1,7 +1,5 @@
 """Damaged bytes: one bit or one number is another."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 

@@ -1,7 +1,5 @@
 """New tables by day on disk, as tests of the pipeline need them: Spark reads no simulated disk."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 from pathlib import Path
 

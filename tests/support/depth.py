@@ -1,7 +1,5 @@
 """Which cases of a test are tried always, and which in the nightly run only."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any

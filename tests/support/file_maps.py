@@ -1,7 +1,5 @@
 """What every map of a file in a finding is like."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from tornproof.harness.counterexamples.byte_map import RANGE_COUNT_MAX

@@ -1,7 +1,5 @@
 """Documents of findings for the tests of their page: small, written by hand, and new ones at each call."""
 
-from __future__ import annotations
-
 from typing import Any
 
 SEEN = "CorruptError: 2024-01-01T00.0/data.parquet: column chunk range at byte 860: expected bytes before 784"

@@ -1,7 +1,5 @@
 """The archive of golden files: what it holds and how to unpack it."""
 
-from __future__ import annotations
-
 import functools
 import tarfile
 from pathlib import Path, PurePosixPath

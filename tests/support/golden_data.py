@@ -3,8 +3,6 @@
 Every name is a POSIX path inside the archive, such as `tables/9.4.2/chain`; README.md explains the folders.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Iterable
 from pathlib import PurePosixPath

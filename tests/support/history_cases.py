@@ -3,8 +3,6 @@
 All are random with fixed seeds, so they are the same each time.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import itertools

@@ -3,8 +3,6 @@
 Sizes and counts are at the edges of their types, checksums are right where only a right one gets a reader further.
 """
 
-from __future__ import annotations
-
 import functools
 import os
 import random

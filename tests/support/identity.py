@@ -1,7 +1,5 @@
 """Short keys of worlds, equal for worlds that can go on in the same ways."""
 
-from __future__ import annotations
-
 import struct
 
 from tornproof.harness.simulator.process.world import World

@@ -1,7 +1,5 @@
 """Other readers of Parquet, and the few differences in what they show, for comparison with what our reader returns."""
 
-from __future__ import annotations
-
 import decimal
 import io
 import math

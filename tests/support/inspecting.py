@@ -1,7 +1,5 @@
 """Ways to run `tornproof inspect` in tests: in this process for its document, in another one for its exit code."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """A run of the command line that somebody interrupts, and what it leaves: processes, folders, files, semaphores."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

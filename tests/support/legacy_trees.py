@@ -1,7 +1,5 @@
 """Trees of tables whose partitions have no `_pm`: copies of real ones, and one of our own with many partitions."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

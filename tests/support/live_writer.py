@@ -4,8 +4,6 @@
 every instant is one of the two versions. `mischief` cuts, moves and replaces files as no writer of a table does.
 """
 
-from __future__ import annotations
-
 import os
 import select
 import sys

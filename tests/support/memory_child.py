@@ -4,8 +4,6 @@ Run as a script it starts such a process and waits for it: the operating system 
 process that starts another, and this one is small.
 """
 
-from __future__ import annotations
-
 import json
 import resource
 import subprocess

@@ -1,7 +1,5 @@
 """Parquet files with what QuestDB's own converter made of them, and small Parquet files made to be converted."""
 
-from __future__ import annotations
-
 import itertools
 import json
 from collections.abc import Callable

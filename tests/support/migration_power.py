@@ -4,8 +4,6 @@ After each crash a reader must find every `_pm` absent or as it was, or whole an
 the next run must end with the same bytes.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Sequence
 

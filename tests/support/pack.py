@@ -3,8 +3,6 @@
 The same files give the same bytes, whoever packs them and when: names sorted, no times, no owners, no modes.
 """
 
-from __future__ import annotations
-
 import lzma
 import sys
 import tarfile

@@ -1,7 +1,5 @@
 """Parquet files that pyarrow writes, their footers, and what `_pm` would say of their columns and chunks."""
 
-from __future__ import annotations
-
 import io
 import struct
 from typing import Any

@@ -1,7 +1,5 @@
 """Faults of the catalogue that the explorers of whole tables must find, planted in every writer that is opened."""
 
-from __future__ import annotations
-
 import dataclasses
 from contextlib import AbstractContextManager
 from typing import Any

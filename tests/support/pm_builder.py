@@ -1,7 +1,5 @@
 """Small `_pm` files made with our encoder, and ways to change single fields of them; for tests of `_pm` alone."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import reduce

@@ -1,7 +1,5 @@
 """Python programs beside the tests, which find this checkout, and what this process has open."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -4,8 +4,6 @@ Under A and D the reader survives the crash; under B, C and Cdir all processes d
 recovery. Known states are not entered again, so the count is one of distinct states.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field

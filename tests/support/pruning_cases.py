@@ -3,8 +3,6 @@
 The answers come from Python's own comparisons of the literals as they are written, not from the code under test.
 """
 
-from __future__ import annotations
-
 import math
 import operator
 import struct

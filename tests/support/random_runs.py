@@ -1,7 +1,5 @@
 """Random runs of test cases: schedules, and crashes of every kind, as moves from which a decision log is made."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,5 @@
 """Real tables as tests of reading and verifying want them: opened, read whole, next to what the servers answered."""
 
-from __future__ import annotations
-
 import bisect
 import datetime
 import ipaddress

@@ -1,7 +1,5 @@
 """Documents as `check --json` and `verify --json` write them, small ones, and folders that hold them."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Tasks and explorations that worker processes can import: well-behaved ones, and some that are not."""
 
-from __future__ import annotations
-
 import os
 import signal
 import time

@@ -4,8 +4,6 @@ Both go by single calls and do not know which are independent. What is too large
 which do not order independent calls, as in DPOR.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import NamedTuple, TypeVar
 

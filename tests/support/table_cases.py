@@ -1,7 +1,5 @@
 """Small tables for explorations of schedules: one partition of a few rows, which commits grow, write anew and purge."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """Processes for explorers of schedules that are small enough to try every interleaving: they share a file of cells."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """`_txn` files as tests of transactions change and read them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from tornproof.impl.txn.transaction import TXN_FILE, Transaction, decode_transaction

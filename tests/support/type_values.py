@@ -1,7 +1,5 @@
 """Values of every type of QuestDB's: its codes, strategies that reach the extremes, and the arrays that hold them."""
 
-from __future__ import annotations
-
 import decimal
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Unpack a part of the bundled golden files: `python tests/support/unpack.py PATH_IN_ARCHIVE TARGET`."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

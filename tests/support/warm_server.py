@@ -3,8 +3,6 @@
 With `pytest` as its argument it is that which runs, with all imported that our plugin for it takes, but not the plugin.
 """
 
-from __future__ import annotations
-
 import codecs
 import contextlib
 import importlib

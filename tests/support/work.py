@@ -1,7 +1,5 @@
 """How much work something is, in calls of functions and bytes: the same on a busy machine as on an idle one."""
 
-from __future__ import annotations
-
 import sys
 import tracemalloc
 from collections.abc import Callable, Iterator

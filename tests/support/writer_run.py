@@ -3,8 +3,6 @@
 What is compared: our reader, others, every older version, committed bytes, and the verdict of `verify_table`.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path

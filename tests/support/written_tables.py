@@ -1,7 +1,5 @@
 """Small tables in memory that our own writer makes: timestamp `ts`, a number `v`, a text `n`, and what is asked for."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The judge of histories: a pair of a bad and a good history for every rule, and a slow judge that must agree."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 from collections import Counter

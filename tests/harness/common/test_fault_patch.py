@@ -1,7 +1,5 @@
 """A replaced function is replaced inside its block and nowhere else."""
 
-from __future__ import annotations
-
 import importlib
 
 import pytest

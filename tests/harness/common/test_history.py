@@ -1,7 +1,5 @@
 """Histories survive what kills their writers, and are never read as something that was not recorded."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import signal

@@ -1,7 +1,5 @@
 """Rows are generated for every known type, and for no other."""
 
-from __future__ import annotations
-
 import pytest
 from type_values import array_type, decimal_type
 from written_tables import PATH, alter, new_table

@@ -1,7 +1,5 @@
 """A seed alone decides the values of Hypothesis for an explorer, whatever else the process has loaded."""
 
-from __future__ import annotations
-
 import importlib.util
 import sys
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The lattice of verdicts."""
 
-from __future__ import annotations
-
 import itertools
 
 import pytest

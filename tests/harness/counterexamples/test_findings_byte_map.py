@@ -1,7 +1,5 @@
 """A finding's maps name every byte of the files at the crash once: its state, its field, and whether it was read."""
 
-from __future__ import annotations
-
 import functools
 import json
 from dataclasses import replace

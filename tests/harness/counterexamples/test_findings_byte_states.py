@@ -1,7 +1,5 @@
 """States of bytes follow from what the disk can hold, and a map made of them is whole whatever the file is."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from file_maps import Map, is_whole

@@ -1,7 +1,5 @@
 """The explanation of a finding follows from its evidence, and names the decisive step."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """A run is a value: its log is the same as text and as JSON, and gives the same run every time."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

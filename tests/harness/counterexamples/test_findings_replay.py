@@ -1,7 +1,5 @@
 """A finding of the simulator is a file that replays to the same finding, or to UNKNOWN with the reason."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import json

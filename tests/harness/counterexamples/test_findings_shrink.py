@@ -1,7 +1,5 @@
 """A long run shrinks to what breaks the property, and it is still the same property."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Every byte of every real file has exactly one name, and the right one."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace

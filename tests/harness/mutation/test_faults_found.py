@@ -1,7 +1,5 @@
 """Every planted fault, the explorers that find it, and those that must not."""
 
-from __future__ import annotations
-
 import importlib
 from collections import Counter
 from dataclasses import replace

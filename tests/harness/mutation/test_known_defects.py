@@ -1,7 +1,5 @@
 """Every known defect is found, as a small finding that replays with the defect and not without it."""
 
-from __future__ import annotations
-
 import functools
 import json
 from dataclasses import replace

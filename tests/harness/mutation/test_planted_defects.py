@@ -1,7 +1,5 @@
 """Defects planted into the implementation, one at a time, and the explorers that notice them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import pyarrow as pa

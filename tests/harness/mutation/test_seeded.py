@@ -1,7 +1,5 @@
 """Seeded runs: the seed decides the whole run, the moves are the run, and violations are found and replayed."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

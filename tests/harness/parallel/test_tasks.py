@@ -1,7 +1,5 @@
 """Explorations over processes: the same results for any number of them, nothing lost, and nothing left behind."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

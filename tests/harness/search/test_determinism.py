@@ -1,7 +1,5 @@
 """The same seed gives the same calls and answers, whatever else a process has done and however it hashes."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -1,7 +1,5 @@
 """DPOR against every interleaving of toys, closed forms, and state search of the real implementation."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

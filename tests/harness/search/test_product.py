@@ -1,7 +1,5 @@
 """Schedule × crash: two searches with one result, complete, and broken targets that are detected in few moves."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

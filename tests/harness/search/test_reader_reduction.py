@@ -1,7 +1,5 @@
 """The reader reduction: a reader that changes nothing, at every state of a writer."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 

@@ -1,7 +1,5 @@
 """Two answers are equal only when every bit is."""
 
-from __future__ import annotations
-
 import math
 import uuid
 from typing import Any

@@ -1,7 +1,5 @@
 """Scenarios whose tables have bloom filters: where these lie, and that every commit keeps and adds some."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

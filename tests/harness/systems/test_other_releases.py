@@ -1,7 +1,5 @@
 """Every release can go on from a table after our recovery, because it republishes generations."""
 
-from __future__ import annotations
-
 import pytest
 
 from tornproof.harness.common.patch import replaced

@@ -1,7 +1,5 @@
 """Presets as values: their names, the order of their calls, and the functions that only they use."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import fields
 

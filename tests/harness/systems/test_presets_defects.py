@@ -1,7 +1,5 @@
 """Known defects of released servers: their presets show them on a small table, and others do not."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from contextlib import ExitStack
 

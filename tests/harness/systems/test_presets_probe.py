@@ -1,7 +1,5 @@
 """What a probe tries, and what it does not change."""
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Callable
 

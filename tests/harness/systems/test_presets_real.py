@@ -1,7 +1,5 @@
 """Every image of a killed server and of a lost disk cache: the preset of its release does what the release did."""
 
-from __future__ import annotations
-
 import functools
 from pathlib import Path
 

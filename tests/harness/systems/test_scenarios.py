@@ -1,7 +1,5 @@
 """Scenarios: every file is one that explorers can take, and errors in one are reported with their location."""
 
-from __future__ import annotations
-
 import pytest
 
 from tornproof.harness.common.remembered_codecs import remembered_decoding

@@ -1,7 +1,5 @@
 """Rules for single steps on a table: they let the hardened commit pass, and name each planted step that breaks one."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Iterator
 

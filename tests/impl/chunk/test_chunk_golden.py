@@ -1,7 +1,5 @@
 """Chunks that real releases wrote decode to the rows that those releases answer, and damaged ones never do harm."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta

@@ -1,7 +1,5 @@
 """A chunk's statistics in `_pm` must be true of its values."""
 
-from __future__ import annotations
-
 import struct
 from decimal import Decimal
 from typing import Any

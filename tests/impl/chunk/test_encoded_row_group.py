@@ -1,7 +1,5 @@
 """A placed row group has the bytes that pyarrow itself writes there, and both footers describe its pages."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Sequence
 from decimal import Decimal

@@ -1,7 +1,5 @@
 """Files grown in place from placed row groups read the same with every reader, at every committed size."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The tables of docs/format.md are those of the code; documents that cannot be rewritten are rejected."""
 
-from __future__ import annotations
-
 import importlib
 import pkgutil
 import subprocess

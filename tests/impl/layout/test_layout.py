@@ -1,7 +1,5 @@
 """One declaration of a byte layout gives offsets, single records, arrays and annotated hex that agree."""
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Iterator
 from typing import Annotated, Any

@@ -1,7 +1,5 @@
 """Migration of Parquet files outside of tables: where `_pm` goes, when it is written again, what is rejected."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

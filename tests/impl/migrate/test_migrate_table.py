@@ -1,7 +1,5 @@
 """Migration of tables on a storage: what is written, left alone and rejected, and what a later run finds."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Random files of pyarrow, converted, agree with what pyarrow reads in them; random damage raises only known errors."""
 
-from __future__ import annotations
-
 import io
 import random
 from typing import Any

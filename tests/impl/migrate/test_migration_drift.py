@@ -1,7 +1,5 @@
 """What QuestDB writes step by step, against what its converter makes of the finished file (docs/format.md)."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 

@@ -1,7 +1,5 @@
 """Valid files that QuestDB's converter rejects are converted here, and agree with what pyarrow reads in them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Rules of the converter for row groups, chunks, order of rows and the JSON."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What only the server does: bloom filters inlined, missing bounds of timestamps decoded."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import migrated_files as mf

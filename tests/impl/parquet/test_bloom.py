@@ -1,7 +1,5 @@
 """Hashes, sizes and bits of bloom filters are those of other writers, and no filter loses a value."""
 
-from __future__ import annotations
-
 import io
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Tables with bloom filters: those of QuestDB, and those that our own writer creates, grows and rewrites."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any

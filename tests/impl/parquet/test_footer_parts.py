@@ -1,7 +1,5 @@
 """Footers taken apart and put together again: nothing is lost, and a commit changes what real servers change."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """A footer that is decoded with what is known of an earlier one is what it is without."""
 
-from __future__ import annotations
-
 import random
 from pathlib import Path
 

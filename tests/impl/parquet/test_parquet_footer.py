@@ -1,7 +1,5 @@
 """The view of a Parquet footer accepts what QuestDB's converter accepts and rejects what contradicts the format."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator
 from functools import partial

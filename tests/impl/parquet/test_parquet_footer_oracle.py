@@ -1,7 +1,5 @@
 """The view of a Parquet footer agrees with pyarrow's view of the same file."""
 
-from __future__ import annotations
-
 from decimal import Decimal
 from pathlib import Path
 from typing import Any

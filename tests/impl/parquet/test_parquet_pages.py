@@ -1,7 +1,5 @@
 """The pages of a chunk must tile it, add up, and claim nothing that their codec cannot reach."""
 
-from __future__ import annotations
-
 import zlib
 from pathlib import Path
 from typing import Any

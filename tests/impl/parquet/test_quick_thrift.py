@@ -1,7 +1,5 @@
 """`quick_read` returns what the lossless decoder returns, or None."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The Thrift codec keeps every byte that it reads, and rejects hostile bytes before they cost anything."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

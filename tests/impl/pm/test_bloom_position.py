@@ -1,7 +1,5 @@
 """Bloom filters are found in `_pm` or through it in data.parquet, and what cannot be one is rejected."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pm_builder as pm

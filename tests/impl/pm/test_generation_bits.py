@@ -1,7 +1,5 @@
 """Footers with unknown required bits: only reading by such a generation is rejected, not its neighbours."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

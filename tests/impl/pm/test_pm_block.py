@@ -1,7 +1,5 @@
 """Row group blocks: statistics in the slot or out of line, bloom bitsets, and why bad blocks are rejected."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pm_builder as pm

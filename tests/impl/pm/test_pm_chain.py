@@ -1,7 +1,5 @@
 """Walking the generations of `_pm` and finding the one that a token names."""
 
-from __future__ import annotations
-
 import pickle
 from functools import partial
 

@@ -1,7 +1,5 @@
 """What must hold inside a generation whose checksum is right: each rule accepts the good and names the bad."""
 
-from __future__ import annotations
-
 import struct
 from dataclasses import replace
 from pathlib import Path

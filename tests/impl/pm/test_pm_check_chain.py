@@ -1,7 +1,5 @@
 """A chain is checked generation by generation, and what one shares with a newer one is looked into once."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pm_builder as pm

@@ -1,7 +1,5 @@
 """Whatever is in a `_pm`, reading it ends soon, in little memory, with correct results or a clean error."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Encoding `_pm`: whole files, appended generations, and a checksum that continues the stored one."""
 
-from __future__ import annotations
-
 import zlib
 
 import pm_builder as pm

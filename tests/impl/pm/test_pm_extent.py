@@ -1,7 +1,5 @@
 """Which bytes of `_pm` a chain reaches, and how much of the file is dead."""
 
-from __future__ import annotations
-
 import json
 import re
 from dataclasses import replace

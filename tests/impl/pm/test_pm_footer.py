@@ -1,7 +1,5 @@
 """One generation of `_pm`: bloom references, optional sections, and how exactly its length must fit."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import partial
 

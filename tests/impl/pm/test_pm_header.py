@@ -1,7 +1,5 @@
 """The header of `_pm`: what its optional parts mean, what is kept, and what is rejected."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import partial
 

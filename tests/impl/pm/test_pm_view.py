@@ -1,7 +1,5 @@
 """A view of a generation agrees with the full decoder, and is rejected if that rejects it."""
 
-from __future__ import annotations
-
 import dataclasses
 from functools import partial
 from pathlib import Path

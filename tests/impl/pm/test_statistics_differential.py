@@ -1,7 +1,5 @@
 """The statistics that our writer stores, against pyarrow's own for the same rows and against a plain comparison."""
 
-from __future__ import annotations
-
 import decimal
 import functools
 import io

@@ -1,7 +1,5 @@
 """Pruning on real tables and on our own: what it spares, and that the rows are the same without it."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Pruning never loses a row, whatever sound statistics and bloom filters are; planted mistakes in it are noticed."""
 
-from __future__ import annotations
-
 import inspect
 import sys
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """One chunk is decoded from its own bytes alone: a file that serves nothing else is enough."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path

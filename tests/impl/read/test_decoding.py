@@ -1,7 +1,5 @@
 """Work beside the reading thread gives what work at once gives, in the same order, and its errors."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """What a table of few bytes may cost: measured in processes of their own, each beside a table that is just read."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A row group in memory: what is read and what is generated, in which parts, and how much it may be."""
 
-from __future__ import annotations
-
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path

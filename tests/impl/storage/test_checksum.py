@@ -1,7 +1,5 @@
 """The CRC-32 of `_pm` is zlib's, whichever library computes it and in how many parts."""
 
-from __future__ import annotations
-
 import zlib
 
 import pytest

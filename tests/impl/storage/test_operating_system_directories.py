@@ -1,7 +1,5 @@
 """What the operating system's storage does with names and directories."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """How open files of the operating system read, write and fail."""
 
-from __future__ import annotations
-
 import errno
 import os
 import sys

@@ -1,7 +1,5 @@
 """Locks belong to an open file: not to the process, not to the inode, and not to the disk."""
 
-from __future__ import annotations
-
 import errno
 import fcntl
 import os

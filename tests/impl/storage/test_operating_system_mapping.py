@@ -1,7 +1,5 @@
 """How mapped files of the operating system load, store, lend and let go."""
 
-from __future__ import annotations
-
 import gc
 import mmap
 import pickle

@@ -1,7 +1,5 @@
 """How the operating system's storage opens and rejects paths; reading is tested together with disk images."""
 
-from __future__ import annotations
-
 import errno
 import os
 import signal

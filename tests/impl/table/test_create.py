@@ -1,7 +1,5 @@
 """A new table is one that readers, `verify` and real servers' files agree on, and never half of one."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

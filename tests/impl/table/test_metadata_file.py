@@ -1,7 +1,5 @@
 """`_meta` of real tables has the columns that their server listed; a damaged one is rejected with a message."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

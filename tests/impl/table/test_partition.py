@@ -1,7 +1,5 @@
 """Files that change or cannot be opened while they are read, and chunks at the limit of what is read at all."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Partition directories are found under the names that QuestDB gives them."""
 
-from __future__ import annotations
-
 import datetime
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A new partition's columns are those that real servers wrote, down to the bytes of the Thrift schema."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

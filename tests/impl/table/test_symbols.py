@@ -1,7 +1,5 @@
 """A symbol's key is its index in the dictionary in the table's files; damaged files are rejected with a message."""
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Callable, Sequence
 from dataclasses import replace

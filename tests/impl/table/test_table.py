@@ -1,7 +1,5 @@
 """A table is opened from its directory; what is no table is said in a sentence, and left-over directories are found."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`_meta` and `_txn` must mean the columns and times that `_pm` has: each rule accepts the good and names the bad."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Pins and the writer's lock exclude others until they are released or their process ends."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """`_txn` files of real releases are decoded; damaged or changing, they are rejected with a message, never misread."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """A long-lived reader notices every change, and reports those that a reader relying on versions would have missed."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

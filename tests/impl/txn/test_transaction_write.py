@@ -1,7 +1,5 @@
 """A version is stored beside the committed one, word by word, and counts only from the version's own store on."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Sequence
 from dataclasses import replace

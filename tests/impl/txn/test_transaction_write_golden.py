@@ -1,7 +1,5 @@
 """Commits of real servers are predicted byte for byte: placement, words that are stored, record and checksum."""
 
-from __future__ import annotations
-
 import itertools
 from dataclasses import replace
 from pathlib import Path, PurePosixPath

@@ -1,7 +1,5 @@
 """Arrow types of QuestDB's columns are those of the servers' own exports."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Other readers of Parquet, given data.parquet up to the token, compared with ours."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Callable
 from pathlib import Path

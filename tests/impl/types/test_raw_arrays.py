@@ -1,7 +1,5 @@
 """QuestDB's binary arrays become lists, and only sound ones do."""
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Sequence
 from typing import Any

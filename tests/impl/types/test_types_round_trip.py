@@ -1,7 +1,5 @@
 """Values of every QuestDB type, written by our writer into a table: our reader and others return the same ones."""
 
-from __future__ import annotations
-
 import decimal
 from collections.abc import Callable, Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """What a table costs must grow with what it holds, and not with its square."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path, PurePosixPath
 

@@ -1,7 +1,5 @@
 """Damage of single files, each beside the same files undamaged."""
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Files with other contents than their names promise, impossible sizes, and what they may cost."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Pages with checksums are not decoded to be verified, and nothing that a reader would see otherwise is missed."""
 
-from __future__ import annotations
-
 import pytest
 from depth import sampled
 from real_tables import resolved_partitions, rows_of, snapshot_of, verified

@@ -1,7 +1,5 @@
 """The order of a commit on the disk: what is durable before what, and that nothing is seen of half a commit."""
 
-from __future__ import annotations
-
 import itertools
 from collections import Counter
 from collections.abc import Callable

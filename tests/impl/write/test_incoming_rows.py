@@ -1,7 +1,5 @@
 """How a writer prepares rows, and which ones it rejects with a message."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

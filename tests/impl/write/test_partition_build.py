@@ -1,7 +1,5 @@
 """A partition built away from the writer, and its adoption by a commit."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import pyarrow as pa

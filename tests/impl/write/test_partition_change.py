@@ -1,7 +1,5 @@
 """When a partition grows in place and when it is rewritten, and that its rows are the same either way."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from struct import pack
 

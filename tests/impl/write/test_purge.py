@@ -1,7 +1,5 @@
 """Directories go when no version that is committed or pinned names them, and not before."""
 
-from __future__ import annotations
-
 import multiprocessing
 from multiprocessing.connection import Connection
 from pathlib import Path

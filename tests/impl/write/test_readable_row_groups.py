@@ -1,7 +1,5 @@
 """Our reader reads everything that our writer writes, however well it compresses: such rows become more row groups."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

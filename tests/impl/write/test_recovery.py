@@ -1,7 +1,5 @@
 """How opening for writing recovers the files that another process left, real servers' and our own."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import golden_data

@@ -1,7 +1,5 @@
 """Rows become what Parquet stores, and decode to the same rows, with statistics in QuestDB's order."""
 
-from __future__ import annotations
-
 import decimal
 import struct
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """What a writer guarantees: everything staged or nothing, rejection with a message, and one writer at a time."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

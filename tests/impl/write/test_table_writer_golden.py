@@ -1,7 +1,5 @@
 """Many commits on copies of what real servers wrote, each compared with other readers and with a plain merge."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import golden_data

@@ -1,7 +1,5 @@
 """A writer's options take effect in its files, in new ones and in row groups that an update adds."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from pathlib import Path

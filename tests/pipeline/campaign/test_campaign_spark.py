@@ -1,7 +1,5 @@
 """A campaign on Spark: the same results however it is spread, retried, interrupted or taken up again."""
 
-from __future__ import annotations
-
 import json
 import time
 from pathlib import Path

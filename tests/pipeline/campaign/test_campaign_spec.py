@@ -1,7 +1,5 @@
 """A campaign's spec: what it means, and one clear sentence for what it cannot."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

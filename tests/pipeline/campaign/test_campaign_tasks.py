@@ -1,7 +1,5 @@
 """A campaign without Spark: what tasks write, what is made of it, and when a verdict is one."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Spark's filters as predicates: true of exactly the rows that Spark finds them true of, or left to Spark."""
 
-from __future__ import annotations
-
 import datetime
 import math
 import uuid

@@ -1,7 +1,5 @@
 """Planning and reading a version without Spark: which row groups, in which tasks, and from which files."""
 
-from __future__ import annotations
-
 import datetime
 import pickle
 import shutil

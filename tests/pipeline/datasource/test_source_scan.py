@@ -1,7 +1,5 @@
 """Tables through Spark's own reader: the rows that our reader finds, or those of the slower way with a warning."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import stat

@@ -1,7 +1,5 @@
 """The data source in a session: what users see of it, also beside a writer and with filters of several queries."""
 
-from __future__ import annotations
-
 import itertools
 import multiprocessing
 import time

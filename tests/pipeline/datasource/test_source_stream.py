@@ -1,7 +1,5 @@
 """Streaming read: what commits append arrives once, also after a restart, and other changes are not passed over."""
 
-from __future__ import annotations
-
 import json
 import pickle
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Types: each value of a table reaches Spark's type as it is, and comes back as it was."""
 
-from __future__ import annotations
-
 import datetime
 import uuid
 from decimal import Decimal

@@ -1,7 +1,5 @@
 """Batch write: one commit for a job, whatever fails and is tried again; nothing of it where the job fails."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The jobs on Spark: the judge, Spark SQL and the brute force agree on all histories, and so do slices in workers."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

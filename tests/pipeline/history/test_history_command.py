@@ -1,7 +1,5 @@
 """`tornproof history`: verdicts as exit codes, anomalies in words, and one sentence where there is nothing to judge."""
 
-from __future__ import annotations
-
 import io
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A history that is judged in slices gets the judgement that it gets as a whole, however it is cut."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """From lines to sorted runs, from runs to row groups of so many bytes, from row groups to files of a partition."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import random

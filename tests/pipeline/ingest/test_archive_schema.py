@@ -1,7 +1,5 @@
 """Which columns an archive has: those of a file, of a sample, of a table; and what is refused."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

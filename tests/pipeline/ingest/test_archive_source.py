@@ -1,7 +1,5 @@
 """Blocks of whole lines from files: plain, gzipped, gzipped in members, cut off, damaged, with lines of any length."""
 
-from __future__ import annotations
-
 import gzip
 import zlib
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Whole runs of the archive on Spark: all rows once, also on reruns, retries and additions."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The two ways from lines to rows agree, and each line that is no row is told apart with its number and reason."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

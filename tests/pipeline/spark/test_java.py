@@ -1,7 +1,5 @@
 """Which Java is taken, and what the launcher before it leaves out; the Javas here are small shell scripts."""
 
-from __future__ import annotations
-
 import importlib
 import subprocess
 import sys

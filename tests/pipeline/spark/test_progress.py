@@ -1,7 +1,5 @@
 """Watching a job on Spark: its result or its error, counts while it runs, and an end to it when it is interrupted."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The heat map of crash points and the planted faults of a campaign's page, from counts that a person can check."""
 
-from __future__ import annotations
-
 import itertools
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`campaign` leaves what its page needs, and makes the report where it is asked to; here without Spark."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 from pathlib import Path

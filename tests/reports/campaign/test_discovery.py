@@ -1,7 +1,5 @@
 """The statistics of what was not seen, against published numbers, exact sums and what they promise."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The page of a finding: it names the cause, and shows what it can of any document or says what is wrong with it."""
 
-from __future__ import annotations
-
 import base64
 import html
 import json

@@ -1,7 +1,5 @@
 """A real finding in a real browser: its steps follow the keys, and the line that is copied from it reproduces it."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The diagram of a run: rows in their lanes, where control goes, what is decisive, and crashes through all lanes."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Maps of bytes: each byte is shown once, small ranges beside large ones, and whatever a range says stays text."""
 
-from __future__ import annotations
-
 import re
 
 from finding_documents import HOSTILE

@@ -1,7 +1,5 @@
 """The colours of style.css by numbers: contrast of text and graphics, states that the colour-blind tell apart."""
 
-from __future__ import annotations
-
 import itertools
 import re
 from pathlib import Path

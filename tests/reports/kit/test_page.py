@@ -1,7 +1,5 @@
 """Pages as one HTML file: escaped, self-contained, guarded by a policy, and the same for the same pages."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import re

@@ -1,7 +1,5 @@
 """The page of a run: what it says first, its denominators, and what it makes of documents that nobody should trust."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The page of a table: what stands on it for real tables, sound and damaged, and what hostile documents do to it."""
 
-from __future__ import annotations
-
 import copy
 import json
 import re

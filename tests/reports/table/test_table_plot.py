@@ -1,7 +1,5 @@
 """The plot of a table's partitions, and how large a page becomes at most, plot and byte maps included."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any

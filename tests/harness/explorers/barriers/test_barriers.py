@@ -1,7 +1,5 @@
 """Which barriers a commit needs: which model misses each one, and that the page on guarantees says so."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Iterator
 from pathlib import Path

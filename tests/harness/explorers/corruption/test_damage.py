@@ -1,7 +1,5 @@
 """The damage explorer as a whole: its counts and bounds, and that no failure of its own leads to VALID."""
 
-from __future__ import annotations
-
 import functools
 import json
 import re

@@ -1,7 +1,5 @@
 """The controls of the damage explorer pass on sound tables, and fail when the check that they need is removed."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from pathlib import Path

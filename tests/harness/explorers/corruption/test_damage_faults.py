@@ -4,8 +4,6 @@ Counted are damages of a small table, every bit and every length: 15,840 or so, 
 of data.parquet rejected, 32 exposed, none silent.
 """
 
-from __future__ import annotations
-
 import functools
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator

@@ -1,7 +1,5 @@
 """Outcomes of damage to real tables, and that judging by a part and by the whole table agree."""
 
-from __future__ import annotations
-
 import functools
 import math
 from collections import Counter

@@ -1,7 +1,5 @@
 """Zeros, stale blocks, misdirected writes, wrong fields, forged ones, pairs: what each does; none is silent."""
 
-from __future__ import annotations
-
 import itertools
 from collections import Counter
 from pathlib import Path

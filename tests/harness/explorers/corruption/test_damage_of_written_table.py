@@ -1,7 +1,5 @@
 """A table that our own writer grew in place: no damage of it is silent, and page checksums leave none undetectable."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

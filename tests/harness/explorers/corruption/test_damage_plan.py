@@ -1,7 +1,5 @@
 """The damage that is planned: nothing is left out, nothing is tried twice, and each damage is what it says."""
 
-from __future__ import annotations
-
 from collections import Counter
 from itertools import pairwise
 

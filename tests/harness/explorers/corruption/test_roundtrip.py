@@ -1,7 +1,5 @@
 """The encoder gives every generation of every real `_pm` byte for byte."""
 
-from __future__ import annotations
-
 from collections import Counter
 from pathlib import Path
 from typing import Any

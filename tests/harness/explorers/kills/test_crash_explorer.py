@@ -1,7 +1,5 @@
 """The crash explorer detects what is broken, accepts what is sound, and says what it did not try."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress

@@ -1,7 +1,5 @@
 """The memory explorer detects exactly what lacks a fence, where memory is weak, and nothing that has all fences."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The stateful explorer on a sound implementation: what it reaches, its budget, its controls, its oracle."""
 
-from __future__ import annotations
-
 import itertools
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The stateful explorer detects defects that are planted into the implementation one at a time."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Iterable
 from dataclasses import replace

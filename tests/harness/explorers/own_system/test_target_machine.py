@@ -1,7 +1,5 @@
 """The machine detects broken targets, accepts sound ones, and gives the same result every time."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress

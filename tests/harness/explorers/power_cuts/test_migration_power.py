@@ -1,7 +1,5 @@
 """Migration under power cuts: every crash of a run on every legal disk, later runs, and planted defects of it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Power cuts on toys and on tables: what each model detects and accepts, and what its phase says."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Memoised examinations give the facts that stepping gives, on disks of every kind."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import pytest

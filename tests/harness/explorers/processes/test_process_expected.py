@@ -1,7 +1,5 @@
 """Expected versions of a run: rows, versions and digests that do not depend on the implementation."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import asdict, replace
 

@@ -1,7 +1,5 @@
 """A server that forks the processes of a run has one thread, and leaves neither a process nor output behind."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """A kill is planned for every position, in an order that follows from the seed alone."""
 
-from __future__ import annotations
-
 from itertools import islice, pairwise
 
 import pytest

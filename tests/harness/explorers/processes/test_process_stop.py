@@ -1,7 +1,5 @@
 """A writer stops at the chosen position, also inside a write, reports it, and can continue."""
 
-from __future__ import annotations
-
 import pytest
 
 from tornproof.harness.explorers.processes.stop import COMMIT, Stop, Stopped, StoppingStorage

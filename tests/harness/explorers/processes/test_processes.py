@@ -1,7 +1,5 @@
 """Runs of real processes on real files are VALID, end as they should, and leave no process behind."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The table after a run is checked: last version, soundness of the files, directories and pins."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path

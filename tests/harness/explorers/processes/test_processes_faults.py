@@ -1,7 +1,5 @@
 """Faults that are planted into the processes of a run: each must be found, and by its own rule."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

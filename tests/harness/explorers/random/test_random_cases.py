@@ -1,7 +1,5 @@
 """Random operations, schedules and crashes: they can be executed, and what is broken is found."""
 
-from __future__ import annotations
-
 import pytest
 from depth import nightly, sampled
 from hypothesis import given, settings

@@ -1,7 +1,5 @@
 """The history checkers judge the history of a simulated run as the simulator does, where they can."""
 
-from __future__ import annotations
-
 import pytest
 from depth import nightly, sampled
 

@@ -1,7 +1,5 @@
 """The schedules explorer: its methods together, its findings, its bound, its controls."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any

@@ -1,7 +1,5 @@
 """What a reader sees must not depend on the storage: one suite runs on real files and on their image, then the rest."""
 
-from __future__ import annotations
-
 import itertools
 import os
 import pickle

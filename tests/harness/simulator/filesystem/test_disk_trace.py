@@ -1,7 +1,5 @@
 """Which bytes were read: the tracing storage passes everything on and records all reads."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """Faults fire at the call that was named, once, and do what they say and nothing more."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from contextlib import suppress
 

@@ -1,7 +1,5 @@
 """The simulated disk: the same answers as the storage in memory, and what a sync and a kill leave."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Hashable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """An implementation must not notice that its storage is in memory: one suite runs on real files and in memory."""
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack

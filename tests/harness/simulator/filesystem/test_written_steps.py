@@ -1,7 +1,5 @@
 """What a recorder keeps, done again from the start, is what the run left: after every step and inside every write."""
 
-from __future__ import annotations
-
 import pytest
 
 from tornproof.harness.simulator.filesystem.faulty import Fault, FaultyStorage

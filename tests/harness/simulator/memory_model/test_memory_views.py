@@ -1,7 +1,5 @@
 """The view model on the well-known litmus tests of memory models."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What a crash may leave of a kernel: every model on files, blocks, sizes and names that can be counted by hand."""
 
-from __future__ import annotations
-
 import pytest
 
 from tornproof.harness.simulator.filesystem.file_state import FileState

@@ -1,7 +1,5 @@
 """State search: every reachable state once."""
 
-from __future__ import annotations
-
 from state_search import StateCounts, enumerate_schedules, search_states, search_transitions
 from toy_processes import Step, process, read_only_calls, world_of
 

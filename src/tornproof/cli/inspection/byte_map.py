@@ -120,7 +120,7 @@ def drawing_totals(ranges: Sequence[tuple[int, int, str]], size_bytes: int) -> l
         totals[what] += end - start
     return [
         {
-            "ink": Text(GLYPHS[what].character, style=GLYPHS[what].style),
+            "glyph": Text(GLYPHS[what].character, style=GLYPHS[what].style),
             "what": what,
             "bytes": count,
             "share": f"{100 * count / size_bytes:.1f} %",

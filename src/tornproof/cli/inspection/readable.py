@@ -15,7 +15,7 @@ UNSET = ((1 << 63) - 1, -(1 << 63))
 """Values in a `_txn` that mean "no time"."""
 
 LABELS = {
-    "ink": "",
+    "glyph": "",
     "bloom": "bloom filters",
     "record": "records",
     "schema": "leaf columns",
@@ -75,8 +75,12 @@ def value_text(key: str, value: object, *, show_all: bool) -> str:
         return f"{100 * value:.{1 if key.endswith('fill') else 3}{'f' if key.endswith('fill') else 'g'}} %"
     if isinstance(value, list):
         value = ".".join(value) if key == "path" else _words(value)
-    text = visible(value or NOTHING)
-    return text if show_all or len(text) <= TEXT_LIMIT else f"{text[: TEXT_LIMIT - 1]}…"
+    return truncated(visible(value or NOTHING), None if show_all else TEXT_LIMIT)
+
+
+def truncated(text: str, limit: int | None) -> str:
+    """Return at most `limit` characters of a text, all of it for None."""
+    return text if limit is None or len(text) <= limit else f"{text[: limit - 1]}…"
 
 
 def _words(values: Iterable[object]) -> str:
@@ -184,5 +188,5 @@ def _range(entry: Document, names: Sequence[str]) -> Document:
     if "column" in entry:
         # Of a data.parquet; in `_pm`, every generation is one of the file's own.
         shown["column"] = None if entry["column"] is None else _named(entry["column"], names)
-        return shown | {"ink": entry["what"] if entry["generation"] is None else OTHER_GENERATION}
-    return shown | {"token_that_the_chain_leaves_out": entry["token"], "ink": entry["what"]}
+        return shown | {"glyph": entry["what"] if entry["generation"] is None else OTHER_GENERATION}
+    return shown | {"token_that_the_chain_leaves_out": entry["token"], "glyph": entry["what"]}

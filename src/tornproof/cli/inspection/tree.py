@@ -21,6 +21,7 @@ from tornproof.cli.inspection.readable import (
     is_one_value,
     label,
     readable,
+    truncated,
     value_text,
 )
 from tornproof.cli.inspection.report import Document, counted
@@ -78,7 +79,7 @@ class Printer:
         for key, value in parts.items():
             if key == "byte_map":
                 self.heading("bytes")
-                self.drawing([(entry["from"], entry["to"], entry.pop("ink")) for entry in value], value[-1]["to"])
+                self.drawing([(entry["from"], entry["to"], entry.pop("glyph")) for entry in value], value[-1]["to"])
                 self.line("")
                 self.rows("ranges", value)
             elif isinstance(value, list):
@@ -177,7 +178,7 @@ class Printer:
         """Print a map of ranges of [start, end) and their kinds, keys of GLYPHS."""
         for line in drawing_lines(ranges, size_bytes):
             self._console.print(line, soft_wrap=True)
-        self.table("inks", drawing_totals(ranges, size_bytes))
+        self.table("glyphs", drawing_totals(ranges, size_bytes))
 
     def line(self, text: str, style: str = "") -> None:
         """Print one line of plain text."""
@@ -198,15 +199,14 @@ class Printer:
         if not problems:
             return
         self.heading(f"What is wrong ({counted(len(problems), 'problem')})")
-        kept = problems if self.show_all else problems[:ROW_LIMIT]
+        kept = problems[: self._limit(ROW_LIMIT)]
         for problem in kept:
             self.line(f"  {self.cut(Problem(**problem), PROBLEM_LIMIT)}", "red")
         self.left_out(len(problems) - len(kept), "problems")
 
     def cut(self, value: object, limit: int) -> str:
         """Return a value as text, truncated unless all is shown."""
-        text = visible(value)
-        return text if self.show_all or len(text) <= limit else f"{text[: limit - 1]}…"
+        return truncated(visible(value), self._limit(limit))
 
 
 def _is_part(value: object) -> bool:

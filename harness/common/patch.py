@@ -5,14 +5,14 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from types import ModuleType
 from typing import Any
 
 
 @contextmanager
 def replaced(location: str, substitute: Any) -> Iterator[None]:
     """Put `substitute` at `package.module:name` while the block runs; raises ImportError or AttributeError."""
-    module_name, _, name = location.partition(":")
-    module = importlib.import_module(module_name)
+    module, name = _module_and_name(location)
     original = getattr(module, name)
     setattr(module, name, substitute)
     try:
@@ -23,8 +23,12 @@ def replaced(location: str, substitute: Any) -> Iterator[None]:
 
 def original_of(location: str) -> Any:
     """Return what is at `package.module:name` now."""
+    return getattr(*_module_and_name(location))
+
+
+def _module_and_name(location: str) -> tuple[ModuleType, str]:
     module_name, _, name = location.partition(":")
-    return getattr(importlib.import_module(module_name), name)
+    return importlib.import_module(module_name), name
 
 
 def wrapped(location: str, wrap: Callable[[Any], Any]) -> AbstractContextManager[None]:

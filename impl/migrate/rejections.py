@@ -46,10 +46,6 @@ class RejectedUnsupportedError(UnsupportedError):
     cause: Cause
 
 
-RejectedError = (RejectedCorruptError, RejectedUnsupportedError)
-"""Both errors, for an `except` clause."""
-
-
 class RejectionError(BrokenError):
     """A problem inside a footer; each level of nesting adds its step while the error propagates, innermost first."""
 

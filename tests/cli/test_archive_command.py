@@ -1,4 +1,4 @@
-"""`tornproof archive` as its users meet it: what it prints, its JSON, its exit codes, its refusals in one sentence."""
+"""`tornproof archive` as its users meet it: output, JSON, exit codes, its rejections in one sentence."""
 
 from pathlib import Path
 

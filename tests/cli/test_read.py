@@ -1,4 +1,4 @@
-"""`tornproof read` as its users meet it: CSV and Parquet, columns and times, refusals, a pipe that closes."""
+"""`tornproof read` as its users meet it: CSV and Parquet, columns and times, rejections, a pipe that closes."""
 
 import csv
 import io

@@ -7,7 +7,7 @@ import pm_builder as pm
 import pyarrow as pa
 import pytest
 import table_builder as tb
-from refusals import rejection
+from rejections import rejection
 
 from tornproof.harness.common.patch import blind_to_metadata
 from tornproof.harness.common.verdict import Finding, Verdict

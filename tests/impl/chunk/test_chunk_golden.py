@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from refusals import rejection
+from rejections import rejection
 
 from tornproof.impl.chunk.chunk import decode_chunk
 from tornproof.impl.errors import ProblemError

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from refusals import rejection
+from rejections import rejection
 
 import tornproof.impl.layout.meta
 import tornproof.impl.layout.parquet

@@ -5,7 +5,7 @@ import pyarrow as pa
 import pytest
 from migrated_files import META, schema_element, struct
 from parquet_files import written
-from refusals import rejection
+from rejections import rejection
 
 from tornproof.impl.migrate.footer_reader import read_footer
 from tornproof.impl.migrate.rejections import Cause, RejectedCorruptError, RejectedUnsupportedError, RejectionError

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from parquet_files import footer_bytes, written
-from refusals import rejection
+from rejections import rejection
 
 from tornproof.impl.chunk.row_group_encoder import encode_row_group
 from tornproof.impl.errors import CorruptError, ProblemError

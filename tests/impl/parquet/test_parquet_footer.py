@@ -13,7 +13,7 @@ from damage import each_flipped
 from hypothesis import given
 from hypothesis import strategies as st
 from parquet_files import footer_of, written
-from refusals import rejection
+from rejections import rejection
 
 from tornproof.impl.errors import CorruptError, Problem, ProblemError, UnsupportedError
 from tornproof.impl.parquet.fields import (

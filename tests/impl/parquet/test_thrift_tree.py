@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from parquet_files import footer_bytes, written
-from refusals import rejection
+from rejections import rejection
 from work import peak_bytes
 
 from tornproof.impl.errors import CorruptError, Problem, UnsupportedError

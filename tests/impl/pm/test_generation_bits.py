@@ -6,7 +6,7 @@ from pathlib import Path
 import pm_builder as pm
 import pytest
 from real_tables import rows_of, snapshot_of, table_image, verified
-from refusals import rejection
+from rejections import rejection
 
 from tornproof.harness.explorers.corruption.roundtrip import reencode_generations
 from tornproof.harness.simulator.filesystem.image import DiskImage

@@ -6,7 +6,7 @@ import pm_builder as pm
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from refusals import rejection
+from rejections import rejection
 
 from tornproof.harness.explorers.corruption.roundtrip import reencode_generations
 from tornproof.impl.layout import pm as layout

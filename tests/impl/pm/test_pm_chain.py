@@ -8,7 +8,7 @@ import pytest
 from damage import flipped
 from hypothesis import given
 from hypothesis import strategies as st
-from refusals import rejection
+from rejections import rejection
 
 from tornproof.impl.errors import CorruptError
 from tornproof.impl.layout import pm as layout

@@ -7,7 +7,7 @@ from pathlib import Path
 import golden_archive
 import pm_builder as pm
 import pytest
-from refusals import rejection
+from rejections import rejection
 
 from tornproof.impl.layout import pm as layout
 from tornproof.impl.pm.block import Statistic

@@ -5,7 +5,7 @@ from functools import partial
 
 import pm_builder as pm
 import pytest
-from refusals import rejection
+from rejections import rejection
 
 from tornproof.harness.explorers.corruption.roundtrip import reencode_generations
 from tornproof.impl.errors import UnsupportedError

@@ -11,7 +11,7 @@ from damage import flipped
 from depth import sampled
 from hypothesis import given
 from hypothesis import strategies as st
-from refusals import rejection
+from rejections import rejection
 
 from tornproof.impl.errors import CorruptError, ProblemError, UnsupportedError
 from tornproof.impl.layout import pm as layout

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 import table_builder as tb
 from real_tables import CHAIN, put, rows_of, snapshot_of
-from refusals import rejection
+from rejections import rejection
 
 from tornproof.harness.simulator.filesystem.trace import TracingStorage
 from tornproof.impl.errors import UnsupportedError

@@ -7,7 +7,7 @@ from pathlib import Path
 import golden_data
 import pytest
 from damage import each_flipped
-from refusals import rejection
+from rejections import rejection
 from table_builder import zeroed
 
 from tornproof.impl.errors import CorruptError, FileMissingError, Problem, UnsupportedError

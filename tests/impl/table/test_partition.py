@@ -8,7 +8,7 @@ from typing import Any
 import pm_builder as pm
 import pytest
 from real_tables import rows_of, seen, snapshot_of, table_image, verified
-from refusals import rejection
+from rejections import rejection
 
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.intercept import Call, CallKind, InterceptedStorage, Run

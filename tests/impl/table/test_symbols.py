@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from parquet_files import plain_strings
 from real_tables import parquet_partitions, rows_of, snapshot_of
-from refusals import rejection
+from rejections import rejection
 
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.impl.chunk.chunk import pages_of

@@ -8,7 +8,7 @@ import golden_data
 import pm_builder as pm
 import pytest
 import table_builder as tb
-from refusals import rejection
+from rejections import rejection
 
 from tornproof.impl.errors import NotATableError
 from tornproof.impl.layout.meta import MetaHeader

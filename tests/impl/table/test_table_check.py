@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 import table_builder as tb
 from real_tables import CHAIN, parquet_partitions, put, rows_of, seen, snapshot_of, table_image, verified, word
-from refusals import rejection
+from rejections import rejection
 
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.impl.errors import CorruptError, Problem

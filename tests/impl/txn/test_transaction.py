@@ -8,7 +8,7 @@ import golden_data
 import pytest
 from damage import each_flipped, patched
 from depth import nightly
-from refusals import rejection
+from rejections import rejection
 from work import counted_calls
 
 from tornproof.harness.simulator.filesystem.image import DiskImage

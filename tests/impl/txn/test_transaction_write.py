@@ -9,7 +9,7 @@ import hypothesis
 import pytest
 from damage import patched
 from hypothesis import strategies as st
-from refusals import rejection
+from rejections import rejection
 from txn_files import applied, decoded
 
 from tornproof.impl.errors import UnsupportedError

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from refusals import rejection
+from rejections import rejection
 
 from tornproof.impl.errors import CorruptError, ProblemError, RowsRejectedError, UnsupportedError
 from tornproof.impl.types import raw_arrays

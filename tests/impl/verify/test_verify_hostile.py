@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pm_builder import newest
 from real_tables import Seen, put, seen, seen_with, table_image, verified, word
-from refusals import rejection
+from rejections import rejection
 from work import peak_bytes
 
 from tornproof.impl.errors import Problem, UnsupportedError

@@ -25,6 +25,8 @@ from multiprocess.reduction import (  # type: ignore[import-untyped]
     send_handle,
 )
 
+from tornproof.harness.common.without_pandas import hide_pandas
+
 ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "JE_ARROW_MALLOC_CONF": "background_thread:false"}
 """Keeps NumPy and Arrow from starting threads when they are imported."""
 PARENT_ALONE = frozenset({signal.SIGINT, signal.SIGTERM})
@@ -89,7 +91,7 @@ class ForkServer:
 
 def serve(descriptor: int, modules: Sequence[str]) -> None:
     """Run the server: fork for each pickled function, and send the exit code of a process for its id."""
-    sys.meta_path.insert(0, _WithoutPandas)
+    hide_pandas()
     for module in modules:
         __import__(module)
     # The first use of each of the two imports more modules.
@@ -116,16 +118,6 @@ def serve(descriptor: int, modules: Sequence[str]) -> None:
     for process in processes:
         os.kill(process, signal.SIGKILL)
         os.waitpid(process, 0)
-
-
-class _WithoutPandas:
-    """Keeps Arrow from importing pandas with its first array, which would take longer than a process runs."""
-
-    @staticmethod
-    def find_spec(name: str, *_: object) -> None:
-        """Report pandas as missing before another finder is asked."""
-        if name == "pandas":
-            raise ModuleNotFoundError(name=name)
 
 
 def _run(request: bytes, descriptor: int) -> None:

@@ -40,14 +40,6 @@ def main() -> None:
             os._exit(interruption.SIGNAL_BASE + interruption.received())
 
 
-class _NoPandas:
-    """Hides pandas from pyarrow, which imports it, if installed, only to test whether a list is a Series."""
-
-    def find_spec(self, fullname: str, path: object, target: object = None) -> None:
-        if fullname == "pandas":
-            raise ModuleNotFoundError(f"not in {', '.join(SHORT_COMMANDS)}", name=fullname)
-
-
 def _start_fast() -> None:
     """Avoid what costs a short run more than its work: threads for linear algebra, garbage collection, pandas.
 
@@ -56,5 +48,7 @@ def _start_fast() -> None:
     """
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     if sys.argv[1:] and sys.argv[1] in SHORT_COMMANDS:
+        from tornproof.harness.common.without_pandas import hide_pandas
+
         gc.set_threshold(GARBAGE_OBJECT_COUNT, *gc.get_threshold()[1:])
-        sys.meta_path.insert(0, _NoPandas())
+        hide_pandas()

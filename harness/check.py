@@ -183,7 +183,7 @@ def _explorations(question: CheckQuestion) -> dict[PhaseName, Exploration]:
         PhaseName.DAMAGE: damage_exploration(bounds.damages, bounds.pairs),
         PhaseName.STATEFUL: _stateful(bounds.rules, seed),
         PhaseName.RANDOM: _random(bounds.test_cases, seed),
-        PhaseName.CRASH: _crash(bounds.cuts),
+        PhaseName.CRASH: _crash(bounds.cuts, bounds.failing_calls),
         PhaseName.PROCESSES: _one_task(PhaseName.PROCESSES, _processes_phase),
         **{name: simulated(explorer, settings) for name, explorer in SIMULATED.items()},
     }
@@ -240,10 +240,10 @@ def _explore_batch(worker: Worker, number: int, examples: int) -> BatchResult:
     return explore_batch(preset, case_under, examples, number, worker.has_time, worker.report_progress)
 
 
-def _crash(cuts_max: int) -> Exploration:
+def _crash(cuts_max: int, failing_calls_max: int) -> Exploration:
     failed, planned = yield [
         Task(run=_crash_controls, begins_first=True),
-        Task(run=_plan_crashes, arguments=(cuts_max,)),
+        Task(run=_plan_crashes, arguments=(cuts_max, failing_calls_max)),
     ]
     if isinstance(planned, Phase):
         return planned
@@ -267,12 +267,12 @@ def _crash_judge(worker: Worker) -> Judge:
     return Judge(TableTarget(encode=remembered_encoder()), crash_operations(image, path), start=image, path=path)
 
 
-def _plan_crashes(worker: Worker, cuts_max: int) -> Phase | tuple[Plan, list[Share]]:
+def _plan_crashes(worker: Worker, cuts_max: int, failing_calls_max: int) -> Phase | tuple[Plan, list[Share]]:
     try:
         judge = worker.once(_crash_judge)
     except Violation as violation:
         return fault_free_phase(TableTarget(), violation)
-    plan = Plan.of(judge, cuts_max, recovery_kills_max=1)
+    plan = Plan.of(judge, cuts_max, recovery_kills_max=1, failing_calls_max=failing_calls_max)
     return plan, plan.shares(judge, POINTS_IN_TASK)
 
 

@@ -24,8 +24,10 @@ from tornproof.harness.parallel.workers import ENDING_SIGNALS, Failed, Message, 
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.impl.errors import TornproofError
 
-STOP_SECONDS = 1.0
-"""How long tasks may take to return what they have after an interrupt or at the time limit."""
+INTERRUPTED_SECONDS = 1.0
+"""How long tasks may take to return what they have after an interrupt."""
+OUT_OF_TIME_SECONDS = 5.0
+"""How long they may take at the time limit: one case of a large table takes seconds."""
 POLL_SECONDS = 0.1
 SHARED_MEMORY = Path(os.environ.get("TORNPROOF_SHARED_MEMORY", "/dev/shm"))
 """The parent directory of scratch files; a supervisor can set one that it removes."""
@@ -248,8 +250,11 @@ class _Run:
         for going in self.open_:
             going.waiting.clear()
         pool.stop()
-        end = time.monotonic() + STOP_SECONDS
-        while any(going.running for going in self.open_) and (left := end - time.monotonic()) > 0:
+        begin = time.monotonic()
+        while any(going.running for going in self.open_):
+            seconds_max = OUT_OF_TIME_SECONDS if self.outcome.interrupted_by is None else INTERRUPTED_SECONDS
+            if (left := begin + seconds_max - time.monotonic()) <= 0:
+                break
             self._listen(pool, min(left, POLL_SECONDS))
         pool.close()
         for going in self.open_:

@@ -20,6 +20,7 @@ from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.impl.layout.parquet import DATA_FILE
 
 TASK_SIZE = 256
+"""How many damages of the smallest weight are a task of a worker."""
 RECHECKS_MAX = 100
 KINDS_PART = 16
 """For all kinds but flips and lengths together, the maximum of damages is divided by this."""
@@ -112,7 +113,7 @@ def damage_exploration(damages_max: int | None, pairs_max: int) -> Exploration:
     if planned is None:
         return phase_of(Run(plan=Plan()))
     run = Run(plan=planned)
-    yield from _try(run, _pieces(planned.tasks), planned.weights)
+    yield from _try(run, _pieces(planned), planned.weights)
     if not run.left:
         run.pairs = choose_pairs(run.tally.different, run.tally.harmless, pairs_max)
         yield from _try(run, list(pair_tasks(run.pairs.pairs, TASK_SIZE)), planned.weights)
@@ -131,9 +132,9 @@ def _try(run: Run, pieces: Sequence[Task], weights: dict[str, int]) -> Generator
             run.tally.add(tally)
 
 
-def _pieces(tasks: Sequence[Task]) -> list[Task]:
-    """Cut tasks into pieces; in some of them one damage is judged a second time."""
-    pieces = [piece for task in tasks for piece in split(task, TASK_SIZE)]
+def _pieces(plan: Plan) -> list[Task]:
+    """Cut tasks into pieces of about the same cost; in some of them one damage is judged a second time."""
+    pieces = [piece for task in plan.tasks for piece in split(task, -(-TASK_SIZE // plan.weights[task.file]))]
     every = -(-len(pieces) // RECHECKS_MAX)
     return [replace(piece, is_rechecked=number % every == 0) for number, piece in enumerate(pieces)]
 

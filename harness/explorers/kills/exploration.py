@@ -10,7 +10,7 @@ from typing import NamedTuple, TypeAlias
 
 from tornproof.harness.common.verdict import Finding, HasTime, OnProgress, Phase, Verdict, always
 from tornproof.harness.explorers.kills.judge import Judge, Violation
-from tornproof.harness.explorers.kills.plan import Cuts, Kill, Origin, few_cuts
+from tornproof.harness.explorers.kills.plan import Cuts, Failing, Kill, Origin, few_cuts
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.simulator.filesystem.written import crash_points, replay_prefix
 
@@ -63,16 +63,20 @@ class Plan:
     commit_count: int
     step_count: int
     cuts: Cuts
+    failing: Failing
     recovery_kills_max: int
 
     @classmethod
-    def of(cls, judge: Judge, cuts_max: int | None, recovery_kills_max: int) -> Plan:
-        """Plan about `cuts_max` cut writes, or all."""
+    def of(
+        cls, judge: Judge, cuts_max: int | None, recovery_kills_max: int, failing_calls_max: int | None = None
+    ) -> Plan:
+        """Plan about `cuts_max` cut writes and `failing_calls_max` failing calls, or all."""
         trace = judge.trace
         return cls(
             commit_count=len(trace.started),
             step_count=len(trace.steps),
             cuts=Cuts.at_most(cuts_max, trace.steps),
+            failing=Failing.at_most(failing_calls_max, judge.failures()),
             recovery_kills_max=recovery_kills_max,
         )
 
@@ -81,7 +85,7 @@ class Plan:
         steps = judge.trace.steps
         counts = {
             WHOLE: len(steps) + 1,
-            FAILING: sum(1 for _ in judge.failures()),
+            FAILING: sum(1 for _ in self.failing.of(judge.failures())),
             CUT: sum(len(self.cuts.of(step)) for step in steps),
         }
         return [
@@ -115,6 +119,7 @@ class Exploration:
         self._judge = judge
         self._target = target
         self._cuts = plan.cuts
+        self._failing = plan.failing
         self._has_time = has_time
         self._on_progress = on_progress
         self._recovery_kills_max = plan.recovery_kills_max
@@ -149,7 +154,7 @@ class Exploration:
                 self._visit(storage, low, high, Origin((Kill(step_count, cut_bytes),)))
 
     def _fail(self, share: Share) -> None:
-        for failure in islice(self._judge.failures(), share.start, share.stop):
+        for failure in islice(self._failing.of(self._judge.failures()), share.start, share.stop):
             if not self._begins(FAILING):
                 continue
             origin, trace = Origin(failure=failure), self._judge.trace
@@ -254,7 +259,7 @@ def crash_phase(plan: Plan, results: Sequence[ShareResult], not_begun: Counter[s
         complete=not left,
         bound=f"process kill of {plan.commit_count} commits with {plan.step_count} steps, {plan.cuts}; "
         f"kills in up to {plan.recovery_kills_max} recoveries after a kill between steps or a failing call, at "
-        f"three lengths of each write; every call of a commit failing once{skipped}",
+        f"three lengths of each write; {plan.failing}{skipped}",
         verdict=Verdict.INVALID if findings else Verdict.VALID,
         counts={**counts, "steps": plan.step_count, "distinct disks": len(seen)},
         reached={name: reached[name] for name in POINTS},

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -146,6 +147,35 @@ def sampled_cuts(step: Call) -> Sequence[int]:
         return ()
     even = {number * size_bytes // (SAMPLE_COUNT + 1) for number in range(1, SAMPLE_COUNT + 1)}
     return sorted(even.difference(border_cuts(step)))
+
+
+@dataclass(frozen=True, slots=True)
+class Failing:
+    """The failing calls that are tried: every `nth` of those of a commit that fail alike."""
+
+    nth: int = 1
+
+    @classmethod
+    def at_most(cls, calls_max: int | None, failures: Iterable[Failure]) -> Failing:
+        """Return about `calls_max` of these failing calls, at least one of those that fail alike, or all."""
+        if calls_max is None:
+            return cls()
+        return cls(max(1, -(-sum(1 for _ in failures) // max(1, calls_max))))
+
+    def of(self, failures: Iterable[Failure]) -> Iterator[Failure]:
+        """Yield those that are tried; with all calls of a kind to a file, a table of many columns has many alike."""
+        alike: Counter[tuple[object, ...]] = Counter()
+        for failure in failures:
+            call, fault = failure.call, failure.fault
+            key = failure.operation, call.kind, call.path, fault.reason, fault.written_bytes > 0
+            if alike[key] % self.nth == 0:
+                yield failure
+            alike[key] += 1
+
+    def __str__(self) -> str:
+        if self.nth == 1:
+            return "every call of a commit failing once"
+        return f"of the calls of a commit of the same kind to the same file, every {self.nth}th failing once"
 
 
 def failures(operation: int, calls: Sequence[Call]) -> Iterator[Failure]:

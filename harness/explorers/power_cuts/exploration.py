@@ -122,6 +122,8 @@ class ModelExploration:
             depth = distinct.get(key)
             if depth == 0:
                 continue
+            if self.is_over:
+                break
             distinct[key] = 0
             if not is_shown and power_points.WRITE_LOST not in reached:
                 reached.update(power_points.reached_by_disk(point, latest, disk, model))
@@ -136,8 +138,6 @@ class ModelExploration:
                 ):
                     cuts = (Cut(point.step, disks.choice(picked)),)
                     self._crash_recovery(disk, facts, verdict, point, cuts, origin or {})
-            if tally.tried % 256 == 0 and self.is_over:
-                break
         tally.reached.update(reached)
 
     def _judged(self, disk: Disk, bounds: Bounds, *, is_sample: bool) -> tuple[Verdict, Facts]:
@@ -205,6 +205,8 @@ class ModelExploration:
             known = tally.distinct.get(key)
             if known is not None and known <= depth:
                 continue
+            if self.is_over:
+                return
             tally.distinct[key] = depth
             tally.nested_distinct += known is None
             verdict, facts = self._judged(picked.disk, bounds, is_sample=not disks.is_complete)

@@ -235,7 +235,8 @@ class Kernel:
         """Return a value that is equal for equal kernels: everything that a later call can depend on."""
         return (
             frozenset(self.files.items()),
-            frozenset((number, frozenset(names.items())) for number, names in self.directories.items()),
+            _frozen(self.directories),
+            _frozen(self.durable_directories),
             self.entry_changes,
             frozenset(self.handles.items()),
             frozenset(self.mappings.items()),
@@ -243,6 +244,10 @@ class Kernel:
             frozenset(self.leases),
             frozenset(self.numbers.items()),
         )
+
+
+def _frozen(directories: dict[int, dict[str, int]]) -> frozenset[object]:
+    return frozenset((number, frozenset(names.items())) for number, names in directories.items())
 
 
 def image_of(directories: dict[int, dict[str, int]], contents: dict[int, bytes]) -> DiskImage:

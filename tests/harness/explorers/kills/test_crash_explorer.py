@@ -1,6 +1,7 @@
 """The crash explorer detects what is broken, accepts what is sound, and says what it did not try."""
 
 import json
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -374,6 +375,21 @@ def test_of_many_cuts_about_as_many_as_asked_for_are_tried_and_the_bound_says_wh
     few = 3 * len(lengths)
     assert sum(lengths) // nth <= phase.counts[CUT] <= sum(lengths) // nth + len(lengths) + few
     assert ("at every length up to" if nth == 1 else f"at every {nth}th length") in phase.bound
+
+
+@pytest.mark.parametrize("calls_max", [None, 20, 5, 0])
+def test_of_many_failing_calls_every_nth_alike_is_tried_and_the_bound_says_which(calls_max: int | None) -> None:
+    judge = Judge(KeepsLog(), OPERATIONS, start=None, path="toy")
+    failures = list(judge.failures())
+    plan = Plan.of(judge, 0, 1, failing_calls_max=calls_max)
+    phase = crash_phase(plan, [Exploration(judge, "log", plan).run()])
+    nth = 1 if calls_max is None else max(1, -(-len(failures) // max(1, calls_max)))
+    alike = Counter(
+        (each.operation, each.call.kind, each.call.path, each.fault.reason, each.fault.written_bytes > 0)
+        for each in failures
+    )
+    assert phase.counts[FAILING] == sum(-(-count // nth) for count in alike.values())
+    assert ("every call of a commit" if nth == 1 else f"every {nth}th failing once") in phase.bound
 
 
 @pytest.mark.parametrize("size", [1, 7, 40])

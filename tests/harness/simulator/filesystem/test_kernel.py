@@ -138,6 +138,17 @@ def test_a_fork_goes_its_own_way() -> None:
     assert kernel.identity() == kernel.fork().identity()
 
 
+def test_kernels_that_differ_in_their_durable_names_alone_are_not_the_same() -> None:
+    kernel = Kernel.of(DiskImage.of_files({"t/a": b"a", "t/b": b"b"}))
+    other = kernel.fork()
+    apply(other, 0, Call(kind=CallKind.UNLINK, path="t/a"))
+    apply(other, 0, Call(kind=CallKind.SYNC_DIRECTORY, path="t"))
+    for each in (kernel, other):
+        apply(each, 0, Call(kind=CallKind.RENAME, path="t/b", target_path="t/a"))
+    assert kernel.entry_changes == other.entry_changes
+    assert kernel.identity() != other.identity()
+
+
 def test_a_killed_process_leaves_its_bytes_and_nothing_that_it_had_open() -> None:
     kernel = opened()
     apply(kernel, 0, write(0, b"x"))

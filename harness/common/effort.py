@@ -25,8 +25,8 @@ class Bounds:
     `damages` are flips and lengths of a table's files, weighed by what their metadata takes to decode, `pairs` of
     flips, `rules` of the state machine, `schedules` reduced ones of a test case, `states` those of a reader beside a
     crash under one model, `crash_points` those at which the power is cut under one model, `torn_disks` those with
-    sectors torn into words at one of them, `test_cases` random ones, `cuts` lengths at which writes tear, `failing_calls`
-    of commits, `kills` of writer processes.
+    sectors torn into words at one of them, `test_cases` random ones, `cuts` lengths at which writes tear,
+    `failing_calls` of commits, `kills` of writer processes.
     """
 
     damages: int

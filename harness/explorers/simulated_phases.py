@@ -35,7 +35,7 @@ from tornproof.harness.simulator.persistence.legal_files import Limits
 from tornproof.harness.simulator.persistence.models import C_8, MODELS, D, Model, model_named
 from tornproof.harness.simulator.process.case import NotExplorableError, TestCase
 from tornproof.harness.systems.scenario import Explorer
-from tornproof.harness.systems.simulation import Setting, merged, signature_of, with_coverage_goals
+from tornproof.harness.systems.simulation import Setting, merged, signature_of
 from tornproof.harness.systems.table import TableTarget
 
 FEW_TEST_CASES = 3
@@ -159,11 +159,11 @@ def _merged(
             if of is setting:
                 own.setdefault(signature_of(finding), finding)
         phase = dataclasses.replace(phase, findings=tuple(own.values()))
-        parts.append((setting.name, with_coverage_goals(phase, setting.coverage_goals)))
+        parts.append((setting.name, phase.with_coverage_goals(setting.coverage_goals)))
     begun = {name for name, _ in parts}
     whole = merged(explorer, parts, [setting.name for setting in chosen if setting.name not in begun])
     # A few test cases alone need not reach every coverage goal.
-    return with_coverage_goals(whole, _POINTS[explorer]) if len(chosen) > FEW_TEST_CASES else whole
+    return whole.with_coverage_goals(_POINTS[explorer]) if len(chosen) > FEW_TEST_CASES else whole
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -100,17 +100,11 @@ def _rules(path: str, preset: Preset) -> TraceRules:
     return TableRules(path, promises_barriers=preset.name == HARDENED)
 
 
-def with_coverage_goals(phase: Phase, points: Sequence[str]) -> Phase:
-    """Return the phase, UNKNOWN if it is complete and never reached one of the points."""
-    reached = {**dict.fromkeys(points, 0), **phase.reached}
-    missing = [point for point in points if not reached[point]]
-    if not missing or phase.findings or not phase.complete:
-        return replace(phase, reached=reached)
-    return replace(phase, reached=reached).doubted(f"never reached: {', '.join(missing)}")
-
-
 def merged(name: str, parts: Sequence[tuple[str, Phase]], not_begun: Sequence[str] = ()) -> Phase:
-    """Merge the phases of several test cases; of findings that differ only in numbers the first is kept."""
+    """Merge the phases of several test cases; of findings that differ only in numbers the first is kept.
+
+    UNKNOWN where a test case was not begun, because nothing is known of it.
+    """
     counts: Counter[str] = Counter()
     reached: Counter[str] = Counter()
     controls: list[str] = []
@@ -126,7 +120,7 @@ def merged(name: str, parts: Sequence[tuple[str, Phase]], not_begun: Sequence[st
     notes = [f"{case}: {phase.note}" for case, phase in parts if phase.note]
     if not explored:
         notes.append("nothing was explored")
-    return Phase(
+    phase = Phase(
         name=name,
         explored=explored,
         complete=bool(parts) and not cut and not not_begun,
@@ -142,6 +136,8 @@ def merged(name: str, parts: Sequence[tuple[str, Phase]], not_begun: Sequence[st
             for case, phase in parts
         },
     )
+    count = len(parts) + len(not_begun)
+    return phase.doubted(f"{len(not_begun)} of {count} test cases were not begun" if not_begun else "")
 
 
 def _bound(parts: Sequence[tuple[str, Phase]], cut: Sequence[str], not_begun: Sequence[str]) -> str:

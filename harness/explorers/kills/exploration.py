@@ -251,7 +251,6 @@ def crash_phase(plan: Plan, results: Sequence[ShareResult], not_begun: Counter[s
     seen = frozenset[SeenDisk]().union(*(each.seen for each in results))
     left += not_begun
     findings = {signature: found for each in reversed(results) for signature, found in each.findings.items()}
-    missing = [name for name in COVERAGE_GOALS if not reached[name]]
     skipped = "".join(f"; {count} {name} were not tried" for name, count in sorted(left.items()) if name != NEVER_MADE)
     phase = Phase(
         name=PHASE,
@@ -265,7 +264,6 @@ def crash_phase(plan: Plan, results: Sequence[ShareResult], not_begun: Counter[s
         reached={name: reached[name] for name in POINTS},
         findings=tuple(findings.values()),
     )
-    return phase.doubted(
-        f"never reached: {', '.join(missing)}" if missing and not left and not findings else "",
+    return phase.with_coverage_goals(COVERAGE_GOALS).doubted(
         f"{left[NEVER_MADE]} {NEVER_MADE}: the target is not deterministic" if left[NEVER_MADE] else "",
     )

@@ -258,10 +258,7 @@ def _phase(
         GREW: any(has_grown(trace, commit) for commit in range(1, commit_count + 1)),
         OLDER_WORD: any(case.model is MemoryModel.WEAK for case in results),
     }
-    missing = [point for point in POINTS if not reached[point] and possible.get(point, True)]
-    if missing and not notes and not cut:
-        notes.append(f"never reached: {', '.join(missing)}")
-    return Phase(
+    phase = Phase(
         name=PHASE,
         explored=sum(len(explored.executions) for explored in results.values()),
         complete=not cut,
@@ -274,3 +271,4 @@ def _phase(
         note="; ".join(notes),
         findings=findings,
     )
+    return phase.with_coverage_goals([point for point in POINTS if possible.get(point, True)])

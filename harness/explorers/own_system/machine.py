@@ -61,10 +61,7 @@ def explore_executions(
     is_deterministic = search.run(steps=steps, examples=examples, seed=seed)
     if search.failure and is_deterministic:
         search.failure = _smaller(search.failure, target, path, _listed(operations))
-    missing = [name for name in COVERAGE_GOALS if not search.reached[name]]
     notes = [] if is_deterministic else ["the same execution did not end the same way twice"]
-    if not search.failure:
-        notes += [f"never reached: {', '.join(missing)}"] if missing else []
     findings = (search.failure.finding(target.name, seed),) if search.failure and is_deterministic else ()
     phase = Phase(
         name=PHASE,
@@ -77,7 +74,7 @@ def explore_executions(
         note="; ".join(notes),
         findings=findings,
     )
-    return phase.with_controls(failed)
+    return phase.with_controls(failed).with_coverage_goals(COVERAGE_GOALS)
 
 
 def replay_execution(target: Target, operations: Operations, finding: Finding, *, path: str) -> Verdict:

@@ -142,7 +142,7 @@ def _phase(
         judgement.reason,
         *(failure.text for failure in failures),
         *(["a positive control failed"] if failed else []),
-        *([] if is_cut or note or failures else _shortfalls(outcome, settings, reached)),
+        *([] if note or failures else _shortfalls(outcome, settings, reached, is_cut=is_cut)),
     ]
     notes = [each for each in notes if each]
     counts = _counts(outcome, judgement)
@@ -172,9 +172,9 @@ def _bound(outcome: Outcome, settings: Settings, counts: dict[str, int]) -> str:
     )
 
 
-def _shortfalls(outcome: Outcome, settings: Settings, reached: dict[str, int]) -> Iterator[str]:
-    """Yield what a run that was not cut short should have done and did not."""
-    if outcome.writer_count < settings.writer_count:
+def _shortfalls(outcome: Outcome, settings: Settings, reached: dict[str, int], *, is_cut: bool) -> Iterator[str]:
+    """Yield what a run should have done and did not; one that was cut need not have started all writers."""
+    if not is_cut and outcome.writer_count < settings.writer_count:
         yield f"only {outcome.writer_count} of {settings.writer_count} writers reached their end"
     wanted = [*COVERAGE_GOALS]
     if settings.kills:

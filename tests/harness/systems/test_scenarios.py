@@ -10,7 +10,7 @@ from tornproof.harness.explorers.simulated_phases import simulate
 from tornproof.harness.simulator.persistence.models import MODELS
 from tornproof.harness.systems.releases import PRESETS
 from tornproof.harness.systems.scenario import Explorer, ScenarioError, load_scenario, parse_scenario, scenario_names
-from tornproof.harness.systems.simulation import Setting, merged, setting_of, settings_of, with_coverage_goals
+from tornproof.harness.systems.simulation import Setting, merged, setting_of, settings_of
 
 NAMES = scenario_names()
 GOOD = b"""
@@ -119,17 +119,24 @@ def test_one_control_that_failed_and_one_unknown_are_seen_in_the_whole() -> None
 
 def test_a_phase_that_was_cut_before_one_run_is_unknown_and_one_run_is_enough() -> None:
     cut = ("a", phase(0, complete=False))
-    whole = merged("x", [cut], ["b"])
+    whole = merged("x", [cut])
     assert (whole.verdict, whole.explored, whole.note) == (Verdict.UNKNOWN, 0, "nothing was explored")
     assert merged("x", [cut, ("b", phase(1))]).verdict is Verdict.VALID
 
 
-def test_a_complete_phase_that_never_reached_a_goal_is_unknown() -> None:
-    reached = {"here": 1, "there": 0}
-    assert with_coverage_goals(phase(reached=reached), ["here"]).verdict is Verdict.VALID
-    vacuous = with_coverage_goals(phase(reached=reached), ["here", "there", "elsewhere"])
+def test_a_phase_some_of_whose_test_cases_were_not_begun_is_unknown_and_says_how_many() -> None:
+    whole = merged("x", [("a", phase(1)), ("b", phase(1, complete=False))], ["c", "d", "e"])
+    assert (whole.verdict, whole.note) == (Verdict.UNKNOWN, "3 of 5 test cases were not begun")
+    assert merged("x", [("a", phase(1)), ("b", phase(1, complete=False))]).verdict is Verdict.VALID
+
+
+@pytest.mark.parametrize("complete", [True, False])
+def test_a_phase_that_never_reached_a_goal_is_unknown_whether_or_not_it_was_cut(complete: bool) -> None:
+    tried = phase(reached={"here": 1, "there": 0}, complete=complete)
+    assert tried.with_coverage_goals(["here"]).verdict is Verdict.VALID
+    vacuous = tried.with_coverage_goals(["here", "there", "elsewhere"])
     assert vacuous.verdict is Verdict.UNKNOWN and vacuous.note == "never reached: there, elsewhere"
-    assert with_coverage_goals(phase(reached=reached, complete=False), ["there"]).verdict is Verdict.VALID
+    assert vacuous.reached == {"here": 1, "there": 0, "elsewhere": 0}
 
 
 def test_an_explorer_without_test_cases_says_that_it_explored_nothing() -> None:

@@ -7,8 +7,10 @@ from dataclasses import asdict, dataclass, replace
 EFFORTS = {"small": 1, "medium": 4, "large": 40}
 DEFAULT = "medium"
 EFFORT_MAX = 10_000
-CHUNKS_OF_A_CASE = 128
-"""The number of column chunks up to which a case may read a whole table; with more chunks there are fewer cases."""
+LARGE_CHUNKS = 128
+"""A table with more column chunks is large: each case reads most of them, so there are fewer cases."""
+CHUNKS_OF_A_CASE = 32
+"""The cases of a large table read together as many chunks as those of a table with so many."""
 
 
 def effort_of(asked: int | str) -> int | None:
@@ -59,7 +61,7 @@ class Bounds:
         )
 
     def of_table(self, chunk_count: int) -> Bounds:
-        """Return the bounds for a table of so many column chunks, each of which makes a case take longer."""
-        times = -(-chunk_count // CHUNKS_OF_A_CASE) or 1
+        """Return the bounds for a table of so many column chunks."""
+        times = -(-chunk_count // CHUNKS_OF_A_CASE) if chunk_count > LARGE_CHUNKS else 1
         fewer = {name: -(-count // times) for name, count in asdict(self).items() if name != "damages"}
         return replace(self, **fewer)

@@ -313,7 +313,7 @@ class _Product(_Strategy):
     """One part for each model."""
 
     def controls(self, parts: Sequence[str], seed: int) -> Sequence[str]:
-        return schedule_crash.failed_controls()
+        return schedule_crash.failed_controls(parts)
 
     def parts(self, setting: Setting) -> Sequence[str]:
         return setting.models or schedule_crash.PRODUCT_MODELS

@@ -22,6 +22,7 @@ from tornproof.harness.search.reader_reduction import (
     schedule_of,
 )
 from tornproof.harness.simulator.persistence.models import model_named
+from tornproof.harness.simulator.process.bodies import FAILED
 from tornproof.harness.simulator.process.observer import Progress, Property, Violation
 from tornproof.harness.simulator.process.world import World
 
@@ -54,6 +55,14 @@ class _Crash(NamedTuple):
     trace_index: int
     action: Action
     world: World
+
+
+class _Leg(NamedTuple):
+    """A part of a run that an action ended, when the writer had reached the index `end` of a trace."""
+
+    arrivals: Arrivals
+    end: int
+    action: Action
 
 
 class ProductReduction:
@@ -119,26 +128,34 @@ class ProductReduction:
                 if arrival.trace_index <= crash.trace_index and not state.progress.violations
             ]
         self._count(crash, readers)
-        before = crash.world.progress
-        trace = Trace(self._last_session(crash.world))
-        arrivals = self._reduction.search(trace, readers)
+        legs, world = [_Leg(self._before, crash.trace_index, crash.action)], crash.world
+        if world.process_group is self._sessions.first:
+            trace = Trace(world)
+            arrivals = self._search(trace, readers, legs)
+            if not any(mark.kind == FAILED for mark in trace.nodes[-1].marks) or trace.progresses[-1].violations:
+                # The writer ends as if nothing had failed.
+                self._end(trace, arrivals, has_crashed=False)
+                return
+            legs.append(_Leg(arrivals, len(trace) - 1, ("kill",)))
+            readers = [state for state in arrivals if not state.progress.violations]
+            world = self._sessions.after_kill(world)
+        before = world.progress
+        trace = Trace(world)
+        arrivals = self._search(trace, readers, legs)
         self._count_recovery(trace, arrivals, before)
         self._end(trace, arrivals, has_crashed=True)
-        for violation, state, end in self._violations(trace, arrivals, readers):
-            moves = [(WRITER_INDEX, crash.trace_index), crash.action]
-            if self._readers_survive:
-                moves = [
-                    *schedule_of(READER_INDEX, self._before, origin_of(arrivals, state), crash.trace_index),
-                    crash.action,
-                ]
-            self.counts.found.append((violation, [*moves, *schedule_of(READER_INDEX, arrivals, state, end)]))
 
-    def _last_session(self, world: World) -> World:
-        """Let a writer whose sync failed run to its end, and return the world of the next session."""
-        if world.process_group is self._sessions.second:
-            return world
-        world.run(WRITER_INDEX)
-        return self._sessions.after_kill(world)
+    def _search(self, trace: Trace, readers: list[ReaderState], legs: Sequence[_Leg]) -> Arrivals:
+        """Search a trace that begins after these legs, and keep its violations with their moves."""
+        arrivals = self._reduction.search(trace, readers)
+        for violation, last, end in self._violations(trace, arrivals, readers):
+            moves: Moves = list(schedule_of(READER_INDEX, arrivals, last, end))
+            state = origin_of(arrivals, last)
+            for leg in reversed(legs):
+                moves = [*schedule_of(READER_INDEX, leg.arrivals, state, leg.end), leg.action, *moves]
+                state = origin_of(leg.arrivals, state)
+            self.counts.found.append((violation, moves))
+        return arrivals
 
     def _violations(
         self, trace: Trace, arrivals: Arrivals, readers: list[ReaderState]

@@ -32,7 +32,13 @@ def main():
 cli = types.ModuleType("tornproof.cli.app")
 cli.main = main
 sys.modules["tornproof.cli.app"] = cli
+{before}
 entry.main()
+"""
+GUARDED_LATE = """
+from tornproof.cli import guard
+guard_now = guard._guard
+guard._guard = lambda *arguments: time.sleep(0.5) or guard_now(*arguments)
 """
 SWALLOWED = """
 at_work()
@@ -94,13 +100,13 @@ except KeyboardInterrupt:
 
 
 @contextmanager
-def running(body: str, folder: Path) -> Iterator[subprocess.Popen[str]]:
-    """Run a body as a command, in a session of its own, until it is at work."""
+def running(body: str, folder: Path, before: str = "") -> Iterator[subprocess.Popen[str]]:
+    """Run a body as a command, in a session of its own, until it is at work; `before` is run first."""
     temporary = folder / "temporary"
     temporary.mkdir()
     indented = "\n".join(f"    {line}" for line in body.splitlines())
     with subprocess.Popen(
-        [sys.executable, "-c", SCRIPT.format(body=indented)],
+        [sys.executable, "-c", SCRIPT.format(body=indented, before=before)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         cwd=folder,
@@ -192,8 +198,9 @@ def test_exit_codes_and_output_are_those_of_the_command(tmp_path: Path) -> None:
         assert (process.wait(TIMEOUT_SECONDS), out, err) == (3, "done\n", "")
 
 
+@pytest.mark.parametrize("before", ["", GUARDED_LATE], ids=["", "guarded late"])
 @pytest.mark.parametrize("number", [signal.SIGTSTP, signal.SIGINT])
-def test_ctrl_z_stops_the_command_until_it_is_continued(tmp_path: Path, number: signal.Signals) -> None:
+def test_ctrl_z_stops_the_command_until_it_is_continued(tmp_path: Path, number: signal.Signals, before: str) -> None:
     body = """
 at_work()
 with open("beats", "w") as beats:
@@ -203,18 +210,18 @@ with open("beats", "w") as beats:
         time.sleep(0.01)
 """
     beats = tmp_path / "beats"
-    with running(body, tmp_path) as process:
+    with running(body, tmp_path, before) as process:
         wait_until(lambda: beats.exists() and beats.stat().st_size > 0)
         os.killpg(process.pid, signal.SIGTSTP)
         wait_until(lambda: states_of(process.pid) == {"T"})
         assert states_of(process.pid) == {"T"}
-        before = beats.stat().st_size
+        size_bytes = beats.stat().st_size
         if number == signal.SIGINT:
             os.killpg(process.pid, signal.SIGINT)
         os.killpg(process.pid, signal.SIGCONT)
         if number == signal.SIGTSTP:
-            wait_until(lambda: beats.stat().st_size > before)
-            assert beats.stat().st_size > before
+            wait_until(lambda: beats.stat().st_size > size_bytes)
+            assert beats.stat().st_size > size_bytes
             os.killpg(process.pid, signal.SIGINT)
         assert end_of(process, tmp_path) == (130, "tornproof: interrupted\n")
 

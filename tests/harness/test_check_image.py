@@ -11,7 +11,7 @@ import table_builder as tb
 
 from tornproof.harness import check
 from tornproof.harness.check import CheckQuestion, PhaseName, bounds_of, capture_table, check_image
-from tornproof.harness.common.effort import CHUNKS_OF_A_CASE, Bounds
+from tornproof.harness.common.effort import LARGE_CHUNKS, Bounds
 from tornproof.harness.common.verdict import Phase, Verdict, calls_at_most
 from tornproof.harness.parallel.tasks import Exploration, Outcome, Results, explore_here
 from tornproof.harness.simulator.filesystem.image import DiskImage
@@ -46,7 +46,7 @@ def test_a_table_that_can_be_explored_is_verified_encoded_and_damaged() -> None:
     assert [phase.note for phase in phases.values()] == [""] * 3
 
 
-@pytest.mark.parametrize(("chunk_count", "times"), [(0, 1), (CHUNKS_OF_A_CASE, 1), (CHUNKS_OF_A_CASE + 1, 2), (900, 8)])
+@pytest.mark.parametrize(("chunk_count", "times"), [(0, 1), (LARGE_CHUNKS, 1), (LARGE_CHUNKS + 1, 5), (900, 29)])
 def test_where_a_case_reads_more_chunks_there_are_fewer_cases(chunk_count: int, times: int) -> None:
     bounds = Bounds.of(4).of_table(chunk_count)
     assert bounds.damages == Bounds.of(4).damages, "these are weighed one by one"

@@ -30,6 +30,13 @@ from tornproof.harness.systems.toy import (
     SwallowsErrors,
     Toy,
 )
+from tornproof.harness.systems.toy_losses import (
+    BREAKS_IN_RECOVERY,
+    FORBIDS_COMMITS,
+    REJECTS_RECOVERY,
+    AppendsOnce,
+    UndoesWhatWasSeen,
+)
 
 CONTROL_OPERATIONS = (b"one", b"t", b"three")
 CONTROLS = (
@@ -38,6 +45,11 @@ CONTROLS = (
     (SwallowsErrors(), Property.SYNCED),
     (RecoversInPlace(), Property.DURABLE),
     (NeverDone(), Property.IDEMPOTENT),
+    (AppendsOnce(), Property.ATOMIC),
+    (UndoesWhatWasSeen(), Property.MONOTONIC),
+    (REJECTS_RECOVERY, Property.OPENS),
+    (FORBIDS_COMMITS, Property.GOES_ON),
+    (BREAKS_IN_RECOVERY, Property.ORDERLY),
 )
 
 

@@ -9,54 +9,98 @@ from tornproof.harness.explorers.power_cuts.exploration import Settings
 from tornproof.harness.explorers.power_cuts.judge import PowerJudge
 from tornproof.harness.explorers.power_cuts.sessions import explore_model
 from tornproof.harness.explorers.power_cuts.trace import Traces
-from tornproof.harness.simulator.persistence.models import CDIR, Model
+from tornproof.harness.simulator.persistence.models import C_8, C_512, CDIR, POWER_MODELS, A, B, D, Model
 from tornproof.harness.simulator.process.case import TestCase
-from tornproof.harness.systems.toy import HeaderFirst, NeverSyncs, NeverSyncsNames, RecoversInPlace, SwallowsErrors, Toy
+from tornproof.harness.simulator.process.observer import Property
+from tornproof.harness.systems.toy import (
+    HeaderFirst,
+    NeverDone,
+    NeverSyncs,
+    NeverSyncsNames,
+    RecoversInPlace,
+    SwallowsErrors,
+    Toy,
+)
+from tornproof.harness.systems.toy_control import EVERY, Control
+from tornproof.harness.systems.toy_losses import (
+    BREAKS_IN_RECOVERY,
+    FORBIDS_COMMITS,
+    LOSES_STATE,
+    REJECTS_RECOVERY,
+    TRUSTS_BLOCKS,
+    TRUSTS_SECTORS,
+    AdoptsUnsynced,
+    AppendsOnce,
+    CarelessAfterLoss,
+    KeepsUndo,
+    RecoversUnsynced,
+    TrustsOrder,
+    UndoesWhatWasSeen,
+)
 
 OPERATIONS = (b"one", b"t", b"three")
 PATH = "toy"
+MIXING = frozenset(model for model in POWER_MODELS if model is not B)
+
+
+CONTROLS = (
+    Control(target=Toy(), detected_by=frozenset()),
+    # What is lost: what is not synced, names, unlinks, what a failed sync was about.
+    Control(target=NeverSyncs(), violated=Property.LOST, detected_by=EVERY - {A}),
+    Control(target=NeverSyncsNames(), violated=Property.LOST, detected_by=frozenset({CDIR})),
+    Control(target=KeepsUndo(), violated=Property.LOST, detected_by=frozenset({CDIR})),
+    Control(target=SwallowsErrors(), violated=Property.LOST, detected_by=frozenset({D})),
+    # How a file is torn: never, by blocks, by sectors, by words.
+    Control(target=TrustsOrder(), violated=Property.REJECTED, detected_by=MIXING, accepted_by=frozenset({A, B})),
+    Control(target=AppendsOnce(), violated=Property.WRONG_SNAPSHOT, detected_by=MIXING, accepted_by=frozenset({A, B})),
+    Control(
+        target=TRUSTS_BLOCKS,
+        violated=Property.REJECTED,
+        detected_by=frozenset({C_512, C_8}),
+        accepted_by=EVERY - {C_512, C_8, D},
+    ),
+    Control(
+        target=TRUSTS_SECTORS,
+        violated=Property.REJECTED,
+        detected_by=frozenset({C_8}),
+        accepted_by=EVERY - {C_8, D},
+    ),
+    # When: at a kill, in a recovery, in the session after a kill, after an eviction.
+    Control(target=HeaderFirst(), violated=Property.REJECTED, accepted_by=frozenset()),
+    Control(target=RecoversInPlace(), violated=Property.LOST, accepted_by=frozenset()),
+    Control(
+        target=RecoversUnsynced(),
+        violated=Property.LOST,
+        detected_by=frozenset(POWER_MODELS),
+        accepted_by=frozenset({A}),
+    ),
+    Control(target=AdoptsUnsynced(), violated=Property.LOST, detected_by=frozenset({D})),
+    Control(target=CarelessAfterLoss(), violated=Property.LOST, detected_by=frozenset({D})),
+    # What is judged.
+    Control(target=UndoesWhatWasSeen(), violated=Property.WENT_BACK, accepted_by=frozenset()),
+    Control(target=LOSES_STATE, violated=Property.UNREADABLE),
+    Control(target=NeverDone(), violated=Property.IDEMPOTENT),
+    Control(target=FORBIDS_COMMITS, violated=Property.COMMIT),
+    Control(target=REJECTS_RECOVERY, violated=Property.RECOVERY),
+    Control(target=BREAKS_IN_RECOVERY, violated=Property.DISORDERLY),
+)
 
 
 def failed_controls(models: Sequence[Model]) -> list[str]:
-    """Explore toys, and describe each wrong verdict of a model.
-
-    Each model must keep what is synced and lose what is not; one that kills only the process must lose nothing.
-    """
-    failures = []
-    for model in models:
-        for target in (Toy(), NeverSyncs(), NeverSyncsNames(), SwallowsErrors(), HeaderFirst(), RecoversInPlace()):
-            is_detected, must_be = detects(model, target), _must_detect(model, target)
-            if is_detected is not must_be and must_be is not None:
-                failures.append(
-                    f"the toy {target.name!r} was {'rejected' if is_detected else 'not detected'} in {model}"
-                )
-    return failures
+    """Explore all toys under these models, and describe each wrong verdict."""
+    return [failure for model in models for control in CONTROLS if (failure := control.failure(model, violated))]
 
 
-def detects(model: Model, target: Target) -> bool:
-    """Return whether anything is found in a toy."""
+def violated(model: Model, target: Target) -> frozenset[str]:
+    """Return the properties that a model finds violated in a toy."""
     case = toy_case(target)
     judge = PowerJudge(case)
     traces = Traces(case)
-    found = explore_model(judge, traces, model, Settings(stops_at_first=True)).found
+    found = explore_model(judge, traces, model, Settings()).found.values()
     judge.close()
-    return bool(found) or bool(traces.of(model).violations)
+    return frozenset([each.verdict.violated for each in found] + [each[0] for each in traces.of(model).violations])
 
 
 def toy_case(target: Target) -> TestCase:
     """Return the test case of a toy that commits twice, and once more after a crash."""
     return TestCase(target=target, path=PATH, operations=OPERATIONS, first_session=(0, 1), second_session=(2,))
-
-
-def _must_detect(model: Model, target: Target) -> bool | None:
-    """Return whether a model must detect a toy; None where the toy is meant for other models."""
-    match target:
-        case NeverSyncs():
-            return model.everything_dies or model.fails_syncs
-        case NeverSyncsNames():
-            return model is CDIR
-        case SwallowsErrors():
-            return model.fails_syncs
-        case HeaderFirst() | RecoversInPlace():
-            return None if model.everything_dies or model.fails_syncs else True
-    return False

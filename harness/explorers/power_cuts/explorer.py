@@ -135,6 +135,8 @@ def power_phase(
         reached=dict(reached),
         findings=tuple(findings),
     )
+    not_begun = [str(result.model) for result in results if not result.distinct_count]
+    phase = phase.doubted(f"nothing was explored under {', '.join(not_begun)}" if not_begun else "")
     return phase.with_controls(failed).with_coverage_goals(coverage_goals)
 
 

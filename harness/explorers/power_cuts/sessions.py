@@ -7,6 +7,7 @@ power is cut.
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import islice
 from typing import Any
 
 from tornproof.harness.common.verdict import HasTime, always
@@ -41,7 +42,8 @@ def explore_model(
     The judge may be that of another test case with the same table and commits.
     """
     points = traces.of(model).points
-    points = points[:: settings.every(len(points))]
+    every = settings.every(len(points))
+    points = points[::every]
     if not model.fails_syncs:
         exploration = ModelExploration(judge, model, settings, has_time)
         for done, point in enumerate(points, start=1):
@@ -49,7 +51,7 @@ def explore_model(
             on_point(done)
         return exploration
     exploration = ModelExploration(judge, C_4096, settings, has_time)
-    sessions = LaterSessions(traces.case, exploration)
+    sessions = LaterSessions(traces.case, exploration, every)
     sessions.explore_failed_syncs()
     for done, point in enumerate(points, start=1):
         sessions.explore_kills((point,))
@@ -59,12 +61,16 @@ def explore_model(
 
 
 class LaterSessions:
-    """Explores sessions whose page cache differs from the disk; `exploration` judges what power cuts leave."""
+    """Explores sessions whose page cache differs from the disk; `exploration` judges what power cuts leave.
 
-    def __init__(self, case: TestCase, exploration: ModelExploration) -> None:
+    The power is cut at one in `every` of their crash points.
+    """
+
+    def __init__(self, case: TestCase, exploration: ModelExploration, every: int = 1) -> None:
         """Start the writer of the second session."""
         self._case = case
         self._exploration = exploration
+        self._every = every
         self._process_group = second_process_group(case)
         self._seen: set[object] = set()
 
@@ -96,7 +102,7 @@ class LaterSessions:
         reached = self._exploration.tally.reached
         self._kill(world.kernel, bounds_of(world.progress), {"failed_step": step, "process": DIES})
         origin = {"failed_step": step, "process": GOES_ON, "life": 1}
-        for point in points_of(world, self._exploration.model):
+        for point in islice(points_of(world, self._exploration.model), 0, None, self._every):
             self._exploration.visit(point, origin)
             reached[power_points.CUT_AFTER_FAILURE] += 1
         reached[power_points.SYNC_FAILED] += 1
@@ -120,8 +126,9 @@ class LaterSessions:
         self._seen.add(key)
         last: CrashPoint | None = None
         world = begin_session(self._process_group, kernel, bounds)
-        for last in points_of(world, self._exploration.model):
-            self._exploration.visit(last, origin)
+        for number, last in enumerate(points_of(world, self._exploration.model)):
+            if number % self._every == 0:
+                self._exploration.visit(last, origin)
         for violation in world.progress.violations:
             assert last is not None
             verdict = Verdict(world.progress.committed, violation.property, violation.sentence)

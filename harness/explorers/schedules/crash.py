@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tornproof.harness.common.system import Target
 from tornproof.harness.common.verdict import Finding, HasTime, OnProgress, Phase, Verdict, always
 from tornproof.harness.counterexamples.make import as_seen, finding_or_moves
 from tornproof.harness.counterexamples.run import Signature
@@ -23,13 +24,48 @@ from tornproof.harness.search.product_reduction import (
 )
 from tornproof.harness.simulator.filesystem.kernel import Kernel
 from tornproof.harness.simulator.persistence.legal_disks import legal_disks
-from tornproof.harness.simulator.persistence.models import A, Model, model_named
+from tornproof.harness.simulator.persistence.models import C_8, C_512, CDIR, POWER_MODELS, A, B, D, Model, model_named
 from tornproof.harness.simulator.process.case import Readers, TestCase
-from tornproof.harness.simulator.process.observer import Violation
-from tornproof.harness.systems.toy import HeaderFirst, Toy
+from tornproof.harness.simulator.process.observer import Property, Violation
+from tornproof.harness.systems.toy import HeaderFirst, NeverSyncs, NeverSyncsNames, Toy
+from tornproof.harness.systems.toy_control import EVERY, Control
+from tornproof.harness.systems.toy_losses import (
+    BREAKS_IN_RECOVERY,
+    FORBIDS_COMMITS,
+    FORGETS,
+    REJECTS_RECOVERY,
+    TRUSTS_BLOCKS,
+    AppendsOnce,
+    CleansUpInPlace,
+    KeepsUndo,
+    TrustsOrder,
+    UndoesWhatWasSeen,
+)
 
 PHASE = "product"
 PRODUCT_MODELS = ("A", "D", "B", "C-512", "Cdir")
+POWER = frozenset(POWER_MODELS)
+CONTROLS = (
+    Control(target=Toy(), detected_by=frozenset()),
+    # What is lost, and how it is torn.
+    Control(target=NeverSyncs(), violated=Property.LOST, detected_by=POWER),
+    Control(target=NeverSyncsNames(), violated=Property.LOST, detected_by=frozenset({CDIR})),
+    Control(target=KeepsUndo(), violated=Property.LOST, detected_by=frozenset({CDIR}), accepted_by=frozenset()),
+    Control(target=TrustsOrder(), violated=Property.REJECTED, detected_by=POWER - {B}),
+    Control(target=AppendsOnce(), violated=Property.WRONG_SNAPSHOT, detected_by=POWER - {B}),
+    Control(target=TRUSTS_BLOCKS, violated=Property.REJECTED, detected_by=frozenset({C_512, C_8})),
+    # What a reader sees before a crash, after it, and after a sync that failed.
+    Control(target=HeaderFirst(), violated=Property.REJECTED),
+    Control(
+        target=UndoesWhatWasSeen(), violated=Property.SEEN_LOST, detected_by=frozenset({A}), accepted_by=frozenset()
+    ),
+    Control(target=CleansUpInPlace(), violated=Property.STALE, detected_by=frozenset({D})),
+    # What is judged.
+    Control(target=FORGETS, violated=Property.WENT_BACK),
+    Control(target=FORBIDS_COMMITS, violated=Property.COMMIT, detected_by=EVERY - {D}, accepted_by=frozenset()),
+    Control(target=REJECTS_RECOVERY, violated=Property.RECOVERY, detected_by=EVERY - {D}, accepted_by=frozenset()),
+    Control(target=BREAKS_IN_RECOVERY, violated=Property.DISORDERLY),
+)
 COVERAGE_GOALS = (IN_COMMIT, KEPT)
 COVERAGE_GOALS_OF_KILLS = (*COVERAGE_GOALS, SEEN_EARLY, READER_AT_WORK, LIVED_THROUGH)
 
@@ -64,7 +100,7 @@ def explore_product(
     results = [explore_under(case, model, states_max, has_time, on_progress) for model in models]
     found = {signature: each for result in results for signature, each in result.found.items()}
     findings = [finding_of_product(case, each, scenario) for each in found.values()]
-    return product_phase(results, failed_controls(), findings)
+    return product_phase(results, failed_controls(models), findings)
 
 
 def explore_under(
@@ -158,21 +194,20 @@ def product_phase(results: Sequence[ModelResult], failed: Sequence[str] | None, 
     return phase.with_controls(failed).with_coverage_goals(goals)
 
 
-def failed_controls() -> list[str]:
-    """Explore toys under A; describe the broken one if it was not detected, and the sound one if it was rejected."""
-    failures = []
-    for toy, is_broken in ((Toy(), False), (HeaderFirst(), True)):
-        case = control_case(toy)
-        counts, _ = _search(case, A, lambda states: True)
-        if bool(counts.found) is not is_broken:
-            failed = (
-                f"broken toy {toy.name!r} was not detected" if is_broken else f"sound toy {toy.name!r} was rejected"
-            )
-            failures.append(f"the {failed}")
-    return failures
+def failed_controls(models: Sequence[str] = PRODUCT_MODELS) -> list[str]:
+    """Explore all toys under these models, and describe each wrong verdict."""
+    return [
+        failure for name in models for control in CONTROLS if (failure := control.failure(model_named(name), violated))
+    ]
 
 
-def control_case(toy: Toy) -> TestCase:
+def violated(model: Model, toy: Target) -> frozenset[str]:
+    """Return the properties that a model finds violated in a toy."""
+    counts, _ = _search(control_case(toy), model, lambda states: True)
+    return frozenset(violation.property for violation, _ in counts.found)
+
+
+def control_case(toy: Target) -> TestCase:
     """Return a test case of two commits of a toy, a third after a crash, and a reader."""
     return TestCase(
         target=toy,

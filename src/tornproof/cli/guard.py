@@ -34,7 +34,8 @@ def begin() -> bool:
     """
     ending = interruption.ending_signals()
     # Blocked until both processes are ready for them.
-    signal.pthread_sigmask(signal.SIG_BLOCK, ending)
+    forwarded = {*ending, signal.SIGTSTP}
+    signal.pthread_sigmask(signal.SIG_BLOCK, forwarded)
     # If SIGCHLD is ignored, the exit status of a child is lost, and some systems do not queue the signal.
     signal.signal(signal.SIGCHLD, interruption.ignore)
     folders = _make_folders()
@@ -43,14 +44,14 @@ def begin() -> bool:
         worker = os.fork()
     except OSError:
         _remove(folders)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, ending)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, forwarded)
         return False
     if worker:
         os.close(guarded)
         os._exit(_guard(worker, ending, folders))
     os.close(guarding)
     _become_worker(guarded, folders)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, ending)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, forwarded)
     return True
 
 

@@ -204,7 +204,20 @@ def test_option_that_a_stream_does_not_have_is_rejected(table: Path, options: di
 
 
 def run(session: SparkSession, table: Path, folder: Path) -> None:
-    """Run a stream from its checkpoint until it has all that is committed."""
+    """Run a stream from its checkpoint until it has all that is committed.
+
+    Spark gives the Python process of a stream ten seconds to start, which cannot be set: on a busy machine the query is
+    started again, as its operator would.
+    """
+    try:
+        _run(session, table, folder)
+    except StreamingQueryException as error:
+        if "failed to connect back" not in str(error):
+            raise
+        run(session, table, folder)
+
+
+def _run(session: SparkSession, table: Path, folder: Path) -> None:
     query = (
         session.readStream.format("tornproof")
         .load(str(table))

@@ -1,0 +1,299 @@
+"""Broken toys that are each wrong after one kind of loss or in one way alone: controls of what crashes inject."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tornproof.harness.systems.toy import Toy
+from tornproof.impl.errors import CorruptError, StorageError
+from tornproof.impl.storage.interface import EntryKind, OpenMode, Storage
+
+WORD_BYTES = 8
+BLOCK_BYTES = 4096
+
+
+class TrustsUnit(Toy):
+    """Broken where less than `unit_bytes` get to the disk at once: overwrites that many bytes that must match."""
+
+    def __init__(self, name: str, unit_bytes: int) -> None:
+        """Keep the count of letters in the first and in the last word."""
+        self.name = name
+        self._unit_bytes = unit_bytes
+
+    def create(self, storage: Storage, path: str) -> None:
+        """Start with two words of zero."""
+        storage.mkdir(path)
+        with storage.open_for_writing(f"{path}/state", OpenMode.NEW) as file:
+            file.pwrite(bytes(self._unit_bytes), 0)
+
+    def read(self, storage: Storage, path: str) -> bytes:
+        """Return as many letters as were committed; raises CorruptError if the words differ."""
+        with storage.open_for_reading(f"{path}/state") as file:
+            content = file.pread(self._unit_bytes, 0)
+        return b"x" * _matching(content[:WORD_BYTES], content[-WORD_BYTES:])
+
+    def commit(self, storage: Storage, path: str, operation: bytes) -> None:
+        """Overwrite both words and all between them by one write."""
+        word = _word(len(self.read(storage, path)) + len(operation))
+        with storage.open_for_writing(f"{path}/state") as file:
+            file.pwrite(word.ljust(self._unit_bytes - WORD_BYTES, b"\0") + word, 0)
+            self.sync(file)
+
+
+class TrustsOrder(Toy):
+    """Broken where writes to one file get to the disk out of order: the header is written after the body."""
+
+    name = "trusts the order of writes"
+
+    def create(self, storage: Storage, path: str) -> None:
+        """Start with a header and a body of no letters, in blocks of their own."""
+        storage.mkdir(path)
+        with storage.open_for_writing(f"{path}/state", OpenMode.NEW) as file:
+            file.pwrite(bytes(BLOCK_BYTES + WORD_BYTES), 0)
+
+    def read(self, storage: Storage, path: str) -> bytes:
+        """Return as many letters as the header says; raises CorruptError if the body has fewer."""
+        with storage.open_for_reading(f"{path}/state") as file:
+            header, body = file.pread(WORD_BYTES, 0), file.pread(WORD_BYTES, BLOCK_BYTES)
+        return b"x" * _matching(header, min(header, body, key=_number))
+
+    def commit(self, storage: Storage, path: str, operation: bytes) -> None:
+        """Write the body, then the header, and sync them together."""
+        word = _word(len(self.read(storage, path)) + len(operation))
+        with storage.open_for_writing(f"{path}/state") as file:
+            file.pwrite(word, BLOCK_BYTES)
+            file.pwrite(word, 0)
+            self.sync(file)
+
+
+class AppendsOnce(Toy):
+    """Broken where a kill can cut a write: appends to the state itself."""
+
+    name = "appends in one write"
+
+    def commit(self, storage: Storage, path: str, operation: bytes) -> None:
+        """Write the letters behind the others; take back a part of them that was written before an error."""
+        with storage.open_for_writing(f"{path}/state") as file:
+            size_bytes = file.size_bytes()
+            try:
+                file.pwrite(operation, size_bytes)
+            except StorageError:
+                file.truncate(size_bytes)
+                raise
+            self.sync(file)
+
+
+class KeepsUndo(Toy):
+    """Broken where an unlink can be lost: the file from which it would undo a commit may come back after it."""
+
+    name = "never syncs an unlink"
+
+    def read(self, storage: Storage, path: str) -> bytes:
+        """Return the letters before the commit that is under way, or all."""
+        name = "undo" if storage.kind(f"{path}/undo") is EntryKind.FILE else "state"
+        with storage.open_for_reading(f"{path}/{name}") as file:
+            return file.pread(file.size_bytes(), 0)
+
+    def commit(self, storage: Storage, path: str, operation: bytes) -> None:
+        """Keep the old letters durably, overwrite them, and forget to make it durable that they are not needed."""
+        content = self.read(storage, path)
+        self._write(storage, f"{path}/new", content)
+        storage.rename(f"{path}/new", f"{path}/undo")
+        storage.sync_directory(path)
+        self._write(storage, f"{path}/state", content + operation)
+        storage.unlink(f"{path}/undo")
+
+    def recover(self, storage: Storage, path: str) -> None:
+        """Remove what never became the file to undo from."""
+        super().recover(storage, path)
+        storage.sync_directory(path)
+
+    def _write(self, storage: Storage, path: str, content: bytes) -> None:
+        with storage.open_for_writing(path, OpenMode.EXISTING_OR_NEW) as file:
+            file.truncate(0)
+            file.pwrite(content, 0)
+            self.sync(file)
+
+
+class RecoversUnsynced(Toy):
+    """Broken where the power can fail in a recovery: it replaces the state by a copy that is not synced."""
+
+    name = "recovers without a sync"
+
+    def recover(self, storage: Storage, path: str) -> None:
+        """Give the copy the name of the state, and only then remove the other file."""
+        content = self.read(storage, path)
+        with storage.open_for_writing(f"{path}/copy", OpenMode.EXISTING_OR_NEW) as file:
+            file.truncate(0)
+            file.pwrite(content, 0)
+        storage.rename(f"{path}/copy", f"{path}/state")
+        super().recover(storage, path)
+
+
+class AdoptsUnsynced(Toy):
+    """Broken where the power fails in the session after a kill: takes over what the killed writer had not synced."""
+
+    name = "adopts what is not synced"
+
+    def read(self, storage: Storage, path: str) -> bytes:
+        """Return the letters without the marks behind them."""
+        return super().read(storage, path).partition(b".")[0]
+
+    def commit(self, storage: Storage, path: str, operation: bytes) -> None:
+        """Mark the letters as whole, and then as about to be synced."""
+        content = self.read(storage, path) + operation
+        with storage.open_for_writing(f"{path}/new", OpenMode.EXISTING_OR_NEW) as file:
+            file.truncate(0)
+            file.pwrite(content + b".", 0)
+            file.pwrite(b"!", len(content) + 1)
+            self.sync(file)
+        storage.rename(f"{path}/new", f"{path}/state")
+        self.sync_names(storage, path)
+
+    def recover(self, storage: Storage, path: str) -> None:
+        """Adopt a file that is whole and that nobody had begun to sync."""
+        with storage.open_for_reading(f"{path}/new") as file:
+            is_whole = file.pread(file.size_bytes(), 0).endswith(b".")
+        if is_whole:
+            storage.rename(f"{path}/new", f"{path}/state")
+            self.sync_names(storage, path)
+        else:
+            super().recover(storage, path)
+
+
+class CarelessAfterLoss(Toy):
+    """Broken where a cache loses what it could not write, while the machine goes on: commits in place from then on."""
+
+    name = "careless after a loss"
+
+    def commit(self, storage: Storage, path: str, operation: bytes) -> None:
+        """Give a file its name as soon as it is written, so that only a loss makes it empty."""
+        content = self.read(storage, path) + operation
+        is_careless = storage.kind(f"{path}/loss") is EntryKind.FILE
+        with storage.open_for_writing(
+            f"{path}/{'state' if is_careless else 'written'}", OpenMode.EXISTING_OR_NEW
+        ) as file:
+            file.truncate(0)
+            file.pwrite(content, 0)
+            if not is_careless:
+                storage.rename(f"{path}/written", f"{path}/new")
+            self.sync(file)
+        if not is_careless:
+            storage.rename(f"{path}/new", f"{path}/state")
+            self.sync_names(storage, path)
+
+    def recover(self, storage: Storage, path: str) -> None:
+        """Remember a loss."""
+        with storage.open_for_reading(f"{path}/new") as file:
+            is_lost = not file.size_bytes()
+        if is_lost:
+            storage.open_for_writing(f"{path}/loss", OpenMode.EXISTING_OR_NEW).close()
+        super().recover(storage, path)
+        self.sync_names(storage, path)
+
+
+class CleansUpInPlace(Toy):
+    """Broken where a sync fails and the machine goes on: then it rewrites the state that others read."""
+
+    name = "cleans up in place"
+
+    def commit(self, storage: Storage, path: str, operation: bytes) -> None:
+        """Write the old letters again where the new ones could not be synced."""
+        try:
+            super().commit(storage, path, operation)
+        except StorageError:
+            content = self.read(storage, path)
+            with storage.open_for_writing(f"{path}/state") as file:
+                file.truncate(0)
+                file.pwrite(content, 0)
+            raise
+
+
+class UndoesWhatWasSeen(Toy):
+    """Broken: its recovery goes back to the letters before a commit that readers may have seen."""
+
+    name = "undoes what was seen"
+
+    def commit(self, storage: Storage, path: str, operation: bytes) -> None:
+        """Keep the old letters until the commit is done."""
+        content = self.read(storage, path)
+        for name, letters in (("written", content + operation), ("new", content)):
+            with storage.open_for_writing(f"{path}/{name}", OpenMode.EXISTING_OR_NEW) as file:
+                file.truncate(0)
+                file.pwrite(letters, 0)
+                self.sync(file)
+        self.sync_names(storage, path)
+        storage.rename(f"{path}/written", f"{path}/state")
+        self.sync_names(storage, path)
+        storage.unlink(f"{path}/new")
+        self.sync_names(storage, path)
+
+    def recover(self, storage: Storage, path: str) -> None:
+        """Take the old letters."""
+        storage.rename(f"{path}/new", f"{path}/state")
+        self.sync_names(storage, path)
+
+
+class RecoversWrongly(Toy):
+    """Broken: does something to the toy in the given folder when it recovers."""
+
+    def __init__(self, name: str, wrong: Callable[[Storage, str], None]) -> None:
+        """Do nothing else."""
+        self.name = name
+        self._wrong = wrong
+
+    def recover(self, storage: Storage, path: str) -> None:
+        """Remove the other file after the mistake."""
+        self._wrong(storage, path)
+        super().recover(storage, path)
+
+    def commit(self, storage: Storage, path: str, operation: bytes) -> None:
+        """Commit unless the mistake was to forbid it."""
+        if storage.kind(f"{path}/closed") is EntryKind.FILE:
+            raise CorruptError(file="closed", field="file", offset_bytes=0, expected=0, actual=1)
+        super().commit(storage, path, operation)
+
+
+def _empty(storage: Storage, path: str) -> None:
+    with storage.open_for_writing(f"{path}/state") as file:
+        file.truncate(0)
+
+
+def _remove(storage: Storage, path: str) -> None:
+    storage.unlink(f"{path}/state")
+
+
+def _forbid(storage: Storage, path: str) -> None:
+    storage.open_for_writing(f"{path}/closed", OpenMode.EXISTING_OR_NEW).close()
+
+
+def _reject(storage: Storage, path: str) -> None:
+    raise CorruptError(file="new", field="file", offset_bytes=0, expected=0, actual=1)
+
+
+def _break(storage: Storage, path: str) -> None:
+    raise LookupError("a mistake")
+
+
+TRUSTS_BLOCKS = TrustsUnit("trusts blocks", 1024)
+TRUSTS_SECTORS = TrustsUnit("trusts sectors", 16)
+FORGETS = RecoversWrongly("forgets in recovery", _empty)
+LOSES_STATE = RecoversWrongly("loses its state in recovery", _remove)
+FORBIDS_COMMITS = RecoversWrongly("forbids commits after recovery", _forbid)
+REJECTS_RECOVERY = RecoversWrongly("rejects recovery", _reject)
+BREAKS_IN_RECOVERY = RecoversWrongly("breaks in recovery", _break)
+
+
+def _word(number: int) -> bytes:
+    return number.to_bytes(WORD_BYTES, "little")
+
+
+def _number(word: bytes) -> int:
+    return int.from_bytes(word, "little")
+
+
+def _matching(first: bytes, second: bytes) -> int:
+    """Return the number in both words; raises CorruptError if they differ."""
+    if first != second:
+        raise CorruptError(file="state", field="count", offset_bytes=0, expected=_number(first), actual=_number(second))
+    return _number(first)

@@ -1,0 +1,279 @@
+"""Each injector and each judge of the crash explorers is blinded in turn, and a control must fail."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from itertools import islice
+from typing import Any
+
+import pytest
+
+from tornproof.harness.explorers.kills import exploration as kill_exploration
+from tornproof.harness.explorers.kills import explorer as kills
+from tornproof.harness.explorers.kills.judge import Judge as KillJudge
+from tornproof.harness.explorers.kills.judge import Property as KillProperty
+from tornproof.harness.explorers.kills.plan import Cuts
+from tornproof.harness.explorers.power_cuts import controls as power
+from tornproof.harness.explorers.power_cuts import sessions
+from tornproof.harness.explorers.power_cuts.exploration import ModelExploration
+from tornproof.harness.explorers.power_cuts.judge import PowerJudge
+from tornproof.harness.explorers.power_cuts.sessions import LaterSessions
+from tornproof.harness.explorers.schedules import crash as product
+from tornproof.harness.search.crash_world import Sessions
+from tornproof.harness.search.product_reduction import ProductReduction
+from tornproof.harness.search.reader_reduction import ReaderReduction
+from tornproof.harness.simulator.persistence import legal_files, legal_names
+from tornproof.harness.simulator.persistence.legal_disks import LegalDisks
+from tornproof.harness.simulator.persistence.models import C_8, C_512, CDIR, MODELS, A, B, D, FileChoice, Model
+from tornproof.harness.simulator.process.observer import Property
+
+Patch = pytest.MonkeyPatch
+Blinding = Callable[[Patch], None]
+
+
+def only_the_latest_disk(patch: Patch) -> None:
+    every = LegalDisks.__iter__
+    patch.setattr(LegalDisks, "__iter__", lambda self: islice(every(self), 1))
+
+
+def only_the_latest_disk_in_recovery(patch: Patch) -> None:
+    visit, every = ModelExploration._visit_nested, LegalDisks.__iter__
+
+    def visit_the_latest(self: ModelExploration, *arguments: Any) -> None:
+        with pytest.MonkeyPatch.context() as inner:
+            inner.setattr(LegalDisks, "__iter__", lambda disks: islice(every(disks), 1))
+            visit(self, *arguments)
+
+    patch.setattr(ModelExploration, "_visit_nested", visit_the_latest)
+
+
+def no_crash_in_recovery(patch: Patch) -> None:
+    patch.setattr(ModelExploration, "_crash_recovery", lambda *arguments: None)
+
+
+def torn_as_if(model: Model, block_bytes: int) -> Blinding:
+    def blind(patch: Patch) -> None:
+        tear = legal_files._in_blocks
+
+        def tear_otherwise(versions: tuple[bytes, ...], given: Model, limits: Any) -> Any:
+            return tear(versions, replace(given, block_bytes=block_bytes) if given == model else given, limits)
+
+        patch.setattr(legal_files, "_in_blocks", tear_otherwise)
+
+    return blind
+
+
+def no_mixing_of_blocks(patch: Patch) -> None:
+    def unmixed(shape: Any) -> Iterator[tuple[int, ...]]:
+        yield tuple(len(options) - 1 for options in shape._options)
+        yield (0,) * len(shape._options)
+
+    patch.setattr(legal_files._Shape, "all_picks", unmixed)
+
+
+def no_old_version(patch: Patch) -> None:
+    patch.setattr(
+        legal_files,
+        "_prefixes",
+        lambda versions: legal_files.LegalFile((FileChoice(len(versions) - 1, len(versions) - 1),), versions[-1:], 1),
+    )
+
+
+def no_name_is_lost(patch: Patch) -> None:
+    patch.setattr(legal_names, "_all_sets", lambda count: iter([tuple(range(count))]))
+
+
+def no_unlink_is_lost(patch: Patch) -> None:
+    change = legal_names.with_changes
+
+    def with_unlinks(kernel: Any, names: Any) -> Any:
+        unlinks = {
+            number for number, entries in enumerate(kernel.entry_changes) if len(entries) == 1 and entries[0][2] is None
+        }
+        return change(kernel, sorted(unlinks.union(names)))
+
+    patch.setattr(legal_names, "with_changes", with_unlinks)
+
+
+def no_sync_fails(patch: Patch) -> None:
+    patch.setattr(LaterSessions, "explore_failed_syncs", lambda self: None)
+    patch.setattr(Sessions, "after_failed_sync", lambda self, world: _stepped(world))
+
+
+def _stepped(world: Any) -> Any:
+    stepped = world.fork()
+    stepped.step(0)
+    return stepped
+
+
+def no_eviction(patch: Patch) -> None:
+    patch.setattr(sessions, "evicted_of", lambda kernel: None)
+
+
+def no_session_after_a_kill(patch: Patch) -> None:
+    patch.setattr(LaterSessions, "explore_kills", lambda self, points: None)
+
+
+def no_commit_after_recovery(patch: Patch) -> None:
+    patch.setattr(PowerJudge, "_judge_commit", lambda self, disk, verdict: verdict)
+
+
+def nobody_reads_after_a_failed_sync(patch: Patch) -> None:
+    search = ReaderReduction.search
+
+    def skip(self: Any, trace: Any, begin: Any, **more: Any) -> Any:
+        is_failed = any(mark.kind == "failed" for mark in trace.nodes[-1].marks)
+        return {
+            state: at for state, at in search(self, trace, begin, **more).items() if not is_failed or at.parent is None
+        }
+
+    patch.setattr(ReaderReduction, "search", skip)
+
+
+def no_reader_lives_through_a_kill(patch: Patch) -> None:
+    begin = ProductReduction.__init__
+
+    def dying(self: Any, *arguments: Any) -> None:
+        begin(self, *arguments)
+        self._readers_survive = False
+
+    patch.setattr(ProductReduction, "__init__", dying)
+
+
+def not_judged(violated: str) -> Blinding:
+    """Return a blinding of all three explorers for one property."""
+
+    def blind(patch: Patch) -> None:
+        find, search, keep = ModelExploration.find, product._search, kill_exploration.Exploration._find
+
+        def searched(*arguments: Any) -> Any:
+            counts, is_sampled = search(*arguments)
+            counts.found = [each for each in counts.found if each[0].property != violated]
+            return counts, is_sampled
+
+        def seen(self: Any, violation: Any, origin: Any) -> None:
+            if violation.violated != violated:
+                keep(self, violation, origin)
+
+        patch.setattr(
+            ModelExploration, "find", lambda self, each: each.verdict.violated == violated or find(self, each)
+        )
+        patch.setattr(product, "_search", searched)
+        patch.setattr(kill_exploration.Exploration, "_find", seen)
+
+    return blind
+
+
+POWER_BLINDINGS: dict[str, tuple[Blinding, tuple[Model, ...]]] = {
+    "only the latest disk": (only_the_latest_disk, tuple(model for model in MODELS if model is not A)),
+    "only the latest disk in recovery": (only_the_latest_disk_in_recovery, (B, C_512, C_8, CDIR)),
+    "no crash in recovery": (no_crash_in_recovery, (A, B, C_512)),
+    "no old version": (no_old_version, (B,)),
+    "C-512 tears blocks of 4096": (torn_as_if(C_512, 4096), (C_512,)),
+    "C-8 tears sectors of 512": (torn_as_if(C_8, 512), (C_8,)),
+    "no mixing of blocks": (no_mixing_of_blocks, (C_512, C_8, CDIR)),
+    "no name is lost": (no_name_is_lost, (CDIR,)),
+    "no unlink is lost": (no_unlink_is_lost, (CDIR,)),
+    "no sync fails": (no_sync_fails, (D,)),
+    "no eviction": (no_eviction, (D,)),
+    "no session after a kill": (no_session_after_a_kill, (D,)),
+    # In D the session after a kill commits too.
+    "no commit after recovery": (no_commit_after_recovery, tuple(model for model in MODELS if model is not D)),
+}
+PRODUCT_BLINDINGS: dict[str, tuple[Blinding, tuple[Model, ...]]] = {
+    "only the latest disk": (only_the_latest_disk, (B, C_512, CDIR)),
+    "no old version": (no_old_version, (B,)),
+    "C-512 tears blocks of 4096": (torn_as_if(C_512, 4096), (C_512,)),
+    "no mixing of blocks": (no_mixing_of_blocks, (C_512, CDIR)),
+    "no name is lost": (no_name_is_lost, (CDIR,)),
+    "no unlink is lost": (no_unlink_is_lost, (CDIR,)),
+    "no sync fails": (no_sync_fails, (D,)),
+    "nobody reads after a failed sync": (nobody_reads_after_a_failed_sync, (D,)),
+    "no reader lives through a kill": (no_reader_lives_through_a_kill, (A,)),
+}
+KILL_BLINDINGS: dict[str, Blinding] = {
+    "no failing call": lambda patch: patch.setattr(KillJudge, "failures", lambda self: iter(())),
+    "no torn write": lambda patch: patch.setattr(Cuts, "of", lambda self, step: ()),
+    "no kill in recovery": lambda patch: patch.setattr(kills, "RECOVERY_KILLS_MAX", 0),
+    "no going on": lambda patch: patch.setattr(KillJudge, "_go_on", lambda self, storage, index: None),
+}
+JUDGED_AFTER_POWER_CUTS = (
+    Property.LOST,
+    Property.REJECTED,
+    Property.WRONG_SNAPSHOT,
+    Property.WENT_BACK,
+    Property.UNREADABLE,
+    Property.IDEMPOTENT,
+    Property.COMMIT,
+    Property.RECOVERY,
+    Property.DISORDERLY,
+)
+JUDGED_BESIDE_CRASHES = (
+    Property.LOST,
+    Property.REJECTED,
+    Property.WRONG_SNAPSHOT,
+    Property.SEEN_LOST,
+    Property.STALE,
+    Property.WENT_BACK,
+    Property.COMMIT,
+    Property.RECOVERY,
+    Property.DISORDERLY,
+)
+
+
+@pytest.fixture(autouse=True)
+def nothing_remembered(monkeypatch: Patch) -> None:
+    """What a blinded injector made must not be remembered, nor be found in memory."""
+    monkeypatch.setattr(legal_files, "_known_files", legal_files._Memory())
+    monkeypatch.setattr(legal_files, "_known_blocks", legal_files._Memory())
+
+
+def blindings(of: dict[str, tuple[Blinding, tuple[Model, ...]]]) -> list[Any]:
+    return [
+        pytest.param(blind, model, id=f"{name} in {model}") for name, (blind, models) in of.items() for model in models
+    ]
+
+
+def test_without_blinding_all_controls_pass() -> None:
+    assert power.failed_controls(MODELS) == []
+    assert product.failed_controls() == []
+    assert kills.failed_controls() == []
+
+
+@pytest.mark.parametrize(("blind", "model"), blindings(POWER_BLINDINGS))
+def test_a_blinded_injector_of_power_cuts_is_noticed(blind: Blinding, model: Model, monkeypatch: Patch) -> None:
+    blind(monkeypatch)
+    assert any("was not detected" in failure for failure in power.failed_controls([model]))
+
+
+@pytest.mark.parametrize(("blind", "model"), blindings(PRODUCT_BLINDINGS))
+def test_a_blinded_injector_of_crashes_beside_readers_is_noticed(
+    blind: Blinding, model: Model, monkeypatch: Patch
+) -> None:
+    blind(monkeypatch)
+    assert any("was not detected" in failure for failure in product.failed_controls([model.name]))
+
+
+@pytest.mark.parametrize("name", KILL_BLINDINGS)
+def test_a_blinded_injector_of_kills_is_noticed(name: str, monkeypatch: Patch) -> None:
+    KILL_BLINDINGS[name](monkeypatch)
+    assert any("was not detected" in failure for failure in kills.failed_controls())
+
+
+@pytest.mark.parametrize("violated", JUDGED_AFTER_POWER_CUTS)
+def test_a_property_that_is_not_judged_after_power_cuts_is_noticed(violated: str, monkeypatch: Patch) -> None:
+    not_judged(violated)(monkeypatch)
+    assert any(violated in failure for failure in power.failed_controls(MODELS))
+
+
+@pytest.mark.parametrize("violated", JUDGED_BESIDE_CRASHES)
+def test_a_property_that_is_not_judged_beside_crashes_is_noticed(violated: str, monkeypatch: Patch) -> None:
+    not_judged(violated)(monkeypatch)
+    assert any(violated in failure for failure in product.failed_controls())
+
+
+@pytest.mark.parametrize("violated", [each for each in KillProperty if each is not KillProperty.FAULT_FREE])
+def test_a_property_that_is_not_judged_after_kills_is_noticed(violated: str, monkeypatch: Patch) -> None:
+    not_judged(violated)(monkeypatch)
+    assert any(violated in failure for failure in kills.failed_controls())

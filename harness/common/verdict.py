@@ -108,11 +108,16 @@ class Phase:
         return reported.doubted("a positive control failed" if failed else "")
 
     def with_coverage_goals(self, goals: Sequence[str]) -> Phase:
-        """Return the phase with its coverage goals; UNKNOWN if one was never reached and nothing was found."""
+        """Return the phase with its coverage goals; UNKNOWN if one was never reached and nothing was found.
+
+        Where nothing was explored, that is said and no more.
+        """
         reached = {**dict.fromkeys(goals, 0), **self.reached}
         missing = [name for name in goals if not reached[name]]
         phase = replace(self, reached=reached)
-        return phase.doubted(f"never reached: {', '.join(missing)}" if missing and not self.findings else "")
+        if not missing or self.findings or (not self.explored and self.verdict is Verdict.UNKNOWN):
+            return phase
+        return phase.doubted(f"never reached: {', '.join(missing)}")
 
     def doubted(self, *reasons: str) -> Phase:
         """Return the phase with reasons why it cannot be VALID, or itself if all are empty."""

@@ -50,7 +50,7 @@ def test_a_table_that_can_be_explored_is_verified_encoded_and_damaged() -> None:
 def test_where_a_case_reads_more_chunks_there_are_fewer_cases(chunk_count: int, times: int) -> None:
     bounds = Bounds.of(4).of_table(chunk_count)
     assert bounds.damages == Bounds.of(4).damages, "these are weighed one by one"
-    assert (bounds.schedules, bounds.kills) == (4_000 // times, 24 // times)
+    assert (bounds.schedules, bounds.kills) == (-(-4_000 // times), -(-24 // times))
     assert Bounds.of(1).of_table(10**9).rules == 1, "at least one of each is tried"
 
 
@@ -141,5 +141,6 @@ def test_a_control_that_was_not_tried_has_not_failed(monkeypatch: pytest.MonkeyP
     assert list(phases) == [*names]
     for phase in phases.values():
         assert (phase.verdict, phase.controls) == (Verdict.UNKNOWN, "not tried"), phase.name
-        assert "the run was cut before a positive control was tried" in phase.note and "failed" not in phase.note
+        assert "the run was cut before a positive control was tried" in phase.note
+        assert "a positive control failed" not in phase.note
         assert not phase.findings

@@ -10,7 +10,7 @@ from tornproof.harness.simulator.filesystem.kernel import ROOT, CallRejectedErro
 from tornproof.harness.simulator.filesystem.memory_file import OFFSET_BYTES_END
 from tornproof.impl.storage.interface import LockMode
 
-_SIZE = 1 << 62
+SIZE = 1 << 62
 """The offset that stands for a file's size: beyond all its bytes, and below OFFSET_BYTES_END."""
 
 
@@ -93,13 +93,13 @@ def _reading(kernel: Kernel, session: int, call: Call) -> Iterator[Access]:
         end_bytes = call.offset_bytes + call.size_bytes
         yield Access(file, call.offset_bytes, end_bytes, False)
         if end_bytes > len(kernel.files[file].content):
-            yield Access(file, _SIZE, _SIZE + 1, False)
+            yield Access(file, SIZE, SIZE + 1, False)
 
 
 def _sizing(kernel: Kernel, session: int, call: Call) -> Iterator[Access]:
     file = kernel.file_of(session, call)
     if file is not None:
-        yield Access(file, _SIZE, _SIZE + 1, False)
+        yield Access(file, SIZE, SIZE + 1, False)
 
 
 def _writing(kernel: Kernel, session: int, call: Call) -> Iterator[Access]:
@@ -114,7 +114,7 @@ def _writing(kernel: Kernel, session: int, call: Call) -> Iterator[Access]:
         return
     yield Access(file, min(call.offset_bytes, len(content)), end_bytes, True)
     if end_bytes > len(content):
-        yield Access(file, _SIZE, _SIZE + 1, True)
+        yield Access(file, SIZE, SIZE + 1, True)
 
 
 def _resizing(kernel: Kernel, session: int, call: Call) -> Iterator[Access]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tornproof.harness.simulator.filesystem.file_state import FileState
 from tornproof.harness.simulator.filesystem.intercept import Call, CallKind
 from tornproof.harness.simulator.filesystem.kernel import (
     Answer,
@@ -45,22 +46,24 @@ def _size(kernel: Kernel, session: int, call: Call) -> Answer:
 def _pwrite(kernel: Kernel, session: int, call: Call) -> Answer:
     end_bytes = call.offset_bytes + len(call.content)
     file = _writable(kernel, session, call, end_bytes)
-    _break_leases(kernel, file, call, call.offset_bytes, end_bytes)
-    kernel.files[file] = kernel.files[file].written(call.content, call.offset_bytes)
+    _change(kernel, file, call, kernel.files[file].written(call.content, call.offset_bytes))
     return None
 
 
 def _truncate(kernel: Kernel, session: int, call: Call) -> Answer:
     file = _writable(kernel, session, call, call.size_bytes)
-    _break_leases(kernel, file, call, call.size_bytes, OFFSET_BYTES_END)
-    kernel.files[file] = kernel.files[file].resized(call.size_bytes)
+    _change(kernel, file, call, kernel.files[file].resized(call.size_bytes))
     return None
 
 
-def _break_leases(kernel: Kernel, file: int, call: Call, start: int, stop: int) -> None:
+def _change(kernel: Kernel, file: int, call: Call, state: FileState) -> None:
+    """Replace the content of a file; a lease is broken if its bytes differ, as only then a reader can tell."""
+    before, after = kernel.files[file].content, state.content
     for lease in kernel.leases:
-        if lease.file == file and lease.start < stop and start < lease.stop:
-            kernel.broken_leases = (*kernel.broken_leases, f"{call.kind} {call.path} from byte {start} on")
+        if lease.file == file and before[lease.start : lease.stop] != after[lease.start : lease.stop]:
+            broken = f"{call.kind} {call.path}, of which bytes {lease.start} to {lease.stop} are leased"
+            kernel.broken_leases = (*kernel.broken_leases, broken)
+    kernel.files[file] = state
 
 
 def _map(kernel: Kernel, session: int, call: Call) -> Answer:
@@ -142,8 +145,7 @@ def _store(kernel: Kernel, session: int, call: Call) -> Answer:
     state = kernel.files[file]
     if end_bytes > len(state.content):
         return BusFault(end_bytes - 1)
-    _break_leases(kernel, file, call, call.offset_bytes, end_bytes)
-    kernel.files[file] = state.written(call.content, call.offset_bytes)
+    _change(kernel, file, call, state.written(call.content, call.offset_bytes))
     return None
 
 

@@ -1,34 +1,44 @@
 """DPOR against every interleaving of toys, closed forms, and state search of the real implementation."""
 
+import functools
 import math
+from collections.abc import Callable, Iterable
+from operator import ge
+from typing import Any, TypeAlias
 
 import pytest
 from depth import nightly
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from state_search import enumerate_schedules, search_states, search_transitions
+from state_search import StateCounts, enumerate_schedules, search_states, search_transitions
 from table_cases import GROW, table_case
-from toy_processes import CELL_COUNT, CELLS, Step, process, read_only_calls, world_of
+from toy_processes import CELLS, Step, Toys, drawn_toys, process, program, read_only_calls, world_of
 
 from tornproof.harness.common.remembered_codecs import remembered_decoding
+from tornproof.harness.search.contention import Contention, Depths
 from tornproof.harness.search.dpor import Counts, Run, explore_all
 from tornproof.harness.search.outcome import Outcome, Outcomes
-from tornproof.harness.search.transitions import follow
+from tornproof.harness.search.transitions import State, follow
+from tornproof.harness.simulator.filesystem.accesses import SIZE, Access, accesses, are_dependent
+from tornproof.harness.simulator.filesystem.intercept import READ_ONLY_CALLS, Call, CallKind
+from tornproof.harness.simulator.filesystem.kernel import Kernel
 from tornproof.harness.simulator.process.case import TestCase
 from tornproof.harness.simulator.process.observer import Property
 from tornproof.harness.simulator.process.simulated_process import Say
 from tornproof.harness.simulator.process.world import World
 from tornproof.impl.storage.interface import OpenMode, Storage
 
-STEPS = st.builds(
-    Step,
-    kind=st.sampled_from(["read", "write", "add", "lock"]),
-    cell=st.integers(0, CELL_COUNT - 1),
-    value=st.integers(0, 2),
-)
-BODIES = st.lists(st.lists(STEPS, min_size=1, max_size=4), min_size=2, max_size=2) | st.lists(
-    st.lists(STEPS, min_size=1, max_size=2), min_size=3, max_size=3
-)
+DAY, NIGHT, PART = 300, 24_300, 2_000
+INVISIBLE = {
+    CallKind.LOAD_FENCE,
+    CallKind.STORE_FENCE,
+    CallKind.CLOCK,
+    CallKind.SLEEP,
+    CallKind.FSYNC,
+    CallKind.FDATASYNC,
+    CallKind.MSYNC,
+    CallKind.UNMAP,
+}
+"""The calls whose order with those of other processes no process can see."""
+Blind: TypeAlias = Callable[[pytest.MonkeyPatch], None]
 
 
 def outcome_of(world: World) -> Outcome:
@@ -77,38 +87,159 @@ def test_three_million_interleavings_are_as_many_as_the_closed_form_says() -> No
     assert reduced(world)[0].complete == 1
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
-@given(BODIES)
-def test_the_outcomes_of_generated_processes_are_those_of_all_their_interleavings(bodies: list[list[Step]]) -> None:
-    world = world_of([process(steps) for steps in bodies])
-    count, outcomes = every_outcome(world)
-    counts, found = reduced(world)
-
-    assert set(found) == outcomes
-    assert counts.complete <= count
-    by_states: set[Outcome] = set()
-    search_states(world, lambda end: by_states.add(outcome_of(end)))
-    assert by_states == outcomes
-    by_transitions: set[Outcome] = set()
-    search_transitions(world, lambda end: by_transitions.add(outcome_of(end)))
-    assert by_transitions == outcomes
+@functools.lru_cache(maxsize=DAY)
+def interleavings(toys: Toys) -> tuple[int, set[Outcome]]:
+    world = toys.world()
+    found = every_outcome(world)
+    world.process_group.close()
+    return found
 
 
-@settings(max_examples=120, deadline=None, derandomize=True)
-@given(BODIES)
-def test_no_order_of_dependent_calls_is_run_twice(bodies: list[list[Step]]) -> None:
-    orders: list[object] = []
+def disagrees(toys: Toys) -> bool:
+    """Say whether DPOR misses an outcome of some processes, has an impossible one, or says that it is not done."""
+    world = toys.world()
+    counts, outcomes = reduced(world)
+    world.process_group.close()
+    schedule_count, expected = interleavings(toys)
+    return not counts.is_done or counts.complete > schedule_count or set(outcomes) != expected
 
-    def on_end(run: Run) -> None:
-        orders.append(
-            tuple(tuple((transition.depth, transition.clock) for transition in own) for own in run.transitions)
-        )
 
-    counts = explore_all(world_of([process(steps) for steps in bodies]), on_end)
+@pytest.mark.parametrize(
+    "seeds", [range(DAY), *(nightly(range(begin, begin + PART)) for begin in range(DAY, NIGHT, PART))], ids=str
+)
+def test_the_outcomes_of_random_processes_are_those_of_all_their_interleavings(seeds: range) -> None:
+    assert [toys for toys in map(drawn_toys, seeds) if disagrees(toys)] == []
 
-    # A search that starts again after a refuted assumption passes some of them again.
-    last = orders[-counts.complete :]
-    assert len(set(last)) == len(last) == counts.complete
+
+def without_accesses(is_left_out: Callable[[Call, Access], bool]) -> Blind:
+    def some_accesses(kernel: Kernel, session: int, call: Call) -> tuple[Access, ...]:
+        return tuple(access for access in accesses(kernel, session, call) if not is_left_out(call, access))
+
+    return replacing("tornproof.harness.simulator.process.world.accesses", some_accesses)
+
+
+def without_accesses_of(kind: CallKind) -> Blind:
+    return without_accesses(lambda call, access: call.kind is kind)
+
+
+def replacing(target: str, by: object) -> Blind:
+    return lambda patch: patch.setattr(target, by)
+
+
+def is_name(access: Access) -> bool:
+    return isinstance(access.of, tuple) and not is_lock(access)
+
+
+def is_list(access: Access) -> bool:
+    return isinstance(access.of, tuple) and access.of[1] is None
+
+
+def is_lock(access: Access) -> bool:
+    return isinstance(access.of, tuple) and access.of[0] == "locks"
+
+
+def forget_names(patch: pytest.MonkeyPatch) -> None:
+    def nameless(some: Iterable[Access], others: tuple[Access, ...]) -> bool:
+        return are_dependent([access for access in some if not is_name(access)], others)
+
+    for module in ("contention", "transitions"):
+        patch.setattr(f"tornproof.harness.search.{module}.are_dependent", nameless)
+
+
+def keep_refuted(patch: pytest.MonkeyPatch) -> None:
+    never = property(lambda contention: False, lambda contention, value: None)
+    patch.setattr(Contention, "is_refuted", never, raising=False)
+
+
+def never_wake(patch: pytest.MonkeyPatch) -> None:
+    take = State.take_transition
+
+    def take_alone(state: State, process_index: int, known: Depths | None = None) -> list[int]:
+        take(state, process_index, known)
+        return []
+
+    patch.setattr(State, "take_transition", take_alone)
+
+
+class Remembering(Contention):
+    """Takes the answers of read-only calls for known when the process had the same answers and open files before."""
+
+    def drop_assumptions(self) -> None:
+        super().drop_assumptions()
+        self.remembered: dict[object, Any] = {}
+
+    def advance(self, world: World, process_index: int, known: Depths) -> tuple[Access, ...] | None:
+        kernel = world.kernel
+        while (node := world.nodes[process_index]).call is not None:
+            opened = (*kernel.handles.items(), *kernel.mappings.items())
+            key = process_index, node.number, *(item for item in opened if item[0][0] == process_index)
+            effect, *after = self.remembered.get(key, (None,))
+            if effect is not None and all(map(ge, known, effect.needs)):
+                world.nodes[process_index], handles, mappings = after
+                kernel.handles.update(handles)
+                kernel.mappings.update(mappings)
+                continue
+            accessed = world.accesses(process_index)
+            effect = self.learn(process_index, node.depth, accessed)
+            if node.begins or not all(map(ge, known, effect.needs)):
+                return accessed
+            effect.is_assumed = True
+            world.step(process_index)
+            if node.call.kind in READ_ONLY_CALLS:
+                handles, mappings = (
+                    {number: open_ for number, open_ in table.items() if number[0] == process_index}
+                    for table in (kernel.handles, kernel.mappings)
+                )
+                self.remembered[key] = effect, world.nodes[process_index], handles, mappings
+        return None
+
+
+BLINDED: dict[str, Blind] = {
+    **{f"a call to {kind} accesses nothing": without_accesses_of(kind) for kind in CallKind if kind not in INVISIBLE},
+    "names": without_accesses(lambda call, access: is_name(access)),
+    "lists of names": without_accesses(lambda call, access: is_list(access)),
+    "sizes": without_accesses(lambda call, access: access.start == SIZE),
+    "locks": without_accesses(lambda call, access: is_lock(access)),
+    "names when calls are compared": forget_names,
+    "answers are remembered": replacing("tornproof.harness.search.dpor.Contention", Remembering),
+    "refuted assumptions are kept": keep_refuted,
+    "races are not reversed": replacing("tornproof.harness.search.dpor._Search._reverse", lambda *arguments: None),
+    "processes that sleep are never woken": never_wake,
+}
+
+
+@pytest.mark.parametrize("blind", BLINDED.values(), ids=BLINDED)
+def test_random_processes_show_that_a_search_is_blind(blind: Blind, monkeypatch: pytest.MonkeyPatch) -> None:
+    blind(monkeypatch)
+
+    assert any(disagrees(drawn_toys(seed)) for seed in range(DAY))
+
+
+@pytest.mark.parametrize("search", [search_states, search_transitions])
+def test_searches_of_states_have_the_outcomes_of_all_interleavings_too(
+    search: Callable[[World, Callable[[World], None]], StateCounts],
+) -> None:
+    def outcomes_of(toys: Toys) -> set[Outcome]:
+        outcomes: set[Outcome] = set()
+        search(toys.world(), lambda end: outcomes.add(outcome_of(end)))
+        return outcomes
+
+    assert [toys for toys in map(drawn_toys, range(60)) if outcomes_of(toys) != interleavings(toys)[1]] == []
+
+
+def test_no_order_of_dependent_calls_is_run_twice() -> None:
+    def orders_of(toys: Toys) -> tuple[int, list[object]]:
+        orders: list[object] = []
+        counts = explore_all(toys.world(), lambda run: orders.append(order_of(run)))
+        # A search that starts again after a refuted assumption passes some of them again.
+        return counts.complete, orders[-counts.complete :]
+
+    for count, orders in map(orders_of, map(drawn_toys, range(120))):
+        assert len(set(orders)) == len(orders) == count
+
+
+def order_of(run: Run) -> object:
+    return tuple(tuple((transition.depth, transition.clock) for transition in own) for own in run.transitions)
 
 
 def test_two_writers_of_one_cell_come_in_both_orders() -> None:
@@ -117,6 +248,19 @@ def test_two_writers_of_one_cell_come_in_both_orders() -> None:
     counts, outcomes = reduced(world)
 
     assert (counts.complete, len({outcome.files for outcome in outcomes})) == (2, 2)
+
+
+def test_a_write_that_changes_nothing_may_change_something_after_other_writes() -> None:
+    """The search took the accesses of a call for known, which depend on the order of the calls before it."""
+    one = process([Step("write", 0, 0), Step("write", 1, 1), Step("write", 0, 1)])
+    other = process([Step("write", 0, 1), Step("write", 1, 0)])
+    world = world_of([one, other, process([Step("read", 1), Step("read", 0)])])
+
+    counts, outcomes = reduced(world)
+
+    assert counts.is_done
+    assert set(outcomes) == every_outcome(world)[1]
+    assert len(set(outcomes)) == 8
 
 
 def test_writing_what_is_there_is_independent_of_reading_it() -> None:
@@ -139,6 +283,28 @@ def test_a_file_that_was_open_before_another_got_its_name_stays_what_it_was() ->
 
     assert set(reduced(world)[1]) == every_outcome(world)[1]
     assert len(set(reduced(world)[1])) == 2
+
+
+def test_refused_calls_in_another_order_may_answer_a_later_call_in_another_way() -> None:
+    """The search took answers for known whose earlier calls are dependent, in whatever order those had come."""
+    opening = [Step("open"), Step("open or make", path="d/file"), Step("open")]
+    changing = [Step("unlink", path="d/file"), Step("rename", path="missing"), Step("kind", path="d/file")]
+    world = world_of([program(opening), program(changing)], {CELLS: b"", "d/file": b""})
+
+    counts, outcomes = reduced(world)
+
+    assert counts.is_done
+    assert set(outcomes) == every_outcome(world)[1]
+    assert len(set(outcomes)) == 3
+
+
+def test_a_write_of_what_is_there_under_a_lease_breaks_it_in_no_order() -> None:
+    """The search takes it for independent of the view, so it broke the lease in only one of two equivalent orders."""
+    viewing = process([Step("map"), Step("view"), Step("end view")])
+    world = world_of([viewing, process([Step("write", 0, 0)])])
+
+    assert set(reduced(world)[1]) == every_outcome(world)[1]
+    assert not [violation for outcome in every_outcome(world)[1] for violation in outcome.violations]
 
 
 def test_a_write_under_a_lease_is_found_although_it_may_come_after_the_view_has_begun() -> None:

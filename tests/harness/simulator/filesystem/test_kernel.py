@@ -218,7 +218,12 @@ def test_a_mapping_beyond_the_end_of_a_cut_file_is_a_bus_fault() -> None:
 
 @pytest.mark.parametrize(
     ("call", "is_broken"),
-    [(write(4, b"x"), True), (write(9, b"x"), False), (Call(kind=CallKind.TRUNCATE, path="t/a", file=1), True)],
+    [
+        (write(4, b"x"), True),
+        (write(4, b"4"), False),
+        (write(9, b"x"), False),
+        (Call(kind=CallKind.TRUNCATE, path="t/a", file=1), True),
+    ],
 )
 def test_a_change_under_a_lease_is_kept(call: Call, is_broken: bool) -> None:
     kernel = opened()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from tornproof.harness.checkers.attempts import Attempt, Writing
 from tornproof.harness.checkers.readings import Readings
-from tornproof.harness.checkers.recorded import NO_DIGEST, OTHER_DIGEST, RECOVERED, Integers, Truths
+from tornproof.harness.checkers.recorded import NO_DIGEST, OTHER_DIGEST, RECOVERED, Columns, Integers, Truths
 from tornproof.harness.checkers.timeline import Timeline, positions_among
 
 Positions = tuple[int, ...]
@@ -34,14 +34,7 @@ def observed_by_readers(readings: Readings) -> Observations:
     """Return what successful reads saw."""
     columns = readings.columns
     start, end = readings.start[~readings.rejected], readings.end[~readings.rejected]
-    return Observations(
-        position=end,
-        version=columns.version[end],
-        digest=columns.digest[end],
-        contents=columns.contents,
-        time_ns=columns.time_ns[end],
-        since_ns=columns.time_ns[start],
-    )
+    return replace(observed_at(columns, end), since_ns=columns.time_ns[start])
 
 
 def observed_by_writer(writing: Writing) -> Observations:
@@ -49,11 +42,16 @@ def observed_by_writer(writing: Writing) -> Observations:
     columns = writing.columns
     found = np.flatnonzero((columns.kind == RECOVERED) & (columns.digest != NO_DIGEST))
     found = found[~np.isin(found, [attempt.start for attempt in writing.attempts[:1]])]
-    time_ns = columns.time_ns[found]
+    return replace(observed_at(columns, found), position=~found)
+
+
+def observed_at(columns: Columns, positions: Integers) -> Observations:
+    """Return what events saw, each at its own time."""
+    time_ns = columns.time_ns[positions]
     return Observations(
-        position=~found,
-        version=columns.version[found],
-        digest=columns.digest[found],
+        position=positions,
+        version=columns.version[positions],
+        digest=columns.digest[positions],
         contents=columns.contents,
         time_ns=time_ns,
         since_ns=time_ns,
@@ -78,6 +76,13 @@ def unexplained(seen: Observations, timeline: Timeline, *, seen_survives: bool) 
             continue
         found[kind].append((at, ~witness))
     return dict(found)
+
+
+def is_of_live(seen: Observations, timeline: Timeline) -> Truths:
+    """Return which observations are the content of the live attempt at their version, and not before its start."""
+    is_live = np.ones(len(seen.position), dtype=np.bool_)
+    is_live[[index for index, _ in _without_live(seen, timeline)]] = False
+    return is_live
 
 
 def _without_live(seen: Observations, timeline: Timeline) -> list[tuple[int, int]]:

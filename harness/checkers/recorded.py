@@ -45,6 +45,9 @@ NAMES = ("process", "sequence", "client", "kind", "time_ns", "version", "digest"
 RECORDED = pa.schema(
     [(name, pa.dictionary(pa.int32(), pa.string()) if name in TEXTS else pa.int64()) for name in NAMES]
 )
+TEXT = pa.string()
+EVENT_SCHEMA = pa.schema([(name, TEXT if name in TEXTS else pa.int64()) for name in NAMES])
+"""Few events, with texts as they are."""
 REQUIRED = tuple(name for name in NAMES if name not in ("version", "digest"))
 NO_VERSION = np.iinfo(np.int64).min
 NO_DIGEST = -1

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from tornproof.harness.checkers.explanation import Positions
 from tornproof.harness.checkers.readings import NOWHERE, Readings
-from tornproof.harness.checkers.recorded import Columns, Integers
+from tornproof.harness.checkers.recorded import Columns, Integers, Truths
 from tornproof.harness.checkers.timeline import Timeline, positions_among
 
 
@@ -21,23 +21,36 @@ class Case:
     """What the rules examine: what some readers did beside the timeline, or what the writer did.
 
     `unexplained` has the observations that no attempt explains, `written` the anomalies of the writer's version
-    numbers, both by kind.
+    numbers, both by kind. `seen` are the sightings of all readers by time.
     """
 
     columns: Columns
     readings: Readings
     timeline: Timeline
+    seen: Columns
     unexplained: Mapping[str, Sequence[Positions]]
     written: Mapping[str, Sequence[tuple[int, ...]]]
     excused: Collection[str]
 
     def event(self, position: int) -> dict[str, Any]:
         """Return an event as it was recorded."""
-        return self.timeline.columns.event(~position) if position < 0 else self.columns.event(position)
+        columns, position = self._located(position)
+        return columns.event(position)
 
     def order_key(self, position: int) -> tuple[int, int, int]:
         """Return what events of one table are ordered by: time, process, sequence."""
-        return self.timeline.columns.order_key(~position) if position < 0 else self.columns.order_key(position)
+        columns, position = self._located(position)
+        return columns.order_key(position)
+
+    def sighting(self, index: Integers) -> Integers:
+        """Return the positions that stand for sightings: below those of the writer's events."""
+        return ~(index + len(self.timeline.columns))
+
+    def _located(self, position: int) -> tuple[Columns, int]:
+        if position >= 0:
+            return self.columns, position
+        after = ~position - len(self.timeline.columns)
+        return (self.timeline.columns, ~position) if after < 0 else (self.seen, after)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,25 +71,46 @@ def _written(kind: str) -> Callable[[Case], Sequence[Positions]]:
 
 def _stale_reads(case: Case) -> list[Positions]:
     readings, columns, timeline = case.readings, case.columns, case.timeline
-    if not len(timeline.settled):
-        return []
-    fresh = ~readings.rejected & ~readings.of_older_snapshot
-    start, end = readings.start[fresh], readings.end[fresh]
-    newer = positions_among(timeline.settled_newest, columns.version[end], "right")
-    newer_ns = timeline.settled_ns[np.minimum(newer, len(timeline.settled) - 1)]
-    stale = (newer < len(timeline.settled)) & (newer_ns < columns.time_ns[start])
-    earlier = np.searchsorted(timeline.settled_ns, columns.time_ns[start[stale]], side="left")
+    fresh = np.flatnonzero(~readings.rejected & ~readings.of_older_snapshot)
+    stale = fresh[_misses(case, fresh, timeline.settled_newest, timeline.settled_ns)]
+    start, end = readings.start[stale], readings.end[stale]
+    earlier = np.searchsorted(timeline.settled_ns, columns.time_ns[start], side="left")
     due = timeline.settled_newest[earlier - 1]
     witness = timeline.settled[np.searchsorted(timeline.settled_newest, due)]
-    return _tuples(start[stale], end[stale], ~witness)
+    return _tuples(start, end, ~witness)
+
+
+def _missed_seen_versions(case: Case) -> list[Positions]:
+    """Return the reads below their least allowed version (`sightings`) that neither are stale nor went back."""
+    readings, columns, timeline, seen = case.readings, case.columns, case.timeline, case.seen
+    fresh = np.flatnonzero(~readings.rejected & ~readings.of_older_snapshot)
+    missed = fresh[_misses(case, fresh, seen.version, seen.time_ns)]
+    missed = missed[~_misses(case, missed, timeline.settled_newest, timeline.settled_ns) & ~_went_back(case)[missed]]
+    start, end = readings.start[missed], readings.end[missed]
+    newest = np.searchsorted(seen.time_ns, columns.time_ns[start], side="left") - 1
+    return _tuples(start, end, case.sighting(newest))
+
+
+def _misses(case: Case, reads: Integers, newest: Integers, newest_ns: Integers) -> Truths:
+    """Return which reads saw less than the newest version of those before they began; `newest` is up to each time."""
+    if not len(newest):
+        return np.zeros(len(reads), dtype=np.bool_)
+    start, end = case.readings.start[reads], case.readings.end[reads]
+    newer = positions_among(newest, case.columns.version[end], "right")
+    newer_ns = newest_ns[np.minimum(newer, len(newest) - 1)]
+    return np.asarray((newer < len(newest)) & (newer_ns < case.columns.time_ns[start]))
 
 
 def _versions_that_went_back(case: Case) -> list[Positions]:
-    version = case.columns.version
-    again = ~case.readings.rejected & (case.readings.earlier != NOWHERE)
-    end, earlier = case.readings.end[again], case.readings.earlier[again]
-    back = version[end] < version[earlier]
-    return _tuples(earlier[back], end[back])
+    back = _went_back(case)
+    return _tuples(case.readings.earlier[back], case.readings.end[back])
+
+
+def _went_back(case: Case) -> Truths:
+    version, readings = case.columns.version, case.readings
+    # Where there is no earlier read, NOWHERE takes any version.
+    is_older = version[readings.end] < version[readings.earlier]
+    return np.asarray(is_older & ~readings.rejected & (readings.earlier != NOWHERE))
 
 
 def _moved_pins(case: Case) -> list[Positions]:
@@ -133,6 +167,11 @@ RULES = {
     "stale_read": Rule(
         sentence="{1[client]} read version {1[version]} although version {2[version]} was there before it began",
         find=_stale_reads,
+    ),
+    "seen_version_missed": Rule(
+        sentence="{1[client]} read version {1[version]} although {2[client]} had read version {2[version]} "
+        "before it began",
+        find=_missed_seen_versions,
     ),
     "went_back": Rule(
         sentence="{1[client]} read version {1[version]} after it had read version {0[version]}",

@@ -18,12 +18,13 @@ import pyarrow.compute as pc
 from tornproof.harness.checkers.attempts import OF_WRITERS
 from tornproof.harness.checkers.ordering import EARLIER, MISSING, by_client, by_process, firsts
 from tornproof.harness.checkers.recorded import (
+    EVENT_SCHEMA,
     NAMES,
     PIN,
     READ_END,
     READ_FAILED,
     READ_START,
-    TEXTS,
+    TEXT,
     UNPIN,
     Integers,
     MalformedHistoryError,
@@ -44,8 +45,6 @@ STATES = {
 }
 """The state of a client that the next slice needs: the last event of each of these groups of kinds."""
 
-TEXT = pa.string()
-EVENT_SCHEMA = pa.schema([(name, TEXT if name in TEXTS else pa.int64()) for name in NAMES])
 SCAN_SCHEMA = pa.schema([("slice", pa.int64()), ("role", TEXT), ("count", pa.int64()), *EVENT_SCHEMA])
 """Events of a slice with their roles; with the last of a process, `count` is the number of its events there."""
 

@@ -30,6 +30,7 @@ from tornproof.harness.checkers.recorded import (
     read_columns,
 )
 from tornproof.harness.checkers.rules import RULES, Case
+from tornproof.harness.checkers.sightings import sightings, sightings_by_time
 from tornproof.harness.checkers.timeline import Timeline, timeline_of
 from tornproof.harness.common.verdict import Verdict
 
@@ -89,9 +90,10 @@ def judge(history: pa.Table, *, excused: Collection[str] = (), seen_survives: bo
     except MalformedHistoryError as error:
         return unknown(str(error), len(history))
     timeline = timeline_of(writing)
+    seen = sightings_by_time(sightings(columns, timeline))
     parts = [
         judge_writer(writing, timeline, seen_survives=seen_survives),
-        judge_readers(columns, readings, timeline, excused=excused, seen_survives=seen_survives),
+        judge_readers(columns, readings, timeline, seen, excused=excused, seen_survives=seen_survives),
     ]
     return conclude(parts)
 
@@ -125,6 +127,7 @@ def judge_writer(writing: Writing, timeline: Timeline, *, seen_survives: bool) -
         columns=nothing,
         readings=read_readings(nothing),
         timeline=timeline,
+        seen=nothing,
         unexplained=unexplained(seen, timeline, seen_survives=seen_survives),
         written=writing.anomalies,
         excused=(),
@@ -133,15 +136,22 @@ def judge_writer(writing: Writing, timeline: Timeline, *, seen_survives: bool) -
 
 
 def judge_readers(
-    columns: Columns, readings: Readings, timeline: Timeline, *, excused: Collection[str], seen_survives: bool
+    columns: Columns,
+    readings: Readings,
+    timeline: Timeline,
+    seen: Columns,
+    *,
+    excused: Collection[str],
+    seen_survives: bool,
 ) -> Part:
-    """Judge what some readers saw against the timeline of the writer."""
-    seen = observed_by_readers(readings)
+    """Judge what some readers saw against the timeline of the writer and what all readers had seen (`sightings`)."""
+    observed = observed_by_readers(readings)
     case = Case(
         columns=readings.columns,
         readings=readings,
         timeline=timeline,
-        unexplained=unexplained(seen, timeline, seen_survives=seen_survives),
+        seen=seen,
+        unexplained=unexplained(observed, timeline, seen_survives=seen_survives),
         written={},
         excused=excused,
     )

@@ -1,8 +1,9 @@
 """The check of one huge history as a job on Spark, in NumPy on workers that read the events themselves.
 
 Moving columns through the JVM costs more than checking them, so workers read the history from Parquet, slice by slice,
-in two passes: the first finds what slices must know of each other, the second checks. Memory is bounded by the largest
-slice, the writer's events, and a few events of each client in each slice.
+in three passes: the first finds what slices must know of each other, the second what readers saw first, the third
+checks. Memory is bounded by the largest slice, the writer's events, one read of each version, and a few events of each
+client in each slice.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ import pyarrow.compute as pc
 
 from tornproof.harness.checkers.attempts import read_writing
 from tornproof.harness.checkers.ordering import by_process
-from tornproof.harness.checkers.recorded import NAMES, MalformedHistoryError, read_columns
+from tornproof.harness.checkers.recorded import EVENT_SCHEMA, NAMES, Columns, MalformedHistoryError, read_columns
+from tornproof.harness.checkers.sightings import merged, sightings, sightings_by_time
 from tornproof.harness.checkers.slices import SCAN_SCHEMA, SHARED, ScatteredHistoryError, events_of, link, scan
 from tornproof.harness.checkers.snapshot_isolation import (
     Judgement,
@@ -63,9 +65,13 @@ class Terms:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
-    """What the check of every slice needs: the timeline, the kills, and by slice the earlier events of its clients."""
+    """What the check of every slice needs of the others.
+
+    `seen` are the sightings of all slices by time, `before` the earlier events of the clients of each slice.
+    """
 
     timeline: Timeline
+    seen: Columns
     deaths: pa.Table
     before: dict[int, pa.Table]
 
@@ -126,10 +132,10 @@ def check_slices(spark: SparkSession, files: Sequence[Path], *, terms: Terms, sl
         before, shared = link(scans), events_of(scans, SHARED)
         writing = read_writing(shared)
         timeline = timeline_of(writing)
-        known = Known(timeline=timeline, deaths=deaths(shared), before=before)
     except MalformedHistoryError as error:
         return Checked(judgement=unknown(str(error), event_count), slice_count=len(slices))
-    broadcast = spark.sparkContext.broadcast(known)
+    seen = sightings_by_time(_all_sightings(spark, slices, timeline))
+    broadcast = spark.sparkContext.broadcast(Known(timeline=timeline, seen=seen, deaths=deaths(shared), before=before))
     try:
         work = functools.partial(_judge_slice, slices, broadcast, terms)
         results = _run(spark, len(slices), work, RESULT_SCHEMA).to_pylist()
@@ -143,12 +149,32 @@ def check_slices(spark: SparkSession, files: Sequence[Path], *, terms: Terms, sl
     return Checked(judgement=judgement, slice_count=len(slices), worker_peak_bytes=peak)
 
 
+def _all_sightings(spark: SparkSession, slices: Sequence[Slice], timeline: Timeline) -> pa.Table:
+    """Return the sightings of all slices, merged on the workers: each slice may have one of every version."""
+    if not slices:
+        return EVENT_SCHEMA.empty_table()
+    context = spark.sparkContext
+    broadcast = context.broadcast(timeline)
+    try:
+        numbers = context.parallelize(range(len(slices)), _task_count(spark, len(slices)))
+        return numbers.map(functools.partial(_sightings_of_slice, slices, broadcast)).treeReduce(merged)
+    finally:
+        broadcast.unpersist()
+
+
+def _sightings_of_slice(slices: Sequence[Slice], broadcast: Broadcast[Timeline], number: int) -> pa.Table:
+    return sightings(read_columns(read_slice(slices[number])), broadcast.value)
+
+
+def _task_count(spark: SparkSession, slice_count: int) -> int:
+    return max(-(-slice_count // SLICES_A_TASK), min(slice_count, 2 * spark.sparkContext.defaultParallelism))
+
+
 def _run(spark: SparkSession, count: int, work: Work, schema: pa.Schema) -> pa.Table:
     """Return the concatenated results of `work` for each number below `count`."""
     if count == 0:
         return schema.empty_table()
-    task_count = max(-(-count // SLICES_A_TASK), min(count, 2 * spark.sparkContext.defaultParallelism))
-    numbers = spark.range(0, count, 1, task_count)
+    numbers = spark.range(0, count, 1, _task_count(spark, count))
     parts = numbers.mapInArrow(functools.partial(_work_on, work), PART_TYPES).toArrow().column("part")
     return pa.concat_tables([pa.ipc.open_stream(part.as_buffer()).read_all() for part in parts])
 
@@ -188,4 +214,6 @@ def judge_slice(own: pa.Table, known: Known, number: int, terms: Terms) -> Part:
     before = [known.deaths, known.before[number]] if number in known.before else [known.deaths]
     columns = read_columns(own, known=pa.concat_tables(before))
     readings = read_steps(columns, by_process(columns))
-    return judge_readers(columns, readings, known.timeline, excused=terms.excused, seen_survives=terms.seen_survives)
+    return judge_readers(
+        columns, readings, known.timeline, known.seen, excused=terms.excused, seen_survives=terms.seen_survives
+    )

@@ -53,6 +53,7 @@ WRITER_PARTS = {
 }
 """The writer's part: from the events."""
 
+BUCKET = "(greatest(since_ns, least({}, until_ns)) - since_ns) DIV width_ns"
 PARTS = {
     "losses": "SELECT history, place, time_ns, version FROM sessions WHERE kind = 'recovered' AND has_begun",
     "started": """
@@ -78,24 +79,35 @@ PARTS = {
         FROM attempts GROUP BY history, version
     """,
     "contents": "SELECT DISTINCT history, digest FROM attempts",
-    # The oldest version that a new reader may see, by time interval. Times are put into as many buckets as there are
-    # such versions, so that a read joins its own by equality.
+    # When a version was acknowledged or recovered, and when a read first ended that saw the content that stayed.
+    "shown": """
+        SELECT history, time_ns, settles AS settled, NULL AS witnessed FROM sessions WHERE settles IS NOT NULL
+        UNION ALL
+        SELECT /*+ BROADCAST(versions) */ events.history, min(events.time_ns), NULL, events.version
+        FROM events JOIN versions ON events.history = versions.history AND events.version = versions.version
+        WHERE kind = 'read_end' AND exists(attempts, one -> one.digest = events.digest AND NOT one.is_gone
+                                                            AND coalesce(one.start_ns <= events.time_ns, true))
+        GROUP BY events.history, events.version
+    """,
+    # The oldest versions that a new read may see, by time interval. Times are put into as many buckets as there are
+    # events of the writer, so that a read joins its own by equality.
     "extents": """
         SELECT history, min(time_ns) AS since_ns, max(time_ns) AS until_ns,
                greatest(1, (max(time_ns) - min(time_ns)) DIV count(*)) AS width_ns
-        FROM sessions WHERE settles IS NOT NULL GROUP BY history
+        FROM sessions GROUP BY history
     """,
     "due": """
-        SELECT history, time_ns AS from_ns, version,
+        SELECT history, time_ns AS from_ns, settled, witnessed,
                lead(time_ns) OVER (PARTITION BY history ORDER BY time_ns) AS to_ns, since_ns, until_ns, width_ns
-        FROM (SELECT history, time_ns, max(max(settles)) OVER (PARTITION BY history ORDER BY time_ns) AS version
-              FROM sessions WHERE settles IS NOT NULL GROUP BY history, time_ns)
+        FROM (SELECT history, time_ns,
+                     max(max(settled)) OVER (PARTITION BY history ORDER BY time_ns) AS settled,
+                     max(max(witnessed)) OVER (PARTITION BY history ORDER BY time_ns) AS witnessed
+              FROM shown GROUP BY history, time_ns)
         JOIN extents USING (history)
     """,
-    "due_by_bucket": """
-        SELECT history, from_ns, to_ns, version AS due_version,
-               explode(sequence((from_ns - since_ns) DIV width_ns,
-                                (coalesce(to_ns, until_ns) - since_ns) DIV width_ns)) AS bucket
+    "due_by_bucket": f"""
+        SELECT history, from_ns, to_ns, settled AS due_version, witnessed AS witnessed_version,
+               explode(sequence({BUCKET.format("from_ns")}, {BUCKET.format("coalesce(to_ns, until_ns)")})) AS bucket
         FROM due
     """,
     # The events of each client, with the last one before of each kind: read start or end, pin, version read.
@@ -153,12 +165,12 @@ PARTS = {
                               AND observations.kind IN ('read_end', 'recovered')
         LEFT JOIN contents ON observations.history = contents.history AND observations.digest = contents.digest
     """,
-    "judged": """
-        SELECT /*+ BROADCAST(extents), BROADCAST(due_by_bucket) */ explained.*, due_by_bucket.due_version
+    "judged": f"""
+        SELECT /*+ BROADCAST(extents), BROADCAST(due_by_bucket) */ explained.*, due_version, witnessed_version
         FROM explained LEFT JOIN extents ON explained.history = extents.history
         LEFT JOIN due_by_bucket
           ON explained.history = due_by_bucket.history AND explained.kind = 'read_end'
-             AND (least(start_ns, until_ns) - since_ns) DIV width_ns = bucket
+             AND {BUCKET.format("start_ns")} = bucket
              AND from_ns < start_ns AND start_ns <= coalesce(to_ns, start_ns)
     """,
     "reader_counts": """
@@ -179,6 +191,9 @@ PARTS = {
                count_if(complaint = 'seen_version_lost') AS seen_version_lost,
                count_if(complaint = 'two_contents') AS two_contents,
                count_if(kind = 'read_end' AND NOT of_older_snapshot AND version < due_version) AS stale_read,
+               count_if(kind = 'read_end' AND NOT of_older_snapshot AND version < witnessed_version
+                        AND version >= coalesce(due_version, version)
+                        AND version >= coalesce(seen_version, version)) AS seen_version_missed,
                count_if(kind = 'read_end' AND version < seen_version) AS went_back,
                count_if(kind = 'read_end' AND has_pin AND version != pinned_version) AS pin_moved,
                count_if(kind = 'read_failed' AND has_pin) AS pinned_read_refused,
@@ -221,8 +236,8 @@ PARTS = {
 
 ANOMALIES = (
     *("unknown_version", "torn_content", "content_of_another_version", "future_read", "seen_version_lost"),
-    *("two_contents", "stale_read", "went_back", "pin_moved", "pinned_read_refused", "refused_read"),
-    *("acknowledged_version_lost", "recovered_too_new", "version_not_next", "acknowledged_as_another"),
+    *("two_contents", "stale_read", "seen_version_missed", "went_back", "pin_moved", "pinned_read_refused"),
+    *("refused_read", "acknowledged_version_lost", "recovered_too_new", "version_not_next", "acknowledged_as_another"),
 )
 WHOLE = """
     SELECT history, events, coalesce(commits, 0) AS commits, coalesce(reads, 0) AS reads,

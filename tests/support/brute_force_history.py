@@ -254,10 +254,15 @@ def of_reads(events: Sequence[Event], excused: Collection[str]) -> Iterator[str]
             yield "pin_moved"
         earlier = last_of(events, end, event.client, (K.READ_END, K.KILLED))
         has_earlier = earlier is not None and events[earlier].kind is K.READ_END
-        if has_earlier and version_of(event) < version_of(events[earlier or 0]):
+        went_back = has_earlier and version_of(event) < version_of(events[earlier or 0])
+        if went_back:
             yield "went_back"
-        if (pin is None or pin > start) and any(version_of(event) < due for due in due_at(events, start)):
+        if pin is not None and pin < start:
+            continue
+        if any(version_of(event) < due for due in due_at(events, start)):
             yield "stale_read"
+        elif not went_back and any(version_of(event) < shown for shown in shown_to_others(events, start)):
+            yield "seen_version_missed"
 
 
 def due_at(events: Sequence[Event], start: int) -> Iterator[int]:
@@ -266,3 +271,15 @@ def due_at(events: Sequence[Event], start: int) -> Iterator[int]:
         if event.kind in (K.COMMIT_ACKNOWLEDGED, K.RECOVERED) and event.time_ns < events[start].time_ns:
             commit = open_commit(events, position)
             yield version_of(event if commit is None else events[commit])
+
+
+def shown_to_others(events: Sequence[Event], start: int) -> Iterator[int]:
+    """The versions that reads saw which ended before the time of an event, if these versions then stayed."""
+    for event in events:
+        if event.kind is K.READ_END and event.time_ns < events[start].time_ns:
+            for attempt in attempts(events):
+                commit = events[attempt]
+                has_begun = commit.kind is K.RECOVERED or commit.time_ns <= event.time_ns
+                has_stayed = end_of_attempt(events, attempt) is None
+                if has_begun and has_stayed and (commit.version, commit.digest) == (event.version, event.digest):
+                    yield version_of(event)

@@ -19,6 +19,8 @@ EXCUSED = "busy"
 READERS = ("ann", "bob", "cid")
 STEPS = 60
 INCOMPLETE = "incomplete"
+ORDER = "seen_version_missed"
+"""The anomaly between readers: one ends, another begins later and sees less."""
 
 
 @dataclass(frozen=True)
@@ -82,12 +84,16 @@ class World:
             self.content_count += 1
             self.commit = (self.visible[0] + 1, f"d{self.content_count}")
             self.record("writer", K.COMMIT_START, *self.commit)
+        elif self.visible != self.commit and self.chance(0.3):
+            # Readers see a version before its commit is acknowledged.
+            self.visible = self.commit
         elif self.chance(0.75):
             self.visible = self.commit
             self.record("writer", K.COMMIT_ACKNOWLEDGED, self.commit[0])
             self.commit = None
         elif self.chance(0.5):
             self.record("writer", K.COMMIT_FAILED)
+            self.must_recover = self.visible == self.commit
             self.commit = None
         else:
             if self.chance(0.4):
@@ -115,18 +121,47 @@ class World:
             self.record(name, K.READ_FAILED)
         else:
             reader.started = False
-            self.record(name, K.READ_END, *(reader.pinned or (reader.lowest if self.chance(0.3) else self.visible)))
+            self.record(name, K.READ_END, *self.answer(reader))
+
+    def answer(self, reader: Reader) -> tuple[int, str]:
+        return reader.pinned or (reader.lowest if self.chance(0.3) else self.visible)
+
+
+@dataclass
+class LooseWorld(World):
+    """A world in which a read may also see the version before the right one, or a commit that is not yet visible."""
+
+    older: tuple[int, str] | None = None
+
+    def write(self) -> None:
+        before = self.visible
+        super().write()
+        if self.visible != before:
+            self.older = before
+
+    def answer(self, reader: Reader) -> tuple[int, str]:
+        wrong = [each for each in (self.older, self.commit) if each is not None]
+        return wrong[int(self.draw.integers(len(wrong)))] if wrong and self.chance(0.2) else super().answer(reader)
 
 
 def correct_history(seed: int) -> list[Event]:
-    world = World(draw=np.random.default_rng(seed))
+    return run(World(draw=np.random.default_rng(seed)), STEPS)
+
+
+def small_history(seed: int) -> list[Event]:
+    """A short history in which some reads see another version than they should, with any verdict but seldom UNKNOWN."""
+    draw = np.random.default_rng(1_000_000 + seed)
+    return run(LooseWorld(draw=draw), int(draw.integers(10, 26)))
+
+
+def run(world: World, step_count: int) -> list[Event]:
     if world.chance(0.8):
         world.record("writer", K.RECOVERED, 0, "d0")
     else:
         world.visible = (1, "d0")
         world.record("writer", K.COMMIT_START, *world.visible)
         world.record("writer", K.COMMIT_ACKNOWLEDGED, 1)
-    for _ in range(STEPS):
+    for _ in range(step_count):
         if world.chance(0.35):
             world.write()
         else:
@@ -249,6 +284,23 @@ def stale_read(events: Sequence[Event], position: int) -> Iterator[Event]:
 
 
 @of_reads
+def seen_version_missed(events: Sequence[Event], position: int) -> Iterator[Event]:
+    start, pin = start_of(events, position), pin_of(events, position)
+    earlier = next((event for event in own_before(events, position) if event.kind is K.READ_END), None)
+    least = [*settled_before(events, start.time_ns), *([version_of(earlier)] if earlier else [])]
+    acknowledged = acknowledged_contents(events)
+    shown = [
+        version_of(event)
+        for event in events
+        if event.kind is K.READ_END and event.time_ns < start.time_ns and event.version in acknowledged
+    ]
+    for version, commit in acknowledged.items():
+        is_below = any(version < other for other in shown) and all(version >= other for other in least)
+        if is_below and (pin is None or pin.sequence > start.sequence):
+            yield seeing(events[position], commit)
+
+
+@of_reads
 def went_back(events: Sequence[Event], position: int) -> Iterator[Event]:
     earlier = next((event for event in own_before(events, position) if event.kind is K.READ_END), None)
     for version, commit in acknowledged_contents(events).items():
@@ -305,6 +357,7 @@ PLANTS: dict[str, Change] = {
     "seen_version_lost": seen_version_lost,
     "two_contents": two_contents,
     "stale_read": stale_read,
+    ORDER: seen_version_missed,
     "went_back": went_back,
     "pin_moved": pin_moved,
     "pinned_read_refused": pinned_read_rejected,
@@ -399,3 +452,8 @@ def all_cases(*, right: int = 220, of_each_kind: int = 18, mixed: int = 150, inc
     cases += [Case(f"border {seed}", tuple(events), None) for seed, events in borders if events is not None]
     seeds = range(200_000, 200_000 + incomplete)
     return [*cases, *(Case(f"incomplete {seed}", tuple(incomplete_history(seed)), INCOMPLETE) for seed in seeds)]
+
+
+@functools.cache
+def small_cases(count: int) -> list[Case]:
+    return [Case(f"small {seed}", tuple(small_history(seed)), None) for seed in range(count)]

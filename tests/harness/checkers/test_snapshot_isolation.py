@@ -181,15 +181,83 @@ PAIRS = {
         good="w recovers 0 a\n r reads\n r pins 0\n r sees 0 a\n"
         "w starts 1 b\n w acknowledges 1\n r reads\n r sees 0 a\n r unpins",
     ),
+    "a version that another reader had seen": Pair(
+        kind="seen_version_missed",
+        bad="w recovers 1 a\n w starts 2 b\n a reads\n a sees 2 b\n b reads\n b sees 1 a\n w acknowledges 2",
+        good="w recovers 1 a\n w starts 2 b\n a reads\n a sees 2 b\n b reads\n b sees 2 b\n w acknowledges 2",
+    ),
+    "readers that overlap": Pair(
+        kind="seen_version_missed",
+        bad="w recovers 0 a\n w starts 1 b\n p reads\n p sees 1 b\n q reads\n q sees 1 b\n r reads\n r sees 0 a",
+        good="w recovers 0 a\n w starts 1 b\n p reads\n q reads\n r reads\n p sees 1 b\n q sees 0 a\n r sees 1 b",
+    ),
+    "a read that begins at the time at which another ends": Pair(
+        kind="seen_version_missed",
+        bad="w recovers 1 a\n w starts 2 b\n a reads\n a sees 2 b\n b reads\n b sees 1 a",
+        good="w recovers 1 a\n w starts 2 b\n a reads\n a sees 2 b\n & b reads\n b sees 1 a",
+    ),
+    "an acknowledgement between two readers": Pair(
+        kind="stale_read",
+        bad="w recovers 1 a\n w starts 2 b\n a reads\n a sees 2 b\n w acknowledges 2\n b reads\n b sees 1 a",
+        good="w recovers 1 a\n w starts 2 b\n b reads\n a reads\n a sees 2 b\n w acknowledges 2\n b sees 1 a",
+    ),
+    "a version that is acknowledged at the time at which a reader sees it": Pair(
+        kind="stale_read",
+        bad="w recovers 1 a\n w starts 2 b\n a reads\n a sees 2 b\n & w acknowledges 2\n b reads\n b sees 1 a",
+        good="w recovers 1 a\n w starts 2 b\n a reads\n a sees 2 b\n & w acknowledges 2\n & b reads\n b sees 1 a",
+    ),
+    "a version that a dead reader had seen": Pair(
+        kind="seen_version_missed",
+        bad="w recovers 0 a\n w starts 1 b\n r reads\n r sees 1 b\n r killed\n r reads\n r sees 0 a",
+        good="w recovers 0 a\n w starts 1 b\n r reads\n r killed\n r reads\n r sees 0 a",
+    ),
+    "a version that a failed read may have seen": Pair(
+        kind="seen_version_missed",
+        bad="w recovers 0 a\n w starts 1 b\n q reads\n q sees 1 b\n r reads\n r sees 0 a",
+        good=f"w recovers 0 a\n w starts 1 b\n q reads\n q refused {EXCUSED}\n r reads\n r sees 0 a",
+    ),
+    "a snapshot that is pinned older than what another reader saw": Pair(
+        kind="seen_version_missed",
+        bad="w recovers 0 a\n w starts 1 b\n q reads\n q sees 1 b\n r reads\n r pins 0\n r sees 0 a",
+        good="w recovers 0 a\n r reads\n r pins 0\n r sees 0 a\n"
+        "w starts 1 b\n q reads\n q sees 1 b\n r reads\n r sees 0 a",
+    ),
+    "a version that was seen in a pinned snapshot": Pair(
+        kind="seen_version_missed",
+        bad="w recovers 0 a\n w starts 1 b\n q reads\n q pins 1\n q sees 1 b\n r reads\n r sees 0 a",
+        good="w recovers 0 a\n w starts 1 b\n q reads\n q pins 1\n r reads\n q sees 1 b\n r sees 0 a",
+    ),
+    "a version that was seen, lost by a power cut and committed again": Pair(
+        kind="seen_version_missed",
+        bad="w starts 1 a\n w acknowledges 1\n w starts 2 b\n q reads\n q sees 2 b\n w killed\n w recovers 1\n"
+        "w starts 2 b\n q reads\n q sees 2 b\n r reads\n r sees 1 a",
+        good="w starts 1 a\n w acknowledges 1\n w starts 2 b\n q reads\n q sees 2 b\n w killed\n w recovers 1\n"
+        "w starts 2 b\n r reads\n r sees 1 a",
+        seen_survives=False,
+    ),
+    "a version that was seen and then lost by a power cut": Pair(
+        kind="seen_version_missed",
+        bad="w recovers 0 a\n w starts 1 b\n q reads\n q sees 1 b\n r reads\n r sees 0 a\n w killed\n w recovers 1",
+        good="w recovers 0 a\n w starts 1 b\n q reads\n q sees 1 b\n r reads\n r sees 0 a\n w killed\n w recovers 0",
+        seen_survives=False,
+    ),
     "a reader that goes back": Pair(
         kind="went_back",
         bad="w recovers 0 a\n w starts 1 b\n r reads\n r sees 1 b\n r reads\n r sees 0 a",
-        good="w recovers 0 a\n w starts 1 b\n r reads\n r sees 1 b\n q reads\n q sees 0 a",
+        good="w recovers 0 a\n w starts 1 b\n r reads\n q reads\n r sees 1 b\n q sees 0 a",
+    ),
+    "a reader that goes back within one time": Pair(
+        kind="went_back",
+        bad="w recovers 0 a\n w starts 1 b\n r reads\n r sees 1 b\n & r reads\n r sees 0 a",
+        good="w recovers 0 a\n w starts 1 b\n q reads\n q sees 1 b\n & r reads\n r sees 0 a",
     ),
     "a reader that lives on": Pair(
         kind="went_back",
-        bad="w recovers 0 a\n w starts 1 b\n r reads\n r sees 1 b\n q killed\n r reads\n r sees 0 a",
-        good="w recovers 0 a\n w starts 1 b\n r reads\n r sees 1 b\n r killed\n r reads\n r sees 0 a",
+        bad="w recovers 0 a\n w starts 1 b\n r reads\n r sees 1 b\n w killed\n w recovers 0\n"
+        "q killed\n r reads\n r sees 0 a",
+        good="w recovers 0 a\n w starts 1 b\n r reads\n r sees 1 b\n w killed\n w recovers 0\n"
+        "r killed\n r reads\n r sees 0 a",
+        seen_survives=False,
     ),
     "a pinned snapshot that moves": Pair(
         kind="pin_moved",
@@ -424,6 +492,28 @@ def test_an_anomaly_has_a_sentence_and_its_events() -> None:
     assert anomaly.kind == "stale_read"
     assert anomaly.sentence == "r read version 0 although version 1 was there before it began"
     assert anomaly.events == tuple(to_arrow([events[index] for index in (3, 4, 2)]).to_pylist())
+
+
+def test_an_anomaly_between_readers_names_the_one_that_first_saw_the_newest_version() -> None:
+    text = """w recovers 0 a
+    w starts 1 b
+    p reads
+    p sees 1 b
+    w acknowledges 1
+    w starts 2 c
+    w fails
+    w recovers 2
+    w starts 3 d
+    r reads
+    q reads
+    q sees 3 d
+    & r sees 3 d
+    p reads
+    p sees 2 c"""
+    events = history(text)
+    (anomaly,) = verdict_of(events).anomalies
+    assert anomaly.sentence == "p read version 2 although q had read version 3 before it began"
+    assert anomaly.events == tuple(to_arrow([events[index] for index in (13, 14, 11)]).to_pylist())
 
 
 @each_pair
@@ -665,14 +755,21 @@ def outcome_is_good(
         if event.kind is EventKind.RECOVERED and position != tries[0].position
     ]
 
-    def is_visible(position: int, since_ns: int) -> bool:
+    successful = [read for read in reads if events[read.end].kind is EventKind.READ_END]
+
+    def may_have_been_seen(each: Try, position: int) -> bool:
         event = events[position]
+        return (each.version, each.digest) == (event.version, event.digest) and each.time_ns <= event.time_ns
+
+    def is_visible(position: int, since_ns: int) -> bool:
         return any(
-            (each.version, each.digest) == (event.version, event.digest)
-            and each.time_ns <= event.time_ns
+            may_have_been_seen(each, position)
             and (each in kept or (not seen_survives and was_lost_after(each, since_ns)))
             for each in tries
         )
+
+    def saw_what_stays(read: SlowRead) -> bool:
+        return any(each in kept and may_have_been_seen(each, read.end) for each in tries)
 
     def was_lost_after(lost: Try, since_ns: int) -> bool:
         again = min(
@@ -698,10 +795,12 @@ def outcome_is_good(
         and all(
             events[position].digest is None or is_visible(position, events[position].time_ns) for position in recoveries
         )
+        and all(is_visible(read.end, events[read.start].time_ns) for read in successful)
         and all(
-            is_visible(read.end, events[read.start].time_ns)
-            for read in reads
-            if events[read.end].kind is EventKind.READ_END
+            version_at(events, first.end) <= version_at(events, second.end)
+            for first, second in itertools.permutations(successful, 2)
+            if events[first.end].time_ns < events[second.start].time_ns
+            if (second.pin is None or second.pin > second.start) and saw_what_stays(first)
         )
     )
 

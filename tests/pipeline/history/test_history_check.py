@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 from brute_force_history import brute_force
 from depth import nightly
-from history_cases import EXCUSED, Case, all_cases, correct_history, planted_history
+from history_cases import EXCUSED, ORDER, Case, all_cases, correct_history, planted_history, small_cases
 from pyspark.sql import SparkSession
 
 from tornproof.harness.checkers.snapshot_isolation import judge
@@ -19,8 +19,6 @@ from tornproof.pipeline.history.job import ONLY, check_dataset, open_dataset
 from tornproof.pipeline.history.sql import ask_sql
 
 CASES = all_cases()
-SOME = CASES[::7]
-"""More than 100, and of each kind."""
 TERMS = Terms(excused=(EXCUSED,))
 
 
@@ -36,10 +34,13 @@ def write_dataset(cases: list[Case], directory: Path) -> Path:
     return directory
 
 
-@pytest.mark.parametrize(("cases", "least"), [(SOME, 100), nightly(CASES, 800)], ids=["some", "all"])
+@pytest.mark.parametrize(
+    ("one_of", "small_count", "least"), [pytest.param(7, 200, 300, id="some"), nightly(1, 2_000, 2_800, id="all")]
+)
 def test_judge_and_sql_and_brute_force_agree_on_all_histories(
-    spark: SparkSession, tmp_path: Path, cases: list[Case], least: int
+    spark: SparkSession, tmp_path: Path, one_of: int, small_count: int, least: int
 ) -> None:
+    cases = [*CASES[::one_of], *small_cases(small_count)]
     assert {case.planted for case in cases} == {case.planted for case in CASES}
     dataset = open_dataset([write_dataset(cases, tmp_path)])
     report = check_dataset(spark, dataset, terms=TERMS, with_sql=True)
@@ -49,15 +50,18 @@ def test_judge_and_sql_and_brute_force_agree_on_all_histories(
         judgement = report.judgements[json.dumps({"name": case.name}, separators=(",", ":"))]
         found = brute_force(case.events, excused=[EXCUSED])
         assert (judgement.verdict.name, judgement.counts) == (found.verdict, found.counts), case.name
+    only_order_count = sum(judgement.counts.keys() == {ORDER} for judgement in report.judgements.values())
+    assert only_order_count > len(cases) // 50
 
 
 @pytest.mark.nightly
 def test_sql_and_brute_force_agree_where_a_power_cut_may_lose_what_was_seen(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    frame = spark.read.parquet(str(write_dataset(CASES, tmp_path))).withColumnRenamed("name", "history")
+    cases = [*CASES, *small_cases(2_000)]
+    frame = spark.read.parquet(str(write_dataset(cases, tmp_path))).withColumnRenamed("name", "history")
     answers = ask_sql(frame, excused=[EXCUSED], seen_survives=False)
-    for case in CASES:
+    for case in cases:
         found = brute_force(case.events, excused=[EXCUSED], seen_survives=False)
         assert (answers[case.name].verdict, answers[case.name].counts) == (found.verdict, found.counts), case.name
 
@@ -69,13 +73,18 @@ def write(events: list[Event], path: Path, *, order: str, rows: int = 7) -> Path
     return path
 
 
-@pytest.mark.parametrize("order", ["time_ns", nightly("process"), "backwards"])
-def test_one_history_in_slices_of_workers_is_judged_as_a_whole(spark: SparkSession, tmp_path: Path, order: str) -> None:
-    events = planted_history("went_back", 8_000) or planted_history("went_back", 8_001)
-    assert events is not None
+@pytest.mark.parametrize(
+    ("order", "kind"),
+    [("time_ns", "went_back"), nightly("process", "went_back"), ("backwards", "went_back"), ("process", ORDER)],
+)
+def test_one_history_in_slices_of_workers_is_judged_as_a_whole(
+    spark: SparkSession, tmp_path: Path, order: str, kind: str
+) -> None:
+    events = next(events for seed in range(8_000, 8_100) if (events := planted_history(kind, seed)))
     path = write(events, tmp_path / "events.parquet", order=order)
     checked = check_files(spark, [path], terms=TERMS, slice_events=20)
     assert checked.judgement == judge(to_arrow(events), excused=[EXCUSED])
+    assert kind in checked.judgement.counts
     assert checked.slice_count >= 3
     assert checked.worker_peak_bytes > 0
 

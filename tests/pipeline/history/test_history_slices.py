@@ -1,6 +1,7 @@
 """A history that is judged in slices gets the judgement that it gets as a whole, however it is cut."""
 
 import dataclasses
+import functools
 from collections.abc import Sequence
 
 import numpy as np
@@ -9,11 +10,22 @@ import pyarrow.compute as pc
 import pytest
 from brute_force_history import brute_force
 from depth import nightly, sampled
-from history_cases import EXCUSED, INCOMPLETE, PLANTS, Case, all_cases, correct_history
+from history_cases import (
+    EXCUSED,
+    INCOMPLETE,
+    ORDER,
+    PLANTS,
+    Case,
+    all_cases,
+    correct_history,
+    small_cases,
+    small_history,
+)
 
 from tornproof.harness.checkers.attempts import read_writing
-from tornproof.harness.checkers.recorded import MalformedHistoryError, with_dictionaries
+from tornproof.harness.checkers.recorded import MalformedHistoryError, read_columns, with_dictionaries
 from tornproof.harness.checkers.rules import RULES
+from tornproof.harness.checkers.sightings import merged, sightings, sightings_by_time
 from tornproof.harness.checkers.slices import SHARED, ScatteredHistoryError, events_of, link, scan
 from tornproof.harness.checkers.snapshot_isolation import Judgement, conclude, deaths, judge, judge_writer, unknown
 from tornproof.harness.checkers.timeline import timeline_of
@@ -34,7 +46,8 @@ def in_slices(slices: Sequence[pa.Table], terms: Terms = TERMS) -> Judgement:
         before, shared = link(scans), events_of(scans, SHARED)
         writing = read_writing(shared)
         timeline = timeline_of(writing)
-        known = Known(timeline=timeline, deaths=deaths(shared), before=before)
+        seen = functools.reduce(merged, [sightings(read_columns(own), timeline) for own in slices])
+        known = Known(timeline=timeline, seen=sightings_by_time(seen), deaths=deaths(shared), before=before)
         parts = [judge_slice(own, known, number, terms) for number, own in enumerate(slices)]
     except MalformedHistoryError as error:
         return unknown(str(error), sum(map(len, slices)))
@@ -74,6 +87,39 @@ def test_the_judge_and_the_brute_force_agree_on_every_history(seen_survives: boo
         judgement = judge(to_arrow(case.events), excused=[EXCUSED], seen_survives=seen_survives)
         found = brute_force(case.events, excused=[EXCUSED], seen_survives=seen_survives)
         assert (judgement.verdict.name, judgement.counts) == (found.verdict, found.counts), case.name
+
+
+@pytest.mark.parametrize(
+    ("first", "count"), [pytest.param(0, 1_500, id="some"), *(nightly(10_000 * part, 10_000) for part in range(1, 11))]
+)
+def test_the_judge_and_the_brute_force_agree_on_small_histories(
+    first: int, count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    only_order_count = 0
+    for seed in range(first, first + count):
+        events = small_history(seed)
+        seen_survives = seed % 3 > 0
+        judgement = judge(to_arrow(events), excused=[EXCUSED], seen_survives=seen_survives)
+        found = brute_force(events, excused=[EXCUSED], seen_survives=seen_survives)
+        assert (judgement.verdict.name, judgement.counts) == (found.verdict, found.counts), seed
+        if judgement.counts.keys() == {ORDER}:
+            only_order_count += 1
+            with monkeypatch.context() as patch:
+                patch.delitem(RULES, ORDER)
+                assert judge(to_arrow(events), excused=[EXCUSED], seen_survives=seen_survives).verdict is Verdict.VALID
+    assert only_order_count > count // 50
+
+
+@pytest.mark.parametrize("one_of", [pytest.param(10, id="some"), ALL])
+def test_what_a_reader_of_another_slice_saw_counts_however_the_events_are_cut(one_of: int) -> None:
+    """With the events in the order of processes, each reader is in a slice of its own."""
+    cases = [case for case in small_cases(400) if brute_force(case.events, excused=[EXCUSED]).counts.keys() == {ORDER}]
+    assert len(cases) >= 10
+    for case in cases[::one_of]:
+        whole = judge(to_arrow(case.events), excused=[EXCUSED])
+        for events in (by_time(to_arrow(case.events)), to_arrow(case.events).sort_by("process")):
+            for step in (1, 2, 5, len(events)):
+                assert in_slices(cut(events, range(0, len(events), step))) == whole, (case.name, step)
 
 
 def test_right_histories_are_valid_and_incomplete_ones_unknown() -> None:

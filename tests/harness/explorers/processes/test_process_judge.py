@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
+from tornproof.harness.checkers.rules import RULES
 from tornproof.harness.checkers.snapshot_isolation import Judgement, judge
 from tornproof.harness.common.history import Event, EventKind, to_arrow
 from tornproof.harness.common.verdict import Verdict
@@ -135,6 +136,15 @@ def test_a_checker_that_detects_no_falsified_event_is_not_trusted(monkeypatch: p
     assert failures == [
         "a falsified event was not detected as content_of_another_version",
         "a falsified event was not detected as acknowledged_version_lost",
+        "a falsified event was not detected as seen_version_missed",
+    ]
+
+
+def test_a_checker_without_the_order_between_readers_is_not_trusted(monkeypatch: pytest.MonkeyPatch) -> None:
+    judgement = judge(to_arrow(whole_script().events))
+    monkeypatch.delitem(RULES, "seen_version_missed")
+    assert process_judge.failed_controls(whole_script().events, judgement) == [
+        "a falsified event was not detected as seen_version_missed"
     ]
 
 

@@ -129,11 +129,13 @@ class World:
 
 @dataclass
 class LooseWorld(World):
-    """A world in which a read may also see the version before the right one, or a commit that is not yet visible."""
+    """A world of slow commits in which a read may also see the version before the right one, or one not yet visible."""
 
     older: tuple[int, str] | None = None
 
     def write(self) -> None:
+        if self.commit is not None and self.chance(0.7):
+            return
         before = self.visible
         super().write()
         if self.visible != before:
@@ -141,7 +143,8 @@ class LooseWorld(World):
 
     def answer(self, reader: Reader) -> tuple[int, str]:
         wrong = [each for each in (self.older, self.commit) if each is not None]
-        return wrong[int(self.draw.integers(len(wrong)))] if wrong and self.chance(0.2) else super().answer(reader)
+        is_wrong = bool(wrong) and reader.pinned is None and self.chance(0.3)
+        return wrong[int(self.draw.integers(len(wrong)))] if is_wrong else super().answer(reader)
 
 
 def correct_history(seed: int) -> list[Event]:

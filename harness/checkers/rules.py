@@ -85,6 +85,8 @@ def _missed_seen_versions(case: Case) -> list[Positions]:
     readings, columns, timeline, seen = case.readings, case.columns, case.timeline, case.seen
     fresh = np.flatnonzero(~readings.rejected & ~readings.of_older_snapshot)
     missed = fresh[_misses(case, fresh, seen.version, seen.time_ns)]
+    if not len(missed):
+        return []
     missed = missed[~_misses(case, missed, timeline.settled_newest, timeline.settled_ns) & ~_went_back(case)[missed]]
     start, end = readings.start[missed], readings.end[missed]
     newest = np.searchsorted(seen.time_ns, columns.time_ns[start], side="left") - 1

@@ -18,30 +18,38 @@ import pyarrow as pa
 
 from tornproof.harness.checkers.explanation import is_of_live, observed_at
 from tornproof.harness.checkers.recorded import EVENT_SCHEMA, READ_END, Columns, Integers, read_columns
-from tornproof.harness.checkers.timeline import Timeline
+from tornproof.harness.checkers.timeline import Timeline, positions_among
+
+NEVER = np.iinfo(np.int64).max
 
 
-def sightings(columns: Columns, timeline: Timeline) -> pa.Table:
+def sightings(columns: Columns, timeline: Timeline) -> Columns:
     """Return the own reads that were the first of all own ones to see so new a version, before its acknowledgement."""
     end = np.flatnonzero(columns.of_kind(READ_END) & (columns.row < columns.own_count))
+    settled = positions_among(timeline.settled_newest, columns.version[end], "left")
+    end = end[np.append(timeline.settled_ns, NEVER)[settled] > columns.time_ns[end]]
     end = end[is_of_live(observed_at(columns, end), timeline)]
-    if len(timeline.settled):
-        settled = np.searchsorted(timeline.settled_ns, columns.time_ns[end], side="right")
-        is_newer = columns.version[end] > timeline.settled_newest[settled - 1]
-        end = end[(settled == 0) | is_newer]
-    return columns.recorded(_first_of_so_new_a_version(columns, end)).cast(EVENT_SCHEMA)
+    return columns.taken(_first_of_so_new_a_version(columns, end))
+
+
+def recorded_sightings(columns: Columns, timeline: Timeline) -> pa.Table:
+    """Return sightings as they were recorded, without the table that they are from."""
+    return _recorded(sightings(columns, timeline))
 
 
 def merged(one: pa.Table, other: pa.Table) -> pa.Table:
-    """Return the sightings in two parts of a history."""
-    columns = sightings_by_time(pa.concat_tables([one, other]))
-    return columns.recorded(np.arange(len(columns))).cast(EVENT_SCHEMA)
+    """Return the recorded sightings of two parts of a history."""
+    return _recorded(read_sightings(pa.concat_tables([one, other])))
 
 
-def sightings_by_time(events: pa.Table) -> Columns:
-    """Return sightings by the time at which their reads ended, each of a newer version than all before it."""
-    columns = read_columns(events)
+def read_sightings(recorded: pa.Table) -> Columns:
+    """Return recorded sightings by the time at which their reads ended, each of a newer version than all before it."""
+    columns = read_columns(recorded)
     return columns.taken(_first_of_so_new_a_version(columns, np.arange(len(columns))))
+
+
+def _recorded(sightings: Columns) -> pa.Table:
+    return sightings.recorded(np.arange(len(sightings))).cast(EVENT_SCHEMA)
 
 
 def _first_of_so_new_a_version(columns: Columns, positions: Integers) -> Integers:

@@ -30,7 +30,7 @@ from tornproof.harness.checkers.recorded import (
     read_columns,
 )
 from tornproof.harness.checkers.rules import RULES, Case
-from tornproof.harness.checkers.sightings import sightings, sightings_by_time
+from tornproof.harness.checkers.sightings import sightings
 from tornproof.harness.checkers.timeline import Timeline, timeline_of
 from tornproof.harness.common.verdict import Verdict
 
@@ -90,7 +90,7 @@ def judge(history: pa.Table, *, excused: Collection[str] = (), seen_survives: bo
     except MalformedHistoryError as error:
         return unknown(str(error), len(history))
     timeline = timeline_of(writing)
-    seen = sightings_by_time(sightings(columns, timeline))
+    seen = sightings(columns, timeline)
     parts = [
         judge_writer(writing, timeline, seen_survives=seen_survives),
         judge_readers(columns, readings, timeline, seen, excused=excused, seen_survives=seen_survives),

@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import resource
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 from tornproof.harness.checkers.attempts import read_writing
 from tornproof.harness.checkers.ordering import by_process
 from tornproof.harness.checkers.recorded import EVENT_SCHEMA, NAMES, Columns, MalformedHistoryError, read_columns
-from tornproof.harness.checkers.sightings import merged, sightings, sightings_by_time
+from tornproof.harness.checkers.sightings import merged, read_sightings, recorded_sightings
 from tornproof.harness.checkers.slices import SCAN_SCHEMA, SHARED, ScatteredHistoryError, events_of, link, scan
 from tornproof.harness.checkers.snapshot_isolation import (
     Judgement,
@@ -36,11 +36,10 @@ from tornproof.harness.checkers.snapshot_isolation import (
     unknown,
 )
 from tornproof.harness.checkers.timeline import Timeline, timeline_of
-from tornproof.harness.common.arrow_bytes import arrow_bytes
 from tornproof.pipeline.history.events import Slice, event_files, plan_slices, read_slice
 
 if TYPE_CHECKING:
-    from pyspark import Broadcast
+    from pyspark import RDD, Broadcast
     from pyspark.sql import DataFrame, SparkSession
 
 SLICE_EVENTS = 1_000_000
@@ -51,8 +50,6 @@ SLICES_A_TASK = 4
 Work: TypeAlias = Callable[[int], pa.Table]
 RESULT_SCHEMA = pa.schema([("slice", pa.int64()), ("part", pa.binary()), ("reason", pa.string()), ("peak", pa.int64())])
 REJECTED = "refused"
-PART_TYPES = "part binary"
-"""Each slice returns its rows as one value, because Spark would convert single rows twice."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,7 +131,7 @@ def check_slices(spark: SparkSession, files: Sequence[Path], *, terms: Terms, sl
         timeline = timeline_of(writing)
     except MalformedHistoryError as error:
         return Checked(judgement=unknown(str(error), event_count), slice_count=len(slices))
-    seen = sightings_by_time(_all_sightings(spark, slices, timeline))
+    seen = read_sightings(_all_sightings(spark, slices, timeline))
     broadcast = spark.sparkContext.broadcast(Known(timeline=timeline, seen=seen, deaths=deaths(shared), before=before))
     try:
         work = functools.partial(_judge_slice, slices, broadcast, terms)
@@ -153,36 +150,29 @@ def _all_sightings(spark: SparkSession, slices: Sequence[Slice], timeline: Timel
     """Return the sightings of all slices, merged on the workers: each slice may have one of every version."""
     if not slices:
         return EVENT_SCHEMA.empty_table()
-    context = spark.sparkContext
-    broadcast = context.broadcast(timeline)
+    broadcast = spark.sparkContext.broadcast(timeline)
     try:
-        numbers = context.parallelize(range(len(slices)), _task_count(spark, len(slices)))
-        return numbers.map(functools.partial(_sightings_of_slice, slices, broadcast)).treeReduce(merged)
+        work = functools.partial(_sightings_of_slice, slices, broadcast)
+        return _numbers(spark, len(slices)).map(work).treeReduce(merged)
     finally:
         broadcast.unpersist()
 
 
 def _sightings_of_slice(slices: Sequence[Slice], broadcast: Broadcast[Timeline], number: int) -> pa.Table:
-    return sightings(read_columns(read_slice(slices[number])), broadcast.value)
-
-
-def _task_count(spark: SparkSession, slice_count: int) -> int:
-    return max(-(-slice_count // SLICES_A_TASK), min(slice_count, 2 * spark.sparkContext.defaultParallelism))
+    return recorded_sightings(read_columns(read_slice(slices[number])), broadcast.value)
 
 
 def _run(spark: SparkSession, count: int, work: Work, schema: pa.Schema) -> pa.Table:
     """Return the concatenated results of `work` for each number below `count`."""
     if count == 0:
         return schema.empty_table()
-    numbers = spark.range(0, count, 1, _task_count(spark, count))
-    parts = numbers.mapInArrow(functools.partial(_work_on, work), PART_TYPES).toArrow().column("part")
-    return pa.concat_tables([pa.ipc.open_stream(part.as_buffer()).read_all() for part in parts])
+    return pa.concat_tables(_numbers(spark, count).map(work).collect())
 
 
-def _work_on(work: Work, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
-        for number in batch.column(0).to_pylist():
-            yield pa.record_batch({"part": pa.array([arrow_bytes(work(number))])})
+def _numbers(spark: SparkSession, count: int) -> RDD[int]:
+    """Return the numbers below `count`, in tasks."""
+    slots = spark.sparkContext.defaultParallelism
+    return spark.sparkContext.parallelize(range(count), max(-(-count // SLICES_A_TASK), min(count, 2 * slots)))
 
 
 def _scan_slice(slices: Sequence[Slice], number: int) -> pa.Table:

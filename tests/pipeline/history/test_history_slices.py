@@ -25,7 +25,7 @@ from history_cases import (
 from tornproof.harness.checkers.attempts import read_writing
 from tornproof.harness.checkers.recorded import MalformedHistoryError, read_columns, with_dictionaries
 from tornproof.harness.checkers.rules import RULES
-from tornproof.harness.checkers.sightings import merged, sightings, sightings_by_time
+from tornproof.harness.checkers.sightings import merged, read_sightings, recorded_sightings
 from tornproof.harness.checkers.slices import SHARED, ScatteredHistoryError, events_of, link, scan
 from tornproof.harness.checkers.snapshot_isolation import Judgement, conclude, deaths, judge, judge_writer, unknown
 from tornproof.harness.checkers.timeline import timeline_of
@@ -46,8 +46,8 @@ def in_slices(slices: Sequence[pa.Table], terms: Terms = TERMS) -> Judgement:
         before, shared = link(scans), events_of(scans, SHARED)
         writing = read_writing(shared)
         timeline = timeline_of(writing)
-        seen = functools.reduce(merged, [sightings(read_columns(own), timeline) for own in slices])
-        known = Known(timeline=timeline, seen=sightings_by_time(seen), deaths=deaths(shared), before=before)
+        seen = functools.reduce(merged, [recorded_sightings(read_columns(own), timeline) for own in slices])
+        known = Known(timeline=timeline, seen=read_sightings(seen), deaths=deaths(shared), before=before)
         parts = [judge_slice(own, known, number, terms) for number, own in enumerate(slices)]
     except MalformedHistoryError as error:
         return unknown(str(error), sum(map(len, slices)))

@@ -182,7 +182,7 @@ class Explorers:
             self._fail_for(exploration, phase)
         is_incomplete = phase.name == "crash" and not phase.complete
         if phase.verdict.name == "UNKNOWN" or is_incomplete:
-            reason = phase.note or f"it was cut short: {phase.bound}"
+            reason = "; ".join(filter(None, (phase.note, f"it was cut short: {phase.bound}" if is_incomplete else "")))
             if not exploration.allow_unfinished:
                 _fail(
                     f"tornproof has no verdict on {exploration.target!r} ({phase.name}): {reason}.",

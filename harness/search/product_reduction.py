@@ -102,7 +102,8 @@ class ProductReduction:
     def _crashes(self) -> Sequence[_Crash]:
         """Return one crash for each distinct world after it; of equal ones the last, which most reader states precede.
 
-        They are interleaved, so that a search that stops early has tried crashes all over the writer's session.
+        They are interleaved, so that a search that stops early has tried crashes all over the writer's session. The last
+        one inside a commit comes first, because readers can have seen and done most before it.
         """
         distinct: dict[object, _Crash] = {}
         for trace_index in range(len(self._first) - 1):
@@ -111,7 +112,10 @@ class ProductReduction:
                 identity = (world.kernel.identity(), world.progress, world.nodes[WRITER_INDEX].number)
                 distinct[identity] = _Crash(trace_index, action, world)
         crashes = list(distinct.values())
-        return [crash for part in range(PARTS) for crash in crashes[part::PARTS]]
+        in_commit = [crash for crash in crashes if crash.world.progress.pending is not None]
+        first = max(in_commit, key=lambda crash: crash.trace_index, default=None)
+        rest = [crash for part in range(PARTS) for crash in crashes[part::PARTS] if crash is not first]
+        return rest if first is None else [first, *rest]
 
     def _crashes_at(self, trace_index: int) -> Iterator[tuple[Action, World]]:
         first, reader = self._first, self._reduction.root().node

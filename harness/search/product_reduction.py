@@ -102,8 +102,8 @@ class ProductReduction:
     def _crashes(self) -> Sequence[_Crash]:
         """Return one crash for each distinct world after it; of equal ones the last, which most reader states precede.
 
-        They are interleaved, so that a search that stops early has tried crashes all over the writer's session. The last
-        one inside a commit comes first, because readers can have seen and done most before it.
+        They are interleaved, so that a search that stops early has tried crashes all over the writer's session. The
+        last one inside a commit comes first, because readers can have seen and done most before it.
         """
         distinct: dict[object, _Crash] = {}
         for trace_index in range(len(self._first) - 1):

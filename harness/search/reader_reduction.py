@@ -110,8 +110,9 @@ class ReaderReduction:
         self._index = process_index
         self._judge = judge
         self.state_count = 0
+        self.end_count = 0
         self.is_done = True
-        """Whether no search ran out of time."""
+        """Whether no search was cut."""
 
     def root(self) -> ReaderState:
         """Return the reader before its first call."""
@@ -132,6 +133,7 @@ class ReaderReduction:
                 self.is_done = False
                 break
             self.state_count += 1
+            self.end_count += state.is_at_end
             for following, later in self._steps(trace, state, trace_index):
                 known = arrivals.get(following)
                 if known is None or known.trace_index > later:

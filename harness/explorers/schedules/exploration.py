@@ -83,8 +83,13 @@ class Exploration:
                 choose = pct(generator, len(self._world.nodes), sampler.transition_count, depth)
                 self._sample(sampler, f"PCT schedules of depth {depth}", choose)
 
-    def reduce_readers(self, operations: Operations, has_time: HasTime = always) -> tuple[ReductionCounts, ...]:
-        """Run one reader of each group against every state of the writer; empty where a reader does more than read."""
+    def reduce_readers(
+        self, operations: Operations, has_time: HasTime = always, runs_max: int | None = None
+    ) -> tuple[ReductionCounts, ...]:
+        """Run one reader of each group against every state of the writer; empty where a reader does more than read.
+
+        Of more than `runs_max` different runs of a reader that many are made.
+        """
         is_first_session = operations == self._case.first_session
         process_group = self._process_group if is_first_session else self._case.process_group(operations)
         counts, process_index = [], WRITER_INDEX + 1
@@ -93,7 +98,7 @@ class Exploration:
             for violation in trace.progresses[-1].violations:
                 self._find(violation, process_group, lambda: ((WRITER_INDEX, len(trace) - 1),))
             for group in self._case.readers:
-                counts.append(self._reduce_reader(process_group, trace, process_index, has_time))
+                counts.append(self._reduce_reader(process_group, trace, process_index, has_time, runs_max))
                 process_index += group.count
         except NotOnlyAReaderError:
             return ()
@@ -119,10 +124,11 @@ class Exploration:
             self._find(violation, self._process_group, lambda: schedule)
 
     def _reduce_reader(
-        self, process_group: ProcessGroup, trace: Trace, process_index: int, has_time: HasTime
+        self, process_group: ProcessGroup, trace: Trace, process_index: int, has_time: HasTime, runs_max: int | None
     ) -> ReductionCounts:
         reduction = ReaderReduction(process_group.processes[process_index], process_index, process_group.judge)
-        states = reduction.search(trace, [reduction.root()], has_time=has_time)
+        has_more = has_time if runs_max is None else lambda: reduction.end_count < runs_max and has_time()
+        states = reduction.search(trace, [reduction.root()], has_time=has_more)
         ends = [state for state in states if state.is_at_end]
         for state in ends:
             progress = trace.progresses[-1]._replace(observations=state.progress.observations)

@@ -35,16 +35,17 @@ def explore_schedules(
 ) -> Phase:
     """Run the first session of a test case's writer with its readers in every order that can matter.
 
-    Of more than `schedules_max` orders that many are run, and as many random schedules; the bound says so. `controls`
-    are the failed ones, if they were already tried. Raises NotExplorableError.
+    Of more than `schedules_max` orders, or different runs of a reader beside the writer, that many are run, and as many
+    random schedules; the bound says so. `controls` are the failed ones, if they were already tried. Raises
+    NotExplorableError.
     """
     controls = failed_controls(seed) if controls is None else controls
     exploration = Exploration(case, on_progress)
     try:
-        first = exploration.reduce_readers(case.first_session, has_time)
+        first = exploration.reduce_readers(case.first_session, has_time, schedules_max)
         both: tuple[ReductionCounts, ...] = ()
         if case.second_session and first and _are_done(first):
-            both = exploration.reduce_readers((*case.first_session, *case.second_session), has_time)
+            both = exploration.reduce_readers((*case.first_session, *case.second_session), has_time, schedules_max)
         counts = exploration.reduce(has_time, schedules_max)
         rounds = ROUNDS if counts.is_done or schedules_max is None else max(ROUNDS, schedules_max // len(METHODS))
         exploration.sample(seed, rounds, has_time)
@@ -108,6 +109,9 @@ def _bounds(
     for commit_count, session in zip((first, both), reader_counts, strict=True):
         if session and _are_done(session):
             bounds.append(f"any number of such readers beside {commit_count} commits, by reduction to one")
+        elif session:
+            run_count = sum(each.runs for each in session)
+            bounds.append(f"the first {run_count} runs of one such reader beside {commit_count} commits")
     return bounds
 
 

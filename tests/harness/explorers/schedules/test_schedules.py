@@ -122,6 +122,14 @@ def test_of_too_many_schedules_the_first_ones_and_a_sample_are_run() -> None:
     assert 0 < phase.counts["distinct sampled schedules"] <= phase.explored
 
 
+def test_of_too_many_runs_of_a_reader_the_first_ones_are_made_and_the_bound_says_so() -> None:
+    whole, cut = (explored(control_case(Record(), NUMBERS), schedules_max) for schedules_max in (None, 5))
+
+    assert whole.counts["reader runs of cuts"] > cut.counts["reader runs of cuts"] == 5
+    assert (cut.verdict, cut.complete) == (Verdict.VALID, False)
+    assert "the first 5 runs of one such reader beside" in cut.bound and "by reduction" not in cut.bound
+
+
 def test_each_sampling_method_runs_equally_many_schedules() -> None:
     counts = explored(control_case(Record(), NUMBERS)).counts
 

@@ -348,7 +348,7 @@ def explore_words(
     has_time: HasTime = always,
     on_progress: OnProgress = lambda done, total: None,
 ) -> Phase:
-    """Explore a mapped reader during the last commits of a test case's first session."""
+    """Explore a reader of `_txn` during the last commits of a test case's first session."""
     assert isinstance(case.target, TableTarget), "only tables have a _txn"
     operations = [case.operations[number] for number in case.first_session]
     return explore_memory(

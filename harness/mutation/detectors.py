@@ -17,7 +17,7 @@ from tornproof.harness.explorers.corruption.plan import BITS_IN_BYTE, Flip
 from tornproof.harness.explorers.kills.explorer import explore_crashes
 from tornproof.harness.explorers.memory.exploration import Baseline as MemoryBaseline
 from tornproof.harness.explorers.memory.exploration import MemoryExploration
-from tornproof.harness.explorers.memory.trace import mapped_reader, trace_writer
+from tornproof.harness.explorers.memory.trace import trace_writer, transaction_reader
 from tornproof.harness.explorers.model_based.machine import Search
 from tornproof.harness.explorers.model_based.start import StorageKind, prepare
 from tornproof.harness.explorers.power_cuts.exploration import Settings
@@ -112,7 +112,7 @@ def _no_disks(_: Kernel) -> tuple[()]:
 
 
 def _memory(model: MemoryModel) -> Detector:
-    """Visit every execution of one read of the mapped reader beside the first session."""
+    """Visit every execution of one read of `_txn` beside the first session."""
 
     def detect(baseline: Baseline, mutant: Mutant) -> Catch:
         sound = baseline.sound
@@ -120,7 +120,7 @@ def _memory(model: MemoryModel) -> Detector:
             operations = [sound.operations[number] for number in sound.first_session]
             session = trace_writer(mutant.target, operations, start=baseline.start, path=sound.path)
             trace = session.settled(len(operations) - WATCHED_COMMITS)
-            reader = Process("reader", mapped_reader(sound.path, 1))
+            reader = Process("reader", transaction_reader(sound.path, 1))
             search = MemoryExploration(MemoryBaseline.of(trace, model, system_calls_are_fences=False), reader)
             explored = search.run(has_time=lambda: not search.explored.broken)
             reader.close()

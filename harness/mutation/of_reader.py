@@ -29,15 +29,6 @@ def always(_: object) -> Callable[..., bool]:
     return lambda *_: True
 
 
-def checked_never(_: object) -> Callable[..., Transaction]:
-    """Read the version, then what it selects, and do not read the version again."""
-
-    def read(storage: ReadableStorage, path: str, *, file: str = "_txn") -> Transaction:
-        return _selected(storage, path, file)[1]
-
-    return read
-
-
 def checked_by_the_record(_: object) -> Callable[..., Transaction]:
     """Read the record's own number again, and not the version."""
 
@@ -167,7 +158,7 @@ READER = (
         "no load fence after the version",
         "the load fence between the version and its record is left out",
         "mixed record",
-        location="tornproof.impl.txn.mapped:fence_after_version",
+        location="tornproof.impl.txn.transaction:fence_after_version",
         substitute=nothing,
         explorer=Explorer.MEMORY_WEAK,
         scenario=WORDS,
@@ -178,7 +169,7 @@ READER = (
         "no load fence before the final look",
         "the load fence between the record and the second read of the version is left out",
         "mixed record",
-        location="tornproof.impl.txn.mapped:fence_before_final_look",
+        location="tornproof.impl.txn.transaction:fence_before_final_look",
         substitute=nothing,
         explorer=Explorer.MEMORY_WEAK,
         scenario=WORDS,
@@ -189,17 +180,17 @@ READER = (
         "no final look",
         "the version is not read again after the record",
         "mixed record after two commits",
-        location="tornproof.impl.table.table:safe_read",
-        substitute=checked_never,
+        location="tornproof.impl.txn.transaction:is_committed_still",
+        substitute=always,
         scenario="two-commits-one-reader",
         hidden_from=(SEQUENTIAL, Explorer.CRASH),
     ),
     _fault(
         5,
         "no final look at words",
-        "a reader of words does not read the version again after the record",
+        "the version is not read again after the record",
         "mixed record after two commits",
-        location="tornproof.impl.txn.mapped:is_committed_still",
+        location="tornproof.impl.txn.transaction:is_committed_still",
         substitute=always,
         explorer=Explorer.MEMORY_SEQUENTIAL,
         scenario=WORDS,

@@ -170,7 +170,7 @@ class File(ReadableFile, Protocol):
 
 
 class ReadableStorage(Protocol):
-    """What a reader needs: files, directories and a clock."""
+    """What a reader needs: files, directories, an order of its reads, and a clock."""
 
     def open_for_reading(self, path: str) -> ReadableFile:
         """Open a regular file; anything else at `path` is rejected without waiting for it or reading it."""
@@ -180,6 +180,9 @@ class ReadableStorage(Protocol):
 
     def kind(self, path: str) -> EntryKind:
         """Return what is at `path`; below a file everything is missing."""
+
+    def load_fence(self) -> None:
+        """Order the loads after this call behind the loads before it."""
 
     def monotonic_seconds(self) -> float:
         """Return the time of a monotonic clock, of which only differences are meaningful."""
@@ -214,9 +217,6 @@ class Storage(ReadableStorage, Protocol):
 
     def sync_directory(self, path: str) -> None:
         """Make the names in a directory durable."""
-
-    def load_fence(self) -> None:
-        """Order the loads after this call behind the loads before it."""
 
     def store_fence(self) -> None:
         """Order the stores after this call behind the stores before it."""

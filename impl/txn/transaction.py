@@ -146,14 +146,31 @@ def safe_read(storage: ReadableStorage, path: str, *, file: str = TXN_FILE) -> T
     with storage.open_for_reading(path) as handle:
         while True:
             before = read_version(handle, file)
+            fence_after_version(storage)
             content = _read_live_area(handle, before, file)
-            if read_version(handle, file) == before:
+            fence_before_final_look(storage)
+            if is_committed_still(handle, before, file):
                 # Decoding comes after the second check, so that a torn record is never reported as damage.
                 check_reach(area_of(layout.BaseHeader.unpack(content, 0, file=file), before), len(content), file=file)
                 return decode_transaction(content, file=file, version=before)
             if storage.monotonic_seconds() > deadline:
                 raise BusyError(f"{file}: the version kept changing for {SPIN_SECONDS:g} s; try again")
             storage.sleep_seconds(SPIN_PAUSE_SECONDS)
+
+
+def fence_after_version(storage: ReadableStorage) -> None:
+    """Order the loads of slot and area behind that of the version, because a commit stores them before it."""
+    storage.load_fence()
+
+
+def fence_before_final_look(storage: ReadableStorage) -> None:
+    """Order the final check behind the loads of the record: it then sees the version of any later commit they saw."""
+    storage.load_fence()
+
+
+def is_committed_still(handle: ReadableFile, version: int, file: str) -> bool:
+    """Read the version again: if it is unchanged, so is its area."""
+    return read_version(handle, file) == version
 
 
 def read_version(handle: ReadableFile, file: str) -> int:

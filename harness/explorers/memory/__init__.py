@@ -1,1 +1,1 @@
-"""A mapped reader of `_txn` concurrent with a writer, under memory models. Begin with `explorer.py`."""
+"""A reader of `_txn` concurrent with a writer, under memory models. Begin with `explorer.py`."""

@@ -1,4 +1,4 @@
-"""One exploration of a mapped reader: every value that its loads may return while one writer stores."""
+"""One exploration of a reader: every value that its loads may return while one writer stores."""
 
 from __future__ import annotations
 
@@ -34,7 +34,9 @@ MIXED = "a mixed record was rejected by the final look"
 RETRIED = "a read was tried again and succeeded"
 GREW = "a reader took an area that had grown"
 POINTS = (OLDER_WORD, TWO_STORES, MOVED, MIXED, RETRIED, GREW)
-_SILENT = frozenset({CallKind.OPEN_FOR_READING, CallKind.MAP, CallKind.UNMAP, CallKind.CLOSE})
+WORD_BYTES = 8
+"""What a system call copies at once; it copies the words of its range one after the other."""
+_SILENT = frozenset({CallKind.OPEN_FOR_READING, CallKind.CLOSE})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,23 +54,42 @@ class Baseline:
         history = trace.history(system_calls_are_fences=system_calls_are_fences)
         return cls(trace=trace, history=history, model=model, system_calls_are_fences=system_calls_are_fences)
 
-    def answers(self, call: Call, view: View) -> Iterator[tuple[Answer, Loaded | None, View]]:
+    def answers(self, call: Call, view: View) -> Iterator[tuple[Answer, tuple[Loaded, ...], View]]:
         """Yield each answer that a call may get, what was loaded, and the view after it; raises NotMappedError."""
         if self.system_calls_are_fences and is_system_call(call):
             view = view.fenced()
-        if call.kind is CallKind.LOAD and call.path == self.trace.path:
-            for loaded in self.history.loads(self.model, view, call.offset_bytes, call.size_bytes):
-                yield int.from_bytes(loaded.content, "little"), loaded, loaded.view
-        elif call.kind is CallKind.SIZE:
-            # The kernel orders reads of a file's size with its changes.
-            for loaded in self.history.loads(self.model, view.fenced(), SIZE_OFFSET_BYTES, SIZE_BYTES):
-                yield int.from_bytes(loaded.content, "little"), loaded, loaded.view.fenced()
+        if call.kind is CallKind.PREAD and call.path == self.trace.path:
+            start, stop = call.offset_bytes, call.offset_bytes + call.size_bytes
+            for end, size in self._ends(stop, view):
+                for loads in self._words(start, end, size[-1].view.fenced() if size else view):
+                    content = b"".join(loaded.content for loaded in loads)[: end - start]
+                    yield content, (*size, *loads), loads[-1].view if loads else view
         elif call.kind is CallKind.LOAD_FENCE:
-            yield None, None, view.fenced()
+            yield None, (), view.fenced()
         elif call.kind in _SILENT:
-            yield None, None, view
+            yield None, (), view
         else:
             raise NotMappedError(f"the reader calls {call.kind} {call.path}, which is not a load")
+
+    def _ends(self, stop: int, view: View) -> Iterator[tuple[int, tuple[Loaded, ...]]]:
+        """Yield where a read up to `stop` may end, with the load of the file's size that says so.
+
+        The writer never truncates the file, so only what was behind its end needs one.
+        """
+        if stop <= len(self.trace.contents[0]):
+            yield stop, ()
+            return
+        # The kernel orders reads of a file's size with its changes.
+        for loaded in self.history.loads(self.model, view.fenced(), SIZE_OFFSET_BYTES, SIZE_BYTES):
+            yield min(stop, int.from_bytes(loaded.content, "little")), (loaded,)
+
+    def _words(self, start: int, stop: int, view: View) -> Iterator[tuple[Loaded, ...]]:
+        if start >= stop:
+            yield ()
+            return
+        for loaded in self.history.loads(self.model, view, start, min(WORD_BYTES, stop - start)):
+            for others in self._words(start + WORD_BYTES, stop, loaded.view):
+                yield loaded, *others
 
 
 class Load(NamedTuple):
@@ -93,8 +114,8 @@ class Load(NamedTuple):
 class ReaderState(NamedTuple):
     """The state of a reader: its view, its last load, the newest store that it has seen, the commits that it saw.
 
-    `versions` are the values of VERSION that it loaded since the read began. `violated` is the first broken property,
-    or empty, and `sentence` says how.
+    `versions` are the values of VERSION that it loaded since the read began, `reached` the coverage goals of its last
+    call. `violated` is the first broken property, or empty, and `sentence` says how.
     """
 
     view: View = View()
@@ -102,6 +123,7 @@ class ReaderState(NamedTuple):
     newest: int = 0
     seen: tuple[int, ...] = ()
     versions: tuple[bytes, ...] = ()
+    reached: tuple[str, ...] = ()
     violated: str = ""
     sentence: str = ""
 
@@ -160,16 +182,16 @@ class MemoryExploration:
 
     def after(self, call: Call, state: ReaderState) -> Iterator[tuple[Answer, ReaderState]]:
         """Yield each answer that a call may get and the reader's state after it."""
-        for answer, loaded, view in self._baseline.answers(call, state.view):
-            if loaded is None:
-                yield answer, state._replace(view=view)
-            else:
-                offset_bytes = SIZE_OFFSET_BYTES if call.kind is CallKind.SIZE else call.offset_bytes
-                load = Load(state.load, offset_bytes, loaded.content, loaded.stores)
-                yield answer, self._loaded(state, load, view)
+        for answer, loads, view in self._baseline.answers(call, state.view):
+            following = state._replace(reached=())
+            for loaded in loads:
+                load = Load(following.load, loaded.offset_bytes, loaded.content, loaded.stores)
+                following = self._loaded(following, load)
+            yield answer, following._replace(view=view)
 
     def observed(self, node: Node, state: ReaderState) -> ReaderState:
-        """Check what the reader reports."""
+        """Check what the reader reports, and count the coverage goals."""
+        self.explored.reached.update(state.reached)
         for mark in node.marks:
             state = self._marked(mark, state)
         if node.outcome:
@@ -200,18 +222,18 @@ class MemoryExploration:
         reached[GREW] += has_grown(self._baseline.trace, commit)
         return state._replace(seen=(*state.seen, commit))
 
-    def _loaded(self, state: ReaderState, load: Load, view: View) -> ReaderState:
-        reached = self.explored.reached
+    def _loaded(self, state: ReaderState, load: Load) -> ReaderState:
         led_to = (self._baseline.history.latest(position, state.newest) for position in load.positions)
-        reached[OLDER_WORD] += any(map(int.__lt__, load.stores, led_to))
-        reached[TWO_STORES] += len(set(load.stores)) > 1
-        versions = state.versions
-        if load.is_at_version:
-            if len(versions) % 2 and load.content != versions[-1]:
-                reached[MOVED] += 1
-                reached[MIXED] += self._is_mixed(state.load)
-            versions = (*versions, load.content)
-        return state._replace(view=view, load=load, newest=max(state.newest, *load.stores), versions=versions)
+        is_moved = load.is_at_version and len(state.versions) % 2 == 1 and load.content != state.versions[-1]
+        is_reached = {
+            OLDER_WORD: any(map(int.__lt__, load.stores, led_to)),
+            TWO_STORES: len(set(load.stores)) > 1,
+            MOVED: is_moved,
+            MIXED: is_moved and self._is_mixed(state.load),
+        }
+        reached = (*state.reached, *(point for point, is_so in is_reached.items() if is_so))
+        versions = (*state.versions, load.content) if load.is_at_version else state.versions
+        return state._replace(reached=reached, load=load, newest=max(state.newest, *load.stores), versions=versions)
 
     def _is_mixed(self, load: Load | None) -> bool:
         """Return whether the file never held at once what was loaded since the last load of VERSION."""

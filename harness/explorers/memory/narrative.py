@@ -1,4 +1,4 @@
-"""A wrong execution of a mapped reader as JSON data: every load, the store that it read, and why it could."""
+"""A wrong execution of a reader as JSON data: every load, the store that it read, and why it could."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def narrative(baseline: Baseline, state: ReaderState) -> dict[str, Any]:
     names = list(_names(loads, len(baseline.trace.versions[0].symbol_counts)))
     commit_count = len(baseline.trace.versions) - 1
     return {
-        "let": f"a writer commit {commit_count} times while a reader loads _txn through a mapping",
+        "let": f"a writer commit {commit_count} times while a reader reads _txn",
         "then": state.sentence,
         "because": _reason(baseline, loads, names),
         "loads": [

@@ -1,4 +1,4 @@
-"""A trace of what a writer does to the memory of `_txn`, and the body of a reader that loads it through a mapping."""
+"""A trace of what a writer does to the memory of `_txn`, and the body of a reader of it."""
 
 from __future__ import annotations
 
@@ -17,8 +17,7 @@ from tornproof.harness.simulator.process.observer import Progress
 from tornproof.harness.simulator.process.simulated_process import READ, Body, Say
 from tornproof.impl.errors import TornproofError
 from tornproof.impl.storage.interface import Storage
-from tornproof.impl.txn.mapped import MappedTransactions
-from tornproof.impl.txn.transaction import TXN_FILE, Transaction, decode_transaction
+from tornproof.impl.txn.transaction import TXN_FILE, Transaction, decode_transaction, safe_read
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,19 +77,18 @@ def trace_writer(target: Target, operations: Sequence[Any], *, start: DiskImage 
     return WriterTrace(path=file, calls=tuple(calls), contents=tuple(contents), versions=versions)
 
 
-def mapped_reader(path: str, read_count: int) -> Body:
-    """Return a process body that maps `_txn` once and reads the committed version `read_count` times."""
+def transaction_reader(path: str, read_count: int) -> Body:
+    """Return a process body that reads the committed version `read_count` times, as every reader of a table does."""
 
     def run(storage: Storage, say: Say) -> None:
-        with MappedTransactions(storage, f"{path}/{TXN_FILE}") as transactions:
-            for _ in range(read_count):
-                say(READ, None)
-                try:
-                    seen = transactions.read()
-                except TornproofError as error:
-                    say(REJECTED, f"{type(error).__name__}: {error}")
-                else:
-                    say(SEEN, seen)
+        for _ in range(read_count):
+            say(READ, None)
+            try:
+                seen = safe_read(storage, f"{path}/{TXN_FILE}")
+            except TornproofError as error:
+                say(REJECTED, f"{type(error).__name__}: {error}")
+            else:
+                say(SEEN, seen)
 
     return run
 

@@ -1,4 +1,4 @@
-"""Variants of the commit and the mapped reader that lack one of the steps that order loads and stores."""
+"""Variants of the commit and the reader of `_txn` that lack one of the steps that order loads and stores."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tornproof.harness.simulator.memory_model.memory_views import MemoryModel
 from tornproof.harness.systems.table import TableTarget
 from tornproof.impl.write.commit import Action
 
-_READER = "tornproof.impl.txn.mapped"
+_READER = "tornproof.impl.txn.transaction"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +41,7 @@ CASES = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryVariant:
-    """Actions that a commit leaves out, and replacements of functions of the mapped reader."""
+    """Actions that a commit leaves out, and replacements of functions of the reader."""
 
     name: str
     left_out: tuple[Action, ...] = ()

@@ -152,6 +152,9 @@ class DiskImage(ReadableStorage):
             return EntryKind.FILE
         return EntryKind.DIRECTORY if plain_path in self._directories else EntryKind.MISSING
 
+    def load_fence(self) -> None:
+        """Do nothing: files that never change are read in any order."""
+
     def monotonic_seconds(self) -> float:
         """Return how long this image has slept; a derived image starts at zero."""
         return self._now_seconds

@@ -33,6 +33,10 @@ class TracingStorage:
         """Return the kind of the entry at a path."""
         return self._inner.kind(path)
 
+    def load_fence(self) -> None:
+        """Order the inner storage's loads."""
+        self._inner.load_fence()
+
     def monotonic_seconds(self) -> float:
         """Return the inner storage's time."""
         return self._inner.monotonic_seconds()

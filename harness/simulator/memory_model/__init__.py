@@ -1,4 +1,4 @@
-"""What a load of a mapped word may return beside a writer, under each memory model.
+"""What a load of a word may return beside a writer, under each memory model.
 
 It imports `filesystem`.
 """

@@ -1,4 +1,4 @@
-"""What a load of a mapped word may return while another process stores: one writer's stores, and a reader's view.
+"""What a load of a word may return while another process stores: one writer's stores, and a reader's view.
 
 A view model (docs/memory.md): every store carries how many stores preceded the writer's last store fence; a load
 returns any store to its location that the reader's view does not rule out; a load fence raises the view to the most
@@ -74,6 +74,7 @@ class View(NamedTuple):
 class Loaded(NamedTuple):
     """One result that a load may have: the bytes, the number of the store at each location, the view after it."""
 
+    offset_bytes: int
     content: bytes
     stores: tuple[int, ...]
     view: View
@@ -142,7 +143,7 @@ class StoreHistory:
                 content == known.content and all(map(int.__le__, known.stores, stores)) for known in found
             )
             if not is_needless:
-                found.append(Loaded(content, stores, self._seen(model, view, locations, stores)))
+                found.append(Loaded(offset_bytes, content, stores, self._seen(model, view, locations, stores)))
         return found
 
     def _latest_at_each_time(self, view: View, locations: range) -> list[Loaded]:
@@ -157,7 +158,7 @@ class StoreHistory:
         for time in (view.floor, *sorted(later)):
             stores = tuple(self.latest(location, time) for location in locations)
             content = self._content(locations, stores)
-            found.setdefault(content, Loaded(content, stores, View(floor=time)))
+            found.setdefault(content, Loaded(locations.start, content, stores, View(floor=time)))
         return list(found.values())
 
     def _choices(self, model: MemoryModel, view: View, locations: range) -> Iterator[tuple[int, ...]]:

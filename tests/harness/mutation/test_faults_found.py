@@ -158,7 +158,9 @@ def test_a_location_is_one_name_of_the_implementation_or_one_field_of_a_protocol
 
 
 def test_a_fault_at_a_location_that_is_never_used_is_neither_reached_nor_triggered() -> None:
-    unreached = replace(fault_named("no final look at words"), explorer=Explorer.SEQUENTIAL)
+    unreached = replace(
+        fault_named("CRC never checked"), location="tornproof.impl.repair.kept:keep", explorer=Explorer.SEQUENTIAL
+    )
     assert mutation_run(unreached) == MutationRun(
         reached=False,
         triggered=False,

@@ -60,12 +60,16 @@ class ScriptedStorage(InterceptedStorage):
     def __init__(self, contents: Iterator[bytes]) -> None:
         super().__init__(MemoryStorage.of(DiskImage().with_file("table/_txn", b"")))
         self._contents = contents
+        self.order: list[str] = []
 
     def intercept(self, call: Call, run: Run[Any]) -> Any:
         assert call.kind not in (CallKind.SIZE, CallKind.LISTDIR, CallKind.KIND)
         if call.kind is CallKind.PREAD:
             assert call.size_bytes >= 0 and call.offset_bytes >= 0
+            self.order.append("record" if call.offset_bytes else "version")
             return next(self._contents)[call.offset_bytes : call.offset_bytes + call.size_bytes]
+        if call.kind is CallKind.LOAD_FENCE:
+            self.order.append("fence")
         return run()
 
 
@@ -289,6 +293,15 @@ def test_garbage_that_is_gone_at_the_second_check_is_not_decoded(questdb_data: P
         (old[:100], 3),
     ):
         assert safe_read(changing_once(torn, new, after_call_count=call_count)) == decode_transaction(new, file="_txn")
+
+
+def test_the_record_is_read_between_the_fences_and_the_checks(questdb_data: Path) -> None:
+    old, new = ((questdb_data / name).read_bytes() for name in HISTORY[:2])
+    storage = ScriptedStorage(changing_once(old, new, after_call_count=2))
+    transaction.safe_read(storage, "table/_txn")
+
+    one_attempt = ["version", "fence", "record", "record", "fence", "version"]
+    assert storage.order == 2 * one_attempt
 
 
 def test_a_version_that_never_rests_is_busy_after_one_second(questdb_data: Path) -> None:

@@ -26,7 +26,7 @@ from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.process.case import Readers, TestCase
 from tornproof.harness.simulator.process.trace_rules import TraceRules
 from tornproof.harness.simulator.process.world import NO_RULES
-from tornproof.harness.systems import toy
+from tornproof.harness.systems import toy, toy_locks
 from tornproof.harness.systems.preset import Preset
 from tornproof.harness.systems.releases import PRESETS
 from tornproof.harness.systems.table import TableOperation, TableTarget
@@ -45,6 +45,10 @@ TOYS = {
         toy.SwallowsErrors,
         toy.RecoversInPlace,
         toy.NeverDone,
+        toy_locks.OrderedLocks,
+        toy_locks.CrossedLocks,
+        toy_locks.LockFile,
+        toy_locks.BusyLockFile,
     )
 }
 ORDERS = ("update", "rewrite", "publish")

@@ -35,6 +35,7 @@ CLAUSES = {
     Property.RECOVERY: "I6: a crash leaves what a writer can recover",
     Property.COMMIT: "I10: a commit is acknowledged where no call fails",
     Property.DISORDERLY: "I8: an error is said in an orderly way, and never a bus error",
+    Property.ENDS: "I8: nobody waits for ever",
     Property.LEASE: "I5: what is leased stays as it is",
     Property.IMMUTABLE: "I7: bytes of committed generations never change",
     Property.BARRIERS: "I9: no version is stored before what it names is durable",

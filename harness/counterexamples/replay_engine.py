@@ -116,10 +116,8 @@ class ReplayEngine:
 
     @property
     def following(self) -> int | None:
-        """Who runs next by the policy: the same process, at its end the first that can; None at the end of all."""
-        if self.world.nodes[self.current].call is not None:
-            return self.current
-        return next(iter(self.world.enabled), None)
+        """Who runs next by the policy: the same process until it ends or waits, then the first that can; or None."""
+        return self.world.following(self.current)
 
     @property
     def trace_hash(self) -> str:

@@ -99,12 +99,12 @@ class Replayer:
             if deviation is not None:
                 if queue.is_of_use(engine, deviation):
                     queue.note(engine.deviate(deviation))
-            elif step.operation != END:
-                engine.advance()
-            elif (following := engine.following) is not None:
-                engine.current = following
-            else:
+            elif (following := engine.following) is None:
                 break
+            elif following == engine.current:
+                engine.advance()
+            else:
+                engine.current = following
         applied, dropped = queue.outcome()
         return RunResult(
             violations=engine.world.progress.violations,

@@ -85,7 +85,11 @@ class StepNames:
         occurrence, before = 1, node.parent
         while before is not None and self.operation(before) == operation:
             assert before.call is not None
-            occurrence += before.call.kind is kind and self.file(before.call) == file
+            if before.call.kind is kind and self.file(before.call) == file:
+                if before in self._known:
+                    occurrence += self._known[before][3]
+                    break
+                occurrence += 1
             before = before.parent
         return operation, kind.value, file, occurrence
 

@@ -54,8 +54,8 @@ class Contention:
     def advance(self, world: World, process_index: int, known: Depths) -> tuple[Access, ...] | None:
         """Let a process make the calls whose order does not matter, and return the accesses of its next one.
 
-        None is its end. The first access of a read is never made early, because the read must see what is acknowledged
-        before it.
+        None is its end. It stops where it waits for others. The first access of a read is never made early, because the
+        read must see what is acknowledged before it.
         """
         while True:
             node = world.nodes[process_index]
@@ -63,7 +63,8 @@ class Contention:
                 return None
             accessed = world.accesses(process_index)
             effect = self.learn(process_index, node.depth, accessed)
-            if node.begins or not _covers(known, effect.needs):
+            must_wait = not node.goes_on and not world.can_go_on(process_index)
+            if node.begins or must_wait or not _covers(known, effect.needs):
                 return accessed
             effect.is_assumed = True
             world.step(process_index)

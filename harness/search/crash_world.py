@@ -11,7 +11,7 @@ from tornproof.harness.simulator.filesystem.kernel import Kernel, Rejected
 from tornproof.harness.simulator.process.case import TestCase
 from tornproof.harness.simulator.process.observer import Progress
 from tornproof.harness.simulator.process.simulated_process import Node, Process
-from tornproof.harness.simulator.process.world import ProcessGroup, World
+from tornproof.harness.simulator.process.world import NOBODY_WATCHES, ProcessGroup, Watches, World
 from tornproof.impl.storage.interface import StorageReason
 
 Action: TypeAlias = tuple[Any, ...]
@@ -52,7 +52,9 @@ class Sessions:
         """Return the world after the writer was killed: what it wrote stays, and readers go on."""
         kernel = world.kernel.fork()
         kernel.kill(WRITER_INDEX)
-        return self._second(kernel, world.nodes[1:], world.progress)
+        # A reader that waits may wait for what the writer had locked.
+        watches = {index: watch._replace(is_changed=True) for index, watch in world.watches.items() if index}
+        return self._second(kernel, world.nodes[1:], world.progress, watches)
 
     def after_power_cut(self, kernel: Kernel, progress: Progress) -> World:
         """Return the world after a power cut: a commit that was seen but not acknowledged need not have survived."""
@@ -79,8 +81,10 @@ class Sessions:
             for kernel, choice in disks(world.kernel):
                 yield ("power", model, choice), self.after_power_cut(kernel, world.progress)
 
-    def _second(self, kernel: Kernel, readers: list[Node], progress: Progress) -> World:
-        return World(self.second, kernel, [self.second.processes[WRITER_INDEX].root, *readers], progress)
+    def _second(
+        self, kernel: Kernel, readers: list[Node], progress: Progress, watches: Watches = NOBODY_WATCHES
+    ) -> World:
+        return World(self.second, kernel, [self.second.processes[WRITER_INDEX].root, *readers], progress, watches)
 
 
 def fail_sync(world: World) -> None:

@@ -1,8 +1,8 @@
 """Source-set DPOR with sleep sets: one complete schedule for each order of dependent calls.
 
 Algorithm 1 of Abdulla, Aronis, Jonsson and Sagonas, "Optimal dynamic partial order reduction" (POPL 2014), depth first
-over worlds that fork, so that no prefix is run twice. No call of the storage blocks, so all processes that have not
-ended are enabled.
+over worlds that fork, so that no prefix is run twice. A process that waits is enabled by a change of what it looked
+at, and nothing disables it again. Where only waiting processes are left, time passes for them in one order only.
 """
 
 from __future__ import annotations
@@ -21,12 +21,16 @@ Clock: TypeAlias = tuple[int, ...]
 
 
 class Counts(NamedTuple):
-    """What was explored; the end of a `blocked` schedule is known from another one. `steps` are calls."""
+    """What was explored; the end of a `blocked` schedule is known from another one. `steps` are calls.
+
+    In a `late` schedule a process that nobody could help went on by itself; with one, the search is not done.
+    """
 
     complete: int
     blocked: int
     steps: int
     is_done: bool
+    late: int = 0
 
 
 class Transition(NamedTuple):
@@ -97,7 +101,7 @@ class _Search:
             (process_index, after.depth - before.depth)
             for process_index, (before, after) in enumerate(zip(world.nodes, begin.world.nodes, strict=True))
         )
-        self._complete = self._blocked = self._steps = 0
+        self._complete = self._blocked = self._steps = self._late = 0
         self._enter(begin, (0,) * len(self._process_indexes), set(), 0)
 
     def run(self, has_time: HasTime, schedules_max: int | None) -> Counts:
@@ -112,10 +116,13 @@ class _Search:
             if process_index is None:
                 frames.pop()
             elif self._complete == schedules_max or not has_time():
-                return Counts(self._complete, self._blocked, self._steps, False)
+                return self._counts(is_done=False)
             else:
                 self._take(frame, process_index)
-        return Counts(self._complete, self._blocked, self._steps, True)
+        return self._counts(is_done=not self._late)
+
+    def _counts(self, *, is_done: bool) -> Counts:
+        return Counts(self._complete, self._blocked, self._steps, is_done, self._late)
 
     def _take(self, frame: _Frame, process_index: int) -> None:
         accessed = frame.state.nexts[process_index]
@@ -158,7 +165,10 @@ class _Search:
             self._blocked += 1
         else:
             self._complete += 1
-            self._on_end(Run(state.world, self._transitions, lambda late: self._schedule(state.world, late)))
+            ends = [node.depth for node in state.world.nodes]
+            made, is_late = state.world.finish()
+            self._late += is_late
+            self._on_end(Run(state.world, self._transitions, lambda late: self._schedule(ends, made, late)))
 
     def _ordered(self, process_index: int, accessed: Footprint, frame: _Frame) -> Transition:
         """Return the next transition of a process with its clock, and add the reversals of its races to the search."""
@@ -198,19 +208,20 @@ class _Search:
             )
             if first is not None and (first is transition or first.clock[race.process_index] < race.number):
                 firsts.append(first)
+        # Where a process was woken by the earlier transition, the later one cannot come before it.
         initials = [
             one.process_index
             for one in firsts
-            if not any(one.clock[other.process_index] >= other.number for other in firsts if other is not one)
+            if frame.state.world.can_go_on(one.process_index)
+            and not any(one.clock[other.process_index] >= other.number for other in firsts if other is not one)
         ]
-        if not any(process_index in frame.todo for process_index in initials):
+        if initials and not any(process_index in frame.todo for process_index in initials):
             frame.todo.append(transition.process_index if transition.process_index in initials else initials[0])
 
-    def _schedule(self, world: World, late: Transition | None) -> Schedule:
+    def _schedule(self, ends: Sequence[int], made: Sequence[int], late: Transition | None) -> Schedule:
         transitions = [frame.transition for frame in self._frames if frame.transition is not None]
         if late is not None:
             transitions.sort(key=lambda transition: transition.clock[late.process_index] >= late.number)
-        ends = [node.depth for node in world.nodes]
         depths = [
             [*(transition.depth for transition in own), end] for own, end in zip(self._transitions, ends, strict=True)
         ]
@@ -218,4 +229,4 @@ class _Search:
             (transition.process_index, depths[transition.process_index][transition.number] - transition.depth)
             for transition in transitions
         ]
-        return compressed((*self._prefix, *calls))
+        return compressed((*self._prefix, *calls, *((process_index, 1) for process_index in made)))

@@ -46,6 +46,7 @@ class Sampler:
             transitions.append((process_index, depth - depths[process_index]))
             depths[process_index] = depth
             transition_count += 1
+        transitions += [(process_index, 1) for process_index in state.world.finish()[0]]
         return state.world, compressed(transitions), transition_count
 
 

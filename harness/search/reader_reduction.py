@@ -27,7 +27,7 @@ from tornproof.harness.simulator.process.world import World
 
 
 class NotOnlyAReaderError(NotExplorableError):
-    """The process changes, locks or leases something, so that others may be affected by it."""
+    """The process changes, locks or leases something, so that others may be affected by it, or waits for others."""
 
 
 class Trace:
@@ -146,6 +146,8 @@ class ReaderReduction:
         if state.is_at_end:
             return
         assert node.call is not None
+        if not node.goes_on:
+            raise NotOnlyAReaderError(f"{self._process.name} waits for others")
         if node.call.kind not in READ_ONLY_CALLS and node.call.kind is not CallKind.CLOSE:
             raise NotOnlyAReaderError(f"{self._process.name} changes something or takes locks: {node.call.kind}")
         trace_index: int | None = start

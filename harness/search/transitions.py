@@ -39,8 +39,8 @@ class State:
 
     @property
     def open_indexes(self) -> list[int]:
-        """Indexes of the processes that have not ended."""
-        return [process_index for process_index, accessed in enumerate(self.nexts) if accessed is not None]
+        """Indexes of the processes that can go on."""
+        return self.world.enabled
 
     def fork(self) -> State:
         """Return a copy that can go another way."""

@@ -165,6 +165,9 @@ class File(ReadableFile, Protocol):
         exist, and a lock replaces an overlapping own one. Exclusive locks need a file opened for writing.
         """
 
+    def lock(self, mode: LockMode, *, offset_bytes: int, size_bytes: int) -> None:
+        """Take the same lock, and wait for it as long as it takes."""
+
     def unlock(self, *, offset_bytes: int, size_bytes: int) -> None:
         """Release whatever this open file has locked in a byte range."""
 

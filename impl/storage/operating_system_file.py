@@ -171,12 +171,11 @@ class OpenFile(File):
 
     def try_lock(self, mode: LockMode, *, offset_bytes: int, size_bytes: int) -> bool:
         """Lock the open file description; locks of the process would end when any file of the same inode is closed."""
-        assert size_bytes > 0
-        self._tally.step_count += 1
-        lock_type = fcntl.F_RDLCK if mode is LockMode.SHARED else fcntl.F_WRLCK
-        is_granted = self._set_lock(lock_type, offset_bytes, size_bytes)
-        self._was_locked |= is_granted
-        return is_granted
+        return self._take_lock(mode, offset_bytes, size_bytes, waits=False)
+
+    def lock(self, mode: LockMode, *, offset_bytes: int, size_bytes: int) -> None:
+        """Wait in the system, which finds no deadlocks."""
+        self._take_lock(mode, offset_bytes, size_bytes, waits=True)
 
     def unlock(self, *, offset_bytes: int, size_bytes: int) -> None:
         """Unlock the open file description."""
@@ -184,7 +183,15 @@ class OpenFile(File):
         self._tally.step_count += 1
         self._set_lock(fcntl.F_UNLCK, offset_bytes, size_bytes)
 
-    def _set_lock(self, lock_type: int, offset_bytes: int, size_bytes: int) -> bool:
+    def _take_lock(self, mode: LockMode, offset_bytes: int, size_bytes: int, *, waits: bool) -> bool:
+        assert size_bytes > 0
+        self._tally.step_count += 1
+        lock_type = fcntl.F_RDLCK if mode is LockMode.SHARED else fcntl.F_WRLCK
+        is_granted = self._set_lock(lock_type, offset_bytes, size_bytes, waits=waits)
+        self._was_locked |= is_granted
+        return is_granted
+
+    def _set_lock(self, lock_type: int, offset_bytes: int, size_bytes: int, *, waits: bool = False) -> bool:
         assert offset_bytes >= 0 and offset_bytes + size_bytes <= _OFFSET_BYTES_END
         if sys.platform != "linux":
             raise StorageError(self._path, "lock", StorageReason.NO_LOCKS)
@@ -192,7 +199,7 @@ class OpenFile(File):
         request = struct.pack("hhqqi", lock_type, os.SEEK_SET, offset_bytes, size_bytes, 0)
         with TranslateOsErrors(self._path, "lock"):
             try:
-                fcntl.fcntl(self._open_descriptor, fcntl.F_OFD_SETLK, request)
+                fcntl.fcntl(self._open_descriptor, fcntl.F_OFD_SETLKW if waits else fcntl.F_OFD_SETLK, request)
             except BlockingIOError:
                 return False
         return True

@@ -12,6 +12,7 @@ from tornproof.harness.common.system import Target, Writer
 from tornproof.harness.common.verdict import Finding, Phase, Verdict
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.simulator.filesystem.memory_file import BusError
+from tornproof.harness.simulator.filesystem.step_bound import EndlessError
 from tornproof.harness.simulator.filesystem.written import RecordingStorage
 from tornproof.impl.errors import (
     BusyError,
@@ -150,12 +151,15 @@ def rehearse(subject: object, operations: Sequence[Any], path: str = PATH) -> Fu
     Raises TargetError for a target that cannot be explored, and whatever else the target's functions raise.
     """
     rehearsed = subject if isinstance(subject, FunctionTarget) else target(subject)
-    storage = MemoryStorage()
-    rehearsed.create(storage, path)
-    _check_reading(rehearsed, storage, path)
+    storage = MemoryStorage().bounded()
+    try:
+        rehearsed.create(storage, path)
+        _check_reading(rehearsed, storage, path)
+    except EndlessError as error:
+        raise TargetError(f"{rehearsed.name} does not end without any commit: {error}") from error
     recording = RecordingStorage(storage)
     is_done = False
-    with suppress(*rehearsed.rejections, BusError):
+    with suppress(*rehearsed.rejections, BusError, EndlessError):
         with rehearsed.open_writer(recording, path) as writer:
             if not hasattr(writer, "commit"):
                 raise TargetError(f"{rehearsed.name}: open_writer gave {_a(writer)} without a method commit(operation)")

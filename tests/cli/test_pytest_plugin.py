@@ -215,6 +215,56 @@ def test_the_execution_of_a_kill_shows_the_steps_of_the_commit_up_to_it(run: Run
     ]
 
 
+HANGS = """
+from tornproof.testing import EntryKind, OpenMode, target
+
+def create(storage, path):
+    storage.mkdir(path)
+    storage.open_for_writing(f"{path}/letters", OpenMode.NEW).close()
+
+def read(storage, path):
+    with storage.open_for_reading(f"{path}/letters") as file:
+        return file.pread(file.size_bytes(), 0)
+
+def commit(storage, path, more):
+    while storage.kind(f"{path}/lock") is EntryKind.FILE:
+        WAIT
+    storage.open_for_writing(f"{path}/lock", OpenMode.NEW).close()
+    with storage.open_for_writing(f"{path}/new", OpenMode.EXISTING_OR_NEW) as file:
+        file.pwrite(read(storage, path) + more, 0)
+    storage.rename(f"{path}/new", f"{path}/letters")
+    storage.unlink(f"{path}/lock")
+
+LETTERS = target(name="letters", create=create, read=read, commit=commit)
+
+def test_crashes(tornproof):
+    tornproof.crashes(LETTERS, [b"o", b"t"])
+
+def test_machine(tornproof):
+    tornproof.machine(LETTERS, [b"o", b"t"], examples=20, steps=5)
+"""
+
+
+@pytest.mark.parametrize("wait", ["storage.sleep_seconds(0.01)", nightly("pass")])
+def test_a_target_that_waits_for_ever_is_a_finding_and_does_not_hang(run: Run, tmp_path: Path, wait: str) -> None:
+    code, output = run(tmp_path, source=HANGS.replace("WAIT", wait))
+    assert code == 1 and "2 failed" in output
+    assert output.count(f"broken: {Property.ENDS}") >= 2 and "livelock: it only repeats: " in output
+    if "sleep" in wait:
+        documented = re.search(r"> (Killed .*)\n> (.*)", DOCS)
+        assert documented is not None and f"tornproof broke 'letters'. {documented[1]} {documented[2]}" in output
+    lines = replay_lines(output)
+    for line in (lines[0], lines[-1]):
+        code, again = run(tmp_path, *line)
+        assert code == 1 and f"{line[1]}: it happens again.\ntornproof broke 'letters'." in again
+
+
+def test_a_target_that_hangs_without_any_commit_is_reported_in_one_sentence(run: Run, tmp_path: Path) -> None:
+    waits = "def read(storage, path):\n    while True:\n        storage.kind(path)\n"
+    _, output = run(tmp_path, source=re.sub(r"def read.*?(?=\ndef commit)", lambda _: waits, HANGS, flags=re.DOTALL))
+    assert "letters does not end without any commit: livelock: it only repeats: look at target" in output
+
+
 # Without a verdict
 
 

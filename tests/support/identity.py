@@ -24,6 +24,7 @@ class Identities:
             number((frozenset(kernel.handles.items()), frozenset(kernel.mappings.items()), kernel.leases)),
             number((frozenset(item for item in kernel.locks.items() if item[1]), frozenset(kernel.numbers.items()))),
             number(world.progress._replace(observations=())),
+            number(frozenset(world.watches.items())),
             *(node.number for node in world.nodes),
         )
         return struct.pack(f"<{len(parts)}Q", *parts)

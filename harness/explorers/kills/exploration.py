@@ -12,6 +12,7 @@ from tornproof.harness.common.verdict import Finding, HasTime, OnProgress, Phase
 from tornproof.harness.explorers.kills.judge import Judge, Violation
 from tornproof.harness.explorers.kills.plan import Cuts, Failing, Kill, Origin, few_cuts
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
+from tornproof.harness.simulator.filesystem.step_bound import STEP_BOUND
 from tornproof.harness.simulator.filesystem.written import crash_points, replay_prefix
 
 PHASE = "crash"
@@ -258,7 +259,7 @@ def crash_phase(plan: Plan, results: Sequence[ShareResult], not_begun: Counter[s
         complete=not left,
         bound=f"process kill of {plan.commit_count} commits with {plan.step_count} steps, {plan.cuts}; "
         f"kills in up to {plan.recovery_kills_max} recoveries after a kill between steps or a failing call, at "
-        f"three lengths of each write; {plan.failing}{skipped}",
+        f"three lengths of each write; {plan.failing}; {STEP_BOUND}{skipped}",
         verdict=Verdict.INVALID if findings else Verdict.VALID,
         counts={**counts, "steps": plan.step_count, "distinct disks": len(seen)},
         reached={name: reached[name] for name in POINTS},

@@ -30,6 +30,7 @@ from tornproof.harness.systems.toy import (
     SwallowsErrors,
     Toy,
 )
+from tornproof.harness.systems.toy_locks import LockFile
 from tornproof.harness.systems.toy_losses import (
     BREAKS_IN_RECOVERY,
     FORBIDS_COMMITS,
@@ -51,6 +52,8 @@ CONTROLS = (
     (FORBIDS_COMMITS, Property.GOES_ON),
     (BREAKS_IN_RECOVERY, Property.ORDERLY),
 )
+ONE_OPERATION = (b"o",)
+"""Enough for the control that waits for ever, because each of its waits takes as many calls as the bound allows."""
 
 
 def explore_crashes(
@@ -83,16 +86,17 @@ def explore_crashes(
 
 def failed_controls() -> list[str]:
     """Explore toys; describe each broken one that was not detected, and what was found in the sound one."""
-    failures = [f"{name}: {violated}" for name, violated in sorted(_violated(Toy()))]
-    for target, violated in CONTROLS:
-        if (target.name, violated) not in _violated(target):
+    failures = [f"{name}: {violated}" for name, violated in sorted(_violated(Toy(), CONTROL_OPERATIONS))]
+    broken = [*((*control, CONTROL_OPERATIONS) for control in CONTROLS), (LockFile(), Property.ENDS, ONE_OPERATION)]
+    for target, violated, operations in broken:
+        if (target.name, violated) not in _violated(target, operations):
             failures.append(f"the broken toy {target.name!r} was not detected: {violated}")
     return failures
 
 
-def _violated(target: Target) -> set[tuple[str, str]]:
+def _violated(target: Target, operations: Sequence[bytes]) -> set[tuple[str, str]]:
     try:
-        judge = Judge(target, CONTROL_OPERATIONS, start=None, path="toy")
+        judge = Judge(target, operations, start=None, path="toy")
     except Violation as violation:
         return {(target.name, violation.violated)}
     result = Exploration(judge, target.name, Plan.of(judge, None, RECOVERY_KILLS_MAX)).run()

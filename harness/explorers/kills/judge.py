@@ -15,7 +15,9 @@ from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.intercept import BARRIERS, Call
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.simulator.filesystem.memory_file import BusError
+from tornproof.harness.simulator.filesystem.step_bound import EndlessError
 from tornproof.harness.simulator.filesystem.written import RecordingStorage, replay_prefix
+from tornproof.harness.simulator.process import observer as simulated
 from tornproof.impl.storage.interface import Storage
 
 SHOWN_MAX = 120
@@ -34,6 +36,7 @@ class Property(enum.StrEnum):
     GOES_ON = "a recovered writer goes on to the same end"
     SYNCED = "a commit whose sync failed is not acknowledged"
     ORDERLY = "what goes wrong is said in an orderly way"
+    ENDS = simulated.Property.ENDS
 
 
 class Violation(Exception):  # noqa: N818  # a verdict, raised by the judge
@@ -105,7 +108,7 @@ class Judge:
 
     def _fault_free(self, start: DiskImage | None, expected: Sequence[Hashable] | None) -> Trace:
         with self._orderly(Property.FAULT_FREE, "the fault-free run"):
-            storage = MemoryStorage() if start is None else MemoryStorage.of(start)
+            storage = (MemoryStorage() if start is None else MemoryStorage.of(start)).bounded()
             if start is None:
                 self._target.create(storage, self._path)
             before = storage.copy()
@@ -256,6 +259,8 @@ class Judge:
             raise
         except BusError as error:
             raise Violation(Property.ORDERLY, f"{doing} met a bus error: {error}") from error
+        except EndlessError as error:
+            raise Violation(Property.ENDS, f"{doing} does not end: {error}") from error
         except Exception as error:
             if rejected is not None and isinstance(error, self._target.rejections):
                 raise Violation(rejected, f"{doing} was rejected: {error}") from error

@@ -195,7 +195,8 @@ class MemoryExploration:
         for mark in node.marks:
             state = self._marked(mark, state)
         if node.outcome:
-            return state.broken(Property.DISORDERLY, f"the reader ends with {node.outcome}")
+            violated = Property.ENDS if node.is_endless else Property.DISORDERLY
+            return state.broken(violated, f"the reader ends with {node.outcome}")
         return state
 
     def _marked(self, mark: Mark, state: ReaderState) -> ReaderState:

@@ -58,7 +58,7 @@ class Execution:
         self._target = target
         self._path = path
         self._session: Session | None = None
-        self._storage = MemoryStorage()
+        self._storage = MemoryStorage().bounded()
         with orderly(target, Property.FAULT_FREE, "making an empty state"):
             target.create(self._storage, path)
         self._start = self._storage.copy()

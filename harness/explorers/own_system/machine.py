@@ -29,6 +29,7 @@ from tornproof.harness.explorers.own_system.replaying import (
     violation_of,
     without_needless_steps,
 )
+from tornproof.harness.simulator.filesystem.step_bound import STEP_BOUND
 from tornproof.harness.systems.toy import (
     AcknowledgesFirst,
     HeaderFirst,
@@ -37,6 +38,7 @@ from tornproof.harness.systems.toy import (
     SwallowsErrors,
     Toy,
 )
+from tornproof.harness.systems.toy_locks import LockFile
 
 PHASE = "machine"
 COVERAGE_GOALS = (OLD_STATE, FAILED_CALL)
@@ -67,7 +69,8 @@ def explore_executions(
         name=PHASE,
         explored=search.execution_count,
         complete=False,
-        bound=f"a sample: {search.execution_count} executions of up to {steps} steps, random from seed {seed}",
+        bound=f"a sample: {search.execution_count} executions of up to {steps} steps, random from seed {seed}; "
+        f"{STEP_BOUND}",
         verdict=Verdict.INVALID if findings else Verdict.UNKNOWN if notes else Verdict.VALID,
         counts={"executions": search.execution_count, **search.counts},
         reached={**dict.fromkeys(POINTS, 0), **search.reached},
@@ -252,6 +255,7 @@ CONTROLS: tuple[tuple[Target, Property, tuple[Step, ...]], ...] = (
         (_step("commit", b"one"), _step("commit killed", b"two", 1), _step("recovery killed", None, 2, 0)),
     ),
     (NeverDone(), Property.IDEMPOTENT, (_step("reopen"), _step("reopen"))),
+    (LockFile(), Property.ENDS, (_step("commit killed", b"one", 2, 0),)),
 )
 SOUND = (
     _step("commit", b"one"),

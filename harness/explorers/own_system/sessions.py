@@ -14,6 +14,7 @@ from tornproof.harness.simulator.filesystem.faulty import FaultyStorage
 from tornproof.harness.simulator.filesystem.intercept import Call
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.simulator.filesystem.memory_file import BusError
+from tornproof.harness.simulator.filesystem.step_bound import EndlessError
 from tornproof.harness.simulator.filesystem.written import RecordingStorage
 
 
@@ -54,7 +55,7 @@ class Session:
 
     def abandon(self) -> None:
         """Close a writer whose disk is no longer used."""
-        with suppress(Exception, BusError):
+        with suppress(Exception, BusError, EndlessError):
             self.context.__exit__(None, None, None)
 
 
@@ -92,6 +93,8 @@ def orderly(target: Target, rejected: Property | None, doing: str) -> Iterator[N
         yield
     except BusError as error:
         raise Violation(Property.ORDERLY, f"{doing} met a bus error: {error}") from error
+    except EndlessError as error:
+        raise Violation(Property.ENDS, f"{doing} does not end: {error}") from error
     except Exception as error:
         if rejected is not None and isinstance(error, target.rejections):
             raise Violation(rejected, f"{doing} was rejected: {error}") from error

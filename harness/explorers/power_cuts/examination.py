@@ -88,19 +88,21 @@ def _body(target: Target, run: Callable[[_Session], None]) -> Body:
 class Facts:
     """The result of an examination.
 
-    `rejected` is the stage that failed and its error, `broke` an outcome that the target does not declare. `recovery`
-    are the calls that repeat the work of the recovery, none where it changed nothing.
+    `rejected` is the stage that failed and its error, `broke` an outcome that the target does not declare, of a process
+    that had to be ended if it `is_endless`. `recovery` are the calls that repeat the work of the recovery, none where
+    it changed nothing.
     """
 
     seen: dict[Stage, Hashable]
     rejected: tuple[Stage, str] | None
     broke: str
+    is_endless: bool
     is_idempotent: bool
     recovery: tuple[Call, ...]
 
     def answers(self) -> tuple[object, ...]:
         """Return all facts as one comparable value."""
-        return tuple(self.seen.items()), self.rejected, self.broke, self.is_idempotent, self.recovery
+        return tuple(self.seen.items()), self.rejected, self.broke, self.is_endless, self.is_idempotent, self.recovery
 
 
 class Bounds(NamedTuple):
@@ -121,7 +123,7 @@ class Verdict(NamedTuple):
 def judge(facts: Facts, bounds: Bounds, oracle: Oracle) -> Verdict:
     """Compare the facts up to the second recovery with the commits that may be on the disk."""
     if facts.broke:
-        return Verdict((), Property.DISORDERLY, f"a process ended with {facts.broke}")
+        return _broken((), facts)
     if facts.rejected is not None and facts.rejected[0] is Stage.READ:
         return Verdict((), Property.REJECTED, f"{Stage.READ} fails: {facts.rejected[1]}")
     found = count_of(facts.seen[Stage.READ], bounds, oracle)
@@ -144,13 +146,19 @@ def judge(facts: Facts, bounds: Bounds, oracle: Oracle) -> Verdict:
 def judge_commit(facts: Facts, found: Operations, oracle: Oracle, later: Operations) -> Verdict:
     """Compare the facts of the commits of `later` with the state that they must leave after those that were found."""
     if facts.broke:
-        return Verdict(found, Property.DISORDERLY, f"a process ended with {facts.broke}")
+        return _broken(found, facts)
     if facts.rejected is not None:
         return _rejected(found, *facts.rejected)
     last = facts.seen[Stage.READ_LAST]
     if last != oracle((*found, *later)):
         return Verdict(found, Property.COMMIT, f"after a recovery from commit {len(found)}, another one gave {last}")
     return Verdict(found)
+
+
+def _broken(found: Operations, facts: Facts) -> Verdict:
+    if facts.is_endless:
+        return Verdict(found, Property.ENDS, f"a process does not end: {facts.broke}")
+    return Verdict(found, Property.DISORDERLY, f"a process ended with {facts.broke}")
 
 
 def _rejected(found: Operations, stage: Stage, error: str) -> Verdict:

@@ -16,6 +16,7 @@ from tornproof.harness.explorers.power_cuts.exploration import PHASE, Settings, 
 from tornproof.harness.explorers.power_cuts.judge import PowerJudge
 from tornproof.harness.explorers.power_cuts.sessions import explore_model
 from tornproof.harness.explorers.power_cuts.trace import Traces
+from tornproof.harness.simulator.filesystem.step_bound import STEP_BOUND
 from tornproof.harness.simulator.persistence.models import C_8, MODELS, Model
 from tornproof.harness.simulator.process.case import TestCase
 
@@ -129,7 +130,7 @@ def power_phase(
         complete=not is_cut and all(result.is_complete for result in exhaustive),
         bound=f"{len(case.first_session)} commits with {first.call_count} calls, a crash at each of "
         f"{first.point_count} points from which it can leave different disks; "
-        f"{'; '.join(result.bound for result in results)}",
+        f"{'; '.join(result.bound for result in results)}; {STEP_BOUND}",
         verdict=Verdict.INVALID if findings else Verdict.VALID,
         counts=counts,
         reached=dict(reached),

@@ -65,7 +65,7 @@ class Examiner:
             answer = run.step(node)
             node = self.process.advance(node, answer)
             run.observe(node)
-        return run.facts(node.outcome), run.known.reads
+        return run.facts(node), run.known.reads
 
     def _examine_anew(self, disk: Disk) -> Facts:
         facts, reads = self.step(disk)
@@ -117,11 +117,12 @@ class _Run:
             self._recovery_changes = True
         return answer
 
-    def facts(self, outcome: str) -> Facts:
+    def facts(self, end: Node) -> Facts:
         return Facts(
             seen=self._seen,
             rejected=self._rejected,
-            broke=outcome,
+            broke=end.outcome,
+            is_endless=end.is_endless,
             is_idempotent=self._is_idempotent,
             recovery=tuple(self._recovery) if self._recovery_changes else (),
         )

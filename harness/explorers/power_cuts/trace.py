@@ -87,7 +87,8 @@ def points_of(world: World, model: Model) -> Iterator[CrashPoint]:
         world.step(0)
         sync_whole_file(world.kernel, call, model)
         following = bounds_of(world.progress)
-        matters = call.kind in STEPS
+        # A writer that waits or only repeats itself has been where it is.
+        matters = call.kind in STEPS and (world.nodes[0].goes_on or world.nodes[0].call is None)
         if matters:
             before = call
             since.append(call)

@@ -28,6 +28,7 @@ from tornproof.harness.explorers.random.random_runs import (
 )
 from tornproof.harness.explorers.random.seeded_trace import CUT, FAILED, FAULT_FREE, KILLED, Moves
 from tornproof.harness.search.crash_world import Sessions
+from tornproof.harness.simulator.filesystem.step_bound import STEP_BOUND
 from tornproof.harness.simulator.process.case import NotExplorableError, TestCase
 from tornproof.harness.simulator.process.observer import Violation
 from tornproof.harness.systems.preset import Preset
@@ -171,7 +172,8 @@ def random_phase(results: Sequence[BatchResult], is_detected: bool | None, seed:
         explored=runs,
         complete=False,
         bound=f"{runs} runs of {test_cases} test cases, random from seed {seed}: up to {COMMITS_MAX} "
-        f"commits, {READERS_MAX} readers, {TRANSITIONS_MAX} context switches before a crash and as many after it",
+        f"commits, {READERS_MAX} readers, {TRANSITIONS_MAX} context switches before a crash and as many after it; "
+        f"{STEP_BOUND}",
         verdict=Verdict.INVALID if findings else Verdict.VALID,
         counts={"situations": test_cases, "runs": runs, "refused undisturbed": rejected},
         reached={name: reached[name] for name in COVERAGE_GOALS},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias
 
@@ -104,14 +105,14 @@ def run_trace(sessions: Sessions, trace: Trace) -> tuple[World, Moves]:
     if trace.crash is not None:
         world = _crashed(sessions, world, trace.crash, moves)
         _take_transitions(world, trace.later_transitions, moves)
-    _take_transitions(world, [(process_index, 1 << 30) for process_index in range(len(world.nodes))], moves)
+    moves += [(process_index, len(list(group))) for process_index, group in itertools.groupby(world.finish()[0])]
     return world, moves
 
 
 def _take_transitions(world: World, transitions: Transitions, moves: Moves) -> None:
     for process_index, count in transitions:
         taken = 0
-        while process_index < len(world.nodes) and taken < count and world.nodes[process_index].call is not None:
+        while process_index < len(world.nodes) and taken < count and world.can_go_on(process_index):
             world.step(process_index)
             taken += 1
         if taken:
@@ -121,11 +122,11 @@ def _take_transitions(world: World, transitions: Transitions, moves: Moves) -> N
 def _crashed(sessions: Sessions, world: World, crash: Crash, moves: Moves) -> World:
     if crash.kind == "fail":
         step_count = 0
-        while world.nodes[WRITER_INDEX].call is not None and world.call(WRITER_INDEX).kind not in FAILING:
+        while world.can_go_on(WRITER_INDEX) and world.call(WRITER_INDEX).kind not in FAILING:
             world.step(WRITER_INDEX)
             step_count += 1
         moves += [(WRITER_INDEX, step_count)] if step_count else []
-        if world.nodes[WRITER_INDEX].call is not None:
+        if world.can_go_on(WRITER_INDEX):
             world = sessions.after_failed_sync(world)
             moves.append(("fail",))
             _take_transitions(world, [(WRITER_INDEX, 1 << 30)], moves)

@@ -23,6 +23,7 @@ from tornproof.harness.search.product_reduction import (
     ReductionCounts,
 )
 from tornproof.harness.simulator.filesystem.kernel import Kernel
+from tornproof.harness.simulator.filesystem.step_bound import STEP_BOUND
 from tornproof.harness.simulator.persistence.legal_disks import legal_disks
 from tornproof.harness.simulator.persistence.models import C_8, C_512, CDIR, POWER_MODELS, A, B, D, Model, model_named
 from tornproof.harness.simulator.process.case import Readers, TestCase
@@ -183,7 +184,8 @@ def product_phase(results: Sequence[ModelResult], failed: Sequence[str] | None, 
         name=PHASE,
         explored=counts["schedule x crash states"],
         complete=bool(results) and not sampled,
-        bound="every crash point x every schedule of 1 reader (a range within a page is one step), complete under "
+        bound="every crash point x every schedule of 1 reader (a range within a page is one step), "
+        f"{STEP_BOUND}, complete under "
         + (", ".join(complete) or "no model")
         + (f"; a sample of the crashes under {', '.join(sampled)}" if sampled else ""),
         verdict=Verdict.INVALID if is_found else Verdict.VALID,

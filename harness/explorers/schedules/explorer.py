@@ -14,13 +14,14 @@ from tornproof.harness.explorers.schedules.controls import failed_controls
 from tornproof.harness.explorers.schedules.exploration import METHODS, PHASE, Exploration, ReductionCounts
 from tornproof.harness.explorers.schedules.points import POINTS
 from tornproof.harness.search.dpor import Counts
+from tornproof.harness.simulator.filesystem.step_bound import STEP_BOUND
 from tornproof.harness.simulator.process.case import TestCase
 
 ROUNDS = 24
 """Schedules of each random method that run in addition to a complete reduction."""
 GRANULARITY = (
     "a range within a page is one step, a _txn record is read as one range and stored word by word, and syncs and "
-    "fences are not steps"
+    f"fences are not steps; a process gives up waiting only when nobody else can go on; {STEP_BOUND}"
 )
 
 
@@ -105,6 +106,8 @@ def _bounds(
         bounds = [f"every order of dependent calls, in {counts.complete} schedules"]
     else:
         bounds = [f"the first {counts.complete} reduced schedules, and {len(exploration.traces)} distinct random ones"]
+    if counts.late:
+        bounds.append(f"in {counts.late} schedules a process went on by itself when nobody could, in one order only")
     first, both = len(case.first_session), len(case.first_session) + len(case.second_session)
     for commit_count, session in zip((first, both), reader_counts, strict=True):
         if session and _are_done(session):

@@ -37,6 +37,13 @@ def are_dependent(some: Iterable[Access], others: tuple[Access, ...]) -> bool:
     return False
 
 
+def as_look(access: Access) -> Access:
+    """Return the access of a call that has changed nothing: a rejected change of a name is only a look at it."""
+    of = access.of
+    is_name = of.__class__ is tuple and of[1].__class__ is str
+    return access._replace(changes=False) if access.changes and is_name else access
+
+
 def accesses(kernel: Kernel, session: int, call: Call) -> tuple[Access, ...]:
     """Return what a call of a process accesses if it comes now.
 

@@ -66,6 +66,8 @@ CHANGES = frozenset(
 )
 # Calls around which a crash can leave different disks. Opening is one because it may create the file.
 STEPS = BARRIERS | CHANGES
+LOCK_PAUSE_SECONDS = 0.001
+"""How long a process that waits for a lock sleeps before it tries again."""
 # Calls that change nothing but what the caller itself has open. Closing is none: it may release a lock.
 READ_ONLY_CALLS = (
     frozenset(CallKind) - STEPS - {CallKind.LOCK, CallKind.UNLOCK, CallKind.CLOSE, CallKind.VIEW, CallKind.END_VIEW}
@@ -237,6 +239,10 @@ class _InterceptedFile(_Opened, File):
         return self._storage.intercept(
             call, lambda: self._inner.try_lock(mode, offset_bytes=offset_bytes, size_bytes=size_bytes)
         )
+
+    def lock(self, mode: LockMode, *, offset_bytes: int, size_bytes: int) -> None:
+        while not self.try_lock(mode, offset_bytes=offset_bytes, size_bytes=size_bytes):
+            self._storage.sleep_seconds(LOCK_PAUSE_SECONDS)
 
     def unlock(self, *, offset_bytes: int, size_bytes: int) -> None:
         call = self._call(CallKind.UNLOCK, offset_bytes, size_bytes)

@@ -176,9 +176,15 @@ def _nothing(kernel: Kernel, session: int, call: Call) -> Answer:
     return None
 
 
+def _sleep(kernel: Kernel, session: int, call: Call) -> Answer:
+    """Say that only time has passed; a world with several processes knows better."""
+    return False
+
+
 EFFECTS: dict[CallKind, Effect] = {
     CallKind.LOAD_FENCE: _nothing,
     CallKind.STORE_FENCE: _nothing,
+    CallKind.SLEEP: _sleep,
     CallKind.PREAD: _pread,
     CallKind.SIZE: _size,
     CallKind.PWRITE: _pwrite,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from tornproof.harness.simulator.filesystem.step_bound import CallCount
 from tornproof.impl.storage.interface import LockMode
 from tornproof.impl.storage.operating_system_file import Tally
 
@@ -14,24 +15,30 @@ class Killed(BaseException):
 
 @dataclass(slots=True, eq=False)
 class Session:
-    """Everything opened through one storage object, which dies as a whole, and its locks with it."""
+    """Everything opened through one storage object, which dies as a whole, and its locks with it.
 
+    `calls` is the count of a bounded session.
+    """
+
+    calls: CallCount | None = None
     tally: Tally = field(default_factory=Tally)
     is_dead: bool = False
 
-    def check(self) -> None:
-        """Raise `Killed` if the session is dead."""
+    def check(self, operation: str, path: str = "", offset_bytes: int = 0) -> None:
+        """Raise `Killed` if the session is dead, and EndlessError for a call too many."""
         if self.is_dead:
             raise Killed
+        if self.calls is not None:
+            self.calls.add(operation, path, offset_bytes)
 
-    def step(self) -> None:
+    def step(self, operation: str, path: str = "", offset_bytes: int = 0) -> None:
         """Count a call."""
-        self.check()
+        self.check(operation, path, offset_bytes)
         self.tally.step_count += 1
 
-    def sync(self) -> None:
+    def sync(self, operation: str, path: str = "") -> None:
         """Count a call that makes something durable; in memory everything is durable anyway."""
-        self.step()
+        self.step(operation, path)
         self.tally.sync_count += 1
 
 

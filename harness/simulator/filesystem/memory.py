@@ -17,6 +17,7 @@ from tornproof.harness.simulator.filesystem.memory_tree import (
     is_name,
     reject,
 )
+from tornproof.harness.simulator.filesystem.step_bound import CLOCK_TICK_SECONDS, CallCount
 from tornproof.impl.errors import StorageError
 from tornproof.impl.storage.interface import Counters, EntryKind, File, OpenMode, Storage, StorageReason
 from tornproof.impl.storage.operating_system_file import TranslateOsErrors
@@ -50,13 +51,18 @@ class MemoryStorage(Storage):
 
         Raises `StorageError` for an image with files above its working directory.
         """
-        return cls._on(Tree.of(image))
+        return cls()._on(Tree.of(image))
 
-    @classmethod
-    def _on(cls, tree: Tree) -> MemoryStorage:
-        storage = cls()
+    def _on(self, tree: Tree, *, is_bounded: bool = False) -> MemoryStorage:
+        storage = MemoryStorage()
         storage._tree = tree
+        if is_bounded or self._session.calls is not None:
+            storage._session.calls = CallCount()
         return storage
+
+    def _step(self, path: str, operation: str, *other_paths: str) -> _OnPath:
+        self._session.step(operation, path)
+        return _OnPath(path, operation, *other_paths)
 
     def image(self) -> DiskImage:
         """Return an immutable copy of the current content; two names of one file become two files."""
@@ -77,20 +83,25 @@ class MemoryStorage(Storage):
         """Return another process on the same disk, with counters of its own."""
         return self._on(self._tree)
 
+    def bounded(self) -> MemoryStorage:
+        """Return another process on the same disk; its calls, and those of all that is made from it, are bounded.
+
+        One that makes too many ends with EndlessError. Looking at the clock takes time in it.
+        """
+        return self._on(self._tree, is_bounded=True)
+
     def kill_process(self) -> None:
         """End this process without closing anything: its locks are gone, and every further call raises `Killed`."""
         self._session.is_dead = True
 
     def open_for_reading(self, path: str) -> File:
         """Open a file of the tree."""
-        self._session.step()
-        with _OnPath(path, "open for reading"):
+        with self._step(path, "open for reading"):
             return MemoryFile(path, as_file(self._tree.find(path)), self._session, is_writable=False)
 
     def open_for_writing(self, path: str, mode: OpenMode = OpenMode.EXISTING) -> File:
         """Open a file of the tree, or create an empty one."""
-        self._session.step()
-        with _OnPath(path, "open for writing"):
+        with self._step(path, "open for writing"):
             if mode is OpenMode.EXISTING:
                 return MemoryFile(path, as_file(self._tree.find(path)), self._session, is_writable=True)
             directory, name = self._tree.way(path)
@@ -104,14 +115,12 @@ class MemoryStorage(Storage):
 
     def listdir(self, path: str) -> tuple[str, ...]:
         """Return the names in order, as every storage does."""
-        self._session.step()
-        with _OnPath(path, "list"):
+        with self._step(path, "list"):
             return tuple(sorted(as_directory(self._tree.find(path)).entries))
 
     def kind(self, path: str) -> EntryKind:
         """Return the kind of the entry."""
-        self._session.step()
-        with _OnPath(path, "look at"):
+        with self._step(path, "look at"):
             try:
                 entry = self._tree.find(path)
             except (FileNotFoundError, NotADirectoryError):
@@ -120,8 +129,7 @@ class MemoryStorage(Storage):
 
     def mkdir(self, path: str) -> None:
         """Make an empty directory."""
-        self._session.step()
-        with _OnPath(path, "make directory"):
+        with self._step(path, "make directory"):
             directory, name = self._tree.way(path)
             if not is_name(name) or entry_of(directory, name) is not None:
                 reject(errno.EEXIST)
@@ -129,8 +137,7 @@ class MemoryStorage(Storage):
 
     def rmdir(self, path: str) -> None:
         """Remove an empty directory."""
-        self._session.step()
-        with _OnPath(path, "remove directory"):
+        with self._step(path, "remove directory"):
             removed = as_directory(self._tree.find(path))
             directory, name = self._tree.way(path)
             if removed.entries or not is_name(name):
@@ -139,8 +146,7 @@ class MemoryStorage(Storage):
 
     def rename(self, source_path: str, target_path: str) -> None:
         """Move a file or directory."""
-        self._session.step()
-        with _OnPath(source_path, f"rename to {target_path}", target_path):
+        with self._step(source_path, f"rename to {target_path}", target_path):
             source_directory, source_name = self._tree.way(source_path)
             target_directory, target_name = self._tree.way(target_path)
             if not (is_name(source_name) and is_name(target_name)):
@@ -162,8 +168,7 @@ class MemoryStorage(Storage):
 
     def link(self, source_path: str, target_path: str) -> None:
         """Put the inode under a second name."""
-        self._session.step()
-        with _OnPath(source_path, f"link as {target_path}", target_path):
+        with self._step(source_path, f"link as {target_path}", target_path):
             linked = self._tree.find(source_path)
             directory, name = self._tree.way(target_path)
             if not is_name(name) or entry_of(directory, name) is not None:
@@ -174,36 +179,38 @@ class MemoryStorage(Storage):
 
     def unlink(self, path: str) -> None:
         """Remove the name; open files keep the inode."""
-        self._session.step()
-        with _OnPath(path, "unlink"):
+        with self._step(path, "unlink"):
             as_file(self._tree.find(path))
             directory, name = self._tree.way(path)
             del directory.entries[name]
 
     def sync_directory(self, path: str) -> None:
         """Count only."""
-        self._session.sync()
+        self._session.sync("sync directory", path)
         with _OnPath(path, "sync directory"):
             as_directory(self._tree.find(path))
 
     def load_fence(self) -> None:
         """Count only: every load is in order here."""
-        self._session.step()
+        self._session.step("fence loads")
 
     def store_fence(self) -> None:
         """Count only: every store is in order here."""
-        self._session.step()
+        self._session.step("fence stores")
 
     def monotonic_seconds(self) -> float:
         """Return how long all processes on this disk have slept."""
-        self._session.check()
+        self._session.check("ask for the time")
+        if self._session.calls is not None:
+            self._tree.now_seconds += self._session.calls.lasting_seconds(CLOCK_TICK_SECONDS)
         return self._tree.now_seconds
 
     def sleep_seconds(self, duration_seconds: float) -> None:
         """Move the clock without waiting."""
         assert duration_seconds >= 0
-        self._session.check()
-        self._tree.now_seconds += duration_seconds
+        self._session.check("sleep")
+        calls = self._session.calls
+        self._tree.now_seconds += duration_seconds if calls is None else calls.lasting_seconds(duration_seconds)
 
     def counters(self) -> Counters:
         """Return the counts of this session."""

@@ -8,6 +8,7 @@ from typing import Self
 
 from tornproof.harness.simulator.filesystem.locks import Session
 from tornproof.harness.simulator.filesystem.memory_tree import Inode
+from tornproof.harness.simulator.filesystem.step_bound import EndlessError
 from tornproof.impl.errors import StorageError
 from tornproof.impl.storage.interface import File, LockMode, Mapping, StorageReason
 
@@ -38,7 +39,7 @@ class MemoryFile(File):
     def pread(self, size_bytes: int, offset_bytes: int) -> bytes:
         """Copy the range."""
         assert size_bytes >= 0 and offset_bytes >= 0
-        self._session.step()
+        self._session.step("read", self._path, offset_bytes)
         self._check(self._is_open, "read")
         content = self._inode.read(size_bytes, offset_bytes)
         self._session.tally.read_bytes += len(content)
@@ -46,7 +47,7 @@ class MemoryFile(File):
 
     def size_bytes(self) -> int:
         """Return the current size."""
-        self._session.step()
+        self._session.step("ask for the size", self._path)
         self._check(self._is_open, "ask for the size")
         return self._inode.size_bytes
 
@@ -54,7 +55,7 @@ class MemoryFile(File):
         """Write all at once."""
         written = bytes(content)
         assert 0 <= offset_bytes < OFFSET_BYTES_END - len(written)
-        self._session.step()
+        self._session.step("write", self._path, offset_bytes)
         if written:
             self._check(self._is_open and self._is_writable, "write")
             self._check(offset_bytes + len(written) <= CAPACITY_BYTES, "write", StorageReason.NO_SPACE)
@@ -64,7 +65,7 @@ class MemoryFile(File):
     def truncate(self, size_bytes: int) -> None:
         """Set the size."""
         assert 0 <= size_bytes < OFFSET_BYTES_END
-        self._session.step()
+        self._session.step("truncate", self._path)
         self._check(self._is_open and self._is_writable, "truncate")
         self._check(size_bytes <= CAPACITY_BYTES, "truncate", StorageReason.NO_SPACE)
         self._inode.resize(size_bytes)
@@ -72,14 +73,14 @@ class MemoryFile(File):
     def map(self, size_bytes: int) -> Mapping:
         """Map the inode; the mapping outlives this open file and its name."""
         assert size_bytes > 0
-        self._session.step()
+        self._session.step("map", self._path)
         self._check(self._is_open, "map")
         self._check(size_bytes <= self._inode.size_bytes, "map", StorageReason.TOO_SHORT)
         return _MemoryMapping(self._inode, size_bytes, self._session, is_writable=self._is_writable)
 
     def fsync(self) -> None:
         """Count only."""
-        self._session.sync()
+        self._session.sync("sync", self._path)
         self._check(self._is_open, "sync")
 
     def fdatasync(self) -> None:
@@ -92,6 +93,11 @@ class MemoryFile(File):
         self._check(self._is_writable or mode is LockMode.SHARED, "lock")
         return self._inode.locks.try_lock(self, self._session, mode, start, stop)
 
+    def lock(self, mode: LockMode, *, offset_bytes: int, size_bytes: int) -> None:
+        """Lock the range; nobody can release it meanwhile, so waiting for it would have no end."""
+        if not self.try_lock(mode, offset_bytes=offset_bytes, size_bytes=size_bytes):
+            raise EndlessError(f"it waits for the lock of {self._path}")
+
     def unlock(self, *, offset_bytes: int, size_bytes: int) -> None:
         """Unlock the range; locks of this file stay on both sides."""
         self._inode.locks.unlock(self, *self._lock_range(offset_bytes, size_bytes))
@@ -99,7 +105,7 @@ class MemoryFile(File):
     def close(self) -> None:
         """Release all locks."""
         if self._is_open:
-            self._session.step()
+            self._session.step("close", self._path)
             self._is_open = False
             self._inode.locks.unlock(self, 0, OFFSET_BYTES_END)
 
@@ -117,7 +123,7 @@ class MemoryFile(File):
 
     def _lock_range(self, offset_bytes: int, size_bytes: int) -> tuple[int, int]:
         assert size_bytes > 0 and offset_bytes >= 0 and offset_bytes + size_bytes <= OFFSET_BYTES_END
-        self._session.step()
+        self._session.step("lock", self._path, offset_bytes)
         self._check(self._is_open, "lock")
         return offset_bytes, offset_bytes + size_bytes
 
@@ -162,7 +168,7 @@ class _MemoryMapping(Mapping):
         if not self._is_mapped:
             raise ValueError("the mapping is released")
         assert size_bytes >= 0 and offset_bytes >= 0 and offset_bytes + size_bytes <= self._size_bytes
-        self._session.step()
+        self._session.step("use a mapping", offset_bytes=offset_bytes)
         self._check_end(offset_bytes + size_bytes)
 
     def _check_end(self, end_bytes: int) -> None:
@@ -185,11 +191,11 @@ class _MemoryMapping(Mapping):
                 lease.release()
 
     def msync(self) -> None:
-        self._session.sync()
+        self._session.sync("sync a mapping")
 
     def unmap(self) -> None:
         assert self._lease_count == 0
-        self._session.step()
+        self._session.step("unmap")
         self._is_mapped = False
 
     def __enter__(self) -> Self:

@@ -148,9 +148,10 @@ class TestCase:
         while world.nodes[0].call is not None:
             world.step(0)
             marks += world.nodes[0].marks
-        outcome = world.nodes[0].outcome
+        end = world.nodes[0]
         process.close()
         kernel.kill(0)
-        if outcome:
-            raise NotExplorableError(f"a fault-free process ends with {outcome}")
+        if end.outcome:
+            ends = "does not end" if end.is_endless else "ends with"
+            raise NotExplorableError(f"a fault-free process {ends}: {end.outcome}")
         return [(mark.kind, mark.value) for mark in marks]

@@ -38,6 +38,7 @@ class Property:
     RECOVERY = "a writer can recover"
     COMMIT = "a commit goes through where nothing fails"
     DISORDERLY = "a process ends as it should"
+    ENDS = "every process ends"
     LEASE = "nobody changes what is leased"
     IMMUTABLE = "committed bytes never change (I7)"
     BARRIERS = "no version is stored before its barriers (I9)"

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from operator import attrgetter
 from typing import Any, TypeAlias
 
 from greenlet import GreenletExit, getcurrent, greenlet
@@ -26,6 +27,12 @@ from tornproof.harness.simulator.filesystem.intercept import Answer as StorageAn
 from tornproof.harness.simulator.filesystem.kernel import Answer, BusFault, CallRejectedError, Effect, Kernel, Rejected
 from tornproof.harness.simulator.filesystem.kernel_calls import EFFECTS
 from tornproof.harness.simulator.filesystem.memory_file import BusError
+from tornproof.harness.simulator.filesystem.step_bound import (
+    CLOCK_TICK_SECONDS,
+    IDLE_SECONDS,
+    CallCount,
+    EndlessError,
+)
 from tornproof.impl.errors import FileMissingError, StorageError
 from tornproof.impl.storage.interface import File, Storage, StorageReason
 
@@ -57,8 +64,10 @@ Body: TypeAlias = Callable[[Storage, Say], None]
 class Node:
     """A state of a process before `call`, or at its end if that is None, with its marks since the last call.
 
-    `outcome` is "" unless it ended with an exception. `begins` says that `call` is the first access to a file since a
-    read was announced, so that the read may be taken to begin here.
+    `outcome` is "" unless it ended with an exception, or was ended because it `is_endless`. `begins` says that `call`
+    is the first access to a file since a read was announced, so that the read may be taken to begin here. `slept` says
+    that the process slept right before `call`, `is_waiting` that `call` waits for others. Beside others, a process
+    `goes_on` if it neither waits nor only repeats itself.
     """
 
     __slots__ = (
@@ -70,10 +79,14 @@ class Node:
         "children",
         "depth",
         "effect",
+        "goes_on",
+        "is_endless",
+        "is_waiting",
         "marks",
         "number",
         "outcome",
         "parent",
+        "slept",
     )
 
     def __init__(
@@ -84,6 +97,10 @@ class Node:
         call: Call | None,
         marks: tuple[Mark, ...],
         outcome: str = "",
+        *,
+        slept: bool = False,
+        is_endless: bool = False,
+        is_repeating: bool = False,
     ) -> None:
         self.number = number
         self.parent = parent
@@ -91,6 +108,10 @@ class Node:
         self.call = call
         self.marks = marks
         self.outcome = outcome
+        self.slept = slept
+        self.is_endless = is_endless
+        self.is_waiting = call is not None and call.kind is CallKind.SLEEP
+        self.goes_on = call is not None and not self.is_waiting and not is_repeating
         self.depth: int = 0 if parent is None else parent.depth + 1
         self.effect: Effect | None = None if call is None else EFFECTS[call.kind]
         self.changes = call is not None and call.kind in CHANGES
@@ -117,21 +138,25 @@ class _Run:
     def __init__(self, body: Body) -> None:
         self.marks: list[Mark] = []
         self._greenlet = greenlet(self._main)
-        self._storage = _ProcessStorage(getcurrent())
+        self.storage = _ProcessStorage(getcurrent())
         self._body = body
         self.outcome = ""
+        self.is_endless = False
         self.call: Call | None = None
         self._take(self._greenlet.switch())
 
     def _main(self) -> None:
         try:
-            self._body(self._storage, self._say)
+            self._body(self.storage, self._say)
         except BusError as error:
             self.outcome = f"bus error: {error}"
+        except EndlessError as error:
+            self.outcome, self.is_endless = str(error), True
         except Exception as error:
             self.outcome = f"{type(error).__name__}: {error}"
 
     def _say(self, kind: str, value: Hashable = None) -> None:
+        self.storage.forget_rounds()
         self.marks.append(Mark(kind, value))
 
     def _take(self, call: Call | None) -> None:
@@ -143,7 +168,7 @@ class _Run:
 
     def end(self) -> None:
         if not self._greenlet.dead:
-            self._storage.is_over = True
+            self.storage.is_over = True
             self._greenlet.throw()
 
 
@@ -179,7 +204,17 @@ class Process:
         return child
 
     def _node(self, parent: Node | None, answer: Answer, run: _Run) -> Node:
-        node = Node(self.node_count, parent, answer, run.call, tuple(run.marks), run.outcome)
+        node = Node(
+            self.node_count,
+            parent,
+            answer,
+            run.call,
+            tuple(run.marks),
+            run.outcome,
+            slept=run.storage.slept,
+            is_endless=run.is_endless,
+            is_repeating=run.storage.calls.is_repeating,
+        )
         self.node_count += 1
         if run.call is not None:
             self._live[node.number] = run
@@ -210,19 +245,30 @@ def _check_same(name: str, node: Node, run: _Run) -> None:
         )
 
 
+_Round: TypeAlias = list[tuple[Call, Any]]
+"""The calls of a process between two sleeps, each with its answer."""
+
+
 class _ProcessStorage(InterceptedStorage):
     """The storage of a simulated process: every call waits until the simulator answers it.
 
-    A range that crosses pages is one call for each page. Each process has its own clock, which moves when it sleeps.
+    A range that crosses pages is one call for each page. Each process has its own clock, which moves when it sleeps or
+    looks at it. Sleeping is a call only for a process that has just repeated a round of calls and seen nothing new: it
+    waits until another process changes what it looked at. If only time can pass, its calls are answered as before.
     """
 
     def __init__(self, hub: Any) -> None:
         super().__init__(_NOBODY)
-        self.is_over = False
+        self.is_over = self.slept = False
+        self.calls = CallCount()
         self._hub = hub
         self._now_seconds = 0.0
+        self._round: _Round = []
+        self._round_before: _Round = []
+        self._is_idle = False
 
     def intercept(self, call: Call, run: Callable[[], StorageAnswer]) -> StorageAnswer:
+        self.calls.add(call.kind, call.path, call.offset_bytes)
         if call.kind in _PAGED_CALLS:
             return self._in_pages(call)  # type: ignore[no-any-return]
         answer: Any = self._ask(call)
@@ -233,27 +279,67 @@ class _ProcessStorage(InterceptedStorage):
         return answer  # type: ignore[no-any-return]
 
     def intercept_write(self, file: File, call: Call, run: Callable[[], None]) -> None:
+        self.calls.add(call.kind, call.path, call.offset_bytes)
         start, end = call.offset_bytes, call.offset_bytes + call.size_bytes
         for first, stop in _pages(start, end) if call.content else ():
             content = call.content[first - start : stop - start]
             self._ask(replace(call, offset_bytes=first, size_bytes=stop - first, content=content))
 
     def monotonic_seconds(self) -> float:
+        self.calls.add(CallKind.CLOCK, "")
+        self._now_seconds += self.calls.lasting_seconds(CLOCK_TICK_SECONDS)
         return self._now_seconds
 
     def sleep_seconds(self, duration_seconds: float) -> None:
-        self._now_seconds += duration_seconds
+        self.calls.add(CallKind.SLEEP, "")
+        self._now_seconds += self.calls.lasting_seconds(duration_seconds)
+        is_repeated = len(self._round) == len(self._round_before) > 0 and all(
+            map(_is_same, self._round, self._round_before)
+        )
+        if not is_repeated:
+            self._end_idling()
+        elif not self._is_idle:
+            self._is_idle = not self._switch(Call(kind=CallKind.SLEEP, path=""))
+            self._now_seconds += IDLE_SECONDS * self._is_idle
+        self._round_before, self._round = self._round, []
+        self.slept = True
+
+    def forget_rounds(self) -> None:
+        """Begin anew, because the process has got somewhere."""
+        self._end_idling()
+        self._round_before = []
 
     def _ask(self, call: Call) -> Any:
-        if self.is_over:
-            raise GreenletExit
-        answer = self._hub.switch(call)
+        answer = self._repeated(call) if self._is_idle else self._switch(call)
+        self._round.append((call, answer))
         if isinstance(answer, Rejected):
             error = FileMissingError if answer.reason is StorageReason.MISSING else StorageError
             raise error(file=call.path, operation=str(call.kind), reason=answer.reason)
         if isinstance(answer, BusFault):
             raise BusError(f"byte {answer.offset_bytes} of the mapped {call.path}")
         return answer
+
+    def _switch(self, call: Call) -> Any:
+        if self.is_over:
+            raise GreenletExit
+        answer = self._hub.switch(call)
+        self.slept = False
+        return answer
+
+    def _repeated(self, call: Call) -> Any:
+        """Answer a call as in the round before; one that differs ends the idling."""
+        before = self._round_before[len(self._round) :][:1]
+        if before and _is_same((call, before[0][1]), before[0]):
+            return before[0][1]
+        self._end_idling()
+        return self._switch(call)
+
+    def _end_idling(self) -> None:
+        """Make the calls of an incomplete round, which were answered without the simulator."""
+        if self._is_idle:
+            self._is_idle = False
+            for call, _ in self._round:
+                self._switch(call)
 
     def _in_pages(self, call: Call) -> Any:
         parts: list[bytes] = []
@@ -273,7 +359,13 @@ class _Nobody:
 
 _NOBODY: Any = _Nobody()
 _OPENINGS = frozenset({CallKind.OPEN_FOR_READING, CallKind.OPEN_FOR_WRITING, CallKind.MAP})
+_without_numbers = attrgetter(*(each.name for each in fields(Call) if each.name not in ("file", "mapping")))
+"""Returns all of a call but the numbers of open files."""
 _PAGED_CALLS = frozenset({CallKind.PREAD, CallKind.READ_MAPPED})
+
+
+def _is_same(one: tuple[Call, Any], other: tuple[Call, Any]) -> bool:
+    return one[1] == other[1] and _without_numbers(one[0]) == _without_numbers(other[0])
 
 
 def _pages(start: int, end: int) -> Iterator[tuple[int, int]]:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
+from typing import NamedTuple, TypeAlias
 
-from tornproof.harness.simulator.filesystem.accesses import Access, accesses
-from tornproof.harness.simulator.filesystem.intercept import Call
-from tornproof.harness.simulator.filesystem.kernel import Kernel, Rejected
+from tornproof.harness.simulator.filesystem.accesses import Access, accesses, are_dependent, as_look
+from tornproof.harness.simulator.filesystem.intercept import READ_ONLY_CALLS, Call, CallKind
+from tornproof.harness.simulator.filesystem.kernel import Answer, Kernel, Rejected
+from tornproof.harness.simulator.filesystem.step_bound import LIVELOCK
 from tornproof.harness.simulator.process.bodies import ACKNOWLEDGED
 from tornproof.harness.simulator.process.observer import Judge, Progress, Property
 from tornproof.harness.simulator.process.simulated_process import Node, Process
@@ -36,32 +40,92 @@ class ProcessGroup:
             process.close()
 
 
+class Watch(NamedTuple):
+    """What a process has looked at since it last slept, and whether any of it was changed after it was looked at."""
+
+    looked: tuple[Access, ...] = ()
+    is_changed: bool = False
+
+
+UNWATCHED = Watch(is_changed=True)
+"""The watch of a process that nothing is known of: it need not wait."""
+
+Watches: TypeAlias = Mapping[int, Watch]
+"""By the index of the process, of those that have slept; never changed in place."""
+NOBODY_WATCHES: Watches = MappingProxyType({})
+
+
 class World:
     """A state of a run; `fork` it before `step` to be able to come back. Methods take the index of a process."""
 
-    __slots__ = ("kernel", "nodes", "process_group", "progress")
+    __slots__ = ("kernel", "nodes", "process_group", "progress", "watches")
 
-    def __init__(self, process_group: ProcessGroup, kernel: Kernel, nodes: list[Node], progress: Progress) -> None:
+    def __init__(
+        self,
+        process_group: ProcessGroup,
+        kernel: Kernel,
+        nodes: list[Node],
+        progress: Progress,
+        watches: Watches = NOBODY_WATCHES,
+    ) -> None:
         """Take over a kernel, and the node that each process has reached."""
         self.process_group = process_group
         self.kernel = kernel
         self.nodes = nodes
         self.progress = progress
+        self.watches = watches
 
     def fork(self) -> World:
         """Return a copy that can go another way."""
-        return World(self.process_group, self.kernel.fork(), self.nodes.copy(), self.progress)
+        return World(self.process_group, self.kernel.fork(), self.nodes.copy(), self.progress, self.watches)
+
+    def can_go_on(self, index: int) -> bool:
+        """Say whether a process goes on, or waited for what has changed meanwhile."""
+        node = self.nodes[index]
+        return node.goes_on or (node.is_waiting and self._watch(index).is_changed)
 
     @property
     def enabled(self) -> list[int]:
-        """Indexes of the processes that have not ended; no call of the storage blocks, so all of them can go on."""
-        return [index for index, node in enumerate(self.nodes) if node.call is not None]
+        """Indexes of the processes that can go on."""
+        return [
+            index
+            for index, node in enumerate(self.nodes)
+            if node.goes_on or (node.is_waiting and self._watch(index).is_changed)
+        ]
+
+    def following(self, index: int) -> int | None:
+        """Return who goes on after a call of a process: the same one if it can, else the first that can.
+
+        If nobody can, time passes for the one that time can help and that has made the fewest calls. None is the end.
+        """
+        if self.can_go_on(index):
+            return index
+        if enabled := self.enabled:
+            return enabled[0]
+        left = [index for index, node in enumerate(self.nodes) if node.call is not None]
+        return min(left, key=lambda index: (self._is_stuck(index), self.nodes[index].depth), default=None)
+
+    def _is_stuck(self, index: int) -> bool:
+        node = self.nodes[index]
+        return node.is_waiting and self.process_group.processes[index].advance(node, False).is_endless
+
+    def finish(self) -> tuple[list[int], bool]:
+        """Run to the end when nobody can go on; return who made each call, and whether one did more than be ended."""
+        made: list[int] = []
+        is_late = False
+        following = self.following(0)
+        while following is not None:
+            self.step(following)
+            made.append(following)
+            is_late |= not self.nodes[following].is_endless
+            following = self.following(following)
+        return made, is_late
 
     def accesses(self, index: int) -> tuple[Access, ...]:
         """Return what a process's next call accesses."""
         call = self.nodes[index].call
         assert call is not None
-        return accesses(self.kernel, index, call)
+        return self._watch(index).looked if call.kind is CallKind.SLEEP else accesses(self.kernel, index, call)
 
     def call(self, index: int) -> Call:
         """Return a process's next call."""
@@ -76,10 +140,37 @@ class World:
         if node.begins:
             self.progress = process_group.judge.begin_read(self.progress, process_group.processes[index].name)
         broken = process_group.rules.before(kernel, node.call) if node.changes else None
-        answer = node.make_call(kernel, index)
+        is_watched = self.watches or node.slept or node.is_waiting
+        answer = self._make_watched(index, node) if is_watched else node.make_call(kernel, index)
         if broken is not None:
             self._break_rule(broken, index)
         self._advance(index, process_group.processes[index].advance(node, answer))
+
+    def _make_watched(self, index: int, node: Node) -> Answer:
+        """Make a call that others may wait for, or of a process that has slept; waiting says if there is a change."""
+        call, watches = node.call, dict(self.watches)
+        assert call is not None
+        if node.is_waiting:
+            self.watches = watches
+            return watches.pop(index, UNWATCHED).is_changed
+        accessed = accesses(self.kernel, index, call)
+        answer = node.make_call(self.kernel, index)
+        has_changed = call.kind not in READ_ONLY_CALLS and answer is not False and not isinstance(answer, Rejected)
+        if has_changed:
+            for other, watch in self.watches.items():
+                if other != index and are_dependent(watch.looked, accessed):
+                    watches[other] = watch._replace(is_changed=True)
+        if node.slept:
+            watches[index] = Watch()
+        if index in watches:
+            looked, is_changed = watches[index]
+            is_changed |= has_changed and any(access.changes for access in accessed)
+            watches[index] = Watch((*looked, *map(as_look, accessed)), is_changed)
+        self.watches = watches
+        return answer
+
+    def _watch(self, index: int) -> Watch:
+        return self.watches.get(index, UNWATCHED)
 
     def answer(self, index: int, answer: Rejected) -> None:
         """Give a process this answer to its next call, which does not happen."""
@@ -87,7 +178,9 @@ class World:
 
     def _advance(self, index: int, node: Node) -> None:
         self.nodes[index] = node
-        if node.marks or node.outcome:
+        if node.is_endless:
+            self._break(Property.ENDS, index, self._standstill(index))
+        elif node.marks or node.outcome:
             self.progress = self.process_group.judge.observe(
                 self.progress, self.process_group.processes[index].name, node
             )
@@ -99,6 +192,15 @@ class World:
             for lease in self.kernel.broken_leases:
                 self._break(Property.LEASE, index, lease)
             self.kernel.broken_leases = ()
+
+    def _standstill(self, index: int) -> str:
+        others = " and ".join(
+            process.name
+            for other, (process, node) in enumerate(zip(self.process_group.processes, self.nodes, strict=True))
+            if other != index and (node.is_endless or (node.call is not None and not self.can_go_on(other)))
+        )
+        said = self.nodes[index].outcome
+        return f"deadlock, for {others} cannot go on either: {said.removeprefix(LIVELOCK)}" if others else said
 
     def _break_rule(self, broken: Broken, index: int) -> None:
         self._break(Property.IMMUTABLE if broken.is_content else Property.BARRIERS, index, broken.sentence)

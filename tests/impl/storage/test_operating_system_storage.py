@@ -6,6 +6,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -125,6 +126,25 @@ def test_a_circle_of_links_is_rejected_and_a_dangling_link_is_missing(storage: O
     assert storage.kind("dangling") is EntryKind.MISSING
     with pytest.raises(FileMissingError, match=StorageReason.MISSING):
         storage.open_for_reading("dangling")
+
+
+def test_a_lock_is_waited_for_until_it_is_released(storage: OperatingSystemStorage, file: File) -> None:
+    events: list[str] = []
+    with storage.open_for_writing("file") as other:
+
+        def wait() -> None:
+            other.lock(EXCLUSIVE, offset_bytes=0, size_bytes=1)
+            events.append("taken")
+
+        file.lock(SHARED, offset_bytes=0, size_bytes=1)
+        waiting = threading.Thread(target=wait, daemon=True)
+        waiting.start()
+        # Whoever does not wait has taken it by now.
+        waiting.join(timeout=0.05)
+        events.append("released")
+        file.unlock(offset_bytes=0, size_bytes=1)
+        waiting.join(timeout=TIMEOUT_SECONDS)
+        assert events == ["released", "taken"]
 
 
 def test_permission_is_rejected_in_plain_words_and_what_is_permitted_is_read() -> None:
@@ -253,6 +273,7 @@ def test_counters_count_calls_bytes_and_syncs(storage: OperatingSystemStorage) -
         lambda storage, file: file.size_bytes(),
         lambda storage, file: file.truncate(5),
         lambda storage, file: file.try_lock(SHARED, offset_bytes=0, size_bytes=1),
+        lambda storage, file: file.lock(SHARED, offset_bytes=0, size_bytes=1),
         lambda storage, file: file.unlock(offset_bytes=0, size_bytes=1),
         lambda storage, file: file.close(),
     ],

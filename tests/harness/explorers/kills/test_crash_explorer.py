@@ -7,6 +7,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 
 import pytest
+from depth import nightly
 
 from tornproof.harness.common.verdict import HasTime, Phase, Verdict, always, calls_at_most
 from tornproof.harness.explorers.kills import explorer as crash
@@ -36,7 +37,9 @@ from tornproof.harness.explorers.kills.plan import (
 )
 from tornproof.harness.simulator.filesystem.intercept import Call, CallKind
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
+from tornproof.harness.simulator.filesystem.step_bound import STEP_BOUND
 from tornproof.harness.systems.toy import HeaderFirst, RecoversInPlace, Toy, ToyWriter
+from tornproof.harness.systems.toy_locks import BusyLockFile, LockFile, is_made
 from tornproof.impl.errors import BusyError, StorageError
 from tornproof.impl.storage.interface import EntryKind, File, LockMode, OpenMode, Storage, StorageReason
 
@@ -106,6 +109,101 @@ class KeepsLock(Locked):
 def test_a_lock_that_a_failed_writer_keeps_is_found_because_the_next_writer_cannot_open() -> None:
     assert violated(Locked()) == set()
     assert violated(KeepsLock()) == {Property.OPENS}
+
+
+class RemovesLockFile(LockFile):
+    """Only one writer is alive at a time, so a lock file that is there when one is opened is nobody's."""
+
+    name = "removes its lock file"
+
+    @contextmanager
+    def open_writer(self, storage: Storage, path: str) -> Iterator[ToyWriter]:
+        if storage.kind(f"{path}/lock") is EntryKind.FILE:
+            storage.unlink(f"{path}/lock")
+        with Toy.open_writer(self, storage, path) as writer:
+            yield writer
+
+    def read(self, storage: Storage, path: str) -> bytes:
+        return Toy.read(self, storage, path)
+
+    def commit(self, storage: Storage, path: str, operation: bytes) -> None:
+        with self.locked(storage, path):
+            Toy.commit(self, storage, path, operation)
+
+
+class NeverRemovesLockFile(RemovesLockFile):
+    name = "never removes its lock file"
+
+    @contextmanager
+    def open_writer(self, storage: Storage, path: str) -> Iterator[ToyWriter]:
+        with Toy.open_writer(self, storage, path) as writer:
+            yield writer
+
+
+class SpinsOnLockFile(NeverRemovesLockFile, BusyLockFile):
+    name = "spins on its lock file"
+
+
+class GivesUp(NeverRemovesLockFile):
+    """Waits for half a minute."""
+
+    name = "gives up"
+
+    def wait(self, storage: Storage) -> None:
+        start_seconds = storage.monotonic_seconds()
+        while storage.monotonic_seconds() < start_seconds + 30:
+            storage.sleep_seconds(0.001)
+        raise BusyError("another writer is there")
+
+
+class GrowsForEver(NeverRemovesLockFile):
+    """Never makes the same call twice while it waits."""
+
+    name = "grows for ever"
+
+    def wait(self, storage: Storage) -> None:
+        with storage.open_for_writing("log", OpenMode.EXISTING_OR_NEW) as file:
+            file.pwrite(b".", file.size_bytes())
+
+
+@pytest.mark.parametrize(
+    ("target", "expected", "said"),
+    [
+        (RemovesLockFile(), set(), ""),
+        (NeverRemovesLockFile(), {Property.ENDS}, "livelock: it only repeats: open for writing toy/lock, sleep"),
+        (SpinsOnLockFile(), {Property.ENDS}, "livelock: it only repeats: open for writing toy/lock"),
+        (GivesUp(), {Property.GOES_ON}, "another writer is there"),
+        nightly(GrowsForEver(), {Property.ENDS}, "it goes on after 100,000 calls, now: "),
+    ],
+    ids=lambda each: getattr(each, "name", ""),
+)
+def test_a_lock_file_that_a_killed_writer_leaves_is_found_and_one_that_the_next_removes_is_not(
+    target: Toy, expected: set[Property], said: str
+) -> None:
+    phase = explore_crashes(target, OPERATIONS[:2], path="toy")
+    assert {finding.property for finding in phase.findings} == expected
+    assert phase.complete and STEP_BOUND in phase.bound
+    assert all(said in finding.sentence for finding in phase.findings)
+    for finding in phase.findings[:1]:
+        read_back = replace(finding, evidence=json.loads(json.dumps(finding.evidence)))
+        for _ in range(10):
+            assert replay_crash(target, OPERATIONS[:2], read_back, path="toy") is Verdict.INVALID
+        assert replay_crash(RemovesLockFile(), OPERATIONS[:2], read_back, path="toy") is Verdict.VALID
+
+
+def test_a_fault_free_run_that_does_not_end_is_a_finding() -> None:
+    class Locks(Toy):
+        name = "locks"
+
+        def commit(self, storage: Storage, path: str, operation: bytes) -> None:
+            while not is_made(storage, f"{path}/lock"):
+                storage.sleep_seconds(1.0)
+
+    phase = explore_crashes(Locks(), OPERATIONS, path="toy")
+    (finding,) = phase.findings
+    assert (finding.property, phase.verdict) == (Property.ENDS, Verdict.INVALID)
+    assert finding.sentence.startswith("Without any fault: the fault-free run does not end: livelock: ")
+    assert replay_crash(Locks(), OPERATIONS, finding, path="toy") is Verdict.INVALID
 
 
 class Raises(Toy):
@@ -433,6 +531,17 @@ def test_the_controls_pass_and_a_blind_explorer_fails_them(monkeypatch: pytest.M
     phase = explored(Toy())
     assert phase.verdict is not Verdict.VALID and phase.controls == "; ".join(failed)
     assert "a positive control failed" in phase.note
+
+
+def test_an_explorer_that_takes_an_end_for_a_rejection_fails_the_control_of_waits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class RejectionError(StorageError):
+        def __init__(self, said: str) -> None:
+            super().__init__("lock", "wait", said)
+
+    monkeypatch.setattr("tornproof.harness.simulator.filesystem.step_bound.EndlessError", RejectionError)
+    assert failed_controls() == [f"the broken toy {LockFile.name!r} was not detected: {Property.ENDS}"]
 
 
 def test_a_control_that_is_not_detected_makes_the_verdict_unknown(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,6 +31,7 @@ from tornproof.harness.explorers.own_system.machine import (
     replay_execution,
 )
 from tornproof.harness.explorers.own_system.replaying import COMMITS, OPENINGS, violation_of, without_needless_steps
+from tornproof.harness.simulator.filesystem.step_bound import STEP_BOUND
 from tornproof.harness.systems.table import TableOperation, TableTarget
 from tornproof.harness.systems.toy import (
     AcknowledgesFirst,
@@ -41,6 +42,7 @@ from tornproof.harness.systems.toy import (
     Toy,
     ToyWriter,
 )
+from tornproof.harness.systems.toy_locks import LockFile
 from tornproof.impl.errors import BusyError, StorageError
 from tornproof.impl.storage.interface import EntryKind, File, LockMode, OpenMode, Storage
 
@@ -160,7 +162,7 @@ def test_a_sound_target_is_valid_and_every_coverage_goal_is_reached(operations: 
     assert phase.explored == phase.counts["executions"] >= 60
     for point in (OLD_STATE, NEW_STATE, WORKING_RECOVERY, KILLED_RECOVERY, FAILED_CALL):
         assert phase.reached[point] > 0, point
-    assert phase.bound == f"a sample: {phase.explored} executions of up to 20 steps, random from seed 1"
+    assert phase.bound == f"a sample: {phase.explored} executions of up to 20 steps, random from seed 1; {STEP_BOUND}"
 
 
 @pytest.mark.parametrize(("target", "expected"), sampled(3, BROKEN), ids=named)
@@ -196,6 +198,16 @@ def test_needless_steps_of_an_execution_are_left_out_and_needed_ones_stay(
     kept = without_needless_steps(target, "toy", padded, violated)
     assert len(kept) <= len(steps) and is_broken(target, violated, kept)
     assert not any(is_broken(target, violated, kept[:index] + kept[index + 1 :]) for index in range(len(kept)))
+
+
+def test_the_machine_finds_and_shrinks_a_wait_for_a_lock_file_that_stays() -> None:
+    phase = explored(LockFile(), (b"o",), steps=5, examples=20)
+    (finding,) = phase.findings
+    assert (finding.property, len(finding.evidence["steps"])) == (Property.ENDS, 1)
+    assert "does not end: livelock: it only repeats: open for writing toy/lock, sleep" in finding.sentence
+    read_back = replace(finding, evidence=json.loads(json.dumps(finding.evidence)))
+    assert {replay_execution(LockFile(), (b"o",), read_back, path="toy") for _ in range(10)} == {Verdict.INVALID}
+    assert replay_execution(Toy(), (b"o",), read_back, path="toy") is not Verdict.INVALID
 
 
 def test_operations_of_a_list_are_stored_by_their_index(detected: Finding) -> None:

@@ -16,6 +16,7 @@ from tornproof.harness.simulator.filesystem.intercept import InterceptedStorage
 from tornproof.harness.simulator.filesystem.locks import Killed
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.simulator.filesystem.memory_file import CAPACITY_BYTES, BusError
+from tornproof.harness.simulator.filesystem.step_bound import EndlessError
 from tornproof.impl.errors import FileMissingError, StorageError
 from tornproof.impl.storage.interface import (
     Counters,
@@ -267,6 +268,22 @@ def test_an_exclusive_lock_keeps_every_other_open_file_out_until_it_is_given_bac
     assert other.try_lock(EXCLUSIVE, offset_bytes=6, size_bytes=10)
     file.unlock(offset_bytes=5, size_bytes=1)
     assert other.try_lock(EXCLUSIVE, offset_bytes=5, size_bytes=1)
+
+
+def test_a_lock_is_taken_at_once_where_nobody_has_one(file: File, other: File) -> None:
+    file.lock(SHARED, offset_bytes=5, size_bytes=1)
+    other.lock(SHARED, offset_bytes=5, size_bytes=1)
+    assert not other.try_lock(EXCLUSIVE, offset_bytes=5, size_bytes=1)
+    file.close()
+    other.lock(EXCLUSIVE, offset_bytes=5, size_bytes=1)
+
+
+def test_in_memory_nobody_can_release_a_lock_while_another_waits_for_it() -> None:
+    storage = MemoryStorage()
+    with storage.open_for_writing("file", OpenMode.NEW) as file, storage.open_for_writing("file") as other:
+        file.lock(EXCLUSIVE, offset_bytes=0, size_bytes=1)
+        with pytest.raises(EndlessError, match=r"^it waits for the lock of file$"):
+            other.lock(SHARED, offset_bytes=0, size_bytes=1)
 
 
 def test_shared_pins_are_independent_of_each_other(storage: Storage, file: File, other: File) -> None:

@@ -1,0 +1,71 @@
+"""The bound on the calls of one process in one run: one that waits for ever is ended, and its end says what it repeats.
+
+Computation without any call is not bounded, because nothing of it can be seen.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+CALLS_MAX = 100_000
+"""How many calls a process may make in one run."""
+REPEATED_CALLS_MAX = 10_000
+"""How many of them, in a row, may repeat the ones before."""
+STEP_BOUND = f"at most {CALLS_MAX:,} calls of each process, {REPEATED_CALLS_MAX:,} if it only repeats itself"
+CLOCK_TICK_SECONDS = 0.01
+"""How long a process takes to look at the clock, so that one that waits for a time without sleeping ends."""
+IDLE_SECONDS = 3_600.0
+"""How long it sleeps in addition when only time can help, so that a wait with a time limit ends soon."""
+LIVELOCK = "livelock: "
+_LATEST_COUNT = 256
+_REPETITIONS_MIN = 4
+
+
+class EndlessError(BaseException):
+    """A process does not end; not an `Exception`, so that no implementation can catch it and go on."""
+
+
+class CallCount:
+    """Counts the calls of one process, and those that have only repeated the ones before."""
+
+    __slots__ = ("_count", "_end", "_latest", "_repeated_count")
+
+    def __init__(self) -> None:
+        """Start with no call."""
+        self._count = self._repeated_count = 0
+        self._end = ""
+        self._latest: deque[tuple[str, str, int]] = deque(maxlen=_LATEST_COUNT)
+
+    @property
+    def is_repeating(self) -> bool:
+        """Whether the latest calls have only repeated the ones before."""
+        return self._repeated_count > 0
+
+    def add(self, kind: str, path: str, offset_bytes: int = 0) -> None:
+        """Count a call; raises EndlessError for one too many, and for all that the process then does to clean up."""
+        self._count += 1
+        self._latest.append((kind, path, offset_bytes))
+        if self._count % _LATEST_COUNT == 0:
+            self._check()
+        if self._end:
+            raise EndlessError(self._end)
+
+    def lasting_seconds(self, duration_seconds: float) -> float:
+        """Return how long it takes to sleep for that long: longer when only time can help."""
+        return duration_seconds + IDLE_SECONDS * self.is_repeating
+
+    def _check(self) -> None:
+        latest = list(self._latest)
+        lengths = range(1, len(latest) // _REPETITIONS_MIN + 1)
+        cycle = next((latest[-length:] for length in lengths if latest[length:] == latest[:-length]), [])
+        self._repeated_count = self._repeated_count + _LATEST_COUNT if cycle else 0
+        if self._repeated_count >= REPEATED_CALLS_MAX:
+            self._end = self._end or f"{LIVELOCK}it only repeats: {_in_words(cycle)}"
+        elif self._count >= CALLS_MAX:
+            self._end = self._end or f"it goes on after {CALLS_MAX:,} calls, now: {_in_words(latest[-1:])}"
+
+
+def _in_words(calls: list[tuple[str, str, int]]) -> str:
+    """Name the calls of a cycle, from the smallest on, wherever it was met."""
+    calls = min(calls[start:] + calls[:start] for start in range(len(calls)))
+    return ", ".join(f"{kind} {path}".strip() for kind, path, _ in calls)

@@ -1,0 +1,92 @@
+"""Toys whose processes wait for each other's locks: sound ones, and ones that wait for ever."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from tornproof.harness.systems.toy import Toy
+from tornproof.impl.errors import StorageError
+from tornproof.impl.storage.interface import LockMode, OpenMode, Storage, StorageReason
+
+PAUSE_SECONDS = 0.01
+
+
+class OrderedLocks(Toy):
+    """A file of letters that is written in place, by a writer and readers that wait for the same two locks."""
+
+    name = "ordered locks"
+    writer_order = reader_order = (0, 1)
+
+    def commit(self, storage: Storage, path: str, operation: bytes) -> None:
+        """Add letters while nobody else has a lock."""
+        with storage.open_for_writing(f"{path}/state") as file:
+            for offset_bytes in self.writer_order:
+                file.lock(LockMode.EXCLUSIVE, offset_bytes=offset_bytes, size_bytes=1)
+            for letter in operation:
+                file.pwrite(bytes([letter]), file.size_bytes())
+
+    def read(self, storage: Storage, path: str) -> bytes:
+        """Return all letters while nobody writes."""
+        with storage.open_for_reading(f"{path}/state") as file:
+            for offset_bytes in self.reader_order:
+                file.lock(LockMode.SHARED, offset_bytes=offset_bytes, size_bytes=1)
+            return file.pread(file.size_bytes(), 0)
+
+
+class CrossedLocks(OrderedLocks):
+    """Broken: a reader takes the locks in the opposite order, so that it and the writer can wait for each other."""
+
+    name = "crossed locks"
+    reader_order = (1, 0)
+
+
+class LockFile(Toy):
+    """Writers and readers wait while there is a lock file; broken where processes die: a killed one leaves it."""
+
+    name = "lock file"
+
+    def commit(self, storage: Storage, path: str, operation: bytes) -> None:
+        """Add letters in place."""
+        with self.locked(storage, path), storage.open_for_writing(f"{path}/state") as file:
+            for letter in operation:
+                file.pwrite(bytes([letter]), file.size_bytes())
+
+    def read(self, storage: Storage, path: str) -> bytes:
+        """Return all letters."""
+        with self.locked(storage, path), storage.open_for_reading(f"{path}/state") as file:
+            return file.pread(file.size_bytes(), 0)
+
+    @contextmanager
+    def locked(self, storage: Storage, path: str) -> Iterator[None]:
+        """Make the lock file, and remove it at the end."""
+        while not is_made(storage, f"{path}/lock"):
+            self.wait(storage)
+        try:
+            yield
+        finally:
+            storage.unlink(f"{path}/lock")
+
+    def wait(self, storage: Storage) -> None:
+        """Sleep."""
+        storage.sleep_seconds(PAUSE_SECONDS)
+
+
+class BusyLockFile(LockFile):
+    """The same without any sleep."""
+
+    name = "busy lock file"
+
+    def wait(self, storage: Storage) -> None:
+        """Try again at once."""
+
+
+def is_made(storage: Storage, path: str) -> bool:
+    """Make a lock file unless there is one; return whether it was made."""
+    try:
+        storage.open_for_writing(path, OpenMode.NEW).close()
+    except StorageError as error:
+        if error.reason != StorageReason.ALREADY_THERE:
+            raise
+        return False
+    return True

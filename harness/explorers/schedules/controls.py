@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any
 
@@ -10,55 +10,80 @@ from tornproof.harness.common.system import Target
 from tornproof.harness.explorers.schedules.exploration import PCT_DEPTHS, UNIFORM, Exploration
 from tornproof.harness.simulator.process.case import Readers, TestCase
 from tornproof.harness.simulator.process.observer import Property
-from tornproof.harness.systems.toy import AcknowledgesFirst, HeaderFirst, Toy
+from tornproof.harness.simulator.process.trace_rules import TraceRules
+from tornproof.harness.simulator.process.world import NO_RULES
+from tornproof.harness.systems.toy import AcknowledgesFirst, HeaderFirst, NeverSyncs, Toy
 from tornproof.harness.systems.toy_locks import CrossedLocks, OrderedLocks
+from tornproof.harness.systems.toy_readers import Counter, GoesBack, KeptOut, LeasesInPlace, Panics, ShowsLate, ToyRules
 from tornproof.harness.systems.toy_records import InPlace, LooksOnce, Record
 
 LETTERS = (b"one", b"t")
 LETTER = (b"o",)
 NUMBERS = (5, 7, 9)
 ROUNDS = 60
-BROKEN: tuple[tuple[Target, tuple[Any, ...], str], ...] = (
-    (HeaderFirst(), LETTERS, Property.REJECTED),
-    (AcknowledgesFirst(), LETTERS, Property.STALE),
-    (InPlace(), NUMBERS, Property.WRONG_SNAPSHOT),
-    (LooksOnce(), NUMBERS, Property.WRONG_SNAPSHOT),
-    (CrossedLocks(), LETTER, Property.ENDS),
-)
-SOUND: tuple[tuple[Target, tuple[Any, ...]], ...] = ((Toy(), LETTERS), (Record(), NUMBERS), (OrderedLocks(), LETTER))
 
 
-def control_case(target: Target, operations: tuple[Any, ...], reader_count: int = 1) -> TestCase:
+def control_case(
+    target: Target,
+    operations: tuple[Any, ...],
+    reader_count: int = 1,
+    read_count: int = 1,
+    rules: TraceRules = NO_RULES,
+) -> TestCase:
     """Return a test case of a toy's writer and readers."""
     return TestCase(
         target=target,
         path="toy",
         operations=operations,
         first_session=tuple(range(len(operations))),
-        readers=(Readers(count=reader_count),),
+        readers=(Readers(count=reader_count, read_count=read_count),),
+        rules=rules,
     )
+
+
+BROKEN: tuple[tuple[TestCase, str], ...] = (
+    (control_case(HeaderFirst(), LETTERS), Property.REJECTED),
+    (control_case(AcknowledgesFirst(), LETTERS), Property.STALE),
+    (control_case(ShowsLate(), LETTER), Property.STALE),
+    (control_case(InPlace(), NUMBERS[:2]), Property.WRONG_SNAPSHOT),
+    (control_case(LooksOnce(), NUMBERS, read_count=2), Property.WRONG_SNAPSHOT),
+    (control_case(GoesBack(), LETTER, read_count=2), Property.WENT_BACK),
+    (control_case(KeptOut(fails_at_once=False), LETTER), Property.COMMIT),
+    (control_case(KeptOut(fails_at_once=True), LETTER), Property.RECOVERY),
+    (control_case(Panics(), LETTER), Property.DISORDERLY),
+    (control_case(LeasesInPlace(), LETTER), Property.LEASE),
+    (control_case(Counter(), LETTER, rules=ToyRules()), Property.IMMUTABLE),
+    (control_case(NeverSyncs(), LETTER, rules=ToyRules()), Property.BARRIERS),
+    (control_case(CrossedLocks(), LETTER), Property.ENDS),
+)
+SOUND = (
+    control_case(Toy(), LETTERS, rules=ToyRules()),
+    control_case(Record(), NUMBERS),
+    control_case(Counter(), LETTER, read_count=2),
+    control_case(OrderedLocks(), LETTER),
+)
 
 
 @cache
 def failed_controls(seed: int) -> tuple[str, ...]:
-    """Explore toys by each method; describe each broken one that was not detected and each sound one that was rejected.
+    """Return the failures, which every test case of a run asks for."""
+    return tuple(failures(seed))
 
-    Cached, because every test case of a run asks for it.
-    """
-    failures = []
-    for target, operations, violated in BROKEN:
-        for method, found in _found(target, operations, seed).items():
+
+def failures(seed: int) -> Iterator[str]:
+    """Explore toys by each method; describe each broken one not detected and each sound one rejected."""
+    for case, violated in BROKEN:
+        for method, found in _found(case, seed).items():
             if violated not in found:
-                failures.append(f"{method} did not detect the broken toy {target.name!r}: {violated}")
-    for target, operations in SOUND:
-        for method, found in _found(target, operations, seed).items():
-            failures += [f"{method} rejected the sound toy {target.name!r}: {violated}" for violated in sorted(found)]
-    return tuple(failures)
+                yield f"{method} did not detect the broken toy {case.target.name!r}: {violated}"
+    for case in SOUND:
+        for method, found in _found(case, seed).items():
+            for violated in sorted(found):
+                yield f"{method} rejected the sound toy {case.target.name!r}: {violated}"
 
 
-def _found(target: Target, operations: tuple[Any, ...], seed: int) -> dict[str, set[str]]:
+def _found(case: TestCase, seed: int) -> dict[str, set[str]]:
     """Return the violated properties that each method finds, the reader reduction only where readers only read."""
-    case = control_case(target, operations)
     methods: dict[str, Callable[[Exploration], object]] = {
         "DPOR": lambda exploration: exploration.reduce(),
         "reader reduction": lambda exploration: exploration.reduce_readers(case.first_session),

@@ -139,7 +139,7 @@ def test_each_sampling_method_runs_equally_many_schedules() -> None:
 
 def test_a_control_that_nothing_detects_makes_the_verdict_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
     assert failed_controls(0) == ()
-    monkeypatch.setattr(schedule_controls, "BROKEN", ((Record(), NUMBERS, Property.WRONG_SNAPSHOT),))
+    monkeypatch.setattr(schedule_controls, "BROKEN", ((control_case(Record(), NUMBERS), Property.WRONG_SNAPSHOT),))
     failed_controls.cache_clear()
     phase = explored(control_case(Record(), NUMBERS))
     failed_controls.cache_clear()
@@ -150,7 +150,7 @@ def test_a_control_that_nothing_detects_makes_the_verdict_unknown(monkeypatch: p
 
 
 def test_a_sound_toy_that_is_rejected_fails_the_controls(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(schedule_controls, "SOUND", ((InPlace(), NUMBERS),))
+    monkeypatch.setattr(schedule_controls, "SOUND", (control_case(InPlace(), NUMBERS),))
     failed_controls.cache_clear()
 
     failures = failed_controls(0)

@@ -1,0 +1,155 @@
+"""Each injector and each judge of the explorers of schedules is blinded in turn, and a control must fail."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tornproof.harness.explorers.schedules import controls as schedules
+from tornproof.harness.explorers.schedules import exploration
+from tornproof.harness.explorers.schedules.exploration import Exploration
+from tornproof.harness.search import dpor, random_schedules, reader_reduction
+from tornproof.harness.search.contention import Contention
+from tornproof.harness.search.staleness import StaleReads
+from tornproof.harness.simulator.filesystem import accesses as filesystem
+from tornproof.harness.simulator.filesystem.accesses import Access
+from tornproof.harness.simulator.process import world as process_world
+from tornproof.harness.simulator.process.observer import Judge, Property
+from tornproof.harness.simulator.process.world import World
+
+Patch = pytest.MonkeyPatch
+Blinding = Callable[[Patch], None]
+
+JUDGED_IN_SCHEDULES = (
+    Property.WRONG_SNAPSHOT,
+    Property.REJECTED,
+    Property.STALE,
+    Property.WENT_BACK,
+    Property.COMMIT,
+    Property.RECOVERY,
+    Property.DISORDERLY,
+    Property.ENDS,
+    Property.LEASE,
+    Property.IMMUTABLE,
+    Property.BARRIERS,
+)
+
+
+def no_races_reversed(patch: Patch) -> None:
+    patch.setattr(dpor._Search, "_reverse", lambda *arguments: None)
+
+
+def without_accesses(is_left_out: Callable[[Access], bool]) -> Blinding:
+    def blind(patch: Patch) -> None:
+        known = filesystem.accesses
+
+        def some(*arguments: Any) -> tuple[Access, ...]:
+            return tuple(access for access in known(*arguments) if not is_left_out(access))
+
+        for module in (process_world, reader_reduction):
+            patch.setattr(module, "accesses", some)
+
+    return blind
+
+
+def is_lock(access: Access) -> bool:
+    return isinstance(access.of, tuple) and access.of[0] == "locks"
+
+
+def nobody_is_woken(patch: Patch) -> None:
+    patch.setattr(process_world, "are_dependent", lambda some, others: False)
+
+
+def every_call_is_made_early(patch: Patch) -> None:
+    patch.setattr("tornproof.harness.search.contention._covers", lambda known, needs: True)
+    patch.setattr(Contention, "is_refuted", property(lambda self: False, lambda self, value: None), raising=False)
+
+
+def no_stale_read_is_looked_for(patch: Patch) -> None:
+    patch.setattr(StaleReads, "of", lambda self, run: iter(()))
+
+
+def no_least_version(patch: Patch) -> None:
+    patch.setattr(Judge, "begin_read", lambda self, progress, process: progress)
+
+
+def one_state_of_the_writer(patch: Patch) -> None:
+    patch.setattr(reader_reduction.Trace, "next_change", lambda self, *arguments, **more: None)
+
+
+def no_arrivals_at_two_points(patch: Patch) -> None:
+    """Each call of a reader is made at the first state of the writer, and at the last one."""
+    following = reader_reduction.Trace.next_change
+
+    def last(self: Any, trace_index: int, *arguments: Any, **more: Any) -> int | None:
+        changed = following(self, trace_index, *arguments, **more)
+        return None if changed is None else len(self) - 1
+
+    patch.setattr(reader_reduction.Trace, "next_change", last)
+
+
+def always_the_first(patch: Patch) -> None:
+    patch.setattr(exploration, "uniform", lambda generator: lambda indexes, transition: indexes[0])
+
+
+def no_change_of_priority(patch: Patch) -> None:
+    draw = random_schedules.pct
+    patch.setattr(
+        exploration, "pct", lambda generator, processes, transitions, depth: draw(generator, processes, transitions, 1)
+    )
+
+
+def a_wait_is_no_end(patch: Patch) -> None:
+    patch.setattr(World, "finish", lambda self: ([], False))
+
+
+SCHEDULE_BLINDINGS: dict[str, tuple[Blinding, str]] = {
+    "no races reversed": (no_races_reversed, "DPOR"),
+    "bytes are no accesses": (without_accesses(lambda access: access.of.__class__ is not tuple), "DPOR"),
+    "names are no accesses": (
+        without_accesses(lambda access: access.of.__class__ is tuple and not is_lock(access)),
+        "DPOR",
+    ),
+    "locks are no accesses": (without_accesses(is_lock), "DPOR"),
+    "every call is made early": (every_call_is_made_early, "DPOR"),
+    "no stale read is looked for": (no_stale_read_is_looked_for, "DPOR"),
+    "a read need not see what is acknowledged": (no_least_version, "reader reduction"),
+    "one state of the writer": (one_state_of_the_writer, "reader reduction"),
+    "only the first and the last state of the writer": (no_arrivals_at_two_points, "reader reduction"),
+    "always the first process": (always_the_first, "uniform random"),
+    "no change of priority": (no_change_of_priority, "PCT"),
+    "a wait is no end": (a_wait_is_no_end, "DPOR"),
+    "who waits is not woken": (nobody_is_woken, "DPOR"),
+}
+
+
+def not_judged_in_schedules(violated: str) -> Blinding:
+    def blind(patch: Patch) -> None:
+        find = Exploration._find
+
+        def seen(self: Exploration, violation: Any, *more: Any) -> None:
+            if violation.property != violated:
+                find(self, violation, *more)
+
+        patch.setattr(Exploration, "_find", seen)
+
+    return blind
+
+
+def test_without_blinding_all_controls_pass() -> None:
+    assert [*schedules.failures(0)] == []
+
+
+@pytest.mark.parametrize("name", SCHEDULE_BLINDINGS)
+def test_a_blinded_search_of_schedules_is_noticed(name: str, monkeypatch: Patch) -> None:
+    blind, method = SCHEDULE_BLINDINGS[name]
+    blind(monkeypatch)
+    assert any(failure.startswith(method) for failure in schedules.failures(0))
+
+
+@pytest.mark.parametrize("violated", JUDGED_IN_SCHEDULES)
+def test_a_property_that_is_not_judged_in_schedules_is_noticed(violated: str, monkeypatch: Patch) -> None:
+    not_judged_in_schedules(violated)(monkeypatch)
+    assert any(violated in failure for failure in schedules.failures(0))

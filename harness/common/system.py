@@ -7,7 +7,8 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Protocol
 
 from tornproof.impl.errors import TornproofError
-from tornproof.impl.storage.interface import Storage
+from tornproof.impl.storage.interface import ReadableStorage, Storage
+from tornproof.model.rows import Content
 
 
 class Writer(Protocol):
@@ -15,6 +16,16 @@ class Writer(Protocol):
 
     def commit(self, operation: Any) -> None:
         """Commit one operation; returning acknowledges that it survives every later kill."""
+
+
+class Specification(Protocol):
+    """What the model says of a target: the content of a committed state, and what an operation must make of it."""
+
+    def content(self, files: ReadableStorage, path: str) -> Content:
+        """Return the content of the committed state."""
+
+    def after(self, before: Content, operation: Any) -> Content | None:
+        """Return what must be there after an operation; None where that is not specified."""
 
 
 class Target(Protocol):
@@ -36,6 +47,10 @@ class Target(Protocol):
 
     def read(self, storage: Storage, path: str) -> Hashable:
         """Return one committed snapshot as a value that equals only equal snapshots."""
+
+    def specification(self, files: ReadableStorage, path: str) -> Specification | None:
+        """Return the model of the target with these files as its start; None for a target without a model."""
+        return None
 
     @contextmanager
     def open_reader(self, storage: Storage, path: str, style: str) -> Iterator[Callable[[], Hashable]]:

@@ -29,7 +29,8 @@ from tornproof.harness.simulator.process.world import NO_RULES
 from tornproof.harness.systems import toy, toy_locks
 from tornproof.harness.systems.preset import Preset
 from tornproof.harness.systems.releases import PRESETS
-from tornproof.harness.systems.table import TableOperation, TableTarget
+from tornproof.harness.systems.table import TableTarget
+from tornproof.harness.systems.table_operation import TableOperation
 from tornproof.harness.systems.table_rules import TableRules
 from tornproof.impl.write.commit import Action, Protocol, RecoveryAction
 from tornproof.impl.write.partition_change import RowGroupEncoder, WriterOptions

@@ -16,7 +16,8 @@ from tornproof.harness.simulator.process.trace_rules import TraceRules
 from tornproof.harness.simulator.process.world import NO_RULES
 from tornproof.harness.systems.scenario import load_scenario
 from tornproof.harness.systems.scenario_case import case_of
-from tornproof.harness.systems.table import TableOperation, TableTarget
+from tornproof.harness.systems.table import TableTarget
+from tornproof.harness.systems.table_operation import TableOperation
 from tornproof.harness.systems.table_readers import Seen
 
 

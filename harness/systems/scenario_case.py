@@ -12,7 +12,8 @@ from tornproof.harness.simulator.process.case import Readers, TestCase
 from tornproof.harness.simulator.process.trace_rules import TraceRules
 from tornproof.harness.simulator.process.world import NO_RULES
 from tornproof.harness.systems.scenario import At, Commit, FiltersAt, Rows, Scenario
-from tornproof.harness.systems.table import GROWING, TableOperation, TableTarget
+from tornproof.harness.systems.table import GROWING, TableTarget
+from tornproof.harness.systems.table_operation import TableOperation
 from tornproof.harness.systems.workload import FIRST_TIME, HOUR_MICROSECONDS
 from tornproof.impl.table.table import Table, open_table
 from tornproof.impl.write.writer_options import BloomOptions, BloomPosition

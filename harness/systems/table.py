@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-import pyarrow as pa
-
 from tornproof.harness.systems.preset import Preset
+from tornproof.harness.systems.table_operation import TableOperation
 from tornproof.harness.systems.table_readers import Seen, TableReaders, see
+from tornproof.harness.systems.table_specification import TableSpecification, specification_of
 from tornproof.impl.chunk.row_group_encoder import encode_row_group
 from tornproof.impl.read.reader_protocol import HARDENED_READER, ReaderProtocol
-from tornproof.impl.storage.interface import Storage
+from tornproof.impl.storage.interface import ReadableStorage, Storage
 from tornproof.impl.table.create import NewColumn, create_table
 from tornproof.impl.table.metadata_file import PartitionBy
 from tornproof.impl.types.questdb import TypeTag
@@ -28,20 +28,6 @@ COLUMNS = (
 )
 # Files this small would be rewritten at every commit, but growing in place is to be explored.
 GROWING = WriterOptions(rewrite_unused_ratio=1.0)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TableOperation:
-    """One commit: the partitions that are dropped and rewritten (by timestamp), the new rows, and a purge after it.
-
-    With `abandons` it ends before its version is stored, as that of a killed writer does, and leaves orphans.
-    """
-
-    rows: tuple[pa.Table, ...] = ()
-    dropped: tuple[int, ...] = ()
-    rewritten: tuple[int, ...] = ()
-    purges: bool = False
-    abandons: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +63,10 @@ class TableTarget(TableReaders):
     def read(self, storage: Storage, path: str) -> Seen:
         """Read all parquet partitions of the committed version."""
         return see(storage, path, self.reader)
+
+    def specification(self, files: ReadableStorage, path: str) -> TableSpecification | None:
+        """Return the model of the table's rows."""
+        return specification_of(files, path, self.reader)
 
 
 class TableCommits:

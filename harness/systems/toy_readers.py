@@ -57,7 +57,7 @@ class GoesBack(Counter):
     def open_reader(self, storage: Storage, path: str, style: str) -> Iterator[Callable[[], bytes]]:
         """Keep the first letters."""
         first = self.read(storage, path)
-        reads = cycle((partial(self.read, storage, path), lambda: first))
+        reads: Iterator[Callable[[], bytes]] = cycle((partial(self.read, storage, path), lambda: first))
 
         def read() -> bytes:
             return next(reads)()

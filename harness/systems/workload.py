@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from tornproof.harness.common.made_rows import rows_for
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
-from tornproof.harness.systems.table import GROWING, TableOperation, TableTarget
+from tornproof.harness.systems.table import GROWING, TableTarget
+from tornproof.harness.systems.table_operation import TableOperation
 from tornproof.impl.errors import RowsRejectedError
 from tornproof.impl.layout import txn as layout
 from tornproof.impl.storage.interface import ReadableStorage

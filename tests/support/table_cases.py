@@ -8,7 +8,8 @@ from tornproof.harness.common.remembered_codecs import remembered_encoder
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.simulator.process.case import Readers, TestCase
-from tornproof.harness.systems.table import TableOperation, TableTarget
+from tornproof.harness.systems.table import TableTarget
+from tornproof.harness.systems.table_operation import TableOperation
 from tornproof.harness.systems.workload import FIRST_TIME
 from tornproof.impl.table.table import open_table
 

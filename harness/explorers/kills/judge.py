@@ -8,6 +8,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
+from tornproof.harness.common.model_check import ModelCheck
 from tornproof.harness.common.system import Target
 from tornproof.harness.explorers.kills.plan import Failure, Origin, failures
 from tornproof.harness.simulator.filesystem.faulty import FaultyStorage
@@ -17,7 +18,7 @@ from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.simulator.filesystem.memory_file import BusError
 from tornproof.harness.simulator.filesystem.step_bound import EndlessError
 from tornproof.harness.simulator.filesystem.written import RecordingStorage, replay_prefix
-from tornproof.harness.simulator.process import observer as simulated
+from tornproof.harness.simulator.process import observer
 from tornproof.impl.storage.interface import Storage
 
 SHOWN_MAX = 120
@@ -36,7 +37,8 @@ class Property(enum.StrEnum):
     GOES_ON = "a recovered writer goes on to the same end"
     SYNCED = "a commit whose sync failed is not acknowledged"
     ORDERLY = "what goes wrong is said in an orderly way"
-    ENDS = simulated.Property.ENDS
+    ENDS = observer.Property.ENDS
+    CONTENT = observer.Property.CONTENT
 
 
 class Violation(Exception):  # noqa: N818  # a verdict, raised by the judge
@@ -113,6 +115,7 @@ class Judge:
                 self._target.create(storage, self._path)
             before = storage.copy()
             recording = RecordingStorage(storage)
+            check = ModelCheck(self._target, self._operations, before.image(), self._path)
             observations, started, acknowledged = [self._read(before.copy())], [], []
             with self._target.open_writer(recording, self._path) as writer:
                 for operation in self._operations:
@@ -120,6 +123,9 @@ class Judge:
                     writer.commit(operation)
                     acknowledged.append(len(recording.steps))
                     observations.append(self._read(storage.copy()))
+                    difference = check.difference(tuple(range(len(started))), storage.image())
+                    if difference:
+                        raise Violation(Property.CONTENT, f"after {len(started)} commits {difference}")
             last = self._read(storage)
         if last != observations[-1]:
             raise Violation(Property.FAULT_FREE, "closing the writer changed what a reader sees")

@@ -9,10 +9,11 @@ from tornproof.harness.explorers.model_based.world import ALLOWED, ORDERLY, Fact
 from tornproof.harness.simulator.filesystem.faulty import Fault
 from tornproof.harness.simulator.filesystem.intercept import Call, CallKind
 from tornproof.harness.simulator.filesystem.locks import Killed
+from tornproof.harness.systems.table_specification import interval_of, ticks_of
 from tornproof.impl.errors import RowsRejectedError, StorageError
 from tornproof.impl.storage.interface import StorageReason
-from tornproof.impl.table.partition_names import interval_end, interval_start
 from tornproof.impl.txn.transaction import TXN_FILE, Transaction
+from tornproof.model.rows import partition_of
 from tornproof.model.step import Outcome, step
 from tornproof.model.table import Commit, DirectoryName, Drop, Entry, Stage, State, Write
 
@@ -73,12 +74,8 @@ def expected_changes(world: World) -> dict[int, tuple[int, ...] | None]:
 
 
 def _partition_of(world: World, timestamp: int, starts: Mapping[int, object]) -> int:
-    """Return the last partition that starts before a time in its interval; else the interval's start."""
-    by, nanoseconds = world.start.metadata.partition_by, world.start.metadata.counts_nanoseconds
-    low = interval_start(timestamp, by, nanoseconds=nanoseconds)
-    high = interval_end(timestamp, by, nanoseconds=nanoseconds)
-    assert low is not None and high is not None
-    return max((start for start in starts if low <= start <= timestamp), default=low)
+    metadata = world.start.metadata
+    return partition_of(timestamp, starts, interval_of(metadata), ticks_of(metadata))
 
 
 def _is_rejected(world: World, changes: Changes) -> bool:

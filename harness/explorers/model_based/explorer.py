@@ -172,7 +172,7 @@ class Stateful:
             finding = _finding(search, number) if search.failure is not None else None
         return PartResult(
             origin=self._origin,
-            can_repeat_keys=self.start.rows.shape.can_repeat_keys,
+            can_repeat_keys=self.start.rows.can_repeat_keys,
             programs=search.program_count,
             counts=search.counts,
             reached=search.reached,

@@ -1,21 +1,20 @@
 """The rows of a stateful run: identities by content, rows to write, and the rows that a commit must result in.
 
-The oracle is plain Python on identities and shares no code with the implementation.
+What they result in is the model's (`tornproof.model.rows`), which shares no code with the implementation.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import pyarrow as pa
-import pyarrow.types as pat
 
-from tornproof.impl.read.reader import Snapshot
-from tornproof.impl.types.questdb import TypeTag, tag_of
+from tornproof.harness.systems.plain_rows import RowShape, Values, plain_rows
+from tornproof.impl.types.questdb import TypeTag
+from tornproof.model.rows import Row, with_row
 
-Content: TypeAlias = tuple[Any, ...]
 FIRST_VALUE = 1_000_000  # above what a small table's own rows are likely to hold
 _WHOLE = {TypeTag.INT, TypeTag.LONG}
 _SMALL = {TypeTag.BYTE, TypeTag.SHORT}
@@ -31,47 +30,19 @@ class Point(NamedTuple):
     key: tuple[Any, ...] | int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RowShape:
-    """The columns of a table; `keys` are the indexes of the deduplication keys, without that of the timestamp."""
-
-    schema: pa.Schema
-    tags: tuple[TypeTag | None, ...]
-    timestamp: int
-    keys: tuple[int, ...]
-    has_keys: bool
-
-    @classmethod
-    def of(cls, snapshot: Snapshot) -> RowShape:
-        """Return the shape of a table that has `_meta`."""
-        metadata = snapshot.table.metadata
-        assert metadata is not None
-        by_id = {column.id: column for column in metadata.columns}
-        columns = [by_id[column.id] for column in snapshot.columns]
-        timestamp = [column.id for column in snapshot.columns].index(snapshot.timestamp_id)
-        keys = tuple(index for index, column in enumerate(columns) if column.is_dedup_key and index != timestamp)
-        return cls(
-            schema=snapshot.schema,
-            tags=tuple(tag_of(column.type) for column in columns),
-            timestamp=timestamp,
-            keys=keys,
-            has_keys=columns[timestamp].is_dedup_key,
-        )
-
-    @property
-    def can_repeat_keys(self) -> bool:
-        """Whether rows with the keys of other rows can be made."""
-        return self.has_keys and all(self.tags[index] in _KEY_TAGS for index in self.keys)
-
-
 @dataclass(slots=True)
 class Rows:
     """All rows of a run; a row's identity is the number of its content, so equal rows have one identity."""
 
     shape: RowShape
-    contents: list[Content] = field(default_factory=list)
-    _identities: dict[Content, int] = field(default_factory=dict)
+    contents: list[Values] = field(default_factory=list)
+    _identities: dict[Values, int] = field(default_factory=dict)
     _made_count: int = 0
+
+    @property
+    def can_repeat_keys(self) -> bool:
+        """Whether rows with the keys of other rows can be made."""
+        return self.shape.has_keys and all(self.shape.tags[index] in _KEY_TAGS for index in self.shape.keys)
 
     def copy(self) -> Rows:
         """Return an independent copy."""
@@ -79,16 +50,16 @@ class Rows:
 
     def identify(self, rows: pa.Table | pa.RecordBatch) -> tuple[int, ...]:
         """Return the rows' identities, in order."""
-        return tuple(map(self._identity, zip(*map(_plain, rows.columns), strict=True)))
+        return tuple(map(self._identity, plain_rows(rows)))
 
     def timestamp(self, identity: int) -> int:
         """Return the designated timestamp of a row."""
-        return int(self.contents[identity][self.shape.timestamp])
+        return self.shape.time_of(self.contents[identity])
 
-    def key(self, identity: int) -> Content:
+    def key(self, identity: int) -> Values:
         """Return the deduplication key of a row: time and key columns."""
         content = self.contents[identity]
-        return (content[self.shape.timestamp], *(content[index] for index in self.shape.keys))
+        return (self.shape.time_of(content), *(content[index] for index in self.shape.keys))
 
     def make(self, points: Sequence[Point]) -> tuple[pa.Table, tuple[int, ...]]:
         """Return new rows, each with a value that no other row has, and their identities."""
@@ -98,20 +69,21 @@ class Rows:
         return rows, self.identify(rows)
 
     def merged(self, old: Sequence[int], new: Sequence[int]) -> tuple[int, ...]:
-        """Return a partition's rows after `new` ones, in the order of writing, were added to `old` ones.
-
-        Sorted by time, old before new. With keys, the last row of a key takes the place of its first one.
-        """
-        together: Iterable[int] = (*old, *new)
-        if self.shape.has_keys:
-            together = {self.key(identity): identity for identity in together}.values()
-        return tuple(sorted(together, key=self.timestamp))
+        """Return a partition's rows after `new` ones, in the order of writing, were added to `old` ones."""
+        rows = tuple(map(self._row, old))
+        for identity in new:
+            rows = with_row(rows, self._row(identity))
+        return tuple(row.values for row in rows)
 
     def has_duplicates(self, rows: Sequence[int]) -> bool:
         """Whether rows of a table with keys repeat one."""
         return self.shape.has_keys and len(set(map(self.key, rows))) < len(rows)
 
-    def _identity(self, content: Content) -> int:
+    def _row(self, identity: int) -> Row:
+        content = self.contents[identity]
+        return Row(self.shape.time_of(content), self.shape.keys_of(content), identity)
+
+    def _identity(self, content: Values) -> int:
         known = self._identities.setdefault(content, len(self.contents))
         if known == len(self.contents):
             self.contents.append(content)
@@ -154,19 +126,6 @@ class Rows:
 
 def _restored(tag: TypeTag | None, value: Any) -> Any:
     return float(value) if tag in _FRACTIONS and value is not None else value
-
-
-def _plain(column: pa.Array | pa.ChunkedArray) -> list[Any]:
-    """Return values that are equal, and have equal hashes, only if all their bits are equal."""
-    array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-    if isinstance(array, pa.ExtensionArray):
-        array = array.storage
-    if pat.is_temporal(array.type):
-        array = array.cast(pa.int64())
-    values: list[Any] = array.to_pylist()
-    if pat.is_floating(array.type) or pat.is_nested(array.type):
-        return [value if value is None else repr(value) for value in values]
-    return values
 
 
 def _nulls(of: pa.DataType, count: int) -> pa.Array:

@@ -155,7 +155,7 @@ def _can_change(world: World) -> bool:
 
 
 def _can_upsert(world: World) -> bool:
-    return world.rows.shape.can_repeat_keys and _can_change(world)
+    return world.rows.can_repeat_keys and _can_change(world)
 
 
 def _can_pin(world: World) -> bool:

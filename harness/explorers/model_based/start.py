@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from tornproof.harness.explorers.model_based.rows import Rows, RowShape
+from tornproof.harness.explorers.model_based.rows import Rows
 from tornproof.harness.parallel.tasks import SHARED_MEMORY
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
+from tornproof.harness.systems.plain_rows import RowShape
 from tornproof.impl.layout import txn as layout
 from tornproof.impl.read.reader import open_snapshot
 from tornproof.impl.storage.interface import Storage

@@ -37,6 +37,7 @@ from tornproof.harness.systems.toy_losses import (
     TrustsOrder,
     UndoesWhatWasSeen,
 )
+from tornproof.harness.systems.toy_specified import LosesALetter, Specified
 
 OPERATIONS = (b"one", b"t", b"three")
 PATH = "toy"
@@ -83,6 +84,8 @@ CONTROLS = (
     Control(target=FORBIDS_COMMITS, violated=Property.COMMIT),
     Control(target=REJECTS_RECOVERY, violated=Property.RECOVERY),
     Control(target=BREAKS_IN_RECOVERY, violated=Property.DISORDERLY),
+    Control(target=LosesALetter(), violated=Property.CONTENT),
+    Control(target=Specified(), detected_by=frozenset()),
 )
 
 

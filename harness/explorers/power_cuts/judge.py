@@ -17,6 +17,7 @@ from tornproof.harness.simulator.filesystem.kernel_calls import apply
 from tornproof.harness.simulator.persistence.legal_disks import Disk
 from tornproof.harness.simulator.persistence.legal_names import tree_of
 from tornproof.harness.simulator.process.case import TestCase
+from tornproof.harness.simulator.process.observer import Property
 
 
 class PowerJudge:
@@ -53,6 +54,9 @@ class PowerJudge:
         if known is None:
             case = self.case
             known = judge_commit(facts, found, case.oracle, case.second_session)
+            difference = "" if known.violated else case.difference((*found, *case.second_session))
+            if difference:
+                known = Verdict(found, Property.CONTENT, difference)
             self._commit_verdicts[facts, found] = known
         return known
 

@@ -16,6 +16,7 @@ from tornproof.harness.systems.toy import AcknowledgesFirst, HeaderFirst, NeverS
 from tornproof.harness.systems.toy_locks import CrossedLocks, OrderedLocks
 from tornproof.harness.systems.toy_readers import Counter, GoesBack, KeptOut, LeasesInPlace, Panics, ShowsLate, ToyRules
 from tornproof.harness.systems.toy_records import InPlace, LooksOnce, Record
+from tornproof.harness.systems.toy_specified import LosesALetter, Specified
 
 LETTERS = (b"one", b"t")
 LETTER = (b"o",)
@@ -55,9 +56,11 @@ BROKEN: tuple[tuple[TestCase, str], ...] = (
     (control_case(Counter(), LETTER, rules=ToyRules()), Property.IMMUTABLE),
     (control_case(NeverSyncs(), LETTER, rules=ToyRules()), Property.BARRIERS),
     (control_case(CrossedLocks(), LETTER), Property.ENDS),
+    (control_case(LosesALetter(), LETTERS), Property.CONTENT),
 )
 SOUND = (
     control_case(Toy(), LETTERS, rules=ToyRules()),
+    control_case(Specified(), LETTERS),
     control_case(Record(), NUMBERS),
     control_case(Counter(), LETTER, read_count=2),
     control_case(OrderedLocks(), LETTER),

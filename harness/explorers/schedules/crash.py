@@ -42,6 +42,7 @@ from tornproof.harness.systems.toy_losses import (
     TrustsOrder,
     UndoesWhatWasSeen,
 )
+from tornproof.harness.systems.toy_specified import LosesALetter, Specified
 
 PHASE = "product"
 PRODUCT_MODELS = ("A", "D", "B", "C-512", "Cdir")
@@ -66,6 +67,8 @@ CONTROLS = (
     Control(target=FORBIDS_COMMITS, violated=Property.COMMIT, detected_by=EVERY - {D}, accepted_by=frozenset()),
     Control(target=REJECTS_RECOVERY, violated=Property.RECOVERY, detected_by=EVERY - {D}, accepted_by=frozenset()),
     Control(target=BREAKS_IN_RECOVERY, violated=Property.DISORDERLY),
+    Control(target=LosesALetter(), violated=Property.CONTENT),
+    Control(target=Specified(), detected_by=frozenset()),
 )
 COVERAGE_GOALS = (IN_COMMIT, KEPT)
 COVERAGE_GOALS_OF_KILLS = (*COVERAGE_GOALS, SEEN_EARLY, READER_AT_WORK, LIVED_THROUGH)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from operator import is_
 from typing import Any, ClassVar
 
+from tornproof.harness.common.model_check import ModelCheck
 from tornproof.harness.common.system import Target
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.kernel import Kernel
@@ -39,6 +40,8 @@ class _FaultFree:
     basis: tuple[object, ...]
     kernels: dict[Operations, Kernel] = field(default_factory=dict)
     seen: dict[Operations, Hashable] = field(default_factory=dict)
+    differences: dict[Operations, str] = field(default_factory=dict)
+    check: ModelCheck | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +76,7 @@ class TestCase:
         """Expect what `sound`, the same test case without the fault, has shown so far; returns this test case."""
         self._fault_free.kernels.update(sound._fault_free.kernels)
         self._fault_free.seen.update(sound._fault_free.seen)
+        self._fault_free.differences.update(sound._fault_free.differences)
         return self
 
     def kernel(self) -> Kernel:
@@ -96,6 +100,22 @@ class TestCase:
             self._fault_free.seen[operations] = value
         return self._fault_free.seen[operations]
 
+    def difference(self, operations: Operations) -> str:
+        """Say how what these commits leave, each in a fault-free session, differs from the model; "" if it does not.
+
+        Without a model there is no difference. Raises NotExplorableError.
+        """
+        known = self._fault_free.differences
+        if operations not in known:
+            left = self._after(operations).image()
+            try:
+                known[operations] = self._model_check().difference(operations, left)
+            except self.target.rejections as error:
+                raise NotExplorableError(
+                    f"after operations {list(operations)} the rows cannot be read: {error}"
+                ) from error
+        return known[operations]
+
     def process_group(
         self, operations: Operations | None = None, *, reads_first: bool = False, fails: bool = False
     ) -> ProcessGroup:
@@ -112,7 +132,7 @@ class TestCase:
                     for number, each in enumerate(readers, start=1)
                 ),
             ),
-            judge=Judge(self.oracle, fails=fails),
+            judge=Judge(self.oracle, difference=self.difference, fails=fails),
             rules=self.rules,
         )
 
@@ -124,6 +144,12 @@ class TestCase:
     def begin(self, process_group: ProcessGroup) -> World:
         """Return the world at the start state."""
         return process_group.begin(self.kernel(), Progress())
+
+    def _model_check(self) -> ModelCheck:
+        known = self._fault_free
+        if known.check is None:
+            known.check = ModelCheck(self.target, self.operations, self.kernel().image(), self.path)
+        return known.check
 
     def _after(self, operations: Operations) -> Kernel:
         if not operations:

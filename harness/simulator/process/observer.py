@@ -15,6 +15,8 @@ from tornproof.harness.simulator.process.simulated_process import Mark, Node
 Operations: TypeAlias = tuple[int, ...]
 Oracle: TypeAlias = Callable[[Operations], Hashable]
 """Returns what a reader sees when the operations of these numbers were committed, one after the other."""
+Difference: TypeAlias = Callable[[Operations], str]
+"""Says in words how that differs from what the model has, "" where it does not."""
 
 
 class Violation(NamedTuple):
@@ -43,6 +45,7 @@ class Property:
     IMMUTABLE = "committed bytes never change (I7)"
     BARRIERS = "no version is stored before its barriers (I9)"
     IDEMPOTENT = "a second recovery changes nothing"
+    CONTENT = "a commit leaves the rows that the model has"
 
 
 class Reading(NamedTuple):
@@ -82,9 +85,10 @@ class Progress(NamedTuple):
 class Judge:
     """Judges what processes report; with `fails` calls may fail in this exploration, and commits with them."""
 
-    def __init__(self, oracle: Oracle, *, fails: bool = False) -> None:
-        """Take what to expect from `oracle`."""
+    def __init__(self, oracle: Oracle, *, difference: Difference = lambda operations: "", fails: bool = False) -> None:
+        """Take what to expect from `oracle`, which is checked by `difference`."""
         self._oracle = oracle
+        self._difference = difference
         self._fails = fails
 
     def observe(self, progress: Progress, process: str, node: Node) -> Progress:
@@ -111,7 +115,7 @@ class Judge:
                 return progress._replace(pending=mark.value)
             case bodies.ACKNOWLEDGED:
                 assert isinstance(mark.value, int)
-                return progress._replace(committed=(*progress.committed, mark.value), pending=None)
+                return self._acknowledged(progress, process, mark.value)
             case bodies.FAILED if not self._fails:
                 what = Property.COMMIT if _has_begun_a_commit(node) else Property.RECOVERY
                 return progress.broken(what, process, str(mark.value))
@@ -122,6 +126,12 @@ class Judge:
             case bodies.SEEN:
                 return self._seen(progress, process, mark.value)
         return progress
+
+    def _acknowledged(self, progress: Progress, process: str, number: int) -> Progress:
+        committed = (*progress.committed, number)
+        progress = progress._replace(committed=committed, pending=None)
+        difference = self._difference(committed)
+        return progress.broken(Property.CONTENT, process, difference) if difference else progress
 
     def _seen(self, progress: Progress, process: str, value: Hashable) -> Progress:
         reading = progress.reading_of(process)

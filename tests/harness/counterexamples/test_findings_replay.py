@@ -38,7 +38,8 @@ from tornproof.harness.simulator.process.observer import Property
 from tornproof.harness.simulator.process.trace_rules import TraceRules
 from tornproof.harness.simulator.process.world import World
 from tornproof.harness.systems.releases import PRESETS
-from tornproof.harness.systems.table import TableOperation, TableTarget
+from tornproof.harness.systems.table import TableTarget
+from tornproof.harness.systems.table_operation import TableOperation
 from tornproof.harness.systems.table_rules import TableRules
 from tornproof.harness.systems.toy import HeaderFirst, Toy
 from tornproof.harness.systems.workload import MADE_PATH, made_image

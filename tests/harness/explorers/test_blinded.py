@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tornproof.harness.common.model_check import ModelCheck
 from tornproof.harness.explorers.kills import exploration as kill_exploration
 from tornproof.harness.explorers.kills import explorer as kills
 from tornproof.harness.explorers.kills.judge import Judge as KillJudge
@@ -19,6 +20,7 @@ from tornproof.harness.explorers.power_cuts import sessions
 from tornproof.harness.explorers.power_cuts.exploration import ModelExploration
 from tornproof.harness.explorers.power_cuts.judge import PowerJudge
 from tornproof.harness.explorers.power_cuts.sessions import LaterSessions
+from tornproof.harness.explorers.schedules import controls as schedules
 from tornproof.harness.explorers.schedules import crash as product
 from tornproof.harness.search.crash_world import Sessions
 from tornproof.harness.search.product_reduction import ProductReduction
@@ -27,6 +29,7 @@ from tornproof.harness.simulator.persistence import legal_files, legal_names
 from tornproof.harness.simulator.persistence.legal_disks import LegalDisks
 from tornproof.harness.simulator.persistence.models import C_8, C_512, CDIR, MODELS, A, B, D, FileChoice, Model
 from tornproof.harness.simulator.process.observer import Property
+from tornproof.harness.systems.toy_specified import LosesALetter
 
 Patch = pytest.MonkeyPatch
 Blinding = Callable[[Patch], None]
@@ -222,6 +225,9 @@ JUDGED_BESIDE_CRASHES = (
 )
 
 
+BEFORE_ANY_KILL = (KillProperty.FAULT_FREE, KillProperty.CONTENT)
+
+
 @pytest.fixture(autouse=True)
 def nothing_remembered(monkeypatch: Patch) -> None:
     """What a blinded injector made must not be remembered, nor be found in memory."""
@@ -273,7 +279,25 @@ def test_a_property_that_is_not_judged_beside_crashes_is_noticed(violated: str, 
     assert any(violated in failure for failure in product.failed_controls())
 
 
-@pytest.mark.parametrize("violated", [each for each in KillProperty if each is not KillProperty.FAULT_FREE])
+@pytest.mark.parametrize("violated", [each for each in KillProperty if each not in BEFORE_ANY_KILL])
 def test_a_property_that_is_not_judged_after_kills_is_noticed(violated: str, monkeypatch: Patch) -> None:
     not_judged(violated)(monkeypatch)
     assert any(violated in failure for failure in kills.failed_controls())
+
+
+def test_a_model_that_is_not_asked_is_noticed_by_every_explorer(monkeypatch: Patch) -> None:
+    monkeypatch.setattr(ModelCheck, "difference", lambda *_: "")
+    # A test case remembers what the model said of it.
+    unasked = schedules.control_case(LosesALetter(), schedules.LETTERS)
+    monkeypatch.setattr(schedules, "BROKEN", ((unasked, Property.CONTENT),))
+    schedules.failed_controls.cache_clear()
+    try:
+        for failed in (
+            power.failed_controls([A]),
+            product.failed_controls([A.name]),
+            kills.failed_controls(),
+            schedules.failed_controls(0),
+        ):
+            assert all(Property.CONTENT in failure for failure in failed) and failed
+    finally:
+        schedules.failed_controls.cache_clear()

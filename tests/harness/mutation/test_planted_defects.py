@@ -14,7 +14,8 @@ from tornproof.harness.explorers.kills.explorer import explore_crashes
 from tornproof.harness.explorers.kills.judge import Judge, Violation
 from tornproof.harness.explorers.model_based.explorer import explore_stateful
 from tornproof.harness.mutation.fault import PlantedFault
-from tornproof.harness.systems.table import TableOperation, TableTarget
+from tornproof.harness.systems.table import TableTarget
+from tornproof.harness.systems.table_operation import TableOperation
 
 SHARE_SIZE = 16
 HOUR_MICROSECONDS = 3_600_000_000

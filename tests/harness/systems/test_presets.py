@@ -15,7 +15,8 @@ from tornproof.harness.systems.answer import holds_all
 from tornproof.harness.systems.preset import CommitMode
 from tornproof.harness.systems.readers import PinnedFiles, by_header, by_newest, without_statistics
 from tornproof.harness.systems.releases import HARDENED_PRESET, PRESETS
-from tornproof.harness.systems.table import GROWING, TableOperation, TableTarget
+from tornproof.harness.systems.table import GROWING, TableTarget
+from tornproof.harness.systems.table_operation import TableOperation
 from tornproof.impl.chunk.row_group_encoder import encode_row_group
 from tornproof.impl.errors import CorruptError
 from tornproof.impl.pm.block import Block, Chunk, Statistic

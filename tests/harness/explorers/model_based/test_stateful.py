@@ -21,12 +21,13 @@ from tornproof.harness.explorers.model_based.explorer import (
     explore_stateful,
 )
 from tornproof.harness.explorers.model_based.machine import Search, replay
-from tornproof.harness.explorers.model_based.rows import Point, Rows, RowShape
+from tornproof.harness.explorers.model_based.rows import Point, Rows
 from tornproof.harness.explorers.model_based.rules import RULES, WEIGHTED_RULES, Step
 from tornproof.harness.explorers.model_based.start import StorageKind, prepare
 from tornproof.harness.mutation.catalogue import fault_named
 from tornproof.harness.mutation.fault import Mutant
 from tornproof.harness.simulator.filesystem.image import DiskImage
+from tornproof.harness.systems.plain_rows import RowShape
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
 from tornproof.impl.types.questdb import TypeTag
 

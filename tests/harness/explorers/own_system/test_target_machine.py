@@ -32,7 +32,8 @@ from tornproof.harness.explorers.own_system.machine import (
 )
 from tornproof.harness.explorers.own_system.replaying import COMMITS, OPENINGS, violation_of, without_needless_steps
 from tornproof.harness.simulator.filesystem.step_bound import STEP_BOUND
-from tornproof.harness.systems.table import TableOperation, TableTarget
+from tornproof.harness.systems.table import TableTarget
+from tornproof.harness.systems.table_operation import TableOperation
 from tornproof.harness.systems.toy import (
     AcknowledgesFirst,
     HeaderFirst,

@@ -1,0 +1,148 @@
+"""The rows of a table after each commit, by brute force: one row after the other is put in its place.
+
+Slow on purpose: nothing is sorted or planned, and no row group, file or byte occurs.
+"""
+
+from __future__ import annotations
+
+import datetime
+import enum
+from collections import Counter
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeAlias
+
+SECONDS_IN_HOUR = 3_600
+SECONDS_IN_DAY = 24 * SECONDS_IN_HOUR
+EPOCH = datetime.date(1970, 1, 1)
+SHOWN_MAX = 3
+
+
+class Row(NamedTuple):
+    """The designated timestamp, the deduplication keys beside it (None in a table without any), and all values."""
+
+    time: int
+    keys: Hashable
+    values: Any
+
+
+Rows: TypeAlias = tuple[Row, ...]
+
+
+class Interval(enum.Enum):
+    """How long one partition is."""
+
+    HOUR = enum.auto()
+    DAY = enum.auto()
+    WEEK = enum.auto()
+    MONTH = enum.auto()
+    YEAR = enum.auto()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """What one commit is asked for: partitions, by their starts, to drop and to rewrite; then rows, as written."""
+
+    dropped: tuple[int, ...] = ()
+    rewritten: tuple[int, ...] = ()
+    rows: Rows = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Content:
+    """A committed version of a table: its number, and the rows of each partition by the partition's start, ascending.
+
+    `ticks` are the units of time in a second.
+    """
+
+    version: int
+    partitions: tuple[tuple[int, Rows], ...]
+    interval: Interval
+    ticks: int
+
+
+def after(content: Content, change: Change) -> Content | None:
+    """Return what a commit leaves, nothing new if it is asked for nothing.
+
+    None if a partition that rows are added to has two rows of one key, because which of them stays is not specified.
+    """
+    if change == Change():
+        return content
+    partitions = {start: rows for start, rows in content.partitions if start not in change.dropped}
+    starts = tuple(partitions)
+    for row in change.rows:
+        start = partition_of(row.time, starts, content.interval, content.ticks)
+        before = partitions.get(start, ())
+        if _repeats_keys(before):
+            return None
+        partitions[start] = with_row(before, row)
+    return Content(
+        version=content.version + 1,
+        partitions=tuple((start, partitions[start]) for start in sorted(partitions)),
+        interval=content.interval,
+        ticks=content.ticks,
+    )
+
+
+def partition_of(time: int, starts: Iterable[int], interval: Interval, ticks: int) -> int:
+    """Return the last partition of a time's interval that starts at or before it, else the start of the interval."""
+    first = start_of(time, interval, ticks)
+    return max(
+        (start for start in starts if start <= time and start_of(start, interval, ticks) == first), default=first
+    )
+
+
+def start_of(time: int, interval: Interval, ticks: int) -> int:
+    """Return the start of the interval that a time lies in."""
+    seconds = time // ticks
+    if interval is Interval.HOUR:
+        return seconds // SECONDS_IN_HOUR * SECONDS_IN_HOUR * ticks
+    day = EPOCH + datetime.timedelta(days=seconds // SECONDS_IN_DAY)
+    match interval:
+        case Interval.WEEK:
+            while day.isoweekday() != 1:
+                day -= datetime.timedelta(days=1)
+        case Interval.MONTH:
+            day = day.replace(day=1)
+        case Interval.YEAR:
+            day = day.replace(month=1, day=1)
+    return (day - EPOCH).days * SECONDS_IN_DAY * ticks
+
+
+def with_row(rows: Rows, row: Row) -> Rows:
+    """Return rows in the order of time after one more was written: in the place of that with its keys, else last."""
+    if row.keys is not None:
+        for place, other in enumerate(rows):
+            if (other.time, other.keys) == (row.time, row.keys):
+                return (*rows[:place], row, *rows[place + 1 :])
+    place = sum(other.time <= row.time for other in rows)
+    return (*rows[:place], row, *rows[place:])
+
+
+def difference(expected: Content, found: Content) -> str:
+    """Say in words what was found instead, "" if nothing else; the words before ": expected" name no values."""
+    if found.version != expected.version:
+        return f"the number of the version is wrong: expected {expected.version}, found {found.version}"
+    right, there = dict(expected.partitions), dict(found.partitions)
+    if list(there) != list(right):
+        return f"the partitions are wrong: expected those that start at {list(right)}, found {list(there)}"
+    for start, rows in right.items():
+        if there[start] != rows:
+            return f"the rows of a partition are wrong: expected {_difference_of_rows(start, rows, there[start])}"
+    return ""
+
+
+def _difference_of_rows(start: int, expected: Rows, found: Rows) -> str:
+    counts = f"{len(expected)} rows in the partition that starts at {start}, found {len(found)}"
+    missing, added = Counter(expected) - Counter(found), Counter(found) - Counter(expected)
+    words = [
+        f"{word} {[row.values for row in list(rows.elements())[:SHOWN_MAX]]}"
+        for word, rows in (("missing are", missing), ("too many are", added))
+        if rows
+    ]
+    return f"{counts}; {'; '.join(words) or 'they are the same in another order'}"
+
+
+def _repeats_keys(rows: Rows) -> bool:
+    keys = [(row.time, row.keys) for row in rows if row.keys is not None]
+    return len(set(keys)) < len(keys)

@@ -12,7 +12,8 @@ from tornproof.harness.search.crash_world import WRITER_INDEX, Sessions
 from tornproof.harness.simulator.filesystem.intercept import BARRIERS, Call
 from tornproof.harness.simulator.filesystem.kernel import Kernel, Rejected
 from tornproof.harness.simulator.persistence.legal_disks import Disk, chosen_disk
-from tornproof.harness.simulator.persistence.models import Choice, FileChoice, choice_of, model_named
+from tornproof.harness.simulator.persistence.legal_names import nearest_names
+from tornproof.harness.simulator.persistence.models import STALE, Choice, FileChoice, choice_of, model_named
 from tornproof.harness.simulator.process.simulated_process import Node
 from tornproof.harness.simulator.process.world import World
 from tornproof.impl.storage.interface import StorageReason
@@ -55,14 +56,14 @@ def adapted(kernel: Kernel, model: str, text: str) -> str:
             last = len(kernel.files[numbers[there]].versions) - 1
             old = tuple((block, min(version, last)) for block, version in blocks)
             files[there] = FileChoice(min(size, last), min(base, last), old)
-    names = choice.names and tuple(name for name in choice.names if name < len(kernel.entry_changes))
+    names = choice.names and nearest_names(kernel, model_named(model), choice.names)
     return choice_text(Choice(choice.model, names, tuple(files.items())))
 
 
 def _is_there(chosen: tuple[str, FileChoice]) -> bool:
     """Reject numbers that Python would count from the end."""
     _, (size, base, blocks) = chosen
-    return min([size, base, *(number for pair in blocks for number in pair)]) >= 0
+    return min(size, base) >= 0 and all(block >= 0 and (version >= 0 or version == STALE) for block, version in blocks)
 
 
 HASH_BYTES = 16

@@ -12,6 +12,8 @@ from tornproof.harness.counterexamples.replay_engine import choice_text, read_ch
 from tornproof.harness.counterexamples.step_names import Step, kind_of
 from tornproof.harness.simulator.filesystem.file_state import FileState
 from tornproof.harness.simulator.filesystem.kernel import Kernel
+from tornproof.harness.simulator.persistence.legal_files import version_bytes
+from tornproof.harness.simulator.persistence.legal_names import longer_names
 from tornproof.harness.simulator.persistence.models import FileChoice, Model, model_named
 from tornproof.harness.simulator.process.case import Readers, TestCase
 from tornproof.harness.simulator.process.observer import Operations
@@ -164,9 +166,8 @@ def simpler_choices(kernel: Kernel, model: str, text: str) -> Iterator[str]:
     names, files = choice.names, choice.files
     if names is not None:
         yield choice_text(choice._replace(names=None))
-        missing = set(range(len(kernel.entry_changes))) - set(names)
-        for name in sorted(missing) if len(missing) > 1 else ():
-            yield choice_text(choice._replace(names=tuple(sorted({*names, name}))))
+        for longer in longer_names(kernel, model_named(model), names):
+            yield choice_text(choice._replace(names=longer))
     states = {path: kernel.files[number] for path, number in kernel.paths()}
     for index in range(len(files)):
         yield choice_text(choice._replace(files=(*files[:index], *files[index + 1 :])))
@@ -199,7 +200,7 @@ def _old_blocks(state: FileState, block_bytes: int, chosen: FileChoice) -> tuple
     for block in range(-(-size_bytes // block_bytes)):
         version = versions.get(block, chosen.base)
         start, stop = block * block_bytes, min((block + 1) * block_bytes, size_bytes)
-        held, last = (state.versions[number][start:stop].ljust(stop - start, b"\0") for number in (version, -1))
+        held, last = (version_bytes(state, number, start, stop) for number in (version, len(state.versions) - 1))
         if held != last:
             old.append((block, version))
     return tuple(old)

@@ -21,7 +21,7 @@ from tornproof.harness.counterexamples.step_names import Step
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.intercept import Call, CallKind
 from tornproof.harness.simulator.filesystem.kernel import ROOT, Kernel, Rejected
-from tornproof.harness.simulator.persistence.models import model_named
+from tornproof.harness.simulator.persistence.models import Names, model_named
 from tornproof.harness.simulator.process.case import TestCase
 from tornproof.harness.simulator.process.simulated_process import Node
 from tornproof.harness.simulator.process.world import World
@@ -99,7 +99,7 @@ class StateRecorder(Observer):
         durable = set(_durable_paths(kernel))
         match self._crash:
             case (PowerCut(model=model, choice=choice), _):
-                if not model_named(model).loses_names:
+                if model_named(model).names is Names.ALL:
                     durable = {path for path, _ in kernel.paths()}
                 yield from _states_after(kernel, disk_after(kernel, model, choice).kernel(), durable)
             case _:

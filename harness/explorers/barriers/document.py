@@ -45,7 +45,11 @@ def document(outcomes: Sequence[Outcome]) -> dict[str, Any]:
         "models": [
             {
                 "name": model.name,
-                "describes": model.describes,
+                "content": model.content,
+                "names": model.names.value,
+                "stands_for": model.stands_for,
+                "contained_in": model.contained_in or None,
+                "sources": [source._asdict() for source in model.sources],
                 "minimal_safe_sets": [list(names) for names in minimal_safe_sets(outcomes, model)],
                 "safe_set_count": sum(outcome.is_safe for outcome in outcomes if outcome.model == model),
                 "set_count": sum(outcome.model == model for outcome in outcomes),

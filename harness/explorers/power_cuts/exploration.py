@@ -90,7 +90,7 @@ class ModelExploration:
         self._settings = settings
         self._has_time = has_time
         self._explored_facts: set[tuple[Facts, Bounds]] = set()
-        self._names: tuple[object, object, LegalNames] | None = None
+        self._names: tuple[object, object, int, LegalNames] | None = None
 
     @property
     def is_over(self) -> bool:
@@ -223,14 +223,15 @@ class ModelExploration:
     def _names_of(self, kernel: Kernel) -> LegalNames:
         """Return the legal names of a kernel; mostly those of the crash point before are valid again."""
         known = self._names
-        if known is None or known[0] is not kernel.durable_directories or known[1] is not kernel.entry_changes:
-            known = (
-                kernel.durable_directories,
-                kernel.entry_changes,
-                legal_names(kernel, self.model, self._settings.limits),
-            )
-            self._names = known
-        return known[2]
+        if (
+            known is None
+            or known[0] is not kernel.durable_directories
+            or known[1] is not kernel.entry_changes
+            or known[2] != kernel.journalled_count
+        ):
+            names = legal_names(kernel, self.model, self._settings.limits)
+            self._names = known = kernel.durable_directories, kernel.entry_changes, kernel.journalled_count, names
+        return known[3]
 
     def find(self, found: Found) -> None:
         """Keep the smallest finding of each signature, and count the rest."""

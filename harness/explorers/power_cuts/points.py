@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from tornproof.harness.explorers.power_cuts.trace import CrashPoint
 from tornproof.harness.simulator.filesystem.intercept import Call, CallKind
 from tornproof.harness.simulator.persistence.legal_disks import Disk
-from tornproof.harness.simulator.persistence.models import CDIR, D, Model
+from tornproof.harness.simulator.persistence.models import D, Model
 
 SECTOR_BYTES = 512
 _TXN, _PM, _DATA = "_txn", "_pm", "data.parquet"
@@ -47,8 +47,7 @@ def coverage_goals(model: Model) -> tuple[str, ...]:
     if not model.everything_dies:
         return (*_TRACE, *_DISKS)
     torn = (TORN,) if model.block_bytes is not None and model.block_bytes < SECTOR_BYTES else ()
-    names = (NAME_LOST,) if model is CDIR else ()
-    return (*_TRACE, *_DISKS, NESTED_LOST, WRITE_LOST, WRITE_KEPT, *torn, *names)
+    return (*_TRACE, *_DISKS, NESTED_LOST, WRITE_LOST, WRITE_KEPT, NAME_LOST, *torn)
 
 
 def reached_by_trace(point: CrashPoint) -> Iterator[str]:

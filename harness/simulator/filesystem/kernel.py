@@ -70,8 +70,10 @@ class Lease(NamedTuple):
     stop: int
 
 
-EntryChange: TypeAlias = tuple[tuple[int, str, int | None], ...]
-"""One change of names: entries (directory, name, number or None) that reach the disk together."""
+Entry: TypeAlias = tuple[int, str, int | None]
+"""What a name in a directory leads to: its directory, the name, and a number, or None if it is removed."""
+EntryChange: TypeAlias = tuple[Entry, ...]
+"""The entries of one call: of a rename two, of others one."""
 
 
 class CallRejectedError(Exception):
@@ -85,7 +87,8 @@ class CallRejectedError(Exception):
 class Kernel:
     """Files and directories by number; open files and mappings by (session, number).
 
-    A session is one lifetime of a process, which ends with `kill`.
+    A session is one lifetime of a process, which ends with `kill`. Of the changes of names since the syncs of their
+    directories, a journal that is written in order has the first `journalled_count` on disk.
     """
 
     __slots__ = (
@@ -95,6 +98,7 @@ class Kernel:
         "entry_changes",
         "files",
         "handles",
+        "journalled_count",
         "leases",
         "locks",
         "mappings",
@@ -107,6 +111,7 @@ class Kernel:
         self.directories: dict[int, dict[str, int]] = {ROOT: {}}
         self.durable_directories: dict[int, dict[str, int]] = {ROOT: {}}
         self.entry_changes: tuple[EntryChange, ...] = ()
+        self.journalled_count = 0
         self.handles: dict[tuple[int, int], Handle] = {}
         self.mappings: dict[tuple[int, int], Mapped] = {}
         self.locks: dict[int, tuple[Lock, ...]] = {}
@@ -142,6 +147,7 @@ class Kernel:
         other.directories = self.directories.copy()
         other.durable_directories = self.durable_directories
         other.entry_changes = self.entry_changes
+        other.journalled_count = self.journalled_count
         other.handles = self.handles.copy()
         other.mappings = self.mappings.copy()
         other.locks = self.locks.copy()
@@ -200,21 +206,51 @@ class Kernel:
         self.numbers[session] = count
         return (session + 1) * NUMBERS_OF_A_SESSION + count
 
-    def change_entries(self, *entries: tuple[int, str, int | None]) -> None:
-        """Change names now; the change reaches the disk as a whole at any time, at the latest with the next sync."""
+    def change_entries(self, *entries: Entry) -> None:
+        """Change names now; the change reaches the disk at any time, at the latest with the next sync."""
         apply_entry_change(self.directories, entries)
         self.entry_changes = (*self.entry_changes, entries)
 
     def sync_entries(self, directory: int) -> None:
-        """Make the names in a directory durable; a rename becomes durable in both its directories."""
-        durable = self.durable_directories.copy()
-        kept = []
-        for change in self.entry_changes:
-            if any(changed == directory for changed, _, _ in change):
-                apply_entry_change(durable, change)
+        """Make the names in a directory durable; a rename becomes durable in both its directories.
+
+        So do earlier changes of the same names, which could not come after it.
+        """
+        if not self.entry_changes:
+            return
+        self._journal_until(lambda entry: directory in (entry[0], entry[2]))
+        synced: list[EntryChange] = []
+        kept: list[tuple[int, EntryChange]] = []
+        names: set[tuple[int, str]] = set()
+        for index, change in reversed(list(enumerate(self.entry_changes))):
+            changed = {entry[:2] for entry in change}
+            if any(of == directory for of, _ in changed) or changed & names:
+                names |= changed
+                synced.append(change)
             else:
-                kept.append(change)
-        self.durable_directories, self.entry_changes = durable, tuple(kept)
+                kept.append((index, change))
+        durable = self.durable_directories.copy()
+        for change in reversed(synced):
+            apply_entry_change(durable, change)
+        self.journalled_count = sum(index < self.journalled_count for index, _ in kept)
+        self.durable_directories, self.entry_changes = durable, tuple(change for _, change in reversed(kept))
+
+    def sync_names_of(self, file: int, *, is_data_only: bool = False) -> None:
+        """Note that a journal is on disk up to the last change that names a file; of its data alone, to its creation.
+
+        A change of names without one of the size or the blocks does not make a sync of the data write the journal.
+        """
+        if not self.entry_changes:
+            return
+        if is_data_only and any(file in names.values() for names in self.durable_directories.values()):
+            return
+        self._journal_until(lambda entry: entry[2] == file, is_first=is_data_only)
+
+    def _journal_until(self, matches: Callable[[Entry], bool], *, is_first: bool = False) -> None:
+        """Note that the first or last change with a matching entry, and all before it, are in the journal on disk."""
+        found = [index for index, change in enumerate(self.entry_changes) if any(map(matches, change))]
+        if found:
+            self.journalled_count = max(self.journalled_count, (found[0] if is_first else found[-1]) + 1)
 
     def paths(self) -> Iterator[tuple[str, int]]:
         """Yield the path and number of each file that names lead to."""
@@ -238,6 +274,7 @@ class Kernel:
             _frozen(self.directories),
             _frozen(self.durable_directories),
             self.entry_changes,
+            self.journalled_count,
             frozenset(self.handles.items()),
             frozenset(self.mappings.items()),
             frozenset((file, frozenset(locks)) for file, locks in self.locks.items() if locks),

@@ -77,12 +77,14 @@ def _map(kernel: Kernel, session: int, call: Call) -> Answer:
 def _sync(kernel: Kernel, session: int, call: Call) -> Answer:
     file = _file(kernel, session, call)
     kernel.files[file] = kernel.files[file].synced()
+    kernel.sync_names_of(file, is_data_only=call.kind is CallKind.FDATASYNC)
     return None
 
 
 def _msync(kernel: Kernel, session: int, call: Call) -> Answer:
     file, size_bytes = kernel.mappings[session, call.mapping]
     kernel.files[file] = kernel.files[file].synced_until(size_bytes)
+    kernel.sync_names_of(file)
     return None
 
 

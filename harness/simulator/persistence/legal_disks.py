@@ -13,8 +13,15 @@ import numpy as np
 
 from tornproof.harness.simulator.filesystem.kernel import Kernel
 from tornproof.harness.simulator.persistence.legal_files import LegalFile, Limits, file_content, legal_file
-from tornproof.harness.simulator.persistence.legal_names import LegalNames, Tree, legal_names, tree_of, with_changes
-from tornproof.harness.simulator.persistence.models import Choice, Model
+from tornproof.harness.simulator.persistence.legal_names import (
+    LegalNames,
+    Tree,
+    is_legal,
+    legal_names,
+    tree_of,
+    with_changes,
+)
+from tornproof.harness.simulator.persistence.models import STALE, Choice, Model
 
 DEFAULT_LIMITS = Limits()
 LARGE_BYTES = 1 << 16
@@ -112,8 +119,13 @@ def legal_disks(
 
 
 def chosen_disk(kernel: Kernel, model: Model, choice: Choice) -> Disk:
-    """Return the disk that a choice gives; raises IndexError if the kernel has no such versions or changes."""
-    tree, numbers = tree_of(kernel.directories if choice.names is None else with_changes(kernel, choice.names))
+    """Return the disk that a choice gives; raises IndexError if the model does not leave it of this kernel."""
+    names = choice.names
+    if names is not None and not is_legal(kernel, model, names):
+        raise IndexError(f"{model} does not leave the changes of names {list(names)} alone")
+    if not model.stale_block_bytes and any(version == STALE for _, of in choice.files for _, version in of.blocks):
+        raise IndexError(f"{model} leaves no stale blocks")
+    tree, numbers = tree_of(kernel.directories if names is None else with_changes(kernel, names, model.names))
     chosen = dict(choice.files)
     contents = []
     for path, number in zip(tree.paths, numbers, strict=True):

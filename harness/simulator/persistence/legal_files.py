@@ -12,7 +12,7 @@ from typing import Generic, NamedTuple, TypeVar
 import numpy as np
 
 from tornproof.harness.simulator.filesystem.file_state import FileState
-from tornproof.harness.simulator.persistence.models import LATEST, FileChoice, Model
+from tornproof.harness.simulator.persistence.models import LATEST, STALE, STALE_BYTE, FileChoice, Model
 
 Found = TypeVar("Found")
 REMEMBERED_COUNT = 512
@@ -86,7 +86,7 @@ def legal_file(state: FileState, model: Model, limits: Limits) -> LegalFile:
         return LegalFile((FileChoice(LATEST, LATEST),), (state.content,), 1)
     if len(state.versions) == 1:
         return LegalFile((FileChoice(0, 0),), state.versions, 1)
-    key = state.versions, model.block_bytes, limits
+    key = state.versions, model.block_bytes, model.stale_block_bytes, limits
     found = _known_files.get(key)
     if found is None:
         found = _prefixes(state.versions) if model.block_bytes is None else _in_blocks(state.versions, model, limits)
@@ -103,8 +103,16 @@ def file_content(state: FileState, model: Model, choice: FileChoice) -> bytes:
     block_bytes = model.block_bytes or size_bytes
     for block, version in choice.blocks:
         start = block * block_bytes
-        content[start : start + block_bytes] = _sized(state.versions[version], size_bytes)[start : start + block_bytes]
+        stop = min(start + block_bytes, size_bytes)
+        content[start:stop] = version_bytes(state, version, start, stop)
     return bytes(content)
+
+
+def version_bytes(state: FileState, version: int, start: int, stop: int) -> bytes:
+    """Return bytes of a version, zeros beyond its end; raises IndexError if there is no such version."""
+    if version == STALE:
+        return STALE_BYTE * (stop - start)
+    return state.versions[version][start:stop].ljust(stop - start, b"\0")
 
 
 def _sized(content: bytes, size_bytes: int) -> bytes:
@@ -120,7 +128,7 @@ def _prefixes(versions: tuple[bytes, ...]) -> LegalFile:
 
 def _in_blocks(versions: tuple[bytes, ...], model: Model, limits: Limits) -> LegalFile:
     assert model.block_bytes is not None
-    blocks = _blocks(versions, model.block_bytes)
+    blocks = _with_stale(_blocks(versions, model.block_bytes), model)
     sizes: dict[int, int] = {}
     for number in range(len(versions) - 1, -1, -1):
         sizes.setdefault(len(versions[number]), number)
@@ -160,6 +168,26 @@ def _blocks(versions: tuple[bytes, ...], block_bytes: int) -> _Blocks:
     found = _Blocks(tuple(contents), frozenset(varying))
     _known_blocks.put(key, found, len(versions[-1]))
     return found
+
+
+def _with_stale(blocks: _Blocks, model: Model) -> _Blocks:
+    """Return the blocks with one more content where a deleted file may have left its own.
+
+    That is where data was written to a block of the file system in which the durable file has none: it was allocated
+    for the data. Stale bytes come first, as the oldest.
+    """
+    if model.stale_block_bytes is None or model.block_bytes is None:
+        return blocks
+    contents, varying = list(blocks.contents), set(blocks.varying)
+    stale, count = STALE_BYTE * model.block_bytes, max(1, model.stale_block_bytes // model.block_bytes)
+    for first in range(0, len(contents), count):
+        together = range(first, min(first + count, len(contents)))
+        is_new = not any(next(iter(contents[block])).strip(b"\0") for block in together)
+        if is_new and not varying.isdisjoint(together):
+            for block in together:
+                contents[block] = {stale: STALE, **contents[block]}
+            varying.update(together)
+    return _Blocks(tuple(contents), frozenset(varying))
 
 
 def _split(content: bytes, block_bytes: int) -> list[bytes]:

@@ -12,7 +12,7 @@ import numpy as np
 from tornproof.harness.simulator.filesystem.file_state import FileState
 from tornproof.harness.simulator.filesystem.kernel import ROOT, EntryChange, Kernel, apply_entry_change
 from tornproof.harness.simulator.persistence.legal_files import DEVIATIONS_MAX, Limits
-from tornproof.harness.simulator.persistence.models import Model
+from tornproof.harness.simulator.persistence.models import Model, Names
 
 Directories = dict[int, dict[str, int]]
 
@@ -91,40 +91,91 @@ def legal_names(kernel: Kernel, model: Model, limits: Limits) -> LegalNames:
 
     A sample has none and all of the changes, both with up to two that differ, then random sets.
     """
-    if not model.loses_names or not kernel.entry_changes:
+    count = change_count(kernel, model)
+    if not count:
         return LegalNames(((*tree_of(kernel.directories), None),), 1, 1)
-    change_count = len(kernel.entry_changes)
-    legal_count = 1 << change_count
-    found: dict[Tree, tuple[Tree, tuple[int, ...], tuple[int, ...] | None]] = {}
+    if model.names is Names.JOURNALLED:
+        sets: Iterator[tuple[int, ...]] = _prefixes(count, kernel.journalled_count)
+        legal_count = count - kernel.journalled_count + 1
+    else:
+        legal_count = 1 << count
+        sets = _all_sets(count) if legal_count <= limits.names_count else _some_sets(count, limits)
+    # Equal trees can lead to different files: a name may be that of a file that was removed, or of the one after it.
+    found: dict[tuple[Tree, tuple[int, ...]], tuple[Tree, tuple[int, ...], tuple[int, ...] | None]] = {}
     tried_count = 0
-    for names in _all_sets(change_count) if legal_count <= limits.names_count else _some_sets(change_count, limits):
+    for names in sets:
         tried_count += 1
-        tree, files = tree_of(with_changes(kernel, names))
-        found.setdefault(tree, (tree, files, names))
+        tree, files = tree_of(with_changes(kernel, names, model.names))
+        found.setdefault((tree, files), (tree, files, names))
     return LegalNames(tuple(found.values()), legal_count, tried_count)
 
 
-def with_changes(kernel: Kernel, names: Sequence[int]) -> Directories:
+def change_count(kernel: Kernel, model: Model) -> int:
+    """Return how many changes of names, or single entries, a choice under a model counts."""
+    if model.names is Names.ALL:
+        return 0
+    return sum(map(len, kernel.entry_changes)) if model.names is Names.EACH_ENTRY else len(kernel.entry_changes)
+
+
+def is_legal(kernel: Kernel, model: Model, names: Sequence[int]) -> bool:
+    """Return whether a crash under a model may leave the changes of these numbers."""
+    if any(not 0 <= name < change_count(kernel, model) for name in names):
+        return False
+    return model.names is not Names.JOURNALLED or nearest_names(kernel, model, names) == tuple(names)
+
+
+def nearest_names(kernel: Kernel, model: Model, names: Sequence[int]) -> tuple[int, ...]:
+    """Return the legal choice that is nearest to one for another state of the files."""
+    count = change_count(kernel, model)
+    if model.names is Names.JOURNALLED:
+        return tuple(range(min(count, max(kernel.journalled_count, len(names)))))
+    return tuple(name for name in names if name < count)
+
+
+def longer_names(kernel: Kernel, model: Model, names: Sequence[int]) -> Iterator[tuple[int, ...]]:
+    """Yield the legal choices that keep one change more, of several that are missing."""
+    missing = [name for name in range(change_count(kernel, model)) if name not in names]
+    for name in missing if len(missing) > 1 else ():
+        longer = tuple(sorted({*names, name}))
+        if is_legal(kernel, model, longer):
+            yield longer
+
+
+def with_changes(kernel: Kernel, names: Sequence[int], persistence: Names) -> Directories:
     """Return the durable names after the changes of these numbers, in order; one that cannot be applied is skipped."""
     # A directory exists as soon as its first name does, whether or not any of its entries do.
     directories: Directories = {number: {} for number in kernel.directories} | kernel.durable_directories
-    for name in names:
-        change = kernel.entry_changes[name]
-        if _can_apply(directories, change):
-            apply_entry_change(directories, change)
+    if persistence is Names.EACH_ENTRY:
+        entries = [(change, (entry,)) for change in kernel.entry_changes for entry in change]
+        chosen = [entries[name] for name in names]
+    else:
+        chosen = [(kernel.entry_changes[name], kernel.entry_changes[name]) for name in names]
+    for change, part in chosen:
+        if _can_apply(directories, change, part):
+            apply_entry_change(directories, part)
     return directories
 
 
-def _can_apply(directories: Directories, change: EntryChange) -> bool:
-    *removed, (directory, name, number) = change
-    for source, source_name, _ in removed:
-        # A rename moves only what it moved when it was called.
-        if directories.get(source, {}).get(source_name) != number:
+def _can_apply(directories: Directories, change: EntryChange, part: EntryChange) -> bool:
+    """Return whether a part of a change, or all of it, can reach a disk with these names."""
+    *removed, added = change
+    number = added[2]
+    for entry in part:
+        there = directories.get(entry[0], {}).get(entry[1])
+        if entry is not added:
+            # A rename moves only what it moved when it was called.
+            is_possible = there == number
+        elif number is None:
+            is_possible = there is not None and not directories.get(there)
+        else:
+            is_possible = there is None or (bool(removed) and not directories.get(there))
+        if not is_possible:
             return False
-    replaced = directories.get(directory, {}).get(name)
-    if number is None:
-        return replaced is not None and not directories.get(replaced)
-    return replaced is None or (bool(removed) and not directories.get(replaced))
+    return True
+
+
+def _prefixes(count: int, kept_min: int) -> Iterator[tuple[int, ...]]:
+    return (tuple(range(kept)) for kept in range(count, kept_min - 1, -1))
 
 
 def _all_sets(count: int) -> Iterator[tuple[int, ...]]:

@@ -6,84 +6,162 @@ What a file may hold is in `legal_files`, which names there may be in `legal_nam
 
 from __future__ import annotations
 
+import enum
 import json
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 LATEST = -1
 """Stands for the content of the page cache in place of the number of a version."""
+STALE = -2
+"""Stands for what a deleted file left in a block, in place of the number of a version."""
+STALE_BYTE = b"\xa5"
+"""Fills stale blocks."""
+
+
+class Names(enum.StrEnum):
+    """Which changes of names survive a crash, of those since the last sync of their directories."""
+
+    ALL = "all changes"
+    JOURNALLED = "those up to some time; a sync of a file or directory keeps all up to its own last one"
+    EACH_CHANGE = "any set of changes; a sync of a directory keeps those in it"
+    EACH_ENTRY = "any set of entries, of a rename none, one or both; a sync of a directory keeps those in it"
+
+
+class Source(NamedTuple):
+    """A published text that says what a file system does."""
+
+    title: str
+    address: str
+
+
+KERNEL_EXT4 = Source("ext4: data modes", "https://docs.kernel.org/admin-guide/ext4.html")
+KERNEL_JOURNAL = Source("ext4: journal", "https://docs.kernel.org/filesystems/ext4/journal.html")
+KERNEL_XFS = Source("XFS: logging", "https://docs.kernel.org/filesystems/xfs/xfs-delayed-logging-design.html")
+KERNEL_EXT2 = Source("ext2", "https://docs.kernel.org/filesystems/ext2.html")
+KERNEL_DAX = Source("direct access", "https://docs.kernel.org/filesystems/dax.html")
+KERNEL_F2FS = Source("F2FS", "https://docs.kernel.org/filesystems/f2fs.html")
+ZFS_LOG = Source("ZFS: intent log", "https://github.com/openzfs/zfs/blob/master/module/zfs/zil.c")
+POSIX_FSYNC = Source("POSIX: fsync", "https://pubs.opengroup.org/onlinepubs/9799919799/functions/fsync.html")
+FERRITE = Source("Bornholt et al. 2016", "https://unsat.cs.washington.edu/projects/ferrite/")
+ALICE = Source(
+    "Pillai et al. 2014", "https://www.usenix.org/conference/osdi14/technical-sessions/presentation/pillai"
+)
+FSYNC_FAILURES = Source("Rebello et al. 2020", "https://www.usenix.org/conference/atc20/presentation/rebello")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Model:
-    """What survives a crash; `describes` says on which file systems and devices.
+    """What survives a crash; `stands_for` says on which file systems and devices, according to the `sources`.
 
-    Without `block_bytes` a file has one of its versions as a whole. With `loses_names` each change of names since the
-    sync of its directory may be missing. With `everything_dies` readers die too. `fails_syncs` is for crashes after a
-    failed sync.
+    Without `block_bytes` a file has one of its versions as a whole; with it, each block is that of any version since
+    the last sync, and the size that of any. With `everything_dies` readers die too. `fails_syncs` is for crashes after
+    a failed sync.
     """
 
     name: str
-    describes: str
+    stands_for: str
+    sources: tuple[Source, ...]
     everything_dies: bool = True
     keeps_cache: bool = False
     block_bytes: int | None = None
-    loses_names: bool = False
+    stale_block_bytes: int | None = None
+    """A block of this size that the durable file has no data in may hold what a deleted file left, not only zeros."""
+    names: Names = Names.JOURNALLED
     fails_syncs: bool = False
     syncs_whole_files: bool = False
     """Whether a sync of a part of a file also syncs everything that was written to the file before."""
+    contained_in: str = ""
+    """The name of a model that allows every disk that this one does."""
 
     def __str__(self) -> str:
         """Return the name."""
         return self.name
 
+    @property
+    def content(self) -> str:
+        """What a file may hold, in words."""
+        if self.keeps_cache:
+            return "the page cache" + ("; after the failed sync, any of the unwritten blocks" if self.fails_syncs else "")
+        if self.block_bytes is None:
+            return "its writes up to some time"
+        blocks = f"each {self.block_bytes} bytes old or new"
+        return f"{blocks}; in new blocks zeros or stale bytes" if self.stale_block_bytes else blocks
+
 
 A = Model(
     name="A",
-    describes="A process is killed, and the machine goes on: every file system, because the page cache outlives it.",
+    stands_for="a killed process on every file system, because the page cache outlives it",
+    sources=(POSIX_FSYNC,),
     everything_dies=False,
     keeps_cache=True,
+    names=Names.ALL,
 )
 B = Model(
     name="B",
-    describes="A power cut where what is written to one file gets to the disk in that order: ext4 with data=journal, "
-    "ZFS, and file systems that append to a log. A sync of a part of a file syncs all of it.",
+    stands_for="ext4 with data=journal; ZFS",
+    sources=(KERNEL_EXT4, ZFS_LOG),
     syncs_whole_files=True,
+    contained_in="C-4096",
 )
 C_8 = Model(
     name="C-8",
-    describes="A power cut where any aligned 8 bytes may be old or new: persistent memory that is mapped directly "
-    "(DAX), and devices that promise nothing about a sector that they were writing.",
+    stands_for="ext4 and XFS on persistent memory that is mapped directly (DAX), or on devices that promise nothing "
+    "about a sector that they were writing",
+    sources=(KERNEL_DAX, KERNEL_JOURNAL),
     block_bytes=8,
 )
 C_512 = Model(
     name="C-512",
-    describes="A power cut where any sector of 512 bytes may be old or new: ext4 with data=ordered or data=writeback, "
-    "XFS and F2FS on disks and SSDs that write sectors of 512 bytes at once.",
+    stands_for="ext4 with data=ordered and XFS on devices that write sectors of 512 bytes at once",
+    sources=(KERNEL_EXT4, KERNEL_XFS, FERRITE, ALICE),
     block_bytes=512,
+    contained_in="W-512",
 )
 C_4096 = Model(
     name="C-4096",
-    describes="A power cut where any block of 4096 bytes may be old or new: ext4 with data=ordered or data=writeback, "
-    "XFS and Btrfs on devices that write 4096 bytes at once.",
+    stands_for="ext4 with data=ordered and XFS on devices that write 4096 bytes at once",
+    sources=(KERNEL_EXT4, KERNEL_XFS, FERRITE, ALICE),
     block_bytes=4096,
+    contained_in="C-512",
+)
+W_512 = Model(
+    name="W-512",
+    stands_for="ext4 with data=writeback on devices that write sectors of 512 bytes at once",
+    sources=(KERNEL_EXT4, ALICE),
+    block_bytes=512,
+    stale_block_bytes=4096,
+    contained_in="N-512",
 )
 CDIR = Model(
     name="Cdir",
-    describes="C-4096, and each change of names may be missing until its directory is synced, as POSIX allows: ext2, "
-    "ext4 without a journal, and file systems of other makers.",
+    stands_for="Btrfs and F2FS, where a sync of one file does not keep the names of others, on devices that write 4096 "
+    "bytes at once",
+    sources=(KERNEL_F2FS, ALICE, POSIX_FSYNC),
     block_bytes=4096,
-    loses_names=True,
+    names=Names.EACH_CHANGE,
+    contained_in="N-512",
+)
+N_512 = Model(
+    name="N-512",
+    stands_for="ext2, ext4 without a journal, and all that POSIX allows, on devices that write sectors of 512 bytes at "
+    "once",
+    sources=(KERNEL_EXT2, ALICE, POSIX_FSYNC),
+    block_bytes=512,
+    stale_block_bytes=4096,
+    names=Names.EACH_ENTRY,
 )
 D = Model(
     name="D",
-    describes="A sync that fails once, after which the page cache calls unwritten pages clean: Linux with ext4, XFS "
-    "and Btrfs. The process dies or goes on, and a power cut as in C-4096 may come later.",
+    stands_for="a sync that fails once on ext4, XFS and Btrfs, after which pages that were not written count as clean; "
+    "the process dies or goes on, pages may be dropped, and a power cut as in C-4096 may come later",
+    sources=(FSYNC_FAILURES,),
     everything_dies=False,
     keeps_cache=True,
+    names=Names.ALL,
     fails_syncs=True,
 )
-POWER_MODELS = (B, C_4096, C_512, C_8, CDIR)
+POWER_MODELS = (B, C_4096, C_512, C_8, W_512, CDIR, N_512)
 MODELS = (A, *POWER_MODELS, D)
 
 
@@ -96,7 +174,7 @@ class FileChoice(NamedTuple):
     """What a file holds: versions are numbered from 0, the durable one; LATEST is the page cache.
 
     The size is that of version `size`; each block is that of version `base`, unless `blocks` gives another version. A
-    block beyond the end of its version is zeros.
+    block beyond the end of its version is zeros, and one of version STALE is what a deleted file left.
     """
 
     size: int
@@ -107,14 +185,17 @@ class FileChoice(NamedTuple):
         """Describe it."""
         base = "the page cache" if self.base == LATEST else f"version {self.base}"
         size = "" if self.size == self.base else f", cut or extended to the size of version {self.size}"
-        blocks = ", ".join(f"block {block} of version {version}" for block, version in self.blocks)
+        blocks = ", ".join(
+            f"block {block} {'stale' if version == STALE else f'of version {version}'}" for block, version in self.blocks
+        )
         return f"{base}{size}" + (f", but {blocks}" if blocks else "")
 
 
 class Choice(NamedTuple):
     """One disk that a crash may leave: which changes of names reached it, by number, and what each file holds, by path.
 
-    `names` is None if all did. Other files hold the last version that they can have.
+    `names` is None if all did; under a model that loses single entries, they are numbers of entries. Other files hold
+    the last version that they can have.
     """
 
     model: str

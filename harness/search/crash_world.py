@@ -8,6 +8,8 @@ from typing import Any, TypeAlias
 
 from tornproof.harness.simulator.filesystem.intercept import BARRIERS, CallKind
 from tornproof.harness.simulator.filesystem.kernel import Kernel, Rejected
+from tornproof.harness.simulator.persistence.legal_files import file_content
+from tornproof.harness.simulator.persistence.models import C_4096, FileChoice
 from tornproof.harness.simulator.process.case import TestCase
 from tornproof.harness.simulator.process.observer import Progress
 from tornproof.harness.simulator.process.simulated_process import Node, Process
@@ -87,10 +89,11 @@ class Sessions:
         return World(self.second, kernel, [self.second.processes[WRITER_INDEX].root, *readers], progress, watches)
 
 
-def fail_sync(world: World) -> None:
-    """Let the writer's next call, a sync, fail: its pages then count as clean, but are not on disk."""
+def fail_sync(world: World, written: FileChoice | None = None) -> None:
+    """Let the writer's next call, a sync, fail: its pages then count as clean, but only those `written` are on disk."""
     kernel = world.kernel
     file = kernel.file_of(WRITER_INDEX, world.call(WRITER_INDEX))
     if file is not None:
-        kernel.files[file] = kernel.files[file].failed()
+        state = kernel.files[file]
+        kernel.files[file] = state.failed(None if written is None else file_content(state, C_4096, written))
     world.answer(WRITER_INDEX, FAILED_SYNC)

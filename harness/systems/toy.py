@@ -24,9 +24,10 @@ class Toy(Target):
 
     @contextmanager
     def open_writer(self, storage: Storage, path: str) -> Iterator[ToyWriter]:
-        """Remove what a killed writer left."""
+        """Remove what a killed writer left, and keep the name that it may not have synced."""
         if storage.kind(f"{path}/new") is EntryKind.FILE:
             self.recover(storage, path)
+        self.sync_names(storage, path)
         yield ToyWriter(self, storage, path)
 
     def recover(self, storage: Storage, path: str) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import takewhile
 
-from tornproof.harness.systems.toy import Toy
+from tornproof.harness.systems.toy import Toy, ToyWriter
 from tornproof.impl.errors import CorruptError, StorageError
-from tornproof.impl.storage.interface import EntryKind, OpenMode, Storage
+from tornproof.impl.storage.interface import EntryKind, File, OpenMode, Storage
 
 WORD_BYTES = 8
 BLOCK_BYTES = 4096
@@ -21,10 +23,10 @@ class TrustsUnit(Toy):
         self._unit_bytes = unit_bytes
 
     def create(self, storage: Storage, path: str) -> None:
-        """Start with two words of zero."""
+        """Start with two words of zero, in a block that has data."""
         storage.mkdir(path)
         with storage.open_for_writing(f"{path}/state", OpenMode.NEW) as file:
-            file.pwrite(bytes(self._unit_bytes), 0)
+            file.pwrite(bytes(self._unit_bytes) + b".", 0)
 
     def read(self, storage: Storage, path: str) -> bytes:
         """Return as many letters as were committed; raises CorruptError if the words differ."""
@@ -49,7 +51,7 @@ class TrustsOrder(Toy):
         """Start with a header and a body of no letters, in blocks of their own."""
         storage.mkdir(path)
         with storage.open_for_writing(f"{path}/state", OpenMode.NEW) as file:
-            file.pwrite(bytes(BLOCK_BYTES + WORD_BYTES), 0)
+            file.pwrite(bytes(WORD_BYTES).ljust(BLOCK_BYTES, b".") + bytes(WORD_BYTES) + b".", 0)
 
     def read(self, storage: Storage, path: str) -> bytes:
         """Return as many letters as the header says; raises CorruptError if the body has fewer."""
@@ -234,6 +236,188 @@ class UndoesWhatWasSeen(Toy):
         self.sync_names(storage, path)
 
 
+class SyncsWhatItRenamed(Toy):
+    """Broken where a sync of a file does not keep its name: syncs the renamed file in place of the directory."""
+
+    def __init__(self, name: str, *, is_data_only: bool) -> None:
+        """With `is_data_only`, sync so little that not even a journal has to be written."""
+        self.name = name
+        self._is_data_only = is_data_only
+
+    def sync_names(self, storage: Storage, path: str) -> None:
+        """Sync the state again, of which only the name is new."""
+        with storage.open_for_writing(f"{path}/state") as file:
+            if self._is_data_only:
+                file.fdatasync()
+            else:
+                file.fsync()
+
+
+class TrustsRename(Toy):
+    """Broken where a rename can reach the disk by half: a file's name says which of two states is valid."""
+
+    name = "trusts renames"
+
+    def create(self, storage: Storage, path: str) -> None:
+        """Start with the first state, which is empty."""
+        storage.mkdir(path)
+        for name in ("state0", "valid0"):
+            storage.open_for_writing(f"{path}/{name}", OpenMode.NEW).close()
+
+    def read(self, storage: Storage, path: str) -> bytes:
+        """Return the letters of the valid state; raises CorruptError if none or both are."""
+        with storage.open_for_reading(f"{path}/state{self._valid(storage, path)}") as file:
+            return file.pread(file.size_bytes(), 0)
+
+    def commit(self, storage: Storage, path: str, operation: bytes) -> None:
+        """Make the other state, and then valid."""
+        valid = self._valid(storage, path)
+        content = self.read(storage, path) + operation
+        with storage.open_for_writing(f"{path}/state{1 - valid}", OpenMode.EXISTING_OR_NEW) as file:
+            file.truncate(0)
+            file.pwrite(content, 0)
+            self.sync(file)
+        self.sync_names(storage, path)
+        storage.rename(f"{path}/valid{valid}", f"{path}/valid{1 - valid}")
+        self.sync_names(storage, path)
+
+    def _valid(self, storage: Storage, path: str) -> int:
+        valid = [number for name in storage.listdir(path) for number in (0, 1) if name == f"valid{number}"]
+        if len(valid) != 1:
+            raise CorruptError(file="valid", field="name", offset_bytes=0, expected=1, actual=len(valid))
+        return valid[0]
+
+
+class TrustsZeros(Toy):
+    """Broken where a new block can hold what a deleted file left: takes all that is not zero for letters."""
+
+    name = "trusts zeros"
+
+    def read(self, storage: Storage, path: str) -> bytes:
+        """Return the letters at the beginnings of blocks, up to a block without."""
+        with storage.open_for_reading(f"{path}/state") as file:
+            content = file.pread(file.size_bytes(), 0)
+        blocks = (content[start : start + BLOCK_BYTES].rstrip(b"\0") for start in range(0, len(content), BLOCK_BYTES))
+        return b"".join(takewhile(bool, blocks))
+
+    def commit(self, storage: Storage, path: str, operation: bytes) -> None:
+        """Write the letters to the first block without."""
+        with storage.open_for_writing(f"{path}/state") as file:
+            content = file.pread(file.size_bytes(), 0)
+            block = 0
+            while content[block * BLOCK_BYTES : (block + 1) * BLOCK_BYTES].rstrip(b"\0"):
+                block += 1
+            # All files end alike, so that an old size does not cut new letters.
+            file.pwrite(operation.ljust(2 * WORD_BYTES, b"\0"), block * BLOCK_BYTES)
+            self.sync(file)
+
+
+class KeepsRedo(Toy):
+    """A state and the last letters apart from it, which the next commit adds to the state before it replaces them.
+
+    With `is_lazy` broken where the power fails twice: what its recovery adds to the state is not synced.
+    """
+
+    def __init__(self, name: str, *, is_lazy: bool) -> None:
+        """Begin the file of the last letters with the number of those before it."""
+        self.name = name
+        self._is_lazy = is_lazy
+
+    @contextmanager
+    def open_writer(self, storage: Storage, path: str) -> Iterator[ToyWriter]:
+        """Add the last letters to the state."""
+        with super().open_writer(storage, path) as writer:
+            self._add_last(storage, path, is_synced=not self._is_lazy)
+            yield writer
+
+    def read(self, storage: Storage, path: str) -> bytes:
+        """Return all letters; raises CorruptError if some before the last ones are missing."""
+        state = super().read(storage, path)
+        count, last = self._last(storage, path)
+        if count > len(state):
+            raise CorruptError(file="last", field="count", offset_bytes=0, expected=len(state), actual=count)
+        return state[:count] + last if last else state
+
+    def commit(self, storage: Storage, path: str, operation: bytes) -> None:
+        """Add the last letters to the state, unless they are there, and replace them."""
+        self._add_last(storage, path, is_synced=True)
+        count = len(super().read(storage, path))
+        with storage.open_for_writing(f"{path}/new", OpenMode.EXISTING_OR_NEW) as file:
+            file.truncate(0)
+            file.pwrite(_word(count) + operation, 0)
+            self.sync(file)
+        storage.rename(f"{path}/new", f"{path}/last")
+        self.sync_names(storage, path)
+
+    def _add_last(self, storage: Storage, path: str, *, is_synced: bool) -> None:
+        count, last = self._last(storage, path)
+        with storage.open_for_writing(f"{path}/state") as file:
+            if file.pread(len(last), count) != last:
+                file.pwrite(last, count)
+                if is_synced:
+                    self.sync(file)
+
+    def _last(self, storage: Storage, path: str) -> tuple[int, bytes]:
+        if storage.kind(f"{path}/last") is not EntryKind.FILE:
+            return 0, b""
+        with storage.open_for_reading(f"{path}/last") as file:
+            content = file.pread(file.size_bytes(), 0)
+        return _number(content[:WORD_BYTES]), content[WORD_BYTES:]
+
+
+class TrustsFailedSync(TrustsOrder):
+    """Broken where a sync that fails writes some blocks: it then forgets the old letters, as if nothing was written."""
+
+    name = "trusts a failed sync"
+
+    @contextmanager
+    def open_writer(self, storage: Storage, path: str) -> Iterator[ToyWriter]:
+        """Undo what was under way."""
+        with super().open_writer(storage, path) as writer:
+            if storage.kind(f"{path}/undo") is EntryKind.FILE:
+                with storage.open_for_writing(f"{path}/state") as file:
+                    self._overwrite(file, self.read(storage, path))
+                self._forget(storage, path)
+            yield writer
+
+    def read(self, storage: Storage, path: str) -> bytes:
+        """Return the letters before the commit that is under way, or all."""
+        if storage.kind(f"{path}/undo") is EntryKind.FILE:
+            with storage.open_for_reading(f"{path}/undo") as file:
+                return file.pread(file.size_bytes(), 0)
+        return super().read(storage, path)
+
+    def commit(self, storage: Storage, path: str, operation: bytes) -> None:
+        """Keep the old letters durably, overwrite both blocks, after an error back, and forget the old letters."""
+        content = self.read(storage, path)
+        with storage.open_for_writing(f"{path}/new", OpenMode.EXISTING_OR_NEW) as file:
+            file.truncate(0)
+            file.pwrite(content, 0)
+            self.sync(file)
+        storage.rename(f"{path}/new", f"{path}/undo")
+        self.sync_names(storage, path)
+        with storage.open_for_writing(f"{path}/state") as file:
+            try:
+                self._overwrite(file, content + b"x" * len(operation))
+            except StorageError:
+                self._write(file, content)
+                raise
+            finally:
+                self._forget(storage, path)
+
+    def _overwrite(self, file: File, content: bytes) -> None:
+        self._write(file, content)
+        self.sync(file)
+
+    def _write(self, file: File, content: bytes) -> None:
+        for start in (BLOCK_BYTES, 0):
+            file.pwrite(_word(len(content)), start)
+
+    def _forget(self, storage: Storage, path: str) -> None:
+        storage.unlink(f"{path}/undo")
+        self.sync_names(storage, path)
+
+
 class RecoversWrongly(Toy):
     """Broken: does something to the toy in the given folder when it recovers."""
 
@@ -277,6 +461,10 @@ def _break(storage: Storage, path: str) -> None:
 
 TRUSTS_BLOCKS = TrustsUnit("trusts blocks", 1024)
 TRUSTS_SECTORS = TrustsUnit("trusts sectors", 16)
+SYNCS_RENAMED = SyncsWhatItRenamed("syncs what it renamed", is_data_only=False)
+SYNCS_RENAMED_DATA = SyncsWhatItRenamed("syncs the data of what it renamed", is_data_only=True)
+KEEPS_REDO = KeepsRedo("keeps the last letters apart", is_lazy=False)
+RECOVERS_LAZILY = KeepsRedo("recovers lazily", is_lazy=True)
 FORGETS = RecoversWrongly("forgets in recovery", _empty)
 LOSES_STATE = RecoversWrongly("loses its state in recovery", _remove)
 FORBIDS_COMMITS = RecoversWrongly("forbids commits after recovery", _forbid)

@@ -9,7 +9,7 @@ from tornproof.harness.explorers.power_cuts.exploration import Settings
 from tornproof.harness.explorers.power_cuts.judge import PowerJudge
 from tornproof.harness.explorers.power_cuts.sessions import explore_model
 from tornproof.harness.explorers.power_cuts.trace import Traces
-from tornproof.harness.simulator.persistence.models import C_8, C_512, CDIR, POWER_MODELS, A, B, D, Model
+from tornproof.harness.simulator.persistence.models import C_8, C_512, CDIR, N_512, POWER_MODELS, W_512, A, B, D, Model
 from tornproof.harness.simulator.process.case import TestCase
 from tornproof.harness.simulator.process.observer import Property
 from tornproof.harness.systems.toy import (
@@ -25,8 +25,12 @@ from tornproof.harness.systems.toy_control import EVERY, Control
 from tornproof.harness.systems.toy_losses import (
     BREAKS_IN_RECOVERY,
     FORBIDS_COMMITS,
+    KEEPS_REDO,
     LOSES_STATE,
+    RECOVERS_LAZILY,
     REJECTS_RECOVERY,
+    SYNCS_RENAMED,
+    SYNCS_RENAMED_DATA,
     TRUSTS_BLOCKS,
     TRUSTS_SECTORS,
     AdoptsUnsynced,
@@ -34,7 +38,10 @@ from tornproof.harness.systems.toy_losses import (
     CarelessAfterLoss,
     KeepsUndo,
     RecoversUnsynced,
+    TrustsFailedSync,
     TrustsOrder,
+    TrustsRename,
+    TrustsZeros,
     UndoesWhatWasSeen,
 )
 from tornproof.harness.systems.toy_specified import LosesALetter, Specified
@@ -42,29 +49,40 @@ from tornproof.harness.systems.toy_specified import LosesALetter, Specified
 OPERATIONS = (b"one", b"t", b"three")
 PATH = "toy"
 MIXING = frozenset(model for model in POWER_MODELS if model is not B)
+TORN = frozenset({C_512, C_8, W_512, N_512})
+STALE = frozenset({W_512, N_512})
+UNORDERED_NAMES = frozenset({CDIR, N_512})
 
 
 CONTROLS = (
     Control(target=Toy(), detected_by=frozenset()),
     # What is lost: what is not synced, names, unlinks, what a failed sync was about.
     Control(target=NeverSyncs(), violated=Property.LOST, detected_by=EVERY - {A}),
-    Control(target=NeverSyncsNames(), violated=Property.LOST, detected_by=frozenset({CDIR})),
-    Control(target=KeepsUndo(), violated=Property.LOST, detected_by=frozenset({CDIR})),
+    Control(target=NeverSyncsNames(), violated=Property.LOST, detected_by=EVERY - {A}),
+    Control(target=KeepsUndo(), violated=Property.LOST, detected_by=EVERY - {A}),
     Control(target=SwallowsErrors(), violated=Property.LOST, detected_by=frozenset({D})),
-    # How a file is torn: never, by blocks, by sectors, by words.
+    Control(target=TrustsFailedSync(), violated=Property.REJECTED, detected_by=frozenset({D})),
+    # Which names are lost: the last ones of a journal, any, or half of a rename.
+    Control(target=SYNCS_RENAMED_DATA, violated=Property.LOST, detected_by=EVERY - {A}),
+    Control(target=SYNCS_RENAMED, violated=Property.LOST, detected_by=UNORDERED_NAMES),
+    Control(target=TrustsRename(), violated=Property.REJECTED, detected_by=frozenset({N_512})),
+    # How a file is torn: never, by blocks, by sectors, by words; and what is in new blocks.
     Control(target=TrustsOrder(), violated=Property.REJECTED, detected_by=MIXING, accepted_by=frozenset({A, B})),
     Control(target=AppendsOnce(), violated=Property.WRONG_SNAPSHOT, detected_by=MIXING, accepted_by=frozenset({A, B})),
     Control(
         target=TRUSTS_BLOCKS,
         violated=Property.REJECTED,
-        detected_by=frozenset({C_512, C_8}),
-        accepted_by=EVERY - {C_512, C_8, D},
+        detected_by=TORN,
+        accepted_by=EVERY - TORN - {D},
     ),
     Control(
         target=TRUSTS_SECTORS,
         violated=Property.REJECTED,
         detected_by=frozenset({C_8}),
         accepted_by=EVERY - {C_8, D},
+    ),
+    Control(
+        target=TrustsZeros(), violated=Property.WRONG_SNAPSHOT, detected_by=STALE, accepted_by=EVERY - STALE - {D}
     ),
     # When: at a kill, in a recovery, in the session after a kill, after an eviction.
     Control(target=HeaderFirst(), violated=Property.REJECTED, accepted_by=frozenset()),
@@ -75,8 +93,14 @@ CONTROLS = (
         detected_by=frozenset(POWER_MODELS),
         accepted_by=frozenset({A}),
     ),
-    Control(target=AdoptsUnsynced(), violated=Property.LOST, detected_by=frozenset({D})),
-    Control(target=CarelessAfterLoss(), violated=Property.LOST, detected_by=frozenset({D})),
+    Control(target=RECOVERS_LAZILY, violated=Property.REJECTED, detected_by=EVERY - {A}),
+    Control(target=KEEPS_REDO, detected_by=frozenset(), accepted_by=EVERY - {D}),
+    Control(
+        target=AdoptsUnsynced(), violated=Property.LOST, detected_by=frozenset({D}), accepted_by=EVERY - {C_8, D}
+    ),
+    Control(
+        target=CarelessAfterLoss(), violated=Property.LOST, detected_by=frozenset({D}), accepted_by=frozenset({A})
+    ),
     # What is judged.
     Control(target=UndoesWhatWasSeen(), violated=Property.WENT_BACK, accepted_by=frozenset()),
     Control(target=LOSES_STATE, violated=Property.UNREADABLE),
@@ -99,7 +123,7 @@ def violated(model: Model, target: Target) -> frozenset[str]:
     case = toy_case(target)
     judge = PowerJudge(case)
     traces = Traces(case)
-    found = explore_model(judge, traces, model, Settings()).found.values()
+    found = explore_model(judge, traces, model, Settings(cuts_twice=True)).found.values()
     judge.close()
     return frozenset([each.verdict.violated for each in found] + [each[0] for each in traces.of(model).violations])
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -45,6 +46,8 @@ class Settings:
     points_max: int | None = None
     stops_at_first: bool = False
     """Whether to stop at the first finding."""
+    cuts_twice: bool = False
+    """Whether to cut the power again at every step of a recovery and the commits after it."""
 
     def every(self, point_count: int) -> int:
         """Return n where every n-th of so many crash points is visited."""
@@ -90,6 +93,8 @@ class ModelExploration:
         self._settings = settings
         self._has_time = has_time
         self._explored_facts: set[tuple[Facts, Bounds]] = set()
+        self.after_cut: Callable[[Disk, CrashPoint, Choice], None] = lambda disk, point, choice: None
+        """Is called with one disk of each kind that a power cut of the first session left and that is right."""
         self._names: tuple[object, object, int, LegalNames] | None = None
 
     @property
@@ -132,12 +137,13 @@ class ModelExploration:
                 self.find(Found(verdict, model, point, (Cut(point.step, disks.choice(picked)),), origin or {}))
             else:
                 self._note(point.bounds, verdict, facts, reached)
-                if (
-                    self._goes_deeper(facts, point.bounds, is_sample=not disks.is_complete)
-                    and self._settings.nested_depth
-                ):
+                is_new = (facts, point.bounds) not in self._explored_facts
+                goes_deeper = self._goes_deeper(facts, point.bounds, is_sample=not disks.is_complete)
+                if goes_deeper and self._settings.nested_depth:
                     cuts = (Cut(point.step, disks.choice(picked)),)
                     self._crash_recovery(disk, facts, verdict, point, cuts, origin or {})
+                if is_new and not origin:
+                    self.after_cut(disk, point, disks.choice(picked))
         tally.reached.update(reached)
 
     def _judged(self, disk: Disk, bounds: Bounds, *, is_sample: bool) -> tuple[Verdict, Facts]:
@@ -284,6 +290,8 @@ def finding_of(found: Found, target: str) -> Finding:
 def _origin_text(origin: dict[str, Any]) -> str:
     if "failed_step" in origin:
         return f"the sync at call {origin['failed_step']} fails and the process {origin['process']}"
+    if "cut_step" in origin:
+        return f"a power cut after {origin['cut_step']} calls and a recovery"
     return f"a kill after {origin['killed_step']} calls"
 
 

@@ -33,6 +33,7 @@ NAME_LOST = "directory entry lost"
 SYNC_FAILED = "a sync failed and the process went on"
 CUT_AFTER_FAILURE = "power cut after a failed sync"
 EVICTED = "unwritten pages evicted after a failed sync"
+CUT_TWICE = "power cut again after a recovery"
 CUT_AFTER_KILL = "power cut in the life after a kill"
 
 _TRACE: tuple[str, ...] = (DATA_WRITTEN, PM_WRITTEN, HEADER_PATCHED, INSIDE_RECORD, RECORD_STORED, VERSION_STORED)

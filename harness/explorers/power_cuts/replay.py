@@ -21,7 +21,7 @@ from tornproof.harness.explorers.power_cuts.trace import CrashPoint, bounds_of, 
 from tornproof.harness.search.crash_world import fail_sync
 from tornproof.harness.simulator.filesystem.kernel import Kernel
 from tornproof.harness.simulator.persistence.legal_disks import chosen_disk
-from tornproof.harness.simulator.persistence.models import A, D, Model, choice_of, model_named
+from tornproof.harness.simulator.persistence.models import A, D, Model, choice_of, file_choice_of, model_named
 from tornproof.harness.simulator.process.case import TestCase
 from tornproof.harness.simulator.process.world import World
 
@@ -66,7 +66,7 @@ def _points(case: TestCase, origin: dict[str, Any], model: Model) -> Iterator[Cr
     if not origin:
         yield from trace_of(case, model).points
     elif origin["life"] == 1:
-        with _after_failed_sync(case, origin["failed_step"]) as world:
+        with _after_failed_sync(case, origin) as world:
             yield from points_of(world, model)
     else:
         process_group = second_process_group(case)
@@ -92,24 +92,29 @@ def _point_after(points: Iterable[CrashPoint], step: int) -> CrashPoint:
 
 
 @contextmanager
-def _after_failed_sync(case: TestCase, step: int) -> Iterator[World]:
-    """Run the first session up to a sync that fails."""
+def _after_failed_sync(case: TestCase, origin: dict[str, Any]) -> Iterator[World]:
+    """Run the first session up to a sync that fails; without other word, it wrote nothing."""
     process_group = case.process_group(fails=True)
     world = case.begin(process_group)
-    while world.nodes[SESSION].depth < step:
+    while world.nodes[SESSION].depth < origin["failed_step"]:
         world.step(SESSION)
-    fail_sync(world)
+    fail_sync(world, file_choice_of(origin["written"]) if "written" in origin else None)
     yield world
     process_group.close()
 
 
 def _left_by(case: TestCase, origin: dict[str, Any]) -> tuple[Kernel, Bounds]:
-    """Return what the first session left: the kernel with its page cache, and the commits that it may hold."""
+    """Return what the first session left: the kernel, with its page cache if it has one, and the commits in it."""
+    if "cut_step" in origin:
+        choice = choice_of(origin["choice"])
+        model = model_named(choice.model)
+        point = _point_after(trace_of(case, model).points, origin["cut_step"])
+        return chosen_disk(point.kernel, model, choice).kernel(), point.bounds
     if "killed_step" in origin:
         point = _point_after(trace_of(case, D).points, origin["killed_step"])
         point.kernel.kill(SESSION)
         return point.kernel, point.bounds
-    with _after_failed_sync(case, origin["failed_step"]) as world:
+    with _after_failed_sync(case, origin) as world:
         if not origin["process"].startswith(DIES):
             world.run(SESSION)
     world.kernel.kill(SESSION)

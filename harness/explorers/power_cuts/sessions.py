@@ -1,7 +1,7 @@
 """One persistence model on one trace: the crash points of the first session, and in model D those of later sessions.
 
 In model D a sync fails or the process is killed, the process dies or goes on, a second session recovers, and then the
-power is cut.
+power is cut. In the others the power may be cut twice: once in the first session, once in a recovery or commit after it.
 """
 
 from __future__ import annotations
@@ -20,11 +20,15 @@ from tornproof.harness.search.crash_world import fail_sync
 from tornproof.harness.simulator.filesystem.file_state import FileState
 from tornproof.harness.simulator.filesystem.intercept import BARRIERS
 from tornproof.harness.simulator.filesystem.kernel import Kernel
-from tornproof.harness.simulator.persistence.models import C_4096, Model
+from tornproof.harness.simulator.persistence.legal_disks import Disk
+from tornproof.harness.simulator.persistence.legal_files import Limits, legal_file
+from tornproof.harness.simulator.persistence.models import C_4096, Choice, FileChoice, Model
 from tornproof.harness.simulator.process.case import TestCase
 from tornproof.harness.simulator.process.observer import Judge, Progress
 from tornproof.harness.simulator.process.world import ProcessGroup, World
 
+WRITTEN_LIMITS = Limits(file_count=6)
+"""So many subsets of the blocks that a failed sync was to write are tried: all, none, and some between."""
 DIES, GOES_ON, EVICTED = "dies", "goes on", ", and its unwritten pages are evicted"
 
 
@@ -46,9 +50,13 @@ def explore_model(
     points = points[::every]
     if not model.fails_syncs:
         exploration = ModelExploration(judge, model, settings, has_time)
+        sessions = LaterSessions(traces.case, exploration, every)
+        if settings.cuts_twice and model.everything_dies:
+            exploration.after_cut = sessions.explore_second_cut
         for done, point in enumerate(points, start=1):
             exploration.visit(point)
             on_point(done)
+        sessions.close()
         return exploration
     exploration = ModelExploration(judge, C_4096, settings, has_time)
     sessions = LaterSessions(traces.case, exploration, every)
@@ -96,12 +104,29 @@ class LaterSessions:
             if self._run_second(kernel, point.bounds, {"killed_step": point.step, "life": 2}):
                 self._exploration.tally.reached[power_points.CUT_AFTER_KILL] += 1
 
+    def explore_second_cut(self, disk: Disk, point: CrashPoint, choice: Choice) -> None:
+        """Recover and commit on a disk that a power cut left, and cut the power again."""
+        origin = {"cut_step": point.step, "choice": choice.text(), "life": 2}
+        if self._run_second(disk.kernel(), point.bounds, origin):
+            self._exploration.tally.reached[power_points.CUT_TWICE] += 1
+
     def _fail(self, world: World) -> None:
+        """Let the next sync fail, after which any of the unwritten blocks are on disk."""
+        file = world.kernel.file_of(SESSION, world.call(SESSION))
+        if file is None:
+            self._go_on_after_failure(world, None)
+            return
+        written = legal_file(world.kernel.files[file], C_4096, WRITTEN_LIMITS)
+        for choice in written.choices:
+            self._go_on_after_failure(world.fork(), choice)
+
+    def _go_on_after_failure(self, world: World, written: FileChoice | None) -> None:
         step = world.nodes[SESSION].depth
-        fail_sync(world)
+        fail_sync(world, written)
+        on_disk = {} if written is None else {"written": written.numbers()}
         reached = self._exploration.tally.reached
-        self._kill(world.kernel, bounds_of(world.progress), {"failed_step": step, "process": DIES})
-        origin = {"failed_step": step, "process": GOES_ON, "life": 1}
+        self._kill(world.kernel, bounds_of(world.progress), {"failed_step": step, "process": DIES, **on_disk})
+        origin = {"failed_step": step, "process": GOES_ON, **on_disk, "life": 1}
         for point in islice(points_of(world, self._exploration.model), 0, None, self._every):
             self._exploration.visit(point, origin)
             reached[power_points.CUT_AFTER_FAILURE] += 1

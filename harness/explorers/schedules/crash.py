@@ -25,7 +25,19 @@ from tornproof.harness.search.product_reduction import (
 from tornproof.harness.simulator.filesystem.kernel import Kernel
 from tornproof.harness.simulator.filesystem.step_bound import STEP_BOUND
 from tornproof.harness.simulator.persistence.legal_disks import legal_disks
-from tornproof.harness.simulator.persistence.models import C_8, C_512, CDIR, POWER_MODELS, A, B, D, Model, model_named
+from tornproof.harness.simulator.persistence.models import (
+    C_8,
+    C_512,
+    CDIR,
+    N_512,
+    POWER_MODELS,
+    W_512,
+    A,
+    B,
+    D,
+    Model,
+    model_named,
+)
 from tornproof.harness.simulator.process.case import Readers, TestCase
 from tornproof.harness.simulator.process.observer import Property, Violation
 from tornproof.harness.systems.toy import HeaderFirst, NeverSyncs, NeverSyncsNames, Toy
@@ -35,11 +47,15 @@ from tornproof.harness.systems.toy_losses import (
     FORBIDS_COMMITS,
     FORGETS,
     REJECTS_RECOVERY,
+    SYNCS_RENAMED,
+    SYNCS_RENAMED_DATA,
     TRUSTS_BLOCKS,
     AppendsOnce,
     CleansUpInPlace,
     KeepsUndo,
     TrustsOrder,
+    TrustsRename,
+    TrustsZeros,
     UndoesWhatWasSeen,
 )
 from tornproof.harness.systems.toy_specified import LosesALetter, Specified
@@ -47,15 +63,23 @@ from tornproof.harness.systems.toy_specified import LosesALetter, Specified
 PHASE = "product"
 PRODUCT_MODELS = ("A", "D", "B", "C-512", "Cdir")
 POWER = frozenset(POWER_MODELS)
+UNORDERED_NAMES = frozenset({CDIR, N_512})
 CONTROLS = (
     Control(target=Toy(), detected_by=frozenset()),
     # What is lost, and how it is torn.
     Control(target=NeverSyncs(), violated=Property.LOST, detected_by=POWER),
-    Control(target=NeverSyncsNames(), violated=Property.LOST, detected_by=frozenset({CDIR})),
-    Control(target=KeepsUndo(), violated=Property.LOST, detected_by=frozenset({CDIR}), accepted_by=frozenset()),
+    Control(target=NeverSyncsNames(), violated=Property.LOST, detected_by=POWER),
+    Control(target=KeepsUndo(), violated=Property.LOST, detected_by=POWER, accepted_by=frozenset()),
+    Control(target=SYNCS_RENAMED_DATA, violated=Property.LOST, detected_by=POWER),
+    Control(target=SYNCS_RENAMED, violated=Property.LOST, detected_by=UNORDERED_NAMES),
+    # Beside a reader that is slow it is broken in other ways, too.
+    Control(
+        target=TrustsRename(), violated=Property.REJECTED, detected_by=frozenset({N_512}), accepted_by=frozenset()
+    ),
     Control(target=TrustsOrder(), violated=Property.REJECTED, detected_by=POWER - {B}),
     Control(target=AppendsOnce(), violated=Property.WRONG_SNAPSHOT, detected_by=POWER - {B}),
-    Control(target=TRUSTS_BLOCKS, violated=Property.REJECTED, detected_by=frozenset({C_512, C_8})),
+    Control(target=TRUSTS_BLOCKS, violated=Property.REJECTED, detected_by=frozenset({C_512, C_8, W_512, N_512})),
+    Control(target=TrustsZeros(), violated=Property.WRONG_SNAPSHOT, detected_by=frozenset({W_512, N_512})),
     # What a reader sees before a crash, after it, and after a sync that failed.
     Control(target=HeaderFirst(), violated=Property.REJECTED),
     Control(

@@ -67,9 +67,9 @@ class FileState:
             kept[-1] = self.content
         return FileState(self.content, tuple(kept))
 
-    def failed(self) -> FileState:
-        """Return the file after a failed sync: its pages count as clean, and none was written."""
-        return FileState(self.content, self.versions[:1])
+    def failed(self, written: bytes | None = None) -> FileState:
+        """Return the file after a failed sync: its pages count as clean, and the disk holds `written`, or no new page."""
+        return FileState(self.content, self.versions[:1] if written is None else (written,))
 
     def _followed(self, content: bytes, start_bytes: int, end_bytes: int) -> FileState:
         latest = self.versions[-1]

@@ -181,6 +181,10 @@ class FileChoice(NamedTuple):
     base: int
     blocks: tuple[tuple[int, int], ...] = ()
 
+    def numbers(self) -> list[Any]:
+        """Return the choice as JSON, which `file_choice_of` reads."""
+        return [self.size, self.base, [list(block) for block in self.blocks]]
+
     def __str__(self) -> str:
         """Describe it."""
         base = "the page cache" if self.base == LATEST else f"version {self.base}"
@@ -204,9 +208,7 @@ class Choice(NamedTuple):
 
     def text(self) -> str:
         """Return the choice as one line of JSON, which `choice_of` reads."""
-        files = {
-            path: [choice.size, choice.base, [list(block) for block in choice.blocks]] for path, choice in self.files
-        }
+        files = {path: choice.numbers() for path, choice in self.files}
         return json.dumps([self.model, None if self.names is None else list(self.names), files], separators=(",", ":"))
 
     def __str__(self) -> str:
@@ -221,10 +223,11 @@ def choice_of(text: str) -> Choice:
     return Choice(
         str(model),
         None if names is None else tuple(int(name) for name in names),
-        tuple((str(path), _file_choice_of(content)) for path, content in files.items()),
+        tuple((str(path), file_choice_of(content)) for path, content in files.items()),
     )
 
 
-def _file_choice_of(content: list[Any]) -> FileChoice:
+def file_choice_of(content: list[Any]) -> FileChoice:
+    """Return the choice of JSON from `FileChoice.numbers`; raises ValueError or TypeError for other JSON."""
     size, base, blocks = content
     return FileChoice(int(size), int(base), tuple((int(block), int(version)) for block, version in blocks))

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
+from tornproof.harness.common.verdict import HasTime, always
 from tornproof.harness.search.crash_world import READER_INDEX, WRITER_INDEX, Action, Disks, Sessions
 from tornproof.harness.search.outcome import Said, said_by
 from tornproof.harness.search.reader_reduction import (
@@ -68,13 +69,16 @@ class _Leg(NamedTuple):
 class ProductReduction:
     """One search of a test case with one reader under one model, "A", "D", or that of `disks`."""
 
-    def __init__(self, sessions: Sessions, model: str, disks: Disks, goes_on: Callable[[int], bool]) -> None:
-        """Explore until all is done or `goes_on`, called with the number of states, returns False."""
+    def __init__(
+        self, sessions: Sessions, model: str, disks: Disks, goes_on: Callable[[int], bool], has_time: HasTime = always
+    ) -> None:
+        """Explore while there is time, and `goes_on`, called with the number of states, returns True."""
         self._sessions = sessions
         self._readers_survive = not model_named(model).everything_dies
         self._model = model
         self._disks = disks
         self._goes_on = goes_on
+        self._has_time = has_time
         self._reduction = ReaderReduction(sessions.first.processes[READER_INDEX], READER_INDEX, sessions.first.judge)
         self._first = Trace(sessions.case.begin(sessions.first))
         self._before: Arrivals = {}
@@ -83,19 +87,21 @@ class ProductReduction:
     def run(self) -> ReductionCounts:
         """Search to the end."""
         counts, first = self.counts, self._first
-        self._before = self._reduction.search(first, [self._reduction.root()])
+        self._before = self._reduction.search(first, [self._reduction.root()], has_time=self._has_time)
         counts.found += [(violation, [(WRITER_INDEX, len(first) - 1)]) for violation in first.progresses[-1].violations]
         for state in self._before:
             for violation in state.progress.violations:
                 counts.found.append((violation, list(schedule_of(READER_INDEX, self._before, state, 0))))
         self._end(first, self._before, has_crashed=False)
-        counts.is_complete = True
+        is_whole = True
         for crash in self._crashes():
-            if not self._goes_on(self._reduction.state_count):
-                counts.is_complete = False
+            # A bound that the reader alone has used up must not leave out every crash.
+            if not self._goes_on(self._reduction.state_count if counts.traces else 0):
+                is_whole = False
                 break
             counts.traces += 1
             self._after(crash)
+        counts.is_complete = is_whole and self._reduction.is_done
         counts.states = self._reduction.state_count
         return counts
 
@@ -151,7 +157,7 @@ class ProductReduction:
 
     def _search(self, trace: Trace, readers: list[ReaderState], legs: Sequence[_Leg]) -> Arrivals:
         """Search a trace that begins after these legs, and keep its violations with their moves."""
-        arrivals = self._reduction.search(trace, readers)
+        arrivals = self._reduction.search(trace, readers, has_time=self._has_time)
         for violation, last, end in self._violations(trace, arrivals, readers):
             moves: Moves = list(schedule_of(READER_INDEX, arrivals, last, end))
             state = origin_of(arrivals, last)

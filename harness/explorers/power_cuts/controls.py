@@ -81,9 +81,7 @@ CONTROLS = (
         detected_by=frozenset({C_8}),
         accepted_by=EVERY - {C_8, D},
     ),
-    Control(
-        target=TrustsZeros(), violated=Property.WRONG_SNAPSHOT, detected_by=STALE, accepted_by=EVERY - STALE - {D}
-    ),
+    Control(target=TrustsZeros(), violated=Property.WRONG_SNAPSHOT, detected_by=STALE, accepted_by=EVERY - STALE - {D}),
     # When: at a kill, in a recovery, in the session after a kill, after an eviction.
     Control(target=HeaderFirst(), violated=Property.REJECTED, accepted_by=frozenset()),
     Control(target=RecoversInPlace(), violated=Property.LOST, accepted_by=frozenset()),
@@ -95,12 +93,8 @@ CONTROLS = (
     ),
     Control(target=RECOVERS_LAZILY, violated=Property.REJECTED, detected_by=EVERY - {A}),
     Control(target=KEEPS_REDO, detected_by=frozenset(), accepted_by=EVERY - {D}),
-    Control(
-        target=AdoptsUnsynced(), violated=Property.LOST, detected_by=frozenset({D}), accepted_by=EVERY - {C_8, D}
-    ),
-    Control(
-        target=CarelessAfterLoss(), violated=Property.LOST, detected_by=frozenset({D}), accepted_by=frozenset({A})
-    ),
+    Control(target=AdoptsUnsynced(), violated=Property.LOST, detected_by=frozenset({D}), accepted_by=EVERY - {C_8, D}),
+    Control(target=CarelessAfterLoss(), violated=Property.LOST, detected_by=frozenset({D}), accepted_by=frozenset({A})),
     # What is judged.
     Control(target=UndoesWhatWasSeen(), violated=Property.WENT_BACK, accepted_by=frozenset()),
     Control(target=LOSES_STATE, violated=Property.UNREADABLE),

@@ -73,9 +73,7 @@ CONTROLS = (
     Control(target=SYNCS_RENAMED_DATA, violated=Property.LOST, detected_by=POWER),
     Control(target=SYNCS_RENAMED, violated=Property.LOST, detected_by=UNORDERED_NAMES),
     # Beside a reader that is slow it is broken in other ways, too.
-    Control(
-        target=TrustsRename(), violated=Property.REJECTED, detected_by=frozenset({N_512}), accepted_by=frozenset()
-    ),
+    Control(target=TrustsRename(), violated=Property.REJECTED, detected_by=frozenset({N_512}), accepted_by=frozenset()),
     Control(target=TrustsOrder(), violated=Property.REJECTED, detected_by=POWER - {B}),
     Control(target=AppendsOnce(), violated=Property.WRONG_SNAPSHOT, detected_by=POWER - {B}),
     Control(target=TRUSTS_BLOCKS, violated=Property.REJECTED, detected_by=frozenset({C_512, C_8, W_512, N_512})),
@@ -141,13 +139,16 @@ def explore_under(
     """Explore under one model; raises NotExplorableError."""
     is_cut = False
 
-    def goes_on(states: int) -> bool:
+    def still_has_time() -> bool:
         nonlocal is_cut
-        on_progress(states, states_max)
         is_cut = is_cut or not has_time()
-        return not is_cut and (states_max is None or states < states_max)
+        return not is_cut
 
-    counts, is_sampled = _search(case, model_named(name), goes_on)
+    def goes_on(states: int) -> bool:
+        on_progress(states, states_max)
+        return still_has_time() and (states_max is None or states < states_max)
+
+    counts, is_sampled = _search(case, model_named(name), goes_on, still_has_time)
     found: dict[Signature, tuple[Violation, Moves]] = {}
     for violation, moves in counts.found:
         found.setdefault(Signature.of(violation), (violation, moves))
@@ -177,7 +178,9 @@ def unshrunk(found: tuple[Violation, Moves]) -> Finding:
     return as_seen(moves, violation, phase=PHASE, note="the run ended before it was shrunk")
 
 
-def _search(case: TestCase, model: Model, goes_on: Callable[[int], bool]) -> tuple[ReductionCounts, bool]:
+def _search(
+    case: TestCase, model: Model, goes_on: Callable[[int], bool], has_time: HasTime
+) -> tuple[ReductionCounts, bool]:
     """Return the counts of a search, and whether only some legal disks of a crash point were tried."""
     is_sampled = False
 
@@ -190,7 +193,7 @@ def _search(case: TestCase, model: Model, goes_on: Callable[[int], bool]) -> tup
 
     sessions = Sessions.of(case, fails=model.fails_syncs)
     try:
-        return ProductReduction(sessions, model.name, disks, goes_on).run(), is_sampled
+        return ProductReduction(sessions, model.name, disks, goes_on, has_time).run(), is_sampled
     finally:
         sessions.close()
 
@@ -232,7 +235,7 @@ def failed_controls(models: Sequence[str] = PRODUCT_MODELS) -> list[str]:
 
 def violated(model: Model, toy: Target) -> frozenset[str]:
     """Return the properties that a model finds violated in a toy."""
-    counts, _ = _search(control_case(toy), model, lambda states: True)
+    counts, _ = _search(control_case(toy), model, lambda states: True, always)
     return frozenset(violation.property for violation, _ in counts.found)
 
 

@@ -44,9 +44,7 @@ KERNEL_F2FS = Source("F2FS", "https://docs.kernel.org/filesystems/f2fs.html")
 ZFS_LOG = Source("ZFS: intent log", "https://github.com/openzfs/zfs/blob/master/module/zfs/zil.c")
 POSIX_FSYNC = Source("POSIX: fsync", "https://pubs.opengroup.org/onlinepubs/9799919799/functions/fsync.html")
 FERRITE = Source("Bornholt et al. 2016", "https://unsat.cs.washington.edu/projects/ferrite/")
-ALICE = Source(
-    "Pillai et al. 2014", "https://www.usenix.org/conference/osdi14/technical-sessions/presentation/pillai"
-)
+ALICE = Source("Pillai et al. 2014", "https://www.usenix.org/conference/osdi14/technical-sessions/presentation/pillai")
 FSYNC_FAILURES = Source("Rebello et al. 2020", "https://www.usenix.org/conference/atc20/presentation/rebello")
 
 
@@ -82,7 +80,9 @@ class Model:
     def content(self) -> str:
         """What a file may hold, in words."""
         if self.keeps_cache:
-            return "the page cache" + ("; after the failed sync, any of the unwritten blocks" if self.fails_syncs else "")
+            return "the page cache" + (
+                "; after the failed sync, any of the unwritten blocks" if self.fails_syncs else ""
+            )
         if self.block_bytes is None:
             return "its writes up to some time"
         blocks = f"each {self.block_bytes} bytes old or new"
@@ -190,7 +190,8 @@ class FileChoice(NamedTuple):
         base = "the page cache" if self.base == LATEST else f"version {self.base}"
         size = "" if self.size == self.base else f", cut or extended to the size of version {self.size}"
         blocks = ", ".join(
-            f"block {block} {'stale' if version == STALE else f'of version {version}'}" for block, version in self.blocks
+            f"block {block} {'stale' if version == STALE else f'of version {version}'}"
+            for block, version in self.blocks
         )
         return f"{base}{size}" + (f", but {blocks}" if blocks else "")
 

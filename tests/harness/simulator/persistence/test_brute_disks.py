@@ -38,9 +38,7 @@ CALLS = ("create", "mkdir", "write", "write", "truncate", "fsync", "fdatasync", 
 def tiny(model: Model) -> Model:
     """Return a model whose blocks are so small that all disks of a file of some bytes can be tried."""
     sizes = {None: None, 8: 1, 512: 2, 4096: 4}
-    return replace(
-        model, block_bytes=sizes[model.block_bytes], stale_block_bytes=sizes[model.stale_block_bytes]
-    )
+    return replace(model, block_bytes=sizes[model.block_bytes], stale_block_bytes=sizes[model.stale_block_bytes])
 
 
 def run(kernel: Kernel, call: Call) -> bool:
@@ -122,7 +120,9 @@ def test_every_model_leaves_the_disks_that_brute_force_finds(model: Model, count
     for kernel, history, calls in programs(count, seed):
         expected = disks(history, tiny(model))
         found = left(kernel, tiny(model))
-        assert found == expected, f"{calls}: missing {sorted(map(str, expected - found))[:3]}, wrong {sorted(map(str, found - expected))[:3]}"
+        assert found == expected, (
+            f"{calls}: missing {sorted(map(str, expected - found))[:3]}, wrong {sorted(map(str, found - expected))[:3]}"
+        )
         compared += 1
         several += len(expected) > 1
     assert compared == count and (several > count // 2 or model.keeps_cache)

@@ -20,10 +20,15 @@ hypothesis.settings.register_profile("repeatable", derandomize=True, deadline=No
 hypothesis.settings.load_profile("repeatable")
 
 
+def pytest_configure() -> None:
+    """Look for no garbage while tests are collected: what is made then stays."""
+    gc.disable()
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_finish() -> None:
     """Have garbage collected less often, and without a look at all that was imported and collected as a test."""
-    gc.collect()
+    gc.enable()
     gc.freeze()
     gc.set_threshold(20_000, 20, 20)
 

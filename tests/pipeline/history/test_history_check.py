@@ -18,7 +18,6 @@ from tornproof.pipeline.history.check import Terms, check_files
 from tornproof.pipeline.history.job import ONLY, check_dataset, open_dataset
 from tornproof.pipeline.history.sql import ask_sql
 
-CASES = all_cases()
 TERMS = Terms(excused=(EXCUSED,))
 
 
@@ -40,8 +39,8 @@ def write_dataset(cases: list[Case], directory: Path) -> Path:
 def test_judge_and_sql_and_brute_force_agree_on_all_histories(
     spark: SparkSession, tmp_path: Path, one_of: int, small_count: int, least: int
 ) -> None:
-    cases = [*CASES[::one_of], *small_cases(small_count)]
-    assert {case.planted for case in cases} == {case.planted for case in CASES}
+    cases = [*all_cases()[::one_of], *small_cases(small_count)]
+    assert {case.planted for case in cases} == {case.planted for case in all_cases()}
     dataset = open_dataset([write_dataset(cases, tmp_path)])
     report = check_dataset(spark, dataset, terms=TERMS, with_sql=True)
     assert report.disagreements == {}
@@ -58,7 +57,7 @@ def test_judge_and_sql_and_brute_force_agree_on_all_histories(
 def test_sql_and_brute_force_agree_where_a_power_cut_may_lose_what_was_seen(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    cases = [*CASES, *small_cases(2_000)]
+    cases = [*all_cases(), *small_cases(2_000)]
     frame = spark.read.parquet(str(write_dataset(cases, tmp_path))).withColumnRenamed("name", "history")
     answers = ask_sql(frame, excused=[EXCUSED], seen_survives=False)
     for case in cases:

@@ -22,11 +22,11 @@ from tornproof.harness.explorers.kills.explorer import failed_controls, fault_fr
 from tornproof.harness.explorers.kills.judge import Judge, Violation
 from tornproof.harness.explorers.model_based.explorer import CONTROLS, PartResult, Stateful, parts, stateful_phase
 from tornproof.harness.explorers.processes.explorer import explore_processes
+from tornproof.harness.explorers.random import random_cases
 from tornproof.harness.explorers.random.random_cases import (
     BatchResult,
     batches,
     explore_batch,
-    is_control_detected,
     random_phase,
 )
 from tornproof.harness.explorers.simulated_phases import simulated
@@ -223,16 +223,16 @@ def _take_rules(worker: Worker, number: int, steps: int) -> PartResult:
 
 
 def _random(examples: int, seed: int) -> Exploration:
-    is_detected, *results = yield [
-        Task(run=_detects_in_random, arguments=(seed,), begins_first=True),
+    failed, *results = yield [
+        Task(run=_random_controls, arguments=(seed,), begins_first=True),
         *(Task(run=_explore_batch, arguments=batch, cost=batch[1]) for batch in batches(examples, seed)),
     ]
     done = [each for each in results if each is not None]
-    return random_phase(done, is_detected, seed) if done else _cut_short(PhaseName.RANDOM)
+    return random_phase(done, failed, seed) if done else _cut_short(PhaseName.RANDOM)
 
 
-def _detects_in_random(worker: Worker, seed: int) -> bool:
-    return is_control_detected(case_under, seed)
+def _random_controls(worker: Worker, seed: int) -> tuple[str, ...]:
+    return random_cases.failed_controls(case_under, seed)
 
 
 def _explore_batch(worker: Worker, number: int, examples: int) -> BatchResult:

@@ -58,11 +58,7 @@ class GoesBack(Counter):
         """Keep the first letters."""
         first = self.read(storage, path)
         reads: Iterator[Callable[[], bytes]] = cycle((partial(self.read, storage, path), lambda: first))
-
-        def read() -> bytes:
-            return next(reads)()
-
-        yield read
+        yield lambda: next(reads)()
 
 
 class LeasesInPlace(Counter):

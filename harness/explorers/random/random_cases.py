@@ -5,8 +5,10 @@ A run that violates a property becomes a decision log, which our own shrinker ma
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import hypothesis
@@ -14,30 +16,68 @@ from hypothesis import given
 
 from tornproof.harness.common.quiet_hypothesis import quiet_hypothesis, quiet_settings
 from tornproof.harness.common.remembered_codecs import remembered_decoding
+from tornproof.harness.common.system import Target
 from tornproof.harness.common.verdict import Finding, HasTime, OnProgress, Phase, Verdict, always
 from tornproof.harness.counterexamples.make import finding_or_moves
 from tornproof.harness.counterexamples.run import Signature
 from tornproof.harness.explorers.random.random_runs import (
     COMMITS_MAX,
     READERS_MAX,
+    TRANSITION_MAX,
     TRANSITIONS_MAX,
+    Crash,
     Trace,
     random_scenarios,
     random_traces,
     run_trace,
 )
 from tornproof.harness.explorers.random.seeded_trace import CUT, FAILED, FAULT_FREE, KILLED, Moves
+from tornproof.harness.explorers.schedules.crash import control_case
 from tornproof.harness.search.crash_world import Sessions
 from tornproof.harness.simulator.filesystem.step_bound import STEP_BOUND
+from tornproof.harness.simulator.persistence.models import C_512, CDIR, B
 from tornproof.harness.simulator.process.case import NotExplorableError, TestCase
-from tornproof.harness.simulator.process.observer import Violation
+from tornproof.harness.simulator.process.observer import Property, Violation
 from tornproof.harness.systems.preset import Preset
 from tornproof.harness.systems.releases import PRESETS
 from tornproof.harness.systems.scenario import Scenario
+from tornproof.harness.systems.toy import NeverSyncs, NeverSyncsNames
+from tornproof.harness.systems.toy_locks import LockFile
+from tornproof.harness.systems.toy_losses import (
+    FORBIDS_COMMITS,
+    REJECTS_RECOVERY,
+    TRUSTS_BLOCKS,
+    AppendsOnce,
+    CleansUpInPlace,
+    KeepsUndo,
+    UndoesWhatWasSeen,
+)
+from tornproof.harness.systems.toy_readers import GoesBack, Panics
 
 PHASE = "drawn"
 MakeTestCase = Callable[[Scenario, Preset], TestCase]
 CONTROL, CONTROL_EXAMPLES = "questdb-9.4.2", 40
+KILL, FAIL = Crash("kill"), Crash("fail")
+TOYS: tuple[tuple[Target, str, Crash | None], ...] = (
+    # What happens to the writer, and what a power cut leaves.
+    (UndoesWhatWasSeen(), Property.SEEN_LOST, KILL),
+    (CleansUpInPlace(), Property.STALE, FAIL),
+    (NeverSyncs(), Property.LOST, Crash("power", B)),
+    (NeverSyncsNames(), Property.LOST, Crash("power", CDIR)),
+    (KeepsUndo(), Property.LOST, Crash("power", CDIR)),
+    (TRUSTS_BLOCKS, Property.REJECTED, Crash("power", C_512)),
+    # What is judged.
+    (AppendsOnce(), Property.WRONG_SNAPSHOT, Crash("power", C_512)),
+    (GoesBack(), Property.WENT_BACK, None),
+    (FORBIDS_COMMITS, Property.COMMIT, KILL),
+    (REJECTS_RECOVERY, Property.RECOVERY, KILL),
+    (Panics(), Property.DISORDERLY, None),
+    (LockFile(), Property.ENDS, KILL),
+)
+"""Broken toys, what is violated, and what happens to the writer."""
+TOY_CALLS_MAX, TOY_CHOICES = 48, (0.0, 0.5, 1.0)
+TOY_READ_CALLS, TOY_CLEANUP_CALLS = 4, 7
+"""How many calls a read takes, and a writer after a failed sync until it has emptied its state."""
 EXAMPLES_IN_BATCH = 20
 SEED_STRIDE = 1_000_003
 """Keeps the seeds of the batches of different runs distinct."""
@@ -84,11 +124,8 @@ class Search:
             self.rejected += 1
 
     def _run(self, case: TestCase, trace: Trace) -> None:
-        sessions = Sessions.of(case, fails=trace.crash is not None and trace.crash.kind == "fail")
-        try:
+        with sessions_of(case, trace.crash) as sessions:
             world, moves = run_trace(sessions, trace)
-        finally:
-            sessions.close()
         self.runs += 1
         self.on_progress(self.runs, None)
         self.reached[FAULT_FREE if trace.crash is None else _KINDS[trace.crash.kind]] += 1
@@ -96,6 +133,16 @@ class Search:
         self.reached[BESIDE] += len([move for move in moves if move[0] == 0]) > 1
         for violation in world.progress.violations:
             self.found.setdefault(Signature.of(violation), (case, moves, violation))
+
+
+@contextmanager
+def sessions_of(case: TestCase, crash: Crash | None) -> Iterator[Sessions]:
+    """Start the processes of a test case whose writer ends in this way."""
+    sessions = Sessions.of(case, fails=crash is not None and crash.kind == "fail")
+    try:
+        yield sessions
+    finally:
+        sessions.close()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,7 +169,7 @@ def explore_random(
     results = [
         explore_batch(preset, make, count, number, has_time, on_progress) for number, count in batches(examples, seed)
     ]
-    return random_phase(results, is_control_detected(make, seed), seed)
+    return random_phase(results, failed_controls(make, seed), seed)
 
 
 def batches(examples: int, seed: int) -> list[tuple[int, int]]:
@@ -153,15 +200,40 @@ def explore_batch(
     )
 
 
-def is_control_detected(make: MakeTestCase, seed: int) -> bool:
-    """Return whether a violation is found in a release with known defects."""
-    control = Search(preset=PRESETS[CONTROL], make=make, has_time=lambda: not control.found)
-    control.run(CONTROL_EXAMPLES, seed)
-    return bool(control.found)
+def failed_controls(make: MakeTestCase, seed: int) -> tuple[str, ...]:
+    """Return in words what was not detected: a release with known defects, and broken toys."""
+    release = Search(preset=PRESETS[CONTROL], make=make, has_time=lambda: not release.found)
+    release.run(CONTROL_EXAMPLES, seed)
+    failed = () if release.found else (f"{CONTROL} was not detected in {CONTROL_EXAMPLES} test cases",)
+    return (*failed, *failed_toys())
 
 
-def random_phase(results: Sequence[BatchResult], is_detected: bool | None, seed: int) -> Phase:
-    """Combine the results of all batches; `is_detected` is None where the control was not tried."""
+def failed_toys() -> Iterator[str]:
+    """Let a reader read after each call of a toy's writer, to which something happens before or after that.
+
+    Yields what is not detected.
+    """
+    for toy, violated, crash in TOYS:
+        if not any(each.property == violated for each in _violations_of(control_case(toy), crash)):
+            yield f"the toy {toy.name!r} was not detected: {violated}"
+
+
+def _violations_of(case: TestCase, crash: Crash | None) -> Iterator[Violation]:
+    with sessions_of(case, crash) as sessions:
+        for call_count, choice in itertools.product(range(TOY_CALLS_MAX), TOY_CHOICES):
+            called, read = (0, call_count), (1, TRANSITION_MAX)
+            for before, later in (
+                ([called], []),
+                ([called, read], []),
+                ([(1, TOY_READ_CALLS), called], []),
+                ([called], [(0, TOY_CLEANUP_CALLS), read]),
+            ):
+                trace = Trace(before, crash and crash._replace(choice=choice), later)
+                yield from run_trace(sessions, trace)[0].progress.violations
+
+
+def random_phase(results: Sequence[BatchResult], failed: Sequence[str] | None, seed: int) -> Phase:
+    """Combine the results of all batches; `failed` are the controls that failed, None where none was tried."""
     test_cases, runs, rejected = (
         sum(counted) for counted in zip(*((each.test_cases, each.runs, each.rejected) for each in results), strict=True)
     )
@@ -179,6 +251,5 @@ def random_phase(results: Sequence[BatchResult], is_detected: bool | None, seed:
         reached={name: reached[name] for name in COVERAGE_GOALS},
         findings=tuple(findings.values()),
     )
-    failed = [] if is_detected else [f"{CONTROL} was not detected in {CONTROL_EXAMPLES} test cases"]
-    phase = phase.with_controls(None if is_detected is None else failed).doubted("" if runs else "nothing was run")
+    phase = phase.with_controls(failed).doubted("" if runs else "nothing was run")
     return phase.with_coverage_goals(COVERAGE_GOALS)

@@ -103,7 +103,7 @@ def run_trace(sessions: Sessions, trace: Trace) -> tuple[World, Moves]:
     world = sessions.case.begin(sessions.first)
     _take_transitions(world, trace.transitions, moves)
     if trace.crash is not None:
-        world = _crashed(sessions, world, trace.crash, moves)
+        world = _crashed(sessions, world, trace.crash, trace.later_transitions, moves)
         _take_transitions(world, trace.later_transitions, moves)
     moves += [(process_index, len(list(group))) for process_index, group in itertools.groupby(world.finish()[0])]
     return world, moves
@@ -119,7 +119,7 @@ def _take_transitions(world: World, transitions: Transitions, moves: Moves) -> N
             moves.append((process_index, taken))
 
 
-def _crashed(sessions: Sessions, world: World, crash: Crash, moves: Moves) -> World:
+def _crashed(sessions: Sessions, world: World, crash: Crash, later: Transitions, moves: Moves) -> World:
     if crash.kind == "fail":
         step_count = 0
         while world.can_go_on(WRITER_INDEX) and world.call(WRITER_INDEX).kind not in FAILING:
@@ -129,7 +129,8 @@ def _crashed(sessions: Sessions, world: World, crash: Crash, moves: Moves) -> Wo
         if world.can_go_on(WRITER_INDEX):
             world = sessions.after_failed_sync(world)
             moves.append(("fail",))
-            _take_transitions(world, [(WRITER_INDEX, 1 << 30)], moves)
+            # Readers may see what the writer does about it.
+            _take_transitions(world, [*later, (WRITER_INDEX, 1 << 30)], moves)
     if crash.model is None:
         moves.append(("kill",))
         return sessions.after_kill(world)

@@ -20,6 +20,8 @@ from tornproof.harness.explorers.power_cuts import sessions
 from tornproof.harness.explorers.power_cuts.exploration import ModelExploration
 from tornproof.harness.explorers.power_cuts.judge import PowerJudge
 from tornproof.harness.explorers.power_cuts.sessions import LaterSessions
+from tornproof.harness.explorers.random import random_cases as random
+from tornproof.harness.explorers.random import random_runs
 from tornproof.harness.explorers.schedules import controls as schedules
 from tornproof.harness.explorers.schedules import crash as product
 from tornproof.harness.search.crash_world import Sessions
@@ -28,7 +30,7 @@ from tornproof.harness.search.reader_reduction import ReaderReduction
 from tornproof.harness.simulator.persistence import legal_files, legal_names
 from tornproof.harness.simulator.persistence.legal_disks import LegalDisks
 from tornproof.harness.simulator.persistence.models import C_8, C_512, CDIR, MODELS, A, B, D, FileChoice, Model
-from tornproof.harness.simulator.process.observer import Property
+from tornproof.harness.simulator.process.observer import Progress, Property
 from tornproof.harness.systems.toy_specified import LosesALetter
 
 Patch = pytest.MonkeyPatch
@@ -144,6 +146,25 @@ def no_reader_lives_through_a_kill(patch: Patch) -> None:
     patch.setattr(ProductReduction, "__init__", dying)
 
 
+def no_kill(patch: Patch) -> None:
+    kill = Sessions.after_kill
+
+    def kill_at_the_end(self: Sessions, world: Any) -> Any:
+        world.run(0)
+        return kill(self, world)
+
+    patch.setattr(Sessions, "after_kill", kill_at_the_end)
+
+
+def nobody_beside_the_writer(patch: Patch) -> None:
+    take = random_runs._take_transitions
+
+    def take_those_of_the_writer(world: Any, transitions: Any, moves: Any) -> None:
+        take(world, [each for each in transitions if each[0] == 0], moves)
+
+    patch.setattr(random_runs, "_take_transitions", take_those_of_the_writer)
+
+
 def not_judged(violated: str) -> Blinding:
     """Return a blinding of all three explorers for one property."""
 
@@ -195,6 +216,16 @@ PRODUCT_BLINDINGS: dict[str, tuple[Blinding, tuple[Model, ...]]] = {
     "nobody reads after a failed sync": (nobody_reads_after_a_failed_sync, (D,)),
     "no reader lives through a kill": (no_reader_lives_through_a_kill, (A,)),
 }
+RANDOM_BLINDINGS: dict[str, Blinding] = {
+    "no kill": no_kill,
+    "only the latest disk": only_the_latest_disk,
+    "no old version": no_old_version,
+    "C-512 tears blocks of 4096": torn_as_if(C_512, 4096),
+    "no name is lost": no_name_is_lost,
+    "no unlink is lost": no_unlink_is_lost,
+    "no sync fails": no_sync_fails,
+    "nobody beside the writer": nobody_beside_the_writer,
+}
 KILL_BLINDINGS: dict[str, Blinding] = {
     "no failing call": lambda patch: patch.setattr(KillJudge, "failures", lambda self: iter(())),
     "no torn write": lambda patch: patch.setattr(Cuts, "of", lambda self, step: ()),
@@ -226,6 +257,18 @@ JUDGED_BESIDE_CRASHES = (
 
 
 BEFORE_ANY_KILL = (KillProperty.FAULT_FREE, KillProperty.CONTENT)
+JUDGED_IN_RANDOM_RUNS = (
+    Property.LOST,
+    Property.REJECTED,
+    Property.WRONG_SNAPSHOT,
+    Property.SEEN_LOST,
+    Property.STALE,
+    Property.WENT_BACK,
+    Property.COMMIT,
+    Property.RECOVERY,
+    Property.DISORDERLY,
+    Property.ENDS,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -245,6 +288,7 @@ def test_without_blinding_all_controls_pass() -> None:
     assert power.failed_controls(MODELS) == []
     assert product.failed_controls() == []
     assert kills.failed_controls() == []
+    assert [*random.failed_toys()] == []
 
 
 @pytest.mark.parametrize(("blind", "model"), blindings(POWER_BLINDINGS))
@@ -265,6 +309,19 @@ def test_a_blinded_injector_of_crashes_beside_readers_is_noticed(
 def test_a_blinded_injector_of_kills_is_noticed(name: str, monkeypatch: Patch) -> None:
     KILL_BLINDINGS[name](monkeypatch)
     assert any("was not detected" in failure for failure in kills.failed_controls())
+
+
+@pytest.mark.parametrize("name", RANDOM_BLINDINGS)
+def test_a_blinded_injector_of_random_runs_is_noticed(name: str, monkeypatch: Patch) -> None:
+    RANDOM_BLINDINGS[name](monkeypatch)
+    assert any(random.failed_toys())
+
+
+@pytest.mark.parametrize("violated", JUDGED_IN_RANDOM_RUNS)
+def test_a_property_that_is_not_judged_in_random_runs_is_noticed(violated: str, monkeypatch: Patch) -> None:
+    broken = Progress.broken
+    monkeypatch.setattr(Progress, "broken", lambda self, *of: self if of[0] == violated else broken(self, *of))
+    assert any(violated in failure for failure in random.failed_toys())
 
 
 @pytest.mark.parametrize("violated", JUDGED_AFTER_POWER_CUTS)

@@ -29,8 +29,14 @@ from tornproof.harness.explorers.memory.trace import WriterTrace, trace_writer, 
 from tornproof.harness.explorers.memory.variants import (
     ALL_FENCES,
     CASES,
+    GOES_BACK,
+    NO_BARRIER_BEFORE_VERSION,
+    NO_FENCE_AFTER_VERSION,
     NO_FENCE_BEFORE_VERSION,
     NO_FINAL_LOOK,
+    NO_LOAD_FENCE_BEFORE_FINAL_LOOK,
+    NO_LOAD_FENCES,
+    PANICS,
     MemoryCase,
     MemoryVariant,
 )
@@ -44,9 +50,20 @@ from tornproof.impl.write.commit import HARDENED
 
 PHASE = "memory"
 READ_COUNT = 2
-SEQUENTIAL, TOTAL_STORE_ORDER, _, WEAK = CASES
-CONTROLS = ((NO_FENCE_BEFORE_VERSION, WEAK), (NO_FINAL_LOOK, SEQUENTIAL))
-NEGATIVE_CONTROL = (NO_FENCE_BEFORE_VERSION, TOTAL_STORE_ORDER)
+SEQUENTIAL, TOTAL_STORE_ORDER, WEAK_WITH_SYSTEM_CALLS, WEAK = CASES
+CONTROLS = (
+    # What is reordered.
+    (NO_FENCE_BEFORE_VERSION, WEAK, Property.WRONG_SNAPSHOT),
+    (NO_FENCE_AFTER_VERSION, WEAK, Property.WRONG_SNAPSHOT),
+    (NO_LOAD_FENCE_BEFORE_FINAL_LOOK, WEAK, Property.WRONG_SNAPSHOT),
+    (NO_BARRIER_BEFORE_VERSION, WEAK_WITH_SYSTEM_CALLS, Property.WRONG_SNAPSHOT),
+    (NO_FINAL_LOOK, SEQUENTIAL, Property.WRONG_SNAPSHOT),
+    # What is judged.
+    (NO_FENCE_BEFORE_VERSION, WEAK, Property.REJECTED),
+    (GOES_BACK, SEQUENTIAL, Property.WENT_BACK),
+    (PANICS, SEQUENTIAL, Property.DISORDERLY),
+)
+NEGATIVE_CONTROLS = ((NO_FENCE_BEFORE_VERSION, TOTAL_STORE_ORDER), (NO_LOAD_FENCES, WEAK_WITH_SYSTEM_CALLS))
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,21 +155,22 @@ def failed_controls(test_case: MemoryTestCase) -> list[str]:
     """
     hardened = dataclasses.replace(test_case, target=dataclasses.replace(test_case.target, protocol=HARDENED))
     failures: list[str] = []
-    for variant, case in CONTROLS:
-        if not _is_detected(hardened, variant, case):
-            failures.append(f"{variant.name} was not detected under {case}")
-    variant, case = NEGATIVE_CONTROL
-    if _is_detected(hardened, variant, case):
-        failures.append(f"{variant.name} was rejected under {case}")
+    for variant, case, violated in CONTROLS:
+        if not _is_detected(hardened, variant, case, violated):
+            failures.append(f"{variant.name} was not detected under {case}: {violated}")
+    for variant, case in NEGATIVE_CONTROLS:
+        if _is_detected(hardened, variant, case, Property.WRONG_SNAPSHOT):
+            failures.append(f"{variant.name} was rejected under {case}")
     return failures
 
 
-def _is_detected(test_case: MemoryTestCase, variant: MemoryVariant, case: MemoryCase) -> bool:
-    """Explore until the reader first accepts a mixed record."""
-    with test_case.reader(variant) as reader:
+def _is_detected(test_case: MemoryTestCase, variant: MemoryVariant, case: MemoryCase, violated: str) -> bool:
+    """Explore until the reader first breaks a property."""
+    read_count = READ_COUNT if violated == Property.WENT_BACK else 1
+    with test_case.reader(variant, read_count) as reader:
         exploration = MemoryExploration(baseline_of(test_case.trace(variant), case), reader)
-        explored = exploration.run(lambda: Property.WRONG_SNAPSHOT not in exploration.explored.detected)
-    return Property.WRONG_SNAPSHOT in explored.detected
+        explored = exploration.run(lambda: violated not in exploration.explored.detected)
+    return violated in explored.detected
 
 
 def replay_memory(

@@ -11,9 +11,12 @@ from typing import Any
 from tornproof.harness.common.patch import replaced
 from tornproof.harness.simulator.memory_model.memory_views import MemoryModel
 from tornproof.harness.systems.table import TableTarget
+from tornproof.impl.storage.interface import ReadableFile, Storage
+from tornproof.impl.txn.transaction import Transaction, read_version, safe_read
 from tornproof.impl.write.commit import Action
 
-_READER = "tornproof.impl.txn.transaction"
+_TRANSACTION = "tornproof.impl.txn.transaction"
+_READER = "tornproof.harness.explorers.memory.trace:safe_read"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,8 +59,8 @@ class MemoryVariant:
     def applied(self) -> Iterator[None]:
         """Patch the reader while the block runs."""
         with ExitStack() as patched:
-            for name, substitute in self.patches:
-                patched.enter_context(replaced(f"{_READER}:{name}", substitute))
+            for location, substitute in self.patches:
+                patched.enter_context(replaced(location, substitute))
             yield
 
 
@@ -70,22 +73,45 @@ def _always(*_: object) -> bool:
     return True
 
 
+def _panics(handle: ReadableFile, version: int, file: str) -> bool:
+    """Replace the check by one that does not expect a change."""
+    if read_version(handle, file) != version:
+        raise LookupError("a mistake")
+    return True
+
+
+def _keeps_first(storage: Storage, path: str) -> Transaction:
+    """Read twice at first and return the second version, and after that the first."""
+    kept: list[Transaction] = vars(storage).setdefault("kept", [])
+    if kept:
+        return kept[0]
+    kept.append(safe_read(storage, path))
+    return safe_read(storage, path)
+
+
 ALL_FENCES = MemoryVariant(name="all fences")
 NO_FENCE_BEFORE_VERSION = MemoryVariant(
     name="no store fence before the version", left_out=(Action.FENCE_BEFORE_VERSION,)
 )
 NO_FENCE_AFTER_VERSION = MemoryVariant(name="no store fence after the version", left_out=(Action.FENCE_AFTER_VERSION,))
+NO_BARRIER_BEFORE_VERSION = MemoryVariant(
+    name="no barrier before the version", left_out=(Action.FENCE_BEFORE_VERSION, Action.SYNC_RECORD)
+)
 NO_LOAD_FENCE_AFTER_VERSION = MemoryVariant(
-    name="no load fence after the version", patches=(("fence_after_version", _nothing),)
+    name="no load fence after the version", patches=((f"{_TRANSACTION}:fence_after_version", _nothing),)
 )
 NO_LOAD_FENCE_BEFORE_FINAL_LOOK = MemoryVariant(
-    name="no load fence before the final look", patches=(("fence_before_final_look", _nothing),)
+    name="no load fence before the final look", patches=((f"{_TRANSACTION}:fence_before_final_look", _nothing),)
 )
 NO_LOAD_FENCES = MemoryVariant(
     name="no load fences",
     patches=(*NO_LOAD_FENCE_AFTER_VERSION.patches, *NO_LOAD_FENCE_BEFORE_FINAL_LOOK.patches),
 )
-NO_FINAL_LOOK = MemoryVariant(name="no final look", patches=(("is_committed_still", _always),))
+NO_FINAL_LOOK = MemoryVariant(name="no final look", patches=((f"{_TRANSACTION}:is_committed_still", _always),))
+PANICS = MemoryVariant(
+    name="a reader that expects no change", patches=((f"{_TRANSACTION}:is_committed_still", _panics),)
+)
+GOES_BACK = MemoryVariant(name="a reader that goes back", patches=((_READER, _keeps_first),))
 VARIANTS = (
     ALL_FENCES,
     NO_FENCE_BEFORE_VERSION,

@@ -1,4 +1,4 @@
-"""Each injector and each judge of the explorers of schedules is blinded in turn, and a control must fail."""
+"""Each injector and each judge of the explorers of schedules and of memory is blinded in turn; a control must fail."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ from typing import Any
 
 import pytest
 
+from tornproof.harness.explorers.memory import exploration as memory_exploration
+from tornproof.harness.explorers.memory import explorer as memory
+from tornproof.harness.explorers.memory.exploration import ReaderState
 from tornproof.harness.explorers.schedules import controls as schedules
 from tornproof.harness.explorers.schedules import exploration
 from tornproof.harness.explorers.schedules.exploration import Exploration
@@ -15,9 +18,12 @@ from tornproof.harness.search.contention import Contention
 from tornproof.harness.search.staleness import StaleReads
 from tornproof.harness.simulator.filesystem import accesses as filesystem
 from tornproof.harness.simulator.filesystem.accesses import Access
+from tornproof.harness.simulator.memory_model.memory_views import MemoryModel, StoreHistory
 from tornproof.harness.simulator.process import world as process_world
 from tornproof.harness.simulator.process.observer import Judge, Property
 from tornproof.harness.simulator.process.world import World
+from tornproof.harness.systems.table import TableTarget
+from tornproof.harness.systems.workload import MADE_PATH, crash_operations, made_image
 
 Patch = pytest.MonkeyPatch
 Blinding = Callable[[Patch], None]
@@ -153,3 +159,83 @@ def test_a_blinded_search_of_schedules_is_noticed(name: str, monkeypatch: Patch)
 def test_a_property_that_is_not_judged_in_schedules_is_noticed(violated: str, monkeypatch: Patch) -> None:
     not_judged_in_schedules(violated)(monkeypatch)
     assert any(violated in failure for failure in schedules.failures(0))
+
+
+# Memory
+
+
+def stores_are_in_order(patch: Patch) -> None:
+    patch.setattr(StoreHistory, "_carried", lambda self, model, store: store.number)
+
+
+def loads_are_in_order(patch: Patch) -> None:
+    seen = StoreHistory._seen
+    patch.setattr(
+        StoreHistory,
+        "_seen",
+        lambda self, model, *more: (
+            seen(self, model, *more).fenced() if model is MemoryModel.WEAK else seen(self, model, *more)
+        ),
+    )
+
+
+def system_calls_are_fences(patch: Patch) -> None:
+    history = memory.WriterTrace.history
+    patch.setattr(memory.WriterTrace, "history", lambda self, **more: history(self, system_calls_are_fences=True))
+
+
+def system_calls_of_the_reader_are_no_fences(patch: Patch) -> None:
+    patch.setattr(memory_exploration, "is_system_call", lambda call: False)
+
+
+def only_the_latest_store(patch: Patch) -> None:
+    loads = StoreHistory.loads
+    patch.setattr(StoreHistory, "loads", lambda self, *arguments: loads(self, *arguments)[-1:])
+
+
+def only_the_oldest_store(patch: Patch) -> None:
+    loads = StoreHistory.loads
+    patch.setattr(StoreHistory, "loads", lambda self, *arguments: loads(self, *arguments)[:1])
+
+
+def one_read(patch: Patch) -> None:
+    patch.setattr(memory, "READ_COUNT", 1)
+
+
+MEMORY_BLINDINGS: dict[str, Blinding] = {
+    "stores are in order": stores_are_in_order,
+    "loads are in order": loads_are_in_order,
+    "system calls are fences": system_calls_are_fences,
+    "system calls of the reader are no fences": system_calls_of_the_reader_are_no_fences,
+    "only the latest store": only_the_latest_store,
+    "only the oldest store": only_the_oldest_store,
+    "one read": one_read,
+}
+
+
+def failed_of_memory() -> list[str]:
+    image = made_image()
+    _, _, rewritten, _ = crash_operations(image, MADE_PATH)
+    case = memory.MemoryTestCase(
+        target=TableTarget(), operations=(rewritten,) * 4, path=MADE_PATH, start=image, settled_count=2
+    )
+    return memory.failed_controls(case)
+
+
+def test_without_blinding_all_controls_of_memory_pass() -> None:
+    assert failed_of_memory() == []
+
+
+@pytest.mark.parametrize("name", MEMORY_BLINDINGS)
+def test_a_blinded_memory_model_is_noticed(name: str, monkeypatch: Patch) -> None:
+    MEMORY_BLINDINGS[name](monkeypatch)
+    assert failed_of_memory()
+
+
+@pytest.mark.parametrize(
+    "violated", [Property.WRONG_SNAPSHOT, Property.REJECTED, Property.WENT_BACK, Property.DISORDERLY]
+)
+def test_a_property_that_is_not_judged_in_memory_is_noticed(violated: str, monkeypatch: Patch) -> None:
+    broken = ReaderState.broken
+    monkeypatch.setattr(ReaderState, "broken", lambda self, *of: self if of[0] == violated else broken(self, *of))
+    assert any(violated in failure for failure in failed_of_memory())

@@ -40,6 +40,11 @@ def listed(judge: Judge, kind: Kind, file: str) -> tuple[Overwrite, ...]:
     return tuple(_damages(judge.of(kind), kind, file))
 
 
+def first_of(judge: Judge, kind: Kind) -> Overwrite | None:
+    """Return the first damage of a kind to any file, without listing the others; None where there is none."""
+    return next((damage for file in judge.files(kind) for damage in _damages(judge.of(kind), kind, file)), None)
+
+
 def damages_of(judge: Judge, task: Task) -> Iterator[Damage]:
     """Yield the damages of a task in order."""
     match task.kind:

@@ -10,12 +10,13 @@ import pyarrow as pa
 
 from tornproof.harness.common.patch import blind_to_metadata, replaced
 from tornproof.harness.counterexamples.regions import PAGE
-from tornproof.harness.explorers.corruption.catalogue import listed
+from tornproof.harness.explorers.corruption.catalogue import first_of, listed
 from tornproof.harness.explorers.corruption.judge import Judge, Outcome
-from tornproof.harness.explorers.corruption.plan import BITS_IN_BYTE, Cut, Damage, Flip, Kind, Pair
+from tornproof.harness.explorers.corruption.plan import BITS_IN_BYTE, LISTED_KINDS, Cut, Damage, Flip, Kind, Pair
 from tornproof.impl.layout import pm as layout
 from tornproof.impl.layout.parquet import DATA_FILE
 from tornproof.impl.table.partition import PM_FILE
+from tornproof.impl.txn.transaction import TXN_FILE
 
 BODY_BYTES_TRIED = 8
 IDENTITY_FIELDS = frozenset({"column ID", "NUM_ROWS"})
@@ -37,15 +38,21 @@ def failed_controls(judge: Judge) -> list[str]:
     for directory, resolved in judge.partitions.items():
         committed = resolved.resolved.position
         checksum = Flip(f"{directory}/{PM_FILE}", committed.checksum_offset * BITS_IN_BYTE)
-        if judge.judge(checksum)[0] is not Outcome.REJECTED:
+        if {judge.judge(checksum)[0], judge.judge_whole(checksum)} != {Outcome.REJECTED}:
             failures.append(f"{checksum} was not rejected, although it is the checksum")
         cut = Cut(f"{directory}/{DATA_FILE}", resolved.partition.token - 1)
         if judge.judge(cut)[0] is not Outcome.REJECTED:
             failures.append(f"{cut} was not rejected, although it is shorter than the token")
+    if judge.judge(Cut(TXN_FILE, 0))[0] is not Outcome.REJECTED:
+        failures.append(f"an empty {TXN_FILE} was not rejected")
+    for kind in LISTED_KINDS:
+        damage = first_of(judge, kind)
+        if damage is not None and not judge.of(kind).changes(damage):
+            failures.append(f"{damage} changes nothing")
     if not any(_is_noticed(judge, flip) for flip in _page_flips(judge)):
         failures.append("no flipped bit of any page made a difference")
     with blind_to_metadata():
-        if not any(judge.judge(flip)[0] is Outcome.SILENT for flip in _descriptor_flips(judge)):
+        if not any(_is_detected(judge, flip) for flip in _descriptor_flips(judge)):
             failures.append("with the checks of _pm switched off, no damage of a column descriptor was silent")
     return failures
 

@@ -10,7 +10,7 @@ from tornproof.harness.explorers.corruption.catalogue import damages_of, is_samp
 from tornproof.harness.explorers.corruption.controls import failed_controls, failed_controls_of_kinds
 from tornproof.harness.explorers.corruption.judge import Judge
 from tornproof.harness.explorers.corruption.pairs import choose_pairs, pair_tasks
-from tornproof.harness.explorers.corruption.plan import BITS_IN_BYTE, Kind, Task, split
+from tornproof.harness.explorers.corruption.plan import BITS_IN_BYTE, LISTED_KINDS, Kind, Task, split
 from tornproof.harness.explorers.corruption.report import Plan, Run, phase_of
 from tornproof.harness.explorers.corruption.tally import Tally
 from tornproof.harness.parallel import workers
@@ -26,7 +26,6 @@ KINDS_PART = 16
 """For all kinds but flips and lengths together, the maximum of damages is divided by this."""
 WEIGHT_BYTES = 4096
 """Judging a damage takes about as long as decoding the metadata of its file: so many bytes count as one damage."""
-LISTED_KINDS = tuple(kind for kind in Kind if kind not in (Kind.FLIP, Kind.CUT, Kind.PAIR))
 
 
 def plan(judge: Judge, damages_max: int | None = None) -> list[Task]:

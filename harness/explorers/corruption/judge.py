@@ -142,6 +142,10 @@ class Judge:
         """Judge by verifying and reading the whole damaged table, whatever was damaged."""
         return _outcome_for(damage, self._judge_table(self._damaged(damage), self._is_unprotected_page(damage)))
 
+    def changes(self, damage: Damage) -> bool:
+        """Say whether a damage changes a file at all."""
+        return self._damaged(damage).files != self.image.files
+
     def field_of(self, damage: Damage) -> str:
         """Return the name of the field of the first damaged or missing byte."""
         return self.regions[damage.file].label(damage.offset_bytes)

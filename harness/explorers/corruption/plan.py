@@ -30,6 +30,8 @@ class Kind(enum.StrEnum):
     PAIR = "pairs of flips"
 
 
+LISTED_KINDS = tuple(kind for kind in Kind if kind not in (Kind.FLIP, Kind.CUT, Kind.PAIR))
+"""Kinds whose damages are listed, because they follow from the files' contents."""
 GROWN = frozenset({Kind.STALE_WORD, Kind.STALE_BLOCK, Kind.LOST_WORD, Kind.LOST_BLOCK})
 """Kinds that need older content: they are done to the table after a few more commits."""
 

@@ -9,7 +9,17 @@ from dataclasses import dataclass, field
 from tornproof.harness.common.verdict import Finding, Phase, Verdict
 from tornproof.harness.explorers.corruption.judge import Outcome
 from tornproof.harness.explorers.corruption.pairs import SEED, ChosenPairs
-from tornproof.harness.explorers.corruption.plan import GROWN, Cut, Damage, Flip, Kind, Overwrite, Pair, Task
+from tornproof.harness.explorers.corruption.plan import (
+    GROWN,
+    LISTED_KINDS,
+    Cut,
+    Damage,
+    Flip,
+    Kind,
+    Overwrite,
+    Pair,
+    Task,
+)
 from tornproof.harness.explorers.corruption.tally import Tally
 
 PROPERTY = "damage is never read as a wrong answer"
@@ -99,7 +109,7 @@ def _doubts(run: Run) -> Iterator[str]:
 
 
 def _is_listed(kind: Kind) -> bool:
-    return kind not in (Kind.FLIP, Kind.CUT, Kind.PAIR)
+    return kind in LISTED_KINDS
 
 
 def _bound(run: Run) -> str:

@@ -1,0 +1,76 @@
+"""Each injector and each judge of the explorers of real files is blinded in turn, and a control must fail."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tornproof.harness.explorers.corruption import controls as damage
+from tornproof.harness.explorers.corruption.judge import Judge, Outcome
+from tornproof.harness.explorers.corruption.plan import Cut, Flip, Kind, Overwrite, Pair
+from tornproof.harness.systems.workload import MADE_PATH, made_image
+
+Patch = pytest.MonkeyPatch
+Blinding = Callable[[Patch], None]
+
+
+def failed_of_damage() -> list[str]:
+    judge = Judge(made_image(), MADE_PATH)
+    return [*damage.failed_controls(judge), *damage.failed_controls_of_kinds(judge)]
+
+
+def not_done(damaged: type[Any], *kinds: Kind) -> Blinding:
+    def blind(patch: Patch) -> None:
+        apply = damaged.apply
+
+        def leave(self: Any, content: bytes, *arguments: Any, **more: Any) -> bytes:
+            is_left = not kinds or self.kind in kinds
+            return content if is_left else apply(self, content, *arguments, **more)
+
+        patch.setattr(damaged, "apply", leave)
+
+    return blind
+
+
+def harmless(method: str) -> Blinding:
+    return lambda patch: patch.setattr(Judge, method, lambda self, *arguments: Outcome.HARMLESS)
+
+
+def never(outcome: Outcome, instead: Outcome) -> Blinding:
+    def blind(patch: Patch) -> None:
+        judge = Judge.judge
+
+        def judged(self: Judge, each: Any) -> Any:
+            found, field = judge(self, each)
+            return (instead if found is outcome else found), field
+
+        patch.setattr(Judge, "judge", judged)
+
+    return blind
+
+
+DAMAGE_BLINDINGS: dict[str, Blinding] = {
+    "no bit is flipped": not_done(Flip),
+    "no file is cut": not_done(Cut),
+    "no pair is flipped": not_done(Pair),
+    **{f"no {kind.value}": not_done(Overwrite, kind) for kind in Kind if kind not in (Kind.FLIP, Kind.CUT, Kind.PAIR)},
+    **{
+        f"{method} says harmless": harmless(method)
+        for method in ("_judge_txn", "_judge_pm", "_judge_page", "_judge_data", "_judge_table", "judge_whole")
+    },
+    "silent damage is harmless": never(Outcome.SILENT, Outcome.HARMLESS),
+    "silent damage is an exposure": never(Outcome.SILENT, Outcome.EXPOSURE),
+    "forged damage is harmless": never(Outcome.FORGED, Outcome.HARMLESS),
+}
+
+
+@pytest.mark.parametrize("name", DAMAGE_BLINDINGS)
+def test_a_blinded_explorer_of_damage_is_noticed(name: str, monkeypatch: Patch) -> None:
+    DAMAGE_BLINDINGS[name](monkeypatch)
+    assert failed_of_damage()
+
+
+def test_without_blinding_all_controls_of_damage_pass() -> None:
+    assert failed_of_damage() == []

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from tornproof.harness.checkers.rules import RULES
 from tornproof.harness.explorers.corruption import controls as damage
 from tornproof.harness.explorers.corruption.judge import Judge, Outcome
 from tornproof.harness.explorers.corruption.plan import Cut, Flip, Kind, Overwrite, Pair
+from tornproof.harness.explorers.processes import small_histories
 from tornproof.harness.systems.workload import MADE_PATH, made_image
 
 Patch = pytest.MonkeyPatch
@@ -74,3 +77,14 @@ def test_a_blinded_explorer_of_damage_is_noticed(name: str, monkeypatch: Patch) 
 
 def test_without_blinding_all_controls_of_damage_pass() -> None:
     assert failed_of_damage() == []
+
+
+@pytest.mark.parametrize("kind", RULES)
+def test_a_kind_of_anomaly_that_is_not_looked_for_is_noticed(kind: str, monkeypatch: Patch) -> None:
+    monkeypatch.setitem(RULES, kind, replace(RULES[kind], find=lambda case: []))
+    assert [*small_histories.wrongly_judged()] == [f"a small history was not detected as {kind}"]
+
+
+def test_each_kind_of_anomaly_has_a_small_history_that_is_judged_correctly() -> None:
+    assert small_histories.HISTORIES.keys() == RULES.keys()
+    assert [*small_histories.wrongly_judged()] == []

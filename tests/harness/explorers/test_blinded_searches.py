@@ -10,6 +10,7 @@ import pytest
 from tornproof.harness.explorers.memory import exploration as memory_exploration
 from tornproof.harness.explorers.memory import explorer as memory
 from tornproof.harness.explorers.memory.exploration import ReaderState
+from tornproof.harness.explorers.memory.trace import WriterTrace
 from tornproof.harness.explorers.schedules import controls as schedules
 from tornproof.harness.explorers.schedules import exploration
 from tornproof.harness.explorers.schedules.exploration import Exploration
@@ -180,8 +181,8 @@ def loads_are_in_order(patch: Patch) -> None:
 
 
 def system_calls_are_fences(patch: Patch) -> None:
-    history = memory.WriterTrace.history
-    patch.setattr(memory.WriterTrace, "history", lambda self, **more: history(self, system_calls_are_fences=True))
+    history = WriterTrace.history
+    patch.setattr(WriterTrace, "history", lambda self, **more: history(self, system_calls_are_fences=True))
 
 
 def system_calls_of_the_reader_are_no_fences(patch: Patch) -> None:

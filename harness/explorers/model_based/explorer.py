@@ -80,6 +80,19 @@ def _takes_newest(_: Callable[..., Any]) -> Callable[..., Any]:
     return lambda data, token, *, file: chain.Resolved(position=next(chain.walk(data, file=file)), orphan_count=0)
 
 
+def _restates_nothing(_: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda *_, **__: ()
+
+
+def _keeps_times(next_version: Callable[..., Any]) -> Callable[..., Any]:
+    def following(current: Any, **settings: Any) -> Any:
+        known = current.record
+        settings |= {"min_timestamp": known.min_timestamp, "max_timestamp": known.max_timestamp}
+        return next_version(current, **settings)
+
+    return following
+
+
 CONTROLS = (
     Control(
         name="a writer that forgets a row group",
@@ -88,6 +101,16 @@ CONTROLS = (
     ),
     Control(
         name="a reader of the newest footer", location="tornproof.impl.table.partition:resolve", broken=_takes_newest
+    ),
+    Control(
+        name="a recovery that restates no orphan",
+        location="tornproof.impl.write.recovery:_republish",
+        broken=_restates_nothing,
+    ),
+    Control(
+        name="a record that keeps its times",
+        location="tornproof.impl.write.table_writer:next_version",
+        broken=_keeps_times,
     ),
 )
 

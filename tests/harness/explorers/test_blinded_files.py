@@ -12,6 +12,11 @@ from tornproof.harness.checkers.rules import RULES
 from tornproof.harness.explorers.corruption import controls as damage
 from tornproof.harness.explorers.corruption.judge import Judge, Outcome
 from tornproof.harness.explorers.corruption.plan import Cut, Flip, Kind, Overwrite, Pair
+from tornproof.harness.explorers.model_based.commit import commit
+from tornproof.harness.explorers.model_based.explorer import CONTROLS, Stateful
+from tornproof.harness.explorers.model_based.rules import RULES as RULES_OF_PROGRAMS
+from tornproof.harness.explorers.model_based.start import StorageKind
+from tornproof.harness.explorers.model_based.world import World
 from tornproof.harness.explorers.processes import small_histories
 from tornproof.harness.systems.workload import MADE_PATH, made_image
 
@@ -88,3 +93,28 @@ def test_a_kind_of_anomaly_that_is_not_looked_for_is_noticed(kind: str, monkeypa
 def test_each_kind_of_anomaly_has_a_small_history_that_is_judged_correctly() -> None:
     assert small_histories.HISTORIES.keys() == RULES.keys()
     assert [*small_histories.wrongly_judged()] == []
+
+
+def no_commit_is_killed(patch: Patch) -> None:
+    for name in ("commit that is killed", "commit that fails"):
+        patch.setitem(RULES_OF_PROGRAMS, name, replace(RULES_OF_PROGRAMS[name], run=lambda world, **_: commit(world)))
+
+
+def times_are_not_compared(patch: Patch) -> None:
+    patch.setattr(World, "check_times", lambda self, transaction: None)
+
+
+STATEFUL_BLINDINGS: dict[str, tuple[Blinding, str]] = {
+    "no commit is killed": (no_commit_is_killed, "a recovery that restates no orphan"),
+    "times are not compared": (times_are_not_compared, "a record that keeps its times"),
+}
+
+
+@pytest.mark.parametrize("name", STATEFUL_BLINDINGS)
+def test_blinded_programs_are_noticed(name: str, monkeypatch: Patch) -> None:
+    blind, missed = STATEFUL_BLINDINGS[name]
+    programs = Stateful(None, "/table", StorageKind.MEMORY)
+    (control,) = (each for each in CONTROLS if each.name == missed)
+    assert programs.detects(control, 0, "")
+    blind(monkeypatch)
+    assert not programs.detects(control, 0, "")

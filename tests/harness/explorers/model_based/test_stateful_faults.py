@@ -45,15 +45,6 @@ def newest_rows_first(in_time_order: Callable[[pa.Table, str], pa.Table]) -> Cal
     return lambda rows, name: in_time_order(rows.take(list(range(rows.num_rows))[::-1]), name)
 
 
-def old_times(next_version: Callable[..., Any]) -> Callable[..., Any]:
-    def following(current: Any, **settings: Any) -> Any:
-        known = current.record
-        settings |= {"min_timestamp": known.min_timestamp, "max_timestamp": known.max_timestamp}
-        return next_version(current, **settings)
-
-    return following
-
-
 def first_of_each_key(without_duplicates: Callable[..., pa.Table]) -> Callable[..., pa.Table]:
     def backwards(rows: pa.Table, keys: Iterable[str]) -> pa.Table:
         kept = without_duplicates(rows.take(list(range(rows.num_rows))[::-1]), keys)
@@ -67,14 +58,12 @@ OWN: dict[str, tuple[str, Callable[[Any], Any]]] = {
         "tornproof.impl.txn.pins:_lock_committed",
         lambda _: lambda storage, file, path, transaction: transaction,
     ),
-    "an orphan is not restated": ("tornproof.impl.write.recovery:_republish", instead(nothing)),
     "a restated generation overwrites the orphan": ("tornproof.impl.write.recovery:append_point", over_the_orphan),
     "dropped row groups are not counted as unused": (
         "tornproof.impl.write.partition_writer:unused_bytes_of",
         lambda _: lambda *__: 0,
     ),
     "changes are not announced": ("tornproof.impl.txn.write:_without_last_row_count", instead(nothing)),
-    "the times of the table stay the same": ("tornproof.impl.write.table_writer:next_version", old_times),
     "old rows come after new ones": ("tornproof.impl.write.partition_change:in_time_order", newest_rows_first),
 }
 

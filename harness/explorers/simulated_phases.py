@@ -9,6 +9,7 @@ from typing import Any, Protocol, TypeAlias
 
 from tornproof.harness.common.effort import DEFAULT, EFFORTS, Bounds
 from tornproof.harness.common.remembered_codecs import remembered_decoding
+from tornproof.harness.common.signature import FindingSignature, signature_of
 from tornproof.harness.common.verdict import (
     Finding,
     HasTime,
@@ -35,14 +36,17 @@ from tornproof.harness.simulator.persistence.legal_files import Limits
 from tornproof.harness.simulator.persistence.models import C_8, MODELS, D, Model, model_named
 from tornproof.harness.simulator.process.case import NotExplorableError, TestCase
 from tornproof.harness.systems.scenario import Explorer
-from tornproof.harness.systems.simulation import Setting, merged, signature_of
+from tornproof.harness.systems.simulation import Setting, merged
 from tornproof.harness.systems.table import TableTarget
 
 FEW_TEST_CASES = 3
 COMMITS_READ_BESIDE = 2
 """How many commits the memory explorer's reader runs with: one commit cannot show a missing check of the version."""
 FINDINGS_MAX = 6
-"""How many findings of one test case are shrunk, one of each kind."""
+"""How many findings of one test case are shrunk, one of each kind; the others are kept as they were seen."""
+
+NOT_SHRUNK = f"not shrunk, because at most {FINDINGS_MAX} of a test case are"
+CUT = "the run ended before it was shrunk"
 
 Kind: TypeAlias = tuple[Any, ...]
 """What two violations of one kind have in common, before they are shrunk."""
@@ -107,17 +111,26 @@ def simulated(explorer: Explorer, settings: Sequence[Setting]) -> Exploration:
     ]
     phases: list[tuple[Setting, Phase]] = []
     found: list[tuple[Setting, Any]] = []
+    findings: list[tuple[Setting, Finding]] = []
+    others: list[tuple[Setting, Finding]] = []
     known: set[Kind] = set()
     for setting in chosen:
         own = [result for (each, _), result in zip(parts, results, strict=True) if each is setting]
         phase = _phase(strategy, setting, own, failed)
         if phase is not None:
             phases.append((setting, phase))
-            found += [(setting, each) for each in _new(strategy.found(_done(own)), known)]
+            every = strategy.found(_done(own))
+            new = [*_new(every, known)]
+            found += [(setting, each) for each in new[:FINDINGS_MAX]]
+            findings += [(setting, strategy.unshrunk(setting, each, NOT_SHRUNK)) for each in new[FINDINGS_MAX:]]
+            others += [(setting, each) for _, each in every if isinstance(each, Finding) and each not in new]
     shrunk = yield [Task(run=_shrink, arguments=(explorer, setting.name, each)) for setting, each in found]
-    findings = [
-        (setting, finding or strategy.unshrunk(setting, each))
+    findings[:0] = [
+        (setting, finding or strategy.unshrunk(setting, each, CUT))
         for (setting, each), finding in zip(found, shrunk, strict=True)
+    ]
+    findings += [
+        (setting, strategy.unshrunk(setting, each, NOT_SHRUNK)) for setting, each in _of_other_causes(others, findings)
     ]
     return _merged(explorer, chosen, phases, findings)
 
@@ -139,11 +152,23 @@ def _done(results: Sequence[Any]) -> list[Any]:
 
 
 def _new(found: Sequence[tuple[Kind, Any]], known: set[Kind]) -> Iterator[Any]:
-    """Yield one violation of each kind that no earlier test case has shown, up to a limit."""
-    new = {kind: each for kind, each in reversed(found) if kind not in known}
-    for kind in list(dict.fromkeys(kind for kind, _ in found if kind in new))[:FINDINGS_MAX]:
-        known.add(kind)
-        yield new[kind]
+    """Yield the first violation of each kind that no earlier test case has shown."""
+    for kind, each in found:
+        if kind not in known:
+            known.add(kind)
+            yield each
+
+
+def _of_other_causes(
+    others: Sequence[tuple[Setting, Finding]], findings: Sequence[tuple[Setting, Finding]]
+) -> Iterator[tuple[Setting, Finding]]:
+    """Yield the findings that look like others of their test case and are not explained by the causes of any."""
+    known = [(setting, signature_of(finding).causes) for setting, finding in findings]
+    for setting, other in others:
+        causes = signature_of(other).causes
+        if causes and not any(of is setting and explained and explained <= causes for of, explained in known):
+            known.append((setting, causes))
+            yield setting, other
 
 
 def _merged(
@@ -154,11 +179,14 @@ def _merged(
 ) -> Phase:
     parts = []
     for setting, phase in phases:
-        own: dict[tuple[str, str], Finding] = {}
+        own: dict[FindingSignature, Finding] = {}
         for of, finding in findings:
-            if of is setting:
-                own.setdefault(signature_of(finding), finding)
-        phase = dataclasses.replace(phase, findings=tuple(own.values()))
+            signature = signature_of(finding)
+            if of is setting and not any(known.covers(signature) for known in own):
+                own[signature] = finding
+        left = sum(finding.evidence.get("note") == NOT_SHRUNK for finding in own.values())
+        bound = f"{phase.bound}; {left} of {len(own)} findings are {NOT_SHRUNK}" if left else phase.bound
+        phase = dataclasses.replace(phase, findings=tuple(own.values()), bound=bound)
         parts.append((setting.name, phase.with_coverage_goals(setting.coverage_goals)))
     begun = {name for name, _ in parts}
     whole = merged(explorer, parts, [setting.name for setting in chosen if setting.name not in begun])
@@ -230,9 +258,10 @@ class _Strategy(ABC):
         """Return the shrunk finding of a violation, which can be replayed."""
         return as_log(setting.case, found, scenario=setting.name)
 
-    def unshrunk(self, setting: Setting, found: Any) -> Finding:
-        """Return the finding of a violation as it was found."""
-        return with_case(setting.case, found, scenario=setting.name)
+    def unshrunk(self, setting: Setting, found: Any, note: str) -> Finding:
+        """Return the finding of a violation as it was found; `note` says why it is not shrunk."""
+        noted = dataclasses.replace(found, evidence={**found.evidence, "note": note})
+        return with_case(setting.case, noted, scenario=setting.name)
 
 
 class _Schedules(_Strategy):
@@ -262,7 +291,7 @@ class _Memory(_Strategy):
         return phase
 
     def shrink(self, setting: Setting, found: Any) -> Finding:
-        return self.unshrunk(setting, found)
+        return with_case(setting.case, found, scenario=setting.name)
 
 
 class _Power(_Strategy):
@@ -331,8 +360,8 @@ class _Product(_Strategy):
     def shrink(self, setting: Setting, found: Any) -> Finding:
         return schedule_crash.finding_of_product(setting.case, found, setting.name)
 
-    def unshrunk(self, setting: Setting, found: Any) -> Finding:
-        return schedule_crash.unshrunk(found)
+    def unshrunk(self, setting: Setting, found: Any, note: str) -> Finding:
+        return schedule_crash.unshrunk(found, note)
 
 
 def settings_under(model: Model, bounds: Bounds, seed: int) -> Settings:

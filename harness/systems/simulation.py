@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from tornproof.harness.common.remembered_codecs import remembered_encoder
-from tornproof.harness.common.verdict import NO_CONTROLS, PASSED, Finding, Phase, Verdict, without_digits, worst
+from tornproof.harness.common.signature import FindingSignature, signature_of
+from tornproof.harness.common.verdict import NO_CONTROLS, PASSED, Finding, Phase, Verdict, worst
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.process.case import Readers, TestCase
 from tornproof.harness.simulator.process.trace_rules import TraceRules
@@ -101,14 +102,14 @@ def _rules(path: str, preset: Preset) -> TraceRules:
 
 
 def merged(name: str, parts: Sequence[tuple[str, Phase]], not_begun: Sequence[str] = ()) -> Phase:
-    """Merge the phases of several test cases; of findings that differ only in numbers the first is kept.
+    """Merge the phases of several test cases; of findings with one cause the first is kept.
 
     UNKNOWN where a test case was not begun, because nothing is known of it.
     """
     counts: Counter[str] = Counter()
     reached: Counter[str] = Counter()
     controls: list[str] = []
-    findings: dict[tuple[str, str], Finding] = {}
+    findings: dict[FindingSignature, Finding] = {}
     for _, phase in parts:
         counts.update(phase.counts)
         reached.update(phase.reached)
@@ -147,8 +148,3 @@ def _bound(parts: Sequence[tuple[str, Phase]], cut: Sequence[str], not_begun: Se
     bounds += [f"sampled or cut: {', '.join(cut)}"] if cut else []
     bounds += [f"not begun: {', '.join(not_begun)}"] if not_begun else []
     return "; ".join(bounds)
-
-
-def signature_of(finding: Finding) -> tuple[str, str]:
-    """Return what equal findings have in common: the property, and the sentence without its numbers."""
-    return finding.property, without_digits(finding.sentence)

@@ -16,6 +16,7 @@ from hypothesis import given
 
 from tornproof.harness.common.quiet_hypothesis import quiet_hypothesis, quiet_settings
 from tornproof.harness.common.remembered_codecs import remembered_decoding
+from tornproof.harness.common.signature import signature_of
 from tornproof.harness.common.system import Target
 from tornproof.harness.common.verdict import Finding, HasTime, OnProgress, Phase, Verdict, always
 from tornproof.harness.counterexamples.make import finding_or_moves
@@ -238,7 +239,8 @@ def random_phase(results: Sequence[BatchResult], failed: Sequence[str] | None, s
         sum(counted) for counted in zip(*((each.test_cases, each.runs, each.rejected) for each in results), strict=True)
     )
     reached = sum((each.reached for each in results), Counter[str]())
-    findings = {signature: finding for each in reversed(results) for signature, finding in each.found.items()}
+    every = [finding for each in results for finding in each.found.values()]
+    findings = {signature_of(finding): finding for finding in reversed(every)}
     phase = Phase(
         name=PHASE,
         explored=runs,
@@ -249,7 +251,7 @@ def random_phase(results: Sequence[BatchResult], failed: Sequence[str] | None, s
         verdict=Verdict.INVALID if findings else Verdict.VALID,
         counts={"situations": test_cases, "runs": runs, "refused undisturbed": rejected},
         reached={name: reached[name] for name in COVERAGE_GOALS},
-        findings=tuple(findings.values()),
+        findings=tuple(findings.values())[::-1],
     )
     phase = phase.with_controls(failed).doubted("" if runs else "nothing was run")
     return phase.with_coverage_goals(COVERAGE_GOALS)

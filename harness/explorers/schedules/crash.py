@@ -172,10 +172,10 @@ def finding_of_product(case: TestCase, found: tuple[Violation, Moves], scenario:
     return finding_or_moves(case, moves, violation, phase=PHASE, scenario=scenario)
 
 
-def unshrunk(found: tuple[Violation, Moves]) -> Finding:
-    """Return the finding of a violation that there was no time to shrink."""
+def unshrunk(found: tuple[Violation, Moves], note: str) -> Finding:
+    """Return the finding of a violation that is not shrunk; `note` says why."""
     violation, moves = found
-    return as_seen(moves, violation, phase=PHASE, note="the run ended before it was shrunk")
+    return as_seen(moves, violation, phase=PHASE, note=note)
 
 
 def _search(

@@ -1,0 +1,82 @@
+"""Of a test case's findings one is kept for each property and cause, and only the first ones are shrunk."""
+
+import json
+from typing import Any
+
+import pytest
+
+from tornproof.harness.common.effort import EFFORTS, Bounds
+from tornproof.harness.common.signature import signature_of
+from tornproof.harness.common.verdict import Finding, Verdict
+from tornproof.harness.explorers import simulated_phases
+from tornproof.harness.explorers.simulated_phases import NOT_SHRUNK, _of_other_causes, simulate
+from tornproof.harness.systems.releases import PRESETS
+from tornproof.harness.systems.scenario import Explorer, load_scenario
+from tornproof.harness.systems.simulation import Setting, setting_of
+
+STORE = {"client": "writer", "operation": "commit 1", "call": "store", "file": "_txn", "occurrence": 1}
+DATA = "t/2024-01-01T00.0/data.parquet"
+
+
+def finding(*decisions: dict[str, Any], property: str = "a reader gets an answer", text: str = "no rows") -> Finding:
+    return Finding(property=property, phase="power", sentence=text, evidence={"log": list(decisions)})
+
+
+def power_cut(*paths: str, at: dict[str, Any] = STORE, names: list[int] | None = None) -> dict[str, Any]:
+    choice = [names, {path: [0, 0, []] for path in paths}]
+    return {"kind": "powercut", "at": at, "model": "C-8", "choice": choice}
+
+
+def seen(*paths: str) -> Finding:
+    """Return a finding as the power explorer makes it."""
+    choice = json.dumps(["C-8", None, {path: [0, 0, []] for path in paths}])
+    return Finding(property="p", phase="power", sentence="s", evidence={"cuts": [{"step": 1, "choice": choice}]})
+
+
+def test_one_lost_file_is_one_cause_wherever_the_power_is_cut_and_whatever_is_said() -> None:
+    one = finding(power_cut(DATA))
+    other = finding(power_cut(DATA, at={**STORE, "call": "unmap", "occurrence": 7}), text="28 bytes expected")
+    assert signature_of(one) == signature_of(other)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        finding(power_cut("t/2024-01-01T00.0/_pm")),
+        finding(power_cut(DATA, names=[0])),
+        finding(power_cut(DATA), property="an acknowledged commit survives"),
+        finding({"kind": "kill", "at": STORE}),
+        finding({"kind": "fail", "at": STORE, "reason": "INPUT_OUTPUT"}),
+        finding({"kind": "switch", "at": STORE, "to": "reader 1"}),
+        finding(),
+    ],
+)
+def test_other_files_calls_faults_and_properties_are_other_findings_even_if_the_same_is_said(other: Finding) -> None:
+    signature, known = signature_of(other), signature_of(finding(power_cut(DATA)))
+    assert signature != known
+    assert not signature.covers(known) and known.covers(signature) is (known.causes < signature.causes)
+
+
+def test_what_loses_more_than_a_finding_needs_is_the_same_and_another_loss_is_not() -> None:
+    setting, elsewhere = setting_named("append-and-power-cut"), setting_named("reader-lives-through-a-kill")
+    known = [(setting, finding(power_cut(DATA)))]
+    others = [(setting, seen(DATA, "t/_txn")), (setting, seen("t/_txn")), (setting, seen("t/_txn", "t/x/_pm"))]
+    assert [each for _, each in _of_other_causes(others, known)] == [seen("t/_txn")]
+    assert len([*_of_other_causes([(elsewhere, seen(DATA))], known)]) == 1, "known of another test case only"
+
+
+def setting_named(name: str, preset: str = "hardened") -> Setting:
+    return setting_of(load_scenario(name), PRESETS[preset])
+
+
+def test_findings_beyond_those_that_are_shrunk_are_kept_as_seen_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(simulated_phases, "FINDINGS_MAX", 1)
+    setting = setting_named("reader-lives-through-a-kill", "questdb-9.4.2")
+    phase = simulate(Explorer.PRODUCT, [setting], bounds=Bounds.of(EFFORTS["small"]))
+
+    assert phase.verdict is Verdict.INVALID
+    first, *others = phase.findings
+    assert "log" in first.evidence and len(others) >= 2
+    assert {each.evidence["note"] for each in others} == {NOT_SHRUNK}
+    assert phase.bound.endswith(f"{len(others)} of {len(phase.findings)} findings are {NOT_SHRUNK}")
+    assert len({each.property for each in phase.findings}) >= 2

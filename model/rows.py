@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import datetime
 import enum
-from collections import Counter
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
@@ -15,7 +14,6 @@ from typing import Any, NamedTuple, TypeAlias
 SECONDS_IN_HOUR = 3_600
 SECONDS_IN_DAY = 24 * SECONDS_IN_HOUR
 EPOCH = datetime.date(1970, 1, 1)
-SHOWN_MAX = 3
 
 
 class Row(NamedTuple):
@@ -117,30 +115,6 @@ def with_row(rows: Rows, row: Row) -> Rows:
                 return (*rows[:place], row, *rows[place + 1 :])
     place = sum(other.time <= row.time for other in rows)
     return (*rows[:place], row, *rows[place:])
-
-
-def difference(expected: Content, found: Content) -> str:
-    """Say in words what was found instead, "" if nothing else; the words before ": expected" name no values."""
-    if found.version != expected.version:
-        return f"the number of the version is wrong: expected {expected.version}, found {found.version}"
-    right, there = dict(expected.partitions), dict(found.partitions)
-    if list(there) != list(right):
-        return f"the partitions are wrong: expected those that start at {list(right)}, found {list(there)}"
-    for start, rows in right.items():
-        if there[start] != rows:
-            return f"the rows of a partition are wrong: expected {_difference_of_rows(start, rows, there[start])}"
-    return ""
-
-
-def _difference_of_rows(start: int, expected: Rows, found: Rows) -> str:
-    counts = f"{len(expected)} rows in the partition that starts at {start}, found {len(found)}"
-    missing, added = Counter(expected) - Counter(found), Counter(found) - Counter(expected)
-    words = [
-        f"{word} {[row.values for row in list(rows.elements())[:SHOWN_MAX]]}"
-        for word, rows in (("missing are", missing), ("too many are", added))
-        if rows
-    ]
-    return f"{counts}; {'; '.join(words) or 'they are the same in another order'}"
 
 
 def _repeats_keys(rows: Rows) -> bool:

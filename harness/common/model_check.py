@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
 from tornproof.harness.common.system import Target
 from tornproof.impl.storage.interface import ReadableStorage
-from tornproof.model.rows import Content, difference
+from tornproof.model.rows import Content, Rows
+
+SHOWN_MAX = 3
 
 
 class ModelCheck:
@@ -39,3 +42,27 @@ class ModelCheck:
             operation = self._operations[committed[-1]]
             self._contents[committed] = None if before is None else self._specification.after(before, operation)
         return self._contents[committed]
+
+
+def difference(expected: Content, found: Content) -> str:
+    """Say in words what was found instead, "" if nothing else; the words before ": expected" name no values."""
+    if found.version != expected.version:
+        return f"the number of the version is wrong: expected {expected.version}, found {found.version}"
+    right, there = dict(expected.partitions), dict(found.partitions)
+    if list(there) != list(right):
+        return f"the partitions are wrong: expected those that start at {list(right)}, found {list(there)}"
+    for start, rows in right.items():
+        if there[start] != rows:
+            return f"the rows of a partition are wrong: expected {_difference_of_rows(start, rows, there[start])}"
+    return ""
+
+
+def _difference_of_rows(start: int, expected: Rows, found: Rows) -> str:
+    counts = f"{len(expected)} rows in the partition that starts at {start}, found {len(found)}"
+    missing, added = Counter(expected) - Counter(found), Counter(found) - Counter(expected)
+    words = [
+        f"{word} {[row.values for row in list(rows.elements())[:SHOWN_MAX]]}"
+        for word, rows in (("missing are", missing), ("too many are", added))
+        if rows
+    ]
+    return f"{counts}; {'; '.join(words) or 'they are the same in another order'}"

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tornproof.impl.table.metadata_file import PartitionBy
 from tornproof.impl.table.partition_names import interval_start
-from tornproof.model.rows import Change, Content, Interval, Row, after, difference, partition_of, start_of, with_row
+from tornproof.model.rows import Change, Content, Interval, Row, after, partition_of, start_of, with_row
 
 HOUR = 3_600
 EMPTY = Content(version=3, partitions=(), interval=Interval.HOUR, ticks=1)
@@ -75,22 +75,6 @@ def test_which_of_two_rows_of_one_key_stays_is_not_specified() -> None:
     )
     assert after(twice, Change(rows=(row(5, "c", keys=1),))) is None
     assert after(twice, Change(rows=(row(HOUR, "c", keys=1),))) is not None
-
-
-def test_a_difference_names_the_version_the_partitions_or_the_rows_and_is_empty_for_the_same() -> None:
-    content = committed(EMPTY, Change(rows=(row(1, "a"), row(2, "b"))))
-
-    def with_rows(start: int, *rows: Row) -> Content:
-        return Content(version=content.version, partitions=((start, rows),), interval=Interval.HOUR, ticks=1)
-
-    assert difference(content, with_rows(0, row(1, "a"), row(2, "b"))) == ""
-    assert "version is wrong: expected 4, found 3" in difference(content, EMPTY)
-    assert "partitions are wrong: expected those that start at [0], found [3600]" in difference(
-        content, with_rows(HOUR)
-    )
-    assert difference(content, with_rows(0, row(1, "a"))).endswith("found 1; missing are ['b']")
-    assert difference(content, with_rows(0, row(1, "a"), row(2, "c"))).endswith("missing are ['b']; too many are ['c']")
-    assert difference(content, with_rows(0, row(2, "b"), row(1, "a"))).endswith("the same in another order")
 
 
 @given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 3)), max_size=12))

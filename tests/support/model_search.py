@@ -23,7 +23,7 @@ def search(
     known = Known()
     # The way to a state is a linked list: the way to the state before it, and the last step.
     pending: deque[tuple[State, Known, Any]] = deque([(begin, known, None)])
-    seen = {hash((begin, known))}
+    seen = {hash((begin.identity(), known))}
     while pending:
         state, known, way = pending.popleft()
         for following, label, events in steps(state, without, pins=pins):
@@ -33,7 +33,7 @@ def search(
                     now = follow(now, event)
             except NoBehaviourError as error:
                 return Searched(len(seen), False, (*_steps_of(way), label), str(error))
-            key = hash((following, now))
+            key = hash((following.identity(), now))
             if key not in seen:
                 if len(seen) >= states_max:
                     return Searched(len(seen), False)

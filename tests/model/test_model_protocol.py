@@ -1,0 +1,68 @@
+"""The protocol's state machine, searched breadth first: ours keeps every promise, and no part of it can be left out.
+
+What is asked of each state is `trace.py`: a reader sees committed versions alone, newer ones later, and every
+acknowledged one; an acknowledged commit survives each crash; and a purge removes nothing that is pinned.
+"""
+
+import pytest
+from depth import nightly
+from model_search import Searched, search
+
+from tornproof.model.protocol import CHECKS, PURGE, RECOVERY, REWRITE, UPDATE, begin
+
+CRASHES = {"readers": 0}
+READER = {"readers": 1, "failed_syncs": 0, "power_cuts": 0}
+PINNED = {**READER, "stops": 0}
+
+LEFT_OUT = (
+    ("sync data", CRASHES, "commit -1"),
+    ("sync body", CRASHES, "commit -1"),
+    ("sync header", CRASHES, "commit -1"),
+    ("sync name", CRASHES, "commit -1"),
+    ("sync record", CRASHES, "commit -1"),
+    ("sync version", CRASHES, "commit 0: expected commit 1"),
+    ("store version again", CRASHES, "commit 0: expected commit 1"),
+    ("store header", CRASHES, "commit -1"),
+    ("base is committed", CRASHES, "commit -1"),
+    ("record is checked", READER, "commit -1"),
+    ("pins are asked", PINNED, "commit -1"),
+    ("pin is checked", PINNED, "commit -1"),
+)
+
+
+def explored(bounds: dict[str, int], *without: str, pins: bool = False) -> Searched:
+    return search(begin(**bounds), frozenset(without), pins=pins)
+
+
+@pytest.mark.parametrize(
+    ("bounds", "pins", "state_count"),
+    [
+        pytest.param(CRASHES, False, 19_888, id="crashes of two commits"),
+        pytest.param(READER, False, 17_033, id="a reader beside two commits, one of which stops"),
+        pytest.param(PINNED, True, 3_199, id="a pinned reader beside two commits"),
+        nightly({"readers": 1}, False, 1, id="a reader beside two commits, and crashes"),
+        nightly({"readers": 1}, True, 1, id="a pinned reader beside two commits, and crashes"),
+        nightly({"readers": 1, "commits": 3}, True, 1_000_000, id="a pinned reader beside three commits, and crashes"),
+    ],
+)
+def test_ours_keeps_every_promise_in_every_state(bounds: dict[str, int], pins: bool, state_count: int) -> None:
+    found = explored(bounds, pins=pins)
+    assert (found.is_done, found.reason) == (True, "") and found.state_count == state_count
+
+
+@pytest.mark.parametrize(("left_out", "bounds", "reason"), LEFT_OUT)
+def test_without_any_one_barrier_or_check_the_search_finds_a_way_to_break_a_promise(
+    left_out: str, bounds: dict[str, int], reason: str
+) -> None:
+    found = explored(bounds, left_out, pins=bounds is PINNED)
+    assert reason in found.reason
+    assert found.way[-1] == ("the power is cut" if bounds is CRASHES else found.way[-1])
+    if left_out in UPDATE:
+        # The shortest way is one commit, up to the step that is not safe, and a power cut.
+        assert found.way[0] == "commit" and len(found.way) <= len(UPDATE) + 2
+
+
+def test_every_barrier_and_check_is_left_out_once() -> None:
+    steps = {*UPDATE, *REWRITE, *RECOVERY, *PURGE}
+    barriers = {step for step in steps if step.startswith("sync ")}
+    assert barriers | set(CHECKS) <= {left_out for left_out, *_ in LEFT_OUT}

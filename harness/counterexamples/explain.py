@@ -40,6 +40,7 @@ CLAUSES = {
     Property.IMMUTABLE: "I7: bytes of committed generations never change",
     Property.BARRIERS: "I9: no version is stored before what it names is durable",
     Property.IDEMPOTENT: "I6: recovery of what is recovered changes nothing",
+    Property.BEHAVIOUR: "I1 and I3, between readers too: what a read has seen, every read that begins later sees",
     Property.CONTENT: "I2: a commit leaves the rows that the model has, no more and no fewer",
 }
 NOTABLE_WORDS = {kind.value for kind in NOTABLE} - {CallKind.OPEN_FOR_WRITING.value}

@@ -166,7 +166,7 @@ class ReplayEngine:
                 except NoSuchDiskError:
                     return None
                 self._observer.deviated(deviation, self.world.kernel)
-                self.world = self.processes.sessions.after_power_cut(kernel, self.world.progress)
+                self.world = self.processes.sessions.after_power_cut(self.world, kernel)
                 self._sessions = [session + 1 for session in self._sessions]
         self.current = WRITER_INDEX
         self._name_processes()

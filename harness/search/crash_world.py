@@ -15,6 +15,7 @@ from tornproof.harness.simulator.process.observer import Progress
 from tornproof.harness.simulator.process.simulated_process import Node, Process
 from tornproof.harness.simulator.process.world import NOBODY_WATCHES, ProcessGroup, Watches, World
 from tornproof.impl.storage.interface import StorageReason
+from tornproof.model.trace import Event, Kind, Known, follow
 
 Action: TypeAlias = tuple[Any, ...]
 Disks: TypeAlias = Callable[[Kernel], Iterable[tuple[Kernel, Any]]]
@@ -56,12 +57,14 @@ class Sessions:
         kernel.kill(WRITER_INDEX)
         # A reader that waits may wait for what the writer had locked.
         watches = {index: watch._replace(is_changed=True) for index, watch in world.watches.items() if index}
-        return self._second(kernel, world.nodes[1:], world.progress, watches)
+        known = follow(world.known, Event(Kind.STOPPED))
+        return self._second(kernel, world.nodes[1:], world.progress, known, watches)
 
-    def after_power_cut(self, kernel: Kernel, progress: Progress) -> World:
+    def after_power_cut(self, world: World, kernel: Kernel) -> World:
         """Return the world after a power cut: a commit that was seen but not acknowledged need not have survived."""
-        survived = progress._replace(seen=len(progress.committed), readings=())
-        return self._second(kernel, [process.root for process in self.second.processes[1:]], survived)
+        survived = world.progress._replace(seen=len(world.progress.committed), readings=())
+        known = follow(world.known, Event(Kind.POWER_CUT))
+        return self._second(kernel, [process.root for process in self.second.processes[1:]], survived, known)
 
     def after_failed_sync(self, world: World) -> World:
         """Return the world in which the writer's next call, a sync, failed: its pages are clean and unwritten."""
@@ -81,12 +84,13 @@ class Sessions:
                 yield ("fail",), self.after_failed_sync(world)
         else:
             for kernel, choice in disks(world.kernel):
-                yield ("power", model, choice), self.after_power_cut(kernel, world.progress)
+                yield ("power", model, choice), self.after_power_cut(world, kernel)
 
     def _second(
-        self, kernel: Kernel, readers: list[Node], progress: Progress, watches: Watches = NOBODY_WATCHES
+        self, kernel: Kernel, readers: list[Node], progress: Progress, known: Known, watches: Watches = NOBODY_WATCHES
     ) -> World:
-        return World(self.second, kernel, [self.second.processes[WRITER_INDEX].root, *readers], progress, watches)
+        nodes = [self.second.processes[WRITER_INDEX].root, *readers]
+        return World(self.second, kernel, nodes, progress, known, watches)
 
 
 def fail_sync(world: World, written: FileChoice | None = None) -> None:

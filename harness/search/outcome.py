@@ -17,8 +17,8 @@ DIGEST_BYTES = 16
 class Outcome(NamedTuple):
     """The same for all schedules that differ only in the order of independent calls.
 
-    `violations` are (property, process) without stale reads, which depend on the order of independent calls:
-    `tornproof.harness.search.staleness` finds those.
+    `violations` are (property, process) without stale reads and what the model does not allow, which depend on the
+    order of independent calls: `tornproof.harness.search.staleness` finds the former, runs themselves the latter.
     """
 
     said: tuple[Said, ...]
@@ -39,7 +39,7 @@ class Outcomes:
         violations = ((each.property, each.process) for each in world.progress.violations)
         return Outcome(
             tuple([self._said.get(node) or self._learn(node) for node in world.nodes]),
-            frozenset(each for each in violations if each[0] != Property.STALE),
+            frozenset(each for each in violations if each[0] not in (Property.STALE, Property.BEHAVIOUR)),
             self._digest(world),
         )
 

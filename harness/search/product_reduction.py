@@ -126,7 +126,8 @@ class ProductReduction:
     def _crashes_at(self, trace_index: int) -> Iterator[tuple[Action, World]]:
         first, reader = self._first, self._reduction.root().node
         nodes = [first.nodes[trace_index], reader]
-        world = World(self._sessions.first, first.kernels[trace_index].fork(), nodes, first.progresses[trace_index])
+        kernel, progress, known = first.kernels[trace_index], first.progresses[trace_index], first.known[trace_index]
+        world = World(self._sessions.first, kernel.fork(), nodes, progress, known)
         return self._sessions.crashes(world, self._model, self._disks)
 
     def _after(self, crash: _Crash) -> None:

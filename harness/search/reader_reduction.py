@@ -24,6 +24,7 @@ from tornproof.harness.simulator.process.case import NotExplorableError
 from tornproof.harness.simulator.process.observer import Judge, Progress
 from tornproof.harness.simulator.process.simulated_process import Node, Process
 from tornproof.harness.simulator.process.world import World
+from tornproof.model.trace import Known
 
 
 class NotOnlyAReaderError(NotExplorableError):
@@ -37,6 +38,7 @@ class Trace:
         """Run the writer to its end, alone, in `world` itself."""
         self.kernels: list[Kernel] = [world.kernel.fork()]
         self.progresses: list[Progress] = [world.progress]
+        self.known: list[Known] = [world.known]
         self.nodes: list[Node] = [world.nodes[WRITER_INDEX]]
         self._changes: defaultdict[object, list[tuple[int, int, int]]] = defaultdict(list)
         while world.nodes[WRITER_INDEX].call is not None:
@@ -46,6 +48,7 @@ class Trace:
             world.step(WRITER_INDEX)
             self.kernels.append(world.kernel.fork())
             self.progresses.append(world.progress)
+            self.known.append(world.known)
             self.nodes.append(world.nodes[WRITER_INDEX])
         counts = [len(progress.committed) for progress in self.progresses]
         self._acknowledgements = [

@@ -103,7 +103,7 @@ class Trace:
                 disks = legal_disks(world.kernel, crash)
                 picked = list(disks)[int(self.chance.integers(disks.tried_count))]
                 self.moves.append(("power", crash, disks.choice(picked)))
-                world = self.sessions.after_power_cut(picked.disk.kernel(), world.progress)
+                world = self.sessions.after_power_cut(world, picked.disk.kernel())
         self.crashes.pop(0)
         return world
 

@@ -138,4 +138,4 @@ def _crashed(sessions: Sessions, world: World, crash: Crash, later: Transitions,
     disks = [picked for picked, _ in zip(legal, range(DISKS_TRIED_MAX), strict=False)]
     picked = disks[int(crash.choice * (len(disks) - 1))]
     moves.append(("power", crash.model.name, legal.choice(picked)))
-    return sessions.after_power_cut(picked.disk.kernel(), world.progress)
+    return sessions.after_power_cut(world, picked.disk.kernel())

@@ -174,7 +174,7 @@ class Trace:
         self.disk = kind_of_disk(choice, picked.indexes)
         self.is_seen_kept = False
         self.recorder.kill(processes)
-        self.world = self.sessions.after_power_cut(picked.disk.kernel(), self.world.progress)
+        self.world = self.sessions.after_power_cut(self.world, picked.disk.kernel())
 
     def _follow(self, schedule: Schedule) -> None:
         self._follow_calls([process_index for process_index, count in schedule for _ in range(count)])

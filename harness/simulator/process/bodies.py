@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from typing import Any
 
 from tornproof.harness.common.system import Target
-from tornproof.harness.simulator.process.simulated_process import READ, Body, Say
+from tornproof.harness.simulator.process.simulated_process import READ, Body, Mark, Say
 from tornproof.impl.storage.interface import Storage
+from tornproof.model.trace import Event, Kind
 
 OPENED, RECOVERED, COMMIT, ACKNOWLEDGED, FAILED = "opened", "recovered", "commit", "acknowledged", "failed"
 SEEN, REJECTED = "seen", "refused"
+_KINDS = {COMMIT: Kind.COMMIT, ACKNOWLEDGED: Kind.ACKNOWLEDGED, FAILED: Kind.STOPPED}
 
 
 def writer_session(target: Target, path: str, operations: Sequence[tuple[int, Any]], *, reads_first: bool) -> Body:
@@ -53,6 +55,15 @@ def reader_session(target: Target, path: str, read_count: int, style: str = "fre
             say(REJECTED, _text(error))
 
     return run
+
+
+def event_of(mark: Mark, process: str, committed_count: int, seen: Iterator[int]) -> Event | None:
+    """Return what a mark is to the model, None if nothing; `seen` are the versions of what was seen, in order."""
+    if mark.kind == RECOVERED:
+        return Event(Kind.RECOVERED, committed_count)
+    if mark.kind == SEEN:
+        return Event(Kind.SEEN, next(seen), process)
+    return Event(_KINDS[mark.kind]) if mark.kind in _KINDS else None
 
 
 def _text(error: Exception) -> str:

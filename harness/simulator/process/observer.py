@@ -46,6 +46,7 @@ class Property:
     BARRIERS = "no version is stored before its barriers (I9)"
     IDEMPOTENT = "a second recovery changes nothing"
     CONTENT = "a commit leaves the rows that the model has"
+    BEHAVIOUR = "what processes report is a behaviour of the model"
 
 
 class Reading(NamedTuple):

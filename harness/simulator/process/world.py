@@ -11,12 +11,14 @@ from tornproof.harness.simulator.filesystem.accesses import Access, accesses, ar
 from tornproof.harness.simulator.filesystem.intercept import READ_ONLY_CALLS, Call, CallKind
 from tornproof.harness.simulator.filesystem.kernel import Answer, Kernel, Rejected
 from tornproof.harness.simulator.filesystem.step_bound import LIVELOCK
-from tornproof.harness.simulator.process.bodies import ACKNOWLEDGED
+from tornproof.harness.simulator.process.bodies import ACKNOWLEDGED, event_of
 from tornproof.harness.simulator.process.observer import Judge, Progress, Property
 from tornproof.harness.simulator.process.simulated_process import Node, Process
 from tornproof.harness.simulator.process.trace_rules import Broken, TraceRules
+from tornproof.model.trace import Event, Kind, Known, NoBehaviourError, follow
 
 NO_RULES = TraceRules()
+NOTHING_HAPPENED = Known()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,8 +32,8 @@ class ProcessGroup:
     def begin(self, kernel: Kernel, progress: Progress) -> World:
         """Return the world before the first call; the kernel is copied."""
         world = World(self, kernel.fork(), [process.root for process in self.processes], progress)
-        for process in self.processes:
-            world.progress = self.judge.observe(world.progress, process.name, process.root)
+        for index in range(len(self.processes)):
+            world.report(index)
         return world
 
     def close(self) -> None:
@@ -58,7 +60,7 @@ NOBODY_WATCHES: Watches = MappingProxyType({})
 class World:
     """A state of a run; `fork` it before `step` to be able to come back. Methods take the index of a process."""
 
-    __slots__ = ("kernel", "nodes", "process_group", "progress", "watches")
+    __slots__ = ("kernel", "known", "nodes", "process_group", "progress", "watches")
 
     def __init__(
         self,
@@ -66,18 +68,20 @@ class World:
         kernel: Kernel,
         nodes: list[Node],
         progress: Progress,
+        known: Known = NOTHING_HAPPENED,
         watches: Watches = NOBODY_WATCHES,
     ) -> None:
-        """Take over a kernel, and the node that each process has reached."""
+        """Take over a kernel, the node that each process has reached, and what the model knows."""
         self.process_group = process_group
         self.kernel = kernel
         self.nodes = nodes
         self.progress = progress
+        self.known = known
         self.watches = watches
 
     def fork(self) -> World:
         """Return a copy that can go another way."""
-        return World(self.process_group, self.kernel.fork(), self.nodes.copy(), self.progress, self.watches)
+        return World(self.process_group, self.kernel.fork(), self.nodes.copy(), self.progress, self.known, self.watches)
 
     def can_go_on(self, index: int) -> bool:
         """Say whether a process goes on, or waited for what has changed meanwhile."""
@@ -138,7 +142,9 @@ class World:
         node, kernel, process_group = self.nodes[index], self.kernel, self.process_group
         assert node.call is not None
         if node.begins:
-            self.progress = process_group.judge.begin_read(self.progress, process_group.processes[index].name)
+            name = process_group.processes[index].name
+            self.progress = process_group.judge.begin_read(self.progress, name)
+            self.known = follow(self.known, Event(Kind.BEGUN, reader=name))
         broken = process_group.rules.before(kernel, node.call) if node.changes else None
         is_watched = self.watches or node.slept or node.is_waiting
         answer = self._make_watched(index, node) if is_watched else node.make_call(kernel, index)
@@ -181,9 +187,7 @@ class World:
         if node.is_endless:
             self._break(Property.ENDS, index, self._standstill(index))
         elif node.marks or node.outcome:
-            self.progress = self.process_group.judge.observe(
-                self.progress, self.process_group.processes[index].name, node
-            )
+            self.report(index)
             if self.process_group.rules is not NO_RULES and any(mark.kind == ACKNOWLEDGED for mark in node.marks):
                 broken = self.process_group.rules.acknowledged(self.kernel)
                 if broken is not None:
@@ -201,6 +205,20 @@ class World:
         )
         said = self.nodes[index].outcome
         return f"deadlock, for {others} cannot go on either: {said.removeprefix(LIVELOCK)}" if others else said
+
+    def report(self, index: int) -> None:
+        """Judge what a process has reported at its node, and follow it in the model until a property is broken."""
+        process, node, before = self.process_group.processes[index].name, self.nodes[index], self.progress
+        self.progress = self.process_group.judge.observe(before, process, node)
+        if self.progress.violations:
+            return
+        seen = (count for _, count in self.progress.observations[len(before.observations) :])
+        try:
+            for mark in node.marks:
+                event = event_of(mark, process, len(self.progress.committed), seen)
+                self.known = self.known if event is None else follow(self.known, event)
+        except NoBehaviourError as error:
+            self._break(Property.BEHAVIOUR, index, str(error))
 
     def _break_rule(self, broken: Broken, index: int) -> None:
         self._break(Property.IMMUTABLE if broken.is_content else Property.BARRIERS, index, broken.sentence)

@@ -56,8 +56,9 @@ def _outcomes(state: State, operation: table.Operation) -> Iterator[Outcome]:
             yield Outcome(state=replace(state, pins=tuple(pins)), answer=state.committed)
         case table.Unpin(reader=reader):
             yield Outcome(state=replace(state, pins=tuple(pin for pin in state.pins if pin[0] != reader)))
-        case table.Purge() if state.open:
-            yield Outcome(state=state.with_directories(gone=state.unnamed), answer=state.unnamed)
+        case table.Purge(kept=kept) if state.open and set(kept) <= set(state.unnamed if state.pins else ()):
+            gone = tuple(name for name in state.unnamed if name not in kept)
+            yield Outcome(state=state.with_directories(gone=gone), answer=gone)
 
 
 def _is_possible(state: State, changes: tuple[Write | Drop, ...]) -> bool:

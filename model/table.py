@@ -161,7 +161,12 @@ class Unpin:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Purge:
-    """The writer removes directories that neither the committed nor a pinned version names."""
+    """The writer removes directories that neither the committed nor a pinned version names, but those it has `kept`.
+
+    While anything is pinned it may keep some, as it need not know which directories a pinned version names.
+    """
+
+    kept: tuple[DirectoryName, ...] = ()
 
 
 Operation = Commit | Recover | Pin | Unpin | Purge

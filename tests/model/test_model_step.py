@@ -288,6 +288,16 @@ def test_a_pin_outlives_the_writer_and_the_recovery() -> None:
         assert rows_read(recovered, TABLE.committed) == {DAY: (1, 2)}
 
 
+def test_a_purge_may_keep_what_nobody_names_only_while_something_is_pinned() -> None:
+    replaced = only(TABLE, commit(new_directory(DAY)), commit(new_directory(DAY, token=60)))
+    assert replaced.unnamed == ((DAY, 3), (DAY, 7))
+    assert step(replaced, Purge(kept=((DAY, 3),))) == ()
+    pinned = only(replaced, Pin(reader=1))
+    (outcome,) = step(pinned, Purge(kept=((DAY, 3),)))
+    assert outcome.answer == ((DAY, 7),) and outcome.state.unnamed == ((DAY, 3),)
+    assert step(pinned, Purge(kept=((DAY, 8),))) == ()
+
+
 def test_a_reader_holds_one_pin_and_pins_stand_by_reader() -> None:
     pinned = only(TABLE, Pin(reader=2), commit(in_place(120, 1100, (9,))), Pin(reader=1))
     assert [(reader, version.number) for reader, version in pinned.pins] == [(1, 8), (2, 7)]

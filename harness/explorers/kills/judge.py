@@ -8,6 +8,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
+from tornproof.harness.common.behaviour import impossible_after
 from tornproof.harness.common.model_check import ModelCheck
 from tornproof.harness.common.system import Target
 from tornproof.harness.explorers.kills.plan import Failure, Origin, failures
@@ -20,6 +21,7 @@ from tornproof.harness.simulator.filesystem.step_bound import EndlessError
 from tornproof.harness.simulator.filesystem.written import RecordingStorage, replay_prefix
 from tornproof.harness.simulator.process import observer
 from tornproof.impl.storage.interface import Storage
+from tornproof.model.trace import Kind
 
 SHOWN_MAX = 120
 
@@ -39,6 +41,7 @@ class Property(enum.StrEnum):
     ORDERLY = "what goes wrong is said in an orderly way"
     ENDS = observer.Property.ENDS
     CONTENT = observer.Property.CONTENT
+    BEHAVIOUR = observer.Property.BEHAVIOUR
 
 
 class Violation(Exception):  # noqa: N818  # a verdict, raised by the judge
@@ -154,6 +157,10 @@ class Judge:
         with self._orderly(Property.OPENS, "opening the writer"), self._target.open_writer(recording, self._path):
             pass
         again = self._observe(storage, low, high, index)
+        reads = (max(seen, low), index)
+        impossible = impossible_after(Kind.STOPPED, acknowledged=low, begun=high, reads=reads, recovered=again)
+        if impossible:
+            raise Violation(Property.BEHAVIOUR, impossible)
         self._go_on(storage, again)
         return Recovered(index=index, before=before, steps=recording.steps)
 

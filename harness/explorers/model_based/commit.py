@@ -150,7 +150,8 @@ def _stopped(world: World, changes: Changes, stage: Stage, *, is_killed: bool) -
     else:
         world.is_dead = True
     operations = _operations(world, changes, is_committed=is_committed)
-    operation = Commit(changes=operations, stopped_after=stage, crash=True)
+    # An error after the record is synced leaves what a crash may leave: nobody knows whether the version is stored.
+    operation = Commit(changes=operations, stopped_after=stage, crash=is_killed or stage >= Stage.RECORDED)
     before = world.state
     directories = _changed_directories(world, changes, is_committed=is_committed)
     world.accept(step(before, operation), directories, "a stopped commit")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from tornproof.harness.explorers.model_based.files import ViolationError, entry_of, expected_chain, version_of
 from tornproof.harness.explorers.model_based.world import ALLOWED, ROWS, World
 from tornproof.impl.txn.pins import pin_committed
-from tornproof.model.step import Outcome, step
-from tornproof.model.table import Pin, Unpin
+from tornproof.model.step import step
+from tornproof.model.table import Pin, Purge, Unpin
 
 
 def pin(world: World, *, reader: int) -> None:
@@ -62,7 +62,8 @@ def purge(world: World) -> None:
         world.reached["purge refused by a pin"] += world.files.name_of(name) not in names
     removed = sorted(by_name[name] for name in names)
     world.reached["purged"] += bool(removed)
-    world.accept([Outcome(state=world.state.with_directories(gone=removed))], [], "a purge")
+    kept = tuple(name for name in world.state.unnamed if name not in removed)
+    world.accept(step(world.state, Purge(kept=kept)), [], "a purge")
     for name in removed:
         world.files.forget(name)
 

@@ -7,11 +7,13 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from tornproof.harness.common.behaviour import impossible_after
 from tornproof.harness.common.system import Target
 from tornproof.harness.simulator.filesystem.intercept import Call
 from tornproof.harness.simulator.process.observer import Operations, Oracle, Property
 from tornproof.harness.simulator.process.simulated_process import Body, Say
 from tornproof.impl.storage.interface import Storage
+from tornproof.model.trace import Kind
 
 BEGUN, SAW, REJECTED = "begun", "saw", "refused"
 SESSION = 0
@@ -140,7 +142,10 @@ def judge(facts: Facts, bounds: Bounds, oracle: Oracle) -> Verdict:
         return Verdict(operations, Property.WENT_BACK, sentence)
     if not facts.is_idempotent:
         return Verdict(operations, Property.IDEMPOTENT, "a second recovery changed the files again")
-    return Verdict(bounds.operations[:again])
+    impossible = impossible_after(
+        Kind.POWER_CUT, acknowledged=bounds.low, begun=len(bounds.operations), reads=(found,), recovered=again
+    )
+    return Verdict(bounds.operations[:again], Property.BEHAVIOUR if impossible else "", impossible)
 
 
 def judge_commit(facts: Facts, found: Operations, oracle: Oracle, later: Operations) -> Verdict:

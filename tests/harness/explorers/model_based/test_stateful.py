@@ -11,6 +11,7 @@ from depth import nightly
 from tornproof.harness.check import capture_table
 from tornproof.harness.common.remembered_codecs import remembered_encoder
 from tornproof.harness.common.verdict import Phase, Verdict, calls_at_most
+from tornproof.harness.explorers.model_based import commit, readers, sessions
 from tornproof.harness.explorers.model_based.commit import FAULT_KINDS
 from tornproof.harness.explorers.model_based.explorer import (
     COVERAGE_GOALS,
@@ -30,6 +31,8 @@ from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.systems.plain_rows import RowShape
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
 from tornproof.impl.types.questdb import TypeTag
+from tornproof.model.step import Outcome, step
+from tornproof.model.table import Commit, Operation, Pin, Purge, Recover, State, Unpin
 
 FILES, MEMORY = StorageKind.FILES, StorageKind.MEMORY
 FEW = 1_000
@@ -229,3 +232,19 @@ def test_a_long_run_finds_nothing() -> None:
 
 def test_no_random_number_is_large_enough_for_hypothesis_to_replace_it_by_a_constant_of_our_sources() -> None:
     assert len(WEIGHTED_RULES) <= 100
+
+
+def test_every_operation_of_the_model_is_driven(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Purges, and commits that end with an error in a writer that lives on, were not."""
+    driven = set()
+
+    def recorded(state: State, operation: Operation) -> tuple[Outcome, ...]:
+        is_stopped = isinstance(operation, Commit) and operation.stopped_after is not None
+        driven.add((type(operation), is_stopped, getattr(operation, "crash", False)))
+        return step(state, operation)
+
+    for module in (commit, readers, sessions):
+        monkeypatch.setattr(module, "step", recorded)
+    assert explored(None, MEMORY, 400).verdict is Verdict.VALID
+    assert driven >= {(each, False, False) for each in (Commit, Recover, Pin, Unpin, Purge)}
+    assert driven >= {(Commit, True, False), (Commit, True, True), (Recover, False, True)}

@@ -26,6 +26,7 @@ from tornproof.harness.simulator.persistence.models import C_4096, Choice, FileC
 from tornproof.harness.simulator.process.case import TestCase
 from tornproof.harness.simulator.process.observer import Judge, Progress
 from tornproof.harness.simulator.process.world import ProcessGroup, World
+from tornproof.model.trace import Known
 
 WRITTEN_LIMITS = Limits(file_count=6)
 """So many subsets of the blocks that a failed sync was to write are tried: all, none, and some between."""
@@ -173,7 +174,9 @@ def second_process_group(case: TestCase) -> ProcessGroup:
 def begin_session(process_group: ProcessGroup, kernel: Kernel, bounds: Bounds) -> World:
     """Return the world in which a second session begins on a kernel with these commits."""
     pending = bounds.operations[bounds.low] if bounds.low < len(bounds.operations) else None
-    return process_group.begin(kernel, Progress(committed=bounds.operations[: bounds.low], pending=pending))
+    progress = Progress(committed=bounds.operations[: bounds.low], pending=pending)
+    known = Known(low=bounds.low, high=len(bounds.operations), durable=bounds.low, is_open=False)
+    return process_group.begin(kernel, progress, known)
 
 
 def evicted_of(kernel: Kernel) -> Kernel | None:

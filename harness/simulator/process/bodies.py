@@ -57,10 +57,10 @@ def reader_session(target: Target, path: str, read_count: int, style: str = "fre
     return run
 
 
-def event_of(mark: Mark, process: str, committed_count: int, seen: Iterator[int]) -> Event | None:
+def event_of(mark: Mark, process: str, recovered: int, seen: Iterator[int]) -> Event | None:
     """Return what a mark is to the model, None if nothing; `seen` are the versions of what was seen, in order."""
     if mark.kind == RECOVERED:
-        return Event(Kind.RECOVERED, committed_count)
+        return Event(Kind.RECOVERED, recovered)
     if mark.kind == SEEN:
         return Event(Kind.SEEN, next(seen), process)
     return Event(_KINDS[mark.kind]) if mark.kind in _KINDS else None

@@ -29,9 +29,9 @@ class ProcessGroup:
     judge: Judge
     rules: TraceRules = NO_RULES
 
-    def begin(self, kernel: Kernel, progress: Progress) -> World:
+    def begin(self, kernel: Kernel, progress: Progress, known: Known = NOTHING_HAPPENED) -> World:
         """Return the world before the first call; the kernel is copied."""
-        world = World(self, kernel.fork(), [process.root for process in self.processes], progress)
+        world = World(self, kernel.fork(), [process.root for process in self.processes], progress, known)
         for index in range(len(self.processes)):
             world.report(index)
         return world
@@ -213,9 +213,11 @@ class World:
         if self.progress.violations:
             return
         seen = (count for _, count in self.progress.observations[len(before.observations) :])
+        # A session recovers before it commits, and it may do so without a call in between.
+        recovered = len(self.progress.committed) - sum(mark.kind == ACKNOWLEDGED for mark in node.marks)
         try:
             for mark in node.marks:
-                event = event_of(mark, process, len(self.progress.committed), seen)
+                event = event_of(mark, process, recovered, seen)
                 self.known = self.known if event is None else follow(self.known, event)
         except NoBehaviourError as error:
             self._break(Property.BEHAVIOUR, index, str(error))

@@ -15,6 +15,10 @@ from typing import Any
 import pytest
 
 from tornproof.cli.app import COMMANDS
+from tornproof.harness.checkers.rules import RULES
+from tornproof.harness.explorers.processes.stop import POSITIONS
+from tornproof.harness.mutation.catalogue import ALL
+from tornproof.harness.simulator.filesystem.step_bound import CALLS_MAX, REPEATED_CALLS_MAX
 
 ROOT = Path(__file__).parents[1]
 FOLDERS = sorted(path.parent.name for path in ROOT.glob("*/__init__.py"))
@@ -184,3 +188,15 @@ def test_commands_say_of_themselves_what_the_list_of_commands_says() -> None:
         command = getattr(importlib.import_module(f"tornproof.cli.commands.{name}"), name)
         assert command.__doc__.partition("\n")[0] == sentence
     assert {path.stem for path in (ROOT / "src/tornproof/cli/commands").glob("[a-z]*.py")} == set(COMMANDS)
+
+
+def test_the_numbers_in_how_it_works_are_those_of_the_code() -> None:
+    page = " ".join((ROOT / "docs" / "how-it-works.md").read_text().split())
+    for said in (
+        f"The {len(list((ROOT / 'scenarios').glob('*.toml')))} scenarios in",
+        f"lists {len(ALL)} planted faults",
+        f"{len(RULES)} kinds of anomaly",
+        f"{len(POSITIONS) + 1} writer processes in sequence, {len(POSITIONS)} of them killed",
+        f"at most {CALLS_MAX:,} calls, and {REPEATED_CALLS_MAX:,} if it only repeats itself",
+    ):
+        assert said in page

@@ -12,9 +12,9 @@ from typing import Any, NamedTuple, TypeAlias
 
 from tornproof.model.trace import Event, Kind
 
-PM = ("write body", "sync body", "store header", "sync header")
 COMMIT = ("begin record", "store record", "sync record", "store version", "sync version", "acknowledge")
-UPDATE = ("write data", "sync data", *PM, *COMMIT)
+UPDATE = ("write data", "sync data", "write body", "sync body", "store header", "sync header", *COMMIT)
+PM = ("write body", "store header", "sync body", "sync header")
 REWRITE = ("make directory", "write data", "sync data", *PM, "sync name", *COMMIT)
 RECOVERY = ("store version again", "sync version", "remove uncommitted", "sync name", "recovered")
 PURGE = ("remove unnamed", "sync name")

@@ -19,14 +19,6 @@ class Outcome:
     answer: int | Version | tuple[DirectoryName, ...] | None = None
 
 
-def start(version: int = 0, entries: tuple[tuple[Entry, int], ...] = ()) -> State:
-    """Return an open table at a version, with these entries and the ends of their generations."""
-    live = Version(number=version, entries=tuple(sorted((entry for entry, _ in entries), key=lambda e: e.directory)))
-    fresh = ((each, Generation(end=end, token=each.token, rows=each.rows)) for each, end in entries)
-    state = State(version=version, slots=(None, None)).with_slot(version, live)
-    return state.with_directories(Directory(name=each.directory, generations=(only,)) for each, only in fresh)
-
-
 def step(state: State, operation: table.Operation) -> tuple[Outcome, ...]:
     """Return every allowed outcome once, in a fixed order; none if the state does not allow the operation."""
     return tuple(sorted(set(_outcomes(state, operation)), key=repr))

@@ -7,12 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tornproof.model.step import Outcome, newest_orphans, start, step
+from tornproof.model.step import Outcome, newest_orphans, step
 from tornproof.model.table import (
     Commit,
     Directory,
     Drop,
     Entry,
+    Generation,
     Operation,
     Pin,
     Purge,
@@ -23,6 +24,15 @@ from tornproof.model.table import (
     Version,
     Write,
 )
+
+
+def start(version: int = 0, entries: tuple[tuple[Entry, int], ...] = ()) -> State:
+    """Return an open table at a version, with these entries and the ends of their generations."""
+    live = Version(number=version, entries=tuple(sorted((entry for entry, _ in entries), key=lambda e: e.directory)))
+    fresh = ((each, Generation(end=end, token=each.token, rows=each.rows)) for each, end in entries)
+    state = State(version=version, slots=(None, None)).with_slot(version, live)
+    return state.with_directories(Directory(name=each.directory, generations=(only,)) for each, only in fresh)
+
 
 DAY, NIGHT = 1, 2
 FIRST_TOKEN, FIRST_END = 100, 1000

@@ -23,8 +23,8 @@ from tornproof.harness.simulator.process.bodies import RECOVERED
 from tornproof.harness.simulator.process.case import NotExplorableError
 from tornproof.harness.simulator.process.observer import Judge, Progress
 from tornproof.harness.simulator.process.simulated_process import Node, Process
-from tornproof.harness.simulator.process.world import World
-from tornproof.model.trace import Known
+from tornproof.harness.simulator.process.world import World, followed
+from tornproof.model.trace import Event, Kind, Known, follow
 
 
 class NotOnlyAReaderError(NotExplorableError):
@@ -87,6 +87,8 @@ class ReaderState(NamedTuple):
     mappings: frozenset[tuple[tuple[int, int], Mapped]]
     progress: Progress
     """Of the reader alone: its readings, observations and violations."""
+    reads: tuple[tuple[str, int], ...] = ()
+    """What the model knows of its reads."""
 
     @property
     def is_at_end(self) -> bool:
@@ -160,23 +162,26 @@ class ReaderReduction:
             kernel.mappings.update(state.mappings)
             accessed = accesses(kernel, session, node.call)
             following = self._process.advance(node, node.make_call(kernel, session))
-            yield self._after(state, trace.progresses[trace_index], following, kernel), trace_index
+            yield self._after(state, trace, trace_index, following, kernel), trace_index
             trace_index = trace.next_change(trace_index, accessed, counts_acknowledged=node.begins)
 
-    def _after(self, state: ReaderState, writer: Progress, node: Node, kernel: Kernel) -> ReaderState:
-        name, own = self._process.name, state.progress
+    def _after(self, state: ReaderState, trace: Trace, trace_index: int, node: Node, kernel: Kernel) -> ReaderState:
+        name, own, reads = self._process.name, state.progress, state.reads
         if state.node.begins or node.marks or node.outcome:
+            writer, known = trace.progresses[trace_index], trace.known[trace_index]._replace(reads=reads)
             progress = own._replace(committed=writer.committed, pending=writer.pending)
             if state.node.begins:
                 progress = self._judge.begin_read(progress, name)
+                known = follow(known, Event(Kind.BEGUN, reader=name))
             if node.marks or node.outcome:
-                progress = self._judge.observe(progress, name, node)
-            own = progress._replace(committed=(), pending=None)
+                known, progress = followed(known, progress, self._judge.observe(progress, name, node), name, node)
+            own, reads = progress._replace(committed=(), pending=None), known.reads
         return ReaderState(
             node,
             frozenset(item for item in kernel.handles.items() if item[0][0] == self._index),
             frozenset(item for item in kernel.mappings.items() if item[0][0] == self._index),
             own,
+            reads,
         )
 
 

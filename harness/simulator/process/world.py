@@ -21,6 +21,25 @@ NO_RULES = TraceRules()
 NOTHING_HAPPENED = Known()
 
 
+def followed(known: Known, before: Progress, progress: Progress, process: str, node: Node) -> tuple[Known, Progress]:
+    """Follow in the model what a process has reported at a node, by which the progress went on from the one before.
+
+    Nothing is followed once a property is broken.
+    """
+    if progress.violations:
+        return known, progress
+    seen = (count for _, count in progress.observations[len(before.observations) :])
+    # A session recovers before it commits, and it may do so without a call in between.
+    recovered = len(progress.committed) - sum(mark.kind == ACKNOWLEDGED for mark in node.marks)
+    try:
+        for mark in node.marks:
+            event = event_of(mark, process, recovered, seen)
+            known = known if event is None else follow(known, event)
+    except NoBehaviourError as error:
+        return known, progress.broken(Property.BEHAVIOUR, process, str(error))
+    return known, progress
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessGroup:
     """Processes in the order of the default policy, and their judge; the index of each is its session on the kernel."""
@@ -210,17 +229,7 @@ class World:
         """Judge what a process has reported at its node, and follow it in the model until a property is broken."""
         process, node, before = self.process_group.processes[index].name, self.nodes[index], self.progress
         self.progress = self.process_group.judge.observe(before, process, node)
-        if self.progress.violations:
-            return
-        seen = (count for _, count in self.progress.observations[len(before.observations) :])
-        # A session recovers before it commits, and it may do so without a call in between.
-        recovered = len(self.progress.committed) - sum(mark.kind == ACKNOWLEDGED for mark in node.marks)
-        try:
-            for mark in node.marks:
-                event = event_of(mark, process, recovered, seen)
-                self.known = self.known if event is None else follow(self.known, event)
-        except NoBehaviourError as error:
-            self._break(Property.BEHAVIOUR, index, str(error))
+        self.known, self.progress = followed(self.known, before, self.progress, process, node)
 
     def _break_rule(self, broken: Broken, index: int) -> None:
         self._break(Property.IMMUTABLE if broken.is_content else Property.BARRIERS, index, broken.sentence)

@@ -13,6 +13,7 @@ from tornproof.harness.explorers.kills import explorer as kills
 from tornproof.harness.explorers.kills import judge
 from tornproof.harness.explorers.power_cuts import controls as power
 from tornproof.harness.explorers.power_cuts import examination
+from tornproof.harness.explorers.schedules.crash import explore_under
 from tornproof.harness.explorers.schedules.exploration import Exploration
 from tornproof.harness.explorers.schedules.explorer import explore_schedules
 from tornproof.harness.search.crash_world import WRITER_INDEX, Sessions
@@ -70,6 +71,19 @@ def sampled_properties(case: TestCase) -> set[str]:
         exploration.close()
 
 
+def reduced_properties(case: TestCase) -> set[str]:
+    exploration = Exploration(case, lambda done, total: None)
+    try:
+        exploration.reduce_readers(case.first_session)
+        return {finding.property for finding in exploration.findings.values()}
+    finally:
+        exploration.close()
+
+
+def product_properties(case: TestCase) -> set[str]:
+    return {signature.property for signature in explore_under(case, A.name).found}
+
+
 def test_a_reader_that_begins_after_another_has_ended_sees_no_less_than_it() -> None:
     """No rule for one reader is broken: nothing was acknowledged, and neither reader went back."""
     assert sampled_properties(case_of(TwoCopies(), "left", "right")) == {Property.BEHAVIOUR}
@@ -91,6 +105,16 @@ def test_a_stale_read_is_none_of_the_model_either(monkeypatch: pytest.MonkeyPatc
     assert sampled_properties(case) == {Property.STALE}
     monkeypatch.setattr(Judge, "begin_read", lambda judge, progress, process: progress)
     assert sampled_properties(case) == {Property.BEHAVIOUR}
+
+
+@pytest.mark.parametrize("explore", [reduced_properties, product_properties])
+def test_so_it_is_where_one_reader_is_explored_beside_the_trace_of_a_writer(
+    explore: Callable[[TestCase], set[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case = case_of(AcknowledgesFirst(), "fresh")
+    assert Property.STALE in explore(case) and explore(case_of(Toy(), "fresh")) == set()
+    monkeypatch.setattr(Judge, "begin_read", lambda judge, progress, process: progress)
+    assert Property.BEHAVIOUR in explore(case) and explore(case_of(Toy(), "fresh")) == set()
 
 
 def test_an_acknowledged_commit_that_a_power_cut_loses_is_none_either(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,6 +7,7 @@ cuts are not explored here.
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from functools import cache
 from typing import Any
 
 from tornproof.harness.common.system import Target
@@ -76,7 +77,7 @@ def explore_crashes(
     each operation, by default as in the fault-free run. Of more than `cuts_max` lengths at which writes can tear, about
     that many are tried. The bound says what was left out for lack of time.
     """
-    failed = failed_controls()
+    failed = controls_of_run()
     try:
         judge = Judge(target, operations, start=start, path=path, expected=expected)
     except Violation as violation:
@@ -84,6 +85,12 @@ def explore_crashes(
     plan = Plan.of(judge, cuts_max, recovery_kills_max)
     result = Exploration(judge, target.name, plan, has_time, on_progress).run()
     return crash_phase(plan, [result]).with_controls(failed)
+
+
+@cache
+def controls_of_run() -> tuple[str, ...]:
+    """Return the failed controls, which every exploration of this process asks for."""
+    return tuple(failed_controls())
 
 
 def failed_controls() -> list[str]:

@@ -523,6 +523,14 @@ def test_progress_counts_the_disks_that_were_seen() -> None:
 # Controls
 
 
+@pytest.fixture
+def controls_anew() -> Iterator[None]:
+    crash.controls_of_run.cache_clear()
+    yield
+    crash.controls_of_run.cache_clear()
+
+
+@pytest.mark.usefixtures("controls_anew")
 def test_the_controls_pass_and_a_blind_explorer_fails_them(monkeypatch: pytest.MonkeyPatch) -> None:
     assert failed_controls() == []
     monkeypatch.setattr("tornproof.harness.explorers.kills.judge.Judge._observe", lambda *_: 0)
@@ -544,6 +552,7 @@ def test_an_explorer_that_takes_an_end_for_a_rejection_fails_the_control_of_wait
     assert failed_controls() == [f"the broken toy {LockFile.name!r} was not detected: {Property.ENDS}"]
 
 
+@pytest.mark.usefixtures("controls_anew")
 def test_a_control_that_is_not_detected_makes_the_verdict_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(crash, "CONTROLS", ((Toy(), Property.DURABLE),))
     phase = explored(Toy())

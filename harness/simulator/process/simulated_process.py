@@ -66,8 +66,9 @@ class Node:
 
     `outcome` is "" unless it ended with an exception, or was ended because it `is_endless`. `begins` says that `call`
     is the first access to a file since a read was announced, so that the read may be taken to begin here. `slept` says
-    that the process slept right before `call`, `is_waiting` that `call` waits for others. Beside others, a process
-    `goes_on` if it neither waits nor only repeats itself.
+    that the process slept right before `call`, `may_wait` that since then it has only repeated what it did before, and
+    `is_waiting` that `call` waits for others. Beside others, a process `goes_on` if it neither waits nor only repeats
+    itself.
     """
 
     __slots__ = (
@@ -83,6 +84,7 @@ class Node:
         "is_endless",
         "is_waiting",
         "marks",
+        "may_wait",
         "number",
         "outcome",
         "parent",
@@ -99,6 +101,7 @@ class Node:
         outcome: str = "",
         *,
         slept: bool = False,
+        may_wait: bool = False,
         is_endless: bool = False,
         is_repeating: bool = False,
     ) -> None:
@@ -109,6 +112,7 @@ class Node:
         self.marks = marks
         self.outcome = outcome
         self.slept = slept
+        self.may_wait = may_wait
         self.is_endless = is_endless
         self.is_waiting = call is not None and call.kind is CallKind.SLEEP
         self.goes_on = call is not None and not self.is_waiting and not is_repeating
@@ -212,6 +216,7 @@ class Process:
             tuple(run.marks),
             run.outcome,
             slept=run.storage.slept,
+            may_wait=run.storage.is_same_round,
             is_endless=run.is_endless,
             is_repeating=run.storage.calls.is_repeating,
         )
@@ -259,7 +264,7 @@ class _ProcessStorage(InterceptedStorage):
 
     def __init__(self, hub: Any) -> None:
         super().__init__(_NOBODY)
-        self.is_over = self.slept = False
+        self.is_over = self.slept = self.is_same_round = False
         self.calls = CallCount()
         self._hub = hub
         self._now_seconds = 0.0
@@ -293,25 +298,27 @@ class _ProcessStorage(InterceptedStorage):
     def sleep_seconds(self, duration_seconds: float) -> None:
         self.calls.add(CallKind.SLEEP, "")
         self._now_seconds += self.calls.lasting_seconds(duration_seconds)
-        is_repeated = len(self._round) == len(self._round_before) > 0 and all(
-            map(_is_same, self._round, self._round_before)
-        )
-        if not is_repeated:
+        if not (self.is_same_round and len(self._round) == len(self._round_before)):
             self._end_idling()
         elif not self._is_idle:
             self._is_idle = not self._switch(Call(kind=CallKind.SLEEP, path=""))
             self._now_seconds += IDLE_SECONDS * self._is_idle
         self._round_before, self._round = self._round, []
+        self.is_same_round = bool(self._round_before)
         self.slept = True
 
     def forget_rounds(self) -> None:
         """Begin anew, because the process has got somewhere."""
         self._end_idling()
         self._round_before = []
+        self.is_same_round = False
 
     def _ask(self, call: Call) -> Any:
         answer = self._repeated(call) if self._is_idle else self._switch(call)
         self._round.append((call, answer))
+        if self.is_same_round:
+            before = self._round_before[len(self._round) - 1 :][:1]
+            self.is_same_round = bool(before) and _is_same((call, answer), before[0])
         if isinstance(answer, Rejected):
             error = FileMissingError if answer.reason is StorageReason.MISSING else StorageError
             raise error(file=call.path, operation=str(call.kind), reason=answer.reason)

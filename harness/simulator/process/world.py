@@ -72,7 +72,7 @@ UNWATCHED = Watch(is_changed=True)
 """The watch of a process that nothing is known of: it need not wait."""
 
 Watches: TypeAlias = Mapping[int, Watch]
-"""By the index of the process, of those that have slept; never changed in place."""
+"""By the index of the process, of those that may soon wait; never changed in place."""
 NOBODY_WATCHES: Watches = MappingProxyType({})
 
 
@@ -203,6 +203,8 @@ class World:
 
     def _advance(self, index: int, node: Node) -> None:
         self.nodes[index] = node
+        if self.watches and not node.may_wait and index in self.watches:
+            self.watches = {other: watch for other, watch in self.watches.items() if other != index}
         if node.is_endless:
             self._break(Property.ENDS, index, self._standstill(index))
         elif node.marks or node.outcome:

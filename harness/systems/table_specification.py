@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import pyarrow as pa
 
@@ -17,10 +18,20 @@ from tornproof.impl.read.reader_protocol import ReaderProtocol
 from tornproof.impl.storage.interface import ReadableStorage
 from tornproof.impl.table.metadata_file import PartitionBy, TableMetadata
 from tornproof.impl.table.table import open_table
-from tornproof.model.rows import Change, Content, Interval, Row, Rows, after
+from tornproof.model.rows import Change, Content, Interval, Row, Rows, after, partition_of
 
 MICROSECONDS, NANOSECONDS = 1_000_000, 1_000_000_000
 """In a second."""
+PLAIN_ROW_COUNT_MAX = 100_000
+"""Plain rows take some hundred bytes each; commits to a table write to its smallest partition."""
+DIGEST_BYTES = 16
+
+
+class Whole(NamedTuple):
+    """The rows of a partition that is too large to keep them, so no rows are added to it."""
+
+    digest: bytes
+    row_count: int
 
 
 @dataclass(slots=True)
@@ -44,12 +55,16 @@ class TableSpecification(Specification):
         )
 
     def after(self, before: Content, operation: TableOperation) -> Content | None:
-        """Return what a commit must leave; None for rows in other columns or types than the table's."""
+        """Return what a commit must leave; None for rows in other columns or types, or of a partition taken whole."""
         if operation.abandons:
             return before
         if any(rows.schema.types != self.shape.schema.types for rows in operation.rows):
             return None
         rows = tuple(row for rows in operation.rows for row in self._rows(rows))
+        whole = {start for start, known in before.partitions if any(isinstance(row.values, Whole) for row in known)}
+        starts = [start for start, _ in before.partitions if start not in operation.dropped]
+        if any(partition_of(row.time, starts, before.interval, before.ticks) in whole for row in rows):
+            return None
         return after(before, Change(dropped=operation.dropped, rewritten=operation.rewritten, rows=rows))
 
     def _rows(self, rows: pa.Table) -> Iterator[Row]:
@@ -63,10 +78,19 @@ class TableSpecification(Specification):
                 continue
             alone = replace(snapshot, transaction=replace(snapshot.transaction, partitions=(partition,)))
             rows = pa.Table.from_batches(alone.batches(), schema=self.shape.schema).combine_chunks()
-            digest = hashlib.blake2b(arrow_bytes(rows), digest_size=16).digest()
+            digest = hashlib.blake2b(arrow_bytes(rows), digest_size=DIGEST_BYTES).digest()
             if digest not in self._known:
-                self._known[digest] = tuple(self._rows(rows))
+                is_small = len(rows) <= PLAIN_ROW_COUNT_MAX
+                self._known[digest] = tuple(self._rows(rows)) if is_small else (_whole(rows),)
             yield partition.timestamp, self._known[digest]
+
+
+def _whole(rows: pa.Table) -> Row:
+    digest = hashlib.blake2b(digest_size=DIGEST_BYTES)
+    for batch in rows.to_batches(PLAIN_ROW_COUNT_MAX):
+        for values in plain_rows(batch):
+            digest.update(repr(values).encode())
+    return Row(0, None, Whole(digest.digest(), len(rows)))
 
 
 def specification_of(files: ReadableStorage, path: str, reader: ReaderProtocol) -> TableSpecification | None:

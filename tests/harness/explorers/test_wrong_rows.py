@@ -1,6 +1,7 @@
 """Every explorer detects a merge that loses a row for all readers alike, which only the model can tell."""
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -9,6 +10,7 @@ from depth import sampled
 from planted_faults import planted
 
 from tornproof.harness.check import capture_table
+from tornproof.harness.common.model_check import ModelCheck, difference
 from tornproof.harness.common.patch import replaced, wrapped
 from tornproof.harness.common.verdict import Verdict, always
 from tornproof.harness.counterexamples.replay import replay_log
@@ -23,6 +25,7 @@ from tornproof.harness.mutation.catalogue import fault_named
 from tornproof.harness.simulator.persistence.models import A
 from tornproof.harness.simulator.process.case import TestCase
 from tornproof.harness.simulator.process.observer import Property
+from tornproof.harness.systems import table_specification
 from tornproof.harness.systems.releases import HARDENED_PRESET, PRESETS
 from tornproof.harness.systems.scenario import Explorer, load_scenario, scenario_names
 from tornproof.harness.systems.simulation import case_under, setting_of
@@ -122,6 +125,25 @@ def first_of_each_key(without_duplicates: Callable[..., pa.Table]) -> Callable[.
         return kept.take(list(range(kept.num_rows))[::-1])
 
     return backwards
+
+
+def test_a_large_partition_is_compared_as_a_whole_and_nothing_is_said_of_rows_that_are_added_to_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(table_specification, "PLAIN_ROW_COUNT_MAX", 1)
+    rewriting = case_under(load_scenario("rewrite-and-power-cut"), HARDENED_PRESET)
+    _, rewrites = rewriting.first_session
+    check = ModelCheck(rewriting.target, rewriting.operations, rewriting.kernel().image(), rewriting.path)
+    specification = rewriting.target.specification(rewriting.kernel().image(), rewriting.path)
+    assert specification is not None
+    content = specification.content(rewriting.kernel().image(), rewriting.path)
+    assert [rows[0].values.row_count for _, rows in content.partitions] == [2]
+    assert rewriting.difference((rewrites,)) == ""
+    other = rewriting._after(rewriting.first_session).image()
+    assert "the rows of a partition are wrong" in difference(
+        replace(content, version=content.version + 2), specification.content(other, rewriting.path)
+    )
+    assert check.difference(rewriting.first_session, rewriting.kernel().image()) == ""
 
 
 def test_a_retry_upon_an_orphan_as_the_specification_permits_it_has_the_rows_of_the_orphan_too() -> None:

@@ -25,7 +25,7 @@ from tornproof.harness.explorers.memory.variants import CASES, MemoryCase
 from tornproof.harness.explorers.power_cuts import controls as power_controls
 from tornproof.harness.explorers.power_cuts import points as power_points
 from tornproof.harness.explorers.power_cuts.exploration import Settings
-from tornproof.harness.explorers.power_cuts.explorer import IN_ORDER, ModelResult, Power, power_phase
+from tornproof.harness.explorers.power_cuts.explorer import IN_ORDER, ModelResult, Power, covers, power_phase
 from tornproof.harness.explorers.schedules import controls as schedule_controls
 from tornproof.harness.explorers.schedules import crash as schedule_crash
 from tornproof.harness.explorers.schedules import points as schedule_points
@@ -33,7 +33,7 @@ from tornproof.harness.explorers.schedules.explorer import explore_schedules
 from tornproof.harness.parallel.tasks import Exploration, explore_here
 from tornproof.harness.parallel.workers import Task, Worker
 from tornproof.harness.simulator.persistence.legal_files import Limits
-from tornproof.harness.simulator.persistence.models import C_8, MODELS, D, Model, model_named
+from tornproof.harness.simulator.persistence.models import C_8, MODELS, N_512, D, Model, model_named
 from tornproof.harness.simulator.process.case import NotExplorableError, TestCase
 from tornproof.harness.systems.scenario import Explorer
 from tornproof.harness.systems.simulation import Setting, merged
@@ -44,6 +44,9 @@ COMMITS_READ_BESIDE = 2
 """How many commits the memory explorer's reader runs with: one commit cannot show a missing check of the version."""
 FINDINGS_MAX = 6
 """How many findings of one test case are shrunk, one of each kind; the others are kept as they were seen."""
+DISKS_MAX = 4096
+CONTENTS_MAX = 1024
+"""So many disks of one crash point are tried."""
 
 NOT_SHRUNK = f"not shrunk, because at most {FINDINGS_MAX} of a test case are"
 CUT = "the run ended before it was shrunk"
@@ -297,6 +300,8 @@ class _Memory(_Strategy):
 class _Power(_Strategy):
     """All models but D are one part, because results cached under one model serve the others.
 
+    A model is left out where another one that leaves all its disks was explored completely and nothing was found.
+
     D is a part of its own: its crashes follow each sync that fails, and take as long as all others.
     """
 
@@ -319,6 +324,8 @@ class _Power(_Strategy):
         power = Power(setting.case)
         try:
             for model in models:
+                if any(covers(result, model) for result in results):
+                    continue
                 before = sum(result.point_count for result in results)
                 settings = settings_under(model, question.bounds, question.seed)
 
@@ -365,9 +372,13 @@ class _Product(_Strategy):
 
 
 def settings_under(model: Model, bounds: Bounds, seed: int) -> Settings:
-    """Return how many crash points are tried, and disks of each; C-8 has too many disks to try all."""
+    """Return how many crash points are tried, and disks of each; C-8 has too many disks to try all.
+
+    The power is cut twice under the model that contains most others.
+    """
     torn = {"file_count": bounds.torn_disks, "disk_count": bounds.torn_disks} if model is C_8 else {}
-    return Settings(limits=Limits(**torn, seed=seed), points_max=bounds.crash_points)
+    limits = Limits(**{"file_count": CONTENTS_MAX, "disk_count": DISKS_MAX, **torn}, seed=seed)
+    return Settings(limits=limits, points_max=bounds.crash_points, cuts_twice=model is N_512)
 
 
 def explore_words(

@@ -6,7 +6,7 @@ Under each model all legal disks of each crash point are tried, or a sample, and
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from tornproof.harness.common.verdict import Finding, HasTime, OnProgress, Phase, Verdict, always
@@ -17,12 +17,12 @@ from tornproof.harness.explorers.power_cuts.judge import PowerJudge
 from tornproof.harness.explorers.power_cuts.sessions import explore_model
 from tornproof.harness.explorers.power_cuts.trace import Traces
 from tornproof.harness.simulator.filesystem.step_bound import STEP_BOUND
-from tornproof.harness.simulator.persistence.models import C_8, MODELS, Model
+from tornproof.harness.simulator.persistence.models import C_8, MODELS, N_512, A, Model, is_contained
 from tornproof.harness.simulator.process.case import TestCase
 
 COUNTED_MAX = 1 << 53
-IN_ORDER = (*(model for model in MODELS if model is not C_8), C_8)
-"""Models that can be explored completely come before the sampled one."""
+IN_ORDER = (A, N_512, *(model for model in MODELS if model not in (A, N_512, C_8)), C_8)
+"""A model comes after the one that contains it, and models that can be explored completely before the sampled one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,7 +130,7 @@ def power_phase(
         complete=not is_cut and all(result.is_complete for result in exhaustive),
         bound=f"{len(case.first_session)} commits with {first.call_count} calls, a crash at each of "
         f"{first.point_count} points from which it can leave different disks; "
-        f"{'; '.join(result.bound for result in results)}; {STEP_BOUND}",
+        f"{'; '.join([*(result.bound for result in results), *_contained(results)])}; {STEP_BOUND}",
         verdict=Verdict.INVALID if findings else Verdict.VALID,
         counts=counts,
         reached=dict(reached),
@@ -139,6 +139,20 @@ def power_phase(
     not_begun = [str(result.model) for result in results if not result.distinct_count]
     phase = phase.doubted(f"nothing was explored under {', '.join(not_begun)}" if not_begun else "")
     return phase.with_controls(failed).with_coverage_goals(coverage_goals)
+
+
+def covers(result: ModelResult, model: Model) -> bool:
+    """Return whether a model need not be explored any more: another one left all its disks, and all were right."""
+    return is_contained(model, result.model) and result.is_complete and not result.findings
+
+
+def _contained(results: Sequence[ModelResult]) -> Iterator[str]:
+    """Yield which models were not explored because others cover them."""
+    explored = [result.model for result in results]
+    for result in results:
+        others = [str(model) for model in MODELS if model not in explored and covers(result, model)]
+        if others:
+            yield f"{', '.join(others)} leave no other disks than {result.model}"
 
 
 def _counts(tally: Tally) -> dict[str, int]:

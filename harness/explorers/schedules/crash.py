@@ -61,7 +61,8 @@ from tornproof.harness.systems.toy_losses import (
 from tornproof.harness.systems.toy_specified import LosesALetter, Specified
 
 PHASE = "product"
-PRODUCT_MODELS = ("A", "D", "B", "C-512", "Cdir")
+PRODUCT_MODELS = ("A", "D", "N-512")
+"""N-512 leaves all disks that the other models leave but C-8, which has too many."""
 POWER = frozenset(POWER_MODELS)
 UNORDERED_NAMES = frozenset({CDIR, N_512})
 CONTROLS = (

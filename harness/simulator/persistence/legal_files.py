@@ -29,9 +29,9 @@ class Limits:
     The contents tried of one file also have at most `CONTENT_BYTES_MAX` together.
     """
 
-    file_count: int = 256
+    file_count: int = 1024
     names_count: int = 256
-    disk_count: int = 1024
+    disk_count: int = 4096
     seed: int = 0
 
 

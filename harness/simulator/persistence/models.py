@@ -170,6 +170,13 @@ def model_named(name: str) -> Model:
     return {model.name: model for model in MODELS}[name]
 
 
+def is_contained(model: Model, other: Model) -> bool:
+    """Return whether a model allows only disks that another one allows."""
+    return model.contained_in == other.name or (
+        bool(model.contained_in) and is_contained(model_named(model.contained_in), other)
+    )
+
+
 class FileChoice(NamedTuple):
     """What a file holds: versions are numbered from 0, the durable one; LATEST is the page cache.
 

@@ -51,7 +51,7 @@ class Bounds:
             pairs=30 * effort,
             rules=150 * effort,
             schedules=1_000 * effort,
-            states=25_000 * effort,
+            states=40_000 * effort,
             crash_points=250 * effort,
             torn_disks=6 * effort,
             test_cases=10 * effort,

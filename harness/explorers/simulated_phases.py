@@ -32,8 +32,8 @@ from tornproof.harness.explorers.schedules import points as schedule_points
 from tornproof.harness.explorers.schedules.explorer import explore_schedules
 from tornproof.harness.parallel.tasks import Exploration, explore_here
 from tornproof.harness.parallel.workers import Task, Worker
-from tornproof.harness.simulator.persistence.legal_files import Limits
-from tornproof.harness.simulator.persistence.models import C_8, MODELS, N_512, D, Model, model_named
+from tornproof.harness.simulator.persistence.legal_files import WIDE_LIMITS, Limits
+from tornproof.harness.simulator.persistence.models import C_8, MODELS, D, Model, model_named
 from tornproof.harness.simulator.process.case import NotExplorableError, TestCase
 from tornproof.harness.systems.scenario import Explorer
 from tornproof.harness.systems.simulation import Setting, merged
@@ -44,9 +44,6 @@ COMMITS_READ_BESIDE = 2
 """How many commits the memory explorer's reader runs with: one commit cannot show a missing check of the version."""
 FINDINGS_MAX = 6
 """How many findings of one test case are shrunk, one of each kind; the others are kept as they were seen."""
-DISKS_MAX = 4096
-CONTENTS_MAX = 1024
-"""So many disks of one crash point are tried."""
 
 NOT_SHRUNK = f"not shrunk, because at most {FINDINGS_MAX} of a test case are"
 CUT = "the run ended before it was shrunk"
@@ -372,13 +369,10 @@ class _Product(_Strategy):
 
 
 def settings_under(model: Model, bounds: Bounds, seed: int) -> Settings:
-    """Return how many crash points are tried, and disks of each; C-8 has too many disks to try all.
-
-    The power is cut twice under the model that contains most others.
-    """
-    torn = {"file_count": bounds.torn_disks, "disk_count": bounds.torn_disks} if model is C_8 else {}
-    limits = Limits(**{"file_count": CONTENTS_MAX, "disk_count": DISKS_MAX, **torn}, seed=seed)
-    return Settings(limits=limits, points_max=bounds.crash_points, cuts_twice=model is N_512)
+    """Return how many crash points are tried, and disks of each; C-8 has too many disks to try all."""
+    torn = Limits(file_count=bounds.torn_disks, disk_count=bounds.torn_disks)
+    limits = dataclasses.replace(torn if model is C_8 else WIDE_LIMITS, seed=seed)
+    return Settings(limits=limits, points_max=bounds.crash_points)
 
 
 def explore_words(

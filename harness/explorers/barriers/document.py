@@ -7,7 +7,7 @@ from typing import Any
 
 from tornproof.harness.common.markdown import markdown_table
 from tornproof.harness.explorers.barriers.explorer import ALL, BARRIERS, Names, Outcome, minimal_safe_sets
-from tornproof.harness.simulator.persistence.models import MODELS, Model
+from tornproof.harness.simulator.persistence.models import MODELS, Model, Source
 
 SAFE, UNSAFE = "safe", "**unsafe**"
 _PURPOSES = {
@@ -33,6 +33,17 @@ This page is generated: `tornproof barriers --markdown` explores the implementat
 - After a failed sync the writer cannot be used any more; whether its commit survives, the next recovery decides.
 - This was explored on one workload of three commits, which grow, merge, create, rewrite and purge partitions, with one
   record across a sector boundary: a crash after each call, in recoveries too. It is no proof for other workloads.
+"""
+
+
+_MODELS_INTRODUCTION = """\
+## Models of persistence
+
+What a crash may leave. A model permits at least what its file systems do, often more: ext4 mostly writes a file before
+another one is replaced by it, and data=journal keeps one order of all files. Since the last sync of a file, each block is
+that of any version, and the size that of any. New blocks are those in which the durable file has nothing but zeros;
+stale bytes are one pattern, not the bytes of a similar file. A rename between two directories is durable as soon as one
+of them is synced.
 """
 
 
@@ -78,10 +89,14 @@ def markdown(outcomes: Sequence[Outcome]) -> str:
         _INTRODUCTION.format(hardened=_hardened(outcomes)),
         "## Barriers\n\nA commit does F1 to F3 in each partition, then F6 if it created names, then F4 and F5.\n",
         markdown_table(("barrier", "what it is for"), [(name, _PURPOSES[name]) for name in ALL]),
-        "## Models of persistence\n\nWhat a crash may leave, and on which file systems and devices.\n",
+        _MODELS_INTRODUCTION,
         markdown_table(
-            ("model", "describes", "what dies"),
-            [(model.name, model.describes, _dies(model)) for model in models],
+            ("model", "content of a file", "names", "what dies", "leaves only disks of"),
+            [(each.name, each.content, each.names.value, _dies(each), each.contained_in or "–") for each in models],
+        ),
+        markdown_table(
+            ("model", "stands for", "sources"),
+            [(each.name, each.stands_for, ", ".join(map(_link, each.sources))) for each in models],
         ),
         "## Smallest safe sets\n\nOf each of these sets every smaller part is unsafe.\n",
         markdown_table(
@@ -130,6 +145,10 @@ def _sets(sets: Sequence[Names]) -> str:
 def _hardened(outcomes: Sequence[Outcome]) -> str:
     unsafe = [outcome.model.name for outcome in outcomes if outcome.barriers == ALL and not outcome.is_safe]
     return f"**unsafe** in {', '.join(unsafe)}" if unsafe else "safe in all of them"
+
+
+def _link(source: Source) -> str:
+    return f"[{source.title}]({source.address})"
 
 
 def _dies(model: Model) -> str:

@@ -56,7 +56,9 @@ def settings_of(model: Model) -> Settings:
     file_count = TORN_FILE_COUNT if model is C_8 else FILE_COUNT
     limits = Limits(file_count=file_count, disk_count=4 * file_count)
     return Settings(
-        limits=limits, nested_limits=Limits(file_count=64, names_count=32, disk_count=128), stops_at_first=True
+        limits=limits,
+        nested_limits=Limits(file_count=64, names_count=32, disk_count=128),
+        stops_at_first=True,
     )
 
 

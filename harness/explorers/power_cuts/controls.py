@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from tornproof.harness.common.system import Target
 from tornproof.harness.explorers.power_cuts.exploration import Settings
 from tornproof.harness.explorers.power_cuts.judge import PowerJudge
-from tornproof.harness.explorers.power_cuts.sessions import explore_model
+from tornproof.harness.explorers.power_cuts.sessions import CUT_TWICE, explore_model
 from tornproof.harness.explorers.power_cuts.trace import Traces
 from tornproof.harness.simulator.persistence.models import C_8, C_512, CDIR, N_512, POWER_MODELS, W_512, A, B, D, Model
 from tornproof.harness.simulator.process.case import TestCase
@@ -82,7 +82,7 @@ CONTROLS = (
         accepted_by=EVERY - {C_8, D},
     ),
     Control(target=TrustsZeros(), violated=Property.WRONG_SNAPSHOT, detected_by=STALE, accepted_by=EVERY - STALE - {D}),
-    # When: at a kill, in a recovery, in the session after a kill, after an eviction.
+    # When: at a kill, in a recovery, in the session after a power cut or a kill, after an eviction.
     Control(target=HeaderFirst(), violated=Property.REJECTED, accepted_by=frozenset()),
     Control(target=RecoversInPlace(), violated=Property.LOST, accepted_by=frozenset()),
     Control(
@@ -91,10 +91,12 @@ CONTROLS = (
         detected_by=frozenset(POWER_MODELS),
         accepted_by=frozenset({A}),
     ),
-    Control(target=RECOVERS_LAZILY, violated=Property.REJECTED, detected_by=EVERY - {A}),
+    Control(target=RECOVERS_LAZILY, violated=Property.REJECTED, detected_by=CUT_TWICE | {D}),
     Control(target=KEEPS_REDO, detected_by=frozenset(), accepted_by=EVERY - {D}),
-    Control(target=AdoptsUnsynced(), violated=Property.LOST, detected_by=frozenset({D}), accepted_by=EVERY - {C_8, D}),
-    Control(target=CarelessAfterLoss(), violated=Property.LOST, detected_by=frozenset({D}), accepted_by=frozenset({A})),
+    Control(target=AdoptsUnsynced(), violated=Property.LOST, detected_by=frozenset({D})),
+    Control(
+        target=CarelessAfterLoss(), violated=Property.LOST, detected_by=frozenset({D}), accepted_by=EVERY - CUT_TWICE
+    ),
     # What is judged.
     Control(target=UndoesWhatWasSeen(), violated=Property.WENT_BACK, accepted_by=frozenset()),
     Control(target=LOSES_STATE, violated=Property.UNREADABLE),
@@ -117,7 +119,7 @@ def violated(model: Model, target: Target) -> frozenset[str]:
     case = toy_case(target)
     judge = PowerJudge(case)
     traces = Traces(case)
-    found = explore_model(judge, traces, model, Settings(cuts_twice=True)).found.values()
+    found = explore_model(judge, traces, model, Settings()).found.values()
     judge.close()
     return frozenset([each.verdict.violated for each in found] + [each[0] for each in traces.of(model).violations])
 

@@ -46,8 +46,6 @@ class Settings:
     points_max: int | None = None
     stops_at_first: bool = False
     """Whether to stop at the first finding."""
-    cuts_twice: bool = False
-    """Whether to cut the power again at every step of a recovery and the commits after it."""
 
     def every(self, point_count: int) -> int:
         """Return n where every n-th of so many crash points is visited."""

@@ -1,7 +1,7 @@
 """One persistence model on one trace: the crash points of the first session, and in model D those of later sessions.
 
 In model D a sync fails or the process is killed, the process dies or goes on, a second session recovers, and then the
-power is cut. In the others the power may be cut twice: once in the first session, once in a recovery or commit after it.
+power is cut. In model N-512 it is cut twice: once in the first session, once in a recovery or a commit after it.
 """
 
 from __future__ import annotations
@@ -22,12 +22,14 @@ from tornproof.harness.simulator.filesystem.intercept import BARRIERS
 from tornproof.harness.simulator.filesystem.kernel import Kernel
 from tornproof.harness.simulator.persistence.legal_disks import Disk
 from tornproof.harness.simulator.persistence.legal_files import Limits, legal_file
-from tornproof.harness.simulator.persistence.models import C_4096, Choice, FileChoice, Model
+from tornproof.harness.simulator.persistence.models import C_4096, N_512, Choice, FileChoice, Model
 from tornproof.harness.simulator.process.case import TestCase
 from tornproof.harness.simulator.process.observer import Judge, Progress
 from tornproof.harness.simulator.process.world import ProcessGroup, World
 from tornproof.model.trace import Known
 
+CUT_TWICE = frozenset({N_512})
+"""The power is cut again at every step of a recovery and the commits after it where a cut leaves most disks."""
 WRITTEN_LIMITS = Limits(file_count=6)
 """So many subsets of the blocks that a failed sync was to write are tried: all, none, and some between."""
 DIES, GOES_ON, EVICTED = "dies", "goes on", ", and its unwritten pages are evicted"
@@ -52,7 +54,7 @@ def explore_model(
     if not model.fails_syncs:
         exploration = ModelExploration(judge, model, settings, has_time)
         sessions = LaterSessions(traces.case, exploration, every)
-        if settings.cuts_twice and model.everything_dies:
+        if model in CUT_TWICE:
             exploration.after_cut = sessions.explore_second_cut
         for done, point in enumerate(points, start=1):
             exploration.visit(point)

@@ -25,6 +25,7 @@ from tornproof.harness.search.product_reduction import (
 from tornproof.harness.simulator.filesystem.kernel import Kernel
 from tornproof.harness.simulator.filesystem.step_bound import STEP_BOUND
 from tornproof.harness.simulator.persistence.legal_disks import legal_disks
+from tornproof.harness.simulator.persistence.legal_files import WIDE_LIMITS
 from tornproof.harness.simulator.persistence.models import (
     C_8,
     C_512,
@@ -187,7 +188,7 @@ def _search(
 
     def disks(kernel: Kernel) -> Iterator[tuple[Kernel, Any]]:
         nonlocal is_sampled
-        legal = legal_disks(kernel, model)
+        legal = legal_disks(kernel, model, WIDE_LIMITS)
         is_sampled = is_sampled or not legal.is_complete
         for picked in legal:
             yield picked.disk.kernel(), legal.choice(picked)

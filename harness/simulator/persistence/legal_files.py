@@ -29,10 +29,14 @@ class Limits:
     The contents tried of one file also have at most `CONTENT_BYTES_MAX` together.
     """
 
-    file_count: int = 1024
+    file_count: int = 256
     names_count: int = 256
-    disk_count: int = 4096
+    disk_count: int = 1024
     seed: int = 0
+
+
+WIDE_LIMITS = Limits(file_count=1024, disk_count=4096)
+"""Limits within which all disks of most crash points are, under all models but C-8."""
 
 
 class LegalFile(NamedTuple):

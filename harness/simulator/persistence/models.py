@@ -144,8 +144,7 @@ CDIR = Model(
 )
 N_512 = Model(
     name="N-512",
-    stands_for="ext2, ext4 without a journal, and all that POSIX allows, on devices that write sectors of 512 bytes at "
-    "once",
+    stands_for="ext2 and ext4 without a journal, on devices that write sectors of 512 bytes at once",
     sources=(KERNEL_EXT2, ALICE, POSIX_FSYNC),
     block_bytes=512,
     stale_block_bytes=4096,

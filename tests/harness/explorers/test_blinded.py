@@ -16,7 +16,7 @@ from tornproof.harness.explorers.kills.judge import Judge as KillJudge
 from tornproof.harness.explorers.kills.judge import Property as KillProperty
 from tornproof.harness.explorers.kills.plan import Cuts
 from tornproof.harness.explorers.power_cuts import controls as power
-from tornproof.harness.explorers.power_cuts import sessions
+from tornproof.harness.explorers.power_cuts import exploration, sessions
 from tornproof.harness.explorers.power_cuts.exploration import ModelExploration
 from tornproof.harness.explorers.power_cuts.judge import PowerJudge
 from tornproof.harness.explorers.power_cuts.sessions import LaterSessions
@@ -24,17 +24,33 @@ from tornproof.harness.explorers.random import random_cases as random
 from tornproof.harness.explorers.random import random_runs
 from tornproof.harness.explorers.schedules import controls as schedules
 from tornproof.harness.explorers.schedules import crash as product
-from tornproof.harness.search.crash_world import Sessions
+from tornproof.harness.search.crash_world import Sessions, fail_sync
 from tornproof.harness.search.product_reduction import ProductReduction
 from tornproof.harness.search.reader_reduction import ReaderReduction
+from tornproof.harness.simulator.persistence import legal_disks as legal_disks_module
 from tornproof.harness.simulator.persistence import legal_files, legal_names
 from tornproof.harness.simulator.persistence.legal_disks import LegalDisks
-from tornproof.harness.simulator.persistence.models import C_8, C_512, CDIR, MODELS, A, B, D, FileChoice, Model
+from tornproof.harness.simulator.persistence.models import (
+    C_8,
+    C_512,
+    C_4096,
+    CDIR,
+    MODELS,
+    N_512,
+    W_512,
+    A,
+    B,
+    D,
+    FileChoice,
+    Model,
+    Names,
+)
 from tornproof.harness.simulator.process.observer import Progress, Property
 from tornproof.harness.systems.toy_specified import LosesALetter
 
 Patch = pytest.MonkeyPatch
 Blinding = Callable[[Patch], None]
+JOURNALLED = (B, C_4096, C_512, C_8, W_512)
 
 
 def only_the_latest_disk(patch: Patch) -> None:
@@ -92,13 +108,44 @@ def no_name_is_lost(patch: Patch) -> None:
 def no_unlink_is_lost(patch: Patch) -> None:
     change = legal_names.with_changes
 
-    def with_unlinks(kernel: Any, names: Any) -> Any:
+    def with_unlinks(kernel: Any, names: Any, persistence: Any) -> Any:
         unlinks = {
             number for number, entries in enumerate(kernel.entry_changes) if len(entries) == 1 and entries[0][2] is None
         }
-        return change(kernel, sorted(unlinks.union(names)))
+        return change(kernel, sorted(unlinks.union(names)), persistence)
 
     patch.setattr(legal_names, "with_changes", with_unlinks)
+
+
+def every_name_is_durable_at_once(patch: Patch) -> None:
+    patch.setattr(legal_names, "_prefixes", lambda count, kept_min: iter([tuple(range(count))]))
+
+
+def names_as_if(model: Model, names: Names) -> Blinding:
+    """Let a model lose only the names that another kind of file system loses."""
+
+    def blind(patch: Patch) -> None:
+        legal = legal_names.legal_names
+
+        def legal_otherwise(kernel: Any, given: Model, limits: Any) -> Any:
+            return legal(kernel, replace(given, names=names) if given == model else given, limits)
+
+        for module in (legal_disks_module, exploration):
+            patch.setattr(module, "legal_names", legal_otherwise)
+
+    return blind
+
+
+def no_stale_bytes(patch: Patch) -> None:
+    patch.setattr(legal_files, "_with_stale", lambda blocks, model: blocks)
+
+
+def no_second_cut(patch: Patch) -> None:
+    patch.setattr(LaterSessions, "explore_second_cut", lambda self, disk, point, choice: None)
+
+
+def a_failed_sync_writes_nothing(patch: Patch) -> None:
+    patch.setattr(sessions, "fail_sync", lambda world, written: fail_sync(world))
 
 
 def no_sync_fails(patch: Patch) -> None:
@@ -191,27 +238,41 @@ def not_judged(violated: str) -> Blinding:
 
 POWER_BLINDINGS: dict[str, tuple[Blinding, tuple[Model, ...]]] = {
     "only the latest disk": (only_the_latest_disk, tuple(model for model in MODELS if model is not A)),
-    "only the latest disk in recovery": (only_the_latest_disk_in_recovery, (B, C_512, C_8, CDIR)),
+    "only the latest disk in recovery": (only_the_latest_disk_in_recovery, (B, C_512, C_8, W_512, CDIR)),
     "no crash in recovery": (no_crash_in_recovery, (A, B, C_512)),
     "no old version": (no_old_version, (B,)),
     "C-512 tears blocks of 4096": (torn_as_if(C_512, 4096), (C_512,)),
     "C-8 tears sectors of 512": (torn_as_if(C_8, 512), (C_8,)),
-    "no mixing of blocks": (no_mixing_of_blocks, (C_512, C_8, CDIR)),
-    "no name is lost": (no_name_is_lost, (CDIR,)),
+    "W-512 tears blocks of 4096": (torn_as_if(W_512, 4096), (W_512,)),
+    "N-512 tears blocks of 4096": (torn_as_if(N_512, 4096), (N_512,)),
+    "no mixing of blocks": (no_mixing_of_blocks, (C_512, C_8, W_512, CDIR, N_512)),
+    "no name is lost": (no_name_is_lost, (CDIR, N_512)),
     "no unlink is lost": (no_unlink_is_lost, (CDIR,)),
+    "every name is durable at once": (every_name_is_durable_at_once, JOURNALLED),
+    "names as in a journal in Cdir": (names_as_if(CDIR, Names.JOURNALLED), (CDIR,)),
+    "names as in a journal in N-512": (names_as_if(N_512, Names.JOURNALLED), (N_512,)),
+    "renames are atomic in N-512": (names_as_if(N_512, Names.EACH_CHANGE), (N_512,)),
+    "no stale bytes": (no_stale_bytes, (W_512, N_512)),
+    "the power is cut only once": (no_second_cut, (N_512,)),
+    "a failed sync writes nothing": (a_failed_sync_writes_nothing, (D,)),
     "no sync fails": (no_sync_fails, (D,)),
     "no eviction": (no_eviction, (D,)),
     "no session after a kill": (no_session_after_a_kill, (D,)),
-    # In D the session after a kill commits too.
-    "no commit after recovery": (no_commit_after_recovery, tuple(model for model in MODELS if model is not D)),
+    # The session after a kill in D, and that after a power cut in N-512, recovers and commits too.
+    "no commit after recovery": (no_commit_after_recovery, tuple(each for each in MODELS if each not in (N_512, D))),
 }
 PRODUCT_BLINDINGS: dict[str, tuple[Blinding, tuple[Model, ...]]] = {
-    "only the latest disk": (only_the_latest_disk, (B, C_512, CDIR)),
+    "only the latest disk": (only_the_latest_disk, (B, C_512, CDIR, N_512)),
     "no old version": (no_old_version, (B,)),
     "C-512 tears blocks of 4096": (torn_as_if(C_512, 4096), (C_512,)),
-    "no mixing of blocks": (no_mixing_of_blocks, (C_512, CDIR)),
-    "no name is lost": (no_name_is_lost, (CDIR,)),
+    "N-512 tears blocks of 4096": (torn_as_if(N_512, 4096), (N_512,)),
+    "no mixing of blocks": (no_mixing_of_blocks, (C_512, CDIR, N_512)),
+    "no name is lost": (no_name_is_lost, (CDIR, N_512)),
     "no unlink is lost": (no_unlink_is_lost, (CDIR,)),
+    "every name is durable at once": (every_name_is_durable_at_once, (B, C_512, W_512)),
+    "names as in a journal in N-512": (names_as_if(N_512, Names.JOURNALLED), (N_512,)),
+    "renames are atomic in N-512": (names_as_if(N_512, Names.EACH_CHANGE), (N_512,)),
+    "no stale bytes": (no_stale_bytes, (W_512, N_512)),
     "no sync fails": (no_sync_fails, (D,)),
     "nobody reads after a failed sync": (nobody_reads_after_a_failed_sync, (D,)),
     "no reader lives through a kill": (no_reader_lives_through_a_kill, (A,)),

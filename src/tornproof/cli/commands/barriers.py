@@ -37,7 +37,7 @@ def barriers(
 
 def _table(outcomes: list[Outcome]) -> Table:
     table = Table(title="Smallest sets of barriers under which nothing acknowledged is lost")
-    for title in ("model", "smallest safe sets", "safe sets", "explored", "describes"):
+    for title in ("model", "smallest safe sets", "safe sets", "explored", "stands for"):
         table.add_column(title, overflow="fold")
     for model in document(outcomes)["models"]:
         mine = [outcome for outcome in outcomes if outcome.model.name == model["name"] and outcome.is_safe]
@@ -46,6 +46,6 @@ def _table(outcomes: list[Outcome]) -> Table:
             "; ".join(" ".join(names) or "none" for names in model["minimal_safe_sets"]) or "no set",
             f"{model['safe_set_count']} of {model['set_count']}",
             "completely" if all(outcome.is_complete for outcome in mine) else "a sample",
-            model["describes"],
+            model["stands_for"],
         )
     return table

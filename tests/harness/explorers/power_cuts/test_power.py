@@ -24,7 +24,19 @@ from tornproof.harness.explorers.power_cuts.replay import replay_power
 from tornproof.harness.explorers.power_cuts.sessions import LaterSessions, explore_model
 from tornproof.harness.explorers.power_cuts.trace import Traces
 from tornproof.harness.simulator.persistence.legal_files import Limits
-from tornproof.harness.simulator.persistence.models import C_8, C_512, C_4096, CDIR, MODELS, A, B, D, Model
+from tornproof.harness.simulator.persistence.models import (
+    C_8,
+    C_512,
+    C_4096,
+    CDIR,
+    MODELS,
+    N_512,
+    W_512,
+    A,
+    B,
+    D,
+    Model,
+)
 from tornproof.harness.simulator.process.case import TestCase
 from tornproof.harness.simulator.process.observer import Property
 from tornproof.harness.systems.table import TableTarget
@@ -38,6 +50,13 @@ from tornproof.harness.systems.toy import (
     Toy,
 )
 from tornproof.harness.systems.toy_control import Control
+from tornproof.harness.systems.toy_losses import (
+    RECOVERS_LAZILY,
+    SYNCS_RENAMED_DATA,
+    TrustsFailedSync,
+    TrustsRename,
+    TrustsZeros,
+)
 from tornproof.harness.systems.workload import MADE_PATH, crash_operations, made_image
 from tornproof.impl.storage.interface import Storage
 from tornproof.impl.types.questdb import TypeTag
@@ -80,7 +99,7 @@ def phase_of(case: TestCase, *models: Model, settings: Settings = FEW, **more: o
 def test_every_model_keeps_what_is_synced_and_loses_what_is_not(model: Model) -> None:
     assert not violated(model, Toy())
     assert bool(violated(model, NeverSyncs())) is (model is not A)
-    assert bool(violated(model, NeverSyncsNames())) is (model is CDIR)
+    assert bool(violated(model, NeverSyncsNames())) is (model is not A)
     assert bool(violated(model, SwallowsErrors())) is (model is D)
     assert violated(model, NeverDone())
     assert failed_controls([model]) == []
@@ -121,6 +140,11 @@ def test_only_a_crash_inside_a_recovery_finds_one_that_works_in_place() -> None:
         (RecoversInPlace(), A),
         (SwallowsErrors(), D),
         (NeverSyncs(), D),
+        (TrustsFailedSync(), D),
+        (RECOVERS_LAZILY, N_512),
+        (TrustsZeros(), W_512),
+        (TrustsRename(), N_512),
+        (SYNCS_RENAMED_DATA, C_512),
     ],
     ids=lambda value: value.name,
 )

@@ -16,13 +16,19 @@ from tornproof.harness.simulator.persistence.models import (
     C_4096,
     CDIR,
     MODELS,
+    N_512,
     POWER_MODELS,
+    STALE,
+    STALE_BYTE,
+    W_512,
     A,
     B,
     Choice,
     FileChoice,
     Model,
+    Names,
     choice_of,
+    is_contained,
     model_named,
 )
 from tornproof.impl.storage.interface import OpenMode
@@ -37,7 +43,7 @@ def machine(**contents: bytes) -> Kernel:
     do(kernel, CallKind.SYNC_DIRECTORY, "d")
     do(kernel, CallKind.SYNC_DIRECTORY, "")
     kernel.files = {number: FileState(state.content) for number, state in kernel.files.items()}
-    kernel.durable_directories, kernel.entry_changes = kernel.directories.copy(), ()
+    kernel.durable_directories, kernel.entry_changes, kernel.journalled_count = kernel.directories.copy(), (), 0
     return kernel
 
 
@@ -55,12 +61,25 @@ def contents(kernel: Kernel, model: Model, path: str = "d/f") -> set[bytes | Non
     return {picked.disk.files().get(path) for picked in legal_disks(kernel, model)}
 
 
-def test_each_model_says_which_file_systems_it_describes_and_what_dies() -> None:
-    assert [model.name for model in MODELS] == ["A", "B", "C-4096", "C-512", "C-8", "Cdir", "D"]
+def test_each_model_says_which_file_systems_it_stands_for_by_which_sources_and_what_dies() -> None:
+    names = ["A", "B", "C-4096", "C-512", "C-8", "W-512", "Cdir", "N-512", "D"]
+    assert [model.name for model in MODELS] == names
     assert {model.name for model in MODELS if not model.everything_dies} == {"A", "D"}
     for model in MODELS:
         assert model_named(model.name) is model
-        assert any(word in model.describes for word in ("ext4", "DAX", "every file system"))
+        assert any(word in model.stands_for for word in ("ext4", "Btrfs", "every file system"))
+        assert all(source.address.startswith("https://") and source.title for source in model.sources)
+        assert model.sources and model.content and model.names
+
+
+def test_no_model_that_stands_for_a_journal_or_less_makes_a_name_durable_at_once() -> None:
+    assert {model.name for model in MODELS if model.names is Names.ALL} == {"A", "D"}
+
+
+def test_containment_is_transitive_and_never_of_a_model_in_itself() -> None:
+    contained = {model.name for model in MODELS if is_contained(model, N_512)}
+    assert contained == {"B", "C-4096", "C-512", "W-512", "Cdir"}
+    assert not any(is_contained(model, model) for model in MODELS)
 
 
 def test_what_is_synced_is_kept_in_every_model() -> None:
@@ -116,11 +135,52 @@ def test_after_a_sync_that_failed_power_cuts_leave_the_old_bytes() -> None:
     assert [contents(kernel, model) for model in POWER_MODELS] == [{b"old"}] * len(POWER_MODELS)
 
 
-def test_only_cdir_loses_a_name() -> None:
+def test_every_power_cut_can_lose_a_name_that_was_not_synced() -> None:
     kernel = machine()
     write(kernel, "d/f", b"")
     for model in MODELS:
-        assert contents(kernel, model) == ({b"", None} if model is CDIR else {b""})
+        assert contents(kernel, model) == ({b"", None} if model in POWER_MODELS else {b""})
+
+
+def test_equal_names_that_lead_to_different_files_are_different_disks() -> None:
+    """A file that was removed and made again came back only as the new one: their trees are equal."""
+    kernel = machine(f=b"old")
+    do(kernel, CallKind.UNLINK, "d/f")
+    write(kernel, "d/f", b"new")
+    for model in POWER_MODELS:
+        assert contents(kernel, model) >= {b"old", None, b"new"}
+
+
+def test_an_older_change_of_a_name_does_not_come_after_a_newer_one_that_is_durable() -> None:
+    """A file that was made and moved to another directory was in both, after a sync of the second one."""
+    kernel = machine()
+    do(kernel, CallKind.MKDIR, "d/e")
+    do(kernel, CallKind.SYNC_DIRECTORY, "d")
+    write(kernel, "d/f", b"")
+    do(kernel, CallKind.RENAME, "d/f", "d/e/f")
+    do(kernel, CallKind.SYNC_DIRECTORY, "d/e")
+    for model in POWER_MODELS:
+        assert [picked.disk.tree.paths for picked in legal_disks(kernel, model)] == [("d/e/f",)]
+
+
+@pytest.mark.parametrize("names", [(1,), (0, 2), (3,), (-1,)])
+def test_a_choice_of_names_that_a_model_does_not_leave_is_rejected(names: tuple[int, ...]) -> None:
+    kernel = machine()
+    for name in "abc":
+        write(kernel, f"d/{name}", b"")
+    with pytest.raises(IndexError, match="does not leave the changes of names"):
+        chosen_disk(kernel, C_4096, Choice("C-4096", names))
+
+
+def test_stale_blocks_are_rejected_where_a_model_leaves_none() -> None:
+    kernel = machine(f=b"")
+    write(kernel, "d/f", b"new")
+    choice = Choice("C-512", None, (("d/f", FileChoice(1, 1, ((0, STALE),))),))
+    with pytest.raises(IndexError, match="no stale blocks"):
+        chosen_disk(kernel, C_512, choice)
+    left = chosen_disk(kernel, W_512, choice._replace(model="W-512"))
+    assert left.files() == {"d/f": STALE_BYTE * 3}
+    assert "block 0 stale" in str(choice)
 
 
 def test_a_rename_is_on_disk_as_a_whole_or_not_at_all() -> None:
@@ -246,7 +306,7 @@ def test_contents_of_large_files_are_fewer_and_what_is_remembered_has_a_limit(mo
     samples = [legal_file(state, C_4096, Limits(seed=seed)) for seed in range(4)]
     assert {len(sample.contents) for sample in samples} == {100}
     assert [sample.legal_count for sample in samples] == [whole.legal_count] * 4
-    kept = [remembered.get((versions, block, Limits(seed=seed))) for seed in range(4)]
+    kept = [remembered.get((versions, block, None, Limits(seed=seed))) for seed in range(4)]
     assert [sample is again for sample, again in zip(samples, kept, strict=True)] == [False, False, True, True]
     assert legal_file(state, C_4096, Limits(seed=0)).contents == samples[0].contents
 

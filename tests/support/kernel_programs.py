@@ -1,4 +1,4 @@
-"""A kernel that makes the calls of a program of `brute_disks`, and the disks that the simulator says a crash may leave."""
+"""A kernel that makes the calls of a program of `brute_disks`, and the disks that a crash of it may leave."""
 
 from dataclasses import replace
 

@@ -95,7 +95,10 @@ CONTROLS = (
     Control(target=KEEPS_REDO, detected_by=frozenset(), accepted_by=EVERY - {D}),
     Control(target=AdoptsUnsynced(), violated=Property.LOST, detected_by=frozenset({D})),
     Control(
-        target=CarelessAfterLoss(), violated=Property.LOST, detected_by=frozenset({D}), accepted_by=EVERY - CUT_TWICE
+        target=CarelessAfterLoss(),
+        violated=Property.LOST,
+        detected_by=frozenset({D}),
+        accepted_by=EVERY - CUT_TWICE - {D},
     ),
     # What is judged.
     Control(target=UndoesWhatWasSeen(), violated=Property.WENT_BACK, accepted_by=frozenset()),

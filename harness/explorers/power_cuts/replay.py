@@ -97,6 +97,8 @@ def _after_failed_sync(case: TestCase, origin: dict[str, Any]) -> Iterator[World
     process_group = case.process_group(fails=True)
     world = case.begin(process_group)
     while world.nodes[SESSION].depth < origin["failed_step"]:
+        if world.nodes[SESSION].call is None:
+            raise ValueError(f"the run ends before call {origin['failed_step']}")
         world.step(SESSION)
     fail_sync(world, file_choice_of(origin["written"]) if "written" in origin else None)
     yield world

@@ -68,7 +68,7 @@ class FileState:
         return FileState(self.content, tuple(kept))
 
     def failed(self, written: bytes | None = None) -> FileState:
-        """Return the file after a failed sync: its pages count as clean, and the disk holds `written`, or no new page."""
+        """Return the file after a failed sync: its pages count as clean; the disk holds `written`, or what it held."""
         return FileState(self.content, self.versions[:1] if written is None else (written,))
 
     def _followed(self, content: bytes, start_bytes: int, end_bytes: int) -> FileState:

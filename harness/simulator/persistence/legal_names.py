@@ -146,11 +146,12 @@ def with_changes(kernel: Kernel, names: Sequence[int], persistence: Names) -> Di
     # A directory exists as soon as its first name does, whether or not any of its entries do.
     directories: Directories = {number: {} for number in kernel.directories} | kernel.durable_directories
     if persistence is Names.EACH_ENTRY:
-        entries = [(change, (entry,)) for change in kernel.entry_changes for entry in change]
-        chosen = [entries[name] for name in names]
+        parts: list[tuple[EntryChange, EntryChange]] = [
+            (change, (entry,)) for change in kernel.entry_changes for entry in change
+        ]
     else:
-        chosen = [(kernel.entry_changes[name], kernel.entry_changes[name]) for name in names]
-    for change, part in chosen:
+        parts = [(change, change) for change in kernel.entry_changes]
+    for change, part in (parts[name] for name in names):
         if _can_apply(directories, change, part):
             apply_entry_change(directories, part)
     return directories

@@ -80,9 +80,8 @@ class Model:
     def content(self) -> str:
         """What a file may hold, in words."""
         if self.keeps_cache:
-            return "the page cache" + (
-                "; after the failed sync, any of the unwritten blocks" if self.fails_syncs else ""
-            )
+            after = "; on disk any of the blocks that the failed sync was to write" if self.fails_syncs else ""
+            return "the page cache" + after
         if self.block_bytes is None:
             return "its writes up to some time"
         blocks = f"each {self.block_bytes} bytes old or new"
@@ -195,10 +194,8 @@ class FileChoice(NamedTuple):
         """Describe it."""
         base = "the page cache" if self.base == LATEST else f"version {self.base}"
         size = "" if self.size == self.base else f", cut or extended to the size of version {self.size}"
-        blocks = ", ".join(
-            f"block {block} {'stale' if version == STALE else f'of version {version}'}"
-            for block, version in self.blocks
-        )
+        origins = ((block, "stale" if version == STALE else f"of version {version}") for block, version in self.blocks)
+        blocks = ", ".join(f"block {block} {origin}" for block, origin in origins)
         return f"{base}{size}" + (f", but {blocks}" if blocks else "")
 
 

@@ -25,7 +25,20 @@ from tornproof.harness.explorers.barriers.explorer import (
 from tornproof.harness.explorers.power_cuts.judge import PowerJudge
 from tornproof.harness.explorers.power_cuts.sessions import explore_model
 from tornproof.harness.explorers.power_cuts.trace import Traces
-from tornproof.harness.simulator.persistence.models import C_8, C_512, C_4096, CDIR, MODELS, A, B, D, Model
+from tornproof.harness.simulator.persistence.models import (
+    C_8,
+    C_512,
+    C_4096,
+    CDIR,
+    MODELS,
+    N_512,
+    POWER_MODELS,
+    W_512,
+    A,
+    B,
+    D,
+    Model,
+)
 from tornproof.harness.simulator.process.case import TestCase
 from tornproof.harness.simulator.process.observer import Property
 from tornproof.harness.systems.table import TableTarget
@@ -37,12 +50,12 @@ ONE_MISSING = [tuple(name for name in ALL if name != missing) for missing in ALL
 QUICK_MODELS = (A, B, C_4096, C_512, CDIR)
 # Where a missing barrier is seen, and where it is not (docs/guarantees.md).
 SEEN_BY = {
-    "F1": {B, C_4096, C_512, C_8, CDIR, D},
-    "F2": {B, C_4096, C_512, C_8, CDIR, D},
-    "F3": {B, C_4096, C_512, C_8, CDIR, D},
-    "F4": {C_512, C_8},
-    "F5": {B, C_4096, C_512, C_8, CDIR, D},
-    "F6": {CDIR},
+    "F1": {*POWER_MODELS, D},
+    "F2": {*POWER_MODELS, D},
+    "F3": {*POWER_MODELS, D},
+    "F4": {C_512, C_8, W_512, N_512},
+    "F5": {*POWER_MODELS, D},
+    "F6": {CDIR, N_512},
 }
 
 
@@ -172,7 +185,9 @@ def test_the_page_on_guarantees_is_not_stale_where_one_barrier_is_missing(outcom
         (line,) = (cells[1:] for cells in lines if cells[0] == barriers and len(cells) == 1 + len(MODELS))
         assert line[MODELS.index(outcome.model)] == found
     for model in MODELS:
-        assert f"| {model.name} | {model.describes} |" in page
+        assert f"| {model.name} | {model.content} | {model.names.value} |" in page
+        assert f"| {model.name} | {model.stands_for} |" in page
+        assert all(f"[{source.title}]({source.address})" in page for source in model.sources)
     assert "seen but not acknowledged may be lost by a power cut" in page
 
 

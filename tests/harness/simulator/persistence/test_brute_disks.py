@@ -20,7 +20,7 @@ CALLS = ("create", "mkdir", "write", "write", "truncate", "fsync", "fdatasync", 
 
 
 def programs(count: int, seed: int) -> Iterator[tuple[Kernel, History, list[Call]]]:
-    """Yield random programs with the kernel and the history that they lead to, of which some calls were not possible."""
+    """Yield random programs with the kernel and the history that they lead to; impossible calls are left out."""
     chance = random.Random(seed)
     for _ in range(count):
         kernel, history, calls = machine(), History(), list[Call]()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 from tornproof.harness.common.system import Target
 from tornproof.harness.explorers.power_cuts.exploration import Settings
@@ -114,17 +115,33 @@ CONTROLS = (
 
 def failed_controls(models: Sequence[Model]) -> list[str]:
     """Explore all toys under these models, and describe each wrong verdict."""
-    return [failure for model in models for control in CONTROLS if (failure := control.failure(model, violated))]
+    failures = []
+    for control in CONTROLS:
+        with _explored(control.target) as explore:
+            failures += [failure for model in models if (failure := control.failure(model, explore))]
+    return failures
 
 
 def violated(model: Model, target: Target) -> frozenset[str]:
     """Return the properties that a model finds violated in a toy."""
+    with _explored(target) as explore:
+        return explore(model, target)
+
+
+@contextmanager
+def _explored(target: Target) -> Iterator[Callable[[Model, Target], frozenset[str]]]:
+    """Explore a toy under several models, which share what recoveries and readers have shown."""
     case = toy_case(target)
-    judge = PowerJudge(case)
-    traces = Traces(case)
-    found = explore_model(judge, traces, model, Settings()).found.values()
-    judge.close()
-    return frozenset([each.verdict.violated for each in found] + [each[0] for each in traces.of(model).violations])
+    judge, traces = PowerJudge(case), Traces(case)
+
+    def explore(model: Model, _: Target) -> frozenset[str]:
+        found = explore_model(judge, traces, model, Settings()).found.values()
+        return frozenset([each.verdict.violated for each in found] + [each[0] for each in traces.of(model).violations])
+
+    try:
+        yield explore
+    finally:
+        judge.close()
 
 
 def toy_case(target: Target) -> TestCase:

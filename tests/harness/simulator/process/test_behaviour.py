@@ -170,4 +170,4 @@ def test_the_explorers_of_power_cuts_and_of_kills_ask_the_model(monkeypatch: pyt
     for module in (examination, judge):
         monkeypatch.setattr(module, "impossible_after", lambda *_, **__: "nothing is allowed")
     assert power.violated(A, Toy()) == {Property.BEHAVIOUR}
-    assert kills._violated(Toy()) == {(Toy.name, Property.BEHAVIOUR)}
+    assert kills._violated(Toy(), kills.CONTROL_OPERATIONS) == {(Toy.name, Property.BEHAVIOUR)}

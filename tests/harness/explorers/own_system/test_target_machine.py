@@ -320,7 +320,7 @@ def test_lines_describe_each_step_and_where_its_fault_was_injected() -> None:
         "open the writer",
         "commit b'one'",
         "commit b'two', killed after 2 of 6 steps, 5 of 6 bytes into: write toy/new",
-        "open the writer, killed after 0 of 1 steps, before: unlink toy/new",
+        "open the writer, killed after 0 of 2 steps, before: unlink toy/new",
         "open the writer",
         "commit b'three', killed after 6 of 6 steps",
         "open the writer",

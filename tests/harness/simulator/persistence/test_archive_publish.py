@@ -19,15 +19,20 @@ from tornproof.harness.common.patch import wrapped
 from tornproof.harness.common.remembered_codecs import remembered_decoding
 from tornproof.harness.common.system import Target
 from tornproof.harness.common.verdict import Phase, Verdict
+from tornproof.harness.explorers.power_cuts.examination import Stage
 from tornproof.harness.explorers.power_cuts.exploration import Settings
 from tornproof.harness.explorers.power_cuts.explorer import explore_power
+from tornproof.harness.explorers.power_cuts.judge import PowerJudge
 from tornproof.harness.explorers.power_cuts.points import NEW_STATE, OLD_STATE, SYNC_FAILED
+from tornproof.harness.explorers.power_cuts.trace import Traces
 from tornproof.harness.mutation.of_migration import Without
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.intercept import CallKind
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
-from tornproof.harness.simulator.persistence.models import C_8, C_512, CDIR, MODELS, A, B, D, Model
+from tornproof.harness.simulator.persistence.legal_disks import legal_disks
+from tornproof.harness.simulator.persistence.models import C_8, C_512, CDIR, MODELS, N_512, A, B, D, Model
 from tornproof.harness.simulator.process.case import TestCase
+from tornproof.harness.simulator.process.observer import Property
 from tornproof.harness.systems.table_readers import Seen, see
 from tornproof.impl.errors import CorruptError, RowsRejectedError, TornproofError
 from tornproof.impl.layout.parquet import DATA_FILE
@@ -59,7 +64,7 @@ COLUMNS = (NewColumn(name="ts", type=TypeTag.TIMESTAMP), NewColumn(name="v", typ
 # Files this small would be rewritten at every commit, but growing in place is to be explored.
 OPTIONS = WriterOptions(rewrite_unused_ratio=1.0)
 FIRST = Settings(stops_at_first=True)
-WITHOUT_SAMPLES = tuple(model for model in MODELS if model is not C_8)
+WITHOUT_SAMPLES = tuple(model for model in MODELS if model not in (C_8, N_512))
 PUBLISH_FILE = "tornproof.pipeline.ingest.commit:publish_file"
 BUILDERS: list[Callable[..., PartitionBuild]] = [PartitionBuild]
 """The last one builds partitions; others are planted defects."""
@@ -200,8 +205,8 @@ def remembering() -> Iterator[None]:
     [
         nightly((), NIGHT, WITHOUT_SAMPLES, id="new partitions"),
         pytest.param((NIGHT,), LATE, (A, B, CDIR), id="late rows beside a new partition"),
-        nightly((NIGHT,), LATE, MODELS, id="late rows, all models"),
-        nightly((), NIGHT, MODELS, id="new partitions, all models"),
+        nightly((NIGHT,), LATE, (*WITHOUT_SAMPLES, C_8), id="late rows, all models"),
+        nightly((), NIGHT, (*WITHOUT_SAMPLES, C_8), id="new partitions, all models"),
     ],
 )
 def test_every_crash_leaves_the_run_whole_or_undone_and_the_next_one_ends_the_same(
@@ -211,6 +216,24 @@ def test_every_crash_leaves_the_run_whole_or_undone_and_the_next_one_ends_the_sa
     assert (phase.verdict, phase.findings, phase.note) == (Verdict.VALID, (), "")
     assert phase.controls == "passed"
     assert all(f"{model} complete" in phase.bound for model in models if model in (A, B))
+
+
+def test_an_entry_that_is_renamed_by_halves_is_lost_or_counts_twice() -> None:
+    """A known limit (docs/archive.md): the entry of a committed run can lose both names, or keep both."""
+    traces, judge = Traces(case()), PowerJudge(case())
+    (point,) = (
+        point
+        for point in traces.of(N_512).points
+        if point.before is not None and point.before.path.endswith(PENDING) and point.before.kind is CallKind.RENAME
+    )
+    digests = set()
+    for picked in legal_disks(point.kernel, N_512):
+        verdict, facts = judge.judge(picked.disk, point.bounds)
+        seen = facts.seen[Stage.READ]
+        assert isinstance(seen, Archived)
+        digests.add((seen.digests, verdict.violated))
+    judge.close()
+    assert digests == {(("night",), ""), ((), Property.WRONG_SNAPSHOT), (("night", "night"), Property.WRONG_SNAPSHOT)}
 
 
 def build_without(left_out: CallKind) -> Plant:
@@ -248,7 +271,10 @@ FAULTS: dict[str, tuple[Plant, set[Model]]] = {
         {B, C_512, CDIR, D},
     ),
     "the names inside of a partition's directory are not synced": (build_without(CallKind.SYNC_DIRECTORY), {CDIR}),
-    "the names of new partitions are not synced": (partial(protocol, adoption=(Action.NAME_DIRECTORY,)), {CDIR}),
+    "the names of new partitions are not synced": (
+        partial(protocol, adoption=(Action.NAME_DIRECTORY,)),
+        {B, C_512, CDIR, D},
+    ),
     "the entry gets its name before it is synced": (entry_without(CallKind.FSYNC), {B, C_512, CDIR, D}),
     "the entry's name is not synced": (entry_without(CallKind.SYNC_DIRECTORY), {CDIR}),
     "a run counts as done before its commit": (partial(wrapped, PUBLISH_FILE, done_at_once), {A, B, C_512, CDIR, D}),

@@ -28,6 +28,8 @@ from tornproof.harness.systems.simulation import HARDENED, Setting, setting_of
 from tornproof.harness.systems.table import TableTarget
 
 TIME_CHECKS_MAX = 2_000
+TIME_CHECKS_OF_PRODUCT_MAX = 200_000
+"""It looks at the time before each state of a reader."""
 """So often an exploration asks whether it has time before it ends; it finds these defects early."""
 
 
@@ -173,7 +175,9 @@ def find_defect(defect: KnownDefect) -> Finding:
         if defect.explorer is MEMORY:
             phase = _read_weakly(setting)
         else:
-            phase = simulate(defect.explorer, [setting], has_time=calls_at_most(TIME_CHECKS_MAX))
+            is_product = defect.explorer is Explorer.PRODUCT
+            checks_max = TIME_CHECKS_OF_PRODUCT_MAX if is_product else TIME_CHECKS_MAX
+            phase = simulate(defect.explorer, [setting], has_time=calls_at_most(checks_max))
     for finding in phase.findings:
         if finding.property == defect.breaks:
             return finding

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from pathlib import Path
+
 import pytest
 from random_runs import VERSION_BEFORE_RECORD, cut_finding, found, switched_finding, table_case, toy_case
 
@@ -33,6 +35,9 @@ def explanation(finding: Finding) -> dict[str, Any]:
 def test_every_property_has_a_clause() -> None:
     names = {value for name, value in vars(Property).items() if name.isupper()}
     assert CLAUSES.keys() == names
+    page = (Path(__file__).parents[3] / "docs" / "how-it-works.md").read_text()
+    for clause in CLAUSES.values():
+        assert f"| {' | '.join(clause.split(': ', 1))} |" in page
 
 
 def test_the_cause_is_the_step_before_the_switch_and_the_one_that_was_still_to_come() -> None:

@@ -78,3 +78,4 @@ def answer_all(case: TestCase) -> None:
     first, second = case.first_session, case.second_session
     for done, more in itertools.product(range(len(first) + 1), range(len(second) + 1)):
         case.oracle(first[:done] + second[:more])
+        case.difference(first[:done] + second[:more])

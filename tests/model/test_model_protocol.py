@@ -73,7 +73,6 @@ def explored(bounds: dict[str, int], *without: str, pins: bool = False) -> Searc
         pytest.param(PINNED, True, 3_199, id="a pinned reader beside two commits"),
         nightly({"readers": 1}, False, 184_213, id="a reader beside two commits, and crashes"),
         nightly({"readers": 1}, True, 253_567, id="a pinned reader beside two commits, and crashes"),
-        nightly({"readers": 1, "commits": 3}, True, 2_109_512, id="a pinned reader beside three commits, and crashes"),
         nightly({"readers": 2}, False, 2_326_501, id="two readers beside two commits, and crashes"),
     ],
 )

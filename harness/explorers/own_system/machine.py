@@ -192,6 +192,12 @@ class _Machine(RuleBasedStateMachine):
     def recovery_killed(self, data: st.DataObject) -> None:
         self._open("recovery killed", data)
 
+    @rule(data=st.data())
+    def commit_and_its_recovery_killed(self, data: st.DataObject) -> None:
+        """Kill twice in a row: rules drawn one by one seldom kill a recovery that has work to do."""
+        self.commit_killed(data)
+        self.recovery_killed(data)
+
     def teardown(self) -> None:
         if self._execution is None:
             return

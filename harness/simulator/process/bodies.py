@@ -58,11 +58,15 @@ def reader_session(target: Target, path: str, read_count: int, style: str = "fre
 
 
 def event_of(mark: Mark, process: str, recovered: int, seen: Iterator[int]) -> Event | None:
-    """Return what a mark is to the model, None if nothing; `seen` are the versions of what was seen, in order."""
+    """Return what a mark is to the model, None if nothing; `seen` are the versions of what was seen, in order.
+
+    What no version holds breaks a property of its own, and is nothing to the model.
+    """
     if mark.kind == RECOVERED:
         return Event(Kind.RECOVERED, recovered)
     if mark.kind == SEEN:
-        return Event(Kind.SEEN, next(seen), process)
+        version = next(seen, None)
+        return None if version is None else Event(Kind.SEEN, version, process)
     return Event(_KINDS[mark.kind]) if mark.kind in _KINDS else None
 
 

@@ -18,7 +18,7 @@ from tornproof.harness.explorers.power_cuts import controls as power_controls
 from tornproof.harness.explorers.power_cuts import points as power_points
 from tornproof.harness.explorers.power_cuts.controls import failed_controls, toy_case, violated
 from tornproof.harness.explorers.power_cuts.exploration import ModelExploration, Settings, finding_of
-from tornproof.harness.explorers.power_cuts.explorer import explore_power
+from tornproof.harness.explorers.power_cuts.explorer import Power, covers, explore_power, power_phase
 from tornproof.harness.explorers.power_cuts.judge import PowerJudge
 from tornproof.harness.explorers.power_cuts.replay import replay_power
 from tornproof.harness.explorers.power_cuts.sessions import LaterSessions, explore_model
@@ -103,6 +103,22 @@ def test_every_model_keeps_what_is_synced_and_loses_what_is_not(model: Model) ->
     assert bool(violated(model, SwallowsErrors())) is (model is D)
     assert violated(model, NeverDone())
     assert failed_controls([model]) == []
+
+
+def test_a_model_is_left_out_only_where_one_that_contains_it_was_complete_and_nothing_was_found() -> None:
+    case, broken = toy_case(Toy()), toy_case(NeverSyncs())
+    results = []
+    for each in (case, broken):
+        power = Power(each)
+        results.append(power.explore(N_512, Settings()))
+        power.close()
+    result, found = results
+    assert [model.name for model in MODELS if covers(result, model)] == ["B", "C-4096", "C-512", "W-512", "Cdir"]
+    assert not any(covers(found, model) for model in MODELS)
+    assert not any(covers(dataclasses.replace(result, is_complete=False), model) for model in MODELS)
+    bound = power_phase(case, [result], None).bound
+    assert "; B, C-4096, C-512, W-512, Cdir leave no other disks than N-512" in bound
+    assert "leave no other disks" not in power_phase(broken, [found], None).bound
 
 
 def test_a_control_that_a_model_gets_wrong_is_named_and_its_verdict_does_not_count(

@@ -1,8 +1,7 @@
 """The explanation of a finding follows from its evidence, and names the decisive step."""
 
-from typing import Any
-
 from pathlib import Path
+from typing import Any
 
 import pytest
 from random_runs import VERSION_BEFORE_RECORD, cut_finding, found, switched_finding, table_case, toy_case

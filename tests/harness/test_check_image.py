@@ -13,8 +13,11 @@ from tornproof.harness import check
 from tornproof.harness.check import CheckQuestion, PhaseName, bounds_of, capture_table, check_image
 from tornproof.harness.common.effort import LARGE_CHUNKS, Bounds
 from tornproof.harness.common.verdict import Phase, Verdict, calls_at_most
+from tornproof.harness.explorers.schedules import points as schedule_points
+from tornproof.harness.explorers.simulated_phases import simulate
 from tornproof.harness.parallel.tasks import Exploration, Outcome, Results, explore_here
 from tornproof.harness.simulator.filesystem.image import DiskImage
+from tornproof.harness.systems.scenario import Explorer
 from tornproof.impl.errors import NotATableError, UnsupportedError
 from tornproof.impl.layout import pm as layout
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
@@ -44,6 +47,16 @@ def test_a_table_that_can_be_explored_is_verified_encoded_and_damaged() -> None:
     assert list(phases) == ["verify", "roundtrip", "damage"]
     assert [phase.verdict for phase in phases.values()] == [Verdict.VALID] * 3
     assert [phase.note for phase in phases.values()] == [""] * 3
+
+
+def test_a_table_is_asked_for_coverage_goals_even_where_a_bound_cuts(monkeypatch: pytest.MonkeyPatch) -> None:
+    of_path, missed = schedule_points._of_path, schedule_points.DATA_GREW
+    monkeypatch.setattr(schedule_points, "_of_path", lambda path: (name for name in of_path(path) if name != missed))
+    cut = replace(SMALLEST, schedules=1)
+    question = CheckQuestion(image=TABLE.image(), path="/table", has_table=True, bounds=cut)
+    phase = simulate(Explorer.SCHEDULES, question.settings(), bounds=cut)
+    assert [name for name in schedule_points.POINTS_OF_A_TABLE if not phase.reached[name]] == [missed]
+    assert phase.verdict is Verdict.UNKNOWN and missed in phase.note and not phase.complete
 
 
 @pytest.mark.parametrize(("chunk_count", "times"), [(0, 1), (LARGE_CHUNKS, 1), (LARGE_CHUNKS + 1, 5), (900, 29)])

@@ -56,6 +56,8 @@ POINTS = (
     BEFORE_COMMIT,
     AFTER_COMMIT,
 )
+POINTS_OF_A_TABLE = (ONE_BACK, MOVED, PM_GREW, DATA_GREW, BEFORE_COMMIT, AFTER_COMMIT)
+"""What one reader beside two commits to any table reaches."""
 
 
 class _AnsweredCall(NamedTuple):

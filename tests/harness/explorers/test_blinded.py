@@ -8,6 +8,7 @@ from itertools import islice
 from typing import Any
 
 import pytest
+from depth import sampled
 
 from tornproof.harness.common.model_check import ModelCheck
 from tornproof.harness.explorers.kills import exploration as kill_exploration
@@ -341,9 +342,11 @@ def nothing_remembered(monkeypatch: Patch) -> None:
 
 
 def blindings(of: dict[str, tuple[Blinding, tuple[Model, ...]]]) -> list[Any]:
-    return [
+    """Return every blinding in each model that must notice it, of which a third by day."""
+    cases = [
         pytest.param(blind, model, id=f"{name} in {model}") for name, (blind, models) in of.items() for model in models
     ]
+    return sampled(len(cases) // 3, cases)
 
 
 def test_without_blinding_all_controls_pass() -> None:
@@ -373,32 +376,32 @@ def test_a_blinded_injector_of_kills_is_noticed(name: str, monkeypatch: Patch) -
     assert any("was not detected" in failure for failure in kills.failed_controls())
 
 
-@pytest.mark.parametrize("name", RANDOM_BLINDINGS)
+@pytest.mark.parametrize("name", sampled(4, list(RANDOM_BLINDINGS)))
 def test_a_blinded_injector_of_random_runs_is_noticed(name: str, monkeypatch: Patch) -> None:
     RANDOM_BLINDINGS[name](monkeypatch)
     assert any(random.failed_toys())
 
 
-@pytest.mark.parametrize("violated", JUDGED_IN_RANDOM_RUNS)
+@pytest.mark.parametrize("violated", sampled(3, JUDGED_IN_RANDOM_RUNS))
 def test_a_property_that_is_not_judged_in_random_runs_is_noticed(violated: str, monkeypatch: Patch) -> None:
     broken = Progress.broken
     monkeypatch.setattr(Progress, "broken", lambda self, *of: self if of[0] == violated else broken(self, *of))
     assert any(violated in failure for failure in random.failed_toys())
 
 
-@pytest.mark.parametrize("violated", JUDGED_AFTER_POWER_CUTS)
+@pytest.mark.parametrize("violated", sampled(3, JUDGED_AFTER_POWER_CUTS))
 def test_a_property_that_is_not_judged_after_power_cuts_is_noticed(violated: str, monkeypatch: Patch) -> None:
     not_judged(violated)(monkeypatch)
     assert any(violated in failure for failure in power.failed_controls(MODELS))
 
 
-@pytest.mark.parametrize("violated", JUDGED_BESIDE_CRASHES)
+@pytest.mark.parametrize("violated", sampled(3, JUDGED_BESIDE_CRASHES))
 def test_a_property_that_is_not_judged_beside_crashes_is_noticed(violated: str, monkeypatch: Patch) -> None:
     not_judged(violated)(monkeypatch)
     assert any(violated in failure for failure in product.failed_controls())
 
 
-@pytest.mark.parametrize("violated", [each for each in KillProperty if each not in JUDGED_OTHERWISE])
+@pytest.mark.parametrize("violated", sampled(3, [each for each in KillProperty if each not in JUDGED_OTHERWISE]))
 def test_a_property_that_is_not_judged_after_kills_is_noticed(violated: str, monkeypatch: Patch) -> None:
     not_judged(violated)(monkeypatch)
     assert any(violated in failure for failure in kills.failed_controls())

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from depth import sampled
 
 from tornproof.harness.checkers.rules import RULES
 from tornproof.harness.explorers.corruption import controls as damage
@@ -74,7 +75,7 @@ DAMAGE_BLINDINGS: dict[str, Blinding] = {
 }
 
 
-@pytest.mark.parametrize("name", DAMAGE_BLINDINGS)
+@pytest.mark.parametrize("name", sampled(8, list(DAMAGE_BLINDINGS)))
 def test_a_blinded_explorer_of_damage_is_noticed(name: str, monkeypatch: Patch) -> None:
     DAMAGE_BLINDINGS[name](monkeypatch)
     assert failed_of_damage()
@@ -110,7 +111,7 @@ STATEFUL_BLINDINGS: dict[str, tuple[Blinding, str]] = {
 }
 
 
-@pytest.mark.parametrize("name", STATEFUL_BLINDINGS)
+@pytest.mark.parametrize("name", sampled(1, list(STATEFUL_BLINDINGS)))
 def test_blinded_programs_are_noticed(name: str, monkeypatch: Patch) -> None:
     blind, missed = STATEFUL_BLINDINGS[name]
     programs = Stateful(None, "/table", StorageKind.MEMORY)

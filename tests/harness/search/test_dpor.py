@@ -7,7 +7,7 @@ from operator import ge
 from typing import Any, TypeAlias
 
 import pytest
-from depth import nightly
+from depth import nightly, sampled
 from state_search import StateCounts, enumerate_schedules, search_states, search_transitions
 from table_cases import GROW, table_case
 from toy_processes import CELLS, Step, Toys, drawn_toys, process, program, read_only_calls, world_of
@@ -208,7 +208,7 @@ BLINDED: dict[str, Blind] = {
 }
 
 
-@pytest.mark.parametrize("blind", BLINDED.values(), ids=BLINDED)
+@pytest.mark.parametrize("blind", sampled(10, list(BLINDED.values())), ids=BLINDED)
 def test_random_processes_show_that_a_search_is_blind(blind: Blind, monkeypatch: pytest.MonkeyPatch) -> None:
     blind(monkeypatch)
 

@@ -153,7 +153,7 @@ def busy_table(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.mark.parametrize("reader_count", [3, nightly(10)])
-@pytest.mark.parametrize("by", ["source", "scan"])
+@pytest.mark.parametrize("by", [nightly("source"), "scan"])
 def test_reads_beside_a_writer_see_one_committed_version_each(
     session: SparkSession, busy_table: Path, tmp_path: Path, reader_count: int, by: str
 ) -> None:

@@ -140,7 +140,9 @@ def test_a_missing_fence_lets_a_reader_accept_a_mixed_record(variant: MemoryVari
     assert Property.WRONG_SNAPSHOT in explored(variant)[WEAK].detected
 
 
-@pytest.mark.parametrize(("memory_case", "execution_count"), [(REWRITES, EXPECTED[ALL_FENCES][0][0]), (GROWING, 9)])
+@pytest.mark.parametrize(
+    ("memory_case", "execution_count"), [nightly(REWRITES, EXPECTED[ALL_FENCES][0][0]), (GROWING, 9)]
+)
 def test_sequential_executions_are_those_of_a_writer_that_is_stopped_after_each_call(
     memory_case: MemoryTestCase, execution_count: int
 ) -> None:

@@ -22,6 +22,7 @@ class Explorer(enum.StrEnum):
 
     SEQUENTIAL = "sequential"
     METRIC = "metric"
+    SOFT_LINKS = "soft links"
     TRACE_RULE = "trace rule"
     SCHEDULES = "schedules"
     CRASH = "crash"

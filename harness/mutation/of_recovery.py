@@ -14,7 +14,7 @@ from tornproof.impl.layout import pm as layout
 from tornproof.impl.layout.record import Buffer
 from tornproof.impl.pm.encode import AppendPoint, patch_header
 from tornproof.impl.pm.footer import FooterPosition
-from tornproof.impl.storage.interface import File, Storage
+from tornproof.impl.storage.interface import EntryKind, File, Storage
 from tornproof.impl.table.partition import PM_FILE, ResolvedPartition
 from tornproof.impl.write.commit import publish
 
@@ -50,6 +50,17 @@ def version_before(store: Callable[..., None]) -> Callable[..., None]:
 def all_uncommitted(split_name: Callable[[str], tuple[str, int]]) -> Callable[[str], tuple[str, int]]:
     """Take every directory that the committed version does not name for one of an uncommitted version."""
     return lambda name: (split_name(name)[0], 1 << 62)
+
+
+def links_followed(_: Callable[..., None]) -> Callable[..., None]:
+    """Remove what a link leads to, as if it were a directory of the table, and then the link."""
+
+    def remove(storage: Storage, path: str) -> None:
+        for name in storage.listdir(path):
+            storage.unlink(f"{path}/{name}")
+        (storage.unlink if storage.own_kind(path) is EntryKind.LINK else storage.rmdir)(path)
+
+    return remove
 
 
 def written_header(_: Callable[..., Any]) -> Callable[..., Any]:
@@ -181,5 +192,16 @@ RECOVERY = (
         substitute=all_uncommitted,
         scenario="rewrite-and-power-cut",
         hidden_from=(CRASH,),
+    ),
+    _fault(
+        None,
+        "links followed by a purge",
+        "a purge removes the files that a soft-linked partition leads to",
+        "files of another volume are lost",
+        location="tornproof.impl.write.purge:remove_directory",
+        substitute=links_followed,
+        explorer=Explorer.SOFT_LINKS,
+        scenario="rewrite-and-power-cut",
+        hidden_from=(SEQUENTIAL, CRASH),
     ),
 )

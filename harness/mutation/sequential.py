@@ -20,12 +20,17 @@ from tornproof.impl.errors import TornproofError
 from tornproof.impl.layout.parquet import DATA_FILE
 from tornproof.impl.pm.footer import locate_footer
 from tornproof.impl.read.reader import snapshot_of
+from tornproof.impl.storage.interface import EntryKind
 from tornproof.impl.table.partition import PM_FILE, resolve_partition
+from tornproof.impl.table.partition_names import looks_like_partition
 from tornproof.impl.table.table import Table, open_table
 from tornproof.impl.txn.pins import Pin, pin_committed
 from tornproof.impl.verify.verify import verify_table
+from tornproof.impl.write.table_writer import open_writer
 
 SOUND = "the files are sound"
+ELSEWHERE = "files that a soft link leads to stay"
+VOLUME = "/volume"
 PINNED = "a pinned snapshot stays readable and equal to itself"
 COUNTERS = "the files count their bytes and generations as the model does"
 
@@ -116,7 +121,30 @@ class SequentialRun:
 
 def sequential(baseline: Baseline, mutant: Mutant) -> Catch:
     """Make all commits in sequence; after each, read with pinned readers of every version so far, and verify."""
+    return _sequential(baseline, SequentialRun(baseline, mutant))
+
+
+def soft_links(baseline: Baseline, mutant: Mutant) -> Catch:
+    """Do the same where each partition is a link to another volume, and purge: the volume must keep its files."""
     run = SequentialRun(baseline, mutant)
+    before = set(_moved_partitions(run.storage, run.path))
+    caught = _sequential(baseline, run)
+    with mutant.planted(), open_writer(run.storage, run.path) as writer:
+        writer.purge()
+    is_lost = any(run.storage.kind(path) is EntryKind.MISSING for path in before)
+    return caught._replace(property=ELSEWHERE) if is_lost else caught
+
+
+def _moved_partitions(storage: MemoryStorage, path: str) -> Iterator[str]:
+    """Move each partition to a volume, leave a link behind, and yield the paths of the files there."""
+    storage.mkdir(VOLUME)
+    for name in filter(looks_like_partition, storage.listdir(path)):
+        storage.rename(f"{path}/{name}", f"{VOLUME}/{name}")
+        storage.link_symbolically(f"{VOLUME}/{name}", f"{path}/{name}")
+        yield from (f"{VOLUME}/{name}/{file}" for file in storage.listdir(f"{VOLUME}/{name}"))
+
+
+def _sequential(baseline: Baseline, run: SequentialRun) -> Catch:
     try:
         run.pin(baseline.expected(()))
         for done in run.commits():

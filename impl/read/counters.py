@@ -52,6 +52,9 @@ class _WatchedStorage:
     def kind(self, path: str) -> EntryKind:
         return self.inner.kind(path)
 
+    def own_kind(self, path: str) -> EntryKind:
+        return self.inner.own_kind(path)
+
     def load_fence(self) -> None:
         self.inner.load_fence()
 

@@ -77,7 +77,10 @@ def kept_files(storage: ReadableStorage, table_path: str) -> tuple[list[str], li
     foreign: list[str] = []
     for partition in _names(storage, f"{table_path}/{KEPT_DIRECTORY}"):
         directory = f"{KEPT_DIRECTORY}/{partition}"
-        if not looks_like_partition(partition) or storage.kind(f"{table_path}/{directory}") is not EntryKind.DIRECTORY:
+        if (
+            not looks_like_partition(partition)
+            or storage.own_kind(f"{table_path}/{directory}") is not EntryKind.DIRECTORY
+        ):
             foreign.append(directory)
             continue
         for name in _names(storage, f"{table_path}/{directory}"):
@@ -92,7 +95,7 @@ def forget_files(storage: Storage, table_path: str, files: list[str]) -> None:
         storage.unlink(f"{table_path}/{file}")
     kept = f"{table_path}/{KEPT_DIRECTORY}"
     for directory in (*(f"{kept}/{name}" for name in _names(storage, kept) if looks_like_partition(name)), kept):
-        if storage.kind(directory) is EntryKind.DIRECTORY and not storage.listdir(directory):
+        if storage.own_kind(directory) is EntryKind.DIRECTORY and not storage.listdir(directory):
             storage.rmdir(directory)
     storage.sync_directory(table_path)
 

@@ -18,12 +18,13 @@ from typing import Protocol, Self
 
 
 class EntryKind(Enum):
-    """What a path leads to, symbolic links followed."""
+    """What is at a path; `LINK` only where links are not followed."""
 
     MISSING = "missing"
     FILE = "file"
     DIRECTORY = "directory"
     OTHER = "other"
+    LINK = "symbolic link"
 
 
 class OpenMode(Enum):
@@ -182,7 +183,10 @@ class ReadableStorage(Protocol):
         """Return the names in a directory, sorted."""
 
     def kind(self, path: str) -> EntryKind:
-        """Return what is at `path`; below a file everything is missing."""
+        """Return what is at `path`, symbolic links followed; below a file everything is missing."""
+
+    def own_kind(self, path: str) -> EntryKind:
+        """Return what is at `path` itself: a symbolic link is a `LINK`, wherever it leads."""
 
     def load_fence(self) -> None:
         """Order the loads after this call behind the loads before it."""
@@ -216,7 +220,7 @@ class Storage(ReadableStorage, Protocol):
         """Give a file a second name, which must not exist."""
 
     def unlink(self, path: str) -> None:
-        """Remove a file's name; open files and mappings of it stay usable."""
+        """Remove the name of a file, or of a symbolic link itself; open files and mappings of it stay usable."""
 
     def sync_directory(self, path: str) -> None:
         """Make the names in a directory durable."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 
@@ -23,6 +23,7 @@ _MODE_FLAGS = {
     OpenMode.NEW: os.O_CREAT | os.O_EXCL,
     OpenMode.EXISTING_OR_NEW: os.O_CREAT | os.O_NOFOLLOW,
 }
+_KINDS = {stat.S_IFREG: EntryKind.FILE, stat.S_IFDIR: EntryKind.DIRECTORY, stat.S_IFLNK: EntryKind.LINK}
 
 
 class OperatingSystemStorage(Storage):
@@ -72,14 +73,19 @@ class OperatingSystemStorage(Storage):
 
     def kind(self, path: str) -> EntryKind:
         """Use `stat`, without opening the entry."""
+        return self._kind(path, os.stat)
+
+    def own_kind(self, path: str) -> EntryKind:
+        """Use `lstat`."""
+        return self._kind(path, os.lstat)
+
+    def _kind(self, path: str, look: Callable[[str], os.stat_result]) -> EntryKind:
         with self._step(path, "look at"):
             try:
-                entry_mode = os.stat(path).st_mode  # noqa: PTH116
+                kind = stat.S_IFMT(look(path).st_mode)
             except (FileNotFoundError, NotADirectoryError):
                 return EntryKind.MISSING
-        if stat.S_ISREG(entry_mode):
-            return EntryKind.FILE
-        return EntryKind.DIRECTORY if stat.S_ISDIR(entry_mode) else EntryKind.OTHER
+        return _KINDS.get(kind, EntryKind.OTHER)
 
     def mkdir(self, path: str) -> None:
         """Create with permissions from the process's umask."""

@@ -45,7 +45,7 @@ class Table:
         return PartitionFiles(storage=self.storage, path=f"{self.path}/{name}", name=name)
 
     def unreferenced_directories(self, transaction: Transaction) -> tuple[str, ...]:
-        """Return the partition directories that the committed version does not name, sorted."""
+        """Return the partition directories, and links to some, that the committed version does not name, sorted."""
         referenced = {self.directory_of(partition) for partition in transaction.partitions}
         if self.metadata is not None and self.metadata.partition_by is PartitionBy.NONE:
             # A table without partitions has no entries in `_txn`, but its one directory is in use.
@@ -55,7 +55,7 @@ class Table:
             for name in self.storage.listdir(self.path)
             if looks_like_partition(name)
             and name not in referenced
-            and self.storage.kind(f"{self.path}/{name}") is EntryKind.DIRECTORY
+            and self.storage.own_kind(f"{self.path}/{name}") in (EntryKind.DIRECTORY, EntryKind.LINK)
         )
 
     def _candidates(self, partition: Partition) -> list[tuple[str, ...]]:

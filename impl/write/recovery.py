@@ -39,13 +39,15 @@ def recover_for_writing(
 
 
 def remove_directory(storage: Storage, path: str) -> None:
-    """Remove a directory and its contents; can be repeated after an interruption."""
+    """Remove a directory and its contents; can be repeated after an interruption.
+
+    Of a symbolic link only the name goes: where it leads is a volume of somebody else.
+    """
+    if storage.own_kind(path) is not EntryKind.DIRECTORY:
+        storage.unlink(path)
+        return
     for name in storage.listdir(path):
-        entry_path = f"{path}/{name}"
-        if storage.kind(entry_path) is EntryKind.DIRECTORY:
-            remove_directory(storage, entry_path)
-        else:
-            storage.unlink(entry_path)
+        remove_directory(storage, f"{path}/{name}")
     storage.rmdir(path)
 
 

@@ -152,6 +152,10 @@ class DiskImage(ReadableStorage):
             return EntryKind.FILE
         return EntryKind.DIRECTORY if plain_path in self._directories else EntryKind.MISSING
 
+    def own_kind(self, path: str) -> EntryKind:
+        """Return the same: an image has no links."""
+        return self.kind(path)
+
     def load_fence(self) -> None:
         """Do nothing: files that never change are read in any order."""
 

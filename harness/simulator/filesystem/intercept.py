@@ -133,6 +133,10 @@ class InterceptedStorage(Storage):
         """Return the kind of the entry at a path."""
         return self.intercept(Call(kind=CallKind.KIND, path=path), lambda: self._inner.kind(path))
 
+    def own_kind(self, path: str) -> EntryKind:
+        """Return the kind of the entry itself; the simulated disk has no links, so it is the same call there."""
+        return self.intercept(Call(kind=CallKind.KIND, path=path), lambda: self._inner.own_kind(path))
+
     def mkdir(self, path: str) -> None:
         """Make a directory."""
         self.intercept(Call(kind=CallKind.MKDIR, path=path), lambda: self._inner.mkdir(path))

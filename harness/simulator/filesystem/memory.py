@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import Callable
 
 from tornproof.harness.simulator.filesystem.image import DiskImage, is_usable
 from tornproof.harness.simulator.filesystem.locks import Session
 from tornproof.harness.simulator.filesystem.memory_file import MemoryFile
 from tornproof.harness.simulator.filesystem.memory_tree import (
     Directory,
+    Entry,
     Inode,
+    SymbolicLink,
     Tree,
     as_directory,
     as_file,
@@ -103,7 +106,7 @@ class MemoryStorage(Storage):
         """Open a file of the tree, or create an empty one."""
         with self._step(path, "open for writing"):
             if mode is OpenMode.EXISTING:
-                return MemoryFile(path, as_file(self._tree.find(path)), self._session, is_writable=True)
+                return MemoryFile(path, as_file(self._tree.own_entry(path)), self._session, is_writable=True)
             directory, name = self._tree.way(path)
             if not is_name(name):
                 reject(errno.EISDIR)
@@ -120,12 +123,26 @@ class MemoryStorage(Storage):
 
     def kind(self, path: str) -> EntryKind:
         """Return the kind of the entry."""
+        return self._kind(path, self._tree.find)
+
+    def own_kind(self, path: str) -> EntryKind:
+        """Return the kind of the entry itself."""
+        return self._kind(path, self._tree.own_entry)
+
+    def _kind(self, path: str, find: Callable[[str], Entry]) -> EntryKind:
         with self._step(path, "look at"):
             try:
-                entry = self._tree.find(path)
+                entry = find(path)
             except (FileNotFoundError, NotADirectoryError):
                 return EntryKind.MISSING
+        if isinstance(entry, SymbolicLink):
+            return EntryKind.LINK
         return EntryKind.FILE if isinstance(entry, Inode) else EntryKind.DIRECTORY
+
+    def link_symbolically(self, target_path: str, path: str) -> None:
+        """Put a symbolic link at `path` to an absolute path; no process makes one, so the interface has no call."""
+        directory, name = self._tree.way(path)
+        directory.entries[name] = SymbolicLink(target_path)
 
     def mkdir(self, path: str) -> None:
         """Make an empty directory."""
@@ -138,7 +155,7 @@ class MemoryStorage(Storage):
     def rmdir(self, path: str) -> None:
         """Remove an empty directory."""
         with self._step(path, "remove directory"):
-            removed = as_directory(self._tree.find(path))
+            removed = as_directory(self._tree.own_entry(path))
             directory, name = self._tree.way(path)
             if removed.entries or not is_name(name):
                 reject(errno.ENOTEMPTY)
@@ -151,7 +168,7 @@ class MemoryStorage(Storage):
             target_directory, target_name = self._tree.way(target_path)
             if not (is_name(source_name) and is_name(target_name)):
                 reject(errno.EBUSY)
-            moved = self._tree.find(source_path)
+            moved = self._tree.own_entry(source_path)
             replaced = entry_of(target_directory, target_name)
             if replaced is moved:
                 return
@@ -161,15 +178,15 @@ class MemoryStorage(Storage):
                 if replaced is not None and as_directory(replaced).entries:
                     reject(errno.ENOTEMPTY)
                 moved.parent = target_directory
-            elif replaced is not None:
-                as_file(replaced)
+            elif isinstance(replaced, Directory):
+                reject(errno.EISDIR)
             del source_directory.entries[source_name]
             target_directory.entries[target_name] = moved
 
     def link(self, source_path: str, target_path: str) -> None:
         """Put the inode under a second name."""
         with self._step(source_path, f"link as {target_path}", target_path):
-            linked = self._tree.find(source_path)
+            linked = self._tree.own_entry(source_path)
             directory, name = self._tree.way(target_path)
             if not is_name(name) or entry_of(directory, name) is not None:
                 reject(errno.EEXIST)
@@ -180,7 +197,8 @@ class MemoryStorage(Storage):
     def unlink(self, path: str) -> None:
         """Remove the name; open files keep the inode."""
         with self._step(path, "unlink"):
-            as_file(self._tree.find(path))
+            if isinstance(self._tree.own_entry(path), Directory):
+                reject(errno.EISDIR)
             directory, name = self._tree.way(path)
             del directory.entries[name]
 

@@ -7,7 +7,7 @@ import hashlib
 import os
 import posixpath
 from collections.abc import Iterator
-from typing import NoReturn
+from typing import NoReturn, TypeAlias
 
 from tornproof.harness.simulator.filesystem.image import NAME_BYTES_MAX, DiskImage
 from tornproof.harness.simulator.filesystem.locks import LockTable
@@ -87,6 +87,17 @@ class Inode:
         return self._thawed()
 
 
+class SymbolicLink:
+    """An absolute path that a walk goes on from; links in a circle are not made."""
+
+    __slots__ = ("target_path",)
+
+    def __init__(self, target_path: str) -> None:
+        """Lead to a path, whether or not something is there."""
+        assert target_path.startswith("/")
+        self.target_path = target_path
+
+
 class Directory:
     """Names; the parent of a root is itself."""
 
@@ -94,7 +105,7 @@ class Directory:
 
     def __init__(self, parent: Directory | None) -> None:
         """Start without names."""
-        self.entries: dict[str, Inode | Directory] = {}
+        self.entries: dict[str, Entry] = {}
         self.parent = parent or self
 
     def is_at_or_above(self, directory: Directory) -> bool:
@@ -102,6 +113,9 @@ class Directory:
         while directory is not self and directory.parent is not directory:
             directory = directory.parent
         return directory is self
+
+
+Entry: TypeAlias = Inode | Directory | SymbolicLink
 
 
 class Tree:
@@ -138,13 +152,13 @@ class Tree:
         return tree
 
     def image(self) -> DiskImage:
-        """Return an immutable copy; two names of one file become two files."""
+        """Return an immutable copy, without symbolic links; two names of one file become two files."""
         files: dict[str, bytes] = {}
         directories = {"/", "."}
         for path, entry in self._paths():
             if isinstance(entry, Inode):
                 files[path] = entry.frozen()
-            else:
+            elif isinstance(entry, Directory):
                 directories.add(path)
         return DiskImage(files, frozenset(directories))
 
@@ -159,6 +173,8 @@ class Tree:
                     if entry not in inodes:
                         inodes[entry] = entry.copy()
                     target.entries[name] = inodes[entry]
+                elif isinstance(entry, SymbolicLink):
+                    target.entries[name] = entry
                 else:
                     target.entries[name] = made = Directory(target)
                     pending.append((entry, made))
@@ -172,12 +188,22 @@ class Tree:
             total.update(path.encode("utf-8", "surrogateescape") + b"\0")
             if isinstance(entry, Inode):
                 total.update(b"%d " % numbers.setdefault(entry, len(numbers)) + entry.digest())
+            elif isinstance(entry, SymbolicLink):
+                total.update(f"-> {entry.target_path}".encode("utf-8", "surrogateescape") + b"\0")
         return total.digest()
 
     def find(self, path: str) -> Inode | Directory:
-        """Return the entry at a path."""
-        directory, name = self.way(path)
-        return _step(directory, name)
+        """Return the entry at a path, links followed."""
+        return self._followed(self.own_entry(path))
+
+    def own_entry(self, path: str) -> Entry:
+        """Return the entry at a path, which may be a link."""
+        return _step(*self.way(path))
+
+    def _followed(self, entry: Entry) -> Inode | Directory:
+        if isinstance(entry, SymbolicLink):
+            return self._followed(self.own_entry(entry.target_path))
+        return entry
 
     def way(self, path: str) -> tuple[Directory, str]:
         """Return the directory of a path's last name, and that name, which may be empty or dots and need not exist."""
@@ -186,10 +212,10 @@ class Tree:
         *way, last = path.split("/")
         entry: Inode | Directory = self._roots["/" if path.startswith("/") else "."]
         for name in way:
-            entry = _step(entry, name)
+            entry = self._followed(_step(entry, name))
         return as_directory(entry), last
 
-    def _paths(self) -> Iterator[tuple[str, Inode | Directory]]:
+    def _paths(self) -> Iterator[tuple[str, Entry]]:
         """Yield every entry below the roots with its normalised path."""
         pending = [("/", self._roots["/"]), ("", self._roots["."])]
         for prefix, directory in pending:
@@ -199,7 +225,7 @@ class Tree:
                     pending.append((f"{prefix}{name}/", entry))
 
 
-def entry_of(directory: Directory, name: str) -> Inode | Directory | None:
+def entry_of(directory: Directory, name: str) -> Entry | None:
     """Return the entry of this name, or None; raises OSError for a name that is too long."""
     if len(os.fsencode(name)) > NAME_BYTES_MAX:
         reject(errno.ENAMETOOLONG)
@@ -211,16 +237,18 @@ def is_name(name: str) -> bool:
     return name not in ("", ".", "..")
 
 
-def as_file(entry: Inode | Directory) -> Inode:
-    """Return the entry, or raise the error of a kernel that needs a file."""
+def as_file(entry: Entry) -> Inode:
+    """Return the entry, or raise the error of a kernel that needs a file and follows no link."""
     if isinstance(entry, Directory):
         reject(errno.EISDIR)
+    if isinstance(entry, SymbolicLink):
+        reject(errno.ELOOP)
     return entry
 
 
-def as_directory(entry: Inode | Directory) -> Directory:
+def as_directory(entry: Entry) -> Directory:
     """Return the entry, or raise the error of a kernel that needs a directory."""
-    if isinstance(entry, Inode):
+    if not isinstance(entry, Directory):
         reject(errno.ENOTDIR)
     return entry
 
@@ -230,7 +258,7 @@ def reject(number: int) -> NoReturn:
     raise OSError(number, os.strerror(number))
 
 
-def _step(entry: Inode | Directory, name: str) -> Inode | Directory:
+def _step(entry: Entry, name: str) -> Entry:
     directory = as_directory(entry)
     if name in ("", "."):
         return directory

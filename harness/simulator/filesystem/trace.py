@@ -33,6 +33,10 @@ class TracingStorage:
         """Return the kind of the entry at a path."""
         return self._inner.kind(path)
 
+    def own_kind(self, path: str) -> EntryKind:
+        """Return the kind of the entry itself."""
+        return self._inner.own_kind(path)
+
     def load_fence(self) -> None:
         """Order the inner storage's loads."""
         self._inner.load_fence()

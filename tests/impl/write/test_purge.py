@@ -158,3 +158,56 @@ def test_names_that_are_no_partitions_are_never_removed() -> None:
     storage.open_for_writing(f"{PATH}/file-2024-01-01.0", mode=OpenMode.NEW).close()
     purge(storage)
     assert set(others) < set(storage.listdir(PATH)) and "file-2024-01-01.0" in storage.listdir(PATH)
+
+
+def soft_linked(tmp_path: Path) -> tuple[OperatingSystemStorage, str, Path]:
+    """Write a table on disk, whose first partition is then moved to another volume and linked."""
+    storage, path = OperatingSystemStorage(), str(tmp_path / "t")
+    columns = [NewColumn(name="ts", type=TypeTag.TIMESTAMP), NewColumn(name="v", type=TypeTag.LONG)]
+    create_table(storage, path, columns, timestamp="ts", partition_by=PartitionBy.DAY)
+    with open_writer(storage, path) as writer:
+        writer.write(rows([1, 2, DAY_LENGTH]).drop("n"))
+        writer.commit()
+    volume = tmp_path / "volume"
+    (tmp_path / "t" / "2024-01-01.0").rename(volume)
+    (tmp_path / "t" / "2024-01-01.0").symlink_to(volume)
+    return storage, path, volume
+
+
+def test_a_purge_removes_a_soft_link_and_nothing_that_it_leads_to(tmp_path: Path) -> None:
+    """A purge followed the link, emptied the volume, and failed at the link; so did every later one."""
+    storage, path, volume = soft_linked(tmp_path)
+    before = {file.name: file.read_bytes() for file in volume.iterdir()}
+    with open_writer(storage, path) as writer:
+        writer.drop_partition(DAY)
+        writer.commit()
+        assert writer.purge() == ("2024-01-01.0",)
+        assert writer.purge() == ()
+    assert not Path(path, "2024-01-01.0").is_symlink()
+    assert {file.name: file.read_bytes() for file in volume.iterdir()} == before
+    assert verified(path).sound
+
+
+def test_a_link_inside_a_removed_directory_is_not_followed_either(tmp_path: Path) -> None:
+    storage, path, volume = soft_linked(tmp_path)
+    Path(path, "2024-01-02.0", "column").symlink_to(volume)
+    with open_writer(storage, path) as writer:
+        writer.drop_partition(DAY + DAY_LENGTH)
+        writer.commit()
+        assert writer.purge() == ("2024-01-02.0",)
+    assert {file.name for file in volume.iterdir()} == {"_pm", "data.parquet"}
+
+
+@pytest.mark.parametrize("target", ["volume", "nowhere", "t/_meta"])
+def test_a_link_with_the_name_of_an_uncommitted_directory_does_not_keep_writers_out(
+    tmp_path: Path, target: str
+) -> None:
+    """Opening a writer failed for ever where the link led somewhere, and a commit where it led nowhere."""
+    storage, path, volume = soft_linked(tmp_path)
+    Path(path, "2024-01-02.1").symlink_to(tmp_path / target)
+    with open_writer(storage, path) as writer:
+        writer.rewrite_partition(DAY + DAY_LENGTH)
+        assert writer.commit() == 2
+    assert Path(path, "2024-01-02.1").is_dir() and not Path(path, "2024-01-02.1").is_symlink()
+    assert {file.name for file in volume.iterdir()} == {"_pm", "data.parquet"} and Path(path, "_meta").is_file()
+    assert verified(path).sound

@@ -121,6 +121,40 @@ def test_link_gives_a_second_name_to_one_file_and_never_replaces(storage: Storag
         storage.link("file", "second")
 
 
+def test_a_symbolic_link_leads_on_for_looking_and_is_itself_for_removing(storage: Storage, tmp_path: Path) -> None:
+    volume = f"{tmp_path}/volume"
+    memory = storage._inner if isinstance(storage, InterceptedStorage) else storage
+    if isinstance(memory, MemoryStorage):
+        for parent in (*reversed(tmp_path.parents), tmp_path):
+            if storage.kind(str(parent)) is EntryKind.MISSING:
+                storage.mkdir(str(parent))
+    storage.mkdir(volume)
+    storage.open_for_writing(f"{volume}/file", OpenMode.NEW).close()
+    storage.mkdir("table")
+    for name, target in {"link": volume, "to a file": f"{volume}/file", "dangling": f"{tmp_path}/nowhere"}.items():
+        if isinstance(memory, MemoryStorage):
+            memory.link_symbolically(target, f"table/{name}")
+        else:
+            Path("table", name).symlink_to(target)
+    looks = {name: storage.kind(f"table/{name}") for name in storage.listdir("table")}
+    assert looks == {
+        "link": EntryKind.DIRECTORY,
+        "to a file": EntryKind.FILE,
+        "dangling": EntryKind.MISSING,
+    }
+    assert {storage.own_kind(f"table/{name}") for name in looks} == {EntryKind.LINK}
+    assert storage.own_kind("table/link/file") is EntryKind.FILE and storage.listdir("table/link") == ("file",)
+    assert storage.own_kind("table/nothing") is EntryKind.MISSING and storage.own_kind("table") is EntryKind.DIRECTORY
+    with pytest.raises(StorageError, match=StorageReason.LINK_NOT_FOLLOWED):
+        storage.open_for_writing("table/to a file")
+    with pytest.raises(StorageError, match=StorageReason.NOT_A_DIRECTORY):
+        storage.rmdir("table/link")
+    storage.rename("table/link", "table/moved")
+    for name in storage.listdir("table"):
+        storage.unlink(f"table/{name}")
+    assert storage.listdir("table") == () and storage.listdir(volume) == ("file",)
+
+
 def test_unlinked_files_stay_usable_while_they_are_open(storage: Storage, file: File) -> None:
     with file.map(100) as mapping:
         storage.unlink("file")

@@ -23,6 +23,7 @@ class Explorer(enum.StrEnum):
     SEQUENTIAL = "sequential"
     METRIC = "metric"
     SOFT_LINKS = "soft links"
+    SMALL_LIMITS = "small limits"
     TRACE_RULE = "trace rule"
     SCHEDULES = "schedules"
     CRASH = "crash"

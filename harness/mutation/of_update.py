@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from tornproof.harness.mutation.fault import Explorer, PlantedFault
+from tornproof.harness.mutation.fault import Explorer, PlantedFault, nothing
 from tornproof.impl.layout.parquet import DATA_FILE
 from tornproof.impl.layout.record import Buffer
 from tornproof.impl.pm.footer import BloomReference, FooterPosition, Generation, bloom_reference_offset
@@ -216,5 +216,16 @@ UPDATES = (
         hidden_from=(Explorer.SEQUENTIAL,),
         argument="A reader without a filter reads the row group and finds the same rows, so only the count of "
         "filters shows it. Release 9.4.2 itself writes 0 for the row groups of an update.",
+    ),
+    _fault(
+        None,
+        "limits of readers not asked",
+        "a commit makes `_pm` larger than readers take",
+        "an acknowledged commit that nobody can open",
+        location="tornproof.impl.write.partition_change:excess_of",
+        substitute=nothing,
+        explorer=Explorer.SMALL_LIMITS,
+        scenario="append-and-power-cut",
+        hidden_from=(Explorer.SEQUENTIAL,),
     ),
 )

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 
+from tornproof.harness.common.patch import wrapped
 from tornproof.harness.mutation.baseline import Baseline, Catch
 from tornproof.harness.mutation.fault import Mutant
 from tornproof.harness.search.crash_world import WRITER_INDEX
@@ -31,6 +33,7 @@ from tornproof.impl.write.table_writer import open_writer
 SOUND = "the files are sound"
 ELSEWHERE = "files that a soft link leads to stay"
 VOLUME = "/volume"
+PM_LIMIT = "tornproof.impl.limits:PM_LIMIT_BYTES"
 PINNED = "a pinned snapshot stays readable and equal to itself"
 COUNTERS = "the files count their bytes and generations as the model does"
 
@@ -133,6 +136,27 @@ def soft_links(baseline: Baseline, mutant: Mutant) -> Catch:
         writer.purge()
     is_lost = any(run.storage.kind(path) is EntryKind.MISSING for path in before)
     return caught._replace(property=ELSEWHERE) if is_lost else caught
+
+
+def small_limits(baseline: Baseline, mutant: Mutant) -> Catch:
+    """Do the same where readers take a `_pm` that is at most twice as large as the largest at the start.
+
+    Directories may have other names than without that limit.
+    """
+    sizes = [len(content) for path, content in baseline.start.files.items() if path.endswith(f"/{PM_FILE}")]
+    run, count = SequentialRun(baseline, mutant), 0
+    with wrapped(PM_LIMIT, lambda _: 2 * max(sizes)):
+        try:
+            for count, done in enumerate(run.commits(), start=1):
+                seen, expected = see(run.storage.fork_process(), run.path), baseline.expected(done)
+                if replace(seen, names=expected.names) != expected:
+                    return Catch(count, Property.WRONG_SNAPSHOT)
+                run.verify()
+        except BrokenError as broken:
+            return Catch(count, broken.violated)
+        except TornproofError:
+            return Catch(count, Property.REJECTED)
+    return Catch(count)
 
 
 def _moved_partitions(storage: MemoryStorage, path: str) -> Iterator[str]:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tornproof.impl import limits
 from tornproof.impl.migrate.rejections import Cause, RejectionError
 from tornproof.impl.migrate.shapes import ColumnChunk, ColumnMetaData, FileMetaData, RowGroup, Statistics
 from tornproof.impl.parquet.fields import Codec
 from tornproof.impl.pm.block import STATISTIC_LIMIT_BYTES, Chunk, Statistic
-from tornproof.impl.pm.footer import ROW_GROUP_COUNT_LIMIT
 from tornproof.impl.pm.footer_comparison import ENCODING_MASKS
 from tornproof.impl.pm.header import COLUMN_COUNT_LIMIT
 
@@ -19,7 +19,8 @@ def check_row_groups(footer: FileMetaData, column_count: int) -> None:
     """Reject row groups that the converter rejects, or more than readers accept; raises RejectionError."""
     for name, count, count_max in (
         ("schema", column_count, COLUMN_COUNT_LIMIT),
-        ("row_groups", len(footer.row_groups), ROW_GROUP_COUNT_LIMIT),
+        ("row_groups", len(footer.row_groups), limits.ROW_GROUP_COUNT_LIMIT),
+        ("column chunks", len(footer.row_groups) * max(1, column_count), limits.CHUNK_COUNT_LIMIT),
     ):
         if count > count_max:
             raise RejectionError(Cause.BUDGET, f"at most {count_max}, which readers of `_pm` take", count, step=name)

@@ -7,6 +7,7 @@ import enum
 from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
 
+from tornproof.impl import limits
 from tornproof.impl.layout.parquet import MAGIC, ParquetTail
 from tornproof.impl.migrate.backfill import with_bounds
 from tornproof.impl.migrate.blooms import BloomFilters
@@ -111,7 +112,11 @@ class _Conversion:
             )
             for (row_count, chunks), found in zip(row_groups, bitsets, strict=True)
         ]
-        return encode_file(header_of(leaves, order, questdb, bloom_columns), blocks, facts)
+        made = encode_file(header_of(leaves, order, questdb, bloom_columns), blocks, facts)
+        if len(made) > limits.PM_LIMIT_BYTES:
+            expected = f"at most {limits.PM_LIMIT_BYTES} bytes of `_pm`, which readers take"
+            raise RejectionError(Cause.BUDGET, expected, len(made), step="size")
+        return made
 
     def footer_range(self) -> tuple[int, int]:
         """Return offset and length of the footer."""

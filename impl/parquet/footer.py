@@ -366,11 +366,17 @@ def split_footer(
 ) -> FooterParts:
     """Split the footer at `offset_bytes` of `file`; bytes behind its stop byte are ignored.
 
-    Row groups are only checked to be structs, everything else completely. Raises CorruptError, UnsupportedError.
+    Row groups are only checked to be structs, everything else completely. Memory is that of one row group, which may
+    have `node_count_max` nodes. Raises CorruptError, UnsupportedError.
     """
     path_of = FILE_META_DATA.path_text
     tree, length_bytes = decode(
-        footer_bytes, file=file, offset_bytes=offset_bytes, node_count_max=node_count_max, path_of=path_of
+        footer_bytes,
+        file=file,
+        offset_bytes=offset_bytes,
+        node_count_max=node_count_max,
+        path_of=path_of,
+        is_shallow=True,
     )
     try:
         return _split(tree, footer_bytes, length_bytes - 1)

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
+from tornproof.impl import limits
 from tornproof.impl.errors import CorruptError, ProblemError, UnsupportedError
 from tornproof.impl.parquet.fields import PAGE_HEADER, Codec, PageType
 from tornproof.impl.parquet.records import Table, read
@@ -113,7 +114,6 @@ def _varint(data: bytes, position: int) -> tuple[int, int]:
 
 
 PAGE_SIZE_MAX_BYTES = 64 << 20
-PAGE_COUNT_MAX = 65_536
 HEADER_NODE_COUNT_MAX = 10_000
 # Even an empty page has a few bytes of framing, to which the ratio does not apply.
 EXPANSION_SLACK_BYTES = 64
@@ -208,12 +208,12 @@ def _pages(chunk: bytes, file: str, offset_bytes: int, codec: Codec) -> Iterator
             error.report(file, _PagePath(index))
         yield page
         index += 1
-        if index > PAGE_COUNT_MAX:
+        if index > limits.PAGE_COUNT_LIMIT:
             raise UnsupportedError(
                 file=file,
                 field="pages",
                 offset_bytes=offset_bytes,
-                expected=f"at most {PAGE_COUNT_MAX} in a chunk",
+                expected=f"at most {limits.PAGE_COUNT_LIMIT} in a chunk",
                 actual="more",
             )
 

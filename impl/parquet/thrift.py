@@ -124,6 +124,8 @@ def path_text(steps: Sequence[Step]) -> str:
 
 
 DEPTH_MAX = 64
+ELEMENT_DEPTH = 3
+"""That of structs in the root's lists."""
 NODE_COUNT_MAX = 1_000_000
 VARINT_LENGTH_MAX_BYTES = 10
 FIELD_ID_MAX = 0x7FFF
@@ -170,14 +172,20 @@ def decode(
     node_count_max: int = NODE_COUNT_MAX,
     path_of: Callable[[Sequence[Step]], str] = path_text,
     known: Known | None = None,
+    is_shallow: bool = False,
 ) -> tuple[Struct, int]:
     """Return the struct that starts at `data[start]` and the position behind its stop byte.
 
+    With `is_shallow`, of elements of the root's lists that have lists themselves only the other fields are kept, and
+    each such element may have `node_count_max` nodes.
     `offset_bytes` is the position of `data` in `file`; offsets of nodes and errors count from the start of the file.
     Raises CorruptError, naming field path and offset, for bytes that are not a struct or exceed the limits.
     """
     try:
-        decoded = _Decoder(data, offset_bytes, depth_max, node_count_max, known).struct(start, 1)
+        if is_shallow:
+            decoded = _ShallowDecoder(data, offset_bytes, depth_max, node_count_max, Known()).struct(start, 1)
+        else:
+            decoded = _Decoder(data, offset_bytes, depth_max, node_count_max, known).struct(start, 1)
     except BrokenError as broken:
         broken.report(file, path_of)
     if known is not None:
@@ -376,6 +384,21 @@ class _Decoder:
         if step:
             error.steps.append(step)
         return error
+
+
+class _ShallowDecoder(_Decoder):
+    """Checks all that it skips, in memory for one element at a time."""
+
+    __slots__ = ()
+
+    def known_struct(self, position: int, depth: int) -> tuple[Struct, int]:
+        nodes_left = self.nodes_left
+        struct, end = self.struct(position, depth)
+        kept = tuple(field for field in struct.fields if field.kind != LIST)
+        if depth > ELEMENT_DEPTH or len(kept) == len(struct.fields):
+            return struct, end
+        self.nodes_left = nodes_left - len(kept)
+        return Struct(kept, struct.offset_bytes), end
 
 
 def encode(tree: Struct) -> bytes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from tornproof.impl import limits
 from tornproof.impl.errors import CorruptError, UnsupportedError
 from tornproof.impl.layout import pm as layout
 from tornproof.impl.layout.record import Buffer
@@ -22,7 +23,6 @@ from tornproof.impl.pm.footer import (
 from tornproof.impl.pm.header import FileHeader, decode_header
 from tornproof.impl.storage.checksum import large_crc32
 
-GENERATION_COUNT_LIMIT = 65_536
 CHECKSUM_START = layout.Header.layout.offset_of("feature_flags")
 
 
@@ -68,7 +68,7 @@ def walk(data: Buffer, *, file: str, end_bytes: int | None = None) -> Iterator[F
     newer: FooterPosition | None = None
     header: FileHeader | None = None
     end: int = len(data) if end_bytes is None else end_bytes
-    for _ in range(GENERATION_COUNT_LIMIT):
+    for _ in range(limits.GENERATION_COUNT_LIMIT):
         position = locate_footer(data, end, file=file)
         if newer is not None and position.token >= newer.token:
             header = header or decode_header(data, file=file)
@@ -82,9 +82,8 @@ def walk(data: Buffer, *, file: str, end_bytes: int | None = None) -> Iterator[F
                 "prev_parquet_meta_file_size", f"0, or {GENERATION_END_MINIMUM} to {position.offset_bytes}", prev
             )
         newer, end = position, prev
-    raise UnsupportedError(
-        file, "PREV_PARQUET_META_FILE_SIZE", None, f"a chain of at most {GENERATION_COUNT_LIMIT} generations", "more"
-    )
+    expected = f"a chain of at most {limits.GENERATION_COUNT_LIMIT} generations"
+    raise UnsupportedError(file, "PREV_PARQUET_META_FILE_SIZE", None, expected, "more")
 
 
 def find_token(data: Buffer, token: int, *, file: str) -> tuple[FooterPosition, int]:

@@ -8,6 +8,7 @@ from functools import partial
 import numpy as np
 import numpy.typing as npt
 
+from tornproof.impl import limits
 from tornproof.impl.errors import CorruptError
 from tornproof.impl.layout import pm as layout
 from tornproof.impl.layout.parquet import ParquetTail
@@ -19,8 +20,6 @@ FOOTER_BYTES = layout.Footer.layout.size_bytes
 ENTRY_BYTES = layout.RowGroupEntry.layout.size_bytes
 CHECKSUM_BYTES = 4
 FOOTER_LENGTH_BYTES = TRAILER_BYTES - CHECKSUM_BYTES
-ROW_GROUP_COUNT_LIMIT = 100_000
-CHUNK_COUNT_LIMIT = 400_000
 GENERATION_END_MINIMUM = layout.Header.layout.size_bytes + FOOTER_BYTES + TRAILER_BYTES
 
 
@@ -203,8 +202,8 @@ def _entries_end(location: FooterPosition, header: FileHeader, file: str) -> int
         expected = f"entries that fit into the footer's {location.checksum_offset - start} bytes"
         raise at().corrupt("row_group_count", expected, location.fixed.row_group_count)
     chunk_count = location.fixed.row_group_count * max(1, len(header.columns))
-    if location.fixed.row_group_count > ROW_GROUP_COUNT_LIMIT or chunk_count > CHUNK_COUNT_LIMIT:
-        expected = f"at most {ROW_GROUP_COUNT_LIMIT} row groups and {CHUNK_COUNT_LIMIT} column chunks"
+    if location.fixed.row_group_count > limits.ROW_GROUP_COUNT_LIMIT or chunk_count > limits.CHUNK_COUNT_LIMIT:
+        expected = f"at most {limits.ROW_GROUP_COUNT_LIMIT} row groups and {limits.CHUNK_COUNT_LIMIT} column chunks"
         actual = f"{location.fixed.row_group_count} row groups of {len(header.columns)} columns"
         raise at().unsupported("row_group_count", expected, actual)
     return end

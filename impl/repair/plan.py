@@ -11,11 +11,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tornproof.impl import limits
 from tornproof.impl.errors import CorruptError, Problem, ProblemError
 from tornproof.impl.layout import pm as layout
 from tornproof.impl.layout.parquet import MAGIC, ParquetTail
 from tornproof.impl.pm.block import decode_bitset
-from tornproof.impl.pm.chain import CHECKSUM_START, GENERATION_COUNT_LIMIT, Metadata, decode_chain, decode_metadata
+from tornproof.impl.pm.chain import CHECKSUM_START, Metadata, decode_chain, decode_metadata
 from tornproof.impl.pm.encode import FooterFacts, NewRowGroup, encode_file, patch_header
 from tornproof.impl.pm.extent import dead_byte_count, reached_intervals
 from tornproof.impl.pm.footer import (
@@ -28,7 +29,7 @@ from tornproof.impl.pm.footer import (
 from tornproof.impl.storage.checksum import crc32
 from tornproof.impl.storage.interface import ReadableFile
 from tornproof.impl.table.metadata_file import TableMetadata
-from tornproof.impl.table.partition import PM_LIMIT_BYTES, TAIL_BYTES, PartitionFiles, resolve_partition
+from tornproof.impl.table.partition import TAIL_BYTES, PartitionFiles, resolve_partition
 from tornproof.impl.txn.transaction import Partition
 from tornproof.impl.verify.verify import Counts, verify_partition
 
@@ -116,7 +117,7 @@ def _candidates(files: PartitionFiles, partition: Partition) -> Iterator[tuple[b
     with suppress(CorruptError):
         parquet_footer = _parquet_footer(files, partition.token)
         with files.open_pm() as handle:
-            content = handle.pread(PM_LIMIT_BYTES, 0)
+            content = handle.pread(limits.PM_LIMIT_BYTES, 0)
         for location in whole_generations(content, *parquet_footer):
             if location.end_bytes != published_end:
                 yield content, location
@@ -171,7 +172,7 @@ def _footer_starts(data: bytes, parquet_footer_offset: int, parquet_footer_lengt
     ).pack()[: layout.Footer.layout.offset_of("row_group_count")]
     starts: list[int] = []
     start = data.rfind(words)
-    while start >= 0 and len(starts) < GENERATION_COUNT_LIMIT:
+    while start >= 0 and len(starts) < limits.GENERATION_COUNT_LIMIT:
         starts.append(start)
         start = data.rfind(words, 0, start + len(words) - 1)
     return starts
@@ -189,7 +190,7 @@ def _ends(data: bytes, starts: list[int]) -> list[int]:
         positions = np.arange(first, first + len(lengths), dtype=np.int64)
         leads_back = np.isin(positions - lengths, starts)
         ends += (positions[leads_back] + WORD_BYTES).tolist()
-        del ends[:-GENERATION_COUNT_LIMIT]
+        del ends[: -limits.GENERATION_COUNT_LIMIT]
     return [end for end in ends if end >= GENERATION_END_MINIMUM]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from tornproof.impl import limits
 from tornproof.impl.errors import CorruptError, FileMissingError, Problem, StorageError, UnsupportedError
 from tornproof.impl.layout import pm as layout
 from tornproof.impl.layout.parquet import DATA_FILE, MAGIC, ParquetTail
@@ -18,8 +19,6 @@ from tornproof.impl.txn.transaction import TXN_FILE, Partition
 PM_FILE = "_pm"
 COLUMN_FILE_SUFFIX = ".d"
 SIZE_FIELD = "size"
-PM_LIMIT_BYTES = 64 * 1024 * 1024
-CHUNK_LIMIT_BYTES = 128 * 1024 * 1024
 TAIL_BYTES = ParquetTail.layout.size_bytes
 
 
@@ -99,8 +98,9 @@ def read_published(files: PartitionFiles) -> PublishedMetadata:
             expected = f"{GENERATION_END_MINIMUM} to {file_size_bytes}, the size of the file"
             actual = published if len(head) == field.wire.size_bytes else f"only {len(head)} bytes"
             raise CorruptError(label, field.format_name, field.offset_bytes, expected, actual)
-        if published > PM_LIMIT_BYTES:
-            raise UnsupportedError(label, field.format_name, field.offset_bytes, f"at most {PM_LIMIT_BYTES}", published)
+        if published > limits.PM_LIMIT_BYTES:
+            expected = f"at most {limits.PM_LIMIT_BYTES}"
+            raise UnsupportedError(label, field.format_name, field.offset_bytes, expected, published)
         content = handle.pread(published, 0)
         if len(content) < published:
             expected = f"{published} bytes, as the header says"
@@ -167,10 +167,9 @@ def check_native(files: PartitionFiles, partition: Partition) -> Iterator[Proble
 
 def read_chunk(handle: ReadableFile, chunk: Chunk, *, file: str) -> bytes:
     """Read the bytes of one column chunk; CorruptError if the file ends before it, UnsupportedError above 128 MiB."""
-    if chunk.total_compressed > CHUNK_LIMIT_BYTES:
-        raise UnsupportedError(
-            file, "column chunk", chunk.byte_range_start, f"at most {CHUNK_LIMIT_BYTES} bytes", chunk.total_compressed
-        )
+    if chunk.total_compressed > limits.CHUNK_LIMIT_BYTES:
+        expected = f"at most {limits.CHUNK_LIMIT_BYTES} bytes"
+        raise UnsupportedError(file, "column chunk", chunk.byte_range_start, expected, chunk.total_compressed)
     content = handle.pread(chunk.total_compressed, chunk.byte_range_start)
     if len(content) < chunk.total_compressed:
         expected = f"{chunk.total_compressed} bytes"
@@ -217,7 +216,7 @@ def _token_missing(
 
 
 def _unpublished_generation(files: PartitionFiles, published: PublishedMetadata) -> FooterPosition | None:
-    if not len(published.content) < published.file_size_bytes <= PM_LIMIT_BYTES:
+    if not len(published.content) < published.file_size_bytes <= limits.PM_LIMIT_BYTES:
         return None
     with files.open_pm() as handle:
         content = handle.pread(published.file_size_bytes, 0)

@@ -9,9 +9,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tornproof.impl import limits
 from tornproof.impl.errors import RowsRejectedError
 from tornproof.impl.table.metadata_file import TableMetadata
 from tornproof.impl.table.partition_names import interval_end, interval_start
@@ -19,6 +21,8 @@ from tornproof.impl.txn.transaction import Partition
 from tornproof.impl.write.merge_plan import Timestamps
 
 POSITION = "position of a row"
+VARIABLE_WIDTH_BUFFER_COUNT = 3
+"""Validity, offsets and values."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,11 +62,13 @@ def in_time_order(rows: pa.Table, timestamp_name: str) -> pa.Table:
     timestamps = timestamps_of(rows, timestamp_name)
     if len(timestamps) < 2 or not (timestamps[1:] < timestamps[:-1]).any():
         return rows
-    return rows.take(np.argsort(timestamps, kind="stable"))
+    return _taken(rows, np.argsort(timestamps, kind="stable"))
 
 
 def without_duplicates(rows: pa.Table, keys: Sequence[str]) -> pa.Table:
     """Return one row for each key, the last one, at the position of the first; nulls count as equal."""
+    for key in keys:
+        _check_size(key, rows[key])
     positions = pa.array(np.arange(len(rows)))
     try:
         groups = (
@@ -75,7 +81,7 @@ def without_duplicates(rows: pa.Table, keys: Sequence[str]) -> pa.Table:
     if len(groups) == len(rows):
         return rows
     order = groups.sort_by(f"{POSITION}_min")
-    return rows.take(order[f"{POSITION}_max"])
+    return _taken(rows, order[f"{POSITION}_max"])
 
 
 def portions(
@@ -123,6 +129,7 @@ def _column(rows: pa.Table, field: pa.Field) -> pa.Array:
         if field.nullable:
             return pa.nulls(rows.num_rows, _storage(field.type)).cast(field.type)
         return pa.repeat(pa.scalar(False if field.type == pa.bool_() else 0, field.type), rows.num_rows)
+    _check_size(field.name, rows[field.name])
     column = rows[field.name].combine_chunks()
     if column.type == field.type:
         return column
@@ -140,6 +147,20 @@ def _reject_overflow(column: pa.Array, fitting: pa.Array, field: pa.Field) -> No
     row = pc.index(pc.and_not(pc.is_finite(column), pc.is_finite(fitting)), True).as_py()
     if row >= 0:
         raise RowsRejectedError.at(field.name, row, f"a number that {field.type} holds", column[row])
+
+
+def _taken(rows: pa.Table, positions: pa.Array | npt.NDArray[np.int64]) -> pa.Table:
+    for name, column in zip(rows.column_names, rows.columns, strict=True):
+        _check_size(name, column)
+    return rows.take(positions)
+
+
+def _check_size(name: str, column: pa.ChunkedArray) -> None:
+    """Reject values that Arrow cannot join or sort, because one of its arrays cannot hold them."""
+    if column.nbytes <= limits.ARRAY_LIMIT_BYTES or column.type.num_buffers < VARIABLE_WIDTH_BUFFER_COUNT:
+        return
+    expected = f"at most {limits.ARRAY_LIMIT_BYTES:,} bytes at once; write and commit fewer rows at a time"
+    raise RowsRejectedError.at(name, None, expected, f"{column.nbytes:,}")
 
 
 def _comparable(column: pa.ChunkedArray) -> pa.Array:

@@ -9,7 +9,9 @@ from contextlib import AbstractContextManager, ExitStack
 
 import pyarrow as pa
 
+from tornproof.impl import limits
 from tornproof.impl.chunk.row_group_encoder import EncodedRowGroup, encode_row_group
+from tornproof.impl.errors import RowsRejectedError
 from tornproof.impl.layout.parquet import DATA_FILE, MAGIC
 from tornproof.impl.parquet.footer import SortingColumn, file_tail
 from tornproof.impl.pm.encode import FooterFacts, NewRowGroup, encode_file
@@ -61,7 +63,8 @@ class PartitionBuild(AbstractContextManager["PartitionBuild"]):
         return encode_row_group(stored, bounds=bounds, options=self._options)
 
     def append(self, group: EncodedRowGroup) -> None:
-        """Append a row group."""
+        """Append a row group; raises RowsRejectedError for more than readers accept."""
+        self._check(row_group_count=len(self._row_groups) + 1)
         placed = group.place(self._end_bytes, sorting=self._sorting)
         self._data.pwrite(placed.content, self._end_bytes)
         self._end_bytes += len(placed.content)
@@ -76,8 +79,10 @@ class PartitionBuild(AbstractContextManager["PartitionBuild"]):
         self._data.pwrite(tail, self._end_bytes)
         self._data.fsync()
         facts = FooterFacts(parquet_footer_offset=self._end_bytes, parquet_footer_length=len(encoded))
+        metadata = encode_file(self._header, self._row_groups, facts)
+        self._check(pm_bytes=len(metadata))
         pm = self._create(PM_FILE)
-        pm.pwrite(encode_file(self._header, self._row_groups, facts), 0)
+        pm.pwrite(metadata, 0)
         pm.fsync()
         self._storage.sync_directory(self._path)
         return PreparedPartition(
@@ -86,6 +91,16 @@ class PartitionBuild(AbstractContextManager["PartitionBuild"]):
             row_count=row_count,
             token=self._end_bytes + len(tail),
         )
+
+    def _check(self, *, pm_bytes: int = 0, row_group_count: int = 0) -> None:
+        found = limits.excess(
+            pm_bytes=pm_bytes,
+            row_group_count=row_group_count,
+            column_count=len(self._header.columns),
+            generation_count=1,
+        )
+        if found is not None:
+            raise RowsRejectedError(f"{self._path}: it would have {found}; write larger row groups")
 
     def _create(self, name: str) -> File:
         return self._opened.enter_context(self._storage.open_for_writing(f"{self._path}/{name}", OpenMode.NEW))

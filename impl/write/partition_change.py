@@ -9,7 +9,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tornproof.impl import limits
 from tornproof.impl.chunk.row_group_encoder import EncodedRowGroup
+from tornproof.impl.errors import RowsRejectedError
 from tornproof.impl.layout import pm as layout
 from tornproof.impl.parquet.bloom import bitset_of_values
 from tornproof.impl.pm.header import FileHeader
@@ -29,6 +31,7 @@ from tornproof.impl.write.partition_writer import (
     KeptRowGroups,
     NextRowGroups,
     OpenPartition,
+    excess_of,
     new_footer,
     next_in_new_directory,
     next_in_place,
@@ -46,6 +49,8 @@ from tornproof.impl.write.writer_options import (
 
 __all__ = ["PartitionChange", "PartitionChanger", "RowGroupEncoder", "WriterOptions"]
 RowGroupEncoder = Callable[..., EncodedRowGroup]
+ROW_GROUP_GROWTH = 4
+"""By how much row groups become larger where a partition would have too many."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,8 +91,11 @@ class PartitionChanger:
         ratio = partition.unused_bytes / partition.token
         return ratio > self.options.rewrite_unused_ratio or partition.unused_bytes > self.options.rewrite_unused_bytes
 
-    def grow(self, partition: OpenPartition, portion: Portion) -> PartitionChange:
-        """Merge rows into the row groups that overlap them in time, and append the others."""
+    def grow(self, partition: OpenPartition, portion: Portion, files: PartitionFiles) -> PartitionChange:
+        """Merge rows into the row groups that overlap them in time, and append the others.
+
+        If readers would not accept the result, the partition is rewritten into `files`.
+        """
         row_groups: list[NextRowGroups] = []
         for step in plan_merge(partition.spans, portion.timestamps, has_keys=bool(self.keys)):
             match step:
@@ -96,21 +104,24 @@ class PartitionChanger:
                 case Merge(first, last, start, end):
                     old = pa.concat_tables(self._old_rows(partition, range(first, last + 1)))
                     rows = self._joined(old, portion.rows.slice(start, end - start))
-                    row_groups += self._encoded(rows, partition.metadata.header)
+                    row_groups += self._encoded(rows, partition.metadata.header, self.options)
                 case Insert(start, end):
-                    row_groups += self._encoded(portion.rows.slice(start, end - start), partition.metadata.header)
+                    inserted = portion.rows.slice(start, end - start)
+                    row_groups += self._encoded(inserted, partition.metadata.header, self.options)
         write, after = next_in_place(partition, row_groups)
+        if excess_of(after, partition) is not None:
+            return self.rewrite(partition, portion, files)
         return PartitionChange(write=write, partition=after)
 
     def rewrite(self, partition: OpenPartition, portion: Portion | None, files: PartitionFiles) -> PartitionChange:
         """Write all rows, old and new, into a new directory, with the table's current columns."""
         rows = pa.concat_tables(self._old_rows(partition, range(len(partition.metadata.blocks))))
         header = self._header(partition.metadata.header)
-        return self._create(self._joined(rows, portion.rows) if portion else rows, header, files)
+        return self._create(self._joined(rows, portion.rows) if portion else rows, header, files, self.options)
 
     def create(self, portion: Portion, files: PartitionFiles) -> PartitionChange:
         """Write the first rows of a partition."""
-        return self._create(portion.rows, self._header(None), files)
+        return self._create(portion.rows, self._header(None), files, self.options)
 
     def _header(self, before: FileHeader | None) -> FileHeader:
         """Return the header of a new directory, with the bloom filters in the options or in the file `before`."""
@@ -125,10 +136,26 @@ class PartitionChanger:
         ids = {key for key in ids & known.keys() if has_hashes(known[key].type)}
         return new_header(self.metadata, bloom_ids=ids, blooms_external=before.blooms_external)
 
-    def _create(self, rows: pa.Table, header: FileHeader, files: PartitionFiles) -> PartitionChange:
+    def _create(
+        self, rows: pa.Table, header: FileHeader, files: PartitionFiles, options: WriterOptions
+    ) -> PartitionChange:
+        """Return a new directory that readers accept, if need be with external filters, then with larger row groups.
+
+        Raises RowsRejectedError if there is none.
+        """
         footer = new_footer(header, self.name)
-        write, after = next_in_new_directory(files, header, footer, list(self._encoded(rows, header)))
-        return PartitionChange(write=write, partition=after)
+        write, after = next_in_new_directory(files, header, footer, list(self._encoded(rows, header, options)))
+        found = excess_of(after)
+        if found is None:
+            return PartitionChange(write=write, partition=after)
+        if found.what == limits.PM_SIZE and header.bloom_columns and not header.blooms_external:
+            ids = {header.columns[index].id for index in header.bloom_columns}
+            return self._create(rows, new_header(self.metadata, bloom_ids=ids, blooms_external=True), files, options)
+        if options.row_group_row_count_max < rows.num_rows:
+            return self._create(rows, header, files, _with_larger_row_groups(options))
+        raise RowsRejectedError(
+            f"{files.name}: it would have {found}; write fewer rows or filters, or shorter values, to it"
+        )
 
     def _joined(self, old: pa.Table, new: pa.Table) -> pa.Table:
         rows = pa.concat_tables([old, new])
@@ -147,7 +174,8 @@ class PartitionChanger:
                 ]
         return parts
 
-    def _encoded(self, rows: pa.Table, header: FileHeader) -> Iterator[EncodedRowGroup]:
+    def _encoded(self, rows: pa.Table, header: FileHeader, limited: WriterOptions) -> Iterator[EncodedRowGroup]:
+        """Yield rows as row groups of the sizes in `limited`."""
         names = {column.id: column.name for column in self.metadata.columns}
         # A renamed column keeps its original name in the files.
         in_file_order = pa.Table.from_arrays(
@@ -171,19 +199,8 @@ class PartitionChanger:
             group = self.encode(stored, bounds=bounds, **settings)
             return replace(group, bitsets=bitsets) if bitsets else group
 
-        for part in self._parts(in_file_order):
+        for part in _parts(in_file_order, limited):
             yield from readable_row_groups(part, encoded)
-
-    def _parts(self, rows: pa.Table) -> Iterator[pa.Table]:
-        """Yield the rows of each row group."""
-        size_bytes_max = self.options.row_group_size_bytes_max
-        start = 0
-        while start < rows.num_rows:
-            part = rows.slice(start, self.options.row_group_row_count_max)
-            while size_bytes_max is not None and part.nbytes > size_bytes_max and part.num_rows > 1:
-                part = part.slice(0, max(1, min(part.num_rows - 1, part.num_rows * size_bytes_max // part.nbytes)))
-            yield part
-            start += part.num_rows
 
     def _bitsets(self, stored: pa.Table, header: FileHeader, names: Mapping[int, str]) -> dict[int, bytes]:
         """Return filters for the bloom columns of the file, which are the same in all generations."""
@@ -215,3 +232,25 @@ class PartitionChanger:
             and column.max_rep_level == 0
             for column in header.columns
         )
+
+
+def _parts(rows: pa.Table, options: WriterOptions) -> Iterator[pa.Table]:
+    """Yield the rows of each row group."""
+    # One array must be able to hold a column of it.
+    size_bytes_max = min(options.row_group_size_bytes_max or limits.ARRAY_LIMIT_BYTES, limits.ARRAY_LIMIT_BYTES)
+    start = 0
+    while start < rows.num_rows:
+        part = rows.slice(start, options.row_group_row_count_max)
+        while part.nbytes > size_bytes_max and part.num_rows > 1:
+            part = part.slice(0, max(1, min(part.num_rows - 1, part.num_rows * size_bytes_max // part.nbytes)))
+        yield part
+        start += part.num_rows
+
+
+def _with_larger_row_groups(options: WriterOptions) -> WriterOptions:
+    size_bytes_max = options.row_group_size_bytes_max
+    return replace(
+        options,
+        row_group_row_count_max=options.row_group_row_count_max * ROW_GROUP_GROWTH,
+        row_group_size_bytes_max=None if size_bytes_max is None else size_bytes_max * ROW_GROUP_GROWTH,
+    )

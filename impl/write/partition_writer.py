@@ -7,11 +7,13 @@ with the file, except for its row groups' entries, which every footer repeats.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
+from tornproof.impl import limits
 from tornproof.impl.chunk.row_group_encoder import EncodedRowGroup, PlacedRowGroup
-from tornproof.impl.errors import CorruptError
+from tornproof.impl.errors import CorruptError, UnsupportedError
 from tornproof.impl.layout import pm as layout
 from tornproof.impl.layout.parquet import MAGIC, ParquetTail
 from tornproof.impl.parquet.footer import (
@@ -23,7 +25,7 @@ from tornproof.impl.parquet.footer import (
     unused_bytes_of,
 )
 from tornproof.impl.pm.block import Block
-from tornproof.impl.pm.chain import Metadata
+from tornproof.impl.pm.chain import Metadata, walk
 from tornproof.impl.pm.encode import (
     AppendedGeneration,
     AppendPoint,
@@ -38,7 +40,7 @@ from tornproof.impl.pm.encode import (
 from tornproof.impl.pm.footer import BloomReference, FooterSections
 from tornproof.impl.pm.header import FileHeader
 from tornproof.impl.pm.statistics import bounds_of
-from tornproof.impl.table.partition import PartitionFiles, ResolvedPartition
+from tornproof.impl.table.partition import PM_FILE, PartitionFiles, ResolvedPartition
 from tornproof.impl.table.partition_schema import schema_elements
 from tornproof.impl.write.commit import PartitionWrite
 from tornproof.impl.write.merge_plan import Span
@@ -56,6 +58,7 @@ class OpenPartition:
     footer: FooterParts
     point: AppendPoint
     spans: tuple[Span, ...]
+    generation_count: int
 
     @property
     def token(self) -> int:
@@ -66,6 +69,21 @@ class OpenPartition:
     def unused_bytes(self) -> int:
         """Bytes before the token that no row group of the committed generation uses."""
         return self.metadata.generation.position.fixed.unused_bytes
+
+
+def excess_of(after: OpenPartition, before: OpenPartition | None = None) -> limits.Excess | None:
+    """Return the limit of readers that a new generation exceeds, or None.
+
+    The recovery of a commit that is killed between the two restates the generation `before` behind it, so there must be
+    room for one more footer.
+    """
+    footers = [each.metadata.generation.position.trailer.footer_length for each in (after, before) if each]
+    return limits.excess(
+        pm_bytes=after.point.base_bytes + max(footers),
+        row_group_count=len(after.metadata.blocks),
+        column_count=len(after.metadata.header.columns),
+        generation_count=after.generation_count + 1,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +117,17 @@ def load_state(resolved: ResolvedPartition) -> OpenPartition:
         footer=parts,
         point=append_point(content, resolved.resolved.position, base_bytes=len(content)),
         spans=tuple(_span(resolved.metadata.header, block, resolved.files) for block in resolved.metadata.blocks),
+        generation_count=_generation_count(content),
     )
+
+
+def _generation_count(content: bytes) -> int:
+    """Return the length of a published chain; damage of older generations is not the writer's business."""
+    count = 0
+    with suppress(CorruptError, UnsupportedError):
+        for _ in walk(content, file=PM_FILE):
+            count += 1
+    return count
 
 
 def next_in_place(state: OpenPartition, row_groups: Sequence[NextRowGroups]) -> tuple[PartitionWrite, OpenPartition]:
@@ -124,7 +152,8 @@ def next_in_place(state: OpenPartition, row_groups: Sequence[NextRowGroups]) -> 
         pm=laid_out.content,
         published_bytes=laid_out.generation.position.end_bytes,
     )
-    return write, _state(state.files, state.metadata.header, footer, laid_out, placed)
+    after = _state(state.files, state.metadata.header, footer, laid_out, placed)
+    return write, replace(after, generation_count=state.generation_count + 1)
 
 
 def new_footer(header: FileHeader, table_name: str) -> FooterParts:
@@ -251,6 +280,7 @@ def _state(
         footer=footer,
         point=laid_out.next_point,
         spans=spans,
+        generation_count=1,
     )
 
 

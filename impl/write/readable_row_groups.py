@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 
 import pyarrow as pa
 
+from tornproof.impl import limits
 from tornproof.impl.chunk.chunk import VALUE_COUNT_MAX, pages_of
 from tornproof.impl.chunk.expansion import bound_bytes
 from tornproof.impl.chunk.row_group_encoder import HOME_BYTES, EncodedRowGroup
@@ -18,7 +19,6 @@ from tornproof.impl.parquet.pages import PAGE_SIZE_MAX_BYTES
 from tornproof.impl.pm.block import Chunk
 from tornproof.impl.read.row_group import BATCH_FLOOR_BYTES, batch_bound_bytes
 from tornproof.impl.table.columns import VARIABLE_WIDTH_BYTES
-from tornproof.impl.table.partition import CHUNK_LIMIT_BYTES
 
 
 def readable_row_groups(rows: pa.Table, encode: Callable[[pa.Table], EncodedRowGroup]) -> Iterator[EncodedRowGroup]:
@@ -58,9 +58,9 @@ def _is_readable_chunk(size_bytes: int, row_count: int, chunk: Chunk, group: Enc
     # The values, their pages, and eight bytes a value for levels, offsets and narrow types. A single value repeats
     # no other, so only its page counts.
     cost_bytes = size_bytes * min(row_count, 2) + VARIABLE_WIDTH_BYTES * row_count
-    if cost_bytes > bound_bytes(chunk) or chunk.total_compressed > CHUNK_LIMIT_BYTES:
+    if cost_bytes > bound_bytes(chunk) or chunk.total_compressed > limits.CHUNK_LIMIT_BYTES:
         return False
-    if cost_bytes <= PAGE_SIZE_MAX_BYTES:
+    if cost_bytes <= PAGE_SIZE_MAX_BYTES and row_count <= limits.PAGE_COUNT_LIMIT:
         return True
     start = chunk.byte_range_start - HOME_BYTES
     try:

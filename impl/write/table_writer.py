@@ -216,7 +216,7 @@ class TableWriter(AbstractContextManager["TableWriter"]):
         known = self._open_partition(partition)
         if portion is None or timestamp in self._rewritten or self._changer.must_rewrite(known, portion):
             return self._changer.rewrite(known, portion, files)
-        return self._changer.grow(known, portion)
+        return self._changer.grow(known, portion, files)
 
     def _following(self, changes: dict[int, PartitionChange]) -> NextVersion:
         states = {p.timestamp: PartitionState.of(p) for p in self.transaction.partitions}

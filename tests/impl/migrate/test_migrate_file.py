@@ -12,6 +12,7 @@ from tornproof.harness.simulator.filesystem.faulty import Fault, FaultyStorage
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.intercept import CallKind
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
+from tornproof.impl import limits
 from tornproof.impl.errors import StorageError
 from tornproof.impl.migrate.convert import ConversionMode, convert
 from tornproof.impl.migrate.plain_file import migrate_file
@@ -52,6 +53,16 @@ def test_a_file_gets_its_pm_beside_it_once(data: bytes, golden: bytes) -> None:
     written_bytes = storage.counters().written_bytes
     assert only_one(migrate_file(storage, FILE)).outcome is Outcome.ALREADY
     assert storage.counters().written_bytes == written_bytes
+
+
+@pytest.mark.parametrize("limit", ["PM_LIMIT_BYTES", "CHUNK_COUNT_LIMIT"])
+def test_a_pm_that_readers_would_not_take_is_not_written(
+    data: bytes, monkeypatch: pytest.MonkeyPatch, limit: str
+) -> None:
+    storage = MemoryStorage.of(DiskImage.of_files({FILE: data}))
+    monkeypatch.setattr(limits, limit, 1)
+    assert not migrate_file(storage, FILE).is_complete
+    assert dict(storage.image().files) == {FILE: data}
 
 
 def test_one_without_a_directory_in_its_path_and_one_that_goes_elsewhere(data: bytes, golden: bytes) -> None:

@@ -12,10 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from parquet_files import footer_bytes, written
+from real_tables import resolved_partitions
 from rejections import rejection
+from written_tables import PATH, filled, rows
 
 from tornproof.impl.chunk.row_group_encoder import encode_row_group
-from tornproof.impl.errors import CorruptError, ProblemError
+from tornproof.impl.errors import CorruptError, ProblemError, UnsupportedError
 from tornproof.impl.parquet.bloom import bitset_of_values
 from tornproof.impl.parquet.fields import COLUMN_META_DATA, FILE_META_DATA, KEY_VALUE, SCHEMA_ELEMENT, ids_of
 from tornproof.impl.parquet.footer import (
@@ -45,6 +47,7 @@ from tornproof.impl.parquet.thrift import (
 )
 from tornproof.impl.pm.chain import walk
 from tornproof.impl.write.questdb_json import QUESTDB_KEY, updated_json
+from tornproof.impl.write.writer_options import WriterOptions
 
 FOOTER = ids_of(FILE_META_DATA)
 ELEMENT = ids_of(SCHEMA_ELEMENT)
@@ -473,3 +476,17 @@ def test_structs_are_made_by_the_names_of_their_members_in_the_order_of_ids() ->
     assert {name: view[name] for name in values} == values
     with pytest.raises(KeyError, match="no_member"):
         make(KEY_VALUE, no_member=1)
+
+
+def test_many_row_groups_are_split_in_memory_for_one_of_them() -> None:
+    """A footer of 27,000 column chunks had too many values, so that no writer could go on in its partition."""
+    storage = filled(rows(range(400)), options=WriterOptions(row_group_row_count_max=2))
+    (found,) = resolved_partitions(PATH, storage)
+    fixed = found.metadata.generation.position.fixed
+    with found.files.open_data() as data:
+        footer = data.pread(fixed.parquet_footer_length, fixed.parquet_footer_offset)
+    parts = split_footer(footer, file="data.parquet", offset_bytes=0, node_count_max=1_500)
+    assert len(parts.row_groups) == 200
+    assert parts.encode() == footer
+    with pytest.raises(UnsupportedError, match="no more nodes than the limit"):
+        split_footer(footer, file="data.parquet", offset_bytes=0, node_count_max=100)

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from parquet_files import footer_of, start_of
 
+from tornproof.impl import limits
 from tornproof.impl.errors import CorruptError, UnsupportedError
 from tornproof.impl.parquet.fields import (
     DATA_PAGE_HEADER,
@@ -25,7 +26,6 @@ from tornproof.impl.parquet.footer import ColumnChunk
 from tornproof.impl.parquet.pages import (
     EXPANSION_SLACK_BYTES,
     HEADER_NODE_COUNT_MAX,
-    PAGE_COUNT_MAX,
     PAGE_SIZE_MAX_BYTES,
     PageInfo,
     walk_pages,
@@ -336,10 +336,10 @@ def test_header_of_too_many_nodes_is_rejected() -> None:
 
 def test_a_chunk_has_a_limit_of_pages(monkeypatch: pytest.MonkeyPatch) -> None:
     three = v1(b"ab", 1) * 3
-    assert PAGE_COUNT_MAX == 65_536
-    monkeypatch.setattr("tornproof.impl.parquet.pages.PAGE_COUNT_MAX", 3)
+    assert limits.PAGE_COUNT_LIMIT == 65_536
+    monkeypatch.setattr(limits, "PAGE_COUNT_LIMIT", 3)
     assert len(walk(three, value_count=3)) == 3
-    monkeypatch.setattr("tornproof.impl.parquet.pages.PAGE_COUNT_MAX", 2)
+    monkeypatch.setattr(limits, "PAGE_COUNT_LIMIT", 2)
     with pytest.raises(UnsupportedError, match="pages at byte 1000: expected at most 2 in a chunk"):
         walk(three, value_count=3)
 

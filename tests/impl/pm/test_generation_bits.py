@@ -10,9 +10,10 @@ from rejections import rejection
 
 from tornproof.harness.explorers.corruption.roundtrip import reencode_generations
 from tornproof.harness.simulator.filesystem.image import DiskImage
+from tornproof.impl import limits
 from tornproof.impl.errors import UnsupportedError
 from tornproof.impl.layout import pm as layout
-from tornproof.impl.pm.chain import GENERATION_COUNT_LIMIT, decode_chain, decode_metadata, walk
+from tornproof.impl.pm.chain import decode_chain, decode_metadata, walk
 from tornproof.impl.pm.footer import check_flags, decode_generation
 
 DAY = "2024-01-01.1"
@@ -116,10 +117,10 @@ def test_only_reading_by_a_generation_asks_for_its_bits() -> None:
 
 def test_a_chain_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     data = pm.chain_of(10_000, 20_000, 30_000)
-    assert GENERATION_COUNT_LIMIT == 65_536
-    monkeypatch.setattr("tornproof.impl.pm.chain.GENERATION_COUNT_LIMIT", 3)
+    assert limits.GENERATION_COUNT_LIMIT == 65_536
+    monkeypatch.setattr("tornproof.impl.limits.GENERATION_COUNT_LIMIT", 3)
     assert len(list(walk(data, file=pm.FILE))) == 3
-    monkeypatch.setattr("tornproof.impl.pm.chain.GENERATION_COUNT_LIMIT", 2)
+    monkeypatch.setattr("tornproof.impl.limits.GENERATION_COUNT_LIMIT", 2)
     problem = rejection(lambda: list(walk(data, file=pm.FILE)), UnsupportedError)
     assert (problem.field, problem.expected) == ("PREV_PARQUET_META_FILE_SIZE", "a chain of at most 2 generations")
 
@@ -130,7 +131,7 @@ def test_a_chain_above_the_limit_can_be_read_and_not_verified(
     path, image = table_image(questdb_data)
     rows = rows_of(snapshot_of(path, image))
     for limit, is_verified in ((4, True), (3, False)):
-        monkeypatch.setattr("tornproof.impl.pm.chain.GENERATION_COUNT_LIMIT", limit)
+        monkeypatch.setattr("tornproof.impl.limits.GENERATION_COUNT_LIMIT", limit)
         assert rows_of(snapshot_of(path, image)).equals(rows)
         if is_verified:
             assert verified(path, image).sound
@@ -144,9 +145,9 @@ def test_row_groups_and_chunks_of_a_generation_have_a_limit(
 ) -> None:
     plain = pm.header()
     data = pm.file(plain, pm.row_group(plain, 0), pm.row_group(plain, 1))
-    monkeypatch.setattr(f"tornproof.impl.pm.footer.{limit}", fitting)
+    monkeypatch.setattr(limits, limit, fitting)
     assert pm.read(data).row_count == 20
-    monkeypatch.setattr(f"tornproof.impl.pm.footer.{limit}", fitting - 1)
+    monkeypatch.setattr(limits, limit, fitting - 1)
     problem = rejection(lambda: pm.read(data), UnsupportedError)
     assert (problem.field, problem.actual) == ("ROW_GROUP_COUNT", "2 row groups of 2 columns")
 

@@ -135,7 +135,7 @@ def test_no_more_generations_are_examined_than_a_chain_may_have(monkeypatch: pyt
         data = pm.append(data, footer=pm.facts())
     newest = pm.newest(data)
     assert len(found(data, newest)) == 5
-    monkeypatch.setattr("tornproof.impl.repair.plan.GENERATION_COUNT_LIMIT", 3)
+    monkeypatch.setattr("tornproof.impl.limits.GENERATION_COUNT_LIMIT", 3)
     assert [position.end_bytes for position in found(data, newest)] == ends_of(data)[:1:-1]
 
 
@@ -143,7 +143,7 @@ def test_bytes_that_only_look_like_footers_are_bounded_too(monkeypatch: pytest.M
     data = pm.file()
     newest = pm.newest(data)
     words = data[newest.offset_bytes : newest.offset_bytes + 12]
-    monkeypatch.setattr("tornproof.impl.repair.plan.GENERATION_COUNT_LIMIT", 3)
+    monkeypatch.setattr("tornproof.impl.limits.GENERATION_COUNT_LIMIT", 3)
     assert len(found(data + words * 2, newest)) == 1
     assert found(data + words * 3, newest) == []
     looked_at = []

@@ -14,8 +14,9 @@ from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.intercept import Call, CallKind, InterceptedStorage, Run
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.impl.errors import CorruptError, FileMissingError, StorageError, UnsupportedError
+from tornproof.impl.limits import CHUNK_LIMIT_BYTES
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
-from tornproof.impl.table.partition import CHUNK_LIMIT_BYTES, PartitionFiles, read_chunk, read_published
+from tornproof.impl.table.partition import PartitionFiles, read_chunk, read_published
 
 DAY = "2024-01-01.1"
 DATA, PM = f"{DAY}/data.parquet", f"{DAY}/_pm"

@@ -7,6 +7,7 @@ import pytest
 from real_tables import rows_of, snapshot_of, verified
 
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
+from tornproof.impl import limits
 from tornproof.impl.errors import CorruptError, RowsRejectedError
 from tornproof.impl.layout.parquet import DATA_FILE
 from tornproof.impl.parquet.encode_options import ColumnOptions, EncodeOptions
@@ -92,6 +93,15 @@ def test_a_commit_names_prepared_partitions_and_writes_rows_beside_them() -> Non
     second_hour = sorted([*range(HOUR, HOUR + 50), *range(HOUR + 20, HOUR + 30)])
     assert times == [*range(0, 100, 7), *range(101, 110), *second_hour]
     assert verified("t", storage).sound
+
+
+@pytest.mark.parametrize("limit", ["ROW_GROUP_COUNT_LIMIT", "PM_LIMIT_BYTES"])
+def test_a_partition_that_readers_would_not_take_is_not_built(monkeypatch: pytest.MonkeyPatch, limit: str) -> None:
+    storage, table = new_table()
+    monkeypatch.setattr(limits, limit, 3)
+    with pytest.raises(RowsRejectedError, match=r"t/prepared: it would have .* readers accept at most 3; write larger"):
+        built(storage, table, rows(range(16)))
+    assert PM_FILE not in storage.listdir(PREPARED)
 
 
 def test_what_is_rolled_back_is_not_named() -> None:

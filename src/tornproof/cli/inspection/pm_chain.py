@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from tornproof.cli.inspection.pm_scan import computed_checksums
 from tornproof.cli.inspection.report import Problems, demand_at_most, problem_of
+from tornproof.impl import limits
 from tornproof.impl.errors import CorruptError, Problem
 from tornproof.impl.layout import pm as layout
 from tornproof.impl.pm.block import Block, bitset_interval, decode_block, region_offset
@@ -24,7 +25,6 @@ from tornproof.impl.pm.footer import (
 )
 from tornproof.impl.pm.header import FileHeader, decode_header
 from tornproof.impl.storage.interface import ReadableStorage
-from tornproof.impl.table.partition import PM_LIMIT_BYTES
 
 SIZE_FIELD = layout.Header.layout.field("parquet_meta_file_size")
 
@@ -63,7 +63,7 @@ def read_metadata_file(storage: ReadableStorage, path: str, problems: Problems, 
     """Read and decode a `_pm`; raises StorageError, and UnsupportedError above 128 MiB."""
     with storage.open_for_reading(path) as handle:
         size_bytes = handle.size_bytes()
-        demand_at_most(PM_LIMIT_BYTES, size_bytes, file=file, field="size")
+        demand_at_most(limits.PM_LIMIT_BYTES, size_bytes, file=file, field="size")
         # The published size first: a running writer appends only after it.
         head = handle.pread(SIZE_FIELD.end_bytes, 0)
         content = head + handle.pread(size_bytes, len(head))

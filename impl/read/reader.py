@@ -11,7 +11,7 @@ import pyarrow as pa
 from tornproof.impl.errors import CorruptError, Problem, TornproofError, UnsupportedError
 from tornproof.impl.pm.block import Block
 from tornproof.impl.query.comparison import compare
-from tornproof.impl.query.predicate import And, Operator, Predicate
+from tornproof.impl.query.predicate import And, Operator, Predicate, columns_of
 from tornproof.impl.query.pruning import Pruner
 from tornproof.impl.query.time_search import ALL_TIMES, TimeRange, TimeTextError, time_of_text
 from tornproof.impl.read.counters import ReadCounters
@@ -85,6 +85,7 @@ class Snapshot:
     ) -> Iterator[pa.RecordBatch]:
         """Yield the rows of the parquet partitions for which `where` is true, ordered by partition and row group.
 
+        Without any of the columns, `names=[]`, batches only have as many rows.
         Opens each partition when it is needed; row groups that cannot have such a row are not read, so damage in them
         is not noticed. Raises CorruptError, UnsupportedError, StorageError, and what `selected` raises.
         """
@@ -166,19 +167,26 @@ class Snapshot:
         resolved = self.resolve(partition)
         counters.data_bytes += partition.token
         counters.row_group_count += len(resolved.metadata.blocks)
-        schema, pruner = self.schema_of(columns), Pruner(resolved.metadata.header)
+        if not columns and predicate is None:
+            for block in resolved.metadata.blocks:
+                counters.returned_row_count += block.num_rows
+                yield _only_rows(block.num_rows)
+            return
+        # Without columns, one of the condition says how many rows match.
+        shown = columns if predicate is None or columns else columns_of(predicate)[:1]
+        schema, pruner = self.schema_of(shown), Pruner(resolved.metadata.header)
         under_way: deque[tuple[int, Iterator[list[pa.Array]]]] = deque()
         with counters.watched(resolved.files).open_data() as handle:
             for ordinal in kept_ordinals(resolved, handle, pruner, predicate, self.timestamp_id, counters):
                 block = resolved.metadata.blocks[ordinal]
                 counters.scanned_row_count += block.num_rows
                 read = _BlockReader(self.reader, resolved, block, handle, pruner, counters, decoding)
-                parts = read(columns) if predicate is None else selected_rows(read, columns, predicate)
+                parts = read(shown) if predicate is None else selected_rows(read, shown, predicate)
                 under_way.append((block.num_rows, parts))
                 while under_way and _keeps_busy([row_count for row_count, _ in under_way][1:], decoding):
-                    yield from _batches(under_way.popleft()[1], schema, counters)
+                    yield from _batches(under_way.popleft()[1], schema, counters, len(columns))
             while under_way:
-                yield from _batches(under_way.popleft()[1], schema, counters)
+                yield from _batches(under_way.popleft()[1], schema, counters, len(columns))
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,12 +215,19 @@ def _keeps_busy(row_counts_behind: Sequence[int], decoding: Decoding) -> bool:
     return sum(row_counts_behind) >= AHEAD_ROW_COUNT
 
 
-def _batches(parts: Iterable[list[pa.Array]], schema: pa.Schema, counters: ReadCounters) -> Iterator[pa.RecordBatch]:
+def _batches(
+    parts: Iterable[list[pa.Array]], schema: pa.Schema, counters: ReadCounters, column_count: int
+) -> Iterator[pa.RecordBatch]:
     for arrays in parts:
-        batch = pa.record_batch(arrays, schema=schema)
+        batch = pa.record_batch(arrays, schema=schema).select(range(column_count))
         if batch.num_rows:
             counters.returned_row_count += batch.num_rows
             yield batch
+
+
+def _only_rows(row_count: int) -> pa.RecordBatch:
+    """Return a batch of so many rows without columns."""
+    return pa.RecordBatch.from_struct_array(pa.StructArray.from_buffers(pa.struct([]), row_count, [None]))
 
 
 def raise_first(problems: Iterator[Problem]) -> None:

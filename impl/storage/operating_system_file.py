@@ -11,6 +11,7 @@ import mmap
 import os
 import struct
 import sys
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -209,6 +210,9 @@ class OpenFile(File):
         if self._descriptor == _CLOSED:
             return
         self._tally.step_count += 1
+        self._release()
+
+    def _release(self) -> None:
         try:
             if self._was_locked:
                 self._set_lock(fcntl.F_UNLCK, 0, 0)  # a length of 0 means everything
@@ -216,6 +220,14 @@ class OpenFile(File):
             descriptor, self._descriptor = self._descriptor, _CLOSED
             with TranslateOsErrors(self._path, "close"):
                 os.close(descriptor)
+
+    def __del__(self) -> None:
+        """Warn about a file that was forgotten with its locks, as Python does about its own files, and close it."""
+        if self._descriptor != _CLOSED:
+            if self._was_locked:
+                text = f"{self._path}: it was never closed, and held its locks until now; use a `with` block"
+                warnings.warn(text, ResourceWarning, stacklevel=2, source=self)
+            self._release()
 
 
 class _MappedFile(Mapping):

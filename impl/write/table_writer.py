@@ -5,20 +5,21 @@ How a commit writes files is in `commit.py`, how it changes each partition in `p
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import functools
+from collections.abc import Iterable
 from contextlib import AbstractContextManager
 
 import pyarrow as pa
 
 from tornproof.impl.chunk.row_group_encoder import encode_row_group
-from tornproof.impl.errors import NotATableError, RowsRejectedError, TornproofError
+from tornproof.impl.errors import NotATableError, RowsRejectedError, TornproofError, UsageError
 from tornproof.impl.layout.txn import READ_ONLY
 from tornproof.impl.read.reader import open_snapshot, raise_first
 from tornproof.impl.storage.interface import Storage
 from tornproof.impl.table.check import check_against_table
 from tornproof.impl.table.partition import PartitionFiles
 from tornproof.impl.table.partition_names import directory_names
-from tornproof.impl.table.symbols import SymbolTable, read_table_symbols
+from tornproof.impl.table.symbols import read_table_symbols
 from tornproof.impl.table.table import Table, open_table
 from tornproof.impl.txn.pins import WriterLock, take_writer_lock
 from tornproof.impl.txn.transaction import TXN_FILE, Partition, Transaction
@@ -36,6 +37,10 @@ from tornproof.impl.write.stored_arrays import symbol_keys
 
 class WriterDeadError(TornproofError):
     """A commit of this writer has failed; opening a new writer recovers the table."""
+
+
+class UncommittedError(UsageError):
+    """A `with` block of a writer ended with changes that were staged and not committed."""
 
 
 def open_writer(
@@ -64,7 +69,10 @@ def open_writer(
 
 
 class TableWriter(AbstractContextManager["TableWriter"]):
-    """Stages changes and commits them; not for use by several threads. Leaving its `with` block closes it."""
+    """Stages changes and commits them; not for use by several threads.
+
+    Leaving its `with` block closes it, and is an error while changes are staged.
+    """
 
     def __init__(
         self,
@@ -88,6 +96,8 @@ class TableWriter(AbstractContextManager["TableWriter"]):
         names = {column.id: column.name for column in self._metadata.columns}
         self._timestamp_name = names[self._metadata.timestamp_id]
         keys = [column.name for column in self._metadata.columns if column.is_dedup_key]
+        # New symbols are rejected, so it is enough to read them once. A method would keep a forgotten writer alive.
+        symbols = functools.cache(lambda: read_table_symbols(table, transaction))
         self._changer = PartitionChanger(
             name=table.path.rpartition("/")[2],
             metadata=self._metadata,
@@ -98,9 +108,9 @@ class TableWriter(AbstractContextManager["TableWriter"]):
             options=options,
             encode=encode,
             reader=protocol.base,
-            symbols_of=self._symbols_of,
+            symbols_of=lambda name: symbols()[name],
         )
-        self._symbols: Mapping[str, SymbolTable] | None = None
+        self._symbols = symbols
         self._open: dict[int, OpenPartition] = {}
         self._is_dead = False
         self._commit_count = 0
@@ -117,15 +127,17 @@ class TableWriter(AbstractContextManager["TableWriter"]):
         taken = conform(rows, self.schema, self._timestamp_name)
         for column in self._metadata.columns:
             if tag_of(column.type) is TypeTag.SYMBOL:
-                symbol_keys(taken[column.name].combine_chunks(), column.name, self._symbols_of(column.name))
+                symbol_keys(taken[column.name].combine_chunks(), column.name, self._symbols()[column.name])
         self._staged.append(taken)
 
     def drop_partition(self, timestamp: int) -> None:
         """Stage the removal of the partition that starts at `timestamp`; rows staged with it create it anew."""
+        self._check_alive()
         self._dropped.add(self._partition_at(timestamp).timestamp)
 
     def rewrite_partition(self, timestamp: int) -> None:
         """Stage a rewrite of the parquet partition that starts at `timestamp` into a new directory."""
+        self._check_alive()
         partition = self._partition_at(timestamp)
         _reject_unless_writable(self.table, partition)
         self._rewritten.add(partition.timestamp)
@@ -184,9 +196,18 @@ class TableWriter(AbstractContextManager["TableWriter"]):
         self._is_dead = True
         self._lock.release()
 
-    def __exit__(self, *exception: object) -> None:
-        """Close."""
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        """Close; raises UncommittedError if changes are staged, unless another error is on its way."""
+        is_forgotten = kind is None and not self._is_dead and self._has_staged()
         self.close()
+        if is_forgotten:
+            raise UncommittedError(
+                f"{self.table.path}: the writer was left with staged changes, which are discarded; "
+                "call commit() before, or rollback() to discard them on purpose"
+            )
+
+    def _has_staged(self) -> bool:
+        return bool(any(map(len, self._staged)) or self._adopted or self._dropped or self._rewritten)
 
     def _plan(self) -> dict[int, PartitionChange]:
         """Return the changes of partitions by their timestamps, ascending."""
@@ -280,12 +301,6 @@ class TableWriter(AbstractContextManager["TableWriter"]):
             timestamp, self.transaction.version, metadata.partition_by, nanoseconds=metadata.counts_nanoseconds
         )
         return PartitionFiles(storage=self._storage, path=f"{self.table.path}/{name}", name=name)
-
-    def _symbols_of(self, name: str) -> SymbolTable:
-        if self._symbols is None:
-            # New symbols are rejected, so it is enough to read them once.
-            self._symbols = read_table_symbols(self.table, self.transaction)
-        return self._symbols[name]
 
     def _check_alive(self) -> None:
         if self._is_dead:

@@ -15,6 +15,7 @@ from tornproof.impl.errors import CorruptError, UnsupportedError
 from tornproof.impl.layout import txn
 from tornproof.impl.pm.block import Chunk
 from tornproof.impl.query.time_search import ALL_TIMES, TimeRange, TimeTextError
+from tornproof.impl.read.counters import ReadCounters
 from tornproof.impl.read.reader import RepeatedColumnError, Snapshot, UnknownColumnError, open_snapshot
 from tornproof.impl.table.columns import SnapshotColumn
 from tornproof.impl.types.arrow import is_nullable
@@ -254,3 +255,22 @@ def test_designated_bit_of_a_partition_does_not_change_the_type_of_its_values(qu
     stored = snapshot.resolve(partition).metadata.header.columns[0].type
     assert (DESIGNATED.get(stored), DESIGNATED.get(snapshot.columns[0].type)) == (1, 0)
     assert rows_of(snapshot, ["ts"]).schema.field("ts").type == pa.timestamp("us", tz="UTC")
+
+
+@pytest.mark.parametrize("where", [None, "v >= 0", "v < 3 AND v >= 1", "v < 0"])
+def test_without_columns_there_are_as_many_rows(questdb_data: Path, where: str | None) -> None:
+    """There were none."""
+    snapshot, storage = traced(questdb_data / CHAIN)
+    predicate = snapshot.condition(where)
+    expected = sum(batch.num_rows for batch in snapshot.batches(["v"], where=predicate))
+    counters = ReadCounters()
+    batches = list(snapshot_of(questdb_data / CHAIN, storage).batches([], where=predicate, counters=counters))
+    assert sum(batch.num_rows for batch in batches) == expected == counters.returned_row_count
+    assert all(batch.num_columns == 0 for batch in batches)
+    assert len(pa.Table.from_batches(batches, schema=pa.schema([]))) == expected
+
+
+def test_counting_rows_reads_no_values(questdb_data: Path) -> None:
+    snapshot, storage = traced(questdb_data / CHAIN)
+    assert sum(batch.num_rows for batch in snapshot.batches([])) > 0
+    assert not any(touched(snapshot, storage, chunk) for _, _, chunk in chunks(snapshot))

@@ -1,6 +1,7 @@
 """What a writer guarantees: everything staged or nothing, rejection with a message, and one writer at a time."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
@@ -28,15 +29,17 @@ from tornproof.harness.simulator.filesystem.faulty import Fault, FaultyStorage
 from tornproof.harness.simulator.filesystem.intercept import CallKind
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.impl.chunk.chunk import pages_of
-from tornproof.impl.errors import BusyError, NotATableError, RowsRejectedError, StorageError
+from tornproof.impl.errors import BusyError, NotATableError, RowsRejectedError, StorageError, UsageError
 from tornproof.impl.layout import txn as txn_layout
 from tornproof.impl.storage.interface import StorageReason
-from tornproof.impl.table.create import NewColumn
+from tornproof.impl.storage.operating_system import OperatingSystemStorage
+from tornproof.impl.table.create import NewColumn, create_table
+from tornproof.impl.table.metadata_file import PartitionBy
 from tornproof.impl.txn.transaction import TXN_FILE
 from tornproof.impl.txn.write import I64_MAX, I64_MIN
 from tornproof.impl.types.questdb import TypeTag
 from tornproof.impl.write.questdb_json import QUESTDB_KEY
-from tornproof.impl.write.table_writer import WriterDeadError, open_writer
+from tornproof.impl.write.table_writer import TableWriter, WriterDeadError, open_writer
 
 
 def on_disk(storage: MemoryStorage) -> dict[str, bytes]:
@@ -136,10 +139,81 @@ def test_closed_writer_is_dead() -> None:
     writer.write(rows([1]))
     writer.close()
     writer.close()
-    for call in (lambda: writer.write(rows([1])), writer.commit, writer.purge):
+    for call in (
+        lambda: writer.write(rows([1])),
+        lambda: writer.drop_partition(DAY),
+        lambda: writer.rewrite_partition(DAY),
+        writer.commit,
+        writer.purge,
+    ):
         with pytest.raises(WriterDeadError, match="closed or its last commit failed"):
             call()
     assert pairs_on(storage) == []
+
+
+@pytest.mark.parametrize(
+    "stage",
+    [
+        lambda writer: writer.write(rows([2], 1)),
+        lambda writer: writer.drop_partition(DAY),
+        lambda writer: writer.rewrite_partition(DAY),
+    ],
+    ids=["write", "drop", "rewrite"],
+)
+def test_a_writer_that_is_left_with_staged_changes_says_so(stage: Callable[[TableWriter], None]) -> None:
+    """The changes were lost without a word."""
+    storage = filled(rows([1]))
+    with (
+        pytest.raises(UsageError, match=r"staged changes, which are discarded; call commit\(\) before"),
+        writer_on(storage) as writer,
+    ):
+        stage(writer)
+    with pytest.raises(WriterDeadError):
+        writer.commit()
+    # The lock is free all the same, and nothing has changed.
+    writer_on(storage).close()
+    assert pairs_on(storage) == [(1, 0)]
+
+
+def test_what_was_committed_or_rolled_back_is_left_in_silence() -> None:
+    storage = filled(rows([1]))
+    with writer_on(storage) as writer:
+        writer.write(rows([]))
+    with writer_on(storage) as writer:
+        writer.write(rows([2], 1))
+        writer.rollback()
+    with writer_on(storage) as writer:
+        writer.write(rows([2], 1))
+        writer.commit()
+    writer = writer_on(storage)
+    writer.write(rows([3], 2))
+    writer.close()
+    assert pairs_on(storage) == [(1, 0), (2, 1)]
+
+
+def test_another_error_is_not_hidden_by_what_it_left_staged() -> None:
+    storage = filled(rows([1]))
+    with pytest.raises(ZeroDivisionError), writer_on(storage) as writer:
+        writer.write(rows([2], 1))
+        raise ZeroDivisionError
+    write(storage, rows([2], 1))
+    assert pairs_on(storage) == [(1, 0), (2, 1)]
+
+
+def test_a_forgotten_writer_is_warned_of_and_gives_its_lock_back(tmp_path: Path) -> None:
+    """It held its lock as long as the process lived, and every other writer was told that it was busy."""
+    storage, path = OperatingSystemStorage(), str(tmp_path / "t")
+    columns = [NewColumn(name="ts", type=TypeTag.TIMESTAMP), NewColumn(name="v", type=TypeTag.LONG)]
+    create_table(storage, path, columns, timestamp="ts", partition_by=PartitionBy.DAY)
+
+    def forget() -> None:
+        open_writer(storage, path).write(rows([1]).drop("n"))
+
+    with pytest.warns(ResourceWarning, match="_pins: it was never closed, and held its locks until now"):
+        forget()
+    with open_writer(storage, path) as writer:
+        writer.write(rows([1]).drop("n"))
+        assert writer.commit() == 1
 
 
 def test_folder_without_meta_is_not_written_to() -> None:

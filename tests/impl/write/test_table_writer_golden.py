@@ -207,6 +207,7 @@ def test_image_of_a_power_loss_is_written_to_only_where_the_old_rows_are_whole(
             writer.rewrite_partition(writer.transaction.partitions[0].timestamp)
             with pytest.raises(CorruptError, match=message):
                 writer.commit()
+            writer.rollback()
     else:
         drive(start_run(tmp_path, position), FEW_COMMITS)
         return

@@ -86,7 +86,7 @@ class OpenFile(File):
         self._descriptor = descriptor
         self._tally = tally
         self._is_writable = is_writable
-        self._was_locked = False
+        self._was_locked = self._was_exclusive = False
 
     @property
     def _open_descriptor(self) -> int:
@@ -190,6 +190,7 @@ class OpenFile(File):
         lock_type = fcntl.F_RDLCK if mode is LockMode.SHARED else fcntl.F_WRLCK
         is_granted = self._set_lock(lock_type, offset_bytes, size_bytes, waits=waits)
         self._was_locked |= is_granted
+        self._was_exclusive |= is_granted and mode is LockMode.EXCLUSIVE
         return is_granted
 
     def _set_lock(self, lock_type: int, offset_bytes: int, size_bytes: int, *, waits: bool = False) -> bool:
@@ -222,11 +223,10 @@ class OpenFile(File):
                 os.close(descriptor)
 
     def __del__(self) -> None:
-        """Warn about a file that was forgotten with its locks, as Python does about its own files, and close it."""
-        if self._descriptor != _CLOSED:
-            if self._was_locked:
-                text = f"{self._path}: it was never closed, and held its locks until now; use a `with` block"
-                warnings.warn(text, ResourceWarning, stacklevel=2, source=self)
+        """Close a file that was forgotten while it kept others out, with a warning, as Python does for its own files."""
+        if self._descriptor != _CLOSED and self._was_exclusive:
+            text = f"{self._path}: it was never closed, and held its lock until now; use a `with` block"
+            warnings.warn(text, ResourceWarning, stacklevel=2, source=self)
             self._release()
 
 

@@ -209,7 +209,7 @@ def test_a_forgotten_writer_is_warned_of_and_gives_its_lock_back(tmp_path: Path)
     def forget() -> None:
         open_writer(storage, path).write(rows([1]).drop("n"))
 
-    with pytest.warns(ResourceWarning, match="_pins: it was never closed, and held its locks until now"):
+    with pytest.warns(ResourceWarning, match="_pins: it was never closed, and held its lock until now"):
         forget()
     with open_writer(storage, path) as writer:
         writer.write(rows([1]).drop("n"))

@@ -195,6 +195,17 @@ RECOVERY = (
     ),
     _fault(
         None,
+        "servers not looked for",
+        "a writer is opened and recovers although a server has the table open",
+        "what a server is about to commit is removed",
+        location="tornproof.impl.write.table_writer:reject_if_served",
+        substitute=nothing,
+        explorer=Explorer.SERVED,
+        scenario="rewrite-and-power-cut",
+        hidden_from=(SEQUENTIAL,),
+    ),
+    _fault(
+        None,
         "links followed by a purge",
         "a purge removes the files that a soft-linked partition leads to",
         "files of another volume are lost",

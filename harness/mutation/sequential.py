@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 
 from tornproof.harness.common.patch import wrapped
@@ -18,20 +18,22 @@ from tornproof.harness.simulator.process.trace_rules import Broken
 from tornproof.harness.systems.table import TableCommits, TableTarget
 from tornproof.harness.systems.table_readers import Seen, see, seen_in
 from tornproof.harness.systems.table_rules import TableRules
-from tornproof.impl.errors import TornproofError
+from tornproof.impl.errors import BusyError, TornproofError
 from tornproof.impl.layout.parquet import DATA_FILE
 from tornproof.impl.pm.footer import locate_footer
 from tornproof.impl.read.reader import snapshot_of
 from tornproof.impl.storage.interface import EntryKind
 from tornproof.impl.table.partition import PM_FILE, resolve_partition
-from tornproof.impl.table.partition_names import looks_like_partition
+from tornproof.impl.table.partition_names import looks_like_partition, split_name
 from tornproof.impl.table.table import Table, open_table
 from tornproof.impl.txn.pins import Pin, pin_committed
+from tornproof.impl.txn.transaction import TXN_FILE
 from tornproof.impl.verify.verify import verify_table
 from tornproof.impl.write.table_writer import open_writer
 
 SOUND = "the files are sound"
 ELSEWHERE = "files that a soft link leads to stay"
+FOREIGN = "what another process is about to commit stays"
 VOLUME = "/volume"
 PM_LIMIT = "tornproof.impl.limits:PM_LIMIT_BYTES"
 PINNED = "a pinned snapshot stays readable and equal to itself"
@@ -136,6 +138,20 @@ def soft_links(baseline: Baseline, mutant: Mutant) -> Catch:
         writer.purge()
     is_lost = any(run.storage.kind(path) is EntryKind.MISSING for path in before)
     return caught._replace(property=ELSEWHERE) if is_lost else caught
+
+
+def served(baseline: Baseline, mutant: Mutant) -> Catch:
+    """Open a writer while a server has the table open and is about to commit a new directory."""
+    storage, path = baseline.storage(), baseline.sound.path
+    table = open_table(storage, path)
+    transaction = table.transaction()
+    interval, _ = split_name(table.directory_of(transaction.partitions[0]))
+    storage.mkdir(f"{path}/{interval}.{transaction.version}")
+    storage.serve(f"{path}/{TXN_FILE}", "java (process 1)")
+    before = storage.listdir(path)
+    with suppress(BusyError), mutant.planted():
+        mutant.target.open_writer(storage, path).__exit__(None, None, None)
+    return Catch(1, "" if set(before) <= set(storage.listdir(path)) else FOREIGN)
 
 
 def small_limits(baseline: Baseline, mutant: Mutant) -> Catch:

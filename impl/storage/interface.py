@@ -228,5 +228,11 @@ class Storage(ReadableStorage, Protocol):
     def store_fence(self) -> None:
         """Order the stores after this call behind the stores before it."""
 
+    def mapped_by(self, path: str) -> tuple[str, ...]:
+        """Return the other processes that have a file mapped, as far as this one can see; it is no step of a process.
+
+        A server takes no lock, but maps the `_txn` of each table that it has open.
+        """
+
     def counters(self) -> Counters:
         """Return the current counters."""

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import asdict
 
 from tornproof.impl.errors import StorageError
+from tornproof.impl.storage.holders import mappers_of
 from tornproof.impl.storage.interface import Counters, EntryKind, File, OpenMode, Storage, StorageReason
 from tornproof.impl.storage.operating_system_file import OpenFile, Tally, TranslateOsErrors
 
@@ -137,6 +138,10 @@ class OperatingSystemStorage(Storage):
     def sleep_seconds(self, duration_seconds: float) -> None:
         """Wait."""
         time.sleep(duration_seconds)
+
+    def mapped_by(self, path: str) -> tuple[str, ...]:
+        """Look into /proc; other systems show nothing."""
+        return tuple(map(str, mappers_of(path)))
 
     def counters(self) -> Counters:
         """Return the counters of this object; other storage objects for the same files have their own."""

@@ -223,7 +223,7 @@ class OpenFile(File):
                 os.close(descriptor)
 
     def __del__(self) -> None:
-        """Close a file that was forgotten while it kept others out, with a warning, as Python does for its own files."""
+        """Close a file that was forgotten and keeps others out, with a warning, as Python does for its own files."""
         if self._descriptor != _CLOSED and self._was_exclusive:
             text = f"{self._path}: it was never closed, and held its lock until now; use a `with` block"
             warnings.warn(text, ResourceWarning, stacklevel=2, source=self)

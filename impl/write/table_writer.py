@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager
 import pyarrow as pa
 
 from tornproof.impl.chunk.row_group_encoder import encode_row_group
-from tornproof.impl.errors import NotATableError, RowsRejectedError, TornproofError, UsageError
+from tornproof.impl.errors import BusyError, NotATableError, RowsRejectedError, TornproofError, UsageError
 from tornproof.impl.layout.txn import READ_ONLY
 from tornproof.impl.read.reader import open_snapshot, raise_first
 from tornproof.impl.storage.interface import Storage
@@ -50,22 +50,36 @@ def open_writer(
     options: WriterOptions | None = None,
     protocol: Protocol = HARDENED,
     encode: RowGroupEncoder = encode_row_group,
+    force: bool = False,
 ) -> TableWriter:
     """Become the only writer of the table in the directory `path`, and recover the table.
 
-    Raises BusyError if there is another writer; NotATableError without a table, a `_meta` or a designated timestamp;
-    CorruptError if the committed version is damaged; UnsupportedError, StorageError.
+    Raises BusyError if there is another writer or, without `force`, if a server has the table open, as far as it can be
+    seen; NotATableError without a table, a `_meta` or a designated timestamp; CorruptError if the committed version is
+    damaged; UnsupportedError, StorageError.
     """
     table = open_table(storage, path)
     if table.metadata is None or table.metadata.timestamp_id < 0:
         raise NotATableError(f"{path}: not a table to write to: it has no _meta with a designated timestamp")
     lock = take_writer_lock(storage, path)
     try:
+        if not force:
+            reject_if_served(storage, path)
         transaction = recover_for_writing(storage, table, protocol.recovery)
         return TableWriter(storage, table, lock, transaction, options or WriterOptions(), protocol, encode)
     except BaseException:
         lock.release()
         raise
+
+
+def reject_if_served(storage: Storage, path: str) -> None:
+    """Raise BusyError if another process maps `_txn`, as a server does and no reader of this library."""
+    processes = storage.mapped_by(f"{path}/{TXN_FILE}")
+    if processes:
+        raise BusyError(
+            f"{path}: in use by {', '.join(processes)}; stop it first, because recovery removes directories that a "
+            "server has not committed yet; `force` opens the table all the same"
+        )
 
 
 class TableWriter(AbstractContextManager["TableWriter"]):

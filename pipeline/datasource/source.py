@@ -111,7 +111,8 @@ class TornproofSource(DataSource):
         from tornproof.pipeline.datasource.writer import WRITE_OPTIONS, TornproofWriter
 
         reject_unknown(self.options, WRITE_OPTIONS, "writing")
-        return TornproofWriter(path_of(self.options.get("path")), schema, self.options.get("staging"), overwrite)
+        force = boolean_of("force", self.options.get("force", "false"))
+        return TornproofWriter(path_of(self.options.get("path")), schema, self.options.get("staging"), overwrite, force)
 
     def _open(self) -> Snapshot:
         storage, path = OperatingSystemStorage(), path_of(self.options.get("path"))

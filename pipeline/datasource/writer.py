@@ -24,10 +24,10 @@ from tornproof.impl.read.reader import open_snapshot
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
 from tornproof.impl.table.table import open_table
 from tornproof.impl.txn.transaction import TXN_FILE, safe_read
-from tornproof.impl.write.table_writer import TableWriter, open_writer
+from tornproof.impl.write.table_writer import TableWriter, open_writer, reject_if_served
 from tornproof.pipeline.datasource.types import from_spark
 
-WRITE_OPTIONS = frozenset({"path", "staging"})
+WRITE_OPTIONS = frozenset({"path", "staging", "force"})
 STAGING_PREFIX = "_staging-"
 INTENT_FILE = "commit.json"
 
@@ -47,11 +47,16 @@ class StagedRows(WriterCommitMessage):
 class TornproofWriter(DataSourceArrowWriter):
     """Stages the rows of one job and commits them at once."""
 
-    def __init__(self, path: str, schema: StructType, staging: str | None, overwrite: bool) -> None:
+    def __init__(
+        self, path: str, schema: StructType, staging: str | None, overwrite: bool, force: bool = False
+    ) -> None:
         """Check that the table accepts such rows, and create the job's folder.
 
-        Raises NotATableError, RowsRejectedError for unknown columns and for a missing designated timestamp.
+        Raises NotATableError, RowsRejectedError for unknown columns and for a missing designated timestamp, and
+        BusyError, without `force`, if a server on this machine has the table open.
         """
+        if not force:
+            reject_if_served(OperatingSystemStorage(), path)
         snapshot = open_snapshot(open_table(OperatingSystemStorage(), path))
         names = {column.id: column.name for column in snapshot.columns}
         if snapshot.table.metadata is None or snapshot.timestamp_id not in names:
@@ -64,6 +69,7 @@ class TornproofWriter(DataSourceArrowWriter):
         self._path = path
         self._schema = snapshot.schema
         self._overwrites = overwrite
+        self._force = force
         self._folder = Path(staging or path, STAGING_PREFIX + secrets.token_hex(8))
         self._folder.mkdir(parents=True)
 
@@ -94,7 +100,7 @@ class TornproofWriter(DataSourceArrowWriter):
         """
         staged = [message for message in messages if isinstance(message, StagedRows) and message.row_count]
         if staged or self._overwrites:
-            with open_writer(OperatingSystemStorage(), self._path) as writer:
+            with open_writer(OperatingSystemStorage(), self._path, force=self._force) as writer:
                 for message in staged:
                     with pa.memory_map(str(self._folder / message.file)) as file:
                         writer.write(pa.ipc.open_file(file).read_all())

@@ -79,12 +79,14 @@ def ingested(storage: ReadableStorage, table_path: str) -> tuple[RunEntry, ...]:
 
 
 @contextmanager
-def open_archive(storage: Storage, table_path: str, options: WriterOptions | None = None) -> Iterator[ArchiveTable]:
+def open_archive(
+    storage: Storage, table_path: str, options: WriterOptions | None = None, *, force: bool = False
+) -> Iterator[ArchiveTable]:
     """Become the only writer of a table, and finish or remove what an interrupted run left.
 
     Raises as `open_writer` and `ingested` do.
     """
-    with open_writer(storage, table_path, options=options) as writer:
+    with open_writer(storage, table_path, options=options, force=force) as writer:
         archive = ArchiveTable(storage, writer)
         archive.finish_interrupted()
         yield archive

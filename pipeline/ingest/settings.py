@@ -20,7 +20,10 @@ ROWS_MAX = (1 << 31) - 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchiveSettings:
-    """The settings of a run; partitioning and columns are those of the table if it exists."""
+    """The settings of a run; partitioning and columns are those of the table if it exists.
+
+    With `force` a table is written to that a server has open.
+    """
 
     partition_by: PartitionBy = PartitionBy.DAY
     row_group_bytes: int = ROW_GROUP_BYTES
@@ -31,6 +34,7 @@ class ArchiveSettings:
     sample_lines: int = 1000
     rejects_directory: str | None = None
     dry_run: bool = False
+    force: bool = False
 
     @property
     def options(self) -> WriterOptions:

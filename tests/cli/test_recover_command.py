@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 from command_line import WarmRunner, cold_run, sentence_of
 
-from tornproof.api.holders import holders_of
 from tornproof.cli.commands.recover import SENTENCES, recover
 from tornproof.impl.errors import UsageError
 from tornproof.impl.repair.repair import ActionKind
+from tornproof.impl.storage.holders import holders_of
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
 from tornproof.impl.txn.pins import take_writer_lock
 

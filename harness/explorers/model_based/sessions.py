@@ -76,7 +76,10 @@ def _open(world: World, fault: Fault | None) -> None:
     is_crash = False
     try:
         with world.orderly("open_writer", StorageError):
-            world.writer = open_writer(world.process, world.files.path, options=world.options, encode=world.encode)
+            # Nobody else knows these files, and looking for others would take most of the time.
+            world.writer = open_writer(
+                world.process, world.files.path, options=world.options, encode=world.encode, force=True
+            )
     except (StorageError, Killed) as error:
         if not world.process.fired:
             raise ViolationError(ORDERLY, f"open_writer: {type(error).__name__}: {error}") from error

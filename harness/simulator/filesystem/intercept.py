@@ -179,6 +179,10 @@ class InterceptedStorage(Storage):
         """Let the inner storage's time pass."""
         self.intercept(Call(kind=CallKind.SLEEP, path=""), lambda: self._inner.sleep_seconds(duration_seconds))
 
+    def mapped_by(self, path: str) -> tuple[str, ...]:
+        """Return what the inner storage sees."""
+        return self._inner.mapped_by(path)
+
     def counters(self) -> Counters:
         """Return the inner storage's counts."""
         return self._inner.counters()

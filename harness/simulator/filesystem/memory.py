@@ -230,6 +230,14 @@ class MemoryStorage(Storage):
         calls = self._session.calls
         self._tree.now_seconds += duration_seconds if calls is None else calls.lasting_seconds(duration_seconds)
 
+    def mapped_by(self, path: str) -> tuple[str, ...]:
+        """Return whoever `serve` was called for."""
+        return self._tree.mapped_by.get(path, ())
+
+    def serve(self, path: str, process: str) -> None:
+        """Let a process that is not one of this disk's map a file."""
+        self._tree.mapped_by[path] = (*self.mapped_by(path), process)
+
     def counters(self) -> Counters:
         """Return the counts of this session."""
         tally = self._session.tally

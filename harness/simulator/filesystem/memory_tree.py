@@ -128,6 +128,7 @@ class Tree:
         """Start empty, at zero seconds."""
         self._roots = {"/": Directory(None), ".": Directory(None)}
         self.now_seconds = 0.0
+        self.mapped_by: dict[str, tuple[str, ...]] = {}
 
     @classmethod
     def of(cls, image: DiskImage) -> Tree:

@@ -290,6 +290,9 @@ class _ProcessStorage(InterceptedStorage):
             content = call.content[first - start : stop - start]
             self._ask(replace(call, offset_bytes=first, size_bytes=stop - first, content=content))
 
+    def mapped_by(self, path: str) -> tuple[str, ...]:
+        return ()  # processes outside of the simulation do not exist
+
     def monotonic_seconds(self) -> float:
         self.calls.add(CallKind.CLOCK, "")
         self._now_seconds += self.calls.lasting_seconds(CLOCK_TICK_SECONDS)

@@ -66,14 +66,14 @@ class Table:
             pin.release()
             raise
 
-    def writer(self, options: WriterOptions | None = None) -> TableWriter:
+    def writer(self, options: WriterOptions | None = None, *, force: bool = False) -> TableWriter:
         """Become the table's only writer until the `with` block ends, after recovery from what a killed one left.
 
         `writer.write(rows)` takes Arrow rows in any order of times, `writer.commit()` makes all of them one version
-        and returns its number when it is durable. Do not use it while a server has the table open. Raises
-        BusyError while another writer has it, NotATableError, CorruptError, UnsupportedError, StorageError.
+        and returns its number when it is durable. Raises BusyError while another writer has it, or a server as far
+        as /proc shows (`force` writes all the same), NotATableError, CorruptError, UnsupportedError, StorageError.
         """
-        return open_writer(OperatingSystemStorage(), self.path, options=options)
+        return open_writer(OperatingSystemStorage(), self.path, options=options, force=force)
 
     def _directory(self) -> TableDirectory:
         return open_table(OperatingSystemStorage(), self.path)

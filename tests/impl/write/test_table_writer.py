@@ -1,7 +1,10 @@
 """What a writer guarantees: everything staged or nothing, rejection with a message, and one writer at a time."""
 
 import json
-from collections.abc import Callable
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pyarrow as pa
@@ -24,6 +27,7 @@ from written_tables import (
     writer_on,
 )
 
+import tornproof
 from tornproof.harness.common.made_rows import rows_for
 from tornproof.harness.simulator.filesystem.faulty import Fault, FaultyStorage
 from tornproof.harness.simulator.filesystem.intercept import CallKind
@@ -434,3 +438,50 @@ def test_version_that_was_opened_before_a_commit_reads_as_it_was_after_it() -> N
     write(storage, rows([2], 9), rows([2], 10))
     assert rows_of(only(snapshot, partition)).equals(before)
     assert len(pairs_on(storage)) == 4
+
+
+@contextmanager
+def other_process(path: str, script: str) -> Iterator[int]:
+    """Run a script in another process, and yield its id once it has said that it is there."""
+    script = f"import sys; path = sys.argv[1]; {script}; print('there', flush=True); sys.stdin.read()"
+    with subprocess.Popen(
+        [sys.executable, "-c", script, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdin is not None and process.stdout is not None and process.stdout.readline() == "there\n"
+        yield process.pid
+        process.stdin.close()
+
+
+SERVER = "import mmap; file = open(path + '/_txn', 'r+b'); held = mmap.mmap(file.fileno(), 0); file.close()"
+READER = (
+    "import tornproof; snapshot = tornproof.open(path).snapshot(); rows = iter(snapshot.scan()); next(rows); "
+    "txn = open(path + '/_txn', 'rb')"
+)
+
+
+def test_a_table_that_a_server_has_open_is_not_written_to(tmp_path: Path) -> None:
+    """A writer was opened, and removed what the server was about to commit."""
+    storage, path = OperatingSystemStorage(), str(tmp_path / "t")
+    columns = [NewColumn(name="ts", type=TypeTag.TIMESTAMP), NewColumn(name="v", type=TypeTag.LONG)]
+    create_table(storage, path, columns, timestamp="ts", partition_by=PartitionBy.DAY)
+    with open_writer(storage, path) as writer:
+        writer.write(rows([1]).drop("n"))
+        writer.commit()
+    (tmp_path / "t" / "2024-01-01.1").mkdir()
+    before = sorted(path.name for path in (tmp_path / "t").iterdir())
+    with other_process(path, READER), open_writer(storage, path):
+        pass
+    (tmp_path / "t" / "2024-01-01.1").mkdir()
+    with other_process(path, SERVER) as process_id:
+        expected = rf"t: in use by \S+ \(process {process_id}\); stop it first, because recovery removes directories"
+        for _ in range(2):
+            with pytest.raises(BusyError, match=expected):
+                open_writer(storage, path)
+        assert sorted(path.name for path in (tmp_path / "t").iterdir()) == before
+        with pytest.raises(BusyError, match="in use by"):
+            tornproof.open(path).writer()
+        with tornproof.open(path).writer(force=True) as writer:
+            assert not (tmp_path / "t" / "2024-01-01.1").exists()
+            writer.write(rows([2], 1).drop("n"))
+            writer.commit()
+    open_writer(storage, path).close()

@@ -12,7 +12,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from tornproof.impl.errors import NotATableError, RowsRejectedError, StorageError
+from tornproof.impl.errors import BusyError, NotATableError, RowsRejectedError, StorageError
 from tornproof.impl.read.reader import open_snapshot
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
 from tornproof.impl.table.table import open_table
@@ -62,6 +62,22 @@ def batch_of(first: int, count: int) -> pa.RecordBatch:
 
 def writer_on(path: Path, schema: StructType = SCHEMA, *, overwrite: bool = False) -> TornproofWriter:
     return TornproofWriter(str(path), schema, None, overwrite)
+
+
+def test_a_table_that_a_server_has_open_is_rejected_before_and_at_the_commit(
+    table: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer = writer_on(table)
+    message = writer.stage(iter([batch_of(0, 5)]), "00000-0.arrow")
+    monkeypatch.setattr(OperatingSystemStorage, "mapped_by", lambda storage, path: (f"java that maps {path}",))
+    with pytest.raises(BusyError, match=f"in use by java that maps {table}/_txn; stop it first"):
+        writer_on(table)
+    with pytest.raises(BusyError, match="in use by java"):
+        writer.commit([message])
+    assert version_of(table) == 0
+    forced = TornproofWriter(str(table), SCHEMA, None, False, force=True)
+    forced.commit([forced.stage(iter([batch_of(0, 5)]), "00000-0.arrow")])
+    assert values_of(table) == list(range(5))
 
 
 def test_rows_of_successful_attempts_become_one_commit(table: Path) -> None:

@@ -96,6 +96,9 @@ def archive(
         str | None,
         typer.Option("--master", metavar="MASTER", help="Spark master: local[*], or spark://HOST:PORT."),
     ] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Write although another process, such as a server, has the table open.")
+    ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Read and count all lines, but change nothing.")] = False,
     json_target: JsonOption = None,
 ) -> int:
@@ -105,7 +108,8 @@ def archive(
     if is_there and partition_by is not None:
         raise UsageError(f"{to}: exists already; --partition-by is for new tables")
     if is_there and not dry_run:
-        reject_if_held(to, because="a table that a server has open is not written to")
+        if not force:
+            reject_if_held(to, because="a table that a server has open is not written to (--force does)")
         demand_owner(to)
     given = read_schema_file(schema, timestamp) if schema else None
     settings = ArchiveSettings(
@@ -118,6 +122,7 @@ def archive(
         sample_lines=sample_lines,
         rejects_directory=rejects,
         dry_run=dry_run,
+        force=force,
     )
     # Invalid writer options are rejected before Spark starts.
     assert settings.options

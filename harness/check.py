@@ -137,7 +137,7 @@ def _counts(name: str) -> bool:
 def complaint_of(image: DiskImage, path: str) -> object:
     """Return what is wrong with the metadata of a copied table, or None; a copy made beside a writer may be torn."""
     try:
-        return verify_table(open_table(image, path), quick=True).all_problems or None
+        return verify_table(open_table(image, path), quick=True, whole=False).all_problems or None
     except ProblemError as error:
         return str(error)
 
@@ -147,7 +147,7 @@ def bounds_of(effort: int, image: DiskImage, path: str) -> Bounds:
     bounds = Bounds.of(effort)
     with suppress(ProblemError):
         table = open_table(image, path)
-        row_group_count = verify_table(table, quick=True).counts.row_groups
+        row_group_count = verify_table(table, quick=True, whole=False).counts.row_groups
         return bounds.of_table(row_group_count * len(table.metadata.columns if table.metadata else ()))
     return bounds
 
@@ -304,7 +304,7 @@ def _processes_phase(worker: Worker) -> Phase:
 def _verify_phase(question: CheckQuestion) -> Phase:
     begin, cpu_begin = time.monotonic(), time.process_time()
     try:
-        report = verify_table(open_table(question.image, question.path))
+        report = verify_table(open_table(question.image, question.path), whole=False)
     except CorruptError as error:
         report = TableReport(table=question.path, version=None, problems=(error.problem,))
     counts = dataclasses.asdict(report.counts)

@@ -63,7 +63,7 @@ def replay_finding(finding: Finding, image: DiskImage, path: str) -> Verdict:
 def _replay_problem(finding: Finding, image: DiskImage, path: str) -> Verdict:
     wanted = Problem(**finding.evidence)
     try:
-        problems = verify_table(open_table(image, path)).all_problems
+        problems = verify_table(open_table(image, path), whole=False).all_problems
     except CorruptError as error:
         problems = (error.problem,)
     return Verdict.INVALID if wanted in problems else Verdict.VALID

@@ -88,5 +88,9 @@ class RowsRejectedError(TornproofError):
         return cls(f"column {column!r}{row_text}: expected {expected}, found {actual}")
 
 
+class IndexedColumnError(TornproofError):
+    """A table has an index, which would no longer fit its rows."""
+
+
 class UsageError(TornproofError):
     """The request is invalid, whatever the files contain."""

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from tornproof.harness.common.copies import open_writer_of_copy
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.systems.answer import holds_all
@@ -30,7 +31,6 @@ from tornproof.impl.table.table import open_table
 from tornproof.impl.txn.transaction import Partition
 from tornproof.impl.txn.write import I64_MAX
 from tornproof.impl.write.partition_change import RowGroupEncoder, WriterOptions
-from tornproof.impl.write.table_writer import open_writer
 
 TIMESTAMP_BYTES = 8
 TAIL_LIMIT_BYTES = 8 << 20
@@ -127,7 +127,9 @@ class _Trial:
             spot.rows(min(least, TAIL_LIMIT_BYTES)) for spot, least in zip(self.spots, least_bytes, strict=True)
         ]
         try:
-            with open_writer(storage, path, options=IN_PLACE, protocol=self.preset.protocol, encode=encode) as writer:
+            with open_writer_of_copy(
+                storage, path, options=IN_PLACE, protocol=self.preset.protocol, encode=encode
+            ) as writer:
                 for rows in portions:
                     writer.write(rows)
                 writer.commit()

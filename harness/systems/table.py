@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
 
+from tornproof.harness.common.copies import open_writer_of_copy
 from tornproof.harness.systems.preset import Preset
 from tornproof.harness.systems.table_operation import TableOperation
 from tornproof.harness.systems.table_readers import Seen, TableReaders, see
@@ -19,7 +20,7 @@ from tornproof.impl.table.metadata_file import PartitionBy
 from tornproof.impl.types.questdb import TypeTag
 from tornproof.impl.write.commit import HARDENED, Protocol
 from tornproof.impl.write.partition_change import RowGroupEncoder, WriterOptions
-from tornproof.impl.write.table_writer import TableWriter, open_writer
+from tornproof.impl.write.table_writer import TableWriter
 
 COLUMNS = (
     NewColumn(name="ts", type=TypeTag.TIMESTAMP),
@@ -58,7 +59,7 @@ class TableTarget(TableReaders):
 
     def writer(self, storage: Storage, path: str, protocol: Protocol) -> TableWriter:
         """Open a writer with these options and a protocol."""
-        return open_writer(storage, path, options=self.options, protocol=protocol, encode=self.encode)
+        return open_writer_of_copy(storage, path, options=self.options, protocol=protocol, encode=self.encode)
 
     def read(self, storage: Storage, path: str) -> Seen:
         """Read all parquet partitions of the committed version."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tornproof.harness.common.copies import open_writer_of_copy
 from tornproof.harness.common.made_rows import rows_for
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
@@ -15,7 +16,6 @@ from tornproof.impl.storage.interface import ReadableStorage
 from tornproof.impl.table.partition_names import interval_end
 from tornproof.impl.table.table import Table, open_table
 from tornproof.impl.txn.transaction import Partition
-from tornproof.impl.write.table_writer import open_writer
 
 HOUR_MICROSECONDS = 3_600_000_000
 FIRST_TIME = 1_704_067_200_000_000
@@ -28,7 +28,7 @@ def made_image() -> DiskImage:
     storage = MemoryStorage()
     TableTarget().create(storage, MADE_PATH)
     table = open_table(storage, MADE_PATH)
-    with open_writer(storage, MADE_PATH, options=GROWING) as writer:
+    with open_writer_of_copy(storage, MADE_PATH, options=GROWING) as writer:
         for number, offsets in enumerate(((0, 10), (20, HOUR_MICROSECONDS), (5, 30), (HOUR_MICROSECONDS + 7,))):
             writer.write(rows_for(table, [FIRST_TIME + offset for offset in offsets], seed=10 * number))
             writer.commit()

@@ -22,6 +22,7 @@ from tornproof.impl.repair.kept import (
 )
 from tornproof.impl.repair.plan import CommittedFile, find_committed
 from tornproof.impl.storage.interface import EntryKind, OpenMode, Storage
+from tornproof.impl.table.indexed_columns import index_advice, reject_indexed
 from tornproof.impl.table.partition import PM_FILE, PartitionFiles, check_native, check_unmigrated
 from tornproof.impl.table.table import Table, open_table
 from tornproof.impl.txn.pins import PINS_FILE, WRITER_LOCK_OFFSET_BYTES, take_writer_lock
@@ -78,7 +79,8 @@ def repair_table(
 ) -> RepairReport:
     """Recover the table at `path`, partition by partition; with `dry_run` only report how (docs/recover.md).
 
-    An interrupted run is finished by the next one. Raises BusyError if a writer or reader of this library holds the
+    An interrupted run is finished by the next one. Raises IndexedColumnError if a table with an index needs anything,
+    BusyError if a writer or reader of this library holds the
     table, NotATableError, StorageError.
     """
     with ExitStack() as held:
@@ -96,7 +98,11 @@ def repair_table(
             progress(table.directory_of(partition))
             plan = plan_partition(table, partition)
             plans.append(PartitionPlan(actions=plan.actions, problems=plan.problems, notes=plan.notes))
-            if not plan.actions or dry_run:
+            if not plan.actions:
+                continue
+            # A killed server has updated the index before `_txn`, so it fits the rows that recovery would remove.
+            reject_indexed(table)
+            if dry_run:
                 continue
             if not is_locked:
                 # Only now, because the lock creates `_pins`, which a table that needs nothing should not get.
@@ -105,6 +111,9 @@ def repair_table(
                 _check_unchanged(table, transaction)
             for action in plan.actions:
                 _execute(storage, path, action, plan.pm)
+    notes = tuple(note for plan in plans for note in plan.notes)
+    advice = index_advice(table)
+    refusal = f"recovery would be refused if there were anything to do: {advice}"
     return RepairReport(
         table=path,
         version=transaction.version,
@@ -112,7 +121,7 @@ def repair_table(
         actions=tuple(action for plan in plans for action in plan.actions),
         problems=tuple(problem for plan in plans for problem in plan.problems),
         unreferenced=unreferenced,
-        notes=tuple(note for plan in plans for note in plan.notes),
+        notes=notes if advice is None else (*notes, refusal),
     )
 
 

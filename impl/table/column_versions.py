@@ -1,6 +1,9 @@
-"""`_cv`: the name suffixes of the files of added or renamed columns."""
+"""`_cv`: the name suffixes of the files of added or renamed columns, and the rows that are older than a column."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 from tornproof.impl.errors import CorruptError, UnsupportedError
 from tornproof.impl.layout import cv as layout
@@ -15,17 +18,42 @@ DEFAULT_PARTITION = -(1 << 63)
 ENTRY_BYTES = layout.ColumnVersion.layout.size_bytes
 
 
-def read_name_txns(storage: ReadableStorage, path: str, *, version: int) -> dict[int, int]:
-    """Read `_cv`; raises as `decode_name_txns` does, UnsupportedError for more than 16 MiB, StorageError."""
+@dataclass(frozen=True, slots=True)
+class ColumnVersions:
+    """The committed entries of `_cv` by partition and column; DEFAULT_PARTITION stands for all other partitions."""
+
+    entries: Mapping[tuple[int, int], layout.ColumnVersion]
+
+    def name_txn(self, partition_timestamp: int, column_id: int) -> int:
+        """Return the suffix of the names of a column's files in a partition, or NO_NAME_TXN."""
+        keys = ((partition_timestamp, column_id), (DEFAULT_PARTITION, column_id))
+        return next((self.entries[key].name_txn for key in keys if key in self.entries), NO_NAME_TXN)
+
+    def top(self, partition_timestamp: int, column_id: int) -> int | None:
+        """Return how many rows of a partition are older than a column; None if the partition is."""
+        own = self.entries.get((partition_timestamp, column_id))
+        if own is not None:
+            return own.column_top
+        default = self.entries.get((DEFAULT_PARTITION, column_id))
+        return 0 if default is None or default.column_top <= partition_timestamp else None
+
+
+def suffixed(name: str, name_txn: int) -> str:
+    """Return a file's name with the suffix, if there is one."""
+    return name if name_txn == NO_NAME_TXN else f"{name}.{name_txn}"
+
+
+def read_column_versions(storage: ReadableStorage, path: str, *, version: int) -> ColumnVersions:
+    """Read `_cv`; raises as `decode_column_versions` does, UnsupportedError for more than 16 MiB, StorageError."""
     with storage.open_for_reading(path) as file:
         size_bytes = file.size_bytes()
         if size_bytes > CV_LIMIT_BYTES:
             raise UnsupportedError(CV_FILE, "size", None, f"at most {CV_LIMIT_BYTES}", size_bytes)
-        return decode_name_txns(file.pread(size_bytes, 0), version=version, file=CV_FILE)
+        return decode_column_versions(file.pread(size_bytes, 0), version=version, file=CV_FILE)
 
 
-def decode_name_txns(data: Buffer, *, version: int, file: str) -> dict[int, int]:
-    """Return the suffixes of column files by writer index; columns without one have none.
+def decode_column_versions(data: Buffer, *, version: int, file: str) -> ColumnVersions:
+    """Decode the committed area.
 
     `version` is the COLUMN_VERSION of the committed record in `_txn`; the file may be one commit ahead of it, because
     `_cv` is committed first (docs/format.md). Raises CorruptError.
@@ -42,4 +70,4 @@ def decode_name_txns(data: Buffer, *, version: int, file: str) -> dict[int, int]
     entries = (
         layout.ColumnVersion.unpack(data, position, file=file) for position in range(offset, offset + size, ENTRY_BYTES)
     )
-    return {entry.column_index: entry.name_txn for entry in entries if entry.partition_timestamp == DEFAULT_PARTITION}
+    return ColumnVersions({(entry.partition_timestamp, entry.column_index): entry for entry in entries})

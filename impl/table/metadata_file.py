@@ -43,6 +43,7 @@ class TableColumn:
     name: str
     type: int
     is_dedup_key: bool = False
+    is_indexed: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +53,7 @@ class TableMetadata:
     columns: tuple[TableColumn, ...]
     partition_by: PartitionBy
     timestamp_id: int
+    has_wal: bool = False
 
     @property
     def counts_nanoseconds(self) -> bool:
@@ -96,6 +98,7 @@ def decode_metadata_file(data: Buffer, *, file: str) -> TableMetadata:
         columns=tuple(column for column in slots if column is not None),
         partition_by=PartitionBy(header.partition_by),
         timestamp_id=header.timestamp_index,
+        has_wal=bool(header.wal_enabled),
     )
 
 
@@ -134,7 +137,13 @@ def encode_name(name: str) -> bytes:
 
 
 def _column(index: int, name: str, record: layout.MetaColumn) -> TableColumn:
-    return TableColumn(id=index, name=name, type=record.type, is_dedup_key=bool(layout.DEDUP_KEY.get(record.flags)))
+    return TableColumn(
+        id=index,
+        name=name,
+        type=record.type,
+        is_dedup_key=bool(layout.DEDUP_KEY.get(record.flags)),
+        is_indexed=bool(layout.INDEXED.get(record.flags)) and tag_of(record.type) is TypeTag.SYMBOL,
+    )
 
 
 def _record(column: TableColumn) -> layout.MetaColumn:

@@ -15,7 +15,13 @@ import numpy as np
 from tornproof.impl.errors import CorruptError, RowsRejectedError, UnsupportedError
 from tornproof.impl.layout import symbol as layout
 from tornproof.impl.storage.interface import ReadableStorage
-from tornproof.impl.table.column_versions import CV_FILE, NO_NAME_TXN, read_name_txns
+from tornproof.impl.table.column_versions import (
+    CV_FILE,
+    DEFAULT_PARTITION,
+    NO_NAME_TXN,
+    read_column_versions,
+    suffixed,
+)
 from tornproof.impl.table.metadata_file import META_FILE
 from tornproof.impl.table.table import Table
 from tornproof.impl.txn.transaction import TXN_FILE, Transaction
@@ -68,14 +74,14 @@ def read_table_symbols(table: Table, transaction: Transaction) -> Mapping[str, S
     if not symbols:
         return {}
     path, version = f"{table.path}/{CV_FILE}", transaction.record.column_version
-    name_txns = read_name_txns(table.storage, path, version=version)
+    versions = read_column_versions(table.storage, path, version=version)
     return {
         column.name: read_symbols(
             table.storage,
             table.path,
             column.name,
             count=counted.count,
-            name_txn=name_txns.get(column.id, NO_NAME_TXN),
+            name_txn=versions.name_txn(DEFAULT_PARTITION, column.id),
         )
         for column, counted in zip(symbols, transaction.symbol_counts, strict=True)
     }
@@ -90,8 +96,7 @@ def read_symbols(
     """
     if "/" in column_name:
         raise CorruptError(META_FILE, "name of a column", None, "no '/'", repr(column_name))
-    suffix = "" if name_txn == NO_NAME_TXN else f".{name_txn}"
-    offsets_name, characters_name = f"{column_name}.o{suffix}", f"{column_name}.c{suffix}"
+    offsets_name, characters_name = (suffixed(f"{column_name}.{kind}", name_txn) for kind in "oc")
     if not 0 <= count <= SYMBOL_COUNT_LIMIT:
         kind = CorruptError if count < 0 else UnsupportedError
         raise kind(TXN_FILE, f"COUNT of symbols of column {column_name!r}", None, f"0 to {SYMBOL_COUNT_LIMIT}", count)

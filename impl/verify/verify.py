@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from tornproof.impl.errors import CorruptError, Problem, ProblemError, UnsupportedError
 from tornproof.impl.parquet.footer import ParquetFooter, decode_footer
@@ -29,6 +30,7 @@ from tornproof.impl.table.partition import (
 )
 from tornproof.impl.table.table import Table
 from tornproof.impl.txn.transaction import Partition
+from tornproof.impl.verify.indexes import Comparison, Indexes, parquet_keys
 from tornproof.impl.verify.pages import page_checks
 
 PROBLEMS_PER_PARTITION = 20
@@ -49,6 +51,7 @@ class Counts:
     decoded_chunks: int = 0
     pages_bytes: int = 0
     rows: int = 0
+    indexes: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,11 +96,13 @@ def verify_table(
     table: Table,
     *,
     quick: bool = False,
+    whole: bool = True,
     progress: Progress = lambda _: None,
     decoding: Decoding = SYNCHRONOUS,
 ) -> TableReport:
-    """Verify the committed version of `table`; with `quick` without the pages.
+    """Verify the committed version of `table`; with `quick` without the pages and the indexes.
 
+    Copies for explorers are not `whole`: they have only the files that reading and writing Parquet needs.
     Damage is reported as problems. Raises StorageError and BusyError, which are no verdict on the table, and
     UnsupportedError if there are no problems but a partition uses features that this release does not know.
     """
@@ -106,6 +111,7 @@ def verify_table(
         transaction = table.transaction()
         unreferenced = table.unreferenced_directories(transaction)
         directories = [table.files_of(partition) for partition in transaction.partitions]
+        indexes = Indexes.of(table, transaction) if whole else Indexes(columns=())
     except CorruptError as error:
         return TableReport(table=table.path, version=None, problems=(error.problem,), counts=counts)
     reports, notes, unsupported = [], [], []
@@ -127,6 +133,11 @@ def verify_table(
             except UnsupportedError as error:
                 unsupported.append(error)
                 report = _report(name, "parquet", partition, (error.problem,))
+            if not report.problems and not quick:
+                found = _compare_indexes(indexes, files, partition, decoding)
+                counts.indexes += found.compared
+                notes += found.notes
+                report = replace(report, problems=found.problems)
             reports.append(report)
             if counts.thrift_footers == compared and not reports[-1].problems:
                 notes.append(f"{name} has a Thrift footer that is too large or too new to be compared with {PM_FILE}")
@@ -143,6 +154,14 @@ def verify_table(
         partitions=tuple(reports),
         counts=counts,
     )
+
+
+def _compare_indexes(indexes: Indexes, files: PartitionFiles, partition: Partition, decoding: Decoding) -> Comparison:
+    """Compare the indexes of a sound parquet partition with its rows."""
+    if not indexes.columns:
+        return Comparison(compared=0, problems=(), notes=())
+    resolved = resolve_partition(files, partition)
+    return indexes.compare(files, partition, partial(parquet_keys, resolved, decoding))
 
 
 def verify_partition(

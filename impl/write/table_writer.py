@@ -17,6 +17,7 @@ from tornproof.impl.layout.txn import READ_ONLY
 from tornproof.impl.read.reader import open_snapshot, raise_first
 from tornproof.impl.storage.interface import Storage
 from tornproof.impl.table.check import check_against_table
+from tornproof.impl.table.indexed_columns import reject_indexed
 from tornproof.impl.table.partition import PartitionFiles
 from tornproof.impl.table.partition_names import directory_names
 from tornproof.impl.table.symbols import read_table_symbols
@@ -51,16 +52,20 @@ def open_writer(
     protocol: Protocol = HARDENED,
     encode: RowGroupEncoder = encode_row_group,
     force: bool = False,
+    ignore_indexes: bool = False,
 ) -> TableWriter:
     """Become the only writer of the table in the directory `path`, and recover the table.
 
-    Raises BusyError if there is another writer or, without `force`, if a server has the table open, as far as it can be
+    `ignore_indexes` is for copies in which no server will look rows up. Raises IndexedColumnError for a table with an
+    index; BusyError if there is another writer or, without `force`, if a server has the table open, as far as it can be
     seen; NotATableError without a table, a `_meta` or a designated timestamp; CorruptError if the committed version is
     damaged; UnsupportedError, StorageError.
     """
     table = open_table(storage, path)
     if table.metadata is None or table.metadata.timestamp_id < 0:
         raise NotATableError(f"{path}: not a table to write to: it has no _meta with a designated timestamp")
+    if not ignore_indexes:
+        reject_indexed(table)
     lock = take_writer_lock(storage, path)
     try:
         if not force:

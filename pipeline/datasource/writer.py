@@ -22,6 +22,7 @@ from pyspark.sql.types import StructType
 from tornproof.impl.errors import NotATableError, RowsRejectedError, TornproofError
 from tornproof.impl.read.reader import open_snapshot
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
+from tornproof.impl.table.indexed_columns import reject_indexed
 from tornproof.impl.table.table import open_table
 from tornproof.impl.txn.transaction import TXN_FILE, safe_read
 from tornproof.impl.write.table_writer import TableWriter, open_writer, reject_if_served
@@ -52,8 +53,8 @@ class TornproofWriter(DataSourceArrowWriter):
     ) -> None:
         """Check that the table accepts such rows, and create the job's folder.
 
-        Raises NotATableError, RowsRejectedError for unknown columns and for a missing designated timestamp, and
-        BusyError, without `force`, if a server on this machine has the table open.
+        Raises NotATableError, IndexedColumnError, RowsRejectedError for unknown columns and for a missing designated
+        timestamp, and BusyError, without `force`, if a server on this machine has the table open.
         """
         if not force:
             reject_if_served(OperatingSystemStorage(), path)
@@ -61,6 +62,8 @@ class TornproofWriter(DataSourceArrowWriter):
         names = {column.id: column.name for column in snapshot.columns}
         if snapshot.table.metadata is None or snapshot.timestamp_id not in names:
             raise NotATableError(f"{path}: not a table to write to: it has no _meta with a designated timestamp")
+        # `open_writer` would refuse the table, too, but only after the rows are computed.
+        reject_indexed(snapshot.table)
         unknown = [name for name in schema.names if name not in names.values()]
         if unknown:
             raise RowsRejectedError(f"there is no column {unknown[0]!r}; the table has {', '.join(names.values())}")

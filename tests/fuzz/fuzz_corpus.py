@@ -26,6 +26,7 @@ from tornproof.harness.systems.scenario import load_scenario, scenario_names
 from tornproof.harness.systems.scenario_case import case_of
 from tornproof.harness.systems.table import TableTarget
 from tornproof.impl.errors import TornproofError
+from tornproof.impl.layout.index import IndexHeader
 from tornproof.impl.layout.parquet import DATA_FILE, ParquetTail
 from tornproof.impl.parquet.bloom_filter import encode_filter_header
 from tornproof.impl.parquet.footer import read_footer_tail
@@ -200,6 +201,14 @@ def _symbols() -> Iterator[bytes]:
             yield joined(SYMBOL_FACTS.pack(3), offsets[:128], characters[:128])
 
 
+def _indexes() -> Iterator[bytes]:
+    for path, keys in _files().items():
+        values = _files().get(path[:-1] + "v")
+        if path.endswith(".k") and values is not None:
+            size_bytes = IndexHeader.unpack(keys, 0, file=path).value_mem_size
+            yield joined(keys[:256], values[: min(size_bytes, 8192)])
+
+
 def _jsons() -> Iterator[bytes]:
     yield b'{"version":1,"schema":[{"column_type":5,"column_top":0},{"column_type":26,"ascii":true,"format":1}]}'
     for footer in _footers():
@@ -271,6 +280,7 @@ SEEDS: Mapping[str, Callable[[], Iterator[bytes]]] = {
     "cv": lambda: _named("_cv"),
     "meta": lambda: _named("_meta"),
     "symbols": _symbols,
+    "index": _indexes,
     "questdb_json": _jsons,
     "scenario": _scenarios,
     "finding": _findings,

@@ -33,6 +33,7 @@ SHARES = {
     "cv": 1,
     "meta": 1,
     "symbols": 1,
+    "index": 1,
     "questdb_json": 1,
     "scenario": 1,
     "finding": 2,

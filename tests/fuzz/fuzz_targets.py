@@ -27,8 +27,9 @@ from tornproof.impl.parquet.footer import decode_footer, row_group_facts, split_
 from tornproof.impl.parquet.pages import walk_pages
 from tornproof.impl.parquet.thrift import decode, encode
 from tornproof.impl.read.cold_read import read_cold
-from tornproof.impl.table.column_versions import decode_name_txns
+from tornproof.impl.table.column_versions import decode_column_versions
 from tornproof.impl.table.metadata_file import decode_metadata_file
+from tornproof.impl.table.symbol_index import decode_symbol_index
 from tornproof.impl.table.symbols import read_symbols
 from tornproof.impl.txn.transaction import decode_transaction, safe_read
 from tornproof.impl.types.raw_arrays import lists_of
@@ -105,7 +106,7 @@ def cv(data: bytes) -> None:
     """`_cv` for the version that it has itself, and for the one before it."""
     version = int.from_bytes(data[:8], "little", signed=True)
     for expected in (version, version - 1):
-        decode_name_txns(data, version=expected, file="_cv")
+        decode_column_versions(data, version=expected, file="_cv")
 
 
 def meta(data: bytes) -> None:
@@ -118,6 +119,13 @@ def symbols(data: bytes) -> None:
     facts, offsets, characters = parts_of(data, 3)
     count = SYMBOL_FACTS.unpack(facts[: SYMBOL_FACTS.size].ljust(SYMBOL_FACTS.size, b"\0"))[0]
     read_symbols(DiskImage.of_files({"t/s.o": offsets, "t/s.c": characters}), "t", "s", count=count)
+
+
+def index(data: bytes) -> None:
+    """The two files of a symbol column's index."""
+    keys, values = parts_of(data, 2)
+    for piece in decode_symbol_index(keys, values, keys_file="s.k", file="s.v").pieces():
+        assert len(piece.keys) == len(piece.rows) <= len(values) // 8
 
 
 def questdb_json(data: bytes) -> None:
@@ -166,6 +174,7 @@ TARGETS: Mapping[str, Target] = {
     "cv": cv,
     "meta": meta,
     "symbols": symbols,
+    "index": index,
     "questdb_json": questdb_json,
     "scenario": scenario,
     "finding": finding,

@@ -43,6 +43,7 @@ def _matching(paths: Iterable[PurePosixPath], pattern: str) -> tuple[str, ...]:
 TABLES = folders("tables/*/*")
 HISTORIES = folders("tables/*/*/history")
 HISTORY_STEPS = folders("tables/*/*/history/*")
+INDEXED_TABLES = folders("indexed/*/*")
 LEGACY_TABLES = folders("legacy/*/*")
 CRASHES = folders("crashes/*/*")
 AFTER_RESTARTS = folders("after-restart/*/*")

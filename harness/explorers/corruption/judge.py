@@ -73,7 +73,7 @@ class Judge:
         traced = TracingStorage(image)
         self.snapshot = open_snapshot(open_table(traced, path))
         self.answer = read_answer(self.snapshot)
-        verify_table(self.snapshot.table)
+        verify_table(self.snapshot.table, whole=False)
         self.reached: Counter[str] = Counter()
         self._legal = legal_answers(image, path, self.snapshot.transaction.version)
         self._whole: dict[tuple[object, ...], Outcome] = {}
@@ -273,7 +273,7 @@ class Judge:
     def _judge_table(self, damaged: DiskImage, unprotected: bool) -> Outcome:
         try:
             table = open_table(damaged, self.path)
-            if not verify_table(table).sound:
+            if not verify_table(table, whole=False).sound:
                 return Outcome.REJECTED
             answer = read_answer(open_snapshot(table))
         except TornproofError:

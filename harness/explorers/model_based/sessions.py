@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from tornproof.harness.common.copies import open_writer_of_copy
 from tornproof.harness.explorers.model_based.files import Process, ViolationError
 from tornproof.harness.explorers.model_based.world import ALLOWED, ORDERLY, Staged, World
 from tornproof.harness.simulator.filesystem.faulty import Fault
 from tornproof.harness.simulator.filesystem.locks import Killed
 from tornproof.impl.errors import BusyError, StorageError
 from tornproof.impl.storage.interface import StorageReason
-from tornproof.impl.write.table_writer import WriterDeadError, open_writer
+from tornproof.impl.write.table_writer import WriterDeadError
 from tornproof.model.step import newest_orphans, step
 from tornproof.model.table import Recover
 
@@ -47,7 +48,7 @@ def open_second(world: World) -> None:
     """Try to open a second writer beside one that is open, usable or dead."""
     with world.orderly("opening a second writer"):
         try:
-            open_writer(world.files.storage, world.files.path).close()
+            open_writer_of_copy(world.files.storage, world.files.path).close()
         except BusyError:
             return
     raise ViolationError(ALLOWED, "a second writer was opened")
@@ -76,9 +77,8 @@ def _open(world: World, fault: Fault | None) -> None:
     is_crash = False
     try:
         with world.orderly("open_writer", StorageError):
-            # Nobody else knows these files, and looking for others would take most of the time.
-            world.writer = open_writer(
-                world.process, world.files.path, options=world.options, encode=world.encode, force=True
+            world.writer = open_writer_of_copy(
+                world.process, world.files.path, options=world.options, encode=world.encode
             )
     except (StorageError, Killed) as error:
         if not world.process.fired:

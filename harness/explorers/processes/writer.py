@@ -9,6 +9,7 @@ from pathlib import Path
 
 import msgspec
 
+from tornproof.harness.common.copies import open_writer_of_copy
 from tornproof.harness.common.history import EventKind, HistoryWriter
 from tornproof.harness.explorers.processes.expected import (
     Change,
@@ -41,7 +42,7 @@ from tornproof.impl.errors import RowsRejectedError, UnsupportedError
 from tornproof.impl.read.reader import snapshot_of
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
 from tornproof.impl.write.partition_change import WriterOptions
-from tornproof.impl.write.table_writer import TableWriter, open_writer
+from tornproof.impl.write.table_writer import TableWriter
 
 CLIENT = "writer"
 REJECTIONS = (RowsRejectedError, UnsupportedError)
@@ -82,7 +83,7 @@ class _Writing:
             rewrite_unused_ratio=WriterOptions().rewrite_unused_ratio if plan.rewrites_early else 1.0,
         )
         self._storage.stop_at(plan.stop_in_recovery)
-        with open_writer(self._storage, self._start.table_path, options=options) as writer:
+        with open_writer_of_copy(self._storage, self._start.table_path, options=options) as writer:
             expected = self._recovered(writer)
             for step in plan.steps:
                 if step.stop is not None:

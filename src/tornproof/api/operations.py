@@ -35,7 +35,7 @@ def recover(path: TablePath, *, dry_run: bool = False) -> RepairReport:
 
     `report.actions` says what was done, or would be with `dry_run`, `report.problems` what cannot be repaired; old
     bytes are kept beside the files. Raises UsageError and BusyError while another process has the table open,
-    NotATableError, StorageError.
+    IndexedColumnError, NotATableError, StorageError.
     """
     table = os.fspath(path)
     demand_offline(table, because=RECOVERED_OFFLINE, writes=not dry_run)

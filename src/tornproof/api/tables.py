@@ -71,7 +71,8 @@ class Table:
 
         `writer.write(rows)` takes Arrow rows in any order of times, `writer.commit()` makes all of them one version
         and returns its number when it is durable. Raises BusyError while another writer has it, or a server as far
-        as /proc shows (`force` writes all the same), NotATableError, CorruptError, UnsupportedError, StorageError.
+        as /proc shows (`force` writes all the same), IndexedColumnError, NotATableError, CorruptError,
+        UnsupportedError, StorageError.
         """
         return open_writer(OperatingSystemStorage(), self.path, options=options, force=force)
 

@@ -18,7 +18,12 @@ from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.impl.chunk.chunk import pages_of
 from tornproof.impl.errors import CorruptError, FileMissingError, ProblemError, RowsRejectedError, UnsupportedError
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
-from tornproof.impl.table.column_versions import decode_name_txns, read_name_txns
+from tornproof.impl.table.column_versions import (
+    DEFAULT_PARTITION,
+    ColumnVersions,
+    decode_column_versions,
+    read_column_versions,
+)
 from tornproof.impl.table.metadata_file import TableColumn
 from tornproof.impl.table.partition import read_chunk
 from tornproof.impl.table.symbols import (
@@ -251,28 +256,32 @@ def test_symbols_of_a_column_that_was_renamed_come_from_its_renamed_files(questd
     assert read_table_symbols(table, table.transaction())["s"].symbols == CHAIN_SYMBOLS
 
 
+def table_names(versions: ColumnVersions) -> dict[int, int]:
+    return {column: entry.name_txn for (start, column), entry in versions.entries.items() if start == DEFAULT_PARTITION}
+
+
 def test_real_names_of_columns_are_those_of_the_native_files(questdb_data: Path) -> None:
     folder = questdb_data / ODD_COLUMNS
-    found = read_name_txns(OperatingSystemStorage(), str(folder / "_cv"), version=5)
+    found = read_column_versions(OperatingSystemStorage(), str(folder / "_cv"), version=5)
     # a1 was renamed, d and e were added: their files in the native partition are a1.d.7, d.d.2 and e.d.6.
-    assert found == {0: 7, 5: 2, 6: 6}
+    assert table_names(found) == {0: 7, 5: 2, 6: 6}
     assert {"a1.d.7", "d.d.2", "e.d.6", "s.d"} <= {path.name for path in (folder / "2025-04-03").iterdir()}
 
 
 def test_column_versions_may_be_one_commit_ahead_of_the_table(questdb_data: Path) -> None:
     content = (questdb_data / ODD_COLUMNS / "_cv").read_bytes()
-    assert decode_name_txns(content, version=4, file="_cv") == {0: 7, 5: 2, 6: 6}
+    assert table_names(decode_column_versions(content, version=4, file="_cv")) == {0: 7, 5: 2, 6: 6}
     for version in (3, 6):
         with pytest.raises(CorruptError, match="VERSION"):
-            decode_name_txns(content, version=version, file="_cv")
+            decode_column_versions(content, version=version, file="_cv")
 
 
 def test_only_the_area_of_the_version_is_read_and_it_must_lie_in_the_file() -> None:
     entries = struct.pack("<8q", -(1 << 63), 1, 5, 0, 1_000, 2, 6, 0)
     good = struct.pack("<5q", 4, 40, 64, 0, -1) + entries
-    assert decode_name_txns(good, version=4, file="_cv") == {1: 5}
+    assert table_names(decode_column_versions(good, version=4, file="_cv")) == {1: 5}
     for offset, size in ((40, 65), (41, 64), (-8, 64), (40, -32), (1 << 62, 1 << 62)):
         with pytest.raises(CorruptError, match="A_SIZE"):
-            decode_name_txns(struct.pack("<5q", 4, offset, size, 0, 0) + entries, version=4, file="_cv")
+            decode_column_versions(struct.pack("<5q", 4, offset, size, 0, 0) + entries, version=4, file="_cv")
     with pytest.raises(CorruptError):
-        decode_name_txns(good[:39], version=4, file="_cv")
+        decode_column_versions(good[:39], version=4, file="_cv")

@@ -29,7 +29,7 @@ PARTITIONS_SHOWN = 500
 
 def verify(
     table: Annotated[str, typer.Argument(help="Directory of a table, also one that a server is writing to.")],
-    quick: Annotated[bool, typer.Option("--quick", help="Skip the pages of data.parquet.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Skip the pages of data.parquet, and indexes.")] = False,
     as_preset: Annotated[
         str | None,
         typer.Option("--as", metavar="PRESET", help="Also say whether that release could continue from these files."),
@@ -138,11 +138,14 @@ def print_report(console: Console, report: TableReport, *, quick: bool) -> None:
         f"{counts.partitions} partitions, {counts.generations} generations, "
         f"{counts.thrift_footers} Thrift footers, {counts.row_groups} row groups, "
         f"{counts.rows} rows, {counts.chunks} column chunks of {counts.pages_bytes} bytes "
-        f"({counts.decoded_chunks} decoded, {counts.chunks - counts.decoded_chunks} by their checksums)"
+        f"({counts.decoded_chunks} decoded, {counts.chunks - counts.decoded_chunks} by their checksums), "
+        f"{counts.indexes} indexes"
     )
     verdict = Text("sound", "bold green") if report.sound else Text(f"damaged: {len(problems)} problems", "bold red")
     console.print(Text.assemble(f"{report.table} version {report.version}: ", verdict))
-    console.print(f"looked at {looked_at}" + (" (--quick: pages were left out)" if quick else ""), style="dim")
+    console.print(
+        f"looked at {looked_at}" + (" (--quick: pages were left out, and indexes)" if quick else ""), style="dim"
+    )
 
 
 def _print_compatibility(console: Console, compatibility: Compatibility) -> None:

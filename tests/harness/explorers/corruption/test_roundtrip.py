@@ -20,6 +20,7 @@ GENERATIONS_AT_LEAST = {
     "after-restart": 37,
     "crashes": 339,
     "external": 47,
+    "indexed": 5,
     "legacy": 12,
     "power-loss": 56,
     "server-mode": 2,

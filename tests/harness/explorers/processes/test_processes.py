@@ -25,6 +25,7 @@ from tornproof.impl.storage.operating_system import OperatingSystemStorage
 from tornproof.impl.txn.pins import pin_committed, take_writer_lock
 
 FAULTS = "tornproof.harness.mutation.processes"
+OPEN_WRITER = "tornproof.harness.explorers.processes.writer:open_writer_of_copy"
 BUSY_PROCESS_COUNT = 4
 
 
@@ -237,7 +238,7 @@ def test_a_table_that_nothing_can_be_added_to_is_no_valid_run(questdb_data: Path
 
 
 def test_a_writer_with_a_bug_of_its_own_is_a_finding_with_its_traceback(tmp_path: Path) -> None:
-    patches = [Patch(location="tornproof.harness.explorers.processes.writer:open_writer", substitute=f"{FAULTS}:bug")]
+    patches = [Patch(location=OPEN_WRITER, substitute=f"{FAULTS}:bug")]
     phase = explore(tmp_path / "run", patches=patches)
     assert phase.verdict is Verdict.INVALID
     assert [finding.sentence for finding in phase.findings] == ["LookupError: a planted bug."]
@@ -252,9 +253,7 @@ def test_a_reader_with_a_bug_of_its_own_is_a_finding_with_its_traceback(tmp_path
 
 
 def test_a_writer_that_rejects_a_table_leaves_the_verdict_unknown(tmp_path: Path) -> None:
-    patches = [
-        Patch(location="tornproof.harness.explorers.processes.writer:open_writer", substitute=f"{FAULTS}:rejection")
-    ]
+    patches = [Patch(location=OPEN_WRITER, substitute=f"{FAULTS}:rejection")]
     phase = explore(tmp_path / "run", patches=patches)
     assert phase.verdict is Verdict.UNKNOWN
     assert "a novelty" in phase.note and phase.findings == ()

@@ -1,0 +1,10 @@
+"""Writers of copies and of made tables, which no server opens: what would harm a server's table is allowed."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from tornproof.impl.write.table_writer import open_writer
+
+# A copy has no files of indexes, nobody else knows it, and looking for others would take most of the time.
+open_writer_of_copy = partial(open_writer, ignore_indexes=True, force=True)

@@ -29,6 +29,8 @@ from tornproof.harness.common.without_pandas import hide_pandas
 
 ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "JE_ARROW_MALLOC_CONF": "background_thread:false"}
 """Keeps NumPy and Arrow from starting threads when they are imported."""
+GARBAGE_OBJECT_COUNT = 50_000
+"""The garbage collector runs after this many new objects; Python's default is 700."""
 PARENT_ALONE = frozenset({signal.SIGINT, signal.SIGTERM})
 """Signals that a terminal or a supervisor sends to all processes; only the parent reacts to them."""
 
@@ -97,7 +99,9 @@ def serve(descriptor: int, modules: Sequence[str]) -> None:
     # The first use of each of the two imports more modules.
     pyarrow.array(numpy.random.default_rng(0).integers(1, size=1))
     connection = Connection(descriptor)
+    # Explorations make trees of millions of objects that stay, and next to no garbage.
     gc.freeze()
+    gc.set_threshold(GARBAGE_OBJECT_COUNT)
     processes: set[int] = set()
     with suppress(EOFError, OSError):
         connection.send(os.getpid())

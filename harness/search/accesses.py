@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from tornproof.harness.search.transitions import Footprint
+from tornproof.harness.simulator.filesystem.accesses import Footprint
 
 _Ranges: TypeAlias = list[tuple[int, int, int]]
 

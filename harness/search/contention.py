@@ -12,6 +12,7 @@ from operator import ge
 from typing import TypeAlias
 
 from tornproof.harness.simulator.filesystem.accesses import Access, are_dependent
+from tornproof.harness.simulator.process.simulated_process import Node
 from tornproof.harness.simulator.process.world import World
 
 Depths: TypeAlias = Sequence[int]
@@ -40,6 +41,7 @@ class Contention:
     def __init__(self, process_count: int) -> None:
         """Start without knowledge."""
         self._effects: list[dict[tuple[Access, ...], _Effect]] = [{} for _ in range(process_count)]
+        self._latest: dict[Node, _Effect] = {}
         self._by_object: list[dict[object, set[_Effect]]] = [{} for _ in range(process_count)]
         self.nothing: Depths = (0,) * process_count
         self.drop_assumptions()
@@ -62,7 +64,9 @@ class Contention:
             if node.call is None:
                 return None
             accessed = world.accesses(process_index)
-            effect = self.learn(process_index, node.depth, accessed)
+            effect = self._latest.get(node)
+            if effect is None or effect.accessed != accessed:
+                effect = self._latest[node] = self.learn(process_index, node.depth, accessed)
             must_wait = not node.goes_on and not world.can_go_on(process_index)
             if node.begins or must_wait or not _covers(known, effect.needs):
                 return accessed

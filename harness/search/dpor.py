@@ -13,7 +13,8 @@ from typing import NamedTuple, TypeAlias
 from tornproof.harness.common.verdict import HasTime, always
 from tornproof.harness.search.accesses import Accesses
 from tornproof.harness.search.contention import Contention
-from tornproof.harness.search.transitions import Footprint, Schedule, State, compressed
+from tornproof.harness.search.transitions import Schedule, State, compressed
+from tornproof.harness.simulator.filesystem.accesses import Footprint
 from tornproof.harness.simulator.process.world import World
 
 Clock: TypeAlias = tuple[int, ...]

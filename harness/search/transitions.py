@@ -9,10 +9,9 @@ from collections.abc import Iterable
 from typing import TypeAlias
 
 from tornproof.harness.search.contention import Contention, Depths
-from tornproof.harness.simulator.filesystem.accesses import Access, are_dependent
+from tornproof.harness.simulator.filesystem.accesses import Footprint, are_dependent
 from tornproof.harness.simulator.process.world import World
 
-Footprint: TypeAlias = tuple[Access, ...]
 Schedule: TypeAlias = tuple[tuple[int, int], ...]
 """Which process makes how many calls, in order: (process index, calls)."""
 

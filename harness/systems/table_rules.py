@@ -42,7 +42,7 @@ class TableRules(TraceRules):
         self._path = path
         self._txn_path = f"{path}/{TXN_FILE}"
         self.promises_barriers = promises_barriers
-        self._areas: dict[bytes, tuple[int, int]] = {}
+        self._records: dict[bytes, tuple[bytes, tuple[int, int]]] = {}
         self._extents: dict[bytes, Extents | None] = {}
         self._resolvable: dict[tuple[bytes, int], bool] = {}
         self._table: Table | None = None
@@ -85,12 +85,12 @@ class TableRules(TraceRules):
         if number is None:
             return None
         content = kernel.files[number].content
-        if call.kind is CallKind.STORE and call.offset_bytes == 0:
+        if call.offset_bytes == 0 and call.kind is CallKind.STORE:
             if not self.promises_barriers or content[:VERSION_BYTES] == call.content:
                 return None
             missing = self._missing(kernel, number, call.content + content[len(call.content) :])
             return None if missing is None else Broken(False, f"a version is stored before {missing}")
-        extents = self._committed(kernel)
+        extents = self._extents_of(kernel, content)
         if extents is not None and _changes(content, call, *extents.area):
             return Broken(True, f"{call.kind} {call.path} at byte {_offset(call)} changes the committed record")
         return None
@@ -139,11 +139,8 @@ class TableRules(TraceRules):
 
     def _extents_of(self, kernel: Kernel, content: bytes) -> Extents | None:
         """Return what a `_txn` refers to, or None if it cannot be decoded."""
-        head = content[:HEADER_BYTES]
-        start, stop = look_up(self._areas, head, lambda: _area(head))
-        # Only the base header and the live area count, so that stores into the free one are no new version.
-        key = head[:VERSION_BYTES] + content[start:stop]
-        return look_up(self._extents, key, lambda: self._decoded(kernel, content, (start, stop)))
+        record, area = look_up(self._records, content, lambda: _record(content))
+        return look_up(self._extents, record, lambda: self._decoded(kernel, content, area))
 
     def _decoded(self, kernel: Kernel, content: bytes, area: tuple[int, int]) -> Extents | None:
         try:
@@ -157,13 +154,16 @@ class TableRules(TraceRules):
         return Extents(dict(zip(directories, (partition.token for partition in parquet), strict=True)), area)
 
 
-def _area(head: bytes) -> tuple[int, int]:
+def _record(content: bytes) -> tuple[bytes, tuple[int, int]]:
+    """Return the base header and the live area of a `_txn`, for stores into the free one are no new version; its range.
+    """
     try:
-        base = layout.BaseHeader.unpack(head, 0, file=TXN_FILE)
+        base = layout.BaseHeader.unpack(content[:HEADER_BYTES], 0, file=TXN_FILE)
     except TornproofError:
-        return 0, 0
+        return content[:VERSION_BYTES], (0, 0)
     area = area_of(base, base.version)
-    return area.record_offset, area.record_offset + area.size_bytes
+    start, stop = area.record_offset, area.record_offset + area.size_bytes
+    return content[:VERSION_BYTES] + content[start:stop], (start, stop)
 
 
 def _is_resolvable(published: bytes, token: int) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from tornproof.harness.simulator.filesystem.intercept import Call, CallKind
 from tornproof.harness.simulator.filesystem.kernel import ROOT, CallRejectedError, Kernel
@@ -21,6 +21,10 @@ class Access(NamedTuple):
     start: int
     stop: int
     changes: bool
+
+
+Footprint: TypeAlias = tuple[Access, ...]
+"""All that a call accesses."""
 
 
 def are_dependent(some: Iterable[Access], others: tuple[Access, ...]) -> bool:
@@ -44,16 +48,24 @@ def as_look(access: Access) -> Access:
     return access._replace(changes=False) if access.changes and is_name else access
 
 
-def accesses(kernel: Kernel, session: int, call: Call) -> tuple[Access, ...]:
+def accesses(kernel: Kernel, session: int, call: Call) -> Footprint:
     """Return what a call of a process accesses if it comes now.
 
     Syncs of files and fences access nothing that a call can see; the sync of a directory fails if there is none.
     """
     find = _ACCESSES.get(call.kind)
-    return () if find is None else tuple(find(kernel, session, call))
+    return () if find is None else find(kernel, session, call)
 
 
-def _lookup(kernel: Kernel, path: str) -> Iterator[Access]:
+def _lookup(kernel: Kernel, path: str) -> Footprint:
+    lookups = kernel.directories.lookups
+    found = lookups.get(path)
+    if found is None:
+        found = lookups[path] = tuple(_names_on(kernel, path))
+    return found
+
+
+def _names_on(kernel: Kernel, path: str) -> Iterator[Access]:
     directory = ROOT
     for name in path.split("/"):
         yield Access((directory, name), 0, 1, False)
@@ -63,96 +75,96 @@ def _lookup(kernel: Kernel, path: str) -> Iterator[Access]:
         directory = found
 
 
-def _at_path(kernel: Kernel, session: int, call: Call) -> Iterator[Access]:
+def _at_path(kernel: Kernel, session: int, call: Call) -> Footprint:
     return _lookup(kernel, call.path)
 
 
-def _opening(kernel: Kernel, session: int, call: Call) -> Iterator[Access]:
+def _opening(kernel: Kernel, session: int, call: Call) -> Footprint:
     return _lookup(kernel, call.path) if kernel.find(call.path) is not None else _naming(kernel, session, call)
 
 
-def _listing(kernel: Kernel, session: int, call: Call) -> Iterator[Access]:
-    """Yield the listing as a change: changes of names are reads here, and so depend on it but not on each other."""
-    yield from _lookup(kernel, call.path)
+def _listing(kernel: Kernel, session: int, call: Call) -> Footprint:
+    """Return the listing as a change: changes of names are reads here, and so depend on it but not on each other."""
     number = kernel.find(call.path)
-    if number is not None:
-        yield Access((number, None), 0, 1, True)
+    return _lookup(kernel, call.path) + (() if number is None else (Access((number, None), 0, 1, True),))
 
 
-def _naming(kernel: Kernel, session: int, call: Call) -> Iterator[Access]:
+def _naming(kernel: Kernel, session: int, call: Call) -> Footprint:
+    found: list[Access] = []
     for path in filter(None, (call.path, call.target_path)):
-        yield from _lookup(kernel, path)
+        found += _lookup(kernel, path)
         try:
             directory, name = kernel.way(path)
             removed = kernel.directories[directory].get(name)
         except CallRejectedError:
             continue
-        yield Access((directory, name), 0, 1, True)
-        yield Access((directory, None), 0, 1, False)
+        found += (Access((directory, name), 0, 1, True), Access((directory, None), 0, 1, False))
         if removed in kernel.directories:
             # A directory can be removed only when it is empty.
-            yield Access((removed, None), 0, 1, True)
+            found.append(Access((removed, None), 0, 1, True))
+    return tuple(found)
 
 
-def _reading(kernel: Kernel, session: int, call: Call) -> Iterator[Access]:
-    file = kernel.file_of(session, call)
-    if file is not None:
-        end_bytes = call.offset_bytes + call.size_bytes
-        yield Access(file, call.offset_bytes, end_bytes, False)
-        if end_bytes > len(kernel.files[file].content):
-            yield Access(file, SIZE, SIZE + 1, False)
-
-
-def _sizing(kernel: Kernel, session: int, call: Call) -> Iterator[Access]:
-    file = kernel.file_of(session, call)
-    if file is not None:
-        yield Access(file, SIZE, SIZE + 1, False)
-
-
-def _writing(kernel: Kernel, session: int, call: Call) -> Iterator[Access]:
-    """Yield no change for bytes that are there already, since no reader can tell."""
+def _reading(kernel: Kernel, session: int, call: Call) -> Footprint:
     file = kernel.file_of(session, call)
     if file is None:
-        return
+        return ()
+    end_bytes = call.offset_bytes + call.size_bytes
+    read = Access(file, call.offset_bytes, end_bytes, False)
+    return (read,) if end_bytes <= len(kernel.files[file].content) else (read, Access(file, SIZE, SIZE + 1, False))
+
+
+def _sizing(kernel: Kernel, session: int, call: Call) -> Footprint:
+    file = kernel.file_of(session, call)
+    return () if file is None else (Access(file, SIZE, SIZE + 1, False),)
+
+
+def _writing(kernel: Kernel, session: int, call: Call) -> Footprint:
+    """Return no change for bytes that are there already, since no reader can tell."""
+    file = kernel.file_of(session, call)
+    if file is None:
+        return ()
     content, end_bytes = kernel.files[file].content, call.offset_bytes + len(call.content)
     if content[call.offset_bytes : end_bytes] == call.content:
         # It depends on calls that change the bytes, as a read does.
-        yield Access(file, call.offset_bytes, end_bytes, False)
-        return
-    yield Access(file, min(call.offset_bytes, len(content)), end_bytes, True)
-    if end_bytes > len(content):
-        yield Access(file, SIZE, SIZE + 1, True)
+        return (Access(file, call.offset_bytes, end_bytes, False),)
+    changed = Access(file, min(call.offset_bytes, len(content)), end_bytes, True)
+    return (changed,) if end_bytes <= len(content) else (changed, Access(file, SIZE, SIZE + 1, True))
 
 
-def _resizing(kernel: Kernel, session: int, call: Call) -> Iterator[Access]:
+def _resizing(kernel: Kernel, session: int, call: Call) -> Footprint:
     file = kernel.file_of(session, call)
-    if file is not None:
-        yield Access(file, min(call.size_bytes, len(kernel.files[file].content)), OFFSET_BYTES_END, True)
+    if file is None:
+        return ()
+    return (Access(file, min(call.size_bytes, len(kernel.files[file].content)), OFFSET_BYTES_END, True),)
 
 
-def _locking(kernel: Kernel, session: int, call: Call) -> Iterator[Access]:
-    handle = kernel.handles.get((session, call.file))
-    if handle is not None:
-        start, stop = call.offset_bytes, call.offset_bytes + call.size_bytes
-        # A shared lock in place of an exclusive lock of the same owner lets others in.
-        changes = call.lock is LockMode.EXCLUSIVE or any(
-            (lock.session, lock.handle) == (session, call.file) and lock.mode is LockMode.EXCLUSIVE
-            for lock in kernel.locks.get(handle.file, ())
-            if lock.start < stop and start < lock.stop
-        )
-        yield Access(("locks", handle.file), start, stop, changes)
-
-
-def _unlocking(kernel: Kernel, session: int, call: Call) -> Iterator[Access]:
+def _locking(kernel: Kernel, session: int, call: Call) -> Footprint:
     handle = kernel.handles.get((session, call.file))
     if handle is None:
-        return
-    for lock in kernel.locks.get(handle.file, ()):
-        if (lock.session, lock.handle) == (session, call.file):
-            yield Access(("locks", handle.file), lock.start, lock.stop, lock.mode is LockMode.EXCLUSIVE)
+        return ()
+    start, stop = call.offset_bytes, call.offset_bytes + call.size_bytes
+    # A shared lock in place of an exclusive lock of the same owner lets others in.
+    changes = call.lock is LockMode.EXCLUSIVE or any(
+        (lock.session, lock.handle) == (session, call.file) and lock.mode is LockMode.EXCLUSIVE
+        for lock in kernel.locks.get(handle.file, ())
+        if lock.start < stop and start < lock.stop
+    )
+    return (Access(("locks", handle.file), start, stop, changes),)
 
 
-_ACCESSES: dict[CallKind, Callable[[Kernel, int, Call], Iterator[Access]]] = {
+def _unlocking(kernel: Kernel, session: int, call: Call) -> Footprint:
+    handle = kernel.handles.get((session, call.file))
+    if handle is None:
+        return ()
+    return tuple(
+        Access(("locks", handle.file), lock.start, lock.stop, lock.mode is LockMode.EXCLUSIVE)
+        for lock in kernel.locks.get(handle.file, ())
+        if (lock.session, lock.handle) == (session, call.file)
+    )
+
+
+_ACCESSES: dict[CallKind, Callable[[Kernel, int, Call], Footprint]] = {
     CallKind.OPEN_FOR_READING: _at_path,
     CallKind.OPEN_FOR_WRITING: _opening,
     CallKind.LISTDIR: _listing,

@@ -2,7 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, TypeVar, cast
+
 PAGE_BYTES = 4096
+
+
+Change = TypeVar("Change", bound=Callable[..., "FileState"])
+
+
+def _remembered(change: Change) -> Change:
+    def remembered(state: FileState, *arguments: Any) -> FileState:
+        latest = state._latest
+        if latest is None or latest[0] is not change or latest[1] != arguments:
+            latest = state._latest = change, arguments, change(state, *arguments)
+        return latest[2]
+
+    return cast(Change, wraps(change)(remembered))
 
 
 class FileState:
@@ -10,15 +27,18 @@ class FileState:
 
     Each change adds the whole file as it is then, so any block may hold what it held in any version. After a failed
     sync the cache holds bytes that no version has, and only a page that is written again reaches the disk.
+
+    It remembers the latest change and what that gave, because searches make the same changes in many orders of calls.
     """
 
-    __slots__ = ("_hash", "content", "versions")
+    __slots__ = ("_hash", "_latest", "content", "versions")
 
     def __init__(self, content: bytes = b"", versions: tuple[bytes, ...] | None = None) -> None:
         """Start with `content` on disk."""
         self.content = content
         self.versions = (content,) if versions is None else versions
         self._hash: int | None = None
+        self._latest: tuple[Callable[..., FileState], tuple[Any, ...], FileState] | None = None
 
     @property
     def is_durable(self) -> bool:
@@ -37,6 +57,7 @@ class FileState:
             self._hash = hash((self.content, self.versions))
         return self._hash
 
+    @_remembered
     def written(self, data: bytes, offset_bytes: int) -> FileState:
         """Return the file with `data` at an offset; a gap before it is filled with zeros."""
         old = self.content
@@ -44,6 +65,7 @@ class FileState:
         head = old[:offset_bytes] if offset_bytes <= len(old) else old.ljust(offset_bytes, b"\0")
         return self._followed(head + data + old[end_bytes:], offset_bytes, end_bytes)
 
+    @_remembered
     def resized(self, size_bytes: int) -> FileState:
         """Return the file truncated, or extended with zeros."""
         content = self.content[:size_bytes].ljust(size_bytes, b"\0")
@@ -52,10 +74,12 @@ class FileState:
             return self if content == latest else FileState(content, (*self.versions, content))
         return FileState(content, (*self.versions, latest[:size_bytes].ljust(size_bytes, b"\0")))
 
+    @_remembered
     def synced(self) -> FileState:
         """Return the file after a sync."""
         return FileState(self.content, self.versions[-1:])
 
+    @_remembered
     def synced_until(self, end_bytes: int) -> FileState:
         """Return the file after a sync of its first bytes, which guarantees nothing about its size."""
         latest = self.versions[-1]

@@ -6,9 +6,9 @@ of it in `persistence`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from tornproof.harness.simulator.filesystem.file_state import FileState
 from tornproof.harness.simulator.filesystem.image import DiskImage
@@ -76,6 +76,21 @@ EntryChange: TypeAlias = tuple[Entry, ...]
 """The entries of one call: of a rename two, of others one."""
 
 
+class Directories(dict[int, dict[str, int]]):
+    """What each name leads to, by the number of its directory: never changed once a kernel has it, so kernels share it.
+
+    `entries` and `lookups` cache what paths lead to and through.
+    """
+
+    __slots__ = ("entries", "lookups")
+
+    def __init__(self, names: Mapping[int, dict[str, int]]) -> None:
+        """Copy the names, and know no paths yet."""
+        super().__init__(names)
+        self.entries: dict[str, int] = {}
+        self.lookups: dict[str, tuple[Any, ...]] = {}
+
+
 class CallRejectedError(Exception):
     """A call fails."""
 
@@ -108,7 +123,7 @@ class Kernel:
     def __init__(self) -> None:
         """Start with an empty root."""
         self.files: dict[int, FileState] = {}
-        self.directories: dict[int, dict[str, int]] = {ROOT: {}}
+        self.directories = Directories({ROOT: {}})
         self.durable_directories: dict[int, dict[str, int]] = {ROOT: {}}
         self.entry_changes: tuple[EntryChange, ...] = ()
         self.journalled_count = 0
@@ -144,7 +159,7 @@ class Kernel:
         """Return a copy that can go another way."""
         other = Kernel.__new__(Kernel)
         other.files = self.files.copy()
-        other.directories = self.directories.copy()
+        other.directories = self.directories
         other.durable_directories = self.durable_directories
         other.entry_changes = self.entry_changes
         other.journalled_count = self.journalled_count
@@ -180,14 +195,20 @@ class Kernel:
 
     def entry(self, path: str) -> int:
         """Return the number of the entry at a path; raises CallRejectedError."""
-        directory, name = self.way(path)
-        found = self.directories[directory].get(name)
+        found = self.directories.entries.get(path)
         if found is None:
-            raise CallRejectedError(StorageReason.MISSING)
+            directory, name = self.way(path)
+            found = self.directories[directory].get(name)
+            if found is None:
+                raise CallRejectedError(StorageReason.MISSING)
+            self.directories.entries[path] = found
         return found
 
     def find(self, path: str) -> int | None:
         """Return the number of the entry at a path, or None."""
+        found = self.directories.entries.get(path)
+        if found is not None:
+            return found
         try:
             return self.entry(path)
         except CallRejectedError:
@@ -195,8 +216,10 @@ class Kernel:
 
     def file_of(self, session: int, call: Call) -> int | None:
         """Return the file of a call's mapping or, without one, of its handle; None if neither is open."""
-        if call.mapping and (session, call.mapping) in self.mappings:
-            return self.mappings[session, call.mapping].file
+        if call.mapping:
+            mapped = self.mappings.get((session, call.mapping))
+            if mapped is not None:
+                return mapped.file
         handle = self.handles.get((session, call.file))
         return None if handle is None else handle.file
 
@@ -208,7 +231,9 @@ class Kernel:
 
     def change_entries(self, *entries: Entry) -> None:
         """Change names now; the change reaches the disk at any time, at the latest with the next sync."""
-        apply_entry_change(self.directories, entries)
+        directories = Directories(self.directories)
+        apply_entry_change(directories, entries)
+        self.directories = directories
         self.entry_changes = (*self.entry_changes, entries)
 
     def sync_entries(self, directory: int) -> None:

@@ -7,7 +7,7 @@ import os
 
 from tornproof.harness.simulator.filesystem.file_state import FileState
 from tornproof.harness.simulator.filesystem.intercept import Call, CallKind
-from tornproof.harness.simulator.filesystem.kernel import Answer, CallRejectedError, Effect, Handle, Kernel
+from tornproof.harness.simulator.filesystem.kernel import Answer, CallRejectedError, Directories, Effect, Handle, Kernel
 from tornproof.impl.storage.interface import EntryKind, OpenMode, StorageReason
 
 
@@ -59,7 +59,7 @@ def _mkdir(kernel: Kernel, session: int, call: Call) -> Answer:
     if name in kernel.directories[directory]:
         raise CallRejectedError(StorageReason.ALREADY_THERE)
     number = kernel.new_number(session)
-    kernel.directories[number] = {}
+    kernel.directories = Directories({**kernel.directories, number: {}})
     kernel.change_entries((directory, name, number))
     return None
 

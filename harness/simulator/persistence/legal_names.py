@@ -10,11 +10,11 @@ from weakref import WeakValueDictionary
 import numpy as np
 
 from tornproof.harness.simulator.filesystem.file_state import FileState
-from tornproof.harness.simulator.filesystem.kernel import ROOT, EntryChange, Kernel, apply_entry_change
+from tornproof.harness.simulator.filesystem.kernel import ROOT, Directories, EntryChange, Kernel, apply_entry_change
 from tornproof.harness.simulator.persistence.legal_files import DEVIATIONS_MAX, Limits
 from tornproof.harness.simulator.persistence.models import Model, Names
 
-Directories = dict[int, dict[str, int]]
+NamesByDirectory = dict[int, dict[str, int]]
 
 
 class Tree:
@@ -32,7 +32,7 @@ class Tree:
         """Return a machine after a restart: nothing is open, and everything is durable."""
         kernel = Kernel()
         kernel.files = {number: FileState(content) for number, content in zip(self._numbers, contents, strict=True)}
-        kernel.directories = self._directories.copy()
+        kernel.directories = self._directories
         kernel.durable_directories = self._directories
         return kernel
 
@@ -60,10 +60,10 @@ class LegalNames(NamedTuple):
 _trees: WeakValueDictionary[object, Tree] = WeakValueDictionary()
 
 
-def tree_of(directories: Directories) -> tuple[Tree, tuple[int, ...]]:
+def tree_of(directories: NamesByDirectory) -> tuple[Tree, tuple[int, ...]]:
     """Return a tree, and the number of each of its files in these directories."""
     numbers: dict[int, int] = {ROOT: ROOT}
-    renumbered: Directories = {ROOT: {}}
+    renumbered: NamesByDirectory = {ROOT: {}}
     files: dict[int, str] = {}
     pending = [("", ROOT)]
     while pending:
@@ -81,7 +81,7 @@ def tree_of(directories: Directories) -> tuple[Tree, tuple[int, ...]]:
     key = tuple((number, tuple(names.items())) for number, names in renumbered.items())
     tree = _trees.get(key)
     if tree is None:
-        tree = Tree(renumbered, tuple(numbers[file] for file in files), tuple(files.values()))
+        tree = Tree(Directories(renumbered), tuple(numbers[file] for file in files), tuple(files.values()))
         _trees[key] = tree
     return tree, tuple(files)
 
@@ -141,10 +141,10 @@ def longer_names(kernel: Kernel, model: Model, names: Sequence[int]) -> Iterator
             yield longer
 
 
-def with_changes(kernel: Kernel, names: Sequence[int], persistence: Names) -> Directories:
+def with_changes(kernel: Kernel, names: Sequence[int], persistence: Names) -> NamesByDirectory:
     """Return the durable names after the changes of these numbers, in order; one that cannot be applied is skipped."""
     # A directory exists as soon as its first name does, whether or not any of its entries do.
-    directories: Directories = {number: {} for number in kernel.directories} | kernel.durable_directories
+    directories: NamesByDirectory = {number: {} for number in kernel.directories} | kernel.durable_directories
     if persistence is Names.EACH_ENTRY:
         parts: list[tuple[EntryChange, EntryChange]] = [
             (change, (entry,)) for change in kernel.entry_changes for entry in change
@@ -157,7 +157,7 @@ def with_changes(kernel: Kernel, names: Sequence[int], persistence: Names) -> Di
     return directories
 
 
-def _can_apply(directories: Directories, change: EntryChange, part: EntryChange) -> bool:
+def _can_apply(directories: NamesByDirectory, change: EntryChange, part: EntryChange) -> bool:
     """Return whether a part of a change, or all of it, can reach a disk with these names."""
     *removed, added = change
     number = added[2]

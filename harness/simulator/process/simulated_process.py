@@ -88,6 +88,7 @@ class Node:
         "number",
         "outcome",
         "parent",
+        "reports",
         "slept",
     )
 
@@ -111,6 +112,7 @@ class Node:
         self.call = call
         self.marks = marks
         self.outcome = outcome
+        self.reports = bool(marks or outcome)
         self.slept = slept
         self.may_wait = may_wait
         self.is_endless = is_endless

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import NamedTuple, TypeAlias
 
 from tornproof.harness.simulator.filesystem.accesses import Access, accesses, are_dependent, as_look
-from tornproof.harness.simulator.filesystem.intercept import READ_ONLY_CALLS, Call, CallKind
+from tornproof.harness.simulator.filesystem.intercept import READ_ONLY_CALLS, Call
 from tornproof.harness.simulator.filesystem.kernel import Answer, Kernel, Rejected
 from tornproof.harness.simulator.filesystem.step_bound import LIVELOCK
 from tornproof.harness.simulator.process.bodies import ACKNOWLEDGED, event_of
@@ -146,9 +146,9 @@ class World:
 
     def accesses(self, index: int) -> tuple[Access, ...]:
         """Return what a process's next call accesses."""
-        call = self.nodes[index].call
-        assert call is not None
-        return self._watch(index).looked if call.kind is CallKind.SLEEP else accesses(self.kernel, index, call)
+        node = self.nodes[index]
+        assert node.call is not None
+        return self._watch(index).looked if node.is_waiting else accesses(self.kernel, index, node.call)
 
     def call(self, index: int) -> Call:
         """Return a process's next call."""
@@ -169,7 +169,7 @@ class World:
         answer = self._make_watched(index, node) if is_watched else node.make_call(kernel, index)
         if broken is not None:
             self._break_rule(broken, index)
-        self._advance(index, process_group.processes[index].advance(node, answer))
+        self._advance(index, node.children.get(answer) or process_group.processes[index].advance(node, answer))
 
     def _make_watched(self, index: int, node: Node) -> Answer:
         """Make a call that others may wait for, or of a process that has slept; waiting says if there is a change."""
@@ -207,7 +207,7 @@ class World:
             self.watches = {other: watch for other, watch in self.watches.items() if other != index}
         if node.is_endless:
             self._break(Property.ENDS, index, self._standstill(index))
-        elif node.marks or node.outcome:
+        elif node.reports:
             self.report(index)
             if self.process_group.rules is not NO_RULES and any(mark.kind == ACKNOWLEDGED for mark in node.marks):
                 broken = self.process_group.rules.acknowledged(self.kernel)

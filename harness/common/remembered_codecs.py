@@ -18,8 +18,12 @@ Key = TypeVar("Key")
 Found = TypeVar("Found")
 # A decoded array can keep hundreds of kilobytes of pyarrow's buffers alive.
 ENTRY_COUNT_MAX = 1_000
-DECODERS = ("tornproof.impl.read.row_group:decode_chunk", "tornproof.impl.parquet.footer:decode")
-"""The decoders of column chunks, and of the previous Thrift footer, from which a commit takes parts."""
+DECODERS = (
+    "tornproof.impl.table.partition:decode_metadata",
+    "tornproof.impl.read.row_group:decode_chunk",
+    "tornproof.impl.parquet.footer:decode",
+)
+"""The decoders of `_pm`, of column chunks, and of the previous Thrift footer, from which a commit takes parts."""
 
 
 def remembered_encoder(encode: RowGroupEncoder | None = None) -> RowGroupEncoder:

@@ -86,13 +86,21 @@ def _body(target: Target, run: Callable[[_Session], None]) -> Body:
     return body
 
 
+class Write(NamedTuple):
+    """Bytes that were written to a file of the disk; `file_index` counts its files."""
+
+    file_index: int
+    offset_bytes: int
+    content: bytes
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Facts:
     """The result of an examination.
 
     `rejected` is the stage that failed and its error, `broke` an outcome that the target does not declare, of a process
     that had to be ended if it `is_endless`. `recovery` are the calls that repeat the work of the recovery, none where
-    it changed nothing.
+    it changed nothing. `writes` do the same to the contents of files, None where it changed names or sizes otherwise.
     """
 
     seen: dict[Stage, Hashable]
@@ -101,10 +109,11 @@ class Facts:
     is_endless: bool
     is_idempotent: bool
     recovery: tuple[Call, ...]
+    writes: tuple[Write, ...] | None
 
     def answers(self) -> tuple[object, ...]:
         """Return all facts as one comparable value."""
-        return tuple(self.seen.items()), self.rejected, self.broke, self.is_endless, self.is_idempotent, self.recovery
+        return tuple(self.seen.items()), self.rejected, self.broke, self.is_endless, self.is_idempotent, self.recovery, self.writes
 
 
 class Bounds(NamedTuple):

@@ -65,6 +65,18 @@ def recovered(disk: Disk, facts: Facts) -> Disk:
     """Return the disk after its recovery."""
     if not facts.recovery:
         return disk
+    if facts.writes is None:
+        return replayed(disk, facts)
+    contents = list(disk.contents)
+    for file_index, offset_bytes, written in facts.writes:
+        content = contents[file_index]
+        end_bytes = offset_bytes + len(written)
+        contents[file_index] = content[:offset_bytes].ljust(offset_bytes, b"\0") + written + content[end_bytes:]
+    return Disk(disk.tree, tuple(contents))
+
+
+def replayed(disk: Disk, facts: Facts) -> Disk:
+    """Return the disk after its recovery, made by its calls."""
     kernel = disk.kernel()
     for call in facts.recovery:
         # A call that failed fails again.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tornproof.harness.explorers.power_cuts.examination import BEGUN, REJECTED, SAW, SESSION, Facts, Stage
+from tornproof.harness.explorers.power_cuts.examination import BEGUN, REJECTED, SAW, SESSION, Facts, Stage, Write
 from tornproof.harness.explorers.power_cuts.known import Known, Read
 from tornproof.harness.simulator.filesystem.intercept import STEPS, Call, CallKind
 from tornproof.harness.simulator.filesystem.kernel import Answer, Kernel
@@ -85,13 +85,15 @@ class _Run:
     """One examination on a kernel."""
 
     def __init__(self, tree: Tree, kernel: Kernel) -> None:
-        self.known: Known = Known(tree.path_indexes(), kernel)
+        self._path_indexes = tree.path_indexes()
+        self.known: Known = Known(self._path_indexes, kernel)
         self._kernel = kernel
         self._stage = Stage.READ
         self._seen: dict[Stage, Any] = {}
         self._rejected: tuple[Stage, str] | None = None
         self._recovery: list[Call] = []
         self._recovery_changes = False
+        self._writes: list[Write] | None = []
         self._recovered: tuple[object, object] | None = None
         self._is_idempotent = True
 
@@ -115,6 +117,13 @@ class _Run:
         answer = node.make_call(kernel, SESSION)
         if self._stage is Stage.RECOVER and kernel.entry_changes is not before:
             self._recovery_changes = True
+            self._writes = None
+        if self._stage is Stage.RECOVER and self._writes is not None and call.kind in _WRITES and answer is None:
+            file = kernel.file_of(SESSION, call)
+            if file not in self._path_indexes or call.kind is CallKind.TRUNCATE:
+                self._writes = None
+            else:
+                self._writes.append(Write(self._path_indexes[file], call.offset_bytes, call.content))
         return answer
 
     def facts(self, end: Node) -> Facts:
@@ -125,6 +134,7 @@ class _Run:
             is_endless=end.is_endless,
             is_idempotent=self._is_idempotent,
             recovery=tuple(self._recovery) if self._recovery_changes else (),
+            writes=None if self._writes is None else tuple(self._writes),
         )
 
     def _begin(self, stage: Stage) -> None:

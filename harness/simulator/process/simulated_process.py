@@ -122,7 +122,7 @@ class Node:
         self.effect: Effect | None = None if call is None else EFFECTS[call.kind]
         self.changes = call is not None and call.kind in CHANGES
         is_awaited = parent is not None and parent.awaits and not parent.begins
-        self.awaits: bool = is_awaited or any(mark.kind == READ for mark in marks)
+        self.awaits: bool = is_awaited or (bool(marks) and any(mark.kind == READ for mark in marks))
         self.begins: bool = self.awaits and call is not None and call.kind in _FIRST_READS
         self.children: dict[Any, Node] = {}
 

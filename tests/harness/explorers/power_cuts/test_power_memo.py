@@ -1,13 +1,14 @@
 """Memoised examinations give the facts that stepping gives, on disks of every kind."""
 
 import dataclasses
+from collections import Counter
 
 import pytest
 
 from tornproof.harness.common.remembered_codecs import remembered_decoding, remembered_encoder
 from tornproof.harness.explorers.barriers.explorer import protocol_with
 from tornproof.harness.explorers.power_cuts.examination import SAW, Stage, commit_body, recovery_body
-from tornproof.harness.explorers.power_cuts.judge import recovered
+from tornproof.harness.explorers.power_cuts.judge import recovered, replayed
 from tornproof.harness.explorers.power_cuts.known import Known, Read
 from tornproof.harness.explorers.power_cuts.memo import Examiner
 from tornproof.harness.explorers.power_cuts.trace import Traces
@@ -46,6 +47,7 @@ def test_memoised_facts_are_those_of_stepping_on_every_disk_of_a_run_without_bar
             Examiner(commit_body(target, MADE_PATH, [case.operations[3]])),
         )
         outcomes = set()
+        kinds: Counter[tuple[bool, bool]] = Counter()
         for disk in disks:
             facts = recoveries.examine(disk)
             assert facts.answers() == recoveries.step(disk)[0].answers()
@@ -53,8 +55,12 @@ def test_memoised_facts_are_those_of_stepping_on_every_disk_of_a_run_without_bar
             outcomes.add(facts.rejected and facts.rejected[0])
             if facts.rejected is None:
                 after = recovered(disk, facts)
+                assert after == replayed(disk, facts)
+                kinds[bool(facts.recovery), facts.writes is None] += 1
                 assert commits.examine(after).answers() == commits.step(after)[0].answers()
         assert {None, Stage.READ} <= outcomes
+        assert kinds[True, False] and kinds[False, False]
+        print(kinds)
         recoveries.close()
         commits.close()
 

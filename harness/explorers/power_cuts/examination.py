@@ -113,7 +113,15 @@ class Facts:
 
     def answers(self) -> tuple[object, ...]:
         """Return all facts as one comparable value."""
-        return tuple(self.seen.items()), self.rejected, self.broke, self.is_endless, self.is_idempotent, self.recovery, self.writes
+        return (
+            tuple(self.seen.items()),
+            self.rejected,
+            self.broke,
+            self.is_endless,
+            self.is_idempotent,
+            self.recovery,
+            self.writes,
+        )
 
 
 class Bounds(NamedTuple):

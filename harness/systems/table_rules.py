@@ -155,7 +155,10 @@ class TableRules(TraceRules):
 
 
 def _record(content: bytes) -> tuple[bytes, tuple[int, int]]:
-    """Return the base header and the live area of a `_txn`, for stores into the free one are no new version; its range."""
+    """Return the base header and the live area of a `_txn`, and the range of that area.
+
+    Stores into the free area are no new version.
+    """
     try:
         base = layout.BaseHeader.unpack(content[:HEADER_BYTES], 0, file=TXN_FILE)
     except TornproofError:

@@ -61,6 +61,8 @@ class StorageReason(StrEnum):
     INPUT_OUTPUT = "input/output error"
     TOO_SHORT = "it is shorter than the mapping"
     NO_LOCKS = "this platform has no locks that belong to an open file"
+    NO_FENCES = "nothing can be written here: this machine may reorder stores, and there is nothing that orders them"
+    BIG_ENDIAN = "this machine is big-endian, and the format is not"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,21 +1,24 @@
 """The storage of the real operating system: paths, directories and the clock (files: `operating_system_file`).
 
-Locks, and the durability of `fdatasync`, need Linux; reading works on macOS too.
+Locks need Linux, so a table can be written nowhere else; reading works on macOS too. Machines that are not
+little-endian are rejected, and for writing those that cannot order their stores.
 """
 
 from __future__ import annotations
 
 import os
 import stat
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 
 from tornproof.impl.errors import StorageError
+from tornproof.impl.storage.fences import fence_of_this_machine
 from tornproof.impl.storage.holders import mappers_of
 from tornproof.impl.storage.interface import Counters, EntryKind, File, OpenMode, Storage, StorageReason
-from tornproof.impl.storage.operating_system_file import OpenFile, Tally, TranslateOsErrors
+from tornproof.impl.storage.operating_system_file import OpenFile, Tally, TranslateOsErrors, sync_to_disk
 
 # A device or FIFO must neither block nor become the controlling terminal; child processes inherit no descriptor.
 _OPEN_FLAGS = os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
@@ -53,6 +56,10 @@ class OperatingSystemStorage(Storage):
         return self._open(path, "open for writing", os.O_RDWR | _MODE_FLAGS[mode])
 
     def _open(self, path: str, operation: str, flags: int) -> File:
+        if sys.byteorder != "little":
+            raise StorageError(path, operation, StorageReason.BIG_ENDIAN)
+        if flags & os.O_RDWR and fence_of_this_machine() is None:
+            raise StorageError(path, operation, StorageReason.NO_FENCES)
         with self._step(path, operation):
             descriptor = os.open(path, flags | _OPEN_FLAGS, 0o666)
             try:
@@ -119,17 +126,24 @@ class OperatingSystemStorage(Storage):
         with self._step(path, "sync directory"):
             descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             try:
-                os.fsync(descriptor)
+                sync_to_disk(descriptor)
             finally:
                 os.close(descriptor)
 
     def load_fence(self) -> None:
-        """Only count: Python cannot order the machine's loads, and x86 keeps their order."""
-        self._tally.step_count += 1
+        """Order the loads; without a fence, only a table that nobody writes can be read safely."""
+        self._fence()
 
     def store_fence(self) -> None:
-        """Only count: Python cannot order the machine's stores, and x86 keeps their order."""
+        """Order the stores; no file could be opened for writing if there were no fence."""
+        self._fence()
+
+    def _fence(self) -> None:
         self._tally.step_count += 1
+        fence = fence_of_this_machine()
+        if fence is not None:
+            with TranslateOsErrors("memory", "order loads and stores"):
+                fence()
 
     def monotonic_seconds(self) -> float:
         """Return the system's monotonic clock."""

@@ -225,6 +225,7 @@ def test_the_modules_import_and_sync_where_linux_calls_are_missing(file: File) -
         "import fcntl, os, sys\n"
         "sys.platform = 'darwin'\n"
         "del os.fdatasync, fcntl.F_OFD_SETLK\n"
+        "fcntl.F_FULLFSYNC = 51\n"
         "from tornproof.impl.storage.operating_system import OperatingSystemStorage\n"
         "file = OperatingSystemStorage().open_for_writing('file')\n"
         "file.fdatasync()\n"

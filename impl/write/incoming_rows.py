@@ -5,6 +5,7 @@ Of rows with equal keys the last one written wins, at the position of the first 
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -93,16 +94,15 @@ def portions(
     split (docs/format.md).
     """
     timestamps = timestamps_of(rows, timestamp_name)
-    starts = [partition.timestamp for partition in partitions]
+    starts = sorted(partition.timestamp for partition in partitions)
     position = 0
     while position < len(timestamps):
         first = int(timestamps[position])
         start, end = _interval(first, metadata)
-        inside = [known for known in starts if start <= known <= first]
-        later = [known for known in starts if first < known < end]
-        stop = int(np.searchsorted(timestamps, min([end, *later]), "left"))
+        later = bisect_right(starts, first)
+        stop = int(np.searchsorted(timestamps, min([end, *starts[later : later + 1]]), "left"))
         yield Portion(
-            timestamp=max([start, *inside]),
+            timestamp=max([start, *starts[max(0, later - 1) : later]]),
             rows=rows.slice(position, stop - position),
             timestamps=timestamps[position:stop],
         )

@@ -1,6 +1,8 @@
 """How a writer prepares rows, and which ones it rejects with a message."""
 
 import re
+from random import Random
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -147,6 +149,24 @@ def test_rows_fall_into_the_partitions_of_their_days() -> None:
     assert [portion.timestamp for portion in found] == [DAY, DAY + DAY_LENGTH, DAY + 3 * DAY_LENGTH]
     assert [portion.timestamps.tolist() for portion in found] == [times[:2], times[2:3], times[3:]]
     assert pa.concat_tables([portion.rows for portion in found]).equals(rows)
+
+
+def test_each_row_falls_into_the_last_partition_of_its_day_that_starts_before_it() -> None:
+    metadata = EMPTY[1].metadata
+    assert metadata is not None
+    random = Random(0)
+    for _ in range(1_000):
+        starts = random.sample(range(DAY, DAY + 3 * DAY_LENGTH, DAY_LENGTH // 8), random.randrange(8))
+        times = sorted(random.randrange(DAY, DAY + 3 * DAY_LENGTH) for _ in range(random.randrange(12)))
+        partitions: Any = [SimpleNamespace(timestamp=start) for start in starts]
+        found = list(portions(pa.table({"ts": pa.array(times, pa.timestamp("us"))}), "ts", metadata, partitions))
+        of_each = [(time, portion.timestamp) for portion in found for time in portion.timestamps.tolist()]
+        days = [time - time % DAY_LENGTH for time in times]
+        expected = [
+            max([day, *(at for at in starts if day <= at <= time)]) for day, time in zip(days, times, strict=True)
+        ]
+        assert of_each == list(zip(times, expected, strict=True))
+        assert len({portion.timestamp for portion in found}) == len(found)
 
 
 @pytest.mark.parametrize("time", [-1, np.iinfo(np.int64).max, 253_402_300_800_000_000])

@@ -70,6 +70,13 @@ class FileMissingError(StorageError):
     """The file or directory is not there."""
 
 
+class FileVanishedError(FileMissingError):
+    """A writer removed a file of a version that a later one has replaced; the current version can be read."""
+
+    def __init__(self, file: str, operation: str = "read", reason: str = "") -> None:
+        super().__init__(file, operation, reason or "it was removed, because a later version has replaced it")
+
+
 class NotATableError(TornproofError):
     """The directory does not hold a table."""
 

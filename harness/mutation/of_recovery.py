@@ -16,6 +16,7 @@ from tornproof.impl.pm.encode import AppendPoint, patch_header
 from tornproof.impl.pm.footer import FooterPosition
 from tornproof.impl.storage.interface import EntryKind, File, Storage
 from tornproof.impl.table.partition import PM_FILE, ResolvedPartition
+from tornproof.impl.txn.transaction import Transaction
 from tornproof.impl.write.commit import publish
 
 
@@ -61,6 +62,11 @@ def links_followed(_: Callable[..., None]) -> Callable[..., None]:
         (storage.unlink if storage.own_kind(path) is EntryKind.LINK else storage.rmdir)(path)
 
     return remove
+
+
+def not_locked(_: Callable[..., Transaction]) -> Callable[..., Transaction]:
+    """Take the version for pinned that was read before."""
+    return lambda storage, file, path, transaction: transaction
 
 
 def written_header(_: Callable[..., Any]) -> Callable[..., Any]:
@@ -192,6 +198,17 @@ RECOVERY = (
         substitute=all_uncommitted,
         scenario="rewrite-and-power-cut",
         hidden_from=(CRASH,),
+    ),
+    _fault(
+        None,
+        "pin not taken",
+        "a reader goes on without the lock on its version",
+        "pinned reader loses its files",
+        location="tornproof.impl.txn.pins:_lock_committed",
+        substitute=not_locked,
+        explorer=SCHEDULES,
+        scenario="purge-beside-a-pinned-reader",
+        hidden_from=(SEQUENTIAL,),
     ),
     _fault(
         None,

@@ -4,11 +4,19 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import pyarrow as pa
 
-from tornproof.impl.errors import CorruptError, Problem, TornproofError, UnsupportedError
+from tornproof.impl.errors import (
+    CorruptError,
+    FileMissingError,
+    FileVanishedError,
+    Problem,
+    TornproofError,
+    UnsupportedError,
+)
 from tornproof.impl.pm.block import Block
 from tornproof.impl.query.comparison import compare
 from tornproof.impl.query.predicate import And, Operator, Predicate, columns_of
@@ -42,7 +50,10 @@ class RepeatedColumnError(TornproofError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """One committed version of a table, readable as long as its directories exist."""
+    """One committed version of a table, readable as long as its directories exist.
+
+    Reading raises FileVanishedError once they are gone.
+    """
 
     table: Table
     transaction: Transaction
@@ -104,7 +115,26 @@ class Snapshot:
                 raise_first(check_native(self.table.files_of(partition), partition))
 
     def resolve(self, partition: Partition) -> ResolvedPartition:
-        """Find a parquet partition's committed generation and check it; raises for the first problem."""
+        """Find a parquet partition's committed generation and check it; raises for the first problem.
+
+        FileVanishedError if a later version has replaced the partition, and its files were removed.
+        """
+        with self._vanishing(partition):
+            return self._resolve(partition)
+
+    @contextmanager
+    def _vanishing(self, partition: Partition) -> Iterator[None]:
+        """Tell a file that was removed after its time from one that the current version lacks."""
+        try:
+            yield
+        except CorruptError as error:
+            if isinstance(error.__cause__, FileMissingError):
+                identity = partition.timestamp, partition.name_txn
+                if all((each.timestamp, each.name_txn) != identity for each in self.table.transaction().partitions):
+                    raise FileVanishedError(error.problem.file) from error
+            raise
+
+    def _resolve(self, partition: Partition) -> ResolvedPartition:
         resolved = _resolve_migrated(self.reader, self.table.files_of(partition), partition)
         raise_first(self.reader.check(resolved))
         raise_first(check_against_table(resolved, self.table.metadata))
@@ -176,7 +206,9 @@ class Snapshot:
         shown = columns if predicate is None or columns else columns_of(predicate)[:1]
         schema, pruner = self.schema_of(shown), Pruner(resolved.metadata.header)
         under_way: deque[tuple[int, Iterator[list[pa.Array]]]] = deque()
-        with counters.watched(resolved.files).open_data() as handle:
+        with self._vanishing(partition):
+            data = counters.watched(resolved.files).open_data()
+        with data as handle:
             for ordinal in kept_ordinals(resolved, handle, pruner, predicate, self.timestamp_id, counters):
                 block = resolved.metadata.blocks[ordinal]
                 counters.scanned_row_count += block.num_rows
@@ -237,7 +269,7 @@ def raise_first(problems: Iterator[Problem]) -> None:
 
 
 def open_snapshot(table: Table, reader: ReaderProtocol = HARDENED_READER) -> Snapshot:
-    """Return the current committed version; nothing prevents its files from being removed later (docs/writing.md)."""
+    """Return the current committed version, which keeps its files only as long as a pin does (`pin_committed`)."""
     return snapshot_of(table, table.transaction(), reader)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 
-from tornproof.impl.errors import BusyError, FileMissingError, StorageError
+from tornproof.impl.errors import BusyError, StorageError
 from tornproof.impl.storage.interface import File, LockMode, OpenMode, Storage, StorageReason
 from tornproof.impl.txn.transaction import TXN_FILE, Transaction, safe_read
 
@@ -93,15 +93,18 @@ def take_writer_lock(storage: Storage, table_path: str) -> WriterLock:
 
 
 def pin_committed(storage: Storage, table_path: str) -> Pin:
-    """Pin the current committed version; never writes, so in a table without `_pins` the pin is not held.
+    """Pin the current committed version; never writes.
 
-    Raises as `safe_read` does, and BusyError if new commits keep replacing the version before it is pinned.
+    The pin is not held in a table without `_pins`, where that file must not be read, and on a platform without such
+    locks. Raises as `safe_read` does, and BusyError if new commits keep replacing the version before it is pinned.
     """
     txn_path = f"{table_path}/{TXN_FILE}"
     transaction = safe_read(storage, txn_path)
     try:
         file = storage.open_for_reading(f"{table_path}/{PINS_FILE}")
-    except FileMissingError:
+    except StorageError as error:
+        if error.reason not in (StorageReason.MISSING, StorageReason.NOT_PERMITTED):
+            raise
         return Pin(transaction, None)
     try:
         return Pin(_lock_committed(storage, file, txn_path, transaction), file)

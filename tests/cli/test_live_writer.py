@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 import sys
@@ -11,16 +12,27 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+import pyarrow as pa
 import pytest
 from command_line import Run, WarmRunner, sentence_of
 
+import tornproof as tornproof_api
 from tornproof.api.steady import ATTEMPTS, until_stable, verify_until_stable
+from tornproof.cli.commands.read import read
 from tornproof.harness.systems.answer import Answer, read_answer
-from tornproof.impl.errors import BusyError, CorruptError, NotATableError, StorageError, UnsupportedError
-from tornproof.impl.read.reader import open_snapshot
-from tornproof.impl.storage.interface import ReadableStorage
+from tornproof.impl.errors import (
+    BusyError,
+    CorruptError,
+    FileVanishedError,
+    NotATableError,
+    StorageError,
+    UnsupportedError,
+)
+from tornproof.impl.read.reader import Snapshot, open_snapshot
+from tornproof.impl.storage.interface import Storage
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
-from tornproof.impl.table.table import open_table
+from tornproof.impl.table.table import Table, open_table
+from tornproof.impl.write.writer_options import WriterOptions
 
 WRITER = Path(__file__).parents[1] / "support" / "live_writer.py"
 # The newer version's `_txn` still holds the older one's record, so going back is one store of the version.
@@ -64,7 +76,7 @@ def writing(kind: str, versions: Versions) -> Iterator[None]:
     assert code == 0
 
 
-def answer_of(folder: Path, storage: ReadableStorage | None = None) -> Answer:
+def answer_of(folder: Path, storage: Storage | None = None) -> Answer:
     storage = storage or OperatingSystemStorage()
 
     def attempt() -> Answer:
@@ -208,3 +220,95 @@ def test_complaints_that_keep_changing_are_busy_and_never_damage() -> None:
     with pytest.raises(BusyError, match="kept changing while they were read"):
         until_stable(storage, "t", lambda: next(numbers), lambda number: f"problem {number}")
     assert storage.naps == ATTEMPTS
+
+
+PURGER = """
+import itertools, select, sys, tornproof
+with tornproof.open(sys.argv[1]).writer() as writer:
+    print("ready", flush=True)
+    for number in itertools.count(1):
+        writer.rewrite_partition(writer.transaction.partitions[0].timestamp)
+        writer.commit()
+        writer.purge()
+        if select.select([sys.stdin], [], [], 0)[0]:
+            break
+"""
+ROW_COUNT = 20_000
+
+
+@contextmanager
+def purging(table: str) -> Iterator[None]:
+    """Let a writer rewrite and purge beside the block as often as it can."""
+    command = [sys.executable, "-c", PURGER, table]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as writer:
+        assert writer.stdin is not None and writer.stdout is not None
+        assert writer.stdout.readline() == "ready\n"
+        try:
+            yield
+            assert writer.poll() is None, "the writer ended before the readers did"
+        finally:
+            writer.stdin.close()
+            code = writer.wait(30)
+    assert code == 0
+
+
+@pytest.fixture
+def own_table(tmp_path: Path) -> str:
+    """A table of small row groups, so that a read takes many calls."""
+    made = tornproof_api.create(tmp_path / "t", {"ts": "TIMESTAMP", "v": "LONG"}, timestamp="ts", partition_by="DAY")
+    with made.writer(WriterOptions(row_group_row_count_max=100)) as writer:
+        writer.write(pa.table({"ts": range(ROW_COUNT), "v": range(ROW_COUNT)}))
+        writer.commit()
+    return made.path
+
+
+def test_our_own_reads_beside_our_own_purging_writer_all_succeed(tornproof: WarmRunner, own_table: str) -> None:
+    """They did not pin, met removed files in most attempts, and gave up after twelve."""
+    versions = set()
+    with purging(own_table):
+        for _ in range(10):
+            run = tornproof("read", own_table, "--out", f"{own_table}.parquet", "--json", "-")
+            assert (run.code, run.err, run.document["rows"]) == (0, "", ROW_COUNT)
+            versions.add(run.document["version"])
+            assert verify_until_stable(OperatingSystemStorage(), own_table, quick=True).sound
+    assert len(versions) > 1
+
+
+def test_a_read_that_cannot_be_pinned_says_that_it_begins_again(
+    own_table: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    removed: list[str] = []
+
+    def removing(table: Table) -> Snapshot:
+        snapshot = open_snapshot(table)
+        if not removed:
+            with tornproof_api.open(own_table).writer() as writer:
+                writer.rewrite_partition(writer.transaction.partitions[0].timestamp)
+                writer.commit()
+                removed.extend(writer.purge())
+        return snapshot
+
+    monkeypatch.setattr("tornproof.cli.commands.read.open_snapshot", removing)
+    (Path(own_table) / "_pins").unlink()
+    read(own_table, out=f"{own_table}.parquet", json_target="-")
+    printed = capsys.readouterr()
+    document = json.loads(printed.out)
+    assert (document["rows"], document["version"], removed) == (ROW_COUNT, 2, ["1970-01-01.0"])
+    expected = f"{own_table}: reading again, because 1970-01-01.0/_pm was removed meanwhile: the table cannot be pinned"
+    assert expected in " ".join(printed.err.split())
+
+
+def test_a_file_that_vanished_is_no_damage_and_one_that_is_missing_is(own_table: str) -> None:
+    storage = OperatingSystemStorage()
+    before = open_snapshot(open_table(storage, own_table))
+    with tornproof_api.open(own_table).writer() as writer:
+        writer.rewrite_partition(writer.transaction.partitions[0].timestamp)
+        writer.commit()
+        writer.purge()
+    with pytest.raises(FileVanishedError, match=r"0/_pm: cannot read: it was removed, because a later version has"):
+        list(before.batches())
+    now = open_snapshot(open_table(storage, own_table))
+    for name in ("data.parquet", "_pm"):
+        (Path(own_table) / "1970-01-01.1" / name).unlink()
+        with pytest.raises(CorruptError, match="expected a file, because _txn names it, found none"):
+            list(now.batches())

@@ -16,7 +16,7 @@ from tornproof.cli.inspection.report import FORMAT, Document, Problems, clean_te
 from tornproof.cli.output import write_json
 from tornproof.cli.report_writing import make_folder
 from tornproof.impl.errors import TornproofError, UnsupportedError
-from tornproof.impl.storage.interface import ReadableStorage
+from tornproof.impl.storage.interface import Storage
 from tornproof.impl.verify.verify import PartitionReport, TableReport
 
 INSPECTED_MAX = 8
@@ -38,7 +38,7 @@ class Inspections:
 
 
 def inspections_of(
-    storage: ReadableStorage, path: str, report: TableReport, progress: Callable[[str], None] = lambda _: None
+    storage: Storage, path: str, report: TableReport, progress: Callable[[str], None] = lambda _: None
 ) -> Inspections:
     """Inspect the most relevant partitions of a table in the verified version; damage raises no error."""
     path = path.rstrip("/") or path
@@ -72,7 +72,7 @@ def chosen(partitions: Sequence[PartitionReport]) -> list[PartitionReport]:
     return [partitions[-negated] for *_, negated in ranked[:INSPECTED_MAX]]
 
 
-def _inspection(storage: ReadableStorage, path: str, partition: PartitionReport, version: int | None) -> Document:
+def _inspection(storage: Storage, path: str, partition: PartitionReport, version: int | None) -> Document:
     """Return the inspection of a partition, in the verified version if that still exists."""
     try:
         document = _inspected(storage, path, partition.name, None)
@@ -86,7 +86,7 @@ def _inspection(storage: ReadableStorage, path: str, partition: PartitionReport,
         return joined_document(partition.name, [], pm=None, data=None) | {"error": clean_text(str(error))}
 
 
-def _inspected(storage: ReadableStorage, path: str, name: str, at: int | None) -> Document:
+def _inspected(storage: Storage, path: str, name: str, at: int | None) -> Document:
     """Return the document of a partition's directory; problems count once two attempts agree on them."""
 
     def attempt() -> Document:

@@ -81,7 +81,7 @@ def read(
             row_count = _write(batches, schema, out, suffix)
         return Result(snapshot=snapshot, schema=schema, row_count=row_count, counters=counters)
 
-    result = until_stable(storage, table, attempt, lambda _: None)
+    result = until_stable(storage, table, attempt, lambda _: None, say=complain)
     native = result.snapshot.native_partitions
     for name in native[:NATIVE_SHOWN]:
         complain(f"left out: {name} is a native partition")

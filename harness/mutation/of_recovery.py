@@ -201,6 +201,16 @@ RECOVERY = (
     ),
     _fault(
         None,
+        "orphan not put aside",
+        "recovery leaves an orphan as the newest generation, and nothing restates the committed one",
+        "a partition that no commit can continue",
+        location="tornproof.impl.write.recovery:_republish",
+        substitute=nothing,
+        scenario="two-orphans",
+        also=(CRASH, Explorer.POWER_C_512),
+    ),
+    _fault(
+        None,
         "pin not taken",
         "a reader goes on without the lock on its version",
         "pinned reader loses its files",

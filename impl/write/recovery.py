@@ -9,13 +9,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import ExitStack
 
+from tornproof.impl.errors import StorageError
 from tornproof.impl.pm.encode import FooterFacts, ReusedRowGroup, append_generation, append_point
-from tornproof.impl.storage.interface import EntryKind, Storage
+from tornproof.impl.storage.interface import EntryKind, Storage, StorageReason
 from tornproof.impl.table.partition import PM_FILE, ResolvedPartition, resolve_partition
 from tornproof.impl.table.partition_names import split_name
 from tornproof.impl.table.table import Table
 from tornproof.impl.txn.transaction import TXN_FILE, Transaction
 from tornproof.impl.write.commit import HARDENED, RecoveryAction, publish
+
+UNWRITABLE = (StorageReason.READ_ONLY, StorageReason.NOT_PERMITTED)
 
 
 def recover_for_writing(
@@ -52,27 +55,34 @@ def remove_directory(storage: Storage, path: str) -> None:
 
 
 def _republish_partitions(storage: Storage, table: Table, transaction: Transaction) -> None:
+    """Restate the committed generation where a killed commit has left an orphan; nothing else is written.
+
+    All that a committed version names was durable before its word was stored, so other partitions need no sync. An
+    orphan on a read-only volume stays: readers find the generation below it, and no commit can continue the partition.
+    """
     for partition in transaction.partitions:
         files = table.files_of(partition)
         if partition.is_parquet and files.has_pm():
-            _republish(storage, resolve_partition(files, partition))
+            resolved = resolve_partition(files, partition)
+            if resolved.resolved.orphan_count:
+                try:
+                    _republish(storage, resolved)
+                except StorageError as error:
+                    if error.reason not in UNWRITABLE:
+                        raise
 
 
 def _republish(storage: Storage, resolved: ResolvedPartition) -> None:
-    """Publish the committed generation again: unchanged or, if there is an orphan, restated in a footer behind that."""
+    """Publish the committed generation again, restated in a footer behind the orphan."""
     files, published = resolved.files, resolved.published.content
+    committed_bytes = resolved.resolved.position.end_bytes
     with ExitStack() as opened:
         handle = opened.enter_context(storage.open_for_writing(f"{files.path}/{PM_FILE}"))
-        end_bytes = len(published)
-        if resolved.resolved.orphan_count:
-            committed_bytes = resolved.resolved.position.end_bytes
-            # The new CRC covers the orphan, which may only be in the page cache, so it is written again.
-            again = published[committed_bytes:] + _restate(resolved)
-            handle.pwrite(again, committed_bytes)
-            handle.fdatasync()
-            end_bytes = committed_bytes + len(again)
-        # Storing an equal value also marks the block as dirty, so that the sync writes it.
-        publish(handle, end_bytes, opened).msync()
+        # The new CRC covers the orphan, which may only be in the page cache, so it is written again.
+        again = published[committed_bytes:] + _restate(resolved)
+        handle.pwrite(again, committed_bytes)
+        handle.fdatasync()
+        publish(handle, committed_bytes + len(again), opened).msync()
 
 
 def _restate(resolved: ResolvedPartition) -> bytes:

@@ -27,7 +27,7 @@ from tornproof.impl.txn.transaction import TXN_FILE, Partition, Transaction
 from tornproof.impl.txn.write import I64_MAX, I64_MIN, NextVersion, PartitionState, next_version, plan_store
 from tornproof.impl.types.questdb import TypeTag, tag_of
 from tornproof.impl.write.adoption import WRITTEN_FLAGS, PreparedPartition, adopted
-from tornproof.impl.write.commit import HARDENED, Protocol, execute
+from tornproof.impl.write.commit import HARDENED, Protocol, RecoveryAction, execute
 from tornproof.impl.write.incoming_rows import Portion, conform, in_time_order, portions, without_duplicates
 from tornproof.impl.write.partition_change import PartitionChange, PartitionChanger, RowGroupEncoder, WriterOptions
 from tornproof.impl.write.partition_writer import OpenPartition, load_state
@@ -305,6 +305,11 @@ class TableWriter(AbstractContextManager["TableWriter"]):
             resolved = self._protocol.base.resolve(self.table.files_of(partition), partition)
             raise_first(self._protocol.base.check(resolved))
             raise_first(check_against_table(resolved, self._metadata))
+            if resolved.resolved.orphan_count and RecoveryAction.REPUBLISH_PARTITIONS in self._protocol.recovery:
+                raise RowsRejectedError(
+                    f"{resolved.files.name}: a killed commit left rows in it, which this writer could not put aside, "
+                    "because the files could not be written to; make them writable and open another writer"
+                )
             self._open[partition.timestamp] = load_state(resolved)
         return self._open[partition.timestamp]
 

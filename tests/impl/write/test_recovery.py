@@ -1,18 +1,23 @@
 """How opening for writing recovers the files that another process left, real servers' and our own."""
 
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import golden_data
 import pytest
 from real_tables import in_memory, rows_of, snapshot_of, verified
-from written_tables import PATH, filled, pairs_on, rows, write, writer_on
+from written_tables import DAY_LENGTH, PATH, filled, pairs_on, rows, write, writer_on
 
 from tornproof.harness.common.made_rows import rows_for
-from tornproof.harness.simulator.filesystem.faulty import FaultyStorage
-from tornproof.harness.simulator.filesystem.intercept import CallKind
+from tornproof.harness.simulator.filesystem.faulty import Fault, FaultyStorage
+from tornproof.harness.simulator.filesystem.intercept import Call, CallKind, InterceptedStorage
+from tornproof.harness.simulator.filesystem.locks import Killed
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
+from tornproof.impl.errors import RowsRejectedError, StorageError
 from tornproof.impl.read.reader import open_snapshot
-from tornproof.impl.storage.interface import OpenMode
+from tornproof.impl.storage.interface import OpenMode, Storage, StorageReason
 from tornproof.impl.table.table import open_table
 from tornproof.impl.txn.pins import PINS_FILE
 from tornproof.impl.write.partition_change import WriterOptions
@@ -115,7 +120,8 @@ def test_directories_of_commits_that_never_came_about_are_removed_and_older_ones
     )
 
 
-def test_recovery_of_a_table_in_order_stores_headers_and_version_again_and_syncs_them() -> None:
+def test_recovery_of_a_table_in_order_stores_the_version_again_and_syncs_it() -> None:
+    """Its partitions are not opened for writing: all that the version names was durable before it was stored."""
     storage = filled(rows([1, 2]))
     before = storage.image().files
     recorded = FaultyStorage(storage)
@@ -126,8 +132,6 @@ def test_recovery_of_a_table_in_order_stores_headers_and_version_again_and_syncs
         if call.kind in (CallKind.PWRITE, CallKind.FDATASYNC, CallKind.STORE, CallKind.MSYNC)
     ]
     assert calls == [
-        (CallKind.STORE, "_pm", 0),
-        (CallKind.MSYNC, "_pm", 0),
         (CallKind.STORE, "_txn", 0),
         (CallKind.MSYNC, "_txn", 0),
     ]
@@ -152,3 +156,72 @@ def test_dead_bytes_behind_the_committed_ends_are_written_over_by_the_next_commi
     token = transactions[0].partitions[0].token
     contents = [disk.image().files[f"{directory}/data.parquet"] for disk in (storage, clean)]
     assert contents[0][:token] == contents[1] and len(contents[0]) > token
+
+
+def test_opening_costs_no_sync_a_partition() -> None:
+    """It cost one for each."""
+    costs = []
+    for day_count in (1, 20):
+        storage = filled(rows([day * DAY_LENGTH for day in range(day_count)]))
+        before = storage.counters().sync_count
+        writer_on(storage).close()
+        costs.append(storage.counters().sync_count - before)
+    assert costs == [2, 2]
+
+
+class ReadOnlyVolume(InterceptedStorage):
+    """A disk of which one directory is on a volume that cannot be written to."""
+
+    def __init__(self, inner: Storage, directory: str) -> None:
+        super().__init__(inner)
+        self._directory = directory
+
+    def intercept(self, call: Call, run: Callable[[], Any]) -> Any:
+        if call.kind is CallKind.OPEN_FOR_WRITING and call.path.startswith(f"{self._directory}/"):
+            raise StorageError(file=call.path, operation=call.kind.value, reason=StorageReason.READ_ONLY)
+        return run()
+
+
+def with_an_orphan() -> MemoryStorage:
+    """A table of two days, in the first of which a killed commit has left an orphan."""
+    storage = filled(rows([1, DAY_LENGTH]))
+    for step in range(30):
+        killed = storage.copy()
+        faulty = FaultyStorage(killed)
+        with suppress(Killed), writer_on(faulty) as writer:
+            writer.write(rows([2], 2))
+            faulty.arm(Fault.kill(step))
+            writer.commit()
+        if orphan_counts(PATH, killed) == [1, 0]:
+            return killed
+    raise AssertionError("no step of a commit leaves an orphan")
+
+
+@pytest.mark.parametrize("is_killed", [False, True], ids=["in order", "with an orphan"])
+def test_a_partition_on_a_read_only_volume_does_not_make_the_table_unwritable(*, is_killed: bool) -> None:
+    """It did: recovery opened every `_pm` for writing."""
+    storage = with_an_orphan() if is_killed else filled(rows([1, DAY_LENGTH]))
+    with writer_on(ReadOnlyVolume(storage, f"{PATH}/2024-01-01.0")) as writer:
+        writer.write(rows([DAY_LENGTH + 1], 3))
+        assert writer.commit() == 2
+        assert pairs_on(storage) == [(1, 0), (DAY_LENGTH, 1), (DAY_LENGTH + 1, 3)]
+        writer.write(rows([3], 4))
+        if is_killed:
+            with pytest.raises(RowsRejectedError, match=r"2024-01-01\.0: a killed commit left rows in it, which this"):
+                writer.commit()
+            writer.rollback()
+        else:
+            with pytest.raises(StorageError, match="the file system is read-only"):
+                writer.commit()
+    assert orphan_counts(PATH, storage) == [is_killed, 0]
+    write(storage, rows([3], 4))
+    assert orphan_counts(PATH, storage) == [0, 0]
+    assert pairs_on(storage) == [(1, 0), (3, 4), (DAY_LENGTH, 1), (DAY_LENGTH + 1, 3)]
+
+
+def test_another_failure_to_put_an_orphan_aside_is_an_error() -> None:
+    faulty = FaultyStorage(
+        with_an_orphan(), Fault(at=0, reason=StorageReason.NO_SPACE, among=frozenset({CallKind.PWRITE}))
+    )
+    with pytest.raises(StorageError, match="no space is left"):
+        writer_on(faulty)

@@ -193,7 +193,7 @@ def with_an_orphan() -> MemoryStorage:
             faulty.arm(Fault.kill(step))
             writer.commit()
         if orphan_counts(PATH, killed) == [1, 0]:
-            return killed
+            return killed.copy()
     raise AssertionError("no step of a commit leaves an orphan")
 
 

@@ -24,6 +24,11 @@ class Problem:
         return f"{self.file}: {self.field}{offset}: expected {self.expected}, found {self.actual}"
 
 
+def counted(count: int, noun: str) -> str:
+    """Return a count with its noun, in the plural unless it is one."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
 class TornproofError(Exception):
     """Base of every error caused by bad input or a bad environment; a failed assert is a bug in this library."""
 

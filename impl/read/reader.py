@@ -73,6 +73,11 @@ class Snapshot:
             self.table.directory_of(partition) for partition in self.transaction.partitions if not partition.is_parquet
         )
 
+    @property
+    def native_row_count(self) -> int:
+        """The rows of these partitions."""
+        return sum(partition.row_count for partition in self.transaction.partitions if not partition.is_parquet)
+
     def selected(self, names: list[str] | None) -> tuple[SnapshotColumn, ...]:
         """Return the named columns in the given order, or all; raises UnknownColumnError, RepeatedColumnError."""
         if names is None:

@@ -14,9 +14,8 @@ from tornproof.impl.errors import FileMissingError, Problem, ProblemError, Unsup
 from tornproof.impl.layout import index as layout
 from tornproof.impl.read.decoding import Decoding
 from tornproof.impl.read.row_group import row_group_columns
-from tornproof.impl.table.column_versions import CV_FILE, ColumnVersions, read_column_versions, suffixed
+from tornproof.impl.table.column_versions import CV_FILE, ColumnVersions, suffixed
 from tornproof.impl.table.columns import SnapshotColumn
-from tornproof.impl.table.indexed_columns import indexed_columns
 from tornproof.impl.table.metadata_file import META_FILE, TableColumn
 from tornproof.impl.table.partition import PartitionFiles, ResolvedPartition
 from tornproof.impl.table.symbol_index import (
@@ -27,10 +26,10 @@ from tornproof.impl.table.symbol_index import (
     key_position,
     read_symbol_index,
 )
-from tornproof.impl.table.symbols import SymbolTable, read_table_symbols
-from tornproof.impl.table.table import Table
-from tornproof.impl.txn.transaction import Partition, Transaction
+from tornproof.impl.table.symbols import SymbolTable
+from tornproof.impl.txn.transaction import Partition
 from tornproof.impl.types.physical import PhysicalType
+from tornproof.impl.verify.table_files import TableFiles
 
 ROW_LIMIT = INDEX_LIMIT_BYTES // WORD_BYTES
 OLDER_ROW = -1
@@ -62,17 +61,10 @@ class Indexes:
     symbols: Mapping[str, SymbolTable] | None = None
 
     @classmethod
-    def of(cls, table: Table, transaction: Transaction) -> Self:
-        """Read `_cv` and the dictionaries, if the table has an index; raises StorageError."""
-        columns = indexed_columns(table.metadata)
-        if not columns:
-            return cls(columns=())
-        try:
-            path, version = f"{table.path}/{CV_FILE}", transaction.record.column_version
-            versions = read_column_versions(table.storage, path, version=version)
-            return cls(columns=columns, versions=versions, symbols=read_table_symbols(table, transaction))
-        except (ProblemError, FileMissingError):
-            return cls(columns=columns)
+    def of(cls, beside: TableFiles) -> Self:
+        """Return the indexes of a table."""
+        columns = tuple(column for column in beside.columns if column.is_indexed)
+        return cls(columns=columns, versions=beside.versions, symbols=beside.symbols)
 
     def compare(self, files: PartitionFiles, partition: Partition, keys_of: KeysOf) -> Comparison:
         """Compare the indexes of one partition; `keys_of` returns the symbol keys of a column's rows."""

@@ -6,9 +6,10 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from functools import partial
 
-from tornproof.impl.errors import CorruptError, Problem, ProblemError, UnsupportedError
+from tornproof.impl.errors import CorruptError, Problem, ProblemError, UnsupportedError, counted
 from tornproof.impl.parquet.footer import ParquetFooter, decode_footer
 from tornproof.impl.parquet.thrift import Known
 from tornproof.impl.pm.chain import Metadata, decode_chain
@@ -31,9 +32,12 @@ from tornproof.impl.table.partition import (
 from tornproof.impl.table.table import Table
 from tornproof.impl.txn.transaction import Partition
 from tornproof.impl.verify.indexes import Comparison, Indexes, parquet_keys
+from tornproof.impl.verify.native import check_native_columns, native_keys
 from tornproof.impl.verify.pages import page_checks
+from tornproof.impl.verify.table_files import TableFiles
 
 PROBLEMS_PER_PARTITION = 20
+NATIVE, PARQUET = "native", "parquet"
 THRIFT_LIMIT_BYTES = 32 * 1024 * 1024
 
 Progress = Callable[[str], None]
@@ -54,6 +58,16 @@ class Counts:
     indexes: int = 0
 
 
+class LookedAt(StrEnum):
+    """What of a partition was looked at, from most to least."""
+
+    VALUES = "values"
+    METADATA = "metadata"
+    OFFSETS_AND_SYMBOL_KEYS = "sizes, offsets and symbol keys"
+    SIZES = "sizes"
+    NOTHING = "nothing"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionReport:
     """The report on one partition; `format` is "parquet" or "native", sizes are in bytes."""
@@ -67,6 +81,7 @@ class PartitionReport:
     unused_bytes: int = 0
     dead_bytes: int = 0
     problems: tuple[Problem, ...] = ()
+    looked_at: LookedAt = LookedAt.VALUES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,8 +103,29 @@ class TableReport:
 
     @property
     def sound(self) -> bool:
-        """Whether there are no problems."""
+        """Whether there are no problems in what was looked at; `verdict` says what was not."""
         return not self.all_problems
+
+    @property
+    def native(self) -> tuple[PartitionReport, ...]:
+        """The partitions in QuestDB's native format, of which not everything is looked at."""
+        return tuple(partition for partition in self.partitions if partition.format == NATIVE)
+
+    @property
+    def verdict(self) -> str:
+        """The verdict in words, with what it does not cover."""
+        if not self.sound:
+            return f"damaged: {counted(len(self.all_problems), 'problem')}"
+        if not self.native:
+            return "sound"
+        covered = counted(len(self.partitions) - len(self.native), "parquet partition")
+        return "; ".join([f"sound in its {covered}", *filter(None, map(self._native_verdict, LookedAt))])
+
+    def _native_verdict(self, looked_at: LookedAt) -> str:
+        some = [partition for partition in self.native if partition.looked_at is looked_at]
+        rows = counted(sum(partition.rows for partition in some), "row")
+        limit = "not looked at" if looked_at is LookedAt.NOTHING else f"looked at only in {looked_at}"
+        return f"{counted(len(some), 'native partition')} ({rows}) {limit}" if some else ""
 
 
 def verify_table(
@@ -111,18 +147,17 @@ def verify_table(
         transaction = table.transaction()
         unreferenced = table.unreferenced_directories(transaction)
         directories = [table.files_of(partition) for partition in transaction.partitions]
-        indexes = Indexes.of(table, transaction) if whole else Indexes(columns=())
+        beside = TableFiles.of(table, transaction) if whole and table.metadata is not None else None
     except CorruptError as error:
         return TableReport(table=table.path, version=None, problems=(error.problem,), counts=counts)
-    reports, notes, unsupported = [], [], []
+    reports, notes, unsupported = [], list(beside.notes) if beside else [], []
     for files, partition in zip(directories, transaction.partitions, strict=True):
         name = files.name
         progress(name)
         counts.partitions += 1
         if partition.is_parquet and not partition.parquet_was_generated and not files.has_pm():
-            problems = tuple(check_unmigrated(files, partition))
-            reports.append(_report(name, "parquet", partition, problems))
-            if not problems:
+            report = replace(_report(files, partition, check_unmigrated(files, partition)), looked_at=LookedAt.SIZES)
+            if not report.problems:
                 notes.append(f"{name} has no {PM_FILE}: a release before 9.4.0 wrote it, and it can be migrated")
         elif partition.is_parquet:
             compared = counts.thrift_footers
@@ -132,23 +167,23 @@ def verify_table(
                 )
             except UnsupportedError as error:
                 unsupported.append(error)
-                report = _report(name, "parquet", partition, (error.problem,))
-            if not report.problems and not quick:
-                found = _compare_indexes(indexes, files, partition, decoding)
-                counts.indexes += found.compared
-                notes += found.notes
-                report = replace(report, problems=found.problems)
-            reports.append(report)
-            if counts.thrift_footers == compared and not reports[-1].problems:
+                report = _report(files, partition, (error.problem,))
+            if beside is not None and not report.problems and not quick:
+                report = _compare_parquet_indexes(beside, files, report, partition, counts, notes, decoding)
+            if counts.thrift_footers == compared and not report.problems:
                 notes.append(f"{name} has a Thrift footer that is too large or too new to be compared with {PM_FILE}")
         else:
-            reports.append(_report(name, "native", partition, check_native(files, partition)))
+            report = replace(_report(files, partition, check_native(files, partition)), looked_at=LookedAt.NOTHING)
+            if beside is not None and not report.problems:
+                report = _verify_native(beside, files, report, partition, counts, notes, quick)
+        reports.append(report)
     if unsupported and sum(len(report.problems) for report in reports) == len(unsupported):
         # Nothing is known to be wrong, but not everything could be checked, so there is no verdict.
         raise unsupported[0]
     return TableReport(
         table=table.path,
         version=transaction.version,
+        problems=beside.problems if beside else (),
         unreferenced=unreferenced,
         notes=tuple(notes),
         partitions=tuple(reports),
@@ -156,12 +191,62 @@ def verify_table(
     )
 
 
-def _compare_indexes(indexes: Indexes, files: PartitionFiles, partition: Partition, decoding: Decoding) -> Comparison:
+def _compare_parquet_indexes(
+    beside: TableFiles,
+    files: PartitionFiles,
+    report: PartitionReport,
+    partition: Partition,
+    counts: Counts,
+    notes: list[str],
+    decoding: Decoding,
+) -> PartitionReport:
     """Compare the indexes of a sound parquet partition with its rows."""
+    indexes = Indexes.of(beside)
     if not indexes.columns:
-        return Comparison(compared=0, problems=(), notes=())
+        return report
     resolved = resolve_partition(files, partition)
-    return indexes.compare(files, partition, partial(parquet_keys, resolved, decoding))
+    return _with_indexes(
+        report, indexes.compare(files, partition, partial(parquet_keys, resolved, decoding)), counts, notes
+    )
+
+
+def _verify_native(
+    beside: TableFiles,
+    files: PartitionFiles,
+    report: PartitionReport,
+    partition: Partition,
+    counts: Counts,
+    notes: list[str],
+    quick: bool,
+) -> PartitionReport:
+    """Check a native partition's files, and compare its indexes with its symbol keys."""
+    versions = beside.versions
+    if versions is None:
+        return report
+    found = check_native_columns(files, partition, beside.columns, versions, beside.symbols, quick=quick)
+    problems = []
+    for each in found:
+        if isinstance(each, str):
+            notes.append(each)
+        else:
+            problems.append(each)
+        if len(problems) == PROBLEMS_PER_PARTITION:
+            break
+    report = replace(
+        report, problems=tuple(problems), looked_at=LookedAt.SIZES if quick else LookedAt.OFFSETS_AND_SYMBOL_KEYS
+    )
+    indexes = Indexes.of(beside)
+    if problems or quick or not indexes.columns:
+        return report
+    return _with_indexes(
+        report, indexes.compare(files, partition, partial(native_keys, files, partition, versions)), counts, notes
+    )
+
+
+def _with_indexes(report: PartitionReport, found: Comparison, counts: Counts, notes: list[str]) -> PartitionReport:
+    counts.indexes += found.compared
+    notes += found.notes
+    return replace(report, problems=found.problems)
 
 
 def verify_partition(
@@ -180,7 +265,7 @@ def verify_partition(
     try:
         resolved = resolve_partition(files, partition)
     except CorruptError as error:
-        return _report(files.name, "parquet", partition, (error.problem,))
+        return _report(files, partition, (error.problem,))
     survey = _survey(resolved)
     counts.generations += survey.generations
     found = itertools.chain(
@@ -188,11 +273,12 @@ def verify_partition(
     )
     problems = tuple(itertools.islice(found, PROBLEMS_PER_PARTITION))
     return replace(
-        _report(files.name, "parquet", partition, problems),
+        _report(files, partition, problems),
         generations=survey.generations,
         orphans=resolved.resolved.orphan_count,
         unused_bytes=resolved.metadata.generation.position.fixed.unused_bytes,
         dead_bytes=survey.dead_bytes,
+        looked_at=LookedAt.METADATA if quick else LookedAt.VALUES,
     )
 
 
@@ -218,12 +304,10 @@ def check_thrift_footer(
     return footer, list(compare_footer(footer, resolved.metadata, file=label))
 
 
-def _report(
-    name: str, partition_format: str, partition: Partition, problems: Iterable[Problem] = ()
-) -> PartitionReport:
+def _report(files: PartitionFiles, partition: Partition, problems: Iterable[Problem] = ()) -> PartitionReport:
     return PartitionReport(
-        name=name,
-        format=partition_format,
+        name=files.name,
+        format=PARQUET if partition.is_parquet else NATIVE,
         rows=partition.row_count,
         token=partition.token,
         problems=tuple(problems),

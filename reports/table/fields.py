@@ -40,6 +40,7 @@ class Partition:
     unused_bytes: int
     dead_bytes: int
     problems: tuple[Problem, ...]
+    looked_at: str = "nothing"
 
     @property
     def is_resolved(self) -> bool:
@@ -80,6 +81,7 @@ class Verified:
     counts: Mapping[str, int]
     partitions: tuple[Partition, ...]
     compatibility: Compatibility | None
+    verdict: str = "sound"
 
     @property
     def all_problems(self) -> tuple[Problem, ...]:

@@ -114,7 +114,7 @@ def _verdict(verified: Verified) -> str:
     version = "No version of this table can be read" if verified.version is None else f"Version {verified.version}"
     count = len(verified.all_problems)
     if not count:
-        return f"{version} is sound."
+        return f"{version} is {verified.verdict}."
     problems = counted(count, "problem")
     return f"{version}: {problems}." if verified.version is None else f"{version} is damaged: {problems}."
 

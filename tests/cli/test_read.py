@@ -23,7 +23,7 @@ from tornproof.impl.types.questdb import TypeTag
 CHAIN = "tables/9.4.2/chain/table"
 TYPES = "tables/9.4.2/types/table"
 LEGACY = "legacy/9.3.4/chain/table"
-NATIVE_OF_CHAIN = "tornproof: left out: 2024-01-02 is a native partition\n"
+NATIVE_OF_CHAIN = "tornproof: left out: 2024-01-02 is a native partition (5 rows)\n"
 
 
 def csv_rows(text: str) -> list[list[str]]:
@@ -145,6 +145,7 @@ def test_json_sums_up_what_was_read(tornproof: WarmRunner, questdb_data: Path, t
         "rows": 23,
         "columns": [{"name": "v", "type": "int64"}, {"name": "ts", "type": "timestamp[us, tz=UTC]"}],
         "native_partitions": ["2024-01-02"],
+        "native_rows": 5,
     }
 
 

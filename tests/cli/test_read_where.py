@@ -12,7 +12,7 @@ from command_line import ROOT, WarmRunner, sentence_of
 
 BLOOM = "tables/9.4.2/bloom/table"
 TYPES = "tables/9.4.2/types/table"
-NATIVE = "tornproof: left out: 2024-06-02 is a native partition\n"
+NATIVE = "tornproof: left out: 2024-06-02 is a native partition (2 rows)\n"
 
 
 def csv_rows(text: str) -> list[list[str]]:

@@ -61,7 +61,9 @@ def test_recovered_tables_are_sound_and_a_second_run_says_that_nothing_is_to_be_
         read = tornproof("read", table)
         assert tornproof("recover", table).code == 0
         verdict = tornproof("verify", table, "--json", "-")
-        assert verdict.code == 0
+        problems = [each for partition in verdict.document["partitions"] for each in partition["problems"]]
+        # Images of power losses lack their native partition.
+        assert [each["field"] for each in problems] == ["directory"] * name.startswith("power-loss/")
         assert [(each["orphans"], each["dead_bytes"]) for each in verdict.document["partitions"]] == [(0, 0)] * len(
             verdict.document["partitions"]
         )

@@ -43,7 +43,9 @@ def test_the_report_is_written_beside_the_usual_answer(
     assert (run.code, run.err) == (0, "")
     assert "version 5: sound" in run.out
     page = (folder / "report.html").read_text()
-    assert "Version 5 is sound." in page and "→ committed" in page
+    assert (
+        "Version 5 is sound in its 1 parquet partition; 1 native partition (5 rows)" in page and "→ committed" in page
+    )
     (document,) = documents_in(folder)
     assert document.keys() == {"format", "verify", "inspections", "left_out"}
     assert document["verify"] == json.loads((tmp_path / "plain.json").read_text())
@@ -59,7 +61,7 @@ def test_a_damaged_table_keeps_its_exit_code_and_what_can_be_inspected(
     inspection = document["inspections"]["2024-01-01.1"]
     assert len(inspection["pm"]["generations"]) == 3 and inspection["pm"]["byte_map"]
     assert inspection["data"]["problems"][0]["field"] == "size"
-    assert "Version 4 is damaged: 1 problem." in (tmp_path / "report.html").read_text()
+    assert "Version 4 is damaged: 2 problems." in (tmp_path / "report.html").read_text()
 
 
 def test_the_same_table_replaces_its_result_and_a_namesake_does_not(tmp_path: Path) -> None:

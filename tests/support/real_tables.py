@@ -69,9 +69,11 @@ def table_image(questdb_data: Path, name: str = CHAIN) -> tuple[str, DiskImage]:
     return str(questdb_data / name), image_of(questdb_data / name)
 
 
-def verified(path: Path | str, storage: ReadableStorage | None = None, *, quick: bool = False) -> TableReport:
-    """Return the verdict on the table at `path`."""
-    return verify_table(open_table(storage or OperatingSystemStorage(), str(path)), quick=quick)
+def verified(
+    path: Path | str, storage: ReadableStorage | None = None, *, quick: bool = False, whole: bool = True
+) -> TableReport:
+    """Return the verdict on the table at `path`; images of power losses are not whole."""
+    return verify_table(open_table(storage or OperatingSystemStorage(), str(path)), quick=quick, whole=whole)
 
 
 def seen(report: TableReport) -> Seen:

@@ -25,6 +25,8 @@ from tornproof.impl.pm.block import Chunk
 from tornproof.impl.pm.encode import FooterFacts, NewRowGroup, encode_file
 from tornproof.impl.pm.footer_comparison import encodings_mask
 from tornproof.impl.pm.header import FileHeader, encode_header
+from tornproof.impl.table.column_versions import NEW_FILE_BYTES
+from tornproof.impl.table.metadata_file import encode_name
 from tornproof.impl.types.questdb import DESIGNATED, TypeTag
 
 VERSION = 2
@@ -90,7 +92,7 @@ def build(
         DATA: data,
     }
     if has_meta:
-        files["_meta"] = meta({"ts": TypeTag.TIMESTAMP, **{name: types[name] for name in columns}})
+        files |= beside({"ts": TypeTag.TIMESTAMP, **{name: types[name] for name in columns}})
     return BuiltTable(files=files)
 
 
@@ -141,6 +143,11 @@ def txn(*, rows: int, token: int, version: int = VERSION, entries: Sequence[byte
     letter = "ab"[version % 2]
     base = zeroed(txn_layout.BaseHeader, version=version, **{f"{letter}_{name}": value for name, value in area.items()})
     return base.pack() + record.pack() + size.pack() + b"".join(entries)
+
+
+def beside(types: Mapping[str, int]) -> dict[str, bytes]:
+    """Return what a table with these columns has beside `_txn` and its partitions."""
+    return {"_meta": meta(types), "_cv": bytes(NEW_FILE_BYTES), "_name": encode_name("table") + b"\0"}
 
 
 def meta(types: Mapping[str, int]) -> bytes:

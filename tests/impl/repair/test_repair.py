@@ -79,7 +79,7 @@ def kinds(report: RepairReport) -> list[ActionKind]:
 
 def demand_plain(path: str, storage: MemoryStorage) -> None:
     """The files contain only the committed version, by our verdict and by fixed offsets."""
-    report = verified(path, storage)
+    report = verified(path, storage, whole=False)
     assert report.sound
     assert [(each.orphans, each.dead_bytes) for each in report.partitions] == [(0, 0)] * len(report.partitions)
     files = files_below(path, storage)
@@ -131,7 +131,7 @@ def test_the_operating_system_does_the_same(copy_of: Callable[[str], Path], name
     _, storage = in_memory(folder)
     assert repair_table(OperatingSystemStorage(), str(folder)) == repair_table(storage, str(folder))
     assert image_of(folder).files == storage.image().files
-    assert verified(folder).sound
+    assert verified(folder, whole=False).sound
 
 
 @pytest.mark.parametrize("name", sampled(6, REPAIRABLE, seed=1))
@@ -168,7 +168,7 @@ def test_what_cannot_be_repaired_is_reported_as_verify_does_and_left_alone(quest
     untouched = storage.digest()
     report = repair_table(storage, path)
     assert report.actions == ()
-    assert report.problems == verified(path, storage).all_problems != ()
+    assert report.problems == verified(path, storage, whole=False).all_problems != ()
     assert storage.digest() == untouched
 
 
@@ -189,7 +189,9 @@ def test_an_image_with_a_torn_page_beside_its_orphan_is_left_alone(questdb_data:
     damaged = MemoryStorage.of(image.with_file(position, put(4, b"\xff")(image.files[position])))
     report = repair_table(damaged, path)
     assert report.actions == ()
-    assert seen(verified(path, damaged)) == [(each.file, each.field, each.offset_bytes) for each in report.problems]
+    assert seen(verified(path, damaged, whole=False)) == [
+        (each.file, each.field, each.offset_bytes) for each in report.problems
+    ]
     assert report.problems
     assert damaged.image().files == {**image.files, position: put(4, b"\xff")(image.files[position])}
 
@@ -198,10 +200,10 @@ def test_chains_that_jump_orphans_are_written_anew_and_others_only_cut(questdb_d
     for name in golden_data.AFTER_RESTARTS:
         path, storage = opened(questdb_data, name)
         assert kinds(repair_table(storage, path)) == [ActionKind.REWRITE_COMMITTED]
-        assert verified(path, storage).partitions[0].generations == 1
+        assert verified(path, storage, whole=False).partitions[0].generations == 1
     path, storage = opened(questdb_data, ORPHANED)
     assert kinds(repair_table(storage, path)) == [ActionKind.PUBLISH_COMMITTED, ActionKind.CUT_DATA]
-    assert verified(path, storage).partitions[0].generations == 2
+    assert verified(path, storage, whole=False).partitions[0].generations == 2
 
 
 # Interruptions
@@ -288,7 +290,7 @@ def test_an_interrupted_run_leaves_a_table_that_reads_as_before(questdb_data: Pa
     expected = rows(path, storage)
     assert expected is not None
     for stopped in interruptions(storage.image(), lambda watched: repair_table(watched, path)):
-        assert verified(path, stopped).sound
+        assert verified(path, stopped, whole=False).sound
         assert rows(path, stopped) == expected
 
 
@@ -389,7 +391,7 @@ def test_verify_and_the_reader_do_not_see_what_is_kept(questdb_data: Path) -> No
     path, storage = opened(questdb_data, ORPHANED)
     repair_table(storage, path)
     assert "_recovered/2024-01-01.1/_pm" in files_below(path, storage)
-    assert verified(path, storage).unreferenced == ()
+    assert verified(path, storage, whole=False).unreferenced == ()
     assert repair_table(storage, path).unreferenced == ()
 
 
@@ -528,14 +530,14 @@ def test_the_generation_that_describes_data_parquet_wins_over_another_of_its_tok
     )
     both = bad + append_generation(read.header, point, [group], footer)
     image = SOUND.with_file(tb.PM, both).image()
-    assert not verified("/table", image).sound
+    assert not verified("/table", image, whole=False).sound
     storage = MemoryStorage.of(image)
     assert kinds(repair_table(storage, "/table")) == [ActionKind.REWRITE_COMMITTED]
     demand_plain("/table", storage)
     assert storage.image().files[f"/table/{tb.PM}"] == good
     alone = MemoryStorage.of(SOUND.with_file(tb.PM, bad).image())
     problems = repair_table(alone, "/table").problems
-    assert problems == verified("/table", alone).all_problems != ()
+    assert problems == verified("/table", alone, whole=False).all_problems != ()
     # Of two that contradict data.parquet, what is wrong with the published one is reported.
     worse = NewRowGroup(num_rows=3, chunks=tuple(replace(each, null_count=3) for each in group.chunks))
     both = bad + append_generation(read.header, point, [worse], footer)

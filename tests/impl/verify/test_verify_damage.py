@@ -38,7 +38,8 @@ def test_parquet_directory_under_a_native_entry_is_a_problem_of_the_entry(questd
     entry = snapshot_of(path, image).transaction.partitions[0].flags_offset_bytes
     assert seen(verified(path, flipped)) == [("_txn", f"PARQUET_FORMAT of {DAY}", entry)]
     with_columns = flipped.with_file(f"{path}/{DAY}/ts.d", b"")
-    assert verified(path, with_columns).sound
+    assert verified(path, with_columns, whole=False).sound
+    assert f"PARQUET_FORMAT of {DAY}" not in [field for _, field, _ in seen(verified(path, with_columns))]
 
 
 def test_native_directory_under_a_parquet_entry_is_a_problem(questdb_data: Path) -> None:
@@ -54,17 +55,7 @@ def test_native_directory_under_a_parquet_entry_is_a_problem(questdb_data: Path)
     assert seen(verified(path, with_token)) == [("2024-01-02/data.parquet", "file", None)]
 
 
-@pytest.mark.parametrize("content", [None, b"", b"garbage"])
-def test_native_partitions_are_never_judged(content: bytes | None, questdb_data: Path) -> None:
-    path, image = table_image(questdb_data)
-    native = [position for position in image.files if position.startswith(f"{path}/2024-01-02/")]
-    for position in native:
-        image = image.without_file(position) if content is None else image.with_file(position, content)
-    assert native
-    assert verified(path, image).sound
-
-
-def test_missing_directory_of_a_native_partition_is_no_problem_but_that_of_a_parquet_one_is(questdb_data: Path) -> None:
+def test_missing_directory_of_a_partition_is_a_problem(questdb_data: Path) -> None:
     path, image = table_image(questdb_data)
 
     def without(name: str) -> DiskImage:
@@ -73,18 +64,18 @@ def test_missing_directory_of_a_native_partition_is_no_problem_but_that_of_a_par
             files, frozenset(str(parent) for position in files for parent in PurePosixPath(position).parents)
         )
 
-    assert verified(path, without("2024-01-02")).sound
+    assert seen(verified(path, without("2024-01-02"))) == [("2024-01-02", "directory", None)]
     assert seen(verified(path, without(DAY))) == [(PM, "file", None)]
 
 
 def test_quick_leaves_pages_out_and_nothing_else(questdb_data: Path) -> None:
     path = questdb_data / "power-loss/9.4.2/one-byte-flipped-inside-a-data-page/table"
-    slow, quick = verified(path), verified(path, quick=True)
+    slow, quick = verified(path, whole=False), verified(path, quick=True, whole=False)
     assert (slow.sound, quick.sound) == (False, True)
     assert (quick.counts.chunks, quick.counts.pages_bytes) == (0, 0)
     pages = ("chunks", "decoded_chunks", "pages_bytes")
     assert replace(quick.counts, **{name: getattr(slow.counts, name) for name in pages}) == slow.counts
-    zeros = verified(questdb_data / "power-loss/9.4.2/data-tail-zeros/table", quick=True)
+    zeros = verified(questdb_data / "power-loss/9.4.2/data-tail-zeros/table", quick=True, whole=False)
     assert [problem.field for problem in zeros.all_problems] == ["MAGIC", "FOOTER_LENGTH", "version"]
 
 

@@ -17,7 +17,7 @@ from tornproof.api.steady import until_stable
 from tornproof.cli.csv_text import text_batch, text_schema
 from tornproof.cli.output import JsonOption, complain, copy_to_stdout, replacing, write_json
 from tornproof.cli.progress import progress_bar
-from tornproof.impl.errors import UsageError
+from tornproof.impl.errors import UsageError, counted
 from tornproof.impl.query.pruning import Reason
 from tornproof.impl.read.counters import ReadCounters
 from tornproof.impl.read.decoding import by_threads
@@ -83,8 +83,9 @@ def read(
 
     result = until_stable(storage, table, attempt, lambda _: None, say=complain)
     native = result.snapshot.native_partitions
-    for name in native[:NATIVE_SHOWN]:
-        complain(f"left out: {name} is a native partition")
+    native_rows = [each.row_count for each in result.snapshot.transaction.partitions if not each.is_parquet]
+    for name, row_count in list(zip(native, native_rows, strict=True))[:NATIVE_SHOWN]:
+        complain(f"left out: {name} is a native partition ({counted(row_count, 'row')})")
     if len(native) > NATIVE_SHOWN:
         complain(f"left out: {len(native) - NATIVE_SHOWN} more native partitions (--json lists them all)")
     if explain:
@@ -156,4 +157,5 @@ def _summary(result: Result) -> dict[str, Any]:
         "rows": result.row_count,
         "columns": [{"name": field.name, "type": str(field.type)} for field in result.schema],
         "native_partitions": list(snapshot.native_partitions),
+        "native_rows": snapshot.native_row_count,
     }

@@ -106,6 +106,7 @@ def report_document(report: TableReport, compatibility: Compatibility | None = N
         "table": report.table,
         "version": report.version,
         "sound": report.sound,
+        "verdict": report.verdict,
         "problems": [dataclasses.asdict(problem) for problem in report.problems],
         "unreferenced": list(report.unreferenced),
         "notes": list(report.notes),
@@ -141,7 +142,7 @@ def print_report(console: Console, report: TableReport, *, quick: bool) -> None:
         f"({counts.decoded_chunks} decoded, {counts.chunks - counts.decoded_chunks} by their checksums), "
         f"{counts.indexes} indexes"
     )
-    verdict = Text("sound", "bold green") if report.sound else Text(f"damaged: {len(problems)} problems", "bold red")
+    verdict = Text(report.verdict, "bold green" if report.sound else "bold red")
     console.print(Text.assemble(f"{report.table} version {report.version}: ", verdict))
     console.print(
         f"looked at {looked_at}" + (" (--quick: pages were left out, and indexes)" if quick else ""), style="dim"

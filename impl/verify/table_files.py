@@ -1,0 +1,86 @@
+"""What a table has beside its partitions: `_cv`, `_name` and the dictionaries of its SYMBOL columns."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Self
+
+from tornproof.impl.errors import CorruptError, FileMissingError, Problem, UnsupportedError
+from tornproof.impl.table.column_versions import (
+    CV_FILE,
+    DEFAULT_PARTITION,
+    ColumnVersions,
+    read_column_versions,
+    suffixed,
+)
+from tornproof.impl.table.create import NAME_FILE
+from tornproof.impl.table.metadata_file import TableColumn
+from tornproof.impl.table.symbols import SymbolTable, read_table_symbols
+from tornproof.impl.table.table import Table
+from tornproof.impl.txn.transaction import Transaction
+from tornproof.impl.types.questdb import TypeTag, tag_of
+
+DICTIONARY_FILES = "ockv"
+"""Offsets and characters by key, and the index that finds a key by the hash of its characters."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableFiles:
+    """What was found; `versions` and `symbols` are None where they cannot be read, `notes` say what was left out."""
+
+    columns: tuple[TableColumn, ...]
+    versions: ColumnVersions | None = None
+    symbols: Mapping[str, SymbolTable] | None = None
+    problems: tuple[Problem, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, table: Table, transaction: Transaction) -> Self:
+        """Read the files of a table that has a `_meta`; raises StorageError."""
+        assert table.metadata is not None
+        columns, names = table.metadata.columns, table.storage.listdir(table.path)
+        problems = [] if NAME_FILE in names else [_missing(NAME_FILE, "the table's name")]
+        notes: list[str] = []
+        try:
+            path, version = f"{table.path}/{CV_FILE}", transaction.record.column_version
+            versions = read_column_versions(table.storage, path, version=version)
+            dictionaries = list(_missing_dictionaries(columns, versions, names))
+            problems += [each for each in dictionaries if isinstance(each, Problem)]
+            notes += [each for each in dictionaries if isinstance(each, str)]
+            symbols = None if dictionaries else read_table_symbols(table, transaction)
+        except FileMissingError:
+            problems.append(_missing(CV_FILE, "the versions of the columns"))
+        except CorruptError as error:
+            problems.append(error.problem)
+        except UnsupportedError as error:
+            notes.append(f"not looked at: {error}")
+        else:
+            return cls(
+                columns=columns, versions=versions, symbols=symbols, problems=tuple(problems), notes=tuple(notes)
+            )
+        return cls(columns=columns, problems=tuple(problems), notes=tuple(notes))
+
+
+def _missing_dictionaries(
+    columns: tuple[TableColumn, ...], versions: ColumnVersions, names: tuple[str, ...]
+) -> Iterator[Problem | str]:
+    """Yield which files of dictionaries are missing, as text if there are others that may be theirs."""
+    present = frozenset(names)
+    for column in columns:
+        if tag_of(column.type) is not TypeTag.SYMBOL:
+            continue
+        for kind in DICTIONARY_FILES:
+            file = suffixed(f"{column.name}.{kind}", versions.name_txn(DEFAULT_PARTITION, column.id))
+            if file in present:
+                continue
+            similar = re.compile(rf"{re.escape(f'{column.name}.{kind}')}(\.\d+)?")
+            if others := [name for name in names if similar.fullmatch(name)]:
+                yield f"the dictionary of column {column.name!r} was not looked at: there is {', '.join(others)}"
+            else:
+                yield _missing(file, f"the dictionary of column {column.name!r}")
+
+
+def _missing(file: str, expected: str) -> Problem:
+    return Problem(file, "file", None, expected, "none")

@@ -14,10 +14,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import table_builder as tb
-from command_line import Run, WarmRunner, cold_run, sentence_of
+from command_line import Run, WarmRunner, cold_run, run_here, sentence_of
 from real_tables import rows_of, snapshot_of
 
+from tornproof.cli.commands import read as read_command
 from tornproof.cli.csv_text import text_batch, text_schema
+from tornproof.impl.errors import BusyError
 from tornproof.impl.types.questdb import TypeTag
 
 CHAIN = "tables/9.4.2/chain/table"
@@ -216,13 +218,37 @@ def test_a_damaged_table_is_exit_1_and_leaves_no_half_answer(
     table = damaged_in_the_last_row_group(copy_of)
     target = tmp_path / "out.csv"
     target.write_text("old")
-    for out in (target, tmp_path / "new.parquet", "-"):
+    for out in (target, tmp_path / "new.parquet"):
         run = tornproof("read", table, "--out", out)
         assert (run.code, run.out) == (1, "")
         assert sentence_of(run).startswith("2024-01-01.1/data.parquet: ")
     assert target.read_text() == "old"
     assert not (tmp_path / "new.parquet").exists()
     assert not list(tmp_path.glob(".*"))
+
+
+def test_rows_are_printed_as_they_are_read_and_the_first_damage_ends_them(
+    tornproof: WarmRunner, copy_of: Callable[[str], Path], questdb_data: Path
+) -> None:
+    whole = tornproof("read", questdb_data / CHAIN).out.splitlines()
+    run = tornproof("read", damaged_in_the_last_row_group(copy_of))
+    first, last = run.err.splitlines()
+    assert run.code == 1 and run.out.splitlines() == whole[:-1]
+    assert first == f"tornproof: only the first {len(whole) - 2} rows were written"
+    assert last.startswith("tornproof: 2024-01-01.1/data.parquet: ")
+
+
+def test_damage_in_rows_of_a_version_that_was_replaced_meanwhile_is_no_damage(
+    copy_of: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server knows no pins, and removes what it has replaced."""
+    table = damaged_in_the_last_row_group(copy_of)
+    print_rows = read_command._print
+    monkeypatch.setattr(
+        read_command, "_print", lambda batches, schema, version: print_rows(batches, schema, version - 1)
+    )
+    with pytest.raises(BusyError, match="it was changed while it was read; try again: 2024-01-01"):
+        run_here("read", table)
 
 
 def test_a_table_from_before_pm_is_exit_2(tornproof: WarmRunner, questdb_data: Path) -> None:

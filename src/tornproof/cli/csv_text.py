@@ -8,6 +8,7 @@ import uuid
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.csv as pa_csv
 
 
 def text_schema(schema: pa.Schema) -> pa.Schema:
@@ -18,6 +19,13 @@ def text_schema(schema: pa.Schema) -> pa.Schema:
 def text_batch(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Return a batch that Arrow's CSV writer can write."""
     return pa.record_batch([_text_array(array) for array in batch.columns], schema=text_schema(batch.schema))
+
+
+def csv_bytes(batch: pa.RecordBatch, *, has_header: bool) -> pa.Buffer:
+    """Return the rows as lines of CSV in UTF-8, after the line of names if `has_header`."""
+    sink = pa.BufferOutputStream()
+    pa_csv.write_csv(text_batch(batch), sink, pa_csv.WriteOptions(include_header=has_header))
+    return sink.getvalue()
 
 
 def _text_array(array: pa.Array) -> pa.Array:

@@ -7,20 +7,21 @@ from __future__ import annotations
 
 import enum
 import glob
-import io
 import json
 import os
-import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from tornproof.cli import interruption
 from tornproof.impl.errors import BusyError, CorruptError, TornproofError, UsageError
+
+if TYPE_CHECKING:
+    from pyarrow import Buffer
 
 JsonOption = Annotated[
     str | None,
@@ -47,13 +48,12 @@ def visible(value: object, *, kept: str = "") -> str:
     )
 
 
-def copy_to_stdout(content: IO[bytes]) -> None:
-    """Copy UTF-8 text to standard output; on a terminal with its control characters written out."""
+def print_bytes(content: Buffer) -> None:
+    """Write whole lines of UTF-8 text to standard output; on a terminal with its control characters written out."""
     if sys.stdout.isatty():
-        for line in io.TextIOWrapper(content, encoding="utf-8", errors="backslashreplace", newline="\n"):
-            sys.stdout.write(visible(line, kept="\n"))
+        sys.stdout.write(visible(bytes(content).decode("utf-8", "backslashreplace"), kept="\n"))
     else:
-        shutil.copyfileobj(content, sys.stdout.buffer)
+        sys.stdout.buffer.write(content)
 
 
 def write_json(document: dict[str, Any], target: str | None) -> None:

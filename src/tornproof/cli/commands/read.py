@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,10 +13,10 @@ import pyarrow.parquet as pq
 import typer
 
 from tornproof.api.steady import until_stable
-from tornproof.cli.csv_text import text_batch, text_schema
-from tornproof.cli.output import JsonOption, complain, copy_to_stdout, replacing, write_json
+from tornproof.cli.csv_text import csv_bytes, text_batch, text_schema
+from tornproof.cli.output import JsonOption, complain, print_bytes, replacing, write_json
 from tornproof.cli.progress import progress_bar
-from tornproof.impl.errors import UsageError, counted
+from tornproof.impl.errors import BusyError, TornproofError, UsageError, counted
 from tornproof.impl.query.pruning import Reason
 from tornproof.impl.read.counters import ReadCounters
 from tornproof.impl.read.decoding import by_threads
@@ -26,7 +25,6 @@ from tornproof.impl.storage.operating_system import OperatingSystemStorage
 from tornproof.impl.table.table import open_table
 
 NATIVE_SHOWN = 20
-SPOOL_BYTES = 64 * 1024 * 1024
 REASONS_IN_WORDS = {
     Reason.TIME: "by their times",
     Reason.NULLS: "by null counts",
@@ -43,6 +41,14 @@ class Result:
     schema: pa.Schema
     row_count: int
     counters: ReadCounters
+
+
+class _StoppedError(Exception):
+    """What ended a read after rows had left, so that it cannot be tried again; `version` is that of these rows."""
+
+    def __init__(self, cause: Exception, version: int, row_count: int) -> None:
+        super().__init__(cause)
+        self.cause, self.version, self.row_count = cause, version, row_count
 
 
 def read(
@@ -78,10 +84,19 @@ def read(
         counters = ReadCounters()
         with by_threads() as decoding:
             batches = snapshot.batches(names, times, snapshot.condition(where), counters, decoding)
-            row_count = _write(batches, schema, out, suffix)
+            if out == "-":
+                row_count = _print(batches, schema, snapshot.transaction.version)
+            else:
+                row_count = _write(batches, schema, Path(out))
         return Result(snapshot=snapshot, schema=schema, row_count=row_count, counters=counters)
 
-    result = until_stable(storage, table, attempt, lambda _: None, say=complain)
+    try:
+        result = until_stable(storage, table, attempt, lambda _: None, say=complain)
+    except _StoppedError as stopped:
+        complain(f"only the first {counted(stopped.row_count, 'row')} were written")
+        if open_table(storage, table).transaction().version != stopped.version:
+            raise BusyError(f"{table}: it was changed while it was read; try again: {stopped.cause}") from stopped
+        raise stopped.cause from stopped
     native = result.snapshot.native_partitions
     native_rows = [each.row_count for each in result.snapshot.transaction.partitions if not each.is_parquet]
     for name, row_count in list(zip(native, native_rows, strict=True))[:NATIVE_SHOWN]:
@@ -95,16 +110,30 @@ def read(
     write_json({**_summary(result), **cost}, json_target)
 
 
-def _write(batches: Iterator[pa.RecordBatch], schema: pa.Schema, out: str, suffix: str) -> int:
-    """Write the batches and return their row count; a read that fails half way writes nothing."""
-    if out == "-":
-        with tempfile.SpooledTemporaryFile(max_size=SPOOL_BYTES) as spool:
-            row_count = _write_batches(pa_csv.CSVWriter(spool, text_schema(schema)), batches, as_text=True)
-            spool.seek(0)
-            copy_to_stdout(spool)
-        return row_count
-    with replacing(Path(out)) as partial:
-        if suffix == ".csv":
+def _print(batches: Iterator[pa.RecordBatch], schema: pa.Schema, version: int) -> int:
+    """Print each batch once it is read, and return the row count; raises _StoppedError if a later one is not."""
+    row_count = 0
+    with progress_bar() as progress:
+        task = progress.add_task("rows", total=None)
+        try:
+            for batch in batches:
+                if batch.num_rows:
+                    print_bytes(csv_bytes(batch, has_header=not row_count))
+                    row_count += batch.num_rows
+                    progress.update(task, advance=batch.num_rows)
+        except TornproofError as error:
+            if row_count:
+                raise _StoppedError(error, version, row_count) from error
+            raise
+        if not row_count:
+            print_bytes(csv_bytes(pa.RecordBatch.from_pylist([], schema), has_header=True))
+    return row_count
+
+
+def _write(batches: Iterator[pa.RecordBatch], schema: pa.Schema, out: Path) -> int:
+    """Write the batches and return their row count; a read that fails half way leaves the file as it was."""
+    with replacing(out) as partial:
+        if out.suffix == ".csv":
             return _write_batches(pa_csv.CSVWriter(partial, text_schema(schema)), batches, as_text=True)
         return _write_batches(pq.ParquetWriter(partial, schema), batches, as_text=False)
 

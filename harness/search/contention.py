@@ -7,16 +7,36 @@ that assumption is void, and `is_refuted` says so: explore again with the presen
 
 from __future__ import annotations
 
+from collections import defaultdict, deque
 from collections.abc import Sequence
+from functools import partial
 from operator import ge
 from typing import TypeAlias
 
 from tornproof.harness.simulator.filesystem.accesses import Access, are_dependent
+from tornproof.harness.simulator.filesystem.intercept import CallKind
+from tornproof.harness.simulator.filesystem.kernel import Handle, Kernel
 from tornproof.harness.simulator.process.simulated_process import Node
 from tornproof.harness.simulator.process.world import World
 
 Depths: TypeAlias = Sequence[int]
 """For each process, how many of its calls certainly come before."""
+
+
+READS = frozenset(
+    {
+        CallKind.OPEN_FOR_READING,
+        CallKind.LISTDIR,
+        CallKind.KIND,
+        CallKind.PREAD,
+        CallKind.SIZE,
+        CallKind.CLOSE,
+        CallKind.LOAD_FENCE,
+        CallKind.STORE_FENCE,
+    }
+)
+REPEATED_COUNT = 8
+"""So many reads are kept of each node."""
 
 
 class _Effect:
@@ -35,6 +55,63 @@ class _Effect:
         self.is_assumed = False
 
 
+class _Reads:
+    """Calls in a row that only read, up to the node `end`: the same wherever all that they read is the same.
+
+    That are the names, ranges of files, and which files were open under the numbers in `before`; `after` are those that
+    are open then. At the same node a process holds the same locks. `needs` are those of all calls together.
+    """
+
+    __slots__ = ("_after", "_before", "_directories", "_end", "_files", "_needs")
+
+    def __init__(self, kernel: Kernel, begin: Node, process_count: int) -> None:
+        self._directories = kernel.directories
+        self._files: dict[int, tuple[bytes, list[tuple[int, int]]]] = {}
+        self._before: dict[tuple[int, int], Handle] = {}
+        self._after: dict[tuple[int, int], Handle | None] = {}
+        self._needs = [0] * process_count
+        self._end = begin
+
+    def add(self, kernel: Kernel, process_index: int, handle: Handle | None, effect: _Effect, end: Node) -> None:
+        """Add the next call, after it was made; `handle` is what it used."""
+        call = self._end.call
+        assert call is not None
+        key = process_index, call.file
+        if handle is not None:
+            if key not in self._after:
+                self._before[key] = handle
+            read = self._files.setdefault(handle.file, (kernel.files[handle.file].content, []))
+            read[1].append((call.offset_bytes, call.offset_bytes + call.size_bytes))
+        self._after[key] = kernel.handles.get(key)
+        self._needs = list(map(max, self._needs, effect.needs))
+        self._end = end
+
+    def fits(self, kernel: Kernel, known: Depths) -> bool:
+        """Say whether a process makes these calls here too, and their order does not matter."""
+        if kernel.directories is not self._directories or not _covers(known, self._needs):
+            return False
+        for key, handle in self._before.items():
+            if kernel.handles.get(key) != handle:
+                return False
+        for file, (before, ranges) in self._files.items():
+            content = kernel.files[file].content
+            if content is before:
+                continue
+            if len(content) != len(before) or any(content[start:stop] != before[start:stop] for start, stop in ranges):
+                return False
+        return True
+
+    def repeat(self, world: World, process_index: int) -> None:
+        """Let a process make the calls."""
+        handles = world.kernel.handles
+        for key, handle in self._after.items():
+            if handle is None:
+                handles.pop(key, None)
+            else:
+                handles[key] = handle
+        world.nodes[process_index] = self._end
+
+
 class Contention:
     """All accesses of each process that were seen."""
 
@@ -42,6 +119,7 @@ class Contention:
         """Start without knowledge."""
         self._effects: list[dict[tuple[Access, ...], _Effect]] = [{} for _ in range(process_count)]
         self._latest: dict[Node, _Effect] = {}
+        self._reads: defaultdict[Node, deque[_Reads]] = defaultdict(partial(deque, maxlen=REPEATED_COUNT))
         self._by_object: list[dict[object, set[_Effect]]] = [{} for _ in range(process_count)]
         self.nothing: Depths = (0,) * process_count
         self.drop_assumptions()
@@ -49,6 +127,7 @@ class Contention:
     def drop_assumptions(self) -> None:
         """Keep the known accesses, and drop what was assumed when fewer of them were known."""
         self.is_refuted = False
+        self._reads.clear()
         for effects in self._effects:
             for effect in effects.values():
                 effect.is_assumed = False
@@ -59,10 +138,17 @@ class Contention:
         None is its end. It stops where it waits for others. The first access of a read is never made early, because the
         read must see what is acknowledged before it.
         """
+        reads: _Reads | None = None
         while True:
             node = world.nodes[process_index]
             if node.call is None:
                 return None
+            only_reads = node.call.kind in READS and node.goes_on and not node.slept and not world.watches
+            if only_reads and reads is None:
+                again = self._again(world, node, known)
+                if again is not None:
+                    again.repeat(world, process_index)
+                    continue
             accessed = world.accesses(process_index)
             effect = self._latest.get(node)
             if effect is None or effect.accessed != accessed:
@@ -71,7 +157,22 @@ class Contention:
             if node.begins or must_wait or not _covers(known, effect.needs):
                 return accessed
             effect.is_assumed = True
+            handle = world.kernel.handles.get((process_index, node.call.file))
             world.step(process_index)
+            end = world.nodes[process_index]
+            if not only_reads or end.reports or (accessed and node.call.kind is CallKind.CLOSE):
+                reads = None
+                continue
+            if reads is None:
+                reads = _Reads(world.kernel, node, len(self._effects))
+                self._reads[node].append(reads)
+            reads.add(world.kernel, process_index, handle, effect, end)
+
+    def _again(self, world: World, node: Node, known: Depths) -> _Reads | None:
+        for reads in self._reads[node]:
+            if reads.fits(world.kernel, known):
+                return reads
+        return None
 
     def learn(self, process_index: int, depth: int, accessed: tuple[Access, ...]) -> _Effect:
         """Record that a process has these accesses after `depth` calls."""
@@ -89,6 +190,7 @@ class Contention:
                 for rival in rivals:
                     if rival.needs[process_index] <= depth:
                         rival.needs[process_index] = depth + 1
+                        self._reads.clear()
                         self.is_refuted |= rival.is_assumed
         return effect
 

@@ -26,6 +26,9 @@ project set itself.
 Measured on {machine}.
 
 """
+SIMULATOR = """\
+The simulator, on one core, in CPU time. *Before* is the rate at the last commit before searches were made faster, measured
+by the same benchmark in turns with the first measurement after it, each the best of three."""
 PIPELINE = """
 ## The pipeline
 
@@ -71,10 +74,15 @@ def document(results: Results) -> str:
         lines.append(
             f"| {row.what} | {row.ours_ms:,.3f} | {row.peer} | {row.peer_ms:,.3f} | {row.times_as_fast:,.2f} | {goal} |"
         )
-    lines += ["", "The simulator, on one core:", "", "| what | count | seconds | a second | note |"]
-    lines.append("| --- | ---: | ---: | ---: | --- |")
+    lines += ["", SIMULATOR, "", "| what | count | CPU seconds | a second | goal | before | note |"]
+    lines.append("| --- | ---: | ---: | ---: | ---: | ---: | --- |")
     for rate in results.rates:
-        lines.append(f"| {rate.what} | {rate.count:,} | {rate.seconds:.2f} | {rate.per_second:,.0f} | {rate.note} |")
+        goal = "" if rate.goal is None else f"{rate.goal:,}" + ("" if rate.per_second >= rate.goal else ", missed")
+        before = "" if rate.before is None else f"{rate.before:,}"
+        lines.append(
+            f"| {rate.what} | {rate.count:,} | {rate.seconds:.2f} | {rate.per_second:,.0f} | {goal} | {before} "
+            f"| {rate.note} |"
+        )
     text = INTRODUCTION.format(rounds=rounds, machine=results.machine) + "\n".join(lines) + "\n"
     return text + (PIPELINE.format(said=PIPELINE_RESULTS.read_text().strip()) if PIPELINE_RESULTS.exists() else "")
 

@@ -177,10 +177,13 @@ def ratio_grid(results: list[Row]) -> Grid:
 
 def rate_grid(simulated: list[Rate]) -> Grid:
     grid = Grid(box=None, pad_edge=False, title="the simulator, one core", title_justify="left")
-    for name in ("what", "count", "seconds", "a second", "note"):
+    for name in ("what", "count", "CPU seconds", "a second", "goal", "before", "note"):
         grid.add_column(name, justify="left" if name in ("what", "note") else "right", no_wrap=True)
     for rate in simulated:
-        grid.add_row(rate.what, f"{rate.count:,}", f"{rate.seconds:.2f}", f"{rate.per_second:,.0f}", rate.note)
+        goal, before = ("" if number is None else f"{number:,}" for number in (rate.goal, rate.before))
+        grid.add_row(
+            rate.what, f"{rate.count:,}", f"{rate.seconds:.2f}", f"{rate.per_second:,.0f}", goal, before, rate.note
+        )
     return grid
 
 

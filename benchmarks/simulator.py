@@ -1,4 +1,4 @@
-"""The simulator's speed on the real implementation, and that of frontrun on the same A/B defect."""
+"""The simulator's speed on the real implementation, and that of frontrun on the same A/B defect, in CPU time."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
+from tornproof.harness.common.garbage import collect_seldom
 from tornproof.harness.common.remembered_codecs import remembered_decoding
 from tornproof.harness.explorers.power_cuts.explorer import explore_power
 from tornproof.harness.search.crash_world import Sessions
@@ -26,7 +27,10 @@ from tornproof.harness.systems.simulation import setting_of
 from tornproof.harness.systems.toy_records import LooksOnce
 
 PEER = "frontrun"
-SECONDS = 5.0
+SCHEDULE_COUNT = 4_000
+DEFECT_SCHEDULE_COUNT = 10_000
+SIZE = "2 commits x 2 readers"
+STEPS_BEFORE, RANDOM_BEFORE, SAMPLES_BEFORE, REDUCED_BEFORE, IMAGES_BEFORE, STATES_BEFORE = 0, 0, 0, 0, 0, 0
 SCHEDULES = "two-commits-two-readers"
 CRASHES = "append-and-power-cut"
 PRODUCT = "reader-lives-through-a-kill"
@@ -34,12 +38,18 @@ PRODUCT = "reader-lives-through-a-kill"
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """A count of something in so many seconds on one core."""
+    """A count of something in so many seconds of CPU time on one core.
+
+    `before` is how many a second there were at the last commit before searches were made faster: with this benchmark, in
+    turns with the first measurement after it.
+    """
 
     what: str
     count: int
     seconds: float
     note: str = ""
+    goal: int | None = None
+    before: int | None = None
 
     @property
     def per_second(self) -> float:
@@ -51,50 +61,60 @@ def case_named(name: str) -> TestCase:
 
 
 def random_rates() -> Iterator[Rate]:
-    """Random complete schedules, with every call served by the simulated disk."""
+    """Random complete schedules: with every call chosen, and with those that others depend on, as `check` samples."""
     case = case_named(SCHEDULES)
     process_group = case.process_group()
-    draw = np.random.default_rng(0)
-    begin, calls, schedules = time.perf_counter(), 0, 0
-    while time.perf_counter() - begin < SECONDS:
+    choose = uniform(np.random.default_rng(0))
+    begin, calls = time.process_time(), 0
+    for _ in range(SCHEDULE_COUNT):
         world = case.begin(process_group)
         while enabled := world.enabled:
-            world.step(enabled[int(draw.integers(len(enabled)))])
+            world.step(choose(enabled, 0))
             calls += 1
-        schedules += 1
-    seconds = time.perf_counter() - begin
+    seconds = time.process_time() - begin
     process_group.close()
-    yield Rate("steps of random schedules, 2 commits x 2 readers", calls, seconds, "goal 100,000")
-    yield Rate("complete random schedules, 2 commits x 2 readers", schedules, seconds, "goal 500")
+    yield Rate(f"steps of random schedules, {SIZE}", calls, seconds, goal=150_000, before=STEPS_BEFORE)
+    yield Rate(f"random schedules of all calls, {SIZE}", SCHEDULE_COUNT, seconds, goal=1_000, before=RANDOM_BEFORE)
+    process_group = case.process_group()
+    begin = time.process_time()
+    sampler = Sampler(case.begin(process_group))
+    for _ in range(SCHEDULE_COUNT):
+        sampler.run(choose)
+    seconds = time.process_time() - begin
+    process_group.close()
+    yield Rate(f"random schedules of dependent calls, {SIZE}", SCHEDULE_COUNT, seconds, before=SAMPLES_BEFORE)
 
 
 def reduced_rate() -> Rate:
     case = case_named(SCHEDULES)
     process_group = case.process_group()
-    begin = time.perf_counter()
-    counts = explore_all(
-        case.begin(process_group), lambda run: None, has_time=lambda: time.perf_counter() - begin < SECONDS
-    )
-    seconds = time.perf_counter() - begin
+    begin = time.process_time()
+    counts = explore_all(case.begin(process_group), lambda run: None)
+    seconds = time.process_time() - begin
     process_group.close()
-    return Rate("complete schedules by DPOR, 2 commits x 2 readers", counts.complete, seconds, "goal 500")
+    note = "complete" if counts.is_done else ""
+    return Rate(f"complete schedules by DPOR, {SIZE}", counts.complete, seconds, note, 3_000, REDUCED_BEFORE)
 
 
 def crash_rate() -> Rate:
     case = case_named(CRASHES)
     models = [model_named("C-8")]
-    begin = time.perf_counter()
+    begin = time.process_time()
     phase = explore_power(case, models=models, points=())
-    return Rate("deeply checked distinct crash images, C-8", phase.explored, time.perf_counter() - begin, "goal 2,000")
+    seconds = time.process_time() - begin
+    return Rate(
+        "deeply checked distinct crash images, C-8", phase.explored, seconds, goal=5_000, before=IMAGES_BEFORE
+    )
 
 
 def product_rate() -> Rate:
     sessions = Sessions.of(case_named(PRODUCT))
-    begin = time.perf_counter()
+    begin = time.process_time()
     counts = ProductReduction(sessions, "A", lambda kernel: [], lambda states: True).run()
-    seconds = time.perf_counter() - begin
+    seconds = time.process_time() - begin
     sessions.close()
-    return Rate("schedule x crash states, model A", counts.states, seconds, "complete")
+    note = "complete" if counts.is_complete else ""
+    return Rate("schedule x crash states, model A", counts.states, seconds, note, before=STATES_BEFORE)
 
 
 def defect_rate() -> Rate:
@@ -108,14 +128,14 @@ def defect_rate() -> Rate:
     def note(run: Run) -> None:
         found.add(bool(run.world.progress.violations))
 
-    begin, count = time.perf_counter(), 0
+    begin = time.process_time()
     explore_all(case.begin(process_group), note)
-    while time.perf_counter() - begin < SECONDS / 5:
+    for _ in range(DEFECT_SCHEDULE_COUNT):
         sampler.run(choose)
-        count += 1
-    seconds = time.perf_counter() - begin
+    seconds = time.process_time() - begin
     process_group.close()
-    return Rate("schedules of a toy with the A/B defect, ours", count, seconds, f"found: {True in found}")
+    what = "schedules of a toy with the A/B defect, ours"
+    return Rate(what, DEFECT_SCHEDULE_COUNT, seconds, f"found: {True in found}")
 
 
 def peer_rate() -> Rate:
@@ -132,5 +152,6 @@ def peer_rate() -> Rate:
 
 
 def rates() -> list[Rate]:
+    collect_seldom()
     with remembered_decoding():
         return [*random_rates(), reduced_rate(), crash_rate(), product_rate(), defect_rate(), peer_rate()]

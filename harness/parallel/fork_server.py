@@ -5,7 +5,6 @@ Importing takes a process longer than its work does. The server has a single thr
 
 from __future__ import annotations
 
-import gc
 import os
 import signal
 import subprocess
@@ -25,12 +24,11 @@ from multiprocess.reduction import (  # type: ignore[import-untyped]
     send_handle,
 )
 
+from tornproof.harness.common.garbage import collect_seldom
 from tornproof.harness.common.without_pandas import hide_pandas
 
 ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "JE_ARROW_MALLOC_CONF": "background_thread:false"}
 """Keeps NumPy and Arrow from starting threads when they are imported."""
-GARBAGE_OBJECT_COUNT = 50_000
-"""The garbage collector runs after this many new objects; Python's default is 700."""
 PARENT_ALONE = frozenset({signal.SIGINT, signal.SIGTERM})
 """Signals that a terminal or a supervisor sends to all processes; only the parent reacts to them."""
 
@@ -99,9 +97,7 @@ def serve(descriptor: int, modules: Sequence[str]) -> None:
     # The first use of each of the two imports more modules.
     pyarrow.array(numpy.random.default_rng(0).integers(1, size=1))
     connection = Connection(descriptor)
-    # Explorations make trees of millions of objects that stay, and next to no garbage.
-    gc.freeze()
-    gc.set_threshold(GARBAGE_OBJECT_COUNT)
+    collect_seldom()
     processes: set[int] = set()
     with suppress(EOFError, OSError):
         connection.send(os.getpid())

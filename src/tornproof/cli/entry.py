@@ -5,15 +5,12 @@ A signal during Python's own start, before this module, is handled by Python.
 
 from __future__ import annotations
 
-import gc
 import os
 import signal
 import sys
 
 from tornproof.cli import interruption
 
-GARBAGE_OBJECT_COUNT = 50_000
-"""The garbage collector runs after this many new objects; Python's default is 700."""
 SHORT_COMMANDS = ("verify", "read", "inspect")
 """On a small table these take less time than importing pandas, which they do not need."""
 
@@ -48,7 +45,8 @@ def _start_fast() -> None:
     """
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     if sys.argv[1:] and sys.argv[1] in SHORT_COMMANDS:
+        from tornproof.harness.common.garbage import collect_seldom
         from tornproof.harness.common.without_pandas import hide_pandas
 
-        gc.set_threshold(GARBAGE_OBJECT_COUNT, *gc.get_threshold()[1:])
+        collect_seldom()
         hide_pandas()

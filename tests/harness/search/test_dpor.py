@@ -22,7 +22,7 @@ from tornproof.harness.simulator.filesystem.intercept import READ_ONLY_CALLS, Ca
 from tornproof.harness.simulator.filesystem.kernel import Kernel
 from tornproof.harness.simulator.process.case import TestCase
 from tornproof.harness.simulator.process.observer import Property
-from tornproof.harness.simulator.process.simulated_process import Say
+from tornproof.harness.simulator.process.simulated_process import Node, Say
 from tornproof.harness.simulator.process.world import World
 from tornproof.impl.storage.interface import OpenMode, Storage
 
@@ -202,6 +202,7 @@ BLINDED: dict[str, Blind] = {
     "locks": without_accesses(lambda call, access: is_lock(access)),
     "names when calls are compared": forget_names,
     "answers are remembered": replacing("tornproof.harness.search.dpor.Contention", Remembering),
+    "reads are repeated": replacing("tornproof.harness.search.contention._Reads.fits", lambda *arguments: True),
     "refuted assumptions are kept": keep_refuted,
     "races are not reversed": replacing("tornproof.harness.search.dpor._Search._reverse", lambda *arguments: None),
     "processes that sleep are never woken": never_wake,
@@ -213,6 +214,66 @@ def test_random_processes_show_that_a_search_is_blind(blind: Blind, monkeypatch:
     blind(monkeypatch)
 
     assert any(disagrees(drawn_toys(seed)) for seed in range(DAY))
+
+
+class Comparing(Contention):
+    """Makes all calls that reads are repeated for once more, one by one, and collects what differs."""
+
+    def __init__(self, process_count: int) -> None:
+        super().__init__(process_count)
+        self.repeats = True
+        self.repeated_count = 0
+        self.differing: list[object] = []
+
+    def advance(self, world: World, process_index: int, known: Depths) -> tuple[Access, ...] | None:
+        by_call = world.fork()
+        accessed = super().advance(world, process_index, known)
+        self.repeats = False
+        expected = super().advance(by_call, process_index, known)
+        self.repeats = True
+        if (accessed, world.nodes, world.kernel.identity(), world.progress, world.known) != (
+            expected,
+            by_call.nodes,
+            by_call.kernel.identity(),
+            by_call.progress,
+            by_call.known,
+        ):
+            self.differing.append(world.nodes[process_index])
+        return accessed
+
+    def _again(self, world: World, node: Node, known: Depths) -> Any:
+        found = super()._again(world, node, known) if self.repeats else None
+        self.repeated_count += found is not None
+        return found
+
+
+def compared(world: World, schedules_max: int) -> Comparing:
+    comparing = Comparing(len(world.nodes))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("tornproof.harness.search.dpor.Contention", lambda process_count: comparing)
+        explore_all(world, lambda run: None, schedules_max=schedules_max)
+    world.process_group.close()
+    return comparing
+
+
+@pytest.mark.parametrize("seeds", [range(DAY), nightly(range(DAY, 6_300))], ids=str)
+def test_reads_that_are_repeated_are_those_that_would_be_made(seeds: range, monkeypatch: pytest.MonkeyPatch) -> None:
+    comparisons = [compared(drawn_toys(seed).world(), 200) for seed in seeds]
+
+    assert not [each.differing for each in comparisons if each.differing]
+    assert sum(each.repeated_count for each in comparisons) > len(seeds) / 2
+    monkeypatch.setattr("tornproof.harness.search.contention._Reads.fits", lambda *arguments: True)
+    assert any(compared(drawn_toys(seed).world(), 200).differing for seed in seeds)
+
+
+@pytest.mark.parametrize("schedules_max", [150, nightly(20_000)])
+def test_reads_of_the_real_implementation_that_are_repeated_are_those_that_would_be_made(schedules_max: int) -> None:
+    with remembered_decoding():
+        case = table_case([GROW, GROW], readers=2)
+        comparing = compared(case.begin(case.process_group()), schedules_max)
+
+    assert not comparing.differing
+    assert comparing.repeated_count > schedules_max
 
 
 @pytest.mark.parametrize("search", [search_states, search_transitions])

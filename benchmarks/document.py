@@ -27,8 +27,8 @@ Measured on {machine}.
 
 """
 SIMULATOR = """\
-The simulator, on one core, in CPU time. *Before* is the rate at the last commit before searches were made faster, measured
-by the same benchmark in turns with the first measurement after it, each the best of three."""
+The simulator, on one core, in CPU time. *Before* is the rate at the last commit before searches were made faster, by
+the same benchmark, in turns with the first measurement after it."""
 PIPELINE = """
 ## The pipeline
 

@@ -40,8 +40,7 @@ PRODUCT = "reader-lives-through-a-kill"
 class Rate:
     """A count of something in so many seconds of CPU time on one core.
 
-    `before` is how many a second there were at the last commit before searches were made faster: with this benchmark, in
-    turns with the first measurement after it.
+    `before` is how many a second there were before searches were made faster, by the same benchmark.
     """
 
     what: str
@@ -102,9 +101,7 @@ def crash_rate() -> Rate:
     begin = time.process_time()
     phase = explore_power(case, models=models, points=())
     seconds = time.process_time() - begin
-    return Rate(
-        "deeply checked distinct crash images, C-8", phase.explored, seconds, goal=5_000, before=IMAGES_BEFORE
-    )
+    return Rate("deeply checked distinct crash images, C-8", phase.explored, seconds, goal=5_000, before=IMAGES_BEFORE)
 
 
 def product_rate() -> Rate:

@@ -15,9 +15,12 @@ Change = TypeVar("Change", bound=Callable[..., "FileState"])
 def _remembered(change: Change) -> Change:
     def remembered(state: FileState, *arguments: Any) -> FileState:
         latest = state._latest
-        if latest is None or latest[0] is not change or latest[1] != arguments:
-            latest = state._latest = change, arguments, change(state, *arguments)
-        return latest[2]
+        if latest is not None and latest[0] is change and latest[1] == arguments:
+            return latest[2]
+        changed = change(state, *arguments)
+        if changed is not state:
+            state._latest = change, arguments, changed
+        return changed
 
     return cast(Change, wraps(change)(remembered))
 
@@ -77,7 +80,7 @@ class FileState:
     @_remembered
     def synced(self) -> FileState:
         """Return the file after a sync."""
-        return FileState(self.content, self.versions[-1:])
+        return self if len(self.versions) == 1 else FileState(self.content, self.versions[-1:])
 
     @_remembered
     def synced_until(self, end_bytes: int) -> FileState:

@@ -4,6 +4,7 @@ import dataclasses
 from collections import Counter
 
 import pytest
+from depth import nightly
 
 from tornproof.harness.common.remembered_codecs import remembered_decoding, remembered_encoder
 from tornproof.harness.explorers.barriers.explorer import protocol_with
@@ -25,7 +26,10 @@ from tornproof.harness.systems.workload import MADE_PATH, crash_operations, made
 from tornproof.impl.storage.interface import Storage
 
 
-def test_memoised_facts_are_those_of_stepping_on_every_disk_of_a_run_without_barriers() -> None:
+@pytest.mark.parametrize(("every", "disk_count"), [(3, 30), nightly(1, 600)])
+def test_memoised_facts_are_those_of_stepping_on_every_disk_of_a_run_without_barriers(
+    every: int, disk_count: int
+) -> None:
     start = made_image()
     target = TableTarget(encode=remembered_encoder())
     case = TestCase(
@@ -38,8 +42,8 @@ def test_memoised_facts_are_those_of_stepping_on_every_disk_of_a_run_without_bar
     )
     disks: dict[Disk, None] = {}
     for model in (C_512, CDIR):
-        for point in Traces(case).of(model).points[::3]:
-            disks |= {picked.disk: None for picked in legal_disks(point.kernel, model, Limits(disk_count=30))}
+        for point in Traces(case).of(model).points[::every]:
+            disks |= {picked.disk: None for picked in legal_disks(point.kernel, model, Limits(disk_count=disk_count))}
     assert len(disks) > 100
     with remembered_decoding():
         recoveries, commits = (
@@ -60,7 +64,6 @@ def test_memoised_facts_are_those_of_stepping_on_every_disk_of_a_run_without_bar
                 assert commits.examine(after).answers() == commits.step(after)[0].answers()
         assert {None, Stage.READ} <= outcomes
         assert kinds[True, False] and kinds[False, False]
-        print(kinds)
         recoveries.close()
         commits.close()
 

@@ -1,16 +1,19 @@
 """The simulated disk: the same answers as the storage in memory, and what a sync and a kill leave."""
 
 from collections.abc import Callable, Hashable
+from random import Random
 from typing import Any
 
 import pytest
+from depth import nightly
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tornproof.harness.simulator.filesystem.accesses import accesses, are_dependent
+from tornproof.harness.simulator.filesystem.file_state import FileState
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.intercept import Call, CallKind
-from tornproof.harness.simulator.filesystem.kernel import BusFault, Kernel
+from tornproof.harness.simulator.filesystem.kernel import BusFault, Directories, Kernel
 from tornproof.harness.simulator.filesystem.kernel_calls import apply
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.simulator.filesystem.memory_file import BusError
@@ -125,6 +128,69 @@ def write(offset_bytes: int, content: bytes, file: int = 1) -> Call:
     return Call(
         kind=CallKind.PWRITE, path="t/a", file=file, offset_bytes=offset_bytes, size_bytes=len(content), content=content
     )
+
+
+def random_call(random: Random) -> Call:
+    path, size = random.choice(PATHS), random.randrange(40)
+    changes = [
+        {"kind": random.choice([CallKind.MKDIR, CallKind.RMDIR, CallKind.UNLINK, CallKind.SYNC_DIRECTORY])},
+        {"kind": random.choice([CallKind.RENAME, CallKind.LINK]), "target_path": random.choice(PATHS)},
+        {"kind": CallKind.OPEN_FOR_WRITING, "file": 1, "mode": OpenMode.EXISTING_OR_NEW},
+        {"kind": CallKind.PWRITE, "file": 1, "offset_bytes": size, "content": random.choice([b"", b"0", b"new"])},
+        {"kind": CallKind.TRUNCATE, "file": 1, "size_bytes": size},
+        {"kind": random.choice([CallKind.FSYNC, CallKind.FDATASYNC]), "file": 1},
+    ]
+    return Call(path=path, **random.choice(changes))  # type: ignore[arg-type]
+
+
+def without_caches(kernel: Kernel) -> Kernel:
+    fresh = kernel.fork()
+    fresh.directories = Directories(kernel.directories)
+    fresh.files = {number: FileState(state.content, state.versions) for number, state in kernel.files.items()}
+    return fresh
+
+
+def found(kernel: Kernel) -> list[object]:
+    return [(kernel.find(path), accesses(kernel, 0, Call(kind=CallKind.KIND, path=path))) for path in PATHS]
+
+
+def differs(random: Random, kernels: list[Kernel]) -> bool:
+    """Make a random call on a fork of one of some kernels, and say whether what they know leads anywhere else."""
+    kernel = random.choice(kernels).fork()
+    found(kernel)
+    fresh, call = without_caches(kernel), random_call(random)
+    answers = apply(kernel, 0, call), apply(fresh, 0, call)
+    kernels[random.randrange(len(kernels))] = kernel
+    return answers[0] != answers[1] or kernel.identity() != fresh.identity() or found(kernel) != found(fresh)
+
+
+@pytest.mark.parametrize("count", [2_000, nightly(50_000)])
+def test_kernels_that_share_what_they_know_of_paths_and_files_act_as_those_that_know_nothing(count: int) -> None:
+    random, kernels = Random(count), [opened() for _ in range(20)]
+
+    assert not any(differs(random, kernels) for _ in range(count))
+
+
+@pytest.mark.parametrize("kept", ["entries", "lookups"])
+def test_what_is_known_of_paths_after_names_have_changed_is_noticed(kept: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def keeping(names: Directories) -> Directories:
+        copy = Directories(names)
+        setattr(copy, kept, getattr(names, kept, {}))
+        return copy
+
+    monkeypatch.setattr("tornproof.harness.simulator.filesystem.kernel.Directories", keeping)
+    random, kernels = Random(0), [opened() for _ in range(20)]
+
+    assert any(differs(random, kernels) for _ in range(500))
+
+
+def test_a_file_knows_its_latest_change_and_no_other() -> None:
+    old = FileState(b"old")
+    written = old.written(b"new", 0)
+
+    assert old.written(b"new", 0) is written
+    assert (old.written(b"new", 1).content, old.resized(1).content) == (b"onew", b"o")
+    assert old.written(b"new", 0) == written
 
 
 def test_a_fork_goes_its_own_way() -> None:

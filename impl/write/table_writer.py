@@ -35,6 +35,9 @@ from tornproof.impl.write.purge import purge
 from tornproof.impl.write.recovery import recover_for_writing
 from tornproof.impl.write.stored_arrays import symbol_keys
 
+REMEMBERED_PARTITIONS_MAX = 64
+"""Of so many partitions, those written last, a writer keeps the metadata for its next commit."""
+
 
 class WriterDeadError(TornproofError):
     """A commit of this writer has failed; opening a new writer recovers the table."""
@@ -192,9 +195,14 @@ class TableWriter(AbstractContextManager["TableWriter"]):
         self._is_dead = True
         execute(self._protocol, self._storage, self.table.path, [change.write for change in changes.values()], plan)
         self._commit_count += 1
-        kept = {timestamp: partition for timestamp, partition in self._open.items() if timestamp not in self._dropped}
+        kept = {
+            timestamp: partition
+            for timestamp, partition in self._open.items()
+            if timestamp not in self._dropped and timestamp not in changes
+        }
         written = {timestamp: change.partition for timestamp, change in changes.items()}
-        self._open = kept | written if self._protocol.remembers else {}
+        latest = list((kept | written).items())[-REMEMBERED_PARTITIONS_MAX:]
+        self._open = dict(latest) if self._protocol.remembers else {}
         gone = self._dropped | {timestamp for timestamp, change in changes.items() if change.write.is_new}
         unnamed = [partition for partition in self.transaction.partitions if partition.timestamp in gone]
         self.transaction = self.table.transaction()

@@ -42,6 +42,7 @@ from tornproof.impl.table.metadata_file import PartitionBy
 from tornproof.impl.txn.transaction import TXN_FILE
 from tornproof.impl.txn.write import I64_MAX, I64_MIN
 from tornproof.impl.types.questdb import TypeTag
+from tornproof.impl.write import table_writer
 from tornproof.impl.write.questdb_json import QUESTDB_KEY
 from tornproof.impl.write.table_writer import TableWriter, WriterDeadError, open_writer
 
@@ -261,6 +262,18 @@ def test_writer_that_cannot_read_its_own_version_is_dead_lest_it_commits_the_sam
             writer.commit()
     write(storage, rows([2], 1))
     assert pairs_on(storage) == [(1, 0), (2, 1)]
+
+
+def test_a_writer_keeps_the_metadata_of_the_partitions_that_it_wrote_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(table_writer, "REMEMBERED_PARTITIONS_MAX", 2)
+    storage, _ = new_table()
+    with writer_on(storage) as writer:
+        for day in (0, 1, 2, 0, 3, 1):
+            writer.write(rows([day * DAY_LENGTH]))
+            writer.commit()
+            assert len(writer._open) <= 2
+        assert [(timestamp - DAY) // DAY_LENGTH for timestamp in writer._open] == [3, 1]
+    assert [time // DAY_LENGTH for time, _ in pairs_on(storage)] == [0, 0, 1, 1, 2, 3]
 
 
 def test_dropped_partitions_leave_the_times_of_what_remains() -> None:

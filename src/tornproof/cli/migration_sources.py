@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from tornproof.impl.errors import UsageError
 from tornproof.impl.layout.parquet import DATA_FILE
 from tornproof.impl.table.partition_names import looks_like_partition
+from tornproof.impl.table.tables_below import is_table, tables_below
 from tornproof.impl.txn.transaction import TXN_FILE
 
 
@@ -35,16 +34,16 @@ def find_sources(path: str) -> list[Source]:
     try:
         if root.is_file():
             partition = root.absolute().parent
-            is_partition = root.name == DATA_FILE and _is_table(partition.parent)
+            is_partition = root.name == DATA_FILE and is_table(partition.parent)
             return [_partition(partition) if is_partition else Source(path=path, is_file=True)]
         if not root.is_dir():
             raise UsageError(f"{path}: there is no file or directory at this path")
-        if _is_table(root):
+        if is_table(root):
             return [Source(path=path)]
         directory = root.absolute()
-        if _is_table(directory.parent) and looks_like_partition(directory.name):
+        if is_table(directory.parent) and looks_like_partition(directory.name):
             return [_partition(directory)]
-        tables = [Source(path=str(table), below=str(table.relative_to(root))) for table in _tables_below(root)]
+        tables = [Source(path=str(table), below=str(table.relative_to(root))) for table in tables_below(root)]
     except OSError as error:
         raise UsageError(f"{error.filename or path}: cannot read: {error.strerror or error}") from error
     if tables:
@@ -56,30 +55,3 @@ def find_sources(path: str) -> list[Source]:
 
 def _partition(directory: Path) -> Source:
     return Source(path=str(directory.parent), only=directory.name)
-
-
-def _tables_below(top: Path) -> Iterator[Path]:
-    """Yield the tables below a directory; links are followed, but no directory is entered twice."""
-    entered: set[tuple[int, int]] = set()
-    pending = [top]
-    while pending:
-        directory = pending.pop()
-        status = directory.stat()
-        if (status.st_dev, status.st_ino) in entered:
-            continue
-        entered.add((status.st_dev, status.st_ino))
-        if _is_table(directory):
-            yield directory
-        else:
-            pending += sorted(filter(_is_directory, directory.iterdir()), reverse=True)
-
-
-def _is_table(directory: Path) -> bool:
-    return (directory / TXN_FILE).is_file()
-
-
-def _is_directory(entry: Path) -> bool:
-    with suppress(OSError):
-        # A circular link raises OSError.
-        return entry.is_dir()
-    return False

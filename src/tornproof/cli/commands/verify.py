@@ -12,11 +12,13 @@ from rich.text import Text
 
 from tornproof.api.steady import verify_until_stable
 from tornproof.cli.console import result_console, result_grid
+from tornproof.cli.numbers import CORES, workers_within
 from tornproof.cli.output import ExitCode, JsonOption, write_json
 from tornproof.cli.progress import progress_bar
 from tornproof.cli.report_writing import ReportOption, make_folder, write_report
-from tornproof.impl.errors import CorruptError
+from tornproof.impl.errors import CorruptError, UsageError
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
+from tornproof.impl.table.tables_below import is_root
 from tornproof.impl.verify.verify import PartitionReport, TableReport
 
 if TYPE_CHECKING:
@@ -28,16 +30,29 @@ PARTITIONS_SHOWN = 500
 
 
 def verify(
-    table: Annotated[str, typer.Argument(help="Directory of a table, also one that a server is writing to.")],
+    table: Annotated[
+        str,
+        typer.Argument(help="Directory of a table, or of many, such as a server's db, also beside a server."),
+    ],
     quick: Annotated[bool, typer.Option("--quick", help="Skip the pages of data.parquet, and indexes.")] = False,
     as_preset: Annotated[
         str | None,
         typer.Option("--as", metavar="PRESET", help="Also say whether that release could continue from these files."),
     ] = None,
+    workers: Annotated[
+        int, typer.Option(callback=workers_within(), help="Number of worker processes, for a directory of many tables.")
+    ] = CORES,
     json_target: JsonOption = None,
     report_directory: ReportOption = None,
 ) -> int:
     """Say whether a table on disk is sound, and what is wrong: file, field, offset, expected, found."""
+    if is_root(table):
+        if as_preset is not None or report_directory is not None:
+            raise UsageError(f"{table}: --as and --report are for one table, and this is a directory of tables")
+        # This imports worker processes, which takes longer than verifying a small table.
+        from tornproof.cli.root_result import verify_tables_below
+
+        return verify_tables_below(table, quick=quick, workers=workers, json_target=json_target)
     preset = None
     if as_preset is not None:
         # This imports the explorers, which takes longer than verifying a small table; `_compatibility` does so, too.

@@ -22,6 +22,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "support"))
 import golden_archive
 from document import DOCUMENT, RESULTS, Results, this_machine, write_document
 from large_table import large_rows
+from many import many_rows
 from measure import ROUNDS, Row, Work, compare
 from simulator import Rate, rates
 from start import start_rows
@@ -149,7 +150,9 @@ def main() -> None:
         golden_archive.unpack(folder / "questdb")
         # Large tables first, while the process is as fresh as that of a command.
         questdb = folder / "questdb"
-        for row in itertools.chain(large_rows(folder), rows(questdb), metadata_rows(folder), start_rows(questdb)):
+        for row in itertools.chain(
+            large_rows(folder), rows(questdb), metadata_rows(folder), start_rows(questdb), many_rows(folder)
+        ):
             results.append(row)
             status.update(f"{len(results)} comparisons, the last: {row.what}")
     console.print(ratio_grid(results))

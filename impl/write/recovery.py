@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import ExitStack
 
+from tornproof.impl import limits
 from tornproof.impl.errors import StorageError
 from tornproof.impl.pm.encode import FooterFacts, ReusedRowGroup, append_generation, append_point
 from tornproof.impl.storage.interface import EntryKind, Storage, StorageReason
@@ -58,7 +59,7 @@ def _republish_partitions(storage: Storage, table: Table, transaction: Transacti
     """Restate the committed generation where a killed commit has left an orphan; nothing else is written.
 
     All that a committed version names was durable before its word was stored, so other partitions need no sync. An
-    orphan on a read-only volume stays: readers find the generation below it, and no commit can continue the partition.
+    orphan on a read-only volume stays: readers find the generation below it, and no commit continues the partition.
     """
     for partition in transaction.partitions:
         files = table.files_of(partition)
@@ -80,6 +81,8 @@ def _republish(storage: Storage, resolved: ResolvedPartition) -> None:
         handle = opened.enter_context(storage.open_for_writing(f"{files.path}/{PM_FILE}"))
         # The new CRC covers the orphan, which may only be in the page cache, so it is written again.
         again = published[committed_bytes:] + _restate(resolved)
+        if committed_bytes + len(again) > limits.PM_LIMIT_BYTES:
+            return  # a writer that knew no limits left it; readers find the generation below it
         handle.pwrite(again, committed_bytes)
         handle.fdatasync()
         publish(handle, committed_bytes + len(again), opened).msync()

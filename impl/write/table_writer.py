@@ -134,6 +134,7 @@ class TableWriter(AbstractContextManager["TableWriter"]):
         )
         self._symbols = symbols
         self._open: dict[int, OpenPartition] = {}
+        self._with_orphans: set[int] = set()
         self._is_dead = False
         self._commit_count = 0
         self.rollback()
@@ -195,6 +196,7 @@ class TableWriter(AbstractContextManager["TableWriter"]):
         self._is_dead = True
         execute(self._protocol, self._storage, self.table.path, [change.write for change in changes.values()], plan)
         self._commit_count += 1
+        self._with_orphans.difference_update(changes)
         kept = {
             timestamp: partition
             for timestamp, partition in self._open.items()
@@ -264,6 +266,11 @@ class TableWriter(AbstractContextManager["TableWriter"]):
         known = self._open_partition(partition)
         if portion is None or timestamp in self._rewritten or self._changer.must_rewrite(known, portion):
             return self._changer.rewrite(known, portion, files)
+        if timestamp in self._with_orphans:
+            raise RowsRejectedError(
+                f"{known.files.name}: a killed commit left rows in it, which this writer could not put aside, because "
+                "its files cannot be written to or are too large; open another writer, or use rewrite_partition"
+            )
         return self._changer.grow(known, portion, files)
 
     def _following(self, changes: dict[int, PartitionChange]) -> NextVersion:
@@ -314,10 +321,7 @@ class TableWriter(AbstractContextManager["TableWriter"]):
             raise_first(self._protocol.base.check(resolved))
             raise_first(check_against_table(resolved, self._metadata))
             if resolved.resolved.orphan_count and RecoveryAction.REPUBLISH_PARTITIONS in self._protocol.recovery:
-                raise RowsRejectedError(
-                    f"{resolved.files.name}: a killed commit left rows in it, which this writer could not put aside, "
-                    "because the files could not be written to; make them writable and open another writer"
-                )
+                self._with_orphans.add(partition.timestamp)
             self._open[partition.timestamp] = load_state(resolved)
         return self._open[partition.timestamp]
 

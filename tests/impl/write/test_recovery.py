@@ -8,13 +8,14 @@ from typing import Any
 import golden_data
 import pytest
 from real_tables import in_memory, rows_of, snapshot_of, verified
-from written_tables import DAY_LENGTH, PATH, filled, pairs_on, rows, write, writer_on
+from written_tables import DAY, DAY_LENGTH, PATH, filled, pairs_on, rows, write, writer_on
 
 from tornproof.harness.common.made_rows import rows_for
 from tornproof.harness.simulator.filesystem.faulty import Fault, FaultyStorage
 from tornproof.harness.simulator.filesystem.intercept import Call, CallKind, InterceptedStorage
 from tornproof.harness.simulator.filesystem.locks import Killed
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
+from tornproof.impl import limits
 from tornproof.impl.errors import RowsRejectedError, StorageError
 from tornproof.impl.read.reader import open_snapshot
 from tornproof.impl.storage.interface import OpenMode, Storage, StorageReason
@@ -210,13 +211,28 @@ def test_a_partition_on_a_read_only_volume_does_not_make_the_table_unwritable(*,
             with pytest.raises(RowsRejectedError, match=r"2024-01-01\.0: a killed commit left rows in it, which this"):
                 writer.commit()
             writer.rollback()
+            writer.rewrite_partition(DAY)
+            assert writer.commit() == 3
+            writer.write(rows([2], 3))
+            assert writer.commit() == 4
         else:
             with pytest.raises(StorageError, match="the file system is read-only"):
                 writer.commit()
-    assert orphan_counts(PATH, storage) == [is_killed, 0]
     write(storage, rows([3], 4))
     assert orphan_counts(PATH, storage) == [0, 0]
-    assert pairs_on(storage) == [(1, 0), (3, 4), (DAY_LENGTH, 1), (DAY_LENGTH + 1, 3)]
+    assert pairs_on(storage) == [(1, 0), *[(2, 3)] * is_killed, (3, 4), (DAY_LENGTH, 1), (DAY_LENGTH + 1, 3)]
+
+
+def test_an_orphan_beside_which_there_is_no_room_stays_and_the_partition_can_be_rewritten(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    storage = with_an_orphan()
+    monkeypatch.setattr(limits, "PM_LIMIT_BYTES", len(storage.image().files[f"{PATH}/2024-01-01.0/_pm"]))
+    with writer_on(storage) as writer:
+        assert orphan_counts(PATH, storage) == [1, 0]
+        writer.rewrite_partition(DAY)
+        writer.commit()
+    assert orphan_counts(PATH, storage) == [0, 0] and pairs_on(storage) == [(1, 0), (DAY_LENGTH, 1)]
 
 
 def test_another_failure_to_put_an_orphan_aside_is_an_error() -> None:

@@ -1,11 +1,15 @@
 """`tornproof archive` as its users meet it: output, JSON, exit codes, its rejections in one sentence."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 import quick_java
 from archive_lines import arguments_in, demand_archived, write_lines
 from command_line import WarmRunner, cold_run, sentence_of
+
+from tornproof import create
 
 
 @pytest.fixture
@@ -44,3 +48,17 @@ def test_what_cannot_be_done_is_rejected_in_one_sentence_before_spark_starts(
         assert done.code == 2, (arguments, done)
         assert words in sentence_of(done), (arguments, done)
     assert not (folder / "table").exists()
+
+
+def test_a_table_that_a_process_has_open_is_written_to_only_by_force(tornproof: WarmRunner, folder: Path) -> None:
+    create(folder / "table", {"ts": "TIMESTAMP"}, timestamp="ts", partition_by="DAY")
+    held = "import sys; file = open(sys.argv[1]); print('held', flush=True); sys.stdin.read()"
+    command = [sys.executable, "-c", held, str(folder / "table" / "_txn")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin is not None and process.stdout is not None and process.stdout.readline() == "held\n"
+        done = tornproof("archive", "in", "--to", "table", folder=folder)
+        assert done.code == 2 and f"(process {process.pid}); stop it first" in sentence_of(done)
+        # Only what comes next is rejected.
+        forced = tornproof("archive", "in", "--to", "table", "--force", "--schema", "none.toml", folder=folder)
+        assert forced.code == 2 and "in use by" not in sentence_of(forced)
+        process.stdin.close()

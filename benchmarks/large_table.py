@@ -132,7 +132,7 @@ def create(path: Path, types: dict[str, TypeTag]) -> None:
 
 
 def _commit(path: Path, rows: pa.Table, options: WriterOptions) -> None:
-    with open_writer(STORAGE, str(path), options=options) as writer:
+    with open_writer(STORAGE, str(path), options=options, allow_parquet_last=True) as writer:
         writer.write(rows)
         writer.commit()
 

@@ -85,7 +85,7 @@ def _write_wide(path: Path) -> None:
     count = WIDE_GROUPS * GROUP_ROWS
     values = {name: np.arange(count, dtype=float) for name in names}
     options = WriterOptions(row_group_row_count_max=GROUP_ROWS)
-    with open_writer(STORAGE, str(path), options=options) as writer:
+    with open_writer(STORAGE, str(path), options=options, allow_parquet_last=True) as writer:
         for day in range(WIDE_PARTITIONS):
             times = day * DAY_MICROSECONDS + np.arange(count) * (DAY_MICROSECONDS // count)
             writer.write(pa.table({"ts": pa.array(times, pa.timestamp("us")), **values}))

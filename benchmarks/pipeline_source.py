@@ -178,7 +178,7 @@ def write(path: Path, row_count: int, group_row_count: int, *, by_day: bool = Fa
     """Write a table of `GROUP_COUNT` row groups: in one partition, or each in the partition of its day."""
     create(path, TRADE_TYPES)
     options = WriterOptions(row_group_row_count_max=group_row_count, rewrite_unused_ratio=1.0)
-    with open_writer(STORAGE, str(path), options=options) as writer:
+    with open_writer(STORAGE, str(path), options=options, allow_parquet_last=True) as writer:
         for number, start in enumerate(range(0, row_count, group_row_count)):
             group = trades(start, group_row_count)
             if by_day:

@@ -124,7 +124,7 @@ def commit_rows(folder: Path) -> Iterator[Row]:
         def committing(row_group_count: int) -> Work:
             path = str(folder / f"groups{row_group_count}")
             table = create_table(storage, path, columns, timestamp="ts", partition_by=PartitionBy.DAY)
-            writer = writers.enter_context(open_writer(storage, path, options=options))
+            writer = writers.enter_context(open_writer(storage, path, options=options, allow_parquet_last=True))
             first = GROUP_ROW_COUNT * row_group_count
             writer.write(rows_for(table, range(first), seed=0))
             writer.commit()

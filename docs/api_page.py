@@ -20,7 +20,7 @@ All of it is imported from `tornproof`; nothing else is promised to stay. This p
 import tornproof, pyarrow as pa, polars
 
 table = tornproof.create("trades", {"ts": "TIMESTAMP", "price": "DOUBLE"}, timestamp="ts")
-with table.writer() as writer:
+with table.writer(allow_parquet_last=True) as writer:     # no server inserts into this table
     writer.write(pa.table({"ts": pa.array([0], pa.timestamp("us", "UTC")), "price": [1.5]}))
     writer.commit()                                       # durable when it returns
 with table.snapshot() as snapshot:                        # pinned: one version, whatever is committed meanwhile

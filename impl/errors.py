@@ -104,5 +104,9 @@ class IndexedColumnError(TornproofError):
     """A table has an index, which would no longer fit its rows."""
 
 
+class ParquetLastError(TornproofError):
+    """A commit would leave a table that servers fail to insert into."""
+
+
 class UsageError(TornproofError):
     """The request is invalid, whatever the files contain."""

@@ -27,7 +27,10 @@ class CommitMode(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preset:
-    """A release by its protocol, reader and encoder; `title` is a sentence about it (docs/presets.md)."""
+    """A release by its protocol, reader and encoder; `title` is a sentence about it (docs/presets.md).
+
+    `is_server` says that it is a released one, which also has native partitions.
+    """
 
     name: str
     title: str
@@ -35,6 +38,7 @@ class Preset:
     reader: ReaderProtocol
     commit_mode: CommitMode
     encode: RowGroupEncoder
+    is_server: bool = False
 
 
 def leaving_out(protocol: Protocol, actions: Container[Action]) -> Protocol:

@@ -26,6 +26,7 @@ from tornproof.impl.layout import txn as layout
 from tornproof.impl.layout.parquet import DATA_FILE
 from tornproof.impl.parquet.fields import Codec
 from tornproof.impl.read.reader import Snapshot, open_snapshot, snapshot_of
+from tornproof.impl.table.parquet_last import parquet_last_advice
 from tornproof.impl.table.partition_names import interval_end
 from tornproof.impl.table.table import open_table
 from tornproof.impl.txn.transaction import Partition
@@ -65,6 +66,10 @@ def probe(image: DiskImage, path: str, preset: Preset) -> Compatibility:
         trial = _Trial(image=image, preset=preset, before=_rows(snapshot), spots=tuple(_spots(snapshot)))
     except TornproofError as error:
         return _unreadable(preset, f"its reader refuses: {error}")
+    last_is_parquet = any(each.is_parquet for each in transaction.partitions[-1:])
+    advice = parquet_last_advice(table, last_is_parquet) if preset.is_server else None
+    if advice is not None:
+        return Compatibility(preset=preset.name, readable=True, writable=False, reason=advice)
     rejection = trial.rejection(preset.encode, [0] * len(trial.spots), path)
     hazards: tuple[str, ...] = ()
     if rejection and any(spot.dead_bytes for spot in trial.spots):

@@ -61,6 +61,7 @@ def _modes(
             reader=reader,
             commit_mode=mode,
             encode=WITHOUT_CHECKSUMS,
+            is_server=True,
         )
 
 

@@ -78,6 +78,9 @@ def create_table(
     `timestamp` names the designated timestamp. The table's name is that of the directory, up to a `~`. An existing
     directory may only contain the files of an interrupted creation. Raises TableRejectedError for invalid columns or
     names, StorageError.
+
+    The table has no write-ahead log, and its writers make only parquet partitions, so the last one will be in Parquet:
+    before a server inserts into it, `ALTER TABLE … SET TYPE WAL` and a restart of the server are needed.
     """
     path = path.rstrip("/")
     parent, _, directory = path.rpartition("/")

@@ -20,6 +20,11 @@ class Table:
     path: str
     metadata: TableMetadata | None
 
+    @property
+    def sql_name(self) -> str:
+        """The table's name by that of its directory."""
+        return self.path.rstrip("/").rpartition("/")[2].partition("~")[0]
+
     def transaction(self) -> Transaction:
         """Return the current committed version; raises as `safe_read` does."""
         return safe_read(self.storage, f"{self.path}/{TXN_FILE}")

@@ -6,18 +6,26 @@ How a commit writes files is in `commit.py`, how it changes each partition in `p
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
 
 import pyarrow as pa
 
 from tornproof.impl.chunk.row_group_encoder import encode_row_group
-from tornproof.impl.errors import BusyError, NotATableError, RowsRejectedError, TornproofError, UsageError
-from tornproof.impl.layout.txn import READ_ONLY
+from tornproof.impl.errors import (
+    BusyError,
+    NotATableError,
+    ParquetLastError,
+    RowsRejectedError,
+    TornproofError,
+    UsageError,
+)
+from tornproof.impl.layout.txn import PARQUET_FORMAT, READ_ONLY
 from tornproof.impl.read.reader import open_snapshot, raise_first
 from tornproof.impl.storage.interface import Storage
 from tornproof.impl.table.check import check_against_table
 from tornproof.impl.table.indexed_columns import reject_indexed
+from tornproof.impl.table.parquet_last import parquet_last_advice
 from tornproof.impl.table.partition import PartitionFiles
 from tornproof.impl.table.partition_names import directory_names
 from tornproof.impl.table.symbols import read_table_symbols
@@ -55,14 +63,17 @@ def open_writer(
     protocol: Protocol = HARDENED,
     encode: RowGroupEncoder = encode_row_group,
     force: bool = False,
+    allow_parquet_last: bool = False,
     ignore_indexes: bool = False,
 ) -> TableWriter:
     """Become the only writer of the table in the directory `path`, and recover the table.
 
-    `ignore_indexes` is for copies in which no server will look rows up. Raises IndexedColumnError for a table with an
-    index; BusyError if there is another writer or, without `force`, if a server has the table open, as far as it can be
-    seen; NotATableError without a table, a `_meta` or a designated timestamp; CorruptError if the committed version is
-    damaged; UnsupportedError, StorageError.
+    Without `allow_parquet_last`, commits to a table without write-ahead log raise ParquetLastError if the last
+    partition would be in Parquet. `ignore_indexes` is for copies in which no server will look rows up.
+
+    Raises IndexedColumnError for a table with an index; BusyError if there is another writer or, without `force`, if a
+    server has the table open, as far as it can be seen; NotATableError without a table, a `_meta` or a designated
+    timestamp; CorruptError if the committed version is damaged; UnsupportedError, StorageError.
     """
     table = open_table(storage, path)
     if table.metadata is None or table.metadata.timestamp_id < 0:
@@ -74,7 +85,16 @@ def open_writer(
         if not force:
             reject_if_served(storage, path)
         transaction = recover_for_writing(storage, table, protocol.recovery)
-        return TableWriter(storage, table, lock, transaction, options or WriterOptions(), protocol, encode)
+        return TableWriter(
+            storage,
+            table,
+            lock,
+            transaction,
+            options or WriterOptions(),
+            protocol,
+            encode,
+            allow_parquet_last=allow_parquet_last,
+        )
     except BaseException:
         lock.release()
         raise
@@ -105,6 +125,8 @@ class TableWriter(AbstractContextManager["TableWriter"]):
         options: WriterOptions,
         protocol: Protocol,
         encode: RowGroupEncoder,
+        *,
+        allow_parquet_last: bool,
     ) -> None:
         """Continue from a recovered version; `close` releases `lock`. Use `open_writer` instead."""
         assert table.metadata is not None
@@ -113,6 +135,7 @@ class TableWriter(AbstractContextManager["TableWriter"]):
         self._storage = storage
         self._lock = lock
         self._protocol = protocol
+        self._allow_parquet_last = allow_parquet_last
         self._metadata = table.metadata
         snapshot = open_snapshot(table, protocol.base)
         names = {column.id: column.name for column in self._metadata.columns}
@@ -181,8 +204,9 @@ class TableWriter(AbstractContextManager["TableWriter"]):
     def commit(self) -> int:
         """Commit everything staged as the next version and return its number, which acknowledges it.
 
-        If nothing is staged there is no new version. If rows are rejected or old rows cannot be read, neither the table
-        nor the staged rows change. After a StorageError this writer cannot be used any more; `open_writer` recovers.
+        If nothing is staged there is no new version. If rows or the last partition are rejected, or old rows cannot be
+        read, neither the table nor the staged rows change. After a StorageError this writer cannot be used any more;
+        `open_writer` recovers.
         """
         self._check_alive()
         changes = self._plan()
@@ -286,10 +310,18 @@ class TableWriter(AbstractContextManager["TableWriter"]):
                 name_txn=self.transaction.version if change.write.is_new or before is None else before.name_txn,
                 token=self._protocol.token_of(self._storage, change.write),
             )
+        self._check_last(states)
         low, high = self._times(changes, sorted(states))
         return next_version(
             self.transaction, partitions=[states[key] for key in sorted(states)], min_timestamp=low, max_timestamp=high
         )
+
+    def _check_last(self, states: Mapping[int, PartitionState]) -> None:
+        """Raise ParquetLastError if servers would fail to insert into the table afterwards, and this is not allowed."""
+        is_parquet = bool(states) and bool(PARQUET_FORMAT.get(states[max(states)].flags))
+        advice = parquet_last_advice(self.table, is_parquet)
+        if advice is not None and not self._allow_parquet_last:
+            raise ParquetLastError(f"{self.table.path}: not committed without allow_parquet_last: {advice}")
 
     def _times(self, changes: dict[int, PartitionChange], timestamps: list[int]) -> tuple[int, int]:
         """Return the table's first and last timestamp in the next version."""

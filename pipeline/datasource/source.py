@@ -111,8 +111,14 @@ class TornproofSource(DataSource):
         from tornproof.pipeline.datasource.writer import WRITE_OPTIONS, TornproofWriter
 
         reject_unknown(self.options, WRITE_OPTIONS, "writing")
-        force = boolean_of("force", self.options.get("force", "false"))
-        return TornproofWriter(path_of(self.options.get("path")), schema, self.options.get("staging"), overwrite, force)
+        return TornproofWriter(
+            path_of(self.options.get("path")),
+            schema,
+            self.options.get("staging"),
+            overwrite,
+            force=boolean_of("force", self.options.get("force", "false")),
+            allow_parquet_last=boolean_of("allow_parquet_last", self.options.get("allow_parquet_last", "false")),
+        )
 
     def _open(self) -> Snapshot:
         storage, path = OperatingSystemStorage(), path_of(self.options.get("path"))

@@ -19,16 +19,17 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from tornproof.impl.errors import NotATableError, RowsRejectedError, TornproofError
+from tornproof.impl.errors import NotATableError, ParquetLastError, RowsRejectedError, TornproofError
 from tornproof.impl.read.reader import open_snapshot
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
 from tornproof.impl.table.indexed_columns import reject_indexed
+from tornproof.impl.table.parquet_last import parquet_last_advice
 from tornproof.impl.table.table import open_table
 from tornproof.impl.txn.transaction import TXN_FILE, safe_read
 from tornproof.impl.write.table_writer import TableWriter, open_writer, reject_if_served
 from tornproof.pipeline.datasource.types import from_spark
 
-WRITE_OPTIONS = frozenset({"path", "staging", "force"})
+WRITE_OPTIONS = frozenset({"path", "staging", "force", "allow_parquet_last"})
 STAGING_PREFIX = "_staging-"
 INTENT_FILE = "commit.json"
 
@@ -49,12 +50,19 @@ class TornproofWriter(DataSourceArrowWriter):
     """Stages the rows of one job and commits them at once."""
 
     def __init__(
-        self, path: str, schema: StructType, staging: str | None, overwrite: bool, force: bool = False
+        self,
+        path: str,
+        schema: StructType,
+        staging: str | None,
+        overwrite: bool,
+        *,
+        force: bool = False,
+        allow_parquet_last: bool = False,
     ) -> None:
         """Check that the table accepts such rows, and create the job's folder.
 
-        Raises NotATableError, IndexedColumnError, RowsRejectedError for unknown columns and for a missing designated
-        timestamp, and BusyError, without `force`, if a server on this machine has the table open.
+        Raises NotATableError, IndexedColumnError, ParquetLastError, RowsRejectedError for unknown columns and for a
+        missing designated timestamp, and BusyError, without `force`, if a server on this machine has the table open.
         """
         if not force:
             reject_if_served(OperatingSystemStorage(), path)
@@ -64,6 +72,10 @@ class TornproofWriter(DataSourceArrowWriter):
             raise NotATableError(f"{path}: not a table to write to: it has no _meta with a designated timestamp")
         # `open_writer` would refuse the table, too, but only after the rows are computed.
         reject_indexed(snapshot.table)
+        last_is_parquet = all(each.is_parquet for each in snapshot.transaction.partitions[-1:])
+        advice = parquet_last_advice(snapshot.table, last_is_parquet)
+        if advice is not None and not allow_parquet_last:
+            raise ParquetLastError(f"{path}: not written to without the option allow_parquet_last: {advice}")
         unknown = [name for name in schema.names if name not in names.values()]
         if unknown:
             raise RowsRejectedError(f"there is no column {unknown[0]!r}; the table has {', '.join(names.values())}")
@@ -73,6 +85,7 @@ class TornproofWriter(DataSourceArrowWriter):
         self._schema = snapshot.schema
         self._overwrites = overwrite
         self._force = force
+        self._allow_parquet_last = allow_parquet_last
         self._folder = Path(staging or path, STAGING_PREFIX + secrets.token_hex(8))
         self._folder.mkdir(parents=True)
 
@@ -103,7 +116,9 @@ class TornproofWriter(DataSourceArrowWriter):
         """
         staged = [message for message in messages if isinstance(message, StagedRows) and message.row_count]
         if staged or self._overwrites:
-            with open_writer(OperatingSystemStorage(), self._path, force=self._force) as writer:
+            with open_writer(
+                OperatingSystemStorage(), self._path, force=self._force, allow_parquet_last=self._allow_parquet_last
+            ) as writer:
                 for message in staged:
                     with pa.memory_map(str(self._folder / message.file)) as file:
                         writer.write(pa.ipc.open_file(file).read_all())

@@ -80,13 +80,23 @@ def ingested(storage: ReadableStorage, table_path: str) -> tuple[RunEntry, ...]:
 
 @contextmanager
 def open_archive(
-    storage: Storage, table_path: str, options: WriterOptions | None = None, *, force: bool = False
+    storage: Storage,
+    table_path: str,
+    options: WriterOptions | None = None,
+    *,
+    force: bool = False,
+    allow_parquet_last: bool = False,
 ) -> Iterator[ArchiveTable]:
     """Become the only writer of a table, and finish or remove what an interrupted run left.
 
-    Raises as `open_writer` and `ingested` do.
+    A table that archives are made of may end with a parquet partition: one with runs, or a new one without any version,
+    which an interrupted run may have created. Raises as `open_writer` and `ingested` do.
     """
-    with open_writer(storage, table_path, options=options, force=force) as writer:
+    has_runs = storage.kind(f"{table_path}/{ARCHIVE_DIRECTORY}") is EntryKind.DIRECTORY
+    allow_parquet_last |= has_runs or open_table(storage, table_path).transaction().version == 0
+    with open_writer(
+        storage, table_path, options=options, force=force, allow_parquet_last=allow_parquet_last
+    ) as writer:
         archive = ArchiveTable(storage, writer)
         archive.finish_interrupted()
         yield archive

@@ -101,7 +101,13 @@ class _Job:
             columns = [NewColumn(name=column.name, type=column.type) for column in schema.columns]
             by = self.settings.partition_by
             create_table(self.storage, self.path, columns, timestamp=schema.timestamp, partition_by=by)
-        with open_archive(self.storage, self.path, self.settings.options, force=self.settings.force) as archive:
+        with open_archive(
+            self.storage,
+            self.path,
+            self.settings.options,
+            force=self.settings.force,
+            allow_parquet_last=self.settings.allow_parquet_last,
+        ) as archive:
             # Another run may have been committed in between.
             new, skipped = unseen(found, archive.entries)
             try:

@@ -35,6 +35,7 @@ class ArchiveSettings:
     rejects_directory: str | None = None
     dry_run: bool = False
     force: bool = False
+    allow_parquet_last: bool = False
 
     @property
     def options(self) -> WriterOptions:

@@ -111,7 +111,7 @@ def test_filters_of_our_own_are_found_wherever_they_are_put(position: BloomPosit
     columns = [NewColumn(name="ts", type=TypeTag.TIMESTAMP), NewColumn(name="v", type=TypeTag.LONG)]
     create_table(storage, path, columns, timestamp="ts", partition_by=PartitionBy.DAY)
     options = WriterOptions(blooms=BloomOptions(columns={"v": 0.05}, position=position))
-    with open_writer(storage, path, options=options) as writer:
+    with open_writer(storage, path, options=options, allow_parquet_last=True) as writer:
         writer.write(pa.table({"ts": [0] * 500, "v": range(500)}))
         writer.commit()
     (partition,) = (entry for entry in Path(path).iterdir() if entry.is_dir())

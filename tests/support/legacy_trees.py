@@ -37,7 +37,7 @@ def _write_long_table(path: Path, days: int) -> None:
     steps = range(days * ROWS_A_DAY)
     times = [(FIRST_DAY * ROWS_A_DAY + step) * DAY_MICROSECONDS // ROWS_A_DAY for step in steps]
     rows = pa.table({"ts": pa.array(times, pa.timestamp("us")), "price": pa.array(steps, pa.float64())})
-    with open_writer(storage, str(path)) as writer:
+    with open_writer(storage, str(path), allow_parquet_last=True) as writer:
         writer.write(rows)
         writer.commit()
     (path / "_pins").unlink()

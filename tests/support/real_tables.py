@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
+from tornproof.impl.layout.meta import MetaHeader
 from tornproof.impl.query.time_search import ALL_TIMES, TimeRange
 from tornproof.impl.read.reader import Snapshot, open_snapshot
 from tornproof.impl.storage.interface import ReadableStorage
@@ -87,6 +88,12 @@ def seen_with(questdb_data: Path, file: str, change: Callable[[bytes], bytes]) -
     assert verified(path, image).sound
     position = f"{path}/{file}"
     return seen(verified(path, image.with_file(position, change(image.files[position]))))
+
+
+def with_wal(image: DiskImage, path: str) -> DiskImage:
+    """Return the image of a table that says that it has a write-ahead log, as most tables of servers have."""
+    change = put(MetaHeader.layout.offset_of("wal_enabled"), b"\1")
+    return image.with_file(f"{path}/_meta", change(image.files[f"{path}/_meta"]))
 
 
 def put(offset_bytes: int, raw: bytes) -> Callable[[bytes], bytes]:

@@ -30,6 +30,7 @@ from tornproof.impl.table.metadata_file import encode_name
 from tornproof.impl.types.questdb import DESIGNATED, TypeTag
 
 VERSION = 2
+BESIDE = frozenset({"_meta", "_cv", "_name"})
 DAY = "2024-01-01"
 DIRECTORY = f"{DAY}.1"
 PM, DATA = f"{DIRECTORY}/_pm", f"{DIRECTORY}/data.parquet"

@@ -50,7 +50,7 @@ def rows(times: Sequence[int], first: int = 0, **columns: Any) -> pa.Table:
 
 def writer_on(storage: Storage, options: WriterOptions = IN_PLACE) -> TableWriter:
     """Open a writer that grows files in place."""
-    return open_writer(storage, PATH, options=options)
+    return open_writer(storage, PATH, options=options, allow_parquet_last=True)
 
 
 def write(storage: Storage, *batches: pa.Table, options: WriterOptions = IN_PLACE) -> None:

@@ -66,15 +66,27 @@ class Table:
             pin.release()
             raise
 
-    def writer(self, options: WriterOptions | None = None, *, force: bool = False) -> TableWriter:
+    def writer(
+        self, options: WriterOptions | None = None, *, force: bool = False, allow_parquet_last: bool = False
+    ) -> TableWriter:
         """Become the table's only writer until the `with` block ends, after recovery from what a killed one left.
 
         `writer.write(rows)` takes Arrow rows in any order of times, `writer.commit()` makes all of them one version
-        and returns its number when it is durable. Raises BusyError while another writer has it, or a server as far
-        as /proc shows (`force` writes all the same), IndexedColumnError, NotATableError, CorruptError,
-        UnsupportedError, StorageError.
+        and returns its number when it is durable.
+
+        All that is written is in Parquet. If that makes the last partition of a table without write-ahead log one in
+        Parquet, a server's next insert into it fails or is lost, until `ALTER TABLE … SET TYPE WAL` and a restart; so
+        `commit` then raises ParquetLastError unless `allow_parquet_last` is true. Raises BusyError while another writer
+        has it, or a server as far as /proc shows (`force` writes all the same), IndexedColumnError, NotATableError,
+        CorruptError, UnsupportedError, StorageError.
         """
-        return open_writer(OperatingSystemStorage(), self.path, options=options, force=force)
+        return open_writer(
+            OperatingSystemStorage(),
+            self.path,
+            options=options,
+            force=force,
+            allow_parquet_last=allow_parquet_last,
+        )
 
     def _directory(self) -> TableDirectory:
         return open_table(OperatingSystemStorage(), self.path)
@@ -223,6 +235,9 @@ def create(
     type TIMESTAMP is the designated `timestamp`. `partition_by` is HOUR, DAY, WEEK, MONTH or YEAR. Rows that agree
     with older ones in all `deduplication_keys`, the timestamp among them, replace these. Raises TableRejectedError for
     what no table can have, StorageError.
+
+    The table has no write-ahead log, and all its partitions will be in Parquet: its writer needs `allow_parquet_last`,
+    and before a server inserts into it, `ALTER TABLE … SET TYPE WAL` and a restart of the server are needed.
     """
     made = []
     for name, kind in columns.items():

@@ -9,6 +9,7 @@ from statistics import median
 import pytest
 from depth import always_if, drawn, sampled
 
+from tornproof.harness.common.markdown import markdown_table
 from tornproof.harness.common.verdict import Finding, Verdict
 from tornproof.harness.counterexamples.case_document import case_of
 from tornproof.harness.counterexamples.log import DecisionLog, Kill, PowerCut
@@ -17,7 +18,15 @@ from tornproof.harness.counterexamples.replay import is_simulated
 from tornproof.harness.counterexamples.run import run_log
 from tornproof.harness.explorers.simulated_phases import simulate
 from tornproof.harness.mutation.known import KNOWN, KnownDefect, Size, find_defect, replay_with, replay_without, size_of
-from tornproof.harness.mutation.known_document import document, picture_of, table
+from tornproof.harness.mutation.known_document import (
+    BESIDE,
+    BESIDE_COLUMNS,
+    BESIDE_HEAD,
+    BESIDE_HEADING,
+    document,
+    picture_of,
+    table,
+)
 from tornproof.harness.mutation.replay import replay_planted
 from tornproof.harness.replay import replay_finding
 from tornproof.harness.simulator.process.observer import Property
@@ -59,7 +68,8 @@ def found(defect: KnownDefect) -> Finding:
 
 
 def lines_of_page() -> list[str]:
-    return [line for line in PAGE.read_text().splitlines() if line.startswith("|")]
+    found_by_explorers = PAGE.read_text().partition(f"## {BESIDE_HEADING}")[0]
+    return [line for line in found_by_explorers.splitlines() if line.startswith("|")]
 
 
 def times_of_each() -> list[object]:
@@ -189,7 +199,8 @@ def test_the_page_of_known_defects_has_each_of_them_once_in_their_order() -> Non
     assert names == [defect.name for defect in KNOWN], REMADE
     assert lines_of_page()[:2] == table([]), REMADE
     headings = [line.removeprefix("## ").lower() for line in page if line.startswith("## ")]
-    assert headings == [defect.name.lower() for defect in KNOWN], REMADE
+    assert headings == [*(defect.name.lower() for defect in KNOWN), BESIDE_HEADING.lower()], REMADE
+    assert PAGE.read_text().endswith(BESIDE_HEAD + markdown_table(BESIDE_COLUMNS, BESIDE)), REMADE
     pictures = [PAGE.parent / picture_of(defect) for defect in KNOWN]
     assert [picture.name for picture in pictures if not picture.is_file()] == [], "python docs/pictures.py"
 

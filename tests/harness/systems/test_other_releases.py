@@ -1,6 +1,7 @@
 """Every release can go on from a table after our recovery, because it republishes generations."""
 
 import pytest
+from real_tables import with_wal
 
 from tornproof.harness.common.patch import replaced
 from tornproof.harness.common.remembered_codecs import remembered_decoding
@@ -48,7 +49,7 @@ def test_after_any_kill_and_our_recovery_every_release_reads_and_goes_on(release
         recovered = distinct(images_after_recovery(chosen))
         assert len(recovered) > 3
         for step, image in recovered.items():
-            compatibility = probe(image, chosen.path, PRESETS[release])
+            compatibility = probe(with_wal(image, chosen.path), chosen.path, PRESETS[release])
             assert (compatibility.readable, compatibility.writable) == (True, True), (step, compatibility.reason)
 
 
@@ -64,7 +65,7 @@ def test_without_republishing_a_release_that_takes_the_newest_footer_cannot_go_o
             start=chosen.start,
         )
         compatibilities = [
-            probe(image, chosen.path, PRESETS["questdb-9.4.2"])
+            probe(with_wal(image, chosen.path), chosen.path, PRESETS["questdb-9.4.2"])
             for image in distinct(images_after_recovery(chosen)).values()
         ]
     assert not all(compatibility.readable for compatibility in compatibilities)

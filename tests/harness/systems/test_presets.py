@@ -53,7 +53,9 @@ def calls_of(name: str, change: Change) -> list[tuple[str, str]]:
     storage, _ = new_table()
     preset = PRESETS[name]
     recorded = FaultyStorage(storage)
-    with open_writer(recorded, PATH, options=IN_PLACE, protocol=preset.protocol, encode=preset.encode) as writer:
+    with open_writer(
+        recorded, PATH, options=IN_PLACE, protocol=preset.protocol, encode=preset.encode, allow_parquet_last=True
+    ) as writer:
         for batch in (rows([1, 3]), rows([5], 2)):
             writer.write(batch)
             writer.commit()
@@ -146,7 +148,7 @@ def test_only_hardened_pages_have_checksums(name: str) -> None:
 def orphaned() -> tuple[MemoryStorage, Table]:
     """Return a table of two rows with a published generation of three that was never committed."""
     storage, table = new_table()
-    with open_writer(storage, PATH, options=IN_PLACE) as writer:
+    with open_writer(storage, PATH, options=IN_PLACE, allow_parquet_last=True) as writer:
         writer.write(rows([1, 3]))
         writer.commit()
         old_txn = storage.image().files[f"{PATH}/_txn"]

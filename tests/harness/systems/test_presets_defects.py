@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 
 import pytest
+from real_tables import with_wal
 from written_tables import DAY, DAY_LENGTH, DIRECTORY, IN_PLACE, PATH, new_table, rows
 
 from tornproof.harness.simulator.filesystem.faulty import Fault, FaultyStorage
@@ -28,7 +29,9 @@ SOUND = [PRESETS["hardened"], *REPAIRED]
 
 
 def writer_of(storage: Storage, preset: Preset) -> TableWriter:
-    return open_writer(storage, PATH, options=IN_PLACE, protocol=preset.protocol, encode=preset.encode)
+    return open_writer(
+        storage, PATH, options=IN_PLACE, protocol=preset.protocol, encode=preset.encode, allow_parquet_last=True
+    )
 
 
 def start(preset: Preset) -> MemoryStorage:
@@ -94,7 +97,7 @@ def test_kill_between_header_and_version_leaves_a_partition_that_those_releases_
     storage = start(preset)
     steps = steps_of_update(storage, preset)
     killed = replay_prefix(storage, steps, after_header(steps))
-    compatibility = probe(killed.image(), PATH, preset)
+    compatibility = probe(with_wal(killed.image(), PATH), PATH, preset)
     if preset in DEFECTIVE:
         assert (compatibility.readable, compatibility.writable) == (False, False)
         assert "exceeds data length" in compatibility.reason
@@ -114,7 +117,7 @@ def test_commit_that_ends_inside_a_dead_tail_loses_the_partition_in_every_releas
     with storage.open_for_writing(DATA) as data:
         data.pwrite(bytes(5000), data.size_bytes())
     assert numbers(storage, preset) == OLD
-    compatibility = probe(storage.image(), PATH, preset)
+    compatibility = probe(with_wal(storage.image(), PATH), PATH, preset)
     assert (compatibility.readable, compatibility.writable, len(compatibility.hazards)) == (True, True, 1)
     assert "loses a partition" in compatibility.hazards[0]
     update(storage, preset)
@@ -132,7 +135,7 @@ def test_token_of_the_encoder_ignores_a_dead_tail(name: str) -> None:
     storage = start(preset)
     with storage.open_for_writing(DATA) as data:
         data.pwrite(bytes(5000), data.size_bytes())
-    assert probe(storage.image(), PATH, preset).hazards == ()
+    assert probe(with_wal(storage.image(), PATH), PATH, preset).hazards == ()
     update(storage, preset)
     assert numbers(storage, preset) == [*OLD, 50]
 
@@ -143,7 +146,7 @@ def test_writer_of_the_specification_takes_the_rows_of_a_killed_commit_for_commi
     steps = steps_of_update(storage, preset)
     killed = replay_prefix(storage, steps, after_header(steps))
     assert numbers(killed, preset) == OLD
-    compatibility = probe(killed.image(), PATH, preset)
+    compatibility = probe(with_wal(killed.image(), PATH), PATH, preset)
     assert (compatibility.readable, compatibility.writable) == (True, False)
     assert compatibility.reason == "after a commit there are rows that no commit brought"
     with writer_of(killed, preset) as writer:

@@ -4,6 +4,7 @@ import struct
 from collections.abc import Callable
 
 import pytest
+from real_tables import with_wal
 from written_tables import DAY_LENGTH, DIRECTORY, PATH, new_table, rows, write, writer_on
 
 import tornproof.harness.systems.probe as probing
@@ -34,7 +35,7 @@ def test_only_a_tail_that_outlasts_a_short_commit_is_a_hazard(
     tail_bytes: int, is_hazard: bool, keys: tuple[str, ...]
 ) -> None:
     storage = table_with_tail(tail_bytes, keys=keys)
-    compatibility = probe(storage.image(), PATH, RELEASED)
+    compatibility = probe(with_wal(storage.image(), PATH), PATH, RELEASED)
     assert (compatibility.readable, compatibility.writable, bool(compatibility.hazards)) == (True, True, is_hazard), (
         compatibility
     )
@@ -45,7 +46,7 @@ def test_tail_beyond_what_is_written_is_cut_in_the_copy(monkeypatch: pytest.Monk
     image = table_with_tail(1_000_000).image()
     before = dict(image.files)
     monkeypatch.setattr(probing, "TAIL_LIMIT_BYTES", 4_096)
-    compatibility = probe(image, PATH, RELEASED)
+    compatibility = probe(with_wal(image, PATH), PATH, RELEASED)
     assert (compatibility.writable, len(compatibility.hazards)) == (True, 1)
     assert dict(image.files) == before
 
@@ -55,7 +56,7 @@ def test_tail_that_no_commit_has_room_to_cover_makes_a_table_not_writable() -> N
     write(storage, rows([DAY_LENGTH - 3, DAY_LENGTH - 2, DAY_LENGTH - 1]))
     with storage.open_for_writing(f"{DIRECTORY}/data.parquet") as data:
         data.truncate(data.size_bytes() + 50_000)
-    compatibility = probe(storage.image(), PATH, RELEASED)
+    compatibility = probe(with_wal(storage.image(), PATH), PATH, RELEASED)
     assert (compatibility.readable, compatibility.writable, compatibility.hazards) == (True, False, ())
     assert "after a commit its reader refuses: _txn: token" in compatibility.reason
 
@@ -69,10 +70,10 @@ def test_every_parquet_partition_is_committed_to() -> None:
         with other.open_for_writing(path) as data:
             # A footer that readers of rows do not use, but every writer that goes on from it does.
             data.pwrite(b"\xff" * 8, data.size_bytes() - 40)
-        compatibility = probe(other.image(), PATH, RELEASED)
+        compatibility = probe(with_wal(other.image(), PATH), PATH, RELEASED)
         assert (compatibility.readable, compatibility.writable) == (True, False)
         assert compatibility.reason.startswith(f"its writer refuses: 2024-01-0{number + 1}.0/data.parquet: ")
-    assert probe(storage.image(), PATH, RELEASED).reason.endswith("a commit to 3 partitions")
+    assert probe(with_wal(storage.image(), PATH), PATH, RELEASED).reason.endswith("a commit to 3 partitions")
 
 
 def read_only(entry: int) -> int:
@@ -93,14 +94,14 @@ def test_partitions_that_only_the_server_writes_to_are_left_alone(change: Callab
     image = storage.image()
     if change is native:
         image = image.without_file(f"{DIRECTORY}/data.parquet").without_file(f"{DIRECTORY}/_pm")
-    compatibility = probe(image, PATH, RELEASED)
+    compatibility = probe(with_wal(image, PATH), PATH, RELEASED)
     assert compatibility.reason == f"{row_count} rows are read, before and after a commit to 2 partitions"
 
 
 def test_table_without_rows_has_nothing_to_try() -> None:
     storage, _ = new_table()
     for preset in PRESETS.values():
-        compatibility = probe(storage.image(), PATH, preset)
+        compatibility = probe(with_wal(storage.image(), PATH), PATH, preset)
         assert compatibility.reason == "0 rows are read, before and after a commit to 0 partitions"
 
 
@@ -124,7 +125,7 @@ def test_rows_that_a_commit_loses_or_adds_make_a_table_not_writable(monkeypatch:
     storage, _ = new_table()
     write(storage, rows([0, 1, 2]))
     image = storage.image()
-    assert probe(image, PATH, HARDENED_PRESET).writable
+    assert probe(with_wal(image, PATH), PATH, HARDENED_PRESET).writable
 
     def drops(writer: TableWriter) -> int:
         writer.drop_partition(open_table(image, PATH).transaction().partitions[0].timestamp)
@@ -137,7 +138,7 @@ def test_rows_that_a_commit_loses_or_adds_make_a_table_not_writable(monkeypatch:
     commit = TableWriter.commit
     for changed, reason in ((drops, "rows are gone"), (adds, "rows that no commit brought")):
         monkeypatch.setattr(TableWriter, "commit", changed)
-        compatibility = probe(image, PATH, HARDENED_PRESET)
+        compatibility = probe(with_wal(image, PATH), PATH, HARDENED_PRESET)
         assert (compatibility.readable, compatibility.writable) == (True, False) and reason in compatibility.reason
 
 
@@ -146,5 +147,5 @@ def test_image_is_not_changed_and_a_table_in_use_can_be_tried() -> None:
     with writer_on(storage):
         image = storage.image()
         before = dict(image.files)
-        first, second = probe(image, PATH, RELEASED), probe(image, PATH, RELEASED)
+        first, second = probe(with_wal(image, PATH), PATH, RELEASED), probe(with_wal(image, PATH), PATH, RELEASED)
         assert first == second and dict(image.files) == before

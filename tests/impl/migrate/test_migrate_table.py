@@ -116,7 +116,7 @@ def test_a_migrated_table_takes_commits(questdb_data: Path, name: str) -> None:
     path, storage = opened(questdb_data, f"{name}/table")
     migrate_table(storage, path)
     count = rows_of(snapshot_of(path, storage)).num_rows
-    with open_writer(storage, path) as writer:
+    with open_writer(storage, path, allow_parquet_last=True) as writer:
         first = next(each for each in writer.transaction.partitions if each.is_parquet)
         writer.write(rows_for(writer.table, [first.timestamp, first.timestamp + 1], seed=0))
         writer.commit()
@@ -206,7 +206,7 @@ def test_a_complete_update_that_was_never_committed_is_not_examined(questdb_data
     file = f"{DAY}/{DATA_FILE}"
     committed = files_below(path, storage)[file]
     migrate_table(storage, path)
-    with open_writer(storage, path, options=GROWING) as writer:
+    with open_writer(storage, path, options=GROWING, allow_parquet_last=True) as writer:
         writer.write(rows_for(writer.table, [writer.transaction.partitions[0].timestamp], seed=0))
         writer.commit()
     grown = files_below(path, storage)[file]
@@ -458,7 +458,7 @@ def test_a_version_that_changes_another_partition_meanwhile_does_not_matter(
     path, storage = opened(questdb_data)
 
     def commit() -> None:
-        with open_writer(storage.fork_process(), path) as writer:
+        with open_writer(storage.fork_process(), path, allow_parquet_last=True) as writer:
             later = writer.transaction.partitions[0].timestamp + 40 * 86_400_000_000
             writer.write(rows_for(writer.table, [later], seed=0))
             writer.commit()

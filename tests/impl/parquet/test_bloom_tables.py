@@ -141,7 +141,7 @@ def test_updates_of_a_table_of_questdb_keep_its_filters_and_add_their_own(questd
     path, storage = in_memory(questdb_data / BLOOM)
     (before,) = resolved_partitions(path, storage)
     start = before.partition.timestamp
-    with open_writer(storage, path, options=WriterOptions(rewrite_unused_ratio=1.0)) as writer:
+    with open_writer(storage, path, options=WriterOptions(rewrite_unused_ratio=1.0), allow_parquet_last=True) as writer:
         writer.write(rows_for(writer.table, [start + 3_600_000_000 * 23], seed=1))
         writer.write(rows_for(writer.table, [start + 1], seed=2))
         writer.commit()
@@ -158,7 +158,7 @@ def test_updates_of_a_table_of_questdb_keep_its_filters_and_add_their_own(questd
 
 
 def rewrite(storage: MemoryStorage, path: str = PATH, start: int = DAY, asked: WriterOptions | None = None) -> None:
-    with open_writer(storage, path, options=asked) as writer:
+    with open_writer(storage, path, options=asked, allow_parquet_last=True) as writer:
         writer.rewrite_partition(start)
         writer.commit()
 
@@ -170,7 +170,7 @@ def test_filters_of_all_types_are_written_grown_and_found_by_ourselves_and_duckd
     columns = [NewColumn(name=name.replace(" ", "_"), type=int(TYPES[name][0])) for name in WITH_FILTERS]
     storage, table = new_table(*columns)
     asked = options({"v": 0.05, "ts": 0.001, **{column.name: 0.01 for column in columns}}, position)
-    with open_writer(storage, PATH, options=asked) as writer:
+    with open_writer(storage, PATH, options=asked, allow_parquet_last=True) as writer:
         for number, times in enumerate((range(0, 60, 6), [70, 3, 71], [4])):
             writer.write(rows_for(table, [DAY + time for time in times], seed=100 * number))
             writer.commit()

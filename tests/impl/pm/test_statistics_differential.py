@@ -220,7 +220,7 @@ def test_bounds_of_symbols_are_the_smallest_and_largest_that_rows_hold(
     position, disk, known, last = chain
     symbols = data.draw(st.lists(st.none() | st.sampled_from(known), min_size=1, max_size=GROUP_ROWS))
     storage = disk.copy()
-    with open_writer(storage, position, options=OPTIONS) as writer:
+    with open_writer(storage, position, options=OPTIONS, allow_parquet_last=True) as writer:
         writer.write(pa.table({"ts": pa.array([last] * len(symbols)), "s": pa.array(symbols, pa.string())}))
         writer.commit()
     snapshot = snapshot_of(position, storage)

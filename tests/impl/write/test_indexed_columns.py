@@ -53,7 +53,7 @@ def test_what_the_writer_would_do_to_lookups_is_seen_by_verify(
     day: int, rewrites: bool, file: str, field: str, questdb_data: Path
 ) -> None:
     path, storage = in_memory(questdb_data / "indexed/9.4.2/indexed_nonwal/table")
-    with open_writer(storage, path, ignore_indexes=True) as writer:
+    with open_writer(storage, path, allow_parquet_last=True, ignore_indexes=True) as writer:
         time = datetime.datetime(2024, 5, day, 3, 7)
         rows = {"ts": [time], "v": [1], "n": ["merged"], "s": ["s1"]}
         writer.write(pa.table([pa.array(rows[name], writer.schema.field(name).type) for name in rows], list(rows)))

@@ -62,7 +62,7 @@ def files_below(storage: MemoryStorage, directory: str) -> dict[str, bytes]:
 def test_a_built_partition_has_the_bytes_that_the_writer_gives_it() -> None:
     storage, table = new_table()
     prepared = built(storage, table, rows(range(0, 100, 7)))
-    with open_writer(storage, "t", options=OPTIONS) as writer:
+    with open_writer(storage, "t", options=OPTIONS, allow_parquet_last=True) as writer:
         writer.write(rows(range(0, 100, 7)))
         writer.commit()
     ours = {name.removeprefix(PREPARED): content for name, content in files_below(storage, PREPARED).items()}
@@ -78,7 +78,7 @@ def test_a_built_partition_has_the_bytes_that_the_writer_gives_it() -> None:
 
 def test_a_commit_names_prepared_partitions_and_writes_rows_beside_them() -> None:
     storage, table = new_table()
-    with open_writer(storage, "t", options=OPTIONS) as writer:
+    with open_writer(storage, "t", options=OPTIONS, allow_parquet_last=True) as writer:
         writer.write(rows(range(0, 100, 7)))
         writer.commit()
         writer.adopt(built(storage, table, rows(range(HOUR, HOUR + 50)), HOUR))
@@ -106,7 +106,7 @@ def test_a_partition_that_readers_would_not_take_is_not_built(monkeypatch: pytes
 
 def test_what_is_rolled_back_is_not_named() -> None:
     storage, table = new_table()
-    with open_writer(storage, "t") as writer:
+    with open_writer(storage, "t", allow_parquet_last=True) as writer:
         writer.adopt(built(storage, table, rows(range(5))))
         writer.rollback()
         assert writer.commit() == 0
@@ -116,7 +116,7 @@ def test_what_is_rolled_back_is_not_named() -> None:
 def test_a_prepared_partition_is_rejected_where_one_is_or_rows_are_staged() -> None:
     storage, table = new_table()
     prepared = built(storage, table, rows(range(5)))
-    with open_writer(storage, "t") as writer:
+    with open_writer(storage, "t", allow_parquet_last=True) as writer:
         writer.adopt(prepared)
         writer.write(rows(range(5)))
         with pytest.raises(RowsRejectedError, match="prepared elsewhere"):
@@ -131,7 +131,7 @@ def test_a_prepared_partition_is_rejected_where_one_is_or_rows_are_staged() -> N
 def test_a_directory_that_is_incomplete_or_of_another_time_is_rejected() -> None:
     storage, table = new_table()
     prepared = built(storage, table, rows(range(5)))
-    with open_writer(storage, "t") as writer:
+    with open_writer(storage, "t", allow_parquet_last=True) as writer:
         for wrong in (
             dataclasses.replace(prepared, timestamp=HOUR),
             dataclasses.replace(prepared, row_count=4),

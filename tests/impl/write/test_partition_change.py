@@ -121,7 +121,7 @@ def test_text_that_breaks_a_files_promise_of_ascii_makes_it_anew(text: str, is_n
     partition = before.transaction.partitions[0]
     header = before.resolve(partition).metadata.header
     assert [column.name for column in header.columns if layout.IS_ASCII.get(column.flags)] == ["n"]
-    with open_writer(storage, path, options=NEVER) as writer:
+    with open_writer(storage, path, options=NEVER, allow_parquet_last=True) as writer:
         writer.write(pa.table({"ts": [partition.timestamp], "n": [text]}))
         writer.commit()
     after = snapshot_of(path, storage)
@@ -143,7 +143,7 @@ def test_partition_of_other_columns_is_written_anew_with_those_of_now(questdb_da
     }
     outdated = [timestamp for timestamp, known in ids.items() if known != columns]
     assert outdated and len(outdated) < len(ids)
-    with open_writer(storage, path, options=NEVER) as writer:
+    with open_writer(storage, path, options=NEVER, allow_parquet_last=True) as writer:
         for timestamp in old_rows:
             writer.write(rows_for(writer.table, [timestamp], seed=timestamp % 97))
         writer.commit()

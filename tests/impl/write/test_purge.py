@@ -22,13 +22,13 @@ from tornproof.impl.write.table_writer import open_writer
 
 
 def rewrite(storage: Storage, path: str = PATH) -> None:
-    with open_writer(storage, path) as writer:
+    with open_writer(storage, path, allow_parquet_last=True) as writer:
         writer.rewrite_partition(DAY)
         writer.commit()
 
 
 def purge(storage: Storage, path: str = PATH) -> tuple[str, ...]:
-    with open_writer(storage, path) as writer:
+    with open_writer(storage, path, allow_parquet_last=True) as writer:
         return writer.purge()
 
 
@@ -110,7 +110,7 @@ def test_pin_of_another_process_keeps_its_directories(tmp_path: Path) -> None:
     storage, path = OperatingSystemStorage(), str(tmp_path / "t")
     columns = [NewColumn(name=name, type=type_) for name, type_ in {"ts": TypeTag.TIMESTAMP, "v": TypeTag.LONG}.items()]
     create_table(storage, path, columns, timestamp="ts", partition_by=PartitionBy.DAY)
-    with open_writer(storage, path) as writer:
+    with open_writer(storage, path, allow_parquet_last=True) as writer:
         writer.write(rows([1]).drop("n"))
         writer.commit()
     ours, theirs = multiprocessing.get_context("spawn").Pipe()
@@ -139,7 +139,7 @@ def test_removal_that_was_interrupted_is_finished_by_the_next_purge() -> None:
         copy = storage.copy()
         faulty = FaultyStorage(copy)
         fault = Fault(at=stop, reason=StorageReason.INPUT_OUTPUT, among=frozenset({CallKind.UNLINK, CallKind.RMDIR}))
-        with open_writer(faulty, PATH) as writer:
+        with open_writer(faulty, PATH, allow_parquet_last=True) as writer:
             faulty.arm(fault)
             with pytest.raises(StorageError):
                 writer.purge()

@@ -52,7 +52,7 @@ def test_committed_generation_is_the_newest_again_after_a_kill_that_left_an_orph
         path, storage = killed_table(questdb_data, name)
         before = rows_of(snapshot_of(path, storage))
         generations = [each.generations for each in verified(path, storage).partitions]
-        with open_writer(storage, path, options=OPTIONS) as writer:
+        with open_writer(storage, path, options=OPTIONS, allow_parquet_last=True) as writer:
             assert not any(orphan_counts(path, storage))
             report = verified(path, storage)
             assert report.all_problems == ()
@@ -71,7 +71,7 @@ def test_recovery_cuts_nothing_keeps_committed_bytes_and_the_second_one_finds_no
 ) -> None:
     path, storage = killed_table(questdb_data, name)
     before = dict(storage.image().files)
-    open_writer(storage, path).close()
+    open_writer(storage, path, allow_parquet_last=True).close()
     once = dict(storage.image().files)
     snapshot = snapshot_of(path, storage)
     for partition in snapshot.transaction.partitions:
@@ -82,7 +82,7 @@ def test_recovery_cuts_nothing_keeps_committed_bytes_and_the_second_one_finds_no
             published = int.from_bytes(before[pm][:8], "little")
             assert len(once[pm]) >= len(before[pm]) and once[pm][8:published] == before[pm][8:published]
     assert once[f"{path}/_txn"] == before[f"{path}/_txn"]
-    open_writer(storage, path).close()
+    open_writer(storage, path, allow_parquet_last=True).close()
     assert storage.image().files == once
 
 
@@ -91,7 +91,7 @@ def test_readers_of_a_killed_table_see_the_same_rows_before_and_after_recovery(q
         path, storage = killed_table(questdb_data, name)
         pinned = snapshot_of(path, storage)
         before = rows_of(pinned)
-        open_writer(storage, path).close()
+        open_writer(storage, path, allow_parquet_last=True).close()
         assert rows_of(pinned).equals(before)
 
 

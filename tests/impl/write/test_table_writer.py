@@ -321,7 +321,7 @@ def test_partition_that_is_not_there_cannot_be_dropped_or_rewritten() -> None:
 def test_native_partition_is_neither_written_nor_made_the_first_or_last_one(questdb_data: Path) -> None:
     path, storage = in_memory(questdb_data / CHAIN)
     before = storage.image().files
-    with open_writer(storage, path, options=IN_PLACE) as writer:
+    with open_writer(storage, path, options=IN_PLACE, allow_parquet_last=True) as writer:
         parquet, native = writer.transaction.partitions
         with pytest.raises(RowsRejectedError, match="not in Parquet; only the server writes to it"):
             writer.rewrite_partition(native.timestamp)
@@ -363,7 +363,7 @@ def test_partition_that_is_marked_as_read_only_is_left_alone() -> None:
 
 def test_new_symbol_is_rejected_by_name_and_known_ones_are_taken(questdb_data: Path) -> None:
     path, storage = in_memory(questdb_data / CHAIN)
-    with open_writer(storage, path, options=IN_PLACE) as writer:
+    with open_writer(storage, path, options=IN_PLACE, allow_parquet_last=True) as writer:
         day = writer.transaction.partitions[0].timestamp
         with pytest.raises(RowsRejectedError, match=r"column 's', row 1: .*the new symbol 'nobody knows it'"):
             writer.write(pa.table({"ts": [day, day], "s": [None, "nobody knows it"]}))
@@ -393,7 +393,7 @@ def test_real_table_with_keys_takes_a_row_again_only_as_a_replacement_of_the_old
     path, storage = in_memory(questdb_data / "tables/9.4.2/dedup/table")
     old = table_on(storage, path)
     doubled = old.set_column(2, "v", pc.multiply(old["v"], 2.0)).take(list(reversed(range(len(old)))))
-    with open_writer(storage, path, options=IN_PLACE) as writer:
+    with open_writer(storage, path, options=IN_PLACE, allow_parquet_last=True) as writer:
         writer.write(doubled)
         writer.commit()
     new = table_on(storage, path)
@@ -436,7 +436,7 @@ def test_json_of_a_real_file_is_kept_but_for_its_unused_bytes(questdb_data: Path
         return json.loads(pq.read_metadata(pa.BufferReader(content)).metadata[QUESTDB_KEY.encode()]), unused_bytes
 
     before, _ = json_and_unused()
-    with open_writer(storage, path, options=IN_PLACE) as writer:
+    with open_writer(storage, path, options=IN_PLACE, allow_parquet_last=True) as writer:
         writer.write(rows_for(writer.table, [writer.transaction.partitions[0].timestamp], seed=0))
         writer.commit()
     after, unused_bytes = json_and_unused()

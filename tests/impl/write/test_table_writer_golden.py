@@ -201,9 +201,9 @@ def test_image_of_a_power_loss_is_written_to_only_where_the_old_rows_are_whole(
     before = storage.image().files
     if kind in REJECTED_AT_OPENING:
         with pytest.raises(CorruptError, match=REJECTED_AT_OPENING[kind]):
-            open_writer(storage, path)
+            open_writer(storage, path, allow_parquet_last=True)
     elif (message := REJECTED_AT_COMMIT.get(name.removeprefix("power-loss/"))) is not None:
-        with open_writer(storage, path) as writer:
+        with open_writer(storage, path, allow_parquet_last=True) as writer:
             writer.rewrite_partition(writer.transaction.partitions[0].timestamp)
             with pytest.raises(CorruptError, match=message):
                 writer.commit()
@@ -223,7 +223,7 @@ def test_partition_of_a_release_before_pm_is_left_as_it_is_while_others_are_made
 ) -> None:
     path, storage = in_memory(questdb_data / name / "table")
     before = storage.image().files
-    with open_writer(storage, path) as writer:
+    with open_writer(storage, path, allow_parquet_last=True) as writer:
         assert writer.table.metadata is not None
         first = next(each for each in writer.transaction.partitions if each.is_parquet)
         writer.write(rows_for(writer.table, [first.timestamp], seed=0))

@@ -126,7 +126,7 @@ def test_every_type_that_can_have_an_encoding_gets_it_and_reads_back(encoding: E
     storage, table = new_table(*(NewColumn(name=name, type=int(kind)) for name, kind in ALL_TYPES.items()))
     options = WriterOptions(rewrite_unused_ratio=1.0, encoding=EncodeOptions(columns=asked))
     expected = []
-    with open_writer(storage, PATH, options=options) as writer:
+    with open_writer(storage, PATH, options=options, allow_parquet_last=True) as writer:
         for number in range(2):
             expected.append(rows_for(table, [DAY + 100 * number + time for time in range(50)], seed=100 * number))
             writer.write(expected[-1])
@@ -237,7 +237,9 @@ def test_options_hold_for_rows_that_merge_and_for_what_is_written_anew(tmp_path:
 def test_symbols_of_a_real_table_keep_their_dictionary_under_any_codec(questdb_data: Path) -> None:
     path, storage = in_memory(questdb_data / "tables/9.4.2/bloom/table")
     encoding = EncodeOptions(codec=Codec.ZSTD, level=7, columns={"s": ColumnOptions(codec=Codec.GZIP, level=2)})
-    with open_writer(storage, path, options=WriterOptions(rewrite_unused_ratio=1.0, encoding=encoding)) as writer:
+    with open_writer(
+        storage, path, options=WriterOptions(rewrite_unused_ratio=1.0, encoding=encoding), allow_parquet_last=True
+    ) as writer:
         start = next(each.timestamp for each in writer.transaction.partitions if each.is_parquet)
         writer.write(rows_for(writer.table, [start, start + 1], seed=3))
         writer.commit()
@@ -296,4 +298,4 @@ def test_symbols_are_encoded_by_dictionary_alone(questdb_data: Path) -> None:
     with pytest.raises(OptionsRejectedError, match="column 's': symbols are encoded by dictionary, not as PLAIN"):
         open_writer(storage, path, options=WriterOptions(encoding=columns(s=ColumnOptions(encoding=Encoding.PLAIN))))
     asked = columns(s=ColumnOptions(encoding=Encoding.DICTIONARY))
-    open_writer(storage, path, options=WriterOptions(encoding=asked)).close()
+    open_writer(storage, path, options=WriterOptions(encoding=asked), allow_parquet_last=True).close()

@@ -46,14 +46,14 @@ def rows_from(first: int, count: int, microseconds_a_row: int = 1_000_000) -> pa
 
 
 def commit(path: Path, rows: pa.Table, options: WriterOptions = OPTIONS) -> int:
-    with open_writer(STORAGE, str(path), options=options) as writer:
+    with open_writer(STORAGE, str(path), options=options, allow_parquet_last=True) as writer:
         writer.write(rows)
         return writer.commit()
 
 
 def rewrite(path: Path, rows: pa.Table) -> None:
     """Commit rows, and write the first partition anew with it."""
-    with open_writer(STORAGE, str(path), options=OPTIONS) as writer:
+    with open_writer(STORAGE, str(path), options=OPTIONS, allow_parquet_last=True) as writer:
         writer.write(rows)
         writer.rewrite_partition(0)
         writer.commit()
@@ -159,7 +159,7 @@ def test_rewritten_partition_is_read_from_its_old_directory_until_it_is_purged(t
     partitions = reader.partitions()
     rewrite(table, rows_from(1000, 50))
     assert read_in(reader, partitions)["v"].to_pylist() == expected
-    with open_writer(STORAGE, str(table)) as writer:
+    with open_writer(STORAGE, str(table), allow_parquet_last=True) as writer:
         assert writer.purge() == ()
         let_go()
         assert writer.purge() == ("1970-01-01.0",)
@@ -176,10 +176,10 @@ def test_pin_of_the_driver_keeps_what_is_loaded_under_it(table: Path) -> None:
         reader = reader_of(table)
         let_go()
         rewrite(table, rows_from(1000, 50))
-        with open_writer(STORAGE, str(table)) as writer:
+        with open_writer(STORAGE, str(table), allow_parquet_last=True) as writer:
             assert writer.purge() == ()
         assert read_in(reader, reader.partitions())["v"].to_pylist() == expected
-    with open_writer(STORAGE, str(table)) as writer:
+    with open_writer(STORAGE, str(table), allow_parquet_last=True) as writer:
         assert writer.purge() == ("1970-01-01.0",)
 
 
@@ -189,7 +189,7 @@ def test_task_pins_its_version_while_it_reads(table: Path) -> None:
     next(batches)
     let_go()
     rewrite(table, rows_from(1000, 50))
-    with open_writer(STORAGE, str(table)) as writer:
+    with open_writer(STORAGE, str(table), allow_parquet_last=True) as writer:
         assert writer.purge() == ()
         assert sum(batch.num_rows for batch in batches) == 10 * GROUP_ROW_COUNT
         assert writer.purge() == ("1970-01-01.0",)

@@ -84,7 +84,7 @@ def times_from(first: int, count: int) -> pa.Array:
 
 
 def commit(path: Path, rows: dict[str, Any], options: WriterOptions = IN_PLACE) -> None:
-    with open_writer(STORAGE, str(path), options=options) as writer:
+    with open_writer(STORAGE, str(path), options=options, allow_parquet_last=True) as writer:
         writer.write(pa.table(rows))
         writer.commit()
 
@@ -216,13 +216,13 @@ def test_frame_stays_that_of_its_version_while_the_partition_grows_is_rewritten_
         commit(table, {"ts": times_from(ROW_COUNT, ROW_COUNT), "v": range(ROW_COUNT)})
         assert_same_rows(frame, expected)
         before = data_of(table)
-        with open_writer(STORAGE, str(table), options=IN_PLACE) as writer:
+        with open_writer(STORAGE, str(table), options=IN_PLACE, allow_parquet_last=True) as writer:
             writer.rewrite_partition(0)
             writer.commit()
             writer.purge()
         assert before.exists()
         assert_same_rows(frame, expected)
-    with open_writer(STORAGE, str(table), options=IN_PLACE) as writer:
+    with open_writer(STORAGE, str(table), options=IN_PLACE, allow_parquet_last=True) as writer:
         writer.purge()
     assert not before.exists()
     assert_native(spark, table)

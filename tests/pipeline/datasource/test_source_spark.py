@@ -43,7 +43,7 @@ def rows_from(first: int, count: int) -> pa.Table:
 
 
 def commit(path: Path, rows: pa.Table) -> None:
-    with open_writer(STORAGE, str(path), options=OPTIONS) as writer:
+    with open_writer(STORAGE, str(path), options=OPTIONS, allow_parquet_last=True) as writer:
         writer.write(rows)
         writer.commit()
 
@@ -125,7 +125,7 @@ def write_until(stop: Event, path: str) -> None:
         if stop.is_set():
             return
         begin = time.monotonic()
-        with open_writer(OperatingSystemStorage(), path, options=OPTIONS) as writer:
+        with open_writer(OperatingSystemStorage(), path, options=OPTIONS, allow_parquet_last=True) as writer:
             numbers = np.full(GROUP_ROW_COUNT, number)
             seconds = (number // 4 if number % 4 else 0) * GROUP_ROW_COUNT + np.arange(GROUP_ROW_COUNT)
             times = pa.array(seconds * 1_000_000, pa.timestamp("us", tz="UTC"))

@@ -37,7 +37,7 @@ def table(tmp_path: Path) -> Path:
 
 
 def writer_on(path: Path) -> TableWriter:
-    return open_writer(STORAGE, str(path), options=OPTIONS)
+    return open_writer(STORAGE, str(path), options=OPTIONS, allow_parquet_last=True)
 
 
 def commit(path: Path, seconds: Sequence[int], *, first: int | None = None, rewrites: bool = False) -> None:

@@ -12,7 +12,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from tornproof.impl.errors import BusyError, NotATableError, RowsRejectedError, StorageError
+from tornproof.impl.errors import BusyError, NotATableError, ParquetLastError, RowsRejectedError, StorageError
 from tornproof.impl.read.reader import open_snapshot
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
 from tornproof.impl.table.table import open_table
@@ -61,7 +61,13 @@ def batch_of(first: int, count: int) -> pa.RecordBatch:
 
 
 def writer_on(path: Path, schema: StructType = SCHEMA, *, overwrite: bool = False) -> TornproofWriter:
-    return TornproofWriter(str(path), schema, None, overwrite)
+    return TornproofWriter(str(path), schema, None, overwrite, allow_parquet_last=True)
+
+
+def test_table_that_a_server_could_not_insert_into_afterwards_is_rejected_before_rows_are_computed(table: Path) -> None:
+    with pytest.raises(ParquetLastError, match="without the option allow_parquet_last"):
+        TornproofWriter(str(table), SCHEMA, None, False)
+    assert staging_of(table) == []
 
 
 def test_a_table_that_a_server_has_open_is_rejected_before_and_at_the_commit(
@@ -75,7 +81,7 @@ def test_a_table_that_a_server_has_open_is_rejected_before_and_at_the_commit(
     with pytest.raises(BusyError, match="in use by java"):
         writer.commit([message])
     assert version_of(table) == 0
-    forced = TornproofWriter(str(table), SCHEMA, None, False, force=True)
+    forced = TornproofWriter(str(table), SCHEMA, None, False, force=True, allow_parquet_last=True)
     forced.commit([forced.stage(iter([batch_of(0, 5)]), "00000-0.arrow")])
     assert values_of(table) == list(range(5))
 
@@ -176,7 +182,7 @@ def test_abort_after_a_kill_behind_the_last_action_keeps_the_rows(table: Path) -
     writer = writer_on(table)
     writer.stage(iter([batch_of(0, 5)]), "00000-0.arrow")
     (table / staging_of(table)[0] / INTENT_FILE).write_text(json.dumps({"version": 0}))
-    with open_writer(STORAGE, str(table)) as other:
+    with open_writer(STORAGE, str(table), allow_parquet_last=True) as other:
         other.write(pa.table({"ts": pa.array([1], pa.timestamp("us", tz="UTC"))}))
         other.commit()
     with pytest.raises(CommitUnclearError, match="its rows may be in the table"):
@@ -185,7 +191,7 @@ def test_abort_after_a_kill_behind_the_last_action_keeps_the_rows(table: Path) -
 
 
 def test_staging_may_be_elsewhere(table: Path, tmp_path: Path) -> None:
-    writer = TornproofWriter(str(table), SCHEMA, str(tmp_path / "staging"), False)
+    writer = TornproofWriter(str(table), SCHEMA, str(tmp_path / "staging"), False, allow_parquet_last=True)
     staged = writer.stage(iter([batch_of(0, 5)]), "00000-0.arrow")
     assert (staging_of(table), len(staging_of(tmp_path / "staging"))) == ([], 1)
     writer.commit([staged])
@@ -233,7 +239,7 @@ def frame(spark: SparkSession) -> DataFrame:
 
 
 def save(frame: DataFrame, path: Path, mode: str = "append") -> None:
-    frame.write.format("tornproof").mode(mode).save(str(path))
+    frame.write.format("tornproof").mode(mode).option("allow_parquet_last", "true").save(str(path))
 
 
 def test_task_that_fails_once_is_tried_again_and_its_rows_are_there_once(
@@ -266,6 +272,9 @@ def test_job_that_fails_leaves_the_table_as_it_was(frame: DataFrame, table: Path
 
 
 def test_commit_that_fails_reaches_the_user_as_its_sentence(frame: DataFrame, table: Path) -> None:
-    with open_writer(STORAGE, str(table)), pytest.raises(PySparkException, match="another writer has the table open"):
+    with (
+        open_writer(STORAGE, str(table), allow_parquet_last=True),
+        pytest.raises(PySparkException, match="another writer has the table open"),
+    ):
         save(frame, table)
     assert (version_of(table), staging_of(table)) == (0, [])

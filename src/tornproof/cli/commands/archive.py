@@ -99,6 +99,13 @@ def archive(
     force: Annotated[
         bool, typer.Option("--force", help="Write although another process, such as a server, has the table open.")
     ] = False,
+    allow_parquet_last: Annotated[
+        bool,
+        typer.Option(
+            "--allow-parquet-last",
+            help="Add to a server's table without write-ahead log even if its last partition is then in Parquet.",
+        ),
+    ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Read and count all lines, but change nothing.")] = False,
     json_target: JsonOption = None,
 ) -> int:
@@ -123,6 +130,7 @@ def archive(
         rejects_directory=rejects,
         dry_run=dry_run,
         force=force,
+        allow_parquet_last=allow_parquet_last,
     )
     # Invalid writer options are rejected before Spark starts.
     assert settings.options

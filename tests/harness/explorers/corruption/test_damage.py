@@ -38,7 +38,7 @@ TABLE = tb.build({"v": (TypeTag.LONG, pa.array([1, 2, None]))})
 # A timestamp alone, for runs whose counts do not matter.
 SMALL = tb.build({}, has_meta=False)
 ONLY_TXN = TABLE.with_file("_txn", tb.txn(rows=0, token=0, entries=[]))
-SIZES = {name: len(content) for name, content in TABLE.files.items() if name != "_meta"}
+SIZES = {name: len(content) for name, content in TABLE.files.items() if name not in tb.BESIDE}
 PAIR_COUNT = 40
 FEW = 2_000
 BITS_AND_LENGTHS = 9 * sum(SIZES.values())

@@ -332,7 +332,7 @@ def test_a_run_that_others_have_overtaken_is_not_guessed_at() -> None:
     name = next(name for name in storage.listdir(directory) if name.endswith(DONE))
     storage.rename(f"{directory}/{name}", f"{directory}/{name.removesuffix(DONE)}{PENDING}")
     assert [entry.version for entry in ingested(storage, PATH)] == [1]
-    with open_writer(storage, PATH, options=OPTIONS) as writer:
+    with open_writer(storage, PATH, options=OPTIONS, allow_parquet_last=True) as writer:
         writer.write(rows_at([11]))
         writer.commit()
     with pytest.raises(UnsettledRunError, match=r"made version 1, and the table has version 2 now; rename the file"):
@@ -348,7 +348,7 @@ def test_a_version_that_another_writer_made_does_not_make_an_unfinished_run_coun
     changed = content.replace(b'"number": 1', b'"number": 2').replace(b'"version": 1', b'"version": 2')
     with storage.open_for_writing(f"{directory}/000000002{PENDING}", OpenMode.NEW) as file:
         file.pwrite(changed, 0)
-    with open_writer(storage, PATH, options=OPTIONS) as writer:
+    with open_writer(storage, PATH, options=OPTIONS, allow_parquet_last=True) as writer:
         writer.write(rows_at([11, 12]))
         assert writer.commit() == 2
     with open_archive(storage, PATH, OPTIONS) as archive:

@@ -224,7 +224,7 @@ def test_complaints_that_keep_changing_are_busy_and_never_damage() -> None:
 
 PURGER = """
 import itertools, select, sys, tornproof
-with tornproof.open(sys.argv[1]).writer() as writer:
+with tornproof.open(sys.argv[1]).writer(allow_parquet_last=True) as writer:
     print("ready", flush=True)
     for number in itertools.count(1):
         writer.rewrite_partition(writer.transaction.partitions[0].timestamp)
@@ -282,7 +282,7 @@ def test_a_read_that_cannot_be_pinned_says_that_it_begins_again(
     def removing(table: Table) -> Snapshot:
         snapshot = open_snapshot(table)
         if not removed:
-            with tornproof_api.open(own_table).writer() as writer:
+            with tornproof_api.open(own_table).writer(allow_parquet_last=True) as writer:
                 writer.rewrite_partition(writer.transaction.partitions[0].timestamp)
                 writer.commit()
                 removed.extend(writer.purge())
@@ -301,7 +301,7 @@ def test_a_read_that_cannot_be_pinned_says_that_it_begins_again(
 def test_a_file_that_vanished_is_no_damage_and_one_that_is_missing_is(own_table: str) -> None:
     storage = OperatingSystemStorage()
     before = open_snapshot(open_table(storage, own_table))
-    with tornproof_api.open(own_table).writer() as writer:
+    with tornproof_api.open(own_table).writer(allow_parquet_last=True) as writer:
         writer.rewrite_partition(writer.transaction.partitions[0].timestamp)
         writer.commit()
         writer.purge()

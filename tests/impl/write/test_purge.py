@@ -165,7 +165,7 @@ def soft_linked(tmp_path: Path) -> tuple[OperatingSystemStorage, str, Path]:
     storage, path = OperatingSystemStorage(), str(tmp_path / "t")
     columns = [NewColumn(name="ts", type=TypeTag.TIMESTAMP), NewColumn(name="v", type=TypeTag.LONG)]
     create_table(storage, path, columns, timestamp="ts", partition_by=PartitionBy.DAY)
-    with open_writer(storage, path) as writer:
+    with open_writer(storage, path, allow_parquet_last=True) as writer:
         writer.write(rows([1, 2, DAY_LENGTH]).drop("n"))
         writer.commit()
     volume = tmp_path / "volume"
@@ -178,7 +178,7 @@ def test_a_purge_removes_a_soft_link_and_nothing_that_it_leads_to(tmp_path: Path
     """A purge followed the link, emptied the volume, and failed at the link; so did every later one."""
     storage, path, volume = soft_linked(tmp_path)
     before = {file.name: file.read_bytes() for file in volume.iterdir()}
-    with open_writer(storage, path) as writer:
+    with open_writer(storage, path, allow_parquet_last=True) as writer:
         writer.drop_partition(DAY)
         writer.commit()
         assert writer.purge() == ("2024-01-01.0",)
@@ -191,7 +191,7 @@ def test_a_purge_removes_a_soft_link_and_nothing_that_it_leads_to(tmp_path: Path
 def test_a_link_inside_a_removed_directory_is_not_followed_either(tmp_path: Path) -> None:
     storage, path, volume = soft_linked(tmp_path)
     Path(path, "2024-01-02.0", "column").symlink_to(volume)
-    with open_writer(storage, path) as writer:
+    with open_writer(storage, path, allow_parquet_last=True) as writer:
         writer.drop_partition(DAY + DAY_LENGTH)
         writer.commit()
         assert writer.purge() == ("2024-01-02.0",)
@@ -205,7 +205,7 @@ def test_a_link_with_the_name_of_an_uncommitted_directory_does_not_keep_writers_
     """Opening a writer failed for ever where the link led somewhere, and a commit where it led nowhere."""
     storage, path, volume = soft_linked(tmp_path)
     Path(path, "2024-01-02.1").symlink_to(tmp_path / target)
-    with open_writer(storage, path) as writer:
+    with open_writer(storage, path, allow_parquet_last=True) as writer:
         writer.rewrite_partition(DAY + DAY_LENGTH)
         assert writer.commit() == 2
     assert Path(path, "2024-01-02.1").is_dir() and not Path(path, "2024-01-02.1").is_symlink()

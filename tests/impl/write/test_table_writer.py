@@ -216,7 +216,7 @@ def test_a_forgotten_writer_is_warned_of_and_gives_its_lock_back(tmp_path: Path)
 
     with pytest.warns(ResourceWarning, match="_pins: it was never closed, and held its lock until now"):
         forget()
-    with open_writer(storage, path) as writer:
+    with open_writer(storage, path, allow_parquet_last=True) as writer:
         writer.write(rows([1]).drop("n"))
         assert writer.commit() == 1
 
@@ -477,7 +477,7 @@ def test_a_table_that_a_server_has_open_is_not_written_to(tmp_path: Path) -> Non
     storage, path = OperatingSystemStorage(), str(tmp_path / "t")
     columns = [NewColumn(name="ts", type=TypeTag.TIMESTAMP), NewColumn(name="v", type=TypeTag.LONG)]
     create_table(storage, path, columns, timestamp="ts", partition_by=PartitionBy.DAY)
-    with open_writer(storage, path) as writer:
+    with open_writer(storage, path, allow_parquet_last=True) as writer:
         writer.write(rows([1]).drop("n"))
         writer.commit()
     (tmp_path / "t" / "2024-01-01.1").mkdir()
@@ -492,8 +492,8 @@ def test_a_table_that_a_server_has_open_is_not_written_to(tmp_path: Path) -> Non
                 open_writer(storage, path)
         assert sorted(path.name for path in (tmp_path / "t").iterdir()) == before
         with pytest.raises(BusyError, match="in use by"):
-            tornproof.open(path).writer()
-        with tornproof.open(path).writer(force=True) as writer:
+            tornproof.open(path).writer(allow_parquet_last=True)
+        with tornproof.open(path).writer(force=True, allow_parquet_last=True) as writer:
             assert not (tmp_path / "t" / "2024-01-01.1").exists()
             writer.write(rows([2], 1).drop("n"))
             writer.commit()

@@ -256,7 +256,7 @@ def purging(table: str) -> Iterator[None]:
 def own_table(tmp_path: Path) -> str:
     """A table of small row groups, so that a read takes many calls."""
     made = tornproof_api.create(tmp_path / "t", {"ts": "TIMESTAMP", "v": "LONG"}, timestamp="ts", partition_by="DAY")
-    with made.writer(WriterOptions(row_group_row_count_max=100)) as writer:
+    with made.writer(WriterOptions(row_group_row_count_max=100), allow_parquet_last=True) as writer:
         writer.write(pa.table({"ts": range(ROW_COUNT), "v": range(ROW_COUNT)}))
         writer.commit()
     return made.path

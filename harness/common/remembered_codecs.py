@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -18,12 +19,15 @@ Key = TypeVar("Key")
 Found = TypeVar("Found")
 # A decoded array can keep hundreds of kilobytes of pyarrow's buffers alive.
 ENTRY_COUNT_MAX = 1_000
-DECODERS = (
-    "tornproof.impl.table.partition:decode_metadata",
-    "tornproof.impl.read.row_group:decode_chunk",
-    "tornproof.impl.parquet.footer:decode",
-)
-"""The decoders of `_pm`, of column chunks, and of the previous Thrift footer, from which a commit takes parts."""
+DECODERS = {
+    "tornproof.impl.table.partition:decode_metadata": 64,
+    "tornproof.impl.read.row_group:decode_chunk": ENTRY_COUNT_MAX,
+    "tornproof.impl.parquet.footer:decode": ENTRY_COUNT_MAX,
+}
+"""The decoders of `_pm`, of column chunks, and of the previous Thrift footer, from which a commit takes parts.
+
+Each with the number of entries; that of a `_pm` of hundreds of columns takes megabytes.
+"""
 
 
 def remembered_encoder(encode: RowGroupEncoder | None = None) -> RowGroupEncoder:
@@ -45,25 +49,25 @@ def remembered_encoder(encode: RowGroupEncoder | None = None) -> RowGroupEncoder
 def remembered_decoding() -> Iterator[None]:
     """Let decoders cache their results while the block runs."""
     with ExitStack() as stack:
-        for location in DECODERS:
-            stack.enter_context(wrapped(location, _remembered))
+        for location, count_max in DECODERS.items():
+            stack.enter_context(wrapped(location, partial(_remembered, count_max=count_max)))
         yield
 
 
-def _remembered(decode: Callable[..., Found]) -> Callable[..., Found]:
+def _remembered(decode: Callable[..., Found], *, count_max: int) -> Callable[..., Found]:
     known: dict[Any, Found] = {}
 
     def remembered(*arguments: Any, **named: Any) -> Found:
         key = arguments, tuple(named.items())
-        return look_up(known, key, lambda: decode(*arguments, **named))
+        return look_up(known, key, lambda: decode(*arguments, **named), count_max)
 
     return remembered
 
 
-def look_up(known: dict[Key, Found], key: Key, make: Callable[[], Found]) -> Found:
+def look_up(known: dict[Key, Found], key: Key, make: Callable[[], Found], count_max: int = ENTRY_COUNT_MAX) -> Found:
     """Return the cached value of a key, else the result of `make`, which is cached."""
     if key not in known:
-        if len(known) >= ENTRY_COUNT_MAX:
+        if len(known) >= count_max:
             known.clear()
         known[key] = make()
     return known[key]

@@ -14,6 +14,7 @@ from operator import ge
 from typing import TypeAlias
 
 from tornproof.harness.simulator.filesystem.accesses import Access, are_dependent
+from tornproof.harness.simulator.filesystem.file_state import REMEMBERED_BYTES_MAX
 from tornproof.harness.simulator.filesystem.intercept import CallKind
 from tornproof.harness.simulator.filesystem.kernel import Handle, Kernel
 from tornproof.harness.simulator.process.simulated_process import Node
@@ -160,7 +161,8 @@ class Contention:
             handle = world.kernel.handles.get((process_index, node.call.file))
             world.step(process_index)
             end = world.nodes[process_index]
-            if not only_reads or end.reports or (accessed and node.call.kind is CallKind.CLOSE):
+            is_large = handle is not None and len(world.kernel.files[handle.file].content) > REMEMBERED_BYTES_MAX
+            if not only_reads or is_large or end.reports or (accessed and node.call.kind is CallKind.CLOSE):
                 reads = None
                 continue
             if reads is None:

@@ -7,7 +7,8 @@ from functools import wraps
 from typing import Any, TypeVar, cast
 
 PAGE_BYTES = 4096
-
+REMEMBERED_BYTES_MAX = 1 << 14
+"""Of larger files searches remember nothing, because whatever they remember stays in memory."""
 
 Change = TypeVar("Change", bound=Callable[..., "FileState"])
 
@@ -18,7 +19,7 @@ def _remembered(change: Change) -> Change:
         if latest is not None and latest[0] is change and latest[1] == arguments:
             return latest[2]
         changed = change(state, *arguments)
-        if changed is not state:
+        if changed is not state and len(changed.content) <= REMEMBERED_BYTES_MAX:
             state._latest = change, arguments, changed
         return changed
 

@@ -19,6 +19,7 @@ from tornproof.harness.explorers.processes.stop import (
     DIRECTORIES,
     HEADERS,
     MAKE_DIRECTORY,
+    PATCH_HEADER,
     POSITIONS,
     PUBLICATION,
     PURGE,
@@ -41,7 +42,10 @@ FILE_COUNT = 2
 """The number of files in a partition's directory."""
 _RECOVERY_AFTER = {
     # Restating an orphan needs one: a generation that was published and that no version names.
-    (APPEND_PM, SYNC_PM): (Change.GROW, (SYNC_HEADER, STORE_RECORD, SYNC_RECORD, STORE_VERSION)),
+    (APPEND_PM, SYNC_PM, PATCH_HEADER, SYNC_HEADER): (
+        Change.GROW,
+        (SYNC_HEADER, STORE_RECORD, SYNC_RECORD, STORE_VERSION),
+    ),
     # Removing a directory needs one that no version ever named.
     (REMOVE_FILE, REMOVE_DIRECTORY): (Change.REWRITE, (*WRITES, *DIRECTORIES)),
 }

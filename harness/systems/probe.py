@@ -7,7 +7,7 @@ and long enough to cover them (docs/presets.md).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -24,8 +24,11 @@ from tornproof.impl.chunk.row_group_encoder import EncodeOptions, encode_row_gro
 from tornproof.impl.errors import ProblemError, TornproofError
 from tornproof.impl.layout import txn as layout
 from tornproof.impl.layout.parquet import DATA_FILE
+from tornproof.impl.migrate.table_migration import migrate_table
 from tornproof.impl.parquet.fields import Codec
 from tornproof.impl.read.reader import Snapshot, open_snapshot, snapshot_of
+from tornproof.impl.repair.repair import repair_table
+from tornproof.impl.storage.interface import Storage
 from tornproof.impl.table.parquet_last import parquet_last_advice
 from tornproof.impl.table.partition_names import interval_end
 from tornproof.impl.table.table import open_table
@@ -49,6 +52,23 @@ class Compatibility:
     writable: bool
     reason: str
     hazards: tuple[str, ...] = ()
+
+
+def cure_of(image: DiskImage, path: str, preset: Preset, compatibility: Compatibility) -> str | None:
+    """Return the command after which the preset could continue, tried on a copy; None if there is none or no need."""
+    if compatibility.readable and compatibility.writable:
+        return None
+    cures: Mapping[str, Callable[[Storage, str], object]] = {"recover": repair_table, "migrate": migrate_table}
+    for command, run in cures.items():
+        storage = MemoryStorage.of(image)
+        try:
+            run(storage, path)
+            after = probe(storage.image(), path, preset)
+        except TornproofError:
+            continue
+        if after.readable and after.writable:
+            return command
+    return None
 
 
 def probe(image: DiskImage, path: str, preset: Preset) -> Compatibility:

@@ -14,6 +14,7 @@ from tornproof.impl.errors import (
     FileMissingError,
     FileVanishedError,
     Problem,
+    ProblemError,
     TornproofError,
     UnsupportedError,
 )
@@ -31,6 +32,7 @@ from tornproof.impl.storage.interface import ReadableFile
 from tornproof.impl.table.check import check_against_table
 from tornproof.impl.table.columns import SnapshotColumn, column_key
 from tornproof.impl.table.partition import PartitionFiles, ResolvedPartition, check_native
+from tornproof.impl.table.partition_names import interval_end
 from tornproof.impl.table.table import Table
 from tornproof.impl.txn.transaction import Partition, Transaction
 from tornproof.impl.types.arrow import is_nullable
@@ -103,13 +105,20 @@ class Snapshot:
 
         Without any of the columns, `names=[]`, batches only have as many rows.
         Opens each partition when it is needed; row groups that cannot have such a row are not read, so damage in them
-        is not noticed. Raises CorruptError, UnsupportedError, StorageError, and what `selected` raises.
+        is not noticed, nor in partitions that have none of the times. Raises CorruptError, UnsupportedError,
+        StorageError, and what `selected` raises.
         """
         columns = self.selected(names)
         predicate = self.predicate_of(times, where)
         counters = counters or ReadCounters()
         for partition in self.parquet_partitions():
-            yield from self._partition_batches(partition, columns, predicate, counters, decoding)
+            try:
+                resolved = self.resolve(partition)
+            except ProblemError:
+                if self._has_times(partition, times):
+                    raise
+                continue
+            yield from self._partition_batches(resolved, columns, predicate, counters, decoding)
 
     def parquet_partitions(self) -> Iterator[Partition]:
         """Yield the partitions that are read; raises CorruptError for one that is marked as native and is not."""
@@ -118,6 +127,15 @@ class Snapshot:
                 yield partition
             else:
                 raise_first(check_native(self.table.files_of(partition), partition))
+
+    def _has_times(self, partition: Partition, times: TimeRange) -> bool:
+        """Whether rows of the partition may be in the range."""
+        metadata, end = self.table.metadata, partition.next_timestamp
+        if end is None and metadata is not None:
+            end = interval_end(partition.timestamp, metadata.partition_by, nanoseconds=metadata.counts_nanoseconds)
+        begins_late = times.end is not None and partition.timestamp >= times.end
+        ends_early = times.start is not None and end is not None and end <= times.start
+        return not (begins_late or ends_early)
 
     def resolve(self, partition: Partition) -> ResolvedPartition:
         """Find a parquet partition's committed generation and check it; raises for the first problem.
@@ -193,14 +211,13 @@ class Snapshot:
 
     def _partition_batches(
         self,
-        partition: Partition,
+        resolved: ResolvedPartition,
         columns: tuple[SnapshotColumn, ...],
         predicate: Predicate | None,
         counters: ReadCounters,
         decoding: Decoding,
     ) -> Iterator[pa.RecordBatch]:
-        resolved = self.resolve(partition)
-        counters.data_bytes += partition.token
+        counters.data_bytes += resolved.partition.token
         counters.row_group_count += len(resolved.metadata.blocks)
         if not columns and predicate is None:
             for block in resolved.metadata.blocks:
@@ -211,7 +228,7 @@ class Snapshot:
         shown = columns if predicate is None or columns else columns_of(predicate)[:1]
         schema, pruner = self.schema_of(shown), Pruner(resolved.metadata.header)
         under_way: deque[tuple[int, Iterator[list[pa.Array]]]] = deque()
-        with self._vanishing(partition):
+        with self._vanishing(resolved.partition):
             data = counters.watched(resolved.files).open_data()
         with data as handle:
             for ordinal in kept_ordinals(resolved, handle, pruner, predicate, self.timestamp_id, counters):

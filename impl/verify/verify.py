@@ -115,7 +115,8 @@ class TableReport:
     def verdict(self) -> str:
         """The verdict in words, with what it does not cover."""
         if not self.sound:
-            return f"damaged: {counted(len(self.all_problems), 'problem')}"
+            problems = counted(len(self.all_problems), "problem")
+            return f"damaged: {problems}" + (", no version can be read" if self.version is None else "")
         if not self.native:
             return "sound"
         covered = counted(len(self.partitions) - len(self.native), "parquet partition")

@@ -105,7 +105,7 @@ def test_what_cannot_be_repaired_is_exit_1_with_one_sentence(
         assert (run.code, run.err) == (1, "")
         assert run.out.count("cannot be repaired ") == 1
         assert f"cannot be repaired {problem}" in run.out
-        assert "nothing to do, 1 problems that cannot be repaired" in run.out
+        assert "nothing to do, 1 problem that cannot be repaired" in run.out
     assert content_of(table) == before
 
 

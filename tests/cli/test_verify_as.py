@@ -102,3 +102,15 @@ def test_the_table_itself_is_not_touched(tornproof: WarmRunner, copy_of: Callabl
 @pytest.mark.parametrize("preset", PRESETS)
 def test_page_about_presets_tells_of_each(preset: str) -> None:
     assert f"`{preset}`" in (Path(__file__).parents[2] / "docs/presets.md").read_text()
+
+
+def test_release_that_cannot_go_on_is_told_of_the_command_after_which_it_can(
+    tornproof: WarmRunner, questdb_data: Path
+) -> None:
+    for table, command in ((ORPHANED, "recover"), (LEGACY, "migrate")):
+        run = tornproof("verify", questdb_data / table, "--as", "questdb-9.4.2", "--json", "-")
+        assert run.document["as"]["reason"].endswith(
+            f"; it can continue after tornproof {command} {questdb_data / table}"
+        )
+    lost = tornproof("verify", questdb_data / NO_VERSION, "--as", "questdb-9.4.2", "--json", "-").document
+    assert "it can continue after" not in lost["as"]["reason"]

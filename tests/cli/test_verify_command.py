@@ -3,6 +3,7 @@
 import json
 import os
 import pty
+import re
 import struct
 import subprocess
 import sys
@@ -24,7 +25,7 @@ CUT_DATA = "power-loss/9.4.2/data-tail-lost-length/table"
 LEGACY = "legacy/9.3.4/chain/table"
 ESCAPE = "\x1b"
 KEYS = {"format", "table", "version", "sound", "verdict", "problems", "unreferenced", "notes", "counts", "partitions"}
-KEYS |= {"as"}
+KEYS |= {"next", "as"}
 PARTITION_KEYS = {"name", "format", "rows", "token", "generations", "orphans", "unused_bytes", "dead_bytes", "problems"}
 PARTITION_KEYS |= {"looked_at"}
 NATIVE_ROWS = "1 native partition (5 rows) looked at only in sizes, offsets and symbol keys"
@@ -255,4 +256,83 @@ def test_a_path_that_is_no_text_can_be_verified(tornproof: WarmRunner, tmp_path:
     for arguments in ((), ("--json", "-")):
         run = tornproof("verify", table, *arguments)
         assert (run.code, run.err) == (0, "")
-        assert "\\udcff\\udcfe" in run.out
+        assert "\\udcff\\udcfe" in run.out.replace("\\\\", "\\")
+    assert not re.search(r"(?<!\\)\\ud", run.out), "half a character is not valid in JSON"
+    assert run.document["table"].endswith(r"/\udcff\udcfe")
+
+
+def test_a_line_break_in_a_name_does_not_break_the_line(tornproof: WarmRunner, copy_of: Callable[[str], Path]) -> None:
+    table = copy_of(CHAIN)
+    renamed = table.rename(table.with_name("two\nlines"))
+    for command in ("verify", "recover"):
+        run = tornproof(command, renamed)
+        assert run.code == 0
+        assert f"{renamed.parent}/two\\nlines version 5: " in run.out
+    assert tornproof("verify", renamed, "--json", "-").document["table"] == str(renamed)
+
+
+BY_HOUR = "tables/9.4.2/many/table"
+
+
+def next_lines(run: Run) -> list[str]:
+    return [line.removeprefix("next ") for line in run.out.splitlines() if line.startswith("next ")]
+
+
+def test_a_damaged_table_leads_to_the_rows_that_can_be_read_and_to_the_repair(
+    tornproof: WarmRunner, copy_of: Callable[[str], Path]
+) -> None:
+    table = copy_of(BY_HOUR)
+    damaged = table / "2024-10-01T01.1"
+    content = bytearray((damaged / "_pm").read_bytes())
+    content[100] ^= 1
+    (damaged / "_pm").write_bytes(content)
+    (table / "2024-10-01T03.3" / "data.parquet").write_bytes(b"PAR1")
+    run = tornproof("verify", table)
+    assert run.code == 1
+    read = f"tornproof read {table}"
+    rows, *ranges, repair, restore = next_lines(run)
+    assert rows == "98 of 141 rows can still be read, those of 8 of 12 partitions"
+    assert ranges == [
+        f"{read} --from 2024-10-01 --to 2024-10-01T01:00:00",
+        f"{read} --from 2024-10-01T02:00:00 --to 2024-10-01T03:00:00",
+        f"{read} --from 2024-10-01T04:00:00 --to 2024-10-01T07:00:00",
+        "and 1 more range of times",
+    ]
+    assert repair == f"tornproof migrate {table} repairs 2024-10-01T01.1: with the server stopped, --dry-run first"
+    assert restore == "restore 2024-10-01T03.3 from a backup, and verify again"
+    assert tornproof("verify", table, "--json", "-").document["next"] == next_lines(run)
+    for command in ranges[:3]:
+        reading = tornproof(*command.split()[1:])
+        assert reading.code == 0
+        assert len(reading.out.splitlines()) > 1
+    assert tornproof("read", table, "--from", "2024-10-01T01:00").code == 1
+    assert tornproof("migrate", table).code == 1
+    assert "2024-10-01T01.1" not in next_lines(tornproof("verify", table))[-1]
+
+
+def test_a_damage_that_recovery_repairs_names_it(tornproof: WarmRunner, questdb_data: Path) -> None:
+    table = questdb_data / "power-loss/9.4.2/pm-header-old-txn-new/table"
+    repair = f"tornproof recover {table} repairs 2024-01-01.1: with the server stopped, --dry-run first"
+    assert repair in next_lines(tornproof("verify", table))
+
+
+def test_a_table_without_version_says_so_and_what_to_restore(tornproof: WarmRunner, questdb_data: Path) -> None:
+    table = questdb_data / "power-loss/9.4.2/txn-version-new-record-area-old/table"
+    run = tornproof("verify", table)
+    assert f"{table}: damaged: 1 problem, no version can be read" in run.out
+    assert next_lines(run)[0].startswith("restore the named file from a backup")
+
+
+def test_a_wrong_index_leads_to_dropping_it(tornproof: WarmRunner, copy_of: Callable[[str], Path]) -> None:
+    table = copy_of("indexed/9.4.2/indexed_nonwal/table")
+    with (table / "2024-05-01.1/s.v").open("r+b") as file:
+        file.write(b"\5")
+    run = tornproof("verify", table)
+    assert run.code == 1
+    rows, *_, index = next_lines(run)
+    assert rows == "290 of 402 rows can still be read, those of 2 of 3 partitions"
+    assert "lookups by an index are wrong, rows are not: column 's' has an index" in index
+
+
+def test_a_sound_table_leads_nowhere(tornproof: WarmRunner, questdb_data: Path) -> None:
+    assert next_lines(tornproof("verify", questdb_data / CHAIN)) == []

@@ -77,4 +77,4 @@ def until_stable(
                     return result
                 last = complaint
             storage.sleep_seconds(PAUSE_SECONDS)
-    raise BusyError(f"{path}: the files kept changing while they were read ({ATTEMPTS} attempts); try again: {last}")
+    raise BusyError(f"{path}: the files kept changing while they were read ({ATTEMPTS} attempts); try again")

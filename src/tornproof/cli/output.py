@@ -29,6 +29,9 @@ JsonOption = Annotated[
 ]
 
 
+SURROGATE_ESCAPE = "\\ud"
+
+
 class ExitCode(enum.IntEnum):
     """What a command's exit code means (README.md)."""
 
@@ -61,11 +64,29 @@ def write_json(document: dict[str, Any], target: str | None) -> None:
     if target is None:
         return
     text = json.dumps(document, indent=1) + "\n"
+    if SURROGATE_ESCAPE in text:
+        text = json.dumps(without_surrogates(document), indent=1) + "\n"
     if target == "-":
         sys.stdout.write(text)
         return
     with replacing(Path(target)) as partial:
         partial.write_text(text, encoding="utf-8")
+
+
+def without_surrogates(value: Any) -> Any:
+    """Return a document in whose texts half characters, as in a path that is no text, are written out as `\\udcff`.
+
+    JSON can carry them, but many parsers reject that.
+    """
+    match value:
+        case str():
+            return value.encode(errors="backslashreplace").decode()
+        case dict():
+            return {without_surrogates(key): without_surrogates(each) for key, each in value.items()}
+        case list() | tuple():
+            return [without_surrogates(each) for each in value]
+        case _:
+            return value
 
 
 @contextmanager

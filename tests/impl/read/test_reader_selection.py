@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 from depth import sampled
-from real_tables import image_of, only, parquet_partitions, rows_of, snapshot_of
+from real_tables import image_of, only, parquet_partitions, rows_of, snapshot_of, table_image
 
 from tornproof.harness.simulator.filesystem.trace import TracingStorage
 from tornproof.impl.errors import CorruptError, UnsupportedError
@@ -274,3 +274,17 @@ def test_counting_rows_reads_no_values(questdb_data: Path) -> None:
     snapshot, storage = traced(questdb_data / CHAIN)
     assert sum(batch.num_rows for batch in snapshot.batches([])) > 0
     assert not any(touched(snapshot, storage, chunk) for _, _, chunk in chunks(snapshot))
+
+
+def test_damage_in_a_partition_without_the_times_is_no_obstacle(questdb_data: Path) -> None:
+    path, image = table_image(questdb_data, "tables/9.4.2/many/table")
+    whole = snapshot_of(path, image)
+    second, third = whole.transaction.partitions[1:3]
+    damaged = image.with_file(f"{path}/{whole.table.directory_of(second)}/_pm", b"")
+    snapshot = snapshot_of(path, damaged)
+    for times in (TimeRange(end=second.timestamp), TimeRange(start=third.timestamp)):
+        assert rows_of(snapshot, times=times) == rows_of(whole, times=times)
+        assert rows_of(snapshot, times=times).num_rows
+    for times in (TimeRange(end=second.timestamp + 1), TimeRange(start=third.timestamp - 1), TimeRange()):
+        with pytest.raises(CorruptError):
+            rows_of(snapshot, times=times)

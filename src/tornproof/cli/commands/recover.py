@@ -13,9 +13,9 @@ from rich.text import Text
 from tornproof.api.holders import RECOVERED_OFFLINE, demand_offline
 from tornproof.cli.console import result_console, result_grid
 from tornproof.cli.interruption import say_if_interrupted
-from tornproof.cli.output import ExitCode, JsonOption, write_json
+from tornproof.cli.output import ExitCode, JsonOption, visible, write_json
 from tornproof.cli.progress import progress_bar
-from tornproof.impl.errors import BusyError, UsageError
+from tornproof.impl.errors import BusyError, UsageError, counted
 from tornproof.impl.repair.kept import KEPT_DIRECTORY
 from tornproof.impl.repair.repair import Action, ActionKind, RepairReport, forget_kept, repair_table
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
@@ -76,16 +76,16 @@ def print_report(console: Console, report: RepairReport) -> None:
     if report.actions:
         console.print(_grid(report.actions[:LINES_SHOWN]))
     for name in report.unreferenced[:LINES_SHOWN]:
-        console.print(f"unreferenced: {name} (no committed version names it; left unchanged)", markup=False)
+        console.print(f"unreferenced: {visible(name)} (no committed version names it; left unchanged)", markup=False)
     for note in report.notes[:LINES_SHOWN]:
-        console.print(f"note: {note}", markup=False)
+        console.print(f"note: {visible(note)}", markup=False)
     for problem in report.problems[:LINES_SHOWN]:
-        console.print(Text.assemble(("cannot be repaired ", "bold red"), str(problem)))
+        console.print(Text.assemble(("cannot be repaired ", "bold red"), visible(problem)))
     longest = max(map(len, (report.actions, report.unreferenced, report.notes, report.problems)))
     if longest > LINES_SHOWN:
         console.print(f"and more: the longest list has {longest} entries (--json lists them all)")
     version = "" if report.version is None else f" version {report.version}"
-    console.print(Text.assemble(f"{report.table}{version}: ", _verdict(report)))
+    console.print(Text.assemble(f"{visible(report.table)}{version}: ", _verdict(report)))
     if not report.is_dry_run and any(action.kept_as for action in report.actions):
         console.print(f"old bytes are kept in {KEPT_DIRECTORY} until `recover --forget`", style="dim", markup=False)
 
@@ -113,7 +113,9 @@ def _verdict(report: RepairReport) -> Text:
     done = f"{count} to do" if report.is_dry_run else f"{count} done"
     text = Text(done if count else "nothing to do", "bold green")
     if report.problems:
-        text = Text.assemble(text, ", ", (f"{len(report.problems)} problems that cannot be repaired", "bold red"))
+        text = Text.assemble(
+            text, ", ", (f"{counted(len(report.problems), 'problem')} that cannot be repaired", "bold red")
+        )
     return text
 
 
@@ -121,10 +123,10 @@ def _grid(actions: tuple[Action, ...]) -> Grid:
     grid = result_grid("file", "what", ">bytes before", ">after", "old bytes in")
     for action in actions:
         grid.add_row(
-            Text(action.file),
+            Text(visible(action.file)),
             SENTENCES[action.kind],
             str(action.before_bytes),
             str(action.after_bytes),
-            Text(action.kept_as or "-"),
+            Text(visible(action.kept_as or "-")),
         )
     return grid

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import shlex
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -12,11 +14,12 @@ from rich.text import Text
 
 from tornproof.api.steady import verify_until_stable
 from tornproof.cli.console import result_console, result_grid
+from tornproof.cli.next_steps import steps_after_damage
 from tornproof.cli.numbers import CORES, workers_within
-from tornproof.cli.output import ExitCode, JsonOption, write_json
+from tornproof.cli.output import ExitCode, JsonOption, visible, write_json
 from tornproof.cli.progress import progress_bar
 from tornproof.cli.report_writing import ReportOption, make_folder, write_report
-from tornproof.impl.errors import CorruptError, UsageError
+from tornproof.impl.errors import CorruptError, UsageError, counted
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
 from tornproof.impl.table.tables_below import is_root
 from tornproof.impl.verify.verify import PartitionReport, TableReport
@@ -82,12 +85,15 @@ def verify(
         if preset is not None:
             progress.update(task, description=f"trying {preset.name}")
             compatibility = _compatibility(table, preset)
-    document = report_document(report, compatibility)
+    steps = [] if report.sound else steps_after_damage(storage, table, report)
+    document = report_document(report, compatibility, steps)
     write_json(document, json_target)
     console = result_console(json_target)
     print_report(console, report, quick=quick)
     if compatibility is not None:
         _print_compatibility(console, compatibility)
+    for step in steps:
+        console.print(Text.assemble(("next ", "bold"), visible(step)))
     if report_directory is not None and inspected is not None:
         from tornproof.cli.table_result import table_result, write_table_result
 
@@ -100,17 +106,24 @@ def verify(
 def _compatibility(table: str, preset: Preset) -> Compatibility:
     """Try a preset on a copy of the table in memory, of one committed version."""
     from tornproof.api.captured import capture_until_stable
-    from tornproof.harness.systems.probe import Compatibility, probe
+    from tornproof.harness.systems.probe import Compatibility, cure_of, probe
 
     path, image = capture_until_stable(table)
     try:
-        return probe(image, path, preset)
+        compatibility = probe(image, path, preset)
+        cure = cure_of(image, path, preset, compatibility)
+        if cure is None:
+            return compatibility
+        command = f"tornproof {cure} {shlex.quote(table)}"
+        return dataclasses.replace(compatibility, reason=f"{compatibility.reason}; it can continue after {command}")
     except CorruptError as error:
         return Compatibility(preset=preset.name, readable=False, writable=False, reason=str(error))
 
 
-def report_document(report: TableReport, compatibility: Compatibility | None = None) -> dict[str, Any]:
-    """Return the JSON form of a report and of a preset's compatibility (docs/reports.md)."""
+def report_document(
+    report: TableReport, compatibility: Compatibility | None = None, steps: Sequence[str] = ()
+) -> dict[str, Any]:
+    """Return the JSON form of a report, of a preset's compatibility, and of what can be done (docs/reports.md)."""
     partitions = []
     for partition in report.partitions:
         document = dataclasses.asdict(partition)
@@ -125,6 +138,7 @@ def report_document(report: TableReport, compatibility: Compatibility | None = N
         "problems": [dataclasses.asdict(problem) for problem in report.problems],
         "unreferenced": list(report.unreferenced),
         "notes": list(report.notes),
+        "next": list(steps),
         "counts": dataclasses.asdict(report.counts),
         "partitions": partitions,
         "as": None
@@ -141,24 +155,26 @@ def print_report(console: Console, report: TableReport, *, quick: bool) -> None:
         if len(partitions) < len(report.partitions):
             console.print(f"and {len(report.partitions) - len(partitions)} more partitions (--json lists them all)")
     for name in report.unreferenced:
-        console.print(f"unreferenced: {name} (no committed version names it)", markup=False)
+        console.print(f"unreferenced: {visible(name)} (no committed version names it)", markup=False)
     for note in report.notes:
-        console.print(f"note: {note}", markup=False)
+        console.print(f"note: {visible(note)}", markup=False)
     problems = report.all_problems
     for problem in problems[:PROBLEMS_SHOWN]:
-        console.print(Text.assemble(("problem ", "bold red"), str(problem)))
+        console.print(Text.assemble(("problem ", "bold red"), visible(problem)))
     if len(problems) > PROBLEMS_SHOWN:
         console.print(f"and {len(problems) - PROBLEMS_SHOWN} more problems (--json lists them all)")
     counts = report.counts
+    by_checksums = counts.chunks - counts.decoded_chunks
     looked_at = (
-        f"{counts.partitions} partitions, {counts.generations} generations, "
-        f"{counts.thrift_footers} Thrift footers, {counts.row_groups} row groups, "
-        f"{counts.rows} rows, {counts.chunks} column chunks of {counts.pages_bytes} bytes "
-        f"({counts.decoded_chunks} decoded, {counts.chunks - counts.decoded_chunks} by their checksums), "
-        f"{counts.indexes} indexes"
+        f"{counted(counts.partitions, 'partition')}, {counted(counts.generations, 'generation')}, "
+        f"{counted(counts.thrift_footers, 'Thrift footer')}, {counted(counts.row_groups, 'row group')}, "
+        f"{counted(counts.rows, 'row')}, {counted(counts.chunks, 'column chunk')} of {counts.pages_bytes} bytes "
+        f"({counts.decoded_chunks} decoded, {by_checksums} by their checksums), "
+        f"{counts.indexes} {'index' if counts.indexes == 1 else 'indexes'}"
     )
     verdict = Text(report.verdict, "bold green" if report.sound else "bold red")
-    console.print(Text.assemble(f"{report.table} version {report.version}: ", verdict))
+    version = "" if report.version is None else f" version {report.version}"
+    console.print(Text.assemble(f"{visible(report.table)}{version}: ", verdict))
     console.print(
         f"looked at {looked_at}" + (" (--quick: pages were left out, and indexes)" if quick else ""), style="dim"
     )
@@ -170,9 +186,9 @@ def _print_compatibility(console: Console, compatibility: Compatibility) -> None
         verdict = Text("cannot read it", "bold red")
     elif not compatibility.writable:
         verdict = Text("can read it, but not continue", "bold red")
-    console.print(Text.assemble(f"{compatibility.preset}: ", verdict, f": {compatibility.reason}"))
+    console.print(Text.assemble(f"{compatibility.preset}: ", verdict, f": {visible(compatibility.reason)}"))
     for hazard in compatibility.hazards:
-        console.print(Text.assemble(("hazard ", "bold yellow"), hazard))
+        console.print(Text.assemble(("hazard ", "bold yellow"), visible(hazard)))
 
 
 def _most_telling(partitions: tuple[PartitionReport, ...]) -> list[PartitionReport]:
@@ -200,5 +216,5 @@ def _partition_grid(partitions: list[PartitionReport]) -> Grid:
         if partition.format == "native":
             shown[1:6] = ["-"] * 5
         style = "red" if partition.problems else "dim" if partition.format == "native" else ""
-        grid.add_row(Text(partition.name), partition.format, *shown, style=style)
+        grid.add_row(Text(visible(partition.name)), partition.format, *shown, style=style)
     return grid

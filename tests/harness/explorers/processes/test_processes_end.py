@@ -25,7 +25,7 @@ def start(tmp_path: Path) -> Start:
 @pytest.fixture
 def expected(start: Start) -> ExpectedVersion:
     """What the table holds after one commit."""
-    with open_writer(OperatingSystemStorage(), start.table_path) as writer:
+    with open_writer(OperatingSystemStorage(), start.table_path, allow_parquet_last=True) as writer:
         for rows in new_rows(start.expected, ROWS, start.form).values():
             writer.write(rows)
         writer.commit()

@@ -29,13 +29,13 @@ class ColumnVersions:
         keys = ((partition_timestamp, column_id), (DEFAULT_PARTITION, column_id))
         return next((self.entries[key].name_txn for key in keys if key in self.entries), NO_NAME_TXN)
 
-    def top(self, partition_timestamp: int, column_id: int) -> int | None:
-        """Return how many rows of a partition are older than a column; None if the partition is."""
+    def top(self, partition_timestamp: int, column_id: int, row_count: int) -> int:
+        """Return how many of a partition's rows are older than a column."""
         own = self.entries.get((partition_timestamp, column_id))
         if own is not None:
-            return own.column_top
+            return min(max(0, own.column_top), row_count)
         default = self.entries.get((DEFAULT_PARTITION, column_id))
-        return 0 if default is None or default.column_top <= partition_timestamp else None
+        return 0 if default is None or default.column_top <= partition_timestamp else row_count
 
 
 def suffixed(name: str, name_txn: int) -> str:

@@ -106,20 +106,16 @@ class PartitionIndex:
     timestamp: int
     symbols: SymbolTable
 
-    @property
-    def top(self) -> int | None:
-        """How many rows are older than the column, None if all are."""
-        return self.versions.top(self.timestamp, self.column.id)
-
     def compare(self, keys: Keys) -> Problem | None:
         """Return where the index differs from the rows' keys, each a symbol's key or -1 for null, or None.
 
         Raises NotComparedError, StorageError.
         """
-        if self.top is None or not len(keys):
+        top = self.versions.top(self.timestamp, self.column.id, len(keys))
+        if top == len(keys):
             return None
         expected = keys + 1
-        expected[: self.top][keys[: self.top] < 0] = OLDER_ROW
+        expected[:top][keys[:top] < 0] = OLDER_ROW
         try:
             return _difference(self._read(), expected, self.symbols)
         except FileMissingError as error:

@@ -7,7 +7,7 @@ tables of 9.3.4 to 2026-07.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -80,7 +80,7 @@ def check_native_columns(
     `symbols` is None if a dictionary cannot be read. Raises StorageError.
     """
     try:
-        names = files.storage.listdir(files.path)
+        names = frozenset(files.storage.listdir(files.path))
     except StorageError as error:
         if files.storage.kind(files.path) is EntryKind.DIRECTORY:
             raise
@@ -91,16 +91,16 @@ def check_native_columns(
         )
         return
     for column in columns:
-        top = versions.top(partition.timestamp, column.id)
-        if top is None or top >= partition.row_count:
+        top = versions.top(partition.timestamp, column.id, partition.row_count)
+        if top == partition.row_count:
             continue
         stored = NativeColumn(
             files=files,
             names=names,
             column=column,
             name_txn=versions.name_txn(partition.timestamp, column.id),
-            top=max(0, top),
-            row_count=partition.row_count - max(0, top),
+            top=top,
+            row_count=partition.row_count - top,
         )
         try:
             yield from stored.check(symbols, quick=quick)
@@ -112,13 +112,18 @@ def native_keys(
     files: PartitionFiles, partition: Partition, versions: ColumnVersions, column: TableColumn, _: SymbolTable
 ) -> Keys | Problem:
     """Return the symbol keys of all rows of a native partition that was found sound, -1 for null."""
-    top = versions.top(partition.timestamp, column.id) or 0
+    top = versions.top(partition.timestamp, column.id, partition.row_count)
+    if top == partition.row_count:
+        return np.full(top, -1, np.int32)
     name = suffixed(f"{column.name}{COLUMN_FILE_SUFFIX}", versions.name_txn(partition.timestamp, column.id))
+    size_bytes = (partition.row_count - top) * WIDTHS_BYTES[TypeTag.SYMBOL]
     try:
         with files.storage.open_for_reading(f"{files.path}/{name}") as handle:
-            content = handle.pread((partition.row_count - top) * WIDTHS_BYTES[TypeTag.SYMBOL], 0)
+            content = handle.pread(size_bytes, 0)
     except StorageError as error:
         raise NotComparedError(str(error)) from error
+    if len(content) < size_bytes:
+        raise NotComparedError(f"{name} was cut while it was read")
     keys = np.frombuffer(content, "<i4")
     return np.concatenate([np.full(top, -1, np.int32), np.maximum(keys, -1)])
 
@@ -128,7 +133,7 @@ class NativeColumn:
     """A column in a native partition with the files `names`; the first `top` rows are older and not stored."""
 
     files: PartitionFiles
-    names: Sequence[str]
+    names: frozenset[str]
     column: TableColumn
     name_txn: int
     top: int
@@ -158,7 +163,7 @@ class NativeColumn:
         """Return the size of a file, or what is wrong with it."""
         name = self._name(kind)
         if name not in self.names:
-            others = [each for each in self.names if each.startswith(f"{self.column.name}.{kind}")]
+            others = [each for each in sorted(self.names) if each.startswith(f"{self.column.name}.{kind}")]
             if others:
                 raise NotLookedAtError(f"its files are called {', '.join(others)}")
             return Problem(self._label(kind), "file", None, f"a file of column {self.column.name!r}", "none")

@@ -18,7 +18,7 @@ from tornproof.impl.pm.extent import dead_byte_count, reached_intervals
 from tornproof.impl.pm.footer_comparison import compare_footer
 from tornproof.impl.read.decoding import SYNCHRONOUS, Decoding
 from tornproof.impl.table.check import check_against_table
-from tornproof.impl.table.metadata_file import TableMetadata
+from tornproof.impl.table.metadata_file import TableColumn, TableMetadata
 from tornproof.impl.table.partition import (
     PM_FILE,
     SIZE_FIELD,
@@ -29,9 +29,10 @@ from tornproof.impl.table.partition import (
     check_unmigrated,
     resolve_partition,
 )
+from tornproof.impl.table.symbols import SymbolTable
 from tornproof.impl.table.table import Table
 from tornproof.impl.txn.transaction import Partition
-from tornproof.impl.verify.indexes import Comparison, Indexes, parquet_keys
+from tornproof.impl.verify.indexes import Indexes, Keys, KeysOf, parquet_keys
 from tornproof.impl.verify.native import check_native_columns, native_keys
 from tornproof.impl.verify.pages import page_checks
 from tornproof.impl.verify.table_files import TableFiles
@@ -151,103 +152,99 @@ def verify_table(
         beside = TableFiles.of(table, transaction) if whole and table.metadata is not None else None
     except CorruptError as error:
         return TableReport(table=table.path, version=None, problems=(error.problem,), counts=counts)
-    reports, notes, unsupported = [], list(beside.notes) if beside else [], []
+    verification = _Verification(table=table, beside=beside, counts=counts, quick=quick, decoding=decoding)
+    reports = []
     for files, partition in zip(directories, transaction.partitions, strict=True):
-        name = files.name
-        progress(name)
+        progress(files.name)
         counts.partitions += 1
-        if partition.is_parquet and not partition.parquet_was_generated and not files.has_pm():
-            report = replace(_report(files, partition, check_unmigrated(files, partition)), looked_at=LookedAt.SIZES)
-            if not report.problems:
-                notes.append(f"{name} has no {PM_FILE}: a release before 9.4.0 wrote it, and it can be migrated")
-        elif partition.is_parquet:
-            compared = counts.thrift_footers
-            try:
-                report = verify_partition(
-                    files, partition, counts=counts, quick=quick, metadata=table.metadata, decoding=decoding
-                )
-            except UnsupportedError as error:
-                unsupported.append(error)
-                report = _report(files, partition, (error.problem,))
-            if beside is not None and not report.problems and not quick:
-                report = _compare_parquet_indexes(beside, files, report, partition, counts, notes, decoding)
-            if counts.thrift_footers == compared and not report.problems:
-                notes.append(f"{name} has a Thrift footer that is too large or too new to be compared with {PM_FILE}")
-        else:
-            report = replace(_report(files, partition, check_native(files, partition)), looked_at=LookedAt.NOTHING)
-            if beside is not None and not report.problems:
-                report = _verify_native(beside, files, report, partition, counts, notes, quick)
-        reports.append(report)
-    if unsupported and sum(len(report.problems) for report in reports) == len(unsupported):
+        reports.append(verification.report(files, partition))
+    problems = beside.problems if beside else ()
+    unsupported = verification.unsupported
+    if unsupported and sum(len(report.problems) for report in reports) + len(problems) == len(unsupported):
         # Nothing is known to be wrong, but not everything could be checked, so there is no verdict.
         raise unsupported[0]
     return TableReport(
         table=table.path,
         version=transaction.version,
-        problems=beside.problems if beside else (),
+        problems=problems,
         unreferenced=unreferenced,
-        notes=tuple(notes),
+        notes=(*(beside.notes if beside else ()), *verification.notes),
         partitions=tuple(reports),
         counts=counts,
     )
 
 
-def _compare_parquet_indexes(
-    beside: TableFiles,
-    files: PartitionFiles,
-    report: PartitionReport,
-    partition: Partition,
-    counts: Counts,
-    notes: list[str],
-    decoding: Decoding,
-) -> PartitionReport:
-    """Compare the indexes of a sound parquet partition with its rows."""
-    indexes = Indexes.of(beside)
-    if not indexes.columns:
+@dataclass(slots=True, kw_only=True)
+class _Verification:
+    """Verifies the partitions of a table one by one; `beside` is None where only Parquet's own files are there."""
+
+    table: Table
+    beside: TableFiles | None
+    counts: Counts
+    quick: bool
+    decoding: Decoding
+    notes: list[str] = field(default_factory=list)
+    unsupported: list[UnsupportedError] = field(default_factory=list)
+
+    def report(self, files: PartitionFiles, partition: Partition) -> PartitionReport:
+        """Return the report on one partition; raises StorageError."""
+        if not partition.is_parquet:
+            return self._native(files, partition)
+        if not partition.parquet_was_generated and not files.has_pm():
+            return self._unmigrated(files, partition)
+        return self._parquet(files, partition)
+
+    def _parquet(self, files: PartitionFiles, partition: Partition) -> PartitionReport:
+        compared, counts, metadata = self.counts.thrift_footers, self.counts, self.table.metadata
+        try:
+            report = verify_partition(
+                files, partition, counts=counts, quick=self.quick, metadata=metadata, decoding=self.decoding
+            )
+        except UnsupportedError as error:
+            self.unsupported.append(error)
+            return _report(files, partition, (error.problem,))
+        if counts.thrift_footers == compared and not report.problems:
+            self.notes.append(
+                f"{files.name} has a Thrift footer that is too large or too new to be compared with {PM_FILE}"
+            )
+
+        def keys_of(column: TableColumn, symbols: SymbolTable) -> Keys | Problem:
+            return parquet_keys(resolve_partition(files, partition), self.decoding, column, symbols)
+
+        return self._with_indexes(report, files, partition, keys_of)
+
+    def _unmigrated(self, files: PartitionFiles, partition: Partition) -> PartitionReport:
+        report = replace(_report(files, partition, check_unmigrated(files, partition)), looked_at=LookedAt.SIZES)
+        if not report.problems:
+            self.notes.append(f"{files.name} has no {PM_FILE}: a release before 9.4.0 wrote it, and it can be migrated")
         return report
-    resolved = resolve_partition(files, partition)
-    return _with_indexes(
-        report, indexes.compare(files, partition, partial(parquet_keys, resolved, decoding)), counts, notes
-    )
 
+    def _native(self, files: PartitionFiles, partition: Partition) -> PartitionReport:
+        report = replace(_report(files, partition, check_native(files, partition)), looked_at=LookedAt.NOTHING)
+        versions = self.beside.versions if self.beside else None
+        if self.beside is None or versions is None or report.problems:
+            return report
+        columns, symbols = self.beside.columns, self.beside.symbols
+        problems: list[Problem] = []
+        for found in check_native_columns(files, partition, columns, versions, symbols, quick=self.quick):
+            if isinstance(found, str):
+                self.notes.append(found)
+            elif len(problems) < PROBLEMS_PER_PARTITION:
+                problems.append(found)
+        looked_at = LookedAt.SIZES if self.quick else LookedAt.OFFSETS_AND_SYMBOL_KEYS
+        report = replace(report, problems=tuple(problems), looked_at=looked_at)
+        return self._with_indexes(report, files, partition, partial(native_keys, files, partition, versions))
 
-def _verify_native(
-    beside: TableFiles,
-    files: PartitionFiles,
-    report: PartitionReport,
-    partition: Partition,
-    counts: Counts,
-    notes: list[str],
-    quick: bool,
-) -> PartitionReport:
-    """Check a native partition's files, and compare its indexes with its symbol keys."""
-    versions = beside.versions
-    if versions is None:
-        return report
-    found = check_native_columns(files, partition, beside.columns, versions, beside.symbols, quick=quick)
-    problems = []
-    for each in found:
-        if isinstance(each, str):
-            notes.append(each)
-        else:
-            problems.append(each)
-        if len(problems) == PROBLEMS_PER_PARTITION:
-            break
-    report = replace(
-        report, problems=tuple(problems), looked_at=LookedAt.SIZES if quick else LookedAt.OFFSETS_AND_SYMBOL_KEYS
-    )
-    indexes = Indexes.of(beside)
-    if problems or quick or not indexes.columns:
-        return report
-    return _with_indexes(
-        report, indexes.compare(files, partition, partial(native_keys, files, partition, versions)), counts, notes
-    )
-
-
-def _with_indexes(report: PartitionReport, found: Comparison, counts: Counts, notes: list[str]) -> PartitionReport:
-    counts.indexes += found.compared
-    notes += found.notes
-    return replace(report, problems=found.problems)
+    def _with_indexes(
+        self, report: PartitionReport, files: PartitionFiles, partition: Partition, keys_of: KeysOf
+    ) -> PartitionReport:
+        """Compare the indexes of a sound partition with its rows."""
+        if self.beside is None or self.quick or report.problems:
+            return report
+        found = Indexes.of(self.beside).compare(files, partition, keys_of)
+        self.counts.indexes += found.compared
+        self.notes += found.notes
+        return replace(report, problems=found.problems)
 
 
 def verify_partition(

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import golden_data
 import pytest
+from damage import each_flipped
 from real_tables import Seen, put, seen, snapshot_of, table_image, verified, word
 
 from tornproof.harness.simulator.filesystem.image import DiskImage
@@ -176,3 +177,24 @@ def test_directory_that_is_a_file_is_a_problem(questdb_data: Path) -> None:
     files = {name: content for name, content in image.files.items() if f"/{PARTITION}/" not in name}
     broken = DiskImage.of_files({**files, f"{path}/{PARTITION}": b"file"})
     assert seen(verified(path, broken)) == [(PARTITION, "directory", None)]
+
+
+@pytest.mark.parametrize("name", [ODD_COLUMNS, INDEXED])
+def test_flipped_bits_of_column_versions_and_positions_are_answered(name: str, questdb_data: Path) -> None:
+    path, image = table_image(questdb_data, name)
+    files = [file for file in image.files if file.endswith(("/_cv", ".i", ".k")) and "/2024-05-02.2/" not in file]
+    assert len(files) > 1
+    for file in files:
+        content = image.files[file]
+        for damaged in each_flipped(content[:400], step=61):
+            changed = image.with_file(file, damaged + content[len(damaged) :])
+            assert verified(path, changed).version is not None
+
+
+def test_column_that_is_older_than_all_rows_or_newer_is_taken_as_such(questdb_data: Path) -> None:
+    path, image = table_image(questdb_data, INDEXED)
+    start = snapshot_of(path, image).transaction.partitions[-1].timestamp
+    for top, is_sound in ((-5, True), (0, True), (112, True), (1 << 62, True), (1, False)):
+        entry = struct.pack("<4q", start, 3, -1, top)
+        versions = struct.pack("<5q", 0, 40, 32, 0, 0) + entry
+        assert verified(path, image.with_file(f"{path}/_cv", versions)).sound is is_sound, top

@@ -1,0 +1,346 @@
+"""Single cases: what random programs leave out, because it is rare, or one of the two cannot do it or does it wrong."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from interop_server import Server, ServerError
+from interop_table import FIRST_HOUR, HOUR, OPTIONS, SECOND, Ending, Form, SharedTable, alone, path_of
+from interop_tally import DifferenceError, Tally, demand_equal
+
+import tornproof
+from tornproof.impl.errors import RowsRejectedError
+
+PARQUET_HOURS = 3
+KILLS = 6
+STATEMENTS_BEFORE_KILL = 40
+STEPS_TO_DATA = 2
+"""Of a commit in place, until new bytes are in data.parquet, and nothing else has changed."""
+TYPES = {
+    "b": ("BOOLEAN", "true"),
+    "y": ("BYTE", "7"),
+    "h": ("SHORT", "-300"),
+    "c": ("CHAR", "'ß'"),
+    "i": ("INT", "-70000"),
+    "l": ("LONG", "9007199254740993"),
+    "a": ("DATE", "1704067200123"),
+    "t": ("TIMESTAMP", "1704067200123456"),
+    "f": ("FLOAT", "0.5"),
+    "d": ("DOUBLE", "-1e100"),
+    "s": ("SYMBOL", "'red'"),
+    "r": ("STRING", "'größe 🌡'"),
+    "n": ("VARCHAR", "'größe 🌡'"),
+    "u": ("UUID", "'11111111-2222-3333-4444-555555555555'"),
+    "p": ("IPV4", "'10.0.0.7'"),
+    "x": ("LONG256", "CAST('0x1234567890abcdef1234567890abcdef1234567890abcdef1234567890abcdef' AS LONG256)"),
+    "g": ("GEOHASH(5c)", "#u33dc"),
+}
+"""Names of columns, their types, and a value as SQL writes it."""
+
+
+class Outcome(StrEnum):
+    """How a case ended."""
+
+    AGREES = "agrees"
+    REJECTED = "rejected by our writer"
+    SERVER = "defect of the server"
+    DIFFERS = "DIFFERS"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """One case: what was done, how it ended, and what was seen."""
+
+    case: str
+    did: str
+    outcome: Outcome
+    saw: str
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether it is as it should be on our side."""
+        return self.outcome is not Outcome.DIFFERS
+
+
+Case = Callable[[Server, Tally], tuple[Outcome, str]]
+
+
+def run_cases(server: Server) -> Iterator[Result]:
+    """Run all cases, and yield how each ended."""
+    for case in CASES:
+        assert case.__doc__ is not None
+        name = case.__name__.strip("_").replace("_", " ")
+        try:
+            outcome, saw = case(server, Tally())
+        except (DifferenceError, ServerError, tornproof.TornproofError) as error:
+            outcome, saw = Outcome.DIFFERS, str(error)
+        if not server.is_alive:
+            server.restart()
+        yield Result(case=name, did=case.__doc__.rstrip("."), outcome=outcome, saw=saw)
+
+
+def _every_type(server: Server, tally: Tally) -> tuple[Outcome, str]:
+    """The server writes all types; we copy its rows to other times; it compares the copies as text, and goes on."""
+    columns = ", ".join(f"{name} {kind}" for name, (kind, _) in TYPES.items())
+    server.execute(f"CREATE TABLE every_type (ts TIMESTAMP, {columns}) TIMESTAMP(ts) PARTITION BY HOUR WAL")
+    values = ", ".join(value for _, value in TYPES.values())
+    nulls = ", ".join("NULL" for _ in TYPES)
+    for number in range(8):
+        hour, minute = divmod(number, 4)
+        time = FIRST_HOUR + hour * HOUR + minute * 60 * SECOND
+        server.execute(f"INSERT INTO every_type VALUES ({time}, {nulls if number % 4 == 3 else values})")
+    server.settle("every_type")
+    server.execute("ALTER TABLE every_type CONVERT PARTITION TO PARQUET LIST '2024-01-01T00'")
+    server.settle("every_type")
+    path = path_of(server, "every_type")
+    alone(server, path, lambda: tornproof.migrate(path))
+    _demand_sound(path)
+    shift = 30 * 60 * SECOND
+    with tornproof.open(path).snapshot() as snapshot:
+        rows = snapshot.to_arrow()
+    later = pa.array([time + shift for time in rows["ts"].cast(pa.int64()).to_pylist()], pa.int64())
+    copies = rows.set_column(0, rows.schema.field(0), later.cast(rows.schema.field(0).type))
+    with tornproof.open(path).writer(OPTIONS) as writer:
+        writer.write(copies)
+        writer.commit()
+    names = ", ".join(TYPES)
+    for half in ("2024-01-01T00:00;30m", "2024-01-01T00:30;30m"):
+        found = server.execute(f"SELECT {names} FROM every_type WHERE ts IN '{half}'")
+        expected = server.execute(f"SELECT {names} FROM every_type WHERE ts IN '2024-01-01T01'")
+        demand_equal(f"every type at {half}", expected, found)
+    server.execute(f"INSERT INTO every_type VALUES ({FIRST_HOUR + SECOND}, {values})")
+    server.settle("every_type")
+    demand_equal("rows afterwards", [[13]], server.execute("SELECT count() FROM every_type"))
+    alone(server, path, lambda: tornproof.migrate(path))
+    _demand_sound(path)
+    with tornproof.open(path).snapshot() as snapshot:
+        demand_equal("our rows afterwards", [9], [snapshot.to_arrow().num_rows])
+    return Outcome.AGREES, f"{len(TYPES)} types, with nulls, both ways"
+
+
+def _column_added_and_read_by_the_server_alone(server: Server, tally: Tally) -> tuple[Outcome, str]:
+    """The server adds a column, and reads it in partitions that it converted before; nothing is ours."""
+    table = _prepared(server, "column_added_alone", Form(), tally)
+    try:
+        _add_column(server, table)
+        found = server.execute(f"SELECT count(), count(e) FROM {table.name}")
+    except ServerError as error:
+        return Outcome.SERVER, f"its process dies: {_first_part(error)}"
+    demand_equal("rows", [[len(table.rows), 0]], found)
+    return Outcome.AGREES, "nulls"
+
+
+def _column_added_and_partitions_rewritten(server: Server, tally: Tally) -> tuple[Outcome, str]:
+    """The server adds a column; we commit a row with a value there, and rewrite all older partitions; it reads all."""
+    table = _prepared(server, "column_added", Form(), tally)
+    _add_column(server, table)
+    alone(server, table.path, lambda: tornproof.migrate(table.path))
+    with tornproof.open(table.path).writer(OPTIONS) as writer:
+        for hour in range(PARQUET_HOURS):
+            writer.rewrite_partition(FIRST_HOUR + hour * HOUR)
+        values = {"ts": FIRST_HOUR + 900 * SECOND, "v": 99, "s": "red", "n": "x", "d": 1.0, "b": True, "e": 5}
+        writer.write(pa.table({name: [value] for name, value in values.items()}).cast(writer.schema))
+        writer.commit()
+    demand_equal("the new column", [[5]], server.execute(f"SELECT e FROM {table.name} WHERE v = 99"))
+    count = len(table.rows) + 1
+    demand_equal("rows", [[count, 1]], server.execute(f"SELECT count(), count(e) FROM {table.name}"))
+    return Outcome.AGREES, f"{count} rows, one with a value in the new column"
+
+
+def _truncated(server: Server, tally: Tally) -> tuple[Outcome, str]:
+    """The server truncates a table that we had written to, and fills it again; both go on."""
+    table = _prepared(server, "truncated", Form(), tally)
+    table.we_commit([(0, 40, 1)])
+    table.give_to_server()
+    server.execute("TRUNCATE TABLE truncated")
+    server.settle("truncated")
+    table.forget_rows()
+    table.server_inserts([(hour, minute, 0) for hour in range(3) for minute in range(5)])
+    table.server_converts(0)
+    table.we_commit([(0, 2, 0), (0, 50, 0)])
+    table.end()
+    return Outcome.AGREES, "17 rows in the end"
+
+
+def _indexed_symbols(server: Server, tally: Tally) -> tuple[Outcome, str]:
+    """We commit to parquet partitions with an indexed symbol column; the server looks rows up by the index."""
+    table = _prepared(server, "indexed_symbols", Form(has_index=True), tally)
+    saw = _rejection(lambda: table.we_commit([(0, 40, 1), (1, 0, 2)]))
+    if saw is None:
+        table.give_to_server()
+        return Outcome.AGREES, "its lookups find our rows"
+    table.is_ours = True
+    table.give_to_server()
+    server.execute("ALTER TABLE indexed_symbols ALTER COLUMN s DROP INDEX")
+    server.settle("indexed_symbols")
+    table.we_commit([(0, 40, 1), (1, 0, 2)])
+    table.give_to_server()
+    server.execute("ALTER TABLE indexed_symbols ALTER COLUMN s ADD INDEX")
+    server.settle("indexed_symbols")
+    table.server_inserts([(0, 41, 2)])
+    table.end()
+    return Outcome.REJECTED, f"{saw}; after DROP INDEX, our commit and ADD INDEX its lookups by the index find all rows"
+
+
+def _new_symbol(server: Server, tally: Tally) -> tuple[Outcome, str]:
+    """We commit a row with a symbol that the table does not have."""
+    table = _prepared(server, "new_symbol", Form(), tally)
+    saw = _rejection(lambda: table.we_commit([(0, 40, 3)]))
+    if saw is None:
+        table.end()
+        return Outcome.AGREES, "the server finds it"
+    return Outcome.REJECTED, saw
+
+
+def _first_null_of_a_symbol_column(server: Server, tally: Tally) -> tuple[Outcome, str]:
+    """We commit the first null of a symbol column; the server asks for the latest row of each symbol, and goes on."""
+    table = _prepared(server, "first_null", Form(), tally)
+    saw = _rejection(lambda: table.we_commit([(0, 40, None), (2, 1, None)]))
+    if saw is not None:
+        return Outcome.REJECTED, saw
+    table.server_inserts([(0, 20, 0), (2, 0, 0)])
+    table.end()
+    return Outcome.AGREES, "the server finds the row, and adds others to the partition"
+
+
+def _parquet_last_without_log(server: Server, tally: Tally) -> tuple[Outcome, str]:
+    """We add the last partition of a table without write-ahead log; the server inserts a row after it."""
+    table = _prepared(server, "last_parquet", Form(has_log=False), tally)
+    saw = _rejection(lambda: table.we_commit([(9, 0, 0)]))
+    if saw is not None:
+        return Outcome.REJECTED, saw
+    try:
+        table.server_inserts([(9, 1, 0)])
+        table.end()
+    except (ServerError, DifferenceError) as error:
+        return Outcome.SERVER, _first_part(error)
+    return Outcome.AGREES, "the row is there"
+
+
+def _dead_bytes_of_a_killed_commit(server: Server, tally: Tally) -> tuple[Outcome, str]:
+    """We are killed in a large commit, and nobody recovers; the server then makes a smaller one."""
+    table = _prepared(server, "dead_bytes", Form(), tally)
+    table.leaves_dead_bytes = True
+    table.we_are_killed([(0, second, 1) for second in range(200)], after_steps=STEPS_TO_DATA, ends=Ending.NONE)
+    try:
+        table.server_inserts([(0, 40, 0)])
+        table.end()
+    except (ServerError, DifferenceError, tornproof.TornproofError) as error:
+        return Outcome.SERVER, f"{_first_part(error)}; `tornproof recover` before the server starts prevents it"
+    return Outcome.AGREES, "all rows are there"
+
+
+def _created_by_us(server: Server, tally: Tally) -> tuple[Outcome, str]:
+    """We create a table and fill it; the server is restarted, makes it one with a write-ahead log, and goes on."""
+    path = server.data / "created_by_us~1000"
+    server.stop()
+    columns = {"ts": "TIMESTAMP", "v": "LONG", "n": "VARCHAR", "d": "DOUBLE"}
+    made = tornproof.create(path, columns, timestamp="ts", partition_by="HOUR")
+    times = [FIRST_HOUR + number * HOUR // 4 for number in range(10)]
+    new = {"ts": times, "v": range(10), "n": ["x", None] * 5, "d": [0.5, None] * 5}
+    saw = _rejection(lambda: _commit(made, {name: list(values) for name, values in new.items()}))
+    server.start()
+    if saw is not None:
+        return Outcome.REJECTED, saw
+    query = "SELECT ts::long, v, n, d FROM created_by_us"
+    expected = [list(row) for row in zip(*new.values(), strict=True)]
+    demand_equal("rows of a table that we created", expected, server.execute(query))
+    server.execute("ALTER TABLE created_by_us SET TYPE WAL")
+    server.restart()
+    for time in (times[0] + SECOND, times[-1] + HOUR):
+        server.execute(f"INSERT INTO created_by_us VALUES ({time}, 100, 'y', 0.25)")
+        server.settle("created_by_us")
+        expected = sorted([*expected, [time, 100, "y", 0.25]], key=lambda row: row[0])
+        demand_equal("rows after the server's commit", expected, server.execute(query))
+    alone(server, path, lambda: tornproof.migrate(path))
+    _demand_sound(path)
+    return Outcome.AGREES, f"{len(expected)} rows, two of them the server's"
+
+
+def _server_killed(server: Server, tally: Tally) -> tuple[Outcome, str]:
+    """The server is killed among its commits; we migrate, recover, verify; it starts again and has all statements."""
+    acknowledged = 0
+    for kill in range(KILLS):
+        table = _prepared(server, f"server_killed_{kill}", Form(), tally)
+        table.take_over()
+        for number in range(STATEMENTS_BEFORE_KILL):
+            rows = [table._row((number % 3, (7 * number + kill) % 60, 0))]
+            time, values = rows[0].time, rows[0].values
+            text = "NULL" if values[2] is None else f"'{values[2]}'"
+            double = "NULL" if values[3] is None else values[3]
+            server.execute(
+                f"INSERT INTO {table.name} VALUES ({time}, {values[0]}, 'red', {text}, {double}, {values[4]})"
+            )
+            acknowledged += 1
+        server.kill()
+        migration = tornproof.migrate(table.path)
+        if not migration.is_complete:
+            raise DifferenceError(f"migrate after a kill: {migration}")
+        report = tornproof.recover(table.path)
+        if report.problems:
+            raise DifferenceError(f"recover after a kill: {report.problems}")
+        _demand_sound(table.path)
+        server.start()
+        server.settle(table.name)
+        count = len(table.rows) + STATEMENTS_BEFORE_KILL
+        demand_equal("rows after the restart", [[count]], server.execute(f"SELECT count() FROM {table.name}"))
+        table.drop()
+    return Outcome.AGREES, f"{KILLS} of {KILLS} kills; 0 of {acknowledged} acknowledged statements lost"
+
+
+CASES: Sequence[Case] = (
+    _every_type,
+    _column_added_and_read_by_the_server_alone,
+    _column_added_and_partitions_rewritten,
+    _truncated,
+    _indexed_symbols,
+    _new_symbol,
+    _first_null_of_a_symbol_column,
+    _parquet_last_without_log,
+    _dead_bytes_of_a_killed_commit,
+    _created_by_us,
+    _server_killed,
+)
+
+
+def _prepared(server: Server, name: str, form: Form, tally: Tally) -> SharedTable:
+    """Return a table of four hours, of which the server has converted the first three to Parquet."""
+    table = SharedTable(server, name, form, tally)
+    table.server_inserts([(hour, 3 * number, number % 3) for hour in range(4) for number in range(13)])
+    for hour in range(PARQUET_HOURS):
+        table.server_converts(hour)
+    return table
+
+
+def _add_column(server: Server, table: SharedTable) -> None:
+    server.execute(f"ALTER TABLE {table.name} ADD COLUMN e LONG")
+    server.settle(table.name)
+
+
+def _rejection(act: Callable[[], Any]) -> str | None:
+    """Return why our writer rejects what it is asked for, None if it does it."""
+    try:
+        act()
+    except (RowsRejectedError, tornproof.UnsupportedError, tornproof.UsageError) as error:
+        return str(error)
+    return None
+
+
+def _commit(table: tornproof.Table, columns: dict[str, list[Any]]) -> None:
+    with table.writer(OPTIONS) as writer:
+        writer.write(pa.table(columns).cast(writer.schema))
+        writer.commit()
+
+
+def _first_part(error: Exception) -> str:
+    """Return a message without the server's log, which differs every time."""
+    return str(error).partition("; ")[0]
+
+
+def _demand_sound(path: Path) -> None:
+    report = tornproof.verify(path)
+    if not report.sound:
+        raise DifferenceError(f"verify: {[*report.all_problems]}")

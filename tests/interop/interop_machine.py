@@ -1,0 +1,185 @@
+"""Random programs of two writers that change one table in turn; the second player of Hypothesis is the server."""
+
+import contextlib
+from typing import Any
+
+from hypothesis import Verbosity, seed, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+from interop_server import Server, ServerError
+from interop_table import SYMBOLS, Ending, Form, NewRow, SharedTable
+from interop_tally import Tally
+
+from tornproof.harness.common.quiet_hypothesis import quiet_hypothesis, quiet_settings
+
+STEPS_IN_PROGRAM = 10
+HOURS = 6
+SECONDS_IN_PROGRAM = 20
+"""Few, so that rows of equal times are common."""
+ROWS_MAX = 6
+FIRST_ROWS_MAX = 24
+KILL_STEPS_MAX = 40
+CONVERTED_FIRST = 3
+FORMS = (Form(), Form(has_keys=True), Form(has_log=False))
+
+# Half of the time the partitions that are in Parquet first, so that these get a long history.
+_HOURS = st.one_of(st.integers(0, CONVERTED_FIRST - 1), st.integers(0, HOURS - 1))
+_ROWS = st.tuples(
+    _HOURS, st.integers(0, SECONDS_IN_PROGRAM - 1), st.one_of(st.none(), st.integers(0, len(SYMBOLS) - 1))
+)
+
+
+def run_programs(server: Server, tally: Tally, *, count: int, seed_number: int) -> None:
+    """Run so many programs; raises the difference of the smallest one that shows it, with its steps as a note."""
+
+    class Programs(_Programs):
+        shared_server = server
+        shared_tally = tally
+
+    with quiet_hypothesis():
+        run_state_machine_as_test(
+            seed(seed_number)(Programs),
+            # The program that shows a difference becomes a note of the error.
+            settings=settings(
+                quiet_settings(count, shrinks=True, rules_max=STEPS_IN_PROGRAM), verbosity=Verbosity.normal
+            ),
+        )
+
+
+class _Programs(RuleBasedStateMachine):
+    """One program is one table; `run_programs` gives the server."""
+
+    shared_server: Server
+    shared_tally: Tally
+    table: SharedTable | None = None
+
+    @initialize(
+        form=st.sampled_from(FORMS),
+        rows=st.lists(_ROWS, min_size=CONVERTED_FIRST, max_size=FIRST_ROWS_MAX),
+        with_null=st.booleans(),
+    )
+    def create(self, form: Form, rows: list[NewRow], with_null: bool) -> None:
+        """The server creates a table with all symbols, and converts some partitions."""
+        counts = self.shared_tally.counts
+        counts["programs begun"] += 1
+        self.table = SharedTable(self.shared_server, f"program_{counts['programs begun']}", form, self.shared_tally)
+        every = [(hour, hour, hour % len(SYMBOLS)) for hour in range(max(CONVERTED_FIRST + 1, len(SYMBOLS)))]
+        self.table.server_inserts(every + ([(0, 0, None)] if with_null else []))
+        self.table.server_inserts(rows)
+        for hour in range(CONVERTED_FIRST):
+            self.table.server_converts(hour)
+
+    @rule(rows=st.lists(_ROWS, min_size=1, max_size=ROWS_MAX))
+    def server_inserts(self, rows: list[NewRow]) -> None:
+        """The server merges rows."""
+        self._table.server_inserts(rows)
+
+    @rule(rows=st.lists(_ROWS, min_size=1, max_size=ROWS_MAX))
+    def server_inserts_more(self, rows: list[NewRow]) -> None:
+        """The same, so that it happens more often."""
+        self.server_inserts(rows)
+
+    @rule(data=st.data())
+    def server_converts(self, data: Any) -> None:
+        """The server converts one more partition to Parquet."""
+        table = self._table
+        # A parquet partition as the last one of a table without log is a defect of servers (docs/interop.md).
+        hours = [hour for hour in table.hours(parquet=False) if table.form.has_log or hour != self._last()]
+        if hours:
+            table.server_converts(data.draw(st.sampled_from(hours)))
+
+    @rule(data=st.data())
+    def server_restores(self, data: Any) -> None:
+        """The server converts a partition to the native format."""
+        if hours := self._table.hours(parquet=True):
+            self._table.server_restores(data.draw(st.sampled_from(hours)))
+
+    @rule(data=st.data())
+    def server_drops(self, data: Any) -> None:
+        """The server drops a partition, not the last one."""
+        hours = [*self._table.hours(parquet=True), *self._table.hours(parquet=False)]
+        if hours := [hour for hour in sorted(hours) if hour != self._last()]:
+            self._table.server_drops(data.draw(st.sampled_from(hours)))
+
+    @rule(rows=st.lists(_ROWS, min_size=1, max_size=ROWS_MAX))
+    def we_commit(self, rows: list[NewRow]) -> None:
+        """We commit rows to parquet partitions and new ones."""
+        if rows := self._possible(rows):
+            self._table.we_commit(rows)
+
+    @rule(rows=st.lists(_ROWS, min_size=1, max_size=ROWS_MAX))
+    def we_commit_more(self, rows: list[NewRow]) -> None:
+        """The same, so that it happens more often."""
+        self.we_commit(rows)
+
+    @rule(data=st.data())
+    def we_rewrite(self, data: Any) -> None:
+        """We rewrite a partition."""
+        if hours := self._table.hours(parquet=True):
+            self._table.we_rewrite(data.draw(st.sampled_from(hours)))
+
+    @rule(data=st.data())
+    def we_drop(self, data: Any) -> None:
+        """We drop a parquet partition."""
+        if hours := [hour for hour in self._table.hours(parquet=True) if hour != self._last()]:
+            self._table.we_drop(data.draw(st.sampled_from(hours)))
+
+    @rule(
+        rows=st.lists(_ROWS, min_size=1, max_size=ROWS_MAX),
+        after_steps=st.integers(0, KILL_STEPS_MAX),
+        written_bytes=st.sampled_from((0, 1, 8, 99)),
+        ends=st.sampled_from((Ending.RECOVER, Ending.NEXT_WRITER)),
+    )
+    def we_are_killed(self, rows: list[NewRow], after_steps: int, written_bytes: int, ends: Ending) -> None:
+        """We die in a commit, and recover."""
+        if rows := self._possible(rows):
+            self._table.we_are_killed(rows, after_steps=after_steps, written_bytes=written_bytes, ends=ends)
+
+    @precondition(lambda self: self.table is not None and self.table.hours(parquet=False))
+    @rule()
+    def we_are_rejected(self) -> None:
+        """We try to write into a native partition."""
+        self._table.we_are_rejected([(self._table.hours(parquet=False)[0], 0, 0)], "commits into a native partition")
+
+    def teardown(self) -> None:
+        """Let both compare a last time."""
+        if self.table is None:
+            return
+        table, self.table = self.table, None
+        try:
+            table.end()
+        except BaseException:
+            with contextlib.suppress(ServerError):
+                table.drop()
+            if not self.shared_server.is_alive:
+                self.shared_server.restart()
+            raise
+        counts = self.shared_tally.counts
+        counts["programs without a difference"] += 1
+        counts["programs in which both wrote"] += all(table.commit_counts.values())
+        counts["changes by the server"] += table.commit_counts["server"]
+        counts["commits of ours"] += table.commit_counts["ours"]
+
+    @property
+    def _table(self) -> SharedTable:
+        assert self.table is not None
+        return self.table
+
+    def _last(self) -> int:
+        return max(self._table.hours(parquet=True) + self._table.hours(parquet=False))
+
+    def _possible(self, rows: list[NewRow]) -> list[NewRow]:
+        """Return the rows that we can write: to parquet and new partitions, nulls only where `s` has one already."""
+        table = self._table
+        native, last, has_null = set(table.hours(parquet=False)), self._last(), table.has_null_symbol()
+        return [
+            (hour, second, 0 if symbol is None and not has_null else symbol)
+            for hour, second, symbol in rows
+            if hour not in native and (table.form.has_log or hour < last)
+        ]

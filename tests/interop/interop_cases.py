@@ -12,13 +12,19 @@ from interop_table import FIRST_HOUR, HOUR, OPTIONS, SECOND, Ending, Form, Share
 from interop_tally import DifferenceError, Tally, demand_equal
 
 import tornproof
-from tornproof.impl.errors import RowsRejectedError
 
 PARQUET_HOURS = 3
 KILLS = 6
 STATEMENTS_BEFORE_KILL = 40
 STEPS_TO_DATA = 2
 """Of a commit in place, until new bytes are in data.parquet, and nothing else has changed."""
+NOT_REJECTED = (
+    tornproof.CorruptError,
+    tornproof.StorageError,
+    tornproof.BusyError,
+    tornproof.NotATableError,
+)
+"""What is no answer of a writer that can read the table."""
 TYPES = {
     "b": ("BOOLEAN", "true"),
     "y": ("BYTE", "7"),
@@ -168,11 +174,10 @@ def _truncated(server: Server, tally: Tally) -> tuple[Outcome, str]:
 def _indexed_symbols(server: Server, tally: Tally) -> tuple[Outcome, str]:
     """We commit to parquet partitions with an indexed symbol column; the server looks rows up by the index."""
     table = _prepared(server, "indexed_symbols", Form(has_index=True), tally)
-    saw = _rejection(lambda: table.we_commit([(0, 40, 1), (1, 0, 2)]))
+    saw = _rejection(table.path, lambda: table.we_commit([(0, 40, 1), (1, 0, 2)]))
     if saw is None:
         table.give_to_server()
         return Outcome.AGREES, "its lookups find our rows"
-    table.is_ours = True
     table.give_to_server()
     server.execute("ALTER TABLE indexed_symbols ALTER COLUMN s DROP INDEX")
     server.settle("indexed_symbols")
@@ -188,7 +193,7 @@ def _indexed_symbols(server: Server, tally: Tally) -> tuple[Outcome, str]:
 def _new_symbol(server: Server, tally: Tally) -> tuple[Outcome, str]:
     """We commit a row with a symbol that the table does not have."""
     table = _prepared(server, "new_symbol", Form(), tally)
-    saw = _rejection(lambda: table.we_commit([(0, 40, 3)]))
+    saw = _rejection(table.path, lambda: table.we_commit([(0, 40, 3)]))
     if saw is None:
         table.end()
         return Outcome.AGREES, "the server finds it"
@@ -198,7 +203,7 @@ def _new_symbol(server: Server, tally: Tally) -> tuple[Outcome, str]:
 def _first_null_of_a_symbol_column(server: Server, tally: Tally) -> tuple[Outcome, str]:
     """We commit the first null of a symbol column; the server asks for the latest row of each symbol, and goes on."""
     table = _prepared(server, "first_null", Form(), tally)
-    saw = _rejection(lambda: table.we_commit([(0, 40, None), (2, 1, None)]))
+    saw = _rejection(table.path, lambda: table.we_commit([(0, 40, None), (2, 1, None)]))
     if saw is not None:
         return Outcome.REJECTED, saw
     table.server_inserts([(0, 20, 0), (2, 0, 0)])
@@ -209,7 +214,7 @@ def _first_null_of_a_symbol_column(server: Server, tally: Tally) -> tuple[Outcom
 def _parquet_last_without_log(server: Server, tally: Tally) -> tuple[Outcome, str]:
     """We add the last partition of a table without write-ahead log; the server inserts a row after it."""
     table = _prepared(server, "last_parquet", Form(has_log=False), tally)
-    saw = _rejection(lambda: table.we_commit([(9, 0, 0)]))
+    saw = _rejection(table.path, lambda: table.we_commit([(9, 0, 0)]))
     if saw is not None:
         return Outcome.REJECTED, saw
     try:
@@ -241,7 +246,7 @@ def _created_by_us(server: Server, tally: Tally) -> tuple[Outcome, str]:
     made = tornproof.create(path, columns, timestamp="ts", partition_by="HOUR")
     times = [FIRST_HOUR + number * HOUR // 4 for number in range(10)]
     new = {"ts": times, "v": range(10), "n": ["x", None] * 5, "d": [0.5, None] * 5}
-    saw = _rejection(lambda: _commit(made, {name: list(values) for name, values in new.items()}))
+    saw = _rejection(path, lambda: _commit(made, {name: list(values) for name, values in new.items()}))
     server.start()
     if saw is not None:
         return Outcome.REJECTED, saw
@@ -320,12 +325,14 @@ def _add_column(server: Server, table: SharedTable) -> None:
     server.settle(table.name)
 
 
-def _rejection(act: Callable[[], Any]) -> str | None:
+def _rejection(path: Path, act: Callable[[], Any]) -> str | None:
     """Return why our writer rejects what it is asked for, None if it does it."""
     try:
         act()
-    except (RowsRejectedError, tornproof.UnsupportedError, tornproof.UsageError) as error:
-        return str(error)
+    except NOT_REJECTED:
+        raise
+    except tornproof.TornproofError as error:
+        return str(error).removeprefix(f"{path}: ")
     return None
 
 

@@ -63,7 +63,9 @@ class Release:
 def find_release(environment: Mapping[str, str] = os.environ) -> Release:
     """Return the server to test; raises UnavailableError."""
     own, wanted = environment.get("QUESTDB_CLASSPATH"), environment.get("QUESTDB_VERSION")
-    classpath = own or resolve_by_maven(wanted or NEWEST, environment)
+    given = own or resolve_by_maven(wanted or NEWEST, environment)
+    # The server runs in a folder of its own.
+    classpath = os.pathsep.join(map(os.path.abspath, given.split(os.pathsep)))
     home = _home_of_server(classpath)
     if home is None:
         raise UnavailableError(f"{MAIN_CLASS} is not in the class path {classpath}", was_asked_for=bool(own or wanted))

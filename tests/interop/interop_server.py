@@ -27,6 +27,7 @@ HEAP = "-Xmx1g"
 JAVA_OPTIONS = (HEAP, "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 START_SECONDS_MAX = 120.0
 ANSWER_SECONDS_MAX = 60.0
+DEATH_SECONDS_MAX = 10.0
 PAUSE_SECONDS = 0.01
 IDLE_MILLISECONDS = 50
 LOG_LINES_SHOWN = 3
@@ -60,7 +61,7 @@ class Server(AbstractContextManager["Server"]):
         """Prepare the folder; `start` starts the server."""
         self.release = release
         self.folder = folder
-        self.start_count = 0
+        self._port = 0
         self._process: subprocess.Popen[bytes] | None = None
         self._connection: http.client.HTTPConnection | None = None
 
@@ -81,14 +82,16 @@ class Server(AbstractContextManager["Server"]):
 
     def start(self) -> None:
         """Start it and wait until it answers."""
-        port = _free_port()
+        self._port = _free_port()
         (self.folder / "conf").mkdir(parents=True, exist_ok=True)
-        settings = {**SETTINGS, "http.bind.to": f"{HOST}:{port}"}
+        settings = {**SETTINGS, "http.bind.to": f"{HOST}:{self._port}"}
         (self.folder / "conf" / "server.conf").write_text("".join(f"{key}={settings[key]}\n" for key in settings))
         command = [self.release.java, *JAVA_OPTIONS, "-cp", self.release.classpath, MAIN_CLASS]
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
                 [*command, "-d", str(self.folder), "-f", "n"],
+                # A Java that dies leaves a report in its working directory.
+                cwd=self.folder,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -96,8 +99,7 @@ class Server(AbstractContextManager["Server"]):
                 start_new_session=True,
                 preexec_fn=_die_with_parent if sys.platform == "linux" else None,
             )
-        self.start_count += 1
-        self._connection = http.client.HTTPConnection(HOST, port, timeout=ANSWER_SECONDS_MAX)
+        self._connection = http.client.HTTPConnection(HOST, self._port, timeout=ANSWER_SECONDS_MAX)
         _wait(self._answers, START_SECONDS_MAX, lambda: f"the server did not start: {self.last_words()}")
 
     def stop(self) -> None:
@@ -121,6 +123,10 @@ class Server(AbstractContextManager["Server"]):
             answer = json.loads(self._connection.getresponse().read())
         except (OSError, http.client.HTTPException, ValueError) as error:
             self._connection.close()
+            if self._process is not None:
+                # A process that dies closes its connections first.
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    self._process.wait(DEATH_SECONDS_MAX)
             raise ServerError(f"no answer to {sql!r}: {error!r}; {self.last_words()}") from error
         if "error" in answer:
             raise ServerError(f"{sql!r} is rejected: {answer['error']}")
@@ -191,10 +197,9 @@ class Server(AbstractContextManager["Server"]):
         assert self._process is not None
         if self._process.poll() is not None:
             raise ServerError(f"the server ended while it started: {self.last_words()}")
-        try:
+        with contextlib.suppress(OSError), socket.create_connection((HOST, self._port), ANSWER_SECONDS_MAX):
             return bool(self.execute("SELECT 1"))
-        except ServerError:
-            return False
+        return False
 
 
 def _wait(is_done: Callable[[], bool], seconds_max: float, why: Callable[[], str]) -> None:

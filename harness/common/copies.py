@@ -6,5 +6,5 @@ from functools import partial
 
 from tornproof.impl.write.table_writer import open_writer
 
-# A copy has no files of indexes and is not for a server; nobody else knows it, and to look for others takes long.
-open_writer_of_copy = partial(open_writer, allow_parquet_last=True, ignore_indexes=True, force=True)
+# A copy has no files of indexes and is not for a server.
+open_writer_of_copy = partial(open_writer, allow_parquet_last=True, ignore_indexes=True)

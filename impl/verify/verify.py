@@ -18,7 +18,7 @@ from tornproof.impl.pm.extent import dead_byte_count, reached_intervals
 from tornproof.impl.pm.footer_comparison import compare_footer
 from tornproof.impl.read.decoding import SYNCHRONOUS, Decoding
 from tornproof.impl.table.check import check_against_table
-from tornproof.impl.table.metadata_file import TableColumn, TableMetadata
+from tornproof.impl.table.metadata_file import META_FILE, TableColumn, TableMetadata
 from tornproof.impl.table.partition import (
     PM_FILE,
     SIZE_FIELD,
@@ -158,6 +158,10 @@ def verify_table(
         progress(files.name)
         counts.partitions += 1
         reports.append(verification.report(files, partition))
+    if beside and any(problem.file == META_FILE for report in reports for problem in report.problems):
+        # Of another table, so that it says nothing about other files.
+        beside = None
+        reports = [_not_looked_at(report) if report.format == NATIVE else report for report in reports]
     problems = beside.problems if beside else ()
     unsupported = verification.unsupported
     if unsupported and sum(len(report.problems) for report in reports) + len(problems) == len(unsupported):
@@ -300,6 +304,10 @@ def check_thrift_footer(
     except UnsupportedError:
         return None, None
     return footer, list(compare_footer(footer, resolved.metadata, file=label))
+
+
+def _not_looked_at(report: PartitionReport) -> PartitionReport:
+    return replace(report, problems=(), looked_at=LookedAt.NOTHING)
 
 
 def _report(files: PartitionFiles, partition: Partition, problems: Iterable[Problem] = ()) -> PartitionReport:

@@ -77,8 +77,9 @@ def _open(world: World, fault: Fault | None) -> None:
     is_crash = False
     try:
         with world.orderly("open_writer", StorageError):
+            # Nobody else knows these files, and looking for others would take most of the time.
             world.writer = open_writer_of_copy(
-                world.process, world.files.path, options=world.options, encode=world.encode
+                world.process, world.files.path, options=world.options, encode=world.encode, force=True
             )
     except (StorageError, Killed) as error:
         if not world.process.fired:

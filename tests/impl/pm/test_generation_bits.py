@@ -57,7 +57,8 @@ def test_an_unknown_required_bit_in_an_orphan_condemns_nothing(bit: int, questdb
     path, image = table_with_bit(questdb_data, 0, bit, ORPHAN)
     report = verified(path, image)
     assert report == verified(questdb_data / ORPHAN)
-    assert (report.sound, report.partitions[0].orphans) == (True, 1)
+    # Its native partition is missing, which is the only problem.
+    assert (report.partitions[0].problems, report.partitions[0].orphans) == ((), 1)
     assert rows_of(snapshot_of(path, image)).equals(rows_of(snapshot_of(path)))
 
 
@@ -67,7 +68,9 @@ def test_an_unknown_required_bit_in_the_committed_generation_is_unsupported(
     name: str, generation: int, bit: int, questdb_data: Path
 ) -> None:
     path, image = table_with_bit(questdb_data, generation, bit, name)
-    actions: list[Callable[[], object]] = [lambda: verified(path, image), lambda: rows_of(snapshot_of(path, image))]
+    actions: list[Callable[[], object]] = [lambda: rows_of(snapshot_of(path, image))]
+    if name != ORPHAN:  # which is damaged besides, because its native partition is missing
+        actions.append(lambda: verified(path, image))
     for action in actions:
         problem = rejection(action, UnsupportedError)
         assert (problem.file, problem.field) == (PM, "FOOTER_FEATURE_FLAGS")

@@ -43,8 +43,13 @@ def verify(
         typer.Option("--as", metavar="PRESET", help="Also say whether that release could continue from these files."),
     ] = None,
     workers: Annotated[
-        int, typer.Option(callback=workers_within(), help="Number of worker processes, for a directory of many tables.")
-    ] = CORES,
+        int | None,
+        typer.Option(
+            callback=workers_within(),
+            help="Number of worker processes, for a directory of many tables.",
+            show_default=str(CORES),
+        ),
+    ] = None,
     json_target: JsonOption = None,
     report_directory: ReportOption = None,
 ) -> int:
@@ -55,7 +60,7 @@ def verify(
         # This imports worker processes, which takes longer than verifying a small table.
         from tornproof.cli.root_result import verify_tables_below
 
-        return verify_tables_below(table, quick=quick, workers=workers, json_target=json_target)
+        return verify_tables_below(table, quick=quick, workers=workers or CORES, json_target=json_target)
     preset = None
     if as_preset is not None:
         # This imports the explorers, which takes longer than verifying a small table; `_compatibility` does so, too.

@@ -31,6 +31,7 @@ from tornproof.impl.table.partition import (
 )
 from tornproof.impl.table.symbols import SymbolTable
 from tornproof.impl.table.table import Table
+from tornproof.impl.txn.sequencer import pending_transaction_count
 from tornproof.impl.txn.transaction import Partition
 from tornproof.impl.verify.indexes import Indexes, Keys, KeysOf, parquet_keys
 from tornproof.impl.verify.native import check_native_columns, native_keys
@@ -163,6 +164,8 @@ def verify_table(
         beside = None
         reports = [_not_looked_at(report) if report.format == NATIVE else report for report in reports]
     problems = beside.problems if beside else ()
+    if whole and (pending := pending_transaction_count(table.storage, table.path, transaction)):
+        verification.notes.append(f"not applied yet: {counted(pending, 'transaction')} of its write-ahead log")
     unsupported = verification.unsupported
     if unsupported and sum(len(report.problems) for report in reports) + len(problems) == len(unsupported):
         # Nothing is known to be wrong, but not everything could be checked, so there is no verdict.

@@ -1,6 +1,7 @@
 """`tornproof verify ROOT`: every table below a directory, the worst first, and the exit code of the worst."""
 
 import json
+import mmap
 import shutil
 import struct
 from pathlib import Path
@@ -13,6 +14,7 @@ from real_tables import snapshot_of
 from tornproof.api.roots import TABLES_OF_TASK
 
 CHAIN = "tables/9.4.2/chain/table"
+ORPHAN = "power-loss/9.4.2/orphan-header-tail-new-data-new-txn-old-kill-9/table"
 PENDING = 3
 
 
@@ -96,6 +98,8 @@ def test_transactions_of_the_log_that_no_version_contains_are_counted(tornproof:
         (root / name / "txn_seq/_txnlog").write_bytes(struct.pack("<iq", 0, last) + bytes(64))
     tables = {table["table"]: table for table in document_of(tornproof, root)[1]["tables"]}
     assert [tables[name]["pending_transactions"] for name in ("a~1", "b~2", "c~3")] == [PENDING, 0, None]
+    for name, notes in (("a~1", [f"not applied yet: {PENDING} transactions of its write-ahead log"]), ("b~2", [])):
+        assert tornproof("verify", root / name, "--json", "-").document["notes"] == notes
     (root / "a~1/txn_seq/_txnlog").write_bytes(b"short")
     tables = {table["table"]: table for table in document_of(tornproof, root)[1]["tables"]}
     assert tables["a~1"]["pending_transactions"] is None and tables["a~1"]["verdict"] == "VALID"
@@ -110,3 +114,31 @@ def test_what_is_for_one_table_is_rejected(tornproof: WarmRunner, root: Path, op
 def test_a_directory_without_tables_is_no_table(tornproof: WarmRunner, tmp_path: Path) -> None:
     run = tornproof("verify", tmp_path)
     assert run.code == 2 and "not a table" in sentence_of(run)
+
+
+def _kind(table: dict[str, Any]) -> str:
+    return next(kind for kind in ("problems", "rejected", "actions", "nothing_to_do") if table.get(kind))
+
+
+def test_recover_says_of_every_table_what_it_would_do_and_changes_nothing(
+    tornproof: WarmRunner, root: Path, questdb_data: Path
+) -> None:
+    shutil.copytree(questdb_data / ORPHAN, root / "e~5")
+    before = {path: path.read_bytes() for path in root.rglob("*") if path.is_file()}
+    with (root / "b~2/_txn").open("rb") as file, mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ):
+        run = tornproof("recover", root, "--dry-run", "--json", "-")
+        rejected = sentence_of(tornproof("recover", root / "b~2", "--dry-run"))
+    tables = {Path(table["table"]).name: table for table in run.document["tables"]}
+    assert tables.pop("b~2") == {"table": str(root / "b~2"), "rejected": rejected}
+    for name, table in tables.items():
+        one = tornproof("recover", root / name, "--dry-run", "--json", "-").document
+        needless = {"table": one["table"], "nothing_to_do": True}
+        assert table == (one if one["actions"] or one["problems"] else needless)
+    assert tables["a~1"].get("nothing_to_do") and tables["e~5"]["actions"] and tables["d~4"]["problems"]
+    assert [*map(_kind, run.document["tables"])] == ["problems", "problems", "rejected", "actions", "nothing_to_do"]
+    lines = tornproof("recover", root, "--dry-run").out.splitlines()
+    assert lines[-1].startswith(f"{root}: of 5 tables: ") and run.code == 1
+    for options in ((), ("--forget",), ("--forget", "--dry-run")):
+        refused = tornproof("recover", root, *options)
+        assert refused.code == 2 and "a directory of tables; name one of them" in sentence_of(refused)
+    assert before == {path: path.read_bytes() for path in root.rglob("*") if path.is_file()}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -15,12 +16,14 @@ from tornproof.cli.console import result_console, result_grid
 from tornproof.cli.interruption import say_if_interrupted
 from tornproof.cli.output import ExitCode, JsonOption, visible, write_json
 from tornproof.cli.progress import progress_bar
-from tornproof.impl.errors import BusyError, UsageError, counted
+from tornproof.impl.errors import BusyError, TornproofError, UsageError, counted
 from tornproof.impl.repair.kept import KEPT_DIRECTORY
 from tornproof.impl.repair.repair import Action, ActionKind, RepairReport, forget_kept, repair_table
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
+from tornproof.impl.table.tables_below import is_root, tables_below
 
 LINES_SHOWN = 500
+URGENCIES = ("with problems that cannot be repaired", "not looked at", "to recover", "with nothing to do")
 SENTENCES = {
     ActionKind.REMOVE_UNFINISHED: "remove what an interrupted recovery left",
     ActionKind.PUBLISH_COMMITTED: "make the committed generation the last one",
@@ -31,7 +34,9 @@ SENTENCES = {
 
 
 def recover(
-    table: Annotated[str, typer.Argument(help="Directory of a table that no process has open.")],
+    table: Annotated[
+        str, typer.Argument(help="Directory of a table that no process has open; with --dry-run also of many tables.")
+    ],
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be done, and change nothing.")] = False,
     forget: Annotated[
         bool, typer.Option("--forget", help=f"Only remove the old bytes that earlier runs kept in {KEPT_DIRECTORY}.")
@@ -39,6 +44,12 @@ def recover(
     json_target: JsonOption = None,
 ) -> int:
     """Remove what a killed writer left, so that every release can continue from the committed version."""
+    if is_root(table):
+        if forget or not dry_run:
+            raise UsageError(
+                f"{table}: a directory of tables; name one of them, or give --dry-run to see what each needs"
+            )
+        return _recoveries_below(table, json_target)
     if forget:
         report = forget_kept(OperatingSystemStorage(), table, dry_run=dry_run)
     else:
@@ -46,6 +57,52 @@ def recover(
     write_json(report_document(report), json_target)
     print_report(result_console(json_target), report)
     return ExitCode.INVALID if report.problems else ExitCode.VALID
+
+
+def _recoveries_below(root: str, json_target: str | None) -> int:
+    """Say what would be done to each table below a directory, those that need most first; changes nothing."""
+    documents: list[dict[str, Any]] = []
+    with progress_bar() as progress:
+        task = progress.add_task("recovering", total=None)
+        for path in tables_below(Path(root)):
+            progress.update(task, advance=1, description=path.name)
+            try:
+                report = _recover(str(path), dry_run=True)
+            except TornproofError as error:
+                documents.append({"table": str(path), "rejected": str(error)})
+            else:
+                document = report_document(report)
+                needless = not (document["actions"] or document["problems"])
+                # What needs nothing is counted, so that ten thousand tables fit into memory.
+                documents.append({"table": str(path), "nothing_to_do": True} if needless else document)
+    documents.sort(key=_urgency)
+    write_json({"format": 1, "root": root, "dry_run": True, "tables": documents}, json_target)
+    grid = result_grid("table", "what", wraps=("what",))
+    for document in documents[:LINES_SHOWN]:
+        grid.add_row(Text(visible(document["table"])), Text(visible(_in_words(document))))
+    console = result_console(json_target)
+    console.print(grid)
+    if len(documents) > LINES_SHOWN:
+        console.print(f"and {len(documents) - LINES_SHOWN:,} more tables (--json lists them all)")
+    counts = [sum(_urgency(document)[0] == rank for document in documents) for rank in range(len(URGENCIES))]
+    said = ", ".join(f"{count:,} {word}" for count, word in zip(counts, URGENCIES, strict=True) if count)
+    console.print(f"{visible(root)}: of {counted(len(documents), 'table')}: {said}", markup=False)
+    return ExitCode.INVALID if counts[0] else ExitCode.UNKNOWN if counts[1] else ExitCode.VALID
+
+
+def _urgency(document: dict[str, Any]) -> tuple[int, str]:
+    ranks = (document.get("problems"), document.get("rejected"), document.get("actions"), True)
+    return next(rank for rank, found in enumerate(ranks) if found), document["table"]
+
+
+def _in_words(document: dict[str, Any]) -> str:
+    if rejected := document.get("rejected"):
+        return f"not looked at: {rejected}"
+    actions, problems = document.get("actions", ()), document.get("problems", ())
+    parts = [f"{len(actions)} to do"] if actions else []
+    if problems:
+        parts.append(f"{counted(len(problems), 'problem')} that cannot be repaired")
+    return ", ".join(parts) or "nothing to do"
 
 
 def report_document(report: RepairReport) -> dict[str, Any]:

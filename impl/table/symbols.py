@@ -14,7 +14,7 @@ import numpy as np
 
 from tornproof.impl.errors import CorruptError, RowsRejectedError, UnsupportedError
 from tornproof.impl.layout import symbol as layout
-from tornproof.impl.storage.interface import ReadableStorage
+from tornproof.impl.storage.interface import ReadableStorage, Storage
 from tornproof.impl.table.column_versions import (
     CV_FILE,
     DEFAULT_PARTITION,
@@ -22,7 +22,7 @@ from tornproof.impl.table.column_versions import (
     read_column_versions,
     suffixed,
 )
-from tornproof.impl.table.metadata_file import META_FILE
+from tornproof.impl.table.metadata_file import META_FILE, TableColumn
 from tornproof.impl.table.table import Table
 from tornproof.impl.txn.transaction import TXN_FILE, Transaction
 from tornproof.impl.types.questdb import TypeTag, tag_of
@@ -33,6 +33,7 @@ HEADER_BYTES = layout.SymbolOffsetsHeader.layout.size_bytes
 OFFSET_BYTES = layout.SymbolOffset.layout.size_bytes
 LENGTH_BYTES = layout.SymbolLength.layout.size_bytes
 CODE_UNIT_BYTES = 2
+HAS_NULL = b"\x01"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,16 +59,34 @@ class SymbolTable:
         return key
 
 
+def symbol_columns(table: Table) -> list[TableColumn]:
+    """Return the symbol columns in writer order, without dropped ones."""
+    columns = () if table.metadata is None else table.metadata.columns
+    return sorted((column for column in columns if tag_of(column.type) is TypeTag.SYMBOL), key=lambda column: column.id)
+
+
+def mark_null(storage: Storage, table: Table, transaction: Transaction, column: TableColumn) -> None:
+    """Note durably in a column's dictionary that rows hold nulls; raises CorruptError, StorageError.
+
+    A server's queries rely on the note: `LATEST ON` leaves rows without a symbol out if it is missing.
+    """
+    versions = read_column_versions(table.storage, f"{table.path}/{CV_FILE}", version=transaction.record.column_version)
+    name_txn = versions.name_txn(DEFAULT_PARTITION, column.id)
+    path = f"{table.path}/{suffixed(f'{column.name}.o', name_txn)}"
+    if layout.SymbolOffsetsHeader.unpack(_read(storage, path, HEADER_BYTES), 0, file=path).has_null:
+        return
+    with storage.open_for_writing(path) as file:
+        file.pwrite(HAS_NULL, layout.SymbolOffsetsHeader.layout.offset_of("has_null"))
+        file.fdatasync()
+
+
 def read_table_symbols(table: Table, transaction: Transaction) -> Mapping[str, SymbolTable]:
     """Return the dictionaries of the symbol columns by column name, without dropped columns.
 
     `transaction` is the committed version, with a count for each of them, in writer order. Raises CorruptError,
     UnsupportedError, StorageError.
     """
-    columns = () if table.metadata is None else table.metadata.columns
-    symbols = sorted(
-        (column for column in columns if tag_of(column.type) is TypeTag.SYMBOL), key=lambda column: column.id
-    )
+    symbols = symbol_columns(table)
     if len(symbols) != len(transaction.symbol_counts):
         expected = f"{len(symbols)}, the symbol columns in {META_FILE}"
         raise CorruptError(TXN_FILE, "SYMBOL_COLUMN_COUNT", None, expected, len(transaction.symbol_counts))

@@ -25,10 +25,11 @@ from tornproof.impl.read.reader import open_snapshot, raise_first
 from tornproof.impl.storage.interface import Storage
 from tornproof.impl.table.check import check_against_table
 from tornproof.impl.table.indexed_columns import reject_indexed
+from tornproof.impl.table.metadata_file import TableColumn
 from tornproof.impl.table.parquet_last import parquet_last_advice
 from tornproof.impl.table.partition import PartitionFiles
 from tornproof.impl.table.partition_names import directory_names
-from tornproof.impl.table.symbols import read_table_symbols
+from tornproof.impl.table.symbols import mark_null, read_table_symbols, symbol_columns
 from tornproof.impl.table.table import Table, open_table
 from tornproof.impl.txn.pins import WriterLock, take_writer_lock
 from tornproof.impl.txn.transaction import TXN_FILE, Partition, Transaction
@@ -160,6 +161,7 @@ class TableWriter(AbstractContextManager["TableWriter"]):
         self._with_orphans: set[int] = set()
         self._is_dead = False
         self._commit_count = 0
+        self._null_columns: set[str] = set()
         self.rollback()
 
     @property
@@ -218,6 +220,10 @@ class TableWriter(AbstractContextManager["TableWriter"]):
             # The free area has the version before the committed one, written by this writer from its third commit on.
             plan = plan_store(handle.pread(handle.size_bytes(), 0), following, area_is_durable=self._commit_count >= 2)
         self._is_dead = True
+        # Before the commit, because the note does no harm without nulls, and nulls without it are not found.
+        for column in self._with_first_nulls():
+            mark_null(self._storage, self.table, self.transaction, column)
+            self._null_columns.add(column.name)
         execute(self._protocol, self._storage, self.table.path, [change.write for change in changes.values()], plan)
         self._commit_count += 1
         self._with_orphans.difference_update(changes)
@@ -272,6 +278,18 @@ class TableWriter(AbstractContextManager["TableWriter"]):
             key: self._adopted.get(key) or self._change(key, remaining.get(key), staged.get(key))
             for key in sorted(staged.keys() | self._adopted.keys() | (self._rewritten - self._dropped))
         }
+
+    def _with_first_nulls(self) -> list[TableColumn]:
+        """Return the symbol columns that get nulls, without those that this writer has seen to be marked."""
+        return [
+            column
+            for column in symbol_columns(self.table)
+            if column.name not in self._null_columns
+            and (
+                any(rows[column.name].null_count for rows in self._staged)
+                or any(_has_null(change.partition, column) for change in self._adopted.values())
+            )
+        ]
 
     def _portions(self, partitions: tuple[Partition, ...]) -> Iterable[Portion]:
         if not self._staged:
@@ -375,6 +393,12 @@ class TableWriter(AbstractContextManager["TableWriter"]):
             raise WriterDeadError(
                 f"{self.table.path}: this writer is closed or its last commit failed; open another one"
             )
+
+
+def _has_null(partition: OpenPartition, column: TableColumn) -> bool:
+    """Return whether a partition that was prepared elsewhere has nulls in a column."""
+    index = next(place for place, each in enumerate(partition.metadata.header.columns) if each.id == column.id)
+    return any(block.chunks[index].null_count for block in partition.metadata.blocks)
 
 
 def _reject_unless_writable(table: Table, partition: Partition) -> None:

@@ -337,7 +337,8 @@ def _rejection(path: Path, act: Callable[[], Any]) -> str | None:
 
 
 def _commit(table: tornproof.Table, columns: dict[str, list[Any]]) -> None:
-    with table.writer(OPTIONS) as writer:
+    # A server is restarted with the table as one with a write-ahead log.
+    with table.writer(OPTIONS, allow_parquet_last=True) as writer:
         writer.write(pa.table(columns).cast(writer.schema))
         writer.commit()
 

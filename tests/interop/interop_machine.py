@@ -175,11 +175,7 @@ class _Programs(RuleBasedStateMachine):
         return max(self._table.hours(parquet=True) + self._table.hours(parquet=False))
 
     def _possible(self, rows: list[NewRow]) -> list[NewRow]:
-        """Return the rows that we can write: to parquet and new partitions, nulls only where `s` has one already."""
+        """Return the rows that we can write: to parquet and new partitions."""
         table = self._table
-        native, last, has_null = set(table.hours(parquet=False)), self._last(), table.has_null_symbol()
-        return [
-            (hour, second, 0 if symbol is None and not has_null else symbol)
-            for hour, second, symbol in rows
-            if hour not in native and (table.form.has_log or hour < last)
-        ]
+        native, last = set(table.hours(parquet=False)), self._last()
+        return [row for row in rows if row[0] not in native and (table.form.has_log or row[0] < last)]

@@ -19,7 +19,6 @@ from tornproof.harness.simulator.filesystem.faulty import Fault, FaultyStorage
 from tornproof.harness.simulator.filesystem.intercept import Answer, Call, CallKind
 from tornproof.harness.simulator.filesystem.locks import Killed
 from tornproof.impl.errors import Problem, RowsRejectedError
-from tornproof.impl.layout.symbol import SymbolOffsetsHeader
 from tornproof.impl.storage.interface import Storage
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
 from tornproof.impl.table.table import open_table
@@ -340,10 +339,6 @@ class SharedTable:
             self.path,
             lambda: open_writer(storage or OperatingSystemStorage(), str(self.path), options=OPTIONS),
         )
-
-    def has_null_symbol(self) -> bool:
-        """Whether the dictionary of `s` says that there are nulls."""
-        return bool(SymbolOffsetsHeader.unpack((self.path / "s.o").read_bytes(), 0, file="s.o").has_null)
 
     def _row(self, new: NewRow) -> Row:
         hour, second, index = new

@@ -19,7 +19,7 @@ from interop_tally import Tally
 
 PROGRAMS = 200
 PAGE = Path(__file__).parents[2] / "docs" / "interop.md"
-EXIT_DIFFERENCE, EXIT_USAGE, EXIT_TERMINATED = 1, 2, 143
+EXIT_DIFFERENCE, EXIT_USAGE, EXIT_INTERRUPTED = 1, 2, 130
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -34,8 +34,8 @@ def main(arguments: list[str] | None = None) -> int:
     except UnavailableError as error:
         print(f"interop: skipped: {error}")
         return EXIT_USAGE if error.was_asked_for else 0
-    # So that the server and its folder go, too.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(EXIT_TERMINATED))
+    # As Ctrl-C does, it also ends the server and removes its folder.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     print(f"interop: QuestDB {release.version} on Java {release.java_version}, {options.programs} random programs")
     tally, difference = Tally(), None
     with tempfile.TemporaryDirectory(prefix="interop-") as folder, Server(release, Path(folder)) as server:
@@ -69,4 +69,8 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        print("interop: stopped; nothing was written")
+        sys.exit(EXIT_INTERRUPTED)

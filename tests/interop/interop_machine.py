@@ -63,9 +63,10 @@ class _Programs(RuleBasedStateMachine):
         form=st.sampled_from(FORMS),
         rows=st.lists(_ROWS, min_size=CONVERTED_FIRST, max_size=FIRST_ROWS_MAX),
         with_null=st.booleans(),
+        ours=st.lists(_ROWS, max_size=ROWS_MAX),
     )
-    def create(self, form: Form, rows: list[NewRow], with_null: bool) -> None:
-        """The server creates a table with all symbols, and converts some partitions."""
+    def create(self, form: Form, rows: list[NewRow], with_null: bool, ours: list[NewRow]) -> None:
+        """The server creates a table with all symbols, and converts some partitions; we commit to one or more."""
         counts = self.shared_tally.counts
         counts["programs begun"] += 1
         self.table = SharedTable(self.shared_server, f"program_{counts['programs begun']}", form, self.shared_tally)
@@ -74,6 +75,7 @@ class _Programs(RuleBasedStateMachine):
         self.table.server_inserts(rows)
         for hour in range(CONVERTED_FIRST):
             self.table.server_converts(hour)
+        self.table.we_commit([(0, 0, 0), *self._possible(ours)])
 
     @rule(rows=st.lists(_ROWS, min_size=1, max_size=ROWS_MAX))
     def server_inserts(self, rows: list[NewRow]) -> None:

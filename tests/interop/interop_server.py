@@ -35,6 +35,8 @@ PR_SET_PDEATHSIG = 1
 C_LIBRARY = ctypes.CDLL(None)
 SETTINGS = {
     "http.min.enabled": "false",
+    # This process may be suspended for long.
+    "http.net.connection.timeout": str(24 * 3_600 * 1_000),
     "pg.enabled": "false",
     "line.tcp.enabled": "false",
     "telemetry.enabled": "false",

@@ -34,23 +34,22 @@ QUESTIONS = {
     PhaseName.RANDOM: "Does a random scenario break anything?",
     PhaseName.CRASH: "Does a kill or an error lose a commit?",
     PhaseName.PROCESSES: "Do killed processes lose a commit?",
+    PhaseName.SERVER: "Does a live server lose or tear a commit?",
 }
 FINDINGS_SHOWN_MAX = 10
+LIVE_SERVER = "live server"
+"""What stands for the preset where a server is checked, whose protocol is its own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """What was asked: the table, or None for a small new one, the preset, the seed and the effort."""
+    """What was asked: the target in words and as arguments of the command, the preset, the seed and the effort."""
 
-    table: str | None
+    target: str
+    arguments: tuple[str, ...] = ()
     preset: str
     seed: int
     effort: int
-
-    @property
-    def target(self) -> str:
-        """The table in words."""
-        return "a small new table" if self.table is None else self.table
 
 
 def check_document(
@@ -128,7 +127,7 @@ def _headline(asked: Asked, phases: Sequence[Phase], saved: Sequence[dict[str, s
     found = f"{len(saved):,} finding{'' if len(saved) == 1 else 's'} {cases}"
     match _verdict(phases):
         case Verdict.VALID:
-            return f"sound and {asked.preset}: {found}"
+            return f"sound{'' if asked.preset == LIVE_SERVER else f' and {asked.preset}'}: {found}"
         case Verdict.INVALID:
             return f"broken: {found}"
         case _:
@@ -174,7 +173,7 @@ def _next_command(asked: Asked, outcome: CheckOutcome, saved: Sequence[dict[str,
     """Return the one command that is most useful next."""
     if saved:
         return f"tornproof replay {shlex.quote(saved[0]['file'])}"
-    command = ["tornproof", "check", *([] if asked.table is None else [asked.table])]
+    command = ["tornproof", "check", *asked.arguments]
     if asked.seed:
         command += ["--seed", str(asked.seed)]
     if outcome.interrupted_by or outcome.is_out_of_time:

@@ -1,4 +1,4 @@
-"""Every limit of a partition that readers impose, so that hostile bytes cost little, and that writers therefore obey.
+"""Every limit that readers impose, so that hostile bytes cost little, and that writers therefore obey.
 
 A writer asks `excess` before it writes anything: what it acknowledges must be readable (docs/writing.md).
 """
@@ -17,6 +17,10 @@ PAGE_COUNT_LIMIT = 65_536
 """The pages of one chunk."""
 ARRAY_LIMIT_BYTES = (1 << 31) - 1
 """The text or binary values of one Arrow array, whose offsets have 32 bits."""
+SYMBOL_COUNT_LIMIT = 1 << 20
+"""The symbols of one column, whose dictionary is read as a whole."""
+SYMBOL_CHARACTERS_LIMIT_BYTES = 64 * 1024 * 1024
+"""The characters of these symbols, with the length of each."""
 
 PM_SIZE = "bytes of _pm"
 

@@ -22,7 +22,10 @@ class ColumnVersionsHeader(Record):
 class ColumnVersion(Record):
     """One column in one partition, or in all partitions without an entry."""
 
-    partition_timestamp: I64 = meaning("start of the partition; the smallest number = partitions without an entry")
+    partition_timestamp: I64 = meaning(
+        "start of the partition; the smallest number = partitions without an entry; that + 1 = the dictionary of a "
+        "SYMBOL column, if it was made anew"
+    )
     column_index: I64 = meaning("writer index of the column")
     name_txn: I64 = meaning("suffix of the names of the column's files; -1 = none")
     column_top: I64 = meaning("rows of the partition before the column was added; else the first partition with it")

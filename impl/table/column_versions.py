@@ -15,12 +15,16 @@ CV_LIMIT_BYTES = 16 << 20
 NEW_FILE_BYTES = 4096
 NO_NAME_TXN = -1
 DEFAULT_PARTITION = -(1 << 63)
+DICTIONARY = DEFAULT_PARTITION + 1
 ENTRY_BYTES = layout.ColumnVersion.layout.size_bytes
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnVersions:
-    """The committed entries of `_cv` by partition and column; DEFAULT_PARTITION stands for all other partitions."""
+    """The committed entries of `_cv` by partition and column.
+
+    DEFAULT_PARTITION stands for all other partitions, DICTIONARY for the table's own files of a SYMBOL column.
+    """
 
     entries: Mapping[tuple[int, int], layout.ColumnVersion]
 
@@ -28,6 +32,10 @@ class ColumnVersions:
         """Return the suffix of the names of a column's files in a partition, or NO_NAME_TXN."""
         keys = ((partition_timestamp, column_id), (DEFAULT_PARTITION, column_id))
         return next((self.entries[key].name_txn for key in keys if key in self.entries), NO_NAME_TXN)
+
+    def dictionary_name_txn(self, column_id: int) -> int:
+        """Return the suffix of the names of a dictionary's files, or NO_NAME_TXN; a server may make them anew."""
+        return self.name_txn(DICTIONARY, column_id)
 
     def top(self, partition_timestamp: int, column_id: int, row_count: int) -> int:
         """Return how many of a partition's rows are older than a column."""

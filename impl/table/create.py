@@ -8,18 +8,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tornproof.impl import limits
 from tornproof.impl.errors import TornproofError
 from tornproof.impl.storage.interface import EntryKind, OpenMode, Storage
 from tornproof.impl.table.column_versions import CV_FILE, NEW_FILE_BYTES
 from tornproof.impl.table.metadata_file import (
     META_FILE,
+    SYMBOL_CAPACITY,
     PartitionBy,
     TableColumn,
     TableMetadata,
     encode_metadata_file,
     encode_name,
 )
+from tornproof.impl.table.new_dictionary import new_dictionary
 from tornproof.impl.table.partition_schema import physical_form
+from tornproof.impl.table.symbols import DICTIONARY_FILES
 from tornproof.impl.table.table import Table, open_table
 from tornproof.impl.txn.transaction import TXN_FILE
 from tornproof.impl.txn.write import encode_new_file, first_version
@@ -41,6 +45,7 @@ UNNAMED_TXN_FILE = "_txn.new"
 OWN_FILES = frozenset({META_FILE, CV_FILE, NAME_FILE, UNNAMED_TXN_FILE})
 NAME_LENGTH_MAX = 127
 COLUMN_COUNT_MAX = 100_000
+SYMBOL_CAPACITY_MIN = 2
 # Not allowed in names of column files, or with another meaning in SQL.
 NAME_CHARACTERS_REJECTED = frozenset("?.,'\"\\/:()+-*%~\x7f\ufeff") | frozenset(map(chr, range(0x10)))
 _MEANINGFUL_BITS = {
@@ -57,11 +62,15 @@ class TableRejectedError(TornproofError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewColumn:
-    """A column of a new table; `type` is QuestDB's type code, without the bit for the designated timestamp."""
+    """A column of a new table; `type` is QuestDB's type code, without the bit for the designated timestamp.
+
+    `symbol_capacity` is about how many symbols a SYMBOL column will have; more are possible, and found more slowly.
+    """
 
     name: str
     type: int
     is_dedup_key: bool = False
+    symbol_capacity: int = SYMBOL_CAPACITY
 
 
 def create_table(
@@ -89,17 +98,27 @@ def create_table(
     _check_name("the table", name)
     metadata = TableMetadata(
         columns=tuple(
-            TableColumn(id=index, name=column.name, type=column.type, is_dedup_key=column.is_dedup_key)
+            TableColumn(
+                id=index,
+                name=column.name,
+                type=column.type,
+                is_dedup_key=column.is_dedup_key,
+                symbol_capacity=_whole_power(column.symbol_capacity),
+            )
             for index, column in enumerate(columns)
         ),
         partition_by=partition_by,
         timestamp_id=[column.name for column in columns].index(timestamp),
     )
-    _make_directory(storage, path)
+    _make_directory(storage, path, metadata)
     _write(storage, f"{path}/{META_FILE}", encode_metadata_file(metadata, table_id=table_id))
     _write(storage, f"{path}/{CV_FILE}", bytes(NEW_FILE_BYTES))
     _write(storage, f"{path}/{NAME_FILE}", encode_name(name) + b"\0")
-    _write(storage, f"{path}/{UNNAMED_TXN_FILE}", encode_new_file(first_version(symbol_column_count=0)))
+    symbols = _symbols(metadata)
+    for column in symbols:
+        for kind, content in new_dictionary(column.symbol_capacity).items():
+            _write(storage, f"{path}/{column.name}.{kind}", content)
+    _write(storage, f"{path}/{UNNAMED_TXN_FILE}", encode_new_file(first_version(symbol_column_count=len(symbols))))
     storage.sync_directory(path)
     storage.rename(f"{path}/{UNNAMED_TXN_FILE}", f"{path}/{TXN_FILE}")
     storage.sync_directory(path)
@@ -130,13 +149,18 @@ def _check_columns(columns: Sequence[NewColumn], timestamp: str, partition_by: P
 
 def _check_type(column: NewColumn) -> None:
     tag = tag_of(column.type)
-    if tag is TypeTag.SYMBOL:
+    if not SYMBOL_CAPACITY_MIN <= column.symbol_capacity <= limits.SYMBOL_COUNT_LIMIT:
         raise TableRejectedError(
-            f"column {column.name!r}: a SYMBOL column needs a dictionary with an index, which only a server writes; "
-            "VARCHAR holds the same values"
+            f"column {column.name!r}: expected a symbol capacity of {SYMBOL_CAPACITY_MIN} to "
+            f"{limits.SYMBOL_COUNT_LIMIT}, found {column.symbol_capacity}"
         )
     if not _is_possible(tag, column.type):
         raise TableRejectedError(f"column {column.name!r}: {column.type} is not a type that a column can have")
+
+
+def _whole_power(capacity: int) -> int:
+    """Return a power of two that is not less, as servers do."""
+    return int(1 << (capacity - 1).bit_length())
 
 
 def _is_possible(tag: TypeTag | None, column_type: int) -> bool:
@@ -159,10 +183,15 @@ def _check_name(whose: str, name: str) -> None:
         raise TableRejectedError(f"{whose} cannot be called {name!r}: {error.reason}") from error
 
 
-def _make_directory(storage: Storage, path: str) -> None:
-    is_left_over = storage.kind(path) is EntryKind.DIRECTORY and OWN_FILES.issuperset(storage.listdir(path))
+def _make_directory(storage: Storage, path: str, metadata: TableMetadata) -> None:
+    own = OWN_FILES | {f"{column.name}.{kind}" for column in _symbols(metadata) for kind in DICTIONARY_FILES}
+    is_left_over = storage.kind(path) is EntryKind.DIRECTORY and own.issuperset(storage.listdir(path))
     if not is_left_over:
         storage.mkdir(path)
+
+
+def _symbols(metadata: TableMetadata) -> list[TableColumn]:
+    return [column for column in metadata.columns if tag_of(column.type) is TypeTag.SYMBOL]
 
 
 def _write(storage: Storage, path: str, content: bytes) -> None:

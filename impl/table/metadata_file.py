@@ -22,6 +22,10 @@ FORMAT_VERSION = 426
 MINOR_FORMAT_VERSION = 1
 CHECKSUM_OF_COLUMN = 37
 FILE_STEP_BYTES = 4096
+SYMBOL_CAPACITY = 256
+"""The server's default."""
+INDEX_BLOCK_CAPACITY = 256
+"""The same, for an index that a SYMBOL column may get later."""
 
 
 class PartitionBy(enum.IntEnum):
@@ -44,6 +48,7 @@ class TableColumn:
     type: int
     is_dedup_key: bool = False
     is_indexed: bool = False
+    symbol_capacity: int = SYMBOL_CAPACITY
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,7 +108,7 @@ def decode_metadata_file(data: Buffer, *, file: str) -> TableMetadata:
 
 
 def encode_metadata_file(metadata: TableMetadata, *, table_id: int) -> bytes:
-    """Encode `_meta` of a new table without write-ahead log and symbols, as release 9.4.2 does.
+    """Encode `_meta` of a new table without write-ahead log and indexes, as release 9.4.2 does.
 
     Writer indices must count from 0 in the table's order. Settings are the server's defaults.
     """
@@ -137,22 +142,24 @@ def encode_name(name: str) -> bytes:
 
 
 def _column(index: int, name: str, record: layout.MetaColumn) -> TableColumn:
+    is_symbol = tag_of(record.type) is TypeTag.SYMBOL
     return TableColumn(
         id=index,
         name=name,
         type=record.type,
         is_dedup_key=bool(layout.DEDUP_KEY.get(record.flags)),
-        is_indexed=bool(layout.INDEXED.get(record.flags)) and tag_of(record.type) is TypeTag.SYMBOL,
+        is_indexed=bool(layout.INDEXED.get(record.flags)) and is_symbol,
+        symbol_capacity=record.symbol_capacity if is_symbol else SYMBOL_CAPACITY,
     )
 
 
 def _record(column: TableColumn) -> layout.MetaColumn:
-    assert tag_of(column.type) is not TypeTag.SYMBOL, column
+    is_symbol = tag_of(column.type) is TypeTag.SYMBOL
     return layout.MetaColumn(
         type=column.type,
-        flags=layout.DEDUP_KEY.put(0, int(column.is_dedup_key)),
-        index_block_capacity=0,
-        symbol_capacity=256,
+        flags=layout.SYMBOL_CACHE.put(layout.DEDUP_KEY.put(0, int(column.is_dedup_key)), int(is_symbol)),
+        index_block_capacity=INDEX_BLOCK_CAPACITY if is_symbol else 0,
+        symbol_capacity=column.symbol_capacity,
         unused=bytes(4),
         replacing_index=0,
         unused_end=bytes(4),

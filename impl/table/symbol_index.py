@@ -39,10 +39,14 @@ class IndexedRows:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SymbolIndex:
-    """A decoded index; `file` is the name of `.v`, `keys_file` that of `.k`."""
+    """A decoded index; `file` is the name of `.v`, `keys_file` that of `.k`.
+
+    `blocks` are the key, offset and row count of each block in use, by key and then in the order of its chain.
+    """
 
     keys_file: str
     file: str
+    sequence: int
     block_value_count: int
     value_counts: Words
     blocks: tuple[Words, Words, Words]
@@ -71,11 +75,11 @@ class SymbolIndex:
 
 
 def read_symbol_index(storage: ReadableStorage, keys_path: str, values_path: str, *, directory: str) -> SymbolIndex:
-    """Read both files; names in errors begin with `directory`.
+    """Read both files; names in errors begin with `directory`, unless that is the table's own, "".
 
     Raises CorruptError, UnsupportedError for files above 128 MiB, StorageError, FileMissingError.
     """
-    keys_file, file = (f"{directory}/{path.rpartition('/')[2]}" for path in (keys_path, values_path))
+    keys_file, file = (f"{directory}/{path.rpartition('/')[2]}".lstrip("/") for path in (keys_path, values_path))
     keys = _read(storage, keys_path, keys_file)
     return decode_symbol_index(keys, _read(storage, values_path, file), keys_file=keys_file, file=file)
 
@@ -92,6 +96,7 @@ def decode_symbol_index(keys: bytes, values: bytes, *, keys_file: str, file: str
     return SymbolIndex(
         keys_file=keys_file,
         file=file,
+        sequence=header.sequence,
         block_value_count=header.block_value_count,
         value_counts=counts,
         blocks=chains.blocks(),

@@ -7,28 +7,28 @@ Source: docs/format.md, checked on tables of 9.3.4 to 2026-07.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 
+from tornproof.impl import limits
 from tornproof.impl.errors import CorruptError, RowsRejectedError, UnsupportedError
 from tornproof.impl.layout import symbol as layout
 from tornproof.impl.storage.interface import ReadableStorage, Storage
 from tornproof.impl.table.column_versions import (
     CV_FILE,
-    DEFAULT_PARTITION,
     NO_NAME_TXN,
     read_column_versions,
     suffixed,
 )
-from tornproof.impl.table.metadata_file import META_FILE, TableColumn
+from tornproof.impl.table.metadata_file import META_FILE, TableColumn, encode_name
 from tornproof.impl.table.table import Table
 from tornproof.impl.txn.transaction import TXN_FILE, Transaction
 from tornproof.impl.types.questdb import TypeTag, tag_of
 
-SYMBOL_COUNT_LIMIT = 1 << 20
-CHARACTERS_LIMIT_BYTES = 64 << 20
+DICTIONARY_FILES = "ockv"
+"""Offsets and characters by key, and the index that finds a key by the hash of its characters."""
 HEADER_BYTES = layout.SymbolOffsetsHeader.layout.size_bytes
 OFFSET_BYTES = layout.SymbolOffset.layout.size_bytes
 LENGTH_BYTES = layout.SymbolLength.layout.size_bytes
@@ -48,15 +48,21 @@ class SymbolTable:
         assert len(self._keys) == len(self.symbols), "a symbol occurs twice"
 
     def key_of(self, symbol: str, *, column: str = "symbol", row: int | None = None) -> int:
-        """Return the symbol's key; raises RowsRejectedError for a new one, naming the given column and row.
-
-        A new symbol would have to be added to the table's dictionary and its index, which this writer cannot do.
-        """
+        """Return the symbol's key; raises RowsRejectedError for a new one, naming the given column and row."""
         key = self._keys.get(symbol)
         if key is None:
-            expected = f"one of the {len(self.symbols)} symbols in the table's dictionary, which only a server extends"
+            expected = f"one of the {len(self.symbols)} symbols in the table's dictionary"
             raise RowsRejectedError.at(column, row, expected, f"the new symbol {symbol!r}")
         return key
+
+    def new_among(self, symbols: Iterable[str]) -> tuple[str, ...]:
+        """Return those that this dictionary does not have, in the order given."""
+        return tuple(symbol for symbol in symbols if symbol not in self._keys)
+
+    @property
+    def characters_bytes(self) -> int:
+        """The size of the symbols in `.c`."""
+        return sum(len(encode_name(symbol)) for symbol in self.symbols)
 
 
 def symbol_columns(table: Table) -> list[TableColumn]:
@@ -65,15 +71,29 @@ def symbol_columns(table: Table) -> list[TableColumn]:
     return sorted((column for column in columns if tag_of(column.type) is TypeTag.SYMBOL), key=lambda column: column.id)
 
 
+def dictionary_paths(table: Table, transaction: Transaction, column: TableColumn) -> dict[str, str]:
+    """Return the paths of a dictionary's files by kind; raises CorruptError, StorageError."""
+    versions = read_column_versions(table.storage, f"{table.path}/{CV_FILE}", version=transaction.record.column_version)
+    name_txn = versions.dictionary_name_txn(column.id)
+    return {kind: f"{table.path}/{suffixed(f'{column.name}.{kind}', name_txn)}" for kind in DICTIONARY_FILES}
+
+
+def read_offsets_header(storage: ReadableStorage, path: str) -> layout.SymbolOffsetsHeader:
+    """Read the settings in a dictionary's `.o`; raises CorruptError, StorageError."""
+    header = layout.SymbolOffsetsHeader.unpack(_read(storage, path, HEADER_BYTES), 0, file=path)
+    if header.symbol_capacity <= 0:
+        position = layout.SymbolOffsetsHeader.at(path.rpartition("/")[2], 0)
+        raise position.corrupt("symbol_capacity", "more than 0", header.symbol_capacity)
+    return header
+
+
 def mark_null(storage: Storage, table: Table, transaction: Transaction, column: TableColumn) -> None:
     """Note durably in a column's dictionary that rows hold nulls; raises CorruptError, StorageError.
 
     A server's queries rely on the note: `LATEST ON` leaves rows without a symbol out if it is missing.
     """
-    versions = read_column_versions(table.storage, f"{table.path}/{CV_FILE}", version=transaction.record.column_version)
-    name_txn = versions.name_txn(DEFAULT_PARTITION, column.id)
-    path = f"{table.path}/{suffixed(f'{column.name}.o', name_txn)}"
-    if layout.SymbolOffsetsHeader.unpack(_read(storage, path, HEADER_BYTES), 0, file=path).has_null:
+    path = dictionary_paths(table, transaction, column)["o"]
+    if read_offsets_header(storage, path).has_null:
         return
     with storage.open_for_writing(path) as file:
         file.pwrite(HAS_NULL, layout.SymbolOffsetsHeader.layout.offset_of("has_null"))
@@ -100,7 +120,7 @@ def read_table_symbols(table: Table, transaction: Transaction) -> Mapping[str, S
             table.path,
             column.name,
             count=counted.count,
-            name_txn=versions.name_txn(DEFAULT_PARTITION, column.id),
+            name_txn=versions.dictionary_name_txn(column.id),
         )
         for column, counted in zip(symbols, transaction.symbol_counts, strict=True)
     }
@@ -116,9 +136,11 @@ def read_symbols(
     if "/" in column_name:
         raise CorruptError(META_FILE, "name of a column", None, "no '/'", repr(column_name))
     offsets_name, characters_name = (suffixed(f"{column_name}.{kind}", name_txn) for kind in "oc")
-    if not 0 <= count <= SYMBOL_COUNT_LIMIT:
+    if not 0 <= count <= limits.SYMBOL_COUNT_LIMIT:
         kind = CorruptError if count < 0 else UnsupportedError
-        raise kind(TXN_FILE, f"COUNT of symbols of column {column_name!r}", None, f"0 to {SYMBOL_COUNT_LIMIT}", count)
+        raise kind(
+            TXN_FILE, f"COUNT of symbols of column {column_name!r}", None, f"0 to {limits.SYMBOL_COUNT_LIMIT}", count
+        )
     if count == 0:
         return SymbolTable(())
     head = _read(storage, f"{table_path}/{offsets_name}", HEADER_BYTES + (count + 1) * OFFSET_BYTES)
@@ -135,7 +157,7 @@ def decode_offsets(data: bytes, count: int, *, file: str) -> list[int]:
     offsets: list[int] = np.frombuffer(data, "<i8", count + 1, HEADER_BYTES).tolist()
     for key, (start, end) in enumerate(itertools.pairwise([0, *offsets])):
         # The first offset is 0, and an empty symbol consists of its length.
-        low, high = (0, 0) if key == 0 else (start + LENGTH_BYTES, CHARACTERS_LIMIT_BYTES)
+        low, high = (0, 0) if key == 0 else (start + LENGTH_BYTES, limits.SYMBOL_CHARACTERS_LIMIT_BYTES)
         if not low <= end <= high:
             kind = UnsupportedError if key and low <= end else CorruptError
             raise kind(file, f"offset {key}", HEADER_BYTES + key * OFFSET_BYTES, f"{low} to {high}", end)

@@ -10,20 +10,17 @@ from typing import Self
 from tornproof.impl.errors import CorruptError, FileMissingError, Problem, UnsupportedError
 from tornproof.impl.table.column_versions import (
     CV_FILE,
-    DEFAULT_PARTITION,
     ColumnVersions,
     read_column_versions,
     suffixed,
 )
 from tornproof.impl.table.create import NAME_FILE
 from tornproof.impl.table.metadata_file import TableColumn
-from tornproof.impl.table.symbols import SymbolTable, read_table_symbols
+from tornproof.impl.table.symbols import DICTIONARY_FILES, SymbolTable, read_table_symbols, symbol_columns
 from tornproof.impl.table.table import Table
 from tornproof.impl.txn.transaction import Transaction
 from tornproof.impl.types.questdb import TypeTag, tag_of
-
-DICTIONARY_FILES = "ockv"
-"""Offsets and characters by key, and the index that finds a key by the hash of its characters."""
+from tornproof.impl.verify.dictionaries import check_dictionary
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,9 +44,12 @@ class TableFiles:
             path, version = f"{table.path}/{CV_FILE}", transaction.record.column_version
             versions = read_column_versions(table.storage, path, version=version)
             dictionaries = list(_missing_dictionaries(columns, versions, names))
+            symbols = None if dictionaries else read_table_symbols(table, transaction)
+            for column in symbol_columns(table):
+                if symbols is not None:
+                    dictionaries += check_dictionary(table, transaction, column, symbols[column.name])
             problems += [each for each in dictionaries if isinstance(each, Problem)]
             notes += [each for each in dictionaries if isinstance(each, str)]
-            symbols = None if dictionaries else read_table_symbols(table, transaction)
         except FileMissingError:
             problems.append(_missing(CV_FILE, "the versions of the columns"))
         except CorruptError as error:
@@ -72,7 +72,7 @@ def _missing_dictionaries(
         if tag_of(column.type) is not TypeTag.SYMBOL:
             continue
         for kind in DICTIONARY_FILES:
-            file = suffixed(f"{column.name}.{kind}", versions.name_txn(DEFAULT_PARTITION, column.id))
+            file = suffixed(f"{column.name}.{kind}", versions.dictionary_name_txn(column.id))
             if file in present:
                 continue
             similar = re.compile(rf"{re.escape(f'{column.name}.{kind}')}(\.\d+)?")

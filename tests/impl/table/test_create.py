@@ -64,6 +64,19 @@ def test_files_are_those_of_a_real_table_that_has_no_log(questdb_data: Path, tmp
     assert empty.symbol_column_count == grown.symbol_column_count == 0
 
 
+def test_a_dictionary_begins_as_a_server_makes_it(questdb_data: Path, tmp_path: Path) -> None:
+    made = create(tmp_path / "t", TS, NewColumn(name="s", type=TypeTag.SYMBOL, symbol_capacity=100))
+    assert made.metadata is not None and made.metadata.columns[1].symbol_capacity == 128
+    assert [(count.count, count.transient_count) for count in made.transaction().symbol_counts] == [(0, 0)]
+    real = questdb_data / "tables/9.4.2/chain/table"
+    for kind, size_bytes, same_bytes in (("o", 4096, slice(4, 64)), ("k", 4096, slice(17, 21))):
+        ours, theirs = ((path / f"s.{kind}").read_bytes() for path in (tmp_path / "t", real))
+        assert (len(ours), len(theirs)) == (size_bytes, size_bytes)
+        assert ours[same_bytes] == theirs[same_bytes]
+    assert all((tmp_path / "t" / f"s.{kind}").read_bytes() == b"" for kind in "cv")
+    assert verified(tmp_path / "t").sound
+
+
 def test_deduplication_keys_and_any_position_of_the_timestamp_are_kept(tmp_path: Path) -> None:
     columns = (NewColumn(name="k", type=TypeTag.INT, is_dedup_key=True), NewColumn(name="TS2", type=TypeTag.TIMESTAMP))
     with pytest.raises(TableRejectedError, match="lack the designated timestamp 'TS2'"):
@@ -76,7 +89,7 @@ def test_deduplication_keys_and_any_position_of_the_timestamp_are_kept(tmp_path:
 
 
 POSSIBLE = [
-    *(tag for tag in TypeTag if TypeTag.TIMESTAMP != tag < TypeTag.GEOBYTE and tag is not TypeTag.SYMBOL),
+    *(tag for tag in TypeTag if TypeTag.TIMESTAMP != tag < TypeTag.GEOBYTE),
     TypeTag.TIMESTAMP | 1 << 18,
     geohash_type(TypeTag.GEOBYTE, 7),
     geohash_type(TypeTag.GEOSHORT, 8),
@@ -129,7 +142,11 @@ REJECTED: dict[str, tuple[tuple[NewColumn, ...], dict[str, Any], str]] = {
     "timestamp of another type": ((column("ts"),), {}, "'ts' is not of type TIMESTAMP"),
     "same name": ((TS, column("v"), column("v")), {}, "two columns are called 'v'"),
     "same name but for case": ((TS, column("v"), column("V")), {}, "two columns are called 'V'"),
-    "symbol": ((TS, NewColumn(name="s", type=TypeTag.SYMBOL)), {}, "a SYMBOL column needs a dictionary"),
+    "symbol capacity": (
+        (TS, NewColumn(name="s", type=TypeTag.SYMBOL, symbol_capacity=(1 << 20) + 1)),
+        {},
+        "expected a symbol capacity of 2 to 1048576, found 1048577",
+    ),
     "no partitions": (COLUMNS, {"partition_by": PartitionBy.NONE}, "without partitions"),
     "no name": ((TS, column("")), {}, "a name has 1 to 127"),
     "long name": ((TS, column("v" * 128)), {}, "a name has 1 to 127"),

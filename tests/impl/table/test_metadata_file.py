@@ -255,11 +255,11 @@ def test_deduplication_keys_are_read(questdb_data: Path) -> None:
 
 
 def can_be_new(content: bytes) -> bool:
-    """Whether a table has no symbols and never changed its structure; ours is of 9.4.2's format."""
+    """Whether a table has no indexes and never changed its structure; ours is of 9.4.2's format."""
     header, metadata = layout.MetaHeader.unpack(content, 0, file="_meta"), decode(content)
-    has_symbols = any(tag_of(column.type) is TypeTag.SYMBOL for column in metadata.columns)
+    has_indexes = any(column.is_indexed for column in metadata.columns)
     return (
-        not has_symbols and header.metadata_version == 0 and layout.MINOR_FORMAT_VERSION.get(header.minor_format) == 1
+        not has_indexes and header.metadata_version == 0 and layout.MINOR_FORMAT_VERSION.get(header.minor_format) == 1
     )
 
 
@@ -274,7 +274,7 @@ def test_new_file_is_what_a_server_wrote_but_for_the_write_ahead_log(questdb_dat
         without_log = content[:position] + b"\0" + content[position + 1 :]
         assert encode_metadata_file(decode(content), table_id=header.table_id) == without_log
         compared.add((name.split("/")[-3], header.wal_enabled))
-    assert {("fastpath", 0), ("wide", 1), ("dedup", 1), ("many", 1)} <= compared
+    assert {("fastpath", 0), ("wide", 1), ("dedup", 1), ("many", 1), ("types", 1)} <= compared
 
 
 def test_checksum_of_real_files_counts_columns_and_changes(questdb_data: Path) -> None:

@@ -17,6 +17,7 @@ from rejections import rejection
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.impl.chunk.chunk import pages_of
 from tornproof.impl.errors import CorruptError, FileMissingError, ProblemError, RowsRejectedError, UnsupportedError
+from tornproof.impl.limits import SYMBOL_CHARACTERS_LIMIT_BYTES, SYMBOL_COUNT_LIMIT
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
 from tornproof.impl.table.column_versions import (
     DEFAULT_PARTITION,
@@ -27,8 +28,6 @@ from tornproof.impl.table.column_versions import (
 from tornproof.impl.table.metadata_file import TableColumn
 from tornproof.impl.table.partition import read_chunk
 from tornproof.impl.table.symbols import (
-    CHARACTERS_LIMIT_BYTES,
-    SYMBOL_COUNT_LIMIT,
     SymbolTable,
     decode_offsets,
     read_symbols,
@@ -192,8 +191,11 @@ def test_counts_and_sizes_that_would_cost_memory_are_rejected_before_anything_is
     with pytest.raises(FileMissingError):
         read(DiskImage(), SYMBOL_COUNT_LIMIT)
     with pytest.raises(UnsupportedError, match="offset 1"):
-        decode_offsets(offsets_file([0, CHARACTERS_LIMIT_BYTES + 1]), 1, file="s.o")
-    assert decode_offsets(offsets_file([0, CHARACTERS_LIMIT_BYTES]), 1, file="s.o")[-1] == CHARACTERS_LIMIT_BYTES
+        decode_offsets(offsets_file([0, SYMBOL_CHARACTERS_LIMIT_BYTES + 1]), 1, file="s.o")
+    assert (
+        decode_offsets(offsets_file([0, SYMBOL_CHARACTERS_LIMIT_BYTES]), 1, file="s.o")[-1]
+        == SYMBOL_CHARACTERS_LIMIT_BYTES
+    )
 
 
 def test_column_name_that_leads_out_of_the_table_is_rejected() -> None:

@@ -189,15 +189,13 @@ def _read(content: bytes, leaf: Leaf, column: Column, chunk: Chunk, file: str, *
     except PYARROW_ERRORS as error:
         raise_corrupt(column, chunk, file, "TYPE", "a type that its physical type can hold", f"{column.type} ({error})")
     try:
-        column_read = (
-            pq.ParquetFile(
-                pa.BufferReader(content),
-                metadata=metadata,
-                read_dictionary=[metadata.schema.column(0).path] if as_dictionary else None,
-            )
-            .read(use_threads=False)
-            .column(0)
+        file_read = pq.ParquetFile(
+            pa.BufferReader(content),
+            metadata=metadata,
+            read_dictionary=[metadata.schema.column(0).path] if as_dictionary else None,
         )
+        # Not `read`, which makes a table and takes twice as long for a small chunk.
+        column_read = file_read.reader.read_column(0)
         # Combining a single part would copy it.
         values = column_read.chunk(0) if column_read.num_chunks == 1 else column_read.combine_chunks()
         # pyarrow made the offsets, but indices and numbers with too many digits come from the file.

@@ -122,7 +122,8 @@ def _extremes(values: pa.Array, column: Column) -> tuple[Any, Any]:
 
 
 def _min_max(values: pa.Array) -> tuple[Any, Any]:
-    if pa.types.is_floating(values.type) and len(values) and not values.null_count:
+    is_number = pa.types.is_floating(values.type) or pa.types.is_integer(values.type)
+    if is_number and len(values) and not values.null_count:
         # Many times as fast, but wrong if there is a NaN, which Arrow skips.
         numbers = values.to_numpy()
         smallest, largest = numbers.min().item(), numbers.max().item()

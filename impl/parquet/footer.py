@@ -376,7 +376,7 @@ def split_footer(
         offset_bytes=offset_bytes,
         node_count_max=node_count_max,
         path_of=path_of,
-        is_shallow=True,
+        shallow_list_id=FOOTER["row_groups"],
     )
     try:
         return _split(tree, footer_bytes, length_bytes - 1)

@@ -124,6 +124,7 @@ def path_text(steps: Sequence[Step]) -> str:
 
 
 DEPTH_MAX = 64
+ROOT_DEPTH = 1
 ELEMENT_DEPTH = 3
 """That of structs in the root's lists."""
 NODE_COUNT_MAX = 1_000_000
@@ -172,20 +173,22 @@ def decode(
     node_count_max: int = NODE_COUNT_MAX,
     path_of: Callable[[Sequence[Step]], str] = path_text,
     known: Known | None = None,
-    is_shallow: bool = False,
+    shallow_list_id: int | None = None,
 ) -> tuple[Struct, int]:
     """Return the struct that starts at `data[start]` and the position behind its stop byte.
 
-    With `is_shallow`, of elements of the root's lists that have lists themselves only the other fields are kept, and
-    each such element may have `node_count_max` nodes.
+    Of the elements of the root's list with the id `shallow_list_id` only fields that are no lists are kept, and each
+    element may have `node_count_max` nodes.
     `offset_bytes` is the position of `data` in `file`; offsets of nodes and errors count from the start of the file.
     Raises CorruptError, naming field path and offset, for bytes that are not a struct or exceed the limits.
     """
     try:
-        if is_shallow:
-            decoded = _ShallowDecoder(data, offset_bytes, depth_max, node_count_max, Known()).struct(start, 1)
+        if shallow_list_id is None:
+            decoder = _Decoder(data, offset_bytes, depth_max, node_count_max, known)
         else:
-            decoded = _Decoder(data, offset_bytes, depth_max, node_count_max, known).struct(start, 1)
+            decoder = _ShallowDecoder(data, offset_bytes, depth_max, node_count_max, Known())
+            decoder.shallow_list_id = shallow_list_id
+        decoded = decoder.struct(start, ROOT_DEPTH)
     except BrokenError as broken:
         broken.report(file, path_of)
     if known is not None:
@@ -194,7 +197,7 @@ def decode(
 
 
 class _Decoder:
-    __slots__ = ("base", "data", "depth_max", "known", "nodes_left")
+    __slots__ = ("base", "data", "depth_max", "known", "nodes_left", "root_field_id", "shallow_list_id")
 
     def __init__(self, data: bytes, base: int, depth_max: int, nodes_left: int, known: Known | None) -> None:
         self.data = data
@@ -202,6 +205,7 @@ class _Decoder:
         self.depth_max = depth_max
         self.nodes_left = nodes_left
         self.known = known
+        self.shallow_list_id = self.root_field_id = 0
 
     def struct(self, position: int, depth: int) -> tuple[Struct, int]:
         data, base = self.data, self.base
@@ -233,6 +237,8 @@ class _Decoder:
                     value = kind == TRUE
                     kind = BOOL
                 else:
+                    if depth == ROOT_DEPTH:
+                        self.root_field_id = field_id
                     value, position = self.value(kind, position, depth)
                 fields.append(Field(field_id, kind, value, field_at, id_width_bytes))
                 self.nodes_left -= 1
@@ -394,9 +400,9 @@ class _ShallowDecoder(_Decoder):
     def known_struct(self, position: int, depth: int) -> tuple[Struct, int]:
         nodes_left = self.nodes_left
         struct, end = self.struct(position, depth)
-        kept = tuple(field for field in struct.fields if field.kind != LIST)
-        if depth > ELEMENT_DEPTH or len(kept) == len(struct.fields):
+        if depth > ELEMENT_DEPTH or self.root_field_id != self.shallow_list_id:
             return struct, end
+        kept = tuple(field for field in struct.fields if field.kind != LIST)
         self.nodes_left = nodes_left - len(kept)
         return Struct(kept, struct.offset_bytes), end
 

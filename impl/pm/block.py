@@ -14,6 +14,7 @@ from tornproof.impl.layout.bits import Bits
 from tornproof.impl.layout.record import Buffer, RecordPosition
 from tornproof.impl.parquet.fields import Codec
 
+CODEC_COUNT = len(Codec)
 CHUNK_BYTES = layout.ColumnChunk.layout.size_bytes
 STATISTIC_LIMIT_BYTES = (1 << layout.STATISTIC_LENGTH_BITS) - 1
 
@@ -25,8 +26,7 @@ class OutOfLineOrder(enum.Enum):
     BY_COLUMN = "minimum, maximum and bloom bitset of each column in turn"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Statistic:
+class Statistic(NamedTuple):
     """A minimum or maximum: the same bytes as in Parquet's statistics."""
 
     value: bytes
@@ -81,10 +81,13 @@ def decode_block(data: Buffer, offset_bytes: int, column_count: int, *, limit_by
         expected = f"{column_count} column chunks before byte {limit_bytes}"
         raise CorruptError(file, "BLOCK_OFFSET", offset_bytes, expected, f"a block that ends at byte {region_start}")
     region = _Region(window, region_start)
-    records = layout.ColumnChunk.layout.packer.iter_unpack(window[chunk_offset(offset_bytes, 0) : region_start])
+    first = chunk_offset(offset_bytes, 0)
+    records = layout.ColumnChunk.layout.packer.iter_unpack(window[first:region_start])
     chunks = tuple(
-        _decode_chunk(record, chunk_offset(offset_bytes, index), region, index, file)
-        for index, record in enumerate(records)
+        [
+            _decode_chunk(record, first + index * CHUNK_BYTES, region, index, file)
+            for index, record in enumerate(records)
+        ]
     )
     return Block(offset_bytes=offset_bytes, end_bytes=region.end_bytes, num_rows=header.num_rows, chunks=chunks)
 
@@ -179,13 +182,14 @@ class _Region:
 
 
 class _Known(NamedTuple):
-    """STAT_FLAGS and STAT_SIZES of a minimum or a maximum."""
+    """STAT_FLAGS and STAT_SIZES of a minimum or a maximum; an inlined one is a word below `inlined_end`."""
 
     name: str
     is_present: bool
     is_inlined: bool
     is_exact: bool
     size_bytes: int
+    inlined_end: int
 
 
 @functools.cache
@@ -194,7 +198,9 @@ def _known(flags: int, sizes: int) -> tuple[_Known, _Known, bool, bool]:
 
     def known(name: str, bits: Sequence[Bits], size: Bits) -> _Known:
         present, inlined, exact = (bool(bit.get(flags)) for bit in bits)
-        return _Known(name, present, inlined, exact, size.get(sizes))
+        size_bytes = size.get(sizes)
+        is_possible = 0 < size_bytes <= layout.INLINE_STATISTIC_LIMIT_BYTES
+        return _Known(name, present, inlined, exact, size_bytes, 1 << 8 * size_bytes if is_possible else 0)
 
     minimum = known("min_stat", layout.STAT_FLAGS.bits[0:3], layout.MIN_STAT_SIZE)
     maximum = known("max_stat", layout.STAT_FLAGS.bits[3:6], layout.MAX_STAT_SIZE)
@@ -203,35 +209,13 @@ def _known(flags: int, sizes: int) -> tuple[_Known, _Known, bool, bool]:
 
 def _decode_chunk(record: tuple[int, ...], position: int, region: _Region, index: int, file: str) -> Chunk:
     """Decode the fields of a chunk's record, which is at `position`."""
-    # As a tuple for speed, because a file has such a record for each column of each row group.
+    # As a tuple, and without a closure, for speed: a file has such a record for each column of each row group.
     codec, encodings, flags, sizes, reserved, num_values, start, size, nulls, distinct, low, high = record
     minimum, maximum, has_nulls, has_distinct = _known(flags, sizes)
-
-    def at() -> RecordPosition:
-        return layout.ColumnChunk.at(file, position, f" of column {index}")
-
-    if codec >= len(Codec):
-        raise at().corrupt("codec", f"0 to {len(Codec) - 1}", codec)
+    if codec >= CODEC_COUNT:
+        raise _at(file, position, index).corrupt("codec", f"0 to {CODEC_COUNT - 1}", codec)
     if reserved:
-        raise at().corrupt("reserved", "0", reserved)
-
-    def statistic(known: _Known, word: int) -> Statistic | None:
-        if not known.is_present:
-            return None
-        if known.is_inlined:
-            if not 0 < known.size_bytes <= layout.INLINE_STATISTIC_LIMIT_BYTES:
-                raise at().corrupt("stat_sizes", f"1 to 8 bytes for an inlined {known.name.upper()}", known.size_bytes)
-            value = word.to_bytes(8, "little")
-            if any(value[known.size_bytes :]):
-                raise at().corrupt(known.name, f"zeros after its {known.size_bytes} bytes", value.hex())
-            return Statistic(value=value[: known.size_bytes], exact=known.is_exact)
-        stored = region.statistic(word)
-        if stored is None:
-            length, offset = layout.STAT_REFERENCE_LENGTH.get(word), layout.STAT_REFERENCE_OFFSET.get(word)
-            expected = f"bytes of its own from {region.start_bytes} to {len(region.window)}"
-            raise at().corrupt(known.name, expected, f"{length} at +{offset}")
-        return Statistic(value=bytes(stored), exact=known.is_exact) if stored else None
-
+        raise _at(file, position, index).corrupt("reserved", "0", reserved)
     return Chunk(
         codec=codec,
         encodings=encodings,
@@ -240,9 +224,31 @@ def _decode_chunk(record: tuple[int, ...], position: int, region: _Region, index
         total_compressed=size,
         null_count=nulls if has_nulls else None,
         distinct_count=distinct if has_distinct else None,
-        minimum=statistic(minimum, low),
-        maximum=statistic(maximum, high),
+        minimum=_statistic(minimum, low, position, region, index, file) if minimum.is_present else None,
+        maximum=_statistic(maximum, high, position, region, index, file) if maximum.is_present else None,
     )
+
+
+def _statistic(known: _Known, word: int, position: int, region: _Region, index: int, file: str) -> Statistic | None:
+    """Return the bound of a chunk, None for an empty one."""
+    if known.is_inlined:
+        if word < known.inlined_end:
+            return Statistic(word.to_bytes(known.size_bytes, "little"), known.is_exact)
+        at = _at(file, position, index)
+        if not known.inlined_end:
+            raise at.corrupt("stat_sizes", f"1 to 8 bytes for an inlined {known.name.upper()}", known.size_bytes)
+        value = word.to_bytes(layout.INLINE_STATISTIC_LIMIT_BYTES, "little")
+        raise at.corrupt(known.name, f"zeros after its {known.size_bytes} bytes", value.hex())
+    stored = region.statistic(word)
+    if stored is None:
+        length, offset = layout.STAT_REFERENCE_LENGTH.get(word), layout.STAT_REFERENCE_OFFSET.get(word)
+        expected = f"bytes of its own from {region.start_bytes} to {len(region.window)}"
+        raise _at(file, position, index).corrupt(known.name, expected, f"{length} at +{offset}")
+    return Statistic(value=bytes(stored), exact=known.is_exact) if stored else None
+
+
+def _at(file: str, position: int, index: int) -> RecordPosition:
+    return layout.ColumnChunk.at(file, position, f" of column {index}")
 
 
 def _encode_chunk(chunk: Chunk, index: int, references: dict[tuple[int, str], int]) -> bytes:

@@ -15,11 +15,12 @@ from tornproof.impl.errors import StorageError
 from tornproof.impl.layout import pm as layout
 from tornproof.impl.layout.parquet import DATA_FILE
 from tornproof.impl.read.reader_protocol import HARDENED_READER, ReaderProtocol
-from tornproof.impl.storage.interface import File, Mapping, OpenMode, Storage
+from tornproof.impl.storage.interface import EntryKind, File, Mapping, OpenMode, Storage
 from tornproof.impl.table.partition import PM_FILE, PartitionFiles
 from tornproof.impl.txn.pins import WriterLock
 from tornproof.impl.txn.transaction import TXN_FILE
 from tornproof.impl.txn.write import StorePlan, WordStore
+from tornproof.impl.write.new_symbols import DictionaryWrite
 
 U32_BYTES = 4
 
@@ -27,6 +28,11 @@ U32_BYTES = 4
 class Action(enum.Enum):
     """One step of a commit; F1 to F6 are the barriers of docs/guarantees.md."""
 
+    APPEND_SYMBOLS = "append symbols"
+    SYNC_SYMBOLS = "sync symbols (F1)"
+    WRITE_INDEX = "write the keys of a dictionary's index"
+    SYNC_INDEX = "sync the keys of a dictionary's index (F1)"
+    NAME_INDEX = "give the keys of a dictionary's index their name"
     MAKE_DIRECTORY = "make directory"
     NAME_DIRECTORY = "give a prepared directory its name"
     APPEND_DATA = "append data"
@@ -58,7 +64,8 @@ class PartitionWrite:
     """All bytes that a commit writes into one partition's directory.
 
     `published_bytes` is the size that the header of `_pm` has afterwards; a new directory's `pm` is complete and
-    already has it. If `prepared_path` names a directory with complete, durable files, there are no bytes to write.
+    already has it. If `prepared_path` names a directory with complete, durable files, or the new directory itself
+    `is_written` and durable, there are no bytes to write.
     """
 
     directory_path: str
@@ -69,19 +76,30 @@ class PartitionWrite:
     pm: bytes
     published_bytes: int
     prepared_path: str | None = None
+    is_written: bool = False
 
 
+WRITTEN = (Action.SYNC_TABLE_DIRECTORY,)
 ADOPTION = (Action.NAME_DIRECTORY, Action.SYNC_TABLE_DIRECTORY)
+DICTIONARY = (
+    Action.APPEND_SYMBOLS,
+    Action.SYNC_SYMBOLS,
+    Action.WRITE_INDEX,
+    Action.SYNC_INDEX,
+    Action.NAME_INDEX,
+    Action.SYNC_TABLE_DIRECTORY,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Protocol:
     """The order of a commit's actions, and other differences between releases (docs/presets.md).
 
-    `update` is executed for each partition that grows in place, `rewrite` for each new directory, `adoption` for each
-    prepared one, then `publish` for `_txn`. `base` finds the generation that a commit continues, only once in a process
-    that `remembers` its own; `token_of` computes before a write which size of data.parquet `_txn` will name; `undo` is
-    called after a partition's failed write; `replaced`, with the new version, for directories that it no longer names.
+    `dictionary` is executed for each dictionary that gets new symbols, then `update` for each partition that grows in
+    place, `rewrite` for each new directory, `adoption` for each prepared one, then `publish` for `_txn`. `base` finds
+    the generation that a commit continues, only once in a process that `remembers` its own; `token_of` computes before
+    a write which size of data.parquet `_txn` will name; `undo` is called after a partition's failed write; `replaced`,
+    with the new version, for directories that it no longer names.
     """
 
     update: tuple[Action, ...]
@@ -94,11 +112,14 @@ class Protocol:
     undo: Callable[[Storage, PartitionWrite], None]
     replaced: Callable[[Storage, WriterLock, int, Iterable[PartitionFiles]], None]
     adoption: tuple[Action, ...] = ADOPTION
+    dictionary: tuple[Action, ...] = DICTIONARY
 
     def actions(self, write: PartitionWrite) -> tuple[Action, ...]:
         """Return the actions for a partition's directory."""
         if write.prepared_path is not None:
             return self.adoption
+        if write.is_written:
+            return WRITTEN
         return self.rewrite if write.is_new else self.update
 
 
@@ -150,6 +171,17 @@ HARDENED = Protocol(
 )
 
 
+def extend_dictionaries(
+    protocol: Protocol, storage: Storage, table_path: str, writes: Sequence[DictionaryWrite]
+) -> None:
+    """Make the symbols of a commit durable, which no version counts yet; raises StorageError."""
+    for write in writes:
+        with ExitStack() as opened:
+            run = _DictionaryRun(storage, table_path, write, opened)
+            for action in protocol.dictionary:
+                _DICTIONARY_ACTIONS[action](run)
+
+
 def execute(
     protocol: Protocol, storage: Storage, table_path: str, writes: Sequence[PartitionWrite], plan: StorePlan
 ) -> None:
@@ -179,6 +211,46 @@ def publish(pm: File, published_bytes: int, opened: ExitStack) -> Mapping:
     mapping = opened.enter_context(pm.map(field.end_bytes))
     mapping.store_u64(field.offset_bytes, published_bytes)
     return mapping
+
+
+class _DictionaryRun:
+    """The actions on one dictionary."""
+
+    def __init__(self, storage: Storage, table_path: str, write: DictionaryWrite, opened: ExitStack) -> None:
+        self._storage = storage
+        self._table_path = table_path
+        self._write = write
+        self._opened = opened
+        self._files: dict[str, File] = {}
+
+    def append_symbols(self) -> None:
+        for part in self._write.parts:
+            self._file(part.path).pwrite(part.content, part.offset_bytes)
+
+    def sync_symbols(self) -> None:
+        for path in dict.fromkeys(part.path for part in self._write.parts):
+            self._file(path).fdatasync()
+
+    def write_index(self) -> None:
+        path = self._write.unnamed_index_path
+        if self._storage.own_kind(path) is not EntryKind.MISSING:
+            # Never written to: after a power cut some file systems have a renamed file under both names.
+            self._storage.unlink(path)
+        self._file(path, OpenMode.NEW).pwrite(self._write.index, 0)
+
+    def sync_index(self) -> None:
+        self._file(self._write.unnamed_index_path).fdatasync()
+
+    def name_index(self) -> None:
+        self._storage.rename(self._write.unnamed_index_path, self._write.index_path)
+
+    def sync_table_directory(self) -> None:
+        self._storage.sync_directory(self._table_path)
+
+    def _file(self, path: str, mode: OpenMode = OpenMode.EXISTING) -> File:
+        if path not in self._files:
+            self._files[path] = self._opened.enter_context(self._storage.open_for_writing(path, mode))
+        return self._files[path]
 
 
 class _PartitionRun:
@@ -269,6 +341,14 @@ class _Publication:
             self._mapping.store_u64(store.offset_bytes, store.value)
 
 
+_DICTIONARY_ACTIONS: dict[Action, Callable[[_DictionaryRun], None]] = {
+    Action.APPEND_SYMBOLS: _DictionaryRun.append_symbols,
+    Action.SYNC_SYMBOLS: _DictionaryRun.sync_symbols,
+    Action.WRITE_INDEX: _DictionaryRun.write_index,
+    Action.SYNC_INDEX: _DictionaryRun.sync_index,
+    Action.NAME_INDEX: _DictionaryRun.name_index,
+    Action.SYNC_TABLE_DIRECTORY: _DictionaryRun.sync_table_directory,
+}
 _PARTITION_ACTIONS: dict[Action, Callable[[_PartitionRun], None]] = {
     Action.MAKE_DIRECTORY: _PartitionRun.make_directory,
     Action.NAME_DIRECTORY: _PartitionRun.name_directory,

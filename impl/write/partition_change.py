@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -14,9 +16,11 @@ from tornproof.impl.chunk.row_group_encoder import EncodedRowGroup
 from tornproof.impl.errors import RowsRejectedError
 from tornproof.impl.layout import pm as layout
 from tornproof.impl.parquet.bloom import bitset_of_values
+from tornproof.impl.pm.block import Block
 from tornproof.impl.pm.header import FileHeader
 from tornproof.impl.read.reader_protocol import ReaderProtocol
 from tornproof.impl.read.row_group import row_group_columns
+from tornproof.impl.storage.interface import Storage
 from tornproof.impl.table.check import is_same_type
 from tornproof.impl.table.columns import SnapshotColumn
 from tornproof.impl.table.metadata_file import TableMetadata
@@ -37,7 +41,8 @@ from tornproof.impl.write.partition_writer import (
     next_in_place,
 )
 from tornproof.impl.write.readable_row_groups import readable_row_groups
-from tornproof.impl.write.stored_arrays import stored_table
+from tornproof.impl.write.stored_arrays import one_array, stored_table
+from tornproof.impl.write.streamed_partition import stream_new_directory
 from tornproof.impl.write.writer_options import (
     DEFAULT_FALSE_POSITIVE_RATE,
     BloomPosition,
@@ -49,6 +54,8 @@ from tornproof.impl.write.writer_options import (
 
 __all__ = ["PartitionChange", "PartitionChanger", "RowGroupEncoder", "WriterOptions"]
 RowGroupEncoder = Callable[..., EncodedRowGroup]
+STREAMED_BYTES = 1 << 20
+"""A new directory of more than that is written a row group at a time, before the commit's other actions."""
 ROW_GROUP_GROWTH = 4
 """By how much row groups become larger where a partition would have too many."""
 
@@ -61,13 +68,24 @@ class PartitionChange:
     partition: OpenPartition
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Rows:
+    """The rows of a new directory, which can be gone through several times, and at most how many there are."""
+
+    parts: Callable[[], Iterator[pa.Table]]
+    count_max: int
+    is_large: bool
+
+
 @dataclass(slots=True, kw_only=True)
 class PartitionChanger:
-    """Plans changes of one table's partitions; reads old rows to merge them with new ones, writes nothing.
+    """Plans changes of one table's partitions; reads old rows to merge them with new ones.
 
-    `keys` are the deduplication keys, empty in a table without deduplication.
+    Nothing is written but new directories of large partitions, whose paths are in `streamed`. `keys` are the
+    deduplication keys, empty in a table without deduplication.
     """
 
+    storage: Storage
     name: str
     metadata: TableMetadata
     columns: tuple[SnapshotColumn, ...]
@@ -78,6 +96,7 @@ class PartitionChanger:
     encode: RowGroupEncoder
     reader: ReaderProtocol
     symbols_of: Callable[[str], SymbolTable] = field(repr=False)
+    streamed: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         """Raise OptionsRejectedError for options that do not fit the columns."""
@@ -94,20 +113,27 @@ class PartitionChanger:
     def grow(self, partition: OpenPartition, portion: Portion, files: PartitionFiles) -> PartitionChange:
         """Merge rows into the row groups that overlap them in time, and append the others.
 
-        If readers would not accept the result, the partition is rewritten into `files`.
+        If readers would not accept the result, or most of a large partition would be merged, it is rewritten into
+        `files`.
         """
+        steps = plan_merge(partition.spans, portion.timestamps, has_keys=bool(self.keys))
+        merged = [block for step in steps if isinstance(step, Merge) for block in _blocks(partition, step)]
+        merged_bytes = sum(chunk.total_compressed for block in merged for chunk in block.chunks)
+        used_bytes = partition.token - partition.unused_bytes
+        if merged_bytes > max(STREAMED_BYTES, self.options.rewrite_unused_ratio * used_bytes):
+            return self.rewrite(partition, portion, files)
         row_groups: list[NextRowGroups] = []
-        for step in plan_merge(partition.spans, portion.timestamps, has_keys=bool(self.keys)):
+        for step in steps:
             match step:
                 case Keep(first, end):
                     row_groups.append(KeptRowGroups(first, end))
                 case Merge(first, last, start, end):
                     old = pa.concat_tables(self._old_rows(partition, range(first, last + 1)))
                     rows = self._joined(old, portion.rows.slice(start, end - start))
-                    row_groups += self._encoded(rows, partition.metadata.header, self.options)
+                    row_groups += self._encoded([rows], partition.metadata.header, self.options)
                 case Insert(start, end):
                     inserted = portion.rows.slice(start, end - start)
-                    row_groups += self._encoded(inserted, partition.metadata.header, self.options)
+                    row_groups += self._encoded([inserted], partition.metadata.header, self.options)
         write, after = next_in_place(partition, row_groups)
         if excess_of(after, partition) is not None:
             return self.rewrite(partition, portion, files)
@@ -115,13 +141,21 @@ class PartitionChanger:
 
     def rewrite(self, partition: OpenPartition, portion: Portion | None, files: PartitionFiles) -> PartitionChange:
         """Write all rows, old and new, into a new directory, with the table's current columns."""
-        rows = pa.concat_tables(self._old_rows(partition, range(len(partition.metadata.blocks))))
-        header = self._header(partition.metadata.header)
-        return self._create(self._joined(rows, portion.rows) if portion else rows, header, files, self.options)
+        rows = _Rows(
+            parts=partial(self._merged, partition, portion),
+            count_max=partition.metadata.row_count + (len(portion.timestamps) if portion else 0),
+            is_large=partition.token > STREAMED_BYTES,
+        )
+        return self._create(rows, self._header(partition.metadata.header), files, self.options)
 
     def create(self, portion: Portion, files: PartitionFiles) -> PartitionChange:
         """Write the first rows of a partition."""
-        return self._create(portion.rows, self._header(None), files, self.options)
+        rows = _Rows(
+            parts=lambda: iter([portion.rows]),
+            count_max=portion.rows.num_rows,
+            is_large=portion.rows.nbytes > STREAMED_BYTES,
+        )
+        return self._create(rows, self._header(None), files, self.options)
 
     def _header(self, before: FileHeader | None) -> FileHeader:
         """Return the header of a new directory, with the bloom filters in the options or in the file `before`."""
@@ -137,25 +171,46 @@ class PartitionChanger:
         return new_header(self.metadata, bloom_ids=ids, blooms_external=before.blooms_external)
 
     def _create(
-        self, rows: pa.Table, header: FileHeader, files: PartitionFiles, options: WriterOptions
+        self, rows: _Rows, header: FileHeader, files: PartitionFiles, options: WriterOptions
     ) -> PartitionChange:
         """Return a new directory that readers accept, if need be with external filters, then with larger row groups.
 
         Raises RowsRejectedError if there is none.
         """
-        footer = new_footer(header, self.name)
-        write, after = next_in_new_directory(files, header, footer, list(self._encoded(rows, header, options)))
+        footer, row_groups = new_footer(header, self.name), self._encoded(rows.parts(), header, options)
+        if rows.is_large:
+            write, after = stream_new_directory(self.storage, files, header, footer, row_groups)
+            self.streamed.append(files.path)
+        else:
+            write, after = next_in_new_directory(files, header, footer, row_groups)
         found = excess_of(after)
         if found is None:
             return PartitionChange(write=write, partition=after)
         if found.what == limits.PM_SIZE and header.bloom_columns and not header.blooms_external:
             ids = {header.columns[index].id for index in header.bloom_columns}
             return self._create(rows, new_header(self.metadata, bloom_ids=ids, blooms_external=True), files, options)
-        if options.row_group_row_count_max < rows.num_rows:
+        if options.row_group_row_count_max < rows.count_max:
             return self._create(rows, header, files, _with_larger_row_groups(options))
         raise RowsRejectedError(
             f"{files.name}: it would have {found}; write fewer rows or filters, or shorter values, to it"
         )
+
+    def _merged(self, partition: OpenPartition, portion: Portion | None) -> Iterator[pa.Table]:
+        """Yield old and new rows in their order, so many at a time as have to be merged."""
+        timestamps = portion.timestamps if portion else np.empty(0, np.int64)
+        for step in plan_merge(partition.spans, timestamps, has_keys=bool(self.keys)):
+            match step:
+                case Keep(first, end):
+                    for ordinal in range(first, end):
+                        yield from self._old_rows(partition, [ordinal])
+                case Merge(first, last, start, end):
+                    assert portion is not None
+                    new = portion.rows.slice(start, end - start)
+                    # Without a name for the old rows, which would keep them while the joined ones are encoded.
+                    yield self._joined(pa.concat_tables(self._old_rows(partition, range(first, last + 1))), new)
+                case Insert(start, end):
+                    assert portion is not None
+                    yield portion.rows.slice(start, end - start)
 
     def _joined(self, old: pa.Table, new: pa.Table) -> pa.Table:
         rows = pa.concat_tables([old, new])
@@ -174,13 +229,11 @@ class PartitionChanger:
                 ]
         return parts
 
-    def _encoded(self, rows: pa.Table, header: FileHeader, limited: WriterOptions) -> Iterator[EncodedRowGroup]:
-        """Yield rows as row groups of the sizes in `limited`."""
+    def _encoded(
+        self, tables: Iterable[pa.Table], header: FileHeader, limited: WriterOptions
+    ) -> Iterator[EncodedRowGroup]:
+        """Yield rows, given in several tables, as row groups of the sizes in `limited`."""
         names = {column.id: column.name for column in self.metadata.columns}
-        # A renamed column keeps its original name in the files.
-        in_file_order = pa.Table.from_arrays(
-            [rows[names[column.id]] for column in header.columns], names=[column.name for column in header.columns]
-        )
         symbols = {
             column.name: self.symbols_of(names[column.id])
             for column in header.columns
@@ -199,15 +252,21 @@ class PartitionChanger:
             group = self.encode(stored, bounds=bounds, **settings)
             return replace(group, bitsets=bitsets) if bitsets else group
 
-        for part in _parts(in_file_order, limited):
-            yield from readable_row_groups(part, encoded)
+        def in_file_order(part: pa.Table) -> pa.Table:
+            # A renamed column keeps its original name in the files.
+            arrays = [part[names[column.id]] for column in header.columns]
+            return pa.Table.from_arrays(arrays, names=[column.name for column in header.columns])
+
+        for part in _parts(tables, limited):
+            yield from readable_row_groups(in_file_order(part), encoded)
+            del part  # before the next one is made
 
     def _bitsets(self, stored: pa.Table, header: FileHeader, names: Mapping[int, str]) -> dict[int, bytes]:
         """Return filters for the bloom columns of the file, which are the same in all generations."""
         rates = self.options.blooms.columns if self.options.blooms else {}
         return {
             index: bitset_of_values(
-                stored.column(index).combine_chunks(),
+                one_array(stored.column(index)),
                 rates.get(names[header.columns[index].id], DEFAULT_FALSE_POSITIVE_RATE),
             )
             for index in header.bloom_columns
@@ -234,17 +293,41 @@ class PartitionChanger:
         )
 
 
-def _parts(rows: pa.Table, options: WriterOptions) -> Iterator[pa.Table]:
-    """Yield the rows of each row group."""
+def _blocks(partition: OpenPartition, step: Merge) -> tuple[Block, ...]:
+    """Return the row groups that a step merges."""
+    return partition.metadata.blocks[step.first : step.last + 1]
+
+
+def _parts(tables: Iterable[pa.Table], options: WriterOptions) -> Iterator[pa.Table]:
+    """Yield the rows of each row group, of which all but the last are as large as the options let them be."""
+    rows: pa.Table | None = None
+    for table in tables:
+        rows = table if rows is None else pa.concat_tables([rows, table])
+        del table
+        while len(rows) >= options.row_group_row_count_max:
+            part, rows = _divided(rows, options)
+            yield part
+            del part
+    while rows is not None and len(rows):
+        part, rows = _divided(rows, options)
+        yield part
+
+
+def _divided(rows: pa.Table, options: WriterOptions) -> tuple[pa.Table, pa.Table]:
+    """Return the rows of the first row group and those behind them; if these are few, they keep no others in memory."""
+    count = _first_count(rows, options)
+    part, rest = rows.slice(0, count).combine_chunks(), rows.slice(count)
+    return part, rest.take(np.arange(len(rest))) if len(rest) < options.row_group_row_count_max else rest
+
+
+def _first_count(rows: pa.Table, options: WriterOptions) -> int:
+    """Return how many rows the first row group has."""
     # One array must be able to hold a column of it.
     size_bytes_max = min(options.row_group_size_bytes_max or limits.ARRAY_LIMIT_BYTES, limits.ARRAY_LIMIT_BYTES)
-    start = 0
-    while start < rows.num_rows:
-        part = rows.slice(start, options.row_group_row_count_max)
-        while part.nbytes > size_bytes_max and part.num_rows > 1:
-            part = part.slice(0, max(1, min(part.num_rows - 1, part.num_rows * size_bytes_max // part.nbytes)))
-        yield part
-        start += part.num_rows
+    part = rows.slice(0, options.row_group_row_count_max)
+    while part.nbytes > size_bytes_max and part.num_rows > 1:
+        part = part.slice(0, max(1, min(part.num_rows - 1, part.num_rows * size_bytes_max // part.nbytes)))
+    return int(part.num_rows)
 
 
 def _with_larger_row_groups(options: WriterOptions) -> WriterOptions:

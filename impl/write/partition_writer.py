@@ -6,7 +6,7 @@ with the file, except for its row groups' entries, which every footer repeats.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
@@ -95,6 +95,8 @@ class KeptRowGroups:
 
 
 NextRowGroups: TypeAlias = KeptRowGroups | EncodedRowGroup
+Append: TypeAlias = Callable[[bytes, int], None]
+"""Takes bytes of data.parquet and their offset."""
 
 
 def load_state(resolved: ResolvedPartition) -> OpenPartition:
@@ -137,17 +139,19 @@ def next_in_place(state: OpenPartition, row_groups: Sequence[NextRowGroups]) -> 
     footer_length = state.metadata.generation.position.fixed.parquet_footer_length
     unused_bytes = state.unused_bytes + footer_length + ParquetTail.layout.size_bytes
     unused_bytes += sum(unused_bytes_of(state.footer.row_groups[ordinal]) for ordinal in dropped)
-    placed = _place(state.metadata.header, row_groups, state.token, state)
+    content = _Content(state.token)
+    placed = _place(state.metadata.header, row_groups, content.append, state.token, state)
     # Of a footer's optional sections only the scratchpad is copied to the next generation (docs/format.md).
     scratchpad = state.metadata.generation.sections.scratchpad
-    data, footer, laid_out = _lay_out(
+    tail, footer, laid_out = _lay_out(
         state.metadata.header, state.footer, state.point, placed, unused_bytes, scratchpad
     )
+    content.append(tail, placed.end_bytes)
     write = PartitionWrite(
         directory_path=state.files.path,
         is_new=False,
         data_offset_bytes=state.token,
-        data=data,
+        data=content.joined(),
         pm_offset_bytes=state.point.base_bytes,
         pm=laid_out.content,
         published_bytes=laid_out.generation.position.end_bytes,
@@ -168,18 +172,30 @@ def new_footer(header: FileHeader, table_name: str) -> FooterParts:
 
 
 def next_in_new_directory(
-    files: PartitionFiles, header: FileHeader, footer: FooterParts, row_groups: Sequence[EncodedRowGroup]
+    files: PartitionFiles,
+    header: FileHeader,
+    footer: FooterParts,
+    row_groups: Iterable[EncodedRowGroup],
+    append: Append | None = None,
 ) -> tuple[PartitionWrite, OpenPartition]:
-    """Return the complete files of a new partition or of a rewrite; `footer` has the schema and the key-values."""
+    """Return the complete files of a new partition or of a rewrite; `footer` has the schema and the key-values.
+
+    With `append` data.parquet goes there instead, a row group at a time, and the write has only its size.
+    """
     head, point = start_file(header)
-    placed = _place(header, row_groups, len(MAGIC), None)
-    data, footer, laid_out = _lay_out(header, footer, point, placed, 0, None)
+    content = _Content(0)
+    append = append or content.append
+    append(MAGIC, 0)
+    placed = _place(header, row_groups, append, len(MAGIC), None)
+    tail, footer, laid_out = _lay_out(header, footer, point, placed, 0, None)
+    append(tail, placed.end_bytes)
     published = patch_header(laid_out.generation.position.end_bytes)
+    data = content.joined()
     write = PartitionWrite(
         directory_path=files.path,
         is_new=True,
-        data_offset_bytes=0,
-        data=MAGIC + data,
+        data_offset_bytes=0 if data else placed.end_bytes + len(tail),
+        data=data,
         pm_offset_bytes=0,
         pm=published + head[len(published) :] + laid_out.content,
         published_bytes=laid_out.generation.position.end_bytes,
@@ -187,12 +203,27 @@ def next_in_new_directory(
     return write, _state(files, header, footer, laid_out, placed)
 
 
+class _Content:
+    """New bytes of data.parquet that a commit keeps until it writes them."""
+
+    def __init__(self, offset_bytes: int) -> None:
+        self._end_bytes = offset_bytes
+        self._parts: list[bytes] = []
+
+    def append(self, content: bytes, offset_bytes: int) -> None:
+        assert offset_bytes == self._end_bytes, "bytes come in order"
+        self._parts.append(content)
+        self._end_bytes += len(content)
+
+    def joined(self) -> bytes:
+        return b"".join(self._parts)
+
+
 @dataclass(slots=True)
 class _Placed:
-    """Row groups at their offsets: the new bytes, each group's entries in both footers, and the kept blocks."""
+    """Row groups at their offsets: where they end, each group's entries in both footers, and the kept blocks."""
 
     end_bytes: int
-    content: list[bytes] = field(default_factory=list)
     thrift: list[bytes] = field(default_factory=list)
     row_groups: list[NewRowGroup | ReusedRowGroup] = field(default_factory=list)
     kept_blocks: list[Block | None] = field(default_factory=list)
@@ -201,7 +232,11 @@ class _Placed:
 
 
 def _place(
-    header: FileHeader, row_groups: Sequence[NextRowGroups], offset_bytes: int, state: OpenPartition | None
+    header: FileHeader,
+    row_groups: Iterable[NextRowGroups],
+    append: Append,
+    offset_bytes: int,
+    state: OpenPartition | None,
 ) -> _Placed:
     placed = _Placed(offset_bytes)
     is_sorted = layout.SORTING_IS_DTS_ASC.get(header.feature_flags)
@@ -218,7 +253,7 @@ def _place(
             placed.row_count += sum(block.num_rows for block in blocks)
             continue
         written = group.place(placed.end_bytes, sorting=sorting)
-        placed.content.append(written.content)
+        append(written.content, placed.end_bytes)
         placed.end_bytes += len(written.content)
         placed.thrift.append(written.thrift)
         blooms = _blooms(header, group, written)
@@ -226,6 +261,7 @@ def _place(
         placed.kept_blocks.append(None)
         placed.kept_spans.append(None)
         placed.row_count += group.row_count
+        del group, written  # before the next one is made
     return placed
 
 
@@ -251,7 +287,7 @@ def _lay_out(
     unused_bytes: int,
     scratchpad: tuple[tuple[int, bytes], ...] | None,
 ) -> tuple[bytes, FooterParts, AppendedGeneration]:
-    """Return the bytes of data.parquet, their footer in parts, and the generation of `_pm` that describes them."""
+    """Return the end of data.parquet, its footer in parts, and the generation of `_pm` that describes it."""
     footer = footer.with_row_groups(placed.thrift, placed.row_count)
     json = footer.key_value(QUESTDB_KEY)
     if json is not None:
@@ -264,8 +300,7 @@ def _lay_out(
         footer_feature_flags=layout.SCRATCHPAD.put(0, int(scratchpad is not None)),
         sections=FooterSections(scratchpad=scratchpad),
     )
-    data = b"".join([*placed.content, file_tail(encoded)])
-    return data, footer, lay_out_generation(header, point, placed.row_groups, facts)
+    return file_tail(encoded), footer, lay_out_generation(header, point, placed.row_groups, facts)
 
 
 def _state(

@@ -58,7 +58,7 @@ def stored_table(
         if rows.schema.get_field_index(column.name) < 0:
             raise RowsRejectedError.at(column.name, None, "a column of this name, once", "none or several")
         values = rows.column(column.name)
-        values = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
+        values = one_array(values) if isinstance(values, pa.ChunkedArray) else values
         stored = stored_array(values, column, symbols=symbols.get(column.name))
         arrays.append(stored.array)
         if stored.bounds is not Computed.BY_PYARROW:
@@ -68,6 +68,11 @@ def stored_table(
         for column, array in zip(columns, arrays, strict=True)
     ]
     return pa.Table.from_arrays(arrays, schema=pa.schema(fields)), bounds
+
+
+def one_array(column: pa.ChunkedArray) -> pa.Array:
+    """Return a column as one array, which `combine_chunks` copies even if it has one chunk."""
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
 def stored_array(values: pa.Array, column: Column, *, symbols: SymbolTable | None = None) -> StoredColumn:

@@ -5,7 +5,6 @@ How a commit writes files is in `commit.py`, how it changes each partition in `p
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
 
@@ -29,20 +28,20 @@ from tornproof.impl.table.metadata_file import TableColumn
 from tornproof.impl.table.parquet_last import parquet_last_advice
 from tornproof.impl.table.partition import PartitionFiles
 from tornproof.impl.table.partition_names import directory_names
-from tornproof.impl.table.symbols import mark_null, read_table_symbols, symbol_columns
+from tornproof.impl.table.symbols import mark_null, symbol_columns
 from tornproof.impl.table.table import Table, open_table
 from tornproof.impl.txn.pins import WriterLock, take_writer_lock
 from tornproof.impl.txn.transaction import TXN_FILE, Partition, Transaction
 from tornproof.impl.txn.write import I64_MAX, I64_MIN, NextVersion, PartitionState, next_version, plan_store
-from tornproof.impl.types.questdb import TypeTag, tag_of
 from tornproof.impl.write.adoption import WRITTEN_FLAGS, PreparedPartition, adopted
-from tornproof.impl.write.commit import HARDENED, Protocol, RecoveryAction, execute
+from tornproof.impl.write.commit import HARDENED, Protocol, RecoveryAction, execute, extend_dictionaries
 from tornproof.impl.write.incoming_rows import Portion, conform, in_time_order, portions, without_duplicates
+from tornproof.impl.write.new_symbols import Dictionaries
 from tornproof.impl.write.partition_change import PartitionChange, PartitionChanger, RowGroupEncoder, WriterOptions
 from tornproof.impl.write.partition_writer import OpenPartition, load_state
 from tornproof.impl.write.purge import purge
 from tornproof.impl.write.recovery import recover_for_writing
-from tornproof.impl.write.stored_arrays import symbol_keys
+from tornproof.impl.write.streamed_partition import remove_streamed
 
 REMEMBERED_PARTITIONS_MAX = 64
 """Of so many partitions, those written last, a writer keeps the metadata for its next commit."""
@@ -142,9 +141,9 @@ class TableWriter(AbstractContextManager["TableWriter"]):
         names = {column.id: column.name for column in self._metadata.columns}
         self._timestamp_name = names[self._metadata.timestamp_id]
         keys = [column.name for column in self._metadata.columns if column.is_dedup_key]
-        # New symbols are rejected, so it is enough to read them once. A method would keep a forgotten writer alive.
-        symbols = functools.cache(lambda: read_table_symbols(table, transaction))
+        self._dictionaries = Dictionaries(table, transaction)
         self._changer = PartitionChanger(
+            storage=storage,
             name=table.path.rpartition("/")[2],
             metadata=self._metadata,
             columns=snapshot.columns,
@@ -154,9 +153,9 @@ class TableWriter(AbstractContextManager["TableWriter"]):
             options=options,
             encode=encode,
             reader=protocol.base,
-            symbols_of=lambda name: symbols()[name],
+            # A method of this writer would keep a forgotten one alive.
+            symbols_of=self._dictionaries.of,
         )
-        self._symbols = symbols
         self._open: dict[int, OpenPartition] = {}
         self._with_orphans: set[int] = set()
         self._is_dead = False
@@ -172,11 +171,7 @@ class TableWriter(AbstractContextManager["TableWriter"]):
     def write(self, rows: pa.Table | pa.RecordBatch) -> None:
         """Stage rows of any times in any order; raises RowsRejectedError if the table cannot take them."""
         self._check_alive()
-        taken = conform(rows, self.schema, self._timestamp_name)
-        for column in self._metadata.columns:
-            if tag_of(column.type) is TypeTag.SYMBOL:
-                symbol_keys(taken[column.name].combine_chunks(), column.name, self._symbols()[column.name])
-        self._staged.append(taken)
+        self._staged.append(conform(rows, self.schema, self._timestamp_name))
 
     def drop_partition(self, timestamp: int) -> None:
         """Stage the removal of the partition that starts at `timestamp`; rows staged with it create it anew."""
@@ -211,11 +206,18 @@ class TableWriter(AbstractContextManager["TableWriter"]):
         `open_writer` recovers.
         """
         self._check_alive()
-        changes = self._plan()
-        if not changes and not self._dropped:
-            self.rollback()
-            return self.transaction.version
-        following = self._following(changes)
+        self._dictionaries.extend(self._staged)
+        self._changer.streamed.clear()
+        try:
+            changes = self._plan()
+            if not changes and not self._dropped:
+                self.rollback()
+                return self.transaction.version
+            following, new_symbols = self._following(changes), self._dictionaries.writes()
+        except BaseException:
+            for path in self._changer.streamed:
+                remove_streamed(self._storage, path)
+            raise
         with self._storage.open_for_reading(f"{self.table.path}/{TXN_FILE}") as handle:
             # The free area has the version before the committed one, written by this writer from its third commit on.
             plan = plan_store(handle.pread(handle.size_bytes(), 0), following, area_is_durable=self._commit_count >= 2)
@@ -224,6 +226,7 @@ class TableWriter(AbstractContextManager["TableWriter"]):
         for column in self._with_first_nulls():
             mark_null(self._storage, self.table, self.transaction, column)
             self._null_columns.add(column.name)
+        extend_dictionaries(self._protocol, self._storage, self.table.path, new_symbols)
         execute(self._protocol, self._storage, self.table.path, [change.write for change in changes.values()], plan)
         self._commit_count += 1
         self._with_orphans.difference_update(changes)
@@ -238,6 +241,7 @@ class TableWriter(AbstractContextManager["TableWriter"]):
         gone = self._dropped | {timestamp for timestamp, change in changes.items() if change.write.is_new}
         unnamed = [partition for partition in self.transaction.partitions if partition.timestamp in gone]
         self.transaction = self.table.transaction()
+        self._dictionaries.commit(self.transaction)
         self._protocol.replaced(self._storage, self._lock, self.transaction.version, map(self.table.files_of, unnamed))
         self.rollback()
         # Only now, because a writer that cannot read its own version would commit the same rows again.
@@ -331,7 +335,11 @@ class TableWriter(AbstractContextManager["TableWriter"]):
         self._check_last(states)
         low, high = self._times(changes, sorted(states))
         return next_version(
-            self.transaction, partitions=[states[key] for key in sorted(states)], min_timestamp=low, max_timestamp=high
+            self.transaction,
+            partitions=[states[key] for key in sorted(states)],
+            min_timestamp=low,
+            max_timestamp=high,
+            symbol_counts=self._dictionaries.counts(),
         )
 
     def _check_last(self, states: Mapping[int, PartitionState]) -> None:

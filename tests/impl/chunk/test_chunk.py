@@ -11,9 +11,14 @@ from typing import Any
 import numpy as np
 import parquet_files
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from damage import flipped
+from depth import nightly
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from parquet_files import chunk_of, column_of, footer_of
-from type_values import NANOSECONDS, array_type, decimal_type
+from type_values import NANOSECONDS, array_type, decimal_type, text
 
 from tornproof.impl.chunk import expansion as chunk_expansion
 from tornproof.impl.chunk.chunk import VALUE_COUNT_MAX, decode_chunk
@@ -25,6 +30,7 @@ from tornproof.impl.pm.header import Column
 from tornproof.impl.types.questdb import TypeTag
 
 MIB = 1 << 20
+PARQUET_FILE = pq.ParquetFile
 
 
 @dataclasses.dataclass(frozen=True)
@@ -132,6 +138,47 @@ def test_every_type_decodes(name: str, use_dictionary: bool, version: str) -> No
     found = written(stored, column_type, use_dictionary=use_dictionary, data_page_version=version).decode()
     assert found.type == expected.type
     assert found.equals(expected)
+
+
+class ReadAsTable:
+    """A file of one column that is read as a table, the plain way, where its reader is asked for the column."""
+
+    def __init__(self, *arguments: Any, **settings: Any) -> None:
+        self.file = PARQUET_FILE(*arguments, **settings)
+        self.reader = self
+
+    def read_column(self, index: int) -> pa.ChunkedArray:
+        return self.file.read(use_threads=False).column(index)
+
+
+def outcome(case: Written) -> object:
+    try:
+        found = case.decode()
+    except ProblemError as error:
+        return type(error), error.problem.field, error.problem.offset_bytes
+    return found.type, text(found)
+
+
+@pytest.mark.parametrize("example_count", [60, nightly(5_000)])
+def test_a_column_is_read_as_in_a_table_whatever_its_bytes_are(example_count: int) -> None:
+    cases = [
+        written(TYPES[name][0], TYPES[name][1], use_dictionary=use_dictionary, data_page_version=version)
+        for name in TYPES
+        for use_dictionary in (True, False)
+        for version in ("1.0", "2.0")
+    ]
+
+    @settings(max_examples=example_count)
+    @given(st.sampled_from(cases), st.none() | st.integers(0))
+    def check(case: Written, bit: int | None) -> None:
+        if bit is not None and case.content:
+            case = case.with_content(flipped(case.content, bit % (8 * len(case.content))))
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(pq, "ParquetFile", ReadAsTable)
+            plain = outcome(case)
+        assert outcome(case) == plain
+
+    check()
 
 
 @pytest.mark.parametrize("nullable", [True, False])

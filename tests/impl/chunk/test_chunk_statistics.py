@@ -6,10 +6,13 @@ from typing import Any
 
 import pm_builder as pm
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from type_values import decimal_type
 
-from tornproof.impl.chunk.statistics import check_bounds, check_counts
+from tornproof.impl.chunk.statistics import _min_max, check_bounds, check_counts
 from tornproof.impl.errors import CorruptError
 from tornproof.impl.pm.block import Chunk, Statistic
 from tornproof.impl.types.questdb import TypeTag
@@ -52,6 +55,15 @@ def complaint(
         assert error.problem.offset_bytes == 77
         return error.problem.field.removesuffix(" of column 'x'")
     return None
+
+
+@given(st.sampled_from([pa.int32(), pa.int64(), pa.uint32(), pa.float32(), pa.float64()]), st.data())
+def test_extremes_are_those_that_arrow_finds(of: pa.DataType, data: st.DataObject) -> None:
+    numbers = st.integers(0, (1 << 31) - 1) if pa.types.is_integer(of) else st.floats(width=32)
+    values = pa.array(data.draw(st.lists(st.none() | numbers)), of)
+    values = values.slice(data.draw(st.integers(0, len(values))))
+    plain = pc.min_max(values)
+    assert repr(_min_max(values)) == repr((plain["min"].as_py(), plain["max"].as_py()))
 
 
 def test_counts_must_be_those_of_the_pages() -> None:

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from rejections import rejection
 
 from tornproof.harness.explorers.corruption.roundtrip import reencode_generations
+from tornproof.impl.errors import CorruptError
 from tornproof.impl.layout import pm as layout
 from tornproof.impl.pm.block import (
     Block,
@@ -64,6 +65,80 @@ def test_a_block_is_decoded_to_what_was_encoded(
     for column, offset in offsets.items():
         assert offset % 8 == 0
         assert decode_bitset(data, offset, limit_bytes=len(data), file=pm.FILE) == bitsets[column]
+
+
+def plainly_decoded(data: bytes, region: bytes) -> tuple[object, ...] | str:
+    """Return a chunk's fields by the declared layout, or the name of the first field that is wrong."""
+    raw = layout.ColumnChunk.unpack(data, 0, file=pm.FILE)
+    if raw.codec > 7 or raw.reserved:
+        return "CODEC" if raw.codec > 7 else "RESERVED"
+    bounds: list[Statistic | None] = []
+    used_bytes = 0
+    for name, word, bits, size in (
+        ("MIN_STAT", raw.min_stat, layout.STAT_FLAGS.bits[0:3], raw.stat_sizes & 15),
+        ("MAX_STAT", raw.max_stat, layout.STAT_FLAGS.bits[3:6], raw.stat_sizes >> 4),
+    ):
+        is_present, is_inlined, is_exact = (bool(bit.get(raw.stat_flags)) for bit in bits)
+        if not is_present:
+            bounds.append(None)
+            continue
+        if is_inlined:
+            if not 1 <= size <= 8:
+                return "STAT_SIZES"
+            if any(word.to_bytes(8, "little")[size:]):
+                return name
+            bounds.append(Statistic(value=word.to_bytes(8, "little")[:size], exact=is_exact))
+            continue
+        start, length = layout.STAT_REFERENCE_OFFSET.get(word), layout.STAT_REFERENCE_LENGTH.get(word)
+        used_bytes += length
+        if start + length > len(region) or used_bytes > len(region):
+            return name
+        bounds.append(Statistic(value=region[start : start + length], exact=is_exact) if length else None)
+    return (
+        raw.codec,
+        raw.num_values,
+        raw.null_count if layout.NULL_COUNT_PRESENT.get(raw.stat_flags) else None,
+        raw.distinct_count if layout.DISTINCT_COUNT_PRESENT.get(raw.stat_flags) else None,
+        *bounds,
+    )
+
+
+WORDS = st.one_of(st.integers(0, 300), st.integers(0, 40).map(lambda offset: offset << 16 | 5), COUNTS)
+
+
+@given(
+    st.integers(0, 8),
+    st.integers(0, 255),
+    st.integers(0, 255),
+    st.sampled_from([0, 0, 0, 1]),
+    WORDS,
+    WORDS,
+    st.binary(),
+)
+def test_a_chunk_is_what_its_declared_layout_says(
+    codec: int, flags: int, sizes: int, reserved: int, low: int, high: int, region: bytes
+) -> None:
+    record = layout.ColumnChunk(
+        codec=codec,
+        encodings=1,
+        stat_flags=flags,
+        stat_sizes=sizes,
+        reserved=reserved,
+        num_values=11,
+        byte_range_start=4,
+        total_compressed=99,
+        null_count=5,
+        distinct_count=6,
+        min_stat=low,
+        max_stat=high,
+    ).pack()
+    found: tuple[object, ...] | str
+    try:
+        (chunk,) = decode(bytes(8) + record + region, 1).chunks
+        found = chunk.codec, chunk.num_values, chunk.null_count, chunk.distinct_count, chunk.minimum, chunk.maximum
+    except CorruptError as error:
+        found = error.problem.field.removesuffix(" of column 0")
+    assert found == plainly_decoded(record, region)
 
 
 @pytest.mark.parametrize(("size_bytes", "is_inlined"), [(1, True), (8, True), (9, False), (65_535, False)])

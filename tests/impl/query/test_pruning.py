@@ -91,7 +91,7 @@ def test_real_tables_are_read_in_part(
 @pytest.mark.parametrize(
     ("name", "column_count_max"),
     [
-        *sampled(3, [(name, 30) for name in golden_data.TABLES if name.startswith(NINE) and name != WIDE]),
+        *sampled(2, [(name, 30) for name in golden_data.TABLES if name.startswith(NINE) and name != WIDE]),
         # Its four types of columns come again and again.
         (WIDE, 6),
         nightly(WIDE, 30),

@@ -12,8 +12,7 @@ from written_tables import DAY, DAY_LENGTH, PATH, filled, pairs_on, rows, writer
 
 from tornproof.harness.simulator.filesystem.faulty import Fault, FaultyStorage
 from tornproof.harness.simulator.filesystem.intercept import BARRIERS, Call, CallKind
-from tornproof.harness.simulator.filesystem.locks import Killed
-from tornproof.harness.simulator.filesystem.memory import MemoryStorage
+from tornproof.harness.simulator.filesystem.memory import Killed, MemoryStorage
 from tornproof.impl.write.commit import HARDENED, Action
 from tornproof.impl.write.table_writer import TableWriter
 
@@ -173,6 +172,6 @@ def test_commit_that_is_killed_anywhere_is_there_whole_or_not_at_all_and_the_nex
 
 
 def test_hardened_protocol_leaves_no_barrier_out() -> None:
-    actions = [*HARDENED.update, *HARDENED.rewrite, *HARDENED.adoption, *HARDENED.publish]
+    actions = [*HARDENED.dictionary, *HARDENED.update, *HARDENED.rewrite, *HARDENED.adoption, *HARDENED.publish]
     assert set(actions) == set(Action)
     assert HARDENED.publish[-1] is Action.FENCE_AFTER_VERSION

@@ -13,8 +13,7 @@ from real_tables import resolved_partitions, verified
 from written_tables import DAY, PATH, filled, new_table, pairs_on, rows, table_on, write, writer_on
 
 from tornproof.harness.simulator.filesystem.faulty import Fault, FaultyStorage
-from tornproof.harness.simulator.filesystem.locks import Killed
-from tornproof.harness.simulator.filesystem.memory import MemoryStorage
+from tornproof.harness.simulator.filesystem.memory import Killed, MemoryStorage
 from tornproof.impl import limits
 from tornproof.impl.errors import RowsRejectedError
 from tornproof.impl.parquet.bloom import bitset_size_bytes

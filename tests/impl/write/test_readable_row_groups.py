@@ -35,7 +35,7 @@ def small_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("encoding", [None, *always_if(lambda each: each is Encoding.DELTA_BYTE_ARRAY, Encoding)])
-@pytest.mark.parametrize("name", sampled(5, sorted(SHOWN)))
+@pytest.mark.parametrize("name", sampled(3, sorted(SHOWN)))
 def test_equal_values_of_every_type_and_encoding_can_be_read_whole(
     small_bounds: None, name: str, encoding: Encoding | None
 ) -> None:

@@ -13,8 +13,7 @@ from written_tables import DAY, DAY_LENGTH, PATH, filled, pairs_on, rows, write,
 from tornproof.harness.common.made_rows import rows_for
 from tornproof.harness.simulator.filesystem.faulty import Fault, FaultyStorage
 from tornproof.harness.simulator.filesystem.intercept import Call, CallKind, InterceptedStorage
-from tornproof.harness.simulator.filesystem.locks import Killed
-from tornproof.harness.simulator.filesystem.memory import MemoryStorage
+from tornproof.harness.simulator.filesystem.memory import Killed, MemoryStorage
 from tornproof.impl import limits
 from tornproof.impl.errors import RowsRejectedError, StorageError
 from tornproof.impl.read.reader import open_snapshot

@@ -12,8 +12,7 @@ from real_tables import CHAIN, in_memory
 from tornproof.harness.common.made_rows import NULL_EVERY, rows_for
 from tornproof.harness.simulator.filesystem.faulty import Fault, FaultyStorage
 from tornproof.harness.simulator.filesystem.intercept import CallKind
-from tornproof.harness.simulator.filesystem.locks import Killed
-from tornproof.harness.simulator.filesystem.memory import MemoryStorage
+from tornproof.harness.simulator.filesystem.memory import Killed, MemoryStorage
 from tornproof.impl.layout.symbol import SymbolOffsetsHeader
 from tornproof.impl.table.table import open_table
 from tornproof.impl.write.table_writer import TableWriter, open_writer

@@ -19,7 +19,8 @@ from tornproof.harness.explorers.corruption.roundtrip import reencode_generation
 from tornproof.harness.explorers.kills.exploration import Exploration as CrashExploration
 from tornproof.harness.explorers.kills.exploration import Plan, Share, ShareResult, crash_phase
 from tornproof.harness.explorers.kills.explorer import failed_controls, fault_free_phase
-from tornproof.harness.explorers.kills.judge import Judge, Violation
+from tornproof.harness.explorers.kills.judge import Judge
+from tornproof.harness.explorers.kills.sessions import Violation
 from tornproof.harness.explorers.model_based.explorer import CONTROLS, PartResult, Stateful, parts, stateful_phase
 from tornproof.harness.explorers.processes.explorer import explore_processes
 from tornproof.harness.explorers.random import random_cases
@@ -51,7 +52,7 @@ from tornproof.impl.verify.verify import TableReport, verify_table
 CAPTURE_LIMIT_BYTES = 96 * 1024 * 1024
 FILES_THAT_COUNT = frozenset({TXN_FILE, META_FILE, CV_FILE, PM_FILE, DATA_FILE})
 # A symbol column's dictionary; the number is there if the column was created again.
-_SYMBOL_FILE = re.compile(r".*\.[co](\.\d+)?", re.DOTALL)
+_SYMBOL_FILE = re.compile(r".*\.[ockv](\.\d+)?", re.DOTALL)
 
 
 class PhaseName(enum.StrEnum):
@@ -68,6 +69,7 @@ class PhaseName(enum.StrEnum):
     RANDOM = "drawn"
     CRASH = "crash"
     PROCESSES = "processes"
+    SERVER = "server"
 
 
 SIMULATED = {
@@ -99,7 +101,8 @@ class CheckQuestion(TableQuestion):
     def phases(self) -> tuple[PhaseName, ...]:
         """The phases that apply: only the simulator knows other releases and scenarios, and random tables are new."""
         if self.preset is None and not self.scenarios:
-            return tuple(name for name in PhaseName if name is not PhaseName.RANDOM or not self.has_table)
+            others = {PhaseName.SERVER, *([PhaseName.RANDOM] if self.has_table else [])}
+            return tuple(name for name in PhaseName if name not in others)
         named = {explorer for setting in self.settings() for explorer in setting.explorers}
         simulated_names = [name for name, explorer in SIMULATED.items() if explorer in named or not self.scenarios]
         is_random = not self.scenarios and not self.has_table

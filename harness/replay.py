@@ -15,6 +15,7 @@ from tornproof.harness.explorers.kills.explorer import replay_crash
 from tornproof.harness.explorers.memory.explorer import replay_memory
 from tornproof.harness.explorers.model_based.explorer import replay_stateful
 from tornproof.harness.explorers.power_cuts.replay import replay_power
+from tornproof.harness.explorers.server.judge import replay_server
 from tornproof.harness.mutation.replay import replay_planted
 from tornproof.harness.mutation.seeded import replay_seeded
 from tornproof.harness.simulator.filesystem.image import DiskImage
@@ -51,6 +52,8 @@ def replay_finding(finding: Finding, image: DiskImage, path: str) -> Verdict:
                 return replay_memory(target, operations, finding, start=case.start, path=case.path)
             case "campaign":
                 return replay_seeded(finding)
+            case "server":
+                return replay_server(finding)
             case "power":
                 return replay_power(case_of(finding.evidence["situation"]), finding)
             case _:

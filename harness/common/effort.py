@@ -28,7 +28,7 @@ class Bounds:
     flips, `rules` of the state machine, `schedules` reduced ones of a test case, `states` those of a reader beside a
     crash under one model, `crash_points` those at which the power is cut under one model, `torn_disks` those with
     sectors torn into words at one of them, `test_cases` random ones, `cuts` lengths at which writes tear,
-    `failing_calls` of commits, `kills` of writer processes.
+    `failing_calls` of commits, `kills` of writer processes, `rounds` with a live server.
     """
 
     damages: int
@@ -42,6 +42,7 @@ class Bounds:
     cuts: int
     failing_calls: int
     kills: int
+    rounds: int
 
     @classmethod
     def of(cls, effort: int) -> Bounds:
@@ -58,6 +59,7 @@ class Bounds:
             cuts=20 * effort,
             failing_calls=150 * effort,
             kills=6 * effort,
+            rounds=effort,
         )
 
     def of_table(self, chunk_count: int) -> Bounds:

@@ -26,9 +26,9 @@ SPREAD = 2_654_435_761
 def rows_for(table: Table, timestamps: Sequence[int], *, seed: int, is_ascii: bool = True) -> pa.Table:
     """Return one row for each timestamp, in the order given, with all columns of the table.
 
-    Row i has the values of the number `seed` + i. Symbols are ones that the table has, and every column that can hold
-    nulls has some. With `is_ascii` texts are ASCII. Raises RowsRejectedError for an unknown type, as in a damaged
-    `_meta`.
+    Row i has the values of the number `seed` + i. Symbols are ones that the table has, or new ones if it has none, and
+    every column that can hold nulls has some. With `is_ascii` texts are ASCII. Raises RowsRejectedError for an unknown
+    type, as in a damaged `_meta`.
     """
     assert table.metadata is not None
     symbols = read_table_symbols(table, table.transaction())
@@ -65,7 +65,7 @@ def _maker(column: TableColumn, symbols: Sequence[str], is_ascii: bool) -> Calla
     if is_double_array(column.type):
         return lambda number: _nested(number, array_dimensions(column.type))
     if tag is TypeTag.SYMBOL:
-        return lambda number: symbols[number % len(symbols)] if symbols else None
+        return lambda number: symbols[number % len(symbols)] if symbols else f"symbol {number}"
     if tag in (TypeTag.GEOBYTE, TypeTag.GEOSHORT, TypeTag.GEOINT, TypeTag.GEOLONG):
         return lambda number: _mixed(number) % (1 << GEOHASH_PRECISION.get(column.type))
     if tag in (TypeTag.STRING, TypeTag.VARCHAR):

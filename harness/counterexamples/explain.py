@@ -41,6 +41,8 @@ CLAUSES = {
     Property.BARRIERS: "I9: no version is stored before what it names is durable",
     Property.IDEMPOTENT: "I6: recovery of what is recovered changes nothing",
     Property.BEHAVIOUR: "I1 and I3, between readers too: what a read has seen, every read that begins later sees",
+    Property.FAULT_FREE: "I10: a commit is acknowledged where no call fails",
+    Property.SYNCED: "I1: an acknowledged commit survives every crash",
     Property.CONTENT: "I2: a commit leaves the rows that the model has, no more and no fewer",
 }
 NOTABLE_WORDS = {kind.value for kind in NOTABLE} - {CallKind.OPEN_FOR_WRITING.value}

@@ -26,7 +26,7 @@ from tornproof.harness.explorers.power_cuts.sessions import explore_model
 from tornproof.harness.explorers.power_cuts.trace import Traces
 from tornproof.harness.mutation.baseline import Baseline, Catch, baseline_of
 from tornproof.harness.mutation.fault import Explorer, Mutant, PlantedFault
-from tornproof.harness.mutation.sequential import metric, sequential, served, small_limits, soft_links, trace_rule
+from tornproof.harness.mutation.sequential import metric, protected, sequential, small_limits, soft_links, trace_rule
 from tornproof.harness.search.crash_world import READER_INDEX, Sessions
 from tornproof.harness.search.dpor import Run, explore_all
 from tornproof.harness.search.product_reduction import ProductReduction
@@ -179,7 +179,7 @@ DETECTORS: Mapping[Explorer, Detector] = MappingProxyType(
         Explorer.METRIC: metric,
         Explorer.SOFT_LINKS: soft_links,
         Explorer.SMALL_LIMITS: small_limits,
-        Explorer.SERVED: served,
+        Explorer.PROTECTED: protected,
         Explorer.TRACE_RULE: trace_rule,
         Explorer.SCHEDULES: schedules,
         Explorer.CRASH: _power(A),

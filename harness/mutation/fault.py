@@ -24,7 +24,7 @@ class Explorer(enum.StrEnum):
     METRIC = "metric"
     SOFT_LINKS = "soft links"
     SMALL_LIMITS = "small limits"
-    SERVED = "served table"
+    PROTECTED = "protected tables"
     TRACE_RULE = "trace rule"
     SCHEDULES = "schedules"
     CRASH = "crash"

@@ -53,6 +53,11 @@ def all_uncommitted(split_name: Callable[[str], tuple[str, int]]) -> Callable[[s
     return lambda name: (split_name(name)[0], 1 << 62)
 
 
+def chains_stay(dictionary_writes: Callable[..., list[Any]]) -> Callable[..., list[Any]]:
+    """Leave out the write that removes what a killed commit has added."""
+    return lambda *arguments: dictionary_writes(*arguments)[-1:]
+
+
 def links_followed(_: Callable[..., None]) -> Callable[..., None]:
     """Remove what a link leads to, as if it were a directory of the table, and then the link."""
 
@@ -180,7 +185,7 @@ RECOVERY = (
     ),
     _fault(
         None,
-        "unborn directories stay",
+        "uncommitted directories stay",
         "recovery leaves the directories of uncommitted versions",
         "the next commit cannot make its directory",
         location="tornproof.impl.write.recovery:_remove_uncommitted",
@@ -191,7 +196,7 @@ RECOVERY = (
     ),
     _fault(
         None,
-        "pinned directories taken for unborn",
+        "pinned directories taken for uncommitted",
         "recovery removes directories that only pinned versions name",
         "pinned reader loses its files",
         location="tornproof.impl.write.recovery:split_name",
@@ -227,8 +232,30 @@ RECOVERY = (
         "what a server is about to commit is removed",
         location="tornproof.impl.write.table_writer:reject_if_served",
         substitute=nothing,
-        explorer=Explorer.SERVED,
-        scenario="rewrite-and-power-cut",
+        explorer=Explorer.PROTECTED,
+        scenario="new-symbols-and-power-cut",
+        hidden_from=(SEQUENTIAL,),
+    ),
+    _fault(
+        None,
+        "indexes not looked for",
+        "a writer is opened although a column has an index, which it does not write",
+        "a server's lookups miss rows or find wrong ones",
+        location="tornproof.impl.write.table_writer:reject_indexed",
+        substitute=nothing,
+        explorer=Explorer.PROTECTED,
+        scenario="new-symbols-and-power-cut",
+        hidden_from=(SEQUENTIAL,),
+    ),
+    _fault(
+        None,
+        "last partition not looked at",
+        "the last partition of a table without a write-ahead log may be in Parquet",
+        "a server's next insert is lost",
+        location="tornproof.impl.write.table_writer:parquet_last_advice",
+        substitute=nothing,
+        explorer=Explorer.PROTECTED,
+        scenario="new-symbols-and-power-cut",
         hidden_from=(SEQUENTIAL,),
     ),
     _fault(
@@ -241,5 +268,16 @@ RECOVERY = (
         explorer=Explorer.SOFT_LINKS,
         scenario="rewrite-and-power-cut",
         hidden_from=(SEQUENTIAL, CRASH),
+    ),
+    PlantedFault(
+        None,
+        "symbols of a killed commit stay in the hash index",
+        "the chains of a hash index are not cut before another commit adds to them",
+        "a chain leads into the blocks of another",
+        location="tornproof.impl.write.new_symbols:dictionary_writes",
+        substitute=chains_stay,
+        explorer=Explorer.CRASH,
+        scenario="new-symbols-of-a-killed-commit",
+        hidden_from=(Explorer.SEQUENTIAL, Explorer.TRACE_RULE),
     ),
 )

@@ -57,6 +57,11 @@ def tokens_stay(next_version: Callable[..., NextVersion]) -> Callable[..., NextV
     return following
 
 
+def symbols_uncounted(next_version: Callable[..., NextVersion]) -> Callable[..., NextVersion]:
+    """Do not count the symbols that a commit adds."""
+    return lambda current, **rest: next_version(current, **{**rest, "symbol_counts": None})
+
+
 def keep_names(next_version: Callable[..., NextVersion]) -> Any:
     """Do not update the name of a partition that was rewritten."""
 
@@ -149,6 +154,15 @@ WRITER = (
         location="tornproof.impl.write.table_writer:next_version",
         substitute=tokens_stay,
         scenario=APPENDS,
+    ),
+    _fault(
+        None,
+        "symbols not counted",
+        "a commit adds symbols, and the version has as many as before",
+        "rows have symbols that no dictionary has",
+        location="tornproof.impl.write.table_writer:next_version",
+        substitute=symbols_uncounted,
+        scenario="new-symbols-and-power-cut",
     ),
     _fault(
         17,

@@ -19,16 +19,18 @@ import numpy as np
 from tornproof.harness.common.history import Event
 from tornproof.harness.common.remembered_codecs import remembered_decoding, remembered_encoder
 from tornproof.harness.common.verdict import Finding, Verdict
+from tornproof.harness.counterexamples.log import step_text
 from tornproof.harness.counterexamples.make import finding_or_moves
 from tornproof.harness.counterexamples.run import Signature
 from tornproof.harness.counterexamples.step_names import StepNames
-from tornproof.harness.explorers.random.seeded_trace import FAULT_FREE, Trace, draw_injected_fault, moves_of, moves_text
+from tornproof.harness.explorers.random.random_run import FAULT_FREE, Trace, draw_injected_fault, moves_of, moves_text
+from tornproof.harness.explorers.random.run_events import Recorder
 from tornproof.harness.explorers.schedules.points import Points
 from tornproof.harness.mutation.baseline import Baseline, answer_all
 from tornproof.harness.mutation.catalogue import fault_named
 from tornproof.harness.mutation.fault import Mutant
 from tornproof.harness.search.crash_world import Sessions
-from tornproof.harness.simulator.process.case import NotExplorableError, Readers, TestCase
+from tornproof.harness.simulator.process.case import WRITER, NotExplorableError, Readers, TestCase
 from tornproof.harness.simulator.process.observer import Violation
 from tornproof.harness.simulator.process.world import NO_RULES
 from tornproof.harness.systems.releases import PRESETS
@@ -133,8 +135,10 @@ class SeededRuns:
     def _run(self, seed: int) -> tuple[SeededRun, Violation | None]:
         chance = generator_of(self._seed, self.cell, seed)
         injected_fault = draw_injected_fault(self.cell.scenario, chance)
-        trace = Trace(self._sessions, chance, self._names, self._points)
+        trace = Trace(self._sessions, chance, lambda case: Recorder(case.oracle, self._points))
         injected_fault = trace.go(injected_fault)
+        recorder, crashed_at = trace.watcher, trace.crashed_at
+        assert isinstance(recorder, Recorder)
         violations = trace.world.progress.violations
         first = violations[0] if violations else None
         signature = Signature("", "") if first is None else Signature.of(first)
@@ -143,16 +147,16 @@ class SeededRuns:
             verdict=Verdict.VALID if first is None else Verdict.INVALID,
             **signature._asdict(),
             sentence="" if first is None else f"{first.process}: {first.property}, but: {first.sentence}",
-            step_count=trace.recorder.time,
+            step_count=recorder.time,
             transition_count=trace.transition_count,
             injected_fault=injected_fault.name,
             model="" if injected_fault.model is None else injected_fault.model.name,
-            step=trace.step,
+            step="" if crashed_at is None else step_text(self._names.name(WRITER, crashed_at)),
             disk=trace.disk,
             is_seen_kept=trace.is_seen_kept,
-            reached=tuple(sorted(trace.reached)),
+            reached=tuple(sorted(recorder.reached | {injected_fault.name})),
             moves=moves_text(trace.moves),
-            events=tuple(trace.recorder.events),
+            events=tuple(recorder.events),
         )
         return run, first
 

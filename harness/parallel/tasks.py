@@ -111,7 +111,7 @@ def explore(
     in the outcome instead. No process and no file is left behind.
     """
     run = _Run(explorations, seconds, on_progress)
-    with _interrupts_kept(run.outcome), _scratch() as scratch, Pool(question, scratch, workers) as pool:
+    with interrupts_kept(run.outcome), _scratch() as scratch, Pool(question, scratch, workers) as pool:
         run.to_the_end(pool)
         if run.open_:
             run.cut(pool)
@@ -120,7 +120,7 @@ def explore(
 
 
 @contextmanager
-def _interrupts_kept(outcome: Outcome) -> Iterator[None]:
+def interrupts_kept(outcome: Outcome) -> Iterator[None]:
     """Record a signal instead of raising an exception, which could come at any point."""
 
     def note(number: int, frame: object) -> None:

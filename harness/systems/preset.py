@@ -43,11 +43,11 @@ class Preset:
 
 def leaving_out(protocol: Protocol, actions: Container[Action]) -> Protocol:
     """Return a protocol whose commits omit some actions."""
-    update, rewrite, publish = (
+    dictionary, update, rewrite, publish = (
         tuple(action for action in order if action not in actions)
-        for order in (protocol.update, protocol.rewrite, protocol.publish)
+        for order in (protocol.dictionary, protocol.update, protocol.rewrite, protocol.publish)
     )
-    return replace(protocol, update=update, rewrite=rewrite, publish=publish)
+    return replace(protocol, dictionary=dictionary, update=update, rewrite=rewrite, publish=publish)
 
 
 def physical_length(storage: Storage, write: PartitionWrite) -> int:

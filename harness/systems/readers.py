@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Self
 
 from tornproof.impl.errors import CorruptError, Problem
 from tornproof.impl.pm.block import Block
@@ -50,12 +49,6 @@ class _PinnedFile(ReadableFile):
 
     def close(self) -> None:
         self._inner.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()
 
 
 def by_newest(files: PartitionFiles, partition: Partition) -> ResolvedPartition:

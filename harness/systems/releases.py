@@ -25,6 +25,7 @@ from tornproof.impl.write.commit import (
 WITHOUT_CHECKSUMS = partial(encode_row_group, options=EncodeOptions(page_checksums=False))
 GROW = (Action.APPEND_DATA, Action.APPEND_PM, Action.PATCH_HEADER)
 NEW_DIRECTORY = (Action.MAKE_DIRECTORY, Action.APPEND_DATA, Action.APPEND_PM)
+DICTIONARY = (Action.APPEND_SYMBOLS, Action.WRITE_INDEX, Action.NAME_INDEX)
 PUBLISH = (Action.STORE_RECORD, Action.FENCE_BEFORE_VERSION, Action.STORE_VERSION)
 
 
@@ -46,6 +47,7 @@ def _released(mode: CommitMode, base: ReaderProtocol, undo: Callable[[Storage, P
         token_of=physical_length,
         undo=undo,
         replaced=remove_at_once,
+        dictionary=DICTIONARY,
     )
 
 
@@ -86,6 +88,7 @@ SPECIFICATION = Preset(
         token_of=encoded_end,
         undo=leave_dead_bytes,
         replaced=leave_to_purger,
+        dictionary=DICTIONARY,
     ),
     reader=BY_TOKEN,
     commit_mode=CommitMode.NOSYNC,

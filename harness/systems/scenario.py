@@ -87,7 +87,8 @@ class ReaderGroup(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_on
 class Scenario(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
     """One file: `start` is committed before the exploration, `first` by the first session, `second` after a crash.
 
-    `filters` are the columns with bloom filters and their rates of false positives. `must_reach` are coverage goals.
+    `filters` are the columns with bloom filters and their rates of false positives. With `symbols` the table has a
+    SYMBOL column too, in which every row has a new symbol or null. `must_reach` are coverage goals.
     """
 
     format: Annotated[int, msgspec.Meta(ge=FORMAT, le=FORMAT)]
@@ -97,6 +98,7 @@ class Scenario(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
     models: tuple[str, ...] = ()
     filters: dict[str, Annotated[float, msgspec.Meta(gt=0, lt=1)]] = {}
     filters_at: FiltersAt = FiltersAt.INLINED
+    symbols: bool = False
     start: tuple[Commit, ...] = ()
     first: Annotated[tuple[Commit, ...], msgspec.Meta(min_length=1)]
     second: tuple[Commit, ...] = ()

@@ -12,7 +12,7 @@ from tornproof.harness.simulator.process.case import Readers, TestCase
 from tornproof.harness.simulator.process.trace_rules import TraceRules
 from tornproof.harness.simulator.process.world import NO_RULES
 from tornproof.harness.systems.scenario import At, Commit, FiltersAt, Rows, Scenario
-from tornproof.harness.systems.table import GROWING, TableTarget
+from tornproof.harness.systems.table import COLUMNS, GROWING, SYMBOL, TableTarget
 from tornproof.harness.systems.table_operation import TableOperation
 from tornproof.harness.systems.workload import FIRST_TIME, HOUR_MICROSECONDS
 from tornproof.impl.table.table import Table, open_table
@@ -55,19 +55,22 @@ def case_of(scenario: Scenario, target: TableTarget, rules: TraceRules = NO_RULE
     storage = MemoryStorage()
     position = BloomPosition.EXTERNAL if scenario.filters_at is FiltersAt.EXTERNAL else BloomPosition.INLINED
     blooms = BloomOptions(columns=scenario.filters, position=position) if scenario.filters else None
-    home = TableTarget(encode=target.encode, options=replace(GROWING, blooms=blooms))
+    columns = (*COLUMNS, SYMBOL) if scenario.symbols else COLUMNS
+    home = TableTarget(encode=target.encode, options=replace(GROWING, blooms=blooms), columns=columns)
     home.create(storage, PATH)
     times = _Times()
     empty = open_table(storage, PATH)
+    commits = (*scenario.first, *scenario.second)
     start = _operations(empty, scenario.start, times, 0)
+    # Before the start is committed: afterwards the table has symbols, and rows would have no others.
+    operations = _operations(empty, commits, times, len(start))
     for operation in start:
         with home.open_writer(storage, PATH) as writer:
             writer.commit(operation)
-    commits = (*scenario.first, *scenario.second)
     return TestCase(
         target=target,
         path=PATH,
-        operations=_operations(empty, commits, times, len(start)),
+        operations=operations,
         first_session=tuple(range(len(scenario.first))),
         second_session=tuple(range(len(scenario.first), len(commits))),
         readers=tuple(

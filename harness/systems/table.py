@@ -27,6 +27,8 @@ COLUMNS = (
     NewColumn(name="v", type=TypeTag.LONG),
     NewColumn(name="s", type=TypeTag.VARCHAR),
 )
+SYMBOL = NewColumn(name="k", type=TypeTag.SYMBOL, symbol_capacity=2)
+"""With so few hashes that their chains grow by every second symbol."""
 # Files this small would be rewritten at every commit, but growing in place is to be explored.
 GROWING = WriterOptions(rewrite_unused_ratio=1.0)
 

@@ -8,17 +8,21 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
+import pyarrow as pa
+
 from tornproof.harness.common.arrow_bytes import arrow_bytes
 from tornproof.harness.common.system import Target
 from tornproof.harness.systems.answer import read_answer
-from tornproof.impl.errors import CorruptError, FileMissingError, TornproofError
-from tornproof.impl.read.reader import Snapshot, snapshot_of
+from tornproof.impl.errors import CorruptError, FileMissingError, Problem, TornproofError
+from tornproof.impl.read.reader import Snapshot, raise_first, snapshot_of
 from tornproof.impl.read.reader_protocol import HARDENED_READER, ReaderProtocol
 from tornproof.impl.storage.interface import Storage
+from tornproof.impl.table.symbols import read_table_symbols, symbol_columns
 from tornproof.impl.table.table import Table, open_table
 from tornproof.impl.txn.pins import pin_committed
 from tornproof.impl.txn.reader import TransactionReader
 from tornproof.impl.txn.transaction import TXN_FILE, Transaction
+from tornproof.impl.verify.dictionaries import check_dictionary
 
 FRESH, FOLLOW, PINNED = "fresh", "follow", "pinned"
 RELOADS_MAX = 50
@@ -53,15 +57,34 @@ def see(storage: Storage, path: str, reader: ReaderProtocol = HARDENED_READER) -
 
 
 def seen_in(snapshot: Snapshot) -> Seen:
-    """Return what a snapshot contains; raises what reading it raises."""
+    """Return what a snapshot contains, whose symbols can be looked up; raises what reading it raises."""
     answer = read_answer(snapshot)
     rows = answer.rows.combine_chunks()
+    look_symbols_up(snapshot, rows)
     return Seen(
         version=answer.version,
         names=answer.names,
         row_count=rows.num_rows,
         digest=hashlib.blake2b(arrow_bytes(rows), digest_size=16).hexdigest(),
     )
+
+
+def look_symbols_up(snapshot: Snapshot, rows: pa.Table) -> None:
+    """Find the key of each symbol as a server does; raises CorruptError if the dictionary does not lead to it."""
+    table, transaction = snapshot.table, snapshot.transaction
+    columns = symbol_columns(table)
+    dictionaries = read_table_symbols(table, transaction) if columns else {}
+    for column in columns:
+        raise_first(
+            found
+            for found in check_dictionary(table, transaction, column, dictionaries[column.name])
+            if isinstance(found, Problem)
+        )
+        used = rows[column.name].unique().drop_null().to_pylist()
+        for symbol in dictionaries[column.name].new_among(used):
+            expected = f"so many that {symbol!r}, which rows have, is among them"
+            actual = len(dictionaries[column.name].symbols)
+            raise CorruptError(TXN_FILE, f"COUNT of symbols of column {column.name!r}", None, expected, actual)
 
 
 class TableReaders(Target, Protocol):

@@ -6,6 +6,7 @@ Both are cheap: they check writes below committed extents, stores of a version, 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from tornproof.harness.common.remembered_codecs import look_up
@@ -17,18 +18,33 @@ from tornproof.impl.layout import txn as layout
 from tornproof.impl.layout.parquet import DATA_FILE
 from tornproof.impl.pm.chain import resolve
 from tornproof.impl.table.partition import PM_FILE
+from tornproof.impl.table.symbols import HEADER_BYTES as HEADER_BYTES_OF_OFFSETS
+from tornproof.impl.table.symbols import OFFSET_BYTES, dictionary_paths, symbol_columns
 from tornproof.impl.table.table import Table, open_table
-from tornproof.impl.txn.transaction import HEADER_BYTES, TXN_FILE, VERSION_BYTES, area_of, decode_transaction
+from tornproof.impl.txn.transaction import (
+    HEADER_BYTES,
+    TXN_FILE,
+    VERSION_BYTES,
+    Transaction,
+    area_of,
+    decode_transaction,
+)
 
 _WRITES = frozenset({CallKind.PWRITE, CallKind.STORE, CallKind.TRUNCATE})
+SYMBOL_SUFFIXES = (".o", ".c")
 _REMOVALS = frozenset({CallKind.UNLINK, CallKind.RMDIR, CallKind.RENAME})
 
 
 class Extents(NamedTuple):
-    """What a version of `_txn` refers to: the tokens of parquet partitions by directory path, and its area."""
+    """What a version of `_txn` refers to: the tokens of parquet partitions by directory path, its area, and symbols.
+
+    `symbols` are the ranges of committed bytes in `.o` and `.c` by path, `indexes` the paths of `.k` and `.v`.
+    """
 
     tokens: dict[str, int]
     area: tuple[int, int]
+    symbols: dict[str, tuple[int, int]]
+    indexes: tuple[str, ...]
 
 
 class TableRules(TraceRules):
@@ -55,6 +71,8 @@ class TableRules(TraceRules):
                 return self._write(kernel, call, directory, name)
             if call.path == self._txn_path:
                 return self._store(kernel, call)
+            if name.endswith(SYMBOL_SUFFIXES):
+                return self._symbols(kernel, call)
         elif call.kind in _REMOVALS:
             return self._remove(kernel, call)
         return None
@@ -79,6 +97,13 @@ class TableRules(TraceRules):
         if _changes(content, call, start, stop):
             return Broken(True, f"{call.kind} {call.path} at byte {_offset(call)} changes committed bytes below {stop}")
         return None
+
+    def _symbols(self, kernel: Kernel, call: Call) -> Broken | None:
+        extents, number = self._committed(kernel), kernel.find(call.path)
+        committed = None if extents is None else extents.symbols.get(call.path)
+        if committed is None or number is None or not _changes(kernel.files[number].content, call, *committed):
+            return None
+        return Broken(True, f"{call.kind} {call.path} at byte {_offset(call)} changes committed symbols")
 
     def _store(self, kernel: Kernel, call: Call) -> Broken | None:
         number = kernel.find(self._txn_path)
@@ -112,7 +137,7 @@ class TableRules(TraceRules):
         if not _is_durable(kernel, txn, VERSION_BYTES, HEADER_BYTES) or not _is_durable(kernel, txn, *extents.area):
             return f"the record in {self._txn_path} is on disk (F4)"
         missing = (self._missing_of(kernel, *each) for each in extents.tokens.items())
-        return next(filter(None, missing), None)
+        return next(filter(None, (*missing, *_missing_symbols(kernel, extents))), None)
 
     def _missing_of(self, kernel: Kernel, directory: str, token: int) -> str | None:
         """Return in words the first condition on a partition that does not hold."""
@@ -124,11 +149,20 @@ class TableRules(TraceRules):
             content = kernel.files[number].content
             if name == PM_FILE and not self._leads_to(content, token):
                 return f"{path} leads to the generation of {token} bytes"
-            if not _is_durable(kernel, number, 0, token if name == DATA_FILE else _published(content)):
+            start, stop = (0, token) if name == DATA_FILE else (VERSION_BYTES, _published(content))
+            if not _is_durable(kernel, number, start, stop) or (
+                name == PM_FILE and not self._all_lead_to(kernel, number, token)
+            ):
                 return f"{path} is on disk ({barrier})"
             if _durable_number(kernel, path) != number:
                 return f"the name {path} is on disk (F6)"
         return None
+
+    def _all_lead_to(self, kernel: Kernel, number: int, token: int) -> bool:
+        """Tell whether each header that may be on disk leads to the generation: a killed recovery may leave two."""
+        state = kernel.files[number]
+        headers = {version[:VERSION_BYTES] for version in state.versions}
+        return all(self._leads_to(header + state.content[len(header) :], token) for header in headers)
 
     def _leads_to(self, pm: bytes, token: int) -> bool:
         return look_up(self._resolvable, (pm, token), lambda: _is_resolvable(pm[: _published(pm)], token))
@@ -146,12 +180,44 @@ class TableRules(TraceRules):
         try:
             if self._table is None:
                 self._table = open_table(kernel.image(), self._path)
-            partitions = decode_transaction(content, file=TXN_FILE).partitions
-            parquet = [partition for partition in partitions if partition.is_parquet]
+            transaction = decode_transaction(content, file=TXN_FILE)
+            parquet = [partition for partition in transaction.partitions if partition.is_parquet]
+            symbols, indexes = _dictionaries(kernel, self._table, transaction)
             directories = [f"{self._path}/{self._table.directory_of(partition)}" for partition in parquet]
         except TornproofError:
             return None
-        return Extents(dict(zip(directories, (partition.token for partition in parquet), strict=True)), area)
+        tokens = dict(zip(directories, (partition.token for partition in parquet), strict=True))
+        return Extents(tokens, area, symbols, indexes)
+
+
+def _dictionaries(
+    kernel: Kernel, table: Table, transaction: Transaction
+) -> tuple[dict[str, tuple[int, int]], tuple[str, ...]]:
+    """Return the ranges of a version's symbols, and the files of their hash indexes; no commit changes their names."""
+    symbols, indexes = {}, []
+    for column, counted in zip(symbol_columns(table), transaction.symbol_counts, strict=True):
+        paths = dictionary_paths(table, transaction, column)
+        number = kernel.find(paths["o"])
+        offsets = b"" if number is None else kernel.files[number].content
+        stop = HEADER_BYTES_OF_OFFSETS + (counted.count + 1) * OFFSET_BYTES
+        symbols[paths["o"]] = (HEADER_BYTES_OF_OFFSETS, stop)
+        symbols[paths["c"]] = (0, int.from_bytes(offsets[stop - OFFSET_BYTES : stop], "little"))
+        indexes += [paths["k"], paths["v"]]
+    return symbols, tuple(indexes)
+
+
+def _missing_symbols(kernel: Kernel, extents: Extents) -> Iterator[str]:
+    """Yield in words the conditions on dictionaries that do not hold."""
+    for path in (*extents.symbols, *extents.indexes):
+        number = kernel.find(path)
+        if number is None:
+            yield f"{path} is there"
+            continue
+        whole = (0, len(kernel.files[number].content))
+        if not _is_durable(kernel, number, *extents.symbols.get(path, whole)):
+            yield f"{path} is on disk (F1)"
+        if _durable_number(kernel, path) != number:
+            yield f"the name {path} is on disk (F6)"
 
 
 def _record(content: bytes) -> tuple[bytes, tuple[int, int]]:

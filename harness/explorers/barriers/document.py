@@ -11,7 +11,7 @@ from tornproof.harness.simulator.persistence.models import MODELS, Model, Source
 
 SAFE, UNSAFE = "safe", "**unsafe**"
 _PURPOSES = {
-    "F1": "`data.parquet` is on disk before the version that names its size",
+    "F1": "`data.parquet`, and new symbols, are on disk before the version that names their size",
     "F2": "the body of `_pm` is on disk before its header publishes it; a new `_pm` is on disk before the version",
     "F3": "the header of `_pm` is on disk before the version that needs the new generation",
     "F4": "the record in `_txn` is on disk before its version word",

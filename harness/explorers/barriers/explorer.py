@@ -22,7 +22,7 @@ from tornproof.harness.systems.workload import MADE_PATH, crash_operations, made
 from tornproof.impl.write.commit import HARDENED, Action, Protocol
 
 BARRIERS: dict[str, tuple[Action, ...]] = {
-    "F1": (Action.SYNC_DATA,),
+    "F1": (Action.SYNC_DATA, Action.SYNC_SYMBOLS, Action.SYNC_INDEX),
     "F2": (Action.SYNC_PM,),
     "F3": (Action.SYNC_HEADER,),
     "F4": (Action.SYNC_RECORD,),

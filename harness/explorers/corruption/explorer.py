@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Sequence
 from dataclasses import replace
 
-from tornproof.harness.common.verdict import HasTime, OnProgress, Phase, always
 from tornproof.harness.explorers.corruption.catalogue import damages_of, is_sampled, listed
 from tornproof.harness.explorers.corruption.controls import failed_controls, failed_controls_of_kinds
 from tornproof.harness.explorers.corruption.judge import Judge
@@ -14,9 +13,8 @@ from tornproof.harness.explorers.corruption.plan import BITS_IN_BYTE, LISTED_KIN
 from tornproof.harness.explorers.corruption.report import Plan, Run, phase_of
 from tornproof.harness.explorers.corruption.tally import Tally
 from tornproof.harness.parallel import workers
-from tornproof.harness.parallel.tasks import Exploration, Results, TableQuestion, explore_here
+from tornproof.harness.parallel.tasks import Exploration, Results
 from tornproof.harness.parallel.workers import Worker
-from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.impl.layout.parquet import DATA_FILE
 
 TASK_SIZE = 256
@@ -85,25 +83,6 @@ def _weight(judge: Judge, file: str) -> int:
     if name == DATA_FILE:
         size_bytes = judge.partitions[directory].metadata.generation.position.fixed.parquet_footer_length
     return max(1, size_bytes // WEIGHT_BYTES)
-
-
-def explore_damage(
-    image: DiskImage,
-    path: str,
-    *,
-    damages_max: int | None = None,
-    pairs_max: int = 0,
-    has_time: HasTime = always,
-    on_progress: OnProgress = lambda done, total: None,
-) -> Phase:
-    """Damage the table at `path` of a sound `image` in every planned way, and classify what reading makes of it.
-
-    At most `damages_max` flips and lengths, and `pairs_max` pairs of flips, are tried; the bound says what was not.
-    Raises what reading the table raises.
-    """
-    question = TableQuestion(image=image, path=path)
-    exploration = damage_exploration(damages_max, pairs_max)
-    return explore_here(exploration, question, has_time=has_time, on_progress=on_progress)
 
 
 def damage_exploration(damages_max: int | None, pairs_max: int) -> Exploration:

@@ -9,8 +9,9 @@ from itertools import islice
 from typing import NamedTuple, TypeAlias
 
 from tornproof.harness.common.verdict import Finding, HasTime, OnProgress, Phase, Verdict, always
-from tornproof.harness.explorers.kills.judge import Judge, Violation
+from tornproof.harness.explorers.kills.judge import Judge
 from tornproof.harness.explorers.kills.plan import Cuts, Failing, Kill, Origin, few_cuts
+from tornproof.harness.explorers.kills.sessions import Violation
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.simulator.filesystem.step_bound import STEP_BOUND
 from tornproof.harness.simulator.filesystem.written import crash_points, replay_prefix
@@ -221,7 +222,7 @@ class Exploration:
         signature = violation.violated, location, origin.recovery_kill_count > 0
         if signature not in self._findings:
             self._findings[signature] = Finding(
-                property=violation.violated.value,
+                property=violation.violated,
                 phase=PHASE,
                 sentence=f"{description}: {violation.reason}.",
                 evidence={"target": self._target, **self._judge.trace.position(origin), **origin.evidence()},

@@ -19,10 +19,12 @@ from tornproof.harness.explorers.kills.exploration import (
     Plan,
     crash_phase,
 )
-from tornproof.harness.explorers.kills.judge import Judge, Property, Violation
+from tornproof.harness.explorers.kills.judge import Judge
 from tornproof.harness.explorers.kills.plan import Origin, origin_of
+from tornproof.harness.explorers.kills.sessions import Violation
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.written import replay_prefix
+from tornproof.harness.simulator.process.observer import Property
 from tornproof.harness.systems.toy import (
     AcknowledgesFirst,
     HeaderFirst,
@@ -43,16 +45,16 @@ from tornproof.harness.systems.toy_specified import LosesALetter, Specified
 
 CONTROL_OPERATIONS = (b"one", b"t", b"three")
 CONTROLS = (
-    (HeaderFirst(), Property.READABLE),
+    (HeaderFirst(), Property.REJECTED),
     (AcknowledgesFirst(), Property.FAULT_FREE),
     (SwallowsErrors(), Property.SYNCED),
-    (RecoversInPlace(), Property.DURABLE),
+    (RecoversInPlace(), Property.LOST),
     (NeverDone(), Property.IDEMPOTENT),
-    (AppendsOnce(), Property.ATOMIC),
-    (UndoesWhatWasSeen(), Property.MONOTONIC),
-    (REJECTS_RECOVERY, Property.OPENS),
-    (FORBIDS_COMMITS, Property.GOES_ON),
-    (BREAKS_IN_RECOVERY, Property.ORDERLY),
+    (AppendsOnce(), Property.WRONG_SNAPSHOT),
+    (UndoesWhatWasSeen(), Property.SEEN_LOST),
+    (REJECTS_RECOVERY, Property.RECOVERY),
+    (FORBIDS_COMMITS, Property.COMMIT),
+    (BREAKS_IN_RECOVERY, Property.DISORDERLY),
     (LosesALetter(), Property.CONTENT),
 )
 ONE_OPERATION = (b"o",)
@@ -132,7 +134,7 @@ def replay_crash(
             return Verdict.VALID
         _replay(judge, origin_of(finding.evidence))
     except Violation as violation:
-        return Verdict.INVALID if violation.violated == finding.property else Verdict.UNKNOWN
+        return violation.verdict_on(finding)
     except (KeyError, TypeError, ValueError, IndexError):
         return Verdict.UNKNOWN
     return Verdict.VALID
@@ -162,7 +164,7 @@ def _replay(judge: Judge, origin: Origin) -> None:
 def fault_free_phase(target: Target, violation: Violation) -> Phase:
     """Return the phase of a target whose fault-free run violates a property."""
     finding = Finding(
-        property=violation.violated.value,
+        property=violation.violated,
         phase=PHASE,
         sentence=f"Without any fault: {violation.reason}.",
         evidence={"target": target.name, "kills": []},

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Hashable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,45 +11,21 @@ from tornproof.harness.common.behaviour import impossible_after
 from tornproof.harness.common.model_check import ModelCheck
 from tornproof.harness.common.system import Target
 from tornproof.harness.explorers.kills.plan import Failure, Origin, failures
-from tornproof.harness.simulator.filesystem.faulty import FaultyStorage
+from tornproof.harness.explorers.kills.sessions import (
+    FAULT_FREE_RUN,
+    Reference,
+    Session,
+    Violation,
+    orderly,
+    shown,
+)
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.intercept import BARRIERS, Call
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
-from tornproof.harness.simulator.filesystem.memory_file import BusError
-from tornproof.harness.simulator.filesystem.step_bound import EndlessError
-from tornproof.harness.simulator.filesystem.written import RecordingStorage, replay_prefix
-from tornproof.harness.simulator.process import observer
+from tornproof.harness.simulator.filesystem.written import replay_prefix
+from tornproof.harness.simulator.process.observer import Property
 from tornproof.impl.storage.interface import Storage
 from tornproof.model.trace import Kind
-
-SHOWN_MAX = 120
-
-
-class Property(enum.StrEnum):
-    """What a finding violates."""
-
-    FAULT_FREE = "without a disturbance, every commit is acknowledged and then visible"
-    DURABLE = "an acknowledged commit survives"
-    ATOMIC = "a reader sees exactly what one commit left"
-    READABLE = "a reader can read"
-    MONOTONIC = "recovery never goes back behind what was read"
-    OPENS = "a writer can be opened"
-    IDEMPOTENT = "recovery of a recovered state changes nothing"
-    GOES_ON = "a recovered writer goes on to the same end"
-    SYNCED = "a commit whose sync failed is not acknowledged"
-    ORDERLY = "what goes wrong is said in an orderly way"
-    ENDS = observer.Property.ENDS
-    CONTENT = observer.Property.CONTENT
-    BEHAVIOUR = observer.Property.BEHAVIOUR
-
-
-class Violation(Exception):  # noqa: N818  # a verdict, raised by the judge
-    """One property does not hold; `reason` ends a sentence."""
-
-    def __init__(self, violated: Property, reason: str) -> None:
-        self.violated = violated
-        self.reason = reason
-        super().__init__(f"{violated}: {reason}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,38 +87,35 @@ class Judge:
         self.trace = self._fault_free(start, expected)
 
     def _fault_free(self, start: DiskImage | None, expected: Sequence[Hashable] | None) -> Trace:
-        with self._orderly(Property.FAULT_FREE, "the fault-free run"):
+        with orderly(self._target, Property.FAULT_FREE, FAULT_FREE_RUN):
             storage = (MemoryStorage() if start is None else MemoryStorage.of(start)).bounded()
             if start is None:
                 self._target.create(storage, self._path)
-            before = storage.copy()
-            recording = RecordingStorage(storage)
-            check = ModelCheck(self._target, self._operations, before.image(), self._path)
-            observations, started, acknowledged = [self._read(before.copy())], [], []
-            with self._target.open_writer(recording, self._path) as writer:
+            run, started, acknowledged = Reference(self._target, self._path, storage), [], []
+            check = ModelCheck(self._target, self._operations, storage.image(), self._path)
+            with run.session:
                 for operation in self._operations:
-                    started.append(len(recording.steps))
-                    writer.commit(operation)
-                    acknowledged.append(len(recording.steps))
-                    observations.append(self._read(storage.copy()))
-                    difference = check.difference(tuple(range(len(started))), storage.image())
+                    started.append(len(run.session.steps))
+                    run.commit(operation)
+                    acknowledged.append(len(run.session.steps))
+                    difference = check.difference(tuple(range(len(started))), run.storage.image())
                     if difference:
                         raise Violation(Property.CONTENT, f"after {len(started)} commits {difference}")
-            last = self._read(storage)
-        if last != observations[-1]:
+            last = self._target.read(run.storage, self._path)
+        if last != run.observations[-1]:
             raise Violation(Property.FAULT_FREE, "closing the writer changed what a reader sees")
-        for number, (seen, right) in enumerate(zip(observations, expected or observations, strict=True)):
+        for number, (seen, right) in enumerate(zip(run.observations, expected or run.observations, strict=True)):
             if seen != right:
                 raise Violation(
                     Property.FAULT_FREE,
-                    f"after {number} commits a reader sees {_shown(seen)} instead of {_shown(right)}",
+                    f"after {number} commits a reader sees {shown(seen)} instead of {shown(right)}",
                 )
         return Trace(
-            start=before,
-            steps=tuple(recording.steps),
+            start=run.session.start,
+            steps=tuple(run.session.steps),
             started=tuple(started),
             acknowledged=tuple(acknowledged),
-            observations=tuple(observations),
+            observations=tuple(run.observations),
         )
 
     def examine(self, storage: MemoryStorage, low: int, high: int, seen: int = 0) -> Recovered:
@@ -152,9 +124,7 @@ class Judge:
         `seen` of them were read before an earlier recovery. Uses the disk up.
         """
         index = self._observe(storage, low, high, seen)
-        before = storage.copy()
-        recording = RecordingStorage(storage)
-        with self._orderly(Property.OPENS, "opening the writer"), self._target.open_writer(recording, self._path):
+        with self._orderly(Property.RECOVERY, "opening the writer"), self._session(storage) as session:
             pass
         again = self._observe(storage, low, high, index)
         reads = (max(seen, low), index)
@@ -162,18 +132,14 @@ class Judge:
         if impossible:
             raise Violation(Property.BEHAVIOUR, impossible)
         self._go_on(storage, again)
-        return Recovered(index=index, before=before, steps=recording.steps)
+        return Recovered(index=index, before=session.start, steps=session.steps)
 
     def calls_of_commit(self, storage: MemoryStorage, operation: int) -> list[Call]:
         """Return all calls that a freshly opened writer makes for one operation; uses the disk up."""
-        faulty = FaultyStorage(storage)
-        with (
-            self._orderly(Property.GOES_ON, "a commit after a kill"),
-            self._target.open_writer(faulty, self._path) as writer,
-        ):
-            faulty.arm()
-            writer.commit(self._operations[operation])
-            return list(faulty.calls)
+        with self._orderly(Property.COMMIT, "a commit after a kill"), self._session(storage) as session:
+            session.arm()
+            session.writer.commit(self._operations[operation])
+            return list(session.calls)
 
     def failures(self) -> Iterator[Failure]:
         """Yield every way in which a call of a commit may fail, commit by commit."""
@@ -190,25 +156,20 @@ class Judge:
         The process survives the failure: another writer must be able to take what the failed one released, such as
         locks. Uses the disk up.
         """
-        faulty = FaultyStorage(storage)
+        session: Session | None = None
         is_acknowledged = False
-        with self._orderly(None, "a commit with a failing call"):
-            try:
-                with self._target.open_writer(faulty, self._path) as writer:
-                    faulty.arm(failure.fault)
-                    writer.commit(self._operations[failure.operation])
-                    is_acknowledged = True
-            except self._target.rejections:
-                pass
-        if not faulty.fired[failure.fault]:
+        with self._orderly(None, "a commit with a failing call"), suppress(*self._target.rejections):
+            session = self._session(storage)
+            with session:
+                session.arm(failure)
+                session.writer.commit(self._operations[failure.operation])
+                is_acknowledged = True
+        if session is None or not session.has_failed:
             return None
         if is_acknowledged and failure.call.kind in BARRIERS:
             raise Violation(Property.SYNCED, "the commit was acknowledged")
         left = storage.copy()
-        with (
-            self._orderly(Property.OPENS, "opening another writer after the failed one"),
-            self._target.open_writer(storage.fork_process(), self._path),
-        ):
+        with self._orderly(Property.RECOVERY, "opening another writer after the failed one"), self._session(storage):
             pass
         return left, failure.operation + is_acknowledged, failure.operation + 1
 
@@ -228,58 +189,45 @@ class Judge:
     def _reach_the_end(self, storage: MemoryStorage, index: int) -> None:
         recovered = storage.digest()
         with (
-            self._orderly(Property.GOES_ON, "going on after recovery"),
+            self._orderly(Property.COMMIT, "going on after recovery"),
             self._target.open_writer(storage, self._path) as writer,
         ):
             if storage.digest() != recovered:
                 raise Violation(Property.IDEMPOTENT, "opening the writer a second time changed the files again")
             for operation in self._operations[index:]:
                 writer.commit(operation)
-        with self._orderly(Property.GOES_ON, "reading after going on"):
+        with self._orderly(Property.COMMIT, "reading after going on"):
             seen = self._read(storage)
         if seen != self.trace.observations[-1]:
             raise Violation(
-                Property.GOES_ON,
-                f"after the remaining {len(self._operations) - index} operations a reader sees {_shown(seen)} "
-                f"instead of {_shown(self.trace.observations[-1])}",
+                Property.COMMIT,
+                f"after the remaining {len(self._operations) - index} operations a reader sees {shown(seen)} "
+                f"instead of {shown(self.trace.observations[-1])}",
             )
 
     def _observe(self, storage: MemoryStorage, low: int, high: int, seen_before: int) -> int:
         """Return the number of commits in what a reader sees, the largest that fits."""
-        with self._orderly(Property.READABLE, "reading"):
+        with self._orderly(Property.REJECTED, "reading"):
             seen = self._read(storage.fork_process())
         fitting = [number for number, right in enumerate(self.trace.observations) if right == seen]
         if not fitting:
-            raise Violation(Property.ATOMIC, f"a reader sees {_shown(seen)}, which no commit left")
+            raise Violation(Property.WRONG_SNAPSHOT, f"a reader sees {shown(seen)}, which no commit left")
         allowed = [number for number in fitting if low <= number <= high]
         if not allowed and fitting[-1] < low:
-            raise Violation(Property.DURABLE, f"a reader sees commit {fitting[-1]}, though {low} was acknowledged")
+            raise Violation(Property.LOST, f"a reader sees commit {fitting[-1]}, though {low} was acknowledged")
         if not allowed:
-            raise Violation(Property.ATOMIC, f"a reader sees commit {fitting[0]}, though only {high} had started")
+            raise Violation(
+                Property.WRONG_SNAPSHOT, f"a reader sees commit {fitting[0]}, though only {high} had started"
+            )
         if allowed[-1] < seen_before:
-            raise Violation(Property.MONOTONIC, f"a reader saw commit {seen_before} before it, and {allowed[-1]} after")
+            raise Violation(Property.SEEN_LOST, f"a reader saw commit {seen_before} before it, and {allowed[-1]} after")
         return allowed[-1]
 
     def _read(self, storage: Storage) -> Hashable:
         return self._target.read(storage, self._path)
 
-    @contextmanager
-    def _orderly(self, rejected: Property | None, doing: str) -> Iterator[None]:
-        """Turn whatever the target raises into a violation: of `rejected` where the target declares the error."""
-        try:
-            yield
-        except Violation:
-            raise
-        except BusError as error:
-            raise Violation(Property.ORDERLY, f"{doing} met a bus error: {error}") from error
-        except EndlessError as error:
-            raise Violation(Property.ENDS, f"{doing} does not end: {error}") from error
-        except Exception as error:
-            if rejected is not None and isinstance(error, self._target.rejections):
-                raise Violation(rejected, f"{doing} was rejected: {error}") from error
-            raise Violation(Property.ORDERLY, f"{doing} ended with {type(error).__name__}: {error}") from error
+    def _session(self, storage: MemoryStorage) -> Session:
+        return Session(self._target, self._path, storage)
 
-
-def _shown(observation: Hashable) -> str:
-    text = repr(observation)
-    return text if len(text) <= SHOWN_MAX else f"{text[:SHOWN_MAX]}..."
+    def _orderly(self, rejected: str | None, doing: str) -> AbstractContextManager[None]:
+        return orderly(self._target, rejected, doing)

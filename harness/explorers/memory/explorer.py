@@ -139,15 +139,6 @@ def baseline_of(trace: WriterTrace, case: MemoryCase) -> Baseline:
     return Baseline.of(trace, case.model, system_calls_are_fences=case.system_calls_are_fences)
 
 
-def explore_variant(
-    test_case: MemoryTestCase, variant: MemoryVariant, cases: Sequence[MemoryCase] = CASES, *, read_count: int = 1
-) -> tuple[Explored, ...]:
-    """Explore one variant in every case without a time limit; raises NotExplorableError, NotMappedError."""
-    trace = test_case.trace(variant)
-    with test_case.reader(variant, read_count) as reader:
-        return tuple(MemoryExploration(baseline_of(trace, case), reader).run() for case in cases)
-
-
 def failed_controls(test_case: MemoryTestCase) -> list[str]:
     """Describe each broken variant that was not detected, and the correct one if it was rejected.
 

@@ -8,7 +8,7 @@ from tornproof.harness.explorers.model_based.files import ViolationError
 from tornproof.harness.explorers.model_based.world import ALLOWED, ORDERLY, Facts, Staged, World
 from tornproof.harness.simulator.filesystem.faulty import Fault
 from tornproof.harness.simulator.filesystem.intercept import Call, CallKind
-from tornproof.harness.simulator.filesystem.locks import Killed
+from tornproof.harness.simulator.filesystem.memory import Killed
 from tornproof.harness.systems.table_specification import interval_of, ticks_of
 from tornproof.impl.errors import RowsRejectedError, StorageError
 from tornproof.impl.storage.interface import StorageReason

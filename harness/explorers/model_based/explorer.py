@@ -15,7 +15,7 @@ from typing import Any
 from tornproof.harness.common.patch import wrapped
 from tornproof.harness.common.quiet_hypothesis import quiet_hypothesis
 from tornproof.harness.common.remembered_codecs import remembered_decoding, remembered_encoder
-from tornproof.harness.common.verdict import Finding, HasTime, OnProgress, Phase, Verdict, always, nothing_explored
+from tornproof.harness.common.verdict import Finding, HasTime, OnProgress, Phase, Verdict, always
 from tornproof.harness.explorers.model_based.machine import STEPS_IN_PROGRAM, Failure, Search, replay
 from tornproof.harness.explorers.model_based.rules import RULES, Step
 from tornproof.harness.explorers.model_based.start import (
@@ -128,34 +128,6 @@ class PartResult:
     counts: Counter[str]
     reached: Counter[str]
     finding: Finding | None
-
-
-def explore_stateful(
-    image: DiskImage | None,
-    path: str,
-    *,
-    steps: int,
-    seed: int,
-    storage_kind: StorageKind = StorageKind.FILES,
-    directory: str | None = None,
-    has_time: HasTime = always,
-    on_progress: OnProgress = lambda done, total: None,
-) -> Phase:
-    """Execute `steps` rules in programs that follow from `seed`, each on a copy of the table at `path` of `image`.
-
-    Without an image, on a small new table. Real files are in `directory`, by default in shared memory if there is some.
-    A part of the programs ends early with a finding.
-    """
-    try:
-        stateful = Stateful(image, path, storage_kind)
-    except NothingToExploreError as error:
-        return nothing_explored(PHASE, str(error))
-    with scratch_directory(storage_kind, directory) as scratch:
-        undetected = [control for control in CONTROLS if not stateful.detects(control, seed, scratch)]
-        results = [
-            stateful.explore(count, number, scratch, has_time, on_progress) for number, count in parts(steps, seed)
-        ]
-    return stateful_phase(results, seed, undetected)
 
 
 def parts(steps: int, seed: int) -> list[tuple[int, int]]:

@@ -118,9 +118,9 @@ class Rows:
         if tag in _TEXTS:
             return f"row {number}"
         if tag is TypeTag.SYMBOL:
-            # The server keeps the dictionary: only symbols that some row has can be written.
-            symbols = sorted({content[index] for content in self.contents if content[index] is not None})
-            return symbols[number % len(symbols)] if symbols else None
+            # New ones now and then, because each makes the dictionary larger.
+            known = sorted({content[index] for content in self.contents if content[index] is not None})
+            return [*known, f"row {number}"][number % (len(known) + 1)]
         return None
 
 

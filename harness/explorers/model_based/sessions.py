@@ -9,7 +9,7 @@ from tornproof.harness.common.copies import open_writer_of_copy
 from tornproof.harness.explorers.model_based.files import Process, ViolationError
 from tornproof.harness.explorers.model_based.world import ALLOWED, ORDERLY, Staged, World
 from tornproof.harness.simulator.filesystem.faulty import Fault
-from tornproof.harness.simulator.filesystem.locks import Killed
+from tornproof.harness.simulator.filesystem.memory import Killed
 from tornproof.impl.errors import BusyError, StorageError
 from tornproof.impl.storage.interface import StorageReason
 from tornproof.impl.write.table_writer import WriterDeadError

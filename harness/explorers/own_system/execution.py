@@ -20,12 +20,12 @@ from tornproof.harness.explorers.kills.exploration import (
     OLD_STATE,
     WORKING_RECOVERY,
 )
-from tornproof.harness.explorers.kills.judge import SHOWN_MAX, Property, Violation
 from tornproof.harness.explorers.kills.plan import Failure, failures
-from tornproof.harness.explorers.own_system.sessions import Reference, Session, orderly
+from tornproof.harness.explorers.kills.sessions import Reference, Session, Violation, orderly, shown
 from tornproof.harness.simulator.filesystem.intercept import BARRIERS, Call, CallKind
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.simulator.filesystem.written import replay_prefix
+from tornproof.harness.simulator.process.observer import Property
 
 # Takes the number of possibilities and returns one of them, from 0 on.
 Choose = Callable[[int], int]
@@ -34,12 +34,6 @@ KILLS_IN_RECOVERY = "kills in recovery"
 FAILING_CALLS = "failing calls"
 OPENING = "open the writer"
 REOPENING = "close the writer, open another"
-
-
-def shown(value: object) -> str:
-    """Return the text of a value, cut to `SHOWN_MAX` characters."""
-    text = repr(value)
-    return text if len(text) <= SHOWN_MAX else f"{text[:SHOWN_MAX]}..."
 
 
 def counted(count: int, noun: str) -> str:
@@ -149,8 +143,8 @@ class Execution:
         self._observe()
 
     @property
-    def _commit_property(self) -> Property:
-        return Property.GOES_ON if self._is_faulty else Property.FAULT_FREE
+    def _commit_property(self) -> str:
+        return Property.COMMIT if self._is_faulty else Property.FAULT_FREE
 
     def _begin(self, operation: Any) -> None:
         self.counts["commits"] += 1
@@ -174,12 +168,12 @@ class Execution:
         except self._target.rejections as error:
             self._session = None
             with suppress(*self._target.rejections):
-                session.context.__exit__(type(error), error, error.__traceback__)
+                session.__exit__(type(error), error, error.__traceback__)
             return error
         return None
 
     def _start_session(self) -> Session:
-        with orderly(self._target, Property.OPENS, "opening the writer"):
+        with orderly(self._target, Property.RECOVERY, "opening the writer"):
             return Session(self._target, self._path, self._storage)
 
     def _opened(self) -> Session:
@@ -208,7 +202,7 @@ class Execution:
             return
         before, session, self._session = self._read(), self._session, None
         with orderly(self._target, self._commit_property, "closing the writer"):
-            session.context.__exit__(None, None, None)
+            session.__exit__(None, None, None)
         if self._read() != before:
             raise Violation(Property.FAULT_FREE, "closing the writer changed what a reader sees")
 
@@ -219,7 +213,7 @@ class Execution:
 
     def _read(self) -> Hashable:
         self.counts["reads"] += 1
-        with orderly(self._target, Property.READABLE, "reading"):
+        with orderly(self._target, Property.REJECTED, "reading"):
             return self._target.read(self._storage.fork_process(), self._path)
 
     def _observe(self) -> int:
@@ -227,14 +221,14 @@ class Execution:
         seen = self._read()
         fitting = [number for number, right in enumerate(self._reference.observations) if right == seen]
         if not fitting:
-            raise Violation(Property.ATOMIC, f"a reader sees {shown(seen)}, which no commit left")
+            raise Violation(Property.WRONG_SNAPSHOT, f"a reader sees {shown(seen)}, which no commit left")
         if fitting[-1] < self._low:
             raise Violation(
-                Property.DURABLE, f"a reader sees {shown(seen)}, though {shown(self._acknowledged)} was acknowledged"
+                Property.LOST, f"a reader sees {shown(seen)}, though {shown(self._acknowledged)} was acknowledged"
             )
         if fitting[-1] < self._seen:
             raise Violation(
-                Property.MONOTONIC,
+                Property.SEEN_LOST,
                 f"a reader saw {shown(self._reference.observations[self._seen])} before, and {shown(seen)} now",
             )
         self._seen = fitting[-1]

@@ -18,7 +18,7 @@ from tornproof.harness.common.system import Target
 from tornproof.harness.common.verdict import Finding, Phase, Verdict
 from tornproof.harness.counterexamples.plain_data import document_of
 from tornproof.harness.explorers.kills.exploration import FAILED_CALL, OLD_STATE, POINTS
-from tornproof.harness.explorers.kills.judge import Property, Violation
+from tornproof.harness.explorers.kills.sessions import Violation
 from tornproof.harness.explorers.own_system.execution import Choose, Execution, counted
 from tornproof.harness.explorers.own_system.replaying import (
     COMMITS,
@@ -30,6 +30,7 @@ from tornproof.harness.explorers.own_system.replaying import (
     without_needless_steps,
 )
 from tornproof.harness.simulator.filesystem.step_bound import STEP_BOUND
+from tornproof.harness.simulator.process.observer import Property
 from tornproof.harness.systems.toy import (
     AcknowledgesFirst,
     HeaderFirst,
@@ -90,9 +91,7 @@ def replay_execution(target: Target, operations: Operations, finding: Finding, *
         violation = violation_of(target, path, finding.evidence["steps"], _listed(operations))
     except NOT_REPLAYABLE:
         return Verdict.UNKNOWN
-    if violation is None:
-        return Verdict.VALID
-    return Verdict.INVALID if violation.violated == finding.property else Verdict.UNKNOWN
+    return Verdict.VALID if violation is None else violation.verdict_on(finding)
 
 
 def _listed(operations: Operations) -> Sequence[Any] | None:
@@ -110,7 +109,7 @@ class _Failure:
 
     def finding(self, target: str, seed: int) -> Finding:
         return Finding(
-            property=self.violation.violated.value,
+            property=self.violation.violated,
             phase=PHASE,
             sentence=f"After {counted(len(self.steps), 'step')}: {self.violation.reason}.",
             evidence={"target": target, "seed": seed, "steps": list(self.steps), "story": list(self.lines)},
@@ -251,13 +250,13 @@ def _step(do: str, operation: bytes | None = None, *choices: int) -> Step:
     return {"do": do, "choices": choices} | ({} if operation is None else {"operation": {"bytes": operation.hex()}})
 
 
-CONTROLS: tuple[tuple[Target, Property, tuple[Step, ...]], ...] = (
-    (HeaderFirst(), Property.READABLE, (_step("commit killed", b"one", 2, 0),)),
+CONTROLS: tuple[tuple[Target, str, tuple[Step, ...]], ...] = (
+    (HeaderFirst(), Property.REJECTED, (_step("commit killed", b"one", 2, 0),)),
     (AcknowledgesFirst(), Property.FAULT_FREE, (_step("commit", b"one"), _step("reopen"))),
     (SwallowsErrors(), Property.SYNCED, (_step("commit failing", b"one", 11),)),
     (
         RecoversInPlace(),
-        Property.DURABLE,
+        Property.LOST,
         (_step("commit", b"one"), _step("commit killed", b"two", 1), _step("recovery killed", None, 2, 0)),
     ),
     (NeverDone(), Property.IDEMPOTENT, (_step("reopen"), _step("reopen"))),

@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 from tornproof.harness.common.system import Target
 from tornproof.harness.counterexamples.plain_data import operation_of
-from tornproof.harness.explorers.kills.judge import Property, Violation
+from tornproof.harness.explorers.kills.sessions import Violation
 from tornproof.harness.explorers.own_system.execution import Choose, Execution
 
 COMMITS = {
@@ -29,7 +29,7 @@ def violation_of(
 
 
 def without_needless_steps(
-    target: Target, path: str, steps: Sequence[Step], violated: Property, operations: Sequence[Any] | None = None
+    target: Target, path: str, steps: Sequence[Step], violated: str, operations: Sequence[Any] | None = None
 ) -> tuple[Step, ...]:
     """Leave out each step, the last ones first, without which the same property is still violated.
 

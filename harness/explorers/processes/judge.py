@@ -63,7 +63,7 @@ def reached_points(events: Sequence[Event], outcome: Outcome) -> Counter[str]:
     """Count how often the run reached each point of interest."""
     reached: Counter[str] = Counter(
         {
-            READ_DURING_COMMIT: sum(_reads_during_commits(events)),
+            READ_DURING_COMMIT: sum(reads_during_commits(events)),
             READ_AGAIN: sum(_reads_after_commits(events, 2)),
             KILLED_PUBLISHED: sum(stopped.is_published for stopped in outcome.killed_at),
             PINNED_READER_KILLED: outcome.pinned_reader_kills,
@@ -106,7 +106,7 @@ def _writer_points(events: Sequence[Event]) -> Counter[str]:
     return points
 
 
-def _reads_during_commits(events: Sequence[Event]) -> Iterator[bool]:
+def reads_during_commits(events: Sequence[Event], writer: str = CLIENT) -> Iterator[bool]:
     """Yield for each read whether it overlapped a commit, from its start to its acknowledgement or the kill."""
     ends = {EventKind.COMMIT_ACKNOWLEDGED, EventKind.KILLED, EventKind.COMMIT_FAILED}
     starts_ns: list[int] = []
@@ -114,7 +114,7 @@ def _reads_during_commits(events: Sequence[Event]) -> Iterator[bool]:
     for event in events:
         if event.kind is EventKind.COMMIT_START:
             starts_ns.append(event.time_ns)
-        elif event.client == CLIENT and event.kind in ends and len(ends_ns) < len(starts_ns):
+        elif event.client == writer and event.kind in ends and len(ends_ns) < len(starts_ns):
             ends_ns.append(event.time_ns)
     for start, end in _reads(events):
         begun = bisect_right(starts_ns, end.time_ns)

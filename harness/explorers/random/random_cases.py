@@ -1,42 +1,38 @@
-"""The random explorer: Hypothesis generates operations, schedules and crashes together, beyond the written scenarios.
+"""The random explorer: operations, schedules and crashes are generated together, beyond the written scenarios.
 
 A run that violates a property becomes a decision log, which our own shrinker makes small.
 """
 
 from __future__ import annotations
 
-import itertools
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-import hypothesis
-from hypothesis import given
+import numpy as np
 
-from tornproof.harness.common.quiet_hypothesis import quiet_hypothesis, quiet_settings
 from tornproof.harness.common.remembered_codecs import remembered_decoding
 from tornproof.harness.common.signature import signature_of
 from tornproof.harness.common.system import Target
 from tornproof.harness.common.verdict import Finding, HasTime, OnProgress, Phase, Verdict, always
 from tornproof.harness.counterexamples.make import finding_or_moves
 from tornproof.harness.counterexamples.run import Signature
-from tornproof.harness.explorers.random.random_runs import (
-    COMMITS_MAX,
-    READERS_MAX,
-    TRANSITION_MAX,
-    TRANSITIONS_MAX,
-    Crash,
+from tornproof.harness.explorers.random.random_run import (
+    CUT,
+    FAILED,
+    FAULT_FREE,
+    KILLED,
+    InjectedFault,
+    Moves,
     Trace,
-    random_scenarios,
-    random_traces,
-    run_trace,
+    draw_injected_fault,
 )
-from tornproof.harness.explorers.random.seeded_trace import CUT, FAILED, FAULT_FREE, KILLED, Moves
+from tornproof.harness.explorers.random.random_scenarios import COMMITS_MAX, READERS_MAX, random_scenario
 from tornproof.harness.explorers.schedules.crash import control_case
-from tornproof.harness.search.crash_world import Sessions
+from tornproof.harness.search.crash_world import WRITER_INDEX, Sessions
 from tornproof.harness.simulator.filesystem.step_bound import STEP_BOUND
-from tornproof.harness.simulator.persistence.models import C_512, CDIR, B
+from tornproof.harness.simulator.persistence.models import C_512, CDIR, A, B, D, Model
 from tornproof.harness.simulator.process.case import NotExplorableError, TestCase
 from tornproof.harness.simulator.process.observer import Property, Violation
 from tornproof.harness.systems.preset import Preset
@@ -58,33 +54,39 @@ from tornproof.harness.systems.toy_readers import GoesBack, Panics
 PHASE = "drawn"
 MakeTestCase = Callable[[Scenario, Preset], TestCase]
 CONTROL, CONTROL_EXAMPLES = "questdb-9.4.2", 40
-KILL, FAIL = Crash("kill"), Crash("fail")
-TOYS: tuple[tuple[Target, str, Crash | None], ...] = (
+KILL, FAIL = InjectedFault(name=KILLED, model=A), InjectedFault(name=FAILED, model=D, is_failing=True)
+NOTHING = InjectedFault(name=FAULT_FREE)
+
+
+def power(model: Model) -> InjectedFault:
+    """Return a power cut under a model."""
+    return InjectedFault(name=CUT, model=model)
+
+
+TOYS: tuple[tuple[Target, str, InjectedFault], ...] = (
     # What happens to the writer, and what a power cut leaves.
     (UndoesWhatWasSeen(), Property.SEEN_LOST, KILL),
     (CleansUpInPlace(), Property.STALE, FAIL),
-    (NeverSyncs(), Property.LOST, Crash("power", B)),
-    (NeverSyncsNames(), Property.LOST, Crash("power", CDIR)),
-    (KeepsUndo(), Property.LOST, Crash("power", CDIR)),
-    (TRUSTS_BLOCKS, Property.REJECTED, Crash("power", C_512)),
+    (NeverSyncs(), Property.LOST, power(B)),
+    (NeverSyncsNames(), Property.LOST, power(CDIR)),
+    (KeepsUndo(), Property.LOST, power(CDIR)),
+    (TRUSTS_BLOCKS, Property.REJECTED, power(C_512)),
     # What is judged.
-    (AppendsOnce(), Property.WRONG_SNAPSHOT, Crash("power", C_512)),
-    (GoesBack(), Property.WENT_BACK, None),
+    (AppendsOnce(), Property.WRONG_SNAPSHOT, power(C_512)),
+    (GoesBack(), Property.WENT_BACK, NOTHING),
     (FORBIDS_COMMITS, Property.COMMIT, KILL),
     (REJECTS_RECOVERY, Property.RECOVERY, KILL),
-    (Panics(), Property.DISORDERLY, None),
+    (Panics(), Property.DISORDERLY, NOTHING),
     (LockFile(), Property.ENDS, KILL),
 )
 """Broken toys, what is violated, and what happens to the writer."""
-TOY_CALLS_MAX, TOY_CHOICES = 48, (0.0, 0.5, 1.0)
-TOY_READ_CALLS, TOY_CLEANUP_CALLS = 4, 7
-"""How many calls a read takes, and a writer after a failed sync until it has emptied its state."""
+TOY_RUNS_MAX = 400
+RUNS_OF_A_TEST_CASE = 3
 EXAMPLES_IN_BATCH = 20
 SEED_STRIDE = 1_000_003
 """Keeps the seeds of the batches of different runs distinct."""
 AFTER_CRASH, BESIDE = "a second life committed", "a reader read beside the writer"
 COVERAGE_GOALS = (KILLED, CUT, FAILED, FAULT_FREE, AFTER_CRASH, BESIDE)
-_KINDS = {"kill": KILLED, "power": CUT, "fail": FAILED}
 
 
 @dataclass(slots=True, kw_only=True)
@@ -102,48 +104,45 @@ class Search:
     found: dict[Signature, tuple[TestCase, Moves, Violation]] = field(default_factory=dict)
 
     def run(self, examples: int, seed: int) -> None:
-        """Generate `examples` test cases, each with a few traces."""
+        """Generate `examples` test cases, each with a few runs."""
+        chance = np.random.Generator(np.random.PCG64(seed))
+        with remembered_decoding():
+            for _ in range(examples):
+                if not self.has_time():
+                    return
+                self._explore(random_scenario(chance), chance)
 
-        @hypothesis.seed(seed)
-        @quiet_settings(examples, shrinks=False)
-        @given(random_scenarios(), random_traces())
-        def explore(scenario: Scenario, traces: list[Trace]) -> None:
-            if self.has_time():
-                self._explore(scenario, traces)
-
-        with quiet_hypothesis(), remembered_decoding():
-            explore()
-
-    def _explore(self, scenario: Scenario, traces: list[Trace]) -> None:
+    def _explore(self, scenario: Scenario, chance: np.random.Generator) -> None:
         self.test_cases += 1
         try:
             case = self.make(scenario, self.preset)
-            for trace in traces:
-                self._run(case, trace)
+            with sessions_of(case) as sessions:
+                for _ in range(RUNS_OF_A_TEST_CASE):
+                    self._run(Trace(sessions, chance), case, draw_injected_fault(scenario, chance))
         except NotExplorableError:
             # Another release may reject what ours accepts, even in a fault-free run.
             self.rejected += 1
 
-    def _run(self, case: TestCase, trace: Trace) -> None:
-        with sessions_of(case, trace.crash) as sessions:
-            world, moves = run_trace(sessions, trace)
+    def _run(self, trace: Trace, case: TestCase, injected_fault: InjectedFault) -> None:
+        fault = trace.go(injected_fault).name
         self.runs += 1
         self.on_progress(self.runs, None)
-        self.reached[FAULT_FREE if trace.crash is None else _KINDS[trace.crash.kind]] += 1
-        self.reached[AFTER_CRASH] += trace.crash is not None and bool(case.second_session)
-        self.reached[BESIDE] += len([move for move in moves if move[0] == 0]) > 1
-        for violation in world.progress.violations:
-            self.found.setdefault(Signature.of(violation), (case, moves, violation))
+        self.reached[fault] += 1
+        self.reached[AFTER_CRASH] += fault != FAULT_FREE and bool(case.second_session)
+        self.reached[BESIDE] += len([move for move in trace.moves if move[0] == WRITER_INDEX]) > 1
+        for violation in trace.world.progress.violations:
+            self.found.setdefault(Signature.of(violation), (case, trace.moves, violation))
 
 
 @contextmanager
-def sessions_of(case: TestCase, crash: Crash | None) -> Iterator[Sessions]:
-    """Start the processes of a test case whose writer ends in this way."""
-    sessions = Sessions.of(case, fails=crash is not None and crash.kind == "fail")
+def sessions_of(case: TestCase) -> Iterator[dict[bool, Sessions]]:
+    """Start the processes of a test case, those of which calls may fail as well."""
+    sessions = {fails: Sessions.of(case, fails=fails) for fails in (False, True)}
     try:
         yield sessions
     finally:
-        sessions.close()
+        for each in sessions.values():
+            each.close()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,22 +154,6 @@ class BatchResult:
     rejected: int
     reached: Counter[str]
     found: dict[Signature, Finding]
-
-
-def explore_random(
-    preset: Preset,
-    make: MakeTestCase,
-    *,
-    examples: int,
-    seed: int,
-    has_time: HasTime = always,
-    on_progress: OnProgress = lambda done, total: None,
-) -> Phase:
-    """Explore `examples` random test cases in batches; `make` builds a test case from a scenario."""
-    results = [
-        explore_batch(preset, make, count, number, has_time, on_progress) for number, count in batches(examples, seed)
-    ]
-    return random_phase(results, failed_controls(make, seed), seed)
 
 
 def batches(examples: int, seed: int) -> list[tuple[int, int]]:
@@ -210,27 +193,17 @@ def failed_controls(make: MakeTestCase, seed: int) -> tuple[str, ...]:
 
 
 def failed_toys() -> Iterator[str]:
-    """Let a reader read after each call of a toy's writer, to which something happens before or after that.
-
-    Yields what is not detected.
-    """
-    for toy, violated, crash in TOYS:
-        if not any(each.property == violated for each in _violations_of(control_case(toy), crash)):
-            yield f"the toy {toy.name!r} was not detected: {violated}"
+    """Run each toy at random until what it breaks is found, and yield what is not detected."""
+    for toy, violated, injected_fault in TOYS:
+        with sessions_of(control_case(toy)) as sessions:
+            if not any(violated in _violated(sessions, seed, injected_fault) for seed in range(TOY_RUNS_MAX)):
+                yield f"the toy {toy.name!r} was not detected: {violated}"
 
 
-def _violations_of(case: TestCase, crash: Crash | None) -> Iterator[Violation]:
-    with sessions_of(case, crash) as sessions:
-        for call_count, choice in itertools.product(range(TOY_CALLS_MAX), TOY_CHOICES):
-            called, read = (0, call_count), (1, TRANSITION_MAX)
-            for before, later in (
-                ([called], []),
-                ([called, read], []),
-                ([(1, TOY_READ_CALLS), called], []),
-                ([called], [(0, TOY_CLEANUP_CALLS), read]),
-            ):
-                trace = Trace(before, crash and crash._replace(choice=choice), later)
-                yield from run_trace(sessions, trace)[0].progress.violations
+def _violated(sessions: dict[bool, Sessions], seed: int, injected_fault: InjectedFault) -> set[str]:
+    trace = Trace(sessions, np.random.Generator(np.random.PCG64(seed)))
+    trace.go(injected_fault)
+    return {violation.property for violation in trace.world.progress.violations}
 
 
 def random_phase(results: Sequence[BatchResult], failed: Sequence[str] | None, seed: int) -> Phase:
@@ -246,8 +219,7 @@ def random_phase(results: Sequence[BatchResult], failed: Sequence[str] | None, s
         explored=runs,
         complete=False,
         bound=f"{runs} runs of {test_cases} test cases, random from seed {seed}: up to {COMMITS_MAX} "
-        f"commits, {READERS_MAX} readers, {TRANSITIONS_MAX} context switches before a crash and as many after it; "
-        f"{STEP_BOUND}",
+        f"commits, {READERS_MAX} readers, a crash at most, uniform and PCT schedules before and after it; {STEP_BOUND}",
         verdict=Verdict.INVALID if findings else Verdict.VALID,
         counts={"situations": test_cases, "runs": runs, "refused undisturbed": rejected},
         reached={name: reached[name] for name in COVERAGE_GOALS},

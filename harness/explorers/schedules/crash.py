@@ -110,27 +110,6 @@ class ModelResult:
     found: dict[Signature, tuple[Violation, Moves]]
 
 
-def explore_product(
-    case: TestCase,
-    models: Sequence[str] = PRODUCT_MODELS,
-    *,
-    states_max: int | None = None,
-    has_time: HasTime = always,
-    on_progress: OnProgress = lambda done, total: None,
-    scenario: str | None = None,
-) -> Phase:
-    """Explore the crashes of a writer concurrent with one reader that changes nothing.
-
-    A model is complete when every crash point, every legal disk and every schedule of the reader was explored. At most
-    `states_max` reader states are explored under each model; beyond that, the crashes are a sample. Raises
-    NotExplorableError.
-    """
-    results = [explore_under(case, model, states_max, has_time, on_progress) for model in models]
-    found = {signature: each for result in results for signature, each in result.found.items()}
-    findings = [finding_of_product(case, each, scenario) for each in found.values()]
-    return product_phase(results, failed_controls(models), findings)
-
-
 def explore_under(
     case: TestCase,
     name: str,

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple, TypeAlias
 
-from tornproof.harness.simulator.filesystem.intercept import Call, CallKind
+from tornproof.harness.simulator.filesystem.intercept import OFFSET_BYTES_END, Call, CallKind
 from tornproof.harness.simulator.filesystem.kernel import ROOT, CallRejectedError, Kernel
-from tornproof.harness.simulator.filesystem.memory_file import OFFSET_BYTES_END
 from tornproof.impl.storage.interface import LockMode
 
 SIZE = 1 << 62

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tornproof.harness.simulator.filesystem.intercept import STEPS, Answer, Call, CallKind, InterceptedStorage
-from tornproof.harness.simulator.filesystem.locks import Killed
+from tornproof.harness.simulator.filesystem.memory import Killed
 from tornproof.impl.errors import StorageError
 from tornproof.impl.storage.interface import File, Storage, StorageReason
 

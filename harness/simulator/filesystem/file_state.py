@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from functools import wraps
 from typing import Any, TypeVar, cast
@@ -35,19 +36,26 @@ class FileState:
     It remembers the latest change and what that gave, because searches make the same changes in many orders of calls.
     """
 
-    __slots__ = ("_hash", "_latest", "content", "versions")
+    __slots__ = ("_digest", "_hash", "_latest", "content", "versions")
 
     def __init__(self, content: bytes = b"", versions: tuple[bytes, ...] | None = None) -> None:
         """Start with `content` on disk."""
         self.content = content
         self.versions = (content,) if versions is None else versions
         self._hash: int | None = None
+        self._digest: bytes | None = None
         self._latest: tuple[Callable[..., FileState], tuple[Any, ...], FileState] | None = None
 
     @property
     def is_durable(self) -> bool:
         """Whether the disk holds the content, and nothing else."""
         return len(self.versions) == 1 and self.versions[0] == self.content
+
+    def digest(self) -> bytes:
+        """Return a digest of the content, computed once."""
+        if self._digest is None:
+            self._digest = hashlib.blake2b(self.content, digest_size=16).digest()
+        return self._digest
 
     def __eq__(self, other: object) -> bool:
         """Compare content and versions."""

@@ -6,7 +6,6 @@ import os
 import posixpath
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Self
 
 from tornproof.impl.errors import FileMissingError, StorageError, UnsupportedError
 from tornproof.impl.storage.interface import EntryKind, ReadableFile, ReadableStorage, StorageReason
@@ -215,12 +214,6 @@ class _ImageFile(ReadableFile):
 
     def close(self) -> None:
         self._content = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()
 
 
 def _walked_paths(path: str) -> list[str]:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, replace
-from typing import Self, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from tornproof.impl.storage.interface import Counters, EntryKind, File, LockMode, Mapping, OpenMode, Storage
 
@@ -68,14 +67,15 @@ CHANGES = frozenset(
 STEPS = BARRIERS | CHANGES
 LOCK_PAUSE_SECONDS = 0.001
 """How long a process that waits for a lock sleeps before it tries again."""
+OFFSET_BYTES_END = 1 << 63
+"""Offsets of files are less, as in a signed 64-bit integer."""
 # Calls that change nothing but what the caller itself has open. Closing is none: it may release a lock.
 READ_ONLY_CALLS = (
     frozenset(CallKind) - STEPS - {CallKind.LOCK, CallKind.UNLOCK, CallKind.CLOSE, CallKind.VIEW, CallKind.END_VIEW}
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Call:
+class Call(NamedTuple):
     """One call; `content` is what it writes, in file order.
 
     `file` and `mapping` are the numbers of an open file and a mapping of the storage, counted together from 1. `lock`
@@ -95,7 +95,10 @@ class Call:
 
 
 class InterceptedStorage(Storage):
-    """A storage over another one; a subclass decides in `intercept` what happens to a call."""
+    """A storage over another one; a subclass decides in `intercept` what happens to a call.
+
+    What is a bug of the caller fails an assert, as it does on a real storage.
+    """
 
     def __init__(self, inner: Storage) -> None:
         """Pass calls on to `inner`."""
@@ -179,6 +182,10 @@ class InterceptedStorage(Storage):
         """Let the inner storage's time pass."""
         self.intercept(Call(kind=CallKind.SLEEP, path=""), lambda: self._inner.sleep_seconds(duration_seconds))
 
+    def wait_for_lock(self, path: str) -> None:
+        """Let others go on before a lock of a file is tried again."""
+        self.sleep_seconds(LOCK_PAUSE_SECONDS)
+
     def mapped_by(self, path: str) -> tuple[str, ...]:
         """Return what the inner storage sees."""
         return self._inner.mapped_by(path)
@@ -218,6 +225,7 @@ class _InterceptedFile(_Opened, File):
         self._inner = inner
 
     def pread(self, size_bytes: int, offset_bytes: int) -> bytes:
+        assert size_bytes >= 0 and offset_bytes >= 0
         return self._let(lambda: self._inner.pread(size_bytes, offset_bytes), CallKind.PREAD, offset_bytes, size_bytes)
 
     def size_bytes(self) -> int:
@@ -225,16 +233,20 @@ class _InterceptedFile(_Opened, File):
 
     def pwrite(self, content: bytes | bytearray | memoryview, offset_bytes: int) -> None:
         written = bytes(content)
+        assert 0 <= offset_bytes < OFFSET_BYTES_END - len(written)
         call = self._call(CallKind.PWRITE, offset_bytes, len(written), written)
         self._storage.intercept_write(self._inner, call, lambda: self._inner.pwrite(written, offset_bytes))
 
     def truncate(self, size_bytes: int) -> None:
+        assert 0 <= size_bytes < OFFSET_BYTES_END
         self._let(lambda: self._inner.truncate(size_bytes), CallKind.TRUNCATE, 0, size_bytes)
 
     def map(self, size_bytes: int) -> Mapping:
-        call = replace(self._call(CallKind.MAP, 0, size_bytes), mapping=self._storage.next_number())
+        assert size_bytes > 0
+        call = self._call(CallKind.MAP, 0, size_bytes)._replace(mapping=self._storage.next_number())
         inner = self._storage.intercept(call, lambda: self._inner.map(size_bytes))
-        return _InterceptedMapping(self._storage, inner, call)
+        is_writable = self._opening.kind is CallKind.OPEN_FOR_WRITING
+        return _InterceptedMapping(self._storage, inner, call, is_writable=is_writable)
 
     def fsync(self) -> None:
         self._let(self._inner.fsync, CallKind.FSYNC)
@@ -243,54 +255,69 @@ class _InterceptedFile(_Opened, File):
         self._let(self._inner.fdatasync, CallKind.FDATASYNC)
 
     def try_lock(self, mode: LockMode, *, offset_bytes: int, size_bytes: int) -> bool:
-        call = replace(self._call(CallKind.LOCK, offset_bytes, size_bytes), lock=mode)
+        call = self._call_on_range(CallKind.LOCK, offset_bytes, size_bytes)._replace(lock=mode)
         return self._storage.intercept(
             call, lambda: self._inner.try_lock(mode, offset_bytes=offset_bytes, size_bytes=size_bytes)
         )
 
     def lock(self, mode: LockMode, *, offset_bytes: int, size_bytes: int) -> None:
         while not self.try_lock(mode, offset_bytes=offset_bytes, size_bytes=size_bytes):
-            self._storage.sleep_seconds(LOCK_PAUSE_SECONDS)
+            self._storage.wait_for_lock(self._opening.path)
 
     def unlock(self, *, offset_bytes: int, size_bytes: int) -> None:
-        call = self._call(CallKind.UNLOCK, offset_bytes, size_bytes)
+        call = self._call_on_range(CallKind.UNLOCK, offset_bytes, size_bytes)
         self._storage.intercept(call, lambda: self._inner.unlock(offset_bytes=offset_bytes, size_bytes=size_bytes))
+
+    def _call_on_range(self, kind: CallKind, offset_bytes: int, size_bytes: int) -> Call:
+        assert size_bytes > 0 and offset_bytes >= 0 and offset_bytes + size_bytes <= OFFSET_BYTES_END
+        return self._call(kind, offset_bytes, size_bytes)
 
     def close(self) -> None:
         self._let(self._inner.close, CallKind.CLOSE)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()
-
 
 class _InterceptedMapping(_Opened, Mapping):
-    def __init__(self, storage: InterceptedStorage, inner: Mapping, mapping: Call) -> None:
+    def __init__(self, storage: InterceptedStorage, inner: Mapping, mapping: Call, *, is_writable: bool) -> None:
         super().__init__(storage, mapping)
         self._inner = inner
+        self._is_writable = is_writable
 
     def load_u32(self, offset_bytes: int) -> int:
-        return self._let(lambda: self._inner.load_u32(offset_bytes), CallKind.LOAD, offset_bytes, 4)
+        return self._let_word(lambda: self._inner.load_u32(offset_bytes), CallKind.LOAD, offset_bytes, 4)
 
     def load_u64(self, offset_bytes: int) -> int:
-        return self._let(lambda: self._inner.load_u64(offset_bytes), CallKind.LOAD, offset_bytes, 8)
+        return self._let_word(lambda: self._inner.load_u64(offset_bytes), CallKind.LOAD, offset_bytes, 8)
 
     def store_u32(self, offset_bytes: int, value: int) -> None:
-        self._let(lambda: self._inner.store_u32(offset_bytes, value), CallKind.STORE, offset_bytes, 4, _word(value, 4))
+        self._store(lambda: self._inner.store_u32(offset_bytes, value), offset_bytes, 4, value)
 
     def store_u64(self, offset_bytes: int, value: int) -> None:
-        self._let(lambda: self._inner.store_u64(offset_bytes, value), CallKind.STORE, offset_bytes, 8, _word(value, 8))
+        self._store(lambda: self._inner.store_u64(offset_bytes, value), offset_bytes, 8, value)
+
+    def _store(self, run: Run[None], offset_bytes: int, size_bytes: int, value: int) -> None:
+        assert self._is_writable and 0 <= value < 1 << size_bytes * 8
+        self._let_word(run, CallKind.STORE, offset_bytes, size_bytes, value.to_bytes(size_bytes, "little"))
+
+    def _let_word(
+        self, run: Run[Answer], kind: CallKind, offset_bytes: int, size_bytes: int, content: bytes = b""
+    ) -> Answer:
+        assert offset_bytes % size_bytes == 0
+        return self._let_range(run, kind, offset_bytes, size_bytes, content)
+
+    def _let_range(
+        self, run: Run[Answer], kind: CallKind, offset_bytes: int, size_bytes: int, content: bytes = b""
+    ) -> Answer:
+        assert size_bytes >= 0 and 0 <= offset_bytes <= self._opening.size_bytes - size_bytes
+        return self._let(run, kind, offset_bytes, size_bytes, content)
 
     def read(self, size_bytes: int, offset_bytes: int) -> bytes:
-        return self._let(
+        return self._let_range(
             lambda: self._inner.read(size_bytes, offset_bytes), CallKind.READ_MAPPED, offset_bytes, size_bytes
         )
 
     @contextmanager
     def view(self, size_bytes: int, offset_bytes: int) -> Iterator[memoryview]:
-        lease: AbstractContextManager[memoryview] = self._let(
+        lease: AbstractContextManager[memoryview] = self._let_range(
             lambda: self._inner.view(size_bytes, offset_bytes), CallKind.VIEW, offset_bytes, size_bytes
         )
         with lease as leased:
@@ -303,13 +330,13 @@ class _InterceptedMapping(_Opened, Mapping):
     def unmap(self) -> None:
         self._let(self._inner.unmap, CallKind.UNMAP)
 
-    def __enter__(self) -> Self:
+
+class _Nobody:
+    """In place of a storage, a file or a mapping; nothing of it is ever called."""
+
+    def __getattr__(self, name: str) -> _Nobody:
         return self
 
-    def __exit__(self, *exception: object) -> None:
-        self.unmap()
 
-
-def _word(value: int, size_bytes: int) -> bytes:
-    assert 0 <= value < 1 << size_bytes * 8
-    return value.to_bytes(size_bytes, "little")
+NOBODY: Any = _Nobody()
+"""Stands below a storage that answers every call itself."""

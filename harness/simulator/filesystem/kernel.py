@@ -12,7 +12,8 @@ from typing import Any, NamedTuple, TypeAlias
 
 from tornproof.harness.simulator.filesystem.file_state import FileState
 from tornproof.harness.simulator.filesystem.image import DiskImage
-from tornproof.harness.simulator.filesystem.intercept import Call
+from tornproof.harness.simulator.filesystem.intercept import Call, CallKind
+from tornproof.impl.errors import FileMissingError, StorageError
 from tornproof.impl.storage.interface import EntryKind, LockMode, StorageReason
 
 ROOT = 0
@@ -87,8 +88,15 @@ class Directories(dict[int, dict[str, int]]):
     def __init__(self, names: Mapping[int, dict[str, int]]) -> None:
         """Copy the names, and know no paths yet."""
         super().__init__(names)
-        self.entries: dict[str, int] = {}
+        self.entries: dict[str, int] = {".": ROOT}
         self.lookups: dict[str, tuple[Any, ...]] = {}
+
+
+class BusError(BaseException):
+    """A mapping was accessed beyond the end of its file, which kills a real process, so it is not an `Exception`.
+
+    A real machine is less strict: the rest of the last page can be accessed.
+    """
 
 
 class CallRejectedError(Exception):
@@ -279,14 +287,7 @@ class Kernel:
 
     def paths(self) -> Iterator[tuple[str, int]]:
         """Yield the path and number of each file that names lead to."""
-        pending = [("", ROOT)]
-        while pending:
-            prefix, directory = pending.pop()
-            for name, number in self.directories[directory].items():
-                if number in self.directories:
-                    pending.append((f"{prefix}{name}/", number))
-                else:
-                    yield f"{prefix}{name}", number
+        return ((path, number) for path, number in entries_of(self.directories) if number not in self.directories)
 
     def image(self) -> DiskImage:
         """Return the tree as readers see it now."""
@@ -312,20 +313,25 @@ def _frozen(directories: dict[int, dict[str, int]]) -> frozenset[object]:
     return frozenset((number, frozenset(names.items())) for number, names in directories.items())
 
 
-def image_of(directories: dict[int, dict[str, int]], contents: dict[int, bytes]) -> DiskImage:
-    """Return the tree of these names, with the contents of their files."""
+def entries_of(directories: dict[int, dict[str, int]]) -> Iterator[tuple[str, int]]:
+    """Yield the path and number of everything that names lead to; the path of the absolute root is empty."""
     pending = [("", ROOT)]
-    files, paths = {}, {"/", "."}
     while pending:
         prefix, directory = pending.pop()
         for name, number in directories[directory].items():
-            path = f"{prefix}{name}"
-            if number not in directories:
-                files[path] = contents[number]
-                continue
-            if path:
-                paths.add(path)
-            pending.append((f"{path}/", number))
+            yield f"{prefix}{name}", number
+            if number in directories:
+                pending.append((f"{prefix}{name}/", number))
+
+
+def image_of(directories: dict[int, dict[str, int]], contents: dict[int, bytes]) -> DiskImage:
+    """Return the tree of these names, with the contents of their files."""
+    files, paths = {}, {"/", "."}
+    for path, number in entries_of(directories):
+        if number not in directories:
+            files[path] = contents[number]
+        elif path:
+            paths.add(path)
     return DiskImage(files, frozenset(paths))
 
 
@@ -342,3 +348,17 @@ def apply_entry_change(directories: dict[int, dict[str, int]], change: EntryChan
 
 Effect: TypeAlias = Callable[[Kernel, int, Call], Answer]
 """What a call of a session does to a kernel; raises CallRejectedError."""
+
+
+_OPERATIONS = {CallKind.RENAME: "rename to", CallKind.LINK: "link as"}
+
+
+def given(call: Call, answer: Answer) -> Any:
+    """Return an answer as the process that made the call gets it; raises what a storage raises."""
+    if isinstance(answer, Rejected):
+        error = FileMissingError if answer.reason is StorageReason.MISSING else StorageError
+        operation = f"{_OPERATIONS.get(call.kind, call.kind)} {call.target_path}".rstrip()
+        raise error(file=call.path, operation=operation, reason=answer.reason)
+    if isinstance(answer, BusFault):
+        raise BusError(f"byte {answer.offset_bytes} of the mapped {call.path}")
+    return answer

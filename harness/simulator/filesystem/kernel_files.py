@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tornproof.harness.simulator.filesystem.file_state import FileState
-from tornproof.harness.simulator.filesystem.intercept import Call, CallKind
+from tornproof.harness.simulator.filesystem.intercept import OFFSET_BYTES_END, Call, CallKind
 from tornproof.harness.simulator.filesystem.kernel import (
     Answer,
     BusFault,
@@ -14,8 +14,10 @@ from tornproof.harness.simulator.filesystem.kernel import (
     Lock,
     Mapped,
 )
-from tornproof.harness.simulator.filesystem.memory_file import CAPACITY_BYTES, OFFSET_BYTES_END
 from tornproof.impl.storage.interface import LockMode, StorageReason
+
+# A write at a corrupt offset must fail as on a full disk, and not use up the memory of this process.
+CAPACITY_BYTES = 1 << 30
 
 
 def _file(kernel: Kernel, session: int, call: Call) -> int:

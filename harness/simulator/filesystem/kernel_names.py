@@ -44,7 +44,8 @@ def _directory(kernel: Kernel, path: str) -> int:
 
 
 def _listdir(kernel: Kernel, session: int, call: Call) -> Answer:
-    return tuple(sorted(kernel.directories[_directory(kernel, call.path)]))
+    # The absolute root has no name.
+    return tuple(sorted(filter(None, kernel.directories[_directory(kernel, call.path)])))
 
 
 def _kind(kernel: Kernel, session: int, call: Call) -> Answer:

@@ -1,52 +1,96 @@
-"""A writable storage in memory that behaves like the operating system on a separate tree."""
+"""A storage over a kernel of its own, for whoever needs a disk in memory and explores no order of calls."""
 
 from __future__ import annotations
 
-import errno
-from collections.abc import Callable
+import hashlib
+import os
+import posixpath
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Any
 
-from tornproof.harness.simulator.filesystem.image import DiskImage, is_usable
-from tornproof.harness.simulator.filesystem.locks import Session
-from tornproof.harness.simulator.filesystem.memory_file import MemoryFile
-from tornproof.harness.simulator.filesystem.memory_tree import (
-    Directory,
-    Entry,
-    Inode,
-    SymbolicLink,
-    Tree,
-    as_directory,
-    as_file,
-    entry_of,
-    is_name,
-    reject,
+from tornproof.harness.simulator.filesystem import kernel_names
+from tornproof.harness.simulator.filesystem.file_state import FileState
+from tornproof.harness.simulator.filesystem.image import NAME_BYTES_MAX, DiskImage, is_usable
+from tornproof.harness.simulator.filesystem.intercept import (
+    BARRIERS,
+    NOBODY,
+    Answer,
+    Call,
+    CallKind,
+    InterceptedStorage,
 )
-from tornproof.harness.simulator.filesystem.step_bound import CLOCK_TICK_SECONDS, CallCount
+from tornproof.harness.simulator.filesystem.kernel import (
+    BusFault,
+    CallRejectedError,
+    Kernel,
+    Rejected,
+    entries_of,
+    given,
+)
+from tornproof.harness.simulator.filesystem.kernel_calls import apply
+from tornproof.harness.simulator.filesystem.step_bound import CLOCK_TICK_SECONDS, CallCount, EndlessError
 from tornproof.impl.errors import StorageError
-from tornproof.impl.storage.interface import Counters, EntryKind, File, OpenMode, Storage, StorageReason
-from tornproof.impl.storage.operating_system_file import TranslateOsErrors
+from tornproof.impl.storage.interface import Counters, EntryKind, File, OpenMode, StorageReason
+from tornproof.impl.storage.operating_system_file import Tally
+
+_AT_PATHS = frozenset(kernel_names.EFFECTS)
+_FOLLOWING = {CallKind.OPEN_FOR_READING, CallKind.LISTDIR, CallKind.KIND, CallKind.SYNC_DIRECTORY}
+_OPENINGS = {CallKind.OPEN_FOR_READING, CallKind.OPEN_FOR_WRITING, CallKind.MAP}
+_READS = {CallKind.PREAD, CallKind.LOAD, CallKind.READ_MAPPED, CallKind.VIEW}
+_WRITES = {CallKind.PWRITE, CallKind.STORE}
+_MAPPED = {CallKind.LOAD, CallKind.STORE, CallKind.READ_MAPPED, CallKind.VIEW}
+_NOT_COUNTED = {CallKind.CLOCK, CallKind.SLEEP, CallKind.END_VIEW}
+_NOT_THERE = (StorageReason.MISSING, StorageReason.NOT_A_DIRECTORY)
 
 
-class _OnPath(TranslateOsErrors):
-    """Turn the system's error numbers into `StorageError`, and first reject a path that no system call can take."""
+class Killed(BaseException):
+    """The session that made this call is dead; not an `Exception`, so that no implementation can catch it and go on."""
+
+
+class _SymbolicLink(FileState):
+    """A file whose content is the absolute path that it leads to; links in a circle are not made."""
 
     __slots__ = ()
 
-    def __init__(self, path: str, operation: str, *other_paths: str) -> None:
-        super().__init__(path, operation)
-        if not all(map(is_usable, (path, *other_paths))):
-            raise StorageError(file=path, operation=operation, reason=StorageReason.NAME_UNUSABLE)
+
+@dataclass(slots=True, eq=False)
+class _Lease:
+    """The buffer of a view, which sees later writes."""
+
+    owner: tuple[int, int]
+    file: int
+    start_bytes: int
+    buffer: bytearray
 
 
-class MemoryStorage(Storage):
+@dataclass(slots=True)
+class _Disk:
+    """What the sessions on one disk share."""
+
+    kernel: Kernel
+    now_seconds: float = 0.0
+    session_count: int = 0
+    leases: list[_Lease] = field(default_factory=list)
+    mapped_by: dict[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+class MemoryStorage(InterceptedStorage):
     """One session on a disk in memory; everything is durable at once, and the clock moves only when a caller sleeps.
 
     A change of a path that ends with a slash or dots is an error, not always with the reason that the system gives.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, _disk: _Disk | None = None, _calls: CallCount | None = None) -> None:
         """Start with an empty disk."""
-        self._tree = Tree()
-        self._session = Session()
+        super().__init__(NOBODY)
+        self._disk = _disk or _Disk(Kernel.of(DiskImage()))
+        self._kernel, self._number = self._disk.kernel, self._disk.session_count
+        self._disk.session_count += 1
+        self._calls = _calls
+        self._tally = Tally()
+        self._is_dead = False
 
     @classmethod
     def of(cls, image: DiskImage) -> MemoryStorage:
@@ -54,196 +98,238 @@ class MemoryStorage(Storage):
 
         Raises `StorageError` for an image with files above its working directory.
         """
-        return cls()._on(Tree.of(image))
+        above = [path for path in image.files if path.startswith("../")]
+        if above:
+            raise StorageError(
+                file=min(above), operation="keep it in memory", reason="it is above the working directory"
+            )
+        return cls(_disk=_Disk(Kernel.of(image)))
 
-    def _on(self, tree: Tree, *, is_bounded: bool = False) -> MemoryStorage:
-        storage = MemoryStorage()
-        storage._tree = tree
-        if is_bounded or self._session.calls is not None:
-            storage._session.calls = CallCount()
-        return storage
-
-    def _step(self, path: str, operation: str, *other_paths: str) -> _OnPath:
-        self._session.step(operation, path)
-        return _OnPath(path, operation, *other_paths)
+    def _on(self, disk: _Disk) -> MemoryStorage:
+        return MemoryStorage(_disk=disk, _calls=None if self._calls is None else CallCount())
 
     def image(self) -> DiskImage:
         """Return an immutable copy of the current content; two names of one file become two files."""
-        return self._tree.image()
+        image = self._kernel.image()
+        for path, number in self._kernel.paths():
+            if self._is_link(number):
+                image = image.without_file(path)
+        return image
 
     def copy(self) -> MemoryStorage:
         """Return another disk with the current content: no open files, no locks, a clock at zero.
 
         Content is shared until either disk writes.
         """
-        return self._on(self._tree.copy())
+        kernel = Kernel()
+        kernel.directories, kernel.numbers = self._kernel.directories, self._kernel.numbers.copy()
+        kernel.files = {number: self._kernel.files[number] for _, number in self._kernel.paths()}
+        return self._on(_Disk(kernel))
 
     def digest(self) -> bytes:
         """Return a digest of the disk: names, bytes, and which names are one file."""
-        return self._tree.digest()
+        numbers: dict[int, int] = {}
+        total = hashlib.blake2b(digest_size=16)
+        for path, number in sorted(entries_of(self._kernel.directories)):
+            total.update(path.encode("utf-8", "surrogateescape") + b"\0")
+            state = self._kernel.files.get(number)
+            if state is not None:
+                kind = b"-> " if self._is_link(number) else b""
+                total.update(b"%s%d " % (kind, numbers.setdefault(number, len(numbers))) + state.digest())
+        return total.digest()
 
     def fork_process(self) -> MemoryStorage:
         """Return another process on the same disk, with counters of its own."""
-        return self._on(self._tree)
+        return self._on(self._disk)
 
     def bounded(self) -> MemoryStorage:
         """Return another process on the same disk; its calls, and those of all that is made from it, are bounded.
 
         One that makes too many ends with EndlessError. Looking at the clock takes time in it.
         """
-        return self._on(self._tree, is_bounded=True)
+        return MemoryStorage(_disk=self._disk, _calls=CallCount())
 
     def kill_process(self) -> None:
         """End this process without closing anything: its locks are gone, and every further call raises `Killed`."""
-        self._session.is_dead = True
+        self._is_dead = True
+        self._kernel.kill(self._number)
 
-    def open_for_reading(self, path: str) -> File:
-        """Open a file of the tree."""
-        with self._step(path, "open for reading"):
-            return MemoryFile(path, as_file(self._tree.find(path)), self._session, is_writable=False)
+    def intercept(self, call: Call, run: Callable[[], Answer]) -> Answer:
+        """Make the call on the kernel."""
+        opened, mapped = (self._number, call.file), (self._number, call.mapping)
+        if call.kind is CallKind.END_VIEW or (call.kind is CallKind.CLOSE and not self._is_open(opened)):
+            return None  # type: ignore[return-value]
+        self._count(call)
+        if call.kind in _MAPPED and mapped not in self._kernel.mappings:
+            raise ValueError("the mapping is released")
+        if call.kind is CallKind.UNMAP:
+            assert all(lease.owner != mapped for lease in self._disk.leases)
+        answer = self._made(call)
+        if call.kind in _READS:
+            self._tally.read_bytes += call.size_bytes if call.kind is CallKind.LOAD else len(answer)
+        if call.kind in _WRITES:
+            self._tally.written_bytes += len(call.content)
+        if call.kind is CallKind.VIEW:
+            answer = self._leased(call, answer)
+        return NOBODY if call.kind in _OPENINGS else answer  # type: ignore[no-any-return]
 
-    def open_for_writing(self, path: str, mode: OpenMode = OpenMode.EXISTING) -> File:
-        """Open a file of the tree, or create an empty one."""
-        with self._step(path, "open for writing"):
-            if mode is OpenMode.EXISTING:
-                return MemoryFile(path, as_file(self._tree.own_entry(path)), self._session, is_writable=True)
-            directory, name = self._tree.way(path)
-            if not is_name(name):
-                reject(errno.EISDIR)
-            found = entry_of(directory, name)
-            if found is not None and mode is OpenMode.NEW:
-                reject(errno.EEXIST)
-            inode = directory.entries[name] = Inode() if found is None else as_file(found)
-            return MemoryFile(path, inode, self._session, is_writable=True)
+    def _is_open(self, opened: tuple[int, int]) -> bool:
+        return self._is_dead or opened in self._kernel.handles
 
-    def listdir(self, path: str) -> tuple[str, ...]:
-        """Return the names in order, as every storage does."""
-        with self._step(path, "list"):
-            return tuple(sorted(as_directory(self._tree.find(path)).entries))
+    def intercept_write(self, file: File, call: Call, run: Callable[[], None]) -> None:
+        """Write, if there is anything to write."""
+        if call.content:
+            self.intercept(call, run)
+        else:
+            self._count(call)
 
-    def kind(self, path: str) -> EntryKind:
-        """Return the kind of the entry."""
-        return self._kind(path, self._tree.find)
+    def repeat(self, step: Call) -> None:
+        """Make a step that was recorded on a disk that held the same."""
+        if step.kind is CallKind.OPEN_FOR_WRITING:
+            step = step._replace(mode=OpenMode.EXISTING_OR_NEW)
+        if step.kind is CallKind.STORE:  # the steps have no mappings
+            step = step._replace(kind=CallKind.PWRITE)
+        if step.kind not in BARRIERS:
+            self._made(step)
 
     def own_kind(self, path: str) -> EntryKind:
         """Return the kind of the entry itself."""
-        return self._kind(path, self._tree.own_entry)
-
-    def _kind(self, path: str, find: Callable[[str], Entry]) -> EntryKind:
-        with self._step(path, "look at"):
-            try:
-                entry = find(path)
-            except (FileNotFoundError, NotADirectoryError):
-                return EntryKind.MISSING
-        if isinstance(entry, SymbolicLink):
-            return EntryKind.LINK
-        return EntryKind.FILE if isinstance(entry, Inode) else EntryKind.DIRECTORY
+        call = Call(kind=CallKind.KIND, path=path)
+        self._count(call)
+        found: EntryKind = self._made(call, follows=False)
+        is_link = found is EntryKind.FILE and self._is_link(self._kernel.find(self._walk(path, follows=False)))
+        return EntryKind.LINK if is_link else found
 
     def link_symbolically(self, target_path: str, path: str) -> None:
         """Put a symbolic link at `path` to an absolute path; no process makes one, so the interface has no call."""
-        directory, name = self._tree.way(path)
-        directory.entries[name] = SymbolicLink(target_path)
-
-    def mkdir(self, path: str) -> None:
-        """Make an empty directory."""
-        with self._step(path, "make directory"):
-            directory, name = self._tree.way(path)
-            if not is_name(name) or entry_of(directory, name) is not None:
-                reject(errno.EEXIST)
-            directory.entries[name] = Directory(directory)
-
-    def rmdir(self, path: str) -> None:
-        """Remove an empty directory."""
-        with self._step(path, "remove directory"):
-            removed = as_directory(self._tree.own_entry(path))
-            directory, name = self._tree.way(path)
-            if removed.entries or not is_name(name):
-                reject(errno.ENOTEMPTY)
-            del directory.entries[name]
-
-    def rename(self, source_path: str, target_path: str) -> None:
-        """Move a file or directory."""
-        with self._step(source_path, f"rename to {target_path}", target_path):
-            source_directory, source_name = self._tree.way(source_path)
-            target_directory, target_name = self._tree.way(target_path)
-            if not (is_name(source_name) and is_name(target_name)):
-                reject(errno.EBUSY)
-            moved = self._tree.own_entry(source_path)
-            replaced = entry_of(target_directory, target_name)
-            if replaced is moved:
-                return
-            if isinstance(moved, Directory):
-                if moved.is_at_or_above(target_directory):
-                    reject(errno.EINVAL)
-                if replaced is not None and as_directory(replaced).entries:
-                    reject(errno.ENOTEMPTY)
-                moved.parent = target_directory
-            elif isinstance(replaced, Directory):
-                reject(errno.EISDIR)
-            del source_directory.entries[source_name]
-            target_directory.entries[target_name] = moved
-
-    def link(self, source_path: str, target_path: str) -> None:
-        """Put the inode under a second name."""
-        with self._step(source_path, f"link as {target_path}", target_path):
-            linked = self._tree.own_entry(source_path)
-            directory, name = self._tree.way(target_path)
-            if not is_name(name) or entry_of(directory, name) is not None:
-                reject(errno.EEXIST)
-            if isinstance(linked, Directory):
-                reject(errno.EPERM)
-            directory.entries[name] = linked
-
-    def unlink(self, path: str) -> None:
-        """Remove the name; open files keep the inode."""
-        with self._step(path, "unlink"):
-            if isinstance(self._tree.own_entry(path), Directory):
-                reject(errno.EISDIR)
-            directory, name = self._tree.way(path)
-            del directory.entries[name]
-
-    def sync_directory(self, path: str) -> None:
-        """Count only."""
-        self._session.sync("sync directory", path)
-        with _OnPath(path, "sync directory"):
-            as_directory(self._tree.find(path))
-
-    def load_fence(self) -> None:
-        """Count only: every load is in order here."""
-        self._session.step("fence loads")
-
-    def store_fence(self) -> None:
-        """Count only: every store is in order here."""
-        self._session.step("fence stores")
+        assert target_path.startswith("/")
+        self.open_for_writing(path, OpenMode.NEW).close()
+        self._kernel.files[self._kernel.entry(path)] = _SymbolicLink(os.fsencode(target_path))
 
     def monotonic_seconds(self) -> float:
         """Return how long all processes on this disk have slept."""
-        self._session.check("ask for the time")
-        if self._session.calls is not None:
-            self._tree.now_seconds += self._session.calls.lasting_seconds(CLOCK_TICK_SECONDS)
-        return self._tree.now_seconds
+        self._count(Call(kind=CallKind.CLOCK, path=""))
+        if self._calls is not None:
+            self._disk.now_seconds += self._calls.lasting_seconds(CLOCK_TICK_SECONDS)
+        return self._disk.now_seconds
 
     def sleep_seconds(self, duration_seconds: float) -> None:
         """Move the clock without waiting."""
         assert duration_seconds >= 0
-        self._session.check("sleep")
-        calls = self._session.calls
-        self._tree.now_seconds += duration_seconds if calls is None else calls.lasting_seconds(duration_seconds)
+        self._count(Call(kind=CallKind.SLEEP, path=""))
+        calls = self._calls
+        self._disk.now_seconds += duration_seconds if calls is None else calls.lasting_seconds(duration_seconds)
+
+    def wait_for_lock(self, path: str) -> None:
+        """Give up: nobody can release it meanwhile, so waiting for it would have no end."""
+        raise EndlessError(f"it waits for the lock of {path}")
 
     def mapped_by(self, path: str) -> tuple[str, ...]:
         """Return whoever `serve` was called for."""
-        return self._tree.mapped_by.get(path, ())
+        return self._disk.mapped_by.get(path, ())
 
     def serve(self, path: str, process: str) -> None:
         """Let a process that is not one of this disk's map a file."""
-        self._tree.mapped_by[path] = (*self.mapped_by(path), process)
+        self._disk.mapped_by[path] = (*self.mapped_by(path), process)
 
     def counters(self) -> Counters:
         """Return the counts of this session."""
-        tally = self._session.tally
+        tally = self._tally
         return Counters(
             step_count=tally.step_count,
             read_bytes=tally.read_bytes,
             written_bytes=tally.written_bytes,
             sync_count=tally.sync_count,
         )
+
+    def _count(self, call: Call) -> None:
+        """Count a call; raises `Killed` if the session is dead, and EndlessError for a call too many."""
+        if self._is_dead:
+            raise Killed
+        if self._calls is not None:
+            self._calls.add(call.kind, call.path, call.offset_bytes)
+        self._tally.step_count += call.kind not in _NOT_COUNTED
+        self._tally.sync_count += call.kind in BARRIERS
+
+    def _made(self, call: Call, *, follows: bool | None = None) -> Any:
+        """Make a call, and make what it changes durable, so that nothing is kept of what was there before."""
+        kernel, placed = self._kernel, call
+        if call.kind in _AT_PATHS:
+            try:
+                placed = self._placed(call, call.kind in _FOLLOWING if follows is None else follows)
+            except CallRejectedError as rejected:
+                if call.kind is CallKind.KIND and rejected.reason in _NOT_THERE:
+                    return EntryKind.MISSING
+                return given(call, Rejected(rejected.reason))
+        if call.kind is CallKind.VIEW:
+            placed = call._replace(kind=CallKind.READ_MAPPED)
+        answer = given(call, apply(kernel, self._number, placed))
+        kernel.entry_changes = ()
+        if call.content or call.kind is CallKind.TRUNCATE:
+            number = kernel.file_of(self._number, call)
+            assert number is not None
+            kernel.files[number] = state = kernel.files[number].synced()
+            for lease in self._disk.leases:
+                if lease.file == number:
+                    left = state.content[lease.start_bytes : lease.start_bytes + len(lease.buffer)]
+                    lease.buffer[: len(left)] = left
+        return answer
+
+    @contextmanager
+    def _leased(self, call: Call, content: bytes) -> Iterator[memoryview]:
+        owner = self._number, call.mapping
+        lease = _Lease(owner, self._kernel.mappings[owner].file, call.offset_bytes, bytearray(content))
+        self._disk.leases.append(lease)
+        view = memoryview(lease.buffer).toreadonly()
+        try:
+            yield view
+            # Accesses through a view cannot be seen; if the file was truncated meanwhile, one is assumed.
+            if call.offset_bytes + call.size_bytes > len(self._kernel.files[lease.file].content):
+                given(call, BusFault(call.offset_bytes + call.size_bytes - 1))
+        finally:
+            self._disk.leases.remove(lease)
+            with suppress(BufferError):  # another view of it keeps the bytes, which is harmless here
+                view.release()
+
+    def _is_link(self, number: int | None) -> bool:
+        return number is not None and isinstance(self._kernel.files.get(number), _SymbolicLink)
+
+    def _placed(self, call: Call, follows: bool) -> Call:
+        """Return a call with its paths as the kernel has them; raises CallRejectedError."""
+        if not (is_usable(call.path) and is_usable(call.target_path)):
+            raise CallRejectedError(StorageReason.NAME_UNUSABLE)
+        path, target_path = self._walk(call.path, follows=follows), call.target_path
+        if call.kind in (CallKind.RENAME, CallKind.LINK):
+            target_path = self._walk(target_path, follows=False)
+        is_link = call.kind is CallKind.OPEN_FOR_WRITING and self._is_link(self._kernel.find(path))
+        if is_link and call.mode is not OpenMode.NEW:
+            raise CallRejectedError(StorageReason.LINK_NOT_FOLLOWED)
+        if (path, target_path) == (call.path, call.target_path):
+            return call
+        ends = (call.path.rpartition("/")[2], call.target_path.rpartition("/")[2] or "-")
+        if not follows and not {"", ".", ".."}.isdisjoint(ends) and call.kind is not CallKind.KIND:
+            raise CallRejectedError(StorageReason.IS_A_DIRECTORY)
+        return call._replace(path=path, target_path=target_path)
+
+    def _walk(self, path: str, *, follows: bool) -> str:
+        """Return where a path leads, without dots, empty names and links; raises CallRejectedError."""
+        number = self._kernel.find(path) if path else None
+        if number is not None and not (follows and self._is_link(number)):
+            return path
+        if not path:
+            raise CallRejectedError(StorageReason.MISSING)
+        at = "/" if path.startswith("/") else "."
+        for name in path.split("/"):
+            at = self._followed(at)
+            if self._kernel.entry(at.removesuffix("/")) not in self._kernel.directories:
+                raise CallRejectedError(StorageReason.NOT_A_DIRECTORY)
+            if len(os.fsencode(name)) > NAME_BYTES_MAX:
+                raise CallRejectedError(StorageReason.NAME_TOO_LONG)
+            at = posixpath.normpath(posixpath.join(at, name))
+        return (self._followed(at) if follows else at).removesuffix("/")
+
+    def _followed(self, path: str) -> str:
+        number = self._kernel.find(path.removesuffix("/"))
+        if number is None or not self._is_link(number):
+            return path
+        return self._walk(os.fsdecode(self._kernel.files[number].content), follows=True)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from tornproof.harness.simulator.filesystem.intercept import STEPS, Answer, Call, CallKind, InterceptedStorage
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
-from tornproof.impl.storage.interface import File, OpenMode, Storage
+from tornproof.impl.storage.interface import Storage
 
 
 class RecordingStorage(InterceptedStorage):
@@ -25,57 +25,24 @@ class RecordingStorage(InterceptedStorage):
         return answer
 
 
-class Replay:
-    """Replays recorded steps on `storage`, which must hold what it held when the recording began."""
-
-    def __init__(self, storage: MemoryStorage) -> None:
-        """Start before the first step."""
-        self.storage = storage
-        self._files: dict[int, File] = {}
-
-    def write(self, step: Call, start: int, stop: int) -> None:
-        """Write the bytes [start, stop) of a write."""
-        self._files[step.file].pwrite(step.content[start:stop], step.offset_bytes + start)
-
-    def apply(self, step: Call) -> None:
-        """Replay a whole step; a barrier changes nothing here."""
-        match step.kind:
-            case CallKind.OPEN_FOR_WRITING:
-                self._files[step.file] = self.storage.open_for_writing(step.path, OpenMode.EXISTING_OR_NEW)
-            case CallKind.PWRITE | CallKind.STORE:
-                self.write(step, 0, len(step.content))
-            case CallKind.TRUNCATE:
-                self._files[step.file].truncate(step.size_bytes)
-            case CallKind.MKDIR:
-                self.storage.mkdir(step.path)
-            case CallKind.RMDIR:
-                self.storage.rmdir(step.path)
-            case CallKind.RENAME:
-                self.storage.rename(step.path, step.target_path)
-            case CallKind.LINK:
-                self.storage.link(step.path, step.target_path)
-            case CallKind.UNLINK:
-                self.storage.unlink(step.path)
-
-
 def replay_prefix(
     start: MemoryStorage, steps: Sequence[Call], step_count: int, written_bytes: int = 0
 ) -> MemoryStorage:
-    """Return a disk after the first `step_count` steps, and `written_bytes` of the next one, a write.
+    """Return a disk after the first `step_count` steps from `start`, and `written_bytes` of the next one, a write.
 
     Raises ValueError for a crash point that these steps do not have.
     """
-    replay = Replay(start.copy())
+    storage = start.copy()
     if not 0 <= step_count <= len(steps):
         raise ValueError(f"there are {len(steps)} steps, not {step_count}")
     for step in steps[:step_count]:
-        replay.apply(step)
+        storage.repeat(step)
     if written_bytes:
         torn = steps[step_count] if step_count < len(steps) else None
         if torn is None or torn.kind is not CallKind.PWRITE or not 0 < written_bytes < len(torn.content):
             raise ValueError(f"step {step_count} is no write that can end after {written_bytes} bytes")
-        replay.write(torn, 0, written_bytes)
-    return replay.storage
+        storage.repeat(part_of(torn, 0, written_bytes))
+    return storage
 
 
 def crash_points(
@@ -85,14 +52,20 @@ def crash_points(
 
     `cuts_of` gives ascending lengths below that of a write. Every disk is the same object, so copy what is kept.
     """
-    replay = Replay(start.copy())
-    yield replay.storage, 0, 0
+    storage = start.copy()
+    yield storage, 0, 0
     for number, step in enumerate(steps):
         written = 0
-        if step.kind is CallKind.PWRITE:
-            for length in cuts_of(step):
-                replay.write(step, written, length)
-                written = length
-                yield replay.storage, number, length
-        replay.apply(step)
-        yield replay.storage, number + 1, 0
+        for length in cuts_of(step) if step.kind is CallKind.PWRITE else ():
+            storage.repeat(part_of(step, written, length))
+            written = length
+            yield storage, number, length
+        storage.repeat(step)
+        yield storage, number + 1, 0
+
+
+def part_of(write: Call, start: int, stop: int) -> Call:
+    """Return the write of the bytes [start, stop) of what a call writes."""
+    return write._replace(
+        content=write.content[start:stop], offset_bytes=write.offset_bytes + start, size_bytes=stop - start
+    )

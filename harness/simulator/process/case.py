@@ -62,8 +62,6 @@ class TestCase:
     readers: tuple[Readers, ...] = ()
     start: DiskImage | None = None
     rules: TraceRules = NO_RULES
-    __test__ = False
-    """pytest is not to take it for a class of tests."""
     _fault_free: _FaultFree = field(default_factory=lambda: _FaultFree(()), compare=False, repr=False)
 
     def __post_init__(self) -> None:

@@ -47,6 +47,8 @@ class Property:
     IDEMPOTENT = "a second recovery changes nothing"
     CONTENT = "a commit leaves the rows that the model has"
     BEHAVIOUR = "what processes report is a behaviour of the model"
+    FAULT_FREE = "without a disturbance, every commit is acknowledged and then visible"
+    SYNCED = "a commit whose sync failed is not acknowledged"
 
 
 class Reading(NamedTuple):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import nullcontext
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, TypeAlias
 
@@ -18,23 +18,30 @@ from greenlet import GreenletExit, getcurrent, greenlet
 from tornproof.harness.simulator.filesystem.file_state import PAGE_BYTES
 from tornproof.harness.simulator.filesystem.intercept import (
     CHANGES,
+    NOBODY,
     READ_ONLY_CALLS,
     Call,
     CallKind,
     InterceptedStorage,
 )
 from tornproof.harness.simulator.filesystem.intercept import Answer as StorageAnswer
-from tornproof.harness.simulator.filesystem.kernel import Answer, BusFault, CallRejectedError, Effect, Kernel, Rejected
+from tornproof.harness.simulator.filesystem.kernel import (
+    Answer,
+    BusError,
+    CallRejectedError,
+    Effect,
+    Kernel,
+    Rejected,
+    given,
+)
 from tornproof.harness.simulator.filesystem.kernel_calls import EFFECTS
-from tornproof.harness.simulator.filesystem.memory_file import BusError
 from tornproof.harness.simulator.filesystem.step_bound import (
     CLOCK_TICK_SECONDS,
     IDLE_SECONDS,
     CallCount,
     EndlessError,
 )
-from tornproof.impl.errors import FileMissingError, StorageError
-from tornproof.impl.storage.interface import File, Storage, StorageReason
+from tornproof.impl.storage.interface import File, Storage
 
 LIVE_COUNT_MAX = 64
 READ = "read"
@@ -265,7 +272,7 @@ class _ProcessStorage(InterceptedStorage):
     """
 
     def __init__(self, hub: Any) -> None:
-        super().__init__(_NOBODY)
+        super().__init__(NOBODY)
         self.is_over = self.slept = self.is_same_round = False
         self.calls = CallCount()
         self._hub = hub
@@ -282,7 +289,7 @@ class _ProcessStorage(InterceptedStorage):
         if call.kind is CallKind.VIEW:
             answer = nullcontext(memoryview(answer))
         elif call.kind in _OPENINGS:
-            answer = _NOBODY
+            answer = NOBODY
         return answer  # type: ignore[no-any-return]
 
     def intercept_write(self, file: File, call: Call, run: Callable[[], None]) -> None:
@@ -290,7 +297,7 @@ class _ProcessStorage(InterceptedStorage):
         start, end = call.offset_bytes, call.offset_bytes + call.size_bytes
         for first, stop in _pages(start, end) if call.content else ():
             content = call.content[first - start : stop - start]
-            self._ask(replace(call, offset_bytes=first, size_bytes=stop - first, content=content))
+            self._ask(call._replace(offset_bytes=first, size_bytes=stop - first, content=content))
 
     def mapped_by(self, path: str) -> tuple[str, ...]:
         return ()  # processes outside of the simulation do not exist
@@ -324,12 +331,7 @@ class _ProcessStorage(InterceptedStorage):
         if self.is_same_round:
             before = self._round_before[len(self._round) - 1 :][:1]
             self.is_same_round = bool(before) and _is_same((call, answer), before[0])
-        if isinstance(answer, Rejected):
-            error = FileMissingError if answer.reason is StorageReason.MISSING else StorageError
-            raise error(file=call.path, operation=str(call.kind), reason=answer.reason)
-        if isinstance(answer, BusFault):
-            raise BusError(f"byte {answer.offset_bytes} of the mapped {call.path}")
-        return answer
+        return given(call, answer)
 
     def _switch(self, call: Call) -> Any:
         if self.is_over:
@@ -356,22 +358,14 @@ class _ProcessStorage(InterceptedStorage):
     def _in_pages(self, call: Call) -> Any:
         parts: list[bytes] = []
         for first, stop in _pages(call.offset_bytes, call.offset_bytes + call.size_bytes):
-            parts.append(self._ask(replace(call, offset_bytes=first, size_bytes=stop - first)))
+            parts.append(self._ask(call._replace(offset_bytes=first, size_bytes=stop - first)))
             if len(parts[-1]) < stop - first:
                 break
         return b"".join(parts)
 
 
-class _Nobody:
-    """In place of the storage below an intercepted one; nothing of it is ever called."""
-
-    def __getattr__(self, name: str) -> _Nobody:
-        return self
-
-
-_NOBODY: Any = _Nobody()
 _OPENINGS = frozenset({CallKind.OPEN_FOR_READING, CallKind.OPEN_FOR_WRITING, CallKind.MAP})
-_without_numbers = attrgetter(*(each.name for each in fields(Call) if each.name not in ("file", "mapping")))
+_without_numbers = attrgetter(*(name for name in Call._fields if name not in ("file", "mapping")))
 """Returns all of a call but the numbers of open files."""
 _PAGED_CALLS = frozenset({CallKind.PREAD, CallKind.READ_MAPPED})
 

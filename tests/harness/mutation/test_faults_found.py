@@ -34,7 +34,7 @@ DEEP = {
 }
 SMALL = [(Explorer.FAILED_SYNC, "one-commit-one-reader"), (Explorer.PRODUCT_A, "one-commit-one-reader")]
 FEW_STEPS = 200
-SAMPLED = 3
+SAMPLED = 2
 # Explorers that take no time.
 QUICK = {Explorer.SEQUENTIAL}
 # Explorers that look at many runs.
@@ -103,7 +103,7 @@ def test_a_barrier_that_is_left_out_is_said_to_survive_process_kill_and_to_need_
             assert any(explorer.startswith("power") for explorer in fault.also)
 
 
-@pytest.mark.parametrize(("fault", "explorer"), sampled(7, FOUND, besides=lambda case: case[1] not in SLOW), ids=named)
+@pytest.mark.parametrize(("fault", "explorer"), sampled(5, FOUND, besides=lambda case: case[1] not in SLOW), ids=named)
 def test_the_fault_is_found(fault: PlantedFault, explorer: Explorer) -> None:
     run = mutation_run(fault, explorer)
     assert run.reached and run.triggered and run.detected and run.property

@@ -5,14 +5,15 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pytest
 from depth import nightly
+from explorations import explore_stateful
 from planted_faults import NOT_FOR_CRASHES, NOTICED, planted
 
 from tornproof.harness.common.remembered_codecs import remembered_decoding, remembered_encoder
 from tornproof.harness.common.verdict import Phase, Verdict
 from tornproof.harness.explorers.kills.exploration import Exploration, Plan
 from tornproof.harness.explorers.kills.explorer import explore_crashes
-from tornproof.harness.explorers.kills.judge import Judge, Violation
-from tornproof.harness.explorers.model_based.explorer import explore_stateful
+from tornproof.harness.explorers.kills.judge import Judge
+from tornproof.harness.explorers.kills.sessions import Violation
 from tornproof.harness.mutation.fault import PlantedFault
 from tornproof.harness.systems.table import TableTarget
 from tornproof.harness.systems.table_operation import TableOperation

@@ -9,8 +9,8 @@ from depth import sampled
 from tornproof.harness.common.verdict import Verdict
 from tornproof.harness.counterexamples.replay import is_simulated
 from tornproof.harness.counterexamples.run import Replayer, from_schedule
-from tornproof.harness.explorers.random import seeded_trace
-from tornproof.harness.explorers.random.seeded_trace import (
+from tornproof.harness.explorers.random import random_run
+from tornproof.harness.explorers.random.random_run import (
     CUT,
     FAILED,
     FAULT_FREE,
@@ -142,7 +142,7 @@ def test_invalid_moves_are_rejected(text: str) -> None:
             cell(preset="questdb-9.4.2"),
             cell(preset="specification"),
             cell(fault="body of _pm not synced (F2)"),
-            cell(scenario_of("unborn directories stay"), fault="unborn directories stay"),
+            cell(scenario_of("uncommitted directories stay"), fault="uncommitted directories stay"),
             cell(SCHEDULES, fault="newest footer only"),
         ],
     ),
@@ -186,7 +186,7 @@ def test_where_no_log_shows_a_violation_its_seed_is_run_again(fault: str) -> Non
 
 
 def test_an_exception_of_the_harness_is_the_error_of_its_run_and_ends_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    sound = seeded_trace.injected_faults_of
+    sound = random_run.injected_faults_of
     asked: list[object] = []
 
     def broken(scenario: object) -> tuple[str, ...]:
@@ -195,7 +195,7 @@ def test_an_exception_of_the_harness_is_the_error_of_its_run_and_ends_no_other(m
             raise RuntimeError("broken")
         return sound(scenario)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(seeded_trace, "injected_faults_of", broken)
+    monkeypatch.setattr(random_run, "injected_faults_of", broken)
     runs = run_seeds(cell(), 0, range(3))
     assert [run.verdict for run in runs] == [Verdict.VALID, Verdict.UNKNOWN, Verdict.VALID]
     assert (runs[1].error, runs[1].seed) == ("RuntimeError: broken", 1)

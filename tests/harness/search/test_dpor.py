@@ -26,7 +26,7 @@ from tornproof.harness.simulator.process.simulated_process import Node, Say
 from tornproof.harness.simulator.process.world import World
 from tornproof.impl.storage.interface import OpenMode, Storage
 
-DAY, NIGHT, PART = 300, 24_300, 2_000
+DAY, NIGHT, PART = 200, 24_200, 2_000
 INVISIBLE = {
     CallKind.LOAD_FENCE,
     CallKind.STORE_FENCE,
@@ -256,7 +256,7 @@ def compared(world: World, schedules_max: int) -> Comparing:
     return comparing
 
 
-@pytest.mark.parametrize("seeds", [range(DAY), nightly(range(DAY, 6_300))], ids=str)
+@pytest.mark.parametrize("seeds", [range(DAY), nightly(range(DAY, 6_200))], ids=str)
 def test_reads_that_are_repeated_are_those_that_would_be_made(seeds: range, monkeypatch: pytest.MonkeyPatch) -> None:
     comparisons = [compared(drawn_toys(seed).world(), 200) for seed in seeds]
 

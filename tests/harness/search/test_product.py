@@ -4,11 +4,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from explorations import explore_product
 from product_search import ProductSearch
 
 from tornproof.harness.common.remembered_codecs import remembered_decoding
 from tornproof.harness.common.verdict import Verdict, calls_at_most
-from tornproof.harness.explorers.schedules.crash import control_case, explore_product
+from tornproof.harness.explorers.schedules.crash import control_case
 from tornproof.harness.search.crash_world import Disks, Sessions
 from tornproof.harness.search.product_reduction import IN_COMMIT, LIVED_THROUGH, SEEN_EARLY, ProductReduction
 from tornproof.harness.simulator.filesystem.kernel import Kernel

@@ -8,8 +8,10 @@ from functools import partial
 from itertools import repeat
 from typing import Any
 
+import numpy as np
 import pytest
 from depth import nightly
+from explorations import explore_product
 from state_search import enumerate_schedules, search_states
 from toy_processes import CELLS, world_of
 
@@ -17,16 +19,14 @@ from tornproof.harness.common.system import Target
 from tornproof.harness.common.verdict import Finding, Phase, Verdict
 from tornproof.harness.counterexamples.make import as_log, finding_or_moves
 from tornproof.harness.explorers.power_cuts.explorer import explore_power
-from tornproof.harness.explorers.random.random_runs import Crash, Trace, run_trace
-from tornproof.harness.explorers.random.seeded_trace import Moves
+from tornproof.harness.explorers.random.random_cases import KILL, sessions_of
+from tornproof.harness.explorers.random.random_run import Moves, Trace
 from tornproof.harness.explorers.schedules import controls as schedule_controls
 from tornproof.harness.explorers.schedules.controls import LETTER, LETTERS, control_case, failed_controls
-from tornproof.harness.explorers.schedules.crash import explore_product
 from tornproof.harness.explorers.schedules.explorer import explore_schedules
 from tornproof.harness.mutation.replay import replay_planted
 from tornproof.harness.search import contention
 from tornproof.harness.search.contention import Contention, Depths
-from tornproof.harness.search.crash_world import Sessions
 from tornproof.harness.search.dpor import Run, explore_all
 from tornproof.harness.search.outcome import Outcome, Outcomes
 from tornproof.harness.search.transitions import follow
@@ -41,7 +41,7 @@ from tornproof.harness.systems.toy_locks import PAUSE_SECONDS, BusyLockFile, Cro
 from tornproof.impl.errors import StorageError
 from tornproof.impl.storage.interface import EntryKind, LockMode, OpenMode, Storage
 
-DAY, NIGHT = 60, 3_000
+DAY, NIGHT = 40, 3_000
 TIMES = 10
 LOCK_FILE = "lock"
 
@@ -290,13 +290,13 @@ def replays_always(finding: Finding, times: int) -> None:
 )
 def test_the_random_explorer_finds_that_a_lock_file_stays_when_its_writer_is_killed(target: Target, times: int) -> None:
     case = replace(control_case(target, LETTERS, reader_count=0), first_session=(0,), second_session=(1,))
-    sessions = Sessions.of(case)
     found: dict[str, tuple[Moves, Violation]] = {}
-    for call_count in range(12):
-        world, moves = run_trace(sessions, Trace([(0, call_count)], Crash("kill"), []))
-        for violation in world.progress.violations:
-            found.setdefault(violation.property, (moves, violation))
-    sessions.close()
+    with sessions_of(case) as sessions:
+        for seed in range(40):
+            trace = Trace(sessions, np.random.Generator(np.random.PCG64(seed)))
+            trace.go(KILL)
+            for violation in trace.world.progress.violations:
+                found.setdefault(violation.property, (trace.moves, violation))
 
     moves, violation = found[Property.ENDS]
     assert violation.sentence.startswith("livelock: it only repeats: open for writing toy/lock")
@@ -312,7 +312,7 @@ class OnlyWritersLock(LockFile):
         return Toy.read(self, storage, path)
 
 
-@pytest.mark.parametrize("explore", [lambda case: explore_product(case, ["A"]), explore_power])
+@pytest.mark.parametrize("explore", [lambda case: explore_product(case, ["A"]), nightly(explore_power)])
 def test_crashes_beside_a_reader_and_power_cuts_find_the_lock_file_too(explore: Callable[[TestCase], Phase]) -> None:
     case = replace(control_case(OnlyWritersLock(), LETTERS), first_session=(0,), second_session=(1,))
     phase = explore(case)

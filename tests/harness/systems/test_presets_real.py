@@ -56,7 +56,7 @@ def test_a_table_with_lost_writes_answers_as_the_release_did(name: str, questdb_
         assert ours in compatibility.reason
 
 
-@pytest.mark.parametrize("name", sampled(12, golden_data.CRASHES))
+@pytest.mark.parametrize("name", sampled(8, golden_data.CRASHES))
 def test_only_orphans_part_the_releases_and_our_own_writer_goes_on_from_every_kill(
     name: str, questdb_data: Path
 ) -> None:

@@ -138,7 +138,7 @@ def test_each_of_the_two_directory_syncs_is_needed(action: Action) -> None:
 def test_a_protocol_with_all_barriers_is_the_hardened_one_and_each_action_is_in_one_barrier() -> None:
     assert protocol_with(ALL) == HARDENED
     actions = [action for name in ALL for action in BARRIERS[name]]
-    assert len(actions) == len(set(actions)) == 7
+    assert len(actions) == len(set(actions)) == 9
     bare = protocol_with(())
     assert not set(actions) & {*bare.update, *bare.rewrite, *bare.publish}
     every = list(subsets())

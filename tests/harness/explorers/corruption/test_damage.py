@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 import table_builder as tb
 from depth import nightly
+from explorations import explore_damage
 
 from tornproof.harness.check import capture_table
 from tornproof.harness.common.patch import blind_to_metadata, replaced
@@ -20,7 +21,6 @@ from tornproof.harness.explorers.corruption.explorer import (
     RECHECKS_MAX,
     TASK_SIZE,
     damage_exploration,
-    explore_damage,
     judge_task,
     plan,
     plan_bits_and_lengths,

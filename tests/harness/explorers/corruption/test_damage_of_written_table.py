@@ -4,12 +4,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from explorations import explore_damage
 from writer_run import start_run
 from written_tables import DAY, PATH, new_table, write
 
 from tornproof.harness.common.made_rows import rows_for
 from tornproof.harness.common.verdict import Verdict
-from tornproof.harness.explorers.corruption.explorer import explore_damage, judge_task, plan
+from tornproof.harness.explorers.corruption.explorer import judge_task, plan
 from tornproof.harness.explorers.corruption.judge import Judge, Outcome
 from tornproof.harness.explorers.corruption.plan import Kind
 from tornproof.harness.explorers.corruption.tally import Tally

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from depth import always_if, nightly
+from explorations import explore_variant
 
 from tornproof.harness.common.verdict import Finding, HasTime, Phase, Verdict, always, calls_at_most
 from tornproof.harness.explorers.memory.exploration import (
@@ -24,7 +25,6 @@ from tornproof.harness.explorers.memory.explorer import (
     MemoryTestCase,
     baseline_of,
     explore_memory,
-    explore_variant,
     failed_controls,
     replay_memory,
 )
@@ -188,7 +188,7 @@ def copied(kernels: Sequence[Kernel], call: Call, time: int) -> set[tuple[bytes,
     """What a read may return that copies word by word while time passes, and when it has ended."""
     found = {(b"", time)}
     for start in range(call.offset_bytes, call.offset_bytes + call.size_bytes, WORD_BYTES):
-        word = dataclasses.replace(call, offset_bytes=start, size_bytes=WORD_BYTES)
+        word = call._replace(offset_bytes=start, size_bytes=WORD_BYTES)
         contents = [apply(kernel, 1, word) for kernel in kernels]
         found = {
             (read + content, later)

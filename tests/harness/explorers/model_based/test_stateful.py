@@ -7,6 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from depth import nightly
+from explorations import explore_stateful
 
 from tornproof.harness.check import capture_table
 from tornproof.harness.common.remembered_codecs import remembered_encoder
@@ -19,7 +20,6 @@ from tornproof.harness.explorers.model_based.explorer import (
     STEPS_IN_PART,
     UPSERT,
     Control,
-    explore_stateful,
 )
 from tornproof.harness.explorers.model_based.machine import Search, replay
 from tornproof.harness.explorers.model_based.rows import Point, Rows

@@ -9,12 +9,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from depth import sampled
+from explorations import explore_stateful
 from planted_faults import NOTICED, planted
 
 from tornproof.harness.check import capture_table
 from tornproof.harness.common.patch import wrapped
 from tornproof.harness.common.verdict import Finding, Phase, Verdict
-from tornproof.harness.explorers.model_based.explorer import Stateful, explore_stateful, parts, replay_stateful
+from tornproof.harness.explorers.model_based.explorer import Stateful, parts, replay_stateful
 from tornproof.harness.explorers.model_based.start import StorageKind
 from tornproof.harness.mutation.catalogue import fault_named
 from tornproof.harness.mutation.fault import PlantedFault
@@ -98,7 +99,7 @@ def noticed(image: DiskImage | None = None, path: str = "/table") -> Finding | N
 
 
 @pytest.mark.usefixtures("in_haste")
-@pytest.mark.parametrize("fault", sampled(5, NOTICED), ids=lambda fault: fault.name)
+@pytest.mark.parametrize("fault", sampled(3, NOTICED), ids=lambda fault: fault.name)
 def test_it_notices_a_planted_defect(fault: PlantedFault) -> None:
     with planted(fault):
         assert noticed() is not None

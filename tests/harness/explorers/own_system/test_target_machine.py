@@ -21,7 +21,6 @@ from tornproof.harness.explorers.kills.exploration import (
     OLD_STATE,
     WORKING_RECOVERY,
 )
-from tornproof.harness.explorers.kills.judge import Property
 from tornproof.harness.explorers.own_system import machine as target_machine
 from tornproof.harness.explorers.own_system.execution import Execution
 from tornproof.harness.explorers.own_system.machine import (
@@ -32,6 +31,7 @@ from tornproof.harness.explorers.own_system.machine import (
 )
 from tornproof.harness.explorers.own_system.replaying import COMMITS, OPENINGS, violation_of, without_needless_steps
 from tornproof.harness.simulator.filesystem.step_bound import STEP_BOUND
+from tornproof.harness.simulator.process.observer import Property
 from tornproof.harness.systems.table import TableTarget
 from tornproof.harness.systems.table_operation import TableOperation
 from tornproof.harness.systems.toy import (
@@ -45,7 +45,7 @@ from tornproof.harness.systems.toy import (
 )
 from tornproof.harness.systems.toy_locks import LockFile
 from tornproof.impl.errors import BusyError, StorageError
-from tornproof.impl.storage.interface import EntryKind, File, LockMode, OpenMode, Storage
+from tornproof.impl.storage.interface import EntryKind, File, LockMode, OpenMode, Storage, StorageReason
 
 OPERATIONS = (b"one", b"t", b"three")
 LETTERS = st.binary(min_size=1, max_size=6)
@@ -139,16 +139,16 @@ class Raises(Toy):
 
 
 BROKEN = [
-    (HeaderFirst(), {Property.READABLE}),
-    (AcknowledgesFirst(), {Property.FAULT_FREE, Property.DURABLE}),
+    (HeaderFirst(), {Property.REJECTED}),
+    (AcknowledgesFirst(), {Property.FAULT_FREE, Property.LOST}),
     (SwallowsErrors(), {Property.SYNCED}),
-    (RecoversInPlace(), {Property.DURABLE}),
+    (RecoversInPlace(), {Property.LOST}),
     (NeverDone(), {Property.IDEMPOTENT}),
-    (OverwritesInPlace(), {Property.ATOMIC, Property.DURABLE}),
-    (ForgetsRecovery(), {Property.GOES_ON}),
-    (RollsBack(), {Property.MONOTONIC}),
-    (KeepsLock(), {Property.OPENS}),
-    (Raises(), {Property.ORDERLY}),
+    (OverwritesInPlace(), {Property.WRONG_SNAPSHOT, Property.LOST}),
+    (ForgetsRecovery(), {Property.COMMIT}),
+    (RollsBack(), {Property.SEEN_LOST}),
+    (KeepsLock(), {Property.RECOVERY}),
+    (Raises(), {Property.DISORDERLY}),
 ]
 
 
@@ -168,19 +168,19 @@ def test_a_sound_target_is_valid_and_every_coverage_goal_is_reached(operations: 
 
 @pytest.mark.parametrize(("target", "expected"), sampled(3, BROKEN), ids=named)
 def test_a_broken_target_is_detected_by_a_short_execution_that_replays_ten_times(
-    target: Toy, expected: set[Property]
+    target: Toy, expected: set[str]
 ) -> None:
     phase = explored(target, LETTERS, steps=8, examples=400)
     assert phase.verdict is Verdict.INVALID
     (finding,) = phase.findings
-    assert finding.property in {each.value for each in expected}
+    assert finding.property in expected
     assert 1 <= len(finding.evidence["steps"]) <= 4
     read_back = replace(finding, evidence=json.loads(json.dumps(finding.evidence)))
     assert {replay_execution(target, LETTERS, read_back, path="toy") for _ in range(10)} == {Verdict.INVALID}
     assert replay_execution(Toy(), LETTERS, read_back, path="toy") in (Verdict.VALID, Verdict.UNKNOWN)
 
 
-def is_broken(target: Toy, violated: Property, steps: tuple[dict[str, Any], ...]) -> bool:
+def is_broken(target: Toy, violated: str, steps: tuple[dict[str, Any], ...]) -> bool:
     try:
         violation = violation_of(target, "toy", steps)
     except ValueError:
@@ -190,7 +190,7 @@ def is_broken(target: Toy, violated: Property, steps: tuple[dict[str, Any], ...]
 
 @pytest.mark.parametrize(("target", "violated", "steps"), [CONTROLS[index] for index in (0, 1, 3)], ids=named)
 def test_needless_steps_of_an_execution_are_left_out_and_needed_ones_stay(
-    target: Toy, violated: Property, steps: tuple[dict[str, Any], ...]
+    target: Toy, violated: str, steps: tuple[dict[str, Any], ...]
 ) -> None:
     # Hypothesis alone once left nine steps where three are enough.
     reopen = {"do": "reopen", "choices": ()}
@@ -262,17 +262,17 @@ class AlwaysRollsBack(RollsBack):
     ("target", "steps", "expected"),
     [
         # A rejection after a kill is not one of a fault-free run, even where the call that was to fail was never made.
-        (ForgetsRecovery(), [step("commit killed", 1), step("commit")], Property.GOES_ON),
-        (ForgetsRecovery(), [step("commit killed", 1), step("commit failing", 13)], Property.GOES_ON),
+        (ForgetsRecovery(), [step("commit killed", 1), step("commit")], Property.COMMIT),
+        (ForgetsRecovery(), [step("commit killed", 1), step("commit failing", 13)], Property.COMMIT),
         # The call that fails is the one that was chosen, not another one of its kind.
         (SwallowsTheSecondSync(), [step("commit failing", 11)], None),
         (SwallowsTheSecondSync(), [step("commit failing", 13)], Property.SYNCED),
         # After its last step a commit counts as acknowledged.
-        (AlwaysRollsBack(), [step("commit killed", 7), step("reopen")], Property.DURABLE),
-        (AlwaysRollsBack(), [step("commit killed", 6), step("reopen")], Property.MONOTONIC),
+        (AlwaysRollsBack(), [step("commit killed", 7), step("reopen")], Property.LOST),
+        (AlwaysRollsBack(), [step("commit killed", 6), step("reopen")], Property.SEEN_LOST),
     ],
 )
-def test_a_step_has_exactly_its_effect(target: Toy, steps: list[dict[str, Any]], expected: Property | None) -> None:
+def test_a_step_has_exactly_its_effect(target: Toy, steps: list[dict[str, Any]], expected: str | None) -> None:
     violation = violation_of(target, "toy", steps)
     assert (violation and violation.violated) == expected
 
@@ -402,7 +402,7 @@ def test_steps_that_the_target_does_not_take_give_no_verdict(detected: Finding, 
 
 
 def test_another_violation_than_the_finding_gives_no_verdict(detected: Finding) -> None:
-    finding = replace(detected, property=Property.OPENS.value)
+    finding = replace(detected, property=Property.RECOVERY)
     assert replay_execution(HeaderFirst(), OPERATIONS, finding, path="toy") is Verdict.UNKNOWN
 
 
@@ -440,7 +440,7 @@ def test_plain_data_comes_back_from_a_file_as_it_was(operation: object) -> None:
     assert again == operation and repr(again) == repr(operation)
 
 
-@pytest.mark.parametrize("operation", [{1, 2}, object(), bytearray(b"x"), (Toy(),), {"key": Property.OPENS}])
+@pytest.mark.parametrize("operation", [{1, 2}, object(), bytearray(b"x"), (Toy(),), {"key": StorageReason.MISSING}])
 def test_anything_else_is_not_written(operation: object) -> None:
     with pytest.raises(TypeError, match="is no plain data"):
         document_of(operation)
@@ -465,4 +465,4 @@ def test_nothing_of_a_target_outlives_a_kill() -> None:
 
     steps = CONTROLS[0][2]
     violation = violation_of(Repairs(), "toy", steps)
-    assert violation is not None and violation.violated is Property.READABLE
+    assert violation is not None and violation.violated is Property.REJECTED

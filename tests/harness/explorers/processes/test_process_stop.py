@@ -3,8 +3,7 @@
 import pytest
 
 from tornproof.harness.explorers.processes.stop import COMMIT, Stop, Stopped, StoppingStorage
-from tornproof.harness.simulator.filesystem.locks import Killed
-from tornproof.harness.simulator.filesystem.memory import MemoryStorage
+from tornproof.harness.simulator.filesystem.memory import Killed, MemoryStorage
 from tornproof.impl.storage.interface import OpenMode
 
 

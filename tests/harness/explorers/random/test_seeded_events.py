@@ -6,7 +6,7 @@ from depth import nightly, sampled
 from tornproof.harness.checkers.snapshot_isolation import judge
 from tornproof.harness.common.history import EventKind, to_arrow
 from tornproof.harness.common.verdict import Verdict
-from tornproof.harness.explorers.random.seeded_trace import CUT, FAILED, FAULT_FREE, KILLED
+from tornproof.harness.explorers.random.random_run import CUT, FAILED, FAULT_FREE, KILLED
 from tornproof.harness.mutation.seeded import Cell, SeededRun, run_seeds
 from tornproof.harness.simulator.process.observer import Property
 from tornproof.harness.systems.scenario import load_scenario

@@ -56,6 +56,6 @@ def test_everything_else_is_the_inner_storage() -> None:
     ]
     before = storage.monotonic_seconds()
     storage.sleep_seconds(1.5)
-    assert storage.monotonic_seconds() - before == 1.5 == IMAGE.monotonic_seconds() - before
+    assert storage.monotonic_seconds() - before == 1.5
     with pytest.raises(FileMissingError):
         storage.open_for_reading("/t/c")

@@ -7,8 +7,7 @@ import pytest
 
 from tornproof.harness.simulator.filesystem.faulty import FALLIBLE, GROWING, Fault, FaultyStorage
 from tornproof.harness.simulator.filesystem.intercept import CallKind
-from tornproof.harness.simulator.filesystem.locks import Killed
-from tornproof.harness.simulator.filesystem.memory import MemoryStorage
+from tornproof.harness.simulator.filesystem.memory import Killed, MemoryStorage
 from tornproof.impl.errors import StorageError
 from tornproof.impl.storage.interface import File, LockMode, OpenMode, Storage, StorageReason
 

@@ -13,10 +13,9 @@ from tornproof.harness.simulator.filesystem.accesses import accesses, are_depend
 from tornproof.harness.simulator.filesystem.file_state import FileState
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.intercept import Call, CallKind
-from tornproof.harness.simulator.filesystem.kernel import BusFault, Directories, Kernel
+from tornproof.harness.simulator.filesystem.kernel import BusError, BusFault, Directories, Kernel
 from tornproof.harness.simulator.filesystem.kernel_calls import apply
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
-from tornproof.harness.simulator.filesystem.memory_file import BusError
 from tornproof.harness.simulator.process.simulated_process import Process
 from tornproof.impl.errors import StorageError
 from tornproof.impl.storage.interface import LockMode, OpenMode, Storage

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.intercept import InterceptedStorage
-from tornproof.harness.simulator.filesystem.locks import Killed
-from tornproof.harness.simulator.filesystem.memory import MemoryStorage
-from tornproof.harness.simulator.filesystem.memory_file import CAPACITY_BYTES, BusError
+from tornproof.harness.simulator.filesystem.kernel import BusError
+from tornproof.harness.simulator.filesystem.kernel_files import CAPACITY_BYTES
+from tornproof.harness.simulator.filesystem.memory import Killed, MemoryStorage
 from tornproof.harness.simulator.filesystem.step_bound import EndlessError
 from tornproof.impl.errors import FileMissingError, StorageError
 from tornproof.impl.storage.interface import (
@@ -123,7 +123,7 @@ def test_link_gives_a_second_name_to_one_file_and_never_replaces(storage: Storag
 
 def test_a_symbolic_link_leads_on_for_looking_and_is_itself_for_removing(storage: Storage, tmp_path: Path) -> None:
     volume = f"{tmp_path}/volume"
-    memory = storage._inner if isinstance(storage, InterceptedStorage) else storage
+    memory = storage._inner if type(storage) is InterceptedStorage else storage
     if isinstance(memory, MemoryStorage):
         for parent in (*reversed(tmp_path.parents), tmp_path):
             if storage.kind(str(parent)) is EntryKind.MISSING:

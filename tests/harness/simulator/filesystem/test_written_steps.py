@@ -4,8 +4,7 @@ import pytest
 
 from tornproof.harness.simulator.filesystem.faulty import Fault, FaultyStorage
 from tornproof.harness.simulator.filesystem.intercept import BARRIERS, CHANGES, CallKind
-from tornproof.harness.simulator.filesystem.locks import Killed
-from tornproof.harness.simulator.filesystem.memory import MemoryStorage
+from tornproof.harness.simulator.filesystem.memory import Killed, MemoryStorage
 from tornproof.harness.simulator.filesystem.written import RecordingStorage, crash_points, replay_prefix
 from tornproof.impl.errors import StorageError
 from tornproof.impl.storage.interface import LockMode, OpenMode, Storage

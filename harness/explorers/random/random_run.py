@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from tornproof.harness.counterexamples.log import step_text
-from tornproof.harness.counterexamples.step_names import StepNames
-from tornproof.harness.explorers.random.seeded_events import Recorder
+from tornproof.harness.explorers.random.random_scenarios import one_of
 from tornproof.harness.explorers.schedules.exploration import PCT_DEPTHS
-from tornproof.harness.explorers.schedules.points import Points
 from tornproof.harness.search.crash_world import FAILING, WRITER_INDEX, Sessions
 from tornproof.harness.search.outcome import path_to
 from tornproof.harness.search.random_schedules import Choose, Sampler, pct, uniform
@@ -31,7 +28,9 @@ from tornproof.harness.simulator.persistence.models import (
     choice_of,
     model_named,
 )
-from tornproof.harness.simulator.process.case import WRITER
+from tornproof.harness.simulator.process.case import TestCase
+from tornproof.harness.simulator.process.observer import Progress
+from tornproof.harness.simulator.process.simulated_process import Node
 from tornproof.harness.simulator.process.world import World
 from tornproof.harness.systems.scenario import Scenario
 
@@ -65,38 +64,53 @@ def _models(scenario: Scenario, models: Sequence[Model]) -> list[Model]:
 
 def draw_injected_fault(scenario: Scenario, chance: np.random.Generator) -> InjectedFault:
     """Choose a fault at random among those of the scenario."""
-    name = _one_of(injected_faults_of(scenario), chance)
+    name = one_of(injected_faults_of(scenario), chance)
     if name == FAULT_FREE:
         return InjectedFault(name=name)
-    return InjectedFault(name=name, model=_one_of(_models(scenario, _MODELS[name]), chance), is_failing=name == FAILED)
+    return InjectedFault(name=name, model=one_of(_models(scenario, _MODELS[name]), chance), is_failing=name == FAILED)
 
 
-def _one_of(choices: Sequence[Any], chance: np.random.Generator) -> Any:
-    return choices[int(chance.integers(len(choices)))]
+class Watcher:
+    """Lets the processes of a run go on; a subclass also notes what they do."""
+
+    def step(self, world: World, process_index: int) -> None:
+        """Let a process make its next call."""
+        world.step(process_index)
+
+    def fail(self, world: World, before: Progress) -> None:
+        """Learn that a call of the writer has failed."""
+
+    def kill(self, processes: Sequence[str]) -> None:
+        """Learn that these processes were killed."""
+
+    def look(self, world: World) -> None:
+        """Learn what the world is before a crash, and at the end."""
 
 
 class Trace:
     """One run in progress: each random choice is executed at once, step by step, and recorded."""
 
     def __init__(
-        self, sessions: Mapping[bool, Sessions], chance: np.random.Generator, names: StepNames, points: Points
+        self,
+        sessions: Mapping[bool, Sessions],
+        chance: np.random.Generator,
+        watch: Callable[[TestCase], Watcher] = lambda case: Watcher(),
     ) -> None:
         """Begin with the sessions in which no call fails; `sessions[True]` are judged less strictly."""
         self._all_sessions = sessions
+        self._watch = watch
         self._take(sessions[False])
         self.moves: Moves = []
         self.transition_count = 0
-        self.reached: set[str] = set()
-        self.step = self.disk = ""
+        self.crashed_at: Node | None = None
+        self.disk = ""
         self.is_seen_kept = True
         self._chance = chance
-        self._names = names
-        self._points = points
 
     def _take(self, sessions: Sessions) -> None:
         self.sessions = sessions
         self.world = sessions.case.begin(sessions.first)
-        self.recorder = Recorder(sessions.case.oracle)
+        self.watcher = self._watch(sessions.case)
 
     def go(self, injected_fault: InjectedFault) -> InjectedFault:
         """Run to the end, and return the fault that was injected."""
@@ -104,10 +118,10 @@ class Trace:
             self._follow(self._random_schedule()[0])
         else:
             injected_fault = self._run_until(injected_fault)
-            self.reached |= self._points.of(self.world)
+            self.watcher.look(self.world)
             self._crash(injected_fault)
             self._follow(self._random_schedule()[0])
-        self.reached |= self._points.of(self.world) | {injected_fault.name}
+        self.watcher.look(self.world)
         return injected_fault
 
     def _random_schedule(self) -> tuple[Schedule, World]:
@@ -141,13 +155,12 @@ class Trace:
             indices = list(range(len(kinds) + 1))
         calls = [process_index for process_index, count in schedule for _ in range(count)]
         writer_calls = [number for number, process_index in enumerate(calls) if process_index == WRITER_INDEX]
-        at = _one_of(indices or [len(writer_calls)], self._chance)
+        at = one_of(indices or [len(writer_calls)], self._chance)
         # Readers may go on up to the writer's next call.
         least = writer_calls[at - 1] + 1 if at else 0
         most = writer_calls[at] if at < len(writer_calls) else len(calls)
         self._follow_calls(calls[: int(self._chance.integers(least, most + 1))])
-        node = self.world.nodes[WRITER_INDEX]
-        self.step = step_text(self._names.name(WRITER, node))
+        self.crashed_at = self.world.nodes[WRITER_INDEX]
         return injected_fault
 
     def _crash(self, injected_fault: InjectedFault) -> None:
@@ -155,16 +168,16 @@ class Trace:
         if injected_fault.is_failing:
             before = self.world.progress
             self.world = self.sessions.after_failed_sync(self.world)
-            self.recorder.fail(self.world, before)
+            self.watcher.fail(self.world, before)
             self.moves.append(("fail",))
             self._follow(self._random_schedule()[0])
             # The pages that the sync has lost are still in the cache, unless a power cut follows.
-            model = _one_of((A, C_4096), self._chance)
+            model = one_of((A, C_4096), self._chance)
         assert model is not None
         processes = [process.name for process in self.world.process_group.processes]
         if not model.everything_dies:
             self.moves.append(("kill",))
-            self.recorder.kill(processes[: WRITER_INDEX + 1])
+            self.watcher.kill(processes[: WRITER_INDEX + 1])
             self.world = self.sessions.after_kill(self.world)
             return
         legal = legal_disks(self.world.kernel, model)
@@ -173,7 +186,7 @@ class Trace:
         self.moves.append(("power", model.name, choice))
         self.disk = kind_of_disk(choice, picked.indexes)
         self.is_seen_kept = False
-        self.recorder.kill(processes)
+        self.watcher.kill(processes)
         self.world = self.sessions.after_power_cut(self.world, picked.disk.kernel())
 
     def _follow(self, schedule: Schedule) -> None:
@@ -181,7 +194,7 @@ class Trace:
 
     def _follow_calls(self, calls: Sequence[int]) -> None:
         for process_index in calls:
-            self.recorder.step(self.world, process_index)
+            self.watcher.step(self.world, process_index)
         self.moves += [(process_index, len(list(group))) for process_index, group in itertools.groupby(calls)]
 
 

@@ -10,6 +10,8 @@ import hashlib
 from collections.abc import Hashable, Sequence
 
 from tornproof.harness.common.history import Event, EventKind
+from tornproof.harness.explorers.random.random_run import Watcher
+from tornproof.harness.explorers.schedules.points import Points
 from tornproof.harness.search.crash_world import WRITER_INDEX
 from tornproof.harness.simulator.process import bodies
 from tornproof.harness.simulator.process.case import WRITER
@@ -29,11 +31,16 @@ def digest_of(seen: Seen) -> str:
     return hashlib.blake2b(content, digest_size=DIGEST_BYTES).hexdigest()
 
 
-class Recorder:
-    """Records a run while it goes on; `time` counts steps, and is recorded as nanoseconds."""
+class Recorder(Watcher):
+    """Records a run while it goes on; `time` counts steps, and is recorded as nanoseconds.
 
-    def __init__(self, oracle: Oracle) -> None:
+    `reached` are the coverage points of its schedules.
+    """
+
+    def __init__(self, oracle: Oracle, points: Points) -> None:
         """Record the initial version."""
+        self.reached: set[str] = set()
+        self._points = points
         self.events: list[Event] = []
         self.time = 0
         self._oracle = oracle
@@ -62,6 +69,10 @@ class Recorder:
             self._reading.discard(process)
             self._record(EventKind.KILLED, process)
         self._attempt = None
+
+    def look(self, world: World) -> None:
+        """Note the coverage points of a world."""
+        self.reached |= self._points.of(world)
 
     def _record_marks(self, world: World, process_index: int, before: Progress) -> None:
         process, node = world.process_group.processes[process_index].name, world.nodes[process_index]

@@ -1,0 +1,152 @@
+"""Sessions of a target's writer, in which calls can be made to fail, the fault-free run, and what they violate."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any, Self
+
+from tornproof.harness.common.system import Target
+from tornproof.harness.common.verdict import Finding, Verdict
+from tornproof.harness.explorers.kills.plan import Failure
+from tornproof.harness.simulator.filesystem.faulty import FaultyStorage
+from tornproof.harness.simulator.filesystem.intercept import Call
+from tornproof.harness.simulator.filesystem.kernel import BusError
+from tornproof.harness.simulator.filesystem.memory import MemoryStorage
+from tornproof.harness.simulator.filesystem.step_bound import EndlessError
+from tornproof.harness.simulator.filesystem.written import RecordingStorage
+from tornproof.harness.simulator.process.observer import Property
+
+FAULT_FREE_RUN = "the fault-free run"
+SHOWN_MAX = 120
+
+
+REWORDED = {
+    "a reader sees exactly what one commit left": Property.WRONG_SNAPSHOT,
+    "a reader can read": Property.REJECTED,
+    "recovery never goes back behind what was read": Property.SEEN_LOST,
+    "a writer can be opened": Property.RECOVERY,
+    "recovery of a recovered state changes nothing": Property.IDEMPOTENT,
+    "a recovered writer goes on to the same end": Property.COMMIT,
+    "what goes wrong is said in an orderly way": Property.DISORDERLY,
+}
+"""The properties by the words that older findings have for them."""
+
+
+class Violation(Exception):  # noqa: N818  # a verdict, raised by the judge
+    """One property does not hold; `reason` ends a sentence."""
+
+    def __init__(self, violated: str, reason: str) -> None:
+        self.violated = violated
+        self.reason = reason
+        super().__init__(f"{violated}: {reason}")
+
+    def verdict_on(self, finding: Finding) -> Verdict:
+        """Return INVALID if a finding is of this property, which older releases may have worded differently."""
+        wanted = REWORDED.get(finding.property, finding.property)
+        return Verdict.INVALID if self.violated == wanted else Verdict.UNKNOWN
+
+
+class Session:
+    """A writer that was opened on a disk, and its steps since."""
+
+    def __init__(self, target: Target, path: str, storage: MemoryStorage) -> None:
+        """Open the writer, recovery included."""
+        self.start = storage.copy()
+        self._recording = RecordingStorage(storage.fork_process())
+        self._faulty = FaultyStorage(self._recording)
+        self._context = target.open_writer(self._faulty, path)
+        self.writer = self._context.__enter__()
+
+    def __enter__(self) -> Self:
+        """Return itself."""
+        return self
+
+    def __exit__(self, *exception: Any) -> bool | None:
+        """Close the writer."""
+        return self._context.__exit__(*exception)
+
+    @property
+    def steps(self) -> Sequence[Call]:
+        """The writes and barriers of the writer since it was opened."""
+        return self._recording.steps
+
+    @property
+    def calls(self) -> Sequence[Call]:
+        """The calls of the writer since `arm`."""
+        return self._faulty.calls
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether the call that `arm` chose was made, and failed."""
+        return bool(self._faulty.fired)
+
+    def arm(self, failure: Failure | None = None, calls: Sequence[Call] | None = None) -> None:
+        """Count calls from now on, and let one fail: by its number or, where it is one of `calls`, by its kind.
+
+        By its kind it is the one of the same occurrence.
+        """
+        if failure is None:
+            self._faulty.arm()
+        elif calls is None:
+            self._faulty.arm(failure.fault)
+        else:
+            kind = failure.call.kind
+            occurrence = sum(call.kind is kind for call in calls[: failure.fault.at])
+            self._faulty.arm(dataclasses.replace(failure.fault, at=occurrence, among=frozenset({kind})))
+
+    def abandon(self) -> None:
+        """Close a writer whose disk is no longer used."""
+        with suppress(Exception, BusError, EndlessError):
+            self.__exit__(None, None, None)
+
+
+class Reference:
+    """The fault-free run: what readers see before the first commit and after each."""
+
+    def __init__(self, target: Target, path: str, start: MemoryStorage) -> None:
+        """Read the state before the first commit, and open the writer."""
+        self._target = target
+        self._path = path
+        self.storage = start.copy()
+        self.operations: list[Any] = []
+        with orderly(target, Property.FAULT_FREE, FAULT_FREE_RUN):
+            self.observations = [target.read(start.copy(), path)]
+            self.session = Session(target, path, self.storage)
+
+    @property
+    def calls(self) -> Sequence[Call]:
+        """The calls of the last commit."""
+        return self.session.calls
+
+    def commit(self, operation: Any) -> None:
+        """Commit and read; a rejection here is one without any fault."""
+        self.session.arm()
+        with orderly(self._target, Property.FAULT_FREE, FAULT_FREE_RUN):
+            self.session.writer.commit(operation)
+            self.observations.append(self._target.read(self.storage.copy(), self._path))
+        self.operations.append(operation)
+
+
+@contextmanager
+def orderly(target: Target, rejected: str | None, doing: str) -> Iterator[None]:
+    """Turn an exception of the target into a violation: of `rejected`, if given, for one that it declares."""
+    try:
+        yield
+    except Violation:
+        raise
+    except BusError as error:
+        raise Violation(Property.DISORDERLY, f"{doing} met a bus error: {error}") from error
+    except EndlessError as error:
+        raise Violation(Property.ENDS, f"{doing} does not end: {error}") from error
+    except Exception as error:
+        if rejected is not None and isinstance(error, target.rejections):
+            raise Violation(rejected, f"{doing} was rejected: {error}") from error
+        raise Violation(Property.DISORDERLY, f"{doing} ended with {type(error).__name__}: {error}") from error
+
+
+def shown(value: object) -> str:
+    """Return the text of a value, cut to `SHOWN_MAX` characters."""
+    text = repr(value)
+    return text if len(text) <= SHOWN_MAX else f"{text[:SHOWN_MAX]}..."

@@ -10,19 +10,24 @@ from pathlib import Path
 import golden_archive
 import hypothesis
 import pytest
+from _pytest.unraisableexception import gc_collect_iterations_key
 
 from tornproof.harness.common.quiet_hypothesis import by_seed_alone
 
 pytest_plugins = ["cpu_times"]
 
 # Same examples in every run, and no failure because a machine was busy; --hypothesis-profile default searches anew.
-hypothesis.settings.register_profile("repeatable", derandomize=True, deadline=None)
-hypothesis.settings.load_profile("repeatable")
+for name, example_count in (("day", 50), ("night", 500)):
+    hypothesis.settings.register_profile(name, derandomize=True, deadline=None, max_examples=example_count)
+hypothesis.settings.load_profile("day")
 
 
-def pytest_configure() -> None:
-    """Look for no garbage while tests are collected: what is made then stays."""
+def pytest_configure(config: pytest.Config) -> None:
+    """Look for no garbage while tests are collected, because what is made then stays, and but once in the end."""
     gc.disable()
+    config.stash[gc_collect_iterations_key] = 1
+    if "not nightly" not in config.option.markexpr:
+        hypothesis.settings.load_profile("night")
 
 
 @pytest.hookimpl(trylast=True)

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tornproof.harness.common.verdict import Finding, Verdict, worst
-from tornproof.harness.explorers.random.seeded_trace import injected_faults_of
+from tornproof.harness.explorers.random.random_run import injected_faults_of
 from tornproof.harness.mutation.seeded import SeededRuns
 from tornproof.pipeline.campaign.spec import CampaignError, Spec, all_groups
 from tornproof.pipeline.campaign.tasks import DIGEST_BYTES, RESULT_SCHEMA, RESULTS, Task

@@ -10,8 +10,8 @@ from typing import Any
 
 from tornproof.harness.common.system import Target, Writer
 from tornproof.harness.common.verdict import Finding, Phase, Verdict
+from tornproof.harness.simulator.filesystem.kernel import BusError
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
-from tornproof.harness.simulator.filesystem.memory_file import BusError
 from tornproof.harness.simulator.filesystem.step_bound import EndlessError
 from tornproof.harness.simulator.filesystem.written import RecordingStorage
 from tornproof.impl.errors import (

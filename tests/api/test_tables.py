@@ -118,7 +118,7 @@ def test_every_type_can_be_a_column(tmp_path: Path) -> None:
     names = """
         BOOLEAN BYTE SHORT CHAR INT LONG DATE TIMESTAMP TIMESTAMP_NS FLOAT DOUBLE STRING VARCHAR BINARY UUID LONG256
         IPv4 GEOHASH(1b) GEOHASH(3c) GEOHASH(31b) GEOHASH(12c) DECIMAL(2,1) DECIMAL(4,0) DECIMAL(9,9) DECIMAL(18,3)
-        DECIMAL(38,2) DECIMAL(76,0) DOUBLE[] DOUBLE[][]
+        DECIMAL(38,2) DECIMAL(76,0) DOUBLE[] DOUBLE[][] SYMBOL
     """.split()  # noqa: SIM905 (a line each would be a page)
     columns = {"ts": "TIMESTAMP"} | {f"c{number}": name for number, name in enumerate(names)}
     table = tornproof.create(tmp_path / "t", columns, timestamp="ts")
@@ -133,7 +133,12 @@ def test_every_type_can_be_a_column(tmp_path: Path) -> None:
         ({**COLUMNS, "x": "DECIMAL(3,4)"}, {}, "there is no type"),
         ({**COLUMNS, "x": "DECIMAL(77,4)"}, {}, "there is no type"),
         ({**COLUMNS, "x": "GEOHASH(13c)"}, {}, "there is no type"),
-        ({**COLUMNS, "x": "SYMBOL"}, {}, "SYMBOL"),
+        (
+            {**COLUMNS, "x": "SYMBOL"},
+            {"symbol_capacity": {"x": 1}},
+            "expected a symbol capacity of 2 to 1048576, found 1",
+        ),
+        ({**COLUMNS, "x": "LONG"}, {"symbol_capacity": {"x": 256}}, "symbol_capacity: there is no SYMBOL column 'x'"),
         (COLUMNS, {"timestamp": "t"}, "the designated timestamp 't' is not among the columns"),
         (COLUMNS, {"partition_by": "FORTNIGHT"}, "expected one of DAY, "),
         (COLUMNS, {"deduplication_keys": ["k"]}, "the deduplication key 'k' is not among the columns"),

@@ -70,6 +70,7 @@ def crashes(document: dict[str, object]) -> list[str]:
     return [each["kind"] for each in log if each["kind"] in ("kill", "power")]
 
 
+@pytest.mark.nightly
 @FEW_OR_MORE
 def test_2026_07_has_neither_but_its_own(tornproof: WarmRunner, tmp_path: Path, asked: tuple[str, ...]) -> None:
     run = check(tornproof, tmp_path, *JULY, *asked)
@@ -92,7 +93,7 @@ def test_2026_07_tears_by_a_power_cut_what_it_has_acknowledged(tornproof: WarmRu
             "1 commits beside 1 fresh reader x 1 reads: every order of dependent calls",
         ),
         nightly("orphan-and-smaller-commit", "A complete: "),
-        ("words-of-two-commits", "every execution of 2 commits"),
+        nightly("words-of-two-commits", "every execution of 2 commits"),
     ],
 )
 def test_one_scenario_is_complete_and_says_so(tornproof: WarmRunner, tmp_path: Path, scenario: str, bound: str) -> None:

@@ -11,11 +11,11 @@ import pyarrow as pa
 import pytest
 import table_builder as tb
 from command_line import WarmRunner, cold_run, sentence_of
+from explorations import explore_damage
 
 from tornproof.cli.findings import FORMAT, load_finding, save_findings
 from tornproof.harness.common.patch import blind_to_metadata
 from tornproof.harness.common.verdict import Finding, Phase, Verdict
-from tornproof.harness.explorers.corruption.explorer import explore_damage
 from tornproof.harness.replay import replay_finding
 from tornproof.impl.errors import UsageError
 from tornproof.impl.types.questdb import TypeTag

@@ -56,6 +56,15 @@ def test_a_table_is_migrated_from_a_shell_and_read_then(
     assert (verified.code, "note" in verified.out) == (0, False)
 
 
+def test_a_name_with_a_line_break_stays_in_its_line(tornproof: WarmRunner, copy_of: Callable[[str], Path]) -> None:
+    table = copy_of(CHAIN) / "table"
+    table = table.rename(table.with_name("two\nlines"))
+    assert "two\\nlines: 1 migrated" in tornproof("migrate", table, "--dry-run").out
+    shutil.copytree(table, table.with_name("another"))
+    run = tornproof("migrate", table.parent, "--dry-run")
+    assert "two\\nlines" in run.out and "two\n" not in run.out
+
+
 def test_a_second_run_has_nothing_to_do(tornproof: WarmRunner, copy_of: Callable[[str], Path]) -> None:
     table = copy_of(CHAIN) / "table"
     tornproof("migrate", table)

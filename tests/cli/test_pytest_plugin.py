@@ -15,7 +15,7 @@ import pytest
 from command_line import TIMEOUT_SECONDS, warm_runner
 from depth import nightly
 
-from tornproof.harness.explorers.kills.judge import Property
+from tornproof.harness.simulator.process.observer import Property
 from tornproof.harness.systems.toy import Toy
 from tornproof.testing import target
 
@@ -62,11 +62,11 @@ def test_machine(tornproof, broken):
     tornproof.machine(broken, [b"one", b"t", b"three"], examples=100, seed=2)
 """
 EXPECTED = {
-    "acknowledges": {Property.FAULT_FREE, Property.DURABLE},
-    "overwrites": {Property.ATOMIC, Property.DURABLE},
-    "forgets": {Property.GOES_ON},
-    "header": {Property.READABLE},
-    "recovers": {Property.DURABLE},
+    "acknowledges": {Property.FAULT_FREE, Property.LOST},
+    "overwrites": {Property.WRONG_SNAPSHOT, Property.LOST},
+    "forgets": {Property.COMMIT},
+    "header": {Property.REJECTED},
+    "recovers": {Property.LOST},
 }
 
 
@@ -205,7 +205,7 @@ def test_the_execution_of_a_kill_shows_the_steps_of_the_commit_up_to_it(run: Run
     )
     _, output = run(tmp_path, "-k", "test_crashes and recovers", source=source)
     execution = re.search(r"broken: (.*)\n\n((?:  .*\n)+)", output)
-    assert execution is not None and execution[1] == Property.DURABLE
+    assert execution is not None and execution[1] == Property.LOST
     assert execution[2].splitlines() == [
         "  commit b'one': acknowledged",
         "  commit b't'",

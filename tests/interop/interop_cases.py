@@ -1,23 +1,45 @@
 """Single cases: what random programs leave out, because it is rare, or one of the two cannot do it or does it wrong."""
 
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pyarrow as pa
-from interop_server import Server, ServerError
-from interop_table import FIRST_HOUR, HOUR, OPTIONS, SECOND, Ending, Form, SharedTable, alone, path_of
+from interop_table import (
+    FIRST_HOUR,
+    HOUR,
+    KNOWN_SYMBOLS,
+    OPTIONS,
+    SECOND,
+    SYMBOLS,
+    Ending,
+    Form,
+    SharedTable,
+    alone,
+    path_of,
+)
 from interop_tally import DifferenceError, Tally, demand_equal
 
 import tornproof
+from tornproof.harness.common.verdict import Verdict
+from tornproof.harness.explorers.server.clients import Plan
+from tornproof.harness.explorers.server.explorer import explore_server
+from tornproof.harness.systems.server.client import ANSWER_SECONDS_MAX, Client, ServerError, wait
+from tornproof.harness.systems.server.process import Server
 
 PARQUET_HOURS = 3
 KILLS = 6
+CHECK_ROUNDS = 8
 STATEMENTS_BEFORE_KILL = 40
 STEPS_TO_DATA = 2
 """Of a commit in place, until new bytes are in data.parquet, and nothing else has changed."""
+STEPS_OF_SYMBOLS = 16
+"""Of a commit with new symbols, until the dictionary has them."""
 NOT_REJECTED = (
     tornproof.CorruptError,
     tornproof.StorageError,
@@ -190,14 +212,33 @@ def _indexed_symbols(server: Server, tally: Tally) -> tuple[Outcome, str]:
     return Outcome.REJECTED, f"{saw}; after DROP INDEX, our commit and ADD INDEX its lookups by the index find all rows"
 
 
-def _new_symbol(server: Server, tally: Tally) -> tuple[Outcome, str]:
-    """We commit a row with a symbol that the table does not have."""
-    table = _prepared(server, "new_symbol", Form(), tally)
-    saw = _rejection(table.path, lambda: table.we_commit([(0, 40, 3)]))
-    if saw is None:
+def _new_symbols(server: Server, tally: Tally) -> tuple[Outcome, str]:
+    """We commit new symbols, with and without a write-ahead log; the server adds others, restarts, and finds all."""
+    for form in (Form(), Form(has_log=False), Form(symbol_capacity=2), Form(has_log=False, symbol_capacity=4)):
+        name = f"new_symbols_{form.symbol_capacity}_{form.has_log}".lower()
+        table = _prepared(server, name, form, tally)
+        ours, theirs = range(KNOWN_SYMBOLS, len(SYMBOLS), 2), range(KNOWN_SYMBOLS + 1, len(SYMBOLS), 2)
+        table.we_commit([(0, 1 + index, index) for index in ours])
+        table.server_inserts([(1, 1 + index, index) for index in (*ours, *theirs)])
+        server.restart()
+        table.we_commit([(2, 1 + index, index) for index in range(len(SYMBOLS))])
         table.end()
-        return Outcome.AGREES, "the server finds it"
-    return Outcome.REJECTED, saw
+    return Outcome.AGREES, f"{len(SYMBOLS)} symbols, of which the server had {KNOWN_SYMBOLS}; in 4 tables"
+
+
+def _symbols_of_killed_commits(server: Server, tally: Tally) -> tuple[Outcome, str]:
+    """We are killed at each step of adding a symbol, and nobody recovers; the server then adds others, and that one."""
+    for form in (Form(symbol_capacity=2), Form(has_log=False, symbol_capacity=4)):
+        table = _prepared(server, f"killed_symbols_{form.has_log}".lower(), form, tally)
+        table.leaves_dead_bytes = True
+        for steps in range(STEPS_OF_SYMBOLS):
+            killed = KNOWN_SYMBOLS + steps % (len(SYMBOLS) - KNOWN_SYMBOLS)
+            table.we_are_killed([(0, 200 + steps, killed)], after_steps=steps, ends=Ending.NONE)
+            if steps % 3 == 0:
+                table.server_inserts([(1, 200 + steps, (killed + 1) % len(SYMBOLS)), (1, 300 + steps, killed)])
+        table.we_commit([(0, 400 + index, index) for index in range(len(SYMBOLS))])
+        table.end()
+    return Outcome.AGREES, f"{2 * STEPS_OF_SYMBOLS} kills, before a byte of the partition was written"
 
 
 def _first_null_of_a_symbol_column(server: Server, tally: Tally) -> tuple[Outcome, str]:
@@ -242,24 +283,27 @@ def _created_by_us(server: Server, tally: Tally) -> tuple[Outcome, str]:
     """We create a table and fill it; the server is restarted, makes it one with a write-ahead log, and goes on."""
     path = server.data / "created_by_us~1000"
     server.stop()
-    columns = {"ts": "TIMESTAMP", "v": "LONG", "n": "VARCHAR", "d": "DOUBLE"}
-    made = tornproof.create(path, columns, timestamp="ts", partition_by="HOUR")
+    columns = {"ts": "TIMESTAMP", "v": "LONG", "n": "VARCHAR", "d": "DOUBLE", "s": "SYMBOL"}
+    made = tornproof.create(path, columns, timestamp="ts", partition_by="HOUR", symbol_capacity={"s": 4})
     times = [FIRST_HOUR + number * HOUR // 4 for number in range(10)]
-    new = {"ts": times, "v": range(10), "n": ["x", None] * 5, "d": [0.5, None] * 5}
+    new = {"ts": times, "v": range(10), "n": ["x", None] * 5, "d": [0.5, None] * 5, "s": [*SYMBOLS[:9], None]}
     saw = _rejection(path, lambda: _commit(made, {name: list(values) for name, values in new.items()}))
     server.start()
     if saw is not None:
         return Outcome.REJECTED, saw
-    query = "SELECT ts::long, v, n, d FROM created_by_us"
+    query = "SELECT ts::long, v, n, d, s FROM created_by_us"
     expected = [list(row) for row in zip(*new.values(), strict=True)]
     demand_equal("rows of a table that we created", expected, server.execute(query))
     server.execute("ALTER TABLE created_by_us SET TYPE WAL")
     server.restart()
-    for time in (times[0] + SECOND, times[-1] + HOUR):
-        server.execute(f"INSERT INTO created_by_us VALUES ({time}, 100, 'y', 0.25)")
+    for time, symbol in ((times[0] + SECOND, SYMBOLS[0]), (times[-1] + HOUR, "new")):
+        server.execute(f"INSERT INTO created_by_us VALUES ({time}, 100, 'y', 0.25, '{symbol}')")
         server.settle("created_by_us")
-        expected = sorted([*expected, [time, 100, "y", 0.25]], key=lambda row: row[0])
+        expected = sorted([*expected, [time, 100, "y", 0.25, symbol]], key=lambda row: row[0])
         demand_equal("rows after the server's commit", expected, server.execute(query))
+    for symbol in (*SYMBOLS[:9], "new"):
+        found = server.execute(f"{query} WHERE s = '{symbol}'")
+        demand_equal(f"rows where s = {symbol!r}", [row for row in expected if row[4] == symbol], found)
     alone(server, path, lambda: tornproof.migrate(path))
     _demand_sound(path)
     return Outcome.AGREES, f"{len(expected)} rows, two of them the server's"
@@ -296,18 +340,89 @@ def _server_killed(server: Server, tally: Tally) -> tuple[Outcome, str]:
     return Outcome.AGREES, f"{KILLS} of {KILLS} kills; 0 of {acknowledged} acknowledged statements lost"
 
 
+def _server_upserts_beside_a_border_of_row_groups(server: Server, tally: Tally) -> tuple[Outcome, str]:
+    """The server upserts a row in Parquet; others of its time lie in the row group before; nothing is ours."""
+    server.execute(
+        "CREATE TABLE border (ts TIMESTAMP, w INT, v LONG) TIMESTAMP(ts) PARTITION BY HOUR WAL DEDUP UPSERT KEYS(ts, w)"
+    )
+    # The border between row groups of four rows is between the last two rows of the second time.
+    keys = [
+        (FIRST_HOUR, 0),
+        (FIRST_HOUR, 1),
+        *((FIRST_HOUR + 1, number) for number in range(3)),
+        (FIRST_HOUR + HOUR, 0),
+    ]
+    server.execute("INSERT INTO border VALUES " + ", ".join(f"({time}, {number}, 1)" for time, number in keys))
+    server.settle("border")
+    server.execute("ALTER TABLE border CONVERT PARTITION TO PARQUET LIST '2024-01-01T00'")
+    server.settle("border")
+    server.execute(f"INSERT INTO border VALUES ({FIRST_HOUR + 1}, 2, 2)")
+    server.settle("border")
+    found = server.execute("SELECT v FROM border WHERE w = 2")
+    if found == [[2]]:
+        return Outcome.AGREES, "the row has its new value"
+    return Outcome.SERVER, f"the row that was to be replaced is still there: values {found}"
+
+
+def _server_killed_in_its_own_commit(server: Server, tally: Tally) -> tuple[Outcome, str]:
+    """The server is killed while it appends to a data.parquet; it starts, and commits a row; nothing is ours."""
+    server.execute("CREATE TABLE own_commit (ts TIMESTAMP, v LONG) TIMESTAMP(ts) PARTITION BY HOUR BYPASS WAL")
+    rows = "INSERT INTO own_commit SELECT ({} + x * {})::timestamp, x FROM long_sequence({})"
+    server.execute(rows.format(FIRST_HOUR, 7 * SECOND, 1_000))
+    server.execute("ALTER TABLE own_commit CONVERT PARTITION TO PARQUET LIST '2024-01-01T00'")
+    (data,) = path_of(server, "own_commit").glob("2024-01-01T00*/data.parquet")
+    size = data.stat().st_size
+    client = Client(server.address)
+    sql = rows.format(FIRST_HOUR, SECOND // 10, 20_000)
+    commit = Thread(target=lambda: _answered_or_not(client, sql), daemon=True)
+    commit.start()
+    wait(lambda: data.stat().st_size > 3 * size, ANSWER_SECONDS_MAX, lambda: "the commit does not append to the file")
+    server.kill()
+    commit.join()
+    server.start()
+    demand_equal("rows after the kill", [[1_000]], server.execute("SELECT count() FROM own_commit"))
+    server.execute(f"INSERT INTO own_commit VALUES ({FIRST_HOUR + 5}, 5)")
+    try:
+        demand_equal("rows after the commit", [[1_001]], server.execute("SELECT count(v) FROM own_commit"))
+    except (ServerError, DifferenceError) as error:
+        return Outcome.SERVER, f"it acknowledges the row, and then: {_first_part(error)}"
+    return Outcome.AGREES, "the row is there"
+
+
+def _answered_or_not(client: Client, sql: str) -> None:
+    """Execute a statement that may have no answer."""
+    with suppress(ServerError):
+        client.execute(sql)
+
+
+def _checked_while_clients_use_it(server: Server, tally: Tally) -> tuple[Outcome, str]:
+    """`check --server`: clients write, read and convert at the same time, and it is killed among their statements."""
+    with (
+        tempfile.TemporaryDirectory(dir=server.folder) as folder,
+        Server(server.release, Path(folder)) as own,
+    ):
+        phase = explore_server(own, Plan(seed=0), rounds=CHECK_ROUNDS).phase
+    found = sorted({f"{finding.property} ({finding.evidence.get('what', 'any table')})" for finding in phase.findings})
+    outcome = {Verdict.VALID: Outcome.AGREES, Verdict.INVALID: Outcome.SERVER, Verdict.UNKNOWN: Outcome.DIFFERS}
+    return outcome[phase.verdict], "; ".join([*found, phase.note])
+
+
 CASES: Sequence[Case] = (
     _every_type,
     _column_added_and_read_by_the_server_alone,
     _column_added_and_partitions_rewritten,
     _truncated,
     _indexed_symbols,
-    _new_symbol,
+    _new_symbols,
+    _symbols_of_killed_commits,
     _first_null_of_a_symbol_column,
     _parquet_last_without_log,
     _dead_bytes_of_a_killed_commit,
     _created_by_us,
     _server_killed,
+    _server_upserts_beside_a_border_of_row_groups,
+    _server_killed_in_its_own_commit,
+    _checked_while_clients_use_it,
 )
 
 

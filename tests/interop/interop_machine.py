@@ -10,11 +10,12 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
-from interop_server import Server, ServerError
-from interop_table import SYMBOLS, Ending, Form, NewRow, SharedTable
+from interop_table import KNOWN_SYMBOLS, SYMBOLS, Ending, Form, NewRow, SharedTable
 from interop_tally import Tally
 
 from tornproof.harness.common.quiet_hypothesis import quiet_hypothesis, quiet_settings
+from tornproof.harness.systems.server.client import ServerError
+from tornproof.harness.systems.server.process import Server
 
 STEPS_IN_PROGRAM = 10
 HOURS = 6
@@ -22,9 +23,16 @@ SECONDS_IN_PROGRAM = 20
 """Few, so that rows of equal times are common."""
 ROWS_MAX = 6
 FIRST_ROWS_MAX = 24
-KILL_STEPS_MAX = 40
+KILL_STEPS_MAX = 60
 CONVERTED_FIRST = 3
-FORMS = (Form(), Form(has_keys=True), Form(has_log=False))
+FORMS = (
+    Form(),
+    Form(has_keys=True),
+    Form(has_log=False),
+    # So few that hashes collide, and that the server makes the dictionary anew.
+    Form(symbol_capacity=2),
+    Form(has_log=False, symbol_capacity=4),
+)
 
 # Half of the time the partitions that are in Parquet first, so that these get a long history.
 _HOURS = st.one_of(st.integers(0, CONVERTED_FIRST - 1), st.integers(0, HOURS - 1))
@@ -66,11 +74,11 @@ class _Programs(RuleBasedStateMachine):
         ours=st.lists(_ROWS, max_size=ROWS_MAX),
     )
     def create(self, form: Form, rows: list[NewRow], with_null: bool, ours: list[NewRow]) -> None:
-        """The server creates a table with all symbols, and converts some partitions; we commit to one or more."""
+        """The server creates a table with some symbols, and converts some partitions; we commit to one or more."""
         counts = self.shared_tally.counts
         counts["programs begun"] += 1
         self.table = SharedTable(self.shared_server, f"program_{counts['programs begun']}", form, self.shared_tally)
-        every = [(hour, hour, hour % len(SYMBOLS)) for hour in range(max(CONVERTED_FIRST + 1, len(SYMBOLS)))]
+        every = [(hour, hour, hour % KNOWN_SYMBOLS) for hour in range(CONVERTED_FIRST + 1)]
         self.table.server_inserts(every + ([(0, 0, None)] if with_null else []))
         self.table.server_inserts(rows)
         for hour in range(CONVERTED_FIRST):

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 
 from interop_cases import Result
-from interop_release import Release
 from interop_tally import Direction, Tally
 
 from tornproof.harness.common.markdown import markdown_table
+from tornproof.harness.systems.server.release import Release
 
 HEAD = """# Both ways with a released server
 
@@ -46,7 +46,7 @@ OTHERS = """
   at a time. Here the server closes a table that nobody uses within {idle} ms, and we wait for that.
 - Releases that this run did not name: `QUESTDB_VERSION=…` takes another one from Maven, `QUESTDB_CLASSPATH=…` a build
   of your own.
-- Our commits into native partitions, and new symbols: only a server writes these.
+- Our commits into native partitions: only a server writes these.
 - After a killed commit of ours `tornproof recover` runs before the server has the table, because a server takes the
   size of `data.parquet` for the end of its next commit (the case *dead bytes of a killed commit* shows what happens
   otherwise).

@@ -1,7 +1,8 @@
 """Run a released server and this implementation on the same tables: `python tests/interop/interop_run.py`.
 
 Options: `--programs N`, `--seed N`, `--out FILE`. Without a server that can run it says so in one sentence and exits
-with 0, unless one was asked for by name; differences end with 1. Which server it is: `interop_release.py`.
+with 0, unless one was asked for by name; differences end with 1. `QUESTDB_VERSION` and `QUESTDB_CLASSPATH` name another
+server.
 """
 
 import argparse
@@ -13,9 +14,10 @@ from pathlib import Path
 from interop_cases import Outcome, run_cases
 from interop_machine import STEPS_IN_PROGRAM, run_programs
 from interop_page import page
-from interop_release import UnavailableError, find_release
-from interop_server import IDLE_MILLISECONDS, Server
 from interop_tally import Tally
+
+from tornproof.harness.systems.server.process import IDLE_MILLISECONDS, Server
+from tornproof.harness.systems.server.release import UnavailableError, find_release
 
 PROGRAMS = 200
 PAGE = Path(__file__).parents[2] / "docs" / "interop.md"

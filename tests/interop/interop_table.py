@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
 import pyarrow as pa
-from interop_server import Server
 from interop_tally import DifferenceError, Direction, Tally, demand_equal
 
 import tornproof
 from tornproof.harness.simulator.filesystem.faulty import Fault, FaultyStorage
 from tornproof.harness.simulator.filesystem.intercept import Answer, Call, CallKind
-from tornproof.harness.simulator.filesystem.locks import Killed
+from tornproof.harness.simulator.filesystem.memory import Killed
+from tornproof.harness.systems.server.process import Server
 from tornproof.impl.errors import Problem, RowsRejectedError
 from tornproof.impl.storage.interface import Storage
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
@@ -31,10 +31,12 @@ SECOND = 1_000_000
 HOUR = 3_600 * SECOND
 FIRST_HOUR = 1_704_067_200 * SECOND
 """2024-01-01T00 UTC in microseconds, the table's unit of time."""
-COLUMNS = "ts TIMESTAMP, v LONG, s SYMBOL{index}, n VARCHAR, d DOUBLE, b BOOLEAN"
+COLUMNS = "ts TIMESTAMP, v LONG, s SYMBOL CAPACITY {capacity}{index}, n VARCHAR, d DOUBLE, b BOOLEAN"
 NAMES = ("ts", "v", "s", "n", "d", "b")
 SELECTED = "ts::long, v, s, n, d, b"
-SYMBOLS = ("red", "green", "größe", "")
+SYMBOLS = ("red", "green", "größe", "", "Aa", "BB", "🌡", "blue", "a" * 300, "white", "black", "'")
+"""The server writes the first ones at the beginning; two have one hash."""
+KNOWN_SYMBOLS = 3
 TEXT_NULL_EVERY, TEXT_WIDE_EVERY, DOUBLE_NULL_EVERY, TRUE_EVERY = 5, 7, 11, 3
 HANDOVERS_MAX = 100
 OPTIONS = WriterOptions(row_group_row_count_max=4, rewrite_unused_ratio=0.9)
@@ -51,6 +53,7 @@ class Form:
     has_log: bool = True
     has_keys: bool = False
     has_index: bool = False
+    symbol_capacity: int = 256
 
     @property
     def sql(self) -> str:
@@ -74,7 +77,6 @@ class SharedTable:
         """Let the server create it."""
         self.server, self.name, self.form, self.tally = server, name, form, tally
         self.content = Content(version=0, partitions=(), interval=Interval.HOUR, ticks=SECOND)
-        self.symbols: set[str] = set()
         self.is_ours = False
         self.leaves_dead_bytes = False
         self._has_dead_bytes = False
@@ -82,7 +84,7 @@ class SharedTable:
         self._row_count = 0
         self._left_by_server: list[str] = []
         self._left_by_us: list[str] = []
-        columns = COLUMNS.format(index=" INDEX" if form.has_index else "")
+        columns = COLUMNS.format(index=" INDEX" if form.has_index else "", capacity=form.symbol_capacity)
         server.execute(f"CREATE TABLE {name} ({columns}) {form.sql}")
         self.path = path_of(server, name)
 
@@ -97,7 +99,6 @@ class SharedTable:
         values = ", ".join(f"({each.time}, {', '.join(map(_literal, each.values))})" for each in made)
         operation = "commits into Parquet" if hours & parquet else "commits"
         self._server_does(operation, f"INSERT INTO {self.name} VALUES {values}")
-        self.symbols |= {each.values[1] for each in made if each.values[1] is not None}
         self.content = _after(self.content, Change(rows=tuple(made)))
 
     def server_converts(self, hour: int) -> None:

@@ -1,8 +1,9 @@
 import pytest
 from interop_cases import Outcome, Result
 from interop_page import page
-from interop_release import Release
 from interop_tally import DifferenceError, Direction, Tally, demand_equal
+
+from tornproof.harness.systems.server.release import Release
 
 RELEASE = Release(version="9.3.4", classpath="", java="java", java_version=17)
 

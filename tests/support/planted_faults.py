@@ -26,12 +26,12 @@ NOTICED = (
     fault_named("size from the file"),
     fault_named("first footer with the token or more"),
     fault_named("newest footer only"),
-    fault_named("unborn directories stay"),
-    fault_named("pinned directories taken for unborn"),
+    fault_named("uncommitted directories stay"),
+    fault_named("pinned directories taken for uncommitted"),
     fault_named("version before stored again"),
     fault_named("pins not asked for"),
 )
-NOT_FOR_CRASHES = {"pinned directories taken for unborn", "pins not asked for"}
+NOT_FOR_CRASHES = {"pinned directories taken for uncommitted", "pins not asked for"}
 """Only readers that pin old versions or live long see these, which the stateful explorer has."""
 
 

@@ -16,11 +16,12 @@ from tornproof.impl.read import reader
 from tornproof.impl.read.decoding import by_threads
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
 from tornproof.impl.table.create import NewColumn, TableRejectedError, create_table
-from tornproof.impl.table.metadata_file import PartitionBy
+from tornproof.impl.table.metadata_file import SYMBOL_CAPACITY, PartitionBy
 from tornproof.impl.table.table import Table as TableDirectory
 from tornproof.impl.table.table import open_table
 from tornproof.impl.txn.pins import Pin, pin_committed
 from tornproof.impl.types.names import type_code
+from tornproof.impl.types.questdb import TypeTag
 from tornproof.impl.write.table_writer import TableWriter, open_writer
 from tornproof.impl.write.writer_options import WriterOptions
 
@@ -228,23 +229,35 @@ def create(
     timestamp: str,
     partition_by: str = "DAY",
     deduplication_keys: Sequence[str] = (),
+    symbol_capacity: Mapping[str, int] | None = None,
 ) -> Table:
     """Create a table without rows in a new directory `path`, durable when this returns.
 
     `columns` are names with QuestDB's types, such as `{"ts": "TIMESTAMP", "price": "DOUBLE", "id": "UUID"}`; one of
     type TIMESTAMP is the designated `timestamp`. `partition_by` is HOUR, DAY, WEEK, MONTH or YEAR. Rows that agree
-    with older ones in all `deduplication_keys`, the timestamp among them, replace these. Raises TableRejectedError for
-    what no table can have, StorageError.
+    with older ones in all `deduplication_keys`, the timestamp among them, replace these. `symbol_capacity` says about
+    how many symbols SYMBOL columns will have, else 256; of more, servers look one up more slowly. Raises
+    TableRejectedError for what no table can have, StorageError.
 
     The table has no write-ahead log, and all its partitions will be in Parquet: its writer needs `allow_parquet_last`,
     and before a server inserts into it, `ALTER TABLE … SET TYPE WAL` and a restart of the server are needed.
     """
-    made = []
+    made, capacities = [], symbol_capacity or {}
     for name, kind in columns.items():
         code = type_code(kind)
         if code is None:
             raise TableRejectedError(f"column {name!r}: there is no type {kind!r}")
-        made.append(NewColumn(name=name, type=code, is_dedup_key=name in deduplication_keys))
+        made.append(
+            NewColumn(
+                name=name,
+                type=code,
+                is_dedup_key=name in deduplication_keys,
+                symbol_capacity=capacities.get(name, SYMBOL_CAPACITY),
+            )
+        )
+    for name in capacities:
+        if type_code(columns.get(name, "")) != TypeTag.SYMBOL:
+            raise TableRejectedError(f"symbol_capacity: there is no SYMBOL column {name!r}")
     for key in deduplication_keys:
         if key not in columns:
             raise TableRejectedError(f"the deduplication key {key!r} is not among the columns")

@@ -29,10 +29,10 @@ SPEC = Spec(
         ),
     ),
 )
-RUN_COUNT, TASK_COUNT = 16, 5
+RUN_COUNT, TASK_COUNT = 12, 5
 BLOCKED = 3
 """The task at which a worker hangs until the campaign is interrupted."""
-CONTROL = Group(name="controls-x", faults=("prev is always 0",), seeds=Seeds(count=8), control=True)
+CONTROL = Group(name="controls-x", faults=("prev is always 0",), seeds=Seeds(count=4), control=True)
 
 
 @pytest.fixture(autouse=True)

@@ -12,7 +12,7 @@ import pytest
 from tornproof.harness.checkers.snapshot_isolation import judge
 from tornproof.harness.common.history import SCHEMA
 from tornproof.harness.common.verdict import Verdict
-from tornproof.harness.explorers.random.seeded_trace import moves_of
+from tornproof.harness.explorers.random.random_run import moves_of
 from tornproof.harness.mutation.seeded import SEEDED
 from tornproof.pipeline.campaign import results as campaign_results
 from tornproof.pipeline.campaign import spec as campaign_spec

@@ -42,7 +42,7 @@ STORAGE = OperatingSystemStorage()
 ROW_COUNT = 300
 IN_PLACE = WriterOptions(row_group_row_count_max=100, rewrite_unused_ratio=1.0)
 SLOW_TABLES = {"tables/9.4.2/oddcols": "still called", "tables/9.4.2/types": "has no reader for"}
-SOME_TABLES = (*SLOW_TABLES, "tables/9.4.2/bloom", "tables/2026-07/nanosecond")
+SOME_TABLES = (*SLOW_TABLES, "tables/2026-07/nanosecond")
 SPARK_LACKS = ("array", "array of 3 dimensions", "decimal256")
 
 

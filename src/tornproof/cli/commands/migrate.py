@@ -22,7 +22,7 @@ from tornproof.cli.console import result_console, result_grid
 from tornproof.cli.interruption import say_if_interrupted
 from tornproof.cli.migration_dataset import make_directory, write_dataset
 from tornproof.cli.migration_sources import Source, find_sources
-from tornproof.cli.output import ExitCode, JsonOption, write_json
+from tornproof.cli.output import ExitCode, JsonOption, visible, write_json
 from tornproof.cli.progress import ProgressBar, progress_bar
 from tornproof.impl.errors import BusyError, TornproofError, UsageError
 from tornproof.impl.migrate.convert import ConversionMode
@@ -227,13 +227,13 @@ def print_report(console: Console, path: str, done: Sequence[Migration], *, dry_
         console.print(f"and {len(lines) - LINES_SHOWN} more partitions (--json lists them all)")
     for each in done:
         for sentence in filter(None, (each.reason, *map(str, each.problems))):
-            console.print(Text.assemble(("refused ", "bold red"), f"{each.path}: {sentence}"))
+            console.print(Text.assemble(("refused ", "bold red"), visible(f"{each.path}: {sentence}")))
     counts = _counts(done)
     named = ", ".join(f"{counts[outcome]} {outcome}" for outcome in Outcome if counts[outcome])
     said = Text(named or "nothing to migrate", "bold green" if all(each.is_complete for each in done) else "bold red")
     would = " (--dry-run: nothing was changed)" if dry_run else ""
     total = sum(counts[outcome] for outcome in Outcome)
-    console.print(Text.assemble(f"{path}: ", said, would))
+    console.print(Text.assemble(f"{visible(path)}: ", said, would))
     console.print(
         f"looked at {len(done)} tables or files, {total} parquet partitions; {counts['native']} native partitions "
         f"have no {PM_FILE}",
@@ -278,12 +278,12 @@ def _grid(lines: Sequence[tuple[Migration, PartitionMigration]], *, names_tables
     grid = result_grid(*(["table"] if names_tables else []), *titles, wraps=["why"])
     for each, partition in lines:
         cells: list[str | Text] = [
-            Text(partition.name),
+            Text(visible(partition.name)),
             str(partition.outcome),
             str(partition.token),
             str(partition.pm_bytes) if partition.written_to else "-",
-            Text(partition.kept_as or "-"),
-            Text(partition.sentence),
+            Text(visible(partition.kept_as or "-")),
+            Text(visible(partition.sentence)),
         ]
-        grid.add_row(*([Text(each.path)] if names_tables else []), *cells, style=STYLES[partition.outcome])
+        grid.add_row(*([Text(visible(each.path))] if names_tables else []), *cells, style=STYLES[partition.outcome])
     return grid

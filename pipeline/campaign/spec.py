@@ -90,7 +90,7 @@ CONTROL_GROUPS = (
         control=True,
         watches_steps=False,
         seeds=Seeds(count=CONTROL_SEED_COUNT),
-        faults=("decoded by the newest footer", "unborn directories stay", "body of _pm not synced (F2)"),
+        faults=("decoded by the newest footer", "uncommitted directories stay", "body of _pm not synced (F2)"),
     ),
 )
 """Positive controls, with which every campaign begins: a harness that misses them gives no verdict."""

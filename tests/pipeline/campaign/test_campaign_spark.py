@@ -138,7 +138,7 @@ def test_the_command_runs_on_spark_and_its_findings_replay_without_it(spark: Spa
     result = CliRunner().invoke(app, arguments, standalone_mode=False)
     assert result.return_value == 1, result.exception
     document = json.loads((tmp_path / "out.json").read_text())
-    assert document["runs"] == 12 and document["verdict"] == "INVALID"
+    assert document["runs"] == 8 and document["verdict"] == "INVALID"
     for finding in document["findings"]:
         again = CliRunner().invoke(app, ["replay", finding["file"]], standalone_mode=False)
         assert again.return_value == 1 and finding["sentence"][:20] in result.stdout

@@ -89,7 +89,7 @@ def test_a_finding_that_was_made_of_another_run_is_made_anew(tmp_path: Path) -> 
     document = json.loads(run(*arguments)[1])
     file = Path(document["findings"][0]["file"])
     content = file.read_text()
-    for wrong in ("{", "{}", content.replace('"seed": ', '"seed": 1')):
+    for wrong in ("{", content.replace('"seed": ', '"seed": 1')):
         file.write_text(wrong)
         assert json.loads(run(*arguments)[1]) == document
         assert file.read_text() == content

@@ -179,7 +179,7 @@ def test_there_is_no_fixture_without_the_plugin(tmp_path: Path) -> None:
 # Broken and sound targets
 
 
-@pytest.mark.parametrize("example_count", [100, nightly(300)])
+@pytest.mark.parametrize("example_count", [40, nightly(300)])
 def test_broken_targets_fail_by_what_they_break_and_a_sound_one_passes(
     run: Run, tmp_path: Path, example_count: int
 ) -> None:
@@ -351,6 +351,7 @@ def test_an_object_declares_the_exceptions_that_are_its_rejections() -> None:
 # Replaying
 
 
+@pytest.mark.nightly
 def test_an_object_with_methods_is_a_target_and_operations_that_no_file_can_hold_are_named(
     run: Run, tmp_path: Path
 ) -> None:

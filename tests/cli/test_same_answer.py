@@ -53,7 +53,7 @@ def compare(folder: Path, *asked: object, beside: Beside = busy_machine) -> dict
 @pytest.mark.parametrize(
     "only",
     [
-        ("roundtrip",),
+        nightly(("roundtrip",)),
         nightly(("memory", "damage", "stateful", "schedules", "product", "power", "crash", "processes")),
     ],
     ids=" ".join,

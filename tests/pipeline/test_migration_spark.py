@@ -140,7 +140,7 @@ def test_rejections_are_those_of_one_process_and_touch_no_other_table(
 
 
 @pytest.mark.parametrize(
-    "options", [{"dry_run": True}, nightly({"out": "beside"}), {"mode": Mode.TOOL, "out": "beside"}]
+    "options", [nightly({"dry_run": True}), nightly({"out": "beside"}), {"mode": Mode.TOOL, "out": "beside"}]
 )
 def test_options_mean_what_they_mean_in_one_process(
     spark: SparkSession, legacy_tree: Callable[..., Path], options: dict[str, Any]
@@ -169,6 +169,7 @@ def test_one_table_or_partition_is_taken_too(spark: SparkSession, legacy_tree: C
     }  # fmt: skip
 
 
+@pytest.mark.nightly
 def test_report_is_a_dataset_for_spark(spark: SparkSession, legacy_tree: Callable[..., Path]) -> None:
     tree = legacy_tree(days=3)
     run(tree, MASTER)
@@ -303,7 +304,7 @@ def demand_whole(tree: Path, before: dict[str, bytes], after: dict[str, bytes]) 
     return len(made)
 
 
-@pytest.mark.parametrize("days", [20, nightly(60)])
+@pytest.mark.parametrize("days", [10, nightly(60)])
 def test_a_killed_driver_leaves_whole_files_and_a_second_run_finishes(
     spark: SparkSession, legacy_tree: Callable[..., Path], days: int
 ) -> None:

@@ -58,19 +58,25 @@ CONTROL = Group(name="controls-x", faults=("prev is always 0",), seeds=Seeds(cou
 MARK = "an executor was killed"
 
 
-def do_jobs(spark: SparkSession, inputs: Path, folder: Path) -> dict[str, Any]:
-    """Return what each job came to, which must not depend on where it runs."""
+def do_jobs(
+    spark: SparkSession,
+    inputs: Path,
+    folder: Path,
+    storage: OperatingSystemStorage | None = None,
+    work: Callable[[Task, Path], None] = complete_task,
+) -> dict[str, Any]:
+    """Return what each job came to, which must not depend on where it runs; a migration's tables have this storage."""
     shutil.copytree(inputs / "tree", folder / "tree")
     # All controls of a real campaign take minutes.
     campaign_spec.__dict__["CONTROL_GROUPS"] = (CONTROL,)
-    summary = run_campaign(spark, SPEC, folder / "campaign")
+    summary = run_campaign(spark, SPEC, folder / "campaign", work=work)
     dataset = open_dataset([folder / "campaign" / EVENTS])
     judged = check_dataset(spark, dataset, terms=Terms())
     with chdir(inputs):
         alone = check_dataset(spark, open_dataset([Path("events.parquet")]), terms=Terms())
     archived = run_archive(spark, [str(inputs / "frames.jsonl.gz")], str(folder / "archived"), ArchiveSettings())
     return {
-        "migration": migrate_tree(spark, folder / "tree", OperatingSystemStorage()),
+        "migration": migrate_tree(spark, folder / "tree", storage or OperatingSystemStorage()),
         "campaign": summary.result_hash,
         "history": [str(judged.verdict), judged.counts, judged.denominators, judged.disagreements],
         "one history": [str(alone.verdict), alone.counts, alone.denominators],
@@ -141,7 +147,7 @@ def executors_of(spark: SparkSession) -> list[list[Any]]:
 
 
 def do_jobs_with_a_kill(spark: SparkSession, inputs: Path, folder: Path) -> dict[str, Any]:
-    """Run two jobs during each of which an executor is killed once, in the middle of a task."""
+    """Run all jobs; in two of them an executor is killed once, in the middle of a task."""
 
     def kill_executor(mark: Path) -> None:
         if not mark.exists():
@@ -161,25 +167,21 @@ def do_jobs_with_a_kill(spark: SparkSession, inputs: Path, folder: Path) -> dict
             kill_executor(folder / "killed while campaigning")
         complete_task(task, out)
 
-    shutil.copytree(inputs / "tree", folder / "tree")
     return {
-        "migration": migrate_tree(spark, folder / "tree", DeadlyStorage()),
-        "campaign": run_campaign(spark, SPEC, folder / "campaign", work=deadly_task).result_hash,
+        **do_jobs(spark, inputs, folder, DeadlyStorage(), deadly_task),
         "killed": sorted(path.name for path in folder.glob("killed*")),
     }
 
 
 def main(inputs: Path, folder: Path) -> None:
     """Print one JSON document."""
-    parts: dict[str, Callable[[SparkSession], Any]] = {
-        "executors": executors_of,
-        "jobs": lambda spark: do_jobs(spark, inputs, folder / "calm"),
-        "killed": lambda spark: do_jobs_with_a_kill(spark, inputs, folder / "killed"),
-    }
     settings = {"spark.sql.shuffle.partitions": "2", "spark.driver.memory": "1g"}
     with spark_session(CLUSTER, settings=settings) as spark:
         application = spark.sparkContext.applicationId
-        done = {name: part(spark) for name, part in parts.items()}
+        done = {
+            "executors": executors_of(spark),
+            "jobs": do_jobs_with_a_kill(spark, inputs, folder / "jobs"),
+        }
     print(json.dumps({"driver": os.getpid(), "application": application, **done}))
 
 

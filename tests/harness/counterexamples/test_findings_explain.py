@@ -150,6 +150,7 @@ def test_each_kind_of_decision_has_words(target: HeaderFirst, crashes: tuple[Any
     assert any(words in sentence for sentence in sentences(finding.property, finding.evidence))
 
 
+@pytest.mark.nightly
 def test_a_crash_shows_which_fields_were_lost_and_which_kept() -> None:
     finding = cut_finding(B)
     ranges = explanation(finding)["bytes"]

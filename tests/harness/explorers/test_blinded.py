@@ -360,6 +360,7 @@ def blindings(of: dict[str, tuple[Blinding, tuple[Model, ...]]]) -> list[Any]:
     return sampled(len(cases) // 4, cases)
 
 
+@pytest.mark.nightly
 def test_without_blinding_all_controls_pass() -> None:
     assert power.failed_controls(MODELS) == []
     assert product.failed_controls() == []

@@ -146,6 +146,7 @@ def not_judged_in_schedules(violated: str) -> Blinding:
     return blind
 
 
+@pytest.mark.nightly
 def test_without_blinding_all_controls_pass() -> None:
     assert [*schedules.failures(0)] == []
 

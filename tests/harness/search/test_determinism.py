@@ -106,6 +106,7 @@ def test_the_same_process_gives_the_same_traces_again_and_another_seed_gives_oth
     assert traces(4, 16) != first
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("hash_seeds", [ONE_HASH_SEED, nightly(HASH_SEEDS)])
 def test_findings_of_a_schedule_and_of_a_power_cut_have_the_same_traces_again_however_a_process_hashes(
     hash_seeds: tuple[str, ...],

@@ -174,7 +174,7 @@ def test_pages_of_every_encoding_that_spark_has_are_read_by_spark(
         assert_native(spark, path)
 
 
-@pytest.mark.parametrize("stride", [23, nightly(1)])
+@pytest.mark.parametrize("stride", [61, nightly(1)])
 def test_filters_find_the_same_rows_as_without_any_statistics(
     spark: SparkSession, tmp_path: Path, some_values: dict[str, pa.Array], stride: int
 ) -> None:

@@ -121,6 +121,7 @@ def explored(protocol: Protocol, model: Model) -> bool:
     return not exploration.found
 
 
+@pytest.mark.nightly
 def test_where_files_keep_their_order_only_a_new_pm_needs_the_sync_of_its_body() -> None:
     update = tuple(action for action in HARDENED.update if action is not Action.SYNC_PM)
     grown = dataclasses.replace(HARDENED, update=update)

@@ -253,6 +253,7 @@ def test_second_judgements_are_spread_over_the_whole_run() -> None:
     assert alone.rechecked_count == 1
 
 
+@pytest.mark.nightly
 def test_a_table_whose_directories_have_other_names_after_a_commit_is_explored(questdb_data: Path) -> None:
     path = str(questdb_data / "tables/9.4.2/oddcols/table")
     image = capture_table(OperatingSystemStorage(), path)

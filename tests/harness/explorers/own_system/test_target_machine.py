@@ -217,6 +217,7 @@ def test_operations_of_a_list_are_stored_by_their_index(detected: Finding) -> No
     assert replay_execution(HeaderFirst(), (), detected, path="toy") is Verdict.UNKNOWN
 
 
+@pytest.mark.nightly
 def test_the_same_seed_gives_the_same_executions_and_another_seed_others() -> None:
     first, again, other = (explored(Toy(), LETTERS, examples=10, seed=seed) for seed in (3, 3, 4))
     assert (first.counts, first.reached) == (again.counts, again.reached)

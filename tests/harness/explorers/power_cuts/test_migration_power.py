@@ -109,6 +109,7 @@ def test_every_crash_leaves_the_old_pm_or_the_new_one_and_the_next_run_ends_the_
 
 
 # Of the table that our own writer makes, the sizes may change.
+@pytest.mark.nightly
 @pytest.mark.parametrize("start", sampled(1, [start for start in STARTS if start != "two partitions"]))
 def test_the_counts_of_the_document_are_those_of_the_exploration(
     legacy: DiskImage, questdb_data: Path, start: str

@@ -42,7 +42,7 @@ def sync_name(storage: Storage, path: str) -> None:
 
 def has_unfinished(storage: Storage, path: str) -> bool:
     """Return whether an interrupted run left an unfinished file that was to become `path`."""
-    return storage.kind(path + UNFINISHED_SUFFIX) is EntryKind.FILE
+    return storage.own_kind(path + UNFINISHED_SUFFIX) in (EntryKind.FILE, EntryKind.LINK)
 
 
 def remove_unfinished(storage: Storage, path: str) -> None:

@@ -68,11 +68,16 @@ def unfinished_files(storage: ReadableStorage, table_path: str, partition: str) 
     own = [f"{partition}/{PM_FILE}{UNFINISHED_SUFFIX}"]
     directory = f"{KEPT_DIRECTORY}/{partition}"
     kept = [f"{directory}/{name}" for name in _names(storage, f"{table_path}/{directory}") if _is_unfinished(name)]
-    return [name for name in own + kept if storage.kind(f"{table_path}/{name}") is EntryKind.FILE]
+    return [name for name in own + kept if storage.own_kind(f"{table_path}/{name}") in (EntryKind.FILE, EntryKind.LINK)]
 
 
 def kept_files(storage: ReadableStorage, table_path: str) -> tuple[list[str], list[str]]:
-    """Return all kept files, relative to the table, and everything else in their directories."""
+    """Return all kept files, relative to the table, and everything else in their directories.
+
+    Symbolic links are never followed: what they lead to belongs to somebody else.
+    """
+    if storage.own_kind(f"{table_path}/{KEPT_DIRECTORY}") is EntryKind.LINK:
+        return [], [KEPT_DIRECTORY]
     ours: list[str] = []
     foreign: list[str] = []
     for partition in _names(storage, f"{table_path}/{KEPT_DIRECTORY}"):
@@ -84,7 +89,8 @@ def kept_files(storage: ReadableStorage, table_path: str) -> tuple[list[str], li
             foreign.append(directory)
             continue
         for name in _names(storage, f"{table_path}/{directory}"):
-            is_kept = _KEPT_NAME.fullmatch(name) and storage.kind(f"{table_path}/{directory}/{name}") is EntryKind.FILE
+            own_kind = storage.own_kind(f"{table_path}/{directory}/{name}")
+            is_kept = _KEPT_NAME.fullmatch(name) and own_kind is EntryKind.FILE
             (ours if is_kept else foreign).append(f"{directory}/{name}")
     return ours, foreign
 

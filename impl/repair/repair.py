@@ -133,7 +133,7 @@ def forget_kept(storage: Storage, path: str, *, dry_run: bool = False) -> Repair
     table = open_table(storage, path)
     ours, foreign = kept_files(storage, path)
     actions = [Action(kind=ActionKind.FORGET, file=file, before_bytes=_size_bytes(table, file)) for file in ours]
-    if not dry_run and storage.kind(f"{path}/{KEPT_DIRECTORY}") is EntryKind.DIRECTORY:
+    if not dry_run and storage.own_kind(f"{path}/{KEPT_DIRECTORY}") is EntryKind.DIRECTORY:
         forget_files(storage, path, ours)
     notes = tuple(f"{name} is not from a recovery and stays" for name in foreign)
     return RepairReport(table=path, version=None, is_dry_run=dry_run, actions=tuple(actions), notes=notes)
@@ -222,5 +222,7 @@ def _check_unchanged(table: Table, transaction: Transaction) -> None:
 
 
 def _size_bytes(table: Table, file: str) -> int:
+    if table.storage.own_kind(f"{table.path}/{file}") is EntryKind.LINK:
+        return 0
     with table.storage.open_for_reading(f"{table.path}/{file}") as handle:
         return handle.size_bytes()

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from tornproof.impl.errors import CorruptError, FileMissingError, Problem, UnsupportedError
+from tornproof.impl.layout.meta import NameLength
 from tornproof.impl.table.column_versions import (
     CV_FILE,
     ColumnVersions,
@@ -15,7 +16,7 @@ from tornproof.impl.table.column_versions import (
     suffixed,
 )
 from tornproof.impl.table.create import NAME_FILE
-from tornproof.impl.table.metadata_file import TableColumn
+from tornproof.impl.table.metadata_file import CODE_UNIT_BYTES, META_FILE, TableColumn
 from tornproof.impl.table.symbols import DICTIONARY_FILES, SymbolTable, read_table_symbols, symbol_columns
 from tornproof.impl.table.table import Table
 from tornproof.impl.txn.transaction import Transaction
@@ -35,11 +36,12 @@ class TableFiles:
 
     @classmethod
     def of(cls, table: Table, transaction: Transaction) -> Self:
-        """Read the files of a table that has a `_meta`; raises StorageError."""
-        assert table.metadata is not None
-        columns, names = table.metadata.columns, table.storage.listdir(table.path)
-        problems = [] if NAME_FILE in names else [_missing(NAME_FILE, "the table's name")]
-        notes: list[str] = []
+        """Read the files of a table; raises StorageError."""
+        names = table.storage.listdir(table.path)
+        if table.metadata is None:
+            return cls._without_metadata(names)
+        columns = table.metadata.columns
+        problems, notes = list(_name_problems(table, names)), list[str]()
         try:
             path, version = f"{table.path}/{CV_FILE}", transaction.record.column_version
             versions = read_column_versions(table.storage, path, version=version)
@@ -61,6 +63,34 @@ class TableFiles:
                 columns=columns, versions=versions, symbols=symbols, problems=tuple(problems), notes=tuple(notes)
             )
         return cls(columns=columns, problems=tuple(problems), notes=tuple(notes))
+
+    @classmethod
+    def _without_metadata(cls, names: tuple[str, ...]) -> Self:
+        """A table with a server's other files has lost its `_meta`; a mere copy of commits has none."""
+        others = [name for name in (CV_FILE, NAME_FILE) if name in names]
+        if others:
+            return cls(
+                columns=(), problems=(_missing(META_FILE, f"the table's columns, because there is {others[0]}"),)
+            )
+        return cls(columns=(), notes=(f"there is no {META_FILE}, so columns and dictionaries were not looked at",))
+
+
+def _name_problems(table: Table, names: tuple[str, ...]) -> Iterator[Problem]:
+    """Yield what is wrong with the file of the table's name; raises StorageError."""
+    if NAME_FILE not in names:
+        yield _missing(NAME_FILE, "the table's name")
+        return
+    with table.storage.open_for_reading(f"{table.path}/{NAME_FILE}") as file:
+        size_bytes = file.size_bytes()
+        head = file.pread(NameLength.layout.size_bytes, 0)
+    try:
+        code_unit_count = NameLength.unpack(head, 0, file=NAME_FILE).code_unit_count
+    except CorruptError as error:
+        yield error.problem
+        return
+    room = (size_bytes - NameLength.layout.size_bytes) // CODE_UNIT_BYTES
+    if not 0 < code_unit_count <= room:
+        yield NameLength.at(NAME_FILE, 0).problem("code_unit_count", f"1 to {room}", code_unit_count)
 
 
 def _missing_dictionaries(

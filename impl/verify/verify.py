@@ -150,7 +150,7 @@ def verify_table(
         transaction = table.transaction()
         unreferenced = table.unreferenced_directories(transaction)
         directories = [table.files_of(partition) for partition in transaction.partitions]
-        beside = TableFiles.of(table, transaction) if whole and table.metadata is not None else None
+        beside = TableFiles.of(table, transaction) if whole else None
     except CorruptError as error:
         return TableReport(table=table.path, version=None, problems=(error.problem,), counts=counts)
     verification = _Verification(table=table, beside=beside, counts=counts, quick=quick, decoding=decoding)

@@ -47,7 +47,7 @@ def test_a_table_is_migrated_from_a_shell_and_read_then(
     assert (run.code, run.err) == (0, "")
     assert re.search(rf"{DAY} +migrated +10886 +1824", run.out)
     assert f"{table}: 1 migrated\n" in run.out
-    assert "1 parquet partitions; 1 native partitions have no _pm" in run.out
+    assert "looked at 1 table or file, 1 parquet partition; 1 native partition without _pm" in run.out
     after = content_of(table)
     assert after.pop("_pins") == b""
     assert after == before | golden_pm(questdb_data, CHAIN, "{}/_pm")

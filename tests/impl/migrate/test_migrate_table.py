@@ -269,6 +269,15 @@ def foreign(questdb_data: Path) -> bytes:
     return (questdb_data / CHAIN / DAY / PM_FILE).read_bytes()
 
 
+def test_a_dangling_link_in_place_of_an_unfinished_file_is_removed(questdb_data: Path) -> None:
+    """A dangling link with the name of an unfinished `_pm` made every migration fail for ever."""
+    path, storage = opened(questdb_data)
+    ((file, _), *_) = golden_pm(questdb_data, LEGACY).items()
+    storage.link_symbolically("/nowhere", f"{path}/{file}.migrating")
+    assert outcomes(migrate_table(storage, path)) == [Outcome.MIGRATED]
+    assert outcomes(migrate_table(storage, path)) == [Outcome.ALREADY]
+
+
 INVALID: Mapping[str, tuple[Callable[[bytes, Path], bytes], str]] = {
     "empty": (lambda _, __: b"", "_pm: PARQUET_META_FILE_SIZE"),
     "cut": (lambda pm, _: pm[: len(pm) // 2], "_pm: PARQUET_META_FILE_SIZE"),

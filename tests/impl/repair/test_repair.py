@@ -20,7 +20,7 @@ from tornproof.impl.errors import BusyError, NotATableError, StorageError, Tornp
 from tornproof.impl.pm.encode import AppendPoint, NewRowGroup, append_generation
 from tornproof.impl.pm.footer import FooterSections
 from tornproof.impl.repair.repair import Action, ActionKind, RepairReport, forget_kept, repair_table
-from tornproof.impl.storage.interface import File, OpenMode, StorageReason
+from tornproof.impl.storage.interface import EntryKind, File, OpenMode, StorageReason
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
 from tornproof.impl.table.partition import PartitionFiles
 from tornproof.impl.txn.pins import PINS_FILE, pin_committed, take_writer_lock
@@ -436,6 +436,39 @@ def test_forgetting_leaves_foreign_files_and_names_them(questdb_data: Path) -> N
     left = {file for file in files_below(path, storage) if file.startswith("_recovered/")}
     assert left == set(foreign)
     assert storage.listdir(f"{path}/_recovered") == ("2024-01-01.1", "_pm", "elsewhere")
+
+
+def test_what_links_in_place_of_kept_files_lead_to_is_never_removed(questdb_data: Path) -> None:
+    """`recover --forget` removed the files of another directory to which `_recovered` was a link."""
+    path, storage = opened(questdb_data, ORPHANED)
+    other = "/other/2024-01-01.1"
+    for directory in ("/other", other):
+        storage.mkdir(directory)
+    with storage.open_for_writing(f"{other}/_pm", OpenMode.NEW) as file:
+        file.pwrite(b"precious", 0)
+    storage.link_symbolically("/other", f"{path}/_recovered")
+    report = forget_kept(storage, path)
+    assert (report.actions, report.notes) == ((), ("_recovered is not from a recovery and stays",))
+    storage.unlink(f"{path}/_recovered")
+    for directory in ("_recovered", "_recovered/2024-01-01.1"):
+        storage.mkdir(f"{path}/{directory}")
+    storage.link_symbolically(f"{other}/_pm", f"{path}/_recovered/2024-01-01.1/_pm")
+    assert forget_kept(storage, path).actions == ()
+    assert storage.kind(f"{other}/_pm") is EntryKind.FILE
+
+
+@pytest.mark.parametrize("target", ["/nowhere", "/other"])
+def test_a_link_in_place_of_an_unfinished_file_is_removed_and_not_followed(target: str, questdb_data: Path) -> None:
+    """A dangling link with the name of an unfinished `_pm` made every recovery fail for ever."""
+    path, storage = opened(questdb_data, ORPHANED)
+    with storage.open_for_writing("/other", OpenMode.NEW) as file:
+        file.pwrite(b"precious", 0)
+    storage.link_symbolically(target, f"{path}/2024-01-01.1/_pm.recovering")
+    report = repair_table(storage, path)
+    assert report.actions[0].kind is ActionKind.REMOVE_UNFINISHED
+    assert not report.problems
+    assert repair_table(storage, path).actions == ()
+    assert storage.kind("/other") is EntryKind.FILE
 
 
 def test_forgetting_that_was_interrupted_anywhere_is_finished_by_the_next(questdb_data: Path) -> None:

@@ -152,10 +152,27 @@ def test_missing_file_of_the_table_is_a_problem(file: str, questdb_data: Path) -
     assert seen_after(questdb_data, file, None) == [(file, "file", None)]
 
 
-@pytest.mark.parametrize("file", ["_cv", "sy.o", "sy.c"])
+@pytest.mark.parametrize("file", ["_cv", "_name", "sy.o", "sy.c"])
 def test_file_of_the_table_without_content_is_a_problem(file: str, questdb_data: Path) -> None:
     ((found, _, _),) = seen_after(questdb_data, file, lambda _: b"")
     assert found == file
+
+
+@pytest.mark.parametrize("units", [0, -1, 6])
+def test_name_of_another_length_than_its_file_has_is_a_problem(units: int, questdb_data: Path) -> None:
+    found = seen_after(questdb_data, "_name", put(0, struct.pack("<i", units)))
+    assert found == [("_name", "CODE_UNIT_COUNT", 0)]
+
+
+def test_lost_metadata_is_a_problem_and_in_a_mere_copy_of_commits_a_note(questdb_data: Path) -> None:
+    """A table whose `_meta` was deleted, so that no server could open it, was called sound, with exit code 0."""
+    assert seen_after(questdb_data, "_meta", None) == [("_meta", "file", None)]
+    path, image = table_image(questdb_data, TYPES)
+    for file in ("_meta", "_cv", "_name"):
+        image = image.without_file(f"{path}/{file}")
+    report = verified(path, image)
+    assert report.sound
+    assert report.notes == ("there is no _meta, so columns and dictionaries were not looked at",)
 
 
 def test_partition_without_any_file_has_a_limited_number_of_problems(questdb_data: Path) -> None:

@@ -24,7 +24,7 @@ from tornproof.cli.migration_dataset import make_directory, write_dataset
 from tornproof.cli.migration_sources import Source, find_sources
 from tornproof.cli.output import ExitCode, JsonOption, visible, write_json
 from tornproof.cli.progress import ProgressBar, progress_bar
-from tornproof.impl.errors import BusyError, TornproofError, UsageError
+from tornproof.impl.errors import BusyError, TornproofError, UsageError, counted
 from tornproof.impl.migrate.convert import ConversionMode
 from tornproof.impl.migrate.partition_migration import Conversion
 from tornproof.impl.migrate.plain_file import migrate_file
@@ -235,8 +235,8 @@ def print_report(console: Console, path: str, done: Sequence[Migration], *, dry_
     total = sum(counts[outcome] for outcome in Outcome)
     console.print(Text.assemble(f"{visible(path)}: ", said, would))
     console.print(
-        f"looked at {len(done)} tables or files, {total} parquet partitions; {counts['native']} native partitions "
-        f"have no {PM_FILE}",
+        f"looked at {_sources(done)}, {counted(total, 'parquet partition')}; "
+        f"{counted(counts['native'], 'native partition')} without {PM_FILE}",
         style="dim",
     )
     if not dry_run and any(partition.kept_as for _, partition in lines):
@@ -264,6 +264,10 @@ def _demand_outside(directory: str, sources: Sequence[Source], reason: str) -> N
     for source in sources:
         if not source.is_file and path.resolve().is_relative_to(Path(source.path).resolve()):
             raise UsageError(f"{directory}: is inside the table {source.path}, {reason}")
+
+
+def _sources(done: Sequence[Migration]) -> str:
+    return f"{len(done)} {'table or file' if len(done) == 1 else 'tables or files'}"
 
 
 def _counts(done: Sequence[Migration]) -> Counter[str]:

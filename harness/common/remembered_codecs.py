@@ -17,17 +17,19 @@ from tornproof.impl.write.partition_change import RowGroupEncoder
 
 Key = TypeVar("Key")
 Found = TypeVar("Found")
-# A decoded array can keep hundreds of kilobytes of pyarrow's buffers alive.
 ENTRY_COUNT_MAX = 1_000
 DECODERS = {
     "tornproof.impl.table.partition:decode_metadata": 64,
-    "tornproof.impl.read.row_group:decode_chunk": ENTRY_COUNT_MAX,
+    "tornproof.impl.read.row_group:decode_chunk": 32_000,
     "tornproof.impl.parquet.footer:decode": ENTRY_COUNT_MAX,
 }
 """The decoders of `_pm`, of column chunks, and of the previous Thrift footer, from which a commit takes parts.
 
-Each with the number of entries; that of a `_pm` of hundreds of columns takes megabytes.
+Each with the number of entries; that of a `_pm` of hundreds of columns takes megabytes. A cache that is emptied before
+every chunk of a few versions has come by is of no use, so there is room for those of hundreds of columns.
 """
+HELD_BYTES_MAX = 1 << 26
+"""What the entries of one decoder hold of encoded bytes and of Arrow's memory, which is more than an array's bytes."""
 
 
 def remembered_encoder(encode: RowGroupEncoder | None = None) -> RowGroupEncoder:
@@ -56,18 +58,34 @@ def remembered_decoding() -> Iterator[None]:
 
 def _remembered(decode: Callable[..., Found], *, count_max: int) -> Callable[..., Found]:
     known: dict[Any, Found] = {}
+    held_bytes = 0
 
     def remembered(*arguments: Any, **named: Any) -> Found:
+        nonlocal held_bytes
         key = arguments, tuple(named.items())
-        return look_up(known, key, lambda: decode(*arguments, **named), count_max)
+        if key in known:
+            return known[key]
+        before = pa.total_allocated_bytes()
+        found = decode(*arguments, **named)
+        new_bytes = max(0, pa.total_allocated_bytes() - before) + sum(map(_content_bytes, arguments))
+        if len(known) >= count_max or held_bytes + new_bytes > HELD_BYTES_MAX:
+            known.clear()
+            held_bytes = 0
+        held_bytes += new_bytes
+        known[key] = found
+        return found
 
     return remembered
 
 
-def look_up(known: dict[Key, Found], key: Key, make: Callable[[], Found], count_max: int = ENTRY_COUNT_MAX) -> Found:
+def _content_bytes(argument: object) -> int:
+    return len(argument) if isinstance(argument, bytes) else 0
+
+
+def look_up(known: dict[Key, Found], key: Key, make: Callable[[], Found]) -> Found:
     """Return the cached value of a key, else the result of `make`, which is cached."""
     if key not in known:
-        if len(known) >= count_max:
+        if len(known) >= ENTRY_COUNT_MAX:
             known.clear()
         known[key] = make()
     return known[key]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import takewhile
@@ -11,6 +12,7 @@ from tornproof.impl.errors import CorruptError, StorageError
 from tornproof.impl.storage.interface import EntryKind, File, OpenMode, Storage
 
 WORD_BYTES = 8
+SECTOR_BYTES = 512
 BLOCK_BYTES = 4096
 
 
@@ -365,6 +367,57 @@ class KeepsRedo(Toy):
         return _number(content[:WORD_BYTES]), content[WORD_BYTES:]
 
 
+class LeavesRecord(Toy):
+    """Two records with checksums, one of them current: a commit stores the number of the current one, then the record.
+
+    Where the power fails between, the record before it is the current one. Broken where a cut leaves a whole record of
+    a commit that is not there, and a second cut the number of the next one: nobody clears the record.
+    """
+
+    name = "leaves a record"
+
+    def create(self, storage: Storage, path: str) -> None:
+        """Store number 0, a record without letters, and none."""
+        storage.mkdir(path)
+        with storage.open_for_writing(f"{path}/state", OpenMode.NEW) as file:
+            file.pwrite(bytes(SECTOR_BYTES) + _record(0, b"") + b".", 0)
+
+    def read(self, storage: Storage, path: str) -> bytes:
+        """Return the letters of the current record; raises CorruptError if there is none."""
+        with storage.open_for_reading(f"{path}/state") as file:
+            return self.current(file)[1]
+
+    def commit(self, storage: Storage, path: str, operation: bytes) -> None:
+        """Store the number, then the record, and sync them together, because the checksum tells if one is missing."""
+        with storage.open_for_writing(f"{path}/state") as file:
+            number, letters = self.current(file)
+            self.store_number(file, number + 1)
+            self.store_record(file, number + 1, letters + operation)
+            self.sync(file)
+
+    def store_number(self, file: File, number: int) -> None:
+        """Store which record is the current one."""
+        file.pwrite(_word(number), 0)
+
+    def store_record(self, file: File, number: int, letters: bytes) -> None:
+        """Store a record in place of the one before the last."""
+        file.pwrite(_record(number, letters), self.offset_of(number))
+
+    def offset_of(self, number: int) -> int:
+        """Return where a record is, in bytes."""
+        return SECTOR_BYTES * (1 + number % 2)
+
+    def current(self, file: File) -> tuple[int, bytes]:
+        """Return the number and the letters of the current record."""
+        number = _number(file.pread(WORD_BYTES, 0))
+        for each in (number, number - 1):
+            record = file.pread(SECTOR_BYTES, self.offset_of(each))
+            letters = record[2 * WORD_BYTES :].rstrip(b"\0")
+            if record == _record(each, letters):
+                return each, letters
+        raise CorruptError(file="state", field="record", offset_bytes=0, expected=number, actual="none")
+
+
 class TrustsFailedSync(TrustsOrder):
     """Broken where a sync that fails writes some blocks: it then forgets the old letters, as if nothing was written."""
 
@@ -474,6 +527,12 @@ BREAKS_IN_RECOVERY = RecoversWrongly("breaks in recovery", _break)
 
 def _word(number: int) -> bytes:
     return number.to_bytes(WORD_BYTES, "little")
+
+
+def _record(number: int, letters: bytes) -> bytes:
+    """Return a sector: checksum, number, letters."""
+    body = _word(number & (1 << 63) - 1) + letters
+    return (_word(zlib.crc32(body)) + body).ljust(SECTOR_BYTES, b"\0")
 
 
 def _number(word: bytes) -> int:

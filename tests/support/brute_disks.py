@@ -90,8 +90,18 @@ class History:
                 named = [index for index, change in enumerate(self.changes) if change.added and change.number == number]
                 last = self.created[number] if kind == "fdatasync" else named[-1]
                 self.journalled = max(self.journalled, last + 1)
+            case ("msync", str(path), int(size)):
+                # The mapped bytes are durable whatever the size is, and names as after fdatasync.
+                number = self.number(path)
+                latest = self.contents[number][-1]
+                size = min(size, len(latest))
+                self.contents[number] = [latest[: min(size, len(of))] + of[size:] for of in self.contents[number]]
+                self.journalled = max(self.journalled, self.created[number] + 1)
             case ("syncdir", str(path)):
                 self.sync_directory(self.number(path))
+            case ("rename", str(path), str(target)) if self.number(path) == self.names.get(self.slot(target)):
+                # Two names of one file stay.
+                pass
             case ("rename", str(path), str(target)):
                 self.change(self.slot(path), self.slot(target), self.number(path))
             case ("link", str(path), str(target)):

@@ -50,6 +50,11 @@ def run(kernel: Kernel, call: Call) -> bool:
             make(CallKind.TRUNCATE, file=1, size_bytes=rest[0])
         case "fsync" | "fdatasync":
             make(CallKind.FSYNC if kind == "fsync" else CallKind.FDATASYNC, file=1)
+        case "msync":
+            size_bytes = min(int(str(rest[0])), len(kernel.files[kernel.entry(str(path))].content))
+            make(CallKind.MAP, file=1, mapping=2, size_bytes=size_bytes)
+            make(CallKind.MSYNC, file=1, mapping=2)
+            make(CallKind.UNMAP, file=1, mapping=2)
     return make(CallKind.CLOSE, file=1)
 
 

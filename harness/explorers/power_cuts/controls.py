@@ -38,6 +38,7 @@ from tornproof.harness.systems.toy_losses import (
     AppendsOnce,
     CarelessAfterLoss,
     KeepsUndo,
+    LeavesRecord,
     RecoversUnsynced,
     TrustsFailedSync,
     TrustsOrder,
@@ -93,6 +94,12 @@ CONTROLS = (
         accepted_by=frozenset({A}),
     ),
     Control(target=RECOVERS_LAZILY, violated=Property.REJECTED, detected_by=CUT_TWICE | {D}),
+    Control(
+        target=LeavesRecord(),
+        violated=Property.WRONG_SNAPSHOT,
+        detected_by=CUT_TWICE,
+        accepted_by=EVERY - CUT_TWICE - {D},
+    ),
     Control(target=KEEPS_REDO, detected_by=frozenset(), accepted_by=EVERY - {D}),
     Control(target=AdoptsUnsynced(), violated=Property.LOST, detected_by=frozenset({D})),
     Control(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -92,8 +93,21 @@ class ModelExploration:
         self._has_time = has_time
         self._explored_facts: set[tuple[Facts, Bounds]] = set()
         self.after_cut: Callable[[Disk, CrashPoint, Choice], None] = lambda disk, point, choice: None
-        """Is called with one disk of each kind that a power cut of the first session left and that is right."""
+        """Is called with each disk that a power cut of the first session left and that is right."""
+        self._tracks = False
+        self._used_in_recovery: defaultdict[Facts, set[Facts]] = defaultdict(set)
         self._names: tuple[object, object, int, LegalNames] | None = None
+
+    @contextmanager
+    def tracking(self) -> Iterator[set[Facts]]:
+        """Collect all facts that verdicts depend on meanwhile, also those on disks that were judged before."""
+        before, self._judge.used, self._tracks = self._judge.used, set(), True
+        yield self._judge.used
+        self._judge.used, self._tracks = before, False
+
+    def reads_of(self, facts: Facts) -> tuple[tuple[str, int, int], ...]:
+        """Return the ranges of files that some facts depend on, each as a path, start, stop."""
+        return self._judge.reads_of(facts)
 
     @property
     def is_over(self) -> bool:
@@ -124,6 +138,7 @@ class ModelExploration:
             key = disk.identity(), point.bounds
             depth = distinct.get(key)
             if depth == 0:
+                self._track(disk, point.bounds)
                 continue
             if self.is_over:
                 break
@@ -135,14 +150,19 @@ class ModelExploration:
                 self.find(Found(verdict, model, point, (Cut(point.step, disks.choice(picked)),), origin or {}))
             else:
                 self._note(point.bounds, verdict, facts, reached)
-                is_new = (facts, point.bounds) not in self._explored_facts
                 goes_deeper = self._goes_deeper(facts, point.bounds, is_sample=not disks.is_complete)
                 if goes_deeper and self._settings.nested_depth:
                     cuts = (Cut(point.step, disks.choice(picked)),)
                     self._crash_recovery(disk, facts, verdict, point, cuts, origin or {})
-                if is_new and not origin:
+                if not origin:
                     self.after_cut(disk, point, disks.choice(picked))
         tally.reached.update(reached)
+
+    def _track(self, disk: Disk, bounds: Bounds) -> None:
+        """Note what the verdicts on a known disk depend on, and those after crashes in its recovery."""
+        if self._tracks:
+            _, facts = self._judge.judge(disk, bounds)
+            self._judge.used |= self._used_in_recovery[facts]
 
     def _judged(self, disk: Disk, bounds: Bounds, *, is_sample: bool) -> tuple[Verdict, Facts]:
         """Judge a disk; of a sample's disks with the same facts, only one is committed on."""
@@ -177,8 +197,9 @@ class ModelExploration:
         origin: dict[str, Any],
     ) -> None:
         """Crash at every step of a recovery that changes something, and judge the disks that this leaves."""
-        tally, depth = self.tally, len(cuts)
+        tally, depth, used = self.tally, len(cuts), self._judge.used
         bounds = point.bounds
+        self._judge.used = self._used_in_recovery[facts]
         if not self.model.everything_dies:
             # A kill must not lose what a reader saw.
             bounds = Bounds(verdict.found, len(verdict.found))
@@ -191,6 +212,8 @@ class ModelExploration:
             if any(len(state.versions) > 1 for state in kernel.files.values()) and disks.legal_count > 1:
                 tally.reached[power_points.NESTED_LOST] += 1
             self._visit_nested(disks, step, bounds, depth, point, cuts, origin)
+        used |= self._judge.used
+        self._judge.used = used
 
     def _visit_nested(
         self,
@@ -208,6 +231,7 @@ class ModelExploration:
             key = picked.disk.identity(), bounds
             known = tally.distinct.get(key)
             if known is not None and known <= depth:
+                self._track(picked.disk, bounds)
                 continue
             if self.is_over:
                 return

@@ -31,6 +31,8 @@ class PowerJudge:
         self._commit = Examiner(commit_body(case.target, case.path, operations))
         self._recovery_verdicts: dict[tuple[Facts, Bounds], Verdict] = {}
         self._commit_verdicts: dict[tuple[Facts, tuple[int, ...]], Verdict] = {}
+        self.used: set[Facts] = set()
+        """All facts that verdicts were taken from, until somebody empties it."""
 
     def close(self) -> None:
         """End all greenlets."""
@@ -40,6 +42,7 @@ class PowerJudge:
     def judge(self, disk: Disk, bounds: Bounds, *, commits: bool = True) -> tuple[Verdict, Facts]:
         """Judge a disk that may hold these commits; with `commits`, also commit after its recovery."""
         facts = self._recovery.examine(disk)
+        self.used.add(facts)
         verdict = self._recovery_verdicts.get((facts, bounds))
         if verdict is None:
             verdict = self._recovery_verdicts[facts, bounds] = judge(facts, bounds, self.case.oracle)
@@ -47,8 +50,13 @@ class PowerJudge:
             verdict = self._judge_commit(recovered(disk, facts), verdict)
         return verdict, facts
 
+    def reads_of(self, facts: Facts) -> tuple[tuple[str, int, int], ...]:
+        """Return the ranges of files that some facts depend on, each as a path, start, stop."""
+        return (self._recovery.reads.get(facts) or self._commit.reads.get(facts)) or ()
+
     def _judge_commit(self, disk: Disk, verdict: Verdict) -> Verdict:
         facts = self._commit.examine(disk)
+        self.used.add(facts)
         found = verdict.found
         known = self._commit_verdicts.get((facts, found))
         if known is None:

@@ -39,6 +39,8 @@ class Examiner:
         """Start the process."""
         self.process = Process("examiner", body)
         self._first: dict[Tree, Any] = {}
+        self.reads: dict[Facts, tuple[tuple[str, int, int], ...]] = {}
+        """What each result depends on: ranges of files, each as a path, start, stop."""
         self.stepped_count = 0
         """How many disks were examined by stepping."""
 
@@ -78,6 +80,8 @@ class Examiner:
             assert (test.file_index, test.start, test.stop) == read, "after the same bytes the process reads others"
             answers, answer = test.answers, read.of(disk.contents)
         answers[answer] = facts
+        paths = disk.tree.paths
+        self.reads[facts] = tuple((paths[read.file_index], read.start, read.stop) for read in reads if read.stop)
         return facts
 
 

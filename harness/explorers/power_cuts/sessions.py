@@ -6,18 +6,21 @@ power is cut. In model N-512 it is cut twice: once in the first session, once in
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable
 from itertools import islice
 from typing import Any
 
 from tornproof.harness.common.verdict import HasTime, always
 from tornproof.harness.explorers.power_cuts import points as power_points
+from tornproof.harness.explorers.power_cuts.alike import Alike, needs_of
 from tornproof.harness.explorers.power_cuts.examination import SESSION, Bounds, Verdict
 from tornproof.harness.explorers.power_cuts.exploration import Found, ModelExploration, Settings
 from tornproof.harness.explorers.power_cuts.judge import PowerJudge
 from tornproof.harness.explorers.power_cuts.trace import CrashPoint, Traces, bounds_of, points_of
 from tornproof.harness.search.crash_world import fail_sync
-from tornproof.harness.simulator.filesystem.file_state import FileState
+from tornproof.harness.search.outcome import path_to
+from tornproof.harness.simulator.filesystem.file_state import PAGE_BYTES, FileState
 from tornproof.harness.simulator.filesystem.intercept import BARRIERS
 from tornproof.harness.simulator.filesystem.kernel import Kernel
 from tornproof.harness.simulator.persistence.legal_disks import Disk
@@ -30,8 +33,8 @@ from tornproof.model.trace import Known
 
 CUT_TWICE = frozenset({N_512})
 """The power is cut again at every step of a recovery and the commits after it where a cut leaves most disks."""
-WRITTEN_LIMITS = Limits(file_count=6)
-"""So many subsets of the blocks that a failed sync was to write are tried: all, none, and some between."""
+WRITTEN_LIMITS = Limits(file_count=64)
+"""Up to so many subsets of the blocks that a failed sync was to write are all tried; of more, some."""
 DIES, GOES_ON, EVICTED = "dies", "goes on", ", and its unwritten pages are evicted"
 
 
@@ -84,6 +87,9 @@ class LaterSessions:
         self._every = every
         self._process_group = second_process_group(case)
         self._seen: set[object] = set()
+        self._alike: defaultdict[object, Alike] = defaultdict(
+            lambda: Alike(exploration.model.stale_block_bytes or PAGE_BYTES)
+        )
 
     def close(self) -> None:
         """End all greenlets."""
@@ -104,14 +110,23 @@ class LaterSessions:
         for point in points:
             kernel = point.kernel.fork()
             kernel.kill(SESSION)
-            if self._run_second(kernel, point.bounds, {"killed_step": point.step, "life": 2}):
+            if self._run_second(kernel, point.bounds, {"killed_step": point.step, "life": 2}) is not None:
                 self._exploration.tally.reached[power_points.CUT_AFTER_KILL] += 1
 
     def explore_second_cut(self, disk: Disk, point: CrashPoint, choice: Choice) -> None:
-        """Recover and commit on a disk that a power cut left, and cut the power again."""
+        """Recover and commit on a disk that a power cut left, and cut the power again; of disks alike, on one."""
+        alike = self._alike[disk.tree, point.bounds]
+        if alike.has(disk):
+            return
         origin = {"cut_step": point.step, "choice": choice.text(), "life": 2}
-        if self._run_second(disk.kernel(), point.bounds, origin):
+        with self._exploration.tracking() as used:
+            end = self._run_second(disk.kernel(), point.bounds, origin)
+        if end is not None:
             self._exploration.tally.reached[power_points.CUT_TWICE] += 1
+            calls = [node.call for node in path_to(end.nodes[SESSION]) if node.call is not None]
+            repeated = (call for facts in used for call in facts.recovery)
+            read = (each for facts in used for each in self._exploration.reads_of(facts))
+            alike.add(disk, needs_of(disk, calls, repeated, read))
 
     def _fail(self, world: World) -> None:
         """Let the next sync fail, after which any of the unwritten blocks are on disk."""
@@ -120,6 +135,10 @@ class LaterSessions:
             self._go_on_after_failure(world, None)
             return
         written = legal_file(world.kernel.files[file], C_4096, WRITTEN_LIMITS)
+        tally = self._exploration.tally
+        tally.is_complete &= written.is_complete
+        # Each subset that is not tried leaves at least one more disk.
+        tally.legal += written.legal_count - len(written.choices)
         for choice in written.choices:
             self._go_on_after_failure(world.fork(), choice)
 
@@ -146,11 +165,11 @@ class LaterSessions:
             self._exploration.tally.reached[power_points.EVICTED] += 1
             self._run_second(evicted, bounds, {**origin, "process": origin["process"] + EVICTED})
 
-    def _run_second(self, kernel: Kernel, bounds: Bounds, origin: dict[str, Any]) -> bool:
-        """Recover and commit with a power cut at every step; return False if this state was explored before."""
+    def _run_second(self, kernel: Kernel, bounds: Bounds, origin: dict[str, Any]) -> World | None:
+        """Recover and commit with a power cut at every step; return the end, or None if this was explored before."""
         key = kernel.identity(), bounds
         if key in self._seen or self._exploration.is_over:
-            return False
+            return None
         self._seen.add(key)
         last: CrashPoint | None = None
         world = begin_session(self._process_group, kernel, bounds)
@@ -161,7 +180,7 @@ class LaterSessions:
             assert last is not None
             verdict = Verdict(world.progress.committed, violation.property, violation.sentence)
             self._exploration.find(Found(verdict, self._exploration.model, last, (), origin))
-        return True
+        return world
 
 
 def second_process_group(case: TestCase) -> ProcessGroup:

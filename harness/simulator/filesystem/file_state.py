@@ -95,7 +95,7 @@ class FileState:
     def synced_until(self, end_bytes: int) -> FileState:
         """Return the file after a sync of its first bytes, which guarantees nothing about its size."""
         latest = self.versions[-1]
-        if end_bytes >= len(latest) == len(self.versions[0]):
+        if end_bytes >= len(latest) and all(len(version) == len(latest) for version in self.versions):
             return self.synced()
         versions = [latest[: min(end_bytes, len(version))] + version[end_bytes:] for version in self.versions]
         kept = [version for index, version in enumerate(versions) if not index or version != versions[index - 1]]

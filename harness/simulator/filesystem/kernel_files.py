@@ -86,7 +86,8 @@ def _sync(kernel: Kernel, session: int, call: Call) -> Answer:
 def _msync(kernel: Kernel, session: int, call: Call) -> Answer:
     file, size_bytes = kernel.mappings[session, call.mapping]
     kernel.files[file] = kernel.files[file].synced_until(size_bytes)
-    kernel.sync_names_of(file)
+    # Linux syncs a mapping as fdatasync does a file.
+    kernel.sync_names_of(file, is_data_only=True)
     return None
 
 

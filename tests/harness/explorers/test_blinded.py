@@ -17,6 +17,7 @@ from tornproof.harness.explorers.kills.judge import Judge as KillJudge
 from tornproof.harness.explorers.kills.plan import Cuts
 from tornproof.harness.explorers.power_cuts import controls as power
 from tornproof.harness.explorers.power_cuts import exploration, sessions
+from tornproof.harness.explorers.power_cuts.alike import Needs
 from tornproof.harness.explorers.power_cuts.exploration import ModelExploration
 from tornproof.harness.explorers.power_cuts.judge import PowerJudge
 from tornproof.harness.explorers.power_cuts.sessions import LaterSessions
@@ -149,6 +150,10 @@ def no_second_cut(patch: Patch) -> None:
     patch.setattr(LaterSessions, "explore_second_cut", lambda self, disk, point, choice: None)
 
 
+def one_disk_of_each_size_is_cut_again(patch: Patch) -> None:
+    patch.setattr(sessions, "needs_of", lambda *arguments: Needs((), ()))
+
+
 def a_failed_sync_writes_nothing(patch: Patch) -> None:
     patch.setattr(sessions, "fail_sync", lambda world, written: fail_sync(world))
 
@@ -256,6 +261,7 @@ POWER_BLINDINGS: dict[str, tuple[Blinding, tuple[Model, ...]]] = {
     "renames are atomic in N-512": (names_as_if(N_512, Names.EACH_CHANGE), (N_512,)),
     "no stale bytes": (no_stale_bytes, (W_512, N_512)),
     "the power is cut only once": (no_second_cut, (N_512,)),
+    "one disk of each size is cut again": (one_disk_of_each_size_is_cut_again, (N_512,)),
     "a failed sync writes nothing": (a_failed_sync_writes_nothing, (D,)),
     "no sync fails": (no_sync_fails, (D,)),
     "no eviction": (no_eviction, (D,)),

@@ -16,6 +16,7 @@ from tornproof.harness.common.system import Target
 from tornproof.harness.common.verdict import Finding, Phase, Verdict, calls_at_most
 from tornproof.harness.explorers.power_cuts import controls as power_controls
 from tornproof.harness.explorers.power_cuts import points as power_points
+from tornproof.harness.explorers.power_cuts import sessions
 from tornproof.harness.explorers.power_cuts.controls import failed_controls, toy_case, violated
 from tornproof.harness.explorers.power_cuts.exploration import ModelExploration, Settings, finding_of
 from tornproof.harness.explorers.power_cuts.explorer import Power, covers, explore_power, power_phase
@@ -93,6 +94,16 @@ def phase_of(case: TestCase, *models: Model, settings: Settings = FEW, **more: o
         settings=settings,
         **more,  # type: ignore[arg-type]
     )
+
+
+def test_a_failed_sync_of_which_not_every_subset_of_blocks_is_tried_is_a_sample(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Only six subsets were tried of however many blocks, and the model was complete all the same."""
+    assert "D complete" in phase_of(toy_case(TrustsFailedSync()), D, points=()).bound
+    monkeypatch.setattr(sessions, "WRITTEN_LIMITS", Limits(file_count=2))
+    phase = phase_of(toy_case(TrustsFailedSync()), D, points=())
+    assert (phase.complete, "D a sample" in phase.bound) == (False, True)
 
 
 @pytest.mark.parametrize("model", MODELS, ids=str)

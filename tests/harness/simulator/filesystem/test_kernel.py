@@ -273,6 +273,29 @@ def test_msync_makes_its_own_range_durable_and_no_size() -> None:
     assert {len(version) for version in state.versions} == {16, 20}
 
 
+def test_msync_of_a_file_that_has_its_durable_size_again_keeps_no_size_either() -> None:
+    """It was taken for a sync of all, so that the disk could not have the size that the file had between."""
+    kernel = opened()
+    apply(kernel, 0, write(16, b"more"))
+    apply(kernel, 0, Call(kind=CallKind.TRUNCATE, path="t/a", file=1, size_bytes=16))
+    apply(kernel, 0, Call(kind=CallKind.MAP, path="t/a", file=1, mapping=2, size_bytes=16))
+    apply(kernel, 0, Call(kind=CallKind.MSYNC, path="t/a", file=1, mapping=2))
+    (state,) = kernel.files.values()
+    assert {len(version) for version in state.versions} == {16, 20}
+
+
+def test_msync_keeps_no_later_name_of_a_file_as_fdatasync_does_not() -> None:
+    """It kept the last name, as fsync does; but Linux syncs the data of a mapping alone, as do both journals then."""
+    counts = []
+    for kind in (CallKind.FSYNC, CallKind.FDATASYNC, CallKind.MSYNC):
+        kernel = opened()
+        apply(kernel, 0, Call(kind=CallKind.MAP, path="t/a", file=1, mapping=2, size_bytes=16))
+        apply(kernel, 0, Call(kind=CallKind.RENAME, path="t/a", target_path="t/b"))
+        apply(kernel, 0, Call(kind=kind, path="t/b", file=1, mapping=2))
+        counts.append(kernel.journalled_count)
+    assert counts == [1, 0, 0]
+
+
 def test_a_mapping_beyond_the_end_of_a_cut_file_is_a_bus_fault() -> None:
     kernel = opened()
     apply(kernel, 0, Call(kind=CallKind.MAP, path="t/a", file=1, mapping=2, size_bytes=16))

@@ -16,7 +16,8 @@ PROGRAM_COUNT, PROGRAM_COUNT_BY_NIGHT = 40, 2_000
 CALL_COUNT = 9
 CHANGES_MAX = 6
 FILES, DIRECTORIES = ("r/a", "r/b", "r/d/a", "r/e/a"), ("r/d", "r/e")
-CALLS = ("create", "mkdir", "write", "write", "truncate", "fsync", "fdatasync", "syncdir", "rename", "unlink", "rmdir")
+CALLS = ("create", "mkdir", "write", "write", "truncate", "fsync", "fdatasync", "msync", "syncdir", "rename", "link")
+CALLS += ("unlink", "rmdir")
 
 
 def programs(count: int, seed: int) -> Iterator[tuple[Kernel, History, list[Call]]]:
@@ -37,8 +38,10 @@ def drawn_call(chance: random.Random) -> Call:
     match kind:
         case "write":
             return kind, file, chance.randrange(6), bytes(chance.choices(b"xyz", k=chance.randrange(1, 4)))
-        case "truncate":
+        case "truncate" | "msync":
             return kind, file, chance.randrange(7)
+        case "link":
+            return kind, *chance.sample(FILES, 2)
         case "rename":
             names = chance.choice((FILES, FILES, DIRECTORIES))
             return kind, *chance.sample(names, 2)

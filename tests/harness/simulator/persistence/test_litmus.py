@@ -107,6 +107,13 @@ CASES = (
         {(b"x", None): POWER | KEEPS_CACHE, (None, b"x"): POWER, (None, None): frozenset({N_512})},
     ),
     Litmus(
+        "rename, then a sync of a mapping, which Linux does as one of the data alone",
+        (*create("r/g", b"x"), ("fsync", "r/g"), ("syncdir", "r")),
+        (("rename", "r/g", "r/f"), ("msync", "r/f", 3)),
+        ("r/f", "r/g"),
+        {(b"x", None): POWER | KEEPS_CACHE, (None, b"x"): POWER, (None, None): frozenset({N_512})},
+    ),
+    Litmus(
         "create and sync a file, but not its directory: POSIX does not promise the name",
         (),
         (*create("r/f", b"x"), ("fsync", "r/f")),

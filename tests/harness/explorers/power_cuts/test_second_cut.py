@@ -1,0 +1,114 @@
+"""The power is cut again from every disk on which a process would have read something else."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+import pytest
+from depth import nightly
+
+from tornproof.harness.explorers.power_cuts.alike import Alike
+from tornproof.harness.explorers.power_cuts.controls import toy_case, violated
+from tornproof.harness.explorers.power_cuts.exploration import ModelExploration, Settings
+from tornproof.harness.explorers.power_cuts.judge import PowerJudge
+from tornproof.harness.explorers.power_cuts.points import CUT_TWICE
+from tornproof.harness.explorers.power_cuts.sessions import explore_model
+from tornproof.harness.explorers.power_cuts.trace import Traces
+from tornproof.harness.simulator.persistence.models import MODELS, N_512, D
+from tornproof.harness.simulator.process.observer import Property
+from tornproof.harness.systems.toy import ToyWriter
+from tornproof.harness.systems.toy_losses import SECTOR_BYTES, KeepsRedo, LeavesRecord, RecoversUnsynced
+from tornproof.impl.storage.interface import OpenMode, Storage
+
+NIGHT = range(64)
+
+
+class Knobs(NamedTuple):
+    """How a variant of the toy commits and recovers."""
+
+    number_comes_first: bool
+    syncs_between: bool
+    clears_other: bool
+    syncs_cleared: bool
+    counts_openings: bool
+    replaces_other: bool
+
+
+class Variant(LeavesRecord):
+    def __init__(self, knobs: Knobs) -> None:
+        self.name = str(knobs)
+        self._knobs = knobs
+
+    @contextmanager
+    def open_writer(self, storage: Storage, path: str) -> Iterator[ToyWriter]:
+        if self._knobs.counts_openings:
+            with storage.open_for_writing(f"{path}/openings", OpenMode.EXISTING_OR_NEW) as file:
+                file.pwrite(b"!", 0)
+        if self._knobs.clears_other:
+            with storage.open_for_writing(f"{path}/state") as file:
+                other = self.offset_of(self.current(file)[0] + 1)
+                if any(file.pread(SECTOR_BYTES, other)):
+                    file.pwrite(bytes(SECTOR_BYTES), other)
+                    if self._knobs.syncs_cleared:
+                        self.sync(file)
+        yield ToyWriter(self, storage, path)
+
+    def commit(self, storage: Storage, path: str, operation: bytes) -> None:
+        with storage.open_for_writing(f"{path}/state") as file:
+            number, letters = self.current(file)
+            new = number + 1, letters + operation
+            if self._knobs.replaces_other:
+                # The rest of a sector stays what it was, and nobody has read it.
+                file.pwrite(b"?", self.offset_of(number + 1) + SECTOR_BYTES)
+            if self._knobs.number_comes_first:
+                self.store_number(file, number + 1)
+                if self._knobs.syncs_between:
+                    self.sync(file)
+                self.store_record(file, *new)
+            else:
+                self.store_record(file, *new)
+                if self._knobs.syncs_between:
+                    self.sync(file)
+                self.store_number(file, number + 1)
+            self.sync(file)
+
+
+def variant(number: int) -> Variant:
+    return Variant(Knobs(*(bool(number >> bit & 1) for bit in range(len(Knobs._fields)))))
+
+
+def explored(toy: LeavesRecord | RecoversUnsynced | KeepsRedo) -> ModelExploration:
+    case = toy_case(toy)
+    judge = PowerJudge(case)
+    try:
+        return explore_model(judge, Traces(case), N_512, Settings())
+    finally:
+        judge.close()
+
+
+def test_a_second_power_cut_shows_what_an_unread_record_of_the_first_one_leaves() -> None:
+    """Of disks on which a recovery read the same, the power was cut again on one, though the next commit reads more."""
+    found = {model.name: violated(model, LeavesRecord()) for model in MODELS if model is not D}
+
+    assert found.pop(N_512.name) == {Property.WRONG_SNAPSHOT}
+    assert set(found.values()) == {frozenset()}
+
+
+@pytest.mark.parametrize("number", [*range(0, 64, 13), *map(nightly, NIGHT)])
+def test_disks_that_are_alike_show_what_all_disks_show(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    some = explored(variant(number))
+    monkeypatch.setattr(Alike, "has", lambda alike, disk: False)
+    every = explored(variant(number))
+
+    assert {found.verdict.violated for found in some.found.values()} == {
+        found.verdict.violated for found in every.found.values()
+    }
+    assert some.tally.reached[CUT_TWICE] <= every.tally.reached[CUT_TWICE]
+
+
+def test_where_names_are_moved_only_equal_disks_are_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    some = explored(RecoversUnsynced())
+    monkeypatch.setattr(Alike, "has", lambda alike, disk: False)
+    every = explored(RecoversUnsynced())
+
+    assert some.tally.distinct == every.tally.distinct and some.found.keys() == every.found.keys()

@@ -2,9 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from tornproof.model.trace import Event, Kind, Known, NoBehaviourError, follow
+
+CONTROLS = (
+    (Kind.STOPPED, (3, 3), 3, True),
+    (Kind.POWER_CUT, (3, 2), 2, True),
+    (Kind.STOPPED, (3, 2), 2, False),
+    (Kind.STOPPED, (2, 2), 1, False),
+    (Kind.POWER_CUT, (1,), 1, False),
+    (Kind.POWER_CUT, (4,), 4, False),
+    (Kind.POWER_CUT, (3,), 2, False),
+)
+"""Crashes after three commits, two of them acknowledged: what was read, what recovered, and whether that may be."""
+
+
+def failed_controls(ask: Callable[..., str]) -> Iterator[str]:
+    """Ask about small runs, as `impossible_after` is asked, and describe each that is taken for what it is not."""
+    for crash, reads, recovered, is_possible in CONTROLS:
+        impossible = ask(crash, acknowledged=2, begun=3, reads=reads, recovered=recovered)
+        if is_possible is bool(impossible):
+            taken = "impossible" if impossible else "possible"
+            yield f"the model took for {taken}: {crash.value}, reads of {reads}, and a recovery of {recovered}"
 
 
 def impossible_after(crash: Kind, *, acknowledged: int, begun: int, reads: Sequence[int], recovered: int) -> str:

@@ -71,12 +71,16 @@ class StaleReads:
         return self._acknowledged[leaf]
 
     def _reads(self, leaf: Node) -> tuple[tuple[int, Hashable], ...]:
-        """Return after how many calls of a process each of its reads had its first access, and what it saw."""
+        """Return after how many calls of a process each of its reads had its first access, and what it saw.
+
+        What was seen before any access is no read: the model of reports rejects it.
+        """
         if leaf not in self._read:
             reads: list[tuple[int, Hashable]] = []
-            at = 0
+            at: int | None = None
             for node in path_to(leaf):
-                reads += [(at, mark.value) for mark in node.marks if mark.kind == bodies.SEEN]
+                if at is not None:
+                    reads += [(at, mark.value) for mark in node.marks if mark.kind == bodies.SEEN]
                 at = node.depth if node.begins else at
             self._read[leaf] = tuple(reads)
         return self._read[leaf]

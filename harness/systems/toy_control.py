@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 
 from tornproof.harness.common.system import Target
+from tornproof.harness.simulator.filesystem.kernel import Kernel
 from tornproof.harness.simulator.persistence.models import MODELS, Model
+from tornproof.harness.simulator.process.bodies import COMMIT
+from tornproof.harness.simulator.process.observer import Judge, Progress, Property
+from tornproof.harness.simulator.process.simulated_process import Process, Say
+from tornproof.harness.simulator.process.trace_rules import TraceRules
+from tornproof.harness.simulator.process.world import NO_RULES, ProcessGroup
+from tornproof.impl.storage.interface import Storage
 
 EVERY = frozenset(MODELS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Control:
-    """A toy and the property that the models `detected_by` must find violated.
+    """A toy, rules for its single steps, and the property that the models `detected_by` must find violated.
 
     By default all other models must accept it; of a toy that is broken in several ways, only those `accepted_by`.
     """
 
     target: Target
+    rules: TraceRules = NO_RULES
     violated: str = ""
     detected_by: frozenset[Model] = EVERY
     accepted_by: frozenset[Model] | None = None
@@ -31,3 +39,18 @@ class Control:
         if model in accepted and violated(model, self.target):
             return f"the toy {self.target.name!r} was rejected in {model}"
         return ""
+
+
+def unfollowed_reports() -> Iterator[str]:
+    """Let a process report what the model does not allow, and describe it if nobody follows what is reported."""
+    group = ProcessGroup(processes=(Process("writer", _commits_twice),), judge=Judge(lambda operations: None))
+    world = group.begin(Kernel(), Progress())
+    world.run(0)
+    if not any(violation.property == Property.BEHAVIOUR for violation in world.progress.violations):
+        yield f"a commit within a commit was not detected: {Property.BEHAVIOUR}"
+
+
+def _commits_twice(storage: Storage, say: Say) -> None:
+    for number in range(2):
+        say(COMMIT, number)
+        storage.kind("")

@@ -512,6 +512,11 @@ def _break(storage: Storage, path: str) -> None:
     raise LookupError("a mistake")
 
 
+def _wait(storage: Storage, path: str) -> None:
+    while storage.kind(f"{path}/new") is EntryKind.FILE:
+        storage.sleep_seconds(1)
+
+
 TRUSTS_BLOCKS = TrustsUnit("trusts blocks", 1024)
 TRUSTS_SECTORS = TrustsUnit("trusts sectors", 16)
 SYNCS_RENAMED = SyncsWhatItRenamed("syncs what it renamed", is_data_only=False)
@@ -523,6 +528,7 @@ LOSES_STATE = RecoversWrongly("loses its state in recovery", _remove)
 FORBIDS_COMMITS = RecoversWrongly("forbids commits after recovery", _forbid)
 REJECTS_RECOVERY = RecoversWrongly("rejects recovery", _reject)
 BREAKS_IN_RECOVERY = RecoversWrongly("breaks in recovery", _break)
+WAITS_IN_RECOVERY = RecoversWrongly("waits in recovery", _wait)
 
 
 def _word(number: int) -> bytes:

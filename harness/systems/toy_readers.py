@@ -61,6 +61,18 @@ class GoesBack(Counter):
         yield lambda: next(reads)()
 
 
+class ReadsEarly(Counter):
+    """Broken: what a read returns was read before the read began, which only the model of reports can tell."""
+
+    name = "reads early"
+
+    @contextmanager
+    def open_reader(self, storage: Storage, path: str, style: str) -> Iterator[Callable[[], bytes]]:
+        """Read once, before anybody asks."""
+        letters = self.read(storage, path)
+        yield lambda: letters
+
+
 class LeasesInPlace(Counter):
     """Broken: overwrites what readers have leased."""
 

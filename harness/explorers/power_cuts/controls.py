@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 
+from tornproof.harness.common import behaviour
 from tornproof.harness.common.system import Target
+from tornproof.harness.explorers.power_cuts import examination
 from tornproof.harness.explorers.power_cuts.exploration import Settings
 from tornproof.harness.explorers.power_cuts.judge import PowerJudge
 from tornproof.harness.explorers.power_cuts.sessions import CUT_TWICE, explore_model
@@ -13,6 +16,8 @@ from tornproof.harness.explorers.power_cuts.trace import Traces
 from tornproof.harness.simulator.persistence.models import C_8, C_512, CDIR, N_512, POWER_MODELS, W_512, A, B, D, Model
 from tornproof.harness.simulator.process.case import TestCase
 from tornproof.harness.simulator.process.observer import Property
+from tornproof.harness.simulator.process.trace_rules import TraceRules
+from tornproof.harness.simulator.process.world import NO_RULES
 from tornproof.harness.systems.toy import (
     HeaderFirst,
     NeverDone,
@@ -22,7 +27,7 @@ from tornproof.harness.systems.toy import (
     SwallowsErrors,
     Toy,
 )
-from tornproof.harness.systems.toy_control import EVERY, Control
+from tornproof.harness.systems.toy_control import EVERY, Control, unfollowed_reports
 from tornproof.harness.systems.toy_losses import (
     BREAKS_IN_RECOVERY,
     FORBIDS_COMMITS,
@@ -34,6 +39,7 @@ from tornproof.harness.systems.toy_losses import (
     SYNCS_RENAMED_DATA,
     TRUSTS_BLOCKS,
     TRUSTS_SECTORS,
+    WAITS_IN_RECOVERY,
     AdoptsUnsynced,
     AppendsOnce,
     CarelessAfterLoss,
@@ -46,6 +52,7 @@ from tornproof.harness.systems.toy_losses import (
     TrustsZeros,
     UndoesWhatWasSeen,
 )
+from tornproof.harness.systems.toy_readers import Counter, ToyRules
 from tornproof.harness.systems.toy_specified import LosesALetter, Specified
 
 OPERATIONS = (b"one", b"t", b"three")
@@ -115,8 +122,12 @@ CONTROLS = (
     Control(target=FORBIDS_COMMITS, violated=Property.COMMIT),
     Control(target=REJECTS_RECOVERY, violated=Property.RECOVERY),
     Control(target=BREAKS_IN_RECOVERY, violated=Property.DISORDERLY),
+    Control(target=WAITS_IN_RECOVERY, violated=Property.ENDS),
     Control(target=LosesALetter(), violated=Property.CONTENT),
     Control(target=Specified(), detected_by=frozenset()),
+    Control(target=Counter(), rules=ToyRules(), violated=Property.IMMUTABLE, accepted_by=frozenset()),
+    Control(target=NeverSyncs(), rules=ToyRules(), violated=Property.BARRIERS, accepted_by=frozenset()),
+    Control(target=Toy(), rules=ToyRules(), detected_by=frozenset()),
 )
 
 
@@ -124,9 +135,9 @@ def failed_controls(models: Sequence[Model]) -> list[str]:
     """Explore all toys under these models, and describe each wrong verdict."""
     failures = []
     for control in CONTROLS:
-        with _explored(control.target) as explore:
+        with _explored(control.target, control.rules) as explore:
             failures += [failure for model in models if (failure := control.failure(model, explore))]
-    return failures
+    return [*failures, *behaviour.failed_controls(examination.impossible_after), *unfollowed_reports()]
 
 
 def violated(model: Model, target: Target) -> frozenset[str]:
@@ -136,9 +147,9 @@ def violated(model: Model, target: Target) -> frozenset[str]:
 
 
 @contextmanager
-def _explored(target: Target) -> Iterator[Callable[[Model, Target], frozenset[str]]]:
+def _explored(target: Target, rules: TraceRules = NO_RULES) -> Iterator[Callable[[Model, Target], frozenset[str]]]:
     """Explore a toy under several models, which share what recoveries and readers have shown."""
-    case = toy_case(target)
+    case = replace(toy_case(target), rules=rules)
     judge, traces = PowerJudge(case), Traces(case)
 
     def explore(model: Model, _: Target) -> frozenset[str]:

@@ -35,6 +35,8 @@ from tornproof.harness.simulator.filesystem.step_bound import STEP_BOUND
 from tornproof.harness.simulator.persistence.models import C_512, CDIR, A, B, D, Model
 from tornproof.harness.simulator.process.case import NotExplorableError, TestCase
 from tornproof.harness.simulator.process.observer import Property, Violation
+from tornproof.harness.simulator.process.trace_rules import TraceRules
+from tornproof.harness.simulator.process.world import NO_RULES
 from tornproof.harness.systems.preset import Preset
 from tornproof.harness.systems.releases import PRESETS
 from tornproof.harness.systems.scenario import Scenario
@@ -49,7 +51,9 @@ from tornproof.harness.systems.toy_losses import (
     KeepsUndo,
     UndoesWhatWasSeen,
 )
-from tornproof.harness.systems.toy_readers import GoesBack, Panics
+from tornproof.harness.systems.toy_readers import Counter as LetterCounter
+from tornproof.harness.systems.toy_readers import GoesBack, LeasesInPlace, Panics, ReadsEarly, ToyRules
+from tornproof.harness.systems.toy_specified import LosesALetter
 
 PHASE = "drawn"
 MakeTestCase = Callable[[Scenario, Preset], TestCase]
@@ -63,23 +67,28 @@ def power(model: Model) -> InjectedFault:
     return InjectedFault(name=CUT, model=model)
 
 
-TOYS: tuple[tuple[Target, str, InjectedFault], ...] = (
+TOYS: tuple[tuple[Target, str, InjectedFault, TraceRules], ...] = (
     # What happens to the writer, and what a power cut leaves.
-    (UndoesWhatWasSeen(), Property.SEEN_LOST, KILL),
-    (CleansUpInPlace(), Property.STALE, FAIL),
-    (NeverSyncs(), Property.LOST, power(B)),
-    (NeverSyncsNames(), Property.LOST, power(CDIR)),
-    (KeepsUndo(), Property.LOST, power(CDIR)),
-    (TRUSTS_BLOCKS, Property.REJECTED, power(C_512)),
+    (UndoesWhatWasSeen(), Property.SEEN_LOST, KILL, NO_RULES),
+    (CleansUpInPlace(), Property.STALE, FAIL, NO_RULES),
+    (NeverSyncs(), Property.LOST, power(B), NO_RULES),
+    (NeverSyncsNames(), Property.LOST, power(CDIR), NO_RULES),
+    (KeepsUndo(), Property.LOST, power(CDIR), NO_RULES),
+    (TRUSTS_BLOCKS, Property.REJECTED, power(C_512), NO_RULES),
     # What is judged.
-    (AppendsOnce(), Property.WRONG_SNAPSHOT, power(C_512)),
-    (GoesBack(), Property.WENT_BACK, NOTHING),
-    (FORBIDS_COMMITS, Property.COMMIT, KILL),
-    (REJECTS_RECOVERY, Property.RECOVERY, KILL),
-    (Panics(), Property.DISORDERLY, NOTHING),
-    (LockFile(), Property.ENDS, KILL),
+    (AppendsOnce(), Property.WRONG_SNAPSHOT, power(C_512), NO_RULES),
+    (GoesBack(), Property.WENT_BACK, NOTHING, NO_RULES),
+    (FORBIDS_COMMITS, Property.COMMIT, KILL, NO_RULES),
+    (REJECTS_RECOVERY, Property.RECOVERY, KILL, NO_RULES),
+    (Panics(), Property.DISORDERLY, NOTHING, NO_RULES),
+    (LockFile(), Property.ENDS, KILL, NO_RULES),
+    (ReadsEarly(), Property.BEHAVIOUR, NOTHING, NO_RULES),
+    (LosesALetter(), Property.CONTENT, NOTHING, NO_RULES),
+    (LeasesInPlace(), Property.LEASE, NOTHING, NO_RULES),
+    (LetterCounter(), Property.IMMUTABLE, NOTHING, ToyRules()),
+    (NeverSyncs(), Property.BARRIERS, NOTHING, ToyRules()),
 )
-"""Broken toys, what is violated, and what happens to the writer."""
+"""Broken toys, what is violated, what happens to the writer, and rules for single steps."""
 TOY_RUNS_MAX = 400
 RUNS_OF_A_TEST_CASE = 3
 EXAMPLES_IN_BATCH = 20
@@ -194,8 +203,8 @@ def failed_controls(make: MakeTestCase, seed: int) -> tuple[str, ...]:
 
 def failed_toys() -> Iterator[str]:
     """Run each toy at random until what it breaks is found, and yield what is not detected."""
-    for toy, violated, injected_fault in TOYS:
-        with sessions_of(control_case(toy)) as sessions:
+    for toy, violated, injected_fault, rules in TOYS:
+        with sessions_of(control_case(toy, rules)) as sessions:
             if not any(violated in _violated(sessions, seed, injected_fault) for seed in range(TOY_RUNS_MAX)):
                 yield f"the toy {toy.name!r} was not detected: {violated}"
 

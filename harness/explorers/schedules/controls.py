@@ -14,7 +14,16 @@ from tornproof.harness.simulator.process.trace_rules import TraceRules
 from tornproof.harness.simulator.process.world import NO_RULES
 from tornproof.harness.systems.toy import AcknowledgesFirst, HeaderFirst, NeverSyncs, Toy
 from tornproof.harness.systems.toy_locks import CrossedLocks, OrderedLocks
-from tornproof.harness.systems.toy_readers import Counter, GoesBack, KeptOut, LeasesInPlace, Panics, ShowsLate, ToyRules
+from tornproof.harness.systems.toy_readers import (
+    Counter,
+    GoesBack,
+    KeptOut,
+    LeasesInPlace,
+    Panics,
+    ReadsEarly,
+    ShowsLate,
+    ToyRules,
+)
 from tornproof.harness.systems.toy_records import InPlace, LooksOnce, Record
 from tornproof.harness.systems.toy_specified import LosesALetter, Specified
 
@@ -57,6 +66,7 @@ BROKEN: tuple[tuple[TestCase, str], ...] = (
     (control_case(NeverSyncs(), LETTER, rules=ToyRules()), Property.BARRIERS),
     (control_case(LosesALetter(), LETTERS), Property.CONTENT),
     (control_case(CrossedLocks(), LETTER), Property.ENDS),
+    (control_case(ReadsEarly(), LETTER), Property.BEHAVIOUR),
 )
 SOUND = (
     control_case(Toy(), LETTERS, rules=ToyRules()),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from tornproof.harness.common.system import Target
@@ -41,6 +42,8 @@ from tornproof.harness.simulator.persistence.models import (
 )
 from tornproof.harness.simulator.process.case import Readers, TestCase
 from tornproof.harness.simulator.process.observer import Property, Violation
+from tornproof.harness.simulator.process.trace_rules import TraceRules
+from tornproof.harness.simulator.process.world import NO_RULES
 from tornproof.harness.systems.toy import HeaderFirst, NeverSyncs, NeverSyncsNames, Toy
 from tornproof.harness.systems.toy_control import EVERY, Control
 from tornproof.harness.systems.toy_losses import (
@@ -51,6 +54,7 @@ from tornproof.harness.systems.toy_losses import (
     SYNCS_RENAMED,
     SYNCS_RENAMED_DATA,
     TRUSTS_BLOCKS,
+    WAITS_IN_RECOVERY,
     AppendsOnce,
     CleansUpInPlace,
     KeepsUndo,
@@ -59,6 +63,8 @@ from tornproof.harness.systems.toy_losses import (
     TrustsZeros,
     UndoesWhatWasSeen,
 )
+from tornproof.harness.systems.toy_readers import Counter as LetterCounter
+from tornproof.harness.systems.toy_readers import ReadsEarly, ToyRules
 from tornproof.harness.systems.toy_specified import LosesALetter, Specified
 
 PHASE = "product"
@@ -91,7 +97,11 @@ CONTROLS = (
     Control(target=FORBIDS_COMMITS, violated=Property.COMMIT, detected_by=EVERY - {D}, accepted_by=frozenset()),
     Control(target=REJECTS_RECOVERY, violated=Property.RECOVERY, detected_by=EVERY - {D}, accepted_by=frozenset()),
     Control(target=BREAKS_IN_RECOVERY, violated=Property.DISORDERLY),
+    Control(target=WAITS_IN_RECOVERY, violated=Property.ENDS, detected_by=EVERY - {D}, accepted_by=frozenset()),
     Control(target=LosesALetter(), violated=Property.CONTENT),
+    Control(target=LetterCounter(), rules=ToyRules(), violated=Property.IMMUTABLE, accepted_by=frozenset()),
+    Control(target=NeverSyncs(), rules=ToyRules(), violated=Property.BARRIERS, accepted_by=frozenset()),
+    Control(target=ReadsEarly(), violated=Property.BEHAVIOUR, accepted_by=frozenset()),
     Control(target=Specified(), detected_by=frozenset()),
 )
 COVERAGE_GOALS = (IN_COMMIT, KEPT)
@@ -210,17 +220,20 @@ def product_phase(results: Sequence[ModelResult], failed: Sequence[str] | None, 
 def failed_controls(models: Sequence[str] = PRODUCT_MODELS) -> list[str]:
     """Explore all toys under these models, and describe each wrong verdict."""
     return [
-        failure for name in models for control in CONTROLS if (failure := control.failure(model_named(name), violated))
+        failure
+        for name in models
+        for control in CONTROLS
+        if (failure := control.failure(model_named(name), partial(violated, rules=control.rules)))
     ]
 
 
-def violated(model: Model, toy: Target) -> frozenset[str]:
+def violated(model: Model, toy: Target, *, rules: TraceRules = NO_RULES) -> frozenset[str]:
     """Return the properties that a model finds violated in a toy."""
-    counts, _ = _search(control_case(toy), model, lambda states: True, always)
+    counts, _ = _search(control_case(toy, rules), model, lambda states: True, always)
     return frozenset(violation.property for violation, _ in counts.found)
 
 
-def control_case(toy: Target) -> TestCase:
+def control_case(toy: Target, rules: TraceRules = NO_RULES) -> TestCase:
     """Return a test case of two commits of a toy, a third after a crash, and a reader."""
     return TestCase(
         target=toy,
@@ -229,4 +242,5 @@ def control_case(toy: Target) -> TestCase:
         first_session=(0, 1),
         second_session=(2,),
         readers=(Readers(read_count=2),),
+        rules=rules,
     )

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from depth import sampled
 
+from tornproof.harness.common import behaviour
 from tornproof.harness.common.model_check import ModelCheck
 from tornproof.harness.explorers.kills import exploration as kill_exploration
 from tornproof.harness.explorers.kills import explorer as kills
@@ -25,6 +26,7 @@ from tornproof.harness.explorers.random import random_cases as random
 from tornproof.harness.explorers.random import random_run
 from tornproof.harness.explorers.schedules import controls as schedules
 from tornproof.harness.explorers.schedules import crash as product
+from tornproof.harness.search import reader_reduction
 from tornproof.harness.search.crash_world import Sessions, fail_sync
 from tornproof.harness.search.product_reduction import ProductReduction
 from tornproof.harness.search.reader_reduction import ReaderReduction
@@ -46,6 +48,7 @@ from tornproof.harness.simulator.persistence.models import (
     Model,
     Names,
 )
+from tornproof.harness.simulator.process import world as process_world
 from tornproof.harness.simulator.process.observer import Progress, Property
 from tornproof.harness.systems.toy_specified import LosesALetter
 
@@ -311,6 +314,7 @@ JUDGED_AFTER_POWER_CUTS = (
     Property.COMMIT,
     Property.RECOVERY,
     Property.DISORDERLY,
+    Property.ENDS,
 )
 JUDGED_BESIDE_CRASHES = (
     Property.LOST,
@@ -322,6 +326,11 @@ JUDGED_BESIDE_CRASHES = (
     Property.COMMIT,
     Property.RECOVERY,
     Property.DISORDERLY,
+    Property.ENDS,
+    Property.IMMUTABLE,
+    Property.BARRIERS,
+    Property.CONTENT,
+    Property.BEHAVIOUR,
 )
 
 
@@ -336,6 +345,11 @@ JUDGED_IN_RANDOM_RUNS = (
     Property.RECOVERY,
     Property.DISORDERLY,
     Property.ENDS,
+    Property.IMMUTABLE,
+    Property.BARRIERS,
+    Property.CONTENT,
+    Property.LEASE,
+    Property.BEHAVIOUR,
 )
 JUDGED_AFTER_KILLS = (
     Property.LOST,
@@ -423,6 +437,25 @@ def test_a_property_that_is_not_judged_beside_crashes_is_noticed(violated: str, 
 def test_a_property_that_is_not_judged_after_kills_is_noticed(violated: str, monkeypatch: Patch) -> None:
     not_judged(violated)(monkeypatch)
     assert any(violated in failure for failure in kills.failed_controls())
+
+
+def test_reports_that_are_not_followed_in_the_model_are_noticed_by_every_explorer(monkeypatch: Patch) -> None:
+    """Nobody followed them, and all controls passed: what they alone can tell had no toy."""
+    for module in (process_world, reader_reduction):
+        monkeypatch.setattr(module, "followed", lambda known, before, progress, process, node: (known, progress))
+    for failed in (
+        power.failed_controls([A]),
+        product.failed_controls([A.name]),
+        [*schedules.failures(0)],
+        [*random.failed_toys()],
+    ):
+        assert failed and all(Property.BEHAVIOUR in failure for failure in failed)
+
+
+def test_a_model_of_reports_that_allows_everything_is_noticed_after_crashes(monkeypatch: Patch) -> None:
+    monkeypatch.setattr(behaviour, "follow", lambda known, event: known)
+    for failed in (power.failed_controls([A]), kills.failed_controls()):
+        assert [failure for failure in failed if failure.startswith("the model took for possible")]
 
 
 def test_a_model_that_is_not_asked_is_noticed_by_every_explorer(monkeypatch: Patch) -> None:

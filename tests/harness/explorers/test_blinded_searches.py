@@ -42,6 +42,8 @@ JUDGED_IN_SCHEDULES = (
     Property.LEASE,
     Property.IMMUTABLE,
     Property.BARRIERS,
+    Property.CONTENT,
+    Property.BEHAVIOUR,
 )
 
 

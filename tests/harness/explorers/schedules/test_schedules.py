@@ -12,12 +12,14 @@ from tornproof.harness.common.system import Target
 from tornproof.harness.common.verdict import Phase, Verdict
 from tornproof.harness.explorers.schedules import controls as schedule_controls
 from tornproof.harness.explorers.schedules import points as schedule_points
-from tornproof.harness.explorers.schedules.controls import LETTERS, NUMBERS, control_case, failed_controls
+from tornproof.harness.explorers.schedules.controls import LETTER, LETTERS, NUMBERS, control_case, failed_controls
+from tornproof.harness.explorers.schedules.exploration import Exploration
 from tornproof.harness.explorers.schedules.explorer import explore_schedules
 from tornproof.harness.search.transitions import follow
 from tornproof.harness.simulator.process.case import TestCase
 from tornproof.harness.simulator.process.observer import Property
 from tornproof.harness.systems.toy import AcknowledgesFirst, HeaderFirst
+from tornproof.harness.systems.toy_readers import ReadsEarly
 from tornproof.harness.systems.toy_records import InPlace, LooksOnce, Record
 from tornproof.impl.txn.pins import WriterLock
 
@@ -156,3 +158,13 @@ def test_a_sound_toy_that_is_rejected_fails_the_controls(monkeypatch: pytest.Mon
     failures = failed_controls(0)
     failed_controls.cache_clear()
     assert len(failures) == 4 and all("rejected the sound toy" in failure for failure in failures)
+
+
+def test_a_reader_that_looks_at_nothing_once_it_is_asked_is_a_finding_and_ends_no_search() -> None:
+    """The search for stale reads failed an assert, as it took for granted that every read accesses a file."""
+    exploration = Exploration(control_case(ReadsEarly(), LETTER), lambda done, total: None)
+    try:
+        assert exploration.reduce().is_done
+        assert {finding.property for finding in exploration.findings.values()} == {Property.BEHAVIOUR}
+    finally:
+        exploration.close()

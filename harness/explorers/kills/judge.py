@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from typing import Any
 
-from tornproof.harness.common.behaviour import impossible_after
+from tornproof.harness.common.behaviour import impossible_after as impossible_after
 from tornproof.harness.common.model_check import ModelCheck
 from tornproof.harness.common.system import Target
 from tornproof.harness.explorers.kills.plan import Failure, Origin, failures

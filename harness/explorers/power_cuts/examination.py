@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from tornproof.harness.common.behaviour import impossible_after
+from tornproof.harness.common.behaviour import impossible_after as impossible_after
 from tornproof.harness.common.system import Target
 from tornproof.harness.simulator.filesystem.intercept import Call
 from tornproof.harness.simulator.process.observer import Operations, Oracle, Property

@@ -16,8 +16,10 @@ PROGRAM_COUNT, PROGRAM_COUNT_BY_NIGHT = 40, 2_000
 CALL_COUNT = 9
 CHANGES_MAX = 6
 FILES, DIRECTORIES = ("r/a", "r/b", "r/d/a", "r/e/a"), ("r/d", "r/e")
-CALLS = ("create", "mkdir", "write", "write", "truncate", "fsync", "fdatasync", "msync", "syncdir", "rename", "link")
-CALLS += ("unlink", "rmdir")
+CALLS = (
+    *("create", "mkdir", "write", "write", "truncate", "fsync", "fdatasync", "msync", "syncdir", "rename", "link"),
+    *("unlink", "rmdir"),
+)
 
 
 def programs(count: int, seed: int) -> Iterator[tuple[Kernel, History, list[Call]]]:

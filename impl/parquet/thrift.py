@@ -423,7 +423,7 @@ def _put_struct(out: bytearray, struct: Struct) -> None:
             out.append(delta << 4 | kind)
         else:
             out.append(kind)
-            _put_varint(out, _zigzag(field.id), field.id_width_bytes)
+            put_varint(out, zigzag(field.id), field.id_width_bytes)
         if field.kind != BOOL:
             _put_value(out, field.value, field.kind)
         previous_id = field.id
@@ -442,12 +442,12 @@ def _put_value(out: bytearray, value: Value, kind: int) -> None:
         _put_entries(out, value)
     elif isinstance(value, bytes):
         if kind == BINARY:
-            _put_varint(out, len(value), width_bytes)
+            put_varint(out, len(value), width_bytes)
         out += value
     elif kind <= BYTE:
         out.append(value)
     else:
-        _put_varint(out, _zigzag(value), width_bytes)
+        put_varint(out, zigzag(value), width_bytes)
 
 
 def _put_items(out: bytearray, items: Items) -> None:
@@ -456,13 +456,13 @@ def _put_items(out: bytearray, items: Items) -> None:
         out.append(count << 4 | items.element_kind)
     else:
         out.append(LONG_COUNT << 4 | items.element_kind)
-        _put_varint(out, count, items.count_width_bytes)
+        put_varint(out, count, items.count_width_bytes)
     for element in items.elements:
         _put_value(out, element, items.element_kind)
 
 
 def _put_entries(out: bytearray, entries: Entries) -> None:
-    _put_varint(out, len(entries.entries), entries.count_width_bytes)
+    put_varint(out, len(entries.entries), entries.count_width_bytes)
     if entries.entries:
         out.append(entries.key_kind << 4 | entries.value_kind)
     for key, value in entries.entries:
@@ -470,11 +470,12 @@ def _put_entries(out: bytearray, entries: Entries) -> None:
         _put_value(out, value, entries.value_kind)
 
 
-def _zigzag(number: int) -> int:
+def zigzag(number: int) -> int:
+    """Return the unsigned number that stands for a signed one."""
     return number << 1 if number >= 0 else ~(number << 1)
 
 
-def _put_varint(out: bytearray, number: int, width_bytes: int) -> None:
+def put_varint(out: bytearray, number: int, width_bytes: int) -> None:
     """Append a varint of at least `width_bytes`."""
     width_bytes -= 1
     while number > 127 or width_bytes > 0:

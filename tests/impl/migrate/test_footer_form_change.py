@@ -1,0 +1,127 @@
+"""Files whose footers get another form: there and back, in place or elsewhere, and what is rejected."""
+
+import itertools
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from footer_forms import in_form, read, sample_file
+from parquet_files import footer_bytes
+
+from tornproof.harness.simulator.filesystem.image import DiskImage
+from tornproof.harness.simulator.filesystem.intercept import Answer, Call, CallKind, InterceptedStorage, Run
+from tornproof.harness.simulator.filesystem.memory import MemoryStorage
+from tornproof.impl.errors import BusyError, CorruptError, StorageError, UnsupportedError, UsageError
+from tornproof.impl.extension.footer import FooterForm
+from tornproof.impl.extension.point import HeaderForm, append_extension
+from tornproof.impl.migrate.footer_form import PART_SIZE_BYTES, change_footer_form
+from tornproof.impl.parquet.footer import file_tail
+
+PATH = "d/x.parquet"
+
+
+def storage_of(content: bytes, path: str = PATH) -> MemoryStorage:
+    return MemoryStorage.of(DiskImage.of_files({path: content}))
+
+
+def test_every_change_of_form_and_back_gives_the_same_bytes() -> None:
+    content = sample_file()
+    for header, (first, second) in itertools.product(HeaderForm, itertools.permutations(FooterForm, 2)):
+        storage = storage_of(content)
+        for form in (first, second, FooterForm.THRIFT):
+            done = change_footer_form(storage, PATH, form, header=header)
+            now = storage.image().files
+            assert (done.after, done.written_to) == (form, PATH)
+            assert list(now) == [PATH]
+            assert len(now[PATH]) == done.size_after
+            assert now[PATH] == in_form(content, form, header)
+        assert now[PATH] == content
+
+
+def test_a_copy_leaves_the_file_as_it_was() -> None:
+    content = sample_file()
+    storage = storage_of(content)
+    done = change_footer_form(storage, PATH, FooterForm.FINAL, out="d/y.parquet")
+    assert (done.before, done.after, done.path, done.written_to) == (
+        FooterForm.THRIFT,
+        FooterForm.FINAL,
+        PATH,
+        "d/y.parquet",
+    )
+    assert storage.image().files == {PATH: content, "d/y.parquet": in_form(content, FooterForm.FINAL)}
+    assert done.footer_before + done.size_after == done.footer_after + done.size_before
+
+
+def test_files_of_several_parts_are_copied_whole() -> None:
+    sink = pa.BufferOutputStream()
+    pq.write_table(pa.table({"x": pa.array(range(400_000))}), sink, use_dictionary=False, compression="none")
+    content = sink.getvalue().to_pybytes()
+    assert len(content) > 2 * PART_SIZE_BYTES
+    storage = storage_of(content)
+    change_footer_form(storage, PATH, FooterForm.PRIVATE)
+    assert storage.image().files[PATH] == in_form(content, FooterForm.PRIVATE)
+
+
+def test_the_data_of_a_partition_is_changed_in_a_copy_only() -> None:
+    content = sample_file()
+    storage = MemoryStorage.of(DiskImage.of_files({"t/day/data.parquet": content, "t/day/_pm": b"x"}))
+    with pytest.raises(UsageError, match=r"it is pinned by its _pm"):
+        change_footer_form(storage, "t/day/data.parquet", FooterForm.PRIVATE)
+    change_footer_form(storage, "t/day/data.parquet", FooterForm.PRIVATE, out="copy.parquet")
+    assert storage.image().files["t/day/data.parquet"] == content
+    change_footer_form(storage_of(content, "data.parquet"), "data.parquet", FooterForm.PRIVATE)
+
+
+def test_the_extension_of_somebody_else_is_not_replaced() -> None:
+    content = sample_file()
+    thrift, offset_bytes = footer_bytes(content)
+    foreign = content[:offset_bytes] + file_tail(append_extension(thrift, b"somebody else's"))
+    for form in FooterForm:
+        storage = storage_of(foreign)
+        with pytest.raises(UnsupportedError, match="expected none, or one with a footer, found one of which its UUID"):
+            change_footer_form(storage, PATH, form)
+        assert storage.image().files == {PATH: foreign}
+
+
+def test_damage_is_not_hidden_by_a_new_footer() -> None:
+    content = in_form(sample_file(), FooterForm.FINAL)
+    damaged = content[:-40] + bytes([content[-40] ^ 1]) + content[-39:]
+    storage = storage_of(damaged)
+    with pytest.raises(CorruptError, match="FLATBUFFER_CRC"):
+        change_footer_form(storage, PATH, FooterForm.THRIFT)
+    assert storage.image().files == {PATH: damaged}
+
+
+def test_a_damaged_extension_is_made_anew_from_thrift() -> None:
+    content = in_form(sample_file(), FooterForm.PRIVATE)
+    damaged = content[:-60] + bytes([content[-60] ^ 1]) + content[-59:]
+    assert read(damaged).doubt is not None
+    storage = storage_of(damaged)
+    change_footer_form(storage, PATH, FooterForm.PRIVATE)
+    assert storage.image().files[PATH] == content
+
+
+class Growing(InterceptedStorage):
+    """A storage in which another process appends to the file while it is copied."""
+
+    def intercept(self, call: Call, run: Run[Answer]) -> Answer:
+        if call.kind is CallKind.PWRITE and call.path.endswith(".migrating"):
+            with self._inner.open_for_writing(PATH) as file:
+                file.pwrite(b"more", file.size_bytes())
+        return run()
+
+
+def test_a_file_that_grows_meanwhile_is_left_alone() -> None:
+    sink = pa.BufferOutputStream()
+    pq.write_table(pa.table({"x": pa.array(range(400_000))}), sink, use_dictionary=False, compression="none")
+    storage = storage_of(sink.getvalue().to_pybytes())
+    with pytest.raises(BusyError, match="the file changed while it was read; nothing was written"):
+        change_footer_form(Growing(storage), PATH, FooterForm.PRIVATE)
+    assert list(storage.image().files) == [PATH]
+
+
+def test_what_is_no_file_is_said() -> None:
+    with pytest.raises(StorageError):
+        change_footer_form(storage_of(b""), "d/missing", FooterForm.PRIVATE)
+    with pytest.raises(CorruptError, match="magic"):
+        change_footer_form(storage_of(b"no Parquet file at all"), PATH, FooterForm.PRIVATE)

@@ -55,6 +55,7 @@ CASES = {
     "read": Case("read table --out rows.csv --json told.json", "table"),
     "inspect": Case("inspect table/2024-01-01.1/_pm", "table"),
     "recover": Case("recover table", "table"),
+    "extend": Case("extend table/2024-01-01.1/data.parquet --footer private --out extended.parquet", "table"),
     "migrate": Case("migrate tree --report done", "tree", always=1),
     "report": Case("report report", "report"),
     "replay": Case("replay finding.json", "finding.json"),

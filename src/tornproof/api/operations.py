@@ -13,6 +13,8 @@ from tornproof.harness.check import CheckQuestion, bounds_of, check_image
 from tornproof.harness.common.effort import DEFAULT, EFFORT_MAX, EFFORTS, effort_of
 from tornproof.harness.parallel.tasks import Outcome
 from tornproof.harness.systems.workload import MADE_PATH, made_image
+from tornproof.impl.extension.footer import FileFooter, FooterForm, read_file_footer
+from tornproof.impl.migrate.footer_form import FormChange, change_footer_form
 from tornproof.impl.migrate.plan import Migration
 from tornproof.impl.migrate.table_migration import migrate_table
 from tornproof.impl.repair.repair import RepairReport, repair_table
@@ -51,6 +53,28 @@ def migrate(path: TablePath, *, dry_run: bool = False) -> Migration:
     table = os.fspath(path)
     demand_offline(table, because=MIGRATED_OFFLINE, writes=not dry_run)
     return migrate_table(OperatingSystemStorage(), table, dry_run=dry_run)
+
+
+def extend(path: TablePath, footer: FooterForm | str, *, out: TablePath | None = None) -> FormChange:
+    """Write a Parquet file with its footer in another form to `out`, by default in its place.
+
+    `footer` is `private` or `migration`, where FlatBuffers are beside Thrift in an extension that other readers skip,
+    `final` (experimental), where they are alone, or `thrift`, which is the file as it was, byte for byte. Raises
+    CorruptError, UnsupportedError for an extension that is not ours, UsageError for the data.parquet of a partition in
+    its place, BusyError, StorageError, and ValueError for another form.
+    """
+    target = None if out is None else os.fspath(out)
+    return change_footer_form(OperatingSystemStorage(), os.fspath(path), FooterForm(footer), out=target)
+
+
+def footer(path: TablePath) -> FileFooter:
+    """Return the footer of any Parquet file, from FlatBuffers if it has them and nothing about them is in doubt.
+
+    `source` and `doubt` say which footer it is and why, `decoded()` returns all of it, and `chunk(row_group, column)`
+    where one chunk is, without decoding others. Raises CorruptError, UnsupportedError, StorageError.
+    """
+    with OperatingSystemStorage().open_for_reading(os.fspath(path)) as file:
+        return read_file_footer(file.pread, file.size_bytes(), file=os.fspath(path))
 
 
 def check(

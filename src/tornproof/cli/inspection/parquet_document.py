@@ -24,7 +24,9 @@ from tornproof.cli.inspection.values import (
     parquet_value,
 )
 from tornproof.impl.errors import CorruptError, Problem, ProblemError
-from tornproof.impl.layout.parquet import MAGIC
+from tornproof.impl.extension.footer import FileFooter, FooterForm, read_file_footer, split_extended_footer
+from tornproof.impl.extension.point import FORMS
+from tornproof.impl.layout.parquet import FINAL_MAGIC, MAGIC, FinalTail
 from tornproof.impl.parquet.fields import CONVERTED_NAMES, FILE_META_DATA
 from tornproof.impl.parquet.footer import (
     TAIL_SIZE_BYTES,
@@ -37,7 +39,7 @@ from tornproof.impl.parquet.footer import (
 )
 from tornproof.impl.parquet.schema import SchemaLeaf
 from tornproof.impl.parquet.thrift import Field, Items, Kind, Padded, Step, Struct, Value
-from tornproof.impl.storage.interface import ReadableStorage
+from tornproof.impl.storage.interface import ReadableFile, ReadableStorage
 
 FOOTER_LIMIT_BYTES = 256 * 1024 * 1024
 
@@ -56,6 +58,7 @@ class ParquetFile:
     footer_offset_bytes: int | None = None
     footer_length_bytes: int | None = None
     footer: ParquetFooter | None = None
+    forms: FileFooter | None = None
 
 
 def read_parquet_file(
@@ -76,6 +79,10 @@ def read_parquet_file(
             return found
         if handle.pread(len(MAGIC), 0) != MAGIC:
             problems.append(problem_of(file, "leading magic", 0, MAGIC, handle.pread(len(MAGIC), 0)))
+        if handle.pread(len(FINAL_MAGIC), max(found.end_bytes - len(FINAL_MAGIC), 0)) == FINAL_MAGIC:
+            with problems.noted():
+                _read_final(found, handle, problems)
+            return found
         with problems.noted():
             tail = handle.pread(TAIL_SIZE_BYTES, max(found.end_bytes - TAIL_SIZE_BYTES, 0))
             offset_bytes, length_bytes = read_footer_tail(tail, file=file, token=found.end_bytes)
@@ -88,7 +95,21 @@ def read_parquet_file(
         )
         content = handle.pread(found.footer_length_bytes, found.footer_offset_bytes)
     _decode(found, content, problems)
+    with problems.noted():
+        found.forms = split_extended_footer(content, file=file, offset_bytes=found.footer_offset_bytes)
+        if found.forms.doubt is not None and found.forms.form is not FooterForm.THRIFT:
+            expected = f"a FlatBuffers footer of the {found.forms.form} form"
+            problems.append(problem_of(file, "extension", found.footer_offset_bytes, expected, found.forms.doubt))
     return found
+
+
+def _read_final(found: ParquetFile, handle: ReadableFile, problems: Problems) -> None:
+    """Read a footer that is FlatBuffers alone."""
+    found.forms = read_file_footer(handle.pread, found.end_bytes, file=found.file)
+    found.footer_offset_bytes = found.forms.offset_bytes
+    found.footer_length_bytes = found.end_bytes - FinalTail.layout.size_bytes - found.forms.offset_bytes
+    found.footer = found.forms.decoded()
+    problems.extend(_contradictions(found, found.footer))
 
 
 def reader_of(storage: ReadableStorage, path: str) -> ReadBytes:
@@ -145,6 +166,7 @@ def parquet_document(found: ParquetFile, problems: Problems, beside: MetadataFil
             footer,
             found.end_bytes,
             found.size_bytes,
+            tail_start_bytes=(found.footer_offset_bytes or 0) + (found.footer_length_bytes or 0),
             bloom_lengths={key: bloom["length_bytes"] for key, bloom in blooms.items()},
             beside=beside,
             read_bytes=found.read,
@@ -164,6 +186,7 @@ def parquet_document(found: ParquetFile, problems: Problems, beside: MetadataFil
             for ordinal, row_group in enumerate(footer.row_groups if footer else ())
         ],
         "key_values": [{"key": key, "value": value} for key, value in (footer.key_values if footer else ())],
+        "footer": _forms_document(found.forms) if found.forms else None,
         "extensions": list(extension_documents(footer.tree)) if footer else [],
         "dead_bytes": dead_byte_count(ranges) if footer else None,
         "byte_map": range_documents(ranges, without="token"),
@@ -280,8 +303,8 @@ def _bound_document(
     }
 
 
-# A Thrift encoder writes field 32767 as a zigzag number; written plainly, its bytes decode as another id.
-EXTENSION_FORMS = {32767: "zigzag", -16384: "plain"}
+def _forms_document(forms: FileFooter) -> Document:
+    return {"form": str(forms.form), "read_from": str(forms.source), "doubt": forms.doubt}
 
 
 def extension_documents(tree: Struct) -> Iterator[Document]:
@@ -291,7 +314,7 @@ def extension_documents(tree: Struct) -> Iterator[Document]:
         value, steps = pending.pop()
         if isinstance(value, Struct):
             for field in value.fields:
-                if field.id in EXTENSION_FORMS and field.kind == Kind.BINARY:
+                if field.id in FORMS and field.kind == Kind.BINARY:
                     yield _extension_document(field, steps)
             pending += [(field.value, (*steps, field.id)) for field in reversed(value.fields) if _holds(field.value)]
         elif isinstance(value, Items):
@@ -310,7 +333,7 @@ def _extension_document(field: Field, steps: tuple[Step, ...]) -> Document:
     content: Any = field.value.value if isinstance(field.value, Padded) else field.value
     return {
         "struct": FILE_META_DATA.path_text(steps) if steps else "FileMetaData",
-        "form": EXTENSION_FORMS[field.id],
+        "form": FORMS[field.id].name.lower(),
         "offset_bytes": field.offset_bytes,
         "length_bytes": len(content),
         "uuid": content[-16:].hex() if len(content) >= 16 else None,

@@ -9,7 +9,7 @@ from tornproof.cli.inspection.pm_chain import MetadataFile
 from tornproof.impl.errors import ProblemError
 from tornproof.impl.layout.parquet import MAGIC
 from tornproof.impl.parquet.fields import COLUMN_META_DATA
-from tornproof.impl.parquet.footer import TAIL_SIZE_BYTES, ColumnChunk, ParquetFooter
+from tornproof.impl.parquet.footer import ColumnChunk, ParquetFooter
 from tornproof.impl.parquet.records import read
 from tornproof.impl.parquet.thrift import BrokenError, decode
 
@@ -33,17 +33,18 @@ def parquet_map(
     end_bytes: int,
     size_bytes: int,
     *,
+    tail_start_bytes: int,
     bloom_lengths: BloomLengths,
     beside: MetadataFile | None,
     read_bytes: ReadBytes,
 ) -> list[Range]:
     """Return ranges that cover the whole file in order; they overlap only where references do.
 
-    `end_bytes` is the token. `beside` is the `_pm`, which knows what older and newer footers refer to.
+    `end_bytes` is the token, `tail_start_bytes` where the footer ends. `beside` is the `_pm`, which knows what older and newer footers refer to.
     """
     live = [
         entry
-        for entry in _live(footer, end_bytes, bloom_lengths)
+        for entry in _live(footer, tail_start_bytes, end_bytes, bloom_lengths)
         if 0 <= entry.start_bytes < entry.end_bytes <= size_bytes
     ]
     if end_bytes < size_bytes:
@@ -64,7 +65,7 @@ def dead_byte_count(ranges: Iterable[Range]) -> int:
     return sum(entry.size_bytes for entry in ranges if entry.what == UNUSED or entry.generation is not None)
 
 
-def _live(footer: ParquetFooter, end_bytes: int, bloom_lengths: BloomLengths) -> Iterator[Range]:
+def _live(footer: ParquetFooter, tail: int, end_bytes: int, bloom_lengths: BloomLengths) -> Iterator[Range]:
     yield Range(0, len(MAGIC), "magic")
     for ordinal, group in enumerate(footer.row_groups):
         for index, chunk in enumerate(group.chunks):
@@ -80,7 +81,6 @@ def _live(footer: ParquetFooter, end_bytes: int, bloom_lengths: BloomLengths) ->
             for what, offset_bytes, length_bytes in parts:
                 if offset_bytes is not None and length_bytes is not None:
                     yield Range(offset_bytes, offset_bytes + length_bytes, what, row_group=ordinal, column=index)
-    tail = end_bytes - TAIL_SIZE_BYTES
     yield Range(footer.offset_bytes, tail, "footer")
     yield Range(tail, end_bytes, "footer length and magic")
 

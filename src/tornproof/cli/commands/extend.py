@@ -1,0 +1,72 @@
+"""`tornproof extend FILE`: the footer of a Parquet file in another form."""
+
+from __future__ import annotations
+
+import dataclasses
+import glob
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.text import Text
+
+from tornproof.cli import interruption
+from tornproof.cli.console import result_console, result_grid
+from tornproof.cli.output import ExitCode, JsonOption, visible, write_json
+from tornproof.impl.errors import UsageError
+from tornproof.impl.extension.footer import FooterForm
+from tornproof.impl.migrate.footer_form import FormChange, change_footer_form
+from tornproof.impl.migrate.partition_publish import UNFINISHED_SUFFIX
+from tornproof.impl.storage.operating_system import OperatingSystemStorage
+
+
+class Footer(StrEnum):
+    """The forms with a FlatBuffers footer."""
+
+    PRIVATE = "private"
+    MIGRATION = "migration"
+    FINAL = "final"
+
+
+def extend(
+    file: Annotated[str, typer.Argument(help="A Parquet file, which is replaced unless --out names another one.")],
+    footer: Annotated[
+        Footer | None,
+        typer.Option(
+            "--footer",
+            help="FlatBuffers beside Thrift, as an extension of ours or as the proposed standard; or alone "
+            "(experimental: only tornproof reads it).",
+        ),
+    ] = None,
+    strip: Annotated[bool, typer.Option("--strip", help="Thrift alone, byte for byte as before.")] = False,
+    out: Annotated[str | None, typer.Option("--out", metavar="FILE", help="Write the result there.")] = None,
+    json_target: JsonOption = None,
+) -> ExitCode:
+    """Write a Parquet file's footer in FlatBuffers, beside the one in Thrift or alone; or take it off again."""
+    if strip is (footer is not None):
+        raise UsageError("give either --footer or --strip")
+    interruption.say_if_interrupted("the file is as it was, or changed as a whole")
+    form = FooterForm.THRIFT if footer is None else FooterForm(footer)
+    target = Path(out or file)
+    interruption.remove_at_end(target.parent, glob.escape(target.name + UNFINISHED_SUFFIX))
+    done = change_footer_form(OperatingSystemStorage(), file, form, out=out)
+    write_json(report_document(done), json_target)
+    if json_target != "-":
+        _print(done, json_target)
+    return ExitCode.VALID
+
+
+def report_document(done: FormChange) -> dict[str, object]:
+    """Return the JSON document."""
+    return {"format": 1, **dataclasses.asdict(done)}
+
+
+def _print(done: FormChange, json_target: str | None) -> None:
+    grid = result_grid("", ">before", ">after")
+    grid.add_row(Text("footer"), Text(done.before), Text(done.after))
+    grid.add_row(Text("bytes of it"), Text(f"{done.footer_before:,}"), Text(f"{done.footer_after:,}"))
+    grid.add_row(Text("bytes of the file"), Text(f"{done.size_before:,}"), Text(f"{done.size_after:,}"))
+    console = result_console(json_target)
+    console.print(grid)
+    console.print(f"{visible(done.written_to)}: written", markup=False)

@@ -1,0 +1,126 @@
+"""`tornproof extend` as its users meet it: what it writes, prints and says, and what `inspect` says of the result."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from command_line import WarmRunner, cold_run, sentence_of
+from footer_forms import in_form, sample_file
+from inspecting import document_of
+
+import tornproof as api
+from tornproof.impl.errors import UsageError
+from tornproof.impl.extension.footer import UUIDS, FooterForm, Source
+from tornproof.impl.layout.parquet import ExtensionTail
+
+DAY = "tables/9.4.2/chain/table/2024-01-01.1"
+DOCS = (Path(__file__).parents[2] / "docs" / "extensions.md").read_text(encoding="utf-8")
+
+
+@pytest.fixture
+def plain(tmp_path: Path) -> Path:
+    path = tmp_path / "x.parquet"
+    path.write_bytes(sample_file())
+    return path
+
+
+def test_from_a_shell_and_back_byte_for_byte(plain: Path) -> None:
+    run = cold_run("extend", plain, "--footer", "migration")
+    assert (run.code, run.err) == (0, "")
+    assert re.search(r"footer +thrift +migration\n", run.out)
+    assert plain.read_bytes() == in_form(sample_file(), FooterForm.MIGRATION)
+    assert cold_run("extend", plain, "--strip").code == 0
+    assert plain.read_bytes() == sample_file()
+    assert [path.name for path in plain.parent.iterdir()] == [plain.name]
+
+
+@pytest.mark.parametrize("form", ["private", "migration", "final"])
+def test_a_copy_in_each_form_and_its_document(tornproof: WarmRunner, plain: Path, form: str) -> None:
+    copy = plain.with_name("copy.parquet")
+    document = tornproof("extend", plain, "--footer", form, "--out", copy, "--json", "-").document
+    assert (document["before"], document["after"], document["written_to"]) == ("thrift", form, str(copy))
+    assert document["size_after"] == copy.stat().st_size
+    assert plain.read_bytes() == sample_file()
+    assert copy.read_bytes() == in_form(sample_file(), FooterForm(form))
+    back = tornproof("extend", copy, "--strip", "--out", plain.with_name("back.parquet"))
+    assert (back.code, plain.with_name("back.parquet").read_bytes()) == (0, sample_file())
+
+
+@pytest.mark.parametrize("form", list(FooterForm))
+def test_inspect_shows_the_form_and_the_same_contents(tmp_path: Path, form: FooterForm) -> None:
+    path = tmp_path / "x.parquet"
+    path.write_bytes(sample_file())
+    plain = document_of(path)
+    path.write_bytes(in_form(sample_file(), form))
+    document = document_of(path)
+    read_from = "Thrift" if form is FooterForm.THRIFT else "FlatBuffers"
+    assert document["footer"] == {"form": form, "read_from": read_from, "doubt": None}
+    assert document["problems"] == []
+    for same in ("schema", "row_groups", "key_values", "created_by", "num_rows"):
+        assert document[same] == plain[same]
+    assert document["byte_map"][-1]["end_bytes"] == path.stat().st_size
+    own = [each["uuid"] for each in document["extensions"]]
+    assert own == ([UUIDS[form].hex()] if form in UUIDS else [])
+
+
+def test_inspect_says_why_an_extension_is_not_believed(tornproof: WarmRunner, plain: Path) -> None:
+    content = bytearray(in_form(sample_file(), FooterForm.PRIVATE))
+    content[-8 - 1 - ExtensionTail.layout.size_bytes - 5] ^= 1
+    plain.write_bytes(content)
+    run = tornproof("inspect", plain, "--json", "-")
+    assert run.code == 1
+    assert run.document["footer"] == {"form": "private", "read_from": "Thrift", "doubt": "its checksum is wrong"}
+    assert len(run.document["row_groups"]) == 3
+    (problem,) = run.document["problems"]
+    assert problem["expected"] == "a FlatBuffers footer of the private form"
+
+
+def test_a_damaged_final_footer_is_one_problem(tornproof: WarmRunner, plain: Path) -> None:
+    content = bytearray(in_form(sample_file(), FooterForm.FINAL))
+    content[-30] ^= 1
+    plain.write_bytes(content)
+    run = tornproof("inspect", plain, "--json", "-")
+    assert (run.code, run.document["footer"]) == (1, None)
+    assert [problem["field"] for problem in run.document["problems"]] == ["FLATBUFFER_CRC"]
+    run = tornproof("extend", plain, "--strip")
+    assert run.code == 1 and "FLATBUFFER_CRC" in sentence_of(run)
+    assert plain.read_bytes() == bytes(content)
+
+
+def test_wrong_requests_are_usage_errors(tornproof: WarmRunner, plain: Path, copy_of: Callable[[str], Path]) -> None:
+    for options in ((), ("--footer", "private", "--strip"), ("--footer", "other")):
+        assert tornproof("extend", plain, *options).code == 2
+    assert tornproof("extend", plain.with_name("missing"), "--strip").code == 2
+    run = tornproof("extend", copy_of(DAY) / "data.parquet", "--footer", "private")
+    assert run.code == 2
+    assert "it is pinned by its _pm; write a copy with --out" in sentence_of(run)
+    assert plain.read_bytes() == sample_file()
+
+
+def test_from_python_the_footer_is_changed_and_read(plain: Path) -> None:
+    done = api.extend(plain, "final")
+    assert (done.before, done.after) == ("thrift", "final")
+    found = api.footer(plain)
+    assert (found.form, found.source, found.doubt) == (FooterForm.FINAL, Source.FLATBUFFERS, None)
+    assert found.chunk(0, 1).start_bytes > 0
+    api.extend(plain, FooterForm.THRIFT)
+    assert pq.read_metadata(plain).row_group(0).column(1).total_compressed_size == found.chunk(0, 1)[3]
+    with pytest.raises(ValueError, match="'other' is not a valid FooterForm"):
+        api.extend(plain, "other")
+    with pytest.raises(UsageError):
+        api.extend(Path(plain).with_name("data.parquet"), "final") if _beside_pm(plain) else None
+
+
+def _beside_pm(plain: Path) -> bool:
+    plain.with_name("_pm").write_bytes(b"")
+    plain.with_name("data.parquet").write_bytes(sample_file())
+    return True
+
+
+def test_the_document_has_the_identities_and_the_forms() -> None:
+    for form, uuid in UUIDS.items():
+        assert f"| `{form}` |" in DOCS
+        assert uuid.hex() in DOCS.replace("-", "")
+    assert "| `final` |" in DOCS

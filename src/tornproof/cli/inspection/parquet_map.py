@@ -40,7 +40,8 @@ def parquet_map(
 ) -> list[Range]:
     """Return ranges that cover the whole file in order; they overlap only where references do.
 
-    `end_bytes` is the token, `tail_start_bytes` where the footer ends. `beside` is the `_pm`, which knows what older and newer footers refer to.
+    `end_bytes` is the token, `tail_start_bytes` where the footer ends.
+    `beside` is the `_pm`, which knows what older and newer footers refer to.
     """
     live = [
         entry

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from tornproof.model.trace import Event, Kind, Known, NoBehaviourError, follow
 
@@ -18,10 +18,10 @@ CONTROLS = (
 """Crashes after three commits, two of them acknowledged: what was read, what recovered, and whether that may be."""
 
 
-def failed_controls(ask: Callable[..., str]) -> Iterator[str]:
-    """Ask about small runs, as `impossible_after` is asked, and describe each that is taken for what it is not."""
+def failed_controls() -> Iterator[str]:
+    """Ask about small runs, and describe each that is taken for what it is not."""
     for crash, reads, recovered, is_possible in CONTROLS:
-        impossible = ask(crash, acknowledged=2, begun=3, reads=reads, recovered=recovered)
+        impossible = impossible_after(crash, acknowledged=2, begun=3, reads=reads, recovered=recovered)
         if is_possible is bool(impossible):
             taken = "impossible" if impossible else "possible"
             yield f"the model took for {taken}: {crash.value}, reads of {reads}, and a recovery of {recovered}"

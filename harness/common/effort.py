@@ -26,7 +26,8 @@ class Bounds:
 
     `damages` are flips and lengths of a table's files, weighed by what their metadata takes to decode, `pairs` of
     flips, `rules` of the state machine, `schedules` reduced ones of a test case, `states` those of a reader beside a
-    crash under one model, `crash_points` those at which the power is cut under one model, `torn_disks` those with
+    crash under one model, `crash_points` those at which the power is cut under one model, `second_cuts` disks
+    that are like others for a recovery and from which it is cut again, `torn_disks` those with
     sectors torn into words at one of them, `test_cases` random ones, `cuts` lengths at which writes tear,
     `failing_calls` of commits, `kills` of writer processes, `rounds` with a live server.
     """
@@ -37,6 +38,7 @@ class Bounds:
     schedules: int
     states: int
     crash_points: int
+    second_cuts: int
     torn_disks: int
     test_cases: int
     cuts: int
@@ -54,6 +56,7 @@ class Bounds:
             schedules=1_000 * effort,
             states=40_000 * effort,
             crash_points=250 * effort,
+            second_cuts=5 * effort,
             torn_disks=6 * effort,
             test_cases=10 * effort,
             cuts=20 * effort,

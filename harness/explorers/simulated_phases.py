@@ -373,7 +373,7 @@ def settings_under(model: Model, bounds: Bounds, seed: int) -> Settings:
     """Return how many crash points are tried, and disks of each; C-8 has too many disks to try all."""
     torn = Limits(file_count=bounds.torn_disks, disk_count=bounds.torn_disks)
     limits = dataclasses.replace(torn if model is C_8 else WIDE_LIMITS, seed=seed)
-    return Settings(limits=limits, points_max=bounds.crash_points)
+    return Settings(limits=limits, points_max=bounds.crash_points, second_cuts_max=bounds.second_cuts)
 
 
 def explore_words(

@@ -13,7 +13,6 @@ from typing import Any
 from tornproof.harness.common import behaviour
 from tornproof.harness.common.system import Target
 from tornproof.harness.common.verdict import Finding, HasTime, OnProgress, Phase, Verdict, always
-from tornproof.harness.explorers.kills import judge as judging
 from tornproof.harness.explorers.kills.exploration import (
     PHASE,
     RECOVERY_KILLS_MAX,
@@ -105,7 +104,7 @@ def failed_controls() -> list[str]:
     for target, violated, operations in broken:
         if (target.name, violated) not in _violated(target, operations):
             failures.append(f"the broken toy {target.name!r} was not detected: {violated}")
-    return [*failures, *behaviour.failed_controls(judging.impossible_after)]
+    return [*failures, *behaviour.failed_controls()]
 
 
 def _violated(target: Target, operations: Sequence[bytes]) -> set[tuple[str, str]]:

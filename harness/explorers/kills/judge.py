@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from typing import Any
 
-from tornproof.harness.common.behaviour import impossible_after as impossible_after
+from tornproof.harness.common import behaviour
 from tornproof.harness.common.model_check import ModelCheck
 from tornproof.harness.common.system import Target
 from tornproof.harness.explorers.kills.plan import Failure, Origin, failures
@@ -128,7 +128,9 @@ class Judge:
             pass
         again = self._observe(storage, low, high, index)
         reads = (max(seen, low), index)
-        impossible = impossible_after(Kind.STOPPED, acknowledged=low, begun=high, reads=reads, recovered=again)
+        impossible = behaviour.impossible_after(
+            Kind.STOPPED, acknowledged=low, begun=high, reads=reads, recovered=again
+        )
         if impossible:
             raise Violation(Property.BEHAVIOUR, impossible)
         self._go_on(storage, again)

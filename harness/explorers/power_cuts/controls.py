@@ -8,7 +8,6 @@ from dataclasses import replace
 
 from tornproof.harness.common import behaviour
 from tornproof.harness.common.system import Target
-from tornproof.harness.explorers.power_cuts import examination
 from tornproof.harness.explorers.power_cuts.exploration import Settings
 from tornproof.harness.explorers.power_cuts.judge import PowerJudge
 from tornproof.harness.explorers.power_cuts.sessions import CUT_TWICE, explore_model
@@ -137,7 +136,7 @@ def failed_controls(models: Sequence[Model]) -> list[str]:
     for control in CONTROLS:
         with _explored(control.target, control.rules) as explore:
             failures += [failure for model in models if (failure := control.failure(model, explore))]
-    return [*failures, *behaviour.failed_controls(examination.impossible_after), *unfollowed_reports()]
+    return [*failures, *behaviour.failed_controls(), *unfollowed_reports()]
 
 
 def violated(model: Model, target: Target) -> frozenset[str]:

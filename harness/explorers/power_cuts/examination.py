@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from tornproof.harness.common.behaviour import impossible_after as impossible_after
+from tornproof.harness.common import behaviour
 from tornproof.harness.common.system import Target
 from tornproof.harness.simulator.filesystem.intercept import Call
 from tornproof.harness.simulator.process.observer import Operations, Oracle, Property
@@ -159,7 +159,7 @@ def judge(facts: Facts, bounds: Bounds, oracle: Oracle) -> Verdict:
         return Verdict(operations, Property.WENT_BACK, sentence)
     if not facts.is_idempotent:
         return Verdict(operations, Property.IDEMPOTENT, "a second recovery changed the files again")
-    impossible = impossible_after(
+    impossible = behaviour.impossible_after(
         Kind.POWER_CUT, acknowledged=bounds.low, begun=len(bounds.operations), reads=(found,), recovered=again
     )
     return Verdict(bounds.operations[:again], Property.BEHAVIOUR if impossible else "", impossible)

@@ -45,6 +45,8 @@ class Settings:
     nested_limits: Limits = NESTED_LIMITS
     nested_depth: int = 1
     points_max: int | None = None
+    second_cuts_max: int | None = None
+    """From how many disks the power is cut again besides one of each kind that a recovery can tell, by default all."""
     stops_at_first: bool = False
     """Whether to stop at the first finding."""
 
@@ -62,6 +64,8 @@ class Tally:
     tried: int = 0
     nested_tried: int = 0
     committed_on: int = 0
+    cut_again: int = 0
+    not_cut_again: int = 0
     violations: int = 0
     is_complete: bool = True
     is_out_of_time: bool = False
@@ -92,7 +96,7 @@ class ModelExploration:
         self._settings = settings
         self._has_time = has_time
         self._explored_facts: set[tuple[Facts, Bounds]] = set()
-        self.after_cut: Callable[[Disk, CrashPoint, Choice], None] = lambda disk, point, choice: None
+        self.after_cut: Callable[[Disk, CrashPoint, Choice, Facts], None] = lambda disk, point, choice, facts: None
         """Is called with each disk that a power cut of the first session left and that is right."""
         self._tracks = False
         self._used_in_recovery: defaultdict[Facts, set[Facts]] = defaultdict(set)
@@ -155,7 +159,7 @@ class ModelExploration:
                     cuts = (Cut(point.step, disks.choice(picked)),)
                     self._crash_recovery(disk, facts, verdict, point, cuts, origin or {})
                 if not origin:
-                    self.after_cut(disk, point, disks.choice(picked))
+                    self.after_cut(disk, point, disks.choice(picked), facts)
         tally.reached.update(reached)
 
     def _track(self, disk: Disk, bounds: Bounds) -> None:

@@ -37,6 +37,8 @@ class ModelResult:
     reached: Counter[str]
     bound: str
     is_complete: bool
+    has_every_disk: bool
+    """Whether one power cut, and one in the recovery, left no other disks; with `is_complete`, no second cut did."""
     is_cut: bool
     findings: tuple[Finding, ...]
 
@@ -72,6 +74,7 @@ class Power:
             on_point=lambda done: on_point(done, len(trace.points[::every])),
         )
         tally = exploration.tally
+        has_every_disk = _has_every_disk(tally, every)
         fault_free = (_fault_free(target, *violation[::2]) for violation in trace.violations)
         return ModelResult(
             model=model,
@@ -81,7 +84,8 @@ class Power:
             counts={f"{model}: {name}": count for name, count in _counts(tally).items()},
             reached=tally.reached,
             bound=_bound(model, tally, every),
-            is_complete=tally.is_complete and not tally.is_out_of_time and every == 1,
+            is_complete=has_every_disk and not tally.not_cut_again,
+            has_every_disk=has_every_disk,
             is_cut=tally.is_out_of_time,
             findings=(*fault_free, *(finding_of(each, target) for each in exploration.found.values())),
         )
@@ -143,7 +147,7 @@ def power_phase(
 
 def covers(result: ModelResult, model: Model) -> bool:
     """Return whether a model need not be explored any more: another one left all its disks, and all were right."""
-    return is_contained(model, result.model) and result.is_complete and not result.findings
+    return is_contained(model, result.model) and result.has_every_disk and not result.findings
 
 
 def _contained(results: Sequence[ModelResult]) -> Iterator[str]:
@@ -169,9 +173,17 @@ def _counts(tally: Tally) -> dict[str, int]:
     return {name: count for name, count in counts.items() if count < COUNTED_MAX}
 
 
+def _has_every_disk(tally: Tally, every: int) -> bool:
+    return tally.is_complete and not tally.is_out_of_time and every == 1
+
+
 def _bound(model: Model, tally: Tally, every: int) -> str:
-    if tally.is_complete and not tally.is_out_of_time and every == 1:
-        return f"{model} complete: {len(tally.distinct)} distinct disks"
+    if _has_every_disk(tally, every):
+        disks = f"{len(tally.distinct)} distinct disks"
+        if not tally.not_cut_again:
+            return f"{model} complete: {disks}"
+        again = f"{tally.cut_again} of {tally.cut_again + tally.not_cut_again}"
+        return f"{model} complete for one cut: {disks}; the power is cut again after {again} that differ for it"
     legal = str(tally.legal) if tally.legal < COUNTED_MAX else f"about 2^{tally.legal.bit_length()}"
     first = f" at the first {tally.points} points" if tally.is_out_of_time else ""
     apart = "" if every == 1 else f", one in {every} of them" if first else f" at one in {every} of the points"

@@ -6,6 +6,7 @@ power is cut. In model N-512 it is cut twice: once in the first session, once in
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Callable
 from itertools import islice
@@ -14,7 +15,7 @@ from typing import Any
 from tornproof.harness.common.verdict import HasTime, always
 from tornproof.harness.explorers.power_cuts import points as power_points
 from tornproof.harness.explorers.power_cuts.alike import Alike, needs_of
-from tornproof.harness.explorers.power_cuts.examination import SESSION, Bounds, Verdict
+from tornproof.harness.explorers.power_cuts.examination import SESSION, Bounds, Facts, Verdict
 from tornproof.harness.explorers.power_cuts.exploration import Found, ModelExploration, Settings
 from tornproof.harness.explorers.power_cuts.judge import PowerJudge
 from tornproof.harness.explorers.power_cuts.trace import CrashPoint, Traces, bounds_of, points_of
@@ -56,7 +57,7 @@ def explore_model(
     points = points[::every]
     if not model.fails_syncs:
         exploration = ModelExploration(judge, model, settings, has_time)
-        sessions = LaterSessions(traces.case, exploration, every)
+        sessions = LaterSessions(traces.case, exploration, every, settings.second_cuts_max)
         if model in CUT_TWICE:
             exploration.after_cut = sessions.explore_second_cut
         for done, point in enumerate(points, start=1):
@@ -80,13 +81,17 @@ class LaterSessions:
     The power is cut at one in `every` of their crash points.
     """
 
-    def __init__(self, case: TestCase, exploration: ModelExploration, every: int = 1) -> None:
-        """Start the writer of the second session."""
+    def __init__(
+        self, case: TestCase, exploration: ModelExploration, every: int = 1, second_cuts_max: int | None = None
+    ) -> None:
+        """Start the writer of the second session; the settings say what `second_cuts_max` is."""
         self._case = case
         self._exploration = exploration
         self._every = every
         self._process_group = second_process_group(case)
         self._seen: set[object] = set()
+        self._left = math.inf if second_cuts_max is None else second_cuts_max
+        self._kinds: set[object] = set()
         self._alike: defaultdict[object, Alike] = defaultdict(
             lambda: Alike(exploration.model.stale_block_bytes or PAGE_BYTES)
         )
@@ -113,16 +118,24 @@ class LaterSessions:
             if self._run_second(kernel, point.bounds, {"killed_step": point.step, "life": 2}) is not None:
                 self._exploration.tally.reached[power_points.CUT_AFTER_KILL] += 1
 
-    def explore_second_cut(self, disk: Disk, point: CrashPoint, choice: Choice) -> None:
+    def explore_second_cut(self, disk: Disk, point: CrashPoint, choice: Choice, facts: Facts) -> None:
         """Recover and commit on a disk that a power cut left, and cut the power again; of disks alike, on one."""
         alike = self._alike[disk.tree, point.bounds]
         if alike.has(disk):
             return
+        tally, kind = self._exploration.tally, (disk.tree, point.bounds, facts)
+        if kind in self._kinds:
+            if not self._left:
+                tally.not_cut_again += 1
+                return
+            self._left -= 1
+        self._kinds.add(kind)
         origin = {"cut_step": point.step, "choice": choice.text(), "life": 2}
         with self._exploration.tracking() as used:
             end = self._run_second(disk.kernel(), point.bounds, origin)
         if end is not None:
-            self._exploration.tally.reached[power_points.CUT_TWICE] += 1
+            tally.reached[power_points.CUT_TWICE] += 1
+            tally.cut_again += 1
             calls = [node.call for node in path_to(end.nodes[SESSION]) if node.call is not None]
             repeated = (call for facts in used for call in facts.recovery)
             read = (each for facts in used for each in self._exploration.reads_of(facts))

@@ -126,7 +126,7 @@ def test_a_model_is_left_out_only_where_one_that_contains_it_was_complete_and_no
     result, found = results
     assert [model.name for model in MODELS if covers(result, model)] == ["B", "C-4096", "C-512", "W-512", "Cdir"]
     assert not any(covers(found, model) for model in MODELS)
-    assert not any(covers(dataclasses.replace(result, is_complete=False), model) for model in MODELS)
+    assert not any(covers(dataclasses.replace(result, has_every_disk=False), model) for model in MODELS)
     bound = power_phase(case, [result], None).bound
     assert "; B, C-4096, C-512, W-512, Cdir leave no other disks than N-512" in bound
     assert "leave no other disks" not in power_phase(broken, [found], None).bound

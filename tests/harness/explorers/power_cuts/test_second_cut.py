@@ -10,11 +10,12 @@ from depth import nightly
 from tornproof.harness.explorers.power_cuts.alike import Alike
 from tornproof.harness.explorers.power_cuts.controls import toy_case, violated
 from tornproof.harness.explorers.power_cuts.exploration import ModelExploration, Settings
+from tornproof.harness.explorers.power_cuts.explorer import Power, covers
 from tornproof.harness.explorers.power_cuts.judge import PowerJudge
 from tornproof.harness.explorers.power_cuts.points import CUT_TWICE
 from tornproof.harness.explorers.power_cuts.sessions import explore_model
 from tornproof.harness.explorers.power_cuts.trace import Traces
-from tornproof.harness.simulator.persistence.models import MODELS, N_512, D
+from tornproof.harness.simulator.persistence.models import C_512, MODELS, N_512, D
 from tornproof.harness.simulator.process.observer import Property
 from tornproof.harness.systems.toy import ToyWriter
 from tornproof.harness.systems.toy_losses import SECTOR_BYTES, KeepsRedo, LeavesRecord, RecoversUnsynced
@@ -112,3 +113,18 @@ def test_where_names_are_moved_only_equal_disks_are_alike(monkeypatch: pytest.Mo
     every = explored(RecoversUnsynced())
 
     assert some.tally.distinct == every.tally.distinct and some.found.keys() == every.found.keys()
+
+
+def test_where_only_some_disks_are_cut_again_the_bound_says_so_and_models_of_one_cut_are_covered_all_the_same() -> None:
+    """One disk of each kind that a recovery can tell was cut again, and the model was complete."""
+    results = []
+    for second_cuts_max in (None, 0):
+        power = Power(toy_case(variant(24)))
+        results.append(power.explore(N_512, Settings(second_cuts_max=second_cuts_max)))
+        power.close()
+    every, some = results
+
+    assert every.is_complete and every.bound.startswith("N-512 complete: ")
+    assert not some.is_complete and "N-512 complete for one cut: " in some.bound
+    assert " that differ for it" in some.bound and some.distinct_count < every.distinct_count
+    assert some.has_every_disk and covers(some, C_512) is (not some.findings)

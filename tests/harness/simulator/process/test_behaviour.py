@@ -5,14 +5,13 @@ from contextlib import contextmanager
 
 import pytest
 
+from tornproof.harness.common import behaviour
 from tornproof.harness.common.behaviour import impossible_after
 from tornproof.harness.common.verdict import Verdict
 from tornproof.harness.counterexamples.make import as_log
 from tornproof.harness.counterexamples.replay import replay_log
 from tornproof.harness.explorers.kills import explorer as kills
-from tornproof.harness.explorers.kills import judge
 from tornproof.harness.explorers.power_cuts import controls as power
-from tornproof.harness.explorers.power_cuts import examination
 from tornproof.harness.explorers.schedules.crash import explore_under
 from tornproof.harness.explorers.schedules.exploration import Exploration
 from tornproof.harness.explorers.schedules.explorer import explore_schedules
@@ -167,7 +166,6 @@ def test_what_is_read_and_recovered_after_crashes_is_a_behaviour_of_the_model(
 
 def test_the_explorers_of_power_cuts_and_of_kills_ask_the_model(monkeypatch: pytest.MonkeyPatch) -> None:
     assert power.violated(A, Toy()) == set()
-    for module in (examination, judge):
-        monkeypatch.setattr(module, "impossible_after", lambda *_, **__: "nothing is allowed")
+    monkeypatch.setattr(behaviour, "impossible_after", lambda *_, **__: "nothing is allowed")
     assert power.violated(A, Toy()) == {Property.BEHAVIOUR}
     assert kills._violated(Toy(), kills.CONTROL_OPERATIONS) == {(Toy.name, Property.BEHAVIOUR)}

@@ -11,8 +11,9 @@ from typing import Any
 import pyarrow as pa
 
 from tornproof.harness.mutation.fault import Explorer, PlantedFault, nothing
-from tornproof.impl.layout.parquet import DATA_FILE
+from tornproof.impl.layout.parquet import DATA_FILE, FooterForm
 from tornproof.impl.layout.record import Buffer
+from tornproof.impl.parquet.footer import split_footer
 from tornproof.impl.pm.footer import BloomReference, FooterPosition, Generation, bloom_reference_offset
 from tornproof.impl.pm.header import FileHeader
 from tornproof.impl.storage.interface import Storage
@@ -113,6 +114,25 @@ def without_blooms(reused: Callable[..., Any]) -> Callable[..., Any]:
 
 
 APPENDS = "append-and-power-cut"
+
+
+def older_extension(extended_footer: Callable[..., bytes]) -> Callable[..., bytes]:
+    """Append an extension without the newest row group, as the generation before has it."""
+
+    def extended(thrift: bytes, form: FooterForm, **settings: Any) -> bytes:
+        parts = split_footer(thrift, file=DATA_FILE, offset_bytes=0)
+        older = parts.with_row_groups(parts.row_groups[:-1], 0).encode()
+        return thrift[:-1] + extended_footer(older, form, **settings)[len(older) - 1 :]
+
+    return extended
+
+
+def checksum_from_the_second_byte(checksums: Callable[[Buffer], dict[str, int]]) -> Callable[[Buffer], dict[str, int]]:
+    """Leave the first byte out of the checksum."""
+    return lambda flat: {**checksums(flat), "flatbuffer_crc": checksums(flat[1:])["flatbuffer_crc"]}
+
+
+EXTENDED = "footer-extension-and-power-cut"
 _fault = partial(PlantedFault, explorer=Explorer.SEQUENTIAL)
 UPDATES = (
     _fault(
@@ -227,5 +247,23 @@ UPDATES = (
         explorer=Explorer.SMALL_LIMITS,
         scenario="append-and-power-cut",
         hidden_from=(Explorer.SEQUENTIAL,),
+    ),
+    _fault(
+        None,
+        "extension of an older generation",
+        "a commit in place keeps the FlatBuffers footer that the generation before has",
+        "readers of FlatBuffers see row groups that are no more",
+        location="tornproof.impl.write.partition_writer:extended_footer",
+        substitute=older_extension,
+        scenario=EXTENDED,
+    ),
+    _fault(
+        None,
+        "checksum of the extension over the wrong bytes",
+        "the CRC of the FlatBuffers footer leaves out its first byte",
+        "nobody believes the extension",
+        location="tornproof.impl.extension.footer:checksums",
+        substitute=checksum_from_the_second_byte,
+        scenario=EXTENDED,
     ),
 )

@@ -13,6 +13,7 @@ from typing import Annotated, TypeVar
 import msgspec
 
 from tornproof.impl.errors import TornproofError
+from tornproof.impl.layout.parquet import FooterForm
 
 FORMAT = 1
 FOLDER = "scenarios"
@@ -88,7 +89,8 @@ class Scenario(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
     """One file: `start` is committed before the exploration, `first` by the first session, `second` after a crash.
 
     `filters` are the columns with bloom filters and their rates of false positives. With `symbols` the table has a
-    SYMBOL column too, in which every row has a new symbol or null. `must_reach` are coverage goals.
+    SYMBOL column too, in which every row has a new symbol or null. `footer_extension` is the form of the start table's
+    Parquet footers, which a writer keeps. `must_reach` are coverage goals.
     """
 
     format: Annotated[int, msgspec.Meta(ge=FORMAT, le=FORMAT)]
@@ -99,6 +101,7 @@ class Scenario(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
     filters: dict[str, Annotated[float, msgspec.Meta(gt=0, lt=1)]] = {}
     filters_at: FiltersAt = FiltersAt.INLINED
     symbols: bool = False
+    footer_extension: FooterForm | None = None
     start: tuple[Commit, ...] = ()
     first: Annotated[tuple[Commit, ...], msgspec.Meta(min_length=1)]
     second: tuple[Commit, ...] = ()

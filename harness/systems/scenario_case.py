@@ -15,6 +15,7 @@ from tornproof.harness.systems.scenario import At, Commit, FiltersAt, Rows, Scen
 from tornproof.harness.systems.table import COLUMNS, GROWING, SYMBOL, TableTarget
 from tornproof.harness.systems.table_operation import TableOperation
 from tornproof.harness.systems.workload import FIRST_TIME, HOUR_MICROSECONDS
+from tornproof.impl.parquet.encode_options import EncodeOptions
 from tornproof.impl.table.table import Table, open_table
 from tornproof.impl.write.writer_options import BloomOptions, BloomPosition
 
@@ -55,8 +56,9 @@ def case_of(scenario: Scenario, target: TableTarget, rules: TraceRules = NO_RULE
     storage = MemoryStorage()
     position = BloomPosition.EXTERNAL if scenario.filters_at is FiltersAt.EXTERNAL else BloomPosition.INLINED
     blooms = BloomOptions(columns=scenario.filters, position=position) if scenario.filters else None
+    options = replace(GROWING, blooms=blooms, encoding=EncodeOptions(footer_extension=scenario.footer_extension))
     columns = (*COLUMNS, SYMBOL) if scenario.symbols else COLUMNS
-    home = TableTarget(encode=target.encode, options=replace(GROWING, blooms=blooms), columns=columns)
+    home = TableTarget(encode=target.encode, options=options, columns=columns)
     home.create(storage, PATH)
     times = _Times()
     empty = open_table(storage, PATH)

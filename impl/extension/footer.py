@@ -9,15 +9,13 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 from uuid import UUID
 
-from tornproof.impl.errors import CorruptError
-from tornproof.impl.extension.chunks import ChunkFacts, chunk_facts
-from tornproof.impl.extension.decode import FlatFooter
-from tornproof.impl.extension.encode import FILE, GROUP, flatbuffer_of, structs_in
+from tornproof.impl.errors import CorruptError, Problem
+from tornproof.impl.extension.point import FORMS as ID_FORMS
 from tornproof.impl.extension.point import HeaderForm, append_extension, extension_of, start_in_reverse
-from tornproof.impl.layout.parquet import FINAL_MAGIC, ExtensionTail, FinalTail
+from tornproof.impl.layout.parquet import FINAL_MAGIC, ExtensionTail, FinalTail, FooterForm
 from tornproof.impl.layout.record import Buffer
 from tornproof.impl.parquet.fields import FILE_META_DATA
 from tornproof.impl.parquet.footer import (
@@ -27,22 +25,17 @@ from tornproof.impl.parquet.footer import (
     file_tail,
     read_footer_tail,
 )
-from tornproof.impl.parquet.thrift import STOP, decode
+from tornproof.impl.parquet.thrift import STOP, Struct, decode
 from tornproof.impl.storage.checksum import crc32, large_crc32
+
+if TYPE_CHECKING:
+    from tornproof.impl.extension.chunks import ChunkFacts
+    from tornproof.impl.extension.decode import FlatFooter
 
 ReadBytes: TypeAlias = Callable[[int, int], bytes]
 """Reads `size_bytes` from `offset_bytes` of a file, fewer at its end."""
 FINAL_SIZE_MIN_BYTES = len(FINAL_MAGIC) + FinalTail.layout.size_bytes
-SIZE_BYTES = 4
-
-
-class FooterForm(enum.StrEnum):
-    """Which footers a file has; the first three can be read by every reader of Parquet."""
-
-    THRIFT = "thrift"
-    PRIVATE = "private"
-    MIGRATION = "migration"
-    FINAL = "final"
+SIZE_BYTES, UUID_SIZE_BYTES = 4, 16
 
 
 UUIDS = {
@@ -100,6 +93,9 @@ class FileFooter:
         """
         if self.flat is not None:
             return self.flat.chunk(row_group, column)
+        from tornproof.impl.extension.chunks import chunk_facts
+        from tornproof.impl.extension.encode import FILE, GROUP, structs_in
+
         footer = self.decoded()
         groups = structs_in(footer.tree, FILE["row_groups"])
         if not 0 <= row_group < len(groups) or not 0 <= column < len(footer.leaves):
@@ -113,20 +109,48 @@ def footer_tail(thrift: bytes, form: FooterForm, *, file: str, header: HeaderFor
 
     Raises what making FlatBuffers of it raises.
     """
-    if form is FooterForm.THRIFT:
-        return file_tail(thrift)
-    flat = flatbuffer_of(thrift, file=file)
     if form is FooterForm.FINAL:
-        return flat + FinalTail(**_sums(flat), magic=FINAL_MAGIC).pack()
-    return file_tail(append_extension(thrift, extension_content(flat, form), header))
+        flat = _flatbuffer_of(thrift, file)
+        return flat + FinalTail(**checksums(flat), magic=FINAL_MAGIC).pack()
+    return file_tail(extended_footer(thrift, form, file=file, header=header))
+
+
+def extended_footer(thrift: bytes, form: FooterForm, *, file: str, header: HeaderForm = HeaderForm.PLAIN) -> bytes:
+    """Return an encoded Thrift footer with the extension of a form, or as it is for that of Thrift alone."""
+    if form is FooterForm.THRIFT:
+        return thrift
+    content = extension_content(_flatbuffer_of(thrift, file), form)
+    return append_extension(thrift, content, header)
+
+
+def _flatbuffer_of(thrift: bytes, file: str) -> bytes:
+    # FlatBuffers are imported where a file has or gets them, because most files and commands have none.
+    from tornproof.impl.extension.encode import flatbuffer_of
+
+    return flatbuffer_of(thrift, file=file)
+
+
+def _flat_footer(content: bytes | memoryview, file: str) -> FlatFooter:
+    from tornproof.impl.extension.decode import FlatFooter
+
+    return FlatFooter(content, file=file)
+
+
+def form_of_extension(footer: Struct) -> FooterForm:
+    """Return the form that the extension of a decoded footer claims by its UUID, without believing it."""
+    for each in footer.fields:
+        if each.id in ID_FORMS and isinstance(each.value, bytes) and each.value[-UUID_SIZE_BYTES:] in FORMS:
+            return FORMS[each.value[-UUID_SIZE_BYTES:]]
+    return FooterForm.THRIFT
 
 
 def extension_content(flat: bytes, form: FooterForm) -> bytes:
     """Return the content of an extension with a FlatBuffers footer."""
-    return flat + ExtensionTail(**_sums(flat), uuid=UUIDS[form]).pack()
+    return flat + ExtensionTail(**checksums(flat), uuid=UUIDS[form]).pack()
 
 
-def _sums(flat: Buffer) -> dict[str, int]:
+def checksums(flat: Buffer) -> dict[str, int]:
+    """Return the fields that both tails have of a FlatBuffers footer."""
     size = len(flat).to_bytes(SIZE_BYTES, "little")
     return {"flatbuffer_crc": large_crc32(flat), "flatbuffer_size": len(flat), "size_crc": crc32(size)}
 
@@ -153,7 +177,7 @@ def _final_footer(read: ReadBytes, size_bytes: int, file: str) -> FileFooter:
     content = read(tail.flatbuffer_size, at - tail.flatbuffer_size)
     if large_crc32(content) != tail.flatbuffer_crc:
         raise position.corrupt("flatbuffer_crc", large_crc32(content), tail.flatbuffer_crc)
-    flat = FlatFooter(content, file=file)
+    flat = _flat_footer(content, file)
     return FileFooter(file=file, form=FooterForm.FINAL, offset_bytes=at - tail.flatbuffer_size, flat=flat)
 
 
@@ -186,7 +210,7 @@ def split_extended_footer(content: bytes, *, file: str, offset_bytes: int) -> Fi
     if not is_whole:
         return _doubted(thrift, file, offset_bytes, form, "its checksum is wrong", header)
     try:
-        footer = FlatFooter(flat, file=file)
+        footer = _flat_footer(flat, file)
         identity = footer.thrift_identity()
     except CorruptError as error:
         return _doubted(thrift, file, offset_bytes, form, f"it is no such footer: {error.problem.field}", header)
@@ -197,6 +221,19 @@ def split_extended_footer(content: bytes, *, file: str, offset_bytes: int) -> Fi
         actual = f"{len(thrift)} bytes with checksum {large_crc32(thrift)}"
         raise CorruptError(file, "Thrift footer", offset_bytes, expected, actual)
     return FileFooter(file=file, form=form, offset_bytes=offset_bytes, flat=footer, header=header, thrift_bytes=thrift)
+
+
+def extension_problems(content: bytes, *, file: str, offset_bytes: int) -> list[Problem]:
+    """Return why the FlatBuffers footer in a Thrift footer's extension, if there is one of ours, is not the same."""
+    try:
+        found = split_extended_footer(content, file=file, offset_bytes=offset_bytes)
+        if found.flat is not None:
+            found.flat.thrift()
+    except CorruptError as error:
+        return [error.problem]
+    if found.doubt is None or found.form is FooterForm.THRIFT:
+        return []
+    return [Problem(file, "extension", offset_bytes, f"a FlatBuffers footer of the {found.form} form", found.doubt)]
 
 
 def _doubted(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from typing import Annotated
 
 from tornproof.impl.layout.record import U32, Record, gap, layout_of, meaning
@@ -9,7 +10,17 @@ from tornproof.impl.layout.record import U32, Record, gap, layout_of, meaning
 DATA_FILE = "data.parquet"
 MAGIC = b"PAR1"
 FINAL_MAGIC = b"PAR3"
+
 EXTENSION_SOURCE = "Apache Parquet format, Binary protocol extensions"
+
+
+class FooterForm(enum.StrEnum):
+    """Which footers a file has; the first three can be read by every reader of Parquet (docs/extensions.md)."""
+
+    THRIFT = "thrift"
+    PRIVATE = "private"
+    MIGRATION = "migration"
+    FINAL = "final"
 
 
 @layout_of(title="Parquet tail", size_bytes=8, source="Apache Parquet format, File format")

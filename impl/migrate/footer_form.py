@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tornproof.impl.errors import BusyError, UnsupportedError, UsageError
-from tornproof.impl.extension.footer import FileFooter, FooterForm, footer_tail, read_file_footer
+from tornproof.impl.extension.footer import FileFooter, footer_tail, read_file_footer
 from tornproof.impl.extension.point import HeaderForm
-from tornproof.impl.layout.parquet import DATA_FILE
+from tornproof.impl.layout.parquet import DATA_FILE, FooterForm
 from tornproof.impl.migrate.partition_publish import parent_of, publish_parts
 from tornproof.impl.storage.interface import EntryKind, ReadableFile, Storage
 from tornproof.impl.table.partition import PM_FILE

@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from tornproof.impl.layout.parquet import FooterForm
 from tornproof.impl.parquet.fields import Codec, PageEncoding
 from tornproof.impl.parquet.footer import SortingColumn
 from tornproof.impl.types.physical import PhysicalType
@@ -70,7 +71,8 @@ class EncodeOptions:
 
     Columns of Arrow dictionaries are always dictionary-encoded, others if `columns` says so. All names are dotted paths
     of leaves, which for a flat column is its name. Without `statistics` there are no bounds, but null counts, because
-    every `_pm` of QuestDB has them (parquet-metadata.md, Stat encoding).
+    every `_pm` of QuestDB has them (parquet-metadata.md, Stat encoding). `footer_extension` is the form of footers that
+    are written; None keeps that of a partition.
     """
 
     codec: Codec = Codec.LZ4_RAW
@@ -80,6 +82,7 @@ class EncodeOptions:
     statistics: bool = True
     page_checksums: bool = True
     page_index: bool = True
+    footer_extension: FooterForm | None = None
     sorting: tuple[SortingColumn, ...] = ()
     columns: Mapping[str, ColumnOptions] = field(default_factory=dict)
 

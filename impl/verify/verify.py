@@ -10,6 +10,7 @@ from enum import StrEnum
 from functools import partial
 
 from tornproof.impl.errors import CorruptError, Problem, ProblemError, UnsupportedError, counted
+from tornproof.impl.extension.footer import extension_problems
 from tornproof.impl.parquet.footer import ParquetFooter, decode_footer
 from tornproof.impl.parquet.thrift import Known
 from tornproof.impl.pm.chain import Metadata, decode_chain
@@ -306,7 +307,8 @@ def check_thrift_footer(
         return None, [error.problem]
     except UnsupportedError:
         return None, None
-    return footer, list(compare_footer(footer, resolved.metadata, file=label))
+    problems = list(compare_footer(footer, resolved.metadata, file=label))
+    return footer, problems + extension_problems(content, file=label, offset_bytes=fixed.parquet_footer_offset)
 
 
 def _not_looked_at(report: PartitionReport) -> PartitionReport:

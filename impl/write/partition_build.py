@@ -12,7 +12,8 @@ import pyarrow as pa
 from tornproof.impl import limits
 from tornproof.impl.chunk.row_group_encoder import EncodedRowGroup, encode_row_group
 from tornproof.impl.errors import RowsRejectedError
-from tornproof.impl.layout.parquet import DATA_FILE, MAGIC
+from tornproof.impl.extension.footer import extended_footer
+from tornproof.impl.layout.parquet import DATA_FILE, MAGIC, FooterForm
 from tornproof.impl.parquet.footer import SortingColumn, file_tail
 from tornproof.impl.pm.encode import FooterFacts, NewRowGroup, encode_file
 from tornproof.impl.storage.interface import File, OpenMode, Storage
@@ -42,6 +43,7 @@ class PartitionBuild(AbstractContextManager["PartitionBuild"]):
         self._table_name = table_name
         (timestamp,) = (column.name for column in metadata.columns if column.id == metadata.timestamp_id)
         names = {column.name: column.name for column in metadata.columns}
+        self._form = options.encoding.footer_extension or FooterForm.THRIFT
         self._options = encode_options(options, names, timestamp) or DEFAULT_OPTIONS
         self._sorting = (
             SortingColumn(column_index=self._header.designated_timestamp, descending=False, nulls_first=False),
@@ -74,7 +76,8 @@ class PartitionBuild(AbstractContextManager["PartitionBuild"]):
     def finish(self, timestamp: int) -> PreparedPartition:
         """Write both footers and make the whole directory durable; `timestamp` is the start of the partition."""
         row_count = sum(group.num_rows for group in self._row_groups)
-        encoded = new_footer(self._header, self._table_name).with_row_groups(self._thrift, row_count).encode()
+        footer = new_footer(self._header, self._table_name).with_row_groups(self._thrift, row_count)
+        encoded = extended_footer(footer.encode(), self._form, file=DATA_FILE)
         tail = file_tail(encoded)
         self._data.pwrite(tail, self._end_bytes)
         self._data.fsync()

@@ -15,6 +15,7 @@ from tornproof.impl import limits
 from tornproof.impl.chunk.row_group_encoder import EncodedRowGroup
 from tornproof.impl.errors import RowsRejectedError
 from tornproof.impl.layout import pm as layout
+from tornproof.impl.layout.parquet import FooterForm
 from tornproof.impl.parquet.bloom import bitset_of_values
 from tornproof.impl.pm.block import Block
 from tornproof.impl.pm.header import FileHeader
@@ -134,7 +135,7 @@ class PartitionChanger:
                 case Insert(start, end):
                     inserted = portion.rows.slice(start, end - start)
                     row_groups += self._encoded([inserted], partition.metadata.header, self.options)
-        write, after = next_in_place(partition, row_groups)
+        write, after = next_in_place(partition, row_groups, self.options.encoding.footer_extension)
         if excess_of(after, partition) is not None:
             return self.rewrite(partition, portion, files)
         return PartitionChange(write=write, partition=after)
@@ -146,7 +147,7 @@ class PartitionChanger:
             count_max=partition.metadata.row_count + (len(portion.timestamps) if portion else 0),
             is_large=partition.token > STREAMED_BYTES,
         )
-        return self._create(rows, self._header(partition.metadata.header), files, self.options)
+        return self._create(rows, self._header(partition.metadata.header), files, self.options, partition.form)
 
     def create(self, portion: Portion, files: PartitionFiles) -> PartitionChange:
         """Write the first rows of a partition."""
@@ -155,7 +156,7 @@ class PartitionChanger:
             count_max=portion.rows.num_rows,
             is_large=portion.rows.nbytes > STREAMED_BYTES,
         )
-        return self._create(rows, self._header(None), files, self.options)
+        return self._create(rows, self._header(None), files, self.options, FooterForm.THRIFT)
 
     def _header(self, before: FileHeader | None) -> FileHeader:
         """Return the header of a new directory, with the bloom filters in the options or in the file `before`."""
@@ -171,26 +172,29 @@ class PartitionChanger:
         return new_header(self.metadata, bloom_ids=ids, blooms_external=before.blooms_external)
 
     def _create(
-        self, rows: _Rows, header: FileHeader, files: PartitionFiles, options: WriterOptions
+        self, rows: _Rows, header: FileHeader, files: PartitionFiles, options: WriterOptions, form_before: FooterForm
     ) -> PartitionChange:
         """Return a new directory that readers accept, if need be with external filters, then with larger row groups.
 
         Raises RowsRejectedError if there is none.
         """
+        form = options.encoding.footer_extension or form_before
         footer, row_groups = new_footer(header, self.name), self._encoded(rows.parts(), header, options)
         if rows.is_large:
-            write, after = stream_new_directory(self.storage, files, header, footer, row_groups)
+            write, after = stream_new_directory(self.storage, files, header, footer, row_groups, form)
             self.streamed.append(files.path)
         else:
-            write, after = next_in_new_directory(files, header, footer, row_groups)
+            write, after = next_in_new_directory(files, header, footer, row_groups, form=form)
         found = excess_of(after)
         if found is None:
             return PartitionChange(write=write, partition=after)
         if found.what == limits.PM_SIZE and header.bloom_columns and not header.blooms_external:
             ids = {header.columns[index].id for index in header.bloom_columns}
-            return self._create(rows, new_header(self.metadata, bloom_ids=ids, blooms_external=True), files, options)
+            return self._create(
+                rows, new_header(self.metadata, bloom_ids=ids, blooms_external=True), files, options, form
+            )
         if options.row_group_row_count_max < rows.count_max:
-            return self._create(rows, header, files, _with_larger_row_groups(options))
+            return self._create(rows, header, files, _with_larger_row_groups(options), form)
         raise RowsRejectedError(
             f"{files.name}: it would have {found}; write fewer rows or filters, or shorter values, to it"
         )

@@ -14,8 +14,10 @@ from typing import TypeAlias
 from tornproof.impl import limits
 from tornproof.impl.chunk.row_group_encoder import EncodedRowGroup, PlacedRowGroup
 from tornproof.impl.errors import CorruptError, UnsupportedError
+from tornproof.impl.extension.footer import extended_footer, form_of_extension
+from tornproof.impl.extension.point import without_extension
 from tornproof.impl.layout import pm as layout
-from tornproof.impl.layout.parquet import MAGIC, ParquetTail
+from tornproof.impl.layout.parquet import DATA_FILE, MAGIC, FooterForm, ParquetTail
 from tornproof.impl.parquet.footer import (
     FooterParts,
     SortingColumn,
@@ -56,6 +58,7 @@ class OpenPartition:
     files: PartitionFiles
     metadata: Metadata
     footer: FooterParts
+    form: FooterForm
     point: AppendPoint
     spans: tuple[Span, ...]
     generation_count: int
@@ -116,7 +119,8 @@ def load_state(resolved: ResolvedPartition) -> OpenPartition:
     return OpenPartition(
         files=resolved.files,
         metadata=resolved.metadata,
-        footer=parts,
+        footer=replace(parts, fields=without_extension(parts.fields)),
+        form=form_of_extension(parts.fields),
         point=append_point(content, resolved.resolved.position, base_bytes=len(content)),
         spans=tuple(_span(resolved.metadata.header, block, resolved.files) for block in resolved.metadata.blocks),
         generation_count=_generation_count(content),
@@ -132,8 +136,14 @@ def _generation_count(content: bytes) -> int:
     return count
 
 
-def next_in_place(state: OpenPartition, row_groups: Sequence[NextRowGroups]) -> tuple[PartitionWrite, OpenPartition]:
-    """Return the write that appends new row groups and footers with all of `row_groups`, and the state after it."""
+def next_in_place(
+    state: OpenPartition, row_groups: Sequence[NextRowGroups], form: FooterForm | None = None
+) -> tuple[PartitionWrite, OpenPartition]:
+    """Return the write that appends new row groups and footers with all of `row_groups`, and the state after it.
+
+    The Thrift footer gets a new extension of `form`, by default of that which the partition has.
+    """
+    form = form or state.form
     kept = [range(group.first, group.end) for group in row_groups if isinstance(group, KeptRowGroups)]
     dropped = set(range(len(state.footer.row_groups))).difference(*kept)
     footer_length = state.metadata.generation.position.fixed.parquet_footer_length
@@ -144,7 +154,7 @@ def next_in_place(state: OpenPartition, row_groups: Sequence[NextRowGroups]) -> 
     # Of a footer's optional sections only the scratchpad is copied to the next generation (docs/format.md).
     scratchpad = state.metadata.generation.sections.scratchpad
     tail, footer, laid_out = _lay_out(
-        state.metadata.header, state.footer, state.point, placed, unused_bytes, scratchpad
+        state.metadata.header, state.footer, form, state.point, placed, unused_bytes, scratchpad
     )
     content.append(tail, placed.end_bytes)
     write = PartitionWrite(
@@ -156,7 +166,7 @@ def next_in_place(state: OpenPartition, row_groups: Sequence[NextRowGroups]) -> 
         pm=laid_out.content,
         published_bytes=laid_out.generation.position.end_bytes,
     )
-    after = _state(state.files, state.metadata.header, footer, laid_out, placed)
+    after = _state(state.files, state.metadata.header, footer, form, laid_out, placed)
     return write, replace(after, generation_count=state.generation_count + 1)
 
 
@@ -177,6 +187,8 @@ def next_in_new_directory(
     footer: FooterParts,
     row_groups: Iterable[EncodedRowGroup],
     append: Append | None = None,
+    *,
+    form: FooterForm = FooterForm.THRIFT,
 ) -> tuple[PartitionWrite, OpenPartition]:
     """Return the complete files of a new partition or of a rewrite; `footer` has the schema and the key-values.
 
@@ -187,7 +199,7 @@ def next_in_new_directory(
     append = append or content.append
     append(MAGIC, 0)
     placed = _place(header, row_groups, append, len(MAGIC), None)
-    tail, footer, laid_out = _lay_out(header, footer, point, placed, 0, None)
+    tail, footer, laid_out = _lay_out(header, footer, form, point, placed, 0, None)
     append(tail, placed.end_bytes)
     published = patch_header(laid_out.generation.position.end_bytes)
     data = content.joined()
@@ -200,7 +212,7 @@ def next_in_new_directory(
         pm=published + head[len(published) :] + laid_out.content,
         published_bytes=laid_out.generation.position.end_bytes,
     )
-    return write, _state(files, header, footer, laid_out, placed)
+    return write, _state(files, header, footer, form, laid_out, placed)
 
 
 class _Content:
@@ -282,6 +294,7 @@ def _blooms(
 def _lay_out(
     header: FileHeader,
     footer: FooterParts,
+    form: FooterForm,
     point: AppendPoint,
     placed: _Placed,
     unused_bytes: int,
@@ -292,7 +305,7 @@ def _lay_out(
     json = footer.key_value(QUESTDB_KEY)
     if json is not None:
         footer = footer.with_key_value(QUESTDB_KEY, updated_json(json, unused_bytes=unused_bytes))
-    encoded = footer.encode()
+    encoded = extended_footer(footer.encode(), form, file=DATA_FILE)
     facts = FooterFacts(
         parquet_footer_offset=placed.end_bytes,
         parquet_footer_length=len(encoded),
@@ -304,7 +317,12 @@ def _lay_out(
 
 
 def _state(
-    files: PartitionFiles, header: FileHeader, footer: FooterParts, laid_out: AppendedGeneration, placed: _Placed
+    files: PartitionFiles,
+    header: FileHeader,
+    footer: FooterParts,
+    form: FooterForm,
+    laid_out: AppendedGeneration,
+    placed: _Placed,
 ) -> OpenPartition:
     new_blocks = iter(laid_out.new_blocks)
     blocks = tuple(block or next(new_blocks) for block in placed.kept_blocks)
@@ -313,6 +331,7 @@ def _state(
         files=files,
         metadata=Metadata(header=header, generation=laid_out.generation, blocks=blocks),
         footer=footer,
+        form=form,
         point=laid_out.next_point,
         spans=spans,
         generation_count=1,

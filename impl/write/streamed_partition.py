@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from tornproof.impl.chunk.row_group_encoder import EncodedRowGroup
 from tornproof.impl.errors import StorageError
-from tornproof.impl.layout.parquet import DATA_FILE
+from tornproof.impl.layout.parquet import DATA_FILE, FooterForm
 from tornproof.impl.parquet.footer import FooterParts
 from tornproof.impl.pm.header import FileHeader
 from tornproof.impl.storage.interface import EntryKind, OpenMode, Storage
@@ -27,13 +27,14 @@ def stream_new_directory(
     header: FileHeader,
     footer: FooterParts,
     row_groups: Iterable[EncodedRowGroup],
+    form: FooterForm,
 ) -> tuple[PartitionWrite, OpenPartition]:
     """Write a directory and make it durable; raises StorageError. After an error, also of encoding, none is left."""
     remove_streamed(storage, files.path)
     try:
         storage.mkdir(files.path)
         with storage.open_for_writing(f"{files.path}/{DATA_FILE}", OpenMode.NEW) as data:
-            write, after = next_in_new_directory(files, header, footer, row_groups, data.pwrite)
+            write, after = next_in_new_directory(files, header, footer, row_groups, data.pwrite, form=form)
             data.fdatasync()
         with storage.open_for_writing(f"{files.path}/{PM_FILE}", OpenMode.NEW) as pm:
             pm.pwrite(write.pm, 0)

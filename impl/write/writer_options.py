@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 
 from tornproof.impl.errors import TornproofError
+from tornproof.impl.layout.parquet import FooterForm
 from tornproof.impl.parquet.encode_options import ENCODABLE, PYARROW_CODECS, ColumnOptions, EncodeOptions, Encoding
 from tornproof.impl.parquet.fields import Codec
 from tornproof.impl.table.metadata_file import TableColumn, TableMetadata
@@ -89,7 +90,7 @@ def encode_options(options: WriterOptions, file_names: Mapping[str, str], timest
     `file_names` maps the columns' names in the table to those in the file; `timestamp` is the table's name for the
     designated timestamp, which always has statistics, because readers search by them.
     """
-    asked = options.encoding
+    asked = replace(options.encoding, footer_extension=None)
     if asked == DEFAULT_OPTIONS:
         return None
     columns = dict(asked.columns)
@@ -109,6 +110,8 @@ def _problems(options: WriterOptions) -> Iterator[str]:
             yield f"a page has {what}, not at most {size}"
     if encoding.sorting:
         yield "the sorting of row groups is not asked for: all are sorted by the designated timestamp, and say so"
+    if encoding.footer_extension is FooterForm.FINAL:
+        yield "footers without Thrift are not for tables: no server could read them"
     for name in (None, *encoding.columns):
         whose = "all columns" if name is None else f"column {name!r}"
         codec, level = (encoding.codec, encoding.level) if name is None else encoding.codec_of(name)

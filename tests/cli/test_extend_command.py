@@ -12,8 +12,8 @@ from inspecting import document_of
 
 import tornproof as api
 from tornproof.impl.errors import UsageError
-from tornproof.impl.extension.footer import UUIDS, FooterForm, Source
-from tornproof.impl.layout.parquet import ExtensionTail
+from tornproof.impl.extension.footer import UUIDS, Source
+from tornproof.impl.layout.parquet import ExtensionTail, FooterForm
 
 DAY = "tables/9.4.2/chain/table/2024-01-01.1"
 DOCS = (Path(__file__).parents[2] / "docs" / "extensions.md").read_text(encoding="utf-8")

@@ -7,8 +7,9 @@ import pyarrow as pa
 from parquet_files import footer_bytes, written
 
 from tornproof.impl.errors import CorruptError, UnsupportedError
-from tornproof.impl.extension.footer import FileFooter, FooterForm, Source, footer_tail, read_file_footer
+from tornproof.impl.extension.footer import FileFooter, Source, footer_tail, read_file_footer
 from tornproof.impl.extension.point import HeaderForm
+from tornproof.impl.layout.parquet import FooterForm
 
 EXTENDED = tuple(form for form in FooterForm if form is not FooterForm.THRIFT)
 FILE = "x.parquet"

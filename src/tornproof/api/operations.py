@@ -13,7 +13,8 @@ from tornproof.harness.check import CheckQuestion, bounds_of, check_image
 from tornproof.harness.common.effort import DEFAULT, EFFORT_MAX, EFFORTS, effort_of
 from tornproof.harness.parallel.tasks import Outcome
 from tornproof.harness.systems.workload import MADE_PATH, made_image
-from tornproof.impl.extension.footer import FileFooter, FooterForm, read_file_footer
+from tornproof.impl.extension.footer import FileFooter, read_file_footer
+from tornproof.impl.layout.parquet import FooterForm
 from tornproof.impl.migrate.footer_form import FormChange, change_footer_form
 from tornproof.impl.migrate.plan import Migration
 from tornproof.impl.migrate.table_migration import migrate_table

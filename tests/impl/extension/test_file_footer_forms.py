@@ -13,15 +13,9 @@ from parquet_files import footer_bytes
 
 from tornproof.impl.errors import CorruptError
 from tornproof.impl.extension.encode import flatbuffer_of
-from tornproof.impl.extension.footer import (
-    FooterForm,
-    Source,
-    extension_content,
-    footer_tail,
-    read_file_footer,
-)
+from tornproof.impl.extension.footer import Source, extension_content, footer_tail, read_file_footer
 from tornproof.impl.extension.point import HeaderForm, append_extension
-from tornproof.impl.layout.parquet import FINAL_MAGIC, ExtensionTail
+from tornproof.impl.layout.parquet import FINAL_MAGIC, ExtensionTail, FooterForm
 from tornproof.impl.parquet.footer import file_tail
 from tornproof.impl.storage.checksum import crc32
 

@@ -152,7 +152,7 @@ def test_the_compiler_of_flatbuffers_reads_the_same_values(tmp_path: Path) -> No
     footer, _ = footer_bytes(content)
     buffer = tmp_path / "footer.bin"
     buffer.write_bytes(flatbuffer_of(footer, file="x", extension=b"\1\2"))
-    command = [FLATC, "--json", "--strict-json", "--raw-binary", "-o", tmp_path, SCHEMA_FILE, "--", buffer]
+    command: list[Path | str] = [FLATC, "--json", "--strict-json", "--raw-binary", "-o", tmp_path, SCHEMA_FILE, "--", buffer]
     subprocess.run(command, check=True)
     said = json.loads(buffer.with_suffix(".json").read_text())
     metadata = pq.read_metadata(pa.BufferReader(content))

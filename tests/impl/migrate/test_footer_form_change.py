@@ -12,8 +12,8 @@ from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.intercept import Answer, Call, CallKind, InterceptedStorage, Run
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.impl.errors import BusyError, CorruptError, StorageError, UnsupportedError, UsageError
-from tornproof.impl.extension.footer import FooterForm
 from tornproof.impl.extension.point import HeaderForm, append_extension
+from tornproof.impl.layout.parquet import FooterForm
 from tornproof.impl.migrate.footer_form import PART_SIZE_BYTES, change_footer_form
 from tornproof.impl.parquet.footer import file_tail
 

@@ -15,7 +15,7 @@ from tornproof.cli import interruption
 from tornproof.cli.console import result_console, result_grid
 from tornproof.cli.output import ExitCode, JsonOption, visible, write_json
 from tornproof.impl.errors import UsageError
-from tornproof.impl.extension.footer import FooterForm
+from tornproof.impl.layout.parquet import FooterForm
 from tornproof.impl.migrate.footer_form import FormChange, change_footer_form
 from tornproof.impl.migrate.partition_publish import UNFINISHED_SUFFIX
 from tornproof.impl.storage.operating_system import OperatingSystemStorage

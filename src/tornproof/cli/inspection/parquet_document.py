@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,7 +25,7 @@ from tornproof.cli.inspection.values import (
     parquet_value,
 )
 from tornproof.impl.errors import CorruptError, Problem, ProblemError
-from tornproof.impl.extension.footer import FileFooter, FooterForm, read_file_footer, split_extended_footer
+from tornproof.impl.extension.footer import FileFooter, extension_problems, read_file_footer, split_extended_footer
 from tornproof.impl.extension.point import FORMS
 from tornproof.impl.layout.parquet import FINAL_MAGIC, MAGIC, FinalTail
 from tornproof.impl.parquet.fields import CONVERTED_NAMES, FILE_META_DATA
@@ -95,11 +96,9 @@ def read_parquet_file(
         )
         content = handle.pread(found.footer_length_bytes, found.footer_offset_bytes)
     _decode(found, content, problems)
-    with problems.noted():
+    problems.extend(extension_problems(content, file=file, offset_bytes=found.footer_offset_bytes))
+    with suppress(CorruptError):
         found.forms = split_extended_footer(content, file=file, offset_bytes=found.footer_offset_bytes)
-        if found.forms.doubt is not None and found.forms.form is not FooterForm.THRIFT:
-            expected = f"a FlatBuffers footer of the {found.forms.form} form"
-            problems.append(problem_of(file, "extension", found.footer_offset_bytes, expected, found.forms.doubt))
     return found
 
 

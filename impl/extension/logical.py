@@ -53,6 +53,9 @@ OLDER_INTEGERS = {
     if each.name.startswith(("INT_", "UINT_"))
 }
 
+UNITS = [member.name for member in TIME_UNIT.by_id.values()]
+BIT_WIDTHS = (8, 16, 32, 64)
+
 
 def logical_type(builder: flatbuffers.Builder, element: SchemaElement) -> tuple[int, int]:
     """Add an element's logical type, or what its older annotation means; return the union's kind and position."""
@@ -69,7 +72,7 @@ def _annotation(element: SchemaElement) -> tuple[str, Any] | None:
             members = read(element.logical_type, LOGICAL_TYPE)
         except BrokenError:
             return None
-        return next(((name, value) for name, value in members.items() if name in KINDS), None)
+        return next(((name, value) for name, value in members.items() if _is_stated(name, value)), None)
     converted = element.converted_type
     if converted in OLDER:
         return OLDER[ConvertedType(converted)], None
@@ -84,6 +87,13 @@ def _annotation(element: SchemaElement) -> tuple[str, Any] | None:
     return None
 
 
+def _is_stated(name: str, options: Any) -> bool:
+    """Return whether the schema has the type, and its options."""
+    if name in ("TIME", "TIMESTAMP"):
+        return any(unit in options["unit"] for unit in UNITS)
+    return name in KINDS and (name != "INTEGER" or options["bit_width"] in BIT_WIDTHS)
+
+
 def _options(builder: flatbuffers.Builder, name: str, options: Any) -> int:
     if name == "DECIMAL":
         schema.DecimalOptionsStart(builder)
@@ -91,10 +101,9 @@ def _options(builder: flatbuffers.Builder, name: str, options: Any) -> int:
         schema.DecimalOptionsAddPrecision(builder, options["precision"])
         return schema.DecimalOptionsEnd(builder)
     if name in ("TIME", "TIMESTAMP"):
-        units = [member.name for member in TIME_UNIT.by_id.values()]
         schema.TimeOptionsStart(builder)
         schema.TimeOptionsAddIsAdjustedToUtc(builder, options["is_adjusted_to_utc"])
-        schema.TimeOptionsAddUnit(builder, next(units.index(unit) for unit in units if unit in options["unit"]))
+        schema.TimeOptionsAddUnit(builder, next(UNITS.index(unit) for unit in UNITS if unit in options["unit"]))
         return schema.TimeOptionsEnd(builder)
     if name == "INTEGER":
         schema.IntOptionsStart(builder)

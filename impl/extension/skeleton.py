@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import TypeAlias
 
 from tornproof.impl.errors import CorruptError
+from tornproof.impl.parquet.records import INTEGER_KINDS
 from tornproof.impl.parquet.thrift import Field, Items, Kind, Struct, Value, decode, encode
 
 Path: TypeAlias = tuple[int, ...]
@@ -60,7 +61,7 @@ def _blank(field: Field, stated: Stated, numbered: Collection[Path], numbers: li
     value = field.value
     if isinstance(value, Struct):
         return _blanked(value, stated, numbered, numbers, path)
-    if path in numbered and value.__class__ is int and value:
+    if path in numbered and field.kind in INTEGER_KINDS and value.__class__ is int and value:
         assert isinstance(value, int)
         numbers.append(value)
         return NUMBER

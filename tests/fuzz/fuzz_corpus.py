@@ -5,6 +5,7 @@ import io
 import itertools
 import json
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -26,8 +27,10 @@ from tornproof.harness.systems.scenario import load_scenario, scenario_names
 from tornproof.harness.systems.scenario_case import case_of
 from tornproof.harness.systems.table import TableTarget
 from tornproof.impl.errors import TornproofError
+from tornproof.impl.extension.encode import flatbuffer_of
+from tornproof.impl.extension.footer import extended_footer
 from tornproof.impl.layout.index import IndexHeader
-from tornproof.impl.layout.parquet import DATA_FILE, ParquetTail
+from tornproof.impl.layout.parquet import DATA_FILE, FooterForm, ParquetTail
 from tornproof.impl.parquet.bloom_filter import encode_filter_header
 from tornproof.impl.parquet.footer import read_footer_tail
 from tornproof.impl.pm.block import Chunk
@@ -39,7 +42,10 @@ from tornproof.impl.types.questdb import TypeTag
 
 FOLDERS = ("tables/9.4.2/", "tables/2026-07/", "vectors/", "external/", "legacy/9.3.4/chain/", "server-mode/")
 SIZE_MAX_BYTES = 16 << 10
-SIZES_MAX_BYTES = {"thrift": 2048, "footer": 2048, "pm": 4096, "convert": 4096, "inspect": 4096}
+SIZES_MAX_BYTES = {
+    **dict.fromkeys(("thrift", "footer"), 2048),
+    **dict.fromkeys(("extension", "flatbuffers", "pm", "convert", "inspect"), 4096),
+}
 """Of targets whose time goes with the size, and which have small seeds of every kind."""
 SEEDS_MAX = 120
 SMALL_TABLE = 1
@@ -100,6 +106,19 @@ def _parquet_parts() -> Iterator[tuple[bytes, bytes]]:
 
 def _footers() -> Iterator[bytes]:
     return (footer for _, footer in _parquet_parts())
+
+
+def _flatbuffers() -> Iterator[bytes]:
+    for footer in _footers():
+        with suppress(TornproofError):
+            yield flatbuffer_of(footer, file=DATA_FILE)
+
+
+def _extended_footers() -> Iterator[bytes]:
+    for footer in _footers():
+        with suppress(TornproofError):
+            yield extended_footer(footer, FooterForm.MIGRATION, file=DATA_FILE)
+            yield footer
 
 
 def _parquet_files() -> Iterator[bytes]:
@@ -272,6 +291,8 @@ def _filters() -> Iterator[bytes]:
 SEEDS: Mapping[str, Callable[[], Iterator[bytes]]] = {
     "thrift": _thrifts,
     "footer": _footers,
+    "extension": _extended_footers,
+    "flatbuffers": _flatbuffers,
     "pages": _pages,
     "chunk": _chunk_inputs,
     "raw_arrays": _raw_arrays,

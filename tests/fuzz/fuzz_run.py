@@ -25,6 +25,8 @@ from tornproof.cli.numbers import SECONDS_MAX, WORKERS_MAX
 SHARES = {
     "thrift": 1,
     "footer": 2,
+    "extension": 2,
+    "flatbuffers": 2,
     "pages": 1,
     "chunk": 3,
     "raw_arrays": 1,

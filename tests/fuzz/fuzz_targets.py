@@ -22,6 +22,9 @@ from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.systems.scenario import parse_scenario
 from tornproof.impl.chunk.chunk import decode_chunk
 from tornproof.impl.errors import ProblemError, TornproofError
+from tornproof.impl.extension.decode import FlatFooter
+from tornproof.impl.extension.encode import flatbuffer_of
+from tornproof.impl.extension.footer import split_extended_footer
 from tornproof.impl.parquet.fields import Codec
 from tornproof.impl.parquet.footer import decode_footer, row_group_facts, split_footer
 from tornproof.impl.parquet.pages import walk_pages
@@ -59,6 +62,23 @@ def footer(data: bytes) -> None:
         row_group_facts(row_group)
     for tolerant in (True, False):
         assert decode_footer(data, file="data.parquet", offset_bytes=4, tolerant=tolerant).length_bytes == end
+
+
+def extension(data: bytes) -> None:
+    """A Thrift footer with or without an extension; as FlatBuffers it comes back to the very same bytes."""
+    found = split_extended_footer(data, file="data.parquet", offset_bytes=4)
+    thrift = found.thrift()
+    assert FlatFooter(flatbuffer_of(thrift, file="data.parquet"), file="data.parquet").thrift() == thrift
+
+
+def flatbuffers(data: bytes) -> None:
+    """A FlatBuffers footer whose checksums were right."""
+    found = FlatFooter(data, file="data.parquet")
+    for row_group in range(min(found.row_group_count, 3)):
+        with suppress(IndexError):
+            found.chunk(row_group, 0)
+    assert found.extension is None or len(found.extension) <= len(data)
+    found.thrift()
 
 
 def pages(data: bytes) -> None:
@@ -166,6 +186,8 @@ def _outcome(read: Callable[[], object]) -> object:
 TARGETS: Mapping[str, Target] = {
     "thrift": thrift,
     "footer": footer,
+    "extension": extension,
+    "flatbuffers": flatbuffers,
     "pages": pages,
     "chunk": chunk,
     "raw_arrays": raw_arrays,

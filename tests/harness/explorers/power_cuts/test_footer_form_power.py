@@ -1,0 +1,130 @@
+"""Changes of a footer's form under power cuts: every crash leaves the old file or the new one, and planted defects."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import pytest
+from depth import sampled
+from footer_forms import in_form, sample_file
+from migration_power import coverage_goals, digest, explore_migration
+
+from tornproof.harness.common.patch import wrapped
+from tornproof.harness.common.system import Target
+from tornproof.harness.common.verdict import Verdict
+from tornproof.harness.explorers.power_cuts.exploration import Settings
+from tornproof.harness.mutation.fault import Wrap
+from tornproof.harness.mutation.of_migration import FILE_NOT_SYNCED, IN_PLACE, MIGRATION, NAME_NOT_SYNCED
+from tornproof.harness.simulator.filesystem.image import DiskImage
+from tornproof.harness.simulator.persistence.models import C_512, C_4096, CDIR, A, B, D
+from tornproof.harness.simulator.process.case import TestCase
+from tornproof.impl.extension.footer import read_file_footer
+from tornproof.impl.layout.parquet import FooterForm
+from tornproof.impl.migrate.footer_form import change_footer_form
+from tornproof.impl.migrate.partition_publish import sync_name
+from tornproof.impl.storage.interface import Storage
+
+PATH = "d"
+FILE = f"{PATH}/x.parquet"
+THERE = (FooterForm.PRIVATE, FooterForm.MIGRATION, FooterForm.FINAL)
+BACK = (FooterForm.MIGRATION, FooterForm.THRIFT)
+
+
+@dataclass(frozen=True, slots=True)
+class SeenFile:
+    """The form of a file, and digests of it and of what its footer says."""
+
+    form: str
+    content: str
+    thrift_size: int
+
+
+class Changes:
+    """One process that changes the footer's form."""
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+
+    def commit(self, operation: str) -> None:
+        change_footer_form(self._storage, FILE, FooterForm(operation))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FormTarget(Target):
+    """A file whose footer changes; an operation is a form."""
+
+    name: str = "footer form"
+
+    def create(self, storage: Storage, path: str) -> None:
+        raise NotImplementedError("there is a start state")
+
+    @contextmanager
+    def open_writer(self, storage: Storage, path: str) -> Iterator[Changes]:
+        """Make durable what is there, as the judge expects of a recovery."""
+        sync_name(storage, FILE)
+        yield Changes(storage)
+
+    def read(self, storage: Storage, path: str) -> SeenFile:
+        with storage.open_for_reading(FILE) as file:
+            footer = read_file_footer(file.pread, file.size_bytes(), file=FILE)
+        return SeenFile(footer.form, digest(storage, FILE), len(footer.thrift()))
+
+
+def case_of(start: FooterForm, forms: tuple[FooterForm, ...]) -> TestCase:
+    numbers = tuple(range(len(forms)))
+    return TestCase(
+        target=FormTarget(),
+        path=PATH,
+        operations=tuple(map(str, forms)),
+        first_session=numbers,
+        second_session=numbers[-1:],
+        start=DiskImage.of_files({FILE: in_form(sample_file(), start)}),
+    )
+
+
+CASES = {
+    "from Thrift to FlatBuffers alone": (FooterForm.THRIFT, THERE),
+    "from FlatBuffers alone to Thrift": (FooterForm.FINAL, BACK),
+}
+
+
+@pytest.mark.parametrize("name", sampled(1, list(CASES)))
+def test_every_crash_of_a_migration_leaves_one_of_its_forms_whole(name: str) -> None:
+    models = (A, B, C_4096, CDIR, D)
+    phase = explore_migration(case_of(*CASES[name]), models=models)
+    assert (phase.verdict, phase.findings, phase.note) == (Verdict.VALID, (), "")
+    assert phase.complete and phase.controls == "passed"
+    assert all(phase.reached[point] for point in coverage_goals(models))
+    # The file has more blocks of 512 bytes than can be lost in all combinations.
+    torn = explore_migration(case_of(*CASES[name]), models=(C_512,))
+    assert (torn.verdict, torn.findings, torn.complete) == (Verdict.VALID, (), False)
+
+
+PUBLISH = "tornproof.impl.migrate.footer_form:publish_parts"
+DETECTED_BY = {
+    IN_PLACE: {A, B, C_4096, C_512, CDIR, D},
+    FILE_NOT_SYNCED: {B, C_4096, C_512, CDIR, D},
+    NAME_NOT_SYNCED: {B, C_4096, C_512, CDIR, D},
+}
+
+
+def of_parts(wrap: Wrap) -> Wrap:
+    """Return what plants a defect of publishing a file where it is given in parts."""
+    return lambda publish: (
+        lambda storage, path, parts: wrap(lambda inner, at, content: publish(inner, at, (content,)))(
+            storage, path, b"".join(parts)
+        )
+    )
+
+
+@pytest.mark.parametrize("fault", sampled(1, list(DETECTED_BY)))
+def test_a_missing_step_is_found_in_the_models_that_need_it_and_in_no_other(fault: str) -> None:
+    start, forms = FooterForm.THRIFT, (FooterForm.MIGRATION,)
+    sound = case_of(start, forms)
+    sound.oracle((0,))
+    _, wrap = MIGRATION[fault]
+    for model in (A, B, C_4096, C_512, CDIR, D):
+        with wrapped(PUBLISH, of_parts(wrap)):
+            case = case_of(start, forms).expecting(sound)
+            phase = explore_migration(case, models=(model,), settings=Settings(stops_at_first=True))
+        assert bool(phase.findings) is (model in DETECTED_BY[fault]), model

@@ -57,7 +57,7 @@ def footers(questdb_data: Path, names: tuple[str, ...]) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize(
-    "folder", sampled(1, ["tables", "crashes", "after-restart", "legacy", "power-loss", "indexed", "external"], seed=1)
+    "folder", sampled(1, ["tables", "crashes", "after-restart", "legacy", "power-loss", "indexed"], seed=1)
 )
 def test_every_bundled_footer_comes_back_byte_for_byte(questdb_data: Path, folder: str) -> None:
     names = tuple(name for name in golden_data.files_named("data.parquet") if name.startswith(f"{folder}/"))

@@ -345,7 +345,7 @@ def test_a_terminal_shows_progress_and_report_alone_also_with_the_java_of_the_wh
         "2024-01-02.0  migrated  sizes",
         "2024-01-03.0  migrated  sizes",
         ": 3 migrated",
-        "looked at 1 tables or files, 3 parquet partitions; 0 native partitions have no _pm",
+        "looked at 1 table or file, 3 parquet partitions; 0 native partitions without _pm",
     }
 
 

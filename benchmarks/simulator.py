@@ -106,7 +106,7 @@ def crash_rate() -> Rate:
 def product_rate() -> Rate:
     sessions = Sessions.of(case_named(PRODUCT))
     begin = time.process_time()
-    counts = ProductReduction(sessions, "A", lambda kernel: [], lambda states: True).run()
+    counts = ProductReduction(sessions, "A", lambda kernel: []).run()
     seconds = time.process_time() - begin
     sessions.close()
     note = "complete" if counts.is_complete else ""

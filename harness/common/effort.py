@@ -9,6 +9,8 @@ DEFAULT = "medium"
 EFFORT_MAX = 10_000
 LARGE_CHUNKS = 128
 """A table with more column chunks is large: each case reads most of them, so there are fewer cases."""
+WEIGHED = frozenset({"damages", "states"})
+"""Bounds that do not depend on the size of a table: of cases that are weighed, and of single calls."""
 CHUNKS_OF_A_CASE = 32
 """The cases of a large table read together as many chunks as those of a table with so many."""
 
@@ -68,5 +70,5 @@ class Bounds:
     def of_table(self, chunk_count: int) -> Bounds:
         """Return the bounds for a table of so many column chunks."""
         times = -(-chunk_count // CHUNKS_OF_A_CASE) if chunk_count > LARGE_CHUNKS else 1
-        fewer = {name: -(-count // times) for name, count in asdict(self).items() if name != "damages"}
+        fewer = {name: -(-count // times) for name, count in asdict(self).items() if name not in WEIGHED}
         return replace(self, **fewer)

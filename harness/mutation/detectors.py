@@ -101,7 +101,7 @@ def product_a(baseline: Baseline, mutant: Mutant) -> Catch:
     """Kill the writer at every step beside every schedule of a reader that survives the kill."""
     with mutant.planted():
         sessions = Sessions.of(baseline.case(mutant.target))
-        search = ProductReduction(sessions, A.name, _no_disks, lambda _: not search.counts.found)
+        search = ProductReduction(sessions, A.name, _no_disks, has_time=lambda: not search.counts.found)
         counts = search.run()
         sessions.close()
     return Catch(counts.states, counts.found[0][0].property if counts.found else "")

@@ -6,6 +6,7 @@ beside a reader that survived or begins anew.
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -33,7 +34,11 @@ SEEN_EARLY = "crash after a reader saw what is not acknowledged"
 READER_AT_WORK, LIVED_THROUGH = "reader at work when the writer died", "reader lived through a crash and a recovery"
 KEPT, DROPPED = "recovery found the commit that was under way", "recovery found the version before it"
 ORPHAN_SEEN = "reader at work beside a recovery"
+OnStates: TypeAlias = Callable[[int], None]
 PARTS = 8
+UNBOUNDED = sys.maxsize
+CRASHES_MIN = 32
+"""A bound that is too small for all crashes is divided into parts: so many, or more where a reader has fewer states."""
 
 
 @dataclass(slots=True)
@@ -70,40 +75,61 @@ class ProductReduction:
     """One search of a test case with one reader under one model, "A", "D", or that of `disks`."""
 
     def __init__(
-        self, sessions: Sessions, model: str, disks: Disks, goes_on: Callable[[int], bool], has_time: HasTime = always
+        self,
+        sessions: Sessions,
+        model: str,
+        disks: Disks,
+        *,
+        states_max: int | None = None,
+        has_time: HasTime = always,
+        on_progress: OnStates = lambda states: None,
     ) -> None:
-        """Explore while there is time, and `goes_on`, called with the number of states, returns True."""
+        """Explore so many states at most, while there is time."""
         self._sessions = sessions
         self._readers_survive = not model_named(model).everything_dies
         self._model = model
         self._disks = disks
-        self._goes_on = goes_on
+        self._states_max = UNBOUNDED if states_max is None else states_max
+        self._stop_at = self._states_max
         self._has_time = has_time
+        self._on_progress = on_progress
         self._reduction = ReaderReduction(sessions.first.processes[READER_INDEX], READER_INDEX, sessions.first.judge)
         self._first = Trace(sessions.case.begin(sessions.first))
         self._before: Arrivals = {}
+        self._is_whole = True
         self.counts = ReductionCounts()
 
     def run(self) -> ReductionCounts:
         """Search to the end."""
         counts, first = self.counts, self._first
-        self._before = self._reduction.search(first, [self._reduction.root()], has_time=self._has_time)
+        # The rest is kept for the crashes.
+        self._stop_at = -(-self._states_max // 2)
+        self._before = self._reduction.search(first, [self._reduction.root()], has_time=self._goes_on)
         counts.found += [(violation, [(WRITER_INDEX, len(first) - 1)]) for violation in first.progresses[-1].violations]
         for state in self._before:
             for violation in state.progress.violations:
                 counts.found.append((violation, list(schedule_of(READER_INDEX, self._before, state, 0))))
         self._end(first, self._before, has_crashed=False)
-        is_whole = True
-        for crash in self._crashes():
-            # A bound that the reader alone has used up must not leave out every crash.
-            if not self._goes_on(self._reduction.state_count if counts.traces else 0):
-                is_whole = False
+        crashes = self._crashes()
+        readers_count = sum(len(self._readers_at(crash)) for crash in crashes)
+        shares_states = readers_count > self._states_max - self._reduction.state_count
+        states_min = min(self._reduction.state_count, self._states_max // CRASHES_MIN)
+        for crashes_left in range(len(crashes), 0, -1):
+            states = self._reduction.state_count
+            left = self._states_max - states
+            self._on_progress(states)
+            if left <= 0 or not self._has_time():
+                self._is_whole = False
                 break
+            self._stop_at = states + (min(left, max(left // crashes_left, states_min)) if shares_states else left)
             counts.traces += 1
-            self._after(crash)
-        counts.is_complete = is_whole and self._reduction.is_done
+            self._after(crashes[-crashes_left])
+        counts.is_complete = self._is_whole and self._reduction.is_done
         counts.states = self._reduction.state_count
         return counts
+
+    def _goes_on(self) -> bool:
+        return self._reduction.state_count < self._stop_at and self._has_time()
 
     def _crashes(self) -> Sequence[_Crash]:
         """Return one crash for each distinct world after it; of equal ones the last, which most reader states precede.
@@ -131,13 +157,7 @@ class ProductReduction:
         return self._sessions.crashes(world, self._model, self._disks)
 
     def _after(self, crash: _Crash) -> None:
-        readers = [self._reduction.root()]
-        if self._readers_survive:
-            readers = [
-                state
-                for state, arrival in self._before.items()
-                if arrival.trace_index <= crash.trace_index and not state.progress.violations
-            ]
+        readers = self._bounded(self._readers_at(crash))
         self._count(crash, readers)
         legs, world = [_Leg(self._before, crash.trace_index, crash.action)], crash.world
         if world.process_group is self._sessions.first:
@@ -156,9 +176,29 @@ class ProductReduction:
         self._count_recovery(trace, arrivals, before)
         self._end(trace, arrivals, has_crashed=True)
 
+    def _readers_at(self, crash: _Crash) -> list[ReaderState]:
+        """Return what the reader can have done when the writer crashes."""
+        if not self._readers_survive:
+            return [self._reduction.root()]
+        return [
+            state
+            for state, arrival in self._before.items()
+            if arrival.trace_index <= crash.trace_index and not state.progress.violations
+        ]
+
+    def _bounded(self, readers: list[ReaderState]) -> list[ReaderState]:
+        """Return all readers if there are states for them, or some in all stages of their work, with what saw most."""
+        left = self._stop_at - self._reduction.state_count
+        if len(readers) <= left:
+            return readers
+        self._is_whole = False
+        call_count = max(state.node.depth for state in self._before) + 1
+        apart = -(-len(readers) // max(1, left // call_count))
+        return [max(readers, key=lambda state: state.progress.seen), *readers[::apart]]
+
     def _search(self, trace: Trace, readers: list[ReaderState], legs: Sequence[_Leg]) -> Arrivals:
         """Search a trace that begins after these legs, and keep its violations with their moves."""
-        arrivals = self._reduction.search(trace, readers, has_time=self._has_time)
+        arrivals = self._reduction.search(trace, readers, has_time=self._goes_on)
         for violation, last, end in self._violations(trace, arrivals, readers):
             moves: Moves = list(schedule_of(READER_INDEX, arrivals, last, end))
             state = origin_of(arrivals, last)

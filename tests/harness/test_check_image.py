@@ -63,6 +63,7 @@ def test_a_table_is_asked_for_coverage_goals_even_where_a_bound_cuts(monkeypatch
 def test_where_a_case_reads_more_chunks_there_are_fewer_cases(chunk_count: int, times: int) -> None:
     bounds = Bounds.of(4).of_table(chunk_count)
     assert bounds.damages == Bounds.of(4).damages, "these are weighed one by one"
+    assert bounds.states == Bounds.of(4).states, "each is one call"
     assert (bounds.schedules, bounds.kills) == (-(-4_000 // times), -(-24 // times))
     assert Bounds.of(1).of_table(10**9).rules == 1, "at least one of each is tried"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -20,6 +20,7 @@ from tornproof.harness.search.product_reduction import (
     READER_AT_WORK,
     SEEN_EARLY,
     Moves,
+    OnStates,
     ProductReduction,
     ReductionCounts,
 )
@@ -135,11 +136,13 @@ def explore_under(
         is_cut = is_cut or not has_time()
         return not is_cut
 
-    def goes_on(states: int) -> bool:
-        on_progress(states, states_max)
-        return still_has_time() and (states_max is None or states < states_max)
-
-    counts, is_sampled = _search(case, model_named(name), goes_on, still_has_time)
+    counts, is_sampled = _search(
+        case,
+        model_named(name),
+        states_max=states_max,
+        has_time=still_has_time,
+        on_progress=lambda states: on_progress(states, states_max),
+    )
     found: dict[Signature, tuple[Violation, Moves]] = {}
     for violation, moves in counts.found:
         found.setdefault(Signature.of(violation), (violation, moves))
@@ -170,7 +173,12 @@ def unshrunk(found: tuple[Violation, Moves], note: str) -> Finding:
 
 
 def _search(
-    case: TestCase, model: Model, goes_on: Callable[[int], bool], has_time: HasTime
+    case: TestCase,
+    model: Model,
+    *,
+    states_max: int | None = None,
+    has_time: HasTime = always,
+    on_progress: OnStates = lambda states: None,
 ) -> tuple[ReductionCounts, bool]:
     """Return the counts of a search, and whether only some legal disks of a crash point were tried."""
     is_sampled = False
@@ -184,7 +192,10 @@ def _search(
 
     sessions = Sessions.of(case, fails=model.fails_syncs)
     try:
-        return ProductReduction(sessions, model.name, disks, goes_on, has_time).run(), is_sampled
+        reduction = ProductReduction(
+            sessions, model.name, disks, states_max=states_max, has_time=has_time, on_progress=on_progress
+        )
+        return reduction.run(), is_sampled
     finally:
         sessions.close()
 
@@ -208,7 +219,7 @@ def product_phase(results: Sequence[ModelResult], failed: Sequence[str] | None, 
         bound="every crash point x every schedule of 1 reader (a range within a page is one step), "
         f"{STEP_BOUND}, complete under "
         + (", ".join(complete) or "no model")
-        + (f"; a sample of the crashes under {', '.join(sampled)}" if sampled else ""),
+        + (f"; a sample of them under {', '.join(sampled)}" if sampled else ""),
         verdict=Verdict.INVALID if is_found else Verdict.VALID,
         counts=dict(counts),
         reached=dict(reached),
@@ -229,7 +240,7 @@ def failed_controls(models: Sequence[str] = PRODUCT_MODELS) -> list[str]:
 
 def violated(model: Model, toy: Target, *, rules: TraceRules = NO_RULES) -> frozenset[str]:
     """Return the properties that a model finds violated in a toy."""
-    counts, _ = _search(control_case(toy, rules), model, lambda states: True, always)
+    counts, _ = _search(control_case(toy, rules), model)
     return frozenset(violation.property for violation, _ in counts.found)
 
 

@@ -9,7 +9,7 @@ from product_search import ProductSearch
 
 from tornproof.harness.common.remembered_codecs import remembered_decoding
 from tornproof.harness.common.verdict import Verdict, calls_at_most
-from tornproof.harness.explorers.schedules.crash import control_case
+from tornproof.harness.explorers.schedules.crash import COVERAGE_GOALS_OF_KILLS, control_case, explore_under
 from tornproof.harness.search.crash_world import Disks, Sessions
 from tornproof.harness.search.product_reduction import IN_COMMIT, LIVED_THROUGH, SEEN_EARLY, ProductReduction
 from tornproof.harness.simulator.filesystem.kernel import Kernel
@@ -40,7 +40,7 @@ def both(case: TestCase, model: str) -> tuple[ProductSearch, ProductReduction]:
     sessions = Sessions.of(case, fails=model == "D")
     searches = (
         ProductSearch(sessions, model, disks_of(model), lambda states: True),
-        ProductReduction(sessions, model, disks_of(model), lambda states: True),
+        ProductReduction(sessions, model, disks_of(model)),
     )
     for search in searches:
         assert search.run().is_complete
@@ -117,9 +117,9 @@ def test_our_implementation_is_valid_and_the_bound_says_what_was_complete() -> N
 
 @pytest.mark.parametrize(
     ("bound", "verdict"),
-    # The first crash alone reaches all coverage goals.
+    # A few crashes reach all coverage goals.
     [
-        ({"states_max": 3}, Verdict.VALID),
+        ({"states_max": 200}, Verdict.VALID),
         ({"has_time": calls_at_most(3)}, Verdict.UNKNOWN),
     ],
     ids=["states", "ceiling"],
@@ -130,7 +130,26 @@ def test_what_a_limit_cut_off_is_reported_as_a_sample(bound: dict[str, Any], ver
     assert (phase.verdict, phase.complete, phase.findings) == (verdict, False, ())
     assert phase.note.startswith("never reached: ") is (verdict is Verdict.UNKNOWN)
     assert 0 < phase.explored < whole.explored
-    assert phase.bound.endswith("complete under no model; a sample of the crashes under A")
+    assert phase.bound.endswith("complete under no model; a sample of them under A")
+
+
+@pytest.mark.parametrize("model", ["A", "D", "N-512"])
+def test_a_bound_of_states_is_kept_to_the_last_one(model: str) -> None:
+    whole = explore_under(control_case(Toy()), model)
+    states = whole.counts["schedule x crash states"]
+    assert whole.is_complete and states > 100
+    for states_max in (1, 2, 3, 10, 50, 100, states // 2, states - 1):
+        cut = explore_under(control_case(Toy()), model, states_max)
+        assert 0 < cut.counts["schedule x crash states"] <= states_max and not cut.is_complete
+        assert cut.found == {} and cut.counts["distinct worlds after a crash"] >= (states_max > 1)
+    assert explore_under(control_case(Toy()), model, 2 * states) == whole
+
+
+def test_a_bound_too_small_for_all_crashes_is_divided_over_them() -> None:
+    whole = explore_under(control_case(Toy()), "A")
+    cut = explore_under(control_case(Toy()), "A", whole.counts["schedule x crash states"] // 3)
+    assert cut.counts["distinct worlds after a crash"] == whole.counts["distinct worlds after a crash"]
+    assert all(cut.reached[goal] for goal in COVERAGE_GOALS_OF_KILLS)
 
 
 def test_a_reader_that_changes_something_is_not_explored_by_the_reduction() -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from tornproof.harness.common.effort import Bounds
 from tornproof.harness.common.remembered_codecs import remembered_decoding, remembered_encoder
-from tornproof.harness.common.verdict import Finding, Phase, Verdict, nothing_explored
+from tornproof.harness.common.verdict import Finding, Phase, Verdict, cut_short
 from tornproof.harness.explorers.corruption.explorer import damage_exploration
 from tornproof.harness.explorers.corruption.roundtrip import reencode_generations
 from tornproof.harness.explorers.kills.exploration import Exploration as CrashExploration
@@ -197,11 +197,7 @@ def _explorations(question: CheckQuestion) -> dict[PhaseName, Exploration]:
 
 def _one_task(name: PhaseName, run: Callable[[Worker], Phase]) -> Exploration:
     (phase,) = yield [Task(run=run)]
-    return phase or _cut_short(name)
-
-
-def _cut_short(name: PhaseName) -> Phase:
-    return nothing_explored(name, "the run was cut before anything was explored")
+    return phase or cut_short(name)
 
 
 def _stateful(steps: int, seed: int) -> Exploration:
@@ -211,15 +207,21 @@ def _stateful(steps: int, seed: int) -> Exploration:
     detected, done = results[: len(CONTROLS)], [each for each in results[len(CONTROLS) :] if each is not None]
     missed = [control for control, is_detected in zip(CONTROLS, detected, strict=True) if is_detected is False]
     is_tried = missed or None not in detected
-    return stateful_phase(done, seed, missed if is_tried else None) if done else _cut_short(PhaseName.STATEFUL)
+    return stateful_phase(done, seed, missed if is_tried else None) if done else cut_short(PhaseName.STATEFUL)
 
 
 def _stateful_of(worker: Worker) -> Stateful:
     return Stateful(worker.question.image, worker.question.path)
 
 
+def _controlled(worker: Worker) -> Stateful:
+    """Return programs on the table, or on a small new one where the controls would take longer than the bound."""
+    is_large = worker.question.bounds.case_weight > 1
+    return Stateful(None, worker.question.path) if is_large else worker.once(_stateful_of)
+
+
 def _detects(worker: Worker, index: int, seed: int) -> bool:
-    return worker.once(_stateful_of).detects(CONTROLS[index], seed, str(worker.scratch))
+    return worker.once(_controlled).detects(CONTROLS[index], seed, str(worker.scratch))
 
 
 def _take_rules(worker: Worker, number: int, steps: int) -> PartResult:
@@ -234,7 +236,7 @@ def _random(examples: int, seed: int) -> Exploration:
         *(Task(run=_explore_batch, arguments=batch, cost=batch[1]) for batch in batches(examples, seed)),
     ]
     done = [each for each in results if each is not None]
-    return random_phase(done, failed, seed) if done else _cut_short(PhaseName.RANDOM)
+    return random_phase(done, failed, seed) if done else cut_short(PhaseName.RANDOM)
 
 
 def _random_controls(worker: Worker, seed: int) -> tuple[str, ...]:
@@ -254,14 +256,14 @@ def _crash(cuts_max: int, failing_calls_max: int) -> Exploration:
     if isinstance(planned, Phase):
         return planned
     if planned is None:
-        return _cut_short(PhaseName.CRASH)
+        return cut_short(PhaseName.CRASH)
     plan, shares = planned
     results = yield [Task(run=_visit, arguments=(plan, share)) for share in shares]
     done = [each for each in results if each is not None]
     left: Counter[str] = Counter()
     for share, each in zip(shares, results, strict=True):
         left[share.kind] += share.stop - share.start if each is None else 0
-    return crash_phase(plan, done, +left).with_controls(failed) if done else _cut_short(PhaseName.CRASH)
+    return crash_phase(plan, done, +left).with_controls(failed) if done else cut_short(PhaseName.CRASH)
 
 
 def _crash_controls(worker: Worker) -> list[str]:
@@ -274,12 +276,13 @@ def _crash_judge(worker: Worker) -> Judge:
 
 
 def _plan_crashes(worker: Worker, cuts_max: int, failing_calls_max: int) -> Phase | tuple[Plan, list[Share]]:
-    try:
-        judge = worker.once(_crash_judge)
-    except Violation as violation:
-        return fault_free_phase(TableTarget(), violation)
-    plan = Plan.of(judge, cuts_max, recovery_kills_max=1, failing_calls_max=failing_calls_max)
-    return plan, plan.shares(judge, POINTS_IN_TASK)
+    with remembered_decoding():
+        try:
+            judge = worker.once(_crash_judge)
+        except Violation as violation:
+            return fault_free_phase(TableTarget(), violation)
+        plan = Plan.of(judge, cuts_max, recovery_kills_max=1, failing_calls_max=failing_calls_max)
+        return plan, plan.shares(judge, POINTS_IN_TASK)
 
 
 def _visit(worker: Worker, plan: Plan, share: Share) -> ShareResult:

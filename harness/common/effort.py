@@ -9,8 +9,8 @@ DEFAULT = "medium"
 EFFORT_MAX = 10_000
 LARGE_CHUNKS = 128
 """A table with more column chunks is large: each case reads most of them, so there are fewer cases."""
-WEIGHED = frozenset({"damages", "states"})
-"""Bounds that do not depend on the size of a table: of cases that are weighed, and of single calls."""
+NOT_DIVIDED = frozenset({"damages", "states", "case_weight"})
+"""What does not depend on the size of a table: bounds of cases that are weighed, and of single calls."""
 CHUNKS_OF_A_CASE = 32
 """The cases of a large table read together as many chunks as those of a table with so many."""
 
@@ -31,7 +31,8 @@ class Bounds:
     crash under one model, `crash_points` those at which the power is cut under one model, `second_cuts` disks
     that are like others for a recovery and from which it is cut again, `torn_disks` those with
     sectors torn into words at one of them, `test_cases` random ones, `cuts` lengths at which writes tear,
-    `failing_calls` of commits, `kills` of writer processes, `rounds` with a live server.
+    `failing_calls` of commits, `kills` of writer processes, `rounds` with a live server. Bounds are divided by
+    `case_weight`: so many times as long as with a small table a case takes.
     """
 
     damages: int
@@ -47,6 +48,7 @@ class Bounds:
     failing_calls: int
     kills: int
     rounds: int
+    case_weight: int = 1
 
     @classmethod
     def of(cls, effort: int) -> Bounds:
@@ -69,6 +71,6 @@ class Bounds:
 
     def of_table(self, chunk_count: int) -> Bounds:
         """Return the bounds for a table of so many column chunks."""
-        times = -(-chunk_count // CHUNKS_OF_A_CASE) if chunk_count > LARGE_CHUNKS else 1
-        fewer = {name: -(-count // times) for name, count in asdict(self).items() if name not in WEIGHED}
-        return replace(self, **fewer)
+        weight = -(-chunk_count // CHUNKS_OF_A_CASE) if chunk_count > LARGE_CHUNKS else 1
+        fewer = {name: -(-count // weight) for name, count in asdict(self).items() if name not in NOT_DIVIDED}
+        return replace(self, **fewer, case_weight=weight)

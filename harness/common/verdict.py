@@ -31,6 +31,7 @@ _DIGITS = re.compile(r"\d+")
 NO_CONTROLS = "none needed"
 PASSED = "passed"
 NOT_TRIED = "not tried"
+CUT_SHORT = "the run was cut before anything was explored"
 
 
 class Verdict(enum.IntEnum):
@@ -60,8 +61,14 @@ def nothing_explored(name: str, reason: str, seconds: float = 0.0) -> Phase:
         bound="nothing was explored",
         verdict=Verdict.UNKNOWN,
         seconds=seconds,
+        controls=NOT_TRIED,
         note=reason,
     )
+
+
+def cut_short(name: str) -> Phase:
+    """Return the result of an explorer that a time limit or an interrupt ended before it had one."""
+    return nothing_explored(name, CUT_SHORT)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from tornproof.harness.common.remembered_codecs import remembered_encoder
 from tornproof.harness.common.signature import FindingSignature, signature_of
-from tornproof.harness.common.verdict import NO_CONTROLS, PASSED, Finding, Phase, Verdict, worst
+from tornproof.harness.common.verdict import NO_CONTROLS, PASSED, Finding, Phase, Verdict, cut_short, worst
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.process.case import Readers, TestCase
 from tornproof.harness.simulator.process.trace_rules import TraceRules
@@ -101,11 +101,13 @@ def _rules(path: str, preset: Preset) -> TraceRules:
     return TableRules(path, promises_barriers=preset.name == HARDENED)
 
 
-def merged(name: str, parts: Sequence[tuple[str, Phase]], not_begun: Sequence[str] = ()) -> Phase:
+def merged(name: str, parts: Sequence[tuple[str, Phase]], without_result: Sequence[str] = ()) -> Phase:
     """Merge the phases of several test cases; of findings with one cause the first is kept.
 
-    UNKNOWN where a test case was not begun, because nothing is known of it.
+    UNKNOWN where a test case has no result, because nothing is known of it.
     """
+    if not parts and without_result:
+        return cut_short(name)
     counts: Counter[str] = Counter()
     reached: Counter[str] = Counter()
     controls: list[str] = []
@@ -124,8 +126,8 @@ def merged(name: str, parts: Sequence[tuple[str, Phase]], not_begun: Sequence[st
     phase = Phase(
         name=name,
         explored=explored,
-        complete=bool(parts) and not cut and not not_begun,
-        bound=_bound(parts, cut, not_begun),
+        complete=bool(parts) and not cut and not without_result,
+        bound=_bound(parts, cut, without_result),
         verdict=worst([*(phase.verdict for _, phase in parts), Verdict.VALID if explored else Verdict.UNKNOWN]),
         counts=dict(counts),
         reached=dict(reached),
@@ -137,14 +139,18 @@ def merged(name: str, parts: Sequence[tuple[str, Phase]], not_begun: Sequence[st
             for case, phase in parts
         },
     )
-    count = len(parts) + len(not_begun)
-    return phase.doubted(f"{len(not_begun)} of {count} test cases were not begun" if not_begun else "")
+    count = len(parts) + len(without_result)
+    return phase.doubted(
+        f"the run was cut before {len(without_result)} of {count} test cases had a result" if without_result else ""
+    )
 
 
-def _bound(parts: Sequence[tuple[str, Phase]], cut: Sequence[str], not_begun: Sequence[str]) -> str:
-    if len(parts) == 1 and not not_begun:
+def _bound(parts: Sequence[tuple[str, Phase]], cut: Sequence[str], without_result: Sequence[str]) -> str:
+    if len(parts) == 1 and not without_result:
         return parts[0][1].bound
-    bounds = [f"{len(parts) - len(cut)} of {len(parts) + len(not_begun)} test cases complete, as --json says of each"]
+    bounds = [
+        f"{len(parts) - len(cut)} of {len(parts) + len(without_result)} test cases complete, as --json says of each"
+    ]
     bounds += [f"sampled or cut: {', '.join(cut)}"] if cut else []
-    bounds += [f"not begun: {', '.join(not_begun)}"] if not_begun else []
+    bounds += [f"without a result: {', '.join(without_result)}"] if without_result else []
     return "; ".join(bounds)

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Sequence
 from dataclasses import replace
 
+from tornproof.harness.common.verdict import cut_short
 from tornproof.harness.explorers.corruption.catalogue import damages_of, is_sampled, listed
 from tornproof.harness.explorers.corruption.controls import failed_controls, failed_controls_of_kinds
 from tornproof.harness.explorers.corruption.judge import Judge
 from tornproof.harness.explorers.corruption.pairs import choose_pairs, pair_tasks
 from tornproof.harness.explorers.corruption.plan import BITS_IN_BYTE, LISTED_KINDS, Kind, Task, split
-from tornproof.harness.explorers.corruption.report import Plan, Run, phase_of
+from tornproof.harness.explorers.corruption.report import PHASE, Plan, Run, phase_of
 from tornproof.harness.explorers.corruption.tally import Tally
 from tornproof.harness.parallel import workers
 from tornproof.harness.parallel.tasks import Exploration, Results
@@ -89,7 +90,7 @@ def damage_exploration(damages_max: int | None, pairs_max: int) -> Exploration:
     """Plan, try what is planned piece by piece, and then pairs of the flips that were not rejected."""
     (planned,) = yield [workers.Task(run=_plan_in_worker, arguments=(damages_max,))]
     if planned is None:
-        return phase_of(Run(plan=Plan()))
+        return cut_short(PHASE)
     run = Run(plan=planned)
     yield from _try(run, _pieces(planned), planned.weights)
     if not run.left:

@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from tornproof.harness.common.verdict import Finding, Phase, Verdict
+from tornproof.harness.common.verdict import CUT_SHORT, Finding, Phase, Verdict
 from tornproof.harness.explorers.corruption.judge import Outcome
 from tornproof.harness.explorers.corruption.pairs import SEED, ChosenPairs
 from tornproof.harness.explorers.corruption.plan import (
@@ -22,6 +22,7 @@ from tornproof.harness.explorers.corruption.plan import (
 )
 from tornproof.harness.explorers.corruption.tally import Tally
 
+PHASE = "damage"
 PROPERTY = "damage is never read as a wrong answer"
 COVERAGE_GOALS = ("rejected by CHECKSUM of _pm", "a page rejected by its header")
 EXPOSED = (Outcome.EXPOSURE, Outcome.ROLLBACK)
@@ -81,7 +82,7 @@ def phase_of(run: Run) -> Phase:
             if outcome not in _UNREMARKABLE and tally.outcomes_by_kind[kind, outcome]:
                 reached[f"{kind.value}: {outcome.value}"] = tally.outcomes_by_kind[kind, outcome]
     phase = Phase(
-        name="damage",
+        name=PHASE,
         explored=tally.tried,
         complete=run.is_complete,
         bound=_bound(run),
@@ -99,7 +100,7 @@ def phase_of(run: Run) -> Phase:
 def _doubts(run: Run) -> Iterator[str]:
     """Yield the reasons why a run without silent damage is still not VALID."""
     if not run.tally.tried:
-        yield "nothing was tried"
+        yield CUT_SHORT if run.left else "there was nothing to try"
         return
     if not run.plan.has_partitions:
         yield "the table has no parquet partition, so there was nothing to explore"
@@ -114,8 +115,6 @@ def _is_listed(kind: Kind) -> bool:
 
 def _bound(run: Run) -> str:
     """Return what was tried: bits and lengths for all files of one name, then the other kinds."""
-    if not run.plan.tasks:
-        return "nothing was explored"
     parts = []
     ranges = [task for task in run.plan.tasks if not _is_listed(task.kind)]
     left = [task for task in run.left if not _is_listed(task.kind) and task.kind is not Kind.PAIR]
@@ -126,7 +125,7 @@ def _bound(run: Run) -> str:
         each = "every bit and length" if step == 1 else f"one of {step} bits and lengths"
         skipped = sum(task.size for task in left if task.file in files)
         parts.append(f"{name}: {each} ({len(files)} files, {sum(files.values())} bytes){_skipped(skipped)}")
-    return "; ".join([*parts, *_kind_bounds(run)])
+    return "; ".join([*parts, *_kind_bounds(run)]) or "nothing was explored"
 
 
 def _kind_bounds(run: Run) -> Iterator[str]:
@@ -167,7 +166,7 @@ def _findings(silent: list[tuple[Damage, str]]) -> Iterator[Finding]:
 def _finding(damage: Damage, field_name: str) -> Finding:
     evidence: dict[str, object] = {"file": damage.file, "field": field_name, "offset_bytes": damage.offset_bytes}
     sentence = f"With {damage} ({field_name}), the table is verified as sound, and other rows are read."
-    return Finding(property=PROPERTY, phase="damage", sentence=sentence, evidence=evidence | _evidence(damage))
+    return Finding(property=PROPERTY, phase=PHASE, sentence=sentence, evidence=evidence | _evidence(damage))
 
 
 def _evidence(damage: Damage) -> dict[str, object]:

@@ -3,7 +3,7 @@
 import pytest
 
 from tornproof.harness.common.remembered_codecs import remembered_decoding
-from tornproof.harness.common.verdict import Finding, Phase, Verdict
+from tornproof.harness.common.verdict import NOT_TRIED, Finding, Phase, Verdict
 from tornproof.harness.explorers.power_cuts.points import all_coverage_goals
 from tornproof.harness.explorers.schedules import points as schedule_points
 from tornproof.harness.explorers.simulated_phases import simulate
@@ -108,7 +108,7 @@ def test_a_phase_of_many_test_cases_adds_up_and_keeps_one_finding_of_a_kind() ->
     )
     assert (whole.explored, whole.counts, whole.findings, whole.complete) == (7, {"n": 3}, (findings[0],), False)
     assert whole.verdict is Verdict.INVALID and set(whole.test_cases) == {"a", "b"}
-    assert "1 of 3 test cases complete" in whole.bound and "or cut: b" in whole.bound and "begun: c" in whole.bound
+    assert "1 of 3 test cases complete" in whole.bound and "or cut: b" in whole.bound and "a result: c" in whole.bound
 
 
 def test_one_control_that_failed_and_one_unknown_are_seen_in_the_whole() -> None:
@@ -124,9 +124,14 @@ def test_a_phase_that_was_cut_before_one_run_is_unknown_and_one_run_is_enough() 
     assert merged("x", [cut, ("b", phase(1))]).verdict is Verdict.VALID
 
 
-def test_a_phase_some_of_whose_test_cases_were_not_begun_is_unknown_and_says_how_many() -> None:
+def test_a_phase_that_was_cut_before_its_first_result_claims_no_controls() -> None:
+    whole = merged("x", [], ["a"])
+    assert (whole.verdict, whole.controls) == (Verdict.UNKNOWN, NOT_TRIED) and "was cut before" in whole.note
+
+
+def test_a_phase_some_of_whose_test_cases_have_no_result_is_unknown_and_says_how_many() -> None:
     whole = merged("x", [("a", phase(1)), ("b", phase(1, complete=False))], ["c", "d", "e"])
-    assert (whole.verdict, whole.note) == (Verdict.UNKNOWN, "3 of 5 test cases were not begun")
+    assert (whole.verdict, whole.note) == (Verdict.UNKNOWN, "the run was cut before 3 of 5 test cases had a result")
     assert merged("x", [("a", phase(1)), ("b", phase(1, complete=False))]).verdict is Verdict.VALID
 
 

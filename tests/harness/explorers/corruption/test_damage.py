@@ -165,7 +165,7 @@ def test_what_a_time_limit_left_out_is_reported_as_a_smaller_bound() -> None:
 def test_no_time_at_all_is_unknown() -> None:
     phase = explore(has_time=calls_at_most(0))
     assert (phase.verdict, phase.explored, phase.complete) == (Verdict.UNKNOWN, 0, False)
-    assert phase.note == "nothing was tried"
+    assert phase.note == "the run was cut before anything was explored"
 
 
 def test_an_exception_of_the_judge_is_unknown_and_names_the_damage() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 
 from tornproof.harness.checkers.snapshot_isolation import Judgement, judge
@@ -29,9 +30,10 @@ from tornproof.harness.explorers.processes.judge import (
     reached_points,
 )
 from tornproof.harness.explorers.processes.messages import Failure, Patch
+from tornproof.harness.explorers.processes.plan import plan_kills
 from tornproof.harness.explorers.processes.run import Outcome, Run, Settings
 from tornproof.harness.explorers.processes.start import Start, prepare_table, read_version
-from tornproof.harness.explorers.processes.stop import POSITIONS
+from tornproof.harness.explorers.processes.stop import COMMIT_POSITIONS, POSITIONS
 from tornproof.harness.explorers.processes.workers import NoAnswerError, OutOfTimeError, Workers
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.impl.errors import TornproofError
@@ -179,8 +181,8 @@ def _shortfalls(outcome: Outcome, settings: Settings, reached: dict[str, int], *
     wanted = [*COVERAGE_GOALS]
     if settings.kills:
         wanted.append(KILLED_IN_COMMIT)
-    if settings.kills >= len(POSITIONS):
-        wanted += KILLED_AT
+    planned = {plan.kill_position for plan in islice(plan_kills(settings.seed), outcome.writer_kills)}
+    wanted += [point for point, position in zip(KILLED_AT, COMMIT_POSITIONS, strict=True) if position in planned]
     missing = [name for name in wanted if not reached[name]]
     if missing:
         yield f"never reached: {', '.join(missing)}"

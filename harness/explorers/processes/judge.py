@@ -29,7 +29,7 @@ PURGED = "directory purged while readers ran"
 PINNED_READER_KILLED = "reader killed while it held a pin"
 PIN_FREED = "pin of a killed reader gone"
 COVERAGE_GOALS = (READ_DURING_COMMIT, READ_AGAIN)
-"""What every run reaches; with kills also `KILLED_IN_COMMIT`, with a kill for each position also `KILLED_AT`."""
+"""What every run reaches; with kills also `KILLED_IN_COMMIT`, and those `KILLED_AT` where a writer was to be killed."""
 
 NOTHING_TO_FALSIFY = "no read of a later version could be falsified"
 _OLDER_DIGEST, _LOST_VERSION = "content_of_another_version", "acknowledged_version_lost"

@@ -77,6 +77,12 @@ class Plan:
     stop_in_recovery: Stop | None = None
     rewrites_early: bool = False
 
+    @property
+    def kill_position(self) -> str:
+        """The position at which the writer is killed."""
+        stops = (self.stop_in_recovery, *(step.stop for step in self.steps))
+        return next(stop.position for stop in stops if stop is not None)
+
 
 def plan_kills(seed: int) -> Iterator[Plan]:
     """Yield the plans of writers that are killed, endlessly."""

@@ -9,8 +9,8 @@ DEFAULT = "medium"
 EFFORT_MAX = 10_000
 LARGE_CHUNKS = 128
 """A table with more column chunks is large: each case reads most of them, so there are fewer cases."""
-NOT_DIVIDED = frozenset({"damages", "states", "case_weight"})
-"""What does not depend on the size of a table: bounds of cases that are weighed, and of single calls."""
+NOT_DIVIDED = frozenset({"damages", "states", "crash_points", "torn_disks", "case_weight"})
+"""What does not depend on the size of a table: of these, cases are weighed, or single calls, or counted as disks."""
 CHUNKS_OF_A_CASE = 32
 """The cases of a large table read together as many chunks as those of a table with so many."""
 
@@ -28,11 +28,11 @@ class Bounds:
 
     `damages` are flips and lengths of a table's files, weighed by what their metadata takes to decode, `pairs` of
     flips, `rules` of the state machine, `schedules` reduced ones of a test case, `states` those of a reader beside a
-    crash under one model, `crash_points` those at which the power is cut under one model, `second_cuts` disks
-    that are like others for a recovery and from which it is cut again, `torn_disks` those with
-    sectors torn into words at one of them, `test_cases` random ones, `cuts` lengths at which writes tear,
-    `failing_calls` of commits, `kills` of writer processes, `rounds` with a live server. Bounds are divided by
-    `case_weight`: so many times as long as with a small table a case takes.
+    crash under one model, `crash_points` those at which the power is cut under one model, `disks` of a large table
+    that this leaves, `second_cuts` disks that are like others for a recovery and from which it is cut again,
+    `torn_disks` those with sectors torn into words at one of them, `test_cases` random ones, `cuts` lengths at which
+    writes tear, `failing_calls` of commits, `kills` of writer processes, `rounds` with a live server. Bounds are
+    divided by `case_weight`: so many times as long as with a small table a case takes.
     """
 
     damages: int
@@ -41,6 +41,7 @@ class Bounds:
     schedules: int
     states: int
     crash_points: int
+    disks: int
     second_cuts: int
     torn_disks: int
     test_cases: int
@@ -60,6 +61,7 @@ class Bounds:
             schedules=1_000 * effort,
             states=40_000 * effort,
             crash_points=250 * effort,
+            disks=5_000 * effort,
             second_cuts=5 * effort,
             torn_disks=6 * effort,
             test_cases=10 * effort,

@@ -372,8 +372,13 @@ class _Product(_Strategy):
 def settings_under(model: Model, bounds: Bounds, seed: int) -> Settings:
     """Return how many crash points are tried, and disks of each; C-8 has too many disks to try all."""
     torn = Limits(file_count=bounds.torn_disks, disk_count=bounds.torn_disks)
-    limits = dataclasses.replace(torn if model is C_8 else WIDE_LIMITS, seed=seed)
-    return Settings(limits=limits, points_max=bounds.crash_points, second_cuts_max=bounds.second_cuts)
+    limits = torn if model is C_8 else WIDE_LIMITS.divided(bounds.case_weight)
+    return Settings(
+        limits=dataclasses.replace(limits, seed=seed),
+        points_max=bounds.crash_points,
+        disks_max=bounds.disks if bounds.case_weight > 1 else None,
+        second_cuts_max=bounds.second_cuts,
+    )
 
 
 def explore_words(

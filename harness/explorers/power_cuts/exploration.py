@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -45,6 +46,8 @@ class Settings:
     nested_limits: Limits = NESTED_LIMITS
     nested_depth: int = 1
     points_max: int | None = None
+    disks_max: int | None = None
+    """How many different disks are judged, by default all; the crash points and later sessions share them."""
     second_cuts_max: int | None = None
     """From how many disks the power is cut again besides one of each kind that a recovery can tell, by default all."""
     stops_at_first: bool = False
@@ -101,6 +104,15 @@ class ModelExploration:
         self._tracks = False
         self._used_in_recovery: defaultdict[Facts, set[Facts]] = defaultdict(set)
         self._names: tuple[object, object, int, LegalNames] | None = None
+        self._stop_at = sys.maxsize if settings.disks_max is None else settings.disks_max
+
+    @contextmanager
+    def first_of(self, parts: int) -> Iterator[None]:
+        """Judge meanwhile only so many disks that as many are left for each of the other parts."""
+        before, distinct = self._stop_at, len(self.tally.distinct)
+        self._stop_at = min(before, distinct + max(1, (before - distinct) // parts))
+        yield
+        self._stop_at = before
 
     @contextmanager
     def tracking(self) -> Iterator[set[Facts]]:
@@ -115,7 +127,10 @@ class ModelExploration:
 
     @property
     def is_over(self) -> bool:
-        """Whether the first finding is there and is enough, or there is no time left."""
+        """Whether the first finding is there and is enough, or there is no time left, or no disk."""
+        if len(self.tally.distinct) >= self._stop_at:
+            self.tally.is_complete = False
+            return True
         if not self.tally.is_out_of_time and not self._has_time():
             self.tally.is_out_of_time = True
         return self.tally.is_out_of_time or (self._settings.stops_at_first and bool(self.found))

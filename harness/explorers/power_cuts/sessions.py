@@ -36,6 +36,8 @@ CUT_TWICE = frozenset({N_512})
 """The power is cut again at every step of a recovery and the commits after it where a cut leaves most disks."""
 WRITTEN_LIMITS = Limits(file_count=64)
 """Up to so many subsets of the blocks that a failed sync was to write are all tried; of more, some."""
+SECOND_CUT_PARTS = 4
+"""Of the disks that are left for a crash point, so many parts are made, one of them for each second cut."""
 DIES, GOES_ON, EVICTED = "dies", "goes on", ", and its unwritten pages are evicted"
 
 
@@ -61,15 +63,18 @@ def explore_model(
         if model in CUT_TWICE:
             exploration.after_cut = sessions.explore_second_cut
         for done, point in enumerate(points, start=1):
-            exploration.visit(point)
+            with exploration.first_of(len(points) - done + 1):
+                exploration.visit(point)
             on_point(done)
         sessions.close()
         return exploration
     exploration = ModelExploration(judge, C_4096, settings, has_time)
     sessions = LaterSessions(traces.case, exploration, every)
-    sessions.explore_failed_syncs()
+    with exploration.first_of(2):
+        sessions.explore_failed_syncs()
     for done, point in enumerate(points, start=1):
-        sessions.explore_kills((point,))
+        with exploration.first_of(len(points) - done + 1):
+            sessions.explore_kills((point,))
         on_point(done)
     sessions.close()
     return exploration
@@ -104,10 +109,14 @@ class LaterSessions:
         """Let each sync of the first session fail once."""
         process_group = self._case.process_group(fails=True)
         world = self._case.begin(process_group)
-        while world.nodes[SESSION].call is not None and not self._exploration.is_over:
+        syncs: list[World] = []
+        while world.nodes[SESSION].call is not None:
             if world.call(SESSION).kind in BARRIERS:
-                self._fail(world.fork())
+                syncs.append(world.fork())
             world.step(SESSION)
+        for left, sync in zip(range(len(syncs), 0, -1), syncs, strict=True):
+            with self._exploration.first_of(left):
+                self._fail(sync)
         process_group.close()
 
     def explore_kills(self, points: tuple[CrashPoint, ...]) -> None:
@@ -131,7 +140,7 @@ class LaterSessions:
             self._left -= 1
         self._kinds.add(kind)
         origin = {"cut_step": point.step, "choice": choice.text(), "life": 2}
-        with self._exploration.tracking() as used:
+        with self._exploration.first_of(SECOND_CUT_PARTS), self._exploration.tracking() as used:
             end = self._run_second(disk.kernel(), point.bounds, origin)
         if end is not None:
             tally.reached[power_points.CUT_TWICE] += 1
@@ -152,19 +161,22 @@ class LaterSessions:
         tally.is_complete &= written.is_complete
         # Each subset that is not tried leaves at least one more disk.
         tally.legal += written.legal_count - len(written.choices)
-        for choice in written.choices:
-            self._go_on_after_failure(world.fork(), choice)
+        for left, choice in zip(range(len(written.choices), 0, -1), written.choices, strict=True):
+            with self._exploration.first_of(left):
+                self._go_on_after_failure(world.fork(), choice)
 
     def _go_on_after_failure(self, world: World, written: FileChoice | None) -> None:
         step = world.nodes[SESSION].depth
         fail_sync(world, written)
         on_disk = {} if written is None else {"written": written.numbers()}
         reached = self._exploration.tally.reached
-        self._kill(world.kernel, bounds_of(world.progress), {"failed_step": step, "process": DIES, **on_disk})
+        with self._exploration.first_of(3):
+            self._kill(world.kernel, bounds_of(world.progress), {"failed_step": step, "process": DIES, **on_disk})
         origin = {"failed_step": step, "process": GOES_ON, **on_disk, "life": 1}
-        for point in islice(points_of(world, self._exploration.model), 0, None, self._every):
-            self._exploration.visit(point, origin)
-            reached[power_points.CUT_AFTER_FAILURE] += 1
+        with self._exploration.first_of(2):
+            for point in islice(points_of(world, self._exploration.model), 0, None, self._every):
+                reached[power_points.CUT_AFTER_FAILURE] += not self._exploration.is_over
+                self._exploration.visit(point, origin)
         reached[power_points.SYNC_FAILED] += 1
         self._kill(world.kernel, bounds_of(world.progress), origin)
 

@@ -6,7 +6,7 @@ import itertools
 import math
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
@@ -33,6 +33,15 @@ class Limits:
     names_count: int = 256
     disk_count: int = 1024
     seed: int = 0
+
+    def divided(self, weight: int) -> Limits:
+        """Return limits for disks that take `weight` times as long to judge."""
+        return replace(
+            self,
+            file_count=-(-self.file_count // weight),
+            names_count=-(-self.names_count // weight),
+            disk_count=-(-self.disk_count // weight),
+        )
 
 
 WIDE_LIMITS = Limits(file_count=1024, disk_count=4096)

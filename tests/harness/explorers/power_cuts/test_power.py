@@ -106,6 +106,21 @@ def test_a_failed_sync_of_which_not_every_subset_of_blocks_is_tried_is_a_sample(
     assert (phase.complete, "D a sample" in phase.bound) == (False, True)
 
 
+@pytest.mark.parametrize("model", [A, N_512, D], ids=str)
+@pytest.mark.parametrize("toy", [Toy(), NeverSyncs()], ids=lambda toy: toy.name)
+def test_a_bound_of_disks_is_kept_to_the_last_one_and_shared_by_the_crash_points(toy: Toy, model: Model) -> None:
+    power = Power(toy_case(toy))
+    whole = power.explore(model, Settings())
+    for disks_max in (1, 2, whole.distinct_count // 3, whole.distinct_count - 1):
+        cut = power.explore(model, Settings(disks_max=disks_max))
+        assert cut.distinct_count <= disks_max and not cut.is_complete and not cut.is_cut
+        assert {each.property for each in cut.findings} <= {each.property for each in whole.findings}
+        is_shared = disks_max >= whole.point_count and model is not D
+        assert not is_shared or cut.counts[f"{model}: crash points"] >= whole.point_count
+    assert power.explore(model, Settings(disks_max=100 * whole.distinct_count)) == whole
+    power.close()
+
+
 @pytest.mark.parametrize("model", MODELS, ids=str)
 def test_every_model_keeps_what_is_synced_and_loses_what_is_not(model: Model) -> None:
     assert not violated(model, Toy())

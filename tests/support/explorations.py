@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 
 from tornproof.harness.common.verdict import HasTime, OnProgress, Phase, always, nothing_explored
 from tornproof.harness.explorers.corruption.explorer import damage_exploration
@@ -40,7 +41,12 @@ def explore_product(
     results = [explore_under(case, model, states_max, has_time, on_progress) for model in models]
     found = {signature: each for result in results for signature, each in result.found.items()}
     findings = [finding_of_product(case, each, scenario) for each in found.values()]
-    return product_phase(results, crash.failed_controls(models), findings)
+    return product_phase(results, _failed_controls_of_product(tuple(models)), findings)
+
+
+@cache
+def _failed_controls_of_product(models: tuple[str, ...]) -> list[str]:
+    return crash.failed_controls(models)
 
 
 def explore_random(
@@ -57,7 +63,12 @@ def explore_random(
         explore_batch(preset, make, count, number, has_time, on_progress)
         for number, count in random_cases.batches(examples, seed)
     ]
-    return random_phase(results, random_cases.failed_controls(make, seed), seed)
+    return random_phase(results, _failed_controls_of_random_cases(make, seed), seed)
+
+
+@cache
+def _failed_controls_of_random_cases(make: MakeTestCase, seed: int) -> tuple[str, ...]:
+    return random_cases.failed_controls(make, seed)
 
 
 def explore_stateful(

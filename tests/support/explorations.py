@@ -79,20 +79,23 @@ def explore_stateful(
     seed: int,
     storage_kind: StorageKind = StorageKind.FILES,
     directory: str | None = None,
+    with_controls: bool = False,
     has_time: HasTime = always,
     on_progress: OnProgress = lambda done, total: None,
 ) -> Phase:
     """Execute `steps` rules in programs that follow from `seed`, each on a copy of the table at `path` of `image`.
 
     Without an image, on a small new table. Real files are in `directory`, by default in shared memory if there is some.
-    A part of the programs ends early with a finding.
+    A part of the programs ends early with a finding. The controls, which take longer than some explorations, are tried
+    if asked for.
     """
     try:
         stateful = Stateful(image, path, storage_kind)
     except NothingToExploreError as error:
         return nothing_explored(model_based.PHASE, str(error))
     with scratch_directory(storage_kind, directory) as scratch:
-        undetected = [control for control in model_based.CONTROLS if not stateful.detects(control, seed, scratch)]
+        controls = model_based.CONTROLS if with_controls else ()
+        undetected = [control for control in controls if not stateful.detects(control, seed, scratch)]
         results = [
             stateful.explore(count, number, scratch, has_time, on_progress)
             for number, count in model_based.parts(steps, seed)

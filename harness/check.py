@@ -18,7 +18,7 @@ from tornproof.harness.explorers.corruption.explorer import damage_exploration
 from tornproof.harness.explorers.corruption.roundtrip import reencode_generations
 from tornproof.harness.explorers.kills.exploration import Exploration as CrashExploration
 from tornproof.harness.explorers.kills.exploration import Plan, Share, ShareResult, crash_phase
-from tornproof.harness.explorers.kills.explorer import failed_controls, fault_free_phase
+from tornproof.harness.explorers.kills.explorer import failures, fault_free_phase
 from tornproof.harness.explorers.kills.judge import Judge
 from tornproof.harness.explorers.kills.sessions import Violation
 from tornproof.harness.explorers.model_based.explorer import CONTROLS, PartResult, Stateful, parts, stateful_phase
@@ -267,7 +267,7 @@ def _crash(cuts_max: int, failing_calls_max: int) -> Exploration:
 
 
 def _crash_controls(worker: Worker) -> list[str]:
-    return failed_controls()
+    return [*failures()]
 
 
 def _crash_judge(worker: Worker) -> Judge:

@@ -4,7 +4,8 @@ import fcntl
 import gc
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 
 import golden_archive
@@ -14,7 +15,7 @@ from _pytest.unraisableexception import gc_collect_iterations_key
 
 from tornproof.harness.common.quiet_hypothesis import by_seed_alone
 
-pytest_plugins = ["cpu_times"]
+pytest_plugins = ["cpu_times", "rewritten"]
 
 # Same examples in every run, and no failure because a machine was busy; --hypothesis-profile default searches anew.
 for name, example_count in (("day", 50), ("night", 500)):
@@ -23,7 +24,13 @@ hypothesis.settings.load_profile("day")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Look for no garbage while tests are collected, because what is made then stays, and but once in the end."""
+    """Look for no garbage while tests are collected, because what is made then stays, and but once in the end.
+
+    Hypothesis does not look for constants in what is loaded: which tests one process runs before another is chance.
+    """
+    stack = ExitStack()
+    stack.enter_context(by_seed_alone())
+    config.add_cleanup(stack.close)
     gc.disable()
     config.stash[gc_collect_iterations_key] = 1
     if "not nightly" not in config.option.markexpr:
@@ -40,13 +47,6 @@ def pytest_collection_finish() -> None:
 
 def pytest_sessionfinish() -> None:
     gc.unfreeze()
-
-
-@pytest.fixture(scope="session", autouse=True)
-def examples_do_not_depend_on_loaded_modules() -> Iterator[None]:
-    """Which tests one process runs before another is chance."""
-    with by_seed_alone():
-        yield
 
 
 @pytest.fixture(scope="session")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 
 from tornproof.harness.common.verdict import HasTime, OnProgress, Phase, always, nothing_explored
 from tornproof.harness.explorers.corruption.explorer import damage_exploration
@@ -40,7 +41,12 @@ def explore_product(
     results = [explore_under(case, model, states_max, has_time, on_progress) for model in models]
     found = {signature: each for result in results for signature, each in result.found.items()}
     findings = [finding_of_product(case, each, scenario) for each in found.values()]
-    return product_phase(results, crash.failed_controls(models), findings)
+    return product_phase(results, _failed_controls_of_product(tuple(models)), findings)
+
+
+@cache
+def _failed_controls_of_product(models: tuple[str, ...]) -> list[str]:
+    return crash.failed_controls(models)
 
 
 def explore_random(
@@ -57,7 +63,12 @@ def explore_random(
         explore_batch(preset, make, count, number, has_time, on_progress)
         for number, count in random_cases.batches(examples, seed)
     ]
-    return random_phase(results, random_cases.failed_controls(make, seed), seed)
+    return random_phase(results, _failed_controls_of_random_cases(make, seed), seed)
+
+
+@cache
+def _failed_controls_of_random_cases(make: MakeTestCase, seed: int) -> tuple[str, ...]:
+    return random_cases.failed_controls(make, seed)
 
 
 def explore_stateful(
@@ -68,20 +79,23 @@ def explore_stateful(
     seed: int,
     storage_kind: StorageKind = StorageKind.FILES,
     directory: str | None = None,
+    with_controls: bool = False,
     has_time: HasTime = always,
     on_progress: OnProgress = lambda done, total: None,
 ) -> Phase:
     """Execute `steps` rules in programs that follow from `seed`, each on a copy of the table at `path` of `image`.
 
     Without an image, on a small new table. Real files are in `directory`, by default in shared memory if there is some.
-    A part of the programs ends early with a finding.
+    A part of the programs ends early with a finding. The controls, which take longer than some explorations, are tried
+    if asked for.
     """
     try:
         stateful = Stateful(image, path, storage_kind)
     except NothingToExploreError as error:
         return nothing_explored(model_based.PHASE, str(error))
     with scratch_directory(storage_kind, directory) as scratch:
-        undetected = [control for control in model_based.CONTROLS if not stateful.detects(control, seed, scratch)]
+        controls = model_based.CONTROLS if with_controls else ()
+        undetected = [control for control in controls if not stateful.detects(control, seed, scratch)]
         results = [
             stateful.explore(count, number, scratch, has_time, on_progress)
             for number, count in model_based.parts(steps, seed)

@@ -12,6 +12,8 @@ from tornproof.harness.parallel.workers import Task, Worker
 from tornproof.impl.errors import TornproofError
 
 BUSY_SECONDS = 0.05
+PAUSE_SECONDS = 0.005
+"""Between the steps of tasks that a test ends, which leave the time to other tests."""
 
 
 def square(worker: Worker, number: int) -> int:
@@ -31,6 +33,7 @@ def count_until_stopped(worker: Worker) -> int:
     while worker.has_time():
         count += 1
         worker.report_progress(count, None)
+        time.sleep(PAUSE_SECONDS)
     return count
 
 
@@ -38,6 +41,7 @@ def never_return(worker: Worker) -> None:
     """Do not look whether there is time."""
     while True:
         worker.report_progress(1, None)
+        time.sleep(PAUSE_SECONDS)
 
 
 def say_so_and_never_return(worker: Worker) -> None:

@@ -6,7 +6,7 @@ cuts are not explored here.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from functools import cache
 from typing import Any
 
@@ -93,18 +93,18 @@ def explore_crashes(
 @cache
 def controls_of_run() -> tuple[str, ...]:
     """Return the failed controls, which every exploration of this process asks for."""
-    return tuple(failed_controls())
+    return tuple(failures())
 
 
-def failed_controls() -> list[str]:
-    """Explore toys; describe each broken one that was not detected, and what was found in the sound one."""
+def failures() -> Iterator[str]:
+    """Explore one toy after the other; describe each broken one not detected, and what was found in a sound one."""
     sound = _violated(Toy(), CONTROL_OPERATIONS) | _violated(Specified(), CONTROL_OPERATIONS)
-    failures = [f"{name}: {violated}" for name, violated in sorted(sound)]
+    yield from (f"{name}: {violated}" for name, violated in sorted(sound))
     broken = [*((*control, CONTROL_OPERATIONS) for control in CONTROLS), (LockFile(), Property.ENDS, ONE_OPERATION)]
     for target, violated, operations in broken:
         if (target.name, violated) not in _violated(target, operations):
-            failures.append(f"the broken toy {target.name!r} was not detected: {violated}")
-    return [*failures, *behaviour.failed_controls()]
+            yield f"the broken toy {target.name!r} was not detected: {violated}"
+    yield from behaviour.failed_controls()
 
 
 def _violated(target: Target, operations: Sequence[bytes]) -> set[tuple[str, str]]:

@@ -140,19 +140,22 @@ def baseline_of(trace: WriterTrace, case: MemoryCase) -> Baseline:
 
 
 def failed_controls(test_case: MemoryTestCase) -> list[str]:
-    """Describe each broken variant that was not detected, and the correct one if it was rejected.
+    """Return a description of each broken variant that was not detected, and of the correct one if it was rejected."""
+    return [*failures(test_case)]
+
+
+def failures(test_case: MemoryTestCase) -> Iterator[str]:
+    """Explore one variant after the other; describe each broken one not detected, and the correct one if rejected.
 
     The variants leave something out of the hardened commit or of our own reader, whatever target is explored.
     """
     hardened = dataclasses.replace(test_case, target=dataclasses.replace(test_case.target, protocol=HARDENED))
-    failures: list[str] = []
     for variant, case, violated in CONTROLS:
         if not _is_detected(hardened, variant, case, violated):
-            failures.append(f"{variant.name} was not detected under {case}: {violated}")
+            yield f"{variant.name} was not detected under {case}: {violated}"
     for variant, case in NEGATIVE_CONTROLS:
         if _is_detected(hardened, variant, case, Property.WRONG_SNAPSHOT):
-            failures.append(f"{variant.name} was rejected under {case}")
-    return failures
+            yield f"{variant.name} was rejected under {case}"
 
 
 def _is_detected(test_case: MemoryTestCase, variant: MemoryVariant, case: MemoryCase, violated: str) -> bool:

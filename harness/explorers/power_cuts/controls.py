@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import cache
 
 from tornproof.harness.common import behaviour
 from tornproof.harness.common.system import Target
@@ -130,13 +131,24 @@ CONTROLS = (
 )
 
 
+@cache
+def controls_of_run(models: tuple[Model, ...]) -> tuple[str, ...]:
+    """Return the failed controls, which every exploration of this process asks for."""
+    return tuple(failures(models))
+
+
 def failed_controls(models: Sequence[Model]) -> list[str]:
-    """Explore all toys under these models, and describe each wrong verdict."""
-    failures = []
+    """Explore all toys under these models, and return a description of each wrong verdict."""
+    return [*failures(models)]
+
+
+def failures(models: Sequence[Model]) -> Iterator[str]:
+    """Explore one toy after the other under these models, and describe each wrong verdict."""
     for control in CONTROLS:
         with _explored(control.target, control.rules) as explore:
-            failures += [failure for model in models if (failure := control.failure(model, explore))]
-    return [*failures, *behaviour.failed_controls(), *unfollowed_reports()]
+            yield from filter(None, (control.failure(model, explore) for model in models))
+    yield from behaviour.failed_controls()
+    yield from unfollowed_reports()
 
 
 def violated(model: Model, target: Target) -> frozenset[str]:

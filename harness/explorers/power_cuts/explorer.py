@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from tornproof.harness.common.verdict import Finding, HasTime, OnProgress, Phase, Verdict, always
 from tornproof.harness.explorers.power_cuts import points as power_points
-from tornproof.harness.explorers.power_cuts.controls import failed_controls
+from tornproof.harness.explorers.power_cuts.controls import controls_of_run
 from tornproof.harness.explorers.power_cuts.exploration import PHASE, Settings, Tally, finding_of
 from tornproof.harness.explorers.power_cuts.judge import PowerJudge
 from tornproof.harness.explorers.power_cuts.sessions import explore_model
@@ -110,7 +110,7 @@ def explore_power(
     finally:
         power.close()
     goals = power_points.all_coverage_goals(models) if points is None else points
-    return power_phase(case, results, failed_controls(models), goals)
+    return power_phase(case, results, controls_of_run(tuple(models)), goals)
 
 
 def power_phase(

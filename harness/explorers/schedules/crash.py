@@ -229,13 +229,16 @@ def product_phase(results: Sequence[ModelResult], failed: Sequence[str] | None, 
 
 
 def failed_controls(models: Sequence[str] = PRODUCT_MODELS) -> list[str]:
-    """Explore all toys under these models, and describe each wrong verdict."""
-    return [
-        failure
-        for name in models
-        for control in CONTROLS
-        if (failure := control.failure(model_named(name), partial(violated, rules=control.rules)))
-    ]
+    """Explore all toys under these models, and return a description of each wrong verdict."""
+    return [*failures(models)]
+
+
+def failures(models: Sequence[str] = PRODUCT_MODELS) -> Iterator[str]:
+    """Explore one toy after the other under each of these models, and describe each wrong verdict."""
+    for name in models:
+        for control in CONTROLS:
+            if failure := control.failure(model_named(name), partial(violated, rules=control.rules)):
+                yield failure
 
 
 def violated(model: Model, toy: Target, *, rules: TraceRules = NO_RULES) -> frozenset[str]:

@@ -15,11 +15,18 @@ from depth import nightly
 from sample_tasks import exploring, in_waves
 
 from tornproof.harness.common.verdict import Phase, Verdict, calls_at_most
+from tornproof.harness.parallel.fork_server import ForkServer
 from tornproof.harness.parallel.tasks import Exploration, Outcome, Progress, explore, explore_here
 from tornproof.harness.parallel.workers import Task
 
 ROOT = Path(__file__).parents[3]
 WAVES = "[1, 16, 81, 6561]"
+
+
+@pytest.fixture(autouse=True)
+def nothing_of_the_explorers_imported(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The samples need none of what explorers do, which takes longer to import than a test."""
+    monkeypatch.setattr("tornproof.harness.parallel.workers.ForkServer", lambda _: ForkServer(explore.__module__))
 
 
 def phase_of(tasks: list[Task], **more: Any) -> Phase:

@@ -23,7 +23,7 @@ from tornproof.harness.explorers.kills.exploration import (
     Plan,
     crash_phase,
 )
-from tornproof.harness.explorers.kills.explorer import CONTROLS, explore_crashes, failed_controls, replay_crash
+from tornproof.harness.explorers.kills.explorer import CONTROLS, explore_crashes, replay_crash
 from tornproof.harness.explorers.kills.judge import Judge, Trace
 from tornproof.harness.explorers.kills.plan import (
     WHOLE_BYTES,
@@ -534,9 +534,9 @@ def controls_anew() -> Iterator[None]:
 
 @pytest.mark.usefixtures("controls_anew")
 def test_the_controls_pass_and_a_blind_explorer_fails_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert failed_controls() == []
+    assert [*crash.failures()] == []
     monkeypatch.setattr("tornproof.harness.explorers.kills.judge.Judge._observe", lambda *_: 0)
-    failed = failed_controls()
+    failed = [*crash.failures()]
     assert any("header first" in each for each in failed)
     phase = explored(Toy())
     assert phase.verdict is not Verdict.VALID and phase.controls == "; ".join(failed)
@@ -551,7 +551,7 @@ def test_an_explorer_that_takes_an_end_for_a_rejection_fails_the_control_of_wait
             super().__init__("lock", "wait", said)
 
     monkeypatch.setattr("tornproof.harness.simulator.filesystem.step_bound.EndlessError", RejectionError)
-    assert failed_controls() == [f"the broken toy {LockFile.name!r} was not detected: {Property.ENDS}"]
+    assert [*crash.failures()] == [f"the broken toy {LockFile.name!r} was not detected: {Property.ENDS}"]
 
 
 @pytest.mark.usefixtures("controls_anew")

@@ -62,7 +62,8 @@ def explored(table: Path | None, kind: StorageKind, steps: int, **settings: Any)
 def test_a_short_run_is_valid_and_reaches_its_coverage_goals(
     questdb_data: Path, name: str | None, kind: StorageKind, steps: int, seed: int
 ) -> None:
-    phase = explored(questdb_data / "tables" / name / "table" if name else None, kind, steps, seed=seed)
+    table = questdb_data / "tables" / name / "table" if name else None
+    phase = explored(table, kind, steps, seed=seed, with_controls=True)
     assert (phase.verdict, phase.note, phase.controls) == (Verdict.VALID, "", "passed")
     assert phase.explored == sum(phase.counts.values()) == steps
     assert all(phase.reached[point] for point, least in COVERAGE_GOALS.items() if least <= SOON)
@@ -154,7 +155,7 @@ def test_a_control_that_is_not_detected_leaves_the_verdict_unknown(monkeypatch: 
     )
     monkeypatch.setattr("tornproof.harness.explorers.model_based.explorer.CONTROLS", (sound,))
     monkeypatch.setattr("tornproof.harness.explorers.model_based.explorer.CONTROL_STEPS", 100)
-    phase = explored(None, MEMORY, 100)
+    phase = explored(None, MEMORY, 100, with_controls=True)
     assert (phase.verdict, phase.controls) == (Verdict.UNKNOWN, "a sound one was not detected")
 
 

@@ -152,9 +152,11 @@ def test_a_control_that_a_model_gets_wrong_is_named_and_its_verdict_does_not_cou
 ) -> None:
     control = Control(target=Toy(), violated=Property.LOST)
     monkeypatch.setattr(power_controls, "CONTROLS", (control,))
+    power_controls.controls_of_run.cache_clear()
     wrong = f"the toy 'toy' was not detected in B: {Property.LOST}"
     assert failed_controls([B]) == [wrong]
     phase = phase_of(toy_case(Toy()), B, points=())
+    power_controls.controls_of_run.cache_clear()
     assert (phase.verdict, phase.controls) == (Verdict.UNKNOWN, wrong)
 
 

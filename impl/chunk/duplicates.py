@@ -8,6 +8,7 @@ version of the file, and the chunk is rejected.
 from __future__ import annotations
 
 import enum
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 from uuid import UUID
@@ -17,7 +18,7 @@ import pyarrow as pa
 from tornproof.impl import limits
 from tornproof.impl.chunk.chunk import decode_chunk
 from tornproof.impl.chunk.duplicate_pages import KINDS, NEW_ENCODINGS, decode_pages, is_encodable
-from tornproof.impl.errors import CorruptError, ProblemError, UnsupportedError
+from tornproof.impl.errors import CorruptError, ProblemError, UnsupportedError, UsageError
 from tornproof.impl.extension.footer import ReadBytes
 from tornproof.impl.extension.point import extension_of, with_extension, without_extension
 from tornproof.impl.layout.encodings import DuplicateTail
@@ -71,6 +72,15 @@ class ChunkValues:
     values: pa.Array
     source: ChunkSource
     doubt: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ColumnValues:
+    """The values of a column, and where those of each row group come from."""
+
+    values: pa.ChunkedArray
+    sources: tuple[ChunkSource, ...]
+    doubts: tuple[str | None, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,6 +153,15 @@ def meta_data_of(footer: ParquetFooter, row_group: int, column: int) -> Struct:
     return meta
 
 
+def duplicates_in(footer: ParquetFooter, *, file: str) -> Iterator[tuple[int, int, Duplicate]]:
+    """Yield row group, column and what is known of each duplicate; raises CorruptError."""
+    for index, group in enumerate(footer.row_groups):
+        for column in range(len(group.chunks)):
+            found = duplicate_of(meta_data_of(footer, index, column), file=file)
+            if found is not NO_DUPLICATE:
+                yield index, column, found
+
+
 def is_new_alone(chunk: ColumnChunk) -> bool:
     """Return whether a chunk itself is in a new encoding."""
     return not NEW_ENCODINGS.isdisjoint(chunk.encodings)
@@ -172,6 +191,20 @@ def read_chunk_values(read: ReadBytes, footer: ParquetFooter, row_group: int, co
             return ChunkValues(values=made, source=ChunkSource.DUPLICATE)
         doubt = made
     return ChunkValues(values=_old_values(read, leaf, chunk, file), source=ChunkSource.OLD, doubt=doubt)
+
+
+def read_column_values(read: ReadBytes, footer: ParquetFooter, name: str, *, file: str) -> ColumnValues:
+    """Return a column by its dotted path; raises as `read_chunk_values`, and UsageError for no such column."""
+    column = next((index for index, leaf in enumerate(footer.leaves) if leaf.dotted_path == name), None)
+    if column is None:
+        raise UsageError(f"{file}: it has no column {name!r}")
+    found = [read_chunk_values(read, footer, index, column, file=file) for index in range(len(footer.row_groups))]
+    kind = KINDS.get(footer.leaves[column].physical_type)
+    return ColumnValues(
+        values=pa.chunked_array([each.values for each in found], kind and kind.arrow),
+        sources=tuple(each.source for each in found),
+        doubts=tuple(each.doubt for each in found),
+    )
 
 
 def _duplicate_values(

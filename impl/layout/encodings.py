@@ -73,6 +73,14 @@ class PforInts(Record):
     num_exceptions: U16 = meaning(EXCEPTIONS)
 
 
+@layout_of(title="Former footer tail", size_bytes=8, source="tornproof (docs/extensions.md)")
+class FormerTail(Record):
+    """Ends the file as it was before its chunks were duplicated, in place of the end of a Parquet file."""
+
+    footer_length: U32 = meaning("bytes of the former Thrift footer, which is before this")
+    footer_crc: U32 = meaning("CRC-32 (IEEE) of it; no magic bytes, so that a file cut here is none")
+
+
 @layout_of(title="Duplicate chunk", size_bytes=56, source="tornproof (docs/extensions.md)")
 class DuplicateTail(Record):
     """The extension of a ColumnMetaData: where the same values are in another encoding."""

@@ -9,19 +9,18 @@ from tornproof.impl.chunk.duplicate_pages import encode_pages, is_encodable
 from tornproof.impl.chunk.duplicates import (
     ChunkForm,
     NewChunk,
-    duplicate_of,
+    duplicates_in,
     is_new_alone,
-    meta_data_of,
     read_chunk_values,
     with_duplicate,
 )
 from tornproof.impl.errors import CorruptError, UsageError
 from tornproof.impl.extension.footer import ReadBytes
-from tornproof.impl.layout.encodings import DuplicateTail
+from tornproof.impl.layout.encodings import DuplicateTail, FormerTail
 from tornproof.impl.migrate.chunk_layout import ChunkLayout, Moves, New, Span, lay_out_former, span_of
 from tornproof.impl.parquet.arrow_writer import CHUNK, FOOTER, GROUP, META, meta_of, moved_index, with_meta
 from tornproof.impl.parquet.fields import Codec, PageEncoding
-from tornproof.impl.parquet.footer import TAIL_SIZE_BYTES, ParquetFooter, decode_footer, file_tail, read_footer_tail
+from tornproof.impl.parquet.footer import ParquetFooter, decode_footer
 from tornproof.impl.parquet.thrift import (
     Field,
     Items,
@@ -34,8 +33,10 @@ from tornproof.impl.parquet.thrift import (
     with_fields,
     without,
 )
+from tornproof.impl.storage.checksum import large_crc32
 
 PART_SIZE_BYTES = 1 << 20
+FORMER_SIZE_BYTES = FormerTail.layout.size_bytes
 BLOOM_OFFSET = (META["bloom_filter_offset"],)
 MOVED_OF_META = (
     *BLOOM_OFFSET,
@@ -71,12 +72,8 @@ class PlainFile:
 
 def duplicates_of(plain: PlainFile) -> Mapping[New, DuplicateTail]:
     """Return the records of all duplicates that are beyond doubt; raises CorruptError."""
-    found = {
-        New(index, column): duplicate_of(meta_data_of(plain.footer, index, column), file=plain.file).record
-        for index, group in enumerate(plain.footer.row_groups)
-        for column in range(len(group.chunks))
-    }
-    return {chunk: record for chunk, record in found.items() if record is not None}
+    found = duplicates_in(plain.footer, file=plain.file)
+    return {New(index, column): each.record for index, column, each in found if each.record is not None}
 
 
 def chunk_form_of(plain: PlainFile) -> ChunkForm:
@@ -99,11 +96,14 @@ def former_file(plain: PlainFile) -> PlainFile:
     if form is ChunkForm.ALP_ALONE or ends == {0}:
         why = "the chunks that it had before are gone" if form is ChunkForm.ALP_ALONE else "a table's writer made them"
         raise UsageError(f"{plain.file}: its chunks cannot be as they were: {why}")
-    if len(ends) != 1 or not TAIL_SIZE_BYTES < min(ends) <= plain.footer.offset_bytes:
+    if len(ends) != 1 or not FORMER_SIZE_BYTES <= min(ends) <= plain.footer.offset_bytes:
         raise CorruptError(plain.file, "former_end", None, f"one, before byte {plain.footer.offset_bytes}", ends)
-    (end,) = ends
-    at, length = read_footer_tail(plain.read(TAIL_SIZE_BYTES, end - TAIL_SIZE_BYTES), file=plain.file, token=end)
-    thrift = plain.read(length, at)
+    tail_at = min(ends) - FORMER_SIZE_BYTES
+    tail = FormerTail.unpack(plain.read(FORMER_SIZE_BYTES, tail_at), 0, file=plain.file)
+    at = max(tail_at - tail.footer_length, 0)
+    thrift = plain.read(tail_at - at, at)
+    if large_crc32(thrift) != tail.footer_crc:
+        raise FormerTail.at(plain.file, tail_at).corrupt("footer_crc", large_crc32(thrift), tail.footer_crc)
     sizes = {chunk: record.chunk_length for chunk, record in records.items()}
     former = decode_footer(thrift, file=plain.file, offset_bytes=at - sum(sizes.values()))
     layout = lay_out_former(former, sizes, file=plain.file)
@@ -121,6 +121,10 @@ def former_file(plain: PlainFile) -> PlainFile:
         )
 
     return PlainFile(file=plain.file, read=read, thrift=thrift, footer=former)
+
+
+def _former_tail(thrift: bytes) -> bytes:
+    return thrift + FormerTail(footer_length=len(thrift), footer_crc=large_crc32(thrift)).pack()
 
 
 @dataclass(slots=True, kw_only=True)
@@ -158,7 +162,7 @@ class ChunkChange:
                 yield content
             yield from old.parts(layout.group(index, columns))
         yield from old.parts(layout.rest())
-        former_tail = b"" if is_alone else file_tail(old.thrift)
+        former_tail = b"" if is_alone else _former_tail(old.thrift)
         yield former_tail
         self.chunk_count, self.end_bytes = len(new), layout.position + len(former_tail)
         edit = _FooterEdit(old, layout, new, None if is_alone else self.end_bytes)

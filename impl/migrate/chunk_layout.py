@@ -1,7 +1,7 @@
 """Where the bytes of a Parquet file go when its column chunks get duplicates in another encoding, and the way back.
 
 In each row group the new chunks come first, then what has no duplicate, then the old chunks. Everything else keeps its
-order. The file as it was is followed by its own footer, so that it can be put together again.
+order. The former footer stays in front of the new one, so that the file as it was can be put together again.
 """
 
 from __future__ import annotations

@@ -50,6 +50,7 @@ def gap(size_bytes: int) -> Wire:
 
 
 U8 = Annotated[int, _integer("u8", "B")]
+U16 = Annotated[int, _integer("u16", "H")]
 U32 = Annotated[int, _integer("u32", "I")]
 I32 = Annotated[int, _integer("i32", "i")]
 U64 = Annotated[int, _integer("u64", "Q")]

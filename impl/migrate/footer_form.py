@@ -1,6 +1,6 @@
-"""A Parquet file with its footer in another form: Thrift alone, with FlatBuffers beside it, or FlatBuffers alone.
+"""A Parquet file with its footer or its chunks in another form: the old one, both, or the new one alone.
 
-Pages stay where they are, so only the end of the file differs. The file is written anew beside its path and renamed, so
+Where only the footer changes, pages stay where they are. The file is written anew beside its path and renamed, so
 that at any time, and after a crash at any time, the path leads to the old file or to the new one.
 """
 
@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from tornproof.impl.chunk.duplicates import ChunkForm
 from tornproof.impl.errors import BusyError, UnsupportedError, UsageError
-from tornproof.impl.extension.footer import FileFooter, footer_tail, read_file_footer
+from tornproof.impl.extension.footer import FileFooter, ReadBytes, footer_tail, read_file_footer
 from tornproof.impl.extension.point import HeaderForm
 from tornproof.impl.layout.parquet import DATA_FILE, FooterForm
+from tornproof.impl.migrate.chunk_form import ChunkChange, PlainFile, chunk_form_of, former_file
 from tornproof.impl.migrate.partition_publish import parent_of, publish_parts
 from tornproof.impl.storage.interface import EntryKind, ReadableFile, Storage
 from tornproof.impl.table.partition import PM_FILE
-
-PART_SIZE_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,15 +32,25 @@ class FormChange:
     size_after: int
     footer_before: int
     footer_after: int
+    chunks_before: ChunkForm = ChunkForm.OLD
+    chunks_after: ChunkForm = ChunkForm.OLD
+    encoded_count: int = 0
 
 
 def change_footer_form(
-    storage: Storage, path: str, form: FooterForm, *, out: str | None = None, header: HeaderForm = HeaderForm.PLAIN
+    storage: Storage,
+    path: str,
+    form: FooterForm | None = None,
+    *,
+    chunks: ChunkForm | None = None,
+    out: str | None = None,
+    header: HeaderForm = HeaderForm.PLAIN,
 ) -> FormChange:
-    """Write a Parquet file with its footer in a form to `out`, by default in its place.
+    """Write a Parquet file with its footer and its chunks in a form to `out`, by default in its place.
 
-    From and back to the same form, the bytes are the same. Raises CorruptError, UnsupportedError for an extension that
-    is not ours, UsageError for the data.parquet of a partition in its place, BusyError, StorageError.
+    None leaves them in the form that they have. From and back to the same form, the bytes are the same. Raises
+    CorruptError, UnsupportedError for an extension that is not ours, UsageError for the data.parquet of a partition in
+    its place and for chunks that are gone, BusyError, StorageError.
     """
     if out is None and _is_of_partition(storage, path):
         raise UsageError(
@@ -49,20 +59,36 @@ def change_footer_form(
         )
     with storage.open_for_reading(path) as file:
         size_bytes = file.size_bytes()
+        read = _unchanged(file, path, size_bytes)
         before = read_file_footer(file.pread, size_bytes, file=path)
-        thrift = _thrift_of(before)
-        tail = footer_tail(thrift, form, file=path, header=header)
-        _check(tail, thrift, before, form)
-        publish_parts(storage, out or path, _parts(file, path, before.offset_bytes, tail, size_bytes))
+        form = form or before.form
+        plain = PlainFile.of(read, _thrift_of(before), offset_bytes=before.offset_bytes, file=path)
+        chunks_before = chunk_form_of(plain)
+        if chunks is None or chunks is chunks_before:
+            change, chunks = ChunkChange(old=plain, form=ChunkForm.OLD), chunks_before
+        else:
+            change = ChunkChange(old=former_file(plain), form=chunks)
+        tails: list[bytes] = []
+
+        def parts() -> Iterator[bytes]:
+            yield from change.parts()
+            tails.append(footer_tail(change.thrift, form, file=path, header=header))
+            _check(tails[0], change, form, path)
+            yield tails[0]
+
+        publish_parts(storage, out or path, parts())
     return FormChange(
         path=path,
         written_to=out or path,
         before=before.form,
         after=form,
         size_before=size_bytes,
-        size_after=before.offset_bytes + len(tail),
+        size_after=change.end_bytes + len(tails[0]),
         footer_before=size_bytes - before.offset_bytes,
-        footer_after=len(tail),
+        footer_after=len(tails[0]),
+        chunks_before=chunks_before,
+        chunks_after=chunks,
+        encoded_count=change.chunk_count,
     )
 
 
@@ -80,24 +106,24 @@ def _thrift_of(footer: FileFooter) -> bytes:
     return footer.thrift()
 
 
-def _check(tail: bytes, thrift: bytes, before: FileFooter, form: FooterForm) -> None:
+def _check(tail: bytes, change: ChunkChange, form: FooterForm, file: str) -> None:
     """Read the new footer as any reader would, so that nothing is lost that could not be made again."""
 
     def read(size_bytes: int, offset_bytes: int) -> bytes:
-        start = offset_bytes - before.offset_bytes
+        start = offset_bytes - change.end_bytes
         return tail[max(start, 0) : start + size_bytes]
 
-    after = read_file_footer(read, before.offset_bytes + len(tail), file=before.file)
+    after = read_file_footer(read, change.end_bytes + len(tail), file=file)
     assert (after.form, after.doubt) == (form, None), after
     made = after.flat.thrift() if after.flat else after.thrift()
-    assert made == thrift, "the Thrift footer is made again byte for byte"
+    assert made == change.thrift, "the Thrift footer is made again byte for byte"
 
 
-def _parts(file: ReadableFile, path: str, end_bytes: int, tail: bytes, size_bytes: int) -> Iterator[bytes]:
-    for start in range(0, end_bytes, PART_SIZE_BYTES):
-        wanted = min(PART_SIZE_BYTES, end_bytes - start)
-        part = file.pread(wanted, start)
-        if len(part) < wanted or file.size_bytes() != size_bytes:
+def _unchanged(file: ReadableFile, path: str, size_bytes: int) -> ReadBytes:
+    def read(wanted_bytes: int, offset_bytes: int) -> bytes:
+        part = file.pread(wanted_bytes, offset_bytes)
+        if file.size_bytes() != size_bytes:
             raise BusyError(f"{path}: the file changed while it was read; nothing was written")
-        yield part
-    yield tail
+        return part
+
+    return read

@@ -76,6 +76,8 @@ class PageEncoding(IntEnum):
     DELTA_BYTE_ARRAY = 7
     RLE_DICTIONARY = 8
     BYTE_STREAM_SPLIT = 9
+    ALP = 10
+    PFOR = 11
 
 
 BY_DICTIONARY = frozenset({PageEncoding.PLAIN_DICTIONARY, PageEncoding.RLE_DICTIONARY})

@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tornproof.api.operations import check, extend, footer, migrate, recover, verify
+    from tornproof.api.operations import check, column, extend, footer, migrate, recover, verify
     from tornproof.api.tables import Scan, Snapshot, Table, create, open
     from tornproof.impl.errors import (
         BusyError,
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 _NAMES_OF = {
-    "api.operations": ("check", "extend", "footer", "migrate", "recover", "verify"),
+    "api.operations": ("check", "column", "extend", "footer", "migrate", "recover", "verify"),
     "api.tables": ("Scan", "Snapshot", "Table", "create", "open"),
     "impl.errors": (
         "BusyError",
@@ -68,6 +68,7 @@ __all__ = [
     "WriterOptions",
     "__version__",
     "check",
+    "column",
     "create",
     "extend",
     "footer",

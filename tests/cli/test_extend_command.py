@@ -6,11 +6,13 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from chunk_forms import in_chunk_form, numbers_file
 from command_line import WarmRunner, cold_run, sentence_of
 from footer_forms import in_form, sample_file
 from inspecting import document_of
 
 import tornproof as api
+from tornproof.impl.chunk.duplicates import DUPLICATE_UUID, ChunkForm, ChunkSource
 from tornproof.impl.errors import UsageError
 from tornproof.impl.extension.footer import UUIDS, Source
 from tornproof.impl.layout.parquet import ExtensionTail, FooterForm
@@ -46,6 +48,56 @@ def test_a_copy_in_each_form_and_its_document(tornproof: WarmRunner, plain: Path
     assert copy.read_bytes() == in_form(sample_file(), FooterForm(form))
     back = tornproof("extend", copy, "--strip", "--out", plain.with_name("back.parquet"))
     assert (back.code, plain.with_name("back.parquet").read_bytes()) == (0, sample_file())
+
+
+def test_numbers_in_a_new_encoding_from_a_shell_and_back_byte_for_byte(plain: Path) -> None:
+    plain.write_bytes(numbers_file())
+    run = cold_run("extend", plain, "--encoding", "alp", "--footer", "private")
+    assert (run.code, run.err) == (0, "")
+    assert re.search(r"chunks of numbers +old +alp\n", run.out)
+    assert plain.read_bytes() == in_chunk_form(ChunkForm.ALP, FooterForm.PRIVATE)
+    assert cold_run("extend", plain, "--strip").code == 0
+    assert plain.read_bytes() == numbers_file()
+
+
+def test_the_new_encoding_alone_has_no_way_back(tornproof: WarmRunner, plain: Path) -> None:
+    plain.write_bytes(in_chunk_form(ChunkForm.ALP))
+    document = tornproof("extend", plain, "--encoding", "alp-alone", "--json", "-").document
+    assert (document["chunks_before"], document["chunks_after"], document["encoded_count"]) == ("alp", "alp-alone", 12)
+    assert plain.read_bytes() == in_chunk_form(ChunkForm.ALP_ALONE)
+    run = tornproof("extend", plain, "--strip")
+    assert run.code == 2
+    assert "its chunks cannot be as they were: the chunks that it had before are gone" in sentence_of(run)
+
+
+def test_inspect_shows_duplicates_and_which_are_not_believed(tornproof: WarmRunner, plain: Path) -> None:
+    content = bytearray(in_chunk_form(ChunkForm.ALP))
+    plain.write_bytes(content)
+    document = document_of(plain)
+    assert document["problems"] == [] and len(document["duplicates"]) == 12
+    first = document["duplicates"][0]
+    assert (first["row_group"], first["column"], first["encoding"], first["doubt"]) == (0, 1, "PFOR", None)
+    kinds = [each["what"] for each in document["byte_map"]]
+    assert kinds[:3] == ["magic", "duplicate chunk", "duplicate chunk"] and kinds.count("duplicate chunk") == 12
+    content[first["byte_range_start"]] ^= 1
+    plain.write_bytes(content)
+    assert document_of(plain)["duplicates"][0]["doubt"] == "its checksum is wrong"
+    shown = tornproof("inspect", plain)
+    assert shown.code == 0 and "12 duplicates" in shown.out
+
+
+def test_from_python_a_column_is_read_from_the_encoding_that_is_beyond_doubt(plain: Path) -> None:
+    plain.write_bytes(numbers_file())
+    old = api.column(plain, "price")
+    api.extend(plain, encoding="alp")
+    new = api.column(plain, "price")
+    assert new.values.equals(old.values) and len(new.values) == 48
+    assert (set(old.sources), set(new.sources)) == ({ChunkSource.OLD}, {ChunkSource.DUPLICATE})
+    assert new.doubts == (None, None, None)
+    with pytest.raises(UsageError, match="it has no column 'other'"):
+        api.column(plain, "other")
+    api.extend(plain, encoding="old")
+    assert plain.read_bytes() == numbers_file()
 
 
 @pytest.mark.parametrize("form", list(FooterForm))
@@ -90,7 +142,7 @@ def test_a_damaged_final_footer_is_one_problem(tornproof: WarmRunner, plain: Pat
 
 
 def test_wrong_requests_are_usage_errors(tornproof: WarmRunner, plain: Path, copy_of: Callable[[str], Path]) -> None:
-    for options in ((), ("--footer", "private", "--strip"), ("--footer", "other")):
+    for options in ((), ("--footer", "private", "--strip"), ("--encoding", "alp", "--strip"), ("--footer", "other")):
         assert tornproof("extend", plain, *options).code == 2
     assert tornproof("extend", plain.with_name("missing"), "--strip").code == 2
     run = tornproof("extend", copy_of(DAY) / "data.parquet", "--footer", "private")
@@ -120,7 +172,7 @@ def _beside_pm(plain: Path) -> bool:
 
 
 def test_the_document_has_the_identities_and_the_forms() -> None:
-    for form, uuid in UUIDS.items():
+    for form, uuid in (*UUIDS.items(), (ChunkForm.ALP, DUPLICATE_UUID)):
         assert f"| `{form}` |" in DOCS
         assert uuid.hex() in DOCS.replace("-", "")
-    assert "| `final` |" in DOCS
+    assert "| `final` |" in DOCS and "| `alp-alone` |" in DOCS

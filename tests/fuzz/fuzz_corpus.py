@@ -10,8 +10,10 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 import fuzz_tables
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from chunk_forms import in_chunk_form
 from fuzz_files import INSPECTED, PRINTED_BIT
 from fuzz_inputs import CHUNK_START, Edit, chunk_input, joined
 from fuzz_tables import golden_files
@@ -26,6 +28,8 @@ from tornproof.harness.counterexamples.step_names import Step
 from tornproof.harness.systems.scenario import load_scenario, scenario_names
 from tornproof.harness.systems.scenario_case import case_of
 from tornproof.harness.systems.table import TableTarget
+from tornproof.impl.chunk.duplicate_pages import KINDS
+from tornproof.impl.chunk.duplicates import ChunkForm
 from tornproof.impl.errors import TornproofError
 from tornproof.impl.extension.encode import flatbuffer_of
 from tornproof.impl.extension.footer import extended_footer
@@ -119,6 +123,17 @@ def _extended_footers() -> Iterator[bytes]:
         with suppress(TornproofError):
             yield extended_footer(footer, FooterForm.MIGRATION, file=DATA_FILE)
             yield footer
+
+
+def _vectors() -> Iterator[bytes]:
+    for number, kind in enumerate(KINDS.values()):
+        for values in ([], [1.0], [1, 2, 3, 1 << 30], range(1100)):
+            yield bytes([number]) + kind.encode(np.array(values, kind.value))
+
+
+def _duplicates() -> Iterator[bytes]:
+    for chunks, form in itertools.product(ChunkForm, FooterForm):
+        yield in_chunk_form(chunks, form)
 
 
 def _parquet_files() -> Iterator[bytes]:
@@ -293,6 +308,8 @@ SEEDS: Mapping[str, Callable[[], Iterator[bytes]]] = {
     "footer": _footers,
     "extension": _extended_footers,
     "flatbuffers": _flatbuffers,
+    "vectors": _vectors,
+    "duplicates": _duplicates,
     "pages": _pages,
     "chunk": _chunk_inputs,
     "raw_arrays": _raw_arrays,

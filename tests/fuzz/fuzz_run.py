@@ -27,6 +27,8 @@ SHARES = {
     "footer": 2,
     "extension": 2,
     "flatbuffers": 2,
+    "vectors": 2,
+    "duplicates": 2,
     "pages": 1,
     "chunk": 3,
     "raw_arrays": 1,

@@ -21,20 +21,26 @@ from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.systems.scenario import parse_scenario
 from tornproof.impl.chunk.chunk import decode_chunk
+from tornproof.impl.chunk.duplicate_pages import KINDS
+from tornproof.impl.chunk.duplicates import ChunkForm, read_chunk_values
 from tornproof.impl.errors import ProblemError, TornproofError
 from tornproof.impl.extension.decode import FlatFooter
 from tornproof.impl.extension.encode import flatbuffer_of
-from tornproof.impl.extension.footer import split_extended_footer
+from tornproof.impl.extension.footer import ReadBytes, read_file_footer, split_extended_footer
+from tornproof.impl.layout.parquet import FooterForm
+from tornproof.impl.migrate.footer_form import change_footer_form
 from tornproof.impl.parquet.fields import Codec
 from tornproof.impl.parquet.footer import decode_footer, row_group_facts, split_footer
 from tornproof.impl.parquet.pages import walk_pages
 from tornproof.impl.parquet.thrift import decode, encode
 from tornproof.impl.read.cold_read import read_cold
+from tornproof.impl.storage.interface import OpenMode
 from tornproof.impl.table.column_versions import decode_column_versions
 from tornproof.impl.table.metadata_file import decode_metadata_file
 from tornproof.impl.table.symbol_index import decode_symbol_index
 from tornproof.impl.table.symbols import read_symbols
 from tornproof.impl.txn.transaction import decode_transaction, safe_read
+from tornproof.impl.types.physical import PhysicalType
 from tornproof.impl.types.raw_arrays import lists_of
 from tornproof.impl.write.questdb_json import updated_json
 
@@ -79,6 +85,33 @@ def flatbuffers(data: bytes) -> None:
             found.chunk(row_group, 0)
     assert found.extension is None or len(found.extension) <= len(data)
     found.thrift()
+
+
+def vectors(data: bytes) -> None:
+    """The values of a page of ALP or PFOR, which are as many as its header says, and come back to the bit."""
+    kind = tuple(KINDS.values())[data[0] % len(KINDS)] if data else KINDS[PhysicalType.DOUBLE]
+    content = memoryview(data)[1:]
+    count = int.from_bytes(content[3:7], "little")
+    values = kind.decode(content, count, kind.value, file="data.parquet", at=4)
+    again = kind.encode(values)
+    assert kind.decode(memoryview(again), count, kind.value, file="data.parquet", at=4).tobytes() == values.tobytes()
+
+
+def duplicates(data: bytes) -> None:
+    """A Parquet file with chunks in a new encoding: its values, and the file as it was."""
+    with suppress(TornproofError):
+        found = read_file_footer(_reader_of(data), len(data), file="data.parquet").decoded()
+        for column in range(len(found.leaves)):
+            with suppress(TornproofError, IndexError):
+                read_chunk_values(_reader_of(data), found, 0, column, file="data.parquet")
+    storage = MemoryStorage()
+    with storage.open_for_writing("x.parquet", OpenMode.NEW) as file:
+        file.pwrite(data, 0)
+    change_footer_form(storage, "x.parquet", FooterForm.THRIFT, chunks=ChunkForm.OLD)
+
+
+def _reader_of(data: bytes) -> ReadBytes:
+    return lambda size_bytes, offset_bytes: data[offset_bytes : offset_bytes + size_bytes]
 
 
 def pages(data: bytes) -> None:
@@ -188,6 +221,8 @@ TARGETS: Mapping[str, Target] = {
     "footer": footer,
     "extension": extension,
     "flatbuffers": flatbuffers,
+    "vectors": vectors,
+    "duplicates": duplicates,
     "pages": pages,
     "chunk": chunk,
     "raw_arrays": raw_arrays,

@@ -13,6 +13,7 @@ from tornproof.harness.check import CheckQuestion, bounds_of, check_image
 from tornproof.harness.common.effort import DEFAULT, EFFORT_MAX, EFFORTS, effort_of
 from tornproof.harness.parallel.tasks import Outcome
 from tornproof.harness.systems.workload import MADE_PATH, made_image
+from tornproof.impl.chunk.duplicates import ChunkForm, ColumnValues, read_column_values
 from tornproof.impl.extension.footer import FileFooter, read_file_footer
 from tornproof.impl.layout.parquet import FooterForm
 from tornproof.impl.migrate.footer_form import FormChange, change_footer_form
@@ -56,16 +57,39 @@ def migrate(path: TablePath, *, dry_run: bool = False) -> Migration:
     return migrate_table(OperatingSystemStorage(), table, dry_run=dry_run)
 
 
-def extend(path: TablePath, footer: FooterForm | str, *, out: TablePath | None = None) -> FormChange:
-    """Write a Parquet file with its footer in another form to `out`, by default in its place.
+def extend(
+    path: TablePath,
+    footer: FooterForm | str | None = None,
+    *,
+    encoding: ChunkForm | str | None = None,
+    out: TablePath | None = None,
+) -> FormChange:
+    """Write a Parquet file with its footer, its chunks or both in another form to `out`, by default in its place.
 
     `footer` is `private` or `migration`, where FlatBuffers are beside Thrift in an extension that other readers skip,
-    `final` (experimental), where they are alone, or `thrift`, which is the file as it was, byte for byte. Raises
-    CorruptError, UnsupportedError for an extension that is not ours, UsageError for the data.parquet of a partition in
-    its place, BusyError, StorageError, and ValueError for another form.
+    `final` (experimental), where they are alone, or `thrift`. `encoding` is `alp`, where numbers are in ALP or PFOR
+    beside the chunks that they were in, `alp-alone` (experimental), from which there is no way back, or `old`. With
+    `thrift` and `old` the file is as it was, byte for byte; what is None stays as it is. Raises CorruptError,
+    UnsupportedError for an extension that is not ours, UsageError for the data.parquet of a partition in its place and
+    for chunks that are gone, BusyError, StorageError, and ValueError for another form.
     """
     target = None if out is None else os.fspath(out)
-    return change_footer_form(OperatingSystemStorage(), os.fspath(path), FooterForm(footer), out=target)
+    form = None if footer is None else FooterForm(footer)
+    chunks = None if encoding is None else ChunkForm(encoding)
+    return change_footer_form(OperatingSystemStorage(), os.fspath(path), form, chunks=chunks, out=target)
+
+
+def column(path: TablePath, name: str) -> ColumnValues:
+    """Return a column of numbers of any Parquet file, from the new encoding where nothing about it is in doubt.
+
+    `values` are as stored: 32-bit or 64-bit integers, floats or doubles, a chunk for each row group. `sources` and
+    `doubts` say for each which encoding it was and why. Raises CorruptError, UnsupportedError for other columns,
+    UsageError if there is no such column, StorageError.
+    """
+    label = os.fspath(path)
+    with OperatingSystemStorage().open_for_reading(label) as file:
+        decoded = read_file_footer(file.pread, file.size_bytes(), file=label).decoded()
+        return read_column_values(file.pread, decoded, name, file=label)
 
 
 def footer(path: TablePath) -> FileFooter:

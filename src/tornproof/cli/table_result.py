@@ -157,6 +157,7 @@ def _bounded_data(data: Document) -> Document:
         "row_groups": [],
         "key_values": [],
         "extensions": [],
+        "duplicates": [],
         "byte_map": _bounded_ranges(data["byte_map"]),
     }
 

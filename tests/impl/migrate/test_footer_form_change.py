@@ -14,7 +14,8 @@ from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.impl.errors import BusyError, CorruptError, StorageError, UnsupportedError, UsageError
 from tornproof.impl.extension.point import HeaderForm, append_extension
 from tornproof.impl.layout.parquet import FooterForm
-from tornproof.impl.migrate.footer_form import PART_SIZE_BYTES, change_footer_form
+from tornproof.impl.migrate.chunk_form import PART_SIZE_BYTES
+from tornproof.impl.migrate.footer_form import change_footer_form
 from tornproof.impl.parquet.footer import file_tail
 
 PATH = "d/x.parquet"

@@ -1,4 +1,4 @@
-"""`tornproof extend FILE`: the footer of a Parquet file in another form."""
+"""`tornproof extend FILE`: the footer or the chunks of a Parquet file in another form."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import dataclasses
 import glob
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 import typer
 from rich.text import Text
@@ -14,11 +14,14 @@ from rich.text import Text
 from tornproof.cli import interruption
 from tornproof.cli.console import result_console, result_grid
 from tornproof.cli.output import ExitCode, JsonOption, visible, write_json
+from tornproof.impl.chunk.duplicates import ChunkForm
 from tornproof.impl.errors import UsageError
 from tornproof.impl.layout.parquet import FooterForm
 from tornproof.impl.migrate.footer_form import FormChange, change_footer_form
 from tornproof.impl.migrate.partition_publish import UNFINISHED_SUFFIX
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
+
+Form = TypeVar("Form", bound=StrEnum)
 
 
 class Footer(StrEnum):
@@ -27,6 +30,13 @@ class Footer(StrEnum):
     PRIVATE = "private"
     MIGRATION = "migration"
     FINAL = "final"
+
+
+class Encoding(StrEnum):
+    """The forms with chunks in a new encoding."""
+
+    ALP = "alp"
+    ALP_ALONE = "alp-alone"
 
 
 def extend(
@@ -39,22 +49,38 @@ def extend(
             "(experimental: only tornproof reads it).",
         ),
     ] = None,
-    strip: Annotated[bool, typer.Option("--strip", help="Thrift alone, byte for byte as before.")] = False,
+    encoding: Annotated[
+        Encoding | None,
+        typer.Option(
+            "--encoding",
+            help="Doubles and floats in ALP, integers and times in PFOR, beside the old chunks; or alone "
+            "(experimental, and there is no way back).",
+        ),
+    ] = None,
+    strip: Annotated[
+        bool, typer.Option("--strip", help="Thrift and the old chunks alone, byte for byte as before.")
+    ] = False,
     out: Annotated[str | None, typer.Option("--out", metavar="FILE", help="Write the result there.")] = None,
     json_target: JsonOption = None,
 ) -> ExitCode:
-    """Write a Parquet file's footer in FlatBuffers, beside the one in Thrift or alone; or take it off again."""
-    if strip is (footer is not None):
-        raise UsageError("give either --footer or --strip")
+    """Write a Parquet file's footer in FlatBuffers, and its numbers in ALP, beside the old or alone; or undo it."""
+    if strip is bool(footer or encoding):
+        raise UsageError("give either --strip, or --footer, --encoding or both")
     interruption.say_if_interrupted("the file is as it was, or changed as a whole")
-    form = FooterForm.THRIFT if footer is None else FooterForm(footer)
+    form, chunks = (
+        (FooterForm.THRIFT, ChunkForm.OLD) if strip else (_or_none(FooterForm, footer), _or_none(ChunkForm, encoding))
+    )
     target = Path(out or file)
     interruption.remove_at_end(target.parent, glob.escape(target.name + UNFINISHED_SUFFIX))
-    done = change_footer_form(OperatingSystemStorage(), file, form, out=out)
+    done = change_footer_form(OperatingSystemStorage(), file, form, chunks=chunks, out=out)
     write_json(report_document(done), json_target)
     if json_target != "-":
         _print(done, json_target)
     return ExitCode.VALID
+
+
+def _or_none(kind: type[Form], name: str | None) -> Form | None:
+    return None if name is None else kind(name)
 
 
 def report_document(done: FormChange) -> dict[str, object]:
@@ -65,7 +91,8 @@ def report_document(done: FormChange) -> dict[str, object]:
 def _print(done: FormChange, json_target: str | None) -> None:
     grid = result_grid("", ">before", ">after")
     grid.add_row(Text("footer"), Text(done.before), Text(done.after))
-    grid.add_row(Text("bytes of it"), Text(f"{done.footer_before:,}"), Text(f"{done.footer_after:,}"))
+    grid.add_row(Text("chunks of numbers"), Text(done.chunks_before), Text(done.chunks_after))
+    grid.add_row(Text("bytes of the footer"), Text(f"{done.footer_before:,}"), Text(f"{done.footer_after:,}"))
     grid.add_row(Text("bytes of the file"), Text(f"{done.size_before:,}"), Text(f"{done.size_after:,}"))
     console = result_console(json_target)
     console.print(grid)

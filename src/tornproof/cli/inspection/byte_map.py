@@ -83,6 +83,7 @@ GLYPHS = {
     "padding": Glyph(".", "dim"),
     "magic": Glyph("M", "cyan"),
     "column chunk": Glyph("C", "green"),
+    "duplicate chunk": Glyph("D", "blue"),
     "column metadata copy": Glyph("m", "dim"),
     "bloom filter": Glyph("L", "blue"),
     "column index": Glyph("I", "blue"),

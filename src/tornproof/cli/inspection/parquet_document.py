@@ -24,6 +24,7 @@ from tornproof.cli.inspection.values import (
     logical_type_text,
     parquet_value,
 )
+from tornproof.impl.chunk.duplicates import Duplicate, duplicates_in
 from tornproof.impl.errors import CorruptError, Problem, ProblemError
 from tornproof.impl.extension.footer import FileFooter, extension_problems, read_file_footer, split_extended_footer
 from tornproof.impl.extension.point import FORMS
@@ -40,6 +41,7 @@ from tornproof.impl.parquet.footer import (
 )
 from tornproof.impl.parquet.schema import SchemaLeaf
 from tornproof.impl.parquet.thrift import Field, Items, Kind, Padded, Step, Struct, Value
+from tornproof.impl.storage.checksum import large_crc32
 from tornproof.impl.storage.interface import ReadableFile, ReadableStorage
 
 FOOTER_LIMIT_BYTES = 256 * 1024 * 1024
@@ -158,6 +160,7 @@ def parquet_document(found: ParquetFile, problems: Problems, beside: MetadataFil
     leaves = footer.leaves if footer else ()
     logical = [logical_type(leaf.element) for leaf in leaves]
     blooms = _bloom_documents(found, problems)
+    duplicates = _duplicates(found, problems)
     ranges = (
         []
         if footer is None
@@ -167,6 +170,7 @@ def parquet_document(found: ParquetFile, problems: Problems, beside: MetadataFil
             found.size_bytes,
             tail_start_bytes=(found.footer_offset_bytes or 0) + (found.footer_length_bytes or 0),
             bloom_lengths={key: bloom["length_bytes"] for key, bloom in blooms.items()},
+            duplicates=[each for each in duplicates if each[2].record is not None],
             beside=beside,
             read_bytes=found.read,
         )
@@ -187,8 +191,34 @@ def parquet_document(found: ParquetFile, problems: Problems, beside: MetadataFil
         "key_values": [{"key": key, "value": value} for key, value in (footer.key_values if footer else ())],
         "footer": _forms_document(found.forms) if found.forms else None,
         "extensions": list(extension_documents(footer.tree)) if footer else [],
+        "duplicates": [_duplicate_document(found, *each) for each in duplicates],
         "dead_bytes": dead_byte_count(ranges) if footer else None,
         "byte_map": range_documents(ranges, without="token"),
+    }
+
+
+def _duplicates(found: ParquetFile, problems: Problems) -> list[tuple[int, int, Duplicate]]:
+    duplicates: list[tuple[int, int, Duplicate]] = []
+    with problems.noted():
+        duplicates += duplicates_in(found.footer, file=found.file) if found.footer else ()
+    return duplicates
+
+
+def _duplicate_document(found: ParquetFile, row_group: int, column: int, duplicate: Duplicate) -> Document:
+    """Return what is known of a duplicate, and from which encoding a reader takes the values; they are not kept."""
+    document: Document = {"row_group": row_group, "column": column, "doubt": duplicate.doubt}
+    if duplicate.record is None or found.footer is None:
+        return document
+    record = duplicate.record
+    content = found.read(record.chunk_length, record.chunk_offset)
+    is_whole = len(content) == record.chunk_length and large_crc32(content) == record.chunk_crc
+    return {
+        **document,
+        "doubt": None if is_whole else "its checksum is wrong",
+        "encoding": ENCODING_NAMES.get(record.encoding, record.encoding),
+        "byte_range_start": record.chunk_offset,
+        "byte_range_end": record.chunk_offset + record.chunk_length,
+        "former_end": record.former_end or None,
     }
 
 

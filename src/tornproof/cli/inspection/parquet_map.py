@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import itertools
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
 from tornproof.cli.inspection.byte_map import Range, gaps_between, ordered
 from tornproof.cli.inspection.pm_chain import MetadataFile
+from tornproof.impl.chunk.duplicates import Duplicate
 from tornproof.impl.errors import ProblemError
 from tornproof.impl.layout.parquet import MAGIC
 from tornproof.impl.parquet.fields import COLUMN_META_DATA
@@ -16,7 +18,7 @@ from tornproof.impl.parquet.thrift import BrokenError, decode
 ReadBytes = Callable[[int, int], bytes]
 BloomLengths = Mapping[tuple[int, int], int | None]
 """The lengths of bloom filters, headers included, by row group and column."""
-CHUNK = "column chunk"
+CHUNK, DUPLICATE = "column chunk", "duplicate chunk"
 UNUSED, COPY, AFTER, UNEXPLAINED = "unused", "column metadata copy", "after the token", "not explained"
 # QuestDB's converter writes a copy after each chunk; searching every gap of a huge file would take too long.
 COPY_LIMIT_BYTES = 1 << 16
@@ -35,6 +37,7 @@ def parquet_map(
     *,
     tail_start_bytes: int,
     bloom_lengths: BloomLengths,
+    duplicates: Collection[tuple[int, int, Duplicate]] = (),
     beside: MetadataFile | None,
     read_bytes: ReadBytes,
 ) -> list[Range]:
@@ -45,7 +48,10 @@ def parquet_map(
     """
     live = [
         entry
-        for entry in _live(footer, tail_start_bytes, end_bytes, bloom_lengths)
+        for entry in (
+            *_live(footer, tail_start_bytes, end_bytes, bloom_lengths),
+            *itertools.starmap(_duplicate, duplicates),
+        )
         if 0 <= entry.start_bytes < entry.end_bytes <= size_bytes
     ]
     if end_bytes < size_bytes:
@@ -84,6 +90,12 @@ def _live(footer: ParquetFooter, tail: int, end_bytes: int, bloom_lengths: Bloom
                     yield Range(offset_bytes, offset_bytes + length_bytes, what, row_group=ordinal, column=index)
     yield Range(footer.offset_bytes, tail, "footer")
     yield Range(tail, end_bytes, "footer length and magic")
+
+
+def _duplicate(row_group: int, column: int, duplicate: Duplicate) -> Range:
+    assert duplicate.record is not None
+    start, length = duplicate.record.chunk_offset, duplicate.record.chunk_length
+    return Range(start, start + length, DUPLICATE, row_group=row_group, column=column)
 
 
 def _others(beside: MetadataFile) -> Iterator[Range]:

@@ -1,0 +1,196 @@
+"""ALP: floating-point numbers that are short decimals, as bit-packed integers; others are stored as they are.
+
+Source: Apache Parquet format, AlpEncoding.md. A number is decoded as integer * 10^factor * 10^-exponent, in its own
+precision; one that does not come back exactly, to the bit, is an exception.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from tornproof.impl.errors import CorruptError
+from tornproof.impl.extension.bit_packing import bit_width
+from tornproof.impl.extension.columnar import Array
+from tornproof.impl.extension.vectors import (
+    LOG_VECTOR_SIZE,
+    LOG_VECTOR_SIZES,
+    VECTOR_SIZE,
+    Vectors,
+    decode_vectors,
+    encode_vectors,
+    in_vectors,
+    values_of,
+)
+from tornproof.impl.layout.encodings import AlpDoubles, AlpFloats, AlpPage
+from tornproof.impl.layout.record import Record
+
+SAMPLED_VECTOR_COUNT, SAMPLE_SIZE, CANDIDATE_COUNT_MAX = 8, 256, 5
+"""The paper's parameters of the search."""
+CHOICE_SIZE = 128
+"""So many values of a vector decide which of the candidates is the best for it."""
+SAMPLE_STEP = 37
+"""Values that repeat after a few, or after a power of two, do not all look alike in steps of a prime."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Precision:
+    """A floating-point type: the integers of the same size, its exponents, and the layout of a vector."""
+
+    value: str
+    integer: str
+    exponent_max: int
+    vector: type[Record]
+
+    @property
+    def bits(self) -> int:
+        """The bits of a value."""
+        return 8 * np.dtype(self.value).itemsize
+
+    def powers(self, sign: str) -> Array:
+        """Return the powers of ten as Python reads them from text, which is rounded correctly."""
+        return np.array([float(f"1e{sign}{each}") for each in range(self.exponent_max + 1)]).astype(self.value)
+
+
+DOUBLES = Precision(value="<f8", integer="<i8", exponent_max=18, vector=AlpDoubles)
+FLOATS = Precision(value="<f4", integer="<i4", exponent_max=10, vector=AlpFloats)
+PRECISIONS = {np.dtype(each.value): each for each in (DOUBLES, FLOATS)}
+
+
+class Scale(NamedTuple):
+    """Exponents and factors, as numbers or as a column of one for each row."""
+
+    exponent: Array
+    factor: Array
+
+
+def encode_alp(values: Array) -> bytes:
+    """Return doubles or floats as the values of a page."""
+    precision = PRECISIONS[values.dtype]
+    page = AlpPage(compression_mode=0, integer_encoding=0, log_vector_size=LOG_VECTOR_SIZE, num_elements=len(values))
+    if not len(values):
+        return page.pack()
+    rows, counts = in_vectors(values)
+    scale = _best_scale(rows, precision)
+    integers, is_exception = _integers(rows, scale, precision)
+    # A placeholder from the same vector keeps the range of its numbers small.
+    first = np.argmin(is_exception, axis=1)
+    placeholders = np.take_along_axis(np.where(is_exception, 0, integers), first[:, None], axis=1)
+    integers = np.where(is_exception, placeholders, integers)
+    frames = integers.min(axis=1)
+    unsigned = np.dtype(precision.integer.replace("i", "u"))
+    deltas = integers.view(unsigned) - frames.view(unsigned)[:, None]
+    is_exception &= np.arange(VECTOR_SIZE) < counts[:, None]
+    exception_rows, positions = np.nonzero(is_exception)
+    headers = np.zeros(len(rows), precision.vector.layout.dtype)
+    headers["exponent"], headers["factor"] = scale.exponent[:, 0], scale.factor[:, 0]
+    headers["num_exceptions"] = is_exception.sum(axis=1)
+    headers["frame_of_reference"] = frames
+    headers["bit_width"] = [bit_width(each) for each in deltas.max(axis=1)]
+    return page.pack() + encode_vectors(
+        Vectors(
+            headers=headers,
+            counts=counts,
+            numbers=deltas.astype(np.uint64),
+            exception_rows=exception_rows,
+            exception_positions=positions,
+            exceptions=rows[is_exception],
+        )
+    )
+
+
+def decode_alp(content: memoryview, count: int, value: str, *, file: str, at: int) -> Array:
+    """Return the `count` values of the NumPy type `value` that a page at byte `at` of `file` has.
+
+    Raises CorruptError.
+    """
+    precision = PRECISIONS[np.dtype(value)]
+    page, position = AlpPage.unpack(content, 0, file=file), AlpPage.at(file, at)
+    for name, expected in (("compression_mode", 0), ("integer_encoding", 0), ("num_elements", count)):
+        if getattr(page, name) != expected:
+            raise position.corrupt(name, expected, getattr(page, name))
+    if page.log_vector_size not in LOG_VECTOR_SIZES:
+        raise position.corrupt("log_vector_size", "3 to 15", page.log_vector_size)
+    behind = AlpPage.layout.size_bytes
+    vectors = decode_vectors(
+        content[behind:], count, page.log_vector_size, precision.vector, value, file=file, at=at + behind
+    )
+    exponents, factors = vectors.headers["exponent"], vectors.headers["factor"]
+    if exponents.max(initial=0) > precision.exponent_max or (factors > exponents).any():
+        expected_powers = f"a factor of at most the exponent, and that at most {precision.exponent_max}"
+        raise CorruptError(file, "exponent", at, expected_powers, f"{exponents.max()} and {factors.max()}")
+    unsigned = precision.integer.replace("i", "u")
+    integers = (
+        vectors.numbers.astype(unsigned)
+        + vectors.headers["frame_of_reference"].astype(precision.integer).view(unsigned)[:, None]
+    )
+    rows = _decimals(integers.view(precision.integer), Scale(exponents[:, None], factors[:, None]), precision)
+    return values_of(rows, vectors, count)
+
+
+def _decimals(integers: Array, scale: Scale, precision: Precision) -> Array:
+    """Return integers * 10^factor * 10^-exponent by two multiplications, as every reader must."""
+    values = integers.astype(precision.value)
+    values *= precision.powers("")[scale.factor]
+    values *= precision.powers("-")[scale.exponent]
+    return values
+
+
+def _integers(values: Array, scale: Scale, precision: Precision) -> tuple[Array, Array]:
+    """Return the integers of values, and which values they do not give back."""
+    with np.errstate(all="ignore"):
+        scaled = values * precision.powers("")[scale.exponent]
+        scaled *= precision.powers("-")[scale.factor]
+        np.rint(scaled, out=scaled)
+        limit = np.asarray(2.0 ** (precision.bits - 1), precision.value)
+        is_exception = ~((scaled >= -limit) & (scaled < limit))
+        scaled[is_exception] = 0
+        integers = scaled.astype(precision.integer)
+        made = _decimals(integers, scale, precision)
+    is_exception |= made.view(precision.integer) != values.view(precision.integer)
+    return integers, is_exception
+
+
+def _best_scale(rows: Array, precision: Precision) -> Scale:
+    """Return exponents and factors, one of each for each row, from those that make samples of some rows small."""
+    candidates = _candidates(rows, precision)
+    sample = rows[:, _sampled(CHOICE_SIZE)]
+    sizes = np.array([_sizes(sample, each, precision) for each in candidates])
+    best = sizes.argmin(axis=0)
+    exponents, factors = np.array([(each.exponent, each.factor) for each in candidates], np.int64)[best].T
+    return Scale(exponents[:, None], factors[:, None])
+
+
+def _candidates(rows: Array, precision: Precision) -> list[Scale]:
+    sampled = np.unique(np.linspace(0, len(rows) - 1, SAMPLED_VECTOR_COUNT).astype(np.int64))
+    sample = rows[sampled][:, _sampled(SAMPLE_SIZE)]
+    scales = list(_scales(precision))
+    sizes = np.array([_sizes(sample, each, precision) for each in scales])
+    chosen = Counter(sizes.argmin(axis=0).tolist())
+    return [scales[index] for index, _ in sorted(chosen.items(), key=lambda item: (-item[1], item[0]))][
+        :CANDIDATE_COUNT_MAX
+    ]
+
+
+def _sampled(count: int) -> Array:
+    return np.arange(count) * SAMPLE_STEP % VECTOR_SIZE
+
+
+def _scales(precision: Precision) -> Iterator[Scale]:
+    """Yield all pairs, the largest first, because of equal sizes the first one is taken."""
+    for exponent in range(precision.exponent_max, -1, -1):
+        for factor in range(exponent, -1, -1):
+            yield Scale(np.asarray(exponent), np.asarray(factor))
+
+
+def _sizes(rows: Array, scale: Scale, precision: Precision) -> Array:
+    """Return the bits that rows would take."""
+    integers, is_exception = _integers(rows, scale, precision)
+    high = np.where(is_exception, np.iinfo(integers.dtype).min, integers).max(axis=1).astype(np.float64)
+    low = np.where(is_exception, np.iinfo(integers.dtype).max, integers).min(axis=1).astype(np.float64)
+    widths = np.ceil(np.log2(np.maximum(high - low, 0) + 1))
+    return widths * rows.shape[1] + is_exception.sum(axis=1) * (16 + precision.bits)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from typing import NamedTuple
 
 from tornproof.harness.simulator.filesystem.intercept import Call, CallKind
@@ -33,7 +34,9 @@ class Known:
         self._kernel = kernel
         self._sizes = [len(kernel.files[number].content) for number in file_indices]
         self._is_sized = [False] * len(file_indices)
-        self._ranges: list[list[tuple[int, int]]] = [[] for _ in file_indices]
+        # Of each file's known ranges, which do not touch, in order.
+        self._starts: list[list[int]] = [[] for _ in file_indices]
+        self._stops: list[list[int]] = [[] for _ in file_indices]
 
     def read(self, call: Call, session: int) -> None:
         """Note a read of the range of a call."""
@@ -75,27 +78,22 @@ class Known:
             self._add(file_index, self._sizes[file_index], _END)
 
     def _read(self, file_index: int, first: int, stop: int) -> None:
-        start = first
-        for known_start, known_stop in self._ranges[file_index]:
-            if known_stop <= start:
-                continue
-            if known_start >= stop:
-                break
-            if start < known_start:
-                self.reads.append(Read(file_index, start, known_start))
-            start = known_stop
+        start, starts, stops = first, self._starts[file_index], self._stops[file_index]
+        for number in range(bisect_right(stops, start), bisect_left(starts, stop)):
+            if start < starts[number]:
+                self.reads.append(Read(file_index, start, starts[number]))
+            start = stops[number]
         if start < stop:
             self.reads.append(Read(file_index, start, stop))
         self._add(file_index, first, stop)
 
     def _add(self, file_index: int, start: int, stop: int) -> None:
-        """Merge a range with those that it touches; ranges stay sorted."""
+        """Merge a range with those that it touches."""
         if start >= stop:
             return
-        apart = []
-        for other in self._ranges[file_index]:
-            if other[1] < start or stop < other[0]:
-                apart.append(other)
-            else:
-                start, stop = min(start, other[0]), max(stop, other[1])
-        self._ranges[file_index] = sorted([*apart, (start, stop)])
+        starts, stops = self._starts[file_index], self._stops[file_index]
+        first, end = bisect_left(stops, start), bisect_right(starts, stop)
+        if first < end:
+            start, stop = min(start, starts[first]), max(stop, stops[end - 1])
+        starts[first:end] = [start]
+        stops[first:end] = [stop]

@@ -5,6 +5,8 @@ from collections import Counter
 
 import pytest
 from depth import nightly
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tornproof.harness.common.remembered_codecs import remembered_decoding, remembered_encoder
 from tornproof.harness.explorers.barriers.explorer import protocol_with
@@ -147,3 +149,24 @@ def test_no_byte_is_read_twice(ranges: list[tuple[int, int]], expected: list[tup
         call = Call(kind=CallKind.PREAD, path="f", file=1, offset_bytes=start, size_bytes=stop - start)
         known.read(call, 0)
     assert known.reads == [Read(0, *each) for each in expected]
+
+
+@given(st.lists(st.tuples(st.booleans(), st.integers(0, 12), st.integers(0, 6)), max_size=12))
+@settings(max_examples=3_000)
+def test_what_is_read_first_is_what_a_set_of_bytes_says(accesses: list[tuple[bool, int, int]]) -> None:
+    disk = disk_of(f=bytes(20))
+    kernel = disk.kernel()
+    known = Known(disk.tree.path_indexes(), kernel)
+    kernel.handles[0, 1] = Handle(kernel.entry("f"), False)
+    expected, seen = [], set(range(20, 40))
+    for is_write, start, size in accesses:
+        own = range(start, start + size)
+        if is_write:
+            call = Call(kind=CallKind.PWRITE, path="f", file=1, offset_bytes=start, content=bytes(size))
+            known.write(call, 0, is_compared=False)
+        else:
+            known.read(Call(kind=CallKind.PREAD, path="f", file=1, offset_bytes=start, size_bytes=size), 0)
+            expected += [byte for byte in own if byte not in seen]
+        seen.update(own)
+    assert [byte for read in known.reads for byte in range(read.start, read.stop)] == expected
+    assert all(read.start < read.stop for read in known.reads if read.stop)

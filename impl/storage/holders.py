@@ -57,12 +57,23 @@ def holders_of(table: str, *, processes: Path = PROCESSES) -> tuple[Holder, ...]
 
     Empty where there is no /proc; the files of another user's process may not be visible.
     """
-    files = _files_of(table)
-    return tuple(
-        Holder(pid=pid, command=_command(processes / str(pid)))
-        for pid in _other_pids(processes)
-        if any(files.has(*each) for each in _open_files(processes / str(pid)))
-    )
+    return OpenFiles(processes).holders_of(table)
+
+
+class OpenFiles:
+    """What all other processes have open or mapped at one time, to be asked about many tables."""
+
+    def __init__(self, processes: Path = PROCESSES) -> None:
+        """Look at them."""
+        self._by_holder = {
+            Holder(pid=pid, command=_command(processes / str(pid))): set(_open_files(processes / str(pid)))
+            for pid in _other_pids(processes)
+        }
+
+    def holders_of(self, table: str) -> tuple[Holder, ...]:
+        """Return the processes that have a file of the table open or mapped, by process id."""
+        files = _files_of(table)
+        return tuple(holder for holder, opened in self._by_holder.items() if any(files.has(*each) for each in opened))
 
 
 def _other_pids(processes: Path) -> list[int]:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from command_line import WarmRunner, cold_run, sentence_of
 
+from tornproof.api.roots import TABLES_OF_TASK
 from tornproof.cli.commands.migrate import STYLES, migrate
 from tornproof.cli.migration_sources import Source, find_sources
 from tornproof.impl.errors import UsageError
@@ -160,9 +161,29 @@ def test_one_table_of_a_tree_that_is_damaged_keeps_none_from_being_migrated(
     (tree / "many/table/2024-10-01T04.4/data.parquet").write_bytes(b"short")
     run = tornproof("migrate", tree)
     assert run.code == 1
-    assert f"refused {tree}/chain/table: _txn: " in run.out
-    assert re.search(r"2024-10-01T04\.4 +refused +3629 +- +- +2024-10-01T04\.4/data\.parquet: size", run.out)
+    first, second, third = (line for line in run.out.splitlines() if line.startswith(("chain", "many", "types")))
+    assert re.match(r"chain/table +0 +0 +0 +0 +0 +refused: _txn: ", first)
+    assert re.match(r"many/table +\d+ +0 +0 +1 +\d+ +2024-10-01T04\.4: 2024-10-01T04\.4/data\.parquet: size", second)
+    assert re.match(r"types/table +\d+ +0 +0 +0 +\d+ *$", third)
     assert f"{tree}: 10 migrated, 1 refused" in run.out
+
+
+def test_many_tables_are_migrated_by_processes_as_each_is_alone(
+    tornproof: WarmRunner, copy_of: Callable[[str], Path]
+) -> None:
+    tree = copy_of(RELEASE)
+    alone = tree.parent / "alone"
+    shutil.copytree(tree, alone)
+    tornproof("migrate", alone / "chain/table")
+    expected = content_of(alone / "chain/table")
+    for number in range(TABLES_OF_TASK):
+        shutil.copytree(tree / "chain/table", tree / f"more~{number:02}")
+    planned = tornproof("migrate", tree, "--dry-run", "--json", "-", "--workers", 2).document
+    assert planned["counts"]["sources"] == TABLES_OF_TASK + 3
+    run = tornproof("migrate", tree, "--json", "-", "--workers", 2)
+    assert run.code == 0 and {**planned, "dry_run": False} == run.document
+    for number in range(TABLES_OF_TASK):
+        assert content_of(tree / f"more~{number:02}") == expected
 
 
 @pytest.mark.parametrize("out", [None, "out"])
@@ -274,7 +295,7 @@ def test_a_table_in_use_is_rejected_unless_it_stays_as_it_is(
         assert tornproof("migrate", table, "--out", tmp_path / "out").code == 0
         of_tree = tornproof("migrate", tree)
         assert of_tree.code == 1
-        assert f"refused {table}: {table}: in use by" in of_tree.out and "11 migrated" in of_tree.out
+        assert f"refused: {table}: in use by" in of_tree.out and "11 migrated" in of_tree.out
         process.stdin.close()
     assert tornproof("migrate", table).code == 0
 

@@ -120,24 +120,32 @@ def _kind(table: dict[str, Any]) -> str:
     return next(kind for kind in ("problems", "rejected", "actions", "nothing_to_do") if table.get(kind))
 
 
+@pytest.mark.parametrize("many", [0, TABLES_OF_TASK])
 def test_recover_says_of_every_table_what_it_would_do_and_changes_nothing(
-    tornproof: WarmRunner, root: Path, questdb_data: Path
+    tornproof: WarmRunner, root: Path, questdb_data: Path, many: int
 ) -> None:
     shutil.copytree(questdb_data / ORPHAN, root / "e~5")
+    for number in range(many):
+        shutil.copytree(root / "a~1", root / f"many~{number:02}")
     before = {path: path.read_bytes() for path in root.rglob("*") if path.is_file()}
     with (root / "b~2/_txn").open("rb") as file, mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ):
         run = tornproof("recover", root, "--dry-run", "--json", "-")
         rejected = sentence_of(tornproof("recover", root / "b~2", "--dry-run"))
     tables = {Path(table["table"]).name: table for table in run.document["tables"]}
     assert tables.pop("b~2") == {"table": str(root / "b~2"), "rejected": rejected}
+    assert sum(name.startswith("many") for name in tables) == many
     for name, table in tables.items():
+        if name.startswith("many"):
+            assert table == {"table": str(root / name), "nothing_to_do": True}
+            continue
         one = tornproof("recover", root / name, "--dry-run", "--json", "-").document
         needless = {"table": one["table"], "nothing_to_do": True}
         assert table == (one if one["actions"] or one["problems"] else needless)
     assert tables["a~1"].get("nothing_to_do") and tables["e~5"]["actions"] and tables["d~4"]["problems"]
-    assert [*map(_kind, run.document["tables"])] == ["problems", "problems", "rejected", "actions", "nothing_to_do"]
+    kinds = ["problems", "problems", "rejected", "actions", "nothing_to_do", *["nothing_to_do"] * many]
+    assert [*map(_kind, run.document["tables"])] == kinds
     lines = tornproof("recover", root, "--dry-run").out.splitlines()
-    assert lines[-1].startswith(f"{root}: of 5 tables: ") and run.code == 1
+    assert lines[-1].startswith(f"{root}: of {5 + many} tables: ") and run.code == 1
     for options in ((), ("--forget",), ("--forget", "--dry-run")):
         refused = tornproof("recover", root, *options)
         assert refused.code == 2 and "a directory of tables; name one of them" in sentence_of(refused)

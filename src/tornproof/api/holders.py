@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from tornproof.impl.errors import UsageError
-from tornproof.impl.storage.holders import holders_of
+from tornproof.impl.storage.holders import OpenFiles, holders_of
 from tornproof.impl.txn.transaction import TXN_FILE
 
 HOLDERS_NAMED = 5
@@ -14,23 +14,24 @@ RECOVERED_OFFLINE = "recovery needs exclusive access"
 MIGRATED_OFFLINE = "a server knows only the files that were there when it started"
 
 
-def demand_offline(table: str, *, because: str, writes: bool) -> None:
+def demand_offline(table: str, *, because: str, writes: bool, opened: OpenFiles | None = None) -> None:
     """Raise UsageError if another process has a table open or, with `writes`, if it belongs to another user.
 
-    A directory without a table passes. `because` is that of `reject_if_held`.
+    A directory without a table passes. `because` is that of `reject_if_held`, `opened` what was found to be open
+    before, by default now.
     """
     if (Path(table) / TXN_FILE).is_file():
-        reject_if_held(table, because=because)
+        reject_if_held(table, because=because, opened=opened)
         if writes:
             demand_owner(table)
 
 
-def reject_if_held(table: str, *, because: str) -> None:
+def reject_if_held(table: str, *, because: str, opened: OpenFiles | None = None) -> None:
     """Raise UsageError if another process has a file of the table open, as far as this process can see.
 
     `because` completes the sentence "stop it first, because ...".
     """
-    holders = holders_of(table)
+    holders = opened.holders_of(table) if opened else holders_of(table)
     if holders:
         named = ", ".join(map(str, holders[:HOLDERS_NAMED]))
         more = f" and {len(holders) - HOLDERS_NAMED} more" if len(holders) > HOLDERS_NAMED else ""

@@ -1,12 +1,13 @@
-"""Verification of all tables below a directory, such as a server's data directory, in several processes."""
+"""All tables below a directory, such as a server's data directory, looked at in several processes, and verified."""
 
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from tornproof.api.steady import verify_until_stable
 from tornproof.harness.common.verdict import Phase, Verdict
@@ -24,6 +25,26 @@ TABLES_OF_TASK = 16
 PROBLEMS_KEPT = 20
 """Of a table, so that ten thousand damaged ones fit into memory."""
 _NAME = "tables"
+T = TypeVar("T")
+Found = TypeVar("Found")
+OnTables: TypeAlias = Callable[[int, int], None]
+"""Takes the number of tables that are done, and of all."""
+
+
+def _ignored(done: int, total: int) -> None:
+    pass
+
+
+@dataclass(slots=True, kw_only=True)
+class Below(Generic[Found]):
+    """What was found in the tables below a root; `interrupted_by` a signal, so that some are missing.
+
+    `note` says why tables are missing otherwise.
+    """
+
+    found: list[Found] = field(default_factory=list)
+    interrupted_by: signal.Signals | None = None
+    note: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,56 +102,87 @@ class RootReport:
         return f"of {counted(self.table_count, 'table')}: {said}"
 
 
-def verify_root(
-    root: str, *, quick: bool, workers: int, on_progress: Callable[[int, int], None] = lambda done, total: None
-) -> RootReport:
-    """Verify every table below a directory; raises UsageError if there is none, or one cannot be entered."""
+def names_below(root: str) -> list[str]:
+    """Return the tables below a directory, relative to it; raises UsageError if there is none, or one is closed."""
     try:
         names = [str(path.relative_to(root)) for path in tables_below(Path(root))]
     except OSError as error:
         raise UsageError(f"{error.filename or root}: cannot read: {error.strerror or error}") from error
     if not names:
         raise UsageError(f"{root}: holds no table: there is no {TXN_FILE} in it or below it")
-    report = RootReport(root=root, table_count=len(names))
-    groups = [tuple(names[first : first + TABLES_OF_TASK]) for first in range(0, len(names), TABLES_OF_TASK)]
-    verification = _verification(report, groups, root, quick)
-    if len(groups) == 1:
-        # To start processes would take longer.
-        explore_here(verification, None, on_progress=lambda done, total: on_progress(done, len(names)))
-    else:
-        outcome = explore(
-            {_NAME: verification},
-            None,
-            workers=workers,
-            on_progress=lambda progress: on_progress(progress.cases, len(names)),
-        )
-        report.interrupted_by = outcome.interrupted_by
-        report.note = "; ".join(phase.note for phase in outcome.phases)
-    report.tables.sort(key=lambda table: (-table.verdict, table.table))
-    return report
+    return names
 
 
-def _verification(report: RootReport, groups: Sequence[tuple[str, ...]], root: str, quick: bool) -> Exploration:
-    tasks = [Task(run=_verify_group, arguments=(root, group, quick), cost=len(group)) for group in groups]
-    for found in (yield tasks):
-        report.tables += found or []
-    return Phase(
-        name=_NAME,
-        explored=len(report.tables),
-        complete=len(report.tables) == report.table_count,
-        bound=f"{counted(report.table_count, 'table')}",
-        verdict=report.verdict,
+def verify_root(root: str, *, quick: bool, workers: int, on_progress: OnTables = _ignored) -> RootReport:
+    """Verify every table below a directory; raises UsageError if there is none, or one cannot be entered."""
+    names = names_below(root)
+    below = look_below(names, _summaries, (root, quick), workers=workers, on_progress=on_progress)
+    return RootReport(
+        root=root,
+        table_count=len(names),
+        tables=sorted(below.found, key=lambda table: (-table.verdict, table.table)),
+        interrupted_by=below.interrupted_by,
+        note=below.note,
     )
 
 
-def _verify_group(worker: Worker, root: str, names: Sequence[str], quick: bool) -> list[TableSummary]:
-    summaries = []
+def look_below(
+    tables: Sequence[T],
+    look: Callable[..., Iterator[Found]],
+    arguments: tuple[Any, ...],
+    *,
+    workers: int,
+    on_progress: OnTables = _ignored,
+) -> Below[Found]:
+    """Return what `look`, called with some of the tables and the arguments, yields for each, in their order.
+
+    It is called in several processes, so it must be a function of a module.
+    """
+    groups = [tuple(tables[first : first + TABLES_OF_TASK]) for first in range(0, len(tables), TABLES_OF_TASK)]
+    below: Below[Found] = Below()
+    looking = _looking(below, groups, look, arguments)
+    if len(groups) == 1:
+        # To start processes would take longer.
+        explore_here(looking, None, on_progress=lambda done, total: on_progress(done, len(tables)))
+        return below
+    outcome = explore(
+        {_NAME: looking},
+        None,
+        workers=workers,
+        on_progress=lambda progress: on_progress(progress.cases, len(tables)),
+    )
+    below.interrupted_by = outcome.interrupted_by
+    below.note = "; ".join(phase.note for phase in outcome.phases)
+    return below
+
+
+def _looking(
+    below: Below[Found],
+    groups: Sequence[tuple[T, ...]],
+    look: Callable[..., Iterator[Found]],
+    arguments: tuple[Any, ...],
+) -> Exploration:
+    tasks = [Task(run=_look_at, arguments=(look, group, arguments), cost=len(group)) for group in groups]
+    for found in (yield tasks):
+        below.found += found or []
+    # The caller has a verdict of its own.
+    return Phase(name=_NAME, explored=len(below.found), complete=False, bound="", verdict=Verdict.VALID)
+
+
+def _look_at(
+    worker: Worker, look: Callable[..., Iterator[Found]], tables: Sequence[T], arguments: tuple[Any, ...]
+) -> list[Found]:
+    found: list[Found] = []
+    looked = look(tables, *arguments)
+    while worker.has_time() and len(found) < len(tables):
+        found.append(next(looked))
+        worker.report_progress(len(found), len(tables))
+    return found
+
+
+def _summaries(names: Sequence[str], root: str, quick: bool) -> Iterator[TableSummary]:
     for name in names:
-        if not worker.has_time():
-            break
-        summaries.append(_summary(root, name, quick))
-        worker.report_progress(len(summaries), len(names))
-    return summaries
+        yield _summary(root, name, quick)
 
 
 def _summary(root: str, name: str, quick: bool) -> TableSummary:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Annotated, TypeVar
 
 import typer
 
@@ -31,6 +31,16 @@ def within(low: int, high: int, why: str = "") -> Callable[[Number | None], Numb
 def workers_within() -> Callable[[int | None], int | None]:
     """Return the callback of an option for a number of processes."""
     return within(1, WORKERS_MAX, f"four times the {CORES} cores of this machine")
+
+
+WorkersOption = Annotated[
+    int | None,
+    typer.Option(
+        callback=workers_within(),
+        help="Number of worker processes, for a directory of many tables.",
+        show_default=str(CORES),
+    ),
+]
 
 
 def seconds_within() -> Callable[[float | None], float | None]:

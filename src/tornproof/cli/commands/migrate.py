@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import signal
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -10,7 +11,7 @@ from enum import StrEnum
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, NamedTuple, TypeVar
 
 import typer
 from rich.console import Console
@@ -22,15 +23,17 @@ from tornproof.cli.console import result_console, result_grid
 from tornproof.cli.interruption import say_if_interrupted
 from tornproof.cli.migration_dataset import make_directory, write_dataset
 from tornproof.cli.migration_sources import Source, find_sources
+from tornproof.cli.numbers import CORES, WorkersOption
 from tornproof.cli.output import ExitCode, JsonOption, visible, write_json
 from tornproof.cli.progress import ProgressBar, progress_bar
 from tornproof.impl.errors import BusyError, TornproofError, UsageError, counted
 from tornproof.impl.migrate.convert import ConversionMode
 from tornproof.impl.migrate.partition_migration import Conversion
 from tornproof.impl.migrate.plain_file import migrate_file
-from tornproof.impl.migrate.plan import Migration, Outcome, PartitionMigration, rejected_table
+from tornproof.impl.migrate.plan import Migration, Outcome, rejected_table
 from tornproof.impl.migrate.table_migration import TablePlan, convert_table, plan_table, publish_table
 from tornproof.impl.repair.kept import KEPT_DIRECTORY
+from tornproof.impl.storage.holders import OpenFiles
 from tornproof.impl.storage.interface import Storage
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
 from tornproof.impl.table.partition import PM_FILE
@@ -77,6 +80,7 @@ def migrate(
         str | None,
         typer.Option("--report", metavar="DIR", help="Write a Parquet file with a row for each partition there."),
     ] = None,
+    workers: WorkersOption = None,
     json_target: JsonOption = None,
 ) -> int:
     """Create the _pm of every parquet partition that has none, from its committed data.parquet."""
@@ -89,17 +93,25 @@ def migrate(
     if report is not None:
         _demand_outside(report, sources, "where --report must not write")
         make_directory(report)
+    interrupted_by = None
     with progress_bar() as progress:
         # A plain file is always the only source, so there is nothing to distribute.
-        if master is None or sources[0].is_file:
-            done = _run_here(job, sources, progress)
-        else:
+        if master is not None and not sources[0].is_file:
             done = _run_on_spark(job, sources, progress, master)
+        elif len(sources) == 1:
+            done = [_run_here(job, sources[0], progress)]
+        else:
+            done, interrupted_by = _run_in_processes(job, sources, progress, workers or CORES)
     if report is not None:
         write_dataset(done, report)
     write_json(report_document(path, done, out=out, dry_run=dry_run, mode=mode), json_target)
-    print_report(result_console(json_target), path, done, dry_run=dry_run)
-    return ExitCode.VALID if all(each.is_complete for each in done) else ExitCode.INVALID
+    console = result_console(json_target)
+    print_report(console, path, done, dry_run=dry_run)
+    if len(done) < len(sources):
+        console.print(f"not begun: {counted(len(sources) - len(done), 'table')}", markup=False)
+    if interrupted_by is not None:
+        signal.raise_signal(interrupted_by)
+    return ExitCode.VALID if _are_complete(done) and len(done) == len(sources) else ExitCode.INVALID
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,8 +123,8 @@ class Job:
     mode: Mode
     storage: Storage = field(default_factory=OperatingSystemStorage)
 
-    def plan(self, source: Source) -> TablePlan | Migration:
-        """Return what there is to convert; a plain file is migrated at once."""
+    def plan(self, source: Source, opened: OpenFiles | None = None) -> TablePlan | Migration:
+        """Return what there is to convert; a plain file is migrated at once. `opened` is that of `demand_offline`."""
         if source.is_file:
             return migrate_file(
                 self.storage,
@@ -122,38 +134,65 @@ class Job:
                 out=self._target(source),
             )
         if self.out is None:
-            demand_offline(source.path, because=MIGRATED_OFFLINE, writes=not self.dry_run)
+            demand_offline(source.path, because=MIGRATED_OFFLINE, writes=not self.dry_run, opened=opened)
         return plan_table(self.storage, source.path, only=source.only)
 
     def publish(self, source: Source, plan: TablePlan, converted: Iterable[Conversion]) -> Migration:
         """Publish the converted partitions of a table."""
         return publish_table(self.storage, plan, converted, dry_run=self.dry_run, out=self._target(source))
 
+    def run(
+        self, source: Source, progress: Callable[[str], None] = lambda name: None, opened: OpenFiles | None = None
+    ) -> Migration:
+        """Plan, convert and publish in this process."""
+        plan = self.plan(source, opened)
+        if isinstance(plan, Migration):
+            return plan
+        converted = convert_table(plan, self.mode.conversion, keeps_sound=self.out is None, progress=progress)
+        return self.publish(source, plan, converted)
+
     def _target(self, source: Source) -> str | None:
         return None if self.out is None else str(Path(self.out) / source.below)
 
 
-def _run_here(job: Job, sources: Sequence[Source], progress: ProgressBar) -> list[Migration]:
+def _run_here(job: Job, source: Source, progress: ProgressBar) -> Migration:
     task = progress.add_task("migrating", total=None)
 
     def advance(name: str) -> None:
         progress.update(task, advance=1, description=name)
 
-    def migrate_one(source: Source) -> Migration:
-        plan = job.plan(source)
-        if isinstance(plan, Migration):
-            return plan
-        keeps_sound = job.out is None
-        converted = convert_table(plan, job.mode.conversion, keeps_sound=keeps_sound, progress=advance)
-        return job.publish(source, plan, converted)
+    return _or_rejected(source, partial(job.run, source, advance))
 
-    return [_or_rejected(source, partial(migrate_one, source)) for source in sources]
+
+def _run_in_processes(
+    job: Job, sources: Sequence[Source], progress: ProgressBar, workers: int
+) -> tuple[list[Migration], signal.Signals | None]:
+    """Return the outcome of each table that was begun, and the signal that interrupted the run."""
+    # This imports worker processes, which takes longer than migrating a small table.
+    from tornproof.api.roots import look_below
+
+    task = progress.add_task("migrating", total=len(sources))
+    below = look_below(
+        sources,
+        _migrations,
+        (job,),
+        workers=workers,
+        on_progress=lambda done, total: progress.update(task, completed=done),
+    )
+    return below.found, below.interrupted_by
+
+
+def _migrations(sources: Sequence[Source], job: Job) -> Iterator[Migration]:
+    opened = OpenFiles()
+    for source in sources:
+        yield _or_rejected(source, partial(job.run, source, opened=opened))
 
 
 def _run_on_spark(job: Job, sources: Sequence[Source], progress: ProgressBar, master: str) -> list[Migration]:
     """Convert on executors; what is published, and when, does not differ from a run without Spark."""
     task = progress.add_task("starting Spark", total=None)
-    plans = [_or_rejected(source, partial(job.plan, source)) for source in sources]
+    opened = OpenFiles()
+    plans = [_or_rejected(source, partial(job.plan, source, opened)) for source in sources]
     tables = [plan for plan in plans if isinstance(plan, TablePlan)]
     partition_count = sum(len(plan.partitions) for plan in tables)
     if partition_count == 0:
@@ -196,7 +235,7 @@ def report_document(
         "mode": str(mode),
         "dry_run": dry_run,
         "out": out,
-        "complete": all(each.is_complete for each in done),
+        "complete": _are_complete(done),
         "counts": {"sources": len(done), **_counts(done)},
         "sources": [
             {
@@ -217,20 +256,17 @@ def report_document(
 
 def print_report(console: Console, path: str, done: Sequence[Migration], *, dry_run: bool) -> None:
     """Print a report for a person."""
-    lines = [(each, partition) for each in done for partition in each.partitions]
-    if len(lines) > LINES_SHOWN:
-        # What needs attention comes first if not all is shown.
-        lines.sort(key=lambda line: line[1].outcome not in (Outcome.REJECTED, Outcome.REPLACED))
-    if lines:
-        console.print(_grid(lines[:LINES_SHOWN], names_tables=len(done) > 1))
-    if len(lines) > LINES_SHOWN:
-        console.print(f"and {len(lines) - LINES_SHOWN} more partitions (--json lists them all)")
-    for each in done:
-        for sentence in filter(None, (each.reason, *map(str, each.problems))):
-            console.print(Text.assemble(("refused ", "bold red"), visible(f"{each.path}: {sentence}")))
+    lines = _table_lines(path, done) if len(done) > 1 else _partition_lines(done)
+    if lines.grid.row_count:
+        console.print(lines.grid)
+    if lines.left:
+        console.print(f"and {lines.left:,} more {lines.of} (--json lists them all)")
+    if len(done) == 1:
+        for sentence in filter(None, (done[0].reason, *map(str, done[0].problems))):
+            console.print(Text.assemble(("refused ", "bold red"), visible(f"{path}: {sentence}")))
     counts = _counts(done)
     named = ", ".join(f"{counts[outcome]} {outcome}" for outcome in Outcome if counts[outcome])
-    said = Text(named or "nothing to migrate", "bold green" if all(each.is_complete for each in done) else "bold red")
+    said = Text(named or "nothing to migrate", "bold green" if _are_complete(done) else "bold red")
     would = " (--dry-run: nothing was changed)" if dry_run else ""
     total = sum(counts[outcome] for outcome in Outcome)
     console.print(Text.assemble(f"{visible(path)}: ", said, would))
@@ -239,7 +275,7 @@ def print_report(console: Console, path: str, done: Sequence[Migration], *, dry_
         f"{counted(counts['native'], 'native partition')} without {PM_FILE}",
         style="dim",
     )
-    if not dry_run and any(partition.kept_as for _, partition in lines):
+    if not dry_run and any(partition.kept_as for each in done for partition in each.partitions):
         console.print(f"old bytes are kept in {KEPT_DIRECTORY} until `recover --forget`", style="dim", markup=False)
 
 
@@ -266,6 +302,10 @@ def _demand_outside(directory: str, sources: Sequence[Source], reason: str) -> N
             raise UsageError(f"{directory}: is inside the table {source.path}, {reason}")
 
 
+def _are_complete(done: Sequence[Migration]) -> bool:
+    return all(each.is_complete for each in done)
+
+
 def _sources(done: Sequence[Migration]) -> str:
     return f"{len(done)} {'table or file' if len(done) == 1 else 'tables or files'}"
 
@@ -277,17 +317,45 @@ def _counts(done: Sequence[Migration]) -> Counter[str]:
     return counts
 
 
-def _grid(lines: Sequence[tuple[Migration, PartitionMigration]], *, names_tables: bool) -> Grid:
-    titles = ("partition", "outcome", ">ends at", ">bytes of _pm", "old bytes in", "why")
-    grid = result_grid(*(["table"] if names_tables else []), *titles, wraps=["why"])
-    for each, partition in lines:
-        cells: list[str | Text] = [
+class _Lines(NamedTuple):
+    """A line for each of the first, how many are left out, and what they are."""
+
+    grid: Grid
+    left: int
+    of: str
+
+
+def _table_lines(root: str, done: Sequence[Migration]) -> _Lines:
+    grid = result_grid("table", *(f">{outcome}" for outcome in Outcome), ">native", "why", wraps=["why"])
+    # What needs attention comes first.
+    for each in sorted(done, key=lambda each: (each.is_complete, each.path))[:LINES_SHOWN]:
+        counts = each.counts()
+        numbers = (counts[name] for name in (*Outcome, "native"))
+        refused = [f"refused: {sentence}" for sentence in filter(None, (each.reason, *map(str, each.problems)))]
+        sentences = (*refused, *(f"{part.name}: {part.sentence}" for part in each.partitions if part.sentence))
+        grid.add_row(
+            Text(visible(str(Path(each.path).relative_to(root)))),
+            *(f"{number:,}" for number in numbers),
+            Text(visible(next(iter(sentences), ""))),
+            style="" if each.is_complete else "red",
+        )
+    return _Lines(grid, max(0, len(done) - LINES_SHOWN), "tables")
+
+
+def _partition_lines(done: Sequence[Migration]) -> _Lines:
+    partitions = [partition for each in done for partition in each.partitions]
+    if len(partitions) > LINES_SHOWN:
+        # What needs attention comes first if not all is shown.
+        partitions.sort(key=lambda partition: partition.outcome not in (Outcome.REJECTED, Outcome.REPLACED))
+    grid = result_grid("partition", "outcome", ">ends at", ">bytes of _pm", "old bytes in", "why", wraps=["why"])
+    for partition in partitions[:LINES_SHOWN]:
+        grid.add_row(
             Text(visible(partition.name)),
             str(partition.outcome),
             str(partition.token),
             str(partition.pm_bytes) if partition.written_to else "-",
             Text(visible(partition.kept_as or "-")),
             Text(visible(partition.sentence)),
-        ]
-        grid.add_row(*([Text(visible(each.path))] if names_tables else []), *cells, style=STYLES[partition.outcome])
-    return grid
+            style=STYLES[partition.outcome],
+        )
+    return _Lines(grid, max(0, len(partitions) - LINES_SHOWN), "partitions")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import signal
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,13 +16,15 @@ from rich.text import Text
 from tornproof.api.holders import RECOVERED_OFFLINE, demand_offline
 from tornproof.cli.console import result_console, result_grid
 from tornproof.cli.interruption import say_if_interrupted
+from tornproof.cli.numbers import CORES, WorkersOption
 from tornproof.cli.output import ExitCode, JsonOption, visible, write_json
 from tornproof.cli.progress import progress_bar
 from tornproof.impl.errors import BusyError, TornproofError, UsageError, counted
 from tornproof.impl.repair.kept import KEPT_DIRECTORY
 from tornproof.impl.repair.repair import Action, ActionKind, RepairReport, forget_kept, repair_table
+from tornproof.impl.storage.holders import OpenFiles
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
-from tornproof.impl.table.tables_below import is_root, tables_below
+from tornproof.impl.table.tables_below import is_root
 
 LINES_SHOWN = 500
 URGENCIES = ("with problems that cannot be repaired", "not looked at", "to recover", "with nothing to do")
@@ -41,6 +45,7 @@ def recover(
     forget: Annotated[
         bool, typer.Option("--forget", help=f"Only remove the old bytes that earlier runs kept in {KEPT_DIRECTORY}.")
     ] = False,
+    workers: WorkersOption = None,
     json_target: JsonOption = None,
 ) -> int:
     """Remove what a killed writer left, so that every release can continue from the committed version."""
@@ -49,7 +54,7 @@ def recover(
             raise UsageError(
                 f"{table}: a directory of tables; name one of them, or give --dry-run to see what each needs"
             )
-        return _recoveries_below(table, json_target)
+        return _recoveries_below(table, workers or CORES, json_target)
     if forget:
         report = forget_kept(OperatingSystemStorage(), table, dry_run=dry_run)
     else:
@@ -59,22 +64,22 @@ def recover(
     return ExitCode.INVALID if report.problems else ExitCode.VALID
 
 
-def _recoveries_below(root: str, json_target: str | None) -> int:
+def _recoveries_below(root: str, workers: int, json_target: str | None) -> int:
     """Say what would be done to each table below a directory, those that need most first; changes nothing."""
-    documents: list[dict[str, Any]] = []
+    # This imports worker processes, which takes longer than recovering a small table.
+    from tornproof.api.roots import look_below, names_below
+
+    names = names_below(root)
     with progress_bar() as progress:
-        task = progress.add_task("recovering", total=None)
-        for path in tables_below(Path(root)):
-            progress.update(task, advance=1, description=path.name)
-            try:
-                report = _recover(str(path), dry_run=True)
-            except TornproofError as error:
-                documents.append({"table": str(path), "rejected": str(error)})
-            else:
-                document = report_document(report)
-                needless = not (document["actions"] or document["problems"])
-                # What needs nothing is counted, so that ten thousand tables fit into memory.
-                documents.append({"table": str(path), "nothing_to_do": True} if needless else document)
+        task = progress.add_task("recovering", total=len(names))
+        below = look_below(
+            names,
+            _documents,
+            (root,),
+            workers=workers,
+            on_progress=lambda done, total: progress.update(task, completed=done),
+        )
+    documents = below.found
     documents.sort(key=_urgency)
     write_json({"format": 1, "root": root, "dry_run": True, "tables": documents}, json_target)
     grid = result_grid("table", "what", wraps=("what",))
@@ -85,9 +90,31 @@ def _recoveries_below(root: str, json_target: str | None) -> int:
     if len(documents) > LINES_SHOWN:
         console.print(f"and {len(documents) - LINES_SHOWN:,} more tables (--json lists them all)")
     counts = [sum(_urgency(document)[0] == rank for document in documents) for rank in range(len(URGENCIES))]
-    said = ", ".join(f"{count:,} {word}" for count, word in zip(counts, URGENCIES, strict=True) if count)
-    console.print(f"{visible(root)}: of {counted(len(documents), 'table')}: {said}", markup=False)
-    return ExitCode.INVALID if counts[0] else ExitCode.UNKNOWN if counts[1] else ExitCode.VALID
+    left = len(names) - len(documents)
+    named = (*zip(counts, URGENCIES, strict=True), (left, "not begun"))
+    said = ", ".join(f"{count:,} {word}" for count, word in named if count)
+    if below.note:
+        console.print(f"note: {below.note}", markup=False)
+    console.print(f"{visible(root)}: of {counted(len(names), 'table')}: {said}", markup=False)
+    if below.interrupted_by is not None:
+        signal.raise_signal(below.interrupted_by)
+    return ExitCode.INVALID if counts[0] else ExitCode.UNKNOWN if counts[1] or left else ExitCode.VALID
+
+
+def _documents(names: Sequence[str], root: str) -> Iterator[dict[str, Any]]:
+    """Yield what would be done to each table; what needs nothing is only counted, because there can be thousands."""
+    opened = OpenFiles()
+    for name in names:
+        path = str(Path(root, name))
+        try:
+            demand_offline(path, because=RECOVERED_OFFLINE, writes=False, opened=opened)
+            report = repair_table(OperatingSystemStorage(), path, dry_run=True)
+        except TornproofError as error:
+            yield {"table": path, "rejected": str(error)}
+        else:
+            document = report_document(report)
+            is_needless = not (document["actions"] or document["problems"])
+            yield {"table": path, "nothing_to_do": True} if is_needless else document
 
 
 def _urgency(document: dict[str, Any]) -> tuple[int, str]:

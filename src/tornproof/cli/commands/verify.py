@@ -15,7 +15,7 @@ from rich.text import Text
 from tornproof.api.steady import verify_until_stable
 from tornproof.cli.console import result_console, result_grid
 from tornproof.cli.next_steps import steps_after_damage
-from tornproof.cli.numbers import CORES, workers_within
+from tornproof.cli.numbers import CORES, WorkersOption
 from tornproof.cli.output import ExitCode, JsonOption, visible, write_json
 from tornproof.cli.progress import progress_bar
 from tornproof.cli.report_writing import ReportOption, make_folder, write_report
@@ -42,14 +42,7 @@ def verify(
         str | None,
         typer.Option("--as", metavar="PRESET", help="Also say whether that release could continue from these files."),
     ] = None,
-    workers: Annotated[
-        int | None,
-        typer.Option(
-            callback=workers_within(),
-            help="Number of worker processes, for a directory of many tables.",
-            show_default=str(CORES),
-        ),
-    ] = None,
+    workers: WorkersOption = None,
     json_target: JsonOption = None,
     report_directory: ReportOption = None,
 ) -> int:

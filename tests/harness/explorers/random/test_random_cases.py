@@ -53,12 +53,15 @@ def broken_by_run_and_replay(seed: int) -> list[list[str]]:
     ]
 
 
+SEEDS = 8
+
+
 def test_the_moves_of_a_run_lead_to_its_end_again() -> None:
     compared = []
-    for seed in range(20):
+    for seed in range(SEEDS):
         with suppress(NotExplorableError):  # this release rejects some scenarios in a fault-free run
             compared.append(broken_by_run_and_replay(seed))
-    assert len(compared) > 12
+    assert len(compared) > SEEDS // 2
     assert all(first == again for first, again in compared)
     assert any(first for first, _ in compared)
 

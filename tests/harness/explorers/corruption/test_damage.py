@@ -77,7 +77,7 @@ def explored_in_part() -> Phase:
 def explored_blindly() -> Phase:
     """What a reader that believes all metadata makes of TABLE."""
     with blind_to_metadata():
-        return explore(damages_max=BITS_AND_LENGTHS // 2)
+        return explore()
 
 
 @pytest.mark.parametrize("count", [2, nightly(1), nightly(5)])

@@ -305,7 +305,7 @@ class _Power(_Strategy):
 
     def controls(self, parts: Sequence[str], seed: int) -> Sequence[str]:
         names = " ".join(parts).split()
-        return power_controls.failed_controls([model for model in IN_ORDER if model.name in names])
+        return power_controls.controls_of_run(tuple(model for model in IN_ORDER if model.name in names))
 
     def parts(self, setting: Setting) -> Sequence[str]:
         names = [model.name for model in IN_ORDER if not setting.models or model.name in setting.models]
@@ -347,7 +347,7 @@ class _Product(_Strategy):
     """One part for each model."""
 
     def controls(self, parts: Sequence[str], seed: int) -> Sequence[str]:
-        return schedule_crash.failed_controls(parts)
+        return schedule_crash.controls_of_run(tuple(parts))
 
     def parts(self, setting: Setting) -> Sequence[str]:
         return setting.models or schedule_crash.PRODUCT_MODELS

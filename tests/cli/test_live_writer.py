@@ -39,6 +39,7 @@ WRITER = Path(__file__).parents[1] / "support" / "live_writer.py"
 OLDER, NEWER = (f"tables/9.4.2/history/history/{step}" for step in ("01", "02"))
 REJECTIONS = (BusyError, CorruptError, NotATableError, StorageError)
 RUNS = 4
+CALLS = 24
 NATIVE = "tornproof: left out: 2024-03-02.0 is a native partition (1 row)\n"
 
 
@@ -138,12 +139,12 @@ def test_every_call_beside_mischief_is_an_answer_or_a_rejection(versions: Versio
     answer = answer_of(versions.table)
     rejected: Counter[str] = Counter()
     with writing("mischief", versions):
-        for _ in range(60):
+        for _ in range(CALLS):
             try:
                 assert answer_of(versions.table) == answer
             except REJECTIONS as error:
                 rejected[type(error).__name__] += 1
-    assert sum(rejected.values()) < 50, rejected
+    assert sum(rejected.values()) < CALLS * 5 // 6, rejected
     assert answer_of(versions.table) == answer
 
 

@@ -4,7 +4,7 @@ import functools
 import io
 import itertools
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -75,6 +75,11 @@ ROOT = Path(__file__).parents[2]
 
 def seeds_of(target: str) -> list[bytes]:
     """Return the inputs that fuzzing of a target starts from: different ones, the shortest first, at least one."""
+    return [*_seeds_of(target)]
+
+
+@functools.cache
+def _seeds_of(target: str) -> Sequence[bytes]:
     short = {seed for seed in SEEDS[target]() if len(seed) <= SIZES_MAX_BYTES.get(target, SIZE_MAX_BYTES)}
     chosen = sorted(short, key=lambda seed: (len(seed), seed))
     return chosen[:: -(-len(chosen) // SEEDS_MAX)]
@@ -112,14 +117,19 @@ def _footers() -> Iterator[bytes]:
     return (footer for _, footer in _parquet_parts())
 
 
+def _short_footers() -> Iterator[bytes]:
+    """Yield the footers of which FlatBuffers and extensions may be short enough, each once."""
+    return (footer for footer in dict.fromkeys(_footers()) if len(footer) <= SIZES_MAX_BYTES["flatbuffers"])
+
+
 def _flatbuffers() -> Iterator[bytes]:
-    for footer in _footers():
+    for footer in _short_footers():
         with suppress(TornproofError):
             yield flatbuffer_of(footer, file=DATA_FILE)
 
 
 def _extended_footers() -> Iterator[bytes]:
-    for footer in _footers():
+    for footer in _short_footers():
         with suppress(TornproofError):
             yield extended_footer(footer, FooterForm.MIGRATION, file=DATA_FILE)
             yield footer

@@ -109,9 +109,13 @@ def test_a_project_with_packages_of_these_names_is_not_disturbed(
     run_in(installed, tmp_path, "-m", "pytest", "-q", "-p", "no:cacheprovider", expected="2 passed")
     table = str(questdb_data / "tables/9.4.2/chain/table")
     run_in(installed, tmp_path, "-m", "tornproof", "verify", table, expected="sound")
-    run_in(installed, tmp_path, "-m", "tornproof", "check", "--effort", "1", "--only", "crash", expected="0 findings")
     position = run_in(installed, tmp_path, "-c", "import tornproof.harness as h; print(h.__file__)", expected="")
     assert Path(position.strip()).is_relative_to(installed.parents[1])
+
+
+@pytest.mark.nightly
+def test_processes_of_an_installed_check_find_the_code_too(installed: Path, tmp_path: Path) -> None:
+    run_in(installed, tmp_path, "-m", "tornproof", "check", "--effort", "1", "--only", "crash", expected="0 findings")
 
 
 def run_in(python: Path, folder: Path, *arguments: str, expected: str) -> str:

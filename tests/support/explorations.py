@@ -41,12 +41,7 @@ def explore_product(
     results = [explore_under(case, model, states_max, has_time, on_progress) for model in models]
     found = {signature: each for result in results for signature, each in result.found.items()}
     findings = [finding_of_product(case, each, scenario) for each in found.values()]
-    return product_phase(results, _failed_controls_of_product(tuple(models)), findings)
-
-
-@cache
-def _failed_controls_of_product(models: tuple[str, ...]) -> list[str]:
-    return crash.failed_controls(models)
+    return product_phase(results, crash.controls_of_run(tuple(models)), findings)
 
 
 def explore_random(

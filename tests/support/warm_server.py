@@ -55,13 +55,12 @@ def warm_pytest() -> Callable[[], object]:
     del sys.path[0]
     import pytest
 
-    for name in (
-        "hypothesis.stateful",
-        "tornproof.harness.explorers.kills.explorer",
-        "tornproof.harness.explorers.own_system.machine",
-        "tornproof.testing",
-    ):
+    for name in ("hypothesis.stateful", "tornproof.harness.explorers.own_system.machine", "tornproof.testing"):
         importlib.import_module(name)
+    from tornproof.harness.explorers.kills.explorer import controls_of_run
+
+    # Each child would explore them again.
+    controls_of_run()
     return lambda: sys.exit(pytest.main())
 
 

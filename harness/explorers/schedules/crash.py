@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 from tornproof.harness.common.system import Target
@@ -226,6 +226,12 @@ def product_phase(results: Sequence[ModelResult], failed: Sequence[str] | None, 
         findings=tuple(findings),
     )
     return phase.with_controls(failed).with_coverage_goals(goals)
+
+
+@cache
+def controls_of_run(models: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the failed controls, which every exploration of this process asks for."""
+    return tuple(failures(models))
 
 
 def failed_controls(models: Sequence[str] = PRODUCT_MODELS) -> list[str]:

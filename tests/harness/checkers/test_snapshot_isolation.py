@@ -939,7 +939,7 @@ def test_both_judges_accept_the_histories_of_a_correct_table(operations: list[tu
     )
 
 
-@pytest.mark.parametrize(("example_count", "least"), [(250, 20), nightly(600, 50)])
+@pytest.mark.parametrize(("example_count", "least"), [(120, 10), nightly(600, 50)])
 def test_both_judges_agree_on_changed_histories_of_every_verdict(example_count: int, least: int) -> None:
     verdicts: Counter[Verdict] = Counter()
 

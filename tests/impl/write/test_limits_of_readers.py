@@ -9,6 +9,7 @@ from contextlib import suppress
 
 import pyarrow as pa
 import pytest
+from depth import nightly
 from real_tables import resolved_partitions, verified
 from written_tables import DAY, PATH, filled, new_table, pairs_on, rows, table_on, write, writer_on
 
@@ -86,12 +87,13 @@ def test_a_pm_that_would_become_too_large_is_written_anew(monkeypatch: Patch) ->
     assert 1 < len(set(names)) < len(names)
 
 
-def test_wherever_a_commit_is_killed_near_the_limit_its_recovery_fits(monkeypatch: Patch) -> None:
+@pytest.mark.parametrize("every", [3, nightly(1)])
+def test_wherever_a_commit_is_killed_near_the_limit_its_recovery_fits(monkeypatch: Patch, every: int) -> None:
     """A recovery appends a footer behind the orphan, for which there has to be room."""
     monkeypatch.setattr(limits, "PM_LIMIT_BYTES", 2 << 10)
     storage = filled(*(rows([number], number) for number in range(3)), options=GROWING)
     for number in range(3, 7):
-        for step in range(40):
+        for step in range(number % every, 40, every):
             killed = storage.copy()
             faulty = FaultyStorage(killed)
             with suppress(Killed), writer_on(faulty, GROWING) as writer:

@@ -135,13 +135,13 @@ def test_few_commits_are_what_a_plain_merge_makes_and_every_reader_sees(
     assert (run.reached["created"], run.reached["dropped"]) == (3, 1)
 
 
-@pytest.mark.parametrize("commit_count", [1, nightly(WIDE_COMMITS)])
+@pytest.mark.nightly
 def test_commits_of_300_columns_are_what_a_plain_merge_makes_and_every_reader_sees(
-    commit_count: int, questdb_data: Path, tmp_path: Path
+    questdb_data: Path, tmp_path: Path
 ) -> None:
     run = start_run(tmp_path, questdb_data / WIDE / "table")
-    drive(run, commit_count)
-    assert run.reached["in place"] == commit_count
+    drive(run, WIDE_COMMITS)
+    assert run.reached["in place"] == WIDE_COMMITS
 
 
 @pytest.mark.nightly

@@ -35,8 +35,8 @@ from tornproof.model.step import Outcome, step
 from tornproof.model.table import Commit, Operation, Pin, Purge, Recover, State, Unpin
 
 FILES, MEMORY = StorageKind.FILES, StorageKind.MEMORY
-FEW = 1_000
-"""A quarter of SOON, by which seed 1 has reached every point of it."""
+FEW = 550
+"""A seventh of SOON, by which seed 24 has reached every point of it."""
 
 
 def explored(table: Path | None, kind: StorageKind, steps: int, **settings: Any) -> Phase:
@@ -52,7 +52,7 @@ def explored(table: Path | None, kind: StorageKind, steps: int, **settings: Any)
 @pytest.mark.parametrize(
     ("name", "kind", "steps", "seed"),
     [
-        ("9.4.2/dedup", MEMORY, FEW, 1),
+        ("9.4.2/dedup", MEMORY, FEW, 24),
         nightly("9.4.2/dedup", MEMORY, SOON, 1),
         nightly(None, FILES, SOON, 1),
         nightly(None, MEMORY, SOON, 1),

@@ -53,17 +53,20 @@ def broken_by_run_and_replay(seed: int) -> list[list[str]]:
     ]
 
 
+SEEDS = 8
+
+
 def test_the_moves_of_a_run_lead_to_its_end_again() -> None:
     compared = []
-    for seed in range(20):
+    for seed in range(SEEDS):
         with suppress(NotExplorableError):  # this release rejects some scenarios in a fault-free run
             compared.append(broken_by_run_and_replay(seed))
-    assert len(compared) > 12
+    assert len(compared) > SEEDS // 2
     assert all(first == again for first, again in compared)
     assert any(first for first, _ in compared)
 
 
-@pytest.mark.parametrize("examples", [16, nightly(60)])
+@pytest.mark.parametrize("examples", [10, nightly(60)])
 def test_our_implementation_is_valid_and_the_bound_says_what_was_generated(examples: int) -> None:
     phase = explored("hardened", examples=examples)
     assert (phase.verdict, phase.controls, phase.complete) == (Verdict.VALID, "passed", False), phase.note

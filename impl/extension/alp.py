@@ -119,17 +119,20 @@ def decode_alp(content: memoryview, count: int, value: str, *, file: str, at: in
     vectors = decode_vectors(
         content[behind:], count, page.log_vector_size, precision.vector, value, file=file, at=at + behind
     )
+    parts = [_values(each, precision, file, at) for each in vectors]
+    return np.concatenate([np.zeros(0, value), *parts])
+
+
+def _values(vectors: Vectors, precision: Precision, file: str, at: int) -> Array:
     exponents, factors = vectors.headers["exponent"], vectors.headers["factor"]
-    if exponents.max(initial=0) > precision.exponent_max or (factors > exponents).any():
-        expected_powers = f"a factor of at most the exponent, and that at most {precision.exponent_max}"
-        raise CorruptError(file, "exponent", at, expected_powers, f"{exponents.max()} and {factors.max()}")
+    if exponents.max() > precision.exponent_max or (factors > exponents).any():
+        expected = f"a factor of at most the exponent, and that at most {precision.exponent_max}"
+        raise CorruptError(file, "exponent", at, expected, f"{exponents.max()} and {factors.max()}")
     unsigned = precision.integer.replace("i", "u")
-    integers = (
-        vectors.numbers.astype(unsigned)
-        + vectors.headers["frame_of_reference"].astype(precision.integer).view(unsigned)[:, None]
-    )
+    frames = vectors.headers["frame_of_reference"].astype(precision.integer).view(unsigned)
+    integers = vectors.numbers.astype(unsigned) + frames[:, None]
     rows = _decimals(integers.view(precision.integer), Scale(exponents[:, None], factors[:, None]), precision)
-    return values_of(rows, vectors, count)
+    return values_of(rows, vectors)
 
 
 def _decimals(integers: Array, scale: Scale, precision: Precision) -> Array:

@@ -25,7 +25,7 @@ OWN_UV := .uv/$(UV_VERSION)/bin/uv
 UV := $(shell uv --version >/dev/null 2>&1 && echo uv || echo $(OWN_UV))
 export UV_PYTHON_DOWNLOADS := never
 
-.PHONY: help setup generated check test lint nightly interop bench bench-pipeline lock clean supported-python
+.PHONY: help setup generated check test lint nightly interop readers bench bench-pipeline lock clean supported-python
 
 help:
 	@echo "make check    every explorer on a bundled QuestDB table (about a minute of CPU time)"
@@ -34,6 +34,7 @@ help:
 	@echo "make nightly  the slow tests and larger efforts, into $(NIGHTLY)/report; goes on where it was stopped"
 	@echo "make interop  a released QuestDB server and this writer on the same tables, into docs/interop.md (about 8 minutes;"
 	@echo "              needs Maven and a Java, and is skipped without; QUESTDB_VERSION=... names another release)"
+	@echo "make readers  which readers of Parquet read files with extensions, into docs/extension-readers.md (about a minute)"
 	@echo "make bench    speed as ratios to named peers in the same run, into docs/performance.md (about 4 minutes)"
 	@echo "make bench-pipeline  the jobs on Spark beside plain processes and plain Spark, at full size (about an hour)"
 	@echo "make setup    .venv alone, which the others make first"
@@ -119,6 +120,11 @@ $(NIGHTLY)/done/check-%: .build/tables
 
 interop: setup
 	@.venv/bin/python tests/interop/interop_run.py $(ARGUMENTS)
+
+readers: setup
+	@$(UV) venv --quiet --allow-existing --python .venv/bin/python .build/readers
+	@$(UV) pip install --quiet --python .build/readers/bin/python fastparquet datafusion
+	@.venv/bin/python tests/interop/readers_run.py --other .build/readers/bin/python $(ARGUMENTS)
 
 bench: setup
 	@.venv/bin/python benchmarks/run.py $(ARGUMENTS)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 import pyarrow as pa
 
 from tornproof.harness.mutation.fault import Explorer, PlantedFault, nothing
+from tornproof.impl.chunk.duplicates import NewChunk, records_of
+from tornproof.impl.chunk.row_group_encoder import HOME_BYTES, EncodedRowGroup
 from tornproof.impl.layout.parquet import DATA_FILE, FooterForm
 from tornproof.impl.layout.record import Buffer
 from tornproof.impl.parquet.footer import split_footer
@@ -19,6 +21,7 @@ from tornproof.impl.pm.header import FileHeader
 from tornproof.impl.storage.interface import Storage
 from tornproof.impl.write.commit import HARDENED, Action, PartitionWrite
 from tornproof.impl.write.merge_plan import Keep, Merge
+from tornproof.impl.write.partition_writer import KeptRowGroups, NextRowGroups, OpenPartition
 
 WORD_BYTES = 4
 LONG_BYTES = 8
@@ -132,7 +135,30 @@ def checksum_from_the_second_byte(checksums: Callable[[Buffer], dict[str, int]])
     return lambda flat: {**checksums(flat), "flatbuffer_crc": checksums(flat[1:])["flatbuffer_crc"]}
 
 
+def older_duplicates(next_in_place: Callable[..., Any]) -> Callable[..., Any]:
+    """Let the extension of a merged row group lead to the duplicates of the row group that it replaces."""
+
+    def next_generation(state: OpenPartition, row_groups: Sequence[NextRowGroups], form: FooterForm | None) -> Any:
+        kept = [range(group.first, group.end) for group in row_groups if isinstance(group, KeptRowGroups)]
+        replaced = sorted(set(range(len(state.spans))).difference(*kept))
+        home_bytes = state.token - HOME_BYTES
+        groups = []
+        for group in row_groups:
+            if replaced and isinstance(group, EncodedRowGroup):
+                records = records_of(state.footer.row_groups[replaced[0]])
+                older = {
+                    column: (record.chunk_offset - home_bytes, NewChunk.as_in(record))
+                    for column, record in records.items()
+                }
+                group = dataclasses.replace(group, duplicates=older)
+            groups.append(group)
+        return next_in_place(state, groups, form)
+
+    return next_generation
+
+
 EXTENDED = "footer-extension-and-power-cut"
+DUPLICATED = "duplicates-and-power-cut"
 _fault = partial(PlantedFault, explorer=Explorer.SEQUENTIAL)
 UPDATES = (
     _fault(
@@ -265,5 +291,14 @@ UPDATES = (
         location="tornproof.impl.extension.footer:checksums",
         substitute=checksum_from_the_second_byte,
         scenario=EXTENDED,
+    ),
+    _fault(
+        None,
+        "duplicate chunk stale after a merge",
+        "a merged row group leads to the duplicates of the row group that it replaces",
+        "readers of the new encoding see rows that are no more",
+        location="tornproof.impl.write.partition_change:next_in_place",
+        substitute=older_duplicates,
+        scenario=DUPLICATED,
     ),
 )

@@ -90,7 +90,8 @@ class Scenario(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
 
     `filters` are the columns with bloom filters and their rates of false positives. With `symbols` the table has a
     SYMBOL column too, in which every row has a new symbol or null. `footer_extension` is the form of the start table's
-    Parquet footers, which a writer keeps. `must_reach` are coverage goals.
+    Parquet footers, which a writer keeps; with `duplicates` it has numbers in a new encoding too. `must_reach` are
+    coverage goals.
     """
 
     format: Annotated[int, msgspec.Meta(ge=FORMAT, le=FORMAT)]
@@ -102,6 +103,7 @@ class Scenario(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
     filters_at: FiltersAt = FiltersAt.INLINED
     symbols: bool = False
     footer_extension: FooterForm | None = None
+    duplicates: bool = False
     start: tuple[Commit, ...] = ()
     first: Annotated[tuple[Commit, ...], msgspec.Meta(min_length=1)]
     second: tuple[Commit, ...] = ()

@@ -56,7 +56,8 @@ def case_of(scenario: Scenario, target: TableTarget, rules: TraceRules = NO_RULE
     storage = MemoryStorage()
     position = BloomPosition.EXTERNAL if scenario.filters_at is FiltersAt.EXTERNAL else BloomPosition.INLINED
     blooms = BloomOptions(columns=scenario.filters, position=position) if scenario.filters else None
-    options = replace(GROWING, blooms=blooms, encoding=EncodeOptions(footer_extension=scenario.footer_extension))
+    encoding = EncodeOptions(footer_extension=scenario.footer_extension, duplicates=scenario.duplicates or None)
+    options = replace(GROWING, blooms=blooms, encoding=encoding)
     columns = (*COLUMNS, SYMBOL) if scenario.symbols else COLUMNS
     home = TableTarget(encode=target.encode, options=options, columns=columns)
     home.create(storage, PATH)

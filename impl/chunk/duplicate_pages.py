@@ -56,28 +56,48 @@ def is_encodable(leaf: SchemaLeaf) -> bool:
     return leaf.physical_type in KINDS and leaf.max_rep == 0 and leaf.max_def <= 1
 
 
-def encode_pages(values: pa.Array, leaf: SchemaLeaf) -> bytes:
+def as_stored_numbers(column: pa.ChunkedArray, physical_type: PhysicalType) -> pa.Array | None:
+    """Return a column as the numbers that Parquet stores; None for columns of another kind."""
+    kind, found = KINDS.get(physical_type), column.type
+    if kind is None or pa.types.is_nested(found) or pa.types.is_decimal(found):
+        return None
+    values = pa.concat_arrays([pa.array([], found), *column.chunks])
+    is_as_wide = found.byte_width == kind.arrow.byte_width
+    return values.view(kind.arrow) if is_as_wide else values.cast(kind.arrow)
+
+
+def encode_pages(values: pa.Array, physical_type: PhysicalType, *, is_optional: bool) -> bytes:
     """Return values as stored, of the physical type, as the pages of a chunk, after reading them again."""
-    kind = KINDS[leaf.physical_type]
+    kind = KINDS[physical_type]
     parts = []
     for start in range(0, len(values), PAGE_ROW_COUNT):
         part = values.slice(start, PAGE_ROW_COUNT)
-        body = (_levels(part) if leaf.max_def else b"") + kind.encode(part.drop_null().to_numpy().astype(kind.value))
+        body = (_levels(part) if is_optional else b"") + kind.encode(part.drop_null().to_numpy().astype(kind.value))
         parts += [_header(body, len(part), kind.encoding), body]
     content = b"".join(parts)
-    again = decode_pages(content, leaf, len(values), file="a chunk in memory", offset_bytes=0)
-    assert _bits(again, kind) == _bits(values, kind), "every value comes back to the bit"
+    again = decode_pages(
+        content, physical_type, len(values), is_optional=is_optional, file="a chunk in memory", offset_bytes=0
+    )
+    assert is_same(again, values, physical_type), "every value comes back to the bit"
     return content
 
 
-def decode_pages(content: bytes, leaf: SchemaLeaf, value_count: int, *, file: str, offset_bytes: int) -> pa.Array:
+def decode_pages(
+    content: bytes,
+    physical_type: PhysicalType,
+    value_count: int,
+    *,
+    is_optional: bool,
+    file: str,
+    offset_bytes: int,
+) -> pa.Array:
     """Return the values of a chunk at a position of a file; raises CorruptError, UnsupportedError."""
-    kind = KINDS[leaf.physical_type]
+    kind = KINDS[physical_type]
     if value_count > VALUE_COUNT_MAX:
         raise UnsupportedError(file, "num_values", offset_bytes, f"at most {VALUE_COUNT_MAX}", value_count)
     pages = walk_pages(content, file=file, offset_bytes=offset_bytes, codec=Codec.UNCOMPRESSED, value_count=value_count)
     view = memoryview(content)
-    parts = [_decode_page(view, page, leaf, kind, file, offset_bytes) for page in pages]
+    parts = [_decode_page(view, page, kind, is_optional, file, offset_bytes) for page in pages]
     return pa.concat_arrays([pa.array([], kind.arrow), *parts])
 
 
@@ -115,7 +135,7 @@ def _levels(values: pa.Array) -> bytes:
 
 
 def _decode_page(
-    content: memoryview, page: PageInfo, leaf: SchemaLeaf, kind: Kind, file: str, offset_bytes: int
+    content: memoryview, page: PageInfo, kind: Kind, is_optional: bool, file: str, offset_bytes: int
 ) -> pa.Array:
     at = page.body_offset_bytes
     if page.kind is not PageType.DATA_V1 or page.encoding != kind.encoding:
@@ -123,7 +143,7 @@ def _decode_page(
         expected = f"pages of version 1 with encoding {kind.encoding.name}"
         raise UnsupportedError(file, "page", page.header_offset_bytes, expected, actual)
     body = content[at - offset_bytes : page.end_bytes - offset_bytes]
-    if not leaf.max_def:
+    if not is_optional:
         return pa.array(kind.decode(body, page.value_count, kind.value, file=file, at=at))
     is_valid, levels_length = _decode_levels(body, page.value_count, file, at)
     found = kind.decode(
@@ -170,7 +190,8 @@ def _runs(levels: memoryview, count: int, file: str, at: int) -> Iterator[Bits]:
         count -= len(run)
 
 
-def _bits(values: pa.Array, kind: Kind) -> tuple[list[bool] | None, bytes]:
-    """Return which values are null, and the bits of the others."""
-    nulls = values.is_null().to_pylist() if values.null_count else None
-    return nulls, values.drop_null().to_numpy().astype(kind.value).tobytes()
+def is_same(first: pa.Array, second: pa.Array, physical_type: PhysicalType) -> bool:
+    """Return whether two arrays have the same values to the bit, and the same nulls."""
+    kind = KINDS[physical_type]
+    bits = [values.drop_null().to_numpy().astype(kind.value).tobytes() for values in (first, second)]
+    return bits[0] == bits[1] and bool(first.is_valid().equals(second.is_valid()))

@@ -17,15 +17,16 @@ import pyarrow as pa
 
 from tornproof.impl import limits
 from tornproof.impl.chunk.chunk import decode_chunk
-from tornproof.impl.chunk.duplicate_pages import KINDS, NEW_ENCODINGS, decode_pages, is_encodable
-from tornproof.impl.errors import CorruptError, ProblemError, UnsupportedError, UsageError
+from tornproof.impl.chunk.duplicate_pages import KINDS, NEW_ENCODINGS, decode_pages, is_encodable, is_same
+from tornproof.impl.errors import CorruptError, Problem, ProblemError, UnsupportedError, UsageError
 from tornproof.impl.extension.footer import ReadBytes
-from tornproof.impl.extension.point import extension_of, with_extension, without_extension
+from tornproof.impl.extension.point import FORMS, extension_of, with_extension, without_extension
 from tornproof.impl.layout.encodings import DuplicateTail
+from tornproof.impl.layout.parquet import DATA_FILE
 from tornproof.impl.parquet.fields import COLUMN_CHUNK, FILE_META_DATA, ROW_GROUP, PageEncoding, ids_of
 from tornproof.impl.parquet.footer import ColumnChunk, ParquetFooter
 from tornproof.impl.parquet.schema import SchemaLeaf
-from tornproof.impl.parquet.thrift import Items, Struct, encode, value_of
+from tornproof.impl.parquet.thrift import Items, Struct, decode, encode, value_of
 from tornproof.impl.pm.block import Chunk
 from tornproof.impl.pm.footer_comparison import encodings_mask
 from tornproof.impl.pm.header import Column
@@ -92,6 +93,7 @@ class Duplicate:
 
 
 NO_DUPLICATE = Duplicate()
+UNKNOWN = "its UUID is unknown"
 
 
 class NewChunk(NamedTuple):
@@ -102,9 +104,14 @@ class NewChunk(NamedTuple):
     encoding: PageEncoding
 
     @classmethod
-    def of(cls, content: bytes, leaf: SchemaLeaf) -> NewChunk:
+    def of(cls, content: bytes, physical_type: PhysicalType) -> NewChunk:
         """Return the facts of an encoded chunk."""
-        return cls(len(content), large_crc32(content), KINDS[leaf.physical_type].encoding)
+        return cls(len(content), large_crc32(content), KINDS[physical_type].encoding)
+
+    @classmethod
+    def as_in(cls, record: DuplicateTail) -> NewChunk:
+        """Return what a record says of its chunk."""
+        return cls(record.chunk_length, record.chunk_crc, PageEncoding(record.encoding))
 
 
 def with_duplicate(meta: Struct, new: NewChunk, offset_bytes: int, *, former_end: int = 0) -> Struct:
@@ -130,7 +137,7 @@ def duplicate_of(meta: Struct, *, file: str) -> Duplicate:
     if found is None:
         return NO_DUPLICATE
     if len(found.content) != RECORD_SIZE_BYTES or not found.content.endswith(DUPLICATE_UUID):
-        return Duplicate(doubt="its UUID is unknown")
+        return Duplicate(doubt=UNKNOWN)
     record = DuplicateTail.unpack(found.content, 0, file=file)
     if record.record_crc != crc32(found.content[:CHECKED_SIZE_BYTES]):
         return Duplicate(doubt="the checksum of its record is wrong")
@@ -143,23 +150,66 @@ def duplicate_of(meta: Struct, *, file: str) -> Duplicate:
 
 def meta_data_of(footer: ParquetFooter, row_group: int, column: int) -> Struct:
     """Return the ColumnMetaData of a chunk that the footer has."""
-    struct = footer.tree
-    for field_id, index in ((GROUPS, row_group), (COLUMNS, column)):
-        items = value_of(struct, field_id)
-        assert isinstance(items, Items)
-        struct = items.elements[index]  # type: ignore[assignment]
-    meta = value_of(struct, META)
-    assert isinstance(meta, Struct)
-    return meta
+    return list(_metas(_structs(footer.tree, GROUPS)[row_group]))[column]
 
 
 def duplicates_in(footer: ParquetFooter, *, file: str) -> Iterator[tuple[int, int, Duplicate]]:
     """Yield row group, column and what is known of each duplicate; raises CorruptError."""
-    for index, group in enumerate(footer.row_groups):
-        for column in range(len(group.chunks)):
-            found = duplicate_of(meta_data_of(footer, index, column), file=file)
-            if found is not NO_DUPLICATE:
-                yield index, column, found
+    for index, group in enumerate(_structs(footer.tree, GROUPS)):
+        for column, meta in enumerate(_metas(group)):
+            if any(field.id in FORMS for field in meta.fields):
+                yield index, column, duplicate_of(meta, file=file)
+
+
+def _structs(struct: Struct, field_id: int) -> list[Struct]:
+    items = value_of(struct, field_id)
+    assert isinstance(items, Items)
+    return [element for element in items.elements if isinstance(element, Struct)]
+
+
+def _metas(row_group: Struct) -> Iterator[Struct]:
+    """Yield the ColumnMetaData of a row group, each of which it has."""
+    for chunk in _structs(row_group, COLUMNS):
+        meta = value_of(chunk, META)
+        assert isinstance(meta, Struct)
+        yield meta
+
+
+def duplicate_bytes_of(row_group: bytes) -> int:
+    """Return the bytes of the duplicates of an encoded row group."""
+    if DUPLICATE_UUID not in row_group:
+        return 0
+    return sum(record.chunk_length for record in records_of(row_group).values())
+
+
+def records_of(row_group: bytes) -> dict[int, DuplicateTail]:
+    """Return what an encoded row group says of its duplicates beyond doubt, by column; raises CorruptError."""
+    tree, _ = decode(row_group, file=DATA_FILE)
+    found = {column: duplicate_of(meta, file=DATA_FILE).record for column, meta in enumerate(_metas(tree))}
+    return {column: record for column, record in found.items() if record is not None}
+
+
+def duplicate_problems(read: ReadBytes, footer: ParquetFooter, *, file: str) -> Iterator[Problem]:
+    """Yield why duplicates are not believed, or have other values than the old chunks."""
+    try:
+        found = list(duplicates_in(footer, file=file))
+    except CorruptError as error:
+        yield error.problem
+        return
+    for index, column, duplicate in found:
+        if duplicate.doubt == UNKNOWN:
+            continue
+        leaf, chunk = footer.leaves[column], footer.row_groups[index].chunks[column]
+        doubt = duplicate.doubt
+        if duplicate.record is not None and is_encodable(leaf):
+            made = _duplicate_values(read, duplicate.record, footer, leaf, chunk, file)
+            if isinstance(made, str):
+                doubt = made
+            elif not is_same(made, _old_values(read, leaf, chunk, file), leaf.physical_type):
+                doubt = "its values are others"
+        if doubt is not None:
+            field = f"duplicate chunk of column {leaf.dotted_path!r} of row group {index}"
+            yield Problem(file, field, chunk.offset_bytes, "the values of the chunk in another encoding", doubt)
 
 
 def is_new_alone(chunk: ColumnChunk) -> bool:
@@ -182,7 +232,7 @@ def read_chunk_values(read: ReadBytes, footer: ParquetFooter, row_group: int, co
     if is_new_alone(chunk):
         at = chunk.data_page_offset
         content = read(_bounded(chunk.total_compressed_size, file, chunk), at)
-        values = decode_pages(content, leaf, chunk.num_values, file=file, offset_bytes=at)
+        values = _new_values(content, leaf, chunk, at, file)
         return ChunkValues(values=values, source=ChunkSource.ALONE)
     doubt = found.doubt
     if found.record is not None:
@@ -221,9 +271,20 @@ def _duplicate_values(
     if large_crc32(content) != record.chunk_crc:
         return "its checksum is wrong"
     try:
-        return decode_pages(content, leaf, chunk.num_values, file=file, offset_bytes=record.chunk_offset)
+        return _new_values(content, leaf, chunk, record.chunk_offset, file)
     except ProblemError as error:
         return f"its pages do not decode: {error.problem.field}"
+
+
+def _new_values(content: bytes, leaf: SchemaLeaf, chunk: ColumnChunk, offset_bytes: int, file: str) -> pa.Array:
+    return decode_pages(
+        content,
+        leaf.physical_type,
+        chunk.num_values,
+        is_optional=bool(leaf.max_def),
+        file=file,
+        offset_bytes=offset_bytes,
+    )
 
 
 def _bounded(size_bytes: int, file: str, chunk: ColumnChunk) -> int:

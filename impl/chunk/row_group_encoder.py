@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
 import pyarrow as pa
 
+from tornproof.impl.chunk.duplicate_pages import as_stored_numbers, encode_pages
+from tornproof.impl.chunk.duplicates import NewChunk, with_duplicate
 from tornproof.impl.layout.parquet import MAGIC
 from tornproof.impl.parquet.arrow_writer import (
     CHUNK,
@@ -22,6 +24,7 @@ from tornproof.impl.parquet.arrow_writer import (
     META,
     NO_BOUNDS,
     Bounds,
+    WrittenRowGroup,
     meta_of,
     moved_index,
     with_meta,
@@ -35,6 +38,7 @@ from tornproof.impl.parquet.records import make, read
 from tornproof.impl.parquet.thrift import Field, Kind, Struct, encode, moved, packed, struct_list, with_fields, without
 from tornproof.impl.pm.block import Chunk, Statistic
 from tornproof.impl.pm.footer_comparison import encodings_mask
+from tornproof.impl.types.physical import PhysicalType
 
 __all__ = [
     "NO_BOUNDS",
@@ -79,7 +83,8 @@ class EncodedRowGroup:
 
     `content` holds its pages, bloom filters and column indexes, which are the same at every offset; the offset indexes,
     if there are any, follow, one for each of `columns`. Lists and structs without offsets are kept encoded. `bitsets`
-    are the bloom filters' bitsets by column; `bitset_offsets` covers those in `content`.
+    are the bloom filters' bitsets by column; `bitset_offsets` covers those in `content`. `duplicates` are the columns
+    that are in a new encoding too, with the position of that.
     """
 
     row_count: int
@@ -90,6 +95,7 @@ class EncodedRowGroup:
     chunks: tuple[Chunk, ...]
     bitsets: Mapping[int, bytes] = field(default_factory=dict)
     bitset_offsets: Mapping[int, int] = field(default_factory=dict)
+    duplicates: Mapping[int, tuple[int, NewChunk]] = field(default_factory=dict)
 
     def place(self, offset_bytes: int, *, sorting: Sequence[SortingColumn] = ()) -> PlacedRowGroup:
         """Return the row group for `offset_bytes`, at least `HOME_BYTES`, with `sorting` as its sorting columns."""
@@ -97,8 +103,11 @@ class EncodedRowGroup:
         delta_bytes = offset_bytes - HOME_BYTES
         position = offset_bytes + len(self.content)
         parts, columns = [self.content], []
-        for column, offset_index in itertools.zip_longest(self.columns, self.offset_indexes):
+        for index, (column, offset_index) in enumerate(itertools.zip_longest(self.columns, self.offset_indexes)):
             meta = moved(meta_of(column), META_OFFSETS, delta_bytes)
+            if index in self.duplicates:
+                start, new = self.duplicates[index]
+                meta = with_duplicate(meta, new, start + delta_bytes)
             column = moved(with_meta(column, meta), CHUNK_OFFSETS, delta_bytes)
             if offset_index is not None:
                 part = encode(moved_index(offset_index, delta_bytes))
@@ -136,13 +145,20 @@ def encode_row_group(
     written = write_row_group(stored, bounds, options)
     position = HOME_BYTES
     parts: list[bytes | memoryview] = []
-    trees: list[Struct] = []
-    offset_indexes = []
-    for column in written.columns:
+    duplicates: dict[int, tuple[int, NewChunk]] = {}
+    for index, new, content in _new_chunks(stored, written) if options.duplicates else ():
+        duplicates[index] = position, new
+        parts.append(content)
+        position += len(content)
+    trees = [column.tree for column in written.columns]
+    offset_indexes: dict[int, Struct] = {}
+    # What other readers read of the duplicated columns is behind the rest, so that the rest is close together.
+    for index in sorted(range(len(trees)), key=lambda index: index in duplicates):
+        column = written.columns[index]
         delta_bytes = position - start_of(read(meta_of(column.tree), COLUMN_META_DATA))
-        trees.append(with_meta(column.tree, moved(meta_of(column.tree), PAGE_OFFSETS, delta_bytes)))
+        trees[index] = with_meta(column.tree, moved(meta_of(column.tree), PAGE_OFFSETS, delta_bytes))
         if column.offset_index is not None:
-            offset_indexes.append(moved_index(column.offset_index, delta_bytes))
+            offset_indexes[index] = moved_index(column.offset_index, delta_bytes)
         parts += column.pages
         position += sum(map(len, column.pages))
     bitset_offsets = {}
@@ -164,11 +180,23 @@ def encode_row_group(
         content=b"".join(parts),
         row_group=_with_totals(written.tree, views),
         columns=tuple(with_meta(tree, packed(meta_of(tree))) for tree in trees),
-        offset_indexes=tuple(offset_indexes),
+        offset_indexes=tuple(offset_indexes[index] for index in sorted(offset_indexes)),
         chunks=tuple(_chunk(view) for view in views),
         bitsets=dict(bitsets),
         bitset_offsets=bitset_offsets,
+        duplicates=duplicates,
     )
+
+
+def _new_chunks(stored: pa.Table, written: WrittenRowGroup) -> Iterator[tuple[int, NewChunk, bytes]]:
+    """Yield the columns of numbers in their new encoding, by index."""
+    for index, column in enumerate(written.columns):
+        meta = read(meta_of(column.tree), COLUMN_META_DATA)
+        physical_type, field = PhysicalType(meta["type"]), stored.schema.field(index)
+        values = as_stored_numbers(stored.column(index), physical_type)
+        if values is not None:
+            content = encode_pages(values, physical_type, is_optional=field.nullable)
+            yield index, NewChunk.of(content, physical_type), content
 
 
 def _with_filter(tree: Struct, offset_bytes: int, length_bytes: int) -> Struct:

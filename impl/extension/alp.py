@@ -31,6 +31,7 @@ from tornproof.impl.layout.record import Record
 
 SAMPLED_VECTOR_COUNT, SAMPLE_SIZE, CANDIDATE_COUNT_MAX = 8, 256, 5
 """The paper's parameters of the search."""
+POSITION_BITS = 16
 CHOICE_SIZE = 128
 """So many values of a vector decide which of the candidates is the best for it."""
 SAMPLE_STEP = 37
@@ -77,6 +78,7 @@ def encode_alp(values: Array) -> bytes:
     rows, counts = in_vectors(values)
     scale = _best_scale(rows, precision)
     integers, is_exception = _integers(rows, scale, precision)
+    is_exception |= _is_smaller_without(integers, is_exception, precision)[:, None]
     # A placeholder from the same vector keeps the range of its numbers small.
     first = np.argmin(is_exception, axis=1)
     placeholders = np.take_along_axis(np.where(is_exception, 0, integers), first[:, None], axis=1)
@@ -119,17 +121,20 @@ def decode_alp(content: memoryview, count: int, value: str, *, file: str, at: in
     vectors = decode_vectors(
         content[behind:], count, page.log_vector_size, precision.vector, value, file=file, at=at + behind
     )
+    parts = [_values(each, precision, file, at) for each in vectors]
+    return np.concatenate([np.zeros(0, value), *parts])
+
+
+def _values(vectors: Vectors, precision: Precision, file: str, at: int) -> Array:
     exponents, factors = vectors.headers["exponent"], vectors.headers["factor"]
-    if exponents.max(initial=0) > precision.exponent_max or (factors > exponents).any():
-        expected_powers = f"a factor of at most the exponent, and that at most {precision.exponent_max}"
-        raise CorruptError(file, "exponent", at, expected_powers, f"{exponents.max()} and {factors.max()}")
+    if exponents.max() > precision.exponent_max or (factors > exponents).any():
+        expected = f"a factor of at most the exponent, and that at most {precision.exponent_max}"
+        raise CorruptError(file, "exponent", at, expected, f"{exponents.max()} and {factors.max()}")
     unsigned = precision.integer.replace("i", "u")
-    integers = (
-        vectors.numbers.astype(unsigned)
-        + vectors.headers["frame_of_reference"].astype(precision.integer).view(unsigned)[:, None]
-    )
+    frames = vectors.headers["frame_of_reference"].astype(precision.integer).view(unsigned)
+    integers = vectors.numbers.astype(unsigned) + frames[:, None]
     rows = _decimals(integers.view(precision.integer), Scale(exponents[:, None], factors[:, None]), precision)
-    return values_of(rows, vectors, count)
+    return values_of(rows, vectors)
 
 
 def _decimals(integers: Array, scale: Scale, precision: Precision) -> Array:
@@ -153,6 +158,12 @@ def _integers(values: Array, scale: Scale, precision: Precision) -> tuple[Array,
         made = _decimals(integers, scale, precision)
     is_exception |= made.view(precision.integer) != values.view(precision.integer)
     return integers, is_exception
+
+
+def _is_smaller_without(integers: Array, is_exception: Array, precision: Precision) -> Array:
+    """Return for which rows packed numbers would take more bits than as many exceptions."""
+    saved_bits = (~is_exception).sum(axis=1) * (POSITION_BITS + precision.bits)
+    return _packed_bits(integers, is_exception) > saved_bits
 
 
 def _best_scale(rows: Array, precision: Precision) -> Scale:
@@ -190,7 +201,13 @@ def _scales(precision: Precision) -> Iterator[Scale]:
 def _sizes(rows: Array, scale: Scale, precision: Precision) -> Array:
     """Return the bits that rows would take."""
     integers, is_exception = _integers(rows, scale, precision)
+    exception_bits = POSITION_BITS + precision.bits
+    sizes = _packed_bits(integers, is_exception) + is_exception.sum(axis=1) * exception_bits
+    return np.minimum(sizes, rows.shape[1] * exception_bits)
+
+
+def _packed_bits(integers: Array, is_exception: Array) -> Array:
+    """Return the bits of all packed numbers of each row, or a little more, because of rounding."""
     high = np.where(is_exception, np.iinfo(integers.dtype).min, integers).max(axis=1).astype(np.float64)
     low = np.where(is_exception, np.iinfo(integers.dtype).max, integers).min(axis=1).astype(np.float64)
-    widths = np.ceil(np.log2(np.maximum(high - low, 0) + 1))
-    return widths * rows.shape[1] + is_exception.sum(axis=1) * (16 + precision.bits)
+    return np.ceil(np.log2(np.maximum(high - low, 0) + 1)) * integers.shape[1]

@@ -78,10 +78,14 @@ def decode_pfor(content: memoryview, count: int, value: str, *, file: str, at: i
     vectors = decode_vectors(
         content[behind:], count, page.log_vector_size, VECTOR_LAYOUTS[dtype], value, file=file, at=at + behind
     )
+    return np.concatenate([np.zeros(0, value), *(_values(each, value) for each in vectors)])
+
+
+def _values(vectors: Vectors, value: str) -> Array:
     unsigned = value.replace("i", "u")
     frames = vectors.headers["frame_of_reference"].astype(value).view(unsigned)
     rows = vectors.numbers.astype(unsigned) + frames[:, None]
-    return values_of(rows.view(value), vectors, count)
+    return values_of(rows.view(value), vectors)
 
 
 def _above_outliers(ordered: Array) -> Array:

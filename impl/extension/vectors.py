@@ -5,6 +5,7 @@ Nothing is allocated before sizes and counts have been checked against the bytes
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,6 +19,8 @@ LOG_VECTOR_SIZE = 10
 LOG_VECTOR_SIZES = range(3, 16)
 VECTOR_SIZE = 1 << LOG_VECTOR_SIZE
 """The values of a vector that is written."""
+BLOCK_VALUE_COUNT = 1 << 17
+"""So many values, and those of one vector, are decoded at a time, because numbers of no bits have no bytes."""
 OFFSET, POSITION = np.dtype("<u4"), np.dtype("<u2")
 
 
@@ -80,8 +83,8 @@ def encode_vectors(vectors: Vectors) -> bytes:
 
 def decode_vectors(
     content: memoryview, count: int, log_vector_size: int, layout: type[Record], value: str, *, file: str, at: int
-) -> Vectors:
-    """Return the vectors of `count` values of the NumPy type `value`, whose offsets start `content`.
+) -> Iterator[Vectors]:
+    """Yield the vectors of `count` values of the NumPy type `value`, whose offsets start `content`, in blocks.
 
     `at` is the position of `content` in the file. Raises CorruptError unless the vectors fill it to its end.
     """
@@ -111,14 +114,18 @@ def decode_vectors(
     rows, positions, exceptions = _exceptions(content, starts + packed_sizes, exception_counts, value_dtype)
     if (positions >= counts[rows]).any():
         raise CorruptError(file, "exception positions", at, "positions inside of their vectors", positions.max())
-    return Vectors(
-        headers=headers,
-        counts=counts,
-        numbers=_numbers(octets, starts, packed_sizes, widths, vector_size),
-        exception_rows=rows,
-        exception_positions=positions,
-        exceptions=exceptions,
-    )
+    row_step = max(BLOCK_VALUE_COUNT // vector_size, 1)
+    for first in range(0, row_count, row_step):
+        block = slice(first, first + row_step)
+        begin, end = np.searchsorted(rows, (first, first + row_step))
+        yield Vectors(
+            headers=headers[block],
+            counts=counts[block],
+            numbers=_numbers(octets, starts[block], packed_sizes[block], widths[block], vector_size),
+            exception_rows=rows[begin:end] - first,
+            exception_positions=positions[begin:end],
+            exceptions=exceptions[begin:end],
+        )
 
 
 def _numbers(octets: Array, starts: Array, sizes: Array, widths: Array, vector_size: int) -> Array:
@@ -143,7 +150,7 @@ def _exceptions(content: memoryview, starts: Array, counts: Array, value: np.dty
     return np.repeat(np.arange(len(counts)), counts), np.concatenate(positions).astype(np.int64), np.concatenate(values)
 
 
-def values_of(rows: Array, vectors: Vectors, count: int) -> Array:
+def values_of(rows: Array, vectors: Vectors) -> Array:
     """Return the values of decoded rows, with the exceptions in their positions."""
     rows[vectors.exception_rows, vectors.exception_positions] = vectors.exceptions
-    return rows.reshape(-1)[:count]
+    return rows.reshape(-1)[: vectors.counts.sum()]

@@ -157,7 +157,7 @@ class ChunkChange:
             yield from old.parts(layout.before(index))
             for column in columns:
                 content = self._encoded(New(index, column))
-                new[New(index, column)] = NewChunk.of(content, old.footer.leaves[column])
+                new[New(index, column)] = NewChunk.of(content, old.footer.leaves[column].physical_type)
                 layout.new(New(index, column), len(content))
                 yield content
             yield from old.parts(layout.group(index, columns))
@@ -173,7 +173,8 @@ class ChunkChange:
 
     def _encoded(self, chunk: New) -> bytes:
         found = read_chunk_values(self.old.read, self.old.footer, *chunk, file=self.old.file)
-        return encode_pages(found.values, self.old.footer.leaves[chunk.column])
+        leaf = self.old.footer.leaves[chunk.column]
+        return encode_pages(found.values, leaf.physical_type, is_optional=bool(leaf.max_def))
 
 
 def _dropped(footer: ParquetFooter, columns: Collection[int]) -> Iterator[Span]:

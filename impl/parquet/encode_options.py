@@ -72,7 +72,8 @@ class EncodeOptions:
     Columns of Arrow dictionaries are always dictionary-encoded, others if `columns` says so. All names are dotted paths
     of leaves, which for a flat column is its name. Without `statistics` there are no bounds, but null counts, because
     every `_pm` of QuestDB has them (parquet-metadata.md, Stat encoding). `footer_extension` is the form of footers that
-    are written; None keeps that of a partition.
+    are written; None keeps that of a partition. With `duplicates` numbers are in a new encoding too, beside the others
+    (docs/extensions.md); None does what the partition has.
     """
 
     codec: Codec = Codec.LZ4_RAW
@@ -83,6 +84,7 @@ class EncodeOptions:
     page_checksums: bool = True
     page_index: bool = True
     footer_extension: FooterForm | None = None
+    duplicates: bool | None = None
     sorting: tuple[SortingColumn, ...] = ()
     columns: Mapping[str, ColumnOptions] = field(default_factory=dict)
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import partial
 
+from tornproof.impl.chunk.duplicates import duplicate_problems
 from tornproof.impl.errors import CorruptError, Problem, ProblemError, UnsupportedError, counted
 from tornproof.impl.extension.footer import extension_problems
 from tornproof.impl.parquet.footer import ParquetFooter, decode_footer
@@ -380,6 +381,9 @@ def _newest_problems(resolved: ResolvedPartition, counts: Counts, quick: bool, d
     counts.row_groups += len(resolved.metadata.blocks)
     counts.rows += resolved.metadata.row_count
     if not quick:
+        if footer is not None:
+            with resolved.files.open_data() as handle:
+                yield from duplicate_problems(handle.pread, footer, file=resolved.files.data_label)
         for checked in page_checks(resolved, footer, decoding):
             counts.chunks += 1
             counts.decoded_chunks += checked.is_decoded

@@ -124,6 +124,7 @@ class PartitionChanger:
         if merged_bytes > max(STREAMED_BYTES, self.options.rewrite_unused_ratio * used_bytes):
             return self.rewrite(partition, portion, files)
         row_groups: list[NextRowGroups] = []
+        options = _as_before(self.options, partition)
         for step in steps:
             match step:
                 case Keep(first, end):
@@ -131,10 +132,10 @@ class PartitionChanger:
                 case Merge(first, last, start, end):
                     old = pa.concat_tables(self._old_rows(partition, range(first, last + 1)))
                     rows = self._joined(old, portion.rows.slice(start, end - start))
-                    row_groups += self._encoded([rows], partition.metadata.header, self.options)
+                    row_groups += self._encoded([rows], partition.metadata.header, options)
                 case Insert(start, end):
                     inserted = portion.rows.slice(start, end - start)
-                    row_groups += self._encoded([inserted], partition.metadata.header, self.options)
+                    row_groups += self._encoded([inserted], partition.metadata.header, options)
         write, after = next_in_place(partition, row_groups, self.options.encoding.footer_extension)
         if excess_of(after, partition) is not None:
             return self.rewrite(partition, portion, files)
@@ -147,7 +148,8 @@ class PartitionChanger:
             count_max=partition.metadata.row_count + (len(portion.timestamps) if portion else 0),
             is_large=partition.token > STREAMED_BYTES,
         )
-        return self._create(rows, self._header(partition.metadata.header), files, self.options, partition.form)
+        options = _as_before(self.options, partition)
+        return self._create(rows, self._header(partition.metadata.header), files, options, partition.form)
 
     def create(self, portion: Portion, files: PartitionFiles) -> PartitionChange:
         """Write the first rows of a partition."""
@@ -236,7 +238,7 @@ class PartitionChanger:
     def _encoded(
         self, tables: Iterable[pa.Table], header: FileHeader, limited: WriterOptions
     ) -> Iterator[EncodedRowGroup]:
-        """Yield rows, given in several tables, as row groups of the sizes in `limited`."""
+        """Yield rows, given in several tables, as row groups with the sizes and the encoding in `limited`."""
         names = {column.id: column.name for column in self.metadata.columns}
         symbols = {
             column.name: self.symbols_of(names[column.id])
@@ -244,7 +246,7 @@ class PartitionChanger:
             if tag_of(column.type) is TypeTag.SYMBOL
         }
         file_names = {names[column.id]: column.name for column in header.columns}
-        options = encode_options(self.options, file_names, self.timestamp_name)
+        options = encode_options(limited, file_names, self.timestamp_name)
 
         def encoded(part: pa.Table) -> EncodedRowGroup:
             stored, bounds = stored_table(part, header.columns, symbols)
@@ -295,6 +297,13 @@ class PartitionChanger:
             and column.max_rep_level == 0
             for column in header.columns
         )
+
+
+def _as_before(options: WriterOptions, partition: OpenPartition) -> WriterOptions:
+    """Return the options with what they leave to the partition."""
+    if options.encoding.duplicates is not None or not partition.has_duplicates:
+        return options
+    return replace(options, encoding=replace(options.encoding, duplicates=True))
 
 
 def _blocks(partition: OpenPartition, step: Merge) -> tuple[Block, ...]:

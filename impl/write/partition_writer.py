@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from tornproof.impl import limits
+from tornproof.impl.chunk.duplicates import DUPLICATE_UUID, duplicate_bytes_of
 from tornproof.impl.chunk.row_group_encoder import EncodedRowGroup, PlacedRowGroup
 from tornproof.impl.errors import CorruptError, UnsupportedError
 from tornproof.impl.extension.footer import extended_footer, form_of_extension
@@ -72,6 +73,11 @@ class OpenPartition:
     def unused_bytes(self) -> int:
         """Bytes before the token that no row group of the committed generation uses."""
         return self.metadata.generation.position.fixed.unused_bytes
+
+    @property
+    def has_duplicates(self) -> bool:
+        """Whether columns of numbers are in a new encoding too."""
+        return any(DUPLICATE_UUID in row_group for row_group in self.footer.row_groups)
 
 
 def excess_of(after: OpenPartition, before: OpenPartition | None = None) -> limits.Excess | None:
@@ -149,6 +155,7 @@ def next_in_place(
     footer_length = state.metadata.generation.position.fixed.parquet_footer_length
     unused_bytes = state.unused_bytes + footer_length + ParquetTail.layout.size_bytes
     unused_bytes += sum(unused_bytes_of(state.footer.row_groups[ordinal]) for ordinal in dropped)
+    unused_bytes += sum(duplicate_bytes_of(state.footer.row_groups[ordinal]) for ordinal in dropped)
     content = _Content(state.token)
     placed = _place(state.metadata.header, row_groups, content.append, state.token, state)
     # Of a footer's optional sections only the scratchpad is copied to the next generation (docs/format.md).

@@ -29,7 +29,7 @@ COMMANDS = {
     "recover": "Remove what a killed writer left, so that every release can continue from the committed version.",
     "migrate": "Create the _pm of every parquet partition that has none, from its committed data.parquet.",
     "inspect": "Show what a file contains: structure, statistics, the purpose of every byte, and what is wrong.",
-    "extend": "Write a Parquet file's footer in FlatBuffers, beside the one in Thrift or alone; or take it off again.",
+    "extend": "Write a Parquet file's footer in FlatBuffers, its numbers in ALP, beside the old or alone; or undo it.",
     "read": "Return the rows of the committed version's parquet partitions; native partitions are named and left out.",
     "replay": "Reproduce a finding from its file: exit 1 if it happens again, 0 if not.",
     "report": "Write report.html and junit.xml from the results in a folder; the exit code is the verdict of the "

@@ -63,7 +63,7 @@ def extend(
     out: Annotated[str | None, typer.Option("--out", metavar="FILE", help="Write the result there.")] = None,
     json_target: JsonOption = None,
 ) -> ExitCode:
-    """Write a Parquet file's footer in FlatBuffers, and its numbers in ALP, beside the old or alone; or undo it."""
+    """Write a Parquet file's footer in FlatBuffers, its numbers in ALP, beside the old or alone; or undo it."""
     if strip is bool(footer or encoding):
         raise UsageError("give either --strip, or --footer, --encoding or both")
     interruption.say_if_interrupted("the file is as it was, or changed as a whole")

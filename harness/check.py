@@ -66,7 +66,7 @@ class PhaseName(enum.StrEnum):
     PRODUCT = "product"
     POWER = "power"
     MEMORY = "memory"
-    RANDOM = "drawn"
+    RANDOM = "random"
     CRASH = "crash"
     PROCESSES = "processes"
     SERVER = "server"

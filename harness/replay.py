@@ -45,7 +45,7 @@ def replay_finding(finding: Finding, image: DiskImage, path: str) -> Verdict:
                 operations = crash_operations(image, path)
                 return replay_crash(TableTarget(), operations, finding, start=image, path=path)
             case "memory":
-                case = case_of(finding.evidence["situation"])
+                case = case_of(finding.evidence["test_case"])
                 operations = tuple(case.operations[number] for number in case.first_session)
                 target = case.target
                 assert isinstance(target, TableTarget), target
@@ -55,7 +55,7 @@ def replay_finding(finding: Finding, image: DiskImage, path: str) -> Verdict:
             case "server":
                 return replay_server(finding)
             case "power":
-                return replay_power(case_of(finding.evidence["situation"]), finding)
+                return replay_power(case_of(finding.evidence["test_case"]), finding)
             case _:
                 return Verdict.UNKNOWN
     except UNUSABLE:
@@ -113,7 +113,7 @@ def _damage_of(finding: Finding) -> Damage:
             )
             if kind in (Kind.FLIP, Kind.CUT, Kind.PAIR) or not edits:
                 raise ValueError(f"damage of kind {name!r} has another form")
-            return Overwrite(kind, edits, str(evidence["told"]))
+            return Overwrite(kind, edits, str(evidence["description"]))
 
 
 def _flip_of(evidence: Mapping[str, Any]) -> Flip:

@@ -71,8 +71,8 @@ def case_document(case: TestCase) -> dict[str, Any]:
         "directories": sorted(image.directories),
         "start_files": {path: packed(content) for path, content in sorted(image.files.items())},
         "operations": [operation_document(operation) for operation in case.operations],
-        "first_life": list(case.first_session),
-        "second_life": list(case.second_session),
+        "first_session": list(case.first_session),
+        "second_session": list(case.second_session),
         "rules": _rules_document(case.rules),
         "readers": [asdict(readers) for readers in case.readers],
     }
@@ -94,7 +94,7 @@ def case_of(document: Mapping[str, Any], target: Target | None = None) -> TestCa
         Readers(count=int(each["count"]), read_count=int(each["read_count"]), style=str(each["style"]))
         for each in document["readers"]
     )
-    sessions = tuple(tuple(map(int, document[session])) for session in ("first_life", "second_life"))
+    sessions = tuple(tuple(map(int, document[session])) for session in ("first_session", "second_session"))
     if any(not 0 <= number < len(operations) for session in sessions for number in session):
         raise ValueError("a session has operations that do not exist")
     if max([len(operations), *(each.count * each.read_count for each in readers)], default=0) > COUNT_MAX:

@@ -109,8 +109,8 @@ def explain(candidate: Candidate, wanted: Signature) -> dict[str, Any]:
             "cause": _cause(replayer, log, recorder, neighbour),
             "neighbour": None if neighbour is None else neighbour.document(),
         }
-        evidence = {"explanation": explanation, "log": log.document(), "situation": counts_of(case)}
-        return {**explanation, "story": sentences(wanted.property, evidence)}
+        evidence = {"explanation": explanation, "log": log.document(), "test_case": counts_of(case)}
+        return {**explanation, "narrative": sentences(wanted.property, evidence)}
 
 
 def _bytes(candidate: Candidate, kernels: dict[Deviation, Kernel]) -> list[dict[str, Any]]:

@@ -85,7 +85,7 @@ def _finding(shrunk: Shrunk, before: Candidate, wanted: Signature, phase: str, s
         sentence=_sentence(violation),
         evidence={
             "scenario": scenario,
-            "situation": case_document(candidate.case),
+            "test_case": case_document(candidate.case),
             "log": candidate.log.document(),
             "part": wanted.part,
             "kind": wanted.kind,
@@ -128,7 +128,7 @@ def with_case(case: TestCase, finding: Finding, *, scenario: str | None = None) 
         document = case_document(case)
     except (UnknownTargetError, TypeError):
         return finding
-    return replace(finding, evidence={**finding.evidence, "scenario": scenario, "situation": document})
+    return replace(finding, evidence={**finding.evidence, "scenario": scenario, "test_case": document})
 
 
 def _moves(case: TestCase, evidence: dict[str, Any]) -> Iterator[Moves]:

@@ -39,7 +39,7 @@ UNUSABLE = (
     pa.ArrowException,
 )
 """The errors that a file from anywhere can cause."""
-ADDED = frozenset({"story", "files", "files_at", "files_left_out"})
+ADDED = frozenset({"narrative", "files", "files_at", "files_left_out"})
 """The parts of an explanation that older files lack."""
 
 
@@ -58,7 +58,7 @@ class Replayed:
 
 def is_simulated(evidence: Mapping[str, Any]) -> bool:
     """Say whether the evidence holds a decision log."""
-    return "log" in evidence and "situation" in evidence
+    return "log" in evidence and "test_case" in evidence
 
 
 def replay_log(finding: Finding, target: Target | None = None) -> Replayed:
@@ -67,7 +67,7 @@ def replay_log(finding: Finding, target: Target | None = None) -> Replayed:
     Raises the errors in `UNUSABLE` for a finding that cannot be replayed.
     """
     evidence = finding.evidence
-    case = case_of(evidence["situation"], target)
+    case = case_of(evidence["test_case"], target)
     log = DecisionLog.of_document(evidence["log"])
     exact = Signature(finding.property, str(evidence["part"]), str(evidence["kind"]))
     with remembered_decoding(), Replayer(case) as replayer:

@@ -20,7 +20,7 @@ def sentences(violated: str, evidence: Mapping[str, Any]) -> list[str]:
     cause = _because(explained["cause"])
     return [
         f"Broken: {violated} ({explained['clause']}).",
-        f"Let {_setting(evidence['situation'])}.",
+        f"Let {_setting(evidence['test_case'])}.",
         *then,
         f"{cause}; however, {explained['client']} then has: {explained['seen']}",
         _neighbour(explained["neighbour"]),
@@ -47,14 +47,14 @@ def byte_lines(evidence: Mapping[str, Any]) -> list[str]:
 def counts_of(case: TestCase) -> dict[str, Any]:
     """Return the part of a test case's document that sentences need."""
     return {
-        "first_life": list(case.first_session),
-        "second_life": list(case.second_session),
+        "first_session": list(case.first_session),
+        "second_session": list(case.second_session),
         "readers": [{"count": each.count} for each in case.readers],
     }
 
 
 def _setting(case: Mapping[str, Any]) -> str:
-    first, second = len(case["first_life"]), len(case["second_life"])
+    first, second = len(case["first_session"]), len(case["second_session"])
     readers = sum(each["count"] for each in case["readers"])
     beside = f" beside {_count(readers, 'reader')}" if readers else ""
     again = f", and a second life of it {_count(second, 'more operation')}" if second else ""

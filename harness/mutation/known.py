@@ -194,8 +194,8 @@ def _read_weakly(setting: Setting) -> Phase:
 
 def size_of(finding: Finding) -> Size:
     """Return the size of a finding; in the memory explorer a switch is where the reader meets a later commit."""
-    case, evidence = finding.evidence["situation"], finding.evidence
-    operations = len(case["first_life"]) + len(case["second_life"])
+    case, evidence = finding.evidence["test_case"], finding.evidence
+    operations = len(case["first_session"]) + len(case["second_session"])
     if not is_simulated(evidence):
         newest = itertools.accumulate((max(load["commits"]) for load in evidence["loads"]), max)
         return Size(operations, 0, sum(after > before for before, after in itertools.pairwise(newest)))
@@ -208,7 +208,7 @@ def replay_with(defect: KnownDefect, finding: Finding) -> Replayed:
     with defect.planted():
         if is_simulated(finding.evidence):
             # A file cannot name a function that only a fault has.
-            is_named = finding.evidence["situation"]["target"]["kind"] != "other"
+            is_named = finding.evidence["test_case"]["target"]["kind"] != "other"
             return replay_planted(finding, None if is_named else defect.target)
         again = _loaded_again(finding, None)
     if again is None:
@@ -221,7 +221,7 @@ def replay_without(finding: Finding) -> Verdict:
     """Replay a finding on our tables as they are, as far as its decisions apply there."""
     if not is_simulated(finding.evidence):
         return Verdict.VALID if _loaded_again(finding, TableTarget()) is None else Verdict.INVALID
-    case = case_of(finding.evidence["situation"], TableTarget())
+    case = case_of(finding.evidence["test_case"], TableTarget())
     with remembered_decoding(), Replayer(case) as replayer:
         # Without the defect more is durable, so a power cut leaves what is nearest to its choice.
         result = replayer.play(DecisionLog.of_document(finding.evidence["log"]), adapts=True)
@@ -232,7 +232,7 @@ def replay_without(finding: Finding) -> Verdict:
 
 def _loaded_again(finding: Finding, target: TableTarget | None) -> Finding | None:
     """Return the finding that the loads of a memory explorer's finding give now; raises what `seen_again` does."""
-    case = case_of(finding.evidence["situation"], target)
+    case = case_of(finding.evidence["test_case"], target)
     assert isinstance(case.target, TableTarget)
     operations = tuple(case.operations[number] for number in case.first_session)
     return seen_again(case.target, operations, finding, start=case.start, path=case.path)

@@ -69,7 +69,7 @@ def explanation_of(evidence: Fields) -> Explanation | None:
     return fields.record(
         Explanation,
         step_count=fields.optional("steps"),
-        narrative=tuple(fields.texts("story")),
+        narrative=tuple(fields.texts("narrative")),
         rows=_rows(fields),
         files=[_file(each) for each in fields.inners("files", FILES_MAX)],
         files_left_out=max(0, len(fields.items("files")) - FILES_MAX),

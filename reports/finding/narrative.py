@@ -50,7 +50,7 @@ def participants_of(test_case: Fields) -> list[str]:
     """Return who does what in a run, a sentence each; raises ResultError."""
     operations = test_case.items("operations")
     said = []
-    for session, words in (("first_life", "The writer"), ("second_life", "The writer after a crash")):
+    for session, words in (("first_session", "The writer"), ("second_session", "The writer after a crash")):
         numbers = test_case.items(session)
         known = [operations[each] for each in numbers if type(each) is int and 0 <= each < len(operations)]
         for number, operation in zip(numbers[:STEPS_MAX], known[:STEPS_MAX], strict=False):

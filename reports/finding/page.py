@@ -24,7 +24,7 @@ FOLDED_MAX = 50
 TEXT_CHARACTERS_MAX = 1_200
 TITLE_CHARACTERS_MAX = 160
 CRASHES = ("kill", "power")
-SHOWN_IN_FULL = ("story", "lanes", "files", "neighbour")
+SHOWN_IN_FULL = ("narrative", "lanes", "files", "neighbour")
 LONG_CHARACTERS = 160
 
 
@@ -53,7 +53,7 @@ def finding_page(document: Mapping[str, Any], *, file: str, key: str, folded: Se
         diagram=_diagram(explanation),
         at_crash=explanation is not None and any(row.happens in CRASHES for row in explanation.rows),
         maps=damage_maps(fields, evidence) if explanation is None else _maps(explanation),
-        participants=participants_of(fields.inner("situation")) if "situation" in fields else [],
+        participants=participants_of(fields.inner("test_case")) if "test_case" in fields else [],
         shrinking=shrinking_of(evidence.inner("shrunk")) if "shrunk" in evidence else [],
         nearest=_nearest(explanation),
         folded=list(folded[:FOLDED_MAX]),
@@ -75,7 +75,7 @@ def _rest(evidence: Fields) -> Mapping[str, Any]:
 
 def _facts(fields: Fields, explanation: Explanation | None) -> list[tuple[str, str]]:
     """Return further facts of the finding, as names with values."""
-    test_case = fields.inner("situation") if "situation" in fields else None
+    test_case = fields.inner("test_case") if "test_case" in fields else None
     target = test_case.inner("target").text("name", "") if test_case is not None and "target" in test_case else ""
     steps = None if explanation is None else explanation.step_count
     facts = [

@@ -159,7 +159,7 @@ class Explorers:
                     explored, operations, path=PATH, steps=steps, examples=examples, seed=seed
                 ),
                 replay=lambda finding: replay_execution(explored, operations, finding, path=PATH),
-                execution=lambda finding: list(finding.evidence.get("story", ())),
+                execution=lambda finding: list(finding.evidence.get("narrative", ())),
                 advice="give it more examples or steps",
                 allow_unfinished=allow_unfinished,
             )

@@ -56,9 +56,9 @@ def test_9_4_2_rejects_reads_without_any_fault_and_loses_a_table_by_a_kill(
     for finding in run.document["findings"]:
         document = json.loads(Path(finding["file"]).read_text())
         if finding["phase"] == "schedules" and REJECTED in finding["sentence"]:
-            assert len(document["situation"]["operations"]) == 1 and not crashes(document)
+            assert len(document["test_case"]["operations"]) == 1 and not crashes(document)
         if finding["phase"] == "product" and REJECTED in finding["sentence"] and crashes(document) == ["kill"]:
-            killed.append(len(document["situation"]["operations"]))
+            killed.append(len(document["test_case"]["operations"]))
         again = tornproof("replay", finding["file"])
         assert again.code == 1 and again.out.rstrip().endswith("INVALID: it happens again")
     assert killed and min(killed) <= 3, "the orphan of a killed writer"
@@ -115,7 +115,7 @@ def test_one_scenario_is_complete_and_says_so(tornproof: WarmRunner, tmp_path: P
         (("--scenario", "none"), f"there is no scenario 'none'; there are {', '.join(scenario_names())}"),
         (
             ("--preset", "questdb-9.4.2", "--only", "damage"),
-            "--only damage: the phases that apply here are schedules, product, power, memory, drawn",
+            "--only damage: the phases that apply here are schedules, product, power, memory, random",
         ),
         (
             ("--scenario", "one-commit-one-reader", "--only", "power"),
@@ -159,5 +159,5 @@ def test_a_real_table_is_explored_from_a_copy(
 
 def test_drawn_tables_are_new_ones(tornproof: WarmRunner, tmp_path: Path, copy_of: Callable[[str], Path]) -> None:
     table = copy_of("tables/9.4.2/chain/table")
-    run = tornproof("check", table, "--only", "drawn", "--findings", tmp_path)
-    assert run.code == 2 and sentence_of(run).startswith("--only drawn: the phases that apply here are verify, ")
+    run = tornproof("check", table, "--only", "random", "--findings", tmp_path)
+    assert run.code == 2 and sentence_of(run).startswith("--only random: the phases that apply here are verify, ")

@@ -13,9 +13,10 @@ import table_builder as tb
 from command_line import WarmRunner, cold_run, sentence_of
 from explorations import explore_damage
 
-from tornproof.cli.findings import FORMAT, load_finding, save_findings
+from tornproof.cli.findings import load_finding, save_findings
 from tornproof.harness.common.patch import blind_to_metadata
 from tornproof.harness.common.verdict import Finding, Phase, Verdict
+from tornproof.harness.counterexamples.older_words import FORMAT
 from tornproof.harness.replay import replay_finding
 from tornproof.impl.errors import UsageError
 from tornproof.impl.types.questdb import TypeTag
@@ -148,7 +149,7 @@ def finding_with(**changes: object) -> str:
         pytest.param("null", id="null"),
         pytest.param('"x"', id="text"),
         pytest.param("{}", id="no format"),
-        pytest.param(finding_with(format=2), id="later format"),
+        pytest.param(finding_with(format=4), id="later format"),
         pytest.param(json.dumps({"format": FORMAT}), id="format alone"),
         pytest.param(finding_with(start_files=[]), id="files as list"),
         pytest.param(finding_with(start_files={"_txn": 7}), id="file as number"),

@@ -8,8 +8,9 @@ import pytest
 from command_line import WarmRunner, sentence_of
 from random_runs import cut_finding, switched_finding
 
-from tornproof.cli.findings import LOG_FORMAT, load_finding, save_findings
+from tornproof.cli.findings import load_finding, save_findings
 from tornproof.harness.common.verdict import Finding, Phase, Verdict
+from tornproof.harness.counterexamples.older_words import FORMAT
 from tornproof.harness.simulator.persistence.models import B
 from tornproof.harness.systems.workload import made_image
 
@@ -33,8 +34,8 @@ def edited(file: Path, **changes: Any) -> Path:
 def test_a_finding_of_a_log_comes_back_as_it_was_saved(tmp_path: Path) -> None:
     file = saved(tmp_path)
     document = json.loads(file.read_text())
-    assert document["format"] == LOG_FORMAT
-    assert {"scenario", "situation", "log", "property", "evidence"} < document.keys()
+    assert document["format"] == FORMAT
+    assert {"scenario", "test_case", "log", "property", "evidence"} < document.keys()
     assert "start_files" not in document
     loaded, _, _ = load_finding(file)
     assert loaded == switched_finding()
@@ -98,7 +99,7 @@ def test_a_log_that_does_not_apply_is_exit_3_and_says_so(tornproof: WarmRunner, 
     assert run.out.endswith("UNKNOWN: this release cannot replay it\n")
 
 
-@pytest.mark.parametrize("changes", [{"format": 3}, {"format": "2"}, {"format": None}, {"evidence": 7}], ids=str)
+@pytest.mark.parametrize("changes", [{"format": 4}, {"format": "2"}, {"format": None}, {"evidence": 7}], ids=str)
 def test_a_format_of_another_release_is_exit_2(
     tornproof: WarmRunner, tmp_path: Path, changes: dict[str, object]
 ) -> None:
@@ -108,7 +109,7 @@ def test_a_format_of_another_release_is_exit_2(
     assert sentence_of(run).startswith(f"{file}: ")
 
 
-@pytest.mark.parametrize("name", ["log", "situation", "scenario"])
+@pytest.mark.parametrize("name", ["log", "test_case", "scenario"])
 def test_a_file_without_its_log_is_exit_2(tornproof: WarmRunner, tmp_path: Path, name: str) -> None:
     file = saved(tmp_path)
     document = json.loads(file.read_text())

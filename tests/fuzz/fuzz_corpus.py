@@ -269,7 +269,7 @@ def _findings() -> Iterator[bytes]:
     """Yield a finding of a table, of damage, and of a decision log, as `check` writes them."""
     problem = {"file": "_txn", "field": "VERSION", "offset_bytes": 0, "expected": "0", "actual": "1"}
     flip = {"kind": "flip", "file": "_txn", "bit": 1}
-    edits = {"kind": "zeros", "edits": [{"file": "_txn", "offset_bytes": 8, "content": "00"}], "told": "zeros"}
+    edits = {"kind": "zeros", "edits": [{"file": "_txn", "offset_bytes": 8, "content": "00"}], "description": "zeros"}
     files = {name: packed(content) for name, content in fuzz_tables.files_of(SMALL_TABLE).items()}
     for phase, evidence in (("verify", problem), ("damage", flip), ("damage", edits)):
         yield _finding(phase, evidence, files)
@@ -278,7 +278,7 @@ def _findings() -> Iterator[bytes]:
     log = DecisionLog(
         (Switch(at, "reader"), Fail(at, StorageReason.NO_SPACE), Kill(at), PowerCut(at, "m", "[1]"))
     ).document()
-    yield _finding("schedules", {"situation": case, "log": log, "part": "x", "kind": "y"}, {})
+    yield _finding("schedules", {"test_case": case, "log": log, "part": "x", "kind": "y"}, {})
 
 
 def _finding(phase: str, evidence: dict[str, Any], files: dict[str, str]) -> bytes:

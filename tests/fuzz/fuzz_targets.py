@@ -205,7 +205,7 @@ def finding(data: bytes) -> None:
         replay_finding(found, image, path)
     try:
         DecisionLog.of_document(found.evidence["log"])
-        case_of(found.evidence["situation"])
+        case_of(found.evidence["test_case"])
     except UNUSABLE:
         return
 

@@ -137,7 +137,7 @@ def test_a_report_that_would_be_too_large_lists_the_findings_that_have_no_page(t
     narrative = ["Because " + "the same reason, " * 70] * 40
     for number, stem in enumerate(stems):
         sentence = f"reader {'x' * number}: no answer"
-        write(tmp_path / f"findings/{stem}.json", finding_document({"story": narrative}, sentence=sentence))
+        write(tmp_path / f"findings/{stem}.json", finding_document({"narrative": narrative}, sentence=sentence))
     site = site_of(tmp_path)
     size_bytes = len(site.html.encode())
     shown = [key for key in keys_of(site) if key.startswith("finding-")]

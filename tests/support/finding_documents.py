@@ -16,18 +16,18 @@ def lane_row(lane: str, process: str, operation: str, *does: str, **others: Any)
 def finding_document(explanation: dict[str, Any] | None = None, **others: Any) -> dict[str, Any]:
     """Return a finding of the simulator: a reader goes on between the store into _pm and that into _txn."""
     return {
-        "format": 2,
+        "format": 3,
         "tornproof": "0.1.0",
         "property": "a reader gets an answer",
         "phase": "product",
         "sentence": f"reader 1: a reader gets an answer, but: {SEEN}",
         "table": "a small new table",
         "scenario": "reader-lives-through-a-kill",
-        "situation": {
+        "test_case": {
             "target": {"name": "questdb-9.4.2"},
             "operations": [{"table": {"rows": [{}], "purges": False, "abandons": True}}],
-            "first_life": [0],
-            "second_life": [],
+            "first_session": [0],
+            "second_session": [],
             "readers": [{"count": 1, "read_count": 2, "style": "fresh"}],
         },
         "log": [],
@@ -49,7 +49,7 @@ def explanation_document() -> dict[str, Any]:
         "clause": "I8: a reader of a sound table gets an answer",
         "steps": 80,
         "decisions": [DECISION],
-        "story": [
+        "narrative": [
             "Broken: a reader gets an answer (I8: a reader of a sound table gets an answer).",
             "Let a writer commit 1 operation beside 1 reader.",
             "Then reader 1 goes on while writer stands in 'commit 0' before: unmap 2024-01-01T00/_pm.",

@@ -184,4 +184,4 @@ def _evidence(damage: Damage) -> dict[str, object]:
                 {"file": edit.file, "offset_bytes": edit.offset_bytes, "content": edit.content.hex()}
                 for edit in damage.edits
             ]
-            return {"kind": damage.kind.value, "edits": edits, "told": damage.description}
+            return {"kind": damage.kind.value, "edits": edits, "description": damage.description}

@@ -112,7 +112,7 @@ class _Failure:
             property=self.violation.violated,
             phase=PHASE,
             sentence=f"After {counted(len(self.steps), 'step')}: {self.violation.reason}.",
-            evidence={"target": target, "seed": seed, "steps": list(self.steps), "story": list(self.lines)},
+            evidence={"target": target, "seed": seed, "steps": list(self.steps), "narrative": list(self.lines)},
         )
 
 

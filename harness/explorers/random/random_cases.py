@@ -55,7 +55,7 @@ from tornproof.harness.systems.toy_readers import Counter as LetterCounter
 from tornproof.harness.systems.toy_readers import GoesBack, LeasesInPlace, Panics, ReadsEarly, ToyRules
 from tornproof.harness.systems.toy_specified import LosesALetter
 
-PHASE = "drawn"
+PHASE = "random"
 MakeTestCase = Callable[[Scenario, Preset], TestCase]
 CONTROL, CONTROL_EXAMPLES = "questdb-9.4.2", 40
 KILL, FAIL = InjectedFault(name=KILLED, model=A), InjectedFault(name=FAILED, model=D, is_failing=True)

@@ -12,16 +12,14 @@ from typing import Any
 from tornproof import __version__
 from tornproof.cli.output import write_json
 from tornproof.harness.common.verdict import Finding, Phase
+from tornproof.harness.counterexamples.older_words import FORMAT, OLDER_FORMATS, in_present_words
 from tornproof.harness.counterexamples.replay import is_simulated
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.impl.errors import StorageError, UsageError
 
-FORMAT = 1
-LOG_FORMAT = 2
-"""The format of simulated findings, whose test case and decision log are all that a replay needs."""
 FINDINGS = "tornproof-findings"
 """The default directory of findings."""
-OF_A_LOG = ("scenario", "situation", "log")
+OF_A_LOG = ("scenario", "test_case", "log")
 UNPACKED_LIMIT_BYTES = 512 * 1024 * 1024
 
 
@@ -68,7 +66,7 @@ def finding_document(finding: Finding, table: str, start_files: dict[str, str]) 
         return {"format": FORMAT, **head, "evidence": finding.evidence, "start_files": start_files}
     of_log = {name: finding.evidence.get(name) for name in OF_A_LOG}
     rest = {name: value for name, value in finding.evidence.items() if name not in OF_A_LOG}
-    return {"format": LOG_FORMAT, **head, **of_log, "evidence": rest}
+    return {"format": FORMAT, **head, **of_log, "evidence": rest}
 
 
 def _start_files(finding: Finding, path: str, image: DiskImage, packed: dict[str, str]) -> dict[str, str]:
@@ -87,7 +85,8 @@ def _start_files(finding: Finding, path: str, image: DiskImage, packed: dict[str
 
 
 def _of_log(document: dict[str, Any]) -> dict[str, Any]:
-    return {name: document[name] for name in OF_A_LOG} if document["format"] == LOG_FORMAT else {}
+    """Return the parts of a simulated finding, which has no files of the start."""
+    return {} if "start_files" in document else {name: document[name] for name in OF_A_LOG}
 
 
 def load_finding(path: Path) -> tuple[Finding, DiskImage, str]:
@@ -99,11 +98,14 @@ def load_finding(path: Path) -> tuple[Finding, DiskImage, str]:
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
         version = document["format"]
-        if version not in (FORMAT, LOG_FORMAT):
-            raise UsageError(f"{path}: a finding of format {version}; this release reads {FORMAT} and {LOG_FORMAT}")
+        if version in OLDER_FORMATS:
+            document = in_present_words(document)
+        elif version != FORMAT:
+            older = ", ".join(map(str, OLDER_FORMATS))
+            raise UsageError(f"{path}: a finding of format {version}; this release reads {older} and {FORMAT}")
         files: dict[str, bytes] = {}
         room_bytes = UNPACKED_LIMIT_BYTES
-        for name, text in ({} if version == LOG_FORMAT else document["start_files"]).items():
+        for name, text in document.get("start_files", {}).items():
             inflater = zlib.decompressobj()
             files[name] = inflater.decompress(base64.b64decode(text), room_bytes)
             room_bytes -= len(files[name])

@@ -49,7 +49,7 @@ def test_the_cause_is_the_step_before_the_switch_and_the_one_that_was_still_to_c
 
 def test_the_nearest_neighbour_passes_by_one_step_of_one_decision() -> None:
     for finding in (switched_finding(), cut_finding()):
-        case = case_of(finding.evidence["situation"])
+        case = case_of(finding.evidence["test_case"])
         log = DecisionLog.of_document(finding.evidence["log"])
         neighbour = explanation(finding)["neighbour"]
         (decision,) = [each for each in log.deviations if each == parse_deviation(neighbour["decision"])]
@@ -124,7 +124,7 @@ def test_a_process_that_runs_by_the_policy_is_no_switch() -> None:
 
 def test_the_narrative_is_the_sentences() -> None:
     for finding in (switched_finding(), cut_finding()):
-        assert explanation(finding)["story"] == sentences(finding.property, finding.evidence)
+        assert explanation(finding)["narrative"] == sentences(finding.property, finding.evidence)
 
 
 def test_the_sentences_say_let_then_because_however_and_the_nearest_run() -> None:

@@ -99,7 +99,7 @@ def test_a_log_that_breaks_nothing_is_valid(find: Callable[[], Finding]) -> None
 def test_a_repaired_writer_is_valid_where_all_decisions_still_apply() -> None:
     protocol = case_document(replace(table_case(), target=with_memory(TableTarget())))["target"]["protocol"]
     assert replay_planted(switched_finding()).verdict is INVALID
-    repaired = changed(switched_finding(), "situation", "target", "protocol", to=protocol)
+    repaired = changed(switched_finding(), "test_case", "target", "protocol", to=protocol)
     assert replay_planted(repaired).verdict is VALID
 
 
@@ -153,14 +153,14 @@ def test_a_file_of_an_older_release_replays_with_the_evidence_that_it_has(find: 
         assert (other.verdict, other.is_same) == (INVALID, False)
 
 
-@pytest.mark.parametrize("name", ["story", "files", "files_at", "files_left_out", "lanes", "bytes"])
+@pytest.mark.parametrize("name", ["narrative", "files", "files_at", "files_left_out", "lanes", "bytes"])
 def test_the_whole_explanation_of_a_file_is_compared(name: str) -> None:
     replayed = replay_planted(changed(cut_finding(), "explanation", name, to=[]))
     assert (replayed.verdict, replayed.is_same) == (INVALID, False)
 
 
 def test_row_groups_are_those_of_the_finding_whatever_the_encoder_does_now() -> None:
-    case = case_of(reread(switched_finding()).evidence["situation"])
+    case = case_of(reread(switched_finding()).evidence["test_case"])
     assert isinstance(case.target, TableTarget) and isinstance(case.target.encode, EncoderMemory)
     calls = count()
     inner = case.target.encode.inner
@@ -172,12 +172,12 @@ def test_row_groups_are_those_of_the_finding_whatever_the_encoder_does_now() -> 
     case.target.encode.inner = counted
     result = run_log(case, DecisionLog.of_document(switched_finding().evidence["log"]))
     assert result.violations and next(calls) == 0
-    encoded = switched_finding().evidence["situation"]["target"]["encoded"]
-    assert replay_planted(changed(switched_finding(), "situation", "target", "encoded", to={})).verdict is INVALID
+    encoded = switched_finding().evidence["test_case"]["target"]["encoded"]
+    assert replay_planted(changed(switched_finding(), "test_case", "target", "encoded", to={})).verdict is INVALID
     assert encoded
     key = next(iter(encoded))
     torn = changed(
-        switched_finding(), "situation", "target", "encoded", key, "row_count", to=encoded[key]["row_count"] + 1
+        switched_finding(), "test_case", "target", "encoded", key, "row_count", to=encoded[key]["row_count"] + 1
     )
     assert not replay_planted(torn).is_same
 
@@ -240,7 +240,7 @@ def test_rules_of_a_table_come_back() -> None:
     assert finding.evidence["explanation"]["neighbour"] is None
     assert replay_planted(finding).verdict is INVALID
     for rules in ({"kind": "none"}, {"kind": "table", "promises_barriers": False}):
-        assert replay_planted(changed(finding, "situation", "rules", to=rules)).verdict is VALID
+        assert replay_planted(changed(finding, "test_case", "rules", to=rules)).verdict is VALID
 
 
 def test_a_finding_with_an_operation_that_json_cannot_hold_is_unknown() -> None:
@@ -252,8 +252,8 @@ def test_a_finding_with_an_operation_that_json_cannot_hold_is_unknown() -> None:
     )
     finding = reread(found(case))
     assert replay_planted(finding).verdict is UNKNOWN
-    assert "Letters" not in str(finding.evidence["situation"]["operations"])
-    assert "b'a'" in str(finding.evidence["situation"]["operations"])
+    assert "Letters" not in str(finding.evidence["test_case"]["operations"])
+    assert "b'a'" in str(finding.evidence["test_case"]["operations"])
 
 
 PATHS = [
@@ -265,23 +265,23 @@ PATHS = [
     ("part",),
     ("kind",),
     ("explanation",),
-    ("situation",),
-    ("situation", "path"),
-    ("situation", "rules"),
-    ("situation", "directories"),
-    ("situation", "start_files"),
-    ("situation", "start_files", "made/_txn"),
-    ("situation", "operations"),
-    ("situation", "operations", 0),
-    ("situation", "operations", 0, "table", "rows"),
-    ("situation", "first_life"),
-    ("situation", "readers"),
-    ("situation", "target"),
-    ("situation", "target", "kind"),
-    ("situation", "target", "preset"),
-    ("situation", "target", "protocol"),
-    ("situation", "target", "options"),
-    ("situation", "target", "encoded"),
+    ("test_case",),
+    ("test_case", "path"),
+    ("test_case", "rules"),
+    ("test_case", "directories"),
+    ("test_case", "start_files"),
+    ("test_case", "start_files", "made/_txn"),
+    ("test_case", "operations"),
+    ("test_case", "operations", 0),
+    ("test_case", "operations", 0, "table", "rows"),
+    ("test_case", "first_session"),
+    ("test_case", "readers"),
+    ("test_case", "target"),
+    ("test_case", "target", "kind"),
+    ("test_case", "target", "preset"),
+    ("test_case", "target", "protocol"),
+    ("test_case", "target", "options"),
+    ("test_case", "target", "encoded"),
 ]
 JUNK = st.sampled_from(
     [None, 0, -1, 10**30, 1.5, "", "x", "AAAA", "/", [], [0], [-1], ["x"], {}, {"x": 1}, {"kind": "toy", "name": []}]
@@ -293,7 +293,7 @@ def test_a_finding_that_was_edited_never_crashes_the_replay(path: tuple[str, ...
     finding = (
         changed(cut_finding(), *path, to=junk)
         if path
-        else replace(cut_finding(), evidence={"log": junk, "situation": junk})
+        else replace(cut_finding(), evidence={"log": junk, "test_case": junk})
     )
     assert replay_planted(finding).verdict in (VALID, UNKNOWN, INVALID)
 
@@ -301,7 +301,7 @@ def test_a_finding_that_was_edited_never_crashes_the_replay(path: tuple[str, ...
 def test_rows_that_are_no_arrow_stream_are_unknown() -> None:
     broken = [{"arrow": "/////wgAAAAAAAAAAAAAAA=="}]
     assert (
-        replay_planted(changed(cut_finding(), "situation", "operations", 0, "table", "rows", to=broken)).verdict
+        replay_planted(changed(cut_finding(), "test_case", "operations", 0, "table", "rows", to=broken)).verdict
         is UNKNOWN
     )
 
@@ -321,7 +321,7 @@ def test_a_finding_records_how_it_was_found_and_how_much_smaller_it_is() -> None
         "two hours",
     )
     assert finding.evidence["shrunk"]["operations"] == [4, 1]
-    assert len(finding.evidence["situation"]["operations"]) == 1
+    assert len(finding.evidence["test_case"]["operations"]) == 1
     before, after = finding.evidence["shrunk"]["decisions"]
     assert before > after == 1
 

@@ -111,8 +111,8 @@ def test_the_median_finding_is_small() -> None:
 def test_a_release_rejects_a_read_beside_one_commit_and_without_any_crash(release: str) -> None:
     finding = found(BY_NAME[f"reader decodes by the newest footer ({release})"])
     assert size_of(finding) == Size(operations=1, crashes=0, switches=1)
-    assert [(each["count"], each["read_count"]) for each in finding.evidence["situation"]["readers"]] == [(1, 1)]
-    assert finding.evidence["situation"]["target"]["preset"] == release
+    assert [(each["count"], each["read_count"]) for each in finding.evidence["test_case"]["readers"]] == [(1, 1)]
+    assert finding.evidence["test_case"]["target"]["preset"] == release
 
 
 @pytest.mark.parametrize("release", always_if(RELEASES[0].__eq__, RELEASES))
@@ -150,7 +150,7 @@ def test_a_step_against_a_rule_is_a_separate_finding_whose_log_has_no_decision()
 
 def test_a_session_that_cannot_open_the_table_breaks_recovery_whatever_the_session_before_had_begun() -> None:
     finding = found(BY_NAME["data not durable (F1)"])
-    case = case_of(finding.evidence["situation"])
+    case = case_of(finding.evidence["test_case"])
     log = DecisionLog.of_document(finding.evidence["log"])
     (violation,) = run_log(replace(case, readers=()), log).violations
     assert (violation.property, violation.process) == (Property.RECOVERY, "writer")

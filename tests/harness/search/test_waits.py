@@ -279,7 +279,7 @@ def replays_always(finding: Finding, times: int) -> None:
     for _ in range(times):
         replayed = replay_planted(read_back)
         assert (replayed.verdict, replayed.is_same, replayed.note) == (Verdict.INVALID, True, "")
-    read_back.evidence["situation"]["target"] = {"kind": "toy", "name": OrderedLocks.name}
+    read_back.evidence["test_case"]["target"] = {"kind": "toy", "name": OrderedLocks.name}
     assert replay_planted(read_back).verdict is not Verdict.INVALID
 
 
@@ -300,7 +300,7 @@ def test_the_random_explorer_finds_that_a_lock_file_stays_when_its_writer_is_kil
 
     moves, violation = found[Property.ENDS]
     assert violation.sentence.startswith("livelock: it only repeats: open for writing toy/lock")
-    replays_always(finding_or_moves(case, moves, violation, phase="drawn"), times)
+    replays_always(finding_or_moves(case, moves, violation, phase="random"), times)
 
 
 class OnlyWritersLock(LockFile):

@@ -176,7 +176,7 @@ def test_a_damaged_file_whose_size_is_not_cheap_to_know_has_no_map(packed: str) 
         (lambda document: document.pop("property"), "property"),
         (lambda document: document.update(sentence=7), "sentence"),
         (lambda document: document.update(evidence=[]), "evidence"),
-        (lambda document: document.update(situation="none"), "situation"),
+        (lambda document: document.update(test_case="none"), "test_case"),
         (lambda document: document["evidence"].update(explanation=[1]), "evidence.explanation"),
         (lambda document: document["evidence"]["explanation"].update(lanes={}), "evidence.explanation.lanes"),
         (lambda document: document["evidence"]["explanation"]["lanes"].append(3), "evidence.explanation.lanes[3]"),
@@ -238,9 +238,11 @@ def test_characters_that_turn_the_direction_of_text_are_shown_as_numbers() -> No
 def test_a_huge_document_gives_a_page_of_bounded_size() -> None:
     long = "x" * 2_000
     row = lane_row("writer", long, long, *[long] * 20, ends=[long] * 5, disk=long)
-    document = finding_document({"lanes": [row] * 500, "story": [long] * 300, "seen": long, "decisions": [long] * 300})
+    document = finding_document(
+        {"lanes": [row] * 500, "narrative": [long] * 300, "seen": long, "decisions": [long] * 300}
+    )
     document["evidence"]["more"] = [{"deep": [[[[[[long]]]]]]}] * 3000
-    document["situation"]["first_life"] = [0] * 3000
+    document["test_case"]["first_session"] = [0] * 3000
     body = body_of(document)
     assert len(body) < 1_000_000
     assert re.search(r"\d+ rows after these are left out\.", body)

@@ -1,0 +1,37 @@
+"""Finding files of older formats, as their releases wrote them: they replay, in the words of the present format."""
+
+from pathlib import Path
+
+import pytest
+from command_line import WarmRunner
+
+from tornproof.cli.findings import load_finding
+from tornproof.harness.counterexamples.older_words import OLDER_FORMATS, in_present_words
+
+FOLDER = Path(__file__).parents[1] / "golden" / "older_findings"
+CODES = {1: 0, 2: 1}
+"""The exit code of a replay, which is that of the release that wrote the file."""
+
+
+@pytest.mark.parametrize("number", OLDER_FORMATS)
+def test_a_finding_of_an_older_format_replays(tornproof: WarmRunner, number: int) -> None:
+    run = tornproof("replay", FOLDER / f"format-{number}.json", "--json", "-")
+    assert (run.code, run.err) == (CODES[number], "")
+    assert number == 1 or run.document["same_evidence"]
+
+
+def test_older_words_of_damage_are_translated() -> None:
+    finding, _, _ = load_finding(FOLDER / "format-1.json")
+    assert finding.evidence["description"] == "8 bytes zeroed"
+    assert "told" not in finding.evidence
+
+
+def test_older_words_of_a_log_are_translated() -> None:
+    finding, _, _ = load_finding(FOLDER / "format-2.json")
+    assert {"first_session", "second_session"} < finding.evidence["test_case"].keys()
+    assert finding.evidence["explanation"]["narrative"]
+    assert not {"situation", "story"} & (finding.evidence.keys() | finding.evidence["explanation"].keys())
+
+
+def test_an_older_phase_has_its_present_name() -> None:
+    assert in_present_words({"format": 2, "phase": "drawn", "evidence": {}})["phase"] == "random"

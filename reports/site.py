@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any, TypeAlias
 
 from tornproof.reports.campaign.page import campaign_page
 from tornproof.reports.finding.page import finding_page
@@ -22,6 +23,7 @@ from tornproof.reports.run.trend import Trend, trend_of
 from tornproof.reports.table.page import table_page
 
 TITLE = "tornproof report"
+Translate: TypeAlias = Callable[[Any], Any]
 EARLIER = "Findings of earlier runs"
 RUN_PAGES_MAX = 6
 
@@ -40,8 +42,16 @@ class Site:
     junit: str
 
 
-def site_of(directory: Path) -> Site:
-    """Return the report on a folder; raises ResultError if there is nothing to report."""
+def as_it_is(document: Any) -> Any:
+    """Return a document that needs no translation."""
+    return document
+
+
+def site_of(directory: Path, *, translate: Translate = as_it_is) -> Site:
+    """Return the report on a folder; raises ResultError if there is nothing to report.
+
+    `translate` returns a finding of an older format in the present one.
+    """
     folder = _filled(directory)
     left_out = LeftOut(damaged=folder.damaged, foreign=folder.foreign)
     room = Room(TITLE, left_out)
@@ -50,7 +60,7 @@ def site_of(directory: Path) -> Site:
     results = _results(folder, room)
     result_pages = [page for file, page in results.items() if room.admits(file, page)]
     folds = folded(_in_order(folder))
-    finding_pages = _finding_pages(folder, folds, room)
+    finding_pages = _finding_pages(folder, folds, room, translate)
     links = {stem: page.key for stem, page in finding_pages.items()}
     keys = {run.key for run in runs}
     run_pages = [run_page(run, trend=trends[run.series].markup(run, keys), links=links) for run in runs]
@@ -124,7 +134,9 @@ def _in_order(folder: Folder) -> list[FindingFile]:
     return list((keys | {finding.key: finding for finding in folder.findings}).values())
 
 
-def _finding_pages(folder: Folder, folds: Sequence[Fold[FindingFile]], room: Room) -> dict[str, Page]:
+def _finding_pages(
+    folder: Folder, folds: Sequence[Fold[FindingFile]], room: Room, translate: Translate
+) -> dict[str, Page]:
     """Return the pages of findings by the names of their files: one of each defect first, as far as they fit."""
     current = {each.stem for run in folder.newest_runs for each in run.findings}
     current |= {finding.stem for finding in folder.campaign_findings}
@@ -132,15 +144,15 @@ def _finding_pages(folder: Folder, folds: Sequence[Fold[FindingFile]], room: Roo
     chosen = [(fold.first, [other.file for other in fold.others]) for fold in folds]
     chosen += [(other, []) for fold in folds for other in fold.others]
     for finding, others in chosen:
-        page = room.take(finding.file, partial(_finding_page, finding, others))
+        page = room.take(finding.file, partial(_finding_page, finding, others, translate))
         if page is not None:
             is_earlier = bool(folder.runs) and finding.stem not in current
             pages[finding.stem] = dataclasses.replace(page, group=EARLIER) if is_earlier else page
     return pages
 
 
-def _finding_page(finding: FindingFile, others: Sequence[str]) -> Page:
-    return finding_page(read_document(finding.path), file=finding.file, key=finding.key, folded=others)
+def _finding_page(finding: FindingFile, others: Sequence[str], translate: Translate) -> Page:
+    return finding_page(translate(read_document(finding.path)), file=finding.file, key=finding.key, folded=others)
 
 
 def _verdict(folder: Folder, results: Sequence[Page], left_out: LeftOut) -> str:

@@ -19,8 +19,13 @@ _PARENTS = ("evidence", "explanation", "situation")
 _PHASES = {"drawn": "random"}
 
 
-def in_present_words(document: dict[str, Any]) -> dict[str, Any]:
-    """Return a finding of an older format in the words of the present one; names of files and columns stay."""
+def in_present_words(document: Any) -> Any:
+    """Return a finding of an older format in the words of the present one, and any other document as it is.
+
+    Names of files and columns stay.
+    """
+    if not isinstance(document, dict) or document.get("format") not in OLDER_FORMATS:
+        return document
     translated = _renamed(document)
     phase = translated.get("phase")
     return translated | {"format": FORMAT, "phase": _PHASES.get(phase, phase) if isinstance(phase, str) else phase}

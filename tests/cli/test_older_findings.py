@@ -1,5 +1,6 @@
 """Finding files of older formats, as their releases wrote them: they replay, in the words of the present format."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -35,3 +36,12 @@ def test_older_words_of_a_log_are_translated() -> None:
 
 def test_an_older_phase_has_its_present_name() -> None:
     assert in_present_words({"format": 2, "phase": "drawn", "evidence": {}})["phase"] == "random"
+
+
+def test_a_report_shows_an_older_finding_as_a_present_one(tornproof: WarmRunner, tmp_path: Path) -> None:
+    (tmp_path / "findings").mkdir()
+    shutil.copy(FOLDER / "format-2.json", tmp_path / "findings")
+    assert tornproof("report", tmp_path).code == 1
+    html = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "a writer commit 1 operation beside 1 reader" in html, "the narrative"
+    assert "commits operation" in html, "who takes part"

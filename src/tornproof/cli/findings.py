@@ -96,11 +96,9 @@ def load_finding(path: Path) -> tuple[Finding, DiskImage, str]:
     """
     root = "/table"
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+        document = in_present_words(json.loads(path.read_text(encoding="utf-8")))
         version = document["format"]
-        if version in OLDER_FORMATS:
-            document = in_present_words(document)
-        elif version != FORMAT:
+        if version != FORMAT:
             older = ", ".join(map(str, OLDER_FORMATS))
             raise UsageError(f"{path}: a finding of format {version}; this release reads {older} and {FORMAT}")
         files: dict[str, bytes] = {}

@@ -88,12 +88,13 @@ def write_report(
     no summary.
     """
     demand_packages()
+    from tornproof.harness.counterexamples.older_words import in_present_words
     from tornproof.reports.kit.json_fields import ResultError
     from tornproof.reports.site import site_of
     from tornproof.reports.terminal import print_notices, print_summary
 
     try:
-        site = site_of(directory)
+        site = site_of(directory, translate=in_present_words)
     except ResultError as error:
         raise UsageError(str(error)) from error
     paths = html or directory / HTML, junit or directory / JUNIT

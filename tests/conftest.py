@@ -24,17 +24,22 @@ hypothesis.settings.load_profile("day")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Look for no garbage while tests are collected, because what is made then stays, and but once in the end.
-
-    Hypothesis does not look for constants in what is loaded: which tests one process runs before another is chance.
-    """
-    stack = ExitStack()
-    stack.enter_context(by_seed_alone())
-    config.add_cleanup(stack.close)
+    """Look for no garbage while tests are collected, because what is made then stays, and but once in the end."""
     gc.disable()
     config.stash[gc_collect_iterations_key] = 1
     if "not nightly" not in config.option.markexpr:
         hypothesis.settings.load_profile("night")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config) -> None:
+    """Let examples not depend on loaded modules: which tests one process runs before another is chance.
+
+    Before Hypothesis looks for constants in all that is loaded, which takes longer than many tests.
+    """
+    stack = ExitStack()
+    stack.enter_context(by_seed_alone())
+    config.add_cleanup(stack.close)
 
 
 @pytest.hookimpl(trylast=True)

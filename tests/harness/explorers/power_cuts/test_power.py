@@ -147,16 +147,22 @@ def test_a_model_is_left_out_only_where_one_that_contains_it_was_complete_and_no
     assert "leave no other disks" not in power_phase(broken, [found], None).bound
 
 
+@pytest.fixture
+def controls_anew() -> Iterator[None]:
+    power_controls.controls_of_run.cache_clear()
+    yield
+    power_controls.controls_of_run.cache_clear()
+
+
+@pytest.mark.usefixtures("controls_anew")
 def test_a_control_that_a_model_gets_wrong_is_named_and_its_verdict_does_not_count(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     control = Control(target=Toy(), violated=Property.LOST)
     monkeypatch.setattr(power_controls, "CONTROLS", (control,))
-    power_controls.controls_of_run.cache_clear()
     wrong = f"the toy 'toy' was not detected in B: {Property.LOST}"
     assert failed_controls([B]) == [wrong]
     phase = phase_of(toy_case(Toy()), B, points=())
-    power_controls.controls_of_run.cache_clear()
     assert (phase.verdict, phase.controls) == (Verdict.UNKNOWN, wrong)
 
 

@@ -114,20 +114,22 @@ def size_lines(columns: list[Column]) -> Iterator[str]:
     for column in columns:
         by_type[column.physical_type].append(column)
     names = [OURS, *(way.name for way in WAYS)]
-    yield f"| columns | values | {' | '.join(names)} | the smallest in |"
-    yield f"| --- | ---: |{' ---: |' * len(names)} ---: |"
+    yield f"| columns | values | {' | '.join(names)} | ours the smallest | without ZSTD |"
+    yield f"| --- | ---: |{' ---: |' * len(names)} ---: | ---: |"
     for physical_type, found in sorted(by_type.items()):
         totals: dict[str, int] = defaultdict(int)
-        wins = 0
+        wins = wins_without = 0
         for column in found:
             sizes = {OURS: len(encode_pages(column.values, physical_type, is_optional=False))}
             sizes |= {way.name: size_of(column.values, way) for way in WAYS if physical_type in way.of}
             for name, size in sizes.items():
                 totals[name] += size
             wins += sizes[OURS] <= min(sizes.values())
+            wins_without += sizes[OURS] <= min(size for name, size in sizes.items() if "ZSTD" not in name)
         count = sum(len(column.values) for column in found)
         cells = [f"{totals[name] / count:.2f}" if name in totals else "" for name in names]
-        yield f"| {len(found)} {physical_type.name} | {count:,} | {' | '.join(cells)} | {wins} of {len(found)} |"
+        cells += [f"{wins} of {len(found)}", f"{wins_without}"]
+        yield f"| {len(found)} {physical_type.name} | {count:,} | {' | '.join(cells)} |"
 
 
 def speed_columns() -> Iterator[tuple[str, PhysicalType, pa.Array]]:

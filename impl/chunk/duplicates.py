@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import NamedTuple
 from uuid import UUID
@@ -150,7 +151,14 @@ def duplicate_of(meta: Struct, *, file: str) -> Duplicate:
 
 def meta_data_of(footer: ParquetFooter, row_group: int, column: int) -> Struct:
     """Return the ColumnMetaData of a chunk that the footer has."""
-    return list(_metas(_structs(footer.tree, GROUPS)[row_group]))[column]
+    struct = footer.tree
+    for field_id, index in ((GROUPS, row_group), (COLUMNS, column)):
+        items = value_of(struct, field_id)
+        assert isinstance(items, Items)
+        struct = items.elements[index]  # type: ignore[assignment]
+    meta = value_of(struct, META)
+    assert isinstance(meta, Struct)
+    return meta
 
 
 def duplicates_in(footer: ParquetFooter, *, file: str) -> Iterator[tuple[int, int, Duplicate]]:
@@ -202,14 +210,23 @@ def duplicate_problems(read: ReadBytes, footer: ParquetFooter, *, file: str) -> 
         leaf, chunk = footer.leaves[column], footer.row_groups[index].chunks[column]
         doubt = duplicate.doubt
         if duplicate.record is not None and is_encodable(leaf):
-            made = _duplicate_values(read, duplicate.record, footer, leaf, chunk, file)
-            if isinstance(made, str):
-                doubt = made
-            elif not is_same(made, _old_values(read, leaf, chunk, file), leaf.physical_type):
-                doubt = "its values are others"
+            doubt = _difference(read, duplicate.record, footer, leaf, chunk, file)
         if doubt is not None:
             field = f"duplicate chunk of column {leaf.dotted_path!r} of row group {index}"
             yield Problem(file, field, chunk.offset_bytes, "the values of the chunk in another encoding", doubt)
+
+
+def _difference(
+    read: ReadBytes, record: DuplicateTail, footer: ParquetFooter, leaf: SchemaLeaf, chunk: ColumnChunk, file: str
+) -> str | None:
+    """Return why a duplicate has not the values of its chunk; None also if that itself is damaged."""
+    made = _duplicate_values(read, record, footer, leaf, chunk, file)
+    if isinstance(made, str):
+        return made
+    with suppress(ProblemError):
+        if not is_same(made, _old_values(read, leaf, chunk, file), leaf.physical_type):
+            return "its values are others"
+    return None
 
 
 def is_new_alone(chunk: ColumnChunk) -> bool:
@@ -257,19 +274,25 @@ def read_column_values(read: ReadBytes, footer: ParquetFooter, name: str, *, fil
     )
 
 
+def duplicate_content(read: ReadBytes, record: DuplicateTail, footer: ParquetFooter) -> bytes | str:
+    """Return the bytes of a duplicate, or why they are in doubt, without reading more than there are."""
+    if record.chunk_offset + record.chunk_length > footer.offset_bytes:
+        return "it ends behind the pages"
+    if record.chunk_length > limits.CHUNK_LIMIT_BYTES:
+        return f"it has more than {limits.CHUNK_LIMIT_BYTES} bytes"
+    content = read(record.chunk_length, record.chunk_offset)
+    return content if large_crc32(content) == record.chunk_crc else "its checksum is wrong"
+
+
 def _duplicate_values(
     read: ReadBytes, record: DuplicateTail, footer: ParquetFooter, leaf: SchemaLeaf, chunk: ColumnChunk, file: str
 ) -> pa.Array | str:
     """Return the values of a duplicate, or a doubt."""
     if record.encoding != KINDS[leaf.physical_type].encoding:
         return f"its encoding is {record.encoding}"
-    if record.chunk_offset + record.chunk_length > footer.offset_bytes:
-        return "it ends behind the pages"
-    if record.chunk_length > limits.CHUNK_LIMIT_BYTES:
-        return f"it has more than {limits.CHUNK_LIMIT_BYTES} bytes"
-    content = read(record.chunk_length, record.chunk_offset)
-    if large_crc32(content) != record.chunk_crc:
-        return "its checksum is wrong"
+    content = duplicate_content(read, record, footer)
+    if isinstance(content, str):
+        return content
     try:
         return _new_values(content, leaf, chunk, record.chunk_offset, file)
     except ProblemError as error:

@@ -18,9 +18,9 @@ from tornproof.impl.extension.bit_packing import bit_width
 from tornproof.impl.extension.columnar import Array
 from tornproof.impl.extension.vectors import (
     LOG_VECTOR_SIZE,
-    LOG_VECTOR_SIZES,
     VECTOR_SIZE,
     Vectors,
+    check_page,
     decode_vectors,
     encode_vectors,
     in_vectors,
@@ -111,12 +111,8 @@ def decode_alp(content: memoryview, count: int, value: str, *, file: str, at: in
     Raises CorruptError.
     """
     precision = PRECISIONS[np.dtype(value)]
-    page, position = AlpPage.unpack(content, 0, file=file), AlpPage.at(file, at)
-    for name, expected in (("compression_mode", 0), ("integer_encoding", 0), ("num_elements", count)):
-        if getattr(page, name) != expected:
-            raise position.corrupt(name, expected, getattr(page, name))
-    if page.log_vector_size not in LOG_VECTOR_SIZES:
-        raise position.corrupt("log_vector_size", "3 to 15", page.log_vector_size)
+    page = AlpPage.unpack(content, 0, file=file)
+    check_page(page, file, at, compression_mode=0, integer_encoding=0, num_elements=count)
     behind = AlpPage.layout.size_bytes
     vectors = decode_vectors(
         content[behind:], count, page.log_vector_size, precision.vector, value, file=file, at=at + behind

@@ -11,9 +11,9 @@ from tornproof.impl.extension.bit_packing import WORD_BITS, bit_widths
 from tornproof.impl.extension.columnar import Array
 from tornproof.impl.extension.vectors import (
     LOG_VECTOR_SIZE,
-    LOG_VECTOR_SIZES,
     VECTOR_SIZE,
     Vectors,
+    check_page,
     decode_vectors,
     encode_vectors,
     in_vectors,
@@ -68,12 +68,8 @@ def decode_pfor(content: memoryview, count: int, value: str, *, file: str, at: i
     Raises CorruptError.
     """
     dtype = np.dtype(value)
-    page, position = PforPage.unpack(content, 0, file=file), PforPage.at(file, at)
-    for name, expected in (("packing_mode", 0), ("value_byte_width", dtype.itemsize), ("num_elements", count)):
-        if getattr(page, name) != expected:
-            raise position.corrupt(name, expected, getattr(page, name))
-    if page.log_vector_size not in LOG_VECTOR_SIZES:
-        raise position.corrupt("log_vector_size", "3 to 15", page.log_vector_size)
+    page = PforPage.unpack(content, 0, file=file)
+    check_page(page, file, at, packing_mode=0, value_byte_width=dtype.itemsize, num_elements=count)
     behind = PforPage.layout.size_bytes
     vectors = decode_vectors(
         content[behind:], count, page.log_vector_size, VECTOR_LAYOUTS[dtype], value, file=file, at=at + behind

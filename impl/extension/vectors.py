@@ -13,6 +13,7 @@ import numpy as np
 from tornproof.impl.errors import CorruptError
 from tornproof.impl.extension.bit_packing import WORD_BITS, pack, packed_size_bytes, unpack
 from tornproof.impl.extension.columnar import Array
+from tornproof.impl.layout.encodings import AlpPage, PforPage
 from tornproof.impl.layout.record import Record
 
 LOG_VECTOR_SIZE = 10
@@ -38,6 +39,17 @@ class Vectors:
     exception_rows: Array
     exception_positions: Array
     exceptions: Array
+
+
+def check_page(page: AlpPage | PforPage, file: str, at: int, **expected: int) -> None:
+    """Reject the header of a page at a position whose fields are not as expected; raises CorruptError."""
+    position = page.at(file, at)
+    for name, value in expected.items():
+        if getattr(page, name) != value:
+            raise position.corrupt(name, value, getattr(page, name))
+    if page.log_vector_size not in LOG_VECTOR_SIZES:
+        low, high = LOG_VECTOR_SIZES[0], LOG_VECTOR_SIZES[-1]
+        raise position.corrupt("log_vector_size", f"{low} to {high}", page.log_vector_size)
 
 
 def in_vectors(values: Array) -> tuple[Array, Array]:

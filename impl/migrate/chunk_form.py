@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
@@ -114,11 +115,7 @@ def former_file(plain: PlainFile) -> PlainFile:
 
     def read(size_bytes: int, offset_bytes: int) -> bytes:
         wanted = Span(offset_bytes, min(offset_bytes + size_bytes, former.offset_bytes))
-        return b"".join(
-            plain.read(end - start, moves(start))
-            for move in moves.ordered
-            if (start := max(wanted.start, move.span.start)) < (end := min(wanted.end, move.span.end))
-        )
+        return b"".join(itertools.starmap(plain.read, moves.pieces(wanted)))
 
     return PlainFile(file=plain.file, read=read, thrift=thrift, footer=former)
 

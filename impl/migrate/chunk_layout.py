@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import bisect
 import itertools
+from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
 from typing import NamedTuple
 
@@ -110,7 +111,10 @@ class ChunkLayout:
     def _keep(self, span: Span) -> Iterator[Span]:
         self._reached = max(self._reached, span.end)
         start = span.start
-        for dropped in self._dropped:
+        for index in range(bisect.bisect_left(self._dropped, Span(start, 0)), len(self._dropped)):
+            dropped = self._dropped[index]
+            if dropped.start >= span.end:
+                break
             if start <= dropped.start and dropped.end <= span.end:
                 yield from self._move(Span(start, dropped.start))
                 start = dropped.end
@@ -127,26 +131,35 @@ class Moves:
     """Where bytes of the file as it was are now."""
 
     def __init__(self, moves: Collection[Move]) -> None:
-        self.ordered = sorted(moves)
-        self._starts = [move.span.start for move in self.ordered]
+        self._ordered = sorted(moves)
+        self._starts = [move.span.start for move in self._ordered]
 
     def __call__(self, offset_bytes: int) -> int:
         """Return where the byte is now; one that is no more, or is behind the file, keeps its number."""
-        index = bisect.bisect_right(self._starts, offset_bytes) - 1
-        if index < 0 or offset_bytes >= self.ordered[index].span.end:
-            return offset_bytes
-        return self.ordered[index].start + offset_bytes - self._starts[index]
+        return next((start for _, start in self.pieces(Span(offset_bytes, offset_bytes + 1))), offset_bytes)
+
+    def pieces(self, span: Span) -> Iterator[tuple[int, int]]:
+        """Yield the size of each part of a span that is still there, and where it starts now."""
+        for index in range(max(bisect.bisect_right(self._starts, span.start) - 1, 0), len(self._ordered)):
+            move = self._ordered[index]
+            if move.span.start >= span.end:
+                break
+            start, end = max(span.start, move.span.start), min(span.end, move.span.end)
+            if start < end:
+                yield end - start, move.start + start - move.span.start
 
 
 def lay_out_former(footer: ParquetFooter, sizes: Mapping[New, int], *, file: str) -> ChunkLayout:
     """Return where the bytes of a file went when its chunks got duplicates of these sizes; raises UnsupportedError."""
     layout = ChunkLayout(footer, file=file)
+    columns: dict[int, list[int]] = defaultdict(list)
+    for index, column in sorted(sizes):
+        columns[index].append(column)
     for index in layout.order:
-        columns = sorted(column for group, column in sizes if group == index)
         _use(layout.before(index))
-        for column in columns:
+        for column in columns[index]:
             layout.new(New(index, column), sizes[New(index, column)])
-        _use(layout.group(index, columns))
+        _use(layout.group(index, columns[index]))
     _use(layout.rest())
     return layout
 

@@ -14,7 +14,7 @@ from tornproof.impl.errors import BusyError, UnsupportedError, UsageError
 from tornproof.impl.extension.footer import FileFooter, ReadBytes, footer_tail, read_file_footer
 from tornproof.impl.extension.point import HeaderForm
 from tornproof.impl.layout.parquet import DATA_FILE, FooterForm
-from tornproof.impl.migrate.chunk_form import ChunkChange, PlainFile, chunk_form_of, former_file
+from tornproof.impl.migrate.chunk_form import PART_SIZE_BYTES, ChunkChange, PlainFile, chunk_form_of, former_file
 from tornproof.impl.migrate.partition_publish import parent_of, publish_parts
 from tornproof.impl.storage.interface import EntryKind, ReadableFile, Storage
 from tornproof.impl.table.partition import PM_FILE
@@ -76,7 +76,7 @@ def change_footer_form(
             _check(tails[0], change, form, path)
             yield tails[0]
 
-        publish_parts(storage, out or path, parts())
+        publish_parts(storage, out or path, _in_large_parts(parts()))
     return FormChange(
         path=path,
         written_to=out or path,
@@ -117,6 +117,17 @@ def _check(tail: bytes, change: ChunkChange, form: FooterForm, file: str) -> Non
     assert (after.form, after.doubt) == (form, None), after
     made = after.flat.thrift() if after.flat else after.thrift()
     assert made == change.thrift, "the Thrift footer is made again byte for byte"
+
+
+def _in_large_parts(parts: Iterator[bytes]) -> Iterator[bytes]:
+    """Yield the same bytes in parts that take few calls to write."""
+    held = bytearray()
+    for part in parts:
+        held += part
+        if len(held) >= PART_SIZE_BYTES:
+            yield bytes(held)
+            held.clear()
+    yield bytes(held)
 
 
 def _unchanged(file: ReadableFile, path: str, size_bytes: int) -> ReadBytes:

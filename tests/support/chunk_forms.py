@@ -6,16 +6,18 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 from footer_forms import FILE, reader_of
-from parquet_files import written
+from parquet_files import footer_bytes, written
 
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.impl.chunk.duplicate_pages import is_encodable
-from tornproof.impl.chunk.duplicates import ChunkForm, ChunkValues, read_chunk_values
+from tornproof.impl.chunk.duplicates import ChunkForm, ChunkValues, duplicates_in, meta_data_of, read_chunk_values
 from tornproof.impl.errors import CorruptError, UnsupportedError
 from tornproof.impl.extension.footer import read_file_footer
+from tornproof.impl.layout.encodings import DuplicateTail
 from tornproof.impl.layout.parquet import FooterForm
 from tornproof.impl.migrate.footer_form import FormChange, change_footer_form
 from tornproof.impl.parquet.footer import ParquetFooter
+from tornproof.impl.parquet.thrift import encode
 from tornproof.impl.storage.interface import OpenMode
 
 ROW_COUNT, GROUP_ROW_COUNT = 48, 20
@@ -94,3 +96,22 @@ def outcome_of(damaged: bytes, right: dict[tuple[int, int], Bits]) -> str:
     if {key: bits_of(values) for key, values in found.items()} != right:
         return "silent"
     return "fallback" if any(values.doubt for values in found.values()) else "right"
+
+
+def records_in(content: bytes) -> dict[tuple[int, int], DuplicateTail]:
+    """Return the records of all duplicates, by row group and column."""
+    found = duplicates_in(footer_of_form(content), file=FILE)
+    return {(index, column): each.record for index, column, each in found if each.record is not None}
+
+
+def duplicate_bits(content: bytes) -> list[int]:
+    """Return all bits of new chunks, and of what the footer says of their columns, extensions included."""
+    footer, offset = footer_bytes(content)
+    spans = [
+        (record.chunk_offset, record.chunk_offset + record.chunk_length) for record in records_in(content).values()
+    ]
+    for key in records_in(content):
+        meta = encode(meta_data_of(footer_of_form(content), *key))
+        start = offset + footer.index(meta)
+        spans.append((start, start + len(meta)))
+    return [bit for start, end in spans for bit in range(8 * start, 8 * end)]

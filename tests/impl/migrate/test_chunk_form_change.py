@@ -6,7 +6,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from chunk_forms import all_values, bits_of, changed, footer_of_form, in_chunk_form, numbers_file, outcome_of
+from chunk_forms import (
+    all_values,
+    bits_of,
+    changed,
+    duplicate_bits,
+    footer_of_form,
+    in_chunk_form,
+    numbers_file,
+    outcome_of,
+    records_in,
+)
 from depth import nightly
 from footer_forms import FILE, reader_of
 from parquet_files import footer_bytes, written
@@ -20,14 +30,12 @@ from tornproof.impl.chunk.duplicates import (
     Duplicate,
     NewChunk,
     duplicate_of,
-    duplicates_in,
     meta_data_of,
     read_chunk_values,
     with_duplicate,
 )
 from tornproof.impl.errors import CorruptError, UnsupportedError, UsageError
 from tornproof.impl.extension.point import extension_of, with_extension
-from tornproof.impl.layout.encodings import DuplicateTail
 from tornproof.impl.layout.parquet import MAGIC, FooterForm
 from tornproof.impl.migrate.chunk_layout import span_of
 from tornproof.impl.parquet.fields import OFFSET_INDEX, PageEncoding
@@ -37,11 +45,6 @@ from tornproof.impl.parquet.thrift import Struct, decode, encode
 
 NEW_COLUMNS = {1: PageEncoding.PFOR, 2: PageEncoding.ALP, 4: PageEncoding.ALP, 5: PageEncoding.PFOR}
 FORMS = tuple(FooterForm)
-
-
-def records_in(content: bytes) -> dict[tuple[int, int], DuplicateTail]:
-    found = duplicates_in(footer_of_form(content), file=FILE)
-    return {(index, column): each.record for index, column, each in found if each.record is not None}
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -247,24 +250,11 @@ def test_columns_that_have_no_new_encoding_are_rejected_by_name() -> None:
         read_chunk_values(reader_of(numbers_file()), footer, 3, 1, file=FILE)
 
 
-def damaged_bits(content: bytes) -> list[int]:
-    """Return all bits of new chunks, and of what the footer says of their columns, extensions included."""
-    footer, offset = footer_bytes(content)
-    spans = [
-        (record.chunk_offset, record.chunk_offset + record.chunk_length) for record in records_in(content).values()
-    ]
-    for key in records_in(content):
-        meta = encode(meta_data_of(footer_of_form(content), *key))
-        start = offset + footer.index(meta)
-        spans.append((start, start + len(meta)))
-    return [bit for start, end in spans for bit in range(8 * start, 8 * end)]
-
-
 @pytest.mark.parametrize("step", [97, nightly(1)])
 def test_no_flipped_bit_of_a_duplicate_or_its_extension_gives_a_wrong_value(step: int) -> None:
     content = in_chunk_form(ChunkForm.ALP)
     right = {key: bits_of(values) for key, values in all_values(numbers_file()).items()}
-    bits = damaged_bits(content)
+    bits = duplicate_bits(content)
     found: Counter[str] = Counter()
     for bit in bits[::step]:
         damaged = bytearray(content)

@@ -12,6 +12,7 @@ from tornproof.harness.mutation.catalogue import fault_named
 from tornproof.harness.mutation.fault import Mutant
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.impl.chunk.duplicates import ChunkSource, duplicates_in
+from tornproof.impl.migrate.chunk_layout import span_of
 from tornproof.impl.parquet.encode_options import EncodeOptions
 from tornproof.impl.storage.interface import OpenMode
 from tornproof.impl.table.table import open_table
@@ -102,6 +103,18 @@ def test_a_flipped_bit_of_a_duplicate_is_found_by_verify_and_harms_no_reader_of_
     report = verify_table(open_table(storage, PATH))
     assert [problem.actual for problem in report.all_problems] == ["its checksum is wrong"]
     assert rows_of(snapshot_of(PATH, storage)).equals(expected)
+
+
+def test_a_damaged_old_chunk_is_one_problem_and_not_that_of_its_duplicate() -> None:
+    storage, _ = new_table()
+    write(storage, BATCHES[0], options=asking(True))
+    content = bytearray(content_of(storage))
+    (start, end) = span_of(footer_of_form(bytes(content)).row_groups[0].chunks[0])
+    content[end - 3] ^= 1
+    with storage.open_for_writing(f"{DIRECTORY}/data.parquet", OpenMode.EXISTING) as file:
+        file.pwrite(bytes(content), 0)
+    (problem,) = verify_table(open_table(storage, PATH)).all_problems
+    assert problem.offset_bytes == start and "crc" in problem.field
 
 
 def test_verify_names_a_duplicate_that_is_not_of_its_row_group() -> None:

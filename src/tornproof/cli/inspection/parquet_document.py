@@ -24,7 +24,7 @@ from tornproof.cli.inspection.values import (
     logical_type_text,
     parquet_value,
 )
-from tornproof.impl.chunk.duplicates import Duplicate, duplicates_in
+from tornproof.impl.chunk.duplicates import Duplicate, duplicate_content, duplicates_in
 from tornproof.impl.errors import CorruptError, Problem, ProblemError
 from tornproof.impl.extension.footer import FileFooter, extension_problems, read_file_footer, split_extended_footer
 from tornproof.impl.extension.point import FORMS
@@ -41,7 +41,6 @@ from tornproof.impl.parquet.footer import (
 )
 from tornproof.impl.parquet.schema import SchemaLeaf
 from tornproof.impl.parquet.thrift import Field, Items, Kind, Padded, Step, Struct, Value
-from tornproof.impl.storage.checksum import large_crc32
 from tornproof.impl.storage.interface import ReadableFile, ReadableStorage
 
 FOOTER_LIMIT_BYTES = 256 * 1024 * 1024
@@ -210,11 +209,10 @@ def _duplicate_document(found: ParquetFile, row_group: int, column: int, duplica
     if duplicate.record is None or found.footer is None:
         return document
     record = duplicate.record
-    content = found.read(record.chunk_length, record.chunk_offset)
-    is_whole = len(content) == record.chunk_length and large_crc32(content) == record.chunk_crc
+    content = duplicate_content(found.read, record, found.footer)
     return {
         **document,
-        "doubt": None if is_whole else "its checksum is wrong",
+        "doubt": content if isinstance(content, str) else None,
         "encoding": ENCODING_NAMES.get(record.encoding, record.encoding),
         "byte_range_start": record.chunk_offset,
         "byte_range_end": record.chunk_offset + record.chunk_length,

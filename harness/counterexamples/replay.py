@@ -91,8 +91,8 @@ def replay_log(finding: Finding, target: Target | None = None) -> Replayed:
 def _as_before(again: dict[str, Any], evidence: Mapping[str, Any]) -> dict[str, Any]:
     """Return new evidence in the form of a file that may be older.
 
-    The first release that wrote logs had no story, no maps of files and no lanes of the neighbour, and wrote a row of
-    the lanes as the texts of its cells.
+    The first release that wrote logs had no narrative, no maps of files and no lanes of the neighbour, and wrote a row
+    of the lanes as the texts of its cells.
     """
     now, before = again["explanation"], evidence.get("explanation")
     if not isinstance(before, dict):

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 SPEC_FILE = "campaign.json"
+FORMAT = 2
+"""Of the directory: its spec, results and summary."""
 OnProgress: TypeAlias = Callable[[int, int, int], None]
 """Called with the runs done, the runs in total, and the number of different findings so far."""
 OnDetection: TypeAlias = Callable[[Detection], None]
@@ -69,7 +71,7 @@ def run_campaign(
 
 def claim(spec: Spec, out: Path) -> None:
     """Claim the directory for this campaign; raises CampaignError if it belongs to another one."""
-    path, wanted = out / SPEC_FILE, {"format": 1, "name": spec.name, "digest": digest_of(spec)}
+    path, wanted = out / SPEC_FILE, {"format": FORMAT, "name": spec.name, "digest": digest_of(spec)}
     try:
         if not path.exists():
             out.mkdir(parents=True, exist_ok=True)
@@ -84,6 +86,9 @@ def claim(spec: Spec, out: Path) -> None:
         ) from error
     except ValueError as error:
         raise CampaignError(f"{path}: not the file of a campaign: {error}") from error
+    if isinstance(found, dict) and found.get("format", FORMAT) != FORMAT:
+        what = f"a campaign of format {found['format']}, and this release continues {FORMAT}"
+        raise CampaignError(f"{out}: contains {what}; choose another --out")
     if not isinstance(found, dict) or found.get("digest") != wanted["digest"]:
         raise CampaignError(f"{out}: contains a campaign of another spec, or of other scenarios; choose another --out")
 

@@ -185,9 +185,10 @@ class _Tally:
         for row in rows.to_pylist():
             self.hash.update(msgspec.json.encode([task.group, row]))
             self.groups.setdefault(task.group, Counter())[row["verdict"]] += 1
-            self.injected_faults[f"{row['fate']} ({row['model']})" if row["model"] else row["fate"]] += 1
+            fault, model = row["injected_fault"], row["model"]
+            self.injected_faults[f"{fault} ({model})" if model else fault] += 1
             self.reached.update(row["reached"] if task.group not in self.controls else ())
-            self.coverage[row["step"], " ".join(filter(None, (row["fate"], row["model"], row["disk"])))] += 1
+            self.coverage[row["step"], " ".join(filter(None, (fault, model, row["disk"])))] += 1
             self.step_count += row["step_count"]
             self.event_count += row["event_count"]
             if row["error"] and len(self.errors) < ERRORS_SHOWN:

@@ -32,7 +32,7 @@ KEY = (
 _OF_A_RUN = {
     **dict.fromkeys(("verdict", "property", "part", "kind", "sentence"), pa.string()),
     **dict.fromkeys(("step_count", "turn_count"), pa.int64()),
-    **dict.fromkeys(("fate", "model", "step", "disk"), pa.string()),
+    **dict.fromkeys(("injected_fault", "model", "step", "disk"), pa.string()),
     "is_seen_kept": pa.bool_(),
     "reached": pa.list_(pa.string()),
     "moves": pa.string(),
@@ -99,7 +99,7 @@ def results_table(cell: Cell, runs: Sequence[SeededRun], histories: Sequence[pa.
     columns: dict[str, list[object]] = {name: [value] * len(runs) for name, value in _key(cell)}
     columns["verdict"] = [Verdict(run.verdict).name for run in runs]
     columns["turn_count"] = [run.transition_count for run in runs]
-    columns["fate"] = [run.injected_fault for run in runs]
+    columns["injected_fault"] = [run.injected_fault for run in runs]
     columns["reached"] = [list(run.reached) for run in runs]
     columns["event_count"] = [len(run.events) for run in runs]
     columns["events_digest"] = [_digest(history) for history in histories]

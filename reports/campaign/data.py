@@ -36,7 +36,7 @@ OTHERS = "others"
 Key = TypeVar("Key")
 _SEPARATOR = "\x1f"
 _OUTCOME = ("scenario", "preset", "fault", "verdict", "property", "part", "kind")
-_CRASH = ("fate", "model", "step", "disk")
+_CRASH = ("injected_fault", "model", "step", "disk")
 
 
 class Cell(NamedTuple):
@@ -190,7 +190,7 @@ def _add(data: CampaignData, file: TaskFile, columns: dict[str, list[Any]], seen
     data.verdicts.update((name, verdict) for verdict in columns["verdict"])
     data.step_count += sum(columns["step_count"])
     data.event_count += sum(columns["event_count"])
-    for injected_fault, model in zip(columns["fate"], columns["model"], strict=True):
+    for injected_fault, model in zip(columns["injected_fault"], columns["model"], strict=True):
         _count(data.injected_faults, shown(f"{injected_fault} ({model})" if model else injected_fault), OTHERS)
     for seed, error in zip(columns["seed"], columns["error"], strict=True):
         if error and len(data.errors) < PROBLEMS_MAX:
@@ -220,7 +220,7 @@ def _add_to_cell(runs: CellRuns, columns: dict[str, list[Any]]) -> None:
 def _add_coverage(data: CampaignData, columns: dict[str, list[Any]]) -> None:
     others = CrashPoint(OTHERS, OTHERS, "", "")
     for step, injected_fault, model, disk in zip(
-        *(columns[key] for key in ("step", "fate", "model", "disk")), strict=True
+        *(columns[key] for key in ("step", "injected_fault", "model", "disk")), strict=True
     ):
         # Runs without a model are fault-free.
         if model:

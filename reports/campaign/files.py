@@ -19,6 +19,7 @@ from tornproof.reports.kit.page import VERDICTS
 CAMPAIGN_FILE = "campaign.json"
 SUMMARY_FILE = "summary.json"
 RESULTS = "results"
+FORMAT = 2
 GROUPS_MAX = 1000
 ROWS_A_FILE_MAX = 100_000
 """A spec allows no larger tasks."""
@@ -27,7 +28,7 @@ BYTES_A_FILE_MAX = 1 << 30
 NAME_CHARACTERS_MAX = 120
 SENTENCE_CHARACTERS_MAX = 400
 CELL = ("scenario", "preset", "fault")
-TEXTS = (*CELL, "verdict", "property", "part", "kind", "sentence", "fate", "model", "step", "disk", "error")
+TEXTS = (*CELL, "verdict", "property", "part", "kind", "sentence", "injected_fault", "model", "step", "disk", "error")
 NUMBERS = ("seed", "step_count", "event_count")
 REACHED = "reached"
 REACHED_PATH = f"{REACHED}.list.element"
@@ -96,6 +97,7 @@ def shown(text: str, characters_max: int = NAME_CHARACTERS_MAX) -> str:
 def read_spec(directory: Path) -> Spec:
     """Return the spec in a directory; raises ResultError."""
     fields = _document(directory / CAMPAIGN_FILE)
+    fields.demand_format(FORMAT)
     spec = fields.inner("spec")
     groups = [_group(group) for group in spec.inners("groups", GROUPS_MAX)]
     return Spec(

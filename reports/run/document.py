@@ -10,7 +10,8 @@ from typing import Any
 from tornproof.reports.kit.json_fields import Fields, shortened, visible, what_is
 from tornproof.reports.kit.page import VERDICTS, worst
 
-FORMAT = 1
+FORMATS = (1, 2)
+"""In format 1, test cases were called situations."""
 TEXT_CHARACTERS_MAX = 2_000
 COUNT_LIMIT = 1 << 63
 CONTROLS_PASSED = ("", "passed", "none needed")
@@ -152,7 +153,7 @@ def shown(text: str) -> str:
 def run_of(document: Any, *, file: str, name: str, key: str) -> Run:
     """Return a run from its document; raises ResultError."""
     fields = RunFields(document, file=file)
-    fields.demand_format(FORMAT)
+    fields.demand_format(*FORMATS)
     times = fields.mapping("times").mapping("phases")
     phases = tuple(_phase(each, times) for each in fields.inners("phases"))
     verdict, expected = fields.verdict(), worst(phase.verdict for phase in phases)
@@ -167,7 +168,7 @@ def run_of(document: Any, *, file: str, name: str, key: str) -> Run:
 
 def _phase(fields: RunFields, times: RunFields) -> PhaseResult:
     by_file = fields.mapping("fields")
-    test_cases = fields.mapping("situations")
+    test_cases = fields.mapping("test_cases" if "test_cases" in fields else "situations")
     name = fields.whole_text("name")
     return fields.record(
         PhaseResult,

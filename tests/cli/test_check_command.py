@@ -38,7 +38,7 @@ PHASE_KEYS = {
     "reached",
     "controls",
 }
-PHASE_KEYS |= {"note", "fields", "situations"}
+PHASE_KEYS |= {"note", "fields", "test_cases"}
 
 
 @pytest.fixture
@@ -89,10 +89,9 @@ def test_a_sound_table_is_valid_from_a_shell_and_stays_as_it_was(checked: Checke
 def test_json_has_the_keys_of_the_contract(checked: Checked) -> None:
     document = checked.document
     assert document.keys() == KEYS
-    assert (document["format"], document["target"], document["verdict"]) == (1, str(checked.table), "VALID")
+    assert (document["format"], document["target"], document["verdict"]) == (2, str(checked.table), "VALID")
     assert document["findings"] == [] and document["cut_by"] is None
     bounds = asdict(Bounds.of(document["effort"]))
-    bounds["situations"] = bounds.pop("test_cases")
     assert document["effort"] == EFFORTS[DEFAULT] and document["bounds"] == bounds
     times = document["times"]
     assert times["workers"] == 2 and list(times["phases"]) == ["verify", "roundtrip", "damage"]

@@ -39,7 +39,7 @@ FEW_OR_MORE = pytest.mark.parametrize(
         scenarios(FEW),
         nightly((*scenarios(MORE), "--only", "schedules", "--only", "product")),
     ],
-    ids=["two situations", "six situations"],
+    ids=["two test_cases", "six test_cases"],
 )
 
 
@@ -103,7 +103,7 @@ def test_one_scenario_is_complete_and_says_so(tornproof: WarmRunner, tmp_path: P
     ran = json.loads(target.read_text())["phases"]
     assert len(ran) == 1, "the other explorers have nothing to do"
     assert (ran[0]["verdict"], ran[0]["complete"], ran[0]["controls"]) == ("VALID", True, "passed"), ran[0]
-    assert list(ran[0]["situations"]) == [scenario]
+    assert list(ran[0]["test_cases"]) == [scenario]
     assert run.code == 0 and run.out.startswith("sound and hardened: 0 findings in ")
     assert bound in run.out
 
@@ -153,7 +153,7 @@ def test_a_real_table_is_explored_from_a_copy(
     assert [phase["name"] for phase in run.document["phases"]] == list(explorers)
     for phase in run.document["phases"]:
         assert (phase["verdict"], phase["complete"], phase["controls"]) == ("VALID", True, "passed"), phase
-        assert all(name.startswith("the table, ") for name in phase["situations"])
+        assert all(name.startswith("the table, ") for name in phase["test_cases"])
     assert {file: file.read_bytes() for file in table.rglob("*") if file.is_file()} == before
 
 

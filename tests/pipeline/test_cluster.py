@@ -24,8 +24,6 @@ from pyspark.sql import SparkSession
 
 from tornproof.harness.common.history import to_arrow
 
-# All jobs run by day on the threads of one Java; a cluster takes another one for each of its processes.
-pytestmark = pytest.mark.nightly
 CLUSTER_SECONDS_MAX = 3600  # ends what hangs, and no busy machine
 FRAME_COUNT = 50
 NOISE = re.compile(r"WARN|INFO|java|scala|apache")

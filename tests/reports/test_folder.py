@@ -17,7 +17,7 @@ VALID_RUN = run_document(phase_document())
 def test_each_kind_of_result_is_found_at_its_place(tmp_path: Path) -> None:
     write_run(tmp_path, 1, invalid_run("product-1"))
     write(tmp_path / "tables/table-trades.json", {"format": 1, "verify": verify_document(), "inspections": {}})
-    write(tmp_path / "campaign.json", {"format": 1, "name": "mine", "digest": "d", "spec": {}})
+    write(tmp_path / "campaign.json", {"format": 2, "name": "mine", "digest": "d", "spec": {}})
     folder = results_in(tmp_path)
     assert [run.key for run in folder.runs] == ["run-0001"]
     assert [(each.key, each.phase, each.scenario) for each in folder.findings] == [
@@ -153,7 +153,7 @@ def test_unfinished_files_and_earlier_reports_are_nobody_s_business(tmp_path: Pa
 def test_the_result_of_a_campaign_without_its_directory_is_none_that_a_page_could_show(tmp_path: Path) -> None:
     summary = write(tmp_path / "summary.json", {"verdict": "VALID", "result_hash": "abc"})
     assert results_in(tmp_path).foreign == [str(summary)]
-    write(tmp_path / "campaign.json", {"format": 1, "name": "mine", "digest": "d", "spec": {}})
+    write(tmp_path / "campaign.json", {"format": 2, "name": "mine", "digest": "d", "spec": {}})
     assert results_in(tmp_path).foreign == []
 
 

@@ -55,7 +55,7 @@ def test_a_phase_is_a_suite_and_a_case_a_case_with_its_denominators(tmp_path: Pa
         "append": {"explored": 5, "complete": True, "bound": "every order"},
         "merge": {"explored": 0, "complete": False, "bound": "not begun"},
     }
-    write_run(tmp_path, 1, run_document(phase_document(situations=test_cases)))
+    write_run(tmp_path, 1, run_document(phase_document(test_cases=test_cases)))
     suite = suites_of(tmp_path)["check a small new table, hardened: schedules"]
     assert kinds_of(suite) == {"verdict on schedules": "passed", "append": "passed", "merge": "Skipped"}
     assert cases_of(suite)["append"].system_out == "explored 5, to the end of its bound: every order"
@@ -82,7 +82,7 @@ def test_a_run_without_phases_is_an_error_and_not_green(tmp_path: Path) -> None:
 
 def test_findings_are_failures_with_the_lines_that_show_them_again(tmp_path: Path) -> None:
     document = invalid_run("product-1", "product-2")
-    document["phases"][0]["situations"] = {
+    document["phases"][0]["test_cases"] = {
         "reader-lives-through-a-kill": {"explored": 5, "complete": True, "bound": "b"},
         "another": {"explored": 5, "complete": True, "bound": "b"},
     }

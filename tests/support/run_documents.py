@@ -24,7 +24,7 @@ def phase_document(name: str = "schedules", verdict: str = "VALID", **others: An
         "controls": "passed",
         "note": "",
         "fields": {},
-        "situations": {},
+        "test_cases": {},
         **others,
     }
 
@@ -44,7 +44,7 @@ def run_document(*phases: dict[str, Any], findings: tuple[dict[str, str], ...] =
     """Return a run, whose verdict is the worst of its phases."""
     verdicts = [phase["verdict"] for phase in phases]
     return {
-        "format": 1,
+        "format": 2,
         "target": "a small new table",
         "preset": "hardened",
         "seed": 0,

@@ -61,12 +61,12 @@ def check_document(
     """
     phases = outcome.phases
     return {
-        "format": 1,
+        "format": 2,
         "target": asked.target,
         "preset": asked.preset,
         "seed": asked.seed,
         "effort": asked.effort,
-        "bounds": {"situations" if name == "test_cases" else name: most for name, most in asdict(bounds).items()},
+        "bounds": asdict(bounds),
         "cut_by": "interrupt" if outcome.interrupted_by else "seconds" if outcome.is_out_of_time else None,
         "verdict": _verdict(phases).name,
         "phases": [
@@ -82,7 +82,7 @@ def check_document(
                 "controls": phase.controls,
                 "note": phase.note,
                 "fields": phase.fields,
-                "situations": phase.test_cases,
+                "test_cases": phase.test_cases,
             }
             for phase in phases
         ],

@@ -234,6 +234,14 @@ def test_a_directory_belongs_to_one_spec(tmp_path: Path) -> None:
         claim(spec_of(seed=1), tmp_path / "out")
 
 
+def test_a_directory_of_an_older_format_is_not_continued(tmp_path: Path) -> None:
+    claim(spec_of(), tmp_path)
+    path = tmp_path / "campaign.json"
+    path.write_text(path.read_text().replace('"format":2', '"format":1', 1))
+    with pytest.raises(CampaignError, match="a campaign of format 1, and this release continues 2"):
+        claim(spec_of(), tmp_path)
+
+
 def test_a_directory_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "a" / "mine.txt").write_text("x")

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from playwright.sync_api import Page as BrowserPage
 
 HOSTILE = "<script>alert(1)</script>\"'\x1b[31m\u202e$\\frac$"
-KILL = {"fate": "process killed", "model": "A", "step": "writer@commit 0: store a word 2024-01-01T00/_pm #3"}
-CUT = {"fate": "power cut", "model": "B", "step": "writer@open: read _txn #1", "disk": "a mixture"}
+KILL = {"injected_fault": "process killed", "model": "A", "step": "writer@commit 0: store a word 2024-01-01T00/_pm #3"}
+CUT = {"injected_fault": "power cut", "model": "B", "step": "writer@open: read _txn #1", "disk": "a mixture"}
 BROKEN = {"verdict": "INVALID", "property": "a reader gets an answer", "part": "reader", "kind": "CorruptError: é <#>"}
 Rows = list[dict[str, Any]]
 
@@ -37,7 +37,7 @@ def row(seed: int, **changes: Any) -> dict[str, Any]:
     values: dict[str, Any] = {
         **dict.fromkeys(RESULT_SCHEMA.names, ""),
         **{"scenario": "append", "preset": "hardened", "seed": seed, "verdict": "VALID", "step_count": 100},
-        **{"fate": "nothing befell the writer", "is_seen_kept": True, "reached": ["a point"], "moves": "[]"},
+        **{"injected_fault": "nothing befell the writer", "is_seen_kept": True, "reached": ["a point"], "moves": "[]"},
         **{"turn_count": 1, "event_count": 2},
     }
     return values | changes
@@ -56,7 +56,7 @@ def write_task(directory: Path, number: int, name: str, rows: Rows, schema: pa.S
 
 def write_spec(directory: Path, *groups: dict[str, Any], name: str = "mine") -> None:
     spec = {"format": 1, "name": name, "seed": 7, "groups": groups}
-    (directory / "campaign.json").write_text(json.dumps({"format": 1, "name": name, "digest": "d", "spec": spec}))
+    (directory / "campaign.json").write_text(json.dumps({"format": 2, "name": name, "digest": "d", "spec": spec}))
 
 
 def write_end(directory: Path, runs: int, tasks: int, verdict: str = "VALID", notes: tuple[str, ...] = ()) -> None:
@@ -188,7 +188,7 @@ def with_another_verdict(path: Path) -> None:
 
 def with_null(path: Path) -> None:
     schema = pa.schema([field.with_nullable(True) for field in RESULT_SCHEMA])
-    write_task(path.parents[2], 1, "ours", [row(0, fate=None)], schema)
+    write_task(path.parents[2], 1, "ours", [row(0, injected_fault=None)], schema)
 
 
 def with_bad_text(path: Path) -> None:
@@ -232,8 +232,9 @@ def test_a_file_that_no_task_writes_is_named_and_counts_nowhere(copy: Path, dama
         (None, "the file"),
         ("{", "JSON"),
         ("[]", "an object"),
-        ('{"digest": "d", "spec": {"name": 3}}', "name"),
-        ('{"digest": "d", "spec": {"name": "x", "groups": [{"name": "ours", "seeds": []}]}}', "groups"),
+        ('{"format": 1, "spec": {}}', "format: expected 2, found 1"),
+        ('{"format": 2, "spec": {"name": 3}}', "name"),
+        ('{"format": 2, "spec": {"name": "x", "groups": [{"name": "ours", "seeds": []}]}}', "groups"),
     ],
 )
 def test_a_directory_that_is_no_campaign_is_rejected_in_one_sentence(
@@ -255,7 +256,19 @@ def test_an_end_that_says_nothing_is_rejected(copy: Path) -> None:
 def write_hostile(directory: Path) -> None:
     """Write a campaign whose every name would run script if it were markup."""
     write_spec(directory, group(HOSTILE), name=HOSTILE)
-    names = ("scenario", "preset", "fault", "property", "kind", "part", "sentence", "fate", "model", "step", "disk")
+    names = [
+        "scenario",
+        "preset",
+        "fault",
+        "property",
+        "kind",
+        "part",
+        "sentence",
+        "injected_fault",
+        "model",
+        "step",
+        "disk",
+    ]
     hostile = row(0, verdict="INVALID", reached=[HOSTILE], error=HOSTILE, **dict.fromkeys(names, HOSTILE))
     for number, fault in enumerate((HOSTILE, f"2{HOSTILE}", f"3{HOSTILE}")):
         write_task(directory, number, HOSTILE.replace("/", ""), [hostile | {"fault": fault}])
@@ -297,7 +310,7 @@ def test_a_large_campaign_gives_a_small_page_that_says_what_it_leaves_out(tmp_pa
                 seed,
                 scenario=f"{number} {long}",
                 fault=f"fault {number} {long}",
-                fate=f"fate {number % 9}",
+                injected_fault=f"fault {number % 9}",
                 model=f"model {number % 7} {long}",
                 disk=f"disk {seed % 5} {long}",
                 step=f"writer@commit {number}: call {seed} {long} #1",

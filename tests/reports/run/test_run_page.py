@@ -57,7 +57,7 @@ def test_the_verdict_is_one_sentence_with_its_denominators(document: Any, senten
 def test_a_phase_has_its_speed_its_bound_its_points_and_its_test_cases() -> None:
     reached = {"a reader saw two versions": 0, "a reader saw the last version": 351}
     test_cases = {"append": {"explored": 1_150, "complete": False, "bound": "cut by the time"}}
-    text = text_of(page_of(run_document(phase_document(reached=reached, situations=test_cases))).body)
+    text = text_of(page_of(run_document(phase_document(reached=reached, test_cases=test_cases))).body)
     assert "schedules ✓ VALID 1,200 yes 4.0 300 1 of 2 passed 0" in text
     assert "Bound. 2 commits x 1 reader" in text
     assert "✗ never a reader saw two versions 351 × a reader saw the last version" in text
@@ -153,7 +153,7 @@ def hostile_run() -> dict[str, Any]:
         exposures={HOSTILE: 1},
         reached={HOSTILE: 1},
         fields={HOSTILE: {HOSTILE: {HOSTILE: 1}}},
-        situations={HOSTILE: {"explored": 1, "complete": True, "bound": HOSTILE}},
+        test_cases={HOSTILE: {"explored": 1, "complete": True, "bound": HOSTILE}},
     )
     finding = {"file": HOSTILE, "property": HOSTILE, "phase": HOSTILE, "sentence": HOSTILE}
     return run_document(phase, findings=(finding,), target=HOSTILE, preset=HOSTILE)
@@ -169,7 +169,7 @@ def test_names_and_sentences_that_are_scripts_are_text() -> None:
 
 def test_long_lists_and_long_texts_are_cut_and_say_so() -> None:
     test_cases = {f"s{number}": {"explored": 1, "complete": True, "bound": "b" * 10_000} for number in range(1_000)}
-    page = page_of(run_document(phase_document(situations=test_cases, note="n" * 10_000_000)))
+    page = page_of(run_document(phase_document(test_cases=test_cases, note="n" * 10_000_000)))
     assert "600 more are not listed" in page.body and "(9,998,000 more characters)" in page.body
     assert len(page.body) < 1_200_000
 
@@ -178,7 +178,7 @@ def test_long_lists_and_long_texts_are_cut_and_say_so() -> None:
     ("document", "sentence"),
     [
         ([], "the document: expected an object, found a list of 0"),
-        (run_document(phase_document()) | {"format": 9}, "format: expected 1, found 9"),
+        (run_document(phase_document()) | {"format": 9}, "format: expected 1 or 2, found 9"),
         (run_document(phase_document()) | {"verdict": "FINE"}, "verdict: expected VALID or UNKNOWN or INVALID, found"),
         (run_document(phase_document()) | {"verdict": "INVALID"}, "verdict: expected VALID, as its phases say"),
         (run_document(phase_document(explored=-1)), "phases[0].explored: expected a count, found the number -1"),
@@ -208,7 +208,7 @@ def paths_of(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]
 @pytest.mark.parametrize("value", [None, True, -1, 1.5, 1e300, "", "\ud800", [], [[]], {}, {"x": {"y": []}}])
 def test_no_value_in_any_place_does_more_than_end_in_one_sentence(value: Any) -> None:
     test_cases = {"append": {"explored": 1, "complete": False, "bound": "b"}}
-    phase = phase_document("product", "INVALID", situations=test_cases, fields={"_pm": {"CHECKSUM": {"rejected": 1}}})
+    phase = phase_document("product", "INVALID", test_cases=test_cases, fields={"_pm": {"CHECKSUM": {"rejected": 1}}})
     document = run_document(phase, findings=(listed("product-1"),))
     rejected = 0
     for *parents, last in paths_of(document):
@@ -223,3 +223,10 @@ def test_no_value_in_any_place_does_more_than_end_in_one_sentence(value: Any) ->
             assert "\n" not in str(error)
             rejected += 1
     assert rejected > 10
+
+
+def test_a_run_of_format_1_shows_its_test_cases() -> None:
+    old = phase_document()
+    old["situations"] = {"merge": {"explored": 3, "complete": True, "bound": "all of it"}}
+    del old["test_cases"]
+    assert "all of it" in text_of(page_of(run_document(old, format=1)).body)

@@ -22,7 +22,7 @@ from tornproof.cli.report_writing import write_report
 from tornproof.harness.common.verdict import Verdict
 from tornproof.harness.mutation.seeded import SEEDED
 from tornproof.impl.errors import UsageError
-from tornproof.pipeline.campaign.job import claim, run_campaign
+from tornproof.pipeline.campaign.job import FORMAT, claim, run_campaign
 from tornproof.pipeline.campaign.results import Detection, Summary
 from tornproof.pipeline.campaign.spec import TASKS_MAX, Spec, load_spec
 from tornproof.pipeline.campaign.tasks import EVENTS, RESULTS
@@ -138,7 +138,7 @@ def _print_finding(console: Console, detection: Detection, file: Path) -> None:
 def _document(spec: Spec, out: Path, summary: Summary, saved: list[tuple[Detection, Path]]) -> dict[str, Any]:
     """Return the JSON form of a campaign."""
     return {
-        "format": 1,
+        "format": FORMAT,
         "campaign": spec.name,
         "seed": spec.seed,
         "directory": str(out),
@@ -146,14 +146,14 @@ def _document(spec: Spec, out: Path, summary: Summary, saved: list[tuple[Detecti
         "result_hash": summary.result_hash,
         "runs": summary.run_count,
         "tasks": summary.task_count,
-        "situations": summary.case_count,
+        "test_cases": summary.case_count,
         "steps": summary.step_count,
         "events": summary.event_count,
         "groups": {name: dict(counts) for name, counts in summary.group_counts.items()},
-        "fates": dict(summary.injected_faults),
+        "injected_faults": dict(summary.injected_faults),
         "reached": dict(summary.reached),
         "coverage": [
-            {"step": step, "fate": injected_fault, "runs": runs}
+            {"step": step, "injected_fault": injected_fault, "runs": runs}
             for (step, injected_fault), runs in summary.coverage.items()
         ],
         "controls": dict(summary.controls),

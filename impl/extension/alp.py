@@ -6,8 +6,8 @@ precision; one that does not come back exactly, to the bit, is an exception.
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -52,6 +52,7 @@ class Precision:
         """The bits of a value."""
         return 8 * np.dtype(self.value).itemsize
 
+    @functools.cache  # noqa: B019 (there are two of them)
     def powers(self, sign: str) -> Array:
         """Return the powers of ten as Python reads them from text, which is rounded correctly."""
         return np.array([float(f"1e{sign}{each}") for each in range(self.exponent_max + 1)]).astype(self.value)
@@ -63,7 +64,7 @@ PRECISIONS = {np.dtype(each.value): each for each in (DOUBLES, FLOATS)}
 
 
 class Scale(NamedTuple):
-    """Exponents and factors, as numbers or as a column of one for each row."""
+    """Exponents and factors, in a shape that values of rows are multiplied with."""
 
     exponent: Array
     factor: Array
@@ -76,7 +77,7 @@ def encode_alp(values: Array) -> bytes:
     if not len(values):
         return page.pack()
     rows, counts = in_vectors(values)
-    scale = _best_scale(rows, precision)
+    scale = _best_scale(rows, precision, len(values))
     integers, is_exception = _integers(rows, scale, precision)
     is_exception |= _is_smaller_without(integers, is_exception, precision)[:, None]
     # A placeholder from the same vector keeps the range of its numbers small.
@@ -152,58 +153,61 @@ def _integers(values: Array, scale: Scale, precision: Precision) -> tuple[Array,
         scaled[is_exception] = 0
         integers = scaled.astype(precision.integer)
         made = _decimals(integers, scale, precision)
-    is_exception |= made.view(precision.integer) != values.view(precision.integer)
+    is_exception |= made.view(precision.integer) != np.ascontiguousarray(values).view(precision.integer)
     return integers, is_exception
 
 
 def _is_smaller_without(integers: Array, is_exception: Array, precision: Precision) -> Array:
     """Return for which rows packed numbers would take more bits than as many exceptions."""
-    saved_bits = (~is_exception).sum(axis=1) * (POSITION_BITS + precision.bits)
+    saved_bits = (~is_exception).sum(axis=-1) * (POSITION_BITS + precision.bits)
     return _packed_bits(integers, is_exception) > saved_bits
 
 
-def _best_scale(rows: Array, precision: Precision) -> Scale:
+def _best_scale(rows: Array, precision: Precision, count: int) -> Scale:
     """Return exponents and factors, one of each for each row, from those that make samples of some rows small."""
-    candidates = _candidates(rows, precision)
-    sample = rows[:, _sampled(CHOICE_SIZE)]
-    sizes = np.array([_sizes(sample, each, precision) for each in candidates])
-    best = sizes.argmin(axis=0)
-    exponents, factors = np.array([(each.exponent, each.factor) for each in candidates], np.int64)[best].T
+    candidates = _candidates(rows, precision, count)
+    sizes = _sizes(rows[:, _sampled(CHOICE_SIZE, count)], candidates, precision)
+    exponents, factors = (each.reshape(-1)[sizes.argmin(axis=0)] for each in candidates)
     return Scale(exponents[:, None], factors[:, None])
 
 
-def _candidates(rows: Array, precision: Precision) -> list[Scale]:
+@functools.cache
+def _pairs(precision: Precision) -> Array:
+    """Return all pairs, the larger exponents and factors first."""
+    powers = range(precision.exponent_max, -1, -1)
+    return np.array([(exponent, factor) for exponent in powers for factor in range(exponent, -1, -1)])
+
+
+def _candidates(rows: Array, precision: Precision, count: int) -> Scale:
+    """Return the pairs that are the best for most of some rows; of equal sizes the larger exponent counts."""
     sampled = np.unique(np.linspace(0, len(rows) - 1, SAMPLED_VECTOR_COUNT).astype(np.int64))
-    sample = rows[sampled][:, _sampled(SAMPLE_SIZE)]
-    scales = list(_scales(precision))
-    sizes = np.array([_sizes(sample, each, precision) for each in scales])
+    pairs = _pairs(precision)
+    sizes = _sizes(rows[sampled][:, _sampled(SAMPLE_SIZE, count)], _scale_of(pairs), precision)
     chosen = Counter(sizes.argmin(axis=0).tolist())
-    return [scales[index] for index, _ in sorted(chosen.items(), key=lambda item: (-item[1], item[0]))][
-        :CANDIDATE_COUNT_MAX
-    ]
+    best = sorted(chosen, key=lambda index: (-chosen[index], index))[:CANDIDATE_COUNT_MAX]
+    return _scale_of(pairs[best])
 
 
-def _sampled(count: int) -> Array:
-    return np.arange(count) * SAMPLE_STEP % VECTOR_SIZE
+def _scale_of(pairs: Array) -> Scale:
+    """Return pairs as columns for rows of values."""
+    return Scale(pairs[:, 0][:, None, None], pairs[:, 1][:, None, None])
 
 
-def _scales(precision: Precision) -> Iterator[Scale]:
-    """Yield all pairs, the largest first, because of equal sizes the first one is taken."""
-    for exponent in range(precision.exponent_max, -1, -1):
-        for factor in range(exponent, -1, -1):
-            yield Scale(np.asarray(exponent), np.asarray(factor))
+def _sampled(size: int, count: int) -> Array:
+    """Return positions of a sample of vectors that have `count` values together."""
+    return np.arange(min(size, count)) * SAMPLE_STEP % VECTOR_SIZE
 
 
 def _sizes(rows: Array, scale: Scale, precision: Precision) -> Array:
-    """Return the bits that rows would take."""
+    """Return the bits that rows would take at each of several scales."""
     integers, is_exception = _integers(rows, scale, precision)
     exception_bits = POSITION_BITS + precision.bits
-    sizes = _packed_bits(integers, is_exception) + is_exception.sum(axis=1) * exception_bits
-    return np.minimum(sizes, rows.shape[1] * exception_bits)
+    sizes = _packed_bits(integers, is_exception) + is_exception.sum(axis=-1) * exception_bits
+    return np.minimum(sizes, rows.shape[-1] * exception_bits)
 
 
 def _packed_bits(integers: Array, is_exception: Array) -> Array:
     """Return the bits of all packed numbers of each row, or a little more, because of rounding."""
-    high = np.where(is_exception, np.iinfo(integers.dtype).min, integers).max(axis=1).astype(np.float64)
-    low = np.where(is_exception, np.iinfo(integers.dtype).max, integers).min(axis=1).astype(np.float64)
-    return np.ceil(np.log2(np.maximum(high - low, 0) + 1)) * integers.shape[1]
+    high = np.where(is_exception, np.iinfo(integers.dtype).min, integers).max(axis=-1).astype(np.float64)
+    low = np.where(is_exception, np.iinfo(integers.dtype).max, integers).min(axis=-1).astype(np.float64)
+    return np.ceil(np.log2(np.maximum(high - low, 0) + 1)) * integers.shape[-1]

@@ -107,6 +107,9 @@ def former_file(plain: PlainFile) -> PlainFile:
         raise FormerTail.at(plain.file, tail_at).corrupt("footer_crc", large_crc32(thrift), tail.footer_crc)
     sizes = {chunk: record.chunk_length for chunk, record in records.items()}
     former = decode_footer(thrift, file=plain.file, offset_bytes=at - sum(sizes.values()))
+    shapes = [(len(each.row_groups), len(each.leaves)) for each in (former, plain.footer)]
+    if shapes[0] != shapes[1]:
+        raise CorruptError(plain.file, "former footer", at, "as many row groups and columns as now", shapes[0])
     layout = lay_out_former(former, sizes, file=plain.file)
     moves = Moves(layout.moves)
     starts = {chunk: record.chunk_offset for chunk, record in records.items()}

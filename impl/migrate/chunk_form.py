@@ -13,6 +13,7 @@ from tornproof.impl.chunk.duplicates import (
     duplicates_in,
     is_new_alone,
     read_chunk_values,
+    structs_in,
     with_duplicate,
 )
 from tornproof.impl.errors import CorruptError, UsageError
@@ -223,7 +224,7 @@ class _FooterEdit:
     def footer(self) -> Struct:
         """Return the footer."""
         tree = self._old.footer.tree
-        groups = [self._group(index, each) for index, each in enumerate(_structs(tree, FOOTER["row_groups"]))]
+        groups = [self._group(index, each) for index, each in enumerate(structs_in(tree, FOOTER["row_groups"]))]
         return with_fields(tree, struct_list(FOOTER["row_groups"], groups))
 
     def _is_replaced(self, key: New) -> bool:
@@ -232,7 +233,7 @@ class _FooterEdit:
     def _group(self, index: int, group: Struct) -> Struct:
         chunks = self._old.footer.row_groups[index].chunks
         columns = [
-            self._chunk(New(index, column), each) for column, each in enumerate(_structs(group, GROUP["columns"]))
+            self._chunk(New(index, column), each) for column, each in enumerate(structs_in(group, GROUP["columns"]))
         ]
         changes = [struct_list(GROUP["columns"], columns)]
         starts = [span_of(chunk).start for chunk in chunks]
@@ -293,9 +294,3 @@ class _FooterEdit:
             for each in struct.fields
         ]
         return Struct(tuple(fields), struct.offset_bytes)
-
-
-def _structs(struct: Struct, field_id: int) -> list[Struct]:
-    items = value_of(struct, field_id)
-    assert isinstance(items, Items)
-    return [each for each in items.elements if isinstance(each, Struct)]

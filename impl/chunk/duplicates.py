@@ -163,13 +163,14 @@ def meta_data_of(footer: ParquetFooter, row_group: int, column: int) -> Struct:
 
 def duplicates_in(footer: ParquetFooter, *, file: str) -> Iterator[tuple[int, int, Duplicate]]:
     """Yield row group, column and what is known of each duplicate; raises CorruptError."""
-    for index, group in enumerate(_structs(footer.tree, GROUPS)):
+    for index, group in enumerate(structs_in(footer.tree, GROUPS)):
         for column, meta in enumerate(_metas(group)):
             if any(field.id in FORMS for field in meta.fields):
                 yield index, column, duplicate_of(meta, file=file)
 
 
-def _structs(struct: Struct, field_id: int) -> list[Struct]:
+def structs_in(struct: Struct, field_id: int) -> list[Struct]:
+    """Return the structs of a list that a struct has."""
     items = value_of(struct, field_id)
     assert isinstance(items, Items)
     return [element for element in items.elements if isinstance(element, Struct)]
@@ -177,7 +178,7 @@ def _structs(struct: Struct, field_id: int) -> list[Struct]:
 
 def _metas(row_group: Struct) -> Iterator[Struct]:
     """Yield the ColumnMetaData of a row group, each of which it has."""
-    for chunk in _structs(row_group, COLUMNS):
+    for chunk in structs_in(row_group, COLUMNS):
         meta = value_of(chunk, META)
         assert isinstance(meta, Struct)
         yield meta

@@ -13,6 +13,7 @@ from tornproof.impl.chunk.duplicates import (
     duplicates_in,
     is_new_alone,
     read_chunk_values,
+    structs_in,
     with_duplicate,
 )
 from tornproof.impl.errors import CorruptError, UsageError
@@ -107,6 +108,9 @@ def former_file(plain: PlainFile) -> PlainFile:
         raise FormerTail.at(plain.file, tail_at).corrupt("footer_crc", large_crc32(thrift), tail.footer_crc)
     sizes = {chunk: record.chunk_length for chunk, record in records.items()}
     former = decode_footer(thrift, file=plain.file, offset_bytes=at - sum(sizes.values()))
+    shapes = [(len(each.row_groups), len(each.leaves)) for each in (former, plain.footer)]
+    if shapes[0] != shapes[1]:
+        raise CorruptError(plain.file, "former footer", at, "as many row groups and columns as now", shapes[0])
     layout = lay_out_former(former, sizes, file=plain.file)
     moves = Moves(layout.moves)
     starts = {chunk: record.chunk_offset for chunk, record in records.items()}
@@ -220,7 +224,7 @@ class _FooterEdit:
     def footer(self) -> Struct:
         """Return the footer."""
         tree = self._old.footer.tree
-        groups = [self._group(index, each) for index, each in enumerate(_structs(tree, FOOTER["row_groups"]))]
+        groups = [self._group(index, each) for index, each in enumerate(structs_in(tree, FOOTER["row_groups"]))]
         return with_fields(tree, struct_list(FOOTER["row_groups"], groups))
 
     def _is_replaced(self, key: New) -> bool:
@@ -229,7 +233,7 @@ class _FooterEdit:
     def _group(self, index: int, group: Struct) -> Struct:
         chunks = self._old.footer.row_groups[index].chunks
         columns = [
-            self._chunk(New(index, column), each) for column, each in enumerate(_structs(group, GROUP["columns"]))
+            self._chunk(New(index, column), each) for column, each in enumerate(structs_in(group, GROUP["columns"]))
         ]
         changes = [struct_list(GROUP["columns"], columns)]
         starts = [span_of(chunk).start for chunk in chunks]
@@ -290,9 +294,3 @@ class _FooterEdit:
             for each in struct.fields
         ]
         return Struct(tuple(fields), struct.offset_bytes)
-
-
-def _structs(struct: Struct, field_id: int) -> list[Struct]:
-    items = value_of(struct, field_id)
-    assert isinstance(items, Items)
-    return [each for each in items.elements if isinstance(each, Struct)]

@@ -6,16 +6,27 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from chunk_forms import in_chunk_form, numbers_file
+from chunk_forms import footer_of_form, in_chunk_form, numbers_file
 from command_line import WarmRunner, cold_run, sentence_of
 from footer_forms import in_form, sample_file
 from inspecting import document_of
+from parquet_files import footer_bytes
 
 import tornproof as api
-from tornproof.impl.chunk.duplicates import DUPLICATE_UUID, ChunkForm, ChunkSource
+from tornproof.impl.chunk.duplicates import (
+    DUPLICATE_UUID,
+    ChunkForm,
+    ChunkSource,
+    NewChunk,
+    meta_data_of,
+    with_duplicate,
+)
 from tornproof.impl.errors import UsageError
 from tornproof.impl.extension.footer import UUIDS, Source
 from tornproof.impl.layout.parquet import ExtensionTail, FooterForm
+from tornproof.impl.parquet.fields import PageEncoding
+from tornproof.impl.parquet.footer import file_tail
+from tornproof.impl.parquet.thrift import encode
 
 DAY = "tables/9.4.2/chain/table/2024-01-01.1"
 DOCS = (Path(__file__).parents[2] / "docs" / "extensions.md").read_text(encoding="utf-8")
@@ -84,6 +95,16 @@ def test_inspect_shows_duplicates_and_which_are_not_believed(tornproof: WarmRunn
     assert document_of(plain)["duplicates"][0]["doubt"] == "its checksum is wrong"
     shown = tornproof("inspect", plain)
     assert shown.code == 0 and "12 duplicates" in shown.out
+
+
+def test_inspect_reads_no_more_of_a_duplicate_than_the_file_has(plain: Path) -> None:
+    content = in_chunk_form(ChunkForm.ALP)
+    footer, offset = footer_bytes(content)
+    meta = meta_data_of(footer_of_form(content), 0, 1)
+    hostile = encode(with_duplicate(meta, NewChunk(1 << 60, 0, PageEncoding.PFOR), 4))
+    changed = footer.replace(encode(meta), hostile)
+    plain.write_bytes(content[:offset] + file_tail(changed))
+    assert document_of(plain)["duplicates"][0]["doubt"] == "it ends behind the pages"
 
 
 def test_from_python_a_column_is_read_from_the_encoding_that_is_beyond_doubt(plain: Path) -> None:

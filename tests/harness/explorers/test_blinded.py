@@ -199,8 +199,8 @@ def nobody_reads_after_a_failed_sync(patch: Patch) -> None:
 def no_reader_lives_through_a_kill(patch: Patch) -> None:
     begin = ProductReduction.__init__
 
-    def dying(self: Any, *arguments: Any) -> None:
-        begin(self, *arguments)
+    def dying(self: Any, *arguments: Any, **options: Any) -> None:
+        begin(self, *arguments, **options)
         self._readers_survive = False
 
     patch.setattr(ProductReduction, "__init__", dying)

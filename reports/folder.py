@@ -20,7 +20,7 @@ FINDING_FOLDERS = (FINDINGS, "tornproof-findings")
 CAMPAIGN_KEY = "campaign"
 """The key of a campaign's page."""
 CAMPAIGN_PREFIX = "campaign-"
-FINDING_FORMATS = (1, 2)
+FINDING_FORMATS = (1, 2, 3)
 _RUN_FILE = re.compile(r"run-(\d{4,9})\.json")
 
 

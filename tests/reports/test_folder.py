@@ -94,7 +94,7 @@ def test_files_of_one_name_in_two_folders_have_pages_of_their_own(tmp_path: Path
         (b"[" * 100_000, "the document: expected JSON, found one that is nested too deeply"),
         (b"9" * 5_000, "the document: expected JSON"),
         (b"[]", "the document: expected an object, found a list of 0"),
-        (b'{"format": 2, "phases": [], "findings": []}', "format: expected 1, found 2"),
+        (b'{"format": 3, "phases": [], "findings": []}', "format: expected 1 or 2, found 3"),
         (b'{"format": 1, "target": 3}', "verdict: expected text, found nothing"),
     ],
 )
@@ -111,7 +111,7 @@ def test_a_damaged_run_is_one_sentence_and_the_others_stay(tmp_path: Path, conte
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        ({"format": 3}, "format: expected 1 or 2, found 3"),
+        ({"format": 4}, "format: expected 1 or 2 or 3, found 4"),
         ({"sentence": 5}, "sentence: expected text, found the number 5"),
         ({"evidence": []}, "evidence: expected an object, found a list of 0"),
     ],

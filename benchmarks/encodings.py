@@ -25,7 +25,7 @@ import golden_archive
 import golden_data
 
 from tornproof.impl.chunk.duplicate_pages import KINDS, PAGE_ROW_COUNT, decode_pages, encode_pages, is_encodable
-from tornproof.impl.chunk.duplicates import read_chunk_values
+from tornproof.impl.chunk.duplicate_values import read_chunk_values
 from tornproof.impl.errors import TornproofError
 from tornproof.impl.extension.footer import read_file_footer
 from tornproof.impl.types.physical import PhysicalType

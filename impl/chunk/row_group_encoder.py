@@ -15,7 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from tornproof.impl.chunk.duplicate_pages import as_stored_numbers, encode_pages
+from tornproof.impl.chunk.duplicate_pages import KINDS, as_stored_numbers, encode_pages
 from tornproof.impl.chunk.duplicates import NewChunk, with_duplicate
 from tornproof.impl.layout.parquet import MAGIC
 from tornproof.impl.parquet.arrow_writer import (
@@ -196,7 +196,7 @@ def _new_chunks(stored: pa.Table, written: WrittenRowGroup) -> Iterator[tuple[in
         values = as_stored_numbers(stored.column(index), physical_type)
         if values is not None:
             content = encode_pages(values, physical_type, is_optional=field.nullable)
-            yield index, NewChunk.of(content, physical_type), content
+            yield index, NewChunk.of(content, KINDS[physical_type].encoding), content
 
 
 def _with_filter(tree: Struct, offset_bytes: int, length_bytes: int) -> Struct:

@@ -6,16 +6,9 @@ import itertools
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
-from tornproof.impl.chunk.duplicate_pages import encode_pages, is_encodable
-from tornproof.impl.chunk.duplicates import (
-    ChunkForm,
-    NewChunk,
-    duplicates_in,
-    is_new_alone,
-    read_chunk_values,
-    structs_in,
-    with_duplicate,
-)
+from tornproof.impl.chunk.duplicate_pages import KINDS, encode_pages, is_encodable
+from tornproof.impl.chunk.duplicate_values import is_new_alone, read_chunk_values
+from tornproof.impl.chunk.duplicates import ChunkForm, NewChunk, duplicates_in, structs_in, with_duplicate
 from tornproof.impl.errors import CorruptError, UsageError
 from tornproof.impl.extension.footer import ReadBytes
 from tornproof.impl.layout.encodings import DuplicateTail, FormerTail
@@ -158,7 +151,7 @@ class ChunkChange:
             yield from old.parts(layout.before(index))
             for column in columns:
                 content = self._encoded(New(index, column))
-                new[New(index, column)] = NewChunk.of(content, old.footer.leaves[column].physical_type)
+                new[New(index, column)] = NewChunk.of(content, KINDS[old.footer.leaves[column].physical_type].encoding)
                 layout.new(New(index, column), len(content))
                 yield content
             yield from old.parts(layout.group(index, columns))

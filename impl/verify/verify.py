@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import partial
 
-from tornproof.impl.chunk.duplicates import duplicate_problems
+from tornproof.impl.chunk.duplicate_values import duplicate_problems
 from tornproof.impl.errors import CorruptError, Problem, ProblemError, UnsupportedError, counted
 from tornproof.impl.extension.footer import extension_problems
 from tornproof.impl.parquet.footer import ParquetFooter, decode_footer

@@ -13,14 +13,8 @@ from inspecting import document_of
 from parquet_files import footer_bytes
 
 import tornproof as api
-from tornproof.impl.chunk.duplicates import (
-    DUPLICATE_UUID,
-    ChunkForm,
-    ChunkSource,
-    NewChunk,
-    meta_data_of,
-    with_duplicate,
-)
+from tornproof.impl.chunk.duplicate_values import ChunkSource
+from tornproof.impl.chunk.duplicates import DUPLICATE_UUID, ChunkForm, NewChunk, meta_data_of, with_duplicate
 from tornproof.impl.errors import UsageError
 from tornproof.impl.extension.footer import UUIDS, Source
 from tornproof.impl.layout.parquet import ExtensionTail, FooterForm

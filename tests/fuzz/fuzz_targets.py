@@ -22,7 +22,8 @@ from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.systems.scenario import parse_scenario
 from tornproof.impl.chunk.chunk import decode_chunk
 from tornproof.impl.chunk.duplicate_pages import KINDS
-from tornproof.impl.chunk.duplicates import ChunkForm, read_chunk_values
+from tornproof.impl.chunk.duplicate_values import read_chunk_values
+from tornproof.impl.chunk.duplicates import ChunkForm
 from tornproof.impl.errors import ProblemError, TornproofError
 from tornproof.impl.extension.decode import FlatFooter
 from tornproof.impl.extension.encode import flatbuffer_of

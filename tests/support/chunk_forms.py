@@ -10,7 +10,8 @@ from parquet_files import footer_bytes, written
 
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.impl.chunk.duplicate_pages import is_encodable
-from tornproof.impl.chunk.duplicates import ChunkForm, ChunkValues, duplicates_in, meta_data_of, read_chunk_values
+from tornproof.impl.chunk.duplicate_values import ChunkValues, read_chunk_values
+from tornproof.impl.chunk.duplicates import ChunkForm, duplicates_in, meta_data_of
 from tornproof.impl.errors import CorruptError, UnsupportedError
 from tornproof.impl.extension.footer import read_file_footer
 from tornproof.impl.layout.encodings import DuplicateTail

@@ -13,7 +13,8 @@ from tornproof.harness.check import CheckQuestion, bounds_of, check_image
 from tornproof.harness.common.effort import DEFAULT, EFFORT_MAX, EFFORTS, effort_of
 from tornproof.harness.parallel.tasks import Outcome
 from tornproof.harness.systems.workload import MADE_PATH, made_image
-from tornproof.impl.chunk.duplicates import ChunkForm, ColumnValues, read_column_values
+from tornproof.impl.chunk.duplicate_values import ColumnValues, read_column_values
+from tornproof.impl.chunk.duplicates import ChunkForm
 from tornproof.impl.extension.footer import FileFooter, read_file_footer
 from tornproof.impl.layout.parquet import FooterForm
 from tornproof.impl.migrate.footer_form import FormChange, change_footer_form

@@ -24,16 +24,8 @@ from parquet_files import footer_bytes, written
 from tornproof.harness.common.patch import wrapped
 from tornproof.harness.mutation.fault import nothing
 from tornproof.impl.chunk.duplicate_pages import _decode_levels
-from tornproof.impl.chunk.duplicates import (
-    ChunkForm,
-    ChunkSource,
-    Duplicate,
-    NewChunk,
-    duplicate_of,
-    meta_data_of,
-    read_chunk_values,
-    with_duplicate,
-)
+from tornproof.impl.chunk.duplicate_values import ChunkSource, read_chunk_values
+from tornproof.impl.chunk.duplicates import ChunkForm, Duplicate, NewChunk, duplicate_of, meta_data_of, with_duplicate
 from tornproof.impl.errors import CorruptError, UnsupportedError, UsageError
 from tornproof.impl.extension.point import extension_of, with_extension
 from tornproof.impl.layout.parquet import MAGIC, FooterForm

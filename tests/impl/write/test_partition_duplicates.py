@@ -11,7 +11,8 @@ from written_tables import DAY, DIRECTORY, IN_PLACE, PATH, new_table, rows, writ
 from tornproof.harness.mutation.catalogue import fault_named
 from tornproof.harness.mutation.fault import Mutant
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
-from tornproof.impl.chunk.duplicates import ChunkSource, duplicates_in
+from tornproof.impl.chunk.duplicate_values import ChunkSource
+from tornproof.impl.chunk.duplicates import duplicates_in
 from tornproof.impl.migrate.chunk_layout import span_of
 from tornproof.impl.parquet.encode_options import EncodeOptions
 from tornproof.impl.storage.interface import OpenMode

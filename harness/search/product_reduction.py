@@ -7,6 +7,7 @@ beside a reader that survived or begins anew.
 from __future__ import annotations
 
 import sys
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -96,6 +97,8 @@ class ProductReduction:
         self._reduction = ReaderReduction(sessions.first.processes[READER_INDEX], READER_INDEX, sessions.first.judge)
         self._first = Trace(sessions.case.begin(sessions.first))
         self._before: Arrivals = {}
+        self._call_count = 0
+        self._living: list[tuple[ReaderState, int]] = []
         self._is_whole = True
         self.counts = ReductionCounts()
 
@@ -110,8 +113,11 @@ class ProductReduction:
             for violation in state.progress.violations:
                 counts.found.append((violation, list(schedule_of(READER_INDEX, self._before, state, 0))))
         self._end(first, self._before, has_crashed=False)
+        self._call_count = max(state.node.depth for state in self._before) + 1
+        self._living = self._living_before()
         crashes = self._crashes()
-        readers_count = sum(len(self._readers_at(crash)) for crash in crashes)
+        arrived = sorted(trace_index for _, trace_index in self._living)
+        readers_count = sum(bisect_right(arrived, crash.trace_index) for crash in crashes)
         shares_states = readers_count > self._states_max - self._reduction.state_count
         states_min = min(self._reduction.state_count, self._states_max // CRASHES_MIN)
         for crashes_left in range(len(crashes), 0, -1):
@@ -176,15 +182,17 @@ class ProductReduction:
         self._count_recovery(trace, arrivals, before)
         self._end(trace, arrivals, has_crashed=True)
 
+    def _living_before(self) -> list[tuple[ReaderState, int]]:
+        """Return all that can be of the reader when the writer crashes, and from which index of its trace on."""
+        if not self._readers_survive:
+            return [(self._reduction.root(), 0)]
+        return [
+            (state, arrival.trace_index) for state, arrival in self._before.items() if not state.progress.violations
+        ]
+
     def _readers_at(self, crash: _Crash) -> list[ReaderState]:
         """Return what the reader can have done when the writer crashes."""
-        if not self._readers_survive:
-            return [self._reduction.root()]
-        return [
-            state
-            for state, arrival in self._before.items()
-            if arrival.trace_index <= crash.trace_index and not state.progress.violations
-        ]
+        return [state for state, trace_index in self._living if trace_index <= crash.trace_index]
 
     def _bounded(self, readers: list[ReaderState]) -> list[ReaderState]:
         """Return all readers if there are states for them, or some in all stages of their work, with what saw most."""
@@ -192,8 +200,7 @@ class ProductReduction:
         if len(readers) <= left:
             return readers
         self._is_whole = False
-        call_count = max(state.node.depth for state in self._before) + 1
-        apart = -(-len(readers) // max(1, left // call_count))
+        apart = -(-len(readers) // max(1, left // self._call_count))
         return [max(readers, key=lambda state: state.progress.seen), *readers[::apart]]
 
     def _search(self, trace: Trace, readers: list[ReaderState], legs: Sequence[_Leg]) -> Arrivals:

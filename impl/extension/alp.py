@@ -18,6 +18,7 @@ from tornproof.impl.extension.bit_packing import bit_width
 from tornproof.impl.extension.columnar import Array
 from tornproof.impl.extension.vectors import (
     LOG_VECTOR_SIZE,
+    POSITION_BITS,
     VECTOR_SIZE,
     Vectors,
     check_page,
@@ -31,7 +32,6 @@ from tornproof.impl.layout.record import Record
 
 SAMPLED_VECTOR_COUNT, SAMPLE_SIZE, CANDIDATE_COUNT_MAX = 8, 256, 5
 """The paper's parameters of the search."""
-POSITION_BITS = 16
 CHOICE_SIZE = 128
 """So many values of a vector decide which of the candidates is the best for it."""
 SAMPLE_STEP = 37

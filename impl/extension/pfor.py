@@ -11,6 +11,7 @@ from tornproof.impl.extension.bit_packing import WORD_BITS, bit_widths
 from tornproof.impl.extension.columnar import Array
 from tornproof.impl.extension.vectors import (
     LOG_VECTOR_SIZE,
+    POSITION_BITS,
     VECTOR_SIZE,
     Vectors,
     check_page,
@@ -22,7 +23,6 @@ from tornproof.impl.extension.vectors import (
 from tornproof.impl.layout.encodings import PforInts, PforLongs, PforPage
 
 VECTOR_LAYOUTS = {np.dtype("<i8"): PforLongs, np.dtype("<i4"): PforInts}
-POSITION_BITS = 16
 LOW_OUTLIERS_SHARE = 32
 """At most one of so many values of a vector is below its frame."""
 

@@ -23,6 +23,7 @@ VECTOR_SIZE = 1 << LOG_VECTOR_SIZE
 BLOCK_VALUE_COUNT = 1 << 17
 """So many values, and those of one vector, are decoded at a time, because numbers of no bits have no bytes."""
 OFFSET, POSITION = np.dtype("<u4"), np.dtype("<u2")
+POSITION_BITS = 8 * POSITION.itemsize
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from tornproof.harness.common.verdict import Finding, HasTime, always
 from tornproof.harness.explorers.power_cuts import points as power_points
@@ -23,6 +23,7 @@ from tornproof.harness.simulator.persistence.legal_names import LegalNames, lega
 from tornproof.harness.simulator.persistence.models import Choice, Model
 
 PHASE = "power"
+Part = TypeVar("Part")
 SHOWN_COUNT = 8
 """So many disks of each crash point are checked for coverage points."""
 NESTED_LIMITS = Limits(file_count=64, names_count=32, disk_count=128)
@@ -113,6 +114,12 @@ class ModelExploration:
         self._stop_at = min(before, distinct + max(1, (before - distinct) // parts))
         yield
         self._stop_at = before
+
+    def shared(self, parts: Sequence[Part]) -> Iterator[Part]:
+        """Yield the parts, each of which may judge its share of the disks that are left."""
+        for number, part in enumerate(parts):
+            with self.first_of(len(parts) - number):
+                yield part
 
     @contextmanager
     def tracking(self) -> Iterator[set[Facts]]:

@@ -62,9 +62,8 @@ def explore_model(
         sessions = LaterSessions(traces.case, exploration, every, settings.second_cuts_max)
         if model in CUT_TWICE:
             exploration.after_cut = sessions.explore_second_cut
-        for done, point in enumerate(points, start=1):
-            with exploration.first_of(len(points) - done + 1):
-                exploration.visit(point)
+        for done, point in enumerate(exploration.shared(points), start=1):
+            exploration.visit(point)
             on_point(done)
         sessions.close()
         return exploration
@@ -72,9 +71,8 @@ def explore_model(
     sessions = LaterSessions(traces.case, exploration, every)
     with exploration.first_of(2):
         sessions.explore_failed_syncs()
-    for done, point in enumerate(points, start=1):
-        with exploration.first_of(len(points) - done + 1):
-            sessions.explore_kills((point,))
+    for done, point in enumerate(exploration.shared(points), start=1):
+        sessions.explore_kills((point,))
         on_point(done)
     sessions.close()
     return exploration
@@ -114,9 +112,8 @@ class LaterSessions:
             if world.call(SESSION).kind in BARRIERS:
                 syncs.append(world.fork())
             world.step(SESSION)
-        for left, sync in zip(range(len(syncs), 0, -1), syncs, strict=True):
-            with self._exploration.first_of(left):
-                self._fail(sync)
+        for sync in self._exploration.shared(syncs):
+            self._fail(sync)
         process_group.close()
 
     def explore_kills(self, points: tuple[CrashPoint, ...]) -> None:
@@ -161,9 +158,8 @@ class LaterSessions:
         tally.is_complete &= written.is_complete
         # Each subset that is not tried leaves at least one more disk.
         tally.legal += written.legal_count - len(written.choices)
-        for left, choice in zip(range(len(written.choices), 0, -1), written.choices, strict=True):
-            with self._exploration.first_of(left):
-                self._go_on_after_failure(world.fork(), choice)
+        for choice in self._exploration.shared(written.choices):
+            self._go_on_after_failure(world.fork(), choice)
 
     def _go_on_after_failure(self, world: World, written: FileChoice | None) -> None:
         step = world.nodes[SESSION].depth

@@ -93,7 +93,7 @@ def migrate(
     if report is not None:
         _demand_outside(report, sources, "where --report must not write")
         make_directory(report)
-    interrupted_by = None
+    interrupted_by, note = None, ""
     with progress_bar() as progress:
         # A plain file is always the only source, so there is nothing to distribute.
         if master is not None and not sources[0].is_file:
@@ -101,17 +101,20 @@ def migrate(
         elif len(sources) == 1:
             done = [_run_here(job, sources[0], progress)]
         else:
-            done, interrupted_by = _run_in_processes(job, sources, progress, workers or CORES)
+            done, interrupted_by, note = _run_in_processes(job, sources, progress, workers or CORES)
     if report is not None:
         write_dataset(done, report)
-    write_json(report_document(path, done, out=out, dry_run=dry_run, mode=mode), json_target)
+    is_complete = _are_complete(done) and len(done) == len(sources)
+    document = report_document(path, done, is_complete=is_complete, out=out, dry_run=dry_run, mode=mode)
+    write_json(document, json_target)
     console = result_console(json_target)
     print_report(console, path, done, dry_run=dry_run)
     if len(done) < len(sources):
-        console.print(f"not begun: {counted(len(sources) - len(done), 'table')}", markup=False)
+        why = f": {note}" if note else ""
+        console.print(f"not begun: {counted(len(sources) - len(done), 'table')}{why}", markup=False)
     if interrupted_by is not None:
         signal.raise_signal(interrupted_by)
-    return ExitCode.VALID if _are_complete(done) and len(done) == len(sources) else ExitCode.INVALID
+    return ExitCode.VALID if is_complete else ExitCode.INVALID
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,8 +169,8 @@ def _run_here(job: Job, source: Source, progress: ProgressBar) -> Migration:
 
 def _run_in_processes(
     job: Job, sources: Sequence[Source], progress: ProgressBar, workers: int
-) -> tuple[list[Migration], signal.Signals | None]:
-    """Return the outcome of each table that was begun, and the signal that interrupted the run."""
+) -> tuple[list[Migration], signal.Signals | None, str]:
+    """Return the outcome of each table that was begun, what interrupted the run, and why others are missing."""
     # This imports worker processes, which takes longer than migrating a small table.
     from tornproof.api.roots import look_below
 
@@ -179,7 +182,7 @@ def _run_in_processes(
         workers=workers,
         on_progress=lambda done, total: progress.update(task, completed=done),
     )
-    return below.found, below.interrupted_by
+    return below.found, below.interrupted_by, below.note
 
 
 def _migrations(sources: Sequence[Source], job: Job) -> Iterator[Migration]:
@@ -226,7 +229,7 @@ def _published(
 
 
 def report_document(
-    path: str, done: Sequence[Migration], *, out: str | None, dry_run: bool, mode: Mode
+    path: str, done: Sequence[Migration], *, is_complete: bool, out: str | None, dry_run: bool, mode: Mode
 ) -> dict[str, Any]:
     """Return the JSON form of a report (docs/migration.md)."""
     return {
@@ -235,7 +238,7 @@ def report_document(
         "mode": str(mode),
         "dry_run": dry_run,
         "out": out,
-        "complete": _are_complete(done),
+        "complete": is_complete,
         "counts": {"sources": len(done), **_counts(done)},
         "sources": [
             {

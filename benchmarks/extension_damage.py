@@ -21,6 +21,11 @@ from tornproof.impl.layout.parquet import FooterForm
 
 RESULTS = Path(__file__).parent / "results" / "extension_damage.md"
 KINDS = ("rejected", "fallback", "right", "silent")
+CHUNK_FORMS = [
+    (form, chunks)
+    for chunks in (ChunkForm.ALP, ChunkForm.ALP_ALONE)
+    for form in (FooterForm.THRIFT, FooterForm.MIGRATION)
+]
 HEAD = "| file | damage | cases | rejected | right, by the old form | right, by the new form | wrong |"
 
 
@@ -35,10 +40,10 @@ def footer_lines() -> Iterator[tuple[str, str, Counter[str]]]:
 
 def chunk_lines() -> Iterator[tuple[str, str, Counter[str]]]:
     right = {key: bits_of(values) for key, values in all_values(numbers_file()).items()}
-    for form in (FooterForm.THRIFT, FooterForm.MIGRATION):
-        content = in_chunk_form(ChunkForm.ALP, form)
+    for form, chunks in CHUNK_FORMS:
+        content = in_chunk_form(chunks, form)
         found = Counter(outcome_of(flipped(content, bit), right) for bit in duplicate_bits(content))
-        yield f"`{form}` footer, `alp` chunks", "each bit of duplicates and their columns' metadata", found
+        yield f"`{form}` footer, `{chunks}` chunks", "each bit of new chunks and their columns' metadata", found
 
 
 def flipped(content: bytes, bit: int) -> bytes:

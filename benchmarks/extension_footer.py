@@ -20,16 +20,15 @@ import pyarrow.parquet as pq
 from measure import Row, compare
 from wide_metadata import GROUP_ROW_COUNT, write_wide
 
+import tornproof
 from tornproof.impl.extension import parquet3_generated as schema
 from tornproof.impl.extension.chunks import SPARSE_NAMES, ChunkArrays, chunk_tables
 from tornproof.impl.extension.columnar import Sparse
 from tornproof.impl.extension.decode import FlatFooter
 from tornproof.impl.extension.encode import flatbuffer_of, row_group_vector
-from tornproof.impl.extension.footer import SIZE_BYTES, checksums, read_file_footer
+from tornproof.impl.extension.footer import checksums
 from tornproof.impl.layout.parquet import FINAL_MAGIC, MAGIC, FinalTail
 from tornproof.impl.parquet.footer import TAIL_SIZE_BYTES
-from tornproof.impl.storage.checksum import crc32
-from tornproof.impl.storage.operating_system import OperatingSystemStorage
 
 RESULTS = Path(__file__).parent / "results" / "extension_footer.md"
 SIZES = ((1_000, 10), (10_000, 100))
@@ -37,7 +36,6 @@ LOCATED_GOAL, BUILT_GOAL = 1_000.0, 2.0
 ROUNDS, ROUND_SECONDS = 3, 0.05
 NAMES = ("data_page_offset", "total_compressed_size", "total_uncompressed_size", "codec")
 Numbers = npt.NDArray[np.int64]
-STORAGE = OperatingSystemStorage()
 
 
 class Wide(NamedTuple):
@@ -129,29 +127,9 @@ def metadata_bytes(metadata: pq.FileMetaData) -> bytes:
     return bytes(sink.getvalue())
 
 
-def flat_in(content: memoryview) -> memoryview:
-    """Return the footer at the end of a mapped file, after the checksum of its size alone was compared."""
-    end = len(content) - FinalTail.layout.size_bytes
-    tail = FinalTail.unpack(content, end, file="wide")
-    assert tail.size_crc == crc32(tail.flatbuffer_size.to_bytes(SIZE_BYTES, "little"))
-    return content[end - tail.flatbuffer_size : end]
-
-
-def located(path: Path, group: int, column: int) -> int:
-    """Return where a chunk starts, from a file that is opened anew; only the pages that lead there are touched."""
-    with (
-        STORAGE.open_for_reading(str(path)) as handle,
-        handle.map(handle.size_bytes()) as mapping,
-        mapping.view(handle.size_bytes(), 0) as content,
-        flat_in(content) as flat,
-    ):
-        return FlatFooter(flat, file="wide").chunk(group, column).start_bytes
-
-
-def checked(path: Path, group: int, column: int) -> int:
-    """Return the same after both checksums were compared, as `tornproof.footer` does."""
-    with STORAGE.open_for_reading(str(path)) as handle:
-        return read_file_footer(handle.pread, handle.size_bytes(), file="wide").chunk(group, column).start_bytes
+def located(path: Path, group: int, column: int, *, mapped: bool) -> int:
+    """Return where a chunk starts, from a file that is opened anew, after both checksums were compared."""
+    return tornproof.footer(path, mapped=mapped).chunk(group, column).start_bytes
 
 
 def rows_of(folder: Path, column_count: int, group_count: int, sizes: list[str]) -> Iterator[Row]:
@@ -164,7 +142,7 @@ def rows_of(folder: Path, column_count: int, group_count: int, sizes: list[str])
     group, column = group_count // 2, column_count // 3
     expected = metadata.row_group(group).column(column).data_page_offset
     opened = FlatFooter(flat, file="wide")
-    assert located(final, group, column) == checked(final, group, column) == expected
+    assert {located(final, group, column, mapped=mapped) for mapped in (True, False)} == {expected}
     assert opened.chunk(group, column).start_bytes == expected
     peer = "pyarrow read_metadata"
     compared = functools.partial(compare, rounds=ROUNDS, round_seconds=ROUND_SECONDS)
@@ -175,10 +153,15 @@ def rows_of(folder: Path, column_count: int, group_count: int, sizes: list[str])
 
     yield compared(f"find a chunk in an open footer: {shape}", lambda: opened.chunk(group, column), peer, read)
     goal = LOCATED_GOAL if is_large else None
-    yield compared(
-        f"open a file and find a chunk: {shape}", lambda: located(final, group, column), peer, read, goal=goal
-    )
-    yield compared(f"the same, both checksums compared: {shape}", lambda: checked(final, group, column), peer, read)
+    for mapped in (True, False):
+        way = "mapped" if mapped else "read"
+        yield compared(
+            f"open a file, compare all checksums and find a chunk, {way}: {shape}",
+            functools.partial(located, final, group, column, mapped=mapped),
+            peer,
+            read,
+            goal=goal if mapped else None,
+        )
     goal = 1 / BUILT_GOAL if is_large else None
     peer = "pyarrow write_metadata_file"
     yield compared(

@@ -21,7 +21,7 @@ from tornproof.impl.layout.encodings import DuplicateTail
 from tornproof.impl.layout.parquet import DATA_FILE
 from tornproof.impl.parquet.fields import COLUMN_CHUNK, FILE_META_DATA, ROW_GROUP, PageEncoding, ids_of
 from tornproof.impl.parquet.footer import ParquetFooter
-from tornproof.impl.parquet.thrift import Items, Struct, decode, encode, value_of
+from tornproof.impl.parquet.thrift import Struct, decode, encode, structs_in, value_of
 from tornproof.impl.storage.checksum import crc32, large_crc32
 
 DUPLICATE_UUID = UUID("914dd171-9045-4463-a7ad-a4723a410255").bytes
@@ -108,14 +108,7 @@ def duplicate_of(meta: Struct, *, file: str) -> Duplicate:
 
 def meta_data_of(footer: ParquetFooter, row_group: int, column: int) -> Struct:
     """Return the ColumnMetaData of a chunk that the footer has."""
-    struct = footer.tree
-    for field_id, index in ((GROUPS, row_group), (COLUMNS, column)):
-        items = value_of(struct, field_id)
-        assert isinstance(items, Items)
-        struct = items.elements[index]  # type: ignore[assignment]
-    meta = value_of(struct, META)
-    assert isinstance(meta, Struct)
-    return meta
+    return _meta_of(structs_in(structs_in(footer.tree, GROUPS)[row_group], COLUMNS)[column])
 
 
 def duplicates_in(footer: ParquetFooter, *, file: str) -> Iterator[tuple[int, int, Duplicate]]:
@@ -126,19 +119,14 @@ def duplicates_in(footer: ParquetFooter, *, file: str) -> Iterator[tuple[int, in
                 yield index, column, duplicate_of(meta, file=file)
 
 
-def structs_in(struct: Struct, field_id: int) -> list[Struct]:
-    """Return the structs of a list that a struct has."""
-    items = value_of(struct, field_id)
-    assert isinstance(items, Items)
-    return [element for element in items.elements if isinstance(element, Struct)]
-
-
 def _metas(row_group: Struct) -> Iterator[Struct]:
-    """Yield the ColumnMetaData of a row group, each of which it has."""
-    for chunk in structs_in(row_group, COLUMNS):
-        meta = value_of(chunk, META)
-        assert isinstance(meta, Struct)
-        yield meta
+    yield from map(_meta_of, structs_in(row_group, COLUMNS))
+
+
+def _meta_of(chunk: Struct) -> Struct:
+    meta = value_of(chunk, META)
+    assert isinstance(meta, Struct), "a decoded footer has it for each chunk"
+    return meta
 
 
 def duplicate_bytes_of(row_group: bytes) -> int:

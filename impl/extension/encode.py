@@ -29,7 +29,7 @@ from tornproof.impl.extension.skeleton import Stated, skeleton_of
 from tornproof.impl.parquet.fields import FILE_META_DATA, KEY_VALUE, ROW_GROUP, SCHEMA_ELEMENT, SORTING_COLUMN, ids_of
 from tornproof.impl.parquet.footer import ParquetFooter, decode_footer
 from tornproof.impl.parquet.schema import SchemaLeaf, read_element
-from tornproof.impl.parquet.thrift import Items, Kind, Struct, Value
+from tornproof.impl.parquet.thrift import Struct, Value, structs_in
 from tornproof.impl.storage.checksum import large_crc32
 
 FILE, GROUP, ELEMENT, PAIR, SORTING = map(
@@ -242,14 +242,6 @@ def _sorting_column(builder: flatbuffers.Builder, entry: Struct) -> int:
 def _empty(builder: flatbuffers.Builder) -> int:
     schema.EmptyStart(builder)
     return schema.EmptyEnd(builder)
-
-
-def structs_in(struct: Struct, field_id: int) -> tuple[Struct, ...]:
-    """Return the structs of a list, none where there is no such list."""
-    for each in struct.fields:
-        if each.id == field_id and isinstance(each.value, Items) and each.value.element_kind == Kind.STRUCT:
-            return each.value.elements  # type: ignore[return-value]
-    return ()
 
 
 def text_in(struct: Struct, field_id: int) -> bytes | None:

@@ -25,7 +25,7 @@ from tornproof.impl.parquet.footer import (
     file_tail,
     read_footer_tail,
 )
-from tornproof.impl.parquet.thrift import STOP, Struct, decode
+from tornproof.impl.parquet.thrift import STOP, Struct, decode, structs_in
 from tornproof.impl.storage.checksum import crc32, large_crc32
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ class FileFooter:
         if self.flat is not None:
             return self.flat.chunk(row_group, column)
         from tornproof.impl.extension.chunks import chunk_facts
-        from tornproof.impl.extension.encode import FILE, GROUP, structs_in
+        from tornproof.impl.extension.encode import FILE, GROUP
 
         footer = self.decoded()
         groups = structs_in(footer.tree, FILE["row_groups"])
@@ -155,17 +155,20 @@ def checksums(flat: Buffer) -> dict[str, int]:
     return {"flatbuffer_crc": large_crc32(flat), "flatbuffer_size": len(flat), "size_crc": crc32(size)}
 
 
-def read_file_footer(read: ReadBytes, size_bytes: int, *, file: str) -> FileFooter:
-    """Return the footer of a file of `size_bytes`; raises CorruptError, UnsupportedError."""
+def read_file_footer(read: Callable[[int, int], bytes | memoryview], size_bytes: int, *, file: str) -> FileFooter:
+    """Return the footer of a file of `size_bytes`; raises CorruptError, UnsupportedError.
+
+    Views are copied only of a Thrift footer: the FlatBuffers of the final form stay where `read` has them.
+    """
     ending = read(len(FINAL_MAGIC), max(size_bytes - len(FINAL_MAGIC), 0))
     if ending == FINAL_MAGIC and size_bytes >= FINAL_SIZE_MIN_BYTES:
         return _final_footer(read, size_bytes, file)
     tail = read(TAIL_SIZE_BYTES, max(size_bytes - TAIL_SIZE_BYTES, 0))
     offset_bytes, length_bytes = read_footer_tail(tail, file=file, token=size_bytes)
-    return split_extended_footer(read(length_bytes, offset_bytes), file=file, offset_bytes=offset_bytes)
+    return split_extended_footer(bytes(read(length_bytes, offset_bytes)), file=file, offset_bytes=offset_bytes)
 
 
-def _final_footer(read: ReadBytes, size_bytes: int, file: str) -> FileFooter:
+def _final_footer(read: Callable[[int, int], bytes | memoryview], size_bytes: int, file: str) -> FileFooter:
     at = size_bytes - FinalTail.layout.size_bytes
     tail = FinalTail.unpack(read(FinalTail.layout.size_bytes, at), 0, file=file)
     position = FinalTail.at(file, at)

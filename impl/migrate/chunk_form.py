@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from tornproof.impl.chunk.duplicate_pages import KINDS, encode_pages, is_encodable
 from tornproof.impl.chunk.duplicate_values import is_new_alone, read_chunk_values
-from tornproof.impl.chunk.duplicates import ChunkForm, NewChunk, duplicates_in, structs_in, with_duplicate
+from tornproof.impl.chunk.duplicates import ChunkForm, NewChunk, duplicates_in, with_duplicate
 from tornproof.impl.errors import CorruptError, UsageError
 from tornproof.impl.extension.footer import ReadBytes
 from tornproof.impl.layout.encodings import DuplicateTail, FormerTail
@@ -24,6 +24,7 @@ from tornproof.impl.parquet.thrift import (
     decode,
     encode,
     struct_list,
+    structs_in,
     value_of,
     with_fields,
     without,

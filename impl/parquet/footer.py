@@ -132,7 +132,7 @@ class ParquetFooter:
         return dict(reversed(self.key_values))
 
 
-def read_footer_tail(tail: bytes, *, file: str, token: int) -> tuple[int, int]:
+def read_footer_tail(tail: bytes | memoryview, *, file: str, token: int) -> tuple[int, int]:
     """Return (offset, length) of the footer, in bytes, from the last 8 bytes before `token`.
 
     `token` is the size of the file as its reader sees it. Raises CorruptError, or UnsupportedError for encryption.

@@ -490,6 +490,14 @@ def value_of(struct: Struct, field_id: int) -> Value | None:
     return next((field.value for field in struct.fields if field.id == field_id), None)
 
 
+def structs_in(struct: Struct, field_id: int) -> tuple[Struct, ...]:
+    """Return the structs of a list, none where there is no such list."""
+    for each in struct.fields:
+        if each.id == field_id and isinstance(each.value, Items) and each.value.element_kind == Kind.STRUCT:
+            return each.value.elements  # type: ignore[return-value]
+    return ()
+
+
 def struct_list(field_id: int, structs: Iterable[Struct | bytes]) -> Field:
     """Return a field with a list of structs, each as a tree or encoded."""
     return Field(field_id, Kind.LIST, Items(Kind.STRUCT, tuple(structs)))

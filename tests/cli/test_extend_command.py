@@ -15,7 +15,7 @@ from parquet_files import footer_bytes
 import tornproof as api
 from tornproof.impl.chunk.duplicate_values import ChunkSource
 from tornproof.impl.chunk.duplicates import DUPLICATE_UUID, ChunkForm, NewChunk, meta_data_of, with_duplicate
-from tornproof.impl.errors import UsageError
+from tornproof.impl.errors import CorruptError, UsageError
 from tornproof.impl.extension.footer import UUIDS, Source
 from tornproof.impl.layout.parquet import ExtensionTail, FooterForm
 from tornproof.impl.parquet.fields import PageEncoding
@@ -23,7 +23,9 @@ from tornproof.impl.parquet.footer import file_tail
 from tornproof.impl.parquet.thrift import encode
 
 DAY = "tables/9.4.2/chain/table/2024-01-01.1"
-DOCS = (Path(__file__).parents[2] / "docs" / "extensions.md").read_text(encoding="utf-8")
+ROOT = Path(__file__).parents[2]
+DOCS = (ROOT / "docs" / "extensions.md").read_text(encoding="utf-8")
+RESULTS = ROOT / "benchmarks" / "results"
 
 
 @pytest.fixture
@@ -186,8 +188,40 @@ def _beside_pm(plain: Path) -> bool:
     return True
 
 
+def test_a_mapped_footer_answers_as_one_that_is_read_for_as_long_as_it_lives(plain: Path) -> None:
+    for form in FooterForm:
+        api.extend(plain, form)
+        read, mapped = api.footer(plain), api.footer(plain, mapped=True)
+        assert (mapped.form, mapped.source, mapped.doubt) == (read.form, read.source, read.doubt)
+        assert mapped.chunk(0, 1) == read.chunk(0, 1)
+        content = plain.read_bytes()
+        plain.unlink()
+        assert mapped.thrift() == read.thrift()
+        plain.write_bytes(content)
+    damaged = bytearray(in_form(sample_file(), FooterForm.FINAL))
+    damaged[-100] ^= 1
+    for content in (bytes(damaged), b""):
+        plain.write_bytes(content)
+        with pytest.raises(CorruptError):
+            api.footer(plain, mapped=True)
+
+
 def test_the_document_has_the_identities_and_the_forms() -> None:
     for form, uuid in (*UUIDS.items(), (ChunkForm.ALP, DUPLICATE_UUID)):
         assert f"| `{form}` |" in DOCS
         assert uuid.hex() in DOCS.replace("-", "")
     assert "| `final` |" in DOCS and "| `alp-alone` |" in DOCS
+
+
+def test_the_documents_tables_are_what_the_benchmarks_measured() -> None:
+    measured = {
+        name: (RESULTS / f"{name}.md").read_text() for name in ("extension_damage", "extension_footer", "encodings")
+    }
+    for name in ("extension_damage", "extension_footer"):
+        assert set(table_lines(measured[name])) <= set(table_lines(DOCS)), name
+    sizes = DOCS[DOCS.index("**Sizes and speed**") : DOCS.index("## Damage and crashes")]
+    assert len(table_lines(sizes)) == 11 and set(table_lines(sizes)) <= set(table_lines(measured["encodings"]))
+
+
+def table_lines(text: str) -> list[str]:
+    return [line for line in text.splitlines() if line.startswith("|")]

@@ -93,14 +93,22 @@ def column(path: TablePath, name: str) -> ColumnValues:
         return read_column_values(file.pread, decoded, name, file=label)
 
 
-def footer(path: TablePath) -> FileFooter:
+def footer(path: TablePath, *, mapped: bool = False) -> FileFooter:
     """Return the footer of any Parquet file, from FlatBuffers if it has them and nothing about them is in doubt.
 
     `source` and `doubt` say which footer it is and why, `decoded()` returns all of it, and `chunk(row_group, column)`
-    where one chunk is, without decoding others. Raises CorruptError, UnsupportedError, StorageError.
+    where one chunk is, without decoding others. With `mapped` FlatBuffers of the final form are not copied: of a
+    large footer a chunk is found many times as fast, but the system kills a process that uses a file which another one
+    has cut meanwhile. Raises CorruptError, UnsupportedError, StorageError.
     """
-    with OperatingSystemStorage().open_for_reading(os.fspath(path)) as file:
-        return read_file_footer(file.pread, file.size_bytes(), file=os.fspath(path))
+    label = os.fspath(path)
+    with OperatingSystemStorage().open_for_reading(label) as file:
+        size_bytes = file.size_bytes()
+        if not mapped or not size_bytes:
+            return read_file_footer(file.pread, size_bytes, file=label)
+        # The footer that is returned keeps its bytes mapped for as long as it lives.
+        with file.map(size_bytes) as mapping, mapping.view(size_bytes, 0) as content:
+            return read_file_footer(lambda size, start: content[start : start + size], size_bytes, file=label)
 
 
 def check(

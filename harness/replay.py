@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from tornproof.harness.common.verdict import Finding, Verdict
 from tornproof.harness.counterexamples.case_document import case_of
 from tornproof.harness.counterexamples.replay import UNUSABLE, is_simulated
 from tornproof.harness.explorers.corruption.judge import Judge, Outcome
-from tornproof.harness.explorers.corruption.plan import Cut, Damage, Edit, Flip, Kind, Overwrite, Pair
+from tornproof.harness.explorers.corruption.plan import damage_of
 from tornproof.harness.explorers.corruption.roundtrip import Mismatch, reencode_generations
 from tornproof.harness.explorers.kills.explorer import replay_crash
 from tornproof.harness.explorers.memory.explorer import replay_memory
@@ -82,7 +79,7 @@ def _replay_mismatch(finding: Finding, image: DiskImage, path: str) -> Verdict:
 
 
 def _replay_damage(finding: Finding, image: DiskImage, path: str) -> Verdict:
-    damage = _damage_of(finding)
+    damage = damage_of(finding.evidence)
     judge = Judge(image, path)
     if not judge.files(damage.kind):
         return Verdict.UNKNOWN
@@ -92,29 +89,3 @@ def _replay_damage(finding: Finding, image: DiskImage, path: str) -> Verdict:
         return Verdict.UNKNOWN
     outcome, _ = judge.judge(damage)
     return Verdict.INVALID if outcome is Outcome.SILENT else Verdict.VALID
-
-
-def _damage_of(finding: Finding) -> Damage:
-    evidence = finding.evidence
-    match evidence["kind"]:
-        case "flip":
-            return _flip_of(evidence)
-        case "cut":
-            return Cut(str(evidence["file"]), int(evidence["size_bytes"]))
-        case "pair":
-            first, second = evidence["bits"]
-            return Pair(_flip_of(first), _flip_of(second))
-        case name:
-            # An unknown name raises ValueError, and so does a kind that is handled above.
-            kind = Kind(name)
-            edits = tuple(
-                Edit(str(edit["file"]), int(edit["offset_bytes"]), bytes.fromhex(edit["content"]))
-                for edit in evidence["edits"]
-            )
-            if kind in (Kind.FLIP, Kind.CUT, Kind.PAIR) or not edits:
-                raise ValueError(f"damage of kind {name!r} has another form")
-            return Overwrite(kind, edits, str(evidence["description"]))
-
-
-def _flip_of(evidence: Mapping[str, Any]) -> Flip:
-    return Flip(str(evidence["file"]), int(evidence["bit"]))

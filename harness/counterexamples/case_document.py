@@ -6,7 +6,7 @@ A file cannot name code.
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields, replace
 from typing import Any
 
@@ -15,6 +15,7 @@ import pyarrow as pa
 from tornproof.harness.common.arrow_bytes import arrow_bytes
 from tornproof.harness.common.system import Target
 from tornproof.harness.counterexamples.encoded_groups import EncoderMemory
+from tornproof.harness.counterexamples.log import shortest
 from tornproof.harness.counterexamples.plain_data import (
     UNPACKED_LIMIT_BYTES,
     document_of,
@@ -78,8 +79,8 @@ def case_document(case: TestCase) -> dict[str, Any]:
     }
 
 
-def case_of(document: Mapping[str, Any], target: Target | None = None) -> TestCase:
-    """Return the test case; a `target` that only its own test can make is handed in.
+def case_of(document: Mapping[str, Any], target: Target | None = None, operations: Sequence[Any] = ()) -> TestCase:
+    """Return the test case; a `target` and `operations` that only their own test can make are handed in.
 
     Raises UnknownTargetError, and for an invalid document KeyError, TypeError, ValueError, zlib.error, CorruptError,
     pa.ArrowInvalid.
@@ -89,7 +90,9 @@ def case_of(document: Mapping[str, Any], target: Target | None = None) -> TestCa
     for path, text in document["start_files"].items():
         files[path] = unpacked(text, left_bytes)
         left_bytes -= len(files[path])
-    operations = tuple(map(operation_from, document["operations"]))
+    given = {shortest(operation_document(each)): each for each in operations}
+    stored = document["operations"]
+    operations = tuple(given[shortest(each)] if shortest(each) in given else operation_from(each) for each in stored)
     readers = tuple(
         Readers(count=int(each["count"]), read_count=int(each["read_count"]), style=str(each["style"]))
         for each in document["readers"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -61,13 +61,13 @@ def is_simulated(evidence: Mapping[str, Any]) -> bool:
     return "log" in evidence and "test_case" in evidence
 
 
-def replay_log(finding: Finding, target: Target | None = None) -> Replayed:
-    """Run a finding's log; a target that the finding cannot hold, such as one with a fault, is handed in.
+def replay_log(finding: Finding, target: Target | None = None, operations: Sequence[Any] = ()) -> Replayed:
+    """Run a finding's log; a target and operations that the finding cannot hold are handed in.
 
     Raises the errors in `UNUSABLE` for a finding that cannot be replayed.
     """
     evidence = finding.evidence
-    case = case_of(evidence["test_case"], target)
+    case = case_of(evidence["test_case"], target, operations)
     log = DecisionLog.of_document(evidence["log"])
     exact = Signature(finding.property, str(evidence["part"]), str(evidence["kind"]))
     with remembered_decoding(), Replayer(case) as replayer:

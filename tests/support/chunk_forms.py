@@ -10,7 +10,7 @@ from parquet_files import footer_bytes, written
 
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.impl.chunk.duplicate_pages import is_encodable
-from tornproof.impl.chunk.duplicate_values import ChunkValues, read_chunk_values
+from tornproof.impl.chunk.duplicate_values import ChunkValues, is_new_alone, read_chunk_values
 from tornproof.impl.chunk.duplicates import ChunkForm, duplicates_in, meta_data_of
 from tornproof.impl.errors import CorruptError, UnsupportedError
 from tornproof.impl.extension.footer import read_file_footer
@@ -107,12 +107,16 @@ def records_in(content: bytes) -> dict[tuple[int, int], DuplicateTail]:
 
 def duplicate_bits(content: bytes) -> list[int]:
     """Return all bits of new chunks, and of what the footer says of their columns, extensions included."""
-    footer, offset = footer_bytes(content)
-    spans = [
-        (record.chunk_offset, record.chunk_offset + record.chunk_length) for record in records_in(content).values()
-    ]
-    for key in records_in(content):
-        meta = encode(meta_data_of(footer_of_form(content), *key))
-        start = offset + footer.index(meta)
+    encoded, offset = footer_bytes(content)
+    footer, records = footer_of_form(content), records_in(content)
+    sizes = {key: (record.chunk_offset, record.chunk_length) for key, record in records.items()}
+    for index, group in enumerate(footer.row_groups):
+        for column, chunk in enumerate(group.chunks):
+            if is_new_alone(chunk):
+                sizes[index, column] = chunk.data_page_offset, chunk.total_compressed_size
+    spans = [(start, start + size) for start, size in sizes.values()]
+    for key in sizes:
+        meta = encode(meta_data_of(footer, *key))
+        start = offset + encoded.index(meta)
         spans.append((start, start + len(meta)))
     return [bit for start, end in spans for bit in range(8 * start, 8 * end)]

@@ -6,8 +6,9 @@ A damage flips bits, cuts a file, or replaces ranges of bytes; all other bytes a
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 BITS_IN_BYTE = 8
 
@@ -190,6 +191,50 @@ class Pair:
 
 
 Damage = Flip | Cut | Overwrite | Pair
+
+
+def document_of(damage: Damage) -> dict[str, object]:
+    """Return a damage as plain data; the file and the offset of a flip or a cut stand beside it."""
+    match damage:
+        case Flip():
+            return {"kind": "flip", "bit": damage.bit}
+        case Cut():
+            return {"kind": "cut", "size_bytes": damage.size_bytes}
+        case Pair():
+            bits = [{"file": flip.file, "bit": flip.bit} for flip in (damage.first, damage.second)]
+            return {"kind": "pair", "bits": bits}
+        case Overwrite():
+            edits = [
+                {"file": edit.file, "offset_bytes": edit.offset_bytes, "content": edit.content.hex()}
+                for edit in damage.edits
+            ]
+            return {"kind": damage.kind.value, "edits": edits, "description": damage.description}
+
+
+def damage_of(evidence: Mapping[str, Any]) -> Damage:
+    """Return the damage of such data; raises KeyError, TypeError, ValueError for any other."""
+    match evidence["kind"]:
+        case "flip":
+            return _flip_of(evidence)
+        case "cut":
+            return Cut(str(evidence["file"]), int(evidence["size_bytes"]))
+        case "pair":
+            first, second = evidence["bits"]
+            return Pair(_flip_of(first), _flip_of(second))
+        case name:
+            # An unknown name raises ValueError, and so does a kind that is handled above.
+            kind = Kind(name)
+            edits = tuple(
+                Edit(str(edit["file"]), int(edit["offset_bytes"]), bytes.fromhex(edit["content"]))
+                for edit in evidence["edits"]
+            )
+            if kind in (Kind.FLIP, Kind.CUT, Kind.PAIR) or not edits:
+                raise ValueError(f"damage of kind {name!r} has another form")
+            return Overwrite(kind, edits, str(evidence["description"]))
+
+
+def _flip_of(evidence: Mapping[str, Any]) -> Flip:
+    return Flip(str(evidence["file"]), int(evidence["bit"]))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

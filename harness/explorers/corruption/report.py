@@ -9,17 +9,7 @@ from dataclasses import dataclass, field
 from tornproof.harness.common.verdict import CUT_SHORT, Finding, Phase, Verdict
 from tornproof.harness.explorers.corruption.judge import Outcome
 from tornproof.harness.explorers.corruption.pairs import SEED, ChosenPairs
-from tornproof.harness.explorers.corruption.plan import (
-    GROWN,
-    LISTED_KINDS,
-    Cut,
-    Damage,
-    Flip,
-    Kind,
-    Overwrite,
-    Pair,
-    Task,
-)
+from tornproof.harness.explorers.corruption.plan import GROWN, LISTED_KINDS, Damage, Kind, Task, document_of
 from tornproof.harness.explorers.corruption.tally import Tally
 
 PHASE = "damage"
@@ -166,22 +156,4 @@ def _findings(silent: list[tuple[Damage, str]]) -> Iterator[Finding]:
 def _finding(damage: Damage, field_name: str) -> Finding:
     evidence: dict[str, object] = {"file": damage.file, "field": field_name, "offset_bytes": damage.offset_bytes}
     sentence = f"With {damage} ({field_name}), the table is verified as sound, and other rows are read."
-    return Finding(property=PROPERTY, phase=PHASE, sentence=sentence, evidence=evidence | _evidence(damage))
-
-
-def _evidence(damage: Damage) -> dict[str, object]:
-    """Return as plain data what replaying needs besides the table."""
-    match damage:
-        case Flip():
-            return {"kind": "flip", "bit": damage.bit}
-        case Cut():
-            return {"kind": "cut", "size_bytes": damage.size_bytes}
-        case Pair():
-            bits = [{"file": flip.file, "bit": flip.bit} for flip in (damage.first, damage.second)]
-            return {"kind": "pair", "bits": bits}
-        case Overwrite():
-            edits = [
-                {"file": edit.file, "offset_bytes": edit.offset_bytes, "content": edit.content.hex()}
-                for edit in damage.edits
-            ]
-            return {"kind": damage.kind.value, "edits": edits, "description": damage.description}
+    return Finding(property=PROPERTY, phase=PHASE, sentence=sentence, evidence=evidence | document_of(damage))

@@ -243,8 +243,9 @@ def test_columns_that_have_no_new_encoding_are_rejected_by_name() -> None:
 
 
 @pytest.mark.parametrize("step", [97, nightly(1)])
-def test_no_flipped_bit_of_a_duplicate_or_its_extension_gives_a_wrong_value(step: int) -> None:
-    content = in_chunk_form(ChunkForm.ALP)
+@pytest.mark.parametrize("chunks", [ChunkForm.ALP, ChunkForm.ALP_ALONE])
+def test_no_flipped_bit_of_a_new_chunk_or_what_leads_to_it_gives_a_wrong_value(chunks: ChunkForm, step: int) -> None:
+    content = in_chunk_form(chunks)
     right = {key: bits_of(values) for key, values in all_values(numbers_file()).items()}
     bits = duplicate_bits(content)
     found: Counter[str] = Counter()
@@ -253,10 +254,11 @@ def test_no_flipped_bit_of_a_duplicate_or_its_extension_gives_a_wrong_value(step
         damaged[bit // 8] ^= 1 << bit % 8
         found[outcome_of(bytes(damaged), right)] += 1
         assert not found["silent"], bit
-    assert found.total() == -(-len(bits) // step) > 20_000 // step
-    assert found["fallback"] > 0 < found["rejected"]
+    assert found.total() == -(-len(bits) // step) > 14_000 // step
+    assert found["rejected"] > 0 and (found["fallback"] > 0) is (chunks is ChunkForm.ALP)
     # The bits of the reserved id, of 3 bytes, say how it is encoded, and others than ours make it an unknown field.
-    assert found["right"] < found.total() / 10
+    # Without a duplicate nothing has a checksum of the metadata, of which the values need a part.
+    assert found["right"] < found.total() / (10 if chunks is ChunkForm.ALP else 3)
 
 
 @pytest.mark.parametrize("step", [61, nightly(1)])

@@ -1,0 +1,78 @@
+"""A target of the user's own in the simulator: readers beside its writer, power cuts, and both together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tornproof.harness.common.effort import Bounds
+from tornproof.harness.common.system import Target
+from tornproof.harness.common.verdict import Finding, HasTime, Phase, Verdict, always
+from tornproof.harness.counterexamples.case_document import case_of
+from tornproof.harness.counterexamples.replay import UNUSABLE, is_simulated, replay_log
+from tornproof.harness.explorers.power_cuts.points import OLD_STATE
+from tornproof.harness.explorers.power_cuts.replay import replay_power
+from tornproof.harness.explorers.schedules.points import AFTER_COMMIT, BEFORE_COMMIT
+from tornproof.harness.explorers.simulated_phases import simulate
+from tornproof.harness.simulator.process.case import Readers, TestCase
+from tornproof.harness.systems.scenario import Explorer
+from tornproof.harness.systems.simulation import Setting
+
+COVERAGE_GOALS = {
+    Explorer.POWER: (OLD_STATE,),
+    Explorer.SCHEDULES: (BEFORE_COMMIT, AFTER_COMMIT),
+    # Those of the product are part of it.
+    Explorer.PRODUCT: (),
+}
+
+
+def simulated_case(target: Target, operations: Sequence[Any], *, path: str, readers: Sequence[Readers]) -> TestCase:
+    """Return a test case whose writer commits all operations, and the last one again after a crash."""
+    count = len(operations)
+    return TestCase(
+        target=target,
+        path=path,
+        operations=tuple(operations),
+        first_session=tuple(range(count)),
+        second_session=(count - 1,),
+        readers=tuple(readers),
+    )
+
+
+def explore_simulated(
+    explorer: Explorer,
+    case: TestCase,
+    *,
+    models: Sequence[str] = (),
+    bounds: Bounds,
+    seed: int = 0,
+    has_time: HasTime = always,
+) -> Phase:
+    """Run one explorer of the simulator on a test case, under these models of persistence or all of its own."""
+    setting = Setting(
+        name=case.target.name,
+        case=case,
+        explorers=frozenset({explorer}),
+        models=tuple(models),
+        coverage_goals=COVERAGE_GOALS[explorer],
+    )
+    return simulate(explorer, [setting], bounds=bounds, seed=seed, has_time=has_time)
+
+
+def replay_simulated(target: Target, operations: Sequence[Any], finding: Finding) -> Verdict:
+    """Return INVALID when the finding's run violates the same property again, VALID when it violates none.
+
+    UNKNOWN when it cannot be replayed: the target takes other steps now, or has other operations.
+    """
+    try:
+        if is_simulated(finding.evidence):
+            return replay_log(finding, target, operations).verdict
+        return replay_power(case_of(finding.evidence["test_case"], target, operations), finding)
+    except UNUSABLE:
+        return Verdict.UNKNOWN
+
+
+def simulated_execution(finding: Finding) -> list[str]:
+    """Return the run of a finding, line by line."""
+    explanation: Mapping[str, Any] = finding.evidence.get("explanation", {})
+    return list(explanation.get("narrative", ()))

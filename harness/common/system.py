@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from tornproof.impl.errors import TornproofError
 from tornproof.impl.storage.interface import ReadableStorage, Storage
@@ -16,6 +16,19 @@ class Writer(Protocol):
 
     def commit(self, operation: Any) -> None:
         """Commit one operation; returning acknowledges that it survives every later kill."""
+
+
+class Field(NamedTuple):
+    """A field of a file: where it starts, its size, and what it is called."""
+
+    offset_bytes: int
+    size_bytes: int
+    name: str
+
+
+def label_of(fields: Iterable[Field], offset_bytes: int) -> str:
+    """Return the name of the first field that has the byte, "" where none has it."""
+    return next((each.name for each in fields if 0 <= offset_bytes - each.offset_bytes < each.size_bytes), "")
 
 
 class Specification(Protocol):
@@ -51,6 +64,10 @@ class Target(Protocol):
     def specification(self, files: ReadableStorage, path: str) -> Specification | None:
         """Return the model of the target with these files as its start; None for a target without a model."""
         return None
+
+    def fields(self, file: str, content: bytes) -> Iterable[Field]:
+        """Return the fields of a file, by its path below the target's own; they only label bytes in findings."""
+        return ()
 
     @contextmanager
     def open_reader(self, storage: Storage, path: str, style: str) -> Iterator[Callable[[], Hashable]]:

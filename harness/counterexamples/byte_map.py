@@ -11,11 +11,12 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from tornproof.harness.counterexamples.regions import UNREACHED, RegionMap, pm_regions, txn_regions
+from tornproof.harness.counterexamples.regions import UNREACHED, RegionMap, own_fields, pm_regions, txn_regions
 from tornproof.harness.simulator.filesystem.file_state import FileState
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.kernel import Kernel
 from tornproof.harness.simulator.persistence.legal_disks import Disk
+from tornproof.harness.simulator.process.case import TestCase
 from tornproof.impl.errors import TornproofError
 from tornproof.impl.table.partition import PM_FILE, resolve_partition
 from tornproof.impl.table.table import open_table
@@ -164,13 +165,14 @@ def _joined(group: Sequence[Range]) -> Range:
     return Range(group[0].start, group[-1].end, state, fields.pop() if len(fields) == 1 else SEVERAL)
 
 
-def crash_ranges(kernel: Kernel, disk: Disk, path: str) -> list[dict[str, Any]]:
+def crash_ranges(kernel: Kernel, disk: Disk, case: TestCase) -> list[dict[str, Any]]:
     """Return the ranges of each file that were not durable at a power cut, with their state after it.
 
     "kept" is on disk though no sync had returned, "lost" is as before, "torn" is a part of both or neither. A file
-    whose name is not on disk has the state "no name".
+    whose name is not on disk has the state "no name", and one whose name leads to another file there "old name".
     """
-    regions = dict(_regions(kernel.image(), path))
+    image, path = kernel.image(), case.path
+    regions = dict(_regions(image, path)) | own_fields(case.target, image, path)
     left = disk.files()
     ranges: list[dict[str, Any]] = []
     for file_path, number in sorted(kernel.paths()):
@@ -179,6 +181,8 @@ def crash_ranges(kernel: Kernel, disk: Disk, path: str) -> list[dict[str, Any]]:
         if file_path not in left:
             ranges.append({"file": file, "start": 0, "end": len(state.content), "state": "no name", "fields": []})
             continue
+        if len(state.versions) == 1 and left[file_path] != state.content:
+            ranges.append({"file": file, "start": 0, "end": len(state.content), "state": "old name", "fields": []})
         for start, end in _differences(state.versions[0], state.content):
             found = {"file": file, "start": start, "end": end}
             found["state"] = _state_after(state.versions[0], state.content, left[file_path], start, end)
@@ -207,7 +211,7 @@ def _state_after(old: bytes, new: bytes, left: bytes, start: int, end: int) -> s
 def _fields(regions: RegionMap | None, start: int, end: int) -> list[str]:
     if regions is None:
         return []
-    labels = list(dict.fromkeys(regions.label(offset) for offset in range(start, end)))
+    labels = list(dict.fromkeys(filter(None, map(regions.label, range(start, end)))))
     return labels if len(labels) <= FIELDS_MAX else [*labels[: FIELDS_MAX - 1], f"{len(labels) - FIELDS_MAX + 1} more"]
 
 

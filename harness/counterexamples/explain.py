@@ -118,7 +118,7 @@ def _bytes(candidate: Candidate, kernels: dict[Deviation, Kernel]) -> list[dict[
     for deviation, kernel in kernels.items():
         assert isinstance(deviation, PowerCut)
         disk = disk_after(kernel, deviation.model, deviation.choice)
-        ranges += crash_ranges(kernel, disk, candidate.case.path)
+        ranges += crash_ranges(kernel, disk, candidate.case)
     return ranges
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
+from tornproof.harness.common.system import Target
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.impl.chunk.chunk import pages_of
 from tornproof.impl.errors import TornproofError
@@ -152,6 +153,18 @@ def _footer_regions(location: FooterPosition, prefix: str) -> list[Region]:
 def fields_of(image: DiskImage, start: DiskImage, path: str) -> dict[str, RegionMap]:
     """Return the maps of the files that decode, by path; a file that does not is named as in the image `start`."""
     return dict(_table_fields(start, path)) | dict(_table_fields(image, path))
+
+
+def own_fields(target: Target, image: DiskImage, path: str) -> dict[str, RegionMap]:
+    """Return the maps of the files whose fields a target names, by path; no mistake of it may lose a finding."""
+    maps = {}
+    for name, content in image.files.items():
+        with suppress(Exception):
+            fields = list(target.fields(name.removeprefix(f"{path}/"), content)) if name.startswith(f"{path}/") else []
+            if fields:
+                regions = [Region(each.offset_bytes, each.offset_bytes + each.size_bytes, each.name) for each in fields]
+                maps[name] = RegionMap(regions, len(content), "")
+    return maps
 
 
 def _table_fields(image: DiskImage, path: str) -> Iterator[tuple[str, RegionMap]]:

@@ -98,6 +98,9 @@ def _as_before(again: dict[str, Any], evidence: Mapping[str, Any]) -> dict[str, 
     if not isinstance(before, dict):
         return again
     kept = {name: value for name, value in now.items() if name in before or name not in ADDED}
+    if "narrative" in before:
+        # It is made from the rest, and another release may use other words.
+        kept["narrative"] = before["narrative"]
     if _is_cells(before.get("lanes")):
         kept["lanes"] = [lane_cells(row) for row in now["lanes"]]
     neighbour = before.get("neighbour")

@@ -15,7 +15,7 @@ from tornproof.harness.counterexamples.byte_map import (
     whole,
 )
 from tornproof.harness.counterexamples.log import Deviation, Kill, PowerCut
-from tornproof.harness.counterexamples.regions import fields_of
+from tornproof.harness.counterexamples.regions import fields_of, own_fields
 from tornproof.harness.counterexamples.replay_engine import Observer, disk_after
 from tornproof.harness.counterexamples.step_names import Step
 from tornproof.harness.simulator.filesystem.image import DiskImage
@@ -38,7 +38,7 @@ class StateRecorder(Observer):
 
     def __init__(self, case: TestCase) -> None:
         """Wait for a run of the test case."""
-        self._prefix = f"{case.path}/"
+        self._prefix, self._target = f"{case.path}/", case.target
         self._start = case.kernel()
         self._crash: tuple[Kill | PowerCut, Kernel] | None = None
         self._end = self._start
@@ -82,7 +82,8 @@ class StateRecorder(Observer):
         """
         kernel = self._end if self._crash is None else self._crash[1]
         image, start, path = kernel.image(), self._start.image(), self._prefix.removesuffix("/")
-        fields, reads = fields_of(image, start, path), self._reads.get(self._operation, {})
+        fields = fields_of(image, start, path) | own_fields(self._target, image, path)
+        reads = self._reads.get(self._operation, {})
         states = {file: each for file, each in self._states(kernel) if file.startswith(self._prefix)}
         for file in self._missed.get(self._operation, set()) & start.files.keys() - states.keys():
             states[file] = whole(NO_NAME, len(start.files[file]))

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tornproof.harness.counterexamples.log import DecisionLog, Deviation, Fail, Kill, PowerCut, Switch, parse_deviation
 from tornproof.harness.counterexamples.step_names import END, Step
 from tornproof.harness.simulator.process.case import TestCase
 
+GONE = {
+    "lost": "{file} has lost what was written to bytes {start} to {end}",
+    "torn": "{file} has a part of what was written to bytes {start} to {end}",
+    "no name": "{file} is not there",
+    "old name": "{file} is the file of before",
+}
+"""What became of bytes that a power cut did not keep, in words."""
+GONE_COUNT_MAX = 4
 LANES = ("writer", "readers", "disk")
 
 
@@ -16,7 +24,9 @@ def sentences(violated: str, evidence: Mapping[str, Any]) -> list[str]:
     """Return what was broken, how it happened, and the nearest run that passes."""
     explained = evidence["explanation"]
     deviations = DecisionLog.of_document(evidence["log"]).deviations
-    then = [f"Then {_then(each)}." for each in deviations] or ["Then nothing out of the ordinary happens."]
+    then = [f"Then {_then(each)}{_lost(each, explained)}." for each in deviations] or [
+        "Then nothing out of the ordinary happens."
+    ]
     cause = _because(explained["cause"])
     return [
         f"Broken: {violated} ({explained['clause']}).",
@@ -57,7 +67,7 @@ def _setting(case: Mapping[str, Any]) -> str:
     first, second = len(case["first_session"]), len(case["second_session"])
     readers = sum(each["count"] for each in case["readers"])
     beside = f" beside {_count(readers, 'reader')}" if readers else ""
-    again = f", and a second life of it {_count(second, 'more operation')}" if second else ""
+    again = f", and a second session of it {_count(second, 'more operation')}" if second else ""
     return f"a writer commit {_count(first, 'operation')}{again}{beside}"
 
 
@@ -76,6 +86,20 @@ def _then(deviation: Deviation) -> str:
             return f"the process of {deviation.at.process} is killed {where}"
         case PowerCut(model=model):
             return f"the power is cut {where}, and the disk keeps what model {model} allows"
+
+
+def _lost(deviation: Deviation, explained: Mapping[str, Any]) -> str:
+    """Return what a power cut took; of several cuts nobody can say which one took it."""
+    if not isinstance(deviation, PowerCut) or len(explained["decisions"]) != 1:
+        return ""
+    gone = [each for each in explained["bytes"] if each["state"] in GONE]
+    parts = [GONE[each["state"]].format(**each) + _labels(each["fields"]) for each in gone[:GONE_COUNT_MAX]]
+    more = [f"{len(gone) - GONE_COUNT_MAX} more"] if len(gone) > GONE_COUNT_MAX else []
+    return f": {', '.join([*parts, *more])}" if gone else ""
+
+
+def _labels(fields: Sequence[str]) -> str:
+    return f" ({', '.join(fields)})" if fields else ""
 
 
 def _where(at: Step) -> str:

@@ -18,8 +18,9 @@ if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
 
     from tornproof.cli.replay_file import Replay
-    from tornproof.harness.common.system import Target
+    from tornproof.harness.common.effort import Bounds
     from tornproof.harness.common.verdict import Finding, Phase, Verdict
+    from tornproof.testing import FunctionTarget
 
 SECTION = "tornproof"
 FINDINGS_SHOWN_MAX = 5
@@ -109,18 +110,15 @@ class Explorers:
         from tornproof.harness.explorers.own_system.crash_execution import crash_execution
         from tornproof.testing import PATH
 
-        if not isinstance(operations, Sequence) or not operations:
-            pytest.fail("tornproof.crashes needs a list of at least one operation", pytrace=False)
-        explored = _rehearsed(target, operations)
+        explored, limit = _given("crashes", target, operations), _TimeLimit(seconds)
         return self._run(
             _Exploration(
                 phase=CRASH,
                 target=explored.name,
-                explore=lambda: explore_crashes(
-                    explored, operations, path=PATH, cuts_max=cuts, has_time=_time_limit(seconds)
-                ),
+                explore=lambda: explore_crashes(explored, operations, path=PATH, cuts_max=cuts, has_time=limit),
                 replay=lambda finding: replay_crash(explored, operations, finding, path=PATH),
                 execution=lambda finding: crash_execution(explored, operations, finding, path=PATH),
+                limit=limit,
                 advice="give it more seconds or fewer cuts",
                 allow_unfinished=allow_unfinished,
             )
@@ -165,6 +163,146 @@ class Explorers:
             )
         )
 
+    def power(
+        self,
+        target: object,
+        operations: Sequence[Any],
+        *,
+        models: Sequence[str] = (),
+        effort: int | str = "small",
+        seed: int = 0,
+        seconds: float | None = None,
+        allow_unfinished: bool = False,
+    ) -> Phase:
+        """Cut the power at every step of a writer of `operations`, and in recovery, under each model of persistence.
+
+        `models` are names of docs/guarantees.md, by default all. `effort` is `small`, `medium`, `large` or a factor;
+        where there are more disks than it allows, a sample is tried, random from `seed`, and the bound says so.
+        """
+        __tracebackhide__ = True
+        question = _Question(models=models, effort=effort, seed=seed)
+        return self._simulated("power", target, operations, question, _TimeLimit(seconds), allow_unfinished)
+
+    def schedules(
+        self,
+        target: object,
+        operations: Sequence[Any],
+        *,
+        readers: int = 1,
+        reads: int = 2,
+        effort: int | str = "small",
+        seed: int = 0,
+        seconds: float | None = None,
+        allow_unfinished: bool = False,
+    ) -> Phase:
+        """Run a writer of `operations` beside `readers` readers of each style, in every order that can matter.
+
+        Of more orders than `effort` allows, the first ones and random ones are run, and the bound says so.
+        """
+        __tracebackhide__ = True
+        question = _Question(reader_count=readers, read_count=reads, effort=effort, seed=seed)
+        return self._simulated("schedules", target, operations, question, _TimeLimit(seconds), allow_unfinished)
+
+    def product(
+        self,
+        target: object,
+        operations: Sequence[Any],
+        *,
+        reads: int = 2,
+        models: Sequence[str] = (),
+        effort: int | str = "small",
+        seconds: float | None = None,
+        allow_unfinished: bool = False,
+    ) -> Phase:
+        """Crash a writer of `operations` at every step of every schedule with one reader, which may live through it.
+
+        `models` are names of docs/guarantees.md, by default A, D and N-512.
+        """
+        __tracebackhide__ = True
+        question = _Question(read_count=reads, models=models, effort=effort)
+        return self._simulated("product", target, operations, question, _TimeLimit(seconds), allow_unfinished)
+
+    def damage(
+        self,
+        target: object,
+        operations: Sequence[Any],
+        *,
+        cases: int = 20_000,
+        allow_older: bool = True,
+        seconds: float | None = None,
+        allow_unfinished: bool = False,
+    ) -> Phase:
+        """Flip, cut, zero and overwrite the bytes that a writer of `operations` left, and read them.
+
+        A wrong answer is a finding; an older state is one only with `allow_older=False`. Of more than `cases` damages
+        about that many are tried.
+        """
+        __tracebackhide__ = True
+        from tornproof.harness.explorers.own_system.damage import PHASE as DAMAGE
+        from tornproof.harness.explorers.own_system.damage import Run, explore_damage, replay_damage
+        from tornproof.harness.simulator.process.case import NotExplorableError
+        from tornproof.testing import PATH
+
+        explored, limit = _given("damage", target, operations), _TimeLimit(seconds)
+        try:
+            run = Run.of(explored, operations, path=PATH, allows_older=allow_older)
+        except NotExplorableError as error:
+            _fail(f"tornproof cannot explore {explored.name!r}: {error}")
+        return self._run(
+            _Exploration(
+                phase=DAMAGE,
+                target=explored.name,
+                explore=lambda: explore_damage(run, cases=cases, has_time=limit),
+                replay=lambda finding: replay_damage(run, finding),
+                execution=lambda finding: [],
+                limit=limit,
+                allow_unfinished=allow_unfinished,
+            )
+        )
+
+    def _simulated(
+        self,
+        name: str,
+        target: object,
+        operations: Sequence[Any],
+        question: _Question,
+        limit: _TimeLimit,
+        allow_unfinished: bool,
+    ) -> Phase:
+        __tracebackhide__ = True
+        from tornproof.harness.explorers.own_system.simulated import (
+            cases_of,
+            explore_simulated,
+            replay_simulated,
+            simulated_execution,
+        )
+        from tornproof.harness.systems.scenario import Explorer
+        from tornproof.testing import PATH
+
+        explored, explorer, bounds = _given(name, target, operations), Explorer(name), question.bounds(name)
+        cases = cases_of(
+            explorer,
+            explored,
+            operations,
+            path=PATH,
+            styles=explored.reader_styles,
+            reader_count=question.reader_count,
+            read_count=question.read_count,
+        )
+        return self._run(
+            _Exploration(
+                phase=name,
+                target=explored.name,
+                explore=lambda: explore_simulated(
+                    explorer, cases, models=question.models, bounds=bounds, seed=question.seed, has_time=limit
+                ),
+                replay=lambda finding: replay_simulated(explored, operations, finding),
+                execution=simulated_execution,
+                limit=limit,
+                allow_unfinished=allow_unfinished,
+            )
+        )
+
     def end(self) -> None:
         """Fail a replay whose exploration the test no longer runs."""
         if self._replay is not None and self._replay.number > self._number:
@@ -180,7 +318,7 @@ class Explorers:
         self._report(f"bound: {phase.bound}")
         if phase.findings:
             self._fail_for(exploration, phase)
-        is_incomplete = phase.name == "crash" and not phase.complete
+        is_incomplete = exploration.limit is not None and exploration.limit.was_reached
         if phase.verdict.name == "UNKNOWN" or is_incomplete:
             reason = "; ".join(filter(None, (phase.note, f"it was cut short: {phase.bound}" if is_incomplete else "")))
             if not exploration.allow_unfinished:
@@ -202,13 +340,16 @@ class Explorers:
                 each.evidence.get("started", 0),
             ),
         )
+        # Those of which only the moves are known are mostly others like the ones before, and no file replays them.
+        findings = [each for each in findings if "moves" not in each.evidence] or findings
         lines = [*_shown(exploration, findings[0]), "", f"explored: {_denominators(phase)}"]
         lines.append(f"see it again: {self._replay_line(findings[0], phase)}")
         for finding in findings[1:FINDINGS_SHOWN_MAX]:
             lines += ["", f"also broken: {finding.property}", f"  {finding.sentence}"]
             lines.append(f"  see it again: {self._replay_line(finding, phase)}")
-        if len(findings) > FINDINGS_SHOWN_MAX:
-            lines.append(f"and {len(findings) - FINDINGS_SHOWN_MAX} more findings")
+        more_count = len(phase.findings) - len(findings[:FINDINGS_SHOWN_MAX])
+        if more_count:
+            lines.append(f"and {more_count} more findings")
         _fail(*lines)
 
     def _replay_finding(self, exploration: _Exploration, replay: Replay) -> Phase:
@@ -220,7 +361,9 @@ class Explorers:
         is_same = (finding.phase, finding.evidence.get("target")) == (exploration.phase, exploration.target)
         verdict = exploration.replay(finding) if is_its_own and is_same else Verdict.UNKNOWN
         if is_its_own and verdict is Verdict.INVALID:
-            _fail(f"{replay.file}: it happens again.", *_shown(exploration, finding))
+            from tornproof.cli.replay_file import HAPPENS_AGAIN
+
+            _fail(f"{replay.file}: {HAPPENS_AGAIN}.", *_shown(exploration, finding))
         if is_its_own and verdict is Verdict.UNKNOWN:
             _fail(f"{replay.file}: cannot be replayed: the target or its operations have changed.")
         self._report(f"{replay.file}: {'it does not happen any more' if is_its_own else 'is of another exploration'}")
@@ -247,7 +390,7 @@ class Explorers:
         if unwritable:
             return f"pytest {shlex.quote(test)} (no file can hold it: {_operation(unwritable[0])['unwritable']})"
         directory = config.rootpath / config.getoption("tornproof_findings")
-        file = write_replay(finding, self._item.nodeid, self._number, directory)
+        file = write_replay(finding, self._item.nodeid, self._number, directory, config.rootpath)
         return f"pytest --tornproof-replay {shlex.quote(os.path.relpath(file, here))} {shlex.quote(test)}"
 
 
@@ -258,17 +401,59 @@ class _Exploration:
     explore: Callable[[], Phase]
     replay: Callable[[Finding], Verdict]
     execution: Callable[[Finding], list[str]]
-    advice: str
     allow_unfinished: bool
+    limit: _TimeLimit | None = None
+    advice: str = "give it more seconds or a smaller bound"
 
 
-def _time_limit(seconds: float | None) -> Callable[[], bool]:
-    """Return a function that says whether there is time left, counted from now."""
-    end = float("inf") if seconds is None else time.monotonic() + seconds
-    return lambda: time.monotonic() < end
+class _TimeLimit:
+    """Says whether there is time left, counted from now, and remembers if there was none."""
+
+    def __init__(self, seconds: float | None) -> None:
+        self._end = float("inf") if seconds is None else time.monotonic() + seconds
+        self.was_reached = False
+
+    def __call__(self) -> bool:
+        self.was_reached = self.was_reached or time.monotonic() >= self._end
+        return not self.was_reached
 
 
-def _rehearsed(target: object, operations: Sequence[Any]) -> Target:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Question:
+    """What an explorer of the simulator is asked."""
+
+    reader_count: int = 1
+    read_count: int = 1
+    models: Sequence[str] = ()
+    effort: int | str
+    seed: int = 0
+
+    def bounds(self, name: str) -> Bounds:
+        """Return the bounds of the effort; fails the test for an unknown one, and for unknown models."""
+        __tracebackhide__ = True
+        from tornproof.harness.common.effort import EFFORT_MAX, EFFORTS, Bounds, effort_of
+        from tornproof.harness.simulator.persistence.models import MODELS
+
+        known = [model.name for model in MODELS]
+        unknown = [model for model in self.models if model not in known]
+        if unknown:
+            _fail(f"tornproof.{name}: models: expected some of {', '.join(known)}, found {unknown[0]!r}")
+        factor = effort_of(self.effort)
+        if factor is None:
+            expected = f"{', '.join(EFFORTS)} or 1 to {EFFORT_MAX:,}"
+            _fail(f"tornproof.{name}: effort: expected {expected}, found {self.effort!r}")
+        return Bounds.of(factor)
+
+
+def _given(name: str, target: object, operations: Sequence[Any]) -> FunctionTarget:
+    """Return the target of an explorer that needs a list of operations."""
+    __tracebackhide__ = True
+    if not isinstance(operations, Sequence) or not operations:
+        _fail(f"tornproof.{name} needs a list of at least one operation")
+    return _rehearsed(target, operations)
+
+
+def _rehearsed(target: object, operations: Sequence[Any]) -> FunctionTarget:
     __tracebackhide__ = True
     from tornproof.testing import TargetError, rehearse
 
@@ -294,7 +479,8 @@ def _shown(exploration: _Exploration, finding: Finding) -> list[str]:
 
 
 def _denominators(phase: Phase) -> str:
-    counts = ", ".join(f"{count:,} {name}" for name, count in phase.counts.items())
+    # Those of each model of persistence are in the bound.
+    counts = ", ".join(f"{count:,} {name}" for name, count in phase.counts.items() if ": " not in name)
     return counts or "nothing"
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
-from tornproof.harness.common.system import Target, Writer
+from tornproof.harness.common.system import Field, Target, Writer
 from tornproof.harness.common.verdict import Finding, Phase, Verdict
 from tornproof.harness.simulator.filesystem.kernel import BusError
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
@@ -58,7 +58,11 @@ PARTS = {
     "commit": ("storage", "path", "operation"),
     "open_writer": ("storage", "path"),
     "recover": ("storage", "path"),
+    "reader": ("storage", "path"),
+    "fields": ("file", "content"),
 }
+LIVING = "living"
+"""The style of a reader that stays open between its reads."""
 Part = Callable[..., Any]
 
 
@@ -93,6 +97,24 @@ class FunctionTarget(Target):
         seen: Hashable = self.parts["read"](storage, path)
         return seen
 
+    @property
+    def reader_styles(self) -> tuple[str, ...]:
+        """The styles that its readers have."""
+        return ("fresh", LIVING) if "reader" in self.parts else ("fresh",)
+
+    @contextmanager
+    def open_reader(self, storage: Storage, path: str, style: str) -> Iterator[Callable[[], Hashable]]:
+        """Open the user's reader that stays open, or yield a function that opens everything for each read."""
+        if style != LIVING:
+            yield lambda: self.read(storage, path)
+            return
+        with self.parts["reader"](storage, path) as read:
+            yield read
+
+    def fields(self, file: str, content: bytes) -> Iterable[Field]:
+        """Return what the user calls the parts of a file."""
+        return [Field(*each) for each in self.parts["fields"](file, content)] if "fields" in self.parts else ()
+
     @contextmanager
     def _recovered(self, storage: Storage, path: str) -> Iterator[Writer]:
         if "recover" in self.parts:
@@ -120,15 +142,28 @@ def target(
     commit: Part | None = None,
     recover: Part | None = None,
     open_writer: Part | None = None,
+    reader: Part | None = None,
+    fields: Part | None = None,
     rejections: Sequence[type[Exception]] = (),
 ) -> FunctionTarget:
     """Make a target of functions, or of an object that has methods of these names; functions take precedence.
 
     A writer is either `commit(storage, path, operation)`, with `recover(storage, path)` before the first one of a
     session, or `open_writer(storage, path)`, a context manager whose `commit(operation)` acknowledges by returning.
-    `rejections` are the exceptions, besides those of the storage, by which it rejects an operation. Raises TargetError.
+    `reader(storage, path)` is a context manager that gives a function without arguments, by which one reader reads
+    several times. `fields(file, content)` returns offset and size in bytes and a name of parts of a file, which label
+    its bytes in findings. `rejections` are the exceptions, besides those of the storage, by which it rejects an
+    operation. Raises TargetError.
     """
-    given = {"create": create, "read": read, "commit": commit, "recover": recover, "open_writer": open_writer}
+    given = {
+        "create": create,
+        "read": read,
+        "commit": commit,
+        "recover": recover,
+        "open_writer": open_writer,
+        "reader": reader,
+        "fields": fields,
+    }
     found = {part: given[part] or getattr(subject, part, None) for part in PARTS}
     parts = {part: function for part, function in found.items() if function is not None}
     called = name or getattr(subject, "name", None) or (type(subject).__name__ if subject is not None else "target")

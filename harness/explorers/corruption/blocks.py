@@ -48,7 +48,9 @@ def stale(
                 edit = difference(file, content, start, held)
                 if edit is not None:
                     kind = Kind.STALE_WORD if block_bytes == WORD_BYTES else Kind.STALE_BLOCK
-                    description = f"{block_bytes} bytes at {start} of {file} as they were {back} commits before"
+                    description = (
+                        f"{block_bytes} bytes at {start} of {file} as they were {back} commit{'s' * (back > 1)} before"
+                    )
                     yield Overwrite(kind, (edit,), description)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from tornproof.harness.common.effort import Bounds
@@ -26,37 +27,59 @@ COVERAGE_GOALS = {
 }
 
 
-def simulated_case(target: Target, operations: Sequence[Any], *, path: str, readers: Sequence[Readers]) -> TestCase:
-    """Return a test case whose writer commits all operations, and the last one again after a crash."""
+def cases_of(
+    explorer: Explorer,
+    target: Target,
+    operations: Sequence[Any],
+    *,
+    path: str,
+    styles: Sequence[str],
+    reader_count: int,
+    read_count: int,
+) -> dict[str, TestCase]:
+    """Return test cases by name, whose writer commits all operations, and the last one again after a crash.
+
+    Readers of all styles run beside each other, but in the product, which has one reader.
+    """
     count = len(operations)
-    return TestCase(
+    readers = [Readers(count=reader_count, read_count=read_count, style=style) for style in styles]
+    alone = TestCase(
         target=target,
         path=path,
         operations=tuple(operations),
         first_session=tuple(range(count)),
         second_session=(count - 1,),
-        readers=tuple(readers),
     )
+    if explorer is not Explorer.PRODUCT:
+        return {target.name: replace(alone, readers=tuple(readers) if explorer is Explorer.SCHEDULES else ())}
+    return {f"{target.name}, {each.style} reader": replace(alone, readers=(each,)) for each in readers}
 
 
 def explore_simulated(
     explorer: Explorer,
-    case: TestCase,
+    cases: Mapping[str, TestCase],
     *,
     models: Sequence[str] = (),
     bounds: Bounds,
     seed: int = 0,
     has_time: HasTime = always,
 ) -> Phase:
-    """Run one explorer of the simulator on a test case, under these models of persistence or all of its own."""
-    setting = Setting(
-        name=case.target.name,
-        case=case,
-        explorers=frozenset({explorer}),
-        models=tuple(models),
-        coverage_goals=COVERAGE_GOALS[explorer],
-    )
-    return simulate(explorer, [setting], bounds=bounds, seed=seed, has_time=has_time)
+    """Run one explorer of the simulator on test cases, under these models of persistence or all of its own."""
+    settings = [
+        Setting(
+            name=name,
+            case=case,
+            explorers=frozenset({explorer}),
+            models=tuple(models),
+            coverage_goals=COVERAGE_GOALS[explorer],
+        )
+        for name, case in cases.items()
+    ]
+    phase = simulate(explorer, settings, bounds=bounds, seed=seed, has_time=has_time)
+    # A file of a finding says whose it is, also where it holds no test case.
+    target = {"target": next(iter(cases.values())).target.name}
+    findings = (replace(finding, evidence=target | finding.evidence) for finding in phase.findings)
+    return replace(phase, findings=tuple(findings))
 
 
 def replay_simulated(target: Target, operations: Sequence[Any], finding: Finding) -> Verdict:

@@ -3,32 +3,40 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
 from tornproof.cli.findings import finding_document, load_finding
 from tornproof.cli.output import write_json
-from tornproof.harness.common.verdict import Finding
+from tornproof.harness.common.verdict import Finding, Verdict
 from tornproof.impl.errors import UsageError
+
+HAPPENS_AGAIN = "it happens again"
+"""What the plugin says of a replayed finding that is still there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replay:
-    """A finding to replay: its test, and the number of the exploration in that test, from 0."""
+    """A finding to replay: its test, the number of the exploration in it, from 0, and pytest's root directory."""
 
     file: str
     finding: Finding
     test: str
     number: int
+    root: Path
 
 
-def write_replay(finding: Finding, test: str, number: int, directory: Path) -> Path:
+def write_replay(finding: Finding, test: str, number: int, directory: Path, root: Path) -> Path:
     """Write the finding to a file named by a hash of its content, in a directory that git ignores.
 
-    Raises UsageError if that fails.
+    The file names pytest's root directory relative to its own. Raises UsageError if it cannot be written.
     """
-    document = {**finding_document(finding, finding.evidence["target"], {}), "test": test, "exploration": number}
+    document = finding_document(finding, finding.evidence["target"], {})
+    document |= {"test": test, "exploration": number, "root": os.path.relpath(root, directory)}
     digest = zlib.crc32(json.dumps(document, sort_keys=True).encode())
     file = directory / f"{finding.phase}-{digest:08x}.json"
     try:
@@ -45,6 +53,31 @@ def read_replay(path: Path, shown: str) -> Replay:
     finding, _, _ = load_finding(path)
     document = json.loads(path.read_text(encoding="utf-8"))
     try:
-        return Replay(file=shown, finding=finding, test=str(document["test"]), number=int(document["exploration"]))
+        return Replay(
+            file=shown,
+            finding=finding,
+            test=str(document["test"]),
+            number=int(document["exploration"]),
+            root=path.parent / str(document.get("root", os.pardir)),
+        )
     except (KeyError, TypeError, ValueError) as error:
         raise UsageError(f"{shown}: a finding, but not one of a test") from error
+
+
+def is_of_test(path: Path) -> bool:
+    """Whether a file is a finding of a test."""
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    return isinstance(document, dict) and "test" in document
+
+
+def replay_test(path: Path, replay: Replay) -> tuple[Verdict, str]:
+    """Run the test of a finding, and of it only what was found; return the verdict and what pytest said."""
+    command = [sys.executable, "-m", "pytest", "-q", "--no-header", "--tornproof-replay", str(path.resolve())]
+    done = subprocess.run([*command, replay.test], cwd=replay.root, capture_output=True, text=True, check=False)
+    output = done.stdout + done.stderr
+    if done.returncode == 0:
+        return Verdict.VALID, output
+    return Verdict.INVALID if HAPPENS_AGAIN in output else Verdict.UNKNOWN, output

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from random_runs import VERSION_BEFORE_RECORD, cut_finding, found, switched_finding, table_case, toy_case
 
+from tornproof.harness.common.system import Field
 from tornproof.harness.common.verdict import Finding
 from tornproof.harness.counterexamples.byte_map import crash_ranges
 from tornproof.harness.counterexamples.case_document import case_of
@@ -21,9 +22,9 @@ from tornproof.harness.simulator.filesystem.file_state import FileState
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.kernel import Kernel
 from tornproof.harness.simulator.persistence.models import C_8, C_512, B
-from tornproof.harness.simulator.process.case import Readers
+from tornproof.harness.simulator.process.case import Readers, TestCase
 from tornproof.harness.simulator.process.observer import Property
-from tornproof.harness.systems.toy import AcknowledgesFirst, HeaderFirst, SwallowsErrors
+from tornproof.harness.systems.toy import AcknowledgesFirst, HeaderFirst, SwallowsErrors, Toy
 
 
 def explanation(finding: Finding) -> dict[str, Any]:
@@ -161,6 +162,16 @@ def test_a_crash_shows_which_fields_were_lost_and_which_kept() -> None:
     assert f"   lost  {data['file']} [{data['start']}, {data['end']})" in byte_lines(finding.evidence)
 
 
+class Labelled(Toy):
+    def fields(self, file: str, content: bytes) -> list[Field]:
+        if file == "new":
+            raise ZeroDivisionError
+        return [Field(0, 20, f"start of {file}"), Field(16, 16, "second")]
+
+
+CASE = TestCase(target=Labelled(), path="t", operations=(), first_session=())
+
+
 def kernel_of(old: bytes, *later: bytes) -> Kernel:
     kernel = Kernel.of(DiskImage.of_files({"t/f": old}))
     ((_, number),) = kernel.paths()
@@ -169,7 +180,7 @@ def kernel_of(old: bytes, *later: bytes) -> Kernel:
 
 
 def states_after_cut(kernel: Kernel, choice: str) -> list[tuple[int, int, str]]:
-    ranges = crash_ranges(kernel, disk_after(kernel, "C-8", choice), "t")
+    ranges = crash_ranges(kernel, disk_after(kernel, "C-8", choice), CASE)
     return [(each["start"], each["end"], each["state"]) for each in ranges]
 
 
@@ -181,14 +192,33 @@ def test_ranges_are_kept_lost_and_torn() -> None:
     assert states_after_cut(kernel_of(b"a" * 64), "[null,{}]") == []
 
 
+def test_ranges_have_the_names_of_the_targets_own_fields() -> None:
+    kernel = kernel_of(b"a" * 64, b"b" * 20 + b"a" * 28 + b"c" * 16)
+    ranges = crash_ranges(kernel, disk_after(kernel, "C-8", "[null,{}]"), CASE)
+    assert [each["fields"] for each in ranges] == [["start of f"], []]
+    kernel = kernel_of(b"a" * 64, b"b" * 24 + b"a" * 40)
+    (found,) = crash_ranges(kernel, disk_after(kernel, "C-8", "[null,{}]"), CASE)
+    assert found["fields"] == ["start of f", "second"]
+
+
+def test_a_name_that_leads_to_the_file_of_before_is_reported() -> None:
+    kernel = kernel_of(b"a")
+    directory, name = kernel.way("t/f")
+    kernel.files[77] = FileState(b"xy")
+    kernel.change_entries((directory, name, 77))
+    (found,) = crash_ranges(kernel, disk_after(kernel, "Cdir", "[[],{}]"), CASE)
+    assert (found["file"], found["state"]) == ("f", "old name")
+    assert crash_ranges(kernel, disk_after(kernel, "Cdir", "[null,{}]"), CASE) == []
+
+
 def test_a_name_that_did_not_reach_the_disk_is_reported() -> None:
     kernel = kernel_of(b"a")
     directory, name = kernel.way("t/new")
     kernel.files[77] = FileState(b"xy")
     kernel.change_entries((directory, name, 77))
-    found_ranges = crash_ranges(kernel, disk_after(kernel, "Cdir", "[[],{}]"), "t")
+    found_ranges = crash_ranges(kernel, disk_after(kernel, "Cdir", "[[],{}]"), CASE)
     assert [(each["file"], each["state"]) for each in found_ranges] == [("new", "no name")]
-    assert crash_ranges(kernel, disk_after(kernel, "Cdir", "[[0],{}]"), "t") == []
+    assert crash_ranges(kernel, disk_after(kernel, "Cdir", "[[0],{}]"), CASE) == []
 
 
 def test_simpler_choices_are_legal_and_lead_to_everything_kept() -> None:

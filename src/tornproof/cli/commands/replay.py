@@ -12,6 +12,7 @@ from tornproof.cli.console import result_console
 from tornproof.cli.explanation_print import print_explanation
 from tornproof.cli.findings import load_finding
 from tornproof.cli.output import ExitCode, JsonOption, write_json
+from tornproof.cli.replay_file import is_of_test, read_replay, replay_test
 from tornproof.harness.common.verdict import Finding, Verdict
 from tornproof.harness.counterexamples.replay import Replayed, is_simulated
 from tornproof.harness.mutation.replay import replay_planted
@@ -25,11 +26,13 @@ ANSWERS = {
 
 
 def replay(
-    finding: Annotated[Path, typer.Argument(help="A finding file that check or campaign wrote.")],
+    finding: Annotated[Path, typer.Argument(help="A finding file that check, campaign or a test wrote.")],
     json_target: JsonOption = None,
 ) -> int:
     """Reproduce a finding from its file: exit 1 if it happens again, 0 if not."""
     found, image, path = load_finding(finding)
+    if is_of_test(finding):
+        return _of_test(finding, json_target)
     document = {"format": 1, "finding": str(finding), "sentence": found.sentence}
     if is_simulated(found.evidence):
         replayed = replay_planted(found)
@@ -41,6 +44,23 @@ def replay(
     write_json({**document, "verdict": replayed.verdict.name}, json_target)
     _print(found, replayed, finding, json_target)
     return ExitCode[replayed.verdict.name]
+
+
+def _of_test(file: Path, json_target: str | None) -> int:
+    replay = read_replay(file, str(file))
+    verdict, output = replay_test(file, replay)
+    write_json(
+        {
+            "format": 1,
+            "finding": str(file),
+            "sentence": replay.finding.sentence,
+            "test": replay.test,
+            "verdict": verdict.name,
+        },
+        json_target,
+    )
+    result_console(json_target).print(output, ANSWERS[verdict], sep="\n", markup=False, highlight=False, soft_wrap=True)
+    return ExitCode[verdict.name]
 
 
 def _print(found: Finding, replayed: Replayed, file: Path, json_target: str | None) -> None:

@@ -28,6 +28,7 @@ def calls_at_most(count: int) -> HasTime:
 
 
 _DIGITS = re.compile(r"\d+")
+SHOWN_MAX = 120
 NO_CONTROLS = "none needed"
 PASSED = "passed"
 NOT_TRIED = "not tried"
@@ -45,6 +46,16 @@ class Verdict(enum.IntEnum):
 def without_digits(text: str) -> str:
     """Return a sentence without its numbers, which is equal for findings at other offsets."""
     return _DIGITS.sub("", text)
+
+
+def shown(value: object) -> str:
+    """Return the text of a value, cut to `SHOWN_MAX` characters."""
+    return shortened(repr(value))
+
+
+def shortened(text: str, length_max: int = SHOWN_MAX) -> str:
+    """Return a text cut to so many characters."""
+    return text if len(text) <= length_max else f"{text[:length_max]}..."
 
 
 def worst(verdicts: Iterable[Verdict]) -> Verdict:

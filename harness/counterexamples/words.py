@@ -10,8 +10,8 @@ from tornproof.harness.counterexamples.step_names import END, Step
 from tornproof.harness.simulator.process.case import TestCase
 
 GONE = {
-    "lost": "{file} has lost what was written to bytes {start} to {end}",
-    "torn": "{file} has a part of what was written to bytes {start} to {end}",
+    "lost": "{file} has lost what was written to bytes {ranges}",
+    "torn": "{file} has a part of what was written to bytes {ranges}",
     "no name": "{file} is not there",
     "old name": "{file} is the file of before",
 }
@@ -85,21 +85,25 @@ def _then(deviation: Deviation) -> str:
         case Kill():
             return f"the process of {deviation.at.process} is killed {where}"
         case PowerCut(model=model):
-            return f"the power is cut {where}, and the disk keeps what model {model} allows"
+            return f"the power is cut {where}, and the disk has what model {model} allows"
 
 
 def _lost(deviation: Deviation, explained: Mapping[str, Any]) -> str:
     """Return what a power cut took; of several cuts nobody can say which one took it."""
     if not isinstance(deviation, PowerCut) or len(explained["decisions"]) != 1:
         return ""
-    gone = [each for each in explained["bytes"] if each["state"] in GONE]
-    parts = [GONE[each["state"]].format(**each) + _labels(each["fields"]) for each in gone[:GONE_COUNT_MAX]]
-    more = [f"{len(gone) - GONE_COUNT_MAX} more"] if len(gone) > GONE_COUNT_MAX else []
-    return f": {', '.join([*parts, *more])}" if gone else ""
+    gone: dict[tuple[str, str], list[str]] = {}
+    for each in explained["bytes"]:
+        if each["state"] in GONE:
+            fields = f" ({', '.join(each['fields'])})" if each["fields"] else ""
+            gone.setdefault((each["file"], each["state"]), []).append(f"{each['start']} to {each['end']}{fields}")
+    parts = [GONE[state].format(file=file, ranges=_some(ranges)) for (file, state), ranges in gone.items()]
+    return f": {_some(parts)}" if parts else ""
 
 
-def _labels(fields: Sequence[str]) -> str:
-    return f" ({', '.join(fields)})" if fields else ""
+def _some(parts: Sequence[str]) -> str:
+    more = len(parts) - GONE_COUNT_MAX
+    return ", ".join([*parts[:GONE_COUNT_MAX], *([f"{more} more"] if more > 0 else [])])
 
 
 def _where(at: Step) -> str:

@@ -193,16 +193,17 @@ def rehearse(subject: object, operations: Sequence[Any], path: str = PATH) -> Fu
     except EndlessError as error:
         raise TargetError(f"{rehearsed.name} does not end without any commit: {error}") from error
     recording = RecordingStorage(storage)
-    is_done = False
+    opened_count, is_done = 0, False
     with suppress(*rehearsed.rejections, BusError, EndlessError):
         with rehearsed.open_writer(recording, path) as writer:
             if not hasattr(writer, "commit"):
                 raise TargetError(f"{rehearsed.name}: open_writer gave {_a(writer)} without a method commit(operation)")
+            opened_count = len(recording.steps)
             for operation in operations:
                 writer.commit(operation)
         rehearsed.read(storage, path)
         is_done = bool(operations)
-    if is_done and not recording.steps:
+    if is_done and len(recording.steps) == opened_count:
         raise TargetError(f"{rehearsed.name} committed without a call to the storage: use it instead of open() and os")
     return rehearsed
 

@@ -15,6 +15,7 @@ import pytest
 from command_line import TIMEOUT_SECONDS, warm_runner
 from depth import nightly
 
+from tornproof.cli.commands.replay import replay
 from tornproof.harness.simulator.process.observer import Property
 from tornproof.harness.systems.toy import Toy
 from tornproof.testing import target
@@ -140,9 +141,9 @@ def assert_shown(expected: str, output: str) -> None:
 
 
 def test_the_documented_example_is_short_passes_and_says_what_that_is_worth(tmp_path: Path) -> None:
-    assert len(EXAMPLE.splitlines()) <= 30
+    assert len(EXAMPLE.splitlines()) <= 40
     code, output = run_cold(tmp_path, source=EXAMPLE)
-    assert code == 0 and "2 passed" in output
+    assert code == 0 and "3 passed" in output
     assert_shown(PASSED, output)
     assert not (tmp_path / ".tornproof").exists()
 
@@ -151,23 +152,59 @@ def test_the_broken_example_fails_as_documented_and_its_replay_lines_work_until_
     run: Run, tmp_path: Path
 ) -> None:
     code, output = run(tmp_path, source=BROKEN_EXAMPLE)
-    assert code == 1 and "2 failed" in output and "Traceback" not in output
+    assert code == 1 and "3 failed" in output and "Traceback" not in output
     assert_shown(FAILED, output)
     lines = replay_lines(output)
     assert len(lines) >= 2 and {line[2].rpartition("::")[2] for line in lines} == {
         "test_no_kill_and_no_failing_call_tears_a_commit",
+        "test_no_power_cut_and_no_reader_beside_it_sees_half_a_commit",
         "test_no_execution_tears_a_commit",
     }
     assert (tmp_path / ".tornproof" / ".gitignore").read_text() == "*\n"
     for line in (lines[0], lines[-1]):
         code, again = run(tmp_path, *line)
-        assert code == 1 and "1 failed" in again and "2 failed" not in again
+        assert code == 1 and "1 failed" in again and "3 failed" not in again
         assert f"{line[1]}: it happens again.\ntornproof broke 'letters'." in again
     # Without the test's name pytest collects all, and all others are left out.
     code, again = run(tmp_path, *lines[0][:2])
-    assert code == 1 and "1 failed, 1 deselected" in again
+    assert code == 1 and "1 failed, 2 deselected" in again
     code, mended = run(tmp_path, *lines[-1], source=EXAMPLE)
     assert code == 0 and "1 passed" in mended and "it does not happen any more" in mended
+
+
+def test_the_command_replays_the_finding_of_a_test_from_anywhere(
+    run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run(tmp_path, "-k", "power_cut", source=BROKEN_EXAMPLE)
+    file = next((tmp_path / ".tornproof").glob("power-*.json"))
+    document = tmp_path / "replayed.json"
+    assert replay(file, str(document)) == 1
+    assert "INVALID: it happens again" in capsys.readouterr().out
+    replayed = json.loads(document.read_text())
+    assert (replayed["verdict"], replayed["test"].partition("::")[0]) == ("INVALID", "test_letters.py")
+    write_module(tmp_path, EXAMPLE)
+    assert replay(file, None) == 0
+    assert "VALID: it does not happen any more" in capsys.readouterr().out
+    (tmp_path / "test_letters.py").unlink()
+    assert replay(file, None) == 3
+    assert "UNKNOWN: this release cannot replay it" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("call", "sentence"),
+    [
+        ('power(LETTERS, [b"one"], models=["B", "Z"])', "tornproof.power: models: expected some of A, B, "),
+        ('schedules(LETTERS, [b"one"], effort="huge")', "tornproof.schedules: effort: expected small, medium, large"),
+        ("damage(LETTERS, [])", "tornproof.damage needs a list of at least one operation"),
+        ('product(LETTERS, [b"one"], seconds=0)', "tornproof has no verdict on 'letters' (product): "),
+    ],
+)
+def test_a_wrong_question_and_a_time_limit_are_reported_in_words(
+    run: Run, tmp_path: Path, call: str, sentence: str
+) -> None:
+    source = f"{EXAMPLE}\ndef test_other(tornproof):\n    tornproof.{call}\n"
+    code, output = run(tmp_path, "-k", "test_other", source=source)
+    assert code == 1 and sentence in output and "Traceback" not in output
 
 
 def test_there_is_no_fixture_without_the_plugin(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 from tornproof.harness.common import behaviour
 from tornproof.harness.common.model_check import ModelCheck
 from tornproof.harness.common.system import Target
+from tornproof.harness.common.verdict import shown
 from tornproof.harness.explorers.kills.plan import Failure, Origin, failures
 from tornproof.harness.explorers.kills.sessions import (
     FAULT_FREE_RUN,
@@ -17,7 +18,6 @@ from tornproof.harness.explorers.kills.sessions import (
     Session,
     Violation,
     orderly,
-    shown,
 )
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.intercept import BARRIERS, Call

@@ -19,7 +19,6 @@ from tornproof.harness.simulator.filesystem.written import RecordingStorage
 from tornproof.harness.simulator.process.observer import Property
 
 FAULT_FREE_RUN = "the fault-free run"
-SHOWN_MAX = 120
 
 
 REWORDED = {
@@ -144,9 +143,3 @@ def orderly(target: Target, rejected: str | None, doing: str) -> Iterator[None]:
         if rejected is not None and isinstance(error, target.rejections):
             raise Violation(rejected, f"{doing} was rejected: {error}") from error
         raise Violation(Property.DISORDERLY, f"{doing} ended with {type(error).__name__}: {error}") from error
-
-
-def shown(value: object) -> str:
-    """Return the text of a value, cut to `SHOWN_MAX` characters."""
-    text = repr(value)
-    return text if len(text) <= SHOWN_MAX else f"{text[:SHOWN_MAX]}..."

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from tornproof.harness.common.system import Target
-from tornproof.harness.common.verdict import Finding
+from tornproof.harness.common.verdict import Finding, shown
 from tornproof.harness.explorers.kills.judge import Judge
 from tornproof.harness.explorers.kills.plan import Kill, origin_of
-from tornproof.harness.explorers.kills.sessions import Violation, shown
+from tornproof.harness.explorers.kills.sessions import Violation
 from tornproof.harness.explorers.own_system.execution import counted, failure_in_words
 from tornproof.harness.simulator.filesystem.intercept import Call
 

@@ -14,10 +14,9 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from tornproof.harness.common.system import Field, Target, label_of
-from tornproof.harness.common.verdict import Finding, HasTime, Phase, Verdict, always
+from tornproof.harness.common.verdict import Finding, HasTime, Phase, Verdict, always, shown
 from tornproof.harness.explorers.corruption.blocks import BLOCK_BYTES, BLOCKS_MAX, misdirected, stale, zeroed
 from tornproof.harness.explorers.corruption.plan import BITS_IN_BYTE, Cut, Damage, Flip, Kind, damage_of, document_of
-from tornproof.harness.explorers.kills.sessions import shown
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.kernel import BusError
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage

@@ -13,6 +13,7 @@ from contextlib import suppress
 from typing import Any
 
 from tornproof.harness.common.system import Target
+from tornproof.harness.common.verdict import shown
 from tornproof.harness.explorers.kills.exploration import (
     FAILED_CALL,
     KILLED_RECOVERY,
@@ -21,7 +22,7 @@ from tornproof.harness.explorers.kills.exploration import (
     WORKING_RECOVERY,
 )
 from tornproof.harness.explorers.kills.plan import Failure, failures
-from tornproof.harness.explorers.kills.sessions import Reference, Session, Violation, orderly, shown
+from tornproof.harness.explorers.kills.sessions import Reference, Session, Violation, orderly
 from tornproof.harness.simulator.filesystem.intercept import BARRIERS, Call, CallKind
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.simulator.filesystem.written import replay_prefix

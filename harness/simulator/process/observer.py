@@ -9,9 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from typing import NamedTuple, TypeAlias
 
+from tornproof.harness.common.verdict import shortened
 from tornproof.harness.simulator.process import bodies
 from tornproof.harness.simulator.process.simulated_process import Mark, Node
 
+SEEN_MAX = 200
+"""How many characters of what a reader saw stand in a violation: those of a table name its partitions."""
 Operations: TypeAlias = tuple[int, ...]
 Oracle: TypeAlias = Callable[[Operations], Hashable]
 """Returns what a reader sees when the operations of these numbers were committed, one after the other."""
@@ -140,7 +143,9 @@ class Judge:
         reading = progress.reading_of(process)
         count = self.version_of(progress, value)
         if count is None:
-            return progress.broken(Property.WRONG_SNAPSHOT, process, f"{value} is no version of the model")
+            return progress.broken(
+                Property.WRONG_SNAPSHOT, process, f"{shortened(str(value), SEEN_MAX)} is no version of the model"
+            )
         progress = progress._replace(observations=(*progress.observations, (process, count)))
         if count < reading.last:
             return progress.broken(Property.WENT_BACK, process, f"commit {count} was seen after commit {reading.last}")
@@ -164,7 +169,9 @@ class Judge:
         count = self.version_of(progress, value)
         committed = progress.committed
         if count is None:
-            return progress.broken(Property.WRONG_SNAPSHOT, process, f"{value} is no version of the model")
+            return progress.broken(
+                Property.WRONG_SNAPSHOT, process, f"{shortened(str(value), SEEN_MAX)} is no version of the model"
+            )
         if count < len(committed):
             sentence = f"commit {len(committed)} was acknowledged, and {count} is what a recovery found"
             return progress.broken(Property.LOST, process, sentence)

@@ -142,7 +142,7 @@ def test_the_sentences_say_let_then_because_however_and_the_nearest_run() -> Non
     [
         (AcknowledgesFirst(), ("kill",), "the process of writer is killed"),
         (SwallowsErrors(), ("fail", C_512), "a call of writer fails (input/output error): sync the data new"),
-        (HeaderFirst(), (C_8,), "the power is cut after the end of writer, and the disk keeps what model C-8 allows"),
+        (HeaderFirst(), (C_8,), "the power is cut after the end of writer, and the disk has what model C-8 allows"),
     ],
     ids=["kill", "fail", "power"],
 )

@@ -1,0 +1,224 @@
+"""A format that is not ours under every explorer of the simulator, and under damage."""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from manifest_log import MISTAKES, Log
+
+from tornproof.harness.common.effort import EFFORTS, Bounds
+from tornproof.harness.common.verdict import Finding, Phase, Verdict, calls_at_most
+from tornproof.harness.explorers.corruption.plan import BITS_IN_BYTE, Cut, Flip, Kind
+from tornproof.harness.explorers.own_system.damage import (
+    CONTROLS,
+    KINDS,
+    PROPERTY,
+    Outcome,
+    Result,
+    Run,
+    explore_damage,
+    failed_controls,
+    replay_damage,
+)
+from tornproof.harness.explorers.own_system.simulated import (
+    cases_of,
+    explore_simulated,
+    replay_simulated,
+    simulated_execution,
+)
+from tornproof.harness.simulator.process.observer import Property
+from tornproof.harness.systems.scenario import Explorer
+from tornproof.testing import PATH, FunctionTarget, Storage, target
+
+OPERATIONS = (b"one", b"twos", b"threes")
+SMALL = Bounds.of(EFFORTS["small"])
+FOUND_BY = {
+    "no directory sync": {Explorer.POWER, Explorer.PRODUCT},
+    "no sync of the manifest": {Explorer.POWER, Explorer.PRODUCT},
+    "no sync of the log": {Explorer.POWER, Explorer.PRODUCT},
+    "manifest before data": {Explorer.POWER, Explorer.PRODUCT, Explorer.SCHEDULES},
+    "trusts the file's size": {Explorer.POWER, Explorer.PRODUCT},
+}
+EXPLORERS = tuple(explorer for explorer in Explorer if explorer is not Explorer.MEMORY)
+
+
+def explored(explorer: Explorer, of: FunctionTarget, **arguments: Any) -> Phase:
+    cases = cases_of(explorer, of, OPERATIONS, path=PATH, styles=of.reader_styles, reader_count=1, read_count=2)
+    return explore_simulated(explorer, cases, bounds=SMALL, **arguments)
+
+
+def reread(finding: Finding) -> Finding:
+    return replace(finding, evidence=json.loads(json.dumps(finding.evidence)))
+
+
+@pytest.mark.parametrize("explorer", EXPLORERS)
+def test_the_sound_format_is_valid_and_says_what_that_is_worth(explorer: Explorer) -> None:
+    phase = explored(explorer, target(Log()))
+    assert (phase.verdict, phase.controls, phase.note) == (Verdict.VALID, "passed", "")
+    # Of disks that are alike for a recovery only some are cut again.
+    assert phase.complete or (explorer is Explorer.POWER and "N-512 complete for one cut" in phase.bound)
+    assert phase.explored > 100 and phase.findings == ()
+
+
+@pytest.mark.parametrize("explorer", EXPLORERS)
+@pytest.mark.parametrize("name", FOUND_BY)
+def test_each_mistake_is_found_where_it_shows_and_replays_until_it_is_mended(name: str, explorer: Explorer) -> None:
+    broken = target(MISTAKES[name])
+    phase = explored(explorer, broken)
+    assert (phase.verdict is Verdict.INVALID) is (explorer in FOUND_BY[name])
+    for finding in phase.findings[:1]:
+        assert finding.evidence["target"] == name and simulated_execution(finding)
+        again = reread(finding)
+        assert {replay_simulated(broken, OPERATIONS, again) for _ in range(10)} == {Verdict.INVALID}
+        assert replay_simulated(target(Log()), OPERATIONS, again) in (Verdict.VALID, Verdict.UNKNOWN)
+
+
+def test_what_a_power_cut_took_is_said_with_the_names_of_the_targets_fields() -> None:
+    phase = explored(Explorer.POWER, target(MISTAKES["no sync of the manifest"]), models=("B",))
+    text = "\n".join(simulated_execution(phase.findings[0]))
+    assert "manifest has lost what was written to bytes 0 to 20 (record count, checksum of the log, " in text
+    phase = explored(Explorer.POWER, target(MISTAKES["no directory sync"]), models=("B",))
+    assert "manifest is the file of before" in "\n".join(simulated_execution(phase.findings[0]))
+
+
+def test_the_first_finding_needs_the_mildest_model_that_shows_it() -> None:
+    def model_of(name: str) -> str:
+        (cut,) = explored(Explorer.POWER, target(MISTAKES[name])).findings[0].evidence["log"]
+        return str(cut.get("model", cut["kind"]))
+
+    assert (model_of("manifest before data"), model_of("no directory sync")) == ("kill", "B")
+    assert model_of("trusts the file's size") == "C-4096"
+
+
+class Record:
+    """An operation that no file can hold."""
+
+    def __init__(self, content: bytes) -> None:
+        self.content = content
+
+    def __repr__(self) -> str:
+        return f"Record({self.content!r})"
+
+
+class RecordLog(Log):
+    def commit(self, storage: Storage, path: str, record: Any) -> None:
+        super().commit(storage, path, record.content)
+
+
+def test_operations_that_no_file_can_hold_are_those_of_the_test() -> None:
+    broken, operations = target(RecordLog("records", syncs_log=False)), list(map(Record, OPERATIONS))
+    cases = cases_of(Explorer.POWER, broken, operations, path=PATH, styles=(), reader_count=0, read_count=0)
+    phase = explore_simulated(Explorer.POWER, cases, bounds=SMALL, models=("C-4096",))
+    again = reread(phase.findings[0])
+    assert replay_simulated(broken, operations, again) is Verdict.INVALID
+    assert replay_simulated(broken, [], again) is Verdict.UNKNOWN
+
+
+class KeepsReading(Log):
+    """Broken: a reader that stays open believes the manifest of its first read."""
+
+    @contextmanager
+    def reader(self, storage: Storage, path: str) -> Iterator[Any]:
+        first = self.read(storage, path)
+        yield lambda: first
+
+
+def test_a_reader_that_stays_open_is_explored_beside_one_that_does_not() -> None:
+    broken = target(KeepsReading("keeps reading"))
+    for explorer in (Explorer.SCHEDULES, Explorer.PRODUCT):
+        found = {finding.property for finding in explored(explorer, broken).findings}
+        assert found and found <= {Property.STALE, Property.BEHAVIOUR}
+
+
+# Damage
+
+
+def run_of(log: Log, **options: Any) -> Run:
+    return Run.of(target(log), OPERATIONS, path=PATH, **options)
+
+
+def test_every_bit_and_length_of_a_sound_format_is_tried_and_none_is_read_as_another_state() -> None:
+    run = run_of(Log())
+    phase = explore_damage(run, cases=10_000)
+    size_bytes = sum(map(len, run.contents.values()))
+    assert (phase.verdict, phase.complete, phase.controls) == (Verdict.VALID, True, "passed")
+    assert phase.counts[Kind.FLIP.value] == BITS_IN_BYTE * size_bytes and phase.counts[Kind.CUT.value] == size_bytes
+    assert sum(phase.counts[outcome.value] for outcome in Outcome) == phase.explored
+    assert phase.counts[Outcome.REJECTED.value] > 250 and phase.counts[Outcome.OLDER.value] > 0
+    strict = explore_damage(run_of(Log(), allows_older=False), cases=10_000)
+    assert strict.verdict is Verdict.INVALID and "sees the state before the last" in strict.findings[0].sentence
+
+
+def test_damage_that_is_read_is_found_with_its_field_and_replays() -> None:
+    run = run_of(MISTAKES["compares nothing"])
+    phase = explore_damage(run, cases=10_000)
+    kinds = {finding.evidence["kind"] for finding in phase.findings}
+    assert kinds == {"flip", "cut", *(kind.value for kind in KINDS[2:])}
+    for finding in phase.findings:
+        assert {replay_damage(run, reread(finding)) for _ in range(10)} == {Verdict.INVALID}
+    unread = replace(phase.findings[0], evidence={**phase.findings[0].evidence, "bit": 1 << 40})
+    assert replay_damage(run, unread) is Verdict.UNKNOWN
+    labelled = explore_damage(Run.of(target(Log(), read=unchecked_count), OPERATIONS, path=PATH), cases=10_000)
+    assert {finding.evidence["field"] for finding in labelled.findings} == {"record count"}
+    assert labelled.findings[0].sentence.startswith("With bit 2 of byte 0 of manifest flipped (record count), ")
+
+
+def unchecked_count(storage: Storage, path: str) -> int:
+    with storage.open_for_reading(f"{path}/manifest") as file:
+        return int.from_bytes(file.pread(4, 0), "little")
+
+
+def test_of_more_damages_than_cases_a_sample_is_tried_that_meets_each_bit_of_a_byte() -> None:
+    run = run_of(Log())
+    phase = explore_damage(run, cases=200)
+    assert not phase.complete and phase.counts[Kind.FLIP.value] < 60 and "of 264 bits flipped" in phase.bound
+    cut = explore_damage(run, cases=200, has_time=calls_at_most(3))
+    assert cut.explored == 3 and not cut.complete
+
+
+@pytest.mark.parametrize(
+    "blinded",
+    [
+        *(f"kind {kind}" for kind in KINDS),
+        "reading",
+        "reopening",
+        "errors",
+    ],
+)
+def test_a_blinded_injector_or_judge_fails_its_control(blinded: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    damages = Run.damages
+    if blinded.startswith("kind "):
+        monkeypatch.setattr(
+            Run,
+            "damages",
+            lambda self, kind, *sizes: iter(()) if f"kind {kind}" == blinded else damages(self, kind, *sizes),
+        )
+    elif blinded == "reading":
+        monkeypatch.setattr(Run, "_read", lambda self, storage, who: Result(Outcome.HARMLESS))
+    elif blinded == "reopening":
+        monkeypatch.setattr(Run, "_reopened", lambda self, storage: None)
+    else:
+        monkeypatch.setattr(
+            "tornproof.harness.explorers.own_system.damage._disorderly", lambda error, who: Result(Outcome.REJECTED)
+        )
+    assert failed_controls()
+
+
+def test_each_control_is_shown_by_its_kind_alone_and_the_sound_one_by_none() -> None:
+    assert failed_controls() == []
+    checks = [(toy, kind) for toy, kind, violated in CONTROLS if violated == PROPERTY][: len(KINDS)]
+    assert {kind for _, kind in checks} == set(KINDS)
+    for toy, shown_by in checks:
+        run = Run.of(toy, [b"one", b"twos", b"threes"], path="toy")
+        for kind in KINDS:
+            found = {run.judge(damage).outcome for damage in run.damages(kind, (32,))}
+            assert (Outcome.SILENT in found) is (kind is shown_by), (toy.name, kind)
+
+
+def test_a_file_that_is_damaged_elsewhere_leaves_the_others_as_they_are() -> None:
+    run = run_of(Log())
+    assert run.judge(Flip("log", 0)).outcome is Outcome.REJECTED
+    assert run.judge(Cut("log", 0)).outcome is Outcome.REJECTED

@@ -172,6 +172,20 @@ def test_the_broken_example_fails_as_documented_and_its_replay_lines_work_until_
     assert code == 0 and "1 passed" in mended and "it does not happen any more" in mended
 
 
+def test_the_page_for_ones_own_format_leads_to_its_finding_and_to_its_cure(run: Run, tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "your-own-format.md").read_text(encoding="utf-8")
+    assert len(page.splitlines()) <= 60
+    (example,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    (_, shown) = re.findall(r"```console\n(.*?)```", page, re.DOTALL)
+    write = "        file.pwrite(record, 8 + len(log))\n"
+    assert write in example
+    (tmp_path / "test_log.py").write_text(example)
+    (tmp_path / "test_mended.py").write_text(example.replace(write, f"{write}        file.fsync()\n"))
+    code, output = run(tmp_path)
+    assert code == 1 and "1 failed, 1 passed" in output
+    assert_shown(re.sub("crash-|power-", "crash-", shown.partition("\n")[2]), re.sub("crash-|power-", "crash-", output))
+
+
 def test_the_command_replays_the_finding_of_a_test_from_anywhere(
     run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -191,3 +191,8 @@ def _has_begun_a_commit(node: Node) -> bool:
             return True
         at = at.parent
     return False
+
+
+def _no_version(progress: Progress, process: str, value: Hashable) -> Progress:
+    sentence = f"{shortened(str(value), SEEN_MAX)} is no version of the model"
+    return progress.broken(Property.WRONG_SNAPSHOT, process, sentence)

@@ -99,7 +99,6 @@ class TornproofStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         storage, known = OperatingSystemStorage(), _marks(start)
         table = open_table(storage, self._request.path)
         pin = pin_committed(storage, table.path)
-        self._pins.append(pin)
         snapshot = snapshot_of(table, pin.transaction)
         found = {
             partition.timestamp: mark_of(snapshot, partition, known.get(partition.timestamp))
@@ -107,17 +106,23 @@ class TornproofStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
             if partition.is_parquet
         }
         if found == known:
+            pin.release()
             return start
+        self._keep(pin)
         stored = {str(timestamp): list(mark) for timestamp, mark in found.items()}
         return {"version": pin.version, "partitions": stored}
 
+    def _keep(self, pin: Pin) -> None:
+        """Keep a version, once however often Spark asks for its offset before it plans a batch."""
+        if pin.version in [other.version for other in self._pins]:
+            pin.release()
+        else:
+            self._pins.append(pin)
+
     def _release(self, below_version: int | None) -> None:
-        kept: list[Pin] = []
+        kept = [pin for pin in self._pins if below_version is not None and pin.version >= below_version]
         for pin in self._pins:
-            is_known = pin.version in {other.version for other in kept}
-            if below_version is not None and pin.version >= below_version and not is_known:
-                kept.append(pin)
-            else:
+            if pin not in kept:
                 pin.release()
         self._pins = kept
 

@@ -49,6 +49,7 @@ from tornproof.pipeline.ingest.settings import ArchiveReport, ArchiveSettings
 from tornproof.pipeline.ingest.source import digest_of, sample_frames, task_groups
 from tornproof.pipeline.ingest.spill import Reading, Run, SortedRuns, SourceLines, by_partition
 from tornproof.pipeline.spark.progress import watched
+from tornproof.pipeline.spark.session import executor_core_count
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -181,6 +182,8 @@ class _Job:
         self, metadata: TableMetadata, schema: ArchiveSchema, fresh: Mapping[int, Sequence[Run]]
     ) -> list[PreparedPartition]:
         slots = self.spark.sparkContext.defaultParallelism
+        # All threads of a task run in one worker, on the cores that its executor has.
+        thread_count = max(1, min(slots // max(1, len(fresh)), executor_core_count(self.spark)))
         tasks = [
             BuildTask(
                 timestamp=start,
@@ -190,7 +193,7 @@ class _Job:
                 metadata=metadata,
                 timestamp_name=schema.timestamp,
                 options=self.settings.options,
-                thread_count=max(1, slots // len(fresh)),
+                thread_count=thread_count,
             )
             for start, runs in fresh.items()
         ]

@@ -32,6 +32,7 @@ PACKAGES = ("model", "impl", "harness", "pipeline")
 LOOPBACK = "127.0.0.1"
 CONNECT_SECONDS = 5
 MASTER = re.compile(r"local(\[.+\])?|local-cluster\[.+\]|spark://.*|k8s://.+|yarn")
+LOCAL_CLUSTER = re.compile(r"local-cluster\[\s*\d+\s*,\s*(\d+)\s*,\s*\d+\s*\]")
 DRIVER_MEMORY = "4g"
 SETTINGS = {
     "spark.ui.enabled": "false",
@@ -147,6 +148,17 @@ def demand_spark() -> None:
 def is_local(master: str) -> bool:
     """Return whether driver and executors are on this machine."""
     return master.startswith("local")
+
+
+def executor_core_count(spark: SparkSession) -> int:
+    """Return how many cores the executor of a task has; where nobody says so, those of one task."""
+    context = spark.sparkContext
+    if found := LOCAL_CLUSTER.fullmatch(str(context.master)):
+        return int(found[1])
+    if is_local(str(context.master)):
+        return int(context.defaultParallelism)
+    settings = context.getConf()
+    return int(settings.get("spark.executor.cores") or settings.get("spark.task.cpus") or 1)
 
 
 def code_archive(directory: Path) -> Path:

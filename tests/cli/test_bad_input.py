@@ -246,6 +246,24 @@ def test_a_path_of_no_folder_is_exit_2(tornproof: WarmRunner, command: str, path
     assert sentence_of(run)
 
 
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["campaign", "--spec", "x.toml", "--out", "s3a://bucket/out"], "--out: s3a:/bucket/out: only paths of this "),
+        (["campaign", "--spec=file:///x.toml", "--out", "out"], "--spec: file:/x.toml: only paths of this machine's "),
+        (["report", "hdfs://host/results"], "DIRECTORY: hdfs:/host/results: only paths of this machine's "),
+        (["history", "gs://bucket/events", "here"], "EVENTS: gs:/bucket/events: only paths of this machine's "),
+    ],
+)
+def test_an_address_in_place_of_a_path_is_rejected_before_anything_is_written(
+    tornproof: WarmRunner, tmp_path: Path, arguments: list[str], sentence: str
+) -> None:
+    run = tornproof(*arguments, folder=tmp_path)
+    assert (run.code, run.out) == (2, "")
+    assert sentence in sentence_of(run)
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.fixture
 def open_folder() -> Iterator[Path]:
     """A folder that everybody may enter; pytest's own are for their user alone."""

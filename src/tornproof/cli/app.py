@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import signal
 import sys
 import traceback
@@ -20,9 +21,11 @@ from typer.exceptions import TyperException
 from tornproof import __version__
 from tornproof.cli import interruption
 from tornproof.cli.output import ExitCode, complain, exit_code_of
-from tornproof.impl.errors import TornproofError
+from tornproof.impl.errors import TornproofError, UsageError
 
 COMPLETION = "_TORNPROOF_COMPLETE"
+SCHEME = re.compile(r"([a-z][a-z0-9+.-]+):/")
+"""How a path begins that was an address, after `Path` has made one slash of two."""
 COMMANDS = {
     "check": "Explore a copy of a table: flipped bits, commits beside readers, kills at every step, failing calls.",
     "verify": "Say whether a table on disk is sound, and what is wrong: file, field, offset, expected, found.",
@@ -65,8 +68,22 @@ def _processed(parameter: Any, convert: Callable[[Any, Any], Any], context: Any,
 
 class _Command(TyperCommand):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        _convert_no_more_than_needed(self.get_params(ctx))
-        return super().parse_args(ctx, args)
+        parameters = self.get_params(ctx)
+        _convert_no_more_than_needed(parameters)
+        rest = super().parse_args(ctx, args)
+        for parameter in parameters:
+            given = ctx.params.get(parameter.name)
+            for path in given if isinstance(given, (list, tuple)) else [given]:
+                _reject_address(parameter, path)
+        return rest
+
+
+def _reject_address(parameter: Any, path: object) -> None:
+    """Raise UsageError for a path that is an address, before a folder of its scheme's name is made."""
+    if isinstance(path, Path) and (found := SCHEME.match(str(path))):
+        name = parameter.opts[0] if parameter.opts[0].startswith("-") else parameter.opts[0].upper()
+        hint = "leave out file://" if found[1] == "file" else "copy it, or mount it as a folder"
+        raise UsageError(f"{name}: {path}: only paths of this machine's file systems are read and written; {hint}")
 
 
 class _Commands(TyperGroup):

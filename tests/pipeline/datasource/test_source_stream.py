@@ -74,6 +74,31 @@ def between(path: Path, start: Offset, end: Offset, **options: str) -> list[int]
     return [value for batch in batches for value in batch.column("v").to_pylist()]
 
 
+def open_files() -> int:
+    return sum(1 for _ in Path("/proc/self/fd").iterdir())
+
+
+@pytest.mark.parametrize("poll_count", [100, nightly(5_000)])
+def test_polls_of_a_table_where_nothing_is_committed_keep_nothing_open(table: Path, poll_count: int) -> None:
+    commit(table, [1, 2])
+    reader = reader_of(table)
+    start: Offset = {"version": -1, "partitions": {}}
+    offset = reader.latestOffset(start, ReadAllAvailable())
+    open_count = open_files()
+    for _ in range(poll_count):
+        # Before the first batch is planned Spark asks again with the old offset, and after it with the new one.
+        assert reader.latestOffset(start, ReadAllAvailable()) == offset
+        assert reader.latestOffset(offset, ReadAllAvailable()) is offset
+    assert open_files() == open_count
+    commit(table, [3])
+    later = reader.latestOffset(offset, ReadAllAvailable())
+    assert later["version"] > offset["version"] and open_files() > open_count
+    reader.commit(later)
+    assert open_files() == open_count
+    reader.stop()
+    assert open_files() < open_count
+
+
 def test_appended_rows_arrive_once_in_row_groups_gaps_and_new_partitions(table: Path) -> None:
     reader = reader_of(table)
     offset = reader.initialOffset()

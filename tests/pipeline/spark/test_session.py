@@ -9,6 +9,8 @@ import sys
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -20,6 +22,7 @@ from tornproof.pipeline.spark.session import (
     code_archive,
     demand_master,
     demand_spark,
+    executor_core_count,
     innermost_message,
     is_local,
     spark_session,
@@ -158,3 +161,19 @@ def test_without_pyspark_the_sentence_says_what_to_install(monkeypatch: pytest.M
     monkeypatch.setitem(sys.modules, "pyspark", None)
     with pytest.raises(PipelineUnavailableError, match=r"pip install 'tornproof\[spark\]'"):
         demand_spark()
+
+
+@pytest.mark.parametrize(
+    ("master", "settings", "core_count"),
+    [
+        ("local[6]", {}, 12),
+        ("local-cluster[2, 3, 1024]", {}, 3),
+        ("spark://host:7077", {"spark.executor.cores": "4", "spark.task.cpus": "2"}, 4),
+        ("yarn", {"spark.task.cpus": "2"}, 2),
+        ("k8s://host", {}, 1),
+    ],
+)
+def test_a_task_has_the_cores_of_its_executor(master: str, settings: dict[str, str], core_count: int) -> None:
+    context = SimpleNamespace(master=master, defaultParallelism=12, getConf=lambda: settings)
+    spark: Any = SimpleNamespace(sparkContext=context)
+    assert executor_core_count(spark) == core_count

@@ -47,6 +47,7 @@ FINDINGS_MAX = 6
 
 NOT_SHRUNK = f"not shrunk, because at most {FINDINGS_MAX} of a test case are"
 CUT = "the run ended before it was shrunk"
+NOT_MADE_SMALL = "as it was seen, because making it small failed, which is a defect of tornproof"
 
 Kind: TypeAlias = tuple[Any, ...]
 """What two violations of one kind have in common, before they are shrunk."""
@@ -220,7 +221,12 @@ def _explore(worker: Worker, explorer: Explorer, name: str, part: str) -> Any:
 
 
 def _shrink(worker: Worker, explorer: Explorer, name: str, found: Any) -> Finding:
-    return _STRATEGIES[explorer].shrink(worker.once(_settings)[name], found)
+    strategy, setting = _STRATEGIES[explorer], worker.once(_settings)[name]
+    try:
+        return strategy.shrink(setting, found)
+    except Exception as error:
+        # Whatever goes wrong while a finding is made small, the finding itself is not lost.
+        return strategy.unshrunk(setting, found, f"{NOT_MADE_SMALL}: {type(error).__name__}: {error}")
 
 
 class _Strategy(ABC):

@@ -29,6 +29,7 @@ from tornproof.harness.explorers.own_system.simulated import (
     replay_simulated,
     simulated_execution,
 )
+from tornproof.harness.explorers.simulated_phases import NOT_MADE_SMALL
 from tornproof.harness.simulator.process.observer import Property
 from tornproof.harness.systems.scenario import Explorer
 from tornproof.testing import PATH, FunctionTarget, Storage, target
@@ -131,6 +132,23 @@ def test_a_reader_that_stays_open_is_explored_beside_one_that_does_not() -> None
     for explorer in (Explorer.SCHEDULES, Explorer.PRODUCT):
         found = {finding.property for finding in explored(explorer, broken).findings}
         assert found and found <= {Property.STALE, Property.BEHAVIOUR}
+
+
+def test_a_mistake_while_a_finding_is_made_small_does_not_lose_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*arguments: Any, **named: Any) -> Finding:
+        raise AssertionError("it does not apply")
+
+    broken = target(MISTAKES["no directory sync"])
+    for explorer, maker in ((Explorer.POWER, "as_log"), (Explorer.PRODUCT, "schedule_crash.finding_or_moves")):
+        whole = explored(explorer, broken)
+        monkeypatch.setattr(f"tornproof.harness.explorers.simulated_phases.{maker}", fails)
+        raw = explored(explorer, broken)
+        assert {each.property for each in raw.findings} >= {each.property for each in whole.findings}
+        note = f"{NOT_MADE_SMALL}: AssertionError: it does not apply"
+        assert {each.evidence["note"] for each in raw.findings} == {note}
+    # What the power explorer saw replays as it is.
+    (first, *_) = explored(Explorer.POWER, broken).findings
+    assert replay_simulated(broken, OPERATIONS, reread(first)) is Verdict.INVALID
 
 
 # Damage

@@ -10,6 +10,9 @@ from tornproof.impl.errors import TornproofError
 from tornproof.impl.storage.interface import ReadableStorage, Storage
 from tornproof.model.rows import Content
 
+OWN_PATH = "target"
+"""Where the files of a user's target are in the simulator."""
+
 
 class Writer(Protocol):
     """The writer of a session."""

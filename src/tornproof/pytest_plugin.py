@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from tornproof.cli.replay_file import Replay
     from tornproof.harness.common.effort import Bounds
     from tornproof.harness.common.verdict import Finding, Phase, Verdict
+    from tornproof.harness.simulator.process.case import Readers
     from tornproof.testing import FunctionTarget
 
 SECTION = "tornproof"
@@ -190,6 +191,7 @@ class Explorers:
         *,
         readers: int = 1,
         reads: int = 2,
+        writers: int = 1,
         effort: int | str = "small",
         seed: int = 0,
         seconds: float | None = None,
@@ -197,11 +199,15 @@ class Explorers:
     ) -> Phase:
         """Run a writer of `operations` beside `readers` readers of each style, in every order that can matter.
 
-        Of more orders than `effort` allows, the first ones and random ones are run, and the bound says so.
+        Several `writers` get the operations in turn, and what is seen must be what some order of their commits leaves.
+        Of more orders than `effort` allows, the first ones (and of one writer random ones) are run; the bound says so.
         """
         __tracebackhide__ = True
         question = _Question(reader_count=readers, read_count=reads, effort=effort, seed=seed)
-        return self._simulated("schedules", target, operations, question, _TimeLimit(seconds), allow_unfinished)
+        limit = _TimeLimit(seconds)
+        if writers != 1:
+            return self._several_writers(target, operations, writers, question, limit, allow_unfinished)
+        return self._simulated("schedules", target, operations, question, limit, allow_unfinished)
 
     def product(
         self,
@@ -260,6 +266,39 @@ class Explorers:
             )
         )
 
+    def _several_writers(
+        self,
+        target: object,
+        operations: Sequence[Any],
+        writer_count: int,
+        question: _Question,
+        limit: _TimeLimit,
+        allow_unfinished: bool,
+    ) -> Phase:
+        __tracebackhide__ = True
+        from tornproof.harness.explorers.own_system.simulated import cases_of
+        from tornproof.harness.explorers.own_system.writers import Group, explore_writers, replay_writers
+        from tornproof.harness.systems.scenario import Explorer
+
+        explored = _given("schedules", target, operations)
+        if not 1 < writer_count <= len(operations):
+            expected = f"1 to {len(operations)}, the operations"
+            _fail(f"tornproof.schedules: writers: expected {expected}, found {writer_count}")
+        schedules_max = question.bounds("schedules").schedules
+        (case,) = cases_of(Explorer.SCHEDULES, explored, operations, question.readers(explored)).values()
+        group = Group(case=case, writer_count=writer_count)
+        return self._run(
+            _Exploration(
+                phase="schedules",
+                target=explored.name,
+                explore=lambda: explore_writers(group, schedules_max=schedules_max, has_time=limit),
+                replay=lambda finding: replay_writers(group, finding),
+                execution=lambda finding: [],
+                limit=limit,
+                allow_unfinished=allow_unfinished,
+            )
+        )
+
     def _simulated(
         self,
         name: str,
@@ -277,18 +316,9 @@ class Explorers:
             simulated_execution,
         )
         from tornproof.harness.systems.scenario import Explorer
-        from tornproof.testing import PATH
 
         explored, explorer, bounds = _given(name, target, operations), Explorer(name), question.bounds(name)
-        cases = cases_of(
-            explorer,
-            explored,
-            operations,
-            path=PATH,
-            styles=explored.reader_styles,
-            reader_count=question.reader_count,
-            read_count=question.read_count,
-        )
+        cases = cases_of(explorer, explored, operations, question.readers(explored))
         return self._run(
             _Exploration(
                 phase=name,
@@ -427,6 +457,14 @@ class _Question:
     models: Sequence[str] = ()
     effort: int | str
     seed: int = 0
+
+    def readers(self, target: FunctionTarget) -> list[Readers]:
+        """Return the readers of each style that a target has."""
+        from tornproof.harness.simulator.process.case import Readers
+
+        return [
+            Readers(count=self.reader_count, read_count=self.read_count, style=style) for style in target.reader_styles
+        ]
 
     def bounds(self, name: str) -> Bounds:
         """Return the bounds of the effort; fails the test for an unknown one, and for unknown models."""

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
-from tornproof.harness.common.system import Field, Target, Writer
+from tornproof.harness.common.system import OWN_PATH, Field, Target, Writer
 from tornproof.harness.common.verdict import Finding, Phase, Verdict
 from tornproof.harness.simulator.filesystem.kernel import BusError
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
@@ -50,7 +50,7 @@ __all__ = [
     "target",
 ]
 
-PATH = "target"
+PATH = OWN_PATH
 # The functions of a target, and the arguments that they are called with.
 PARTS = {
     "create": ("storage", "path"),

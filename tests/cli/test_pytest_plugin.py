@@ -209,6 +209,8 @@ def test_the_command_replays_the_finding_of_a_test_from_anywhere(
     [
         ('power(LETTERS, [b"one"], models=["B", "Z"])', "tornproof.power: models: expected some of A, B, "),
         ('schedules(LETTERS, [b"one"], effort="huge")', "tornproof.schedules: effort: expected small, medium, large"),
+        ('schedules(LETTERS, [b"one", b"t"], writers=3)', "tornproof.schedules: writers: expected 1 to 2, the operati"),
+        ('schedules(LETTERS, [b"one", b"t"], writers=2)', "tornproof broke 'letters'. writers: after 2 acknowledged"),
         ("damage(LETTERS, [])", "tornproof.damage needs a list of at least one operation"),
         ('product(LETTERS, [b"one"], seconds=0)', "tornproof has no verdict on 'letters' (product): "),
     ],

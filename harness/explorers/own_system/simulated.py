@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from tornproof.harness.common.effort import Bounds
-from tornproof.harness.common.system import Target
+from tornproof.harness.common.system import OWN_PATH, Target
 from tornproof.harness.common.verdict import Finding, HasTime, Phase, Verdict, always
 from tornproof.harness.counterexamples.case_document import case_of
 from tornproof.harness.counterexamples.replay import UNUSABLE, is_simulated, replay_log
@@ -28,24 +28,16 @@ COVERAGE_GOALS = {
 
 
 def cases_of(
-    explorer: Explorer,
-    target: Target,
-    operations: Sequence[Any],
-    *,
-    path: str,
-    styles: Sequence[str],
-    reader_count: int,
-    read_count: int,
+    explorer: Explorer, target: Target, operations: Sequence[Any], readers: Sequence[Readers]
 ) -> dict[str, TestCase]:
     """Return test cases by name, whose writer commits all operations, and the last one again after a crash.
 
     Readers of all styles run beside each other, but in the product, which has one reader.
     """
     count = len(operations)
-    readers = [Readers(count=reader_count, read_count=read_count, style=style) for style in styles]
     alone = TestCase(
         target=target,
-        path=path,
+        path=OWN_PATH,
         operations=tuple(operations),
         first_session=tuple(range(count)),
         second_session=(count - 1,),

@@ -30,6 +30,7 @@ from tornproof.harness.explorers.own_system.simulated import (
     simulated_execution,
 )
 from tornproof.harness.explorers.simulated_phases import NOT_MADE_SMALL
+from tornproof.harness.simulator.process.case import Readers
 from tornproof.harness.simulator.process.observer import Property
 from tornproof.harness.systems.scenario import Explorer
 from tornproof.testing import PATH, FunctionTarget, Storage, target
@@ -47,7 +48,7 @@ EXPLORERS = tuple(explorer for explorer in Explorer if explorer is not Explorer.
 
 
 def explored(explorer: Explorer, of: FunctionTarget, **arguments: Any) -> Phase:
-    cases = cases_of(explorer, of, OPERATIONS, path=PATH, styles=of.reader_styles, reader_count=1, read_count=2)
+    cases = cases_of(explorer, of, OPERATIONS, [Readers(read_count=2, style=style) for style in of.reader_styles])
     return explore_simulated(explorer, cases, bounds=SMALL, **arguments)
 
 
@@ -111,7 +112,7 @@ class RecordLog(Log):
 
 def test_operations_that_no_file_can_hold_are_those_of_the_test() -> None:
     broken, operations = target(RecordLog("records", syncs_log=False)), list(map(Record, OPERATIONS))
-    cases = cases_of(Explorer.POWER, broken, operations, path=PATH, styles=(), reader_count=0, read_count=0)
+    cases = cases_of(Explorer.POWER, broken, operations, ())
     phase = explore_simulated(Explorer.POWER, cases, bounds=SMALL, models=("C-4096",))
     again = reread(phase.findings[0])
     assert replay_simulated(broken, operations, again) is Verdict.INVALID

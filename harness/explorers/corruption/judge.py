@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from tornproof.harness.counterexamples.regions import THRIFT_FOOTER, RegionMap, data_regions, pm_regions, txn_regions
+from tornproof.harness.counterexamples.regions import RegionMap, data_regions, pm_regions, txn_regions
 from tornproof.harness.explorers.corruption.history import Version, grow
 from tornproof.harness.explorers.corruption.plan import GROWN, Cut, Damage, Flip, Kind
 from tornproof.harness.explorers.corruption.states import key_of, legal_answers, same_metadata
@@ -31,7 +31,7 @@ from tornproof.impl.parquet.thrift import Known
 from tornproof.impl.pm.block import Chunk
 from tornproof.impl.pm.header import Column
 from tornproof.impl.read.reader import open_snapshot
-from tornproof.impl.table.partition import PM_FILE, ResolvedPartition, check_partition
+from tornproof.impl.table.partition import PM_FILE, ResolvedPartition, check_data_size
 from tornproof.impl.table.table import Table, open_table
 from tornproof.impl.txn.transaction import TXN_FILE
 from tornproof.impl.verify.pages import ChunkFilter, filter_of
@@ -262,10 +262,9 @@ class Judge:
         baseline = self.partitions[directory]
         damaged = replace(baseline, files=replace(baseline.files, storage=self._damaged(damage)))
         try:
-            _, found = check_thrift_footer(damaged, self._footers[directory])
-            problems = found or []
-            if not (isinstance(damage, Flip) and self.field_of(damage) == THRIFT_FOOTER):
-                problems += check_partition(damaged)
+            if any(check_data_size(damaged)):
+                return Outcome.REJECTED
+            _, problems = check_thrift_footer(damaged, self._footers[directory])
         except ProblemError:
             return Outcome.REJECTED
         return Outcome.REJECTED if problems else Outcome.HARMLESS

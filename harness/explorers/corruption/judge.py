@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from tornproof.harness.counterexamples.regions import RegionMap, data_regions, pm_regions, txn_regions
 from tornproof.harness.explorers.corruption.history import Version, grow
-from tornproof.harness.explorers.corruption.plan import GROWN, Cut, Damage, Flip, Kind
+from tornproof.harness.explorers.corruption.plan import GROWN, Cut, Damage, Kind
 from tornproof.harness.explorers.corruption.states import key_of, legal_answers, same_metadata
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.trace import TracingStorage

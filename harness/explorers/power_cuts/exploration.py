@@ -104,7 +104,7 @@ class ModelExploration:
         """Is called with each disk that a power cut of the first session left and that is right."""
         self._tracks = False
         self._used_in_recovery: defaultdict[Facts, set[Facts]] = defaultdict(set)
-        self._names: tuple[object, object, int, LegalNames] | None = None
+        self._names: dict[Limits, tuple[object, object, int, LegalNames]] = {}
         self._stop_at = sys.maxsize if settings.disks_max is None else settings.disks_max
 
     @contextmanager
@@ -148,7 +148,9 @@ class ModelExploration:
             return
         tally, model = self.tally, self.model
         tally.points += 1
-        disks = legal_disks(point.kernel, model, self._settings.limits, self._names_of(point.kernel))
+        disks = legal_disks(
+            point.kernel, model, self._settings.limits, self._names_of(point.kernel, self._settings.limits)
+        )
         tally.legal += disks.legal_count
         tally.is_complete &= disks.is_complete
         reached = set(power_points.reached_by_trace(point))
@@ -233,7 +235,8 @@ class ModelExploration:
             if call.kind not in STEPS:
                 continue
             tally.reached[power_points.NESTED] += 1
-            disks = legal_disks(kernel, self.model, self._settings.nested_limits)
+            limits = self._settings.nested_limits
+            disks = legal_disks(kernel, self.model, limits, self._names_of(kernel, limits))
             tally.is_complete &= disks.is_complete
             if any(len(state.versions) > 1 for state in kernel.files.values()) and disks.legal_count > 1:
                 tally.reached[power_points.NESTED_LOST] += 1
@@ -274,17 +277,18 @@ class ModelExploration:
                 deeper = (*cuts, Cut(step, disks.choice(picked)))
                 self._crash_recovery(picked.disk, facts, verdict, point, deeper, origin)
 
-    def _names_of(self, kernel: Kernel) -> LegalNames:
+    def _names_of(self, kernel: Kernel, limits: Limits) -> LegalNames:
         """Return the legal names of a kernel; mostly those of the crash point before are valid again."""
-        known = self._names
+        known = self._names.get(limits)
         if (
             known is None
             or known[0] is not kernel.durable_directories
             or known[1] is not kernel.entry_changes
             or known[2] != kernel.journalled_count
         ):
-            names = legal_names(kernel, self.model, self._settings.limits)
-            self._names = known = kernel.durable_directories, kernel.entry_changes, kernel.journalled_count, names
+            names = legal_names(kernel, self.model, limits)
+            known = kernel.durable_directories, kernel.entry_changes, kernel.journalled_count, names
+            self._names[limits] = known
         return known[3]
 
     def find(self, found: Found) -> None:

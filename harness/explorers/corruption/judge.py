@@ -38,7 +38,7 @@ from tornproof.impl.verify.pages import ChunkFilter, filter_of
 from tornproof.impl.verify.verify import Counts, check_thrift_footer, verify_partition, verify_table
 
 
-class Outcome(enum.Enum):
+class Outcome(enum.StrEnum):
     """The result of a damage (docs/damage.md).
 
     A rollback is an older version than any crash could leave: no checksum of this format ties `_txn` to its files.
@@ -124,7 +124,7 @@ class Judge:
 
     def _judge(self, damage: Damage) -> Outcome:
         if not isinstance(damage, Cut) and not any(
-            offset_bytes in self._read[file] for file, start, end in damage.ranges for offset_bytes in range(start, end)
+            self._read[file].have_any(start, end) for file, start, end in damage.ranges
         ):
             # Neither reading nor verifying the sound table reads these bytes, and sizes are unchanged.
             self.reached["a byte that is never read"] += 1

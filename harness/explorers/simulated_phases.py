@@ -33,7 +33,7 @@ from tornproof.harness.explorers.schedules.explorer import explore_schedules
 from tornproof.harness.parallel.tasks import Exploration, explore_here
 from tornproof.harness.parallel.workers import Task, Worker
 from tornproof.harness.simulator.persistence.legal_files import WIDE_LIMITS, Limits
-from tornproof.harness.simulator.persistence.models import C_8, MODELS, D, Model, model_named
+from tornproof.harness.simulator.persistence.models import C_8, MODELS, Model, model_named
 from tornproof.harness.simulator.process.case import NotExplorableError, TestCase
 from tornproof.harness.systems.scenario import Explorer
 from tornproof.harness.systems.simulation import Setting, merged
@@ -105,10 +105,7 @@ def simulated(explorer: Explorer, settings: Sequence[Setting]) -> Exploration:
     names = tuple(dict.fromkeys(part for _, part in parts))
     failed, *results = yield [
         Task(run=_controls, arguments=(explorer, names), cost=0.1, begins_first=True),
-        *(
-            Task(run=_explore, arguments=(explorer, setting.name, part), cost=setting.size * strategy.weight(part))
-            for setting, part in parts
-        ),
+        *(Task(run=_explore, arguments=(explorer, setting.name, part), cost=setting.size) for setting, part in parts),
     ]
     phases: list[tuple[Setting, Phase]] = []
     found: list[tuple[Setting, Any]] = []
@@ -240,10 +237,6 @@ class _Strategy(ABC):
         """Return the names of the parts, which can be explored in parallel."""
         return ("",)
 
-    def weight(self, part: str) -> float:
-        """Return the cost of a part relative to others: the longest begin first."""
-        return 1
-
     @abstractmethod
     def explore(self, setting: Setting, part: str, worker: Worker) -> Any:
         """Explore a part; raises NotExplorableError."""
@@ -302,11 +295,9 @@ class _Memory(_Strategy):
 
 
 class _Power(_Strategy):
-    """All models but D are one part, because results cached under one model serve the others.
+    """All models are one part, because what is found out of disks under one of them serves the others.
 
     A model is left out where another one that leaves all its disks was explored completely and nothing was found.
-
-    D is a part of its own: its crashes follow each sync that fails, and take as long as all others.
     """
 
     def controls(self, parts: Sequence[str], seed: int) -> Sequence[str]:
@@ -314,12 +305,7 @@ class _Power(_Strategy):
         return power_controls.controls_of_run(tuple(model for model in IN_ORDER if model.name in names))
 
     def parts(self, setting: Setting) -> Sequence[str]:
-        names = [model.name for model in IN_ORDER if not setting.models or model.name in setting.models]
-        parts = [name for name in names if name != D.name], [name for name in names if name == D.name]
-        return [" ".join(part) for part in parts if part]
-
-    def weight(self, part: str) -> float:
-        return 2 if part == D.name else 1
+        return (" ".join(model.name for model in IN_ORDER if not setting.models or model.name in setting.models),)
 
     def explore(self, setting: Setting, part: str, worker: Worker) -> list[ModelResult]:
         question: SimulatedQuestion = worker.question
@@ -342,8 +328,7 @@ class _Power(_Strategy):
         return results
 
     def phase(self, setting: Setting, results: Sequence[list[ModelResult]], failed: Sequence[str] | None) -> Phase:
-        in_order = {result.model: result for part in results for result in part}
-        return power_phase(setting.case, [in_order[model] for model in IN_ORDER if model in in_order], failed)
+        return power_phase(setting.case, results[0], failed)
 
     def found(self, results: Sequence[list[ModelResult]]) -> list[tuple[Kind, Any]]:
         # Of one kind the violation is shown that needs the least: the model of the most file systems, one cut.

@@ -26,6 +26,9 @@ from tornproof.harness.simulator.process.simulated_process import Node, Process
 from tornproof.harness.simulator.process.world import World, followed
 from tornproof.model.trace import Event, Kind, Known, follow
 
+_OPENING = frozenset({CallKind.OPEN_FOR_READING, CallKind.CLOSE, CallKind.MAP, CallKind.UNMAP})
+"""What changes the open files and mappings of a process."""
+
 
 class NotOnlyAReaderError(NotExplorableError):
     """The process changes, locks or leases something, so that others may be affected by it, or waits for others."""
@@ -157,15 +160,23 @@ class ReaderReduction:
             raise NotOnlyAReaderError(f"{self._process.name} changes something or takes locks: {node.call.kind}")
         trace_index: int | None = start
         while trace_index is not None:
-            kernel = trace.kernels[trace_index].fork()
-            kernel.handles.update(state.handles)
-            kernel.mappings.update(state.mappings)
+            kernel = trace.kernels[trace_index]
+            # The call changes nothing but what the reader itself has open, so the kernel need not be copied for it.
+            others = kernel.handles, kernel.mappings
+            kernel.handles, kernel.mappings = dict(state.handles), dict(state.mappings)
             accessed = accesses(kernel, session, node.call)
             following = self._process.advance(node, node.make_call(kernel, session))
-            yield self._after(state, trace, trace_index, following, kernel), trace_index
+            if node.call.kind in _OPENING:
+                opened = state._replace(
+                    handles=frozenset(kernel.handles.items()), mappings=frozenset(kernel.mappings.items())
+                )
+            else:
+                opened = state
+            kernel.handles, kernel.mappings = others
+            yield self._after(opened, trace, trace_index, following), trace_index
             trace_index = trace.next_change(trace_index, accessed, counts_acknowledged=node.begins)
 
-    def _after(self, state: ReaderState, trace: Trace, trace_index: int, node: Node, kernel: Kernel) -> ReaderState:
+    def _after(self, state: ReaderState, trace: Trace, trace_index: int, node: Node) -> ReaderState:
         name, own, reads = self._process.name, state.progress, state.reads
         if state.node.begins or node.marks or node.outcome:
             writer, known = trace.progresses[trace_index], trace.known[trace_index]._replace(reads=reads)
@@ -176,13 +187,7 @@ class ReaderReduction:
             if node.marks or node.outcome:
                 known, progress = followed(known, progress, self._judge.observe(progress, name, node), name, node)
             own, reads = progress._replace(committed=(), pending=None), known.reads
-        return ReaderState(
-            node,
-            frozenset(item for item in kernel.handles.items() if item[0][0] == self._index),
-            frozenset(item for item in kernel.mappings.items() if item[0][0] == self._index),
-            own,
-            reads,
-        )
+        return ReaderState(node, state.handles, state.mappings, own, reads)
 
 
 def origin_of(arrivals: Arrivals, state: ReaderState) -> ReaderState:

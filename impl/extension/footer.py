@@ -184,22 +184,25 @@ def _final_footer(read: Callable[[int, int], bytes | memoryview], size_bytes: in
     return FileFooter(file=file, form=FooterForm.FINAL, offset_bytes=at - tail.flatbuffer_size, flat=flat)
 
 
-def split_extended_footer(content: bytes, *, file: str, offset_bytes: int) -> FileFooter:
+def split_extended_footer(
+    content: bytes, *, file: str, offset_bytes: int, decoded: ParquetFooter | None = None
+) -> FileFooter:
     """Return a Thrift footer and the FlatBuffers footer in its extension, if it has one and that is beyond doubt.
 
-    It is found from the end. Raises CorruptError if both are whole and contradict each other.
+    It is found from the end; `decoded` is what decoding `content` forward gave, if that was done. Raises CorruptError
+    if both are whole and contradict each other.
     """
     size_bytes = ExtensionTail.layout.size_bytes
     start = len(content) - 1 - size_bytes
     tail = ExtensionTail.unpack(content, start, file=file) if start >= 0 and content[-1] == STOP else None
     form = FORMS.get(tail.uuid) if tail else None
     if tail is None or form is None:
-        return _by_thrift(content, file, offset_bytes, FooterForm.THRIFT, "its UUID is unknown")
+        return _by_thrift(content, file, offset_bytes, FooterForm.THRIFT, "its UUID is unknown", decoded)
     if tail.size_crc != crc32(tail.flatbuffer_size.to_bytes(SIZE_BYTES, "little")):
-        return _by_thrift(content, file, offset_bytes, form, "the checksum of its size is wrong")
+        return _by_thrift(content, file, offset_bytes, form, "the checksum of its size is wrong", decoded)
     flat_size_bytes = tail.flatbuffer_size
     if flat_size_bytes > start:
-        return _by_thrift(content, file, offset_bytes, form, "its size is larger than the footer")
+        return _by_thrift(content, file, offset_bytes, form, "its size is larger than the footer", decoded)
     flat = memoryview(content)[start - flat_size_bytes : start]
     is_whole = large_crc32(flat) == tail.flatbuffer_crc
     found = start_in_reverse(content, flat_size_bytes + size_bytes)
@@ -207,7 +210,8 @@ def split_extended_footer(content: bytes, *, file: str, offset_bytes: int) -> Fi
         if is_whole:
             at = offset_bytes + start - flat_size_bytes
             raise CorruptError(file, "extension", at, "the header of a binary field 32767 before it", "other bytes")
-        return _by_thrift(content, file, offset_bytes, form, "its checksum is wrong, and no header is before it")
+        doubt = "its checksum is wrong, and no header is before it"
+        return _by_thrift(content, file, offset_bytes, form, doubt, decoded)
     thrift_size_bytes, header = found
     thrift = content[:thrift_size_bytes] + bytes([STOP])
     if not is_whole:
@@ -226,10 +230,12 @@ def split_extended_footer(content: bytes, *, file: str, offset_bytes: int) -> Fi
     return FileFooter(file=file, form=form, offset_bytes=offset_bytes, flat=footer, header=header, thrift_bytes=thrift)
 
 
-def extension_problems(content: bytes, *, file: str, offset_bytes: int) -> list[Problem]:
+def extension_problems(
+    content: bytes, *, file: str, offset_bytes: int, decoded: ParquetFooter | None = None
+) -> list[Problem]:
     """Return why the FlatBuffers footer in a Thrift footer's extension, if there is one of ours, is not the same."""
     try:
-        found = split_extended_footer(content, file=file, offset_bytes=offset_bytes)
+        found = split_extended_footer(content, file=file, offset_bytes=offset_bytes, decoded=decoded)
         if found.flat is not None:
             found.flat.thrift()
     except CorruptError as error:
@@ -245,9 +251,14 @@ def _doubted(
     return FileFooter(file=file, form=form, offset_bytes=offset_bytes, doubt=doubt, header=header, thrift_bytes=thrift)
 
 
-def _by_thrift(content: bytes, file: str, offset_bytes: int, form: FooterForm, doubt: str) -> FileFooter:
+def _by_thrift(
+    content: bytes, file: str, offset_bytes: int, form: FooterForm, doubt: str, decoded: ParquetFooter | None
+) -> FileFooter:
     """Return the footer of a struct that is read forward, for an extension that is not found from the end."""
-    tree, end = decode(content, file=file, offset_bytes=offset_bytes, path_of=FILE_META_DATA.path_text)
+    if decoded is None:
+        tree, end = decode(content, file=file, offset_bytes=offset_bytes, path_of=FILE_META_DATA.path_text)
+    else:
+        tree, end = decoded.tree, decoded.length_bytes
     found = extension_of(tree, file=file)
     if found is None:
         return FileFooter(file=file, form=FooterForm.THRIFT, offset_bytes=offset_bytes, thrift_bytes=content)

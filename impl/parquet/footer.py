@@ -184,7 +184,7 @@ def decode_footer(
         known=known,
     )
     try:
-        return _footer(tree, length_bytes, read(tree, FILE_META_DATA, tolerant=tolerant, known=known))
+        return _footer(tree, length_bytes, read(tree, FILE_META_DATA, tolerant=tolerant, known=known), known)
     except BrokenError as error:
         error.report(file, FILE_META_DATA.path_text)
 
@@ -194,13 +194,22 @@ def start_of(meta: Mapping[str, Any]) -> int:
     return int(meta.get("dictionary_page_offset") or meta["data_page_offset"])
 
 
-def _footer(tree: Struct, length_bytes: int, values: dict[str, Any]) -> ParquetFooter:
+def _footer(tree: Struct, length_bytes: int, values: dict[str, Any], known: Known | None) -> ParquetFooter:
     try:
         leaves = read_leaves(values["schema"])
     except BrokenError as error:
         error.steps.append("schema")
         error.offset_bytes = tree.offset_bytes if error.offset_bytes is None else error.offset_bytes
         raise
+    made = {} if known is None else known.made
+    row_groups = tuple(
+        _row_group(group, f"[{index}]", len(leaves), made) for index, group in enumerate(values["row_groups"])
+    )
+    if known is not None and not made:
+        # The values stay in memory with what was made of them, so that no others can have their identity.
+        made |= {
+            id(group): (group, row_group) for group, row_group in zip(values["row_groups"], row_groups, strict=True)
+        }
     return ParquetFooter(
         tree=tree,
         offset_bytes=tree.offset_bytes,
@@ -210,19 +219,21 @@ def _footer(tree: Struct, length_bytes: int, values: dict[str, Any]) -> ParquetF
         created_by=values.get("created_by"),
         key_values=tuple((pair["key"], pair.get("value")) for pair in values.get("key_value_metadata", ())),
         leaves=leaves,
-        row_groups=tuple(
-            _row_group(group, f"[{index}]", len(leaves)) for index, group in enumerate(values["row_groups"])
-        ),
+        row_groups=row_groups,
     )
 
 
-def _row_group(values: dict[str, Any], step: str, leaf_count: int) -> RowGroup:
+def _row_group(
+    values: dict[str, Any], step: str, leaf_count: int, made: Mapping[int, tuple[dict[str, Any], RowGroup]]
+) -> RowGroup:
     columns = values["columns"]
     if len(columns) != leaf_count:
         expected = f"{leaf_count} chunks, one for each leaf"
         error = BrokenError(expected, len(columns), values["offset_bytes"], step="columns")
         error.steps += [step, "row_groups"]
         raise error
+    if id(values) in made:
+        return made[id(values)][1]
     return RowGroup(
         offset_bytes=values["offset_bytes"],
         num_rows=values["num_rows"],

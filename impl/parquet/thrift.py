@@ -152,15 +152,17 @@ class Known:
 
     It serves callers that decode one file many times with few changes. `values` has what was read of each struct, by
     identity and then by table, because elsewhere in a damaged tree the same struct may be read by another table.
+    `made` has what was made of such values, by their identity.
     """
 
-    __slots__ = ("is_full", "structs", "values")
+    __slots__ = ("is_full", "made", "structs", "values")
 
     def __init__(self) -> None:
         """Start empty."""
         self.is_full = False
         self.structs: dict[tuple[int, int], tuple[bytes, Struct, int]] = {}
         self.values: dict[int, dict[object, dict[str, Any]]] = {}
+        self.made: dict[int, tuple[dict[str, Any], Any]] = {}
 
 
 def decode(

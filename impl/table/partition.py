@@ -134,7 +134,13 @@ def check_partition(resolved: ResolvedPartition) -> Iterator[Problem]:
         expected = f"{metadata.row_count}, the rows of its row groups"
         actual = str(partition.row_count)
         yield Problem(TXN_FILE, f"ROW_COUNT of {files.name}", partition.row_count_offset_bytes, expected, actual)
-    yield from _check_data(files, partition.token, metadata.generation.position.fixed.parquet_footer_length)
+    yield from check_data_size(resolved)
+
+
+def check_data_size(resolved: ResolvedPartition) -> Iterator[Problem]:
+    """Yield what is wrong with the size and the last bytes of data.parquet; raises CorruptError if it is missing."""
+    footer_length = resolved.metadata.generation.position.fixed.parquet_footer_length
+    yield from _check_data(resolved.files, resolved.partition.token, footer_length)
 
 
 def check_unmigrated(files: PartitionFiles, partition: Partition) -> Iterator[Problem]:

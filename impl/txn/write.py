@@ -185,19 +185,22 @@ def next_version(
     return following
 
 
-def plan_store(current_file: Buffer, following: NextVersion, *, area_is_durable: bool = False) -> StorePlan:
+def plan_store(
+    current_file: Buffer, following: NextVersion, *, size_bytes: int | None = None, area_is_durable: bool = False
+) -> StorePlan:
     """Plan how to store `following` into a `_txn` with the version before it (docs/format.md).
 
     With `area_is_durable` the caller guarantees that everything in the free area has been synced; an area that is
-    reused at the same position then gets only the words that change. Raises CorruptError if the file has another
-    version or an impossible live area.
+    reused at the same position then gets only the words that change. Without it the first HEADER_BYTES of a file of
+    `size_bytes` are enough. Raises CorruptError if the file has another version or an impossible live area.
     """
     base = layout.BaseHeader.unpack(current_file, 0, file=TXN_FILE)
     version = following.record.txn
     if base.version != version - 1:
         raise CorruptError(TXN_FILE, "VERSION", 0, version - 1, base.version)
     live, free = area_of(base, base.version), area_of(base, version)
-    check_area(live, len(current_file), file=TXN_FILE)
+    size_bytes = len(current_file) if size_bytes is None else size_bytes
+    check_area(live, size_bytes, file=TXN_FILE)
     area = replace(
         free,
         record_offset=_offset_beside(live, following.size_bytes),
@@ -210,7 +213,7 @@ def plan_store(current_file: Buffer, following: NextVersion, *, area_is_durable:
             store for store in stores if _word_at(current_file, store.offset_bytes, store.size_bytes) != store.value
         )
     return StorePlan(
-        file_size_bytes=max(len(current_file), _whole_steps(area.record_offset + area.size_bytes)),
+        file_size_bytes=max(size_bytes, _whole_steps(area.record_offset + area.size_bytes)),
         record_stores=stores,
         version_store=WordStore(offset_bytes=_BASE.offset_of("version"), size_bytes=8, value=version),
     )

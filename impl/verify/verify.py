@@ -309,7 +309,9 @@ def check_thrift_footer(
     except UnsupportedError:
         return None, None
     problems = list(compare_footer(footer, resolved.metadata, file=label))
-    return footer, problems + extension_problems(content, file=label, offset_bytes=fixed.parquet_footer_offset)
+    return footer, problems + extension_problems(
+        content, file=label, offset_bytes=fixed.parquet_footer_offset, decoded=footer
+    )
 
 
 def _not_looked_at(report: PartitionReport) -> PartitionReport:

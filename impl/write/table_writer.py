@@ -31,7 +31,7 @@ from tornproof.impl.table.partition_names import directory_names
 from tornproof.impl.table.symbols import mark_null, symbol_columns
 from tornproof.impl.table.table import Table, open_table
 from tornproof.impl.txn.pins import WriterLock, take_writer_lock
-from tornproof.impl.txn.transaction import TXN_FILE, Partition, Transaction
+from tornproof.impl.txn.transaction import HEADER_BYTES, TXN_FILE, Partition, Transaction
 from tornproof.impl.txn.write import I64_MAX, I64_MIN, NextVersion, PartitionState, next_version, plan_store
 from tornproof.impl.write.adoption import WRITTEN_FLAGS, PreparedPartition, adopted
 from tornproof.impl.write.commit import HARDENED, Protocol, RecoveryAction, execute, extend_dictionaries
@@ -220,7 +220,9 @@ class TableWriter(AbstractContextManager["TableWriter"]):
             raise
         with self._storage.open_for_reading(f"{self.table.path}/{TXN_FILE}") as handle:
             # The free area has the version before the committed one, written by this writer from its third commit on.
-            plan = plan_store(handle.pread(handle.size_bytes(), 0), following, area_is_durable=self._commit_count >= 2)
+            is_durable, size_bytes = self._commit_count >= 2, handle.size_bytes()
+            content = handle.pread(size_bytes if is_durable else HEADER_BYTES, 0)
+            plan = plan_store(content, following, size_bytes=size_bytes, area_is_durable=is_durable)
         self._is_dead = True
         # Before the commit, because the note does no harm without nulls, and nulls without it are not found.
         for column in self._with_first_nulls():

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 
+from tornproof.harness.common.remembered_codecs import remembered_decoding
 from tornproof.harness.common.verdict import cut_short
 from tornproof.harness.explorers.corruption.catalogue import damages_of, is_sampled, listed
 from tornproof.harness.explorers.corruption.controls import failed_controls, failed_controls_of_kinds
@@ -170,6 +172,8 @@ def _plan_in_worker(worker: Worker, damages_max: int | None) -> Plan:
 def _judge_in_worker(worker: Worker, task: Task) -> Tally | None:
     if not worker.has_time():
         return None
-    tally = judge_task(worker.once(_judge_of), task)
+    # Damage elsewhere leaves most pages and footers of data.parquet as they are.
+    with nullcontext() if task.file.endswith(DATA_FILE) else remembered_decoding():
+        tally = judge_task(worker.once(_judge_of), task)
     worker.report_progress(tally.tried, task.size)
     return tally

@@ -16,9 +16,9 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from tornproof.harness.counterexamples.regions import THRIFT_FOOTER, RegionMap, data_regions, pm_regions, txn_regions
+from tornproof.harness.counterexamples.regions import RegionMap, data_regions, pm_regions, txn_regions
 from tornproof.harness.explorers.corruption.history import Version, grow
-from tornproof.harness.explorers.corruption.plan import GROWN, Cut, Damage, Flip, Kind
+from tornproof.harness.explorers.corruption.plan import GROWN, Cut, Damage, Kind
 from tornproof.harness.explorers.corruption.states import key_of, legal_answers, same_metadata
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.trace import TracingStorage
@@ -31,14 +31,14 @@ from tornproof.impl.parquet.thrift import Known
 from tornproof.impl.pm.block import Chunk
 from tornproof.impl.pm.header import Column
 from tornproof.impl.read.reader import open_snapshot
-from tornproof.impl.table.partition import PM_FILE, ResolvedPartition, check_partition
+from tornproof.impl.table.partition import PM_FILE, ResolvedPartition, check_data_size
 from tornproof.impl.table.table import Table, open_table
 from tornproof.impl.txn.transaction import TXN_FILE
 from tornproof.impl.verify.pages import ChunkFilter, filter_of
 from tornproof.impl.verify.verify import Counts, check_thrift_footer, verify_partition, verify_table
 
 
-class Outcome(enum.Enum):
+class Outcome(enum.StrEnum):
     """The result of a damage (docs/damage.md).
 
     A rollback is an older version than any crash could leave: no checksum of this format ties `_txn` to its files.
@@ -124,7 +124,7 @@ class Judge:
 
     def _judge(self, damage: Damage) -> Outcome:
         if not isinstance(damage, Cut) and not any(
-            offset_bytes in self._read[file] for file, start, end in damage.ranges for offset_bytes in range(start, end)
+            self._read[file].have_any(start, end) for file, start, end in damage.ranges
         ):
             # Neither reading nor verifying the sound table reads these bytes, and sizes are unchanged.
             self.reached["a byte that is never read"] += 1
@@ -262,10 +262,9 @@ class Judge:
         baseline = self.partitions[directory]
         damaged = replace(baseline, files=replace(baseline.files, storage=self._damaged(damage)))
         try:
-            _, found = check_thrift_footer(damaged, self._footers[directory])
-            problems = found or []
-            if not (isinstance(damage, Flip) and self.field_of(damage) == THRIFT_FOOTER):
-                problems += check_partition(damaged)
+            if any(check_data_size(damaged)):
+                return Outcome.REJECTED
+            _, problems = check_thrift_footer(damaged, self._footers[directory])
         except ProblemError:
             return Outcome.REJECTED
         return Outcome.REJECTED if problems else Outcome.HARMLESS

@@ -51,9 +51,10 @@ class Tally:
         """Count the outcome of one damage."""
         self.outcomes[damage.file, field_name, outcome] += 1
         self.outcomes_by_kind[damage.kind, outcome] += 1
-        seen = ((found.kind, found.file, name) for found, name in self.silent)
-        if outcome is Outcome.SILENT and (damage.kind, damage.file, field_name) not in seen:
-            self.silent.append((damage, field_name))
+        if outcome is Outcome.SILENT:
+            seen = ((found.kind, found.file, name) for found, name in self.silent)
+            if (damage.kind, damage.file, field_name) not in seen:
+                self.silent.append((damage, field_name))
         if isinstance(damage, Flip) and field_name not in NOT_PAIRED:
             if outcome is Outcome.HARMLESS:
                 self.harmless.append((damage, field_name))

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from tornproof.harness.common import behaviour
 from tornproof.harness.common.system import Target
 from tornproof.harness.simulator.filesystem.intercept import Call
+from tornproof.harness.simulator.persistence.legal_names import Tree
 from tornproof.harness.simulator.process.observer import Operations, Oracle, Property
 from tornproof.harness.simulator.process.simulated_process import Body, Say
 from tornproof.impl.storage.interface import Storage
@@ -87,11 +88,16 @@ def _body(target: Target, run: Callable[[_Session], None]) -> Body:
 
 
 class Write(NamedTuple):
-    """Bytes that were written to a file of the disk; `file_index` counts its files."""
+    """Bytes that were written to the file of a number; with `content` None it has so many bytes since."""
 
-    file_index: int
+    file: int
     offset_bytes: int
-    content: bytes
+    content: bytes | None
+
+    def on(self, before: bytes) -> bytes:
+        """Return the file's content after it."""
+        head = before[: self.offset_bytes].ljust(self.offset_bytes, b"\0")
+        return head if self.content is None else head + self.content + before[self.offset_bytes + len(self.content) :]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -100,7 +106,7 @@ class Facts:
 
     `rejected` is the stage that failed and its error, `broke` an outcome that the target does not declare, of a process
     that had to be ended if it `is_endless`. `recovery` are the calls that repeat the work of the recovery, none where
-    it changed nothing. `writes` do the same to the contents of files, None where it changed names or sizes otherwise.
+    it changed nothing. The same is done by its `writes`, after which the files are those of a tree, each with a number.
     """
 
     seen: dict[Stage, Hashable]
@@ -109,7 +115,8 @@ class Facts:
     is_endless: bool
     is_idempotent: bool
     recovery: tuple[Call, ...]
-    writes: tuple[Write, ...] | None
+    writes: tuple[Write, ...]
+    files: tuple[Tree, tuple[int, ...]]
 
     def answers(self) -> tuple[object, ...]:
         """Return all facts as one comparable value."""
@@ -121,6 +128,7 @@ class Facts:
             self.is_idempotent,
             self.recovery,
             self.writes,
+            self.files,
         )
 
 

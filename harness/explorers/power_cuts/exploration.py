@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from tornproof.harness.common.verdict import Finding, HasTime, always
 from tornproof.harness.explorers.power_cuts import points as power_points
@@ -24,6 +24,8 @@ from tornproof.harness.simulator.persistence.models import Choice, Model
 
 PHASE = "power"
 Part = TypeVar("Part")
+DiskKey: TypeAlias = tuple[object, Bounds]
+"""The identity of a disk, and what may be on it."""
 SHOWN_COUNT = 8
 """So many disks of each crash point are checked for coverage points."""
 NESTED_LIMITS = Limits(file_count=64, names_count=32, disk_count=128)
@@ -73,7 +75,7 @@ class Tally:
     violations: int = 0
     is_complete: bool = True
     is_out_of_time: bool = False
-    distinct: dict[tuple[object, Bounds], int] = field(default_factory=dict)
+    distinct: dict[DiskKey, int] = field(default_factory=dict)
     nested_distinct: int = 0
     reached: Counter[str] = field(default_factory=Counter)
 
@@ -104,7 +106,8 @@ class ModelExploration:
         """Is called with each disk that a power cut of the first session left and that is right."""
         self._tracks = False
         self._used_in_recovery: defaultdict[Facts, set[Facts]] = defaultdict(set)
-        self._names: tuple[object, object, int, LegalNames] | None = None
+        self._used_on: dict[DiskKey, tuple[Facts, set[Facts]]] = {}
+        self._names: dict[Limits, tuple[object, object, int, LegalNames]] = {}
         self._stop_at = sys.maxsize if settings.disks_max is None else settings.disks_max
 
     @contextmanager
@@ -148,7 +151,9 @@ class ModelExploration:
             return
         tally, model = self.tally, self.model
         tally.points += 1
-        disks = legal_disks(point.kernel, model, self._settings.limits, self._names_of(point.kernel))
+        disks = legal_disks(
+            point.kernel, model, self._settings.limits, self._names_of(point.kernel, self._settings.limits)
+        )
         tally.legal += disks.legal_count
         tally.is_complete &= disks.is_complete
         reached = set(power_points.reached_by_trace(point))
@@ -164,7 +169,7 @@ class ModelExploration:
             key = disk.identity(), point.bounds
             depth = distinct.get(key)
             if depth == 0:
-                self._track(disk, point.bounds)
+                self._track(key, disk)
                 continue
             if self.is_over:
                 break
@@ -184,11 +189,18 @@ class ModelExploration:
                     self.after_cut(disk, point, disks.choice(picked), facts)
         tally.reached.update(reached)
 
-    def _track(self, disk: Disk, bounds: Bounds) -> None:
+    def _track(self, key: DiskKey, disk: Disk) -> None:
         """Note what the verdicts on a known disk depend on, and those after crashes in its recovery."""
-        if self._tracks:
-            _, facts = self._judge.judge(disk, bounds)
-            self._judge.used |= self._used_in_recovery[facts]
+        if not self._tracks:
+            return
+        judge, known = self._judge, self._used_on.get(key)
+        if known is None:
+            before, judge.used = judge.used, set()
+            _, facts = judge.judge(disk, key[1])
+            known = self._used_on[key] = facts, judge.used
+            judge.used = before
+        judge.used |= known[1]
+        judge.used |= self._used_in_recovery[known[0]]
 
     def _judged(self, disk: Disk, bounds: Bounds, *, is_sample: bool) -> tuple[Verdict, Facts]:
         """Judge a disk; of a sample's disks with the same facts, only one is committed on."""
@@ -233,7 +245,8 @@ class ModelExploration:
             if call.kind not in STEPS:
                 continue
             tally.reached[power_points.NESTED] += 1
-            disks = legal_disks(kernel, self.model, self._settings.nested_limits)
+            limits = self._settings.nested_limits
+            disks = legal_disks(kernel, self.model, limits, self._names_of(kernel, limits))
             tally.is_complete &= disks.is_complete
             if any(len(state.versions) > 1 for state in kernel.files.values()) and disks.legal_count > 1:
                 tally.reached[power_points.NESTED_LOST] += 1
@@ -257,7 +270,7 @@ class ModelExploration:
             key = picked.disk.identity(), bounds
             known = tally.distinct.get(key)
             if known is not None and known <= depth:
-                self._track(picked.disk, bounds)
+                self._track(key, picked.disk)
                 continue
             if self.is_over:
                 return
@@ -274,17 +287,18 @@ class ModelExploration:
                 deeper = (*cuts, Cut(step, disks.choice(picked)))
                 self._crash_recovery(picked.disk, facts, verdict, point, deeper, origin)
 
-    def _names_of(self, kernel: Kernel) -> LegalNames:
+    def _names_of(self, kernel: Kernel, limits: Limits) -> LegalNames:
         """Return the legal names of a kernel; mostly those of the crash point before are valid again."""
-        known = self._names
+        known = self._names.get(limits)
         if (
             known is None
             or known[0] is not kernel.durable_directories
             or known[1] is not kernel.entry_changes
             or known[2] != kernel.journalled_count
         ):
-            names = legal_names(kernel, self.model, self._settings.limits)
-            self._names = known = kernel.durable_directories, kernel.entry_changes, kernel.journalled_count, names
+            names = legal_names(kernel, self.model, limits)
+            known = kernel.durable_directories, kernel.entry_changes, kernel.journalled_count, names
+            self._names[limits] = known
         return known[3]
 
     def find(self, found: Found) -> None:

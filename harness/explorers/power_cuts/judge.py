@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from tornproof.harness.explorers.power_cuts.examination import (
-    SESSION,
     Bounds,
     Facts,
     Verdict,
@@ -13,9 +12,7 @@ from tornproof.harness.explorers.power_cuts.examination import (
     recovery_body,
 )
 from tornproof.harness.explorers.power_cuts.memo import Examiner
-from tornproof.harness.simulator.filesystem.kernel_calls import apply
 from tornproof.harness.simulator.persistence.legal_disks import Disk
-from tornproof.harness.simulator.persistence.legal_names import tree_of
 from tornproof.harness.simulator.process.case import TestCase
 from tornproof.harness.simulator.process.observer import Property
 
@@ -73,21 +70,8 @@ def recovered(disk: Disk, facts: Facts) -> Disk:
     """Return the disk after its recovery."""
     if not facts.recovery:
         return disk
-    if facts.writes is None:
-        return replayed(disk, facts)
-    contents = list(disk.contents)
-    for file_index, offset_bytes, written in facts.writes:
-        content = contents[file_index]
-        end_bytes = offset_bytes + len(written)
-        contents[file_index] = content[:offset_bytes].ljust(offset_bytes, b"\0") + written + content[end_bytes:]
-    return Disk(disk.tree, tuple(contents))
-
-
-def replayed(disk: Disk, facts: Facts) -> Disk:
-    """Return the disk after its recovery, made by its calls."""
-    kernel = disk.kernel()
-    for call in facts.recovery:
-        # A call that failed fails again.
-        apply(kernel, SESSION, call)
-    tree, numbers = tree_of(kernel.directories)
-    return Disk(tree, tuple(kernel.files[number].content for number in numbers))
+    contents = disk.by_number()
+    for write in facts.writes:
+        contents[write.file] = write.on(contents.get(write.file, b""))
+    tree, numbers = facts.files
+    return Disk(tree, tuple([contents.get(number, b"") for number in numbers]))

@@ -13,7 +13,7 @@ from tornproof.harness.explorers.power_cuts.known import Known, Read
 from tornproof.harness.simulator.filesystem.intercept import STEPS, Call, CallKind
 from tornproof.harness.simulator.filesystem.kernel import Answer, Kernel
 from tornproof.harness.simulator.persistence.legal_disks import Disk
-from tornproof.harness.simulator.persistence.legal_names import Tree
+from tornproof.harness.simulator.persistence.legal_names import Tree, tree_of
 from tornproof.harness.simulator.process.simulated_process import Body, Node, Process
 
 _REPEATED = STEPS | {CallKind.OPEN_FOR_READING, CallKind.MAP, CallKind.CLOSE, CallKind.UNMAP}
@@ -89,15 +89,15 @@ class _Run:
     """One examination on a kernel."""
 
     def __init__(self, tree: Tree, kernel: Kernel) -> None:
-        self._path_indexes = tree.path_indexes()
-        self.known: Known = Known(self._path_indexes, kernel)
+        self.known: Known = Known(tree.path_indexes(), kernel)
         self._kernel = kernel
         self._stage = Stage.READ
         self._seen: dict[Stage, Any] = {}
         self._rejected: tuple[Stage, str] | None = None
         self._recovery: list[Call] = []
         self._recovery_changes = False
-        self._writes: list[Write] | None = []
+        self._writes: list[Write] = []
+        self._recovered_files: tuple[Tree, tuple[int, ...]] | None = None
         self._recovered: tuple[object, object] | None = None
         self._is_idempotent = True
 
@@ -119,15 +119,14 @@ class _Run:
             self._recovery.append(call)
         before = kernel.entry_changes
         answer = node.make_call(kernel, SESSION)
-        if self._stage is Stage.RECOVER and kernel.entry_changes is not before:
-            self._recovery_changes = True
-            self._writes = None
-        if self._stage is Stage.RECOVER and self._writes is not None and call.kind in _WRITES and answer is None:
-            file = kernel.file_of(SESSION, call)
-            if file not in self._path_indexes or call.kind is CallKind.TRUNCATE:
-                self._writes = None
-            else:
-                self._writes.append(Write(self._path_indexes[file], call.offset_bytes, call.content))
+        if self._stage is Stage.RECOVER:
+            self._recovery_changes |= kernel.entry_changes is not before
+            if call.kind in _WRITES and answer is None:
+                file = kernel.file_of(SESSION, call)
+                assert file is not None, "a file that is not open cannot be written to"
+                is_truncation = call.kind is CallKind.TRUNCATE
+                offset_bytes, content = (call.size_bytes, None) if is_truncation else (call.offset_bytes, call.content)
+                self._writes.append(Write(file, offset_bytes, content))
         return answer
 
     def facts(self, end: Node) -> Facts:
@@ -138,12 +137,15 @@ class _Run:
             is_endless=end.is_endless,
             is_idempotent=self._is_idempotent,
             recovery=tuple(self._recovery) if self._recovery_changes else (),
-            writes=None if self._writes is None else tuple(self._writes),
+            writes=tuple(self._writes),
+            files=self._recovered_files or tree_of(self._kernel.directories),
         )
 
     def _begin(self, stage: Stage) -> None:
         self._stage = stage
-        if stage is Stage.RECOVER_AGAIN:
+        if stage is Stage.READ_AGAIN:
+            self._recovered_files = tree_of(self._kernel.directories)
+        elif stage is Stage.RECOVER_AGAIN:
             self._recovered = self._content()
         elif stage is Stage.COMMIT:
             self._is_idempotent = self._recovered == self._content()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import posixpath
 from collections.abc import Callable, Mapping
@@ -11,6 +12,7 @@ from tornproof.impl.errors import FileMissingError, StorageError, UnsupportedErr
 from tornproof.impl.storage.interface import EntryKind, ReadableFile, ReadableStorage, StorageReason
 
 NAME_BYTES_MAX = 255
+PATHS_REMEMBERED = 4096
 
 
 class DiskImage(ReadableStorage):
@@ -224,6 +226,7 @@ def _walked_paths(path: str) -> list[str]:
     return paths
 
 
+@functools.lru_cache(maxsize=PATHS_REMEMBERED)
 def is_usable(path: str) -> bool:
     """Say whether a path can be passed to a system call."""
     try:

@@ -203,15 +203,9 @@ class _Opened:
         self._opening = opening
 
     def _call(self, kind: CallKind, offset_bytes: int = 0, size_bytes: int = 0, content: bytes = b"") -> Call:
-        return Call(
-            kind=kind,
-            path=self._opening.path,
-            file=self._opening.file,
-            offset_bytes=offset_bytes,
-            size_bytes=size_bytes,
-            content=content,
-            mapping=self._opening.mapping,
-        )
+        path, file, mapping = self._opening.path, self._opening.file, self._opening.mapping
+        # By position, because most calls are made here.
+        return Call(kind, path, file, offset_bytes, size_bytes, content, "", OpenMode.EXISTING, mapping)
 
     def _let(
         self, run: Run[Answer], kind: CallKind, offset_bytes: int = 0, size_bytes: int = 0, content: bytes = b""

@@ -80,16 +80,17 @@ EntryChange: TypeAlias = tuple[Entry, ...]
 class Directories(dict[int, dict[str, int]]):
     """What each name leads to, by the number of its directory: never changed once a kernel has it, so kernels share it.
 
-    `entries` and `lookups` cache what paths lead to and through.
+    `entries` and `lookups` cache what paths lead to and through, and `tree` what is derived from all names.
     """
 
-    __slots__ = ("entries", "lookups")
+    __slots__ = ("entries", "lookups", "tree")
 
     def __init__(self, names: Mapping[int, dict[str, int]]) -> None:
         """Copy the names, and know no paths yet."""
         super().__init__(names)
         self.entries: dict[str, int] = {".": ROOT}
         self.lookups: dict[str, tuple[Any, ...]] = {}
+        self.tree: Any = None
 
 
 class BusError(BaseException):

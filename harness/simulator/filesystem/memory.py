@@ -138,6 +138,11 @@ class MemoryStorage(InterceptedStorage):
                 total.update(b"%s%d " % (kind, numbers.setdefault(number, len(numbers))) + state.digest())
         return total.digest()
 
+    @property
+    def is_locked(self) -> bool:
+        """Whether any process holds a lock."""
+        return any(self._kernel.locks.values())
+
     def fork_process(self) -> MemoryStorage:
         """Return another process on the same disk, with counters of its own."""
         return self._on(self._disk)

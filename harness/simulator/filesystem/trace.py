@@ -40,11 +40,11 @@ class ReadRanges:
         for start, end in sorted(ranges):
             if self._ends and start <= self._ends[-1]:
                 self._ends[-1] = max(self._ends[-1], end)
-            else:
+            elif start < end:
                 self._starts.append(start)
                 self._ends.append(end)
 
-    def __contains__(self, offset_bytes: int) -> bool:
-        """Return whether the byte was read."""
-        index = bisect.bisect_right(self._starts, offset_bytes) - 1
-        return index >= 0 and offset_bytes < self._ends[index]
+    def have_any(self, start: int, end: int) -> bool:
+        """Return whether any byte of a range that is not empty was read."""
+        index = bisect.bisect_left(self._starts, end) - 1
+        return index >= 0 and start < self._ends[index]

@@ -43,13 +43,17 @@ class Disk(NamedTuple):
             [hashlib.blake2b(content).digest() if len(content) > LARGE_BYTES else content for content in self.contents]
         )
 
+    def by_number(self) -> dict[int, bytes]:
+        """Return all contents by the numbers of the files in `kernel`."""
+        return dict(zip(self.tree.path_indexes(), self.contents, strict=True))
+
     def files(self) -> dict[str, bytes]:
         """Return all contents by path."""
         return dict(zip(self.tree.paths, self.contents, strict=True))
 
 
 class Picked(NamedTuple):
-    """A disk, and the indexes by which it was picked: of its tree, and of each file's content."""
+    """A disk, and the indexes by which it was picked: of its tree, and of the content of each file that varies."""
 
     disk: Disk
     tree: int
@@ -57,9 +61,12 @@ class Picked(NamedTuple):
 
 
 class _Shape(NamedTuple):
+    """A tree, the latest content of its files, and by the index of each file that varies what it may hold."""
+
     tree: Tree
     names: tuple[int, ...] | None
-    files: tuple[LegalFile, ...]
+    contents: list[bytes]
+    varying: dict[int, LegalFile]
     legal_count: int
     sampled_count: int
 
@@ -82,16 +89,17 @@ class LegalDisks:
     def __iter__(self) -> Iterator[Picked]:
         """Yield the disks, the latest first."""
         for number, shape in enumerate(self._shapes):
-            contents = [file.contents for file in shape.files]
+            contents = shape.contents.copy()
             for indexes in _indexes(shape, self.seed):
-                content = tuple([of[index] for of, index in zip(contents, indexes, strict=True)])
-                yield Picked(Disk(shape.tree, content), number, indexes)
+                for (file, of), index in zip(shape.varying.items(), indexes, strict=True):
+                    contents[file] = of.contents[index]
+                yield Picked(Disk(shape.tree, tuple(contents)), number, indexes)
 
     def choice(self, picked: Picked) -> Choice:
         """Return the choice that gives a disk of these."""
         shape = self._shapes[picked.tree]
-        chosen = zip(shape.tree.paths, shape.files, picked.indexes, strict=True)
-        files = tuple((path, file.choices[index]) for path, file, index in chosen if file.legal_count > 1)
+        chosen = zip(shape.varying.items(), picked.indexes, strict=True)
+        files = tuple((shape.tree.paths[file], of.choices[index]) for (file, of), index in chosen)
         return Choice(self.model.name, shape.names, files)
 
 
@@ -106,15 +114,22 @@ def legal_disks(
     names = legal_names(kernel, model, limits) if names is None else names
     share = limits.disk_count // len(names.trees) or 1
     shapes = []
+    legal = tried = 0
     for tree, numbers, chosen in names.trees:
-        files = tuple(legal_file(kernel.files[number], model, limits) for number in numbers)
-        legal_count = math.prod(file.legal_count for file in files)
-        tried_count = math.prod(len(file.contents) for file in files)
-        shapes.append(_Shape(tree, chosen, files, legal_count, share if tried_count > share else 0))
-    all_names = names.legal_count - names.tried_count
-    tried = sum(shape.sampled_count or math.prod(len(file.contents) for file in shape.files) for shape in shapes)
+        states = [kernel.files[number] for number in numbers]
+        varying: dict[int, LegalFile] = {}
+        if not model.keeps_cache:
+            for file, state in enumerate(states):
+                if len(state.versions) > 1 and (found := legal_file(state, model, limits)).legal_count > 1:
+                    varying[file] = found
+        contents = [state.content if model.keeps_cache else state.versions[-1] for state in states]
+        legal_count = math.prod(of.legal_count for of in varying.values())
+        tried_count = math.prod(len(of.contents) for of in varying.values())
+        shapes.append(_Shape(tree, chosen, contents, varying, legal_count, share if tried_count > share else 0))
+        legal += legal_count
+        tried += min(share, tried_count)
     # Each set of changes that was not tried gives at least one more disk.
-    legal = sum(shape.legal_count for shape in shapes) + all_names
+    legal += names.legal_count - names.tried_count
     return LegalDisks(model, legal, tried, limits.seed, tuple(shapes))
 
 
@@ -136,10 +151,11 @@ def chosen_disk(kernel: Kernel, model: Model, choice: Choice) -> Disk:
 
 
 def _indexes(shape: _Shape, seed: int) -> Iterator[tuple[int, ...]]:
-    counts = [len(file.contents) for file in shape.files]
     if not shape.sampled_count:
-        return itertools.product(*map(range, counts))
-    return itertools.islice(_some_indexes(counts, shape.sampled_count, seed), shape.sampled_count)
+        return itertools.product(*(range(len(of.contents)) for of in shape.varying.values()))
+    counts = [len(shape.varying[file].contents) if file in shape.varying else 1 for file in range(len(shape.contents))]
+    of_all = itertools.islice(_some_indexes(counts, shape.sampled_count, seed), shape.sampled_count)
+    return (tuple([indexes[file] for file in shape.varying]) for indexes in of_all)
 
 
 def _some_indexes(counts: Sequence[int], count: int, seed: int) -> Iterator[tuple[int, ...]]:

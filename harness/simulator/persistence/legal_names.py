@@ -62,6 +62,15 @@ _trees: WeakValueDictionary[object, Tree] = WeakValueDictionary()
 
 def tree_of(directories: NamesByDirectory) -> tuple[Tree, tuple[int, ...]]:
     """Return a tree, and the number of each of its files in these directories."""
+    if not isinstance(directories, Directories):
+        return _tree_of(directories)
+    if directories.tree is None:
+        directories.tree = _tree_of(directories)
+    found: tuple[Tree, tuple[int, ...]] = directories.tree
+    return found
+
+
+def _tree_of(directories: NamesByDirectory) -> tuple[Tree, tuple[int, ...]]:
     numbers: dict[int, int] = {ROOT: ROOT}
     renumbered: NamesByDirectory = {ROOT: {}}
     files: dict[int, str] = {}

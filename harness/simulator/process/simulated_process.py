@@ -297,7 +297,8 @@ class _ProcessStorage(InterceptedStorage):
         start, end = call.offset_bytes, call.offset_bytes + call.size_bytes
         for first, stop in _pages(start, end) if call.content else ():
             content = call.content[first - start : stop - start]
-            self._ask(call._replace(offset_bytes=first, size_bytes=stop - first, content=content))
+            is_whole = (first, stop) == (start, end)
+            self._ask(call if is_whole else call._replace(offset_bytes=first, size_bytes=stop - first, content=content))
 
     def mapped_by(self, path: str) -> tuple[str, ...]:
         return ()  # processes outside of the simulation do not exist
@@ -356,8 +357,11 @@ class _ProcessStorage(InterceptedStorage):
                 self._switch(call)
 
     def _in_pages(self, call: Call) -> Any:
+        start, end = call.offset_bytes, call.offset_bytes + call.size_bytes
+        if end <= (start // PAGE_BYTES + 1) * PAGE_BYTES:
+            return self._ask(call)
         parts: list[bytes] = []
-        for first, stop in _pages(call.offset_bytes, call.offset_bytes + call.size_bytes):
+        for first, stop in _pages(start, end):
             parts.append(self._ask(call._replace(offset_bytes=first, size_bytes=stop - first)))
             if len(parts[-1]) < stop - first:
                 break

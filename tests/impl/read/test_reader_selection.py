@@ -40,7 +40,7 @@ def touched(snapshot: Snapshot, storage: TracingStorage, chunk: Chunk) -> bool:
     """Whether any byte of the chunk was read, in the snapshot's only parquet partition."""
     (partition,) = parquet_partitions(snapshot)
     ranges = storage.ranges(f"{snapshot.table.files_of(partition).path}/data.parquet")
-    return any(position in ranges for position in range(chunk.byte_range_start, chunk.byte_range_end))
+    return ranges.have_any(chunk.byte_range_start, chunk.byte_range_end)
 
 
 def chunks(snapshot: Snapshot) -> Iterator[tuple[int, str, Chunk]]:

@@ -14,7 +14,7 @@ from txn_files import applied, decoded
 
 from tornproof.impl.errors import UnsupportedError
 from tornproof.impl.layout import txn as layout
-from tornproof.impl.txn.transaction import RECORD_LIMIT_BYTES, TXN_FILE, Transaction, area_of
+from tornproof.impl.txn.transaction import HEADER_BYTES, RECORD_LIMIT_BYTES, TXN_FILE, Transaction, area_of
 from tornproof.impl.txn.write import (
     FILE_STEP_BYTES,
     I64_MAX,
@@ -100,6 +100,7 @@ def test_every_prefix_of_the_stores_leaves_the_old_version_and_the_last_store_ma
         live = area_of(base, before.version)
         version = following(before, partitions, symbol_counts)
         plan = plan_store(content, version, area_is_durable=area_is_durable)
+        assert area_is_durable or plan_store(content[:HEADER_BYTES], version, size_bytes=len(content)) == plan
         assert plan.file_size_bytes >= len(content) and plan.file_size_bytes % FILE_STEP_BYTES == 0
         grown = content.ljust(plan.file_size_bytes, b"\0")
         for store in plan.record_stores:

@@ -100,10 +100,7 @@ READERS = ("tornproof.impl.verify.verify", "tornproof.impl.read.reader")
 NO_TABLE_CHECK: list[Patch] = [(f"{module}:check_against_table", no_problems) for module in READERS]
 NO_NATIVE: list[Patch] = [(f"{module}:check_native", no_problems) for module in READERS]
 NO_ROW_COUNT: list[Patch] = [
-    *(
-        (f"{module}:check_partition", any_row_count)
-        for module in ("tornproof.impl.verify.verify", "tornproof.harness.explorers.corruption.judge")
-    ),
+    ("tornproof.impl.verify.verify:check_partition", any_row_count),
     ("tornproof.impl.read.reader:raise_first", lambda problems: raise_first(no_row_counts(problems))),
 ]
 DECODER = "tornproof.impl.txn.transaction:_decode_area"

@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 from depth import nightly
 
+from tornproof.harness.common.remembered_codecs import remembered_decoding, remembered_encoder
 from tornproof.harness.common.verdict import HasTime, Phase, Verdict, always, calls_at_most
 from tornproof.harness.explorers.kills import explorer as crash
 from tornproof.harness.explorers.kills.exploration import (
@@ -40,8 +41,10 @@ from tornproof.harness.simulator.filesystem.intercept import Call, CallKind
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.simulator.filesystem.step_bound import STEP_BOUND
 from tornproof.harness.simulator.process.observer import Property
+from tornproof.harness.systems.table import TableTarget
 from tornproof.harness.systems.toy import HeaderFirst, RecoversInPlace, Toy, ToyWriter
 from tornproof.harness.systems.toy_locks import BusyLockFile, LockFile, is_made
+from tornproof.harness.systems.workload import MADE_PATH, crash_operations, made_image
 from tornproof.impl.errors import BusyError, StorageError
 from tornproof.impl.storage.interface import EntryKind, File, LockMode, OpenMode, Storage, StorageReason
 
@@ -700,3 +703,26 @@ def test_bounds_count_what_was_acknowledged_and_what_had_started() -> None:
         (8, 0): (2, 2),
         (9, 0): (3, 3),
     }
+
+
+def test_what_a_reader_saw_on_a_disk_is_what_it_sees_on_every_disk_with_the_same_files(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    compared: Counter[bool] = Counter()
+    remembered = Judge._seen_on
+
+    def both(judge: Judge, storage: MemoryStorage) -> object:
+        is_known = storage.digest() in judge._seen
+        seen = remembered(judge, storage)
+        assert seen == judge._read(storage.fork_process())
+        compared[is_known] += 1
+        return seen
+
+    monkeypatch.setattr(Judge, "_seen_on", both)
+    assert [*crash.failures()] == []
+    start = made_image()
+    operations = crash_operations(start, MADE_PATH)[:2]
+    judge = Judge(TableTarget(encode=remembered_encoder()), operations, start=start, path=MADE_PATH)
+    with remembered_decoding():
+        Exploration(judge, "table", Plan.of(judge, 40, 1)).run()
+    assert min(compared.values()) > 500, compared

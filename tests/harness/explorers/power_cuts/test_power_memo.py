@@ -10,17 +10,19 @@ from hypothesis import strategies as st
 
 from tornproof.harness.common.remembered_codecs import remembered_decoding, remembered_encoder
 from tornproof.harness.explorers.barriers.explorer import protocol_with
-from tornproof.harness.explorers.power_cuts.examination import SAW, Stage, commit_body, recovery_body
-from tornproof.harness.explorers.power_cuts.judge import recovered, replayed
+from tornproof.harness.explorers.power_cuts.controls import failed_controls
+from tornproof.harness.explorers.power_cuts.examination import SAW, SESSION, Facts, Stage, commit_body, recovery_body
+from tornproof.harness.explorers.power_cuts.judge import recovered
 from tornproof.harness.explorers.power_cuts.known import Known, Read
 from tornproof.harness.explorers.power_cuts.memo import Examiner
 from tornproof.harness.explorers.power_cuts.trace import Traces
 from tornproof.harness.simulator.filesystem.intercept import Call, CallKind
 from tornproof.harness.simulator.filesystem.kernel import Handle
+from tornproof.harness.simulator.filesystem.kernel_calls import apply
 from tornproof.harness.simulator.persistence.legal_disks import Disk, legal_disks
 from tornproof.harness.simulator.persistence.legal_files import Limits
 from tornproof.harness.simulator.persistence.legal_names import tree_of
-from tornproof.harness.simulator.persistence.models import C_512, CDIR
+from tornproof.harness.simulator.persistence.models import C_512, CDIR, N_512, D
 from tornproof.harness.simulator.process.case import TestCase
 from tornproof.harness.simulator.process.simulated_process import Say
 from tornproof.harness.systems.table import TableTarget
@@ -62,12 +64,38 @@ def test_memoised_facts_are_those_of_stepping_on_every_disk_of_a_run_without_bar
             if facts.rejected is None:
                 after = recovered(disk, facts)
                 assert after == replayed(disk, facts)
-                kinds[bool(facts.recovery), facts.writes is None] += 1
+                kinds[bool(facts.recovery), facts.files[0] is disk.tree] += 1
                 assert commits.examine(after).answers() == commits.step(after)[0].answers()
         assert {None, Stage.READ} <= outcomes
-        assert kinds[True, False] and kinds[False, False]
+        assert kinds[True, True] and kinds[False, True]
         recoveries.close()
         commits.close()
+
+
+def replayed(disk: Disk, facts: Facts) -> Disk:
+    """Return the disk after its recovery, made by all its calls."""
+    kernel = disk.kernel()
+    for call in facts.recovery:
+        # A call that failed fails again.
+        apply(kernel, SESSION, call)
+    tree, numbers = tree_of(kernel.directories)
+    return Disk(tree, tuple(kernel.files[number].content for number in numbers))
+
+
+def test_a_disk_after_its_recovery_is_the_one_that_the_calls_of_the_recovery_leave(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    kinds: Counter[tuple[bool, bool]] = Counter()
+
+    def compared(disk: Disk, facts: Facts) -> Disk:
+        after = recovered(disk, facts)
+        assert after == replayed(disk, facts)
+        kinds[bool(facts.recovery), facts.files[0] is disk.tree] += 1
+        return after
+
+    monkeypatch.setattr("tornproof.harness.explorers.power_cuts.judge.recovered", compared)
+    assert failed_controls((N_512, D)) == []
+    assert min(kinds[True, False], kinds[False, True]) > 1_500 and kinds[True, True] > 100, kinds
 
 
 def disk_of(**contents: bytes) -> Disk:

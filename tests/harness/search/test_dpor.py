@@ -26,7 +26,7 @@ from tornproof.harness.simulator.process.simulated_process import Node, Say
 from tornproof.harness.simulator.process.world import World
 from tornproof.impl.storage.interface import OpenMode, Storage
 
-DAY, NIGHT, PART = 200, 24_200, 2_000
+DAY, NIGHT, PART = 100, 24_100, 2_000
 INVISIBLE = {
     CallKind.LOAD_FENCE,
     CallKind.STORE_FENCE,
@@ -209,7 +209,7 @@ BLINDED: dict[str, Blind] = {
 }
 
 
-@pytest.mark.parametrize("blind", sampled(10, list(BLINDED.values())), ids=BLINDED)
+@pytest.mark.parametrize("blind", sampled(5, list(BLINDED.values())), ids=BLINDED)
 def test_random_processes_show_that_a_search_is_blind(blind: Blind, monkeypatch: pytest.MonkeyPatch) -> None:
     blind(monkeypatch)
 

@@ -229,6 +229,7 @@ def failures_of_memory() -> Iterator[str]:
     return memory.failures(case)
 
 
+@pytest.mark.nightly
 def test_without_blinding_all_controls_of_memory_pass() -> None:
     assert [*failures_of_memory()] == []
 

@@ -53,7 +53,9 @@ def test_there_are_more_than_ten_defects_of_writers_readers_recovery_and_purging
 
 
 @pytest.mark.parametrize(
-    ("operations", "cuts"), [(OPERATIONS, 0), nightly(OPERATIONS[:1], 400)], ids=["kills", "failing calls and cuts"]
+    ("operations", "cuts"),
+    [(OPERATIONS[:2], 0), nightly(OPERATIONS, 0), nightly(OPERATIONS[:1], 400)],
+    ids=["kills of two commits", "kills", "failing calls and cuts"],
 )
 def test_without_a_defect_nothing_is_found_whatever_was_planted_before(
     operations: Sequence[TableOperation], cuts: int

@@ -160,7 +160,7 @@ def test_metadata_that_is_encoded_differently_is_invalid(tornproof: WarmRunner, 
 def test_a_ceiling_makes_the_bound_smaller_and_says_so(tornproof: WarmRunner, questdb_data: Path) -> None:
     table = questdb_data / "tables/9.4.2/history/table"
     run = tornproof(
-        "check", table, "--only", "stateful", "--effort", "10000", "--seconds", "0.3", "--workers", "1", "--json", "-"
+        "check", table, "--only", "stateful", "--effort", "10000", "--seconds", "1", "--workers", "1", "--json", "-"
     )
     (phase,) = run.document["phases"]
     assert (run.document["cut_by"], phase["complete"]) == ("seconds", False)

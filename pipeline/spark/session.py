@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib.util
 import logging
+import marshal
 import os
 import re
 import signal
@@ -17,6 +18,7 @@ import threading
 import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
 DEFAULT_MASTER = "local[*]"
 PACKAGES = ("model", "impl", "harness", "pipeline")
 """The packages that executors need; they get parsed scenarios and never a path into this checkout."""
+# Of a compiled module that is valid whatever its source: a flag, and no hash of one.
+COMPILED_HEAD = importlib.util.MAGIC_NUMBER + (1).to_bytes(4, "little") + bytes(8)
 LOOPBACK = "127.0.0.1"
 CONNECT_SECONDS = 5
 MASTER = re.compile(r"local(\[.+\])?|local-cluster\[.+\]|spark://.*|k8s://.+|yarn")
@@ -164,7 +168,8 @@ def executor_core_count(spark: SparkSession) -> int:
 def code_archive(directory: Path) -> Path:
     """Write the packages that executors import to one zip, and return its path.
 
-    They are not compiled: that would write next to the sources, which may be read-only.
+    Every module is there compiled too, which each Python worker would else do again. An executor with another Python
+    takes the source, because compiled code names its Python and not the time of its source.
     """
     path = directory / "tornproof-code.zip"
     root = Path(__file__).parents[2]
@@ -173,8 +178,15 @@ def code_archive(directory: Path) -> Path:
             root / "__init__.py",
             *(file for name in PACKAGES for file in sorted((root / name).rglob("*.py"))),
         ):
-            archive.write(file, file.relative_to(root.parent))
+            name = file.relative_to(root.parent)
+            archive.write(file, name)
+            archive.writestr(str(name.with_suffix(".pyc")), _compiled(file, ".".join(name.with_suffix("").parts)))
     return path
+
+
+def _compiled(file: Path, module: str) -> bytes:
+    """Return the content of a compiled module, which for one that was imported before is at hand."""
+    return COMPILED_HEAD + marshal.dumps(SourceFileLoader(module, str(file)).get_code(module))
 
 
 @contextmanager

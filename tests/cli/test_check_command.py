@@ -125,7 +125,7 @@ def test_one_explorer_can_run_alone(tornproof: WarmRunner, table: Path, only: st
 
 
 def test_explorers_add_up(tornproof: WarmRunner, table: Path) -> None:
-    run = tornproof("check", table, "--only", "roundtrip", "--only", "verify", "--json", "-")
+    run = tornproof("check", table, "--only", "roundtrip", "--only", "verify", "--workers", "1", "--json", "-")
     assert list(phases_of(run)) == ["verify", "roundtrip"]
 
 
@@ -150,7 +150,7 @@ def test_metadata_that_is_encoded_differently_is_invalid(tornproof: WarmRunner, 
     odd = TABLE.with_file(tb.PM, pm.set_chunk(TABLE.files[tb.PM], "distinct_count", 7))
     folder = odd.write_to(tmp_path / "table")
     assert tornproof("verify", folder).code == 0
-    run = tornproof("check", folder, "--only", "roundtrip", "--findings", tmp_path / "findings")
+    run = tornproof("check", folder, "--only", "roundtrip", "--workers", "1", "--findings", tmp_path / "findings")
     assert run.code == 1
     assert "is encoded differently from byte" in " ".join(run.out.split())
     assert run.out.startswith("broken: 1 finding in ")
@@ -159,7 +159,9 @@ def test_metadata_that_is_encoded_differently_is_invalid(tornproof: WarmRunner, 
 
 def test_a_ceiling_makes_the_bound_smaller_and_says_so(tornproof: WarmRunner, questdb_data: Path) -> None:
     table = questdb_data / "tables/9.4.2/history/table"
-    run = tornproof("check", table, "--only", "stateful", "--effort", "10000", "--seconds", "1", "--json", "-")
+    run = tornproof(
+        "check", table, "--only", "stateful", "--effort", "10000", "--seconds", "1", "--workers", "1", "--json", "-"
+    )
     (phase,) = run.document["phases"]
     assert (run.document["cut_by"], phase["complete"]) == ("seconds", False)
     assert run.code == (0 if phase["explored"] and phase["controls"] == "passed" else 3)

@@ -68,14 +68,15 @@ subprocess.Popen(["sleep", "100"], start_new_session=True)
 at_work()
 time.sleep(100)
 """
-WITH_OUTPUT = """
+WITH_OUTPUT = (
+    """
 interruption.remove_at_end(Path.cwd(), "*.partial")
 interruption.say_if_interrupted("half of it is done")
 Path("rows.partial").write_text("half")
 Path("rows").write_text("whole")
-at_work()
-sum(range(10 ** 12))
 """
+    + STUCK_OUTSIDE_OF_PYTHON
+)
 SAVING = """
 try:
     at_work()

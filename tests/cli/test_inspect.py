@@ -40,7 +40,7 @@ def is_damaged(name: str) -> bool:
     )
 
 
-@pytest.mark.parametrize("one_of", [pytest.param(3, id="some"), nightly(1, id="all")])
+@pytest.mark.parametrize("one_of", [pytest.param(6, id="some"), nightly(1, id="all")])
 @pytest.mark.parametrize("file_name", INSPECTED_NAMES)
 def test_every_real_file_can_be_inspected_and_only_the_damaged_ones_have_problems(
     questdb_data: Path, file_name: str, one_of: int
@@ -113,7 +113,7 @@ def test_partition_whose_files_contradict_each_other_is_damaged(copy_of: Callabl
     assert any(problem["expected"].endswith("as in _pm") for problem in document_of(partition)["problems"])
 
 
-@pytest.mark.parametrize("one_of", [pytest.param(3, id="some"), nightly(1, id="all")])
+@pytest.mark.parametrize("one_of", [pytest.param(6, id="some"), nightly(1, id="all")])
 def test_byte_map_covers_every_file_and_counts_dead_bytes_as_the_reader_does(questdb_data: Path, one_of: int) -> None:
     looked_at_count = 0
     for name in golden_data.files_named("_pm")[::one_of]:
@@ -177,7 +177,7 @@ def _plain(value: object) -> object:
     return value
 
 
-@pytest.mark.parametrize("one_of", [pytest.param(3, id="some"), nightly(1, id="all")])
+@pytest.mark.parametrize("one_of", [pytest.param(6, id="some"), nightly(1, id="all")])
 @pytest.mark.parametrize("file_name", ["data.parquet", "expected.parquet"])
 def test_parquet_documents_agree_with_pyarrow(questdb_data: Path, file_name: str, one_of: int) -> None:
     names = [name for name in golden_data.files_named(file_name) if name.startswith(("tables/", "legacy/"))]

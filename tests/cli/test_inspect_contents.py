@@ -225,7 +225,7 @@ def test_damaged_filter_of_a_plain_file_is_a_problem(tmp_path: Path) -> None:
     assert [chunk["bloom"]["fill"] is None for chunk in chunks] == [True, False]
 
 
-@pytest.mark.parametrize("one_of", [pytest.param(3, id="some"), nightly(1, id="all")])
+@pytest.mark.parametrize("one_of", [pytest.param(6, id="some"), nightly(1, id="all")])
 def test_map_of_every_real_data_file_covers_it_and_reaches_what_pm_reaches(questdb_data: Path, one_of: int) -> None:
     looked_at_count = 0
     for name in golden_data.files_named("data.parquet")[::one_of]:

@@ -267,7 +267,7 @@ def test_our_own_reads_beside_our_own_purging_writer_all_succeed(tornproof: Warm
     """They did not pin, met removed files in most attempts, and gave up after twelve."""
     versions = set()
     with purging(own_table):
-        for _ in range(10):
+        for _ in range(5):
             run = tornproof("read", own_table, "--out", f"{own_table}.parquet", "--json", "-")
             assert (run.code, run.err, run.document["rows"]) == (0, "", ROW_COUNT)
             versions.add(run.document["version"])

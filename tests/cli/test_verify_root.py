@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from command_line import WarmRunner, sentence_of
+from depth import nightly
 from real_tables import snapshot_of
 
 from tornproof.api.roots import TABLES_OF_TASK
@@ -120,7 +121,7 @@ def _kind(table: dict[str, Any]) -> str:
     return next(kind for kind in ("problems", "rejected", "actions", "nothing_to_do") if table.get(kind))
 
 
-@pytest.mark.parametrize("many", [0, TABLES_OF_TASK])
+@pytest.mark.parametrize("many", [0, nightly(TABLES_OF_TASK)])
 def test_recover_says_of_every_table_what_it_would_do_and_changes_nothing(
     tornproof: WarmRunner, root: Path, questdb_data: Path, many: int
 ) -> None:

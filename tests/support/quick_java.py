@@ -1,5 +1,8 @@
-"""Options that let a Java of short life answer sooner: it compiles once and simply, and collects in one thread."""
+"""Options that let a Java of short life answer sooner.
 
-OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+It compiles once and simply, collects in one thread, and does not verify Spark's classes, a fifth of its start.
+"""
+
+OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
 VARIABLE = "SPARK_SUBMIT_OPTS"
 """The environment variable that Spark's launcher takes them from."""

@@ -5,6 +5,7 @@ With `pytest` as its argument it is that which runs, with all imported that our 
 
 import codecs
 import contextlib
+import gc
 import importlib
 import json
 import os
@@ -20,6 +21,7 @@ import pyarrow as pa
 def main() -> None:
     """Answer requests until standard input ends."""
     command = warm_pytest() if sys.argv[1:] == ["pytest"] else warm_command()
+    gc.freeze()
     for line in sys.stdin:
         request = json.loads(line)
         child = os.fork()

@@ -386,11 +386,11 @@ def only_toys_that_violate(violated: str, patch: Patch) -> None:
 
 
 def blindings(of: dict[str, tuple[Blinding, tuple[Model, ...]]]) -> list[Any]:
-    """Return every blinding in each model that must notice it, of which half by day."""
+    """Return every blinding in each model that must notice it, of which a quarter by day."""
     cases = [
         pytest.param(blind, model, id=f"{name} in {model}") for name, (blind, models) in of.items() for model in models
     ]
-    return sampled(len(cases) // 2, cases)
+    return sampled(len(cases) // 4, cases)
 
 
 @pytest.mark.nightly
@@ -424,13 +424,13 @@ def test_a_blinded_injector_of_kills_is_noticed(name: str, monkeypatch: Patch) -
     assert any("was not detected" in failure for failure in kills.failures())
 
 
-@pytest.mark.parametrize("name", RANDOM_BLINDINGS)
+@pytest.mark.parametrize("name", sampled(3, list(RANDOM_BLINDINGS)))
 def test_a_blinded_injector_of_random_runs_is_noticed(name: str, monkeypatch: Patch) -> None:
     RANDOM_BLINDINGS[name](monkeypatch)
     assert any(random.failed_toys())
 
 
-@pytest.mark.parametrize("violated", JUDGED_IN_RANDOM_RUNS)
+@pytest.mark.parametrize("violated", sampled(6, JUDGED_IN_RANDOM_RUNS))
 def test_a_property_that_is_not_judged_in_random_runs_is_noticed(violated: str, monkeypatch: Patch) -> None:
     only_toys_that_violate(violated, monkeypatch)
     broken = Progress.broken
@@ -438,14 +438,14 @@ def test_a_property_that_is_not_judged_in_random_runs_is_noticed(violated: str, 
     assert any(violated in failure for failure in random.failed_toys())
 
 
-@pytest.mark.parametrize("violated", JUDGED_AFTER_POWER_CUTS)
+@pytest.mark.parametrize("violated", sampled(5, JUDGED_AFTER_POWER_CUTS))
 def test_a_property_that_is_not_judged_after_power_cuts_is_noticed(violated: str, monkeypatch: Patch) -> None:
     only_toys_that_violate(violated, monkeypatch)
     not_judged(violated)(monkeypatch)
     assert any(violated in failure for failure in power.failures(MODELS))
 
 
-@pytest.mark.parametrize("violated", JUDGED_BESIDE_CRASHES)
+@pytest.mark.parametrize("violated", sampled(7, JUDGED_BESIDE_CRASHES))
 def test_a_property_that_is_not_judged_beside_crashes_is_noticed(violated: str, monkeypatch: Patch) -> None:
     only_toys_that_violate(violated, monkeypatch)
     not_judged(violated)(monkeypatch)

@@ -75,7 +75,7 @@ DAMAGE_BLINDINGS: dict[str, Blinding] = {
 }
 
 
-@pytest.mark.parametrize("name", sampled(8, list(DAMAGE_BLINDINGS)))
+@pytest.mark.parametrize("name", sampled(4, list(DAMAGE_BLINDINGS)))
 def test_a_blinded_explorer_of_damage_is_noticed(name: str, monkeypatch: Patch) -> None:
     DAMAGE_BLINDINGS[name](monkeypatch)
     assert failed_of_damage()

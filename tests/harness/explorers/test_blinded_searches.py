@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from depth import sampled
 
 from tornproof.harness.explorers.memory import exploration as memory_exploration
 from tornproof.harness.explorers.memory import explorer as memory
@@ -152,7 +153,7 @@ def test_without_blinding_all_controls_pass() -> None:
     assert [*schedules.failures(0)] == []
 
 
-@pytest.mark.parametrize("name", SCHEDULE_BLINDINGS)
+@pytest.mark.parametrize("name", sampled(5, list(SCHEDULE_BLINDINGS)))
 def test_a_blinded_search_of_schedules_is_noticed(name: str, monkeypatch: Patch) -> None:
     blind, method = SCHEDULE_BLINDINGS[name]
     blind(monkeypatch)
@@ -228,18 +229,19 @@ def failures_of_memory() -> Iterator[str]:
     return memory.failures(case)
 
 
+@pytest.mark.nightly
 def test_without_blinding_all_controls_of_memory_pass() -> None:
     assert [*failures_of_memory()] == []
 
 
-@pytest.mark.parametrize("name", MEMORY_BLINDINGS)
+@pytest.mark.parametrize("name", sampled(3, list(MEMORY_BLINDINGS)))
 def test_a_blinded_memory_model_is_noticed(name: str, monkeypatch: Patch) -> None:
     MEMORY_BLINDINGS[name](monkeypatch)
     assert any(failures_of_memory())
 
 
 @pytest.mark.parametrize(
-    "violated", [Property.WRONG_SNAPSHOT, Property.REJECTED, Property.WENT_BACK, Property.DISORDERLY]
+    "violated", sampled(2, [Property.WRONG_SNAPSHOT, Property.REJECTED, Property.WENT_BACK, Property.DISORDERLY])
 )
 def test_a_property_that_is_not_judged_in_memory_is_noticed(violated: str, monkeypatch: Patch) -> None:
     monkeypatch.setattr(memory, "CONTROLS", [each for each in memory.CONTROLS if violated in each])

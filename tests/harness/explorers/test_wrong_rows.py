@@ -78,7 +78,7 @@ def in_kills() -> set[str]:
 EXPLORERS = (in_schedules, in_power_cuts, in_product, in_random_cases, in_kills)
 
 
-@pytest.mark.parametrize("properties_broken", EXPLORERS)
+@pytest.mark.parametrize("properties_broken", always_if(lambda explorer: explorer is not in_random_cases, EXPLORERS))
 def test_a_merge_that_loses_a_row_for_all_readers_alike_is_detected(properties_broken: Callable[[], set[str]]) -> None:
     assert properties_broken() == set()
     with planted(FAULT):

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 import pytest
-from depth import nightly
+from depth import nightly, sampled
 from explorations import explore_stateful
 from planted_faults import NOT_FOR_CRASHES, NOTICED, planted
 
@@ -53,7 +53,9 @@ def test_there_are_more_than_ten_defects_of_writers_readers_recovery_and_purging
 
 
 @pytest.mark.parametrize(
-    ("operations", "cuts"), [(OPERATIONS, 0), nightly(OPERATIONS[:1], 400)], ids=["kills", "failing calls and cuts"]
+    ("operations", "cuts"),
+    [(OPERATIONS[:2], 0), nightly(OPERATIONS, 0), nightly(OPERATIONS[:1], 400)],
+    ids=["kills of two commits", "kills", "failing calls and cuts"],
 )
 def test_without_a_defect_nothing_is_found_whatever_was_planted_before(
     operations: Sequence[TableOperation], cuts: int
@@ -80,7 +82,7 @@ def noticed(operations: Sequence[TableOperation], *, cuts: int = 0) -> str:
         return next((finding.sentence for findings in found for finding in findings.values()), "")
 
 
-@pytest.mark.parametrize("fault", FOR_CRASHES, ids=named)
+@pytest.mark.parametrize("fault", sampled(5, FOR_CRASHES), ids=named)
 def test_the_crash_explorer_notices(fault: PlantedFault) -> None:
     # A call that fails is tried after all kills, so one commit has to do where only that shows the defect.
     is_about_failing = fault.number == 27

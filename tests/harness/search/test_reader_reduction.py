@@ -1,9 +1,11 @@
 """The reader reduction: a reader that changes nothing, at every state of a writer."""
 
+import itertools
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
+from depth import sampled
 from table_cases import GROW, PURGE, table_case
 
 from tornproof.harness.common.remembered_codecs import remembered_decoding
@@ -55,8 +57,9 @@ def violated(case: TestCase) -> set[str]:
         return {each.property for state in arrivals for each in state.progress.violations}
 
 
-@pytest.mark.parametrize("style", ["fresh", "follow"])
-@pytest.mark.parametrize("operations", [[GROW, GROW], [GROW, PURGE]])
+@pytest.mark.parametrize(
+    ("style", "operations"), sampled(2, list(itertools.product(["fresh", "follow"], [[GROW, GROW], [GROW, PURGE]])))
+)
 def test_a_reader_says_under_the_reduction_what_it_says_in_every_order(operations: list[str], style: str) -> None:
     with remembered_decoding():
         case = table_case(operations, style=style)

@@ -41,7 +41,7 @@ from tornproof.harness.systems.toy_locks import PAUSE_SECONDS, BusyLockFile, Cro
 from tornproof.impl.errors import StorageError
 from tornproof.impl.storage.interface import EntryKind, LockMode, OpenMode, Storage
 
-DAY, NIGHT = 40, 3_000
+DAY, NIGHT = 20, 3_000
 TIMES = 10
 LOCK_FILE = "lock"
 

@@ -56,7 +56,7 @@ def test_a_table_with_lost_writes_answers_as_the_release_did(name: str, questdb_
         assert ours in compatibility.reason
 
 
-@pytest.mark.parametrize("name", sampled(8, golden_data.CRASHES))
+@pytest.mark.parametrize("name", sampled(4, golden_data.CRASHES))
 def test_only_orphans_part_the_releases_and_our_own_writer_goes_on_from_every_kill(
     name: str, questdb_data: Path
 ) -> None:
@@ -72,7 +72,7 @@ def test_only_orphans_part_the_releases_and_our_own_writer_goes_on_from_every_ki
     assert compatibility.hazards == ()
 
 
-@pytest.mark.parametrize("name", sampled(5, golden_data.CRASHES))
+@pytest.mark.parametrize("name", sampled(3, golden_data.CRASHES))
 def test_every_release_goes_on_from_a_recovered_table_and_no_commit_is_dangerous(name: str, questdb_data: Path) -> None:
     path, image = table_image(questdb_data, f"{name}/table")
     storage = MemoryStorage.of(image)
@@ -86,7 +86,7 @@ def test_every_release_goes_on_from_a_recovered_table_and_no_commit_is_dangerous
 
 @pytest.mark.parametrize(
     "name",
-    sampled(5, [*golden_data.TABLES, *golden_data.AFTER_RESTARTS]),
+    sampled(3, [*golden_data.TABLES, *golden_data.AFTER_RESTARTS]),
 )
 def test_every_release_goes_on_from_a_table_that_was_shut_down(name: str, questdb_data: Path) -> None:
     for preset in RELEASES:

@@ -159,7 +159,7 @@ def outcome(case: Written) -> object:
     return found.type, text(found)
 
 
-@pytest.mark.parametrize("example_count", [60, nightly(5_000)])
+@pytest.mark.parametrize("example_count", [30, nightly(5_000)])
 def test_a_column_is_read_as_in_a_table_whatever_its_bytes_are(example_count: int) -> None:
     cases = [
         written(TYPES[name][0], TYPES[name][1], use_dictionary=use_dictionary, data_page_version=version)

@@ -98,7 +98,7 @@ def updates(questdb_data: Path) -> list[tuple[str, Generation, Generation]]:
     return found
 
 
-@pytest.mark.parametrize("one_of", [pytest.param(3, id="some"), nightly(1, id="all")])
+@pytest.mark.parametrize("one_of", [pytest.param(6, id="some"), nightly(1, id="all")])
 def test_every_real_footer_comes_out_as_it_went_in(questdb_data: Path, one_of: int) -> None:
     names = (
         golden_data.files_named("data.parquet")

@@ -38,7 +38,7 @@ PACKED = {"BOOLEAN": "<?", "INT32": "<i", "INT64": "<q", "FLOAT": "<f", "DOUBLE"
 OWN_COLUMNS = 3
 EXACT = decimal.Context(prec=decimal.MAX_PREC)
 # A table of all types is slow to make, and making an example smaller takes thousands of them.
-EXAMPLES = settings(max_examples=25, phases=[Phase.explicit, Phase.reuse, Phase.generate])
+EXAMPLES = settings(max_examples=settings().max_examples // 4, phases=[Phase.explicit, Phase.reuse, Phase.generate])
 
 # Pyarrow gives a column the order of its Arrow type, and for these that is QuestDB's. We hand it decimals as plain
 # bytes, whose order is another one, and replace the bounds.

@@ -8,7 +8,7 @@ import pm_builder as pm
 import pyarrow as pa
 import pytest
 import table_builder as tb
-from depth import sampled
+from depth import nightly, sampled
 from memory_child import cost_of
 from parquet_files import written
 
@@ -144,7 +144,7 @@ def with_footer_list(count: int, folder: Path) -> Path:
     return tb.BuiltTable(files=files).write_to(folder)
 
 
-@pytest.mark.parametrize(("count", "compared"), [(1000, 1), (NODE_COUNT_MAX - 1000, 1), (NODE_COUNT_MAX, 0)])
+@pytest.mark.parametrize(("count", "compared"), [nightly(1000, 1), (NODE_COUNT_MAX - 1000, 1), (NODE_COUNT_MAX, 0)])
 def test_thrift_footer_of_many_nodes_is_compared_up_to_a_limit(count: int, compared: int, tmp_path: Path) -> None:
     verified, read, peak_mib = cost_of(with_footer_list(count, tmp_path))
     assert verified == [True, [], compared]

@@ -100,7 +100,7 @@ def test_every_image_is_repairable_or_not() -> None:
     assert len(set(REPAIRABLE)) == len(REPAIRABLE) == 25 + 4 + 22 - 13
 
 
-@pytest.mark.parametrize("name", sampled(8, REPAIRABLE, seed=2))
+@pytest.mark.parametrize("name", sampled(4, REPAIRABLE, seed=2))
 def test_recovery_leaves_the_committed_version_and_nothing_else(questdb_data: Path, name: str) -> None:
     path, storage = opened(questdb_data, name)
     before, readable = files_below(path, storage), rows(path, storage)
@@ -125,7 +125,7 @@ def test_recovery_leaves_the_committed_version_and_nothing_else(questdb_data: Pa
     assert after.keys() == before.keys() | {action.kept_as for action in report.actions}
 
 
-@pytest.mark.parametrize("name", sampled(5, REPAIRABLE))
+@pytest.mark.parametrize("name", sampled(3, REPAIRABLE))
 def test_the_operating_system_does_the_same(copy_of: Callable[[str], Path], name: str) -> None:
     folder = copy_of(f"{name}/table")
     _, storage = in_memory(folder)
@@ -134,7 +134,7 @@ def test_the_operating_system_does_the_same(copy_of: Callable[[str], Path], name
     assert verified(folder, whole=False).sound
 
 
-@pytest.mark.parametrize("name", sampled(6, REPAIRABLE, seed=1))
+@pytest.mark.parametrize("name", sampled(3, REPAIRABLE, seed=1))
 def test_a_dry_run_reports_what_a_run_does_and_a_second_run_does_nothing(questdb_data: Path, name: str) -> None:
     path, storage = opened(questdb_data, name)
     untouched = storage.digest()
@@ -269,7 +269,7 @@ INTERRUPTED = set(
 
 @pytest.mark.parametrize(
     "name",
-    [*sampled(3, sorted(INTERRUPTED)), *map(nightly, sorted({*REPAIRED} - INTERRUPTED))],
+    [*sampled(1, sorted(INTERRUPTED)), *map(nightly, sorted({*REPAIRED} - INTERRUPTED))],
 )
 def test_a_run_that_was_interrupted_anywhere_is_finished_by_the_next(questdb_data: Path, name: str) -> None:
     path, storage = opened(questdb_data, name)

@@ -66,7 +66,7 @@ def test_a_flipped_bit_in_a_page_is_found_by_its_checksum() -> None:
     assert verified(PATH, storage).sound
 
 
-@pytest.mark.parametrize("number", sampled(3, range(6)))
+@pytest.mark.parametrize("number", sampled(1, range(6)))
 def test_no_bit_of_a_page_header_makes_a_sound_table_read_otherwise(number: int) -> None:
     storage = written()
     expected = rows_of(snapshot_of(PATH, storage))

@@ -87,7 +87,7 @@ def test_a_pm_that_would_become_too_large_is_written_anew(monkeypatch: Patch) ->
     assert 1 < len(set(names)) < len(names)
 
 
-@pytest.mark.parametrize("every", [3, nightly(1)])
+@pytest.mark.parametrize("every", [6, nightly(1)])
 def test_wherever_a_commit_is_killed_near_the_limit_its_recovery_fits(monkeypatch: Patch, every: int) -> None:
     """A recovery appends a footer behind the orphan, for which there has to be room."""
     monkeypatch.setattr(limits, "PM_LIMIT_BYTES", 2 << 10)

@@ -121,7 +121,7 @@ def test_known_symbols_leave_the_dictionary_alone(questdb_data: Path) -> None:
     assert not [name for _, name in changed(storage) if name.startswith(f"{COLUMN}.")]
 
 
-@pytest.mark.parametrize("example_count", [15, nightly(300)])
+@pytest.mark.parametrize("example_count", [6, nightly(300)])
 def test_dictionaries_are_sound_after_any_commits_and_kills(example_count: int) -> None:
     symbols = st.lists(st.sampled_from(WORDS), min_size=1, max_size=4)
     steps = st.none() | st.tuples(st.integers(0, 40), st.sampled_from([0, 1, 8, 33]))

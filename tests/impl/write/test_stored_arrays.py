@@ -109,7 +109,7 @@ def test_every_type_of_the_format_is_stored_here() -> None:
 
 
 @pytest.mark.parametrize("name", TYPES)
-@pytest.mark.parametrize("example_count", [10, nightly(100)])
+@pytest.mark.parametrize("example_count", [5, nightly(100)])
 def test_values_of_every_type_survive_being_stored(name: str, example_count: int) -> None:
     column_type, of, values = TYPES[name]
 

@@ -83,7 +83,7 @@ def plainly(commits: list[Commit], has_keys: bool) -> list[tuple[int, int]]:
     return sorted(found, key=lambda row: row[0])
 
 
-@pytest.mark.parametrize("example_count", [5, nightly(500)])
+@pytest.mark.parametrize("example_count", [3, nightly(500)])
 def test_a_streamed_rewrite_makes_the_same_files_and_the_rows_of_a_plain_merge(example_count: int) -> None:
     commits = st.lists(st.tuples(st.lists(st.integers(0, 12), min_size=1, max_size=9), st.booleans()), min_size=1)
 

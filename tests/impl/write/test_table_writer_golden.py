@@ -192,7 +192,7 @@ REJECTED_AT_COMMIT = {
 """Old rows are damaged, and a rewrite that copied them would make them look sound."""
 
 
-@pytest.mark.parametrize("name", sampled(12, golden_data.POWER_LOSSES))
+@pytest.mark.parametrize("name", sampled(6, golden_data.POWER_LOSSES))
 def test_image_of_a_power_loss_is_written_to_only_where_the_old_rows_are_whole(
     name: str, questdb_data: Path, tmp_path: Path
 ) -> None:

@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import zipfile
+import zipimport
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,8 +16,10 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from tornproof.pipeline.spark import session
 from tornproof.pipeline.spark.java import PipelineUnavailableError, java_home
 from tornproof.pipeline.spark.session import (
+    COMPILED_HEAD,
     PACKAGES,
     JobFailedError,
     code_archive,
@@ -105,9 +108,22 @@ def test_archive_holds_every_module_that_executors_run_and_nothing_else(tmp_path
         names = archive.namelist()
         content = archive.read("tornproof/impl/storage/interface.py")
     assert content == (ROOT / "impl" / "storage" / "interface.py").read_bytes()
-    assert {name.split("/")[1] for name in names} == {"__init__.py", *PACKAGES}
-    assert {name for name in names if not name.endswith(".py")} == set()
-    assert len(names) == len(set(names)) == 1 + sum(1 for name in PACKAGES for _ in (ROOT / name).rglob("*.py"))
+    sources = {name for name in names if name.endswith(".py")}
+    assert {name.split("/")[1] for name in sources} == {"__init__.py", *PACKAGES}
+    assert {*names} == sources | {f"{name}c" for name in sources}
+    assert len(names) == 2 * len(sources) == 2 * (1 + sum(1 for name in PACKAGES for _ in (ROOT / name).rglob("*.py")))
+
+
+@pytest.mark.parametrize("head", [COMPILED_HEAD, bytes(16)], ids=["this Python", "another one"])
+def test_archive_is_imported_compiled_by_this_python_and_from_its_source_by_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, head: bytes
+) -> None:
+    monkeypatch.setattr(session, "COMPILED_HEAD", head)
+    importer = zipimport.zipimporter(str(code_archive(tmp_path)))
+    importer = zipimport.zipimporter(f"{importer.archive}/tornproof/impl")
+    assert importer.get_filename("errors").endswith("errors.pyc" if head == COMPILED_HEAD else "errors.py")
+    code = importer.get_code("errors")
+    assert code is not None and "CorruptError" in code.co_names
 
 
 # Which masters there are

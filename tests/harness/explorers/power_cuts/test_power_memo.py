@@ -180,7 +180,7 @@ def test_no_byte_is_read_twice(ranges: list[tuple[int, int]], expected: list[tup
 
 
 @given(st.lists(st.tuples(st.booleans(), st.integers(0, 12), st.integers(0, 6)), max_size=12))
-@settings(max_examples=3_000)
+@settings(max_examples=20 * settings().max_examples)
 def test_what_is_read_first_is_what_a_set_of_bytes_says(accesses: list[tuple[bool, int, int]]) -> None:
     disk = disk_of(f=bytes(20))
     kernel = disk.kernel()

@@ -16,7 +16,7 @@ KILLS, READERS = 3, 2
 @pytest.mark.parametrize(
     ("location", "substitute", "client", "properties"),
     sampled(
-        3,
+        2,
         [
             pytest.param(
                 "tornproof.impl.table.partition:resolve",

@@ -18,7 +18,13 @@ CODES = {1: 0, 2: 1}
 def test_a_finding_of_an_older_format_replays(tornproof: WarmRunner, number: int) -> None:
     run = tornproof("replay", FOLDER / f"format-{number}.json", "--json", "-")
     assert (run.code, run.err) == (CODES[number], "")
-    assert number == 1 or run.document["same_evidence"]
+    if number > 1:
+        # The writer makes other calls now, before the decision that matters, so the runs are not the same.
+        before, now = (
+            load_finding(FOLDER / f"format-{number}.json")[0].evidence["explanation"],
+            run.document["explanation"],
+        )
+        assert now["narrative"] == before["narrative"] and now["decisions"] == before["decisions"]
 
 
 def test_older_words_of_damage_are_translated() -> None:

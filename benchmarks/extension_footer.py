@@ -151,8 +151,9 @@ def rows_of(folder: Path, column_count: int, group_count: int, sizes: list[str])
     def read() -> object:
         return pq.read_metadata(path)
 
-    yield compared(f"find a chunk in an open footer: {shape}", lambda: opened.chunk(group, column), peer, read)
     goal = LOCATED_GOAL if is_large else None
+    what = f"find a chunk in an open footer: {shape}"
+    yield compared(what, lambda: opened.chunk(group, column), peer, read, goal=goal)
     for mapped in (True, False):
         way = "mapped" if mapped else "read"
         yield compared(
@@ -160,7 +161,6 @@ def rows_of(folder: Path, column_count: int, group_count: int, sizes: list[str])
             functools.partial(located, final, group, column, mapped=mapped),
             peer,
             read,
-            goal=goal if mapped else None,
         )
     goal = 1 / BUILT_GOAL if is_large else None
     peer = "pyarrow write_metadata_file"

@@ -1,6 +1,6 @@
 """The explorers, and all that they need: the only package that imports both the model and the implementation.
 
-Each room imports only rooms to its left: common, simulator, parallel, systems and checkers, search, counterexamples,
+Each room imports only rooms to its left: common, simulator, parallel, systems and checkers and recording, search, counterexamples,
 explorers, mutation; `check.py` and `replay.py` stand above them. Begin with `check.py`.
 """
 

@@ -10,6 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from tornproof.harness.recording.open_files import Mapping, OpenFile, Process
 from tornproof.harness.recording.replaying import Machine
@@ -36,7 +37,7 @@ class Follower:
         self._processes: dict[int, Process] = {}
         self._process_count = 0
         self._early: dict[int, list[SystemCall]] = {}
-        self._at_stop: dict[int, Callable[[], None]] = {}
+        self._at_stop: dict[int, list[Callable[[], None]]] = {}
         self._handle_count = 0
         self._mapped: dict[int, str] = {}
         self._now: SystemCall | None = None
@@ -89,8 +90,7 @@ class Follower:
             self.counts[call.name] += 1
 
     def _finish_call(self, process: int) -> None:
-        finish = self._at_stop.pop(process, None)
-        if finish is not None:
+        for finish in self._at_stop.pop(process, ()):
             finish()
 
     def _forked(self, process: Process, call: SystemCall) -> None:
@@ -154,7 +154,7 @@ class Follower:
 
     # Steps.
 
-    def _add(self, process: Process | None, kind: StepKind, name: str | None = None, **fields: object) -> None:
+    def _add(self, process: Process | None, kind: StepKind, *, name: str | None = None, **fields: Any) -> None:
         call = self._now
         assert call is not None
         if not self.steps or self._last_call is not call:
@@ -166,7 +166,7 @@ class Follower:
             name=name or call.name,
             process=1 if process is None else process.number,
             stack=tuple(call.stack),
-            **fields,  # type: ignore[arg-type]
+            **fields,
         )
         self._machine.apply(step, len(self.steps))
         self.steps.append(step)
@@ -397,15 +397,14 @@ class Follower:
                 place = {"offset": offset + low - address, "size": high - low}
                 self._sync(process, call, StepKind.MSYNC, path=self._mapped[handle], handle=handle, **place)
 
-    def _sync(self, process: Process, call: SystemCall, kind: StepKind, **fields: object) -> None:
+    def _sync(self, process: Process, call: SystemCall, kind: StepKind, **fields: Any) -> None:
         def finish() -> None:
             self._now = call
             self._take_mapped()
             self._add(process, kind, **fields)
 
         if self._mapped:
-            earlier = self._at_stop.get(call.process)
-            self._at_stop[call.process] = finish if earlier is None else lambda: (earlier(), finish())[1]
+            self._at_stop.setdefault(call.process, []).append(finish)
         else:
             finish()
 
@@ -444,7 +443,7 @@ class Follower:
             for start in range(0, min(len(known), len(content)), PAGE_BYTES):
                 page = content[start : start + PAGE_BYTES][: len(known) - start]
                 if page != known[start : start + PAGE_BYTES]:
-                    self._add(None, StepKind.WRITE, "store", path=path, handle=handle, offset=start, content=page)
+                    self._add(None, StepKind.WRITE, name="store", path=path, handle=handle, offset=start, content=page)
 
     # Names.
 

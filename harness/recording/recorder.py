@@ -13,7 +13,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from tornproof import __version__
 from tornproof.harness.recording.following import FOLLOWED, NOT_SHOWN, STOPS, Follower
 from tornproof.harness.recording.open_files import Directory, OpenFile, Process
 from tornproof.harness.recording.replaying import Machine, captured, difference, link_target, tree_of
@@ -39,6 +38,8 @@ class Recording:
     acknowledges: re.Pattern[bytes] | None = None
     descriptor: int | None = None
     with_stacks: bool = False
+    version: str = ""
+    """The release that records, which is noted in the trace."""
 
 
 def record(recording: Recording, on_call: Callable[[int], None] = lambda count: None) -> Trace:
@@ -48,7 +49,7 @@ def record(recording: Recording, on_call: Callable[[int], None] = lambda count: 
     root = recording.directory.resolve()
     if not root.is_dir():
         raise UsageError(f"{recording.directory}: not a directory, and the program's data must be in one")
-    start = _start_of(recording.command, root)
+    start = _start_of(recording, root)
     machine = Machine(start)
     follower = Follower(machine, str(root), _first_process(recording))
     lines = Lines()
@@ -87,13 +88,13 @@ def counts_of(trace: Trace) -> dict[str, int]:
     }
 
 
-def _start_of(command: tuple[str, ...], root: Path) -> Start:
+def _start_of(recording: Recording, root: Path) -> Start:
     tree = captured(root)
     links = {path: target for path, content in tree.items() if content and (target := link_target(content))}
     return Start(
         format=FORMAT,
-        tornproof=__version__,
-        command=command,
+        tornproof=recording.version,
+        command=recording.command,
         directories=tuple(sorted(path for path, content in tree.items() if content is None)),
         files={path: content for path, content in sorted(tree.items()) if content is not None and path not in links},
         links=links,
@@ -122,7 +123,7 @@ def _traced(recording: Recording) -> Iterator[tuple[subprocess.Popen[bytes], Ite
     process = subprocess.Popen(command, pass_fds=[writing])
     os.close(writing)
     try:
-        with open(reading, encoding="ascii", errors="backslashreplace", newline="\n") as output:
+        with os.fdopen(reading, encoding="ascii", errors="backslashreplace", newline="\n") as output:
             yield process, output
     finally:
         if process.poll() is None:

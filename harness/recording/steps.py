@@ -34,9 +34,7 @@ class StepKind(enum.StrEnum):
     ACKNOWLEDGE = "acknowledge"
 
 
-SYNCS = frozenset(
-    {StepKind.FSYNC, StepKind.FDATASYNC, StepKind.MSYNC, StepKind.SYNC_DIRECTORY, StepKind.SYNC_ALL}
-)
+SYNCS = frozenset({StepKind.FSYNC, StepKind.FDATASYNC, StepKind.MSYNC, StepKind.SYNC_DIRECTORY, StepKind.SYNC_ALL})
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -80,10 +78,10 @@ class Step(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid
     @property
     def place(self) -> str:
         """The innermost frame of the program's own code, if frames were recorded."""
-        return next((frame for frame in self.stack if not frame.startswith(LIBRARIES)), "")
+        return next((frame for frame in self.stack if not frame.startswith(LIBRARIES)), "".join(self.stack[:1]))
 
 
-LIBRARIES = ("libc.so", "ld-linux", "libpthread", "libc-")
+LIBRARIES = ("lib", "ld-linux")
 
 
 class Start(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -155,9 +155,7 @@ class Lines:
             return None
         returned = found[3].strip()
         number = re.match(r"-?(?:0x[0-9a-f]+|\d+)", returned)
-        return SystemCall(
-            process, found[1], split_arguments(found[2]), int(number[0], 0) if number else None, returned
-        )
+        return SystemCall(process, found[1], split_arguments(found[2]), int(number[0], 0) if number else None, returned)
 
     def _add_frame(self, line: str) -> None:
         found = _FRAME.match(line)

@@ -91,7 +91,7 @@ def explore_recorded(question: RecordedQuestion) -> Exploration:
     rejected = [each for _, some in filter(None, answered) for each in some]
     causes = _causes(question.trace, rejected)
     explained = yield [Task(run=_explain, arguments=(each,)) for each, _ in causes]
-    findings = _findings(explained, [count for _, count in causes], question.trace)
+    findings = _findings(question.trace, causes, explained)
     return _phase(question, found, checked, findings, len(rejected), ends)
 
 
@@ -160,7 +160,7 @@ def _enumerate(worker: Worker, model: str) -> Enumerated:
 
 def _check(worker: Worker, states: Sequence[State]) -> tuple[int, list[Rejected]]:
     """Return how many states were checked, and those that were rejected."""
-    rejected = []
+    rejected: list[Rejected] = []
     for count, state in enumerate(states):
         if not worker.has_time():
             return count, rejected
@@ -261,7 +261,7 @@ def _causes(trace: Trace, rejected: Sequence[Rejected]) -> list[tuple[Rejected, 
     """Return a state of each cause, which lacks least, and how many are like it."""
     causes: list[tuple[Rejected, frozenset[str]]] = []
     counts: list[int] = []
-    for each in sorted(rejected, key=lambda each: (len(each.lost), each.state.deviation, each.state.step)):
+    for each in sorted(rejected, key=_simplicity):
         places = _cause(trace, each)
         known = next((index for index, (_, cause) in enumerate(causes) if cause <= places), None)
         if known is not None:
@@ -272,6 +272,13 @@ def _causes(trace: Trace, rejected: Sequence[Rejected]) -> list[tuple[Rejected, 
     return [(each, count) for (each, _), count in zip(causes, counts, strict=True)]
 
 
+def _simplicity(rejected: Rejected) -> tuple[int, int, int, int]:
+    """Return a key that puts first what lacks least, under the model that most file systems are like."""
+    state = rejected.state
+    rank = [model.name for model in ALL_MODELS].index(state.choice.model)
+    return len(rejected.lost), rank, state.deviation, state.step
+
+
 def _cause(trace: Trace, rejected: Rejected) -> frozenset[str]:
     if rejected.lost:
         return sites(trace.steps, rejected.lost)
@@ -279,19 +286,20 @@ def _cause(trace: Trace, rejected: Rejected) -> frozenset[str]:
     return frozenset({f"after {'the start' if last is None else site(last)}"})
 
 
-def _findings(explained: Sequence[Any], counts: Sequence[int], trace: Trace) -> tuple[Finding, ...]:
+def _findings(
+    trace: Trace, causes: Sequence[tuple[Rejected, int]], explained: Sequence[tuple[Rejected, dict[str, Any]] | None]
+) -> tuple[Finding, ...]:
+    """Return a finding for each cause; one that there was no time to explain is as it was found."""
     found: dict[frozenset[str], Finding] = {}
-    for each, count in zip(explained, counts, strict=True):
-        if each is None:
-            continue
-        rejected, evidence = each
-        sentences = _sentences(trace, rejected, evidence["kept"]) + _mended(trace, evidence)
-        evidence = {**evidence, "states": count, "sentences": sentences}
+    for (as_found, count), each in zip(causes, explained, strict=True):
+        rejected, evidence = each or (as_found, {"state": as_found.state.name})
+        sentences = _sentences(trace, rejected, evidence.get("kept", ()))
+        sentences += _mended(trace, evidence) if each else []
         finding = Finding(
             property="the checker accepts what a crash leaves",
             phase=PHASE,
             sentence=" ".join(sentences),
-            evidence=evidence,
+            evidence={**evidence, "states": count, "sentences": sentences},
         )
         found.setdefault(_cause(trace, rejected), finding)
     return tuple(found.values())
@@ -308,7 +316,9 @@ def _sentences(trace: Trace, rejected: Rejected, kept: Sequence[int]) -> list[st
         said.append(f"So are {len(rejected.lost) - SHOWN_MAX} more.")
     later = [index for index in kept if rejected.lost and index > rejected.lost[0].step]
     if later:
-        said.append(f"On disk is, though it was called later: {'; '.join(str(steps[each]) for each in later[:SHOWN_MAX])}.")
+        said.append(
+            f"On disk is, though it was called later: {'; '.join(str(steps[each]) for each in later[:SHOWN_MAX])}."
+        )
     acknowledged = trace.acknowledgements(state.step)
     if acknowledged:
         last = acknowledged[-1].decode(errors="backslashreplace")
@@ -322,8 +332,8 @@ def _mended(trace: Trace, evidence: dict[str, Any]) -> list[str]:
     if closed is not None:
         after = trace.steps[closed["after"]]
         return [
-            f"One sync closes it: {closed['sync']} after {after}; of {closed['checked']} states that are left then, the "
-            "checker rejects none of this kind."
+            f"One sync closes it: {closed['sync']} after {after}; of {closed['checked']} states that are left then, "
+            "none of this kind is rejected."
         ]
     return [f"No single sync closes it, of {evidence['syncs_tried']} that were tried."] if evidence["lost"] else []
 
@@ -345,7 +355,7 @@ def _phase(
     names = ", ".join(question.models)
     points = max(each.points for each in found)
     if is_complete:
-        bound = f"every disk that {names} allow at {points} crash points"
+        bound = f"every disk under {names} at {points} crash points"
     else:
         bound = f"{checked} of {len(keys)} different states that were found at {points} crash points under {names}"
         if not all(each.is_complete for each in found):

@@ -1,4 +1,4 @@
-"""Which single sync would close a finding: one is put into the trace after each later call, and the checker is asked."""
+"""Which single sync would close a finding: one is put into the trace after each later call, and tried."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def _closes(
     for other in found.states:
         machine = points[other.step].machine
         disk = chosen_disk(machine.kernel, model, other.choice)
-        is_alike = cause <= sites(steps, lost_effects(machine, model, other.choice, disk))
+        is_alike = cause == sites(steps, lost_effects(machine, model, other.choice, disk))
         if is_alike and not accepts(disk, machine):
             return None
     return len(found.states)

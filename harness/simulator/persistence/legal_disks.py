@@ -12,7 +12,13 @@ from typing import NamedTuple
 import numpy as np
 
 from tornproof.harness.simulator.filesystem.kernel import Kernel
-from tornproof.harness.simulator.persistence.legal_files import LegalFile, Limits, allows_content, file_content, legal_file
+from tornproof.harness.simulator.persistence.legal_files import (
+    LegalFile,
+    Limits,
+    allows_content,
+    file_content,
+    legal_file,
+)
 from tornproof.harness.simulator.persistence.legal_names import (
     LegalNames,
     Tree,

@@ -106,7 +106,7 @@ class Follower:
         if call.name == "fchdir":
             process.directory.path = call.descriptor(0).path or process.directory.path
         else:
-            process.directory.path = self._resolved(process, None, call.text(0))
+            process.directory.path = self._resolved(process, None, call.text(0), follows=True)
 
     # Paths.
 
@@ -116,8 +116,8 @@ class Follower:
             return "."
         return path.removeprefix(f"{self._root}/") if path.startswith(f"{self._root}/") else None
 
-    def _resolved(self, process: Process, at: Descriptor | None, path: bytes) -> str:
-        """Return an absolute path whose directories are no links; its last name may be one."""
+    def _resolved(self, process: Process, at: Descriptor | None, path: bytes, *, follows: bool = False) -> str:
+        """Return an absolute path whose directories are no links; its last name may be one unless that is followed."""
         base = process.directory.path if at is None or at.path is None else at.path
         pending = posixpath.join(base, path.decode(errors="surrogateescape")).rstrip("/").split("/")[1:]
         current, links = "", 0
@@ -129,7 +129,7 @@ class Follower:
                 current = posixpath.dirname(current)
                 continue
             following = f"{current}/{name}"
-            target = self._link(following) if pending else None
+            target = self._link(following) if pending or follows else None
             if target is None:
                 current = following
                 continue
@@ -147,10 +147,12 @@ class Follower:
         outside = Path(path)
         return str(outside.readlink()) if outside.is_symlink() else None
 
-    def _path(self, process: Process, call: SystemCall, text: int, at: int | None = None) -> str | None:
+    def _path(
+        self, process: Process, call: SystemCall, text: int, at: int | None = None, *, follows: bool = False
+    ) -> str | None:
         """Return the path that arguments name, relative to the recorded directory; None for one that is not below."""
         directory = None if at is None else call.descriptor(at)
-        return self._below(self._resolved(process, directory, call.text(text)))
+        return self._below(self._resolved(process, directory, call.text(text), follows=follows))
 
     # Steps.
 
@@ -317,6 +319,8 @@ class Follower:
         if start is None:
             raise ValueError("it copies from a descriptor whose position is not known")
         content = self._content(origin, call.descriptor(source), start, count)
+        if len(content) < count:
+            raise ValueError("what it copies has grown meanwhile, as when a file is copied into itself")
         is_at = target_offset is not None and call.arguments[target_offset] != "NULL"
         offset = call.number(target_offset) if is_at and target_offset is not None else None
         self._write(process, descriptor, opened, content, offset, opened.syncs)
@@ -340,7 +344,7 @@ class Follower:
 
     def _truncated(self, process: Process, call: SystemCall) -> None:
         if call.name == "truncate":
-            path = self._path(process, call, 0)
+            path = self._path(process, call, 0, follows=True)
             if path is not None:
                 self._add(process, StepKind.TRUNCATE, path=path, size=call.number(1))
             return
@@ -415,7 +419,7 @@ class Follower:
             return
         opened = process.descriptors.get(descriptor.number or 0)
         path = self._below(descriptor.path)
-        if opened is None or not opened.handle or path is None or descriptor.is_deleted:
+        if opened is None or not opened.handle or path is None:
             return
         address = call.result
         assert address is not None

@@ -49,7 +49,11 @@ def random_program(seed: int, length: int) -> str:
     choose = random.Random(seed)
     lines = ["import os, mmap", "fds = []", "def fd(n): return fds[n % len(fds)]", "os.makedirs('x')"]
     for _ in range(length):
-        lines += ["try:", f"  {_random_call(choose)}", "except (OSError, ArithmeticError, LookupError, ValueError): pass"]
+        lines += [
+            "try:",
+            f"  {_random_call(choose)}",
+            "except (OSError, ArithmeticError, LookupError, ValueError): pass",
+        ]
     return "\n".join(lines)
 
 
@@ -75,7 +79,7 @@ def _random_call(choose: random.Random) -> str:
         f"os.close(fds.pop({at} % len(fds)))",
         f"os.fsync({fd})",
         f"os.posix_fallocate({fd}, {at}, 5000)",
-        f"os.sendfile(fds[0], fds[1], 0, {at})",
+        f"os.path.sameopenfile(fds[0], fds[1]) or os.sendfile(fds[0], fds[1], 0, {at})",
         f"os.copy_file_range(fds[0], fds[1], {at}, 0)",
         f"os.mkdir({name})",
         f"pid = os.fork()\n  if not pid: os.write({fd}, b'child'); os._exit(0)\n  os.waitpid(pid, 0)",

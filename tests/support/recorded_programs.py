@@ -83,6 +83,6 @@ def _random_call(choose: random.Random) -> str:
         f"os.copy_file_range(fds[0], fds[1], {at}, 0)",
         f"os.mkdir({name})",
         f"pid = os.fork()\n  if not pid: os.write({fd}, b'child'); os._exit(0)\n  os.waitpid(pid, 0)",
-        f"m = mmap.mmap({fd}, 0); m[{at} % len(m)] = 7; m.flush()",
+        f"1 // os.fstat({fd}).st_nlink; m = mmap.mmap({fd}, 0); m[{at} % len(m)] = 7; m.flush()",
     )
     return choose.choice((*calls[:5], *calls))

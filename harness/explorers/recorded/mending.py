@@ -8,7 +8,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from tornproof.harness.common.verdict import HasTime
-from tornproof.harness.explorers.recorded.effects import Effect, lost_effects, sites
+from tornproof.harness.explorers.recorded.effects import Effect, lost_effects
 from tornproof.harness.explorers.recorded.states import State, enumerate_points, points_of
 from tornproof.harness.recording.replaying import Machine
 from tornproof.harness.recording.steps import Step, StepKind, Trace
@@ -87,7 +87,7 @@ def _closes(
     """Return how many states were checked if the sync closes the finding, else None."""
     model = model_named(state.choice.model)
     steps = (*trace.steps[: after + 1], sync, *trace.steps[after + 1 :])
-    cause = sites(trace.steps, lost)
+    cause = {effect.step + (effect.step > after) for effect in lost}
     points = {point.step: point for point in points_of(trace, model, steps[: state.step + 1])}
     at = max(points)
     if at == state.step + 1 and allows_disk(points[at].machine.kernel, model, disk_left, limits):
@@ -97,7 +97,7 @@ def _closes(
     for other in found.states:
         machine = points[other.step].machine
         disk = chosen_disk(machine.kernel, model, other.choice)
-        is_alike = cause == sites(steps, lost_effects(machine, model, other.choice, disk))
+        is_alike = cause == {effect.step for effect in lost_effects(machine, model, other.choice, disk)}
         if is_alike and not accepts(disk, machine):
             return None
     return len(found.states)

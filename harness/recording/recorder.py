@@ -24,7 +24,8 @@ STRACE = "strace"
 TEXT_BYTES_MAX = 32 << 20
 """Longer writes are cut by strace, and rejected."""
 PIPE_BYTES = 1 << 20
-SAID_MAX = 200
+END_SECONDS = 1.0
+"""How long strace has to end a program whose recording is given up."""
 STANDARD_OUTPUT = 1
 ANYTHING = re.compile(b"")
 
@@ -127,7 +128,11 @@ def _traced(recording: Recording) -> Iterator[tuple[subprocess.Popen[bytes], Ite
             yield process, output
     finally:
         if process.poll() is None:
-            process.kill()
+            # strace ends the program with it, unless it is killed.
+            process.terminate()
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(END_SECONDS)
+        process.kill()
         process.wait()
 
 

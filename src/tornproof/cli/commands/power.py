@@ -92,10 +92,11 @@ def power(
     """Give every disk that a crash of a recorded program may leave to a command of yours that checks it."""
     if report is not None:
         make_folder(report)
+    checker, names = Checker(command=check, seconds=check_seconds), _models(models)
     question = RecordedQuestion(
         trace=read_trace(trace),
-        checker=Checker(command=check, seconds=check_seconds),
-        models=_models(models),
+        checker=checker,
+        models=names,
         states_max=STATES_OF_AN_EFFORT * effort,
     )
     if only_state is not None:

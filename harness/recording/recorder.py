@@ -51,7 +51,7 @@ def record(recording: Recording, on_call: Callable[[int], None] = lambda count: 
     if not root.is_dir():
         raise UsageError(f"{recording.directory}: not a directory, and the program's data must be in one")
     start = _start_of(recording, root)
-    machine = Machine(start)
+    machine = Machine(start, keeps_versions=False)
     follower = Follower(machine, str(root), _first_process(recording))
     lines = Lines()
     with _traced(recording) as (process, output):

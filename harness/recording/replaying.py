@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import TypeAlias
 
-from tornproof.harness.recording.steps import NotFollowedError, Start, Step, StepKind
+from tornproof.harness.recording.steps import SYNCS, NotFollowedError, Start, Step, StepKind
 from tornproof.harness.simulator.filesystem.file_state import FileState
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.intercept import Call, CallKind
@@ -18,6 +18,8 @@ SESSION = 0
 LINK_MARK = b"\0tornproof: symbolic link\0"
 """Begins the content of a file that stands for a symbolic link, which the kernel in memory does not have."""
 SIZE_BYTES_MAX = 256 << 20
+UNSYNCED_BYTES_MAX = 2 << 30
+"""How much of one file is remembered: the whole file after each write that no sync has followed."""
 _OWN = (StepKind.SYMLINK, StepKind.SYNC_ALL, StepKind.ACKNOWLEDGE)
 
 
@@ -28,8 +30,9 @@ class Machine:
     has each change of names that is not durable with its step's index.
     """
 
-    def __init__(self, start: Start) -> None:
-        """Begin with the directory of the start."""
+    def __init__(self, start: Start, *, keeps_versions: bool = True) -> None:
+        """Begin with the directory of the start; without versions everything is durable at once."""
+        self._keeps_versions = keeps_versions
         files = start.files | {path: LINK_MARK + os.fsencode(target) for path, target in start.links.items()}
         self.kernel = Kernel.of(DiskImage(files, frozenset(start.directories)))
         self.writes: dict[int, tuple[int, ...]] = {}
@@ -41,12 +44,13 @@ class Machine:
         other = Machine.__new__(Machine)
         other.kernel, other.writes = self.kernel.fork(), self.writes.copy()
         other.changes, other.acknowledged = self.changes, self.acknowledged
+        other._keeps_versions = self._keeps_versions
         return other
 
     def apply(self, step: Step, index: int, *, syncs_whole_files: bool = False) -> None:
         """Make a step; raises NotFollowedError where it cannot be made."""
         kernel = self.kernel
-        files, entry_changes = kernel.files.copy(), kernel.entry_changes
+        files, entry_changes = kernel.files.copy() if self._keeps_versions else {}, kernel.entry_changes
         match step.kind:
             case StepKind.ACKNOWLEDGE:
                 self.acknowledged += 1
@@ -62,7 +66,10 @@ class Machine:
         if step.kind is StepKind.MSYNC and syncs_whole_files:
             number = self.file_of(step)
             kernel.files[number] = kernel.files[number].synced()
-        self._note(files, entry_changes, index)
+        if self._keeps_versions:
+            self._note(step, files, entry_changes, index)
+        else:
+            self._forget(step)
 
     def file_of(self, step: Step) -> int:
         """Return the number of the file that a step is about."""
@@ -104,7 +111,16 @@ class Machine:
         self._make(Call(kind=CallKind.OPEN_FOR_WRITING, path=step.path, mode=OpenMode.NEW), step)
         self.kernel.files[self.kernel.entry(step.path)] = FileState(LINK_MARK + os.fsencode(step.target))
 
-    def _note(self, before: dict[int, FileState], entry_changes: tuple[EntryChange, ...], index: int) -> None:
+    def _forget(self, step: Step) -> None:
+        kernel = self.kernel
+        kernel.entry_changes, kernel.journalled_count = (), 0
+        if step.kind in (StepKind.WRITE, StepKind.TRUNCATE):
+            number = self.file_of(step)
+            kernel.files[number] = FileState(kernel.files[number].content)
+
+    def _note(
+        self, step: Step, before: dict[int, FileState], entry_changes: tuple[EntryChange, ...], index: int
+    ) -> None:
         kernel = self.kernel
         for number, state in kernel.files.items():
             old = before.get(number)
@@ -112,8 +128,13 @@ class Machine:
                 continue
             known = self.writes.get(number, ())
             added = len(state.versions) - 1 - len(known)
-            if added == 1 and (old is None or state.versions[: len(old.versions)] == old.versions):
+            if added == 1 and step.kind not in SYNCS:
                 self.writes[number] = (*known, index)
+                if len(state.versions) * len(state.content) > UNSYNCED_BYTES_MAX:
+                    raise NotFollowedError(
+                        f"{step}: {len(known) + 1} writes to a file of {len(state.content)} bytes are not synced, and "
+                        f"the file after each of them is more than {UNSYNCED_BYTES_MAX >> 30} GB"
+                    )
             else:
                 # A sync keeps the latest versions, or as many of them as still differ.
                 self.writes[number] = known[len(known) - (len(state.versions) - 1) :] if len(state.versions) > 1 else ()

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 _CALL = re.compile(r"(\w+)\((.*)\)\s+= (.*)", re.DOTALL)
-_BEGUN = re.compile(r"(\w+)\((.*?),? ?<unfinished \.\.\.>", re.DOTALL)
 _RESUMED = re.compile(r"<\.\.\. (\w+) resumed>,? ?(.*)", re.DOTALL)
 _FRAME = re.compile(r" > (.*?)\((.*?)\) \[(0x[0-9a-f]+)\]")
 _PART = re.compile(r'"[^"]*"|[\[{(]|[\]})]|, |[^"\[{(\]}),]+|,')
@@ -19,6 +18,7 @@ _DESCRIPTOR = re.compile(r"(-?\d+|AT_FDCWD)(?:<([^>]*)>(\(deleted\))?)?")
 _TEXT = re.compile(r'"([^"]*)"(\.\.\.)?')
 _BASES = re.compile(r'iov_base=("[^"]*"(?:\.\.\.)?)')
 SHOWN_MAX = 200
+UNFINISHED = "<unfinished ...>"
 STOPPED = "--- stopped by SIGSTOP ---"
 
 
@@ -143,8 +143,9 @@ class Lines:
             yield self._last
 
     def _call(self, process: int, rest: str) -> SystemCall | None:
-        if (begun := _BEGUN.fullmatch(rest)) is not None:
-            self._begun[process] = begun[1], begun[2]
+        if rest.endswith(UNFINISHED):
+            name, _, start = rest.removesuffix(UNFINISHED).partition("(")
+            self._begun[process] = name, start.rstrip(", ")
             return None
         if (resumed := _RESUMED.fullmatch(rest)) is not None:
             name, start = self._begun.pop(process, (resumed[1], ""))

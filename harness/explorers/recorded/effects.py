@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -15,6 +16,8 @@ from tornproof.harness.simulator.persistence.legal_disks import Disk
 from tornproof.harness.simulator.persistence.legal_names import tree_of, with_changes
 from tornproof.harness.simulator.persistence.models import Choice, Model, Names
 
+_MADE_UP = re.compile(r"[^/ ._-]*\d[^/ ._-]*|(?<=/)[0-9a-f]{2}(?=[/ ]|$)|(?<=[._-])[A-Za-z0-9]{6}(?=[/ ]|$)")
+"""Parts of names with a digit, two hexadecimal characters as git's directories, and what mkstemp draws."""
 LOST, IN_PART = "is not on disk", "is on disk in part"
 
 
@@ -53,8 +56,8 @@ def sites(steps: Sequence[Step], effects: Iterable[Effect]) -> frozenset[str]:
 
 
 def site(step: Step) -> str:
-    """Return the place of a step in the program, as far as it is known."""
-    return without_digits(f"{step.name} {step.path} {step.target} {step.place}")
+    """Return the place of a step in the program, as far as it is known; names that were made up are all one."""
+    return f"{step.name} {_MADE_UP.sub('*', f'{step.path} {step.target}')} {without_digits(step.place)}"
 
 
 def _lost_names(machine: Machine, model: Model, choice: Choice) -> Iterator[tuple[int, str]]:

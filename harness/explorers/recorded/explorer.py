@@ -38,7 +38,7 @@ STATES_OF_AN_EFFORT = 500
 STATES_OF_A_TASK = 50
 RUNS_TO_SHRINK_MAX = 200
 CAUSES_MAX = 12
-SHOWN_MAX = 6
+SHOWN_MAX = 4
 COUNTED_MAX = 10**18
 """There can be more legal states than a file of results can count."""
 ALL_MODELS = tuple(model for model in MODELS if model is not D)

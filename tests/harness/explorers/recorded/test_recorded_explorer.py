@@ -12,6 +12,7 @@ from recorded_programs import PYTHON
 from tornproof.harness.common.verdict import Phase, Verdict
 from tornproof.harness.explorers.recorded import states as recorded_states
 from tornproof.harness.explorers.recorded.checker import Checker
+from tornproof.harness.explorers.recorded.effects import site
 from tornproof.harness.explorers.recorded.explorer import RecordedQuestion, check_one, explore_recorded
 from tornproof.harness.explorers.recorded.states import enumerate_states, points_of, state_named
 from tornproof.harness.parallel.tasks import explore_here
@@ -231,3 +232,17 @@ def test_a_sync_of_a_range_keeps_that_range_of_every_version() -> None:
         assert list(synced.versions) == expected or synced.versions == (latest,)
         assert synced.content == state.content
         assert state.synced_between(0, end) == state.synced_until(end)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "is_same"),
+    [
+        ("objects/a1/tmp_obj_6TFXTW", "objects/e3/tmp_obj_hrOCon", True),
+        ("000012.log", "000013.log", True),
+        ("000012.log", "000012.sst", False),
+        ("data", "index", False),
+    ],
+)
+def test_names_that_were_made_up_are_of_one_site(one: str, other: str, is_same: bool) -> None:
+    steps = [Step(kind=StepKind.UNLINK, call=1, name="unlink", path=path) for path in (one, other)]
+    assert (site(steps[0]) == site(steps[1])) is is_same

@@ -16,6 +16,7 @@ from pathlib import Path
 from tornproof.harness.recording.following import FOLLOWED, NOT_SHOWN, STOPS, Follower
 from tornproof.harness.recording.open_files import Directory, OpenFile, Process
 from tornproof.harness.recording.replaying import Machine, captured, difference, link_target, tree_of
+from tornproof.harness.recording.stacks import with_lines
 from tornproof.harness.recording.steps import FORMAT, End, NotFollowedError, Start, StepKind, Trace
 from tornproof.harness.recording.system_calls import Lines, Stopped
 from tornproof.impl.errors import UsageError
@@ -75,7 +76,7 @@ def record(recording: Recording, on_call: Callable[[int], None] = lambda count: 
     end = End(
         exit_code=exit_code, calls=follower.call_count, steps=len(follower.steps), notes=tuple(sorted(follower.notes))
     )
-    return Trace(start=start, steps=tuple(follower.steps), end=end)
+    return Trace(start=start, steps=with_lines(follower.steps), end=end)
 
 
 def counts_of(trace: Trace) -> dict[str, int]:

@@ -161,7 +161,7 @@ class Lines:
     def _add_frame(self, line: str) -> None:
         found = _FRAME.match(line)
         if self._last is not None and found is not None:
-            self._last.stack.append(f"{found[1].rpartition('/')[2]}: {found[2]} [{found[3]}]")
+            self._last.stack.append(f"{found[1]}: {found[2]} [{found[3]}]")
 
 
 def split_arguments(text: str) -> list[str]:

@@ -23,7 +23,7 @@ def compiled(folder: Path) -> Path:
     if compiler is None:
         pytest.skip("needs cc for a program in C")
     program = folder / "crash_classes"
-    subprocess.run([compiler, "-O1", "-w", CLASSES, "-o", program], check=True)
+    subprocess.run([compiler, "-g", "-O0", "-w", CLASSES, "-o", program], check=True)
     return program
 
 

@@ -1,10 +1,12 @@
 """A recorded program: its steps lead to the directory that it left, and what cannot be followed is rejected."""
 
+import re
+import shutil
 from pathlib import Path
 
 import pytest
 from depth import sampled
-from recorded_programs import NEEDS_STRACE, PYTHON, random_program, recorded, recorded_python
+from recorded_programs import CLASSES, NEEDS_STRACE, PYTHON, compiled, random_program, recorded, recorded_python
 
 from tornproof.harness.recording import following
 from tornproof.harness.recording.recorder import counts_of
@@ -121,10 +123,17 @@ os.write(1, b"ac"); os.write(1, b"k 1\\nnoise\\nack"); open("f", "w").close(); o
     assert counts_of(trace)["acknowledgements"] == 2
 
 
-def test_stacks_name_the_function_that_made_a_call(tmp_path: Path) -> None:
-    trace = recorded(tmp_path, *PYTHON, "-c", "open('f', 'w').write('x')", with_stacks=True)
+def test_stacks_name_the_function_that_made_a_call_and_its_line_where_that_is_known(tmp_path: Path) -> None:
+    program, data = compiled(tmp_path), tmp_path / "data"
+    data.mkdir()
+    (data / "cur").write_bytes(b"a" * 8192)
+    trace = recorded(data, program, "overwrite", "bad", with_stacks=True)
     (write,) = [step for step in trace.steps if step.kind is StepKind.WRITE]
-    assert any("write" in frame for frame in write.stack) and write.place
+    assert re.match(r"crash_classes: change( at crash_classes.c:\d+)?$", write.place)
+    if shutil.which("addr2line"):
+        number = int(write.place.rpartition(":")[2])
+        assert "pwrite(f, text" in CLASSES.read_text().splitlines()[number - 1]
+    assert write.place in str(write)
 
 
 REJECTED = {

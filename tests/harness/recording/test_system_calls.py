@@ -39,7 +39,7 @@ def test_an_interrupted_call_is_put_together() -> None:
 
 def test_frames_belong_to_the_call_before_them() -> None:
     found = call("1 fsync(3) = 0", " > /usr/lib/libc.so.6(fsync+0x14) [0x1]", " > /opt/store(commit+0x20) [0x2]")
-    assert found.stack == ["libc.so.6: fsync+0x14 [0x1]", "store: commit+0x20 [0x2]"]
+    assert found.stack == ["/usr/lib/libc.so.6: fsync+0x14 [0x1]", "/opt/store: commit+0x20 [0x2]"]
 
 
 def test_stops_and_ends_are_told() -> None:

@@ -77,7 +77,7 @@ CASES = {
     "barriers": Case("barriers", length=8, always_before=2),
     "check": Case("check table --effort small --workers 2", "table", length=7, always=1, always_before=3),
     "migrate on Spark": Case("migrate tree --master local[2]", "tree", length=5, always_before=5),
-    "record": Case("record --dir table --out trace --ack . -- sh -c 'sleep 1; cat table/_txn'", "table", always=1),
+    "record": Case("record --dir table --out trace --ack . -- sh -c 'sleep 1; ls table'", "table", always=1),
     "power": Case("power trace --check 'cat {dir}/a' --workers 2", "trace", length=4, always=1, always_before=3),
     "archive": Case("archive lines --to new", "lines", length=6, always=1, always_before=12),
     "history": Case("history events.parquet", "events.parquet", length=6, always_before=5),

@@ -249,12 +249,15 @@ def _doubt_of(ends: Sanity) -> str:
 
 
 def _first_states(found: Sequence[Enumerated], count_max: int) -> list[State]:
-    """Return the states of all models, each once, those that deviate least first; of those any, the same every time."""
-    states: dict[bytes, State] = {}
-    for each in found:
+    """Return the states of all models, each once, those that deviate least first, and of those in the models' order.
+
+    The first models have few states that deviate little, and most file systems are like them.
+    """
+    states: dict[bytes, tuple[int, int, State]] = {}
+    for rank, each in enumerate(found):
         for state in each.states:
-            states.setdefault(state.key, state)
-    return sorted(states.values(), key=lambda state: (state.deviation, state.key))[:count_max]
+            states.setdefault(state.key, (state.deviation, rank, state))
+    return [state for *_, state in sorted(states.values(), key=lambda each: (*each[:2], each[2].key))[:count_max]]
 
 
 def _causes(trace: Trace, rejected: Sequence[Rejected]) -> list[tuple[Rejected, int]]:

@@ -80,6 +80,8 @@ def test_a_finding_says_what_is_lost_and_replays_by_its_line(tornproof: WarmRunn
     mended = tornproof(*shlex.split(line)[1:-1], '5:["B",null,{}]')
     assert mended.code == 0 and "VALID: it does not happen any more" in mended.out
     (file,) = findings.iterdir()
+    by_file = tornproof("replay", file)
+    assert by_file.code == 3 and f"it needs its trace and its checker: {line}" in by_file.out
     evidence = json.loads(file.read_text())["evidence"]
     assert evidence["state"] in shlex.split(line) and evidence["model"] == "B" and evidence["lost"]
 

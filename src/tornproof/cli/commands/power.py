@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import signal
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -110,14 +111,16 @@ def power(
             seconds=seconds,
             on_progress=lambda done: progress.update(task, completed=done.cases),
         )
-    (phase,) = outcome.phases
+    command = f"tornproof power {shlex.quote(str(trace))} --check {shlex.quote(check)}"
+    phase = _with_lines(outcome.phases[0], command)
+    outcome.phases = [phase]
     directory = findings or (Path(FINDINGS) if report is None else report / FINDINGS_OF_REPORT)
     saved = save_findings([phase], str(trace), "", DiskImage(), directory)
     asked = Asked(target=str(trace), arguments=(str(trace),), preset=RECORDED, seed=0, effort=effort)
     document = check_document(asked, Bounds.of(effort), outcome, saved, workers or CORES)
     document["bounds"] = {"states": question.states_max}
     write_json(document, json_target)
-    _print(result_console(json_target), phase, saved, f"tornproof power {shlex.quote(str(trace))}", check)
+    _print(result_console(json_target), phase, saved)
     if report is not None:
         save_run(document, report)
         write_report(report, result_console(json_target))
@@ -151,7 +154,17 @@ def _count(count: int) -> str:
     return f"{count:,}" if count < COUNTED_MAX else "over 10^18"
 
 
-def _print(console: Console, phase: Phase, saved: list[dict[str, str]], command: str, check: str) -> None:
+def _with_lines(phase: Phase, command: str) -> Phase:
+    """Return the phase whose findings have the line that repeats them: only that line runs a command of the user's."""
+    lines = (f"{command} --only-state {shlex.quote(finding.evidence['state'])}" for finding in phase.findings)
+    findings = (
+        replace(finding, evidence=finding.evidence | {"replay": line})
+        for finding, line in zip(phase.findings, lines, strict=True)
+    )
+    return replace(phase, findings=tuple(findings))
+
+
+def _print(console: Console, phase: Phase, saved: list[dict[str, str]]) -> None:
     """Print the verdict, what was covered, and each finding with the line that repeats it."""
     console.print(Text(f"{phase.verdict.name}: {phase.explored:,} states checked", STYLES[phase.verdict]))
     console.print(f"bound: {phase.bound}", markup=False, soft_wrap=True)
@@ -164,6 +177,5 @@ def _print(console: Console, phase: Phase, saved: list[dict[str, str]], command:
         console.print(Text.assemble(("finding ", "bold red"), f"({finding.evidence['states']:,} states)"))
         for sentence in finding.evidence["sentences"]:
             console.print(f"  {sentence}", markup=False, soft_wrap=True)
-        state = shlex.quote(finding.evidence["state"])
-        console.print(f"  {command} --check {shlex.quote(check)} --only-state {state}", markup=False, soft_wrap=True)
+        console.print(f"  {finding.evidence['replay']}", markup=False, soft_wrap=True)
         console.print(f"  in {entry['file']}", markup=False, soft_wrap=True)

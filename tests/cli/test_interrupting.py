@@ -5,6 +5,7 @@ What happens before tornproof's first line, while Python itself starts, is Pytho
 
 import gzip
 import random
+import shlex
 import shutil
 import signal
 from collections.abc import Callable
@@ -23,9 +24,23 @@ from random_runs import HEADER_BEFORE_BODY, found, table_case
 from tornproof.cli.findings import save_findings
 from tornproof.harness.common.history import to_arrow
 from tornproof.harness.common.verdict import Phase, Verdict
+from tornproof.harness.recording.steps import End, Start, Step, StepKind, Trace
+from tornproof.harness.recording.trace_file import write_trace
 from tornproof.harness.systems.workload import made_image
 
 MOMENTS = 20
+TRACE = Trace(
+    start=Start(format=1, tornproof="0", command=(), directories=(), files={"a": b"old"}, links={}),
+    steps=(
+        Step(kind=StepKind.OPEN, call=1, name="openat", path="a", handle=1),
+        *(
+            Step(kind=StepKind.WRITE, call=call, name="write", path="a", handle=1, content=bytes([call]) * 9000)
+            for call in range(2, 40)
+        ),
+    ),
+    end=End(exit_code=0, calls=39, steps=39),
+)
+"""Of a program that syncs nothing, so that a crash can leave thousands of disks."""
 TABLE = "tables/9.4.2/chain/table"
 SPEC = """format = 1
 name = "small"
@@ -62,6 +77,8 @@ CASES = {
     "barriers": Case("barriers", length=8, always_before=2),
     "check": Case("check table --effort small --workers 2", "table", length=7, always=1, always_before=3),
     "migrate on Spark": Case("migrate tree --master local[2]", "tree", length=5, always_before=5),
+    "record": Case("record --dir table --out trace --ack . -- sh -c 'sleep 1; ls table'", "table", always=1),
+    "power": Case("power trace --check 'cat {dir}/a' --workers 2", "trace", length=4, always=1, always_before=3),
     "archive": Case("archive lines --to new", "lines", length=6, always=1, always_before=12),
     "history": Case("history events.parquet", "events.parquet", length=6, always_before=5),
     "campaign": Case("campaign --spec spec.toml --out out", "spec.toml", length=7, always=1, always_before=3),
@@ -98,6 +115,7 @@ def made(questdb_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     phase = Phase(name="schedules", explored=1, complete=True, bound="", verdict=Verdict.INVALID, findings=(finding,))
     (entry,) = save_findings([phase], "made", "made", made_image(), folder)
     Path(entry["file"]).rename(folder / "finding.json")
+    write_trace(TRACE, folder / "trace")
     return folder
 
 
@@ -127,7 +145,7 @@ def test_an_interrupted_command_ends_and_leaves_nothing(
 ) -> None:
     case = CASES[name]
     folder = given(case, made, tmp_path)
-    process = start(case.line.split(), folder)
+    process = start(shlex.split(case.line), folder)
     interrupt(process, fraction * seconds_of(name), sent)
     run = ended(process, folder)
     assert (run.processes, run.files) == ((), ())

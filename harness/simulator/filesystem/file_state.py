@@ -94,10 +94,19 @@ class FileState:
     @_remembered
     def synced_until(self, end_bytes: int) -> FileState:
         """Return the file after a sync of its first bytes, which guarantees nothing about its size."""
+        return self.synced_between(0, end_bytes)
+
+    @_remembered
+    def synced_between(self, start_bytes: int, end_bytes: int) -> FileState:
+        """Return the file after a sync of the bytes [start, end), which guarantees nothing about its size."""
         latest = self.versions[-1]
-        if end_bytes >= len(latest) and all(len(version) == len(latest) for version in self.versions):
+        is_whole = not start_bytes and end_bytes >= len(latest)
+        if is_whole and all(len(version) == len(latest) for version in self.versions):
             return self.synced()
-        versions = [latest[: min(end_bytes, len(version))] + version[end_bytes:] for version in self.versions]
+        versions = [
+            version[:start_bytes] + latest[start_bytes : min(end_bytes, len(version))] + version[end_bytes:]
+            for version in self.versions
+        ]
         kept = [version for index, version in enumerate(versions) if not index or version != versions[index - 1]]
         if self.content == kept[-1]:
             kept[-1] = self.content

@@ -84,8 +84,14 @@ def _sync(kernel: Kernel, session: int, call: Call) -> Answer:
 
 
 def _msync(kernel: Kernel, session: int, call: Call) -> Answer:
-    file, size_bytes = kernel.mappings[session, call.mapping]
-    kernel.files[file] = kernel.files[file].synced_until(size_bytes)
+    if call.mapping:
+        file, size_bytes = kernel.mappings[session, call.mapping]
+        kernel.files[file] = kernel.files[file].synced_until(size_bytes)
+    else:
+        # A part of a mapping, which a recorded program names by its place in the file.
+        file = _file(kernel, session, call)
+        end_bytes = call.offset_bytes + call.size_bytes
+        kernel.files[file] = kernel.files[file].synced_between(call.offset_bytes, end_bytes)
     # Linux syncs a mapping as fdatasync does a file.
     kernel.sync_names_of(file, is_data_only=True)
     return None

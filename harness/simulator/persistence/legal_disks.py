@@ -12,7 +12,13 @@ from typing import NamedTuple
 import numpy as np
 
 from tornproof.harness.simulator.filesystem.kernel import Kernel
-from tornproof.harness.simulator.persistence.legal_files import LegalFile, Limits, file_content, legal_file
+from tornproof.harness.simulator.persistence.legal_files import (
+    LegalFile,
+    Limits,
+    allows_content,
+    file_content,
+    legal_file,
+)
 from tornproof.harness.simulator.persistence.legal_names import (
     LegalNames,
     Tree,
@@ -131,6 +137,18 @@ def legal_disks(
     # Each set of changes that was not tried gives at least one more disk.
     legal += names.legal_count - names.tried_count
     return LegalDisks(model, legal, tried, limits.seed, tuple(shapes))
+
+
+def allows_disk(kernel: Kernel, model: Model, disk: Disk, limits: Limits = DEFAULT_LIMITS) -> bool:
+    """Return whether a crash may leave this disk; above the limit of sets of names, whether one of a sample has it."""
+    return any(
+        tree is disk.tree
+        and all(
+            allows_content(kernel.files[number], model, content)
+            for number, content in zip(numbers, disk.contents, strict=True)
+        )
+        for tree, numbers, _ in legal_names(kernel, model, limits).trees
+    )
 
 
 def chosen_disk(kernel: Kernel, model: Model, choice: Choice) -> Disk:

@@ -121,6 +121,22 @@ def file_content(state: FileState, model: Model, choice: FileChoice) -> bytes:
     return bytes(content)
 
 
+def allows_content(state: FileState, model: Model, content: bytes) -> bool:
+    """Return whether a crash may leave this content of a file, also where a sample of contents does not have it."""
+    versions = (state.content,) if model.keeps_cache else state.versions
+    if model.block_bytes is None or len(versions) == 1:
+        return content in versions
+    if len(content) not in map(len, versions):
+        return False
+    blocks = _with_stale(_blocks(versions, model.block_bytes), model)
+    starts = range(0, len(content), model.block_bytes)
+    pieces = (content[start : start + model.block_bytes] for start in starts)
+    return all(
+        any(option.startswith(piece) for option in options)
+        for piece, options in zip(pieces, blocks.contents, strict=False)
+    )
+
+
 def version_bytes(state: FileState, version: int, start: int, stop: int) -> bytes:
     """Return bytes of a version, zeros beyond its end; raises IndexError if there is no such version."""
     if version == STALE:

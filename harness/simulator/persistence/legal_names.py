@@ -36,6 +36,10 @@ class Tree:
         kernel.durable_directories = self._directories
         return kernel
 
+    def names(self) -> tuple[tuple[int, tuple[tuple[str, int], ...]], ...]:
+        """Return the names in each directory, equal for equal trees in every process."""
+        return tuple((number, tuple(names.items())) for number, names in self._directories.items())
+
     def path_indexes(self) -> dict[int, int]:
         """Return the index in `paths` of each file, by its number in a kernel of this tree."""
         return {number: index for index, number in enumerate(self._numbers)}

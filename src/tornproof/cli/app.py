@@ -35,6 +35,8 @@ COMMANDS = {
     "extend": "Write a Parquet file's footer in FlatBuffers, its numbers in ALP, beside the old or alone; or undo it.",
     "read": "Return the rows of the committed version's parquet partitions; native partitions are named and left out.",
     "replay": "Reproduce a finding from its file: exit 1 if it happens again, 0 if not.",
+    "record": "Run a program, and record what it does to the files below a directory: Linux, by strace, as any user.",
+    "power": "Give every disk that a crash of a recorded program may leave to a command of yours that checks it.",
     "report": "Write report.html and junit.xml from the results in a folder; the exit code is the verdict of the "
     "newest ones.",
     "barriers": "Find out which barriers F1 to F6 a commit needs: all 64 sets, under every model of what a crash may "

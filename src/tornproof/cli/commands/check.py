@@ -12,6 +12,7 @@ from tornproof.api.captured import capture_until_stable
 from tornproof.cli.check_progress import progress_bars
 from tornproof.cli.check_report import Asked, check_document, print_check
 from tornproof.cli.console import result_console
+from tornproof.cli.effort_option import METAVAR, parse_effort
 from tornproof.cli.findings import FINDINGS, save_findings
 from tornproof.cli.numbers import CORES, seconds_within, seed_within, workers_within
 from tornproof.cli.output import ExitCode, JsonOption, write_json
@@ -19,22 +20,13 @@ from tornproof.cli.preset_option import preset_named
 from tornproof.cli.report_writing import FINDINGS_OF_REPORT, ReportOption, make_folder, save_run, write_report
 from tornproof.cli.server_check import Checked, check_server, reject_with_server, save_history
 from tornproof.harness.check import CheckQuestion, PhaseName, bounds_of, check_image
-from tornproof.harness.common.effort import DEFAULT, EFFORT_MAX, EFFORTS, effort_of
+from tornproof.harness.common.effort import DEFAULT
 from tornproof.harness.common.verdict import worst
 from tornproof.harness.systems.releases import HARDENED_PRESET
 from tornproof.harness.systems.workload import MADE_PATH, made_image
 from tornproof.impl.errors import UsageError
 
 WIDTH = 80
-
-
-def _effort(text: str) -> int:
-    effort = effort_of(text)
-    if effort is None:
-        raise typer.BadParameter(
-            f"{text!r} is neither one of {', '.join(EFFORTS)} nor a number from 1 to {EFFORT_MAX:,}"
-        )
-    return effort
 
 
 def check(
@@ -45,8 +37,8 @@ def check(
     effort: Annotated[
         int,
         typer.Option(
-            parser=_effort,
-            metavar="|".join((*EFFORTS, "N")),
+            parser=parse_effort,
+            metavar=METAVAR,
             help="How many cases are tried: multiplies the bounds of `small`.",
         ),
     ] = DEFAULT,  # type: ignore[assignment]  # the parser turns it into a number

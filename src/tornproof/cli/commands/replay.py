@@ -40,7 +40,9 @@ def replay(
         if replayed.evidence:
             document["explanation"] = replayed.evidence["explanation"]
     else:
-        replayed = Replayed(verdict=replay_finding(found, image, path))
+        line = found.evidence.get("replay")
+        note = f"it needs its trace and its checker: {line}" if line else ""
+        replayed = Replayed(verdict=replay_finding(found, image, path), note=note)
     write_json({**document, "verdict": replayed.verdict.name}, json_target)
     _print(found, replayed, finding, json_target)
     return ExitCode[replayed.verdict.name]
@@ -72,5 +74,5 @@ def _print(found: Finding, replayed: Replayed, file: Path, json_target: str | No
         if not replayed.is_same:
             console.print("The run differs from the one in the file.")
     if replayed.note:
-        console.print(replayed.note, markup=False)
+        console.print(replayed.note, markup=False, soft_wrap=True)
     console.print(ANSWERS[replayed.verdict], markup=False)

@@ -1,0 +1,96 @@
+"""The user's checker: a command that is given a directory and the acknowledgements, and accepts it with exit code 0."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from tornproof.harness.recording.replaying import write_tree
+from tornproof.harness.simulator.filesystem.kernel import Kernel
+from tornproof.impl.errors import UsageError
+
+DIRECTORY, ACKNOWLEDGEMENTS = "{dir}", "{acks}"
+VARIABLE = "TORNPROOF_ACKS"
+"""Holds the file of acknowledgements in the environment of the checker."""
+OUTPUT_MAX = 2_000
+
+
+class Answer(NamedTuple):
+    """The exit code of a checker, None after its time limit, and the end of what it wrote."""
+
+    code: int | None
+    output: str = ""
+
+    @property
+    def accepts(self) -> bool:
+        """Whether the checker found nothing wrong."""
+        return self.code == 0
+
+    def __str__(self) -> str:
+        """Describe it."""
+        how = "it did not end in time" if self.code is None else f"exit code {self.code}"
+        if self.code is not None and self.code < 0:
+            how = f"it died of {signal.Signals(-self.code).name}"
+        last = self.output.strip().splitlines()[-1:]
+        return f"{how}: {last[0]}" if last else how
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checker:
+    """A command with `{dir}` and, where wanted, `{acks}` in it, and how long it may take."""
+
+    command: str
+    seconds: float
+
+    def __post_init__(self) -> None:
+        """Raise UsageError for a command that cannot be one."""
+        try:
+            words = shlex.split(self.command)
+        except ValueError as error:
+            raise UsageError(f"--check {self.command!r}: {error}") from error
+        if not any(DIRECTORY in word for word in words):
+            raise UsageError(f"--check {self.command!r}: it must name the directory that it is to check as {DIRECTORY}")
+        if shutil.which(words[0]) is None:
+            raise UsageError(f"--check: there is no command {words[0]!r}")
+
+    def check(self, disk: Kernel, acknowledged: Sequence[bytes], scratch: Path) -> Answer:
+        """Write a disk into a fresh directory and run the command on it; what it changes there is removed."""
+        directory, file = scratch / "disk", scratch / "acknowledged"
+        shutil.rmtree(directory, ignore_errors=True)
+        directory.mkdir()
+        write_tree(disk, directory)
+        file.write_bytes(b"".join(line + b"\n" for line in acknowledged))
+        places = {DIRECTORY: str(directory), ACKNOWLEDGEMENTS: str(file)}
+        words = shlex.split(self.command)
+        for name, place in places.items():
+            words = [word.replace(name, place) for word in words]
+        answer = self._run(words, {**os.environ, VARIABLE: str(file)})
+        shutil.rmtree(directory, ignore_errors=True)
+        return answer._replace(output=answer.output.replace(str(scratch), "."))
+
+    def _run(self, words: list[str], environment: dict[str, str]) -> Answer:
+        process = subprocess.Popen(
+            words,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env=environment,
+            start_new_session=True,
+        )
+        code: int | None = None
+        try:
+            output, _ = process.communicate(timeout=self.seconds)
+            code = process.returncode
+        except subprocess.TimeoutExpired:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            output, _ = process.communicate()
+        return Answer(code, output[-OUTPUT_MAX:].decode(errors="backslashreplace"))

@@ -1,0 +1,228 @@
+"""The steps of a trace on a kernel in memory, with the steps that each effect came from that may still be lost."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TypeAlias
+
+from tornproof.harness.recording.steps import SYNCS, NotFollowedError, Start, Step, StepKind
+from tornproof.harness.simulator.filesystem.file_state import FileState
+from tornproof.harness.simulator.filesystem.image import DiskImage
+from tornproof.harness.simulator.filesystem.intercept import Call, CallKind
+from tornproof.harness.simulator.filesystem.kernel import ROOT, EntryChange, Kernel, Rejected, entries_of
+from tornproof.harness.simulator.filesystem.kernel_calls import apply
+from tornproof.impl.storage.interface import OpenMode
+
+SESSION = 0
+LINK_MARK = b"\0tornproof: symbolic link\0"
+"""Begins the content of a file that stands for a symbolic link, which the kernel in memory does not have."""
+SIZE_BYTES_MAX = 256 << 20
+UNSYNCED_BYTES_MAX = 2 << 30
+"""How much of one file is remembered: the whole file after each write that no sync has followed."""
+_OWN = (StepKind.SYMLINK, StepKind.SYNC_ALL, StepKind.ACKNOWLEDGE)
+
+
+class Machine:
+    """A kernel, and where its effects that are not durable came from.
+
+    `writes` has for each file the indexes of the steps that its versions after the durable one came from, and `changes`
+    has each change of names that is not durable with its step's index.
+    """
+
+    def __init__(self, start: Start, *, keeps_versions: bool = True) -> None:
+        """Begin with the directory of the start; without versions everything is durable at once."""
+        self._keeps_versions = keeps_versions
+        files = start.files | {path: LINK_MARK + os.fsencode(target) for path, target in start.links.items()}
+        self.kernel = Kernel.of(DiskImage(files, frozenset(start.directories)))
+        self.writes: dict[int, tuple[int, ...]] = {}
+        self.changes: tuple[tuple[EntryChange, int], ...] = ()
+        self.acknowledged = 0
+
+    def fork(self) -> Machine:
+        """Return a copy that can go another way."""
+        other = Machine.__new__(Machine)
+        other.kernel, other.writes = self.kernel.fork(), self.writes.copy()
+        other.changes, other.acknowledged = self.changes, self.acknowledged
+        other._keeps_versions = self._keeps_versions
+        return other
+
+    def apply(self, step: Step, index: int, *, syncs_whole_files: bool = False) -> None:
+        """Make a step; raises NotFollowedError where it cannot be made."""
+        kernel = self.kernel
+        files, entry_changes = kernel.files.copy() if self._keeps_versions else {}, kernel.entry_changes
+        match step.kind:
+            case StepKind.ACKNOWLEDGE:
+                self.acknowledged += 1
+                return
+            case StepKind.SYMLINK:
+                self._link_symbolically(step)
+            case StepKind.SYNC_ALL:
+                kernel.files = {number: state.synced() for number, state in kernel.files.items()}
+                for directory in kernel.directories:
+                    kernel.sync_entries(directory)
+            case _:
+                self._call(step)
+        if step.kind is StepKind.MSYNC and syncs_whole_files:
+            number = self.file_of(step)
+            kernel.files[number] = kernel.files[number].synced()
+        if self._keeps_versions:
+            self._note(step, files, entry_changes, index)
+        else:
+            self._forget(step)
+
+    def file_of(self, step: Step) -> int:
+        """Return the number of the file that a step is about."""
+        handle = kernel_handle(self.kernel, step.handle)
+        return self.kernel.entry(step.path) if handle is None else handle
+
+    def links(self, path: str) -> str | None:
+        """Return where a symbolic link leads, or None for anything else."""
+        number = self.kernel.find(path)
+        state = None if number is None else self.kernel.files.get(number)
+        return None if state is None else link_target(state.content)
+
+    def _call(self, step: Step) -> None:
+        handle = step.handle
+        if not handle and step.kind in (StepKind.FSYNC, StepKind.FDATASYNC, StepKind.TRUNCATE):
+            # A file that is opened for that alone.
+            self._make(Call(kind=CallKind.OPEN_FOR_WRITING, path=step.path), step)
+        self._make(
+            Call(
+                kind=CallKind(step.kind),
+                path=step.path,
+                target_path=step.target,
+                file=handle,
+                offset_bytes=step.offset,
+                size_bytes=step.size,
+                content=step.content,
+                mode=step.mode,
+            ),
+            step,
+        )
+
+    def _make(self, call: Call, step: Step) -> None:
+        answer = apply(self.kernel, SESSION, call)
+        if isinstance(answer, Rejected):
+            raise NotFollowedError(f"{step}: it succeeded, but after what was recorded it could not: {answer.reason}")
+
+    def _link_symbolically(self, step: Step) -> None:
+        """Make a symbolic link, whose target reaches the disk together with its name."""
+        self._make(Call(kind=CallKind.OPEN_FOR_WRITING, path=step.path, mode=OpenMode.NEW), step)
+        self.kernel.files[self.kernel.entry(step.path)] = FileState(LINK_MARK + os.fsencode(step.target))
+
+    def _forget(self, step: Step) -> None:
+        kernel = self.kernel
+        kernel.entry_changes, kernel.journalled_count = (), 0
+        if step.kind in (StepKind.WRITE, StepKind.TRUNCATE):
+            number = self.file_of(step)
+            kernel.files[number] = FileState(kernel.files[number].content)
+
+    def _note(
+        self, step: Step, before: dict[int, FileState], entry_changes: tuple[EntryChange, ...], index: int
+    ) -> None:
+        kernel = self.kernel
+        for number, state in kernel.files.items():
+            old = before.get(number)
+            if old is state:
+                continue
+            known = self.writes.get(number, ())
+            added = len(state.versions) - 1 - len(known)
+            if added == 1 and step.kind not in SYNCS:
+                self.writes[number] = (*known, index)
+                if len(state.versions) * len(state.content) > UNSYNCED_BYTES_MAX:
+                    raise NotFollowedError(
+                        f"{step}: {len(known) + 1} writes to a file of {len(state.content)} bytes are not synced, and "
+                        f"the file after each of them is more than {UNSYNCED_BYTES_MAX >> 30} GB"
+                    )
+            else:
+                # A sync keeps the latest versions, or as many of them as still differ.
+                self.writes[number] = known[len(known) - (len(state.versions) - 1) :] if len(state.versions) > 1 else ()
+        if kernel.entry_changes is not entry_changes:
+            origins = {id(change): origin for change, origin in self.changes}
+            self.changes = tuple((change, origins.get(id(change), index)) for change in kernel.entry_changes)
+
+
+def kernel_handle(kernel: Kernel, handle: int) -> int | None:
+    """Return the number of the file that a handle leads to, None without a handle."""
+    return kernel.handles[SESSION, handle].file if handle else None
+
+
+def link_target(content: bytes) -> str | None:
+    """Return where a file leads that stands for a symbolic link, or None for any other file."""
+    return os.fsdecode(content.removeprefix(LINK_MARK)) if content.startswith(LINK_MARK) else None
+
+
+Tree: TypeAlias = dict[str, bytes | None]
+"""What is at each path of a directory: the content of a file, None for a directory; links are marked."""
+
+
+def tree_of(kernel: Kernel) -> Tree:
+    """Return everything below the root of a kernel as readers see it."""
+    return {
+        path: None if number in kernel.directories else kernel.files[number].content
+        for path, number in entries_of(kernel.directories)
+        if path
+    }
+
+
+def captured(directory: Path) -> Tree:
+    """Return everything below a directory but devices, FIFOs and sockets; raises NotFollowedError for too much."""
+    found: Tree = {}
+    size_bytes = 0
+    for parent, names, files in os.walk(directory):
+        for name in (*names, *files):
+            path = Path(parent, name)
+            inside = path.relative_to(directory).as_posix()
+            if path.is_symlink():
+                found[inside] = LINK_MARK + os.fsencode(path.readlink())
+            elif path.is_dir():
+                found[inside] = None
+            elif path.is_file():
+                size_bytes += path.stat().st_size
+                if size_bytes > SIZE_BYTES_MAX:
+                    raise NotFollowedError(f"{directory}: it has more than {SIZE_BYTES_MAX >> 20} MB of files")
+                found[inside] = path.read_bytes()
+    return found
+
+
+def write_tree(kernel: Kernel, directory: Path) -> None:
+    """Write everything of a kernel into an empty directory; names of one file stay links of one file."""
+    paths: dict[int, Path] = {}
+    for name, number in sorted(entries_of(kernel.directories)):
+        path = directory / name
+        if not name:
+            continue
+        if number in kernel.directories:
+            path.mkdir()
+        elif number in paths:
+            path.hardlink_to(paths[number])
+        else:
+            content = kernel.files[number].content
+            if (target := link_target(content)) is not None:
+                path.symlink_to(target)
+            else:
+                path.write_bytes(content)
+            paths[number] = path
+
+
+def difference(followed: Tree, found: Tree) -> str:
+    """Return in words where two trees differ first, "" where they do not."""
+    for path in sorted({*followed, *found}):
+        if path not in found:
+            return f"{path} is not there"
+        if path not in followed:
+            return f"{path} is there, and no step made it"
+        expected, actual = followed[path], found[path]
+        if expected != actual:
+            if expected is None or actual is None:
+                return f"{path} is {'a directory' if actual is None else 'a file'}"
+            at = next(
+                (index for index, (one, other) in enumerate(zip(expected, actual, strict=False)) if one != other),
+                min(len(expected), len(actual)),
+            )
+            return f"{path} differs at byte {at} of {len(actual)}, and {len(expected)} were recorded"
+    return ""
+
+
+assert ROOT == 0 and all(kind in _OWN or kind.value in set(CallKind) for kind in StepKind)

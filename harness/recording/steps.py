@@ -1,0 +1,120 @@
+"""The trace of a program: the directory that it began with, and each step by which it changed that directory."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+
+import msgspec
+
+from tornproof.harness.simulator.filesystem.intercept import CallKind
+from tornproof.impl.errors import TornproofError
+from tornproof.impl.storage.interface import OpenMode
+
+FORMAT = 1
+
+
+class StepKind(enum.StrEnum):
+    """What a step does: a call of the kernel in memory by its name, or what that kernel has no call for."""
+
+    OPEN = CallKind.OPEN_FOR_WRITING
+    WRITE = CallKind.PWRITE
+    TRUNCATE = CallKind.TRUNCATE
+    MKDIR = CallKind.MKDIR
+    RMDIR = CallKind.RMDIR
+    RENAME = CallKind.RENAME
+    LINK = CallKind.LINK
+    SYMLINK = "link symbolically"
+    UNLINK = CallKind.UNLINK
+    FSYNC = CallKind.FSYNC
+    FDATASYNC = CallKind.FDATASYNC
+    MSYNC = CallKind.MSYNC
+    SYNC_DIRECTORY = CallKind.SYNC_DIRECTORY
+    SYNC_ALL = "sync everything"
+    ACKNOWLEDGE = "acknowledge"
+
+
+SYNCS = frozenset({StepKind.FSYNC, StepKind.FDATASYNC, StepKind.MSYNC, StepKind.SYNC_DIRECTORY, StepKind.SYNC_ALL})
+
+
+class Step(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """One effect of a system call; paths are below the recorded directory, and `handle` is the number of an open file.
+
+    `call` counts the recorded system calls from 1, `name` is that of the system call, `process` counts processes and
+    threads, and `stack` has the frames that made the call, the innermost first. A sync without a handle is one of the
+    file at `path`.
+    """
+
+    kind: StepKind
+    call: int
+    name: str
+    process: int = 1
+    path: str = ""
+    target: str = ""
+    handle: int = 0
+    offset: int = 0
+    size: int = 0
+    content: bytes = b""
+    mode: OpenMode = OpenMode.EXISTING
+    stack: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        """Describe it as a sentence without a verb."""
+        match self.kind:
+            case StepKind.WRITE:
+                what = f"{self.name} of {len(self.content)} bytes at {self.offset} of {self.path}"
+            case StepKind.TRUNCATE:
+                what = f"{self.name} of {self.path} to {self.size} bytes"
+            case StepKind.RENAME | StepKind.LINK | StepKind.SYMLINK:
+                what = f"{self.name} of {self.path} to {self.target}"
+            case StepKind.ACKNOWLEDGE:
+                what = f"acknowledgement {self.content.decode(errors='backslashreplace')!r}"
+            case StepKind.SYNC_ALL:
+                what = self.name
+            case _:
+                what = f"{self.name} of {self.path}"
+        return f"call {self.call}, {what}" + (f" ({self.place})" if self.place else "")
+
+    @property
+    def place(self) -> str:
+        """The innermost frame of the program's own code, if frames were recorded."""
+        return next((frame for frame in self.stack if not frame.startswith(LIBRARIES)), "".join(self.stack[:1]))
+
+
+LIBRARIES = ("lib", "ld-linux")
+
+
+class Start(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The first line of a trace: what was run, and the directory before it."""
+
+    format: int
+    tornproof: str
+    command: tuple[str, ...]
+    directories: tuple[str, ...]
+    files: dict[str, bytes]
+    links: dict[str, str]
+
+
+class End(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The last line of a trace: how the program ended, and how many calls and steps there were."""
+
+    exit_code: int
+    calls: int
+    steps: int
+    notes: tuple[str, ...] = ()
+
+
+class Trace(msgspec.Struct, frozen=True, kw_only=True):
+    """A recorded run."""
+
+    start: Start
+    steps: tuple[Step, ...]
+    end: End
+
+    def acknowledgements(self, step_count: int) -> Sequence[bytes]:
+        """Return what was acknowledged by the first steps."""
+        return [step.content for step in self.steps[:step_count] if step.kind is StepKind.ACKNOWLEDGE]
+
+
+class NotFollowedError(TornproofError):
+    """A program did something that a trace cannot hold, so that crashes of it cannot be derived."""

@@ -1,0 +1,181 @@
+"""`tornproof power TRACE`: give every disk that a crash of a recorded program may leave to a checker."""
+
+from __future__ import annotations
+
+import shlex
+import signal
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from tornproof.cli.check_report import STYLES, Asked, check_document
+from tornproof.cli.console import result_console
+from tornproof.cli.effort_option import METAVAR, parse_effort
+from tornproof.cli.findings import FINDINGS, save_findings
+from tornproof.cli.numbers import CORES, seconds_within, workers_within
+from tornproof.cli.output import ExitCode, JsonOption, visible, write_json
+from tornproof.cli.progress import progress_bar
+from tornproof.cli.report_writing import FINDINGS_OF_REPORT, ReportOption, make_folder, save_run, write_report
+from tornproof.harness.common.effort import DEFAULT, Bounds
+from tornproof.harness.common.verdict import Phase
+from tornproof.harness.explorers.recorded.checker import Checker
+from tornproof.harness.explorers.recorded.explorer import (
+    ALL_MODELS,
+    COUNTED_MAX,
+    PHASE,
+    STATES_OF_AN_EFFORT,
+    RecordedQuestion,
+    check_one,
+    explore_recorded,
+)
+from tornproof.harness.parallel.tasks import explore
+from tornproof.harness.parallel.workers import Worker
+from tornproof.harness.recording.trace_file import read_trace
+from tornproof.harness.simulator.filesystem.image import DiskImage
+from tornproof.impl.errors import UsageError
+
+CHECK_SECONDS = 10.0
+RECORDED = "recorded program"
+"""What stands for the preset where a recorded program is checked."""
+
+
+def power(
+    trace: Annotated[Path, typer.Argument(metavar="TRACE", help="A file that `tornproof record` wrote.")],
+    check: Annotated[
+        str,
+        typer.Option(
+            metavar="'COMMAND {dir} {acks}'",
+            help="Accepts a directory with exit code 0; {acks} is a file with the acknowledgements before the crash.",
+        ),
+    ],
+    models: Annotated[
+        str | None,
+        typer.Option(metavar="NAME,...", help="Models of what a crash leaves (docs/guarantees.md); all but D."),
+    ] = None,
+    effort: Annotated[
+        int,
+        typer.Option(
+            parser=parse_effort,
+            metavar=METAVAR,
+            help=f"How many states are checked at most: {STATES_OF_AN_EFFORT} times the effort.",
+        ),
+    ] = DEFAULT,  # type: ignore[assignment]  # the parser turns it into a number
+    check_seconds: Annotated[
+        float, typer.Option(callback=seconds_within(), help="A check that takes longer is a finding.")
+    ] = CHECK_SECONDS,
+    seconds: Annotated[
+        float | None,
+        typer.Option(callback=seconds_within(), help="Time limit; what it cuts off is missing from the bound."),
+    ] = None,
+    workers: Annotated[
+        int | None,
+        typer.Option(callback=workers_within(), help="Number of worker processes.", show_default=str(CORES)),
+    ] = None,
+    only_state: Annotated[
+        str | None, typer.Option(metavar="STATE", help="Check this one state: exit 1 if it is rejected again.")
+    ] = None,
+    findings: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="Directory for findings, if there are any.",
+            show_default=f"{FINDINGS}, with --report its DIR/{FINDINGS_OF_REPORT}",
+        ),
+    ] = None,
+    report: ReportOption = None,
+    json_target: JsonOption = None,
+) -> int:
+    """Give every disk that a crash of a recorded program may leave to a command of yours that checks it."""
+    if report is not None:
+        make_folder(report)
+    checker, names = Checker(command=check, seconds=check_seconds), _models(models)
+    question = RecordedQuestion(
+        trace=read_trace(trace),
+        checker=checker,
+        models=names,
+        states_max=STATES_OF_AN_EFFORT * effort,
+    )
+    if only_state is not None:
+        return _one_state(question, only_state, json_target)
+    with progress_bar() as progress:
+        task = progress.add_task("states", total=None)
+        outcome = explore(
+            {PHASE: explore_recorded(question)},
+            question,
+            workers=workers or CORES,
+            seconds=seconds,
+            on_progress=lambda done: progress.update(task, completed=done.cases),
+        )
+    command = f"tornproof power {shlex.quote(str(trace))} --check {shlex.quote(check)}"
+    phase = _with_lines(outcome.phases[0], command)
+    outcome.phases = [phase]
+    directory = findings or (Path(FINDINGS) if report is None else report / FINDINGS_OF_REPORT)
+    saved = save_findings([phase], str(trace), "", DiskImage(), directory)
+    asked = Asked(target=str(trace), arguments=(str(trace),), preset=RECORDED, seed=0, effort=effort)
+    document = check_document(asked, Bounds.of(effort), outcome, saved, workers or CORES)
+    document["bounds"] = {"states": question.states_max}
+    write_json(document, json_target)
+    _print(result_console(json_target), phase, saved)
+    if report is not None:
+        save_run(document, report)
+        write_report(report, result_console(json_target))
+    if outcome.interrupted_by is not None:
+        signal.raise_signal(outcome.interrupted_by)
+    return ExitCode[phase.verdict.name]
+
+
+def _models(text: str | None) -> tuple[str, ...]:
+    known = [model.name for model in ALL_MODELS]
+    names = known if text is None else [name.strip() for name in text.split(",")]
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        raise UsageError(f"--models {unknown[0]!r}: there are {', '.join(known)}")
+    return tuple(dict.fromkeys(names))
+
+
+def _one_state(question: RecordedQuestion, name: str, json_target: str | None) -> int:
+    with tempfile.TemporaryDirectory(prefix="tornproof-") as scratch:
+        worker = Worker(question=question, scratch=Path(scratch), has_time=lambda: True)
+        answer, sentences = check_one(question, name, worker)
+    write_json({"format": 1, "state": name, "accepted": answer.accepts, "checker": answer._asdict()}, json_target)
+    console = result_console(json_target)
+    for sentence in sentences:
+        console.print(sentence, markup=False, soft_wrap=True)
+    console.print("VALID: it does not happen any more" if answer.accepts else "INVALID: it happens again")
+    return ExitCode.VALID if answer.accepts else ExitCode.INVALID
+
+
+def _count(count: int) -> str:
+    return f"{count:,}" if count < COUNTED_MAX else "over 10^18"
+
+
+def _with_lines(phase: Phase, command: str) -> Phase:
+    """Return the phase whose findings have the line that repeats them: only that line runs a command of the user's."""
+    lines = (f"{command} --only-state {shlex.quote(finding.evidence['state'])}" for finding in phase.findings)
+    findings = (
+        replace(finding, evidence=finding.evidence | {"replay": line})
+        for finding, line in zip(phase.findings, lines, strict=True)
+    )
+    return replace(phase, findings=tuple(findings))
+
+
+def _print(console: Console, phase: Phase, saved: list[dict[str, str]]) -> None:
+    """Print the verdict, what was covered, and each finding with the line that repeats it."""
+    console.print(Text(f"{phase.verdict.name}: {phase.explored:,} states checked", STYLES[phase.verdict]))
+    console.print(f"bound: {phase.bound}", markup=False, soft_wrap=True)
+    if phase.counts:
+        console.print(", ".join(f"{_count(count)} {name}" for name, count in phase.counts.items()), markup=False)
+    console.print(f"controls: {phase.controls}", markup=False)
+    if phase.note:
+        console.print(f"note: {visible(phase.note)}", markup=False, soft_wrap=True)
+    for finding, entry in zip(phase.findings, saved, strict=True):
+        console.print(Text.assemble(("finding ", "bold red"), f"({finding.evidence['states']:,} states)"))
+        for sentence in finding.evidence["sentences"]:
+            console.print(f"  {sentence}", markup=False, soft_wrap=True)
+        console.print(f"  {finding.evidence['replay']}", markup=False, soft_wrap=True)
+        console.print(f"  in {entry['file']}", markup=False, soft_wrap=True)

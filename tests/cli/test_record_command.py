@@ -1,0 +1,145 @@
+"""`tornproof record` and `tornproof power` as their users meet them: from a program to a finding that replays."""
+
+import json
+import shlex
+from pathlib import Path
+
+import pytest
+from command_line import WarmRunner
+from recorded_programs import NEEDS_STRACE, PYTHON
+
+pytestmark = NEEDS_STRACE
+PROGRAM = """import os, sys
+os.chdir(sys.argv[1])
+for number in range(3):
+    file = os.open("new", os.O_CREAT | os.O_WRONLY); os.write(file, b"%d" % number); os.fsync(file); os.close(file)
+    os.rename("new", "current")
+    if "sync" in sys.argv:
+        directory = os.open(".", os.O_RDONLY); os.fsync(directory); os.close(directory)
+    os.write(1, b"saved %d\\n" % number); os.write(5, b"%d\\n" % number) if "five" in sys.argv else None
+sys.exit(7 if "fail" in sys.argv else 0)
+"""
+CHECKER = 'test "$(cat $0/current 2>/dev/null || echo -1)" -ge $(($(wc -l < $1) - 1))'
+CHECK = f"sh -c {shlex.quote(CHECKER)} {{dir}} {{acks}}"
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    (tmp_path / "data").mkdir()
+    return tmp_path / "data"
+
+
+def record(tornproof: WarmRunner, data: Path, *words: str, options: tuple[str, ...] = ("--ack", "^saved")) -> Path:
+    trace = data.parent / "trace"
+    run = tornproof("record", "--dir", data, "--out", trace, *options, "--", *PYTHON, "-c", PROGRAM, data, *words)
+    assert run.code == 0, run
+    return trace
+
+
+def test_a_program_is_recorded_and_counted(tornproof: WarmRunner, data: Path) -> None:
+    trace, told = data.parent / "trace", data.parent / "told.json"
+    run = tornproof(
+        *("record", "--dir", data, "--out", trace, "--ack", "^saved", "--json", told),
+        *("--", *PYTHON, "-c", PROGRAM, data, "sync"),
+    )
+    assert run.code == 0 and "saved 2\n" in run.out
+    assert f"{trace}: 18 calls, 3 bytes written, 6 syncs, 3 acknowledgements" in run.out
+    assert json.loads(told.read_text()) == {
+        "format": 1,
+        "trace": str(trace),
+        "exit_code": 0,
+        "notes": [],
+        "calls": 18,
+        "bytes": 3,
+        "syncs": 6,
+        "acknowledgements": 3,
+    }
+
+
+def test_a_program_that_fails_is_recorded_and_said_to_have_failed(tornproof: WarmRunner, data: Path) -> None:
+    trace = data.parent / "trace"
+    run = tornproof("record", "--dir", data, "--out", trace, "--", *PYTHON, "-c", PROGRAM, data, "fail")
+    assert run.code == 1 and "the program ended with exit code 7" in run.out
+    assert tornproof("power", trace, "--check", "true {dir}").code == 0
+
+
+def test_acknowledgements_can_come_by_a_descriptor(tornproof: WarmRunner, data: Path) -> None:
+    trace = record(tornproof, data, "five", options=("--ack-fd", "5"))
+    assert trace.read_text().count('"acknowledge"') == 3
+
+
+def test_a_finding_says_what_is_lost_and_replays_by_its_line(tornproof: WarmRunner, data: Path) -> None:
+    trace, findings = record(tornproof, data), data.parent / "findings"
+    run = tornproof("power", trace, "--check", CHECK, "--models", "A,B", "--findings", findings, "--workers", "1")
+    assert run.code == 1 and "INVALID" in run.out
+    assert "rename of new to current is not on disk" in run.out
+    assert "One sync closes it: fsync of . after call 4, rename of new to current" in run.out
+    (line,) = [line.strip() for line in run.out.splitlines() if "--only-state" in line]
+    again = tornproof(*shlex.split(line)[1:])
+    assert again.code == 1 and "INVALID: it happens again" in again.out
+    mended = tornproof(*shlex.split(line)[1:-1], '5:["B",null,{}]')
+    assert mended.code == 0 and "VALID: it does not happen any more" in mended.out
+    (file,) = findings.iterdir()
+    by_file = tornproof("replay", file)
+    assert by_file.code == 3 and f"it needs its trace and its checker: {line}" in by_file.out
+    evidence = json.loads(file.read_text())["evidence"]
+    assert evidence["state"] in shlex.split(line) and evidence["model"] == "B" and evidence["lost"]
+
+
+def test_a_program_that_syncs_is_valid_within_a_bound_that_is_printed(tornproof: WarmRunner, data: Path) -> None:
+    trace = record(tornproof, data, "sync")
+    run = tornproof("power", trace, "--check", CHECK, "--workers", "2", "--findings", data.parent / "findings")
+    assert run.code == 0
+    assert run.out.startswith("VALID: ") and "bound: every disk under A, B, C-4096, C-512" in run.out
+    assert "at 19 crash points" in run.out and "controls: passed" in run.out
+    assert not (data.parent / "findings").exists()
+
+
+def test_the_result_does_not_depend_on_the_number_of_workers(tornproof: WarmRunner, data: Path) -> None:
+    trace = record(tornproof, data)
+    told = []
+    for workers in ("1", "2"):
+        findings = data.parent / "findings"
+        run = tornproof(
+            *("power", trace, "--check", CHECK, "--models", "B,Cdir", "--effort", "small", "--json", "-"),
+            *("--workers", workers, "--findings", findings),
+        )
+        document = run.document
+        del document["times"]
+        told.append(document)
+    assert told[0] == told[1] and told[0]["findings"]
+
+
+def test_a_report_has_the_findings(tornproof: WarmRunner, data: Path) -> None:
+    trace, report = record(tornproof, data), data.parent / "report"
+    run = tornproof("power", trace, "--check", CHECK, "--models", "B", "--report", report)
+    assert run.code == 1
+    page = (report / "report.html").read_text()
+    assert "rename of new to current is not on disk" in page
+
+
+def test_an_end_that_the_checker_rejects_gives_no_verdict(tornproof: WarmRunner, data: Path) -> None:
+    trace = record(tornproof, data)
+    run = tornproof("power", trace, "--check", "test -e {dir}/other")
+    assert run.code == 3 and "the checker rejects the end of the run" in run.out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("record", "--dir", "none", "--out", "t", "--", "true"), "none: not a directory"),
+        (("record", "--dir", ".", "--out", "t", "--ack", "(", "--", "true"), "--ack '('"),
+        (("record", "--dir", ".", "--out", "t", "--ack-fd", "1", "--", "true"), "1 is not from 3 to 9"),
+        (("record", "--dir", ".", "--out", "t"), "Missing argument"),
+        (("power", "none", "--check", "true {dir}"), "none: cannot read"),
+        (("power", "bad", "--check", "true {dir}"), "bad: line 1"),
+        (("power", "bad", "--check", "true"), "it must name the directory that it is to check as {dir}"),
+        (("power", "bad", "--check", "true {dir}", "--models", "D"), "--models 'D': there are A, B"),
+    ],
+)
+def test_wrong_usage_is_a_sentence(
+    tornproof: WarmRunner, tmp_path: Path, arguments: tuple[str, ...], said: str
+) -> None:
+    (tmp_path / "bad").write_text("{}\n{}\n")
+    run = tornproof(*arguments, folder=tmp_path)
+    assert run.code == 2 and said in run.err and "Traceback" not in run.err, run

@@ -1,0 +1,248 @@
+"""Exploring a recorded program: what counts as a verdict, what a finding says, and controls that fail when blinded."""
+
+import random
+import shlex
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+
+import pytest
+from recorded_programs import PYTHON
+
+from tornproof.harness.common.verdict import Phase, Verdict
+from tornproof.harness.explorers.recorded import states as recorded_states
+from tornproof.harness.explorers.recorded.checker import Checker
+from tornproof.harness.explorers.recorded.effects import site
+from tornproof.harness.explorers.recorded.explorer import RecordedQuestion, check_one, explore_recorded
+from tornproof.harness.explorers.recorded.states import enumerate_states, points_of, state_named
+from tornproof.harness.parallel.tasks import explore_here
+from tornproof.harness.parallel.workers import Worker
+from tornproof.harness.recording.replaying import Machine, tree_of
+from tornproof.harness.recording.steps import End, Start, Step, StepKind, Trace
+from tornproof.harness.simulator.filesystem.file_state import FileState
+from tornproof.harness.simulator.persistence.legal_disks import DEFAULT_LIMITS, Picked, allows_disk, legal_disks
+from tornproof.harness.simulator.persistence.legal_files import Limits, allows_content, legal_file
+from tornproof.harness.simulator.persistence.models import C_512, C_4096, MODELS, N_512, POWER_MODELS, B
+from tornproof.impl.errors import UsageError
+from tornproof.impl.storage.interface import OpenMode
+
+STEPS = (
+    Step(kind=StepKind.OPEN, call=1, name="openat", path="tmp", handle=1, mode=OpenMode.NEW),
+    Step(kind=StepKind.WRITE, call=2, name="write", path="tmp", handle=1, content=b"new"),
+    Step(kind=StepKind.FSYNC, call=3, name="fsync", path="tmp", handle=1),
+    Step(kind=StepKind.RENAME, call=4, name="rename", path="tmp", target="cur"),
+    Step(kind=StepKind.SYNC_DIRECTORY, call=5, name="fsync", path="."),
+    Step(kind=StepKind.ACKNOWLEDGE, call=6, name="write", content=b"done"),
+)
+RIGHT = 'case "$(cat $0/cur)" in new) ;; old) test ! -s $1 ;; *) false ;; esac'
+
+
+def trace(*left_out: StepKind) -> Trace:
+    start = Start(format=1, tornproof="0", command=("it",), directories=(), files={"cur": b"old"}, links={})
+    steps = tuple(step for step in STEPS if step.kind not in left_out)
+    return Trace(start=start, steps=steps, end=End(exit_code=0, calls=6, steps=len(steps)))
+
+
+def question(checker: str, *left_out: StepKind, seconds: float = 60) -> RecordedQuestion:
+    command = f"sh -c {shlex.quote(checker)} {{dir}} {{acks}}"
+    return RecordedQuestion(
+        trace=trace(*left_out),
+        checker=Checker(command=command, seconds=seconds),
+        models=("A", "B", "Cdir"),
+        states_max=99,
+    )
+
+
+def explored(checker: str, *left_out: StepKind, seconds: float = 60) -> Phase:
+    asked = question(checker, *left_out, seconds=seconds)
+    return explore_here(explore_recorded(asked), asked)
+
+
+def test_accepts_a_program_that_syncs_and_says_what_was_covered() -> None:
+    phase = explored(RIGHT)
+    assert (phase.verdict, phase.complete, phase.note) == (Verdict.VALID, True, "")
+    assert phase.bound == "every disk under A, B, Cdir at 7 crash points"
+    assert phase.explored == phase.counts["different states"] == 6
+
+
+def test_rejects_a_program_without_a_sync_and_says_which_would_close_it() -> None:
+    phase = explored(RIGHT, StepKind.SYNC_DIRECTORY)
+    assert phase.verdict is Verdict.INVALID
+    finding, other = phase.findings
+    assert "Call 1, openat of tmp is not on disk." in other.evidence["sentences"]
+    assert finding.evidence["sentences"] == [
+        "The power is cut after call 6, acknowledgement 'done' (model B).",
+        "Call 4, rename of tmp to cur is not on disk.",
+        "Acknowledged by then: 1, the last 'done'.",
+        "The checker: exit code 1.",
+        "One sync closes it: fsync of . after call 4, rename of tmp to cur; of 3 states that are left then, none of "
+        "this kind is rejected.",
+    ]
+    assert finding.evidence["state"] == '5:["B",[0],{}]'
+
+
+def test_a_state_is_checked_again_by_its_name(tmp_path: Path) -> None:
+    asked = question(RIGHT, StepKind.SYNC_DIRECTORY)
+    worker = Worker(question=asked, scratch=tmp_path, has_time=lambda: True)
+    assert not check_one(asked, '5:["B",[0],{}]', worker)[0].accepts
+    assert check_one(asked, '5:["B",[0,1],{}]', worker)[0].accepts
+    for wrong in (
+        "",
+        "5",
+        "9:[]",
+        '99:["B",null,{}]',
+        '5:["Z",null,{}]',
+        '5:["B",[7],{}]',
+        '5:["B",null,{"cur":[9,9,[]]}]',
+    ):
+        with pytest.raises(UsageError, match="no state of this trace"):
+            check_one(asked, wrong, worker)
+
+
+@pytest.mark.parametrize(
+    ("checker", "said"),
+    [
+        ("false", "rejects the end of the run"),
+        ("test -s $1", "rejects the start of the run"),
+        ("kill -9 $$", "it died of SIGKILL"),
+    ],
+)
+def test_a_checker_that_rejects_what_nothing_is_lost_of_gives_no_verdict(checker: str, said: str) -> None:
+    phase = explored(checker)
+    assert phase.verdict is Verdict.UNKNOWN and said in phase.note and not phase.explored
+
+
+def test_a_checker_that_does_not_look_at_acknowledgements_is_named() -> None:
+    phase = explored("true", StepKind.SYNC_DIRECTORY)
+    assert phase.verdict is Verdict.VALID and "it cannot tell what is lost" in phase.note
+
+
+def test_a_checker_that_hangs_is_a_finding() -> None:
+    phase = explored("test ! -e $0/tmp || { echo waiting; sleep 1000; }", seconds=1)
+    assert phase.verdict is Verdict.INVALID
+    assert "it did not end in time: waiting" in phase.findings[0].sentence
+
+
+def test_what_a_checker_changes_is_not_there_for_the_next() -> None:
+    assert explored("test ! -e $0/mark && touch $0/mark").verdict is Verdict.VALID
+
+
+def test_a_blinded_injector_fails_its_control(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Blinded:
+        def __init__(self, *arguments: object) -> None:
+            self._disks = legal_disks(*arguments)  # type: ignore[arg-type]
+
+        def __getattr__(self, name: str) -> object:
+            return getattr(self._disks, name)
+
+        def __iter__(self) -> Iterator[Picked]:
+            return islice(self._disks, 1)
+
+    monkeypatch.setattr(recorded_states, "legal_disks", Blinded)
+    phase = explored(RIGHT, StepKind.SYNC_DIRECTORY)
+    assert phase.verdict is Verdict.UNKNOWN
+    assert "B: nothing is ever lost, though at 5 crash points something was not synced" in phase.controls
+
+
+@pytest.mark.parametrize("command", ["true", "no-such-command {dir}", "sh -c 'unclosed {dir}"])
+def test_rejects_a_command_that_can_be_no_checker(command: str) -> None:
+    with pytest.raises(UsageError, match="--check"):
+        Checker(command=command, seconds=1)
+
+
+def test_a_checker_gets_links_directories_and_acknowledgements(tmp_path: Path) -> None:
+    start = Start(
+        format=1, tornproof="0", command=(), directories=("x",), files={"x/a": b"1"}, links={"l": "x/a", "gone": "no"}
+    )
+    machine = Machine(start)
+    step = Step(kind=StepKind.LINK, call=1, name="link", path="x/a", target="b")
+    machine.apply(step, 0)
+    program = """import os, sys
+d, acks = sys.argv[1:]
+assert os.readlink(d + "/l") == "x/a" and os.readlink(d + "/gone") == "no" and os.path.samefile(d + "/b", d + "/x/a")
+assert open(acks).read() == "one\\ntwo\\n" and os.environ["TORNPROOF_ACKS"] == acks
+"""
+    command = shlex.join([*PYTHON, "-c", program, "{dir}", "{acks}"])
+    answer = Checker(command=command, seconds=60).check(machine.kernel, [b"one", b"two"], tmp_path)
+    assert answer.accepts, answer
+
+
+def test_states_are_those_of_a_kernel_that_makes_the_same_calls() -> None:
+    for model in POWER_MODELS:
+        found = enumerate_states(trace(StepKind.FSYNC), model, DEFAULT_LIMITS, 10_000)
+        by_hand = {
+            (point.machine.acknowledged, tuple(sorted(tree_of(picked.disk.kernel()).items())))
+            for point in points_of(trace(StepKind.FSYNC), model)
+            for picked in legal_disks(point.machine.kernel, model, DEFAULT_LIMITS)
+        }
+        assert len(found.keys) == len(found.states) == len(by_hand)
+        assert [state_named(trace(StepKind.FSYNC), each.name)[1].key for each in found.states] == [
+            each.key for each in found.states
+        ]
+
+
+def test_a_content_is_allowed_where_it_is_among_all_contents() -> None:
+    choose = random.Random(7)
+    limits, seen = Limits(file_count=100_000), 0
+    for _ in range(3_000):
+        model = choose.choice((*MODELS, C_512, C_4096, N_512))
+        state = FileState(bytes(choose.choices(b"\0a", k=choose.randrange(3))) * 512)
+        for _ in range(choose.randrange(4)):
+            size = choose.choice((512, 1024, 700))
+            content = choose.choice((b"\0", b"a", b"b", b"\xa5")) * size
+            state = choose.choice((state.written(content, choose.randrange(3) * 512), state.resized(size), state))
+        # Contents under blocks of 8 bytes are too many to be all there.
+        if model.block_bytes == 8:
+            continue
+        allowed = set(legal_file(state, model, limits).contents)
+        size = choose.choice((0, 512, 700, 1024, 1536, 1724))
+        made = b"".join(choose.choice((b"\0", b"a", b"b", b"\xa5")) * 512 for _ in range(4))[:size]
+        for content in (*islice(sorted(allowed), 4), made):
+            assert allows_content(state, model, content) is (content in allowed)
+            seen += content in allowed
+    assert seen > 3_000
+
+
+def test_a_disk_is_allowed_where_it_is_among_all_disks() -> None:
+    points = list(points_of(trace(StepKind.FSYNC), B))
+    disks = [(point, {picked.disk for picked in legal_disks(point.machine.kernel, B)}) for point in points]
+    compared = 0
+    for point, allowed in disks:
+        for _, others in disks:
+            for disk in others:
+                compared += 1
+                assert allows_disk(point.machine.kernel, B, disk) is (disk in allowed)
+    assert compared > 50
+
+
+def test_a_sync_of_a_range_keeps_that_range_of_every_version() -> None:
+    choose = random.Random(5)
+    for _ in range(2_000):
+        state = FileState(bytes(choose.randrange(1, 40)))
+        for _ in range(choose.randrange(1, 4)):
+            state = state.written(bytes([choose.randrange(1, 9)]) * choose.randrange(1, 9), choose.randrange(40))
+        start, end = sorted((choose.randrange(50), choose.randrange(50)))
+        latest = state.versions[-1]
+        synced = state.synced_between(start, end)
+        by_hand = [
+            bytes(latest[at] if start <= at < end else byte for at, byte in enumerate(version))
+            for version in state.versions
+        ]
+        expected = [version for at, version in enumerate(by_hand) if not at or version != by_hand[at - 1]]
+        assert list(synced.versions) == expected or synced.versions == (latest,)
+        assert synced.content == state.content
+        assert state.synced_between(0, end) == state.synced_until(end)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "is_same"),
+    [
+        ("objects/a1/tmp_obj_6TFXTW", "objects/e3/tmp_obj_hrOCon", True),
+        ("000012.log", "000013.log", True),
+        ("000012.log", "000012.sst", False),
+        ("data", "index", False),
+    ],
+)
+def test_names_that_were_made_up_are_of_one_site(one: str, other: str, is_same: bool) -> None:
+    steps = [Step(kind=StepKind.UNLINK, call=1, name="unlink", path=path) for path in (one, other)]
+    assert (site(steps[0]) == site(steps[1])) is is_same

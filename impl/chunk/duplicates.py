@@ -111,6 +111,16 @@ def meta_data_of(footer: ParquetFooter, row_group: int, column: int) -> Struct:
     return _meta_of(structs_in(structs_in(footer.tree, GROUPS)[row_group], COLUMNS)[column])
 
 
+def has_duplicates(footer: ParquetFooter) -> bool:
+    """Return whether any chunk has an extension, which may lead to a duplicate."""
+    return any(
+        field.id in FORMS
+        for group in structs_in(footer.tree, GROUPS)
+        for meta in _metas(group)
+        for field in meta.fields
+    )
+
+
 def duplicates_in(footer: ParquetFooter, *, file: str) -> Iterator[tuple[int, int, Duplicate]]:
     """Yield row group, column and what is known of each duplicate; raises CorruptError."""
     for index, group in enumerate(structs_in(footer.tree, GROUPS)):

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import partial
 
-from tornproof.impl.chunk.duplicate_values import duplicate_problems
+from tornproof.impl.chunk.duplicates import has_duplicates
 from tornproof.impl.errors import CorruptError, Problem, ProblemError, UnsupportedError, counted
 from tornproof.impl.extension.footer import extension_problems
 from tornproof.impl.parquet.footer import ParquetFooter, decode_footer
@@ -383,7 +383,10 @@ def _newest_problems(resolved: ResolvedPartition, counts: Counts, quick: bool, d
     counts.row_groups += len(resolved.metadata.blocks)
     counts.rows += resolved.metadata.row_count
     if not quick:
-        if footer is not None:
+        if footer is not None and has_duplicates(footer):
+            # Imported where a file has them, because most have none.
+            from tornproof.impl.chunk.duplicate_values import duplicate_problems
+
             with resolved.files.open_data() as handle:
                 yield from duplicate_problems(handle.pread, footer, file=resolved.files.data_label)
         for checked in page_checks(resolved, footer, decoding):

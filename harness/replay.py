@@ -6,7 +6,7 @@ from tornproof.harness.common.verdict import Finding, Verdict
 from tornproof.harness.counterexamples.case_document import case_of
 from tornproof.harness.counterexamples.replay import UNUSABLE, is_simulated
 from tornproof.harness.explorers.corruption.judge import Judge, Outcome
-from tornproof.harness.explorers.corruption.plan import damage_of
+from tornproof.harness.explorers.corruption.plan import damage_of, is_inside
 from tornproof.harness.explorers.corruption.roundtrip import Mismatch, reencode_generations
 from tornproof.harness.explorers.kills.explorer import replay_crash
 from tornproof.harness.explorers.memory.explorer import replay_memory
@@ -84,8 +84,7 @@ def _replay_damage(finding: Finding, image: DiskImage, path: str) -> Verdict:
     if not judge.files(damage.kind):
         return Verdict.UNKNOWN
     judge = judge.of(damage.kind)
-    if not all(0 <= start < end <= judge.size_bytes(file) for file, start, end in damage.ranges):
-        # Past the end of a file nothing can be flipped, cut off, or overwritten.
+    if not is_inside(damage, {file: judge.size_bytes(file) for file in judge.regions}):
         return Verdict.UNKNOWN
     outcome, _ = judge.judge(damage)
     return Verdict.INVALID if outcome is Outcome.SILENT else Verdict.VALID

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
@@ -90,6 +90,12 @@ class Finding:
     phase: str
     sentence: str
     evidence: dict[str, Any]
+
+    def verdict_of(self, violated: Collection[str]) -> Verdict:
+        """Return what a run that violated these properties says of it: UNKNOWN if they are others than its own."""
+        if not violated:
+            return Verdict.VALID
+        return Verdict.INVALID if self.property in violated else Verdict.UNKNOWN
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -51,17 +51,17 @@ class Range(NamedTuple):
 def states_before(state: FileState, *, has_name: bool) -> States:
     """Return the state of each byte of a file in the page cache; without a durable name nothing of it is durable."""
     size_bytes = len(state.content)
-    latest = _padded(state.content, size_bytes)
+    latest = padded(state.content, size_bytes)
     is_loose = np.full(size_bytes, not has_name)
     for version in state.versions:
-        is_loose |= _padded(version, size_bytes) != latest
+        is_loose |= padded(version, size_bytes) != latest
     return np.where(is_loose, WRITTEN, DURABLE).astype(np.uint8)
 
 
 def states_after(state: FileState, left: bytes, *, has_name: bool) -> States:
     """Return the state of each byte of a file after a power cut that left this content."""
     size_bytes = max(len(state.content), len(left))
-    old, new, held = (_padded(each, size_bytes) for each in (state.versions[0], state.content, left))
+    old, new, held = (padded(each, size_bytes) for each in (state.versions[0], state.content, left))
     is_kept, is_lost = held == new, held == old
     states = np.select([is_kept & is_lost, is_kept, is_lost], [DURABLE if has_name else KEPT, KEPT, LOST], TORN)
     return states.astype(np.uint8)
@@ -104,7 +104,7 @@ def merged_ranges(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
     return merged
 
 
-def _padded(content: bytes, size_bytes: int) -> npt.NDArray[np.int16]:
+def padded(content: bytes, size_bytes: int) -> npt.NDArray[np.int16]:
     """Return a file's bytes up to a size; -1 past its end."""
     padded = np.full(size_bytes, -1, np.int16)
     padded[: len(content)] = np.frombuffer(content, np.uint8, min(len(content), size_bytes))

@@ -91,8 +91,9 @@ def case_of(document: Mapping[str, Any], target: Target | None = None, operation
         files[path] = unpacked(text, left_bytes)
         left_bytes -= len(files[path])
     given = {shortest(operation_document(each)): each for each in operations}
-    stored = document["operations"]
-    operations = tuple(given[shortest(each)] if shortest(each) in given else operation_from(each) for each in stored)
+    operations = tuple(
+        given[key] if (key := shortest(each)) in given else operation_from(each) for each in document["operations"]
+    )
     readers = tuple(
         Readers(count=int(each["count"]), read_count=int(each["read_count"]), style=str(each["style"]))
         for each in document["readers"]

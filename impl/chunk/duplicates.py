@@ -113,20 +113,21 @@ def meta_data_of(footer: ParquetFooter, row_group: int, column: int) -> Struct:
 
 def has_duplicates(footer: ParquetFooter) -> bool:
     """Return whether any chunk has an extension, which may lead to a duplicate."""
-    return any(
-        field.id in FORMS
-        for group in structs_in(footer.tree, GROUPS)
-        for meta in _metas(group)
-        for field in meta.fields
-    )
+    return any(True for _ in _extended(footer))
 
 
 def duplicates_in(footer: ParquetFooter, *, file: str) -> Iterator[tuple[int, int, Duplicate]]:
     """Yield row group, column and what is known of each duplicate; raises CorruptError."""
+    for index, column, meta in _extended(footer):
+        yield index, column, duplicate_of(meta, file=file)
+
+
+def _extended(footer: ParquetFooter) -> Iterator[tuple[int, int, Struct]]:
+    """Yield row group, column and ColumnMetaData of each chunk that has an extension."""
     for index, group in enumerate(structs_in(footer.tree, GROUPS)):
         for column, meta in enumerate(_metas(group)):
             if any(field.id in FORMS for field in meta.fields):
-                yield index, column, duplicate_of(meta, file=file)
+                yield index, column, meta
 
 
 def _metas(row_group: Struct) -> Iterator[Struct]:

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 ReadBytes: TypeAlias = Callable[[int, int], bytes]
 """Reads `size_bytes` from `offset_bytes` of a file, fewer at its end."""
+ReadViews: TypeAlias = Callable[[int, int], bytes | memoryview]
+"""The same, or gives views of a file that is mapped."""
 FINAL_SIZE_MIN_BYTES = len(FINAL_MAGIC) + FinalTail.layout.size_bytes
 SIZE_BYTES, UUID_SIZE_BYTES = 4, 16
 
@@ -155,7 +157,7 @@ def checksums(flat: Buffer) -> dict[str, int]:
     return {"flatbuffer_crc": large_crc32(flat), "flatbuffer_size": len(flat), "size_crc": crc32(size)}
 
 
-def read_file_footer(read: Callable[[int, int], bytes | memoryview], size_bytes: int, *, file: str) -> FileFooter:
+def read_file_footer(read: ReadViews, size_bytes: int, *, file: str) -> FileFooter:
     """Return the footer of a file of `size_bytes`; raises CorruptError, UnsupportedError.
 
     Views are copied only of a Thrift footer: the FlatBuffers of the final form stay where `read` has them.
@@ -168,7 +170,7 @@ def read_file_footer(read: Callable[[int, int], bytes | memoryview], size_bytes:
     return split_extended_footer(bytes(read(length_bytes, offset_bytes)), file=file, offset_bytes=offset_bytes)
 
 
-def _final_footer(read: Callable[[int, int], bytes | memoryview], size_bytes: int, file: str) -> FileFooter:
+def _final_footer(read: ReadViews, size_bytes: int, file: str) -> FileFooter:
     at = size_bytes - FinalTail.layout.size_bytes
     tail = FinalTail.unpack(read(FinalTail.layout.size_bytes, at), 0, file=file)
     position = FinalTail.at(file, at)

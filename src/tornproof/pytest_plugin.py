@@ -260,7 +260,6 @@ class Explorers:
                 target=explored.name,
                 explore=lambda: explore_damage(run, cases=cases, has_time=limit),
                 replay=lambda finding: replay_damage(run, finding),
-                execution=lambda finding: [],
                 limit=limit,
                 allow_unfinished=allow_unfinished,
             )
@@ -293,7 +292,6 @@ class Explorers:
                 target=explored.name,
                 explore=lambda: explore_writers(group, schedules_max=schedules_max, has_time=limit),
                 replay=lambda finding: replay_writers(group, finding),
-                execution=lambda finding: [],
                 limit=limit,
                 allow_unfinished=allow_unfinished,
             )
@@ -391,7 +389,7 @@ class Explorers:
         is_same = (finding.phase, finding.evidence.get("target")) == (exploration.phase, exploration.target)
         verdict = exploration.replay(finding) if is_its_own and is_same else Verdict.UNKNOWN
         if is_its_own and verdict is Verdict.INVALID:
-            from tornproof.cli.replay_file import HAPPENS_AGAIN
+            from tornproof.cli.findings import HAPPENS_AGAIN
 
             _fail(f"{replay.file}: {HAPPENS_AGAIN}.", *_shown(exploration, finding))
         if is_its_own and verdict is Verdict.UNKNOWN:
@@ -430,8 +428,8 @@ class _Exploration:
     target: str
     explore: Callable[[], Phase]
     replay: Callable[[Finding], Verdict]
-    execution: Callable[[Finding], list[str]]
     allow_unfinished: bool
+    execution: Callable[[Finding], list[str]] = lambda finding: []
     limit: _TimeLimit | None = None
     advice: str = "give it more seconds or a smaller bound"
 

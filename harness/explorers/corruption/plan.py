@@ -193,22 +193,23 @@ class Pair:
 Damage = Flip | Cut | Overwrite | Pair
 
 
-def document_of(damage: Damage) -> dict[str, object]:
-    """Return a damage as plain data; the file and the offset of a flip or a cut stand beside it."""
+def evidence_of(damage: Damage, field: str) -> dict[str, object]:
+    """Return a damage as plain data, with the name of the field that it hits."""
+    hit: dict[str, object] = {"file": damage.file, "field": field, "offset_bytes": damage.offset_bytes}
     match damage:
         case Flip():
-            return {"kind": "flip", "bit": damage.bit}
+            return hit | {"kind": "flip", "bit": damage.bit}
         case Cut():
-            return {"kind": "cut", "size_bytes": damage.size_bytes}
+            return hit | {"kind": "cut", "size_bytes": damage.size_bytes}
         case Pair():
             bits = [{"file": flip.file, "bit": flip.bit} for flip in (damage.first, damage.second)]
-            return {"kind": "pair", "bits": bits}
+            return hit | {"kind": "pair", "bits": bits}
         case Overwrite():
             edits = [
                 {"file": edit.file, "offset_bytes": edit.offset_bytes, "content": edit.content.hex()}
                 for edit in damage.edits
             ]
-            return {"kind": damage.kind.value, "edits": edits, "description": damage.description}
+            return hit | {"kind": damage.kind.value, "edits": edits, "description": damage.description}
 
 
 def damage_of(evidence: Mapping[str, Any]) -> Damage:
@@ -231,6 +232,11 @@ def damage_of(evidence: Mapping[str, Any]) -> Damage:
             if kind in (Kind.FLIP, Kind.CUT, Kind.PAIR) or not edits:
                 raise ValueError(f"damage of kind {name!r} has another form")
             return Overwrite(kind, edits, str(evidence["description"]))
+
+
+def is_inside(damage: Damage, sizes: Mapping[str, int]) -> bool:
+    """Whether a damage is inside of files of these sizes: past their ends nothing can be damaged."""
+    return all(0 <= start < end <= sizes.get(file, 0) for file, start, end in damage.ranges)
 
 
 def _flip_of(evidence: Mapping[str, Any]) -> Flip:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from tornproof.harness.common.verdict import CUT_SHORT, Finding, Phase, Verdict
 from tornproof.harness.explorers.corruption.judge import Outcome
 from tornproof.harness.explorers.corruption.pairs import SEED, ChosenPairs
-from tornproof.harness.explorers.corruption.plan import GROWN, LISTED_KINDS, Damage, Kind, Task, document_of
+from tornproof.harness.explorers.corruption.plan import GROWN, LISTED_KINDS, Damage, Kind, Task, evidence_of
 from tornproof.harness.explorers.corruption.tally import Tally
 
 PHASE = "damage"
@@ -154,6 +154,5 @@ def _findings(silent: list[tuple[Damage, str]]) -> Iterator[Finding]:
 
 
 def _finding(damage: Damage, field_name: str) -> Finding:
-    evidence: dict[str, object] = {"file": damage.file, "field": field_name, "offset_bytes": damage.offset_bytes}
     sentence = f"With {damage} ({field_name}), the table is verified as sound, and other rows are read."
-    return Finding(property=PROPERTY, phase=PHASE, sentence=sentence, evidence=evidence | document_of(damage))
+    return Finding(property=PROPERTY, phase=PHASE, sentence=sentence, evidence=evidence_of(damage, field_name))

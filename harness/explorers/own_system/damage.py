@@ -16,7 +16,16 @@ from typing import Any, NamedTuple
 from tornproof.harness.common.system import Field, Target, label_of
 from tornproof.harness.common.verdict import Finding, HasTime, Phase, Verdict, always, shown
 from tornproof.harness.explorers.corruption.blocks import BLOCK_BYTES, BLOCKS_MAX, misdirected, stale, zeroed
-from tornproof.harness.explorers.corruption.plan import BITS_IN_BYTE, Cut, Damage, Flip, Kind, damage_of, document_of
+from tornproof.harness.explorers.corruption.plan import (
+    BITS_IN_BYTE,
+    Cut,
+    Damage,
+    Flip,
+    Kind,
+    damage_of,
+    evidence_of,
+    is_inside,
+)
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.kernel import BusError
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
@@ -169,15 +178,13 @@ def explore_damage(run: Run, *, cases: int, has_time: HasTime = always) -> Phase
     """Try every damage of the files of the last state, or of a kind with more than its share of `cases` every n-th."""
     outcomes: Counter[Outcome] = Counter()
     tried: Counter[Kind] = Counter()
+    totals = Counter({kind: sum(1 for _ in run.damages(kind)) for kind in KINDS})
     found: dict[tuple[Kind, str, str, str], Finding] = {}
-    bounds, is_cut = [], False
     for kind in KINDS:
-        total = sum(1 for _ in run.damages(kind))
         # An odd step meets each of the eight bits of a byte.
-        step = max(1, -(-total * len(KINDS) // cases)) | 1 if total * len(KINDS) > cases else 1
+        step = max(1, -(-totals[kind] * len(KINDS) // cases)) | 1
         for damage in islice(run.damages(kind), 0, None, step):
             if not has_time():
-                is_cut = True
                 break
             result = run.judge(damage)
             outcomes[result.outcome] += 1
@@ -185,11 +192,11 @@ def explore_damage(run: Run, *, cases: int, has_time: HasTime = always) -> Phase
             if result.outcome is Outcome.SILENT:
                 signature = kind, damage.file, run.label(damage), result.violated
                 found.setdefault(signature, _finding(run, damage, result))
-        bounds.append(f"{tried[kind]} of {total} {kind}")
+    bounds = [f"{tried[kind]} of {totals[kind]} {kind}" for kind in KINDS]
     phase = Phase(
         name=PHASE,
         explored=tried.total(),
-        complete=not is_cut and all(tried[kind] == sum(1 for _ in run.damages(kind)) for kind in KINDS),
+        complete=tried == totals,
         bound=f"{len(run.contents)} files of {sum(map(len, run.contents.values()))} bytes after "
         f"{len(run.images) - 1} commits: {', '.join(bounds)}; {STEP_BOUND}",
         verdict=Verdict.INVALID if found else Verdict.VALID,
@@ -201,13 +208,12 @@ def explore_damage(run: Run, *, cases: int, has_time: HasTime = always) -> Phase
 
 def _finding(run: Run, damage: Damage, result: Result) -> Finding:
     label = run.label(damage)
-    evidence = {"target": run.target.name, "file": damage.file, "field": label, "offset_bytes": damage.offset_bytes}
     hit = f" ({label})" if label else ""
     return Finding(
         property=result.violated,
         phase=PHASE,
         sentence=f"With {damage}{hit}, {result.sentence}.",
-        evidence=evidence | document_of(damage),
+        evidence={"target": run.target.name} | evidence_of(damage, label),
     )
 
 
@@ -215,15 +221,12 @@ def replay_damage(run: Run, finding: Finding) -> Verdict:
     """Return INVALID when the damage violates the same property again, VALID when it violates none, else UNKNOWN."""
     try:
         damage = damage_of(finding.evidence)
-        sizes = {file: len(content) for file, content in run.contents.items()}
-        if not all(0 <= start < end <= sizes[file] for file, start, end in damage.ranges):
-            return Verdict.UNKNOWN
     except (KeyError, TypeError, ValueError):
         return Verdict.UNKNOWN
+    if not is_inside(damage, {file: len(content) for file, content in run.contents.items()}):
+        return Verdict.UNKNOWN
     violated = run.judge(damage).violated
-    if not violated:
-        return Verdict.VALID
-    return Verdict.INVALID if violated == finding.property else Verdict.UNKNOWN
+    return finding.verdict_of([violated] if violated else [])
 
 
 # Controls

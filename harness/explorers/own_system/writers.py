@@ -22,7 +22,7 @@ from tornproof.harness.search.transitions import Schedule
 from tornproof.harness.simulator.filesystem.kernel import Kernel
 from tornproof.harness.simulator.filesystem.step_bound import STEP_BOUND
 from tornproof.harness.simulator.process import bodies
-from tornproof.harness.simulator.process.bodies import reader_session, writer_session
+from tornproof.harness.simulator.process.bodies import reader_session
 from tornproof.harness.simulator.process.case import Readers, TestCase
 from tornproof.harness.simulator.process.observer import Judge, Operations, Progress, Property, Violation
 from tornproof.harness.simulator.process.simulated_process import Node, Process
@@ -32,7 +32,6 @@ from tornproof.harness.systems.toy_locks import OrderedLocks
 
 ONE_ORDER = "what several writers leave is what some order of their commits leaves"
 BOTH_ACKNOWLEDGED = "commits of two writers were acknowledged"
-SEEN_BETWEEN = "a reader saw the commits of some writers and not of others"
 REJECTED = "a commit was rejected, because another writer was at work"
 LAST = "a reader afterwards"
 COVERAGE_GOALS = (BOTH_ACKNOWLEDGED,)
@@ -52,19 +51,12 @@ class Group:
 
     def begin(self) -> tuple[ProcessGroup, World]:
         """Return all processes, and the world at the start state; close the first after use."""
-        case = self.case
         writers = [
-            Process(f"writer {number}", writer_session(case.target, case.path, commits, reads_first=False))
-            for number, commits in enumerate(
-                ([(each, case.operations[each]) for each in operations] for operations in self.sessions), start=1
-            )
+            self.case.writer(operations, name=f"writer {number}")
+            for number, operations in enumerate(self.sessions, start=1)
         ]
-        readers = [
-            Process(f"reader {number}", reader_session(case.target, case.path, each.read_count, each.style))
-            for number, each in enumerate((each for each in case.readers for _ in range(each.count)), start=1)
-        ]
-        group = ProcessGroup(processes=(*writers, *readers), judge=_Silent(_nothing))
-        return group, group.begin(case.kernel(), Progress())
+        group = ProcessGroup(processes=(*writers, *self.case.reader_processes()), judge=_Silent(_nothing))
+        return group, group.begin(self.case.kernel(), Progress())
 
 
 class _Silent(Judge):
@@ -309,6 +301,4 @@ def replay_writers(group: Group, finding: Finding) -> Verdict:
         return Verdict.UNKNOWN
     finally:
         explorer.close()
-    if not violated:
-        return Verdict.VALID
-    return Verdict.INVALID if finding.property in violated else Verdict.UNKNOWN
+    return finding.verdict_of(violated)

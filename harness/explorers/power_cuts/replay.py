@@ -38,9 +38,7 @@ def replay_power(case: TestCase, finding: Finding) -> Verdict:
         return Verdict.UNKNOWN
     finally:
         judge.close()
-    if not violated:
-        return Verdict.VALID
-    return Verdict.INVALID if finding.property in violated else Verdict.UNKNOWN
+    return finding.verdict_of(violated)
 
 
 def _violated(judge: PowerJudge, evidence: dict[str, Any]) -> set[str]:

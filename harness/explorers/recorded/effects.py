@@ -6,9 +6,8 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-import numpy as np
-
 from tornproof.harness.common.verdict import without_digits
+from tornproof.harness.counterexamples.byte_map import padded
 from tornproof.harness.recording.replaying import Machine
 from tornproof.harness.recording.steps import Step
 from tornproof.harness.simulator.filesystem.file_state import FileState
@@ -75,19 +74,12 @@ def _lost_names(machine: Machine, model: Model, choice: Choice) -> Iterator[tupl
 def _lost_writes(state: FileState, steps: Sequence[int], content: bytes) -> Iterator[tuple[int, str]]:
     """Yield what became of each version of a file whose content on disk is not the latest."""
     size_bytes = max(map(len, (*state.versions, content)))
-    held, last = _padded(content, size_bytes), _padded(state.versions[-1], size_bytes)
-    before = _padded(state.versions[0], size_bytes)
+    held, last = padded(content, size_bytes), padded(state.versions[-1], size_bytes)
+    before = padded(state.versions[0], size_bytes)
     for version, step in zip(state.versions[1:], steps, strict=False):
-        after = _padded(version, size_bytes)
+        after = padded(version, size_bytes)
         changed = before != after
         is_there = (held == after) | (held == last)
         if not is_there[changed].all():
             yield step, IN_PART if is_there[changed].any() else LOST
         before = after
-
-
-def _padded(content: bytes, size_bytes: int) -> np.ndarray[tuple[int], np.dtype[np.int16]]:
-    """Return a file's bytes up to a size; -1 past its end."""
-    padded = np.full(size_bytes, -1, np.int16)
-    padded[: len(content)] = np.frombuffer(content, np.uint8)
-    return padded

@@ -124,9 +124,17 @@ def _answers(worker: Worker) -> dict[bytes, Answer]:
     return {}
 
 
-def _answer(worker: Worker, state: State) -> Answer:
+def _disk(worker: Worker, state: State) -> Disk:
+    return chosen_disk(_machine(worker, state).kernel, model_named(state.choice.model), state.choice)
+
+
+def _rejected(worker: Worker, state: State, disk: Disk) -> Rejected | None:
+    """Return the state with what its disk lacks if the checker rejects it."""
     machine = _machine(worker, state)
-    return _asked(worker, chosen_disk(machine.kernel, model_named(state.choice.model), state.choice), machine)
+    answer = _asked(worker, disk, machine)
+    if answer.accepts:
+        return None
+    return Rejected(state, answer, lost_effects(machine, model_named(state.choice.model), state.choice, disk))
 
 
 def _asked(worker: Worker, disk: Disk, machine: Machine) -> Answer:
@@ -165,16 +173,10 @@ def _check(worker: Worker, states: Sequence[State]) -> tuple[int, list[Rejected]
         if not worker.has_time():
             return count, rejected
         worker.report_progress(count, len(states))
-        answer = _answer(worker, state)
-        if not answer.accepts:
-            rejected.append(Rejected(state, answer, _lost(worker, state)))
+        if (each := _rejected(worker, state, _disk(worker, state))) is not None:
+            rejected.append(each)
     worker.report_progress(len(states), len(states))
     return len(states), rejected
-
-
-def _lost(worker: Worker, state: State) -> tuple[Effect, ...]:
-    machine, model = _machine(worker, state), model_named(state.choice.model)
-    return lost_effects(machine, model, state.choice, chosen_disk(machine.kernel, model, state.choice))
 
 
 def _explain(worker: Worker, rejected: Rejected) -> tuple[Rejected, dict[str, Any]]:
@@ -186,8 +188,7 @@ def _explain(worker: Worker, rejected: Rejected) -> tuple[Rejected, dict[str, An
     def accepts(left: Disk, then: Machine) -> bool:
         return _asked(worker, left, then).accepts
 
-    disk = chosen_disk(machine.kernel, model_named(state.choice.model), state.choice)
-    sync, tried = mend(question.trace, state, disk, smaller.lost, accepts, MEND_LIMITS, worker.has_time)
+    sync, tried = mend(question.trace, state, _disk(worker, state), smaller.lost, accepts, MEND_LIMITS, worker.has_time)
     evidence: dict[str, Any] = {
         "state": state.name,
         "model": state.choice.model,
@@ -210,7 +211,7 @@ def _explain(worker: Worker, rejected: Rejected) -> tuple[Rejected, dict[str, An
 
 def _shrunk(worker: Worker, rejected: Rejected) -> Rejected:
     """Return a state of the same crash point that lacks less and is rejected too."""
-    kernel, model = _machine(worker, rejected.state).kernel, model_named(rejected.state.choice.model)
+    machine, model = _machine(worker, rejected.state), model_named(rejected.state.choice.model)
     runs = 0
     is_smaller = True
     while is_smaller and runs < RUNS_TO_SHRINK_MAX:
@@ -219,15 +220,13 @@ def _shrunk(worker: Worker, rejected: Rejected) -> Rejected:
             if runs == RUNS_TO_SHRINK_MAX or not worker.has_time():
                 break
             try:
-                disk = chosen_disk(kernel, model, choice)
+                disk = chosen_disk(machine.kernel, model, choice)
             except IndexError:
                 continue
             runs += 1
-            key = key_of(disk, _machine(worker, rejected.state).acknowledged)
-            state = rejected.state._replace(key=key, choice=choice)
-            answer = _answer(worker, state)
-            if not answer.accepts:
-                rejected, is_smaller = Rejected(state, answer, _lost(worker, state)), True
+            state = rejected.state._replace(key=key_of(disk, machine.acknowledged), choice=choice)
+            if (found := _rejected(worker, state, disk)) is not None:
+                rejected, is_smaller = found, True
                 break
     return rejected
 

@@ -91,7 +91,6 @@ class FileState:
         """Return the file after a sync."""
         return self if len(self.versions) == 1 else FileState(self.content, self.versions[-1:])
 
-    @_remembered
     def synced_until(self, end_bytes: int) -> FileState:
         """Return the file after a sync of its first bytes, which guarantees nothing about its size."""
         return self.synced_between(0, end_bytes)

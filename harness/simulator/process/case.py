@@ -120,23 +120,27 @@ class TestCase:
 
         With `reads_first` the writer reports what it recovered; with `fails` calls may fail.
         """
-        readers = [each for each in self.readers for _ in range(each.count)]
         return ProcessGroup(
             processes=(
                 self.writer(self.first_session if operations is None else operations, reads_first=reads_first),
-                *(
-                    Process(f"reader {number}", reader_session(self.target, self.path, each.read_count, each.style))
-                    for number, each in enumerate(readers, start=1)
-                ),
+                *self.reader_processes(),
             ),
             judge=Judge(self.oracle, difference=self.difference, fails=fails),
             rules=self.rules,
         )
 
-    def writer(self, operations: Operations, *, reads_first: bool = False) -> Process:
+    def writer(self, operations: Operations, *, name: str = WRITER, reads_first: bool = False) -> Process:
         """Return a writer process that commits these operations."""
         commits = [(number, self.operations[number]) for number in operations]
-        return Process(WRITER, writer_session(self.target, self.path, commits, reads_first=reads_first))
+        return Process(name, writer_session(self.target, self.path, commits, reads_first=reads_first))
+
+    def reader_processes(self) -> list[Process]:
+        """Return all readers."""
+        readers = [each for each in self.readers for _ in range(each.count)]
+        return [
+            Process(f"reader {number}", reader_session(self.target, self.path, each.read_count, each.style))
+            for number, each in enumerate(readers, start=1)
+        ]
 
     def begin(self, process_group: ProcessGroup) -> World:
         """Return the world at the start state."""

@@ -143,9 +143,7 @@ class Judge:
         reading = progress.reading_of(process)
         count = self.version_of(progress, value)
         if count is None:
-            return progress.broken(
-                Property.WRONG_SNAPSHOT, process, f"{shortened(str(value), SEEN_MAX)} is no version of the model"
-            )
+            return _no_version(progress, process, value)
         progress = progress._replace(observations=(*progress.observations, (process, count)))
         if count < reading.last:
             return progress.broken(Property.WENT_BACK, process, f"commit {count} was seen after commit {reading.last}")
@@ -169,9 +167,7 @@ class Judge:
         count = self.version_of(progress, value)
         committed = progress.committed
         if count is None:
-            return progress.broken(
-                Property.WRONG_SNAPSHOT, process, f"{shortened(str(value), SEEN_MAX)} is no version of the model"
-            )
+            return _no_version(progress, process, value)
         if count < len(committed):
             sentence = f"commit {len(committed)} was acknowledged, and {count} is what a recovery found"
             return progress.broken(Property.LOST, process, sentence)

@@ -7,11 +7,14 @@ import json
 import zlib
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+import typer
 
 from tornproof import __version__
 from tornproof.cli.output import write_json
-from tornproof.harness.common.verdict import Finding, Phase
+from tornproof.cli.report_writing import FINDINGS_OF_REPORT
+from tornproof.harness.common.verdict import Finding, Phase, Verdict
 from tornproof.harness.counterexamples.older_words import FORMAT, OLDER_FORMATS, in_present_words
 from tornproof.harness.counterexamples.replay import is_simulated
 from tornproof.harness.simulator.filesystem.image import DiskImage
@@ -19,8 +22,28 @@ from tornproof.impl.errors import StorageError, UsageError
 
 FINDINGS = "tornproof-findings"
 """The default directory of findings."""
+HAPPENS_AGAIN = "it happens again"
+ANSWERS = {
+    Verdict.INVALID: f"INVALID: {HAPPENS_AGAIN}",
+    Verdict.VALID: "VALID: it does not happen any more",
+    Verdict.UNKNOWN: "UNKNOWN: this release cannot replay it",
+}
+"""What is said of a finding that was replayed."""
 OF_A_LOG = ("scenario", "test_case", "log")
 UNPACKED_LIMIT_BYTES = 512 * 1024 * 1024
+FindingsOption = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="DIR",
+        help="Directory for findings, if there are any.",
+        show_default=f"{FINDINGS}, with --report its DIR/{FINDINGS_OF_REPORT}",
+    ),
+]
+
+
+def findings_directory(asked: Path | None, report: Path | None) -> Path:
+    """Return where findings go: the directory that was asked for, that of the report, or the default."""
+    return asked or (Path(FINDINGS) if report is None else report / FINDINGS_OF_REPORT)
 
 
 def save_findings(

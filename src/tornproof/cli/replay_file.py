@@ -10,13 +10,10 @@ import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
-from tornproof.cli.findings import finding_document, load_finding
+from tornproof.cli.findings import HAPPENS_AGAIN, finding_document, load_finding
 from tornproof.cli.output import write_json
 from tornproof.harness.common.verdict import Finding, Verdict
 from tornproof.impl.errors import UsageError
-
-HAPPENS_AGAIN = "it happens again"
-"""What the plugin says of a replayed finding that is still there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,10 +62,10 @@ def read_replay(path: Path, shown: str) -> Replay:
 
 
 def is_of_test(path: Path) -> bool:
-    """Whether a file is a finding of a test."""
+    """Whether a file is a finding of a test; one that cannot be read is none, and loading it says why."""
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return False
     return isinstance(document, dict) and "test" in document
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -13,7 +12,7 @@ from tornproof.cli.check_progress import progress_bars
 from tornproof.cli.check_report import Asked, check_document, print_check
 from tornproof.cli.console import result_console
 from tornproof.cli.effort_option import METAVAR, parse_effort
-from tornproof.cli.findings import FINDINGS, save_findings
+from tornproof.cli.findings import FindingsOption, findings_directory, save_findings
 from tornproof.cli.numbers import CORES, seconds_within, seed_within, workers_within
 from tornproof.cli.output import ExitCode, JsonOption, write_json
 from tornproof.cli.preset_option import preset_named
@@ -69,14 +68,7 @@ def check(
     scenario: Annotated[
         list[str] | None, typer.Option(metavar="NAME", help="Explore only this scenario; may be repeated.")
     ] = None,
-    findings: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="DIR",
-            help="Directory for findings, if there are any.",
-            show_default=f"{FINDINGS}, with --report its DIR/{FINDINGS_OF_REPORT}",
-        ),
-    ] = None,
+    findings: FindingsOption = None,
     bounds: Annotated[
         bool,
         typer.Option("--bounds", help="Also print what each phase covered, and the outcome of corruption by field."),
@@ -94,7 +86,7 @@ def check(
     else:
         checked = _check_table(table, effort, seconds, only, seed, workers or CORES, preset, tuple(scenario or ()))
     asked, outcome, path, image = checked.asked, checked.outcome, checked.path, checked.image
-    directory = findings or (Path(FINDINGS) if report is None else report / FINDINGS_OF_REPORT)
+    directory = findings_directory(findings, report)
     save_history(checked, directory)
     saved = save_findings(outcome.phases, asked.target, path, image, directory)
     document = check_document(asked, checked.bounds, outcome, saved, workers or CORES)

@@ -16,13 +16,13 @@ from rich.text import Text
 from tornproof.cli.check_report import STYLES, Asked, check_document
 from tornproof.cli.console import result_console
 from tornproof.cli.effort_option import METAVAR, parse_effort
-from tornproof.cli.findings import FINDINGS, save_findings
+from tornproof.cli.findings import ANSWERS, FindingsOption, findings_directory, save_findings
 from tornproof.cli.numbers import CORES, seconds_within, workers_within
 from tornproof.cli.output import ExitCode, JsonOption, visible, write_json
 from tornproof.cli.progress import progress_bar
-from tornproof.cli.report_writing import FINDINGS_OF_REPORT, ReportOption, make_folder, save_run, write_report
+from tornproof.cli.report_writing import ReportOption, make_folder, save_run, write_report
 from tornproof.harness.common.effort import DEFAULT, Bounds
-from tornproof.harness.common.verdict import Phase
+from tornproof.harness.common.verdict import Finding, Phase, Verdict
 from tornproof.harness.explorers.recorded.checker import Checker
 from tornproof.harness.explorers.recorded.explorer import (
     ALL_MODELS,
@@ -79,14 +79,7 @@ def power(
     only_state: Annotated[
         str | None, typer.Option(metavar="STATE", help="Check this one state: exit 1 if it is rejected again.")
     ] = None,
-    findings: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="DIR",
-            help="Directory for findings, if there are any.",
-            show_default=f"{FINDINGS}, with --report its DIR/{FINDINGS_OF_REPORT}",
-        ),
-    ] = None,
+    findings: FindingsOption = None,
     report: ReportOption = None,
     json_target: JsonOption = None,
 ) -> int:
@@ -114,8 +107,7 @@ def power(
     command = f"tornproof power {shlex.quote(str(trace))} --check {shlex.quote(check)}"
     phase = _with_lines(outcome.phases[0], command)
     outcome.phases = [phase]
-    directory = findings or (Path(FINDINGS) if report is None else report / FINDINGS_OF_REPORT)
-    saved = save_findings([phase], str(trace), "", DiskImage(), directory)
+    saved = save_findings([phase], str(trace), "", DiskImage(), findings_directory(findings, report))
     asked = Asked(target=str(trace), arguments=(str(trace),), preset=RECORDED, seed=0, effort=effort)
     document = check_document(asked, Bounds.of(effort), outcome, saved, workers or CORES)
     document["bounds"] = {"states": question.states_max}
@@ -146,8 +138,9 @@ def _one_state(question: RecordedQuestion, name: str, json_target: str | None) -
     console = result_console(json_target)
     for sentence in sentences:
         console.print(sentence, markup=False, soft_wrap=True)
-    console.print("VALID: it does not happen any more" if answer.accepts else "INVALID: it happens again")
-    return ExitCode.VALID if answer.accepts else ExitCode.INVALID
+    verdict = Verdict.VALID if answer.accepts else Verdict.INVALID
+    console.print(ANSWERS[verdict])
+    return ExitCode[verdict.name]
 
 
 def _count(count: int) -> str:
@@ -156,12 +149,12 @@ def _count(count: int) -> str:
 
 def _with_lines(phase: Phase, command: str) -> Phase:
     """Return the phase whose findings have the line that repeats them: only that line runs a command of the user's."""
-    lines = (f"{command} --only-state {shlex.quote(finding.evidence['state'])}" for finding in phase.findings)
-    findings = (
-        replace(finding, evidence=finding.evidence | {"replay": line})
-        for finding, line in zip(phase.findings, lines, strict=True)
-    )
-    return replace(phase, findings=tuple(findings))
+
+    def with_line(finding: Finding) -> Finding:
+        line = f"{command} --only-state {shlex.quote(finding.evidence['state'])}"
+        return replace(finding, evidence=finding.evidence | {"replay": line})
+
+    return replace(phase, findings=tuple(map(with_line, phase.findings)))
 
 
 def _print(console: Console, phase: Phase, saved: list[dict[str, str]]) -> None:

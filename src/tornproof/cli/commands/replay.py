@@ -10,19 +10,13 @@ import typer
 
 from tornproof.cli.console import result_console
 from tornproof.cli.explanation_print import print_explanation
-from tornproof.cli.findings import load_finding
+from tornproof.cli.findings import ANSWERS, load_finding
 from tornproof.cli.output import ExitCode, JsonOption, write_json
 from tornproof.cli.replay_file import is_of_test, read_replay, replay_test
-from tornproof.harness.common.verdict import Finding, Verdict
+from tornproof.harness.common.verdict import Finding
 from tornproof.harness.counterexamples.replay import Replayed, is_simulated
 from tornproof.harness.mutation.replay import replay_planted
 from tornproof.harness.replay import replay_finding
-
-ANSWERS = {
-    Verdict.INVALID: "INVALID: it happens again",
-    Verdict.VALID: "VALID: it does not happen any more",
-    Verdict.UNKNOWN: "UNKNOWN: this release cannot replay it",
-}
 
 
 def replay(
@@ -30,9 +24,9 @@ def replay(
     json_target: JsonOption = None,
 ) -> int:
     """Reproduce a finding from its file: exit 1 if it happens again, 0 if not."""
-    found, image, path = load_finding(finding)
     if is_of_test(finding):
         return _of_test(finding, json_target)
+    found, image, path = load_finding(finding)
     document = {"format": 1, "finding": str(finding), "sentence": found.sentence}
     if is_simulated(found.evidence):
         replayed = replay_planted(found)

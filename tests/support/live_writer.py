@@ -1,5 +1,7 @@
 """A writer beside which tables are read: `live_writer.py commit|mischief TABLE OLDER NEWER`, until standard input ends.
 
+With `step` as a last argument it stops after each store until a line arrives, and says "stopped" there.
+
 `commit` turns a table from one real commit to the next in QuestDB's order of stores, and back as a rollback would:
 every instant is one of the two versions. `mischief` cuts, moves and replaces files as no writer of a table does.
 """
@@ -7,17 +9,23 @@ every instant is one of the two versions. `mischief` cuts, moves and replaces fi
 import os
 import select
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
-SESSION_SECONDS = 60
 PAUSE_SECONDS = 0.002
 VERSION_BYTES = SIZE_BYTES = 8
 
 
+def by_steps() -> bool:
+    """Whether the reader says when to go on."""
+    return sys.argv[-1] == "step"
+
+
 def is_over(pause_seconds: float = PAUSE_SECONDS) -> bool:
-    """Pause; say whether standard input has ended meanwhile."""
+    """Pause, or wait for a line where the writer goes by steps; say whether standard input has ended meanwhile."""
+    if by_steps():
+        print("stopped", flush=True)
+        return not sys.stdin.readline()
     return bool(select.select([sys.stdin], [], [], pause_seconds)[0])
 
 
@@ -48,27 +56,26 @@ def commit(table: Path, older: Path, newer: Path) -> None:
 
 
 def mischief(table: Path, older: Path, newer: Path) -> None:
-    """Do each harm once and undo it."""
+    """Do each harm once and undo it, with a pause after each."""
     directory = table / next(path.name for path in newer.iterdir() if path.is_dir())
     for path in (directory / "data.parquet", directory / "_pm", table / "_txn"):
         content = path.read_bytes()
-        for size_bytes in (0, 7, len(content) // 2, len(content) - 1):
+        for size_bytes in (0, 7, len(content) // 2, len(content) - 1, len(content) + 100):
             os.truncate(path, size_bytes)
             is_over()
             path.write_bytes(content)
-        with path.open("ab") as file:
-            file.write(bytes(100))
-        is_over()
-        os.truncate(path, len(content))
+            is_over()
         for other in (b"", b"\xff" * len(content), content[::-1]):
             replace(path, other)
             is_over()
             replace(path, content)
+            is_over()
     for path in (directory / "data.parquet", directory / "_pm", table / "_txn", directory, table):
         away = path.with_name(f"{path.name}.away")
         path.rename(away)
         is_over()
         away.rename(path)
+        is_over()
 
 
 def replace(path: Path, content: bytes) -> None:
@@ -79,12 +86,11 @@ def replace(path: Path, content: bytes) -> None:
 
 
 def main() -> None:
-    """Write until standard input ends, a minute at most; a round that was begun is ended."""
+    """Write until standard input ends; a round that was begun is ended."""
     rounds: dict[str, Callable[[Path, Path, Path], None]] = {"commit": commit, "mischief": mischief}
-    kind, table, older, newer = sys.argv[1:]
-    deadline = time.monotonic() + SESSION_SECONDS
+    kind, table, older, newer = sys.argv[1:5]
     print("ready", flush=True)
-    while time.monotonic() < deadline and not is_over():
+    while not is_over():
         rounds[kind](Path(table), Path(older), Path(newer))
 
 

@@ -148,7 +148,7 @@ def busy_table(tmp_path: Path) -> Iterator[Path]:
     writer.start()
     yield path
     stop.set()
-    writer.join(30)
+    writer.join()
     assert writer.exitcode == 0
 
 
@@ -157,12 +157,12 @@ def busy_table(tmp_path: Path) -> Iterator[Path]:
 def test_reads_beside_a_writer_see_one_committed_version_each(
     session: SparkSession, busy_table: Path, tmp_path: Path, reader_count: int, by: str
 ) -> None:
-    deadline = time.monotonic() + 30
-    while open_table(STORAGE, str(busy_table)).transaction().version < 5 and time.monotonic() < deadline:
-        time.sleep(COMMIT_SECONDS)
+    def wait_for(version: int) -> None:
+        while open_table(STORAGE, str(busy_table)).transaction().version < version:
+            time.sleep(COMMIT_SECONDS)
 
     def read(number: int) -> tuple[int, int, int, int]:
-        time.sleep(4 * number * COMMIT_SECONDS)
+        wait_for(5 + 4 * number)
         if by == "scan":
             with scan(session, str(busy_table)) as frame:
                 count, total, numbers = summed(frame)
@@ -177,6 +177,8 @@ def test_reads_beside_a_writer_see_one_committed_version_each(
 
     with ThreadPoolExecutor(reader_count) as pool:
         seen = list(pool.map(read, range(reader_count)))
+    wait_for(seen[0][0] + 1)
+    seen.append(read(reader_count))
     for version, count, total, numbers in seen:
         expected = GROUP_ROW_COUNT * version
         assert (count, total, numbers) == (expected, expected * (version + 1) // 2, version)

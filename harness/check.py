@@ -21,7 +21,8 @@ from tornproof.harness.explorers.kills.exploration import Plan, Share, ShareResu
 from tornproof.harness.explorers.kills.explorer import failures, fault_free_phase
 from tornproof.harness.explorers.kills.judge import Judge
 from tornproof.harness.explorers.kills.sessions import Violation
-from tornproof.harness.explorers.model_based.explorer import CONTROLS, PartResult, Stateful, parts, stateful_phase
+from tornproof.harness.explorers.model_based.explorer import CONTROLS, Part, PartResult, Stateful, parts, stateful_phase
+from tornproof.harness.explorers.model_based.tours import TOURS
 from tornproof.harness.explorers.processes.explorer import explore_processes
 from tornproof.harness.explorers.random import random_cases
 from tornproof.harness.explorers.random.random_cases import (
@@ -201,13 +202,19 @@ def _one_task(name: PhaseName, run: Callable[[Worker], Phase]) -> Exploration:
 
 
 def _stateful(steps: int, seed: int) -> Exploration:
-    tasks = [Task(run=_detects, arguments=(index, seed), begins_first=True) for index in range(len(CONTROLS))]
-    tasks += [Task(run=_take_rules, arguments=part, cost=2) for part in parts(steps, seed)]
-    results = yield tasks
-    detected, done = results[: len(CONTROLS)], [each for each in results[len(CONTROLS) :] if each is not None]
+    controls = [Task(run=_detects, arguments=(index, seed), begins_first=True) for index in range(len(CONTROLS))]
+    tours = [Task(run=_take_tours, arguments=(table,), cost=2) for table in (None, *TOURS)]
+    programs = [Task(run=_take_rules, arguments=(part,), cost=2) for part in parts(steps, seed)]
+    results = yield [*controls, *tours, *programs]
+    detected, results = results[: len(controls)], results[len(controls) :]
+    toured, done = (
+        [each for each in some if each is not None] for some in (results[: len(tours)], results[len(tours) :])
+    )
     missed = [control for control, is_detected in zip(CONTROLS, detected, strict=True) if is_detected is False]
     is_tried = missed or None not in detected
-    return stateful_phase(done, seed, missed if is_tried else None) if done else cut_short(PhaseName.STATEFUL)
+    if not toured and not done:
+        return cut_short(PhaseName.STATEFUL)
+    return stateful_phase("a copy of the table", toured, done, seed, missed if is_tried else None)
 
 
 def _stateful_of(worker: Worker) -> Stateful:
@@ -224,10 +231,12 @@ def _detects(worker: Worker, index: int, seed: int) -> bool:
     return worker.once(_controlled).detects(CONTROLS[index], seed, str(worker.scratch))
 
 
-def _take_rules(worker: Worker, number: int, steps: int) -> PartResult:
-    return worker.once(_stateful_of).explore(
-        steps, number, str(worker.scratch), worker.has_time, worker.report_progress
-    )
+def _take_tours(worker: Worker, table: str | None) -> PartResult:
+    return worker.once(_stateful_of).take_tours(table, str(worker.scratch))
+
+
+def _take_rules(worker: Worker, part: Part) -> PartResult:
+    return worker.once(_stateful_of).explore(part, str(worker.scratch), worker.has_time, worker.report_progress)
 
 
 def _random(examples: int, seed: int) -> Exploration:

@@ -57,7 +57,7 @@ class Bounds:
         return cls(
             damages=40_000 * effort,
             pairs=30 * effort,
-            rules=150 * effort,
+            rules=400 * effort,
             schedules=1_000 * effort,
             states=40_000 * effort,
             crash_points=250 * effort,

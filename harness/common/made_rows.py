@@ -11,7 +11,6 @@ import pyarrow as pa
 
 from tornproof.impl.errors import RowsRejectedError
 from tornproof.impl.read.reader import open_snapshot
-from tornproof.impl.table.metadata_file import TableColumn
 from tornproof.impl.table.symbols import read_table_symbols
 from tornproof.impl.table.table import Table
 from tornproof.impl.types.arrow import is_double_array, is_nullable, valid_decimal_shape
@@ -40,15 +39,18 @@ def rows_for(table: Table, timestamps: Sequence[int], *, seed: int, is_ascii: bo
             arrays.append(pa.array(np.array(timestamps, np.int64)).cast(field.type))
             continue
         known = symbols[column.name].symbols if column.name in symbols else ()
-        make = _maker(column, known, is_ascii)
+        make = value_maker(column.type, known, is_ascii=is_ascii)
+        if make is None:
+            raise RowsRejectedError.at(column.name, None, expected="a type that is known", actual=column.type)
         every = NULL_EVERY + index % 3 if is_nullable(column.type) else None
         numbers = range(seed, seed + len(timestamps))
         values = [None if every and number % every == 0 else make(number) for number in numbers]
-        arrays.append(_array(values, field.type))
+        arrays.append(array_of(values, field.type))
     return pa.Table.from_arrays(arrays, schema=schema)
 
 
-def _array(values: list[Any], of: pa.DataType) -> pa.Array:
+def array_of(values: list[Any], of: pa.DataType) -> pa.Array:
+    """Return values as an array of a column's type; timestamps are given as integers, dates too."""
     if isinstance(of, pa.BaseExtensionType):
         return pa.ExtensionArray.from_storage(of, pa.array(values, of.storage_type))
     if pa.types.is_timestamp(of):
@@ -56,23 +58,22 @@ def _array(values: list[Any], of: pa.DataType) -> pa.Array:
     return pa.array(values, of)
 
 
-def _maker(column: TableColumn, symbols: Sequence[str], is_ascii: bool) -> Callable[[int], Any]:
-    tag = tag_of(column.type)
-    shape = valid_decimal_shape(column.type)
+def value_maker(column_type: int, symbols: Sequence[str] = (), *, is_ascii: bool) -> Callable[[int], Any] | None:
+    """Return a function from numbers to values of a type, which are never null; None for an unknown type."""
+    tag = tag_of(column_type)
+    shape = valid_decimal_shape(column_type)
     if shape is not None:
         digits, scale = shape.precision, shape.scale
         return lambda number: decimal.Decimal(_signed(number, 10**digits)).scaleb(-scale, EXACT)
-    if is_double_array(column.type):
-        return lambda number: _nested(number, array_dimensions(column.type))
+    if is_double_array(column_type):
+        return lambda number: _nested(number, array_dimensions(column_type))
     if tag is TypeTag.SYMBOL:
         return lambda number: symbols[number % len(symbols)] if symbols else f"symbol {number}"
     if tag in (TypeTag.GEOBYTE, TypeTag.GEOSHORT, TypeTag.GEOINT, TypeTag.GEOLONG):
-        return lambda number: _mixed(number) % (1 << GEOHASH_PRECISION.get(column.type))
+        return lambda number: _mixed(number) % (1 << GEOHASH_PRECISION.get(column_type))
     if tag in (TypeTag.STRING, TypeTag.VARCHAR):
         return lambda number: _text(number, is_ascii)
-    if tag is None or tag not in _MAKERS:
-        raise RowsRejectedError.at(column.name, None, expected="a type that is known", actual=column.type)
-    return _MAKERS[tag]
+    return None if tag is None else _MAKERS.get(tag)
 
 
 def _mixed(number: int) -> int:

@@ -20,7 +20,7 @@ class RowShape:
     """The columns of a table; `keys` are the indexes of the deduplication keys, without that of the timestamp."""
 
     schema: pa.Schema
-    tags: tuple[TypeTag | None, ...]
+    types: tuple[int, ...]
     timestamp: int
     keys: tuple[int, ...]
     has_keys: bool
@@ -36,11 +36,15 @@ class RowShape:
         keys = tuple(index for index, column in enumerate(columns) if column.is_dedup_key and index != timestamp)
         return cls(
             schema=snapshot.schema,
-            tags=tuple(tag_of(column.type) for column in columns),
+            types=tuple(column.type for column in columns),
             timestamp=timestamp,
             keys=keys,
             has_keys=columns[timestamp].is_dedup_key,
         )
+
+    def tag_of(self, index: int) -> TypeTag | None:
+        """Return the type of a column without its sizes, None for an unknown one."""
+        return tag_of(self.types[index])
 
     def time_of(self, values: Values) -> int:
         """Return the designated timestamp of a row."""

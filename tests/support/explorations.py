@@ -13,6 +13,7 @@ from tornproof.harness.explorers.memory.variants import CASES, MemoryCase, Memor
 from tornproof.harness.explorers.model_based import explorer as model_based
 from tornproof.harness.explorers.model_based.explorer import Stateful, stateful_phase
 from tornproof.harness.explorers.model_based.start import NothingToExploreError, StorageKind, scratch_directory
+from tornproof.harness.explorers.model_based.tours import TOURS
 from tornproof.harness.explorers.random import random_cases
 from tornproof.harness.explorers.random.random_cases import MakeTestCase, explore_batch, random_phase
 from tornproof.harness.explorers.schedules import crash
@@ -75,6 +76,7 @@ def explore_stateful(
     storage_kind: StorageKind = StorageKind.FILES,
     directory: str | None = None,
     with_controls: bool = False,
+    with_tours: bool = True,
     has_time: HasTime = always,
     on_progress: OnProgress = lambda done, total: None,
 ) -> Phase:
@@ -91,11 +93,9 @@ def explore_stateful(
     with scratch_directory(storage_kind, directory) as scratch:
         controls = model_based.CONTROLS if with_controls else ()
         undetected = [control for control in controls if not stateful.detects(control, seed, scratch)]
-        results = [
-            stateful.explore(count, number, scratch, has_time, on_progress)
-            for number, count in model_based.parts(steps, seed)
-        ]
-    return stateful_phase(results, seed, undetected)
+        tours = [stateful.take_tours(table, scratch) for table in ((None, *TOURS) if with_tours else ())]
+        random = [stateful.explore(part, scratch, has_time, on_progress) for part in model_based.parts(steps, seed)]
+    return stateful_phase("the table", tours, random, seed, undetected)
 
 
 def explore_damage(

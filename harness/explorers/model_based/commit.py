@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from tornproof.harness.explorers.model_based.files import ViolationError
-from tornproof.harness.explorers.model_based.world import ALLOWED, ORDERLY, Facts, Staged, World
+from tornproof.harness.explorers.model_based.world import ALLOWED, ORDERLY, Facts, Staged, World, orderly
 from tornproof.harness.simulator.filesystem.faulty import Fault
 from tornproof.harness.simulator.filesystem.intercept import Call, CallKind
 from tornproof.harness.simulator.filesystem.memory import Killed
@@ -94,7 +94,7 @@ def _commit(world: World, fault: Fault | None) -> None:
     is_rejected = _is_rejected(world, changes)
     world.process.arm(*([fault] if fault else []))
     try:
-        with world.orderly("commit", StorageError, RowsRejectedError):
+        with orderly("commit", StorageError, RowsRejectedError):
             version = world.open_writer.commit()
     except (StorageError, Killed) as error:
         calls, has_fired = world.process.calls, bool(world.process.fired)
@@ -138,7 +138,7 @@ def _unchanged(state: State) -> Outcome:
 
 
 def _stopped(world: World, changes: Changes, stage: Stage, *, is_killed: bool) -> None:
-    with world.orderly("reading the version after a stopped commit"):
+    with orderly("reading the version after a stopped commit"):
         is_committed = world.files.transaction().version == world.state.version + 1
     if is_committed != (stage is Stage.COMMITTED):
         raise ViolationError(
@@ -177,7 +177,7 @@ def _stage(calls: Sequence[Call], fault: Fault) -> Stage:
 
 
 def _operations(world: World, changes: Changes, *, is_committed: bool) -> tuple[Write | Drop, ...]:
-    with world.orderly("reading what a commit has written"):
+    with orderly("reading what a commit has written"):
         transaction = world.files.transaction()
         there = world.files.directories()
         return tuple(
@@ -234,24 +234,41 @@ def _changed_directories(world: World, changes: Changes, *, is_committed: bool) 
 def _check_committed(world: World, before: State, changes: Changes, directories: Sequence[DirectoryName]) -> None:
     """Compare a committed version, its metadata and rows, with the oracle, and note what later rules need."""
     transaction = world.transaction
-    with world.orderly("reading _txn after a commit"):
+    with orderly("reading _txn after a commit"):
         is_before = world.files.is_area_before(transaction.version)
     world.reached["area placed before" if is_before else "area placed behind"] += 1
     world.check_rows(transaction, world.state.committed, changes)
     world.check_times(transaction)
     known = dict(world.facts)
-    with world.orderly("reading the footers of a commit"):
+    with orderly("reading the footers of a commit"):
         world.remember(transaction, directories)
     after = world.state.entries
     for key in changes:
         old, new = before.entries.get(key), after.get(key)
         if old is None:
+            world.reached["first rows of a partition"] += 1
             continue
+        world.reached["partition dropped and made again"] += key in world.staged.dropped and new is not None
         if new is None or new.directory != old.directory:
             world.ceased[old.directory] = transaction.version
             world.was_replaced |= {old.directory} if new else set()
         if new is not None and key not in world.staged.dropped:
             _check_growth(world, key, old, new, known[old.directory])
+
+
+def _note_growth(world: World, old: Sequence[int], new: Sequence[int], why_rewritten: str) -> None:
+    """Note which way of growing a partition was taken, by the row groups before and after."""
+    if why_rewritten:
+        world.reached[f"rewrite {why_rewritten}"] += 1
+        return
+    is_kept = [block in old for block in new]
+    kept_end = len(new) - is_kept[::-1].index(True) if any(is_kept) else 0
+    dropped_count = len(set(old) - set(new))
+    world.reached["row groups behind others"] += not is_kept[-1]
+    world.reached["row group before or between others"] += dropped_count == 0 and not all(is_kept[:kept_end])
+    world.reached["merge of one row group"] += dropped_count == 1
+    world.reached["merge of several row groups"] += dropped_count > 1
+    world.reached["merge into more row groups"] += 0 < dropped_count < is_kept.count(False)
 
 
 def _check_growth(world: World, key: int, old: Entry, new: Entry, facts: Facts) -> None:
@@ -266,10 +283,9 @@ def _check_growth(world: World, key: int, old: Entry, new: Entry, facts: Facts) 
         unused = f"{facts.unused_bytes} of {facts.token} bytes were unused"
         raise ViolationError(ALLOWED, f"partition {key} {way}, and should not have: {unused}")
     after = world.facts[new.directory]
-    dropped = facts.blocks - after.blocks if in_place else frozenset()
+    dropped = set(facts.blocks) - set(after.blocks) if in_place else set()
     least = facts.unused_bytes + facts.footer_bytes if in_place else 0
-    world.reached["rewrite by ratio"] += is_over and not is_asked
-    world.reached["merge of several row groups"] += len(dropped) > 1
+    _note_growth(world, facts.blocks, after.blocks, "asked for" if is_asked else "by ratio" if is_over else "")
     if after.unused_bytes < least + bool(dropped) or (not dropped and after.unused_bytes != least):
         counted = f"{after.unused_bytes} bytes unused, {least} before {len(dropped)} row groups were dropped"
         raise ViolationError(ALLOWED, f"partition {key}: {counted}")

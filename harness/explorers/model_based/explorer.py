@@ -10,50 +10,63 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from tornproof.harness.common.patch import wrapped
 from tornproof.harness.common.quiet_hypothesis import quiet_hypothesis
 from tornproof.harness.common.remembered_codecs import remembered_decoding, remembered_encoder
 from tornproof.harness.common.verdict import Finding, HasTime, OnProgress, Phase, Verdict, always
-from tornproof.harness.explorers.model_based.machine import STEPS_IN_PROGRAM, Failure, Search, replay
+from tornproof.harness.explorers.model_based.commit import STAGE_WORDS
+from tornproof.harness.explorers.model_based.files import ViolationError
+from tornproof.harness.explorers.model_based.machine import STEPS_IN_PROGRAM, Search, filled, replay
 from tornproof.harness.explorers.model_based.rules import RULES, Step
+from tornproof.harness.explorers.model_based.smaller import Failure
 from tornproof.harness.explorers.model_based.start import (
     NothingToExploreError,
+    Start,
     StorageKind,
     prepare,
     scratch_directory,
 )
+from tornproof.harness.explorers.model_based.tables import PATH, TABLES, empty_image
+from tornproof.harness.explorers.model_based.tours import COMMITS, TOURS
+from tornproof.harness.explorers.model_based.world import orderly
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.impl.errors import ProblemError
+from tornproof.impl.write.partition_change import RowGroupEncoder
+from tornproof.model.table import Stage
 
 PHASE = "stateful"
 CONTROL_STEPS = 800
-# Points that a run must reach once it has executed so many rules.
-SOON, LATE = 4_000, 10_000
-COVERAGE_GOALS = {
-    "area placed before": SOON,
-    "area placed behind": SOON,
-    "commit killed before a header was stored": SOON,
-    "commit killed after a header was stored": SOON,
-    "commit killed in the record": SOON,
-    "commit killed before the version store": LATE,
-    "commit killed after the version store": LATE,
-    "commit failed after the version store": LATE,
-    "directory of a stopped commit removed": SOON,
-    "merge of several row groups": SOON,
-    "orphan restated": SOON,
-    "pinned reader of a directory left behind": SOON,
-    "pinned reader two generations back": SOON,
-    "purge refused by a pin": SOON,
-    "purged": SOON,
-    "recovery stopped": SOON,
-    "rewrite by ratio": SOON,
-    "several partitions in one commit": SOON,
-}
-UPSERT = "upsert of a committed row"
+# Points that every run must reach.
+COVERAGE_GOALS = (
+    "area placed before",
+    "area placed behind",
+    *(f"commit killed {words}" for words in STAGE_WORDS.values()),
+    # No call fails between the sync of the record and the store of the version.
+    *(f"commit failed {words}" for stage, words in STAGE_WORDS.items() if stage is not Stage.RECORDED),
+    "directory of a stopped commit removed",
+    "first rows of a partition",
+    "merge into more row groups",
+    "merge of one row group",
+    "merge of several row groups",
+    "orphan restated",
+    "partition dropped and made again",
+    "pinned reader of a directory left behind",
+    "pinned reader two generations back",
+    "purge refused by a pin",
+    "purged",
+    "recovery stopped",
+    "rewrite asked for",
+    "rewrite by ratio",
+    "rolled back",
+    "row group before or between others",
+    "row groups behind others",
+    "several partitions in one commit",
+    "upsert of a committed row",
+)
 
-STEPS_IN_PART = 500
+STEPS_IN_PART = 300
 SEED_STRIDE = 1009
 """Keeps the seeds of parts apart from those of other seeds."""
 
@@ -117,27 +130,33 @@ CONTROLS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartResult:
-    """The result of one part of the programs: counts of rules, points reached, and the smallest program that failed.
+    """The result of some programs: counts of rules, points reached, and the smallest program that failed."""
 
-    `origin` says in words what each program starts from, `can_repeat_keys` whether a row there can replace another.
-    """
-
-    origin: str
-    can_repeat_keys: bool
     programs: int
     counts: Counter[str]
     reached: Counter[str]
     finding: Finding | None
 
 
-def parts(steps: int, seed: int) -> list[tuple[int, int]]:
-    """Return the seed of each part of the programs, and the number of rules it executes."""
-    starts = range(0, steps, STEPS_IN_PART)
-    return [(seed * SEED_STRIDE + index, min(STEPS_IN_PART, steps - start)) for index, start in enumerate(starts)]
+class Part(NamedTuple):
+    """Random programs of so many rules from a table, the given one if it has no name; `number` is their seed."""
+
+    table: str | None
+    number: int
+    steps: int
+
+
+def parts(steps: int, seed: int) -> list[Part]:
+    """Divide random programs of so many rules among the given table, which gets every other part, and our own ones."""
+    found = []
+    for index, start in enumerate(range(0, steps, STEPS_IN_PART)):
+        table = TABLES[(seed + index // 2) % len(TABLES)].name if index % 2 else None
+        found.append(Part(table, seed * SEED_STRIDE + index, min(STEPS_IN_PART, steps - start)))
+    return found
 
 
 class Stateful:
-    """Runs programs on copies of one table."""
+    """Runs programs on copies of one table, and of small tables of our own."""
 
     def __init__(self, image: DiskImage | None, path: str, storage_kind: StorageKind = StorageKind.FILES) -> None:
         """Read the table, or make a small new one; raises NothingToExploreError if no rows can be written to it."""
@@ -149,64 +168,115 @@ class Stateful:
             raise NothingToExploreError("no partition of the table can be written to")
         self._kind = storage_kind
         self._encode = remembered_encoder()
+        self._starts: dict[str | None, Start] = {None: self.start}
         where = "on files" if storage_kind is StorageKind.FILES else "in memory"
-        self._origin = f"{'a copy' if image else 'a new table'} {where}"
+        self.origin = f"{'a copy' if image else 'a new table'} {where}"
 
     def explore(
         self,
-        steps: int,
-        number: int,
+        part: Part,
         scratch: str,
         has_time: HasTime = always,
         on_progress: OnProgress = lambda done, total: None,
     ) -> PartResult:
-        """Execute `steps` rules in programs that follow from a number."""
-        search = self._search(scratch, steps=steps, has_time=has_time, on_progress=on_progress)
+        """Run random programs."""
+        try:
+            search = self._search(part.table, scratch, steps=part.steps, has_time=has_time, on_progress=on_progress)
+        except ViolationError as violation:
+            return _without_start(violation, part)
         with quiet_hypothesis(), remembered_decoding():
-            search.run(number)
-            finding = _finding(search, number) if search.failure is not None else None
-        return PartResult(
-            origin=self._origin,
-            can_repeat_keys=self.start.rows.can_repeat_keys,
-            programs=search.program_count,
-            counts=search.counts,
-            reached=search.reached,
-            finding=finding,
-        )
+            search.run(part.number)
+            return _result(search, part)
+
+    def take_tours(self, table: str | None, scratch: str) -> PartResult:
+        """Run the programs that are given for a table, each with other options."""
+        part = Part(table, 0, 0)
+        try:
+            search = self._search(table, scratch, steps=0)
+        except ViolationError as violation:
+            return _without_start(violation, part)
+        with remembered_decoding():
+            for number, tour in enumerate(COMMITS if table is None else TOURS[table]):
+                search.take_tour(tour, number)
+            return _result(search, part)
 
     def detects(self, control: Control, seed: int, scratch: str) -> bool:
         """Return whether the machine detects the broken function."""
-        trial = self._search(scratch, steps=CONTROL_STEPS)
+        trial = self._search(None, scratch, steps=CONTROL_STEPS)
         with quiet_hypothesis(), remembered_decoding(), control.planted():
             trial.run(seed, shrinks=False)
         return trial.failure is not None
 
-    def _search(self, scratch: str, *, steps: int, **more: Any) -> Search:
-        return Search(start=self.start, kind=self._kind, scratch=scratch, encode=self._encode, steps=steps, **more)
+    def _search(self, table: str | None, scratch: str, *, steps: int, **more: Any) -> Search:
+        if table not in self._starts:
+            assert table is not None
+            self._starts[table] = start_of(table, self._encode)
+        start = self._starts[table]
+        return Search(start=start, kind=self._kind, scratch=scratch, encode=self._encode, steps=steps, **more)
 
 
-def stateful_phase(results: Sequence[PartResult], seed: int, undetected: Sequence[Control] | None) -> Phase:
-    """Join the results of the parts; `undetected` are the controls not detected, None where none was tried."""
+def start_of(table: str, encode: RowGroupEncoder) -> Start:
+    """Return the start of one of our own tables; raises ViolationError if it cannot be made, KeyError if unknown."""
+    with remembered_decoding():
+        with orderly("a new table"):
+            empty = prepare(empty_image(table), PATH)
+        making = Search(start=empty, kind=StorageKind.MEMORY, scratch="", encode=encode, steps=0, options=1)
+        return filled(making)
+
+
+def stateful_phase(
+    origin: str,
+    tours: Sequence[PartResult],
+    random: Sequence[PartResult],
+    seed: int,
+    undetected: Sequence[Control] | None,
+) -> Phase:
+    """Join the results; `origin` is where the given table is, `undetected` are the controls not detected.
+
+    None of these stands for controls that were not tried.
+    """
+    results = [*tours, *random]
     counts = sum((each.counts for each in results), Counter[str]())
     reached = sum((each.reached for each in results), Counter[str]())
     explored = counts.total()
     findings = {each.finding.property: each.finding for each in reversed(results) if each.finding is not None}
-    goals = [name for name, least in COVERAGE_GOALS.items() if explored >= least]
-    if results[0].can_repeat_keys and explored >= SOON:
-        goals.append(UPSERT)
     phase = Phase(
         name=PHASE,
         explored=explored,
         complete=False,
-        bound=f"{explored} rules in {sum(each.programs for each in results)} programs of up to {STEPS_IN_PROGRAM}, "
-        f"random from seed {seed}, each from {results[0].origin}",
+        bound=f"{_bound(random)} of up to {STEPS_IN_PROGRAM}, random from seed {seed}, half of them from {origin}, the "
+        f"others from {len(TABLES)} small tables; {_bound(tours)} that reach each coverage goal",
         verdict=Verdict.INVALID if findings else Verdict.VALID,
         counts={name: counts[name] for name in RULES},
         reached={name: reached[name] for name in sorted(reached)},
         findings=tuple(findings.values()),
     )
     failed = None if undetected is None else [f"{control.name} was not detected" for control in undetected]
+    goals = (*COVERAGE_GOALS, *(f"rule: {name}" for name in RULES))
     return phase.with_controls(failed).with_coverage_goals(goals).doubted("" if explored else "no rule was executed")
+
+
+def _bound(results: Sequence[PartResult]) -> str:
+    rules, programs = sum(each.counts.total() for each in results), sum(each.programs for each in results)
+    return f"{rules} rules in {programs} programs"
+
+
+def _without_start(violation: ViolationError, part: Part) -> PartResult:
+    """Return the result where a table of our own could not be made as it should be."""
+    evidence: dict[str, Any] = {"table": part.table, "seed": part.number, "options": 0, "steps": []}
+    evidence["storage"] = StorageKind.MEMORY.value
+    sentence = f"A new table ({part.table}) cannot be made: {violation.text}."
+    finding = Finding(property=violation.broken, phase=PHASE, sentence=sentence, evidence=evidence)
+    return PartResult(programs=0, counts=Counter(), reached=Counter(), finding=finding)
+
+
+def _result(search: Search, part: Part) -> PartResult:
+    return PartResult(
+        programs=search.program_count,
+        counts=search.counts,
+        reached=search.reached + Counter({f"rule: {name}": count for name, count in search.counts.items()}),
+        finding=None if search.failure is None else _finding(search, search.failure, part),
+    )
 
 
 def replay_stateful(
@@ -224,28 +294,31 @@ def replay_stateful(
     try:
         steps = tuple(dict(each) for each in finding.evidence["steps"])
         options = int(finding.evidence["options"])
-        start = prepare(image, path)
+        table = finding.evidence.get("table")
+        encode = remembered_encoder()
+        try:
+            start = prepare(image, path) if table is None else start_of(table, encode)
+        except ViolationError as error:
+            return finding.verdict_of({error.broken})
         with scratch_directory(storage_kind, directory) as scratch, remembered_decoding():
-            search = Search(start=start, kind=storage_kind, scratch=scratch, encode=remembered_encoder(), steps=0)
+            search = Search(start=start, kind=storage_kind, scratch=scratch, encode=encode, steps=0)
             violation = replay(search, options, steps)
     except (KeyError, IndexError, TypeError, ValueError, NothingToExploreError):
         return Verdict.UNKNOWN
-    if violation is None:
-        return Verdict.VALID
-    return Verdict.INVALID if violation.broken == finding.property else Verdict.UNKNOWN
+    return finding.verdict_of(set() if violation is None else {violation.broken})
 
 
-def _finding(search: Search, seed: int) -> Finding:
-    failure = search.failure
-    assert failure is not None
+def _finding(search: Search, failure: Failure, part: Part) -> Finding:
     again = replay(search, failure.options, failure.steps)
     program = ", then ".join(_step_in_words(each) for each in failure.steps) or "no step at all"
+    where = "" if part.table is None else f" on a new table ({part.table})"
     return Finding(
         property=failure.violation.broken,
         phase=PHASE,
-        sentence=f"After {program}: {failure.violation.text}.",
+        sentence=f"After {program}{where}: {failure.violation.text}.",
         evidence={
-            "seed": seed,
+            "table": part.table,
+            "seed": part.number,
             "storage": search.kind.value,
             "options": failure.options,
             "steps": [dict(each) for each in failure.steps],

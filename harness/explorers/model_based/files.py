@@ -74,10 +74,10 @@ class Chain:
         """The published size."""
         return self.positions[0].end_bytes
 
-    def blocks_of(self, position: FooterPosition) -> frozenset[int]:
-        """Return where the row group blocks of a generation begin."""
+    def blocks_of(self, position: FooterPosition) -> tuple[int, ...]:
+        """Return where the row group blocks of a generation begin, in the order of the rows."""
         header = decode_header(self.content, file=self.file)
-        return frozenset(decode_block_offsets(self.content, position, header, file=self.file))
+        return tuple(decode_block_offsets(self.content, position, header, file=self.file))
 
 
 @dataclass(slots=True, kw_only=True)

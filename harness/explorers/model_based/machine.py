@@ -1,29 +1,36 @@
-"""Hypothesis generates programs of rules, and shrinks one that violates a property."""
+"""Hypothesis generates programs of rules; one that violates a property is made smaller here.
+
+Each program leaves out some rules and repeats another one (swarm testing), so that a rule that is rare among all of
+them is common in some.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Any
 
 from hypothesis import seed
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_as_test
+from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 
 from tornproof.harness.common.quiet_hypothesis import quiet_settings
 from tornproof.harness.common.verdict import HasTime, OnProgress, always
 from tornproof.harness.explorers.model_based.commit import FAULT_KINDS
 from tornproof.harness.explorers.model_based.files import ViolationError
-from tornproof.harness.explorers.model_based.rules import RULES, WEIGHTED_RULES, Step, possible, take
-from tornproof.harness.explorers.model_based.start import Start, StorageKind, fresh_copy
-from tornproof.harness.explorers.model_based.world import World
-from tornproof.impl.write.partition_change import RowGroupEncoder, WriterOptions
+from tornproof.harness.explorers.model_based.rules import OPTIONAL_RULES, RULES, WEIGHTED_RULES, Step, possible, take
+from tornproof.harness.explorers.model_based.smaller import Failure, smallest
+from tornproof.harness.explorers.model_based.start import Start, StorageKind, fresh_copy, prepare
+from tornproof.harness.explorers.model_based.world import World, orderly
+from tornproof.harness.simulator.filesystem.memory import MemoryStorage
+from tornproof.impl.write.partition_change import RowGroupEncoder
 
 STEPS_IN_PROGRAM = 40
 PROGRAMS_IN_BATCH = 50
-SHRINKING_STEPS = 1_500
+SHRINKING_STEPS = 4_000
 # Hypothesis sometimes draws a constant from our sources, but none below 100: so no edit of them changes a run.
 _ARGUMENTS: dict[str, st.SearchStrategy[Any]] = {
     "place": st.integers(0, 2),
@@ -38,29 +45,22 @@ _ARGUMENTS: dict[str, st.SearchStrategy[Any]] = {
     "written_bytes": st.sampled_from((0, 8, 40, 99)),
     "reader": st.integers(0, 2),
 }
-# Small row groups, so that there are several; in small files only the ratio decides when they are rewritten.
-OPTIONS = (
-    WriterOptions(row_group_row_count_max=6, rewrite_unused_ratio=1.0),
-    WriterOptions(row_group_row_count_max=3, rewrite_unused_ratio=0.7),
+
+
+FIRST_STEPS: tuple[Step, ...] = (
+    {"rule": "insert", "rows": [0, 3, 7, 10, 12]},
+    {"rule": "commit"},
+    {"rule": "insert", "rows": [2, 8, 16, 16, 26]},
+    {"rule": "commit"},
+    {"rule": "append", "place": 0, "count": 3},
+    {"rule": "commit"},
+    {"rule": "close"},
 )
+"""What is done to a table of our own before its programs begin."""
 
 
 class BudgetUsedUp(BaseException):
     """Ends a run of Hypothesis from inside a rule."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Failure:
-    """A program that violates a property; `options` is an index into `OPTIONS`."""
-
-    steps: tuple[Step, ...]
-    options: int
-    violation: ViolationError
-
-    @property
-    def size(self) -> tuple[int, int, str]:
-        """The order of programs: shorter ones first, and among equal lengths the simpler ones."""
-        return len(self.steps), sum(len(str(each)) for each in self.steps), str(self.steps)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -81,7 +81,6 @@ class Search:
     failure: Failure | None = None
     options: int = 0
     _is_over: bool = False
-    _shrinking_steps: int = 0
 
     @property
     def explored(self) -> int:
@@ -92,14 +91,15 @@ class Search:
         """Explore batches of programs, with seeds that follow from `number`."""
         batch = 0
         while self.failure is None and not self._is_over:
-            self.options = (number + batch) % len(OPTIONS)
-            self._run_batch(number * 1_000_003 + batch, shrinks)
+            self._run_batch(number * 1_000_003 + batch, first=number + batch * PROGRAMS_IN_BATCH)
             batch += 1
+        if shrinks and self.failure is not None:
+            self.failure = self._smallest(self.failure)
 
-    def _run_batch(self, number: int, shrinks: bool) -> None:
-        chosen = quiet_settings(PROGRAMS_IN_BATCH, shrinks=shrinks, rules_max=STEPS_IN_PROGRAM)
+    def _run_batch(self, number: int, first: int) -> None:
+        chosen = quiet_settings(PROGRAMS_IN_BATCH, shrinks=False, rules_max=STEPS_IN_PROGRAM)
         try:
-            run_state_machine_as_test(seed(number)(_machine(self)), settings=chosen)
+            run_state_machine_as_test(seed(number)(_machine(self, first)), settings=chosen)
         except BudgetUsedUp:
             pass
         except Exception:
@@ -108,12 +108,9 @@ class Search:
                 raise
 
     def begin_step(self, name: str) -> None:
-        """Count a rule execution, unless it only serves to shrink a program."""
+        """Count a rule execution."""
         if self.failure is not None:
-            self._shrinking_steps += 1
-            if self._shrinking_steps > SHRINKING_STEPS:
-                raise BudgetUsedUp
-            return
+            raise BudgetUsedUp
         self.is_out_of_time = not self.has_time()
         self._is_over = self.is_out_of_time or self.explored >= self.steps
         if self._is_over:
@@ -122,57 +119,90 @@ class Search:
         if self.explored % 100 == 0:
             self.on_progress(self.explored, self.steps)
 
-    def note(self, failure: Failure) -> None:
-        """Keep the smallest program."""
-        if self.failure is None or failure.size < self.failure.size:
-            self.failure = failure
+    def take_tour(self, steps: tuple[Step, ...], number: int) -> None:
+        """Run a program that is given, and note what it reaches and violates."""
+        self.program_count += 1
+        violation = replay(self, number % len(self.start.options), steps, notes=True)
+        if violation is not None and self.failure is None:
+            self.failure = self._smallest(Failure(steps=steps, options=self.options, violation=violation))
+
+    def _smallest(self, failure: Failure) -> Failure:
+        return smallest(failure, lambda options, steps: replay(self, options, steps), steps_max=SHRINKING_STEPS)
 
 
-def replay(search: Search, options: int, steps: tuple[Step, ...]) -> ViolationError | None:
-    """Run a program from the start, and return the violation, if any."""
+def replay(search: Search, options: int, steps: tuple[Step, ...], *, notes: bool = False) -> ViolationError | None:
+    """Run a program from the start, without the rules that are not possible, and return the violation, if any.
+
+    With `notes` the search counts its rules, and what it reaches.
+    """
     with ExitStack() as opened:
         try:
             search.options = options
             world = _new_world(search, opened)
             for each in steps:
-                if not RULES[each["rule"]].is_possible(world):
-                    return None
-                take(world, each)
+                if RULES[each["rule"]].is_possible(world):
+                    search.counts[each["rule"]] += notes
+                    take(world, each)
             world.check_everything()
+            search.reached += world.reached if notes else Counter()
         except ViolationError as violation:
             return violation
     return None
 
 
+def filled(search: Search) -> Start:
+    """Return the start after some commits, which leave several generations and row groups; raises ViolationError."""
+    with ExitStack() as opened:
+        world = _new_world(search, opened)
+        for each in FIRST_STEPS:
+            take(world, each)
+        world.check_everything()
+        storage = world.files.storage
+        assert isinstance(storage, MemoryStorage), "our own tables are made in memory"
+        with orderly("reading a new table"):
+            return prepare(storage.image(), world.files.path)
+
+
 def _new_world(search: Search, opened: ExitStack) -> World:
     storage, path = opened.enter_context(fresh_copy(search.start, search.kind, search.scratch))
-    world = World(search.start, storage, path, options=OPTIONS[search.options], encode=search.encode)
+    options = search.start.options[search.options]
+    world = World(search.start, storage, path, options=options, encode=search.encode)
     opened.callback(world.end)
     take(world, {"rule": "reopen"})
     return world
 
 
-def _machine(search: Search) -> type[RuleBasedStateMachine]:
-    return type("Machine", (_Machine,), {"search": search})
+def _machine(search: Search, first: int) -> type[RuleBasedStateMachine]:
+    return type("Machine", (_Machine,), {"search": search, "numbers": count(first)})
 
 
 class _Machine(RuleBasedStateMachine):
     search: Search
+    numbers: Iterator[int]
     world: World
+    left_out: frozenset[str] = frozenset()
+    favoured: str = "commit"
 
     def __init__(self) -> None:
         super().__init__()
         self._steps: list[Step] = []
         self._has_ended = False
-        self.search.program_count += self.search.failure is None
+        self.search.program_count += 1
+        self.search.options = next(self.numbers) % len(self.search.start.options)
         with ExitStack() as opened:
             self._noting(lambda: setattr(self, "world", _new_world(self.search, opened)))
             self._opened = opened.pop_all()
 
-    @rule(number=st.integers(0, len(WEIGHTED_RULES) - 1), data=st.data())
-    def take(self, number: int, data: st.DataObject) -> None:
+    @initialize(left_out=st.frozensets(st.sampled_from(OPTIONAL_RULES)), favoured=st.sampled_from(sorted(RULES)))
+    def choose(self, left_out: frozenset[str], favoured: str) -> None:
+        """Draw the rules that the program leaves out, and the one that it repeats."""
+        self.left_out, self.favoured = left_out, favoured
+
+    @rule(repeats=st.integers(0, 3), number=st.integers(0, len(WEIGHTED_RULES) - 1), data=st.data())
+    def take(self, repeats: int, number: int, data: st.DataObject) -> None:
         """Draw a rule by its weight, which Hypothesis itself cannot do, and execute it."""
-        name = possible(self.world, number)
+        drawn = self.favoured if repeats == 1 else WEIGHTED_RULES[number]
+        name = possible(self.world, drawn, self.left_out)
         arguments = {each: data.draw(_ARGUMENTS[each]) for each in RULES[name].arguments}
         self._has_ended = True
         self.search.begin_step(name)
@@ -194,5 +224,6 @@ class _Machine(RuleBasedStateMachine):
         try:
             run()
         except ViolationError as violation:
-            self.search.note(Failure(steps=tuple(self._steps), options=self.search.options, violation=violation))
+            options = self.search.options
+            self.search.failure = Failure(steps=tuple(self._steps), options=options, violation=violation)
             raise

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tornproof.harness.explorers.model_based.files import ViolationError, entry_of, expected_chain, version_of
-from tornproof.harness.explorers.model_based.world import ALLOWED, ROWS, World
+from tornproof.harness.explorers.model_based.world import ALLOWED, ROWS, World, orderly
 from tornproof.impl.txn.pins import pin_committed
 from tornproof.model.step import step
 from tornproof.model.table import Pin, Purge, Unpin
@@ -11,7 +11,7 @@ from tornproof.model.table import Pin, Purge, Unpin
 
 def pin(world: World, *, reader: int) -> None:
     """Pin the committed version."""
-    with world.orderly("pin_committed"):
+    with orderly("pin_committed"):
         pinned = pin_committed(world.files.storage, world.files.path)
     (outcome,) = step(world.state, Pin(reader=reader))
     world.pins[reader] = pinned
@@ -37,7 +37,7 @@ def read_pinned(world: World, *, reader: int) -> None:
 def unpin(world: World, *, reader: int) -> None:
     """Release a pin."""
     pinned = world.pins.pop(reader)
-    with world.orderly("releasing a pin"):
+    with orderly("releasing a pin"):
         pinned.release()
     (outcome,) = step(world.state, Unpin(reader=reader))
     world.state = outcome.state
@@ -46,7 +46,7 @@ def unpin(world: World, *, reader: int) -> None:
 
 def purge(world: World) -> None:
     """Purge directories that no reader needs; one that an older pin might need may stay."""
-    with world.orderly("purge"):
+    with orderly("purge"):
         names = set(world.open_writer.purge())
     by_name = {world.files.name_of(each.name): each.name for each in world.state.directories}
     unneeded = {world.files.name_of(name) for name in world.state.unnamed}
@@ -70,7 +70,7 @@ def purge(world: World) -> None:
 
 def reload(world: World) -> None:
     """Let a reader that is open for the whole program reload."""
-    with world.orderly("reload"):
+    with orderly("reload"):
         found = world.follower.reload()
     if version_of(found.transaction) != version_of(world.files.transaction()):
         raise ViolationError(ROWS, f"a long-lived reader sees version {found.transaction.version}")
@@ -92,7 +92,7 @@ def read_token(world: World, *, nth: int) -> None:
     if generation is None:
         raise ViolationError(ALLOWED, f"the model cannot resolve token {token} of {world.files.name_of(name)}")
     partition = world.committed_partitions[name, token]
-    with world.orderly(f"reading token {token} of {world.files.name_of(name)}"):
+    with orderly(f"reading token {token} of {world.files.name_of(name)}"):
         found = world.files.read(world.files.transaction(), (partition,))
     if found[partition.timestamp] != generation.rows:
         raise ViolationError(ROWS, f"token {token} of {world.files.name_of(name)} no longer has its rows")
@@ -100,14 +100,14 @@ def read_token(world: World, *, nth: int) -> None:
 
 def read_committed(world: World) -> None:
     """Read the whole committed version."""
-    with world.orderly("reading _txn"):
+    with orderly("reading _txn"):
         transaction = world.files.transaction()
     world.check_rows(transaction, world.state.committed)
 
 
 def _check_pins(world: World, version: int) -> None:
     expected = any(pinned.number == version for _, pinned in world.state.pins)
-    with world.orderly("reading the locks"):
+    with orderly("reading the locks"):
         found = world.files.is_pinned(version)
     if found != expected:
         raise ViolationError(ALLOWED, f"version {version} is locked: {found}, and should be: {expected}")

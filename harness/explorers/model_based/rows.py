@@ -11,20 +11,19 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from tornproof.harness.common.made_rows import NULL_EVERY, array_of, value_maker
 from tornproof.harness.systems.plain_rows import RowShape, Values, plain_rows
+from tornproof.impl.types.arrow import is_nullable
 from tornproof.impl.types.questdb import TypeTag
 from tornproof.model.rows import Row, with_row
 
-FIRST_VALUE = 1_000_000  # above what a small table's own rows are likely to hold
-_WHOLE = {TypeTag.INT, TypeTag.LONG}
-_SMALL = {TypeTag.BYTE, TypeTag.SHORT}
-_FRACTIONS = {TypeTag.FLOAT, TypeTag.DOUBLE}
-_TEXTS = {TypeTag.STRING, TypeTag.VARCHAR}
-_KEY_TAGS = _WHOLE | _SMALL | _FRACTIONS | _TEXTS | {TypeTag.SYMBOL}
+FIRST_VALUE = 1_000_000
+SPECIAL_EVERY = 7
+SPECIAL_FRACTIONS = (0.0, -0.0, float("inf"), float("-inf"))
 
 
 class Point(NamedTuple):
-    """Time and key of a new row; the key is the values of its key columns, or a number that they are made from."""
+    """Time and key of a new row; the key is the values of its key columns, or a number that they are made of."""
 
     timestamp: int
     key: tuple[Any, ...] | int
@@ -38,11 +37,6 @@ class Rows:
     contents: list[Values] = field(default_factory=list)
     _identities: dict[Values, int] = field(default_factory=dict)
     _made_count: int = 0
-
-    @property
-    def can_repeat_keys(self) -> bool:
-        """Whether rows with the keys of other rows can be made."""
-        return self.shape.has_keys and all(self.shape.tags[index] in _KEY_TAGS for index in self.shape.keys)
 
     def copy(self) -> Rows:
         """Return an independent copy."""
@@ -62,7 +56,7 @@ class Rows:
         return (self.shape.time_of(content), *(content[index] for index in self.shape.keys))
 
     def make(self, points: Sequence[Point]) -> tuple[pa.Table, tuple[int, ...]]:
-        """Return new rows, each with a value that no other row has, and their identities."""
+        """Return new rows, with values that hardly any other row has and nulls among them, and their identities."""
         arrays = [self._column(index, points) for index in range(len(self.shape.schema))]
         self._made_count += len(points)
         rows = pa.Table.from_arrays(arrays, schema=self.shape.schema)
@@ -92,43 +86,30 @@ class Rows:
     def _column(self, index: int, points: Sequence[Point]) -> pa.Array:
         column = self.shape.schema.field(index)
         if index == self.shape.timestamp:
-            return pa.array([point.timestamp for point in points], pa.int64()).cast(column.type)
-        tag = self.shape.tags[index]
-        if index in self.shape.keys and tag in _KEY_TAGS:
+            return array_of([point.timestamp for point in points], column.type)
+        if index in self.shape.keys:
             nth = self.shape.keys.index(index)
-            numbers = [point.key if isinstance(point.key, int) else point.key[nth] for point in points]
             values = [
-                self._value(index, tag, value) if isinstance(point.key, int) else _restored(tag, value)
-                for point, value in zip(points, numbers, strict=True)
+                self._value(index, point.key) if isinstance(point.key, int) else self._restored(index, point.key[nth])
+                for point in points
             ]
         else:
-            values = [self._value(index, tag, FIRST_VALUE + self._made_count + nth) for nth in range(len(points))]
-        if values[0] is None and column.nullable:
-            return _nulls(column.type, len(points))
-        missing = False if column.type == pa.bool_() else 0
-        return pa.array([missing if value is None else value for value in values], column.type)
+            values = [self._value(index, FIRST_VALUE + self._made_count + nth) for nth in range(len(points))]
+        return array_of(values, column.type)
 
-    def _value(self, index: int, tag: TypeTag | None, number: int) -> Any:
-        if tag in _WHOLE:
-            return number
-        if tag in _SMALL:
-            return number % 100
-        if tag in _FRACTIONS:
-            return float(number)
-        if tag in _TEXTS:
-            return f"row {number}"
+    def _value(self, index: int, number: int) -> Any:
+        tag = self.shape.tag_of(index)
+        if is_nullable(self.shape.types[index]) and number % (NULL_EVERY + index % 3) == 0:
+            return None
+        if tag in (TypeTag.FLOAT, TypeTag.DOUBLE) and number % SPECIAL_EVERY == 0:
+            return SPECIAL_FRACTIONS[number // SPECIAL_EVERY % len(SPECIAL_FRACTIONS)]
         if tag is TypeTag.SYMBOL:
             # New ones now and then, because each makes the dictionary larger.
             known = sorted({content[index] for content in self.contents if content[index] is not None})
             return [*known, f"row {number}"][number % (len(known) + 1)]
-        return None
+        make = value_maker(self.shape.types[index], is_ascii=number % 2 == 0)
+        return None if make is None else make(number)
 
-
-def _restored(tag: TypeTag | None, value: Any) -> Any:
-    return float(value) if tag in _FRACTIONS and value is not None else value
-
-
-def _nulls(of: pa.DataType, count: int) -> pa.Array:
-    if isinstance(of, pa.BaseExtensionType):
-        return pa.ExtensionArray.from_storage(of, pa.nulls(count, of.storage_type))
-    return pa.nulls(count, of)
+    def _restored(self, index: int, value: Any) -> Any:
+        is_fraction = self.shape.tag_of(index) in (TypeTag.FLOAT, TypeTag.DOUBLE)
+        return float(value) if is_fraction and value is not None else value

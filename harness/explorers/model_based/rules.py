@@ -5,7 +5,7 @@ A step is a rule's name and its arguments. `RULES` also says when a rule is poss
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -29,7 +29,7 @@ from tornproof.harness.explorers.model_based.sessions import (
     use_dead,
 )
 from tornproof.harness.explorers.model_based.start import TIMES_IN_INTERVAL
-from tornproof.harness.explorers.model_based.world import Staged, World
+from tornproof.harness.explorers.model_based.world import Staged, World, orderly
 
 Step: TypeAlias = dict[str, Any]
 KEY_COUNT = 3
@@ -68,7 +68,7 @@ def upsert(world: World, *, rows: Sequence[int]) -> None:
 def drop(world: World, *, nth: int) -> None:
     """Stage the drop of a partition."""
     key = _pick(_parquet(world), nth)
-    with world.orderly("drop_partition"):
+    with orderly("drop_partition"):
         world.open_writer.drop_partition(key)
     world.staged.dropped.add(key)
 
@@ -76,14 +76,14 @@ def drop(world: World, *, nth: int) -> None:
 def rewrite(world: World, *, nth: int) -> None:
     """Stage the rewrite of a partition."""
     key = _pick(_parquet(world), nth)
-    with world.orderly("rewrite_partition"):
+    with orderly("rewrite_partition"):
         world.open_writer.rewrite_partition(key)
     world.staged.rewritten.add(key)
 
 
 def roll_back(world: World) -> None:
     """Roll back what is staged."""
-    with world.orderly("rollback"):
+    with orderly("rollback"):
         world.open_writer.rollback()
     world.reached["rolled back"] += bool(world.staged)
     world.staged = Staged()
@@ -91,7 +91,7 @@ def roll_back(world: World) -> None:
 
 def _write(world: World, points: Sequence[Point]) -> None:
     rows, identities = world.rows.make(points)
-    with world.orderly("write"):
+    with orderly("write"):
         world.open_writer.write(rows)
     world.staged.rows += identities
 
@@ -155,7 +155,7 @@ def _can_change(world: World) -> bool:
 
 
 def _can_upsert(world: World) -> bool:
-    return world.rows.can_repeat_keys and _can_change(world)
+    return world.rows.shape.has_keys and _can_change(world)
 
 
 def _can_pin(world: World) -> bool:
@@ -204,12 +204,13 @@ RULES: Mapping[str, Rule] = {
     "reopen that fails": Rule(reopen_fails, _is_closed, 4, ("commit that fails", *_STAGED), ("at",)),
 }
 WEIGHTED_RULES = tuple(name for name, rule in RULES.items() for _ in range(rule.weight))
+OPTIONAL_RULES = tuple(name for name in RULES if name not in _COMMITTED)
 
 
-def possible(world: World, number: int) -> str:
-    """Return the rule of a number, or where it is not possible one that must come before it."""
-    name = WEIGHTED_RULES[number]
-    return next(each for each in (name, *RULES[name].instead) if RULES[each].is_possible(world))
+def possible(world: World, name: str, left_out: Collection[str] = ()) -> str:
+    """Return a rule, or where it is not possible or left out one that comes before it, or that every program has."""
+    names = [each for each in (name, *RULES[name].instead) if each not in left_out]
+    return next(each for each in (*names, *_COMMITTED) if RULES[each].is_possible(world))
 
 
 def take(world: World, taken: Step) -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from tornproof.harness.common.copies import open_writer_of_copy
 from tornproof.harness.explorers.model_based.files import Process, ViolationError
-from tornproof.harness.explorers.model_based.world import ALLOWED, ORDERLY, Staged, World
+from tornproof.harness.explorers.model_based.world import ALLOWED, ORDERLY, Staged, World, orderly
 from tornproof.harness.simulator.filesystem.faulty import Fault
 from tornproof.harness.simulator.filesystem.memory import Killed
 from tornproof.impl.errors import BusyError, StorageError
@@ -21,7 +21,7 @@ RECOVERY_STEPS = 16  # about as many as there are
 
 def close(world: World) -> None:
     """Close the writer, usable or dead."""
-    with world.orderly("close"):
+    with orderly("close"):
         world.open_writer.close()
     world.process.end()
     world.writer, world.is_dead = None, False
@@ -46,7 +46,7 @@ def reopen_fails(world: World, *, at: int) -> None:
 
 def open_second(world: World) -> None:
     """Try to open a second writer beside one that is open, usable or dead."""
-    with world.orderly("opening a second writer"):
+    with orderly("opening a second writer"):
         try:
             open_writer_of_copy(world.files.storage, world.files.path).close()
         except BusyError:
@@ -63,7 +63,7 @@ def use_dead(world: World) -> None:
         lambda: writer.write(world.rows.shape.schema.empty_table()),
     )
     for call in calls:
-        with world.orderly("using a dead writer"):
+        with orderly("using a dead writer"):
             try:
                 call()
             except WriterDeadError:
@@ -76,7 +76,7 @@ def _open(world: World, fault: Fault | None) -> None:
     world.process.arm(*([fault] if fault else []))
     is_crash = False
     try:
-        with world.orderly("open_writer", StorageError):
+        with orderly("open_writer", StorageError):
             # Nobody else knows these files, and looking for others would take most of the time.
             world.writer = open_writer_of_copy(
                 world.process, world.files.path, options=world.options, encode=world.encode, force=True
@@ -90,7 +90,7 @@ def _open(world: World, fault: Fault | None) -> None:
     world.process.arm()
     orphans = newest_orphans(world.state)
     names = {key: world.state.entries[key].directory for key in orphans}
-    with world.orderly("reading what a recovery has written"):
+    with orderly("reading what a recovery has written"):
         ends = {key: world.files.chain(name).end_bytes for key, name in names.items()}
     restated = tuple((key, ends[key] if ends[key] > end else end + 1) for key, end in sorted(orphans.items()))
     uncommitted = [name for name in world.state.unnamed if name[1] >= world.state.version]

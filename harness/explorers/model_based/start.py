@@ -6,11 +6,12 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 
 from tornproof.harness.explorers.model_based.rows import Rows
+from tornproof.harness.explorers.model_based.tables import FIRST_TIME, PATH, PLAIN, empty_image
 from tornproof.harness.parallel.tasks import SHARED_MEMORY
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
@@ -19,19 +20,22 @@ from tornproof.impl.layout import txn as layout
 from tornproof.impl.read.reader import open_snapshot
 from tornproof.impl.storage.interface import Storage
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
-from tornproof.impl.table.create import NewColumn, create_table
-from tornproof.impl.table.metadata_file import PartitionBy, TableMetadata
+from tornproof.impl.table.metadata_file import TableMetadata
 from tornproof.impl.table.partition_names import interval_end, interval_start, split_name
 from tornproof.impl.table.table import Table, open_table
 from tornproof.impl.txn.transaction import Partition, Transaction
-from tornproof.impl.types.questdb import TypeTag
+from tornproof.impl.write.writer_options import BloomOptions, BloomPosition, WriterOptions, has_hashes
 from tornproof.model.table import DirectoryName
 
 TABLE_NAME = "table"
 TIMES_IN_INTERVAL = 8
 INTERVAL_COUNT = 3
-FIRST_TIME = 1_704_067_200_000_000  # 2024-01-01 in microseconds
-COLUMNS = (NewColumn(name="ts", type=TypeTag.TIMESTAMP), NewColumn(name="v", type=TypeTag.LONG))
+# Small row groups, so that there are several; in small files only the ratio decides when they are rewritten.
+OPTIONS = (
+    WriterOptions(row_group_row_count_max=6, rewrite_unused_ratio=1.0),
+    WriterOptions(row_group_row_count_max=3, rewrite_unused_ratio=0.7),
+)
+FALSE_POSITIVE_RATE = 0.01
 
 
 class NothingToExploreError(Exception):
@@ -58,8 +62,8 @@ class Interval:
 class Start:
     """The table that each program starts from; `files` are by path below the table's directory.
 
-    `unreferenced` are directories that the version does not name, `absent` those of native partitions that it names and
-    that hold no file: a program neither reads nor writes them.
+    Each program has one of the `options`. `unreferenced` are directories that the version does not name, `absent` those
+    of native partitions that it names and that hold no file: a program neither reads nor writes them.
     """
 
     files: dict[str, bytes]
@@ -67,19 +71,18 @@ class Start:
     metadata: TableMetadata
     transaction: Transaction
     intervals: tuple[Interval, ...]
+    options: tuple[WriterOptions, ...]
     unreferenced: dict[DirectoryName, str]
     absent: frozenset[str]
 
 
 def prepare(image: DiskImage | None, path: str) -> Start:
-    """Return the start for the table at `path` of an image, or for a new table without rows.
+    """Return the start for the table at `path` of an image, or for a new table without rows if there is none.
 
     Raises NothingToExploreError, and what opening and reading a table raise.
     """
     if image is None:
-        storage = MemoryStorage()
-        create_table(storage, f"/{TABLE_NAME}", COLUMNS, timestamp="ts", partition_by=PartitionBy.DAY)
-        image, path = storage.image(), f"/{TABLE_NAME}"
+        image, path = empty_image(PLAIN.name), PATH
     table = open_table(image, path)
     snapshot = open_snapshot(table)
     if table.metadata is None or snapshot.timestamp_id < 0:
@@ -95,6 +98,7 @@ def prepare(image: DiskImage | None, path: str) -> Start:
         metadata=table.metadata,
         transaction=snapshot.transaction,
         intervals=tuple(_intervals(table, snapshot.transaction, rows, known)),
+        options=(*OPTIONS, *_with_filters(table.metadata)),
         unreferenced=_unreferenced(table, snapshot.transaction),
         absent=frozenset(_native_directories(table, snapshot.transaction) - {name.partition("/")[0] for name in files}),
     )
@@ -129,6 +133,14 @@ def fresh_copy(start: Start, kind: StorageKind, scratch: str) -> Iterator[tuple[
         yield OperatingSystemStorage(), str(root)
     finally:
         shutil.rmtree(root, ignore_errors=True)
+
+
+def _with_filters(metadata: TableMetadata) -> Iterator[WriterOptions]:
+    """Yield the options with bloom filters of the first columns that can have them, in each of their places."""
+    names = [column.name for column in metadata.columns if has_hashes(column.type)][:2]
+    for number, position in enumerate(BloomPosition if names else ()):
+        filters = BloomOptions(columns=dict.fromkeys(names, FALSE_POSITIVE_RATE), position=position)
+        yield replace(OPTIONS[number % len(OPTIONS)], blooms=filters)
 
 
 def _intervals(table: Table, transaction: Transaction, rows: Rows, known: list[int]) -> Iterator[Interval]:

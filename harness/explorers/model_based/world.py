@@ -37,6 +37,17 @@ NATIVE = (Generation(end=1, token=-1, rows=()),)
 EXPLORERS = "tornproof.harness.explorers."
 
 
+@contextmanager
+def orderly(what: str, *answers: type[Exception]) -> Iterator[None]:
+    """Turn any exception but `answers` into a violation; one raised by the explorer's own code stays as it is."""
+    try:
+        yield
+    except Exception as error:
+        if isinstance(error, (ViolationError, *answers)) or _is_ours(error):
+            raise
+        raise ViolationError(ORDERLY, f"{what}: {type(error).__name__}: {error}") from error
+
+
 @dataclass(slots=True)
 class Staged:
     """What the writer has staged and not committed; rows in the order of writing."""
@@ -56,7 +67,7 @@ class Facts:
 
     unused_bytes: int
     footer_bytes: int
-    blocks: frozenset[int]
+    blocks: tuple[int, ...]
     token: int
 
     @classmethod
@@ -114,19 +125,9 @@ class World:
             pin.release()
         self.process.end()
 
-    @contextmanager
-    def orderly(self, what: str, *answers: type[Exception]) -> Iterator[None]:
-        """Turn any exception but `answers` into a violation; one raised by the explorer's own code stays as it is."""
-        try:
-            yield
-        except Exception as error:
-            if isinstance(error, (ViolationError, *answers)) or _is_ours(error):
-                raise
-            raise ViolationError(ORDERLY, f"{what}: {type(error).__name__}: {error}") from error
-
     def accept(self, outcomes: Iterable[Outcome], changed: Iterable[DirectoryName], what: str) -> Outcome:
         """Set the model's state to the outcome that the files show, and return it; ViolationError if they show none."""
-        with self.orderly(f"reading the files after {what}"):
+        with orderly(f"reading the files after {what}"):
             transaction = self.files.transaction()
             names = self.files.directories()
             chains = {name: ends for name in changed if (ends := self._ends(name, names)) is not None}
@@ -143,7 +144,7 @@ class World:
     def check_rows(self, transaction: Transaction, version: Version, partitions: Iterable[int] | None = None) -> None:
         """Compare the rows that readers find in some partitions of a version, by default in all, with the model's."""
         wanted = [p for p in transaction.partitions if partitions is None or p.timestamp in partitions]
-        with self.orderly(f"reading version {version.number}"):
+        with orderly(f"reading version {version.number}"):
             found = self.files.read(transaction, tuple(wanted))
         expected = {entry.directory[0]: entry.rows for entry in version.entries if entry.token >= 0}
         for timestamp, rows in found.items():
@@ -230,7 +231,7 @@ class World:
         )
 
     def _first_state(self) -> State:
-        with self.orderly("reading the start"):
+        with orderly("reading the start"):
             transaction = self.files.transaction()
             found = self.files.read(transaction, transaction.partitions)
             entries, directories = [], []

@@ -75,6 +75,7 @@ def explored(steps: int = STEPS, **settings: Any) -> Phase:
         "/table",
         steps=steps,
         seed=SEED,
+        with_tours=False,
         **{"storage_kind": StorageKind.MEMORY, **settings},
     )
 
@@ -94,7 +95,7 @@ def in_haste(monkeypatch: pytest.MonkeyPatch) -> None:
 def noticed(image: DiskImage | None = None, path: str = "/table") -> Finding | None:
     """Return the first finding of the programs of `explored`, without running those after it."""
     stateful = Stateful(image, path, StorageKind.MEMORY)
-    found = (stateful.explore(count, number, scratch="").finding for number, count in parts(STEPS, SEED))
+    found = (stateful.explore(part, scratch="").finding for part in parts(STEPS, SEED))
     return next(filter(None, found), None)
 
 

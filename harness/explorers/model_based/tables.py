@@ -1,0 +1,82 @@
+"""Tables that programs start from beside the given one: keys, types and partitionings that it may not have."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tornproof.harness.simulator.filesystem.image import DiskImage
+from tornproof.harness.simulator.filesystem.memory import MemoryStorage
+from tornproof.impl.table.create import NewColumn, create_table
+from tornproof.impl.table.metadata_file import PartitionBy
+from tornproof.impl.types.names import type_code
+
+PATH = "/table"
+FIRST_TIME = 1_704_067_200_000_000  # 2024-01-01 in microseconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewTable:
+    """A table to make: types by column, of which the first is the designated timestamp, and deduplication keys."""
+
+    name: str
+    columns: Mapping[str, str]
+    keys: frozenset[str] = frozenset()
+    partition_by: PartitionBy
+
+
+PLAIN = NewTable(name="days", columns={"ts": "TIMESTAMP", "v": "LONG"}, partition_by=PartitionBy.DAY)
+TABLES = (
+    NewTable(
+        name="hours, a symbol is a key",
+        columns={"ts": "TIMESTAMP", "k": "SYMBOL", "b": "BYTE", "s": "SHORT", "f": "FLOAT", "flag": "BOOLEAN"},
+        keys=frozenset({"ts", "k"}),
+        partition_by=PartitionBy.HOUR,
+    ),
+    NewTable(
+        name="weeks in nanoseconds, decimals and arrays",
+        columns={
+            "ts": "TIMESTAMP_NS",
+            "price": "DECIMAL(4,2)",
+            "sum": "DECIMAL(38,10)",
+            "list": "DOUBLE[]",
+            "matrix": "DOUBLE[][]",
+            "date": "DATE",
+        },
+        partition_by=PartitionBy.WEEK,
+    ),
+    NewTable(
+        name="months, texts are keys",
+        columns={"ts": "TIMESTAMP", "name": "VARCHAR", "n": "INT", "t": "STRING", "raw": "BINARY", "c": "CHAR"},
+        keys=frozenset({"ts", "name", "n"}),
+        partition_by=PartitionBy.MONTH,
+    ),
+    NewTable(
+        name="years, the time is the key",
+        columns={
+            "ts": "TIMESTAMP",
+            "u": "UUID",
+            "l": "LONG256",
+            "ip": "IPV4",
+            "g": "GEOHASH(4c)",
+            "h": "GEOHASH(7b)",
+            "d": "DOUBLE",
+            "v": "LONG",
+        },
+        keys=frozenset({"ts"}),
+        partition_by=PartitionBy.YEAR,
+    ),
+)
+BY_NAME = {table.name: table for table in (PLAIN, *TABLES)}
+
+
+def empty_image(name: str) -> DiskImage:
+    """Return the table of a name without rows, at `PATH`; raises KeyError for an unknown one."""
+    made = BY_NAME[name]
+    storage = MemoryStorage()
+    columns = [
+        NewColumn(name=column, type=type_code(text) or 0, is_dedup_key=column in made.keys, symbol_capacity=2)
+        for column, text in made.columns.items()
+    ]
+    create_table(storage, PATH, columns, timestamp=columns[0].name, partition_by=made.partition_by)
+    return storage.image()

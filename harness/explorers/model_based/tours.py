@@ -1,0 +1,92 @@
+"""Programs that are always run: together they take every rule and reach every coverage goal on our own tables."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tornproof.harness.explorers.model_based.commit import FAULT_KINDS
+from tornproof.harness.explorers.model_based.rules import Step
+from tornproof.harness.explorers.model_based.smaller import Steps
+from tornproof.harness.explorers.model_based.tables import TABLES
+
+STORES_BEFORE_VERSION = range(24, 40)
+"""Among so many stores of a small commit is the one of the version."""
+
+
+def _step(rule: str, **arguments: Any) -> Step:
+    return {"rule": rule, **arguments}
+
+
+def _insert(*rows: int) -> Step:
+    return _step("insert", rows=list(rows))
+
+
+def _stopped(rule: str, **fault: Any) -> Steps:
+    """Return a commit into a partition that was committed before, and is stopped; then a recovery and a commit."""
+    stop = _step(rule, written_bytes=8, **fault)
+    return (_insert(0), COMMIT, _insert(0, 3), stop, *AFTER_STOP)
+
+
+COMMIT, PURGE, REOPEN, CLOSE = _step("commit"), _step("purge"), _step("reopen"), _step("close")
+APPEND = (_step("append", place=0, count=4), COMMIT)
+PIN, READ_PINNED, UNPIN = (_step(rule, reader=0) for rule in ("pin", "read pinned", "unpin"))
+KILLED_LATE = _step("commit that is killed", kind="sync mapping", at=1, written_bytes=0)
+REWRITE = _step("rewrite", nth=0)
+DROPS = tuple(_step("drop", nth=nth) for nth in range(3))
+READ = (_step("read token", nth=0), _step("read committed"), _step("reload"))
+AFTER_STOP = (_step("use a dead writer"), CLOSE, REOPEN, _insert(6, 12), COMMIT, *READ)
+COMMITS: tuple[Steps, ...] = (
+    # Generations in place, with a reader of the oldest and rows at the start, between and over several row groups.
+    (_insert(0, 9, 23), COMMIT, PIN, *APPEND, *APPEND, READ_PINNED, *READ, UNPIN, _step("open a second writer")),
+    (
+        _insert(3, 21),
+        COMMIT,
+        *APPEND,
+        _insert(12),
+        COMMIT,
+        _insert(3, 6, 9, 12, 15, 18, 21),
+        COMMIT,
+        _insert(0),
+        COMMIT,
+    ),
+    (*APPEND, *APPEND, _insert(0, 1, 2, 3, 4, 5), COMMIT, _step("upsert", rows=[0, 4, 4]), COMMIT, *READ),
+    # Several partitions, and directories that are left behind.
+    (_insert(0, 24, 48), COMMIT, PIN, REWRITE, COMMIT, PURGE, READ_PINNED, UNPIN, PURGE, *APPEND, CLOSE, REOPEN, *READ),
+    (
+        _insert(0, 24),
+        COMMIT,
+        *DROPS,
+        COMMIT,
+        PURGE,
+        _insert(0, 24),
+        COMMIT,
+        *DROPS,
+        _insert(0, 24),
+        COMMIT,
+        *READ,
+        PURGE,
+    ),
+    (_insert(0), _step("roll back"), _step("commit nothing"), _insert(0), COMMIT, *READ),
+    # Row groups are replaced until the unused bytes are too many.
+    (_insert(0, 3, 6), COMMIT, *((_insert(0, 3, 6), COMMIT) * 5), *READ),
+)
+"""Run on every table."""
+STOPS: tuple[tuple[Steps, ...], ...] = (
+    tuple(
+        _stopped("commit that fails", call=kind, at=at) for kind in FAULT_KINDS if kind != "store" for at in range(3)
+    ),
+    tuple(
+        _stopped("commit that is killed", kind=kind, at=at)
+        for kind in FAULT_KINDS
+        if kind != "store"
+        for at in range(3)
+    ),
+    tuple(_stopped("commit that is killed", kind="store", at=at) for at in (0, 1, *STORES_BEFORE_VERSION)),
+    tuple(
+        (_insert(0), COMMIT, _insert(3, 24), KILLED_LATE, _step(rule, at=at), CLOSE, REOPEN, *READ)
+        for rule in ("reopen that is killed", "reopen that fails")
+        for at in range(0, 16, 3)
+    ),
+)
+"""Each group is run on a table of its own: which one does not matter."""
+TOURS = {table.name: (*COMMITS, *stops) for table, stops in zip(TABLES, STOPS, strict=True)}

@@ -62,6 +62,7 @@ COVERAGE_GOALS = (
     "rolled back",
     "row group before or between others",
     "row groups behind others",
+    "rows left out by a condition",
     "several partitions in one commit",
     "upsert of a committed row",
 )
@@ -106,6 +107,22 @@ def _keeps_times(next_version: Callable[..., Any]) -> Callable[..., Any]:
     return following
 
 
+def _returns(answer: object) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    return lambda _: lambda *_, **__: answer
+
+
+def _last_written_first(in_time_order: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda rows, name: in_time_order(rows.take(list(range(rows.num_rows))[::-1]), name)
+
+
+def _skips_last(kept_ordinals: Callable[..., Any]) -> Callable[..., Any]:
+    def kept(resolved: Any, handle: Any, pruner: Any, predicate: Any, *more: Any) -> Any:
+        found = list(kept_ordinals(resolved, handle, pruner, predicate, *more))
+        return found if predicate is None else found[:-1]
+
+    return kept
+
+
 CONTROLS = (
     Control(
         name="a writer that forgets a row group",
@@ -124,6 +141,34 @@ CONTROLS = (
         name="a record that keeps its times",
         location="tornproof.impl.write.table_writer:next_version",
         broken=_keeps_times,
+    ),
+    Control(
+        name="rows of one time in the wrong order",
+        location="tornproof.impl.write.partition_change:in_time_order",
+        broken=_last_written_first,
+    ),
+    Control(
+        name="a filter that skips a row group",
+        location="tornproof.impl.read.reader:kept_ordinals",
+        broken=_skips_last,
+    ),
+    Control(
+        name="a purge that removes nothing", location="tornproof.impl.write.table_writer:purge", broken=_returns(())
+    ),
+    Control(
+        name="a pin that locks nothing",
+        location="tornproof.impl.txn.pins:_lock_committed",
+        broken=lambda _: lambda storage, file, path, transaction: transaction,
+    ),
+    Control(
+        name="unused bytes that are not counted",
+        location="tornproof.impl.write.partition_writer:unused_bytes_of",
+        broken=_returns(0),
+    ),
+    Control(
+        name="a change that is not announced",
+        location="tornproof.impl.txn.write:_without_last_row_count",
+        broken=_returns(()),
     ),
 )
 
@@ -201,9 +246,11 @@ class Stateful:
             return _result(search, part)
 
     def detects(self, control: Control, seed: int, scratch: str) -> bool:
-        """Return whether the machine detects the broken function."""
+        """Return whether a program detects the broken function: a fixed one, else a random one."""
         trial = self._search(None, scratch, steps=CONTROL_STEPS)
         with quiet_hypothesis(), remembered_decoding(), control.planted():
+            if any(replay(trial, number % len(self.start.options), tour) for number, tour in enumerate(COMMITS)):
+                return True
             trial.run(seed, shrinks=False)
         return trial.failure is not None
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from tornproof.harness.explorers.model_based.rows import Rows
 from tornproof.harness.simulator.filesystem.faulty import FaultyStorage
@@ -14,6 +15,7 @@ from tornproof.impl.layout.parquet import DATA_FILE
 from tornproof.impl.pm.chain import walk
 from tornproof.impl.pm.footer import FooterPosition, decode_block_offsets
 from tornproof.impl.pm.header import decode_header
+from tornproof.impl.query.time_search import ALL_TIMES, TimeRange
 from tornproof.impl.read.reader import Snapshot, open_snapshot
 from tornproof.impl.storage.interface import EntryKind, LockMode, Storage
 from tornproof.impl.table.metadata_file import TableMetadata
@@ -190,8 +192,15 @@ class Files:
                 found[partition.timestamp] = tuple(self._identities(alone))
         return found
 
-    def _identities(self, snapshot: Snapshot) -> Iterator[int]:
-        for batch in snapshot.batches():
+    def read_where(
+        self, transaction: Transaction, condition: str | None, times: TimeRange = ALL_TIMES
+    ) -> tuple[int, ...]:
+        """Return the rows of a version's parquet partitions for which a condition in SQL's syntax is true."""
+        snapshot = self.snapshot(transaction)
+        return tuple(self._identities(snapshot, times=times, where=snapshot.condition(condition)))
+
+    def _identities(self, snapshot: Snapshot, **selection: Any) -> Iterator[int]:
+        for batch in snapshot.batches(**selection):
             yield from self.rows.identify(batch)
 
     def is_pinned(self, version: int) -> bool:

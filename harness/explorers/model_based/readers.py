@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from tornproof.harness.explorers.model_based.conditions import OPERATORS, condition_on
 from tornproof.harness.explorers.model_based.files import ViolationError, entry_of, expected_chain, version_of
 from tornproof.harness.explorers.model_based.world import ALLOWED, ROWS, World, orderly
+from tornproof.impl.query.time_search import TimeRange
 from tornproof.impl.txn.pins import pin_committed
 from tornproof.model.step import step
 from tornproof.model.table import Pin, Purge, Unpin
@@ -103,6 +105,38 @@ def read_committed(world: World) -> None:
     with orderly("reading _txn"):
         transaction = world.files.transaction()
     world.check_rows(transaction, world.state.committed)
+
+
+def read_where(world: World, *, nth: int, at: int) -> None:
+    """Read the rows for which a condition is true, which compares a column with one of its values, or with nulls."""
+    version, shape = world.state.committed, world.rows.shape
+    rows = [identity for entry in version.entries if entry.token >= 0 for identity in entry.rows]
+    column, (row, operator) = nth % len(shape.schema), divmod(at, len(OPERATORS))
+    value = world.rows.contents[rows[row % len(rows)]][column]
+    condition = condition_on(shape.schema.names[column], shape.tag_of(column), value, tuple(OPERATORS)[operator])
+    expected = tuple(row for row in rows if condition.is_true(world.rows.contents[row][column]))
+    with orderly(f"reading where {condition.text}"):
+        found = world.files.read_where(world.files.transaction(), condition.text)
+    _check_selected(world, f"where {condition.text}", expected, found)
+    world.reached["rows left out by a condition"] += 0 < len(expected) < len(rows)
+
+
+def read_between(world: World, *, nth: int, at: int) -> None:
+    """Read the rows from the time of one row to before that of another one."""
+    version = world.state.committed
+    rows = [identity for entry in version.entries if entry.token >= 0 for identity in entry.rows]
+    start, end = sorted(world.rows.timestamp(rows[number % len(rows)]) for number in (nth, at))
+    expected = tuple(row for row in rows if start <= world.rows.timestamp(row) < end)
+    with orderly(f"reading from {start} to {end}"):
+        found = world.files.read_where(world.files.transaction(), None, TimeRange(start=start, end=end))
+    _check_selected(world, f"from {start} to {end}", expected, found)
+
+
+def _check_selected(world: World, which: str, expected: tuple[int, ...], found: tuple[int, ...]) -> None:
+    if found != expected:
+        contents = world.rows.contents
+        wrong = [contents[row] for row in sorted(set(expected) ^ set(found))] or "the same in another order"
+        raise ViolationError(ROWS, f"of the rows {which} {len(found)} were read, and {len(expected)} exist: {wrong}")
 
 
 def _check_pins(world: World, version: int) -> None:

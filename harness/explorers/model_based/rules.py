@@ -13,9 +13,11 @@ from tornproof.harness.explorers.model_based.commit import commit, commit_fails,
 from tornproof.harness.explorers.model_based.readers import (
     pin,
     purge,
+    read_between,
     read_committed,
     read_pinned,
     read_token,
+    read_where,
     reload,
     unpin,
 )
@@ -30,6 +32,7 @@ from tornproof.harness.explorers.model_based.sessions import (
 )
 from tornproof.harness.explorers.model_based.start import TIMES_IN_INTERVAL
 from tornproof.harness.explorers.model_based.world import Staged, World, orderly
+from tornproof.impl.table.partition_names import interval_end
 
 Step: TypeAlias = dict[str, Any]
 KEY_COUNT = 3
@@ -55,6 +58,27 @@ def insert(world: World, *, rows: Sequence[int]) -> None:
         interval = intervals[time // TIMES_IN_INTERVAL % len(intervals)]
         points.append(Point(interval.times[time % len(interval.times)], key))
     _write(world, points)
+
+
+def spread(world: World, *, count: int) -> None:
+    """Write a row into each of so many partitions after all others, which only fixed programs do: it takes long."""
+    metadata = world.start.metadata
+    points: list[Point] = []
+    end: int | None = max(interval.end for interval in world.start.intervals)
+    while len(points) < count and end is not None:
+        points.append(Point(end, len(points) % KEY_COUNT))
+        end = interval_end(end, metadata.partition_by, nanoseconds=metadata.counts_nanoseconds)
+    _write(world, points)
+
+
+def grow(world: World, *, count: int) -> None:
+    """Commit rows behind all others so many times, which only fixed programs do; they are read at the end."""
+    world.reads_commits = False
+    for _ in range(count):
+        append(world, place=0, count=1)
+        commit(world)
+    world.reads_commits = True
+    world.check_everything()
 
 
 def upsert(world: World, *, rows: Sequence[int]) -> None:
@@ -170,6 +194,10 @@ def _has_tokens(world: World) -> bool:
     return bool(world.committed_partitions)
 
 
+def _has_rows(world: World) -> bool:
+    return any(entry.token >= 0 and entry.rows for entry in world.state.committed.entries)
+
+
 def _always(world: World) -> bool:
     return True
 
@@ -179,28 +207,32 @@ _STAGED = ("insert", *_OPENED)
 _COMMITTED = ("commit", *_STAGED)
 # Simple ones first: a program shrinks towards them.
 RULES: Mapping[str, Rule] = {
-    "commit": Rule(commit, _has_staged, 10, _STAGED),
-    "insert": Rule(insert, _is_open, 10, _OPENED, ("rows",)),
+    "commit": Rule(commit, _has_staged, 9, _STAGED),
+    "insert": Rule(insert, _is_open, 9, _OPENED, ("rows",)),
     "append": Rule(append, _is_open, 4, _OPENED, ("place", "count")),
+    "spread": Rule(spread, _is_open, 0, _OPENED, ("count",)),
+    "grow": Rule(grow, _has_nothing_staged, 0, _COMMITTED, ("count",)),
     "upsert": Rule(upsert, _can_upsert, 5, _COMMITTED, ("rows",)),
     "commit nothing": Rule(commit, _has_nothing_staged, 2, _COMMITTED),
     "rewrite": Rule(rewrite, _can_change, 3, _COMMITTED, ("nth",)),
     "drop": Rule(drop, _can_change, 3, _COMMITTED, ("nth",)),
     "roll back": Rule(roll_back, _has_staged, 1, _STAGED),
     "pin": Rule(pin, _can_pin, 3, ("read pinned",), ("reader",)),
-    "read pinned": Rule(read_pinned, _has_pins, 5, ("pin",), ("reader",)),
-    "unpin": Rule(unpin, _has_pins, 6, ("pin",), ("reader",)),
+    "read pinned": Rule(read_pinned, _has_pins, 4, ("pin",), ("reader",)),
+    "unpin": Rule(unpin, _has_pins, 5, ("pin",), ("reader",)),
     "purge": Rule(purge, _is_open, 5, _OPENED),
     "reload": Rule(reload, _always, 3),
     "read token": Rule(read_token, _has_tokens, 3, _COMMITTED, ("nth",)),
     "read committed": Rule(read_committed, _always, 2),
+    "read where": Rule(read_where, _has_rows, 4, _COMMITTED, ("nth", "at")),
+    "read between": Rule(read_between, _has_rows, 2, _COMMITTED, ("nth", "at")),
     "commit that fails": Rule(commit_fails, _has_staged, 5, _STAGED, ("call", "at", "written_bytes")),
     "commit that is killed": Rule(commit_killed, _has_staged, 6, _STAGED, ("kind", "at", "written_bytes")),
     "use a dead writer": Rule(use_dead, _is_dead, 6, ("commit that fails", *_STAGED)),
     "open a second writer": Rule(open_second, _has_writer, 2, _OPENED),
     "close": Rule(close, _has_writer, 2, _OPENED),
     "reopen": Rule(reopen, _is_closed, 2, _COMMITTED),
-    "reopen that is killed": Rule(reopen_killed, _is_closed, 7, ("commit that is killed", *_STAGED), ("at",)),
+    "reopen that is killed": Rule(reopen_killed, _is_closed, 6, ("commit that is killed", *_STAGED), ("at",)),
     "reopen that fails": Rule(reopen_fails, _is_closed, 4, ("commit that fails", *_STAGED), ("at",)),
 }
 WEIGHTED_RULES = tuple(name for name, rule in RULES.items() for _ in range(rule.weight))

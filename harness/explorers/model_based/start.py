@@ -33,6 +33,7 @@ INTERVAL_COUNT = 3
 # Small row groups, so that there are several; in small files only the ratio decides when they are rewritten.
 OPTIONS = (
     WriterOptions(row_group_row_count_max=6, rewrite_unused_ratio=1.0),
+    WriterOptions(row_group_row_count_max=3, rewrite_unused_ratio=1_000.0),
     WriterOptions(row_group_row_count_max=3, rewrite_unused_ratio=0.7),
 )
 FALSE_POSITIVE_RATE = 0.01

@@ -7,7 +7,7 @@ from typing import Any
 from tornproof.harness.explorers.model_based.commit import FAULT_KINDS
 from tornproof.harness.explorers.model_based.rules import Step
 from tornproof.harness.explorers.model_based.smaller import Steps
-from tornproof.harness.explorers.model_based.tables import TABLES
+from tornproof.harness.explorers.model_based.tables import PLAIN, TABLES
 
 STORES_BEFORE_VERSION = range(24, 40)
 """Among so many stores of a small commit is the one of the version."""
@@ -34,8 +34,15 @@ KILLED_LATE = _step("commit that is killed", kind="sync mapping", at=1, written_
 REWRITE = _step("rewrite", nth=0)
 DROPS = tuple(_step("drop", nth=nth) for nth in range(3))
 READ = (_step("read token", nth=0), _step("read committed"), _step("reload"))
+REOPENED = (CLOSE, REOPEN)
+SELECTED = tuple(_step("read where", nth=nth, at=at) for nth in range(8) for at in (0, 4, 8, 9, 13, 17))
+BETWEEN = tuple(_step("read between", nth=nth, at=at) for nth in range(3) for at in (3, 7))
 AFTER_STOP = (_step("use a dead writer"), CLOSE, REOPEN, _insert(6, 12), COMMIT, *READ)
+MANY_PARTITIONS, MANY_GENERATIONS = 140, 210
+"""The first makes the record longer than a page of `_txn`."""
 COMMITS: tuple[Steps, ...] = (
+    # Row groups are replaced until the unused bytes are too many.
+    (_insert(0, 3, 6), COMMIT, *READ, *((_insert(0, 3, 6), COMMIT) * 5), *READ),
     # Generations in place, with a reader of the oldest and rows at the start, between and over several row groups.
     (_insert(0, 9, 23), COMMIT, PIN, *APPEND, *APPEND, READ_PINNED, *READ, UNPIN, _step("open a second writer")),
     (
@@ -50,6 +57,7 @@ COMMITS: tuple[Steps, ...] = (
         COMMIT,
     ),
     (*APPEND, *APPEND, _insert(0, 1, 2, 3, 4, 5), COMMIT, _step("upsert", rows=[0, 4, 4]), COMMIT, *READ),
+    (_insert(0, 5, 9, 12, 14, 18, 20, 23, 24), COMMIT, *SELECTED, *BETWEEN, _insert(9, 12), COMMIT, *SELECTED),
     # Several partitions, and directories that are left behind.
     (_insert(0, 24, 48), COMMIT, PIN, REWRITE, COMMIT, PURGE, READ_PINNED, UNPIN, PURGE, *APPEND, CLOSE, REOPEN, *READ),
     (
@@ -67,10 +75,25 @@ COMMITS: tuple[Steps, ...] = (
         PURGE,
     ),
     (_insert(0), _step("roll back"), _step("commit nothing"), _insert(0), COMMIT, *READ),
-    # Row groups are replaced until the unused bytes are too many.
-    (_insert(0, 3, 6), COMMIT, *((_insert(0, 3, 6), COMMIT) * 5), *READ),
+    _stopped("commit that is killed", kind="sync mapping", at=1),
 )
 """Run on every table."""
+SIZES: tuple[Steps, ...] = (
+    (
+        _step("spread", count=MANY_PARTITIONS),
+        COMMIT,
+        *READ,
+        CLOSE,
+        REOPEN,
+        _insert(0, 24),
+        COMMIT,
+        *DROPS,
+        COMMIT,
+        *READ,
+    ),
+    (*APPEND, _step("grow", count=MANY_GENERATIONS), *READ, *REOPENED, _insert(0, 9), COMMIT, *READ),
+)
+"""Run on one table; with the options of the second one, no partition is rewritten because of its unused bytes."""
 STOPS: tuple[tuple[Steps, ...], ...] = (
     tuple(
         _stopped("commit that fails", call=kind, at=at) for kind in FAULT_KINDS if kind != "store" for at in range(3)
@@ -88,5 +111,5 @@ STOPS: tuple[tuple[Steps, ...], ...] = (
         for at in range(0, 16, 3)
     ),
 )
-"""Each group is run on a table of its own: which one does not matter."""
-TOURS = {table.name: (*COMMITS, *stops) for table, stops in zip(TABLES, STOPS, strict=True)}
+"""Each group is run on another table: on which one does not matter."""
+TOURS = {table.name: (*COMMITS, *more) for table, more in zip(TABLES, STOPS, strict=True)} | {PLAIN.name: SIZES}

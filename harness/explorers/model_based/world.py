@@ -100,6 +100,7 @@ class World:
         self.files.names.update(start.unreferenced)
         self.writer: TableWriter | None = None
         self.is_dead = False
+        self.reads_commits = True
         self.process = Process(storage)
         self.staged = Staged()
         self.pins: dict[int, Pin] = {}

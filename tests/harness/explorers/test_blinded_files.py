@@ -13,6 +13,8 @@ from tornproof.harness.checkers.rules import RULES
 from tornproof.harness.explorers.corruption import controls as damage
 from tornproof.harness.explorers.corruption.judge import Judge, Outcome
 from tornproof.harness.explorers.corruption.plan import Cut, Flip, Kind, Overwrite, Pair
+from tornproof.harness.explorers.model_based import commit as commits
+from tornproof.harness.explorers.model_based import readers
 from tornproof.harness.explorers.model_based.commit import commit
 from tornproof.harness.explorers.model_based.explorer import CONTROLS, Stateful
 from tornproof.harness.explorers.model_based.rules import RULES as RULES_OF_PROGRAMS
@@ -105,7 +107,38 @@ def times_are_not_compared(patch: Patch) -> None:
     patch.setattr(World, "check_times", lambda self, transaction: None)
 
 
+def blinded(owner: Any, name: str) -> Blinding:
+    return lambda patch: patch.setattr(owner, name, lambda *_, **__: None)
+
+
+def not_run(*rules: str) -> Blinding:
+    def blind(patch: Patch) -> None:
+        for name in rules:
+            patch.setitem(RULES_OF_PROGRAMS, name, replace(RULES_OF_PROGRAMS[name], run=lambda world, **_: None))
+
+    return blind
+
+
+def rows_are_not_compared(patch: Patch) -> None:
+    blinded(World, "check_rows")(patch)
+    not_run("read token", "read where", "read between")(patch)
+
+
+def pins_are_not_looked_at(patch: Patch) -> None:
+    blinded(readers, "_check_pins")(patch)
+    not_run("purge")(patch)
+
+
 STATEFUL_BLINDINGS: dict[str, tuple[Blinding, str]] = {
+    "rows are not compared": (rows_are_not_compared, "rows of one time in the wrong order"),
+    "rows that are selected are not compared": (
+        blinded(readers, "_check_selected"),
+        "a filter that skips a row group",
+    ),
+    "unused bytes are not compared": (blinded(commits, "_check_growth"), "unused bytes that are not counted"),
+    "neither locks nor purges are looked at": (pins_are_not_looked_at, "a pin that locks nothing"),
+    "what a purge leaves is not looked at": (not_run("purge"), "a purge that removes nothing"),
+    "no reader reloads": (not_run("reload"), "a change that is not announced"),
     "no commit is killed": (no_commit_is_killed, "a recovery that restates no orphan"),
     "times are not compared": (times_are_not_compared, "a record that keeps its times"),
 }

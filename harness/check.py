@@ -23,6 +23,7 @@ from tornproof.harness.explorers.kills.judge import Judge
 from tornproof.harness.explorers.kills.sessions import Violation
 from tornproof.harness.explorers.model_based.explorer import CONTROLS, Part, PartResult, Stateful, parts, stateful_phase
 from tornproof.harness.explorers.model_based.tours import TOURS
+from tornproof.harness.explorers.model_based.world import ORDERLY
 from tornproof.harness.explorers.processes.explorer import explore_processes
 from tornproof.harness.explorers.random import random_cases
 from tornproof.harness.explorers.random.random_cases import (
@@ -39,8 +40,8 @@ from tornproof.harness.systems.releases import HARDENED_PRESET, PRESETS
 from tornproof.harness.systems.scenario import Explorer
 from tornproof.harness.systems.simulation import HARDENED, Setting, case_under, settings_of, settings_of_table
 from tornproof.harness.systems.table import TableTarget
-from tornproof.harness.systems.workload import crash_operations
-from tornproof.impl.errors import CorruptError, ProblemError, TornproofError
+from tornproof.harness.systems.workload import crash_operations, made_image
+from tornproof.impl.errors import CorruptError, NotATableError, ProblemError, TornproofError
 from tornproof.impl.layout.parquet import DATA_FILE
 from tornproof.impl.storage.interface import ReadableStorage
 from tornproof.impl.table.column_versions import CV_FILE
@@ -80,6 +81,8 @@ SIMULATED = {
     PhaseName.MEMORY: Explorer.MEMORY,
 }
 """The explorers that run in the simulator; only they know other releases, and scenarios."""
+MAKING = "making"
+"""The key of the evidence that a new table could not be made."""
 POINTS_IN_TASK = 48
 """How many crash points are one task of a worker."""
 
@@ -89,10 +92,12 @@ class CheckQuestion(TableQuestion):
     """All that the answer of a check depends on, except this release of tornproof.
 
     With `has_table` the table was given by the user, and the simulator starts from it; otherwise from `scenarios`, by
-    default all. `preset` is the release whose protocol is explored, by default each scenario's own.
+    default all. `preset` is the release whose protocol is explored, by default each scenario's own. `start_error` says
+    why there is no table to start from, where a new one could not be made.
     """
 
     has_table: bool
+    start_error: str = ""
     preset: str | None = None
     scenarios: tuple[str, ...] = ()
     seed: int = 0
@@ -138,6 +143,14 @@ def _counts(name: str) -> bool:
     return name in FILES_THAT_COUNT or _SYMBOL_FILE.fullmatch(name) is not None
 
 
+def make_table() -> tuple[DiskImage, str]:
+    """Return a small new table at MADE_PATH, or none and the error that it ended in, which is a finding."""
+    try:
+        return made_image(), ""
+    except Exception as error:
+        return DiskImage({}), f"{type(error).__name__}: {error}"
+
+
 def complaint_of(image: DiskImage, path: str) -> object:
     """Return what is wrong with the metadata of a copied table, or None; a copy made beside a writer may be torn."""
     try:
@@ -149,7 +162,7 @@ def complaint_of(image: DiskImage, path: str) -> object:
 def bounds_of(effort: int, image: DiskImage, path: str) -> Bounds:
     """Return the bounds of an effort for a copied table; a damaged one is not explored, so its size does not matter."""
     bounds = Bounds.of(effort)
-    with suppress(ProblemError):
+    with suppress(ProblemError, NotATableError):
         table = open_table(image, path)
         row_group_count = verify_table(table, quick=True, whole=False).counts.row_groups
         return bounds.of_table(row_group_count * len(table.metadata.columns if table.metadata else ()))
@@ -166,8 +179,10 @@ def check_image(
 ) -> Outcome:
     """Explore a table in so many `workers`; `seconds` are a ceiling, which makes the bounds smaller.
 
-    If the table is unsound, that is the finding, and nothing else is explored.
+    If the table is unsound, or could not be made, that is the finding, and nothing else is explored.
     """
+    if question.start_error:
+        return Outcome(phases=[_start_phase(question.start_error)])
     verified = _verify_phase(question)
     shown = [verified] if PhaseName.VERIFY in phases or verified.verdict is not Verdict.VALID else []
     if verified.verdict is not Verdict.VALID:
@@ -313,6 +328,23 @@ def _processes_phase(worker: Worker) -> Phase:
         kills=question.bounds.kills,
         has_time=worker.has_time,
         on_progress=worker.report_progress,
+    )
+
+
+def _start_phase(error: str) -> Phase:
+    finding = Finding(
+        property=ORDERLY,
+        phase=PhaseName.VERIFY,
+        sentence=f"A small new table cannot be made: {error}.",
+        evidence={MAKING: error},
+    )
+    return Phase(
+        name=PhaseName.VERIFY,
+        explored=1,
+        complete=True,
+        bound="commits that make a small new table",
+        verdict=Verdict.INVALID,
+        findings=(finding,),
     )
 
 

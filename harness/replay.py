@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tornproof.harness.check import MAKING, make_table
 from tornproof.harness.common.verdict import Finding, Verdict
 from tornproof.harness.counterexamples.case_document import case_of
 from tornproof.harness.counterexamples.replay import UNUSABLE, is_simulated
@@ -61,6 +62,9 @@ def replay_finding(finding: Finding, image: DiskImage, path: str) -> Verdict:
 
 
 def _replay_problem(finding: Finding, image: DiskImage, path: str) -> Verdict:
+    if MAKING in finding.evidence:
+        _, error = make_table()
+        return Verdict.VALID if not error else Verdict.INVALID if error == finding.evidence[MAKING] else Verdict.UNKNOWN
     wanted = Problem(**finding.evidence)
     try:
         problems = verify_table(open_table(image, path), whole=False).all_problems

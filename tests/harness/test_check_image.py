@@ -9,16 +9,18 @@ import pyarrow as pa
 import pytest
 import table_builder as tb
 
+from tornproof.api.captured import capture_or_make
 from tornproof.harness import check
-from tornproof.harness.check import CheckQuestion, PhaseName, bounds_of, capture_table, check_image
+from tornproof.harness.check import MAKING, CheckQuestion, PhaseName, bounds_of, capture_table, check_image
 from tornproof.harness.common.effort import LARGE_CHUNKS, Bounds
 from tornproof.harness.common.verdict import Phase, Verdict, calls_at_most
 from tornproof.harness.explorers.schedules import points as schedule_points
 from tornproof.harness.explorers.simulated_phases import simulate
 from tornproof.harness.parallel.tasks import Exploration, Outcome, Results, explore_here
+from tornproof.harness.replay import replay_finding
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.systems.scenario import Explorer
-from tornproof.impl.errors import NotATableError, UnsupportedError
+from tornproof.impl.errors import CorruptError, NotATableError, UnsupportedError
 from tornproof.impl.layout import pm as layout
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
 from tornproof.impl.types.questdb import TypeTag
@@ -158,3 +160,27 @@ def test_a_control_that_was_not_tried_has_not_failed(monkeypatch: pytest.MonkeyP
         assert "the run was cut before a positive control was tried" in phase.note
         assert "a positive control failed" not in phase.note
         assert not phase.findings
+
+
+@pytest.mark.parametrize("error", [ValueError("boom"), CorruptError("f", "x", 0, "1", "2")])
+def test_a_table_that_cannot_be_made_is_a_finding_that_replays(
+    monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    """It was an error line, and nothing was found."""
+
+    def broken(*_: object, **__: object) -> None:
+        raise error
+
+    with monkeypatch.context() as patch:
+        patch.setattr("tornproof.impl.write.partition_change.PartitionChanger.create", broken)
+        path, image, start_error = capture_or_make(None)
+        bounds = bounds_of(1, image, path)
+        question = CheckQuestion(image=image, path=path, has_table=False, start_error=start_error, bounds=bounds)
+        outcome = check_image(question, workers=1)
+        (phase,) = outcome.phases
+        (finding,) = phase.findings
+        assert phase.verdict is Verdict.INVALID and str(error) in finding.sentence
+        assert replay_finding(finding, image, path) is Verdict.INVALID
+        other = replace(finding, evidence={MAKING: "another error"})
+        assert replay_finding(other, image, path) is Verdict.UNKNOWN
+    assert replay_finding(finding, image, path) is Verdict.VALID

@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
-from tornproof.api.captured import capture_until_stable
+from tornproof.api.captured import capture_or_make
 from tornproof.api.holders import MIGRATED_OFFLINE, RECOVERED_OFFLINE, demand_offline
 from tornproof.api.steady import verify_until_stable
 from tornproof.api.tables import TablePath
 from tornproof.harness.check import CheckQuestion, bounds_of, check_image
 from tornproof.harness.common.effort import DEFAULT, EFFORT_MAX, EFFORTS, effort_of
 from tornproof.harness.parallel.tasks import Outcome
-from tornproof.harness.systems.workload import MADE_PATH, made_image
 from tornproof.impl.chunk.duplicate_values import ColumnValues, read_column_values
 from tornproof.impl.chunk.duplicates import ChunkForm
 from tornproof.impl.extension.footer import FileFooter, read_file_footer
@@ -130,9 +129,11 @@ def check(
     factor = effort_of(effort)
     if factor is None:
         raise ValueError(f"effort: expected {', '.join(EFFORTS)} or 1 to {EFFORT_MAX:,}, found {effort!r}")
-    table, image = (MADE_PATH, made_image()) if path is None else capture_until_stable(os.fspath(path))
+    table, image, start_error = capture_or_make(None if path is None else os.fspath(path))
     bounds = bounds_of(factor, image, table)
-    question = CheckQuestion(image=image, path=table, has_table=path is not None, seed=seed, bounds=bounds)
+    question = CheckQuestion(
+        image=image, path=table, has_table=path is not None, start_error=start_error, seed=seed, bounds=bounds
+    )
     phases = [name for name in question.phases if only is None or name in only]
     if unknown := [name for name in only or () if name not in question.phases]:
         raise ValueError(f"only: expected some of {', '.join(question.phases)}, found {unknown[0]!r}")

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from tornproof.api.captured import capture_until_stable
+from tornproof.api.captured import capture_or_make
 from tornproof.cli.check_progress import progress_bars
 from tornproof.cli.check_report import Asked, check_document, print_check
 from tornproof.cli.console import result_console
@@ -22,7 +22,6 @@ from tornproof.harness.check import CheckQuestion, PhaseName, bounds_of, check_i
 from tornproof.harness.common.effort import DEFAULT
 from tornproof.harness.common.verdict import worst
 from tornproof.harness.systems.releases import HARDENED_PRESET
-from tornproof.harness.systems.workload import MADE_PATH, made_image
 from tornproof.impl.errors import UsageError
 
 WIDTH = 80
@@ -116,11 +115,12 @@ def _check_table(
     chosen = None if preset is None else preset_named(preset)
     if table is not None and scenarios:
         raise UsageError("a scenario has its own table: name either a TABLE or scenarios")
-    path, image = (MADE_PATH, made_image()) if table is None else capture_until_stable(table)
+    path, image, start_error = capture_or_make(table)
     question = CheckQuestion(
         image=image,
         path=path,
         has_table=table is not None,
+        start_error=start_error,
         preset=None if chosen is None else chosen.name,
         scenarios=scenarios,
         seed=seed,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tornproof.harness.explorers.model_based.conditions import OPERATORS, condition_on
+from tornproof.harness.explorers.model_based.conditions import FORMS, OPERATORS, condition_of
 from tornproof.harness.explorers.model_based.files import ViolationError, entry_of, expected_chain, version_of
 from tornproof.harness.explorers.model_based.world import ALLOWED, ROWS, World, orderly
 from tornproof.impl.query.time_search import TimeRange
@@ -108,13 +108,19 @@ def read_committed(world: World) -> None:
 
 
 def read_where(world: World, *, nth: int, at: int) -> None:
-    """Read the rows for which a condition is true, which compares a column with one of its values, or with nulls."""
-    version, shape = world.state.committed, world.rows.shape
+    """Read the rows for which a condition is true that compares columns with the values of a row."""
+    version, contents = world.state.committed, world.rows.contents
     rows = [identity for entry in version.entries if entry.token >= 0 for identity in entry.rows]
-    column, (row, operator) = nth % len(shape.schema), divmod(at, len(OPERATORS))
-    value = world.rows.contents[rows[row % len(rows)]][column]
-    condition = condition_on(shape.schema.names[column], shape.tag_of(column), value, tuple(OPERATORS)[operator])
-    expected = tuple(row for row in rows if condition.is_true(world.rows.contents[row][column]))
+    number, form = divmod(at, FORMS)
+    row, symbol = divmod(number, len(OPERATORS))
+    condition = condition_of(
+        world.rows.shape,
+        contents[rows[(row + nth) % len(rows)]],
+        column=nth % len(world.rows.shape.types),
+        symbol=tuple(OPERATORS)[symbol],
+        form=form,
+    )
+    expected = tuple(row for row in rows if condition.truth(contents[row]))
     with orderly(f"reading where {condition.text}"):
         found = world.files.read_where(world.files.transaction(), condition.text)
     _check_selected(world, f"where {condition.text}", expected, found)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from tornproof.harness.explorers.model_based.commit import FAULT_KINDS
-from tornproof.harness.explorers.model_based.rules import Step
+from tornproof.harness.explorers.model_based.rules import KEY_COUNT, Step
 from tornproof.harness.explorers.model_based.smaller import Steps
+from tornproof.harness.explorers.model_based.start import TIMES_IN_INTERVAL
 from tornproof.harness.explorers.model_based.tables import PLAIN, TABLES
 
 STORES_BEFORE_VERSION = range(24, 40)
@@ -35,11 +36,12 @@ REWRITE = _step("rewrite", nth=0)
 DROPS = tuple(_step("drop", nth=nth) for nth in range(3))
 READ = (_step("read token", nth=0), _step("read committed"), _step("reload"))
 REOPENED = (CLOSE, REOPEN)
-SELECTED = tuple(_step("read where", nth=nth, at=at) for nth in range(8) for at in (0, 4, 8, 9, 13, 17))
+SELECTED = tuple(_step("read where", nth=nth, at=at) for nth in range(9) for at in range(0, 64, 5))
 BETWEEN = tuple(_step("read between", nth=nth, at=at) for nth in range(3) for at in (3, 7))
 AFTER_STOP = (_step("use a dead writer"), CLOSE, REOPEN, _insert(6, 12), COMMIT, *READ)
 MANY_PARTITIONS, MANY_GENERATIONS = 140, 210
 """The first makes the record longer than a page of `_txn`."""
+EACH_ROW_AGAIN = tuple(step for row in range(TIMES_IN_INTERVAL * KEY_COUNT) for step in (_insert(row), COMMIT))
 COMMITS: tuple[Steps, ...] = (
     # Row groups are replaced until the unused bytes are too many.
     (_insert(0, 3, 6), COMMIT, *READ, *((_insert(0, 3, 6), COMMIT) * 5), *READ),
@@ -58,6 +60,8 @@ COMMITS: tuple[Steps, ...] = (
     ),
     (*APPEND, *APPEND, _insert(0, 1, 2, 3, 4, 5), COMMIT, _step("upsert", rows=[0, 4, 4]), COMMIT, *READ),
     (_insert(0, 5, 9, 12, 14, 18, 20, 23, 24), COMMIT, *SELECTED, *BETWEEN, _insert(9, 12), COMMIT, *SELECTED),
+    # Each row of several row groups once more, alone: those at a bound, and those whose time two row groups share.
+    (_insert(*range(TIMES_IN_INTERVAL * KEY_COUNT)), COMMIT, *EACH_ROW_AGAIN, *READ),
     # Several partitions, and directories that are left behind.
     (_insert(0, 24, 48), COMMIT, PIN, REWRITE, COMMIT, PURGE, READ_PINNED, UNPIN, PURGE, *APPEND, CLOSE, REOPEN, *READ),
     (

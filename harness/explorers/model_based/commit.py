@@ -129,6 +129,7 @@ def _done(world: World, changes: Changes, version: int) -> None:
         raise ViolationError(ALLOWED, f"commit returned {version}, and should have returned {outcome.answer}")
     if changes:
         _check_committed(world, before, changes, directories)
+        world.check_durable(changes)
         world.reached["several partitions in one commit"] += len(changes) > 1
     world.staged = Staged()
 

@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from tornproof.harness.common.patch import wrapped
+from tornproof.harness.common.patch import original_of, wrapped
 from tornproof.harness.common.quiet_hypothesis import quiet_hypothesis
 from tornproof.harness.common.remembered_codecs import remembered_decoding, remembered_encoder
 from tornproof.harness.common.verdict import Finding, HasTime, OnProgress, Phase, Verdict, always
@@ -28,11 +28,14 @@ from tornproof.harness.explorers.model_based.start import (
     prepare,
     scratch_directory,
 )
+from tornproof.harness.explorers.model_based.system_calls import SEAM
 from tornproof.harness.explorers.model_based.tables import PATH, TABLES, empty_image
 from tornproof.harness.explorers.model_based.tours import COMMITS, TOURS
 from tornproof.harness.explorers.model_based.world import orderly
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.impl.errors import ProblemError
+from tornproof.impl.storage.interface import Mapping
+from tornproof.impl.storage.operating_system_file import OpenFile
 from tornproof.impl.write.partition_change import RowGroupEncoder
 from tornproof.model.table import Stage
 
@@ -74,11 +77,15 @@ SEED_STRIDE = 1009
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Control:
-    """A broken function that the machine must detect before its verdict counts."""
+    """A broken function or class that the machine must detect before its verdict counts.
+
+    What `is_below` the storage interface is in no storage in memory.
+    """
 
     name: str
     location: str
-    broken: Callable[[Callable[..., Any]], Callable[..., Any]]
+    broken: Callable[[Any], Any]
+    is_below: bool = False
 
     def planted(self) -> AbstractContextManager[None]:
         """Replace the function at `location` (module:function) by the broken one."""
@@ -123,7 +130,36 @@ def _skips_last(kept_ordinals: Callable[..., Any]) -> Callable[..., Any]:
     return kept
 
 
+def _writes_once(file: type[OpenFile]) -> type[OpenFile]:
+    class Once(file):  # type: ignore[misc,valid-type]
+        def pwrite(self, content: bytes, offset_bytes: int) -> None:
+            # As the storage finds it, and not the system's own, which may transfer everything.
+            original_of(f"{SEAM}:os").pwrite(self._open_descriptor, content, offset_bytes)
+
+    return Once
+
+
+def _syncs_nothing(mapped: type[Mapping]) -> type[Mapping]:
+    class Unsynced(mapped):  # type: ignore[misc,valid-type]
+        def msync(self) -> None:
+            """Leave it to the system."""
+
+    return Unsynced
+
+
 CONTROLS = (
+    Control(
+        name="a write that is not continued",
+        location="tornproof.impl.storage.operating_system:OpenFile",
+        broken=_writes_once,
+        is_below=True,
+    ),
+    Control(
+        name="a mapping that is not synced",
+        location="tornproof.impl.storage.operating_system_file:_MappedFile",
+        broken=_syncs_nothing,
+        is_below=True,
+    ),
     Control(
         name="a writer that forgets a row group",
         location="tornproof.impl.write.partition_change:next_in_place",
@@ -247,19 +283,26 @@ class Stateful:
 
     def detects(self, control: Control, seed: int, scratch: str) -> bool:
         """Return whether a program detects the broken function: a fixed one, else a random one."""
-        trial = self._search(None, scratch, steps=CONTROL_STEPS)
-        with quiet_hypothesis(), remembered_decoding(), control.planted():
+        kind = StorageKind.FILES if control.is_below else self._kind
+        with scratch_directory(kind, scratch or None) as folder, quiet_hypothesis(), remembered_decoding():
+            trial = self._search(None, folder, kind=kind, steps=CONTROL_STEPS)
+            return self._fails(trial, control, seed)
+
+    def _fails(self, trial: Search, control: Control, seed: int) -> bool:
+        with control.planted():
             if any(replay(trial, number % len(self.start.options), tour) for number, tour in enumerate(COMMITS)):
                 return True
             trial.run(seed, shrinks=False)
         return trial.failure is not None
 
-    def _search(self, table: str | None, scratch: str, *, steps: int, **more: Any) -> Search:
+    def _search(
+        self, table: str | None, scratch: str, *, steps: int, kind: StorageKind | None = None, **more: Any
+    ) -> Search:
         if table not in self._starts:
             assert table is not None
             self._starts[table] = start_of(table, self._encode)
         start = self._starts[table]
-        return Search(start=start, kind=self._kind, scratch=scratch, encode=self._encode, steps=steps, **more)
+        return Search(start=start, kind=kind or self._kind, scratch=scratch, encode=self._encode, steps=steps, **more)
 
 
 def start_of(table: str, encode: RowGroupEncoder) -> Start:

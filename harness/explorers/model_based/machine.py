@@ -164,9 +164,8 @@ def filled(search: Search) -> Start:
 
 
 def _new_world(search: Search, opened: ExitStack) -> World:
-    storage, path = opened.enter_context(fresh_copy(search.start, search.kind, search.scratch))
-    options = search.start.options[search.options]
-    world = World(search.start, storage, path, options=options, encode=search.encode)
+    copy = opened.enter_context(fresh_copy(search.start, search.kind, search.scratch))
+    world = World(search.start, copy, options=search.start.options[search.options], encode=search.encode)
     opened.callback(world.end)
     take(world, {"rule": "reopen"})
     return world

@@ -9,8 +9,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
+from typing import NamedTuple
 
 from tornproof.harness.explorers.model_based.rows import Rows
+from tornproof.harness.explorers.model_based.system_calls import Durable, intercepted
 from tornproof.harness.explorers.model_based.tables import FIRST_TIME, PATH, PLAIN, empty_image
 from tornproof.harness.parallel.tasks import SHARED_MEMORY
 from tornproof.harness.simulator.filesystem.image import DiskImage
@@ -117,13 +119,21 @@ def scratch_directory(kind: StorageKind, directory: str | None) -> Iterator[str]
         yield made
 
 
+class Copy(NamedTuple):
+    """A copy of the table: a storage, the path on it, and on real files what is durable of them."""
+
+    storage: Storage
+    path: str
+    durable: Durable | None
+
+
 @contextmanager
-def fresh_copy(start: Start, kind: StorageKind, scratch: str) -> Iterator[tuple[Storage, str]]:
-    """Yield a storage and the path on it of a fresh copy of the table, which is removed afterwards."""
+def fresh_copy(start: Start, kind: StorageKind, scratch: str) -> Iterator[Copy]:
+    """Yield a fresh copy of the table, which is removed afterwards."""
     if kind is StorageKind.MEMORY:
         path = f"/{TABLE_NAME}"
         image = DiskImage.of_files({f"{path}/{name}": content for name, content in start.files.items()})
-        yield MemoryStorage.of(image), path
+        yield Copy(MemoryStorage.of(image), path, None)
         return
     root = Path(scratch, TABLE_NAME)
     try:
@@ -131,7 +141,8 @@ def fresh_copy(start: Start, kind: StorageKind, scratch: str) -> Iterator[tuple[
             file = root / name
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_bytes(content)
-        yield OperatingSystemStorage(), str(root)
+        with intercepted(root) as durable:
+            yield Copy(OperatingSystemStorage(), str(root), durable)
     finally:
         shutil.rmtree(root, ignore_errors=True)
 

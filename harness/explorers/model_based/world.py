@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from tornproof.harness.explorers.model_based.files import (
     Chain,
@@ -17,9 +18,10 @@ from tornproof.harness.explorers.model_based.files import (
     expected_chain,
     version_of,
 )
-from tornproof.harness.explorers.model_based.start import Start
-from tornproof.impl.layout.parquet import ParquetTail
-from tornproof.impl.storage.interface import Storage
+from tornproof.harness.explorers.model_based.start import Copy, Start
+from tornproof.impl.layout.parquet import DATA_FILE, ParquetTail
+from tornproof.impl.table.partition import PM_FILE
+from tornproof.impl.table.symbols import DICTIONARY_FILES
 from tornproof.impl.txn.pins import Pin
 from tornproof.impl.txn.reader import TransactionReader
 from tornproof.impl.txn.transaction import TXN_FILE, Partition, Transaction
@@ -32,6 +34,7 @@ from tornproof.model.table import Directory, DirectoryName, Entry, Generation, S
 ORDERLY = "every call answers or refuses in an orderly way"
 ALLOWED = "the files are what the model allows"
 ROWS = "a version has exactly its rows"
+DURABLE = "what is acknowledged is durable"
 # The model's generations of a partition that is not in Parquet: no operation changes them.
 NATIVE = (Generation(end=1, token=-1, rows=()),)
 EXPLORERS = "tornproof.harness.explorers."
@@ -88,10 +91,9 @@ class World:
     `transaction` is the committed version as it was read when table and state were last compared.
     """
 
-    def __init__(
-        self, start: Start, storage: Storage, path: str, *, options: WriterOptions, encode: RowGroupEncoder
-    ) -> None:
+    def __init__(self, start: Start, copy: Copy, *, options: WriterOptions, encode: RowGroupEncoder) -> None:
         """Take over a fresh copy of the start's table; no writer is open."""
+        storage, path, self.durable = copy
         self.start = start
         self.options = options
         self.encode = encode
@@ -166,6 +168,29 @@ class World:
         found = (transaction.record.min_timestamp, transaction.record.max_timestamp)
         if found != expected:
             raise ViolationError(ROWS, f"_txn says that the rows lie in {found}, and they lie in {expected}")
+
+    def check_durable(self, changed: Iterable[int]) -> None:
+        """Compare what an acknowledged commit needs with what was synced of it, where that is known."""
+        if self.durable is None:
+            return
+        root = Path(self.files.path)
+        sizes = {root / TXN_FILE: (root / TXN_FILE).stat().st_size}
+        sizes |= {path: path.stat().st_size for path in root.iterdir() if path.suffix[1:] in {*DICTIONARY_FILES}}
+        for partition in self.transaction.partitions:
+            if partition.timestamp in changed and partition.is_parquet:
+                name = entry_of(partition).directory
+                directory = root / self.files.name_of(name)
+                sizes |= {directory / DATA_FILE: partition.token, directory / PM_FILE: self.files.chain(name).end_bytes}
+                self._check_synced(directory, 0)
+        for path, size_bytes in sizes.items():
+            self._check_synced(path, size_bytes)
+
+    def _check_synced(self, path: Path, size_bytes: int) -> None:
+        assert self.durable is not None
+        missing = self.durable.missing(path, size_bytes)
+        if missing is not None:
+            where = path.parent.relative_to(Path(self.files.path).parent)
+            raise ViolationError(DURABLE, f"a commit was acknowledged, and not synced is {missing} in {where}")
 
     def check_everything(self) -> None:
         """Compare all directories, the committed version and every pinned version."""

@@ -14,7 +14,7 @@ from tornproof.harness.explorers.corruption import controls as damage
 from tornproof.harness.explorers.corruption.judge import Judge, Outcome
 from tornproof.harness.explorers.corruption.plan import Cut, Flip, Kind, Overwrite, Pair
 from tornproof.harness.explorers.model_based import commit as commits
-from tornproof.harness.explorers.model_based import readers
+from tornproof.harness.explorers.model_based import readers, system_calls
 from tornproof.harness.explorers.model_based.commit import commit
 from tornproof.harness.explorers.model_based.explorer import CONTROLS, Stateful
 from tornproof.harness.explorers.model_based.rules import RULES as RULES_OF_PROGRAMS
@@ -129,7 +129,14 @@ def pins_are_not_looked_at(patch: Patch) -> None:
     not_run("purge")(patch)
 
 
+def transfers_are_whole(patch: Patch) -> None:
+    for name in ("READ_BYTES_MAX", "WRITTEN_BYTES_MAX"):
+        patch.setattr(system_calls, name, 1 << 30)
+
+
 STATEFUL_BLINDINGS: dict[str, tuple[Blinding, str]] = {
+    "all system calls transfer everything": (transfers_are_whole, "a write that is not continued"),
+    "what is synced is not compared": (blinded(World, "check_durable"), "a mapping that is not synced"),
     "rows are not compared": (rows_are_not_compared, "rows of one time in the wrong order"),
     "rows that are selected are not compared": (
         blinded(readers, "_check_selected"),

@@ -1,0 +1,101 @@
+"""System calls below the storage, answered as a system may: with short transfers; and what each sync made durable.
+
+Nothing is lost here: what was synced is kept beside the files, and compared with what is committed.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from tornproof.harness.common.patch import replaced
+
+READ_BYTES_MAX, WRITTEN_BYTES_MAX = 1_500, 150
+"""What one call transfers at most: POSIX allows any number."""
+SEAM = "tornproof.impl.storage.operating_system_file"
+
+
+@dataclass(frozen=True, slots=True)
+class Durable:
+    """What was synced of each file and directory, by inode."""
+
+    contents: dict[int, bytearray] = field(default_factory=dict)
+    names: dict[int, frozenset[str]] = field(default_factory=dict)
+
+    def sync(self, descriptor: int) -> None:
+        """Note that all of a file or a directory is durable."""
+        found = os.fstat(descriptor)
+        if stat.S_ISDIR(found.st_mode):
+            self.names[found.st_ino] = frozenset(os.listdir(descriptor))
+        else:
+            self.contents[found.st_ino] = bytearray(os.pread(descriptor, found.st_size, 0))
+
+    def sync_range(self, inode: int, content: bytes, offset_bytes: int) -> None:
+        """Note that a part of a mapped file is durable."""
+        known = self.contents.setdefault(inode, bytearray())
+        end_bytes = offset_bytes + len(content)
+        known.extend(bytes(max(0, end_bytes - len(known))))
+        known[offset_bytes:end_bytes] = content
+
+    def missing(self, path: Path, size_bytes: int) -> str | None:
+        """Say what of a name or of the first bytes of its file is not durable; None if all of it is."""
+        if path.name not in self.names.get(path.parent.stat().st_ino, ()):
+            return f"the name of {path.name} in its directory"
+        if path.is_dir():
+            return None
+        content, known = path.read_bytes()[:size_bytes], self.contents.get(path.stat().st_ino, b"")
+        if known[:size_bytes] == content:
+            return None
+        first = next(at for at, byte in enumerate(content) if at >= len(known) or known[at] != byte)
+        return f"byte {first} of {path.name}"
+
+
+@contextmanager
+def intercepted(root: Path) -> Iterator[Durable]:
+    """Answer the calls of the storage while the block runs; what is below `root` is durable at its beginning."""
+    durable = Durable()
+    for path in (root, *root.rglob("*")):
+        descriptor = os.open(path, os.O_RDONLY)
+        durable.sync(descriptor)
+        os.close(descriptor)
+
+    class Mapped(mmap.mmap):
+        inode: int
+
+        def __new__(cls, descriptor: int, size_bytes: int, **settings: Any) -> Mapped:
+            mapped = super().__new__(cls, descriptor, size_bytes, **settings)
+            mapped.inode = os.fstat(descriptor).st_ino
+            return mapped
+
+        def flush(self, offset_bytes: int = 0, size_bytes: int | None = None) -> None:
+            end_bytes = len(self) if size_bytes is None else offset_bytes + size_bytes
+            durable.sync_range(self.inode, self[offset_bytes:end_bytes], offset_bytes)
+
+    calls = {
+        "pread": lambda descriptor, size, offset: os.pread(descriptor, min(size, READ_BYTES_MAX), offset),
+        "pwrite": lambda descriptor, content, offset: os.pwrite(descriptor, content[:WRITTEN_BYTES_MAX], offset),
+        "fsync": durable.sync,
+        "fdatasync": durable.sync,
+    }
+    with ExitStack() as stack:
+        stack.enter_context(replaced(f"{SEAM}:os", _Others(os, calls)))
+        stack.enter_context(replaced(f"{SEAM}:mmap", _Others(mmap, {"mmap": Mapped})))
+        yield durable
+
+
+class _Others:
+    """A module of which some names are others."""
+
+    def __init__(self, module: ModuleType, others: dict[str, Any]) -> None:
+        self._module = module
+        self.__dict__.update(others)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._module, name)

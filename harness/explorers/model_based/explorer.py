@@ -54,6 +54,7 @@ COVERAGE_GOALS = (
     "merge of one row group",
     "merge of several row groups",
     "orphan restated",
+    "partition adopted",
     "partition dropped and made again",
     "pinned reader of a directory left behind",
     "pinned reader two generations back",
@@ -67,6 +68,7 @@ COVERAGE_GOALS = (
     "row groups behind others",
     "rows left out by a condition",
     "several partitions in one commit",
+    "table recovered",
     "upsert of a committed row",
 )
 

@@ -161,6 +161,12 @@ class Files:
         self._published.pop(directory, None)
         self._committed.pop(directory, None)
 
+    def forget_generations(self) -> None:
+        """Forget what was published, which a recovery of the table may reduce to the committed generations."""
+        self._published.clear()
+        self._chains.clear()
+        self._snapshot = None
+
     def version_in_area(self, number: int) -> Version | None:
         """Return the version in the area of a version number, with counts for rows; None if it cannot be read."""
         try:

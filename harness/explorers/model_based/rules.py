@@ -28,11 +28,14 @@ from tornproof.harness.explorers.model_based.sessions import (
     reopen,
     reopen_fails,
     reopen_killed,
+    repair,
     use_dead,
 )
-from tornproof.harness.explorers.model_based.start import TIMES_IN_INTERVAL
+from tornproof.harness.explorers.model_based.start import OPTIONS, TIMES_IN_INTERVAL, Interval
 from tornproof.harness.explorers.model_based.world import Staged, World, orderly
 from tornproof.impl.table.partition_names import interval_end
+from tornproof.impl.types.questdb import TypeTag
+from tornproof.impl.write.partition_build import PartitionBuild
 
 Step: TypeAlias = dict[str, Any]
 KEY_COUNT = 3
@@ -105,6 +108,23 @@ def rewrite(world: World, *, nth: int) -> None:
     world.staged.rewritten.add(key)
 
 
+def adopt(world: World, *, place: int, count: int) -> None:
+    """Prepare a partition beside the table, and stage it."""
+    free = _free(world)
+    interval = free[place % len(free)]
+    rows, identities = world.rows.make(
+        [Point(time, nth % KEY_COUNT) for nth, time in enumerate(interval.times[:count])]
+    )
+    path = f"{world.files.path}/prepared.{len(world.rows.contents)}"
+    with orderly("preparing a partition"):
+        with PartitionBuild(world.process, path, world.start.metadata, OPTIONS[0], table_name="table") as build:
+            build.append(build.encoded(rows))
+            prepared = build.finish(interval.start)
+        world.open_writer.adopt(prepared)
+    world.staged.rows += identities
+    world.reached["partition adopted"] += 1
+
+
 def roll_back(world: World) -> None:
     """Roll back what is staged."""
     with orderly("rollback"):
@@ -132,6 +152,12 @@ def _parquet(world: World) -> list[int]:
         for key, entry in world.state.entries.items()
         if entry.token >= 0 and any(interval.start <= key < interval.end for interval in intervals)
     )
+
+
+def _free(world: World) -> list[Interval]:
+    """Return the intervals without a partition."""
+    keys = world.state.entries
+    return [each for each in world.start.intervals if not any(each.start <= key < each.end for key in keys)]
 
 
 def _repeatable(world: World) -> list[int]:
@@ -182,6 +208,19 @@ def _can_upsert(world: World) -> bool:
     return world.rows.shape.has_keys and _can_change(world)
 
 
+def _can_adopt(world: World) -> bool:
+    """Whether a partition can be prepared, which cannot have symbols."""
+    shape = world.rows.shape
+    has_symbols = any(shape.tag_of(index) is TypeTag.SYMBOL for index in range(len(shape.types)))
+    return _has_nothing_staged(world) and not has_symbols and bool(_free(world))
+
+
+def _can_repair(world: World) -> bool:
+    is_alone = _is_closed(world) and not world.pins
+    entries = world.state.committed.entries
+    return is_alone and bool(entries) and all(each.token >= 0 for each in entries)
+
+
 def _can_pin(world: World) -> bool:
     return len(world.pins) < READER_COUNT
 
@@ -216,22 +255,24 @@ RULES: Mapping[str, Rule] = {
     "commit nothing": Rule(commit, _has_nothing_staged, 2, _COMMITTED),
     "rewrite": Rule(rewrite, _can_change, 3, _COMMITTED, ("nth",)),
     "drop": Rule(drop, _can_change, 3, _COMMITTED, ("nth",)),
+    "adopt": Rule(adopt, _can_adopt, 2, _COMMITTED, ("place", "count")),
     "roll back": Rule(roll_back, _has_staged, 1, _STAGED),
     "pin": Rule(pin, _can_pin, 3, ("read pinned",), ("reader",)),
     "read pinned": Rule(read_pinned, _has_pins, 4, ("pin",), ("reader",)),
     "unpin": Rule(unpin, _has_pins, 5, ("pin",), ("reader",)),
-    "purge": Rule(purge, _is_open, 5, _OPENED),
+    "purge": Rule(purge, _is_open, 4, _OPENED),
     "reload": Rule(reload, _always, 3),
     "read token": Rule(read_token, _has_tokens, 3, _COMMITTED, ("nth",)),
     "read committed": Rule(read_committed, _always, 2),
     "read where": Rule(read_where, _has_rows, 4, _COMMITTED, ("nth", "at")),
     "read between": Rule(read_between, _has_rows, 2, _COMMITTED, ("nth", "at")),
     "commit that fails": Rule(commit_fails, _has_staged, 5, _STAGED, ("call", "at", "written_bytes")),
-    "commit that is killed": Rule(commit_killed, _has_staged, 6, _STAGED, ("kind", "at", "written_bytes")),
-    "use a dead writer": Rule(use_dead, _is_dead, 6, ("commit that fails", *_STAGED)),
-    "open a second writer": Rule(open_second, _has_writer, 2, _OPENED),
+    "commit that is killed": Rule(commit_killed, _has_staged, 5, _STAGED, ("kind", "at", "written_bytes")),
+    "use a dead writer": Rule(use_dead, _is_dead, 4, ("commit that fails", *_STAGED)),
+    "open a second writer": Rule(open_second, _has_writer, 1, _OPENED),
     "close": Rule(close, _has_writer, 2, _OPENED),
     "reopen": Rule(reopen, _is_closed, 2, _COMMITTED),
+    "repair": Rule(repair, _can_repair, 3, ("reopen", "close", *_COMMITTED), ("nth", "count")),
     "reopen that is killed": Rule(reopen_killed, _is_closed, 6, ("commit that is killed", *_STAGED), ("at",)),
     "reopen that fails": Rule(reopen_fails, _is_closed, 4, ("commit that fails", *_STAGED), ("at",)),
 }

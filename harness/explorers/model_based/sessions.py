@@ -11,6 +11,8 @@ from tornproof.harness.explorers.model_based.world import ALLOWED, ORDERLY, Stag
 from tornproof.harness.simulator.filesystem.faulty import Fault
 from tornproof.harness.simulator.filesystem.memory import Killed
 from tornproof.impl.errors import BusyError, StorageError
+from tornproof.impl.layout.parquet import DATA_FILE
+from tornproof.impl.repair.repair import repair_table
 from tornproof.impl.storage.interface import StorageReason
 from tornproof.impl.write.table_writer import WriterDeadError
 from tornproof.model.step import newest_orphans, step
@@ -42,6 +44,28 @@ def reopen_killed(world: World, *, at: int) -> None:
 def reopen_fails(world: World, *, at: int) -> None:
     """Open a writer while a call of the recovery fails."""
     _open(world, Fault(at=at % RECOVERY_STEPS, reason=StorageReason.INPUT_OUTPUT))
+
+
+def repair(world: World, *, nth: int, count: int) -> None:
+    """Recover as `tornproof recover` does, where bytes were left behind a partition's committed end."""
+    storage, entries = world.files.storage, [each for each in world.state.committed.entries if each.token >= 0]
+    entry = entries[nth % len(entries)]
+    file = f"{world.files.name_of(entry.directory)}/{DATA_FILE}"
+    with storage.open_for_writing(f"{world.files.path}/{file}") as handle:
+        handle.pwrite(bytes(range(1, 10)) * count, handle.size_bytes())
+        tail = handle.pread(handle.size_bytes() - entry.token, entry.token)
+    with orderly("recover"):
+        report = repair_table(storage, world.files.path)
+        again = repair_table(storage, world.files.path)
+    if report.problems or again.actions:
+        raise ViolationError(ALLOWED, f"recover left {report.problems}, and a second one did {again.actions}")
+    kept = next((each.kept_as for each in report.actions if each.file == file), None)
+    with orderly("reading what a recovery kept"), storage.open_for_reading(f"{world.files.path}/{kept}") as handle:
+        is_kept = handle.pread(handle.size_bytes(), 0) == tail
+    if not is_kept or world.files.data_size_bytes(entry.directory) != entry.token:
+        raise ViolationError(ALLOWED, f"recover did not cut {file} at {entry.token}, or did not keep what it cut off")
+    world.resume("a recovery of the table")
+    world.reached["table recovered"] += 1
 
 
 def open_second(world: World) -> None:

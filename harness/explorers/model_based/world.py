@@ -169,6 +169,18 @@ class World:
         if found != expected:
             raise ViolationError(ROWS, f"_txn says that the rows lie in {found}, and they lie in {expected}")
 
+    def resume(self, after: str) -> None:
+        """Take over the files as they are now, which must have the committed version and its rows."""
+        before = self.state
+        self.files.forget_generations()
+        self.committed_partitions.clear()
+        found = self._first_state()
+        if (found.version, found.committed) != (before.version, before.committed):
+            raise ViolationError(ROWS, f"after {after} the table has {found.committed}, and should {before.committed}")
+        named = {each.name for each in found.directories}
+        others = [each for each in before.directories if each.name not in named]
+        self.state = found.with_directories([*found.directories, *others])
+
     def check_durable(self, changed: Iterable[int]) -> None:
         """Compare what an acknowledged commit needs with what was synced of it, where that is known."""
         if self.durable is None:

@@ -29,10 +29,11 @@ from tornproof.harness.explorers.model_based.start import (
     scratch_directory,
 )
 from tornproof.harness.explorers.model_based.system_calls import SEAM
-from tornproof.harness.explorers.model_based.tables import PATH, TABLES, empty_image
+from tornproof.harness.explorers.model_based.tables import BY_NAME, PATH, TABLES, empty_image, with_added_columns
 from tornproof.harness.explorers.model_based.tours import COMMITS, TOURS
-from tornproof.harness.explorers.model_based.world import orderly
+from tornproof.harness.explorers.model_based.world import ROWS, orderly
 from tornproof.harness.simulator.filesystem.image import DiskImage
+from tornproof.harness.systems.plain_rows import Values
 from tornproof.impl.errors import ProblemError
 from tornproof.impl.storage.interface import Mapping
 from tornproof.impl.storage.operating_system_file import OpenFile
@@ -313,7 +314,20 @@ def start_of(table: str, encode: RowGroupEncoder) -> Start:
         with orderly("a new table"):
             empty = prepare(empty_image(table), PATH)
         making = Search(start=empty, kind=StorageKind.MEMORY, scratch="", encode=encode, steps=0, options=1)
-        return filled(making)
+        start = filled(making)
+        if not BY_NAME[table].added:
+            return start
+        with orderly("a table with added columns"):
+            added = prepare(with_added_columns(table, start.files, start.metadata), PATH)
+        _check_added(start.rows.contents, added.rows.contents, [*BY_NAME[table].added.values()])
+        return added
+
+
+def _check_added(before: Sequence[Values], after: Sequence[Values], types: Sequence[str]) -> None:
+    """Compare rows with those from before some columns were added, which have nulls there, or what stands for them."""
+    missing = tuple({"BOOLEAN": False, "SHORT": 0}.get(name) for name in types)
+    if [*after] != [(*row, *missing) for row in before]:
+        raise ViolationError(ROWS, f"after columns were added the rows are {after}, and were {before}")
 
 
 def stateful_phase(

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.impl.table.create import NewColumn, create_table
-from tornproof.impl.table.metadata_file import PartitionBy
+from tornproof.impl.table.metadata_file import (
+    META_FILE,
+    PartitionBy,
+    TableColumn,
+    TableMetadata,
+    encode_metadata_file,
+)
 from tornproof.impl.types.names import type_code
 
 PATH = "/table"
@@ -17,12 +23,16 @@ FIRST_TIME = 1_704_067_200_000_000  # 2024-01-01 in microseconds
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewTable:
-    """A table to make: types by column, of which the first is the designated timestamp, and deduplication keys."""
+    """A table to make: types by column, of which the first is the designated timestamp, and deduplication keys.
+
+    The `added` columns come after its first rows.
+    """
 
     name: str
     columns: Mapping[str, str]
     keys: frozenset[str] = frozenset()
     partition_by: PartitionBy
+    added: Mapping[str, str] = field(default_factory=dict)
 
 
 PLAIN = NewTable(name="days", columns={"ts": "TIMESTAMP", "v": "LONG"}, partition_by=PartitionBy.DAY)
@@ -44,6 +54,7 @@ TABLES = (
             "date": "DATE",
         },
         partition_by=PartitionBy.WEEK,
+        added={"flag": "BOOLEAN", "note": "VARCHAR", "n": "SHORT"},
     ),
     NewTable(
         name="months, texts are keys",
@@ -68,6 +79,19 @@ TABLES = (
     ),
 )
 BY_NAME = {table.name: table for table in (PLAIN, *TABLES)}
+
+
+def with_added_columns(name: str, files: Mapping[str, bytes], metadata: TableMetadata) -> DiskImage:
+    """Return the table of a name after its columns were added, which changes no other file than `_meta`.
+
+    `files` are by path below the table's directory, `metadata` what they say of its columns.
+    """
+    new = tuple(
+        TableColumn(id=number, name=column, type=type_code(text) or 0, is_dedup_key=False)
+        for number, (column, text) in enumerate(BY_NAME[name].added.items(), len(metadata.columns))
+    )
+    content = encode_metadata_file(replace(metadata, columns=(*metadata.columns, *new)), table_id=1)
+    return DiskImage.of_files({f"{PATH}/{file}": each for file, each in {**files, META_FILE: content}.items()})
 
 
 def empty_image(name: str) -> DiskImage:

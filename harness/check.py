@@ -32,7 +32,7 @@ from tornproof.harness.explorers.random.random_cases import (
     explore_batch,
     random_phase,
 )
-from tornproof.harness.explorers.simulated_phases import COVERAGE_GOALS_OF_A_TABLE, simulated
+from tornproof.harness.explorers.simulated_phases import goals_of_table, simulated
 from tornproof.harness.parallel.tasks import Exploration, OnProgress, Outcome, TableQuestion, explore
 from tornproof.harness.parallel.workers import Task, Worker
 from tornproof.harness.simulator.filesystem.image import DiskImage
@@ -122,8 +122,9 @@ class CheckQuestion(TableQuestion):
         with suppress(TornproofError):
             settings = settings_of_table(self.image, self.path, preset or HARDENED_PRESET)
             # Other releases leave steps out, so that some of these points do not exist.
-            goals = COVERAGE_GOALS_OF_A_TABLE if preset is None else ()
-            return tuple(replace(setting, coverage_goals=goals) for setting in settings)
+            if preset is not None:
+                return tuple(settings)
+            return tuple(replace(setting, coverage_goals=goals_of_table(setting)) for setting in settings)
         return ()
 
 

@@ -35,7 +35,7 @@ from tornproof.harness.parallel.workers import Task, Worker
 from tornproof.harness.simulator.persistence.legal_files import WIDE_LIMITS, Limits
 from tornproof.harness.simulator.persistence.models import C_8, MODELS, Model, model_named
 from tornproof.harness.simulator.process.case import NotExplorableError, TestCase
-from tornproof.harness.systems.scenario import Explorer
+from tornproof.harness.systems.scenario import Explorer, Style
 from tornproof.harness.systems.simulation import Setting, merged
 from tornproof.harness.systems.table import TableTarget
 
@@ -413,5 +413,10 @@ _POINTS: dict[Explorer, tuple[str, ...]] = {
     Explorer.POWER: power_points.all_coverage_goals(MODELS),
     Explorer.PRODUCT: (),
 }
-COVERAGE_GOALS_OF_A_TABLE = (*schedule_points.POINTS_OF_A_TABLE, *_POINTS[Explorer.POWER])
-"""What commits to any table reach that follow the hardened protocol."""
+
+
+def goals_of_table(setting: Setting) -> tuple[str, ...]:
+    """Return what commits to any table reach that follow the hardened protocol."""
+    if any(readers.style == Style.PINNED for readers in setting.case.readers):
+        return schedule_points.POINTS_OF_A_PURGE
+    return (*schedule_points.POINTS_OF_A_TABLE, *_POINTS[Explorer.POWER])

@@ -14,7 +14,7 @@ from tornproof.harness.simulator.process.case import Readers, TestCase
 from tornproof.harness.simulator.process.trace_rules import TraceRules
 from tornproof.harness.systems.preset import Preset
 from tornproof.harness.systems.releases import HARDENED_PRESET, PRESETS
-from tornproof.harness.systems.scenario import Explorer, Scenario, ScenarioError, load_scenario, scenario_names
+from tornproof.harness.systems.scenario import Explorer, Scenario, ScenarioError, Style, load_scenario, scenario_names
 from tornproof.harness.systems.scenario_case import PATH, case_of
 from tornproof.harness.systems.table import TableTarget
 from tornproof.harness.systems.table_rules import TableRules
@@ -86,10 +86,14 @@ def settings_of_table(image: DiskImage, path: str, preset: Preset) -> list[Setti
     )
     one_commit = replace(two_commits, first_session=(0,))
     rewrites = replace(two_commits, operations=(again,) * 4, first_session=(0, 1, 2, 3), second_session=(), readers=())
+    purge = replace(
+        two_commits, operations=(again,), first_session=(0,), second_session=(), readers=(Readers(style=Style.PINNED),)
+    )
     by_name = {
         f"{TABLE_SCENARIO}, two commits": (two_commits, {Explorer.SCHEDULES, Explorer.POWER}),
         f"{TABLE_SCENARIO}, one commit": (one_commit, {Explorer.PRODUCT}),
         f"{TABLE_SCENARIO}, rewrites": (rewrites, {Explorer.MEMORY}),
+        f"{TABLE_SCENARIO}, a purge beside a pinned reader": (purge, {Explorer.SCHEDULES}),
     }
     return [
         Setting(name=name, case=case, explorers=frozenset(explorers)) for name, (case, explorers) in by_name.items()

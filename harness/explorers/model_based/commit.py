@@ -79,8 +79,11 @@ def _partition_of(world: World, timestamp: int, starts: Mapping[int, object]) ->
 
 
 def _is_rejected(world: World, changes: Changes) -> bool:
-    """Whether a partition whose rows are not in Parquet would become the table's first or last one."""
+    """Whether a prepared partition would get more rows, or one that is not in Parquet become the first or last one."""
     before = world.state.entries
+    starts = [_partition_of(world, world.rows.timestamp(identity), before) for identity in world.staged.rows]
+    if any(starts.count(start) > count for start, count in world.staged.adopted.items()):
+        return True
     after = sorted((before.keys() | changes.keys()) - {key for key, rows in changes.items() if rows is None})
     if not after:
         return False
@@ -114,7 +117,7 @@ def _commit(world: World, fault: Fault | None) -> None:
         if has_fired:
             raise ViolationError(ALLOWED, "a commit was acknowledged although one of its calls had failed")
         if is_rejected:
-            raise ViolationError(ORDERLY, "commit: a partition that is not in Parquet became the first or last one")
+            raise ViolationError(ORDERLY, "commit: it should have been rejected")
         _done(world, changes, version)
 
 

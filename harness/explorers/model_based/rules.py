@@ -113,7 +113,7 @@ def adopt(world: World, *, place: int, count: int) -> None:
     free = _free(world)
     interval = free[place % len(free)]
     rows, identities = world.rows.make(
-        [Point(time, nth % KEY_COUNT) for nth, time in enumerate(interval.times[:count])]
+        [Point(time, nth % KEY_COUNT) for nth, time in enumerate(interval.times[: max(1, count)])]
     )
     path = f"{world.files.path}/prepared.{len(world.rows.contents)}"
     with orderly("preparing a partition"):
@@ -122,6 +122,7 @@ def adopt(world: World, *, place: int, count: int) -> None:
             prepared = build.finish(interval.start)
         world.open_writer.adopt(prepared)
     world.staged.rows += identities
+    world.staged.adopted[interval.start] = len(identities)
     world.reached["partition adopted"] += 1
 
 

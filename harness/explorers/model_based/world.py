@@ -21,7 +21,6 @@ from tornproof.harness.explorers.model_based.files import (
 from tornproof.harness.explorers.model_based.start import Copy, Start
 from tornproof.impl.layout.parquet import DATA_FILE, ParquetTail
 from tornproof.impl.table.partition import PM_FILE
-from tornproof.impl.table.symbols import DICTIONARY_FILES
 from tornproof.impl.txn.pins import Pin
 from tornproof.impl.txn.reader import TransactionReader
 from tornproof.impl.txn.transaction import TXN_FILE, Partition, Transaction
@@ -53,9 +52,13 @@ def orderly(what: str, *answers: type[Exception]) -> Iterator[None]:
 
 @dataclass(slots=True)
 class Staged:
-    """What the writer has staged and not committed; rows in the order of writing."""
+    """What the writer has staged and not committed; rows in the order of writing.
+
+    `adopted` are the starts of prepared partitions, whose rows are among `rows`, and how many they are.
+    """
 
     rows: list[int] = field(default_factory=list)
+    adopted: dict[int, int] = field(default_factory=dict)
     dropped: set[int] = field(default_factory=set)
     rewritten: set[int] = field(default_factory=set)
 
@@ -182,12 +185,14 @@ class World:
         self.state = found.with_directories([*found.directories, *others])
 
     def check_durable(self, changed: Iterable[int]) -> None:
-        """Compare what an acknowledged commit needs with what was synced of it, where that is known."""
+        """Compare what an acknowledged commit needs with what was synced of it, where that is known.
+
+        Without the dictionaries of symbols, in which a killed commit leaves bytes that nobody needs.
+        """
         if self.durable is None:
             return
         root = Path(self.files.path)
         sizes = {root / TXN_FILE: (root / TXN_FILE).stat().st_size}
-        sizes |= {path: path.stat().st_size for path in root.iterdir() if path.suffix[1:] in {*DICTIONARY_FILES}}
         for partition in self.transaction.partitions:
             if partition.timestamp in changed and partition.is_parquet:
                 name = entry_of(partition).directory

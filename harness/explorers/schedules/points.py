@@ -58,6 +58,8 @@ POINTS = (
 )
 POINTS_OF_A_TABLE = (ONE_BACK, MOVED, PM_GREW, DATA_GREW, BEFORE_COMMIT, AFTER_COMMIT)
 """What one reader beside two commits to any table reaches."""
+POINTS_OF_A_PURGE = (PIN_REJECTED, PIN_LATE, PURGE_REJECTED, PURGED)
+"""What one pinned reader beside a rewrite and a purge of any table reaches."""
 
 
 class _AnsweredCall(NamedTuple):

@@ -1,0 +1,14 @@
+"""Two batches, and after the database was opened again two more; the argument says whether writes are synced."""
+
+import sys
+
+import plyvel
+
+is_synced = sys.argv[1] == "sync=True"
+for first in (0, 2):
+    with plyvel.DB(".", create_if_missing=True) as base:
+        for number in (first, first + 1):
+            with base.write_batch(sync=is_synced) as batch:
+                for part in (b"a", b"b"):
+                    batch.put(part + b"%d" % number, b"x" * 600)
+            print("saved", flush=True)

@@ -1,7 +1,7 @@
 """Programs of others: TOML files in `scenarios/programs`, recorded and given to their checkers.
 
-In the commands `{python}` is an interpreter with the packages that `make programs` installs, and `{here}` the folder of
-the files. A program runs in the directory that is recorded; the arguments of a setting follow its command, and the one
+In the commands `{python}` is an interpreter with the packages that `make programs` installs, `{tornproof}` the one that
+has tornproof, and `{here}` the folder of the files. A program runs in the directory that is recorded; the arguments of a setting follow its command, and the one
 that prepares its directory.
 """
 
@@ -68,7 +68,10 @@ class Setting(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=T
 
 
 class Program(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
-    """One file. `needs` are modules of Python by their packages, `needs_commands` are looked for on PATH."""
+    """One file. `needs` are modules of Python with their packages, `needs_commands` are looked for on PATH.
+
+    A program of which `version` fails is not there.
+    """
 
     format: Annotated[int, msgspec.Meta(ge=1, le=1)]
     program: Text
@@ -110,7 +113,7 @@ def python() -> str:
 
 def words(command: str) -> list[str]:
     """Return a command's words with the interpreter and the folder in them."""
-    places = {"{python}": python(), "{here}": str(FOLDER)}
+    places = {"{python}": python(), "{tornproof}": sys.executable, "{here}": str(FOLDER)}
     found = shlex.split(command)
     for name, place in places.items():
         found = [word.replace(name, place) for word in found]
@@ -123,13 +126,15 @@ def missing(program: Program) -> str:
     code = f"import importlib.util as u; print(*[n for n in {list(program.needs)} if u.find_spec(n) is None])"
     found = subprocess.run([python(), "-c", code], capture_output=True, text=True, check=True).stdout.split()
     lacking += [f"the package {program.needs[name]} (make programs)" for name in found]
-    return f"needs {' and '.join(lacking)}" if lacking else ""
+    if lacking:
+        return f"needs {' and '.join(lacking)}"
+    run = _version_told(program)
+    return "" if run.returncode == 0 else f"it does not tell its version: {run.stderr.strip()}"
 
 
 def version_of(program: Program) -> str:
     """Return the version that a program tells."""
-    run = subprocess.run(words(program.version), capture_output=True, text=True, check=True)
-    return run.stdout.strip().splitlines()[-1]
+    return _version_told(program).stdout.strip()
 
 
 def outcome_of(program: Program, setting: Setting, folder: Path, states_max: int | None = None) -> Outcome:
@@ -166,6 +171,10 @@ def surprise(setting: Setting, outcome: Outcome) -> str:
         return "" if phase.verdict is Verdict.VALID else f"{phase.verdict.name}: {phase.note} {said}"
     lacking = [part for part in setting.finds if not any(part in sentence for sentence in said)]
     return f"{phase.verdict.name}, and {lacking} is not in {said}" if lacking else ""
+
+
+def _version_told(program: Program) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(words(program.version), capture_output=True, text=True, check=False)
 
 
 def _cpu_seconds() -> float:

@@ -1,9 +1,9 @@
 """A server with the append-only file of a directory, and what it answers; as a program it tells its version."""
 
 import contextlib
+import re
 import socket
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -60,4 +60,5 @@ def answer(connection: socket.socket, command: str) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(subprocess.run([SERVER, "--version"], check=True).returncode)
+    told = subprocess.run([SERVER, "--version"], capture_output=True, text=True, check=True).stdout
+    print(re.findall(r"v=(\S+)", told)[0])

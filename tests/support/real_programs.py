@@ -1,8 +1,8 @@
 """Programs of others: TOML files in `scenarios/programs`, recorded and given to their checkers.
 
-In the commands `{python}` is an interpreter with the packages that `make programs` installs, `{tornproof}` the one that
-has tornproof, and `{here}` the folder of the files. A program runs in the directory that is recorded; the arguments of a setting follow its command, and the one
-that prepares its directory.
+In the commands `{python}` is an interpreter with the packages that `make programs` installs, `{tornproof}` the one
+that has tornproof, and `{here}` the folder of the files. A program runs in the directory that is recorded; the
+arguments of a setting follow its command, and the one that prepares its directory.
 """
 
 import resource
@@ -45,7 +45,6 @@ class Setting(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=T
     models: Annotated[tuple[str, ...], msgspec.Meta(min_length=1)] = JOURNALLED
     states_max: Annotated[int, msgspec.Meta(ge=1)] = 400
     finds: tuple[Text, ...] = ()
-    refused: str = ""
     told: str = ""
 
     def __post_init__(self) -> None:
@@ -53,7 +52,7 @@ class Setting(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=T
         unknown = set(self.models) - {model.name for model in ALL_MODELS}
         if unknown:
             raise ValueError(f"models: there is no {min(unknown)!r}")
-        if self.is_promised == bool(self.finds) and not self.told and not self.refused:
+        if self.is_promised == bool(self.finds) and not self.told:
             raise ValueError(f"told: {self.label!r} is promised to be {self.promise}, and what is found needs words")
 
     @property
@@ -162,8 +161,8 @@ def outcome_of(program: Program, setting: Setting, folder: Path, states_max: int
 def surprise(setting: Setting, outcome: Outcome) -> str:
     """Return in words what differs from what the file says, or ""."""
     phase = outcome.phase
-    if phase is None or setting.refused:
-        return "" if setting.refused and setting.refused in outcome.refused else f"refused: {outcome.refused!r}"
+    if phase is None:
+        return f"it cannot be recorded: {outcome.refused}"
     if phase.controls != "passed" or phase.note:
         return f"controls: {phase.controls}; {phase.note}"
     said = [finding.sentence for finding in phase.findings]

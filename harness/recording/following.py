@@ -14,7 +14,7 @@ from typing import Any
 
 from tornproof.harness.recording.open_files import Mapping, OpenFile, Process
 from tornproof.harness.recording.replaying import Machine
-from tornproof.harness.recording.steps import NotFollowedError, Step, StepKind
+from tornproof.harness.recording.steps import STORE, NotFollowedError, Step, StepKind
 from tornproof.harness.recording.system_calls import Descriptor, Ended, Stopped, SystemCall, descriptor_of, texts_of
 from tornproof.harness.simulator.filesystem.file_state import PAGE_BYTES
 from tornproof.impl.storage.interface import OpenMode
@@ -447,7 +447,7 @@ class Follower:
             for start in range(0, min(len(known), len(content)), PAGE_BYTES):
                 page = content[start : start + PAGE_BYTES][: len(known) - start]
                 if page != known[start : start + PAGE_BYTES]:
-                    self._add(None, StepKind.WRITE, name="store", path=path, handle=handle, offset=start, content=page)
+                    self._add(None, StepKind.WRITE, name=STORE, path=path, handle=handle, offset=start, content=page)
 
     # Names.
 

@@ -61,11 +61,14 @@ class Machine:
                 kernel.files = {number: state.synced() for number, state in kernel.files.items()}
                 for directory in kernel.directories:
                     kernel.sync_entries(directory)
+            case StepKind.MSYNC:
+                # On Linux it is an fdatasync of a range, and syncs the size too.
+                number = self.file_of(step)
+                state = kernel.files[number]
+                kernel.files[number] = state.synced() if syncs_whole_files else state.with_size_synced()
+                self._call(step)
             case _:
                 self._call(step)
-        if step.kind is StepKind.MSYNC and syncs_whole_files:
-            number = self.file_of(step)
-            kernel.files[number] = kernel.files[number].synced()
         if self._keeps_versions:
             self._note(step, files, entry_changes, index)
         else:

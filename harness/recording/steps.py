@@ -36,6 +36,9 @@ class StepKind(enum.StrEnum):
 
 SYNCS = frozenset({StepKind.FSYNC, StepKind.FDATASYNC, StepKind.MSYNC, StepKind.SYNC_DIRECTORY, StepKind.SYNC_ALL})
 
+STORE = "store"
+"""The name of a step by what was stored through a mapping, which is no system call."""
+
 
 class Step(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """One effect of a system call; paths are below the recorded directory, and `handle` is the number of an open file.

@@ -19,7 +19,8 @@ _TEXT = re.compile(r'"([^"]*)"(\.\.\.)?')
 _BASES = re.compile(r'iov_base=("[^"]*"(?:\.\.\.)?)')
 SHOWN_MAX = 200
 UNFINISHED = "<unfinished ...>"
-STOPPED = "--- stopped by SIGSTOP ---"
+STOP_RECEIVED, STOPPED = "--- SIGSTOP {", "--- stopped by SIGSTOP ---"
+"""The thread that receives it stops, and all the others of its process with it."""
 
 
 class Descriptor(NamedTuple):
@@ -115,6 +116,7 @@ class Lines:
         """Start with nothing begun."""
         self._begun: dict[int, tuple[str, str]] = {}
         self._last: SystemCall | None = None
+        self._receivers: set[int] = set()
 
     def events(self, line: str) -> Iterator[SystemCall | Ended | Stopped]:
         """Yield what a line completes; a call is yielded with the next line, because its stack follows it."""
@@ -130,7 +132,11 @@ class Lines:
             return
         process = int(number)
         if rest.startswith("---"):
-            if rest == STOPPED:
+            if rest.startswith(STOP_RECEIVED):
+                self._receivers.add(process)
+            elif rest == STOPPED and process in self._receivers:
+                # Once for a process: it would be let go again while it is stopped for its next call.
+                self._receivers.remove(process)
                 yield Stopped(process)
         elif rest.startswith("+++"):
             yield Ended(process)

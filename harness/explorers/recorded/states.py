@@ -7,8 +7,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from tornproof.harness.recording.following import STOPS
 from tornproof.harness.recording.replaying import Machine
-from tornproof.harness.recording.steps import Step, Trace
+from tornproof.harness.recording.steps import STORE, Step, Trace
 from tornproof.harness.simulator.persistence.legal_disks import Disk, LegalDisks, Picked, chosen_disk, legal_disks
 from tornproof.harness.simulator.persistence.legal_files import Limits
 from tornproof.harness.simulator.persistence.legal_names import change_count
@@ -56,14 +57,34 @@ class Enumerated:
 
 
 def points_of(trace: Trace, model: Model, steps: Sequence[Step] | None = None) -> Iterator[Point]:
-    """Yield the start and the crash after each step that changes something; `steps` may be others than the trace's."""
+    """Yield the start and the crash after each step that changes something; `steps` may be others than the trace's.
+
+    Where the page cache survives, there are no crashes at which it is not known.
+    """
+    steps = trace.steps if steps is None else steps
+    unknown = _cache_unknown(steps) if model.keeps_cache else frozenset()
     machine = Machine(trace.start)
-    yield Point(0, machine.fork())
-    for index, step in enumerate(trace.steps if steps is None else steps):
+    if 0 not in unknown:
+        yield Point(0, machine.fork())
+    for index, step in enumerate(steps):
         before = machine.fork()
         machine.apply(step, index, syncs_whole_files=model.syncs_whole_files)
-        if _differ(before, machine):
+        if index + 1 not in unknown and _differ(before, machine):
             yield Point(index + 1, machine.fork())
+
+
+def _cache_unknown(steps: Sequence[Step]) -> frozenset[int]:
+    """Return after how many steps the page cache may hold more than was recorded by then.
+
+    Stores through mappings are seen at the next sync, and may have been made at any time since the last one.
+    """
+    unknown: set[int] = set()
+    waits = False
+    for index in range(len(steps) - 1, -1, -1):
+        waits = steps[index].name not in STOPS and (waits or steps[index].name == STORE)
+        if waits:
+            unknown.add(index)
+    return frozenset(unknown)
 
 
 def _differ(one: Machine, other: Machine) -> bool:

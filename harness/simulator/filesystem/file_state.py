@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any, TypeVar, cast
 
@@ -106,14 +106,23 @@ class FileState:
             version[:start_bytes] + latest[start_bytes : min(end_bytes, len(version))] + version[end_bytes:]
             for version in self.versions
         ]
-        kept = [version for index, version in enumerate(versions) if not index or version != versions[index - 1]]
-        if self.content == kept[-1]:
-            kept[-1] = self.content
-        return FileState(self.content, tuple(kept))
+        return self._with_versions(versions)
+
+    def with_size_synced(self) -> FileState:
+        """Return the file after a sync of its size."""
+        size_bytes = len(self.versions[-1])
+        return self._with_versions([version[:size_bytes].ljust(size_bytes, b"\0") for version in self.versions])
 
     def failed(self, written: bytes | None = None) -> FileState:
         """Return the file after a failed sync: its pages count as clean; the disk holds `written`, or what it held."""
         return FileState(self.content, self.versions[:1] if written is None else (written,))
+
+    def _with_versions(self, versions: Sequence[bytes]) -> FileState:
+        """Return the file with other versions, each of which is kept once."""
+        kept = [version for index, version in enumerate(versions) if not index or version != versions[index - 1]]
+        if self.content == kept[-1]:
+            kept[-1] = self.content
+        return FileState(self.content, tuple(kept))
 
     def _followed(self, content: bytes, start_bytes: int, end_bytes: int) -> FileState:
         latest = self.versions[-1]

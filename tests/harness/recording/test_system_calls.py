@@ -51,6 +51,11 @@ def test_stops_and_ends_are_told() -> None:
     ]
 
 
+def test_a_stop_is_told_once_though_all_threads_stop() -> None:
+    received, stopped = "--- SIGSTOP {si_signo=SIGSTOP} ---", "--- stopped by SIGSTOP ---"
+    assert events(f"5 {received}", f"6 {stopped}", f"5 {stopped}", f"7 {stopped}", f"5 {stopped}") == [Stopped(5)]
+
+
 @pytest.mark.parametrize("argument", ['"\\x61"...', "NULL", "0x7ffc"])
 def test_rejects_a_string_that_was_cut_or_is_none(argument: str) -> None:
     with pytest.raises(ValueError, match="cut"):

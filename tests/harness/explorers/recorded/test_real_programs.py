@@ -1,103 +1,107 @@
-"""SQLite and git, recorded: settings that are documented as weak are found, those documented as safe are not."""
+"""Programs of others: what is documented as weak is found, what is documented as safe is not, the rest is told."""
 
-import shlex
-import shutil
-import subprocess
 from pathlib import Path
 
+import msgspec
 import pytest
 from depth import nightly
-from recorded_programs import NEEDS_STRACE, PYTHON, recorded
+from real_programs import FOLDER, Program, missing, outcome_of, parse_program, programs, surprise
+from recorded_programs import NEEDS_STRACE
 
-from tornproof.harness.common.verdict import Phase, Verdict
-from tornproof.harness.explorers.recorded.checker import Checker
-from tornproof.harness.explorers.recorded.explorer import RecordedQuestion, explore_recorded
-from tornproof.harness.parallel.tasks import explore_here
-from tornproof.harness.recording.steps import Trace
+from tornproof.harness.systems.scenario import ScenarioError
 
-pytestmark = NEEDS_STRACE
-JOURNALLED = ("A", "B", "C-4096", "C-512")
-STATES_MAX = 400
-SQLITE = """import sqlite3, sys
-base = sqlite3.connect("base", isolation_level=None)
-base.execute(f"pragma journal_mode = {sys.argv[1]}"); base.execute(f"pragma synchronous = {sys.argv[2]}")
-base.execute("create table rows (number integer primary key, text)")
-for number in range(3):
-    base.execute("begin")
-    for part in (0, 1000):
-        base.execute("insert into rows values (?, ?)", (part + number, "x" * 600))
-    base.execute("commit")
-    print("saved", flush=True)
+PROGRAMS = programs()
+STATES_BY_DAY = 100
+MINIMAL = """
+format = 1
+program = "it"
+title = "nothing"
+source = "https://example.org"
+command = "sh {here}/it.sh"
+check = "true {dir}"
+version = "true"
+acknowledges = "^saved"
+[[settings]]
+arguments = ["fast"]
+promise = "weak"
+says = "may lose all"
+finds = ["lost"]
 """
-SQLITE_CHECKER = """import sqlite3, sys
-acknowledged = len(open(sys.argv[2]).readlines())
-base = sqlite3.connect(sys.argv[1] + "/base")
-try:
-    assert base.execute("pragma integrity_check").fetchall() == [("ok",)], "integrity"
-    numbers = {row[0] for row in base.execute("select number from rows")}
-except sqlite3.Error as error:
-    sys.exit(str(error) if acknowledged or "no such table" not in str(error) else 0)
-count = len(numbers) // 2
-assert numbers == {*range(count), *range(1000, 1000 + count)}, "a part of a transaction"
-assert count >= acknowledged, "a transaction is lost"
-"""
-GIT = """for number in 1 2 3; do
-  echo $number > file; git add file; git -c user.name=a -c user.email=a@b commit -qm $number; echo saved
-done"""
-GIT_CHECKER = """cd "$0" && git fsck --full >out 2>&1 || { tail -1 out; exit 1; }
-test "$(git rev-list --count HEAD 2>/dev/null || echo 0)" -ge "$(wc -l < "$1")" """
 
 
-def explored(trace: Trace, checker: str, models: tuple[str, ...]) -> Phase:
-    question = RecordedQuestion(
-        trace=trace, checker=Checker(command=checker, seconds=60), models=models, states_max=STATES_MAX
+def cases() -> list[object]:
+    """Return each setting of each program by name and index."""
+    found = []
+    for name, program in PROGRAMS.items():
+        for index, setting in enumerate(program.settings):
+            text = f"{name}: {setting.label}, {' '.join(setting.models)}"
+            found.append(nightly(name, index, id=text))
+    return found
+
+
+@NEEDS_STRACE
+@pytest.mark.parametrize(("name", "index"), cases())
+def test_a_program_is_as_safe_as_its_file_says(tmp_path: Path, name: str, index: int) -> None:
+    program = PROGRAMS[name]
+    if lacking := missing(program):
+        pytest.skip(lacking)
+    setting = program.settings[index]
+    assert surprise(setting, outcome_of(program, setting, tmp_path)) == ""
+
+
+@NEEDS_STRACE
+def test_sqlite_is_as_safe_as_its_file_says_in_few_states(tmp_path: Path) -> None:
+    found = next(each for each in PROGRAMS["sqlite"].settings if each.label == "delete full")
+    setting = msgspec.structs.replace(found, states_max=STATES_BY_DAY)
+    outcome = outcome_of(PROGRAMS["sqlite"], setting, tmp_path)
+    assert surprise(setting, outcome) == ""
+    assert f"only {STATES_BY_DAY} of {STATES_BY_DAY + 1}" in surprise(
+        msgspec.structs.replace(setting, states_max=STATES_BY_DAY + 1), outcome
     )
-    return explore_here(explore_recorded(question), question)
+    safe = msgspec.structs.replace(setting, finds=(), told="nothing")
+    assert "INVALID" in surprise(safe, outcome)
+    other = msgspec.structs.replace(setting, finds=("of base-wal is not on disk",))
+    assert "['of base-wal is not on disk'] is not in" in surprise(other, outcome)
+
+
+def test_each_program_has_a_setting_that_is_promised_and_one_that_is_not() -> None:
+    for name, program in PROGRAMS.items():
+        assert {setting.promise for setting in program.settings} == {"safe", "weak"}, name
+        assert all(FOLDER.joinpath(word.partition("/")[2]).is_file() for word in program_words(program)), name
+
+
+def program_words(program: Program) -> list[str]:
+    """Return the words of commands that name a file beside the program's."""
+    commands = (program.command, program.check, program.prepare, program.version)
+    return [word for command in commands for word in command.split() if word.startswith("{here}")]
 
 
 @pytest.mark.parametrize(
-    ("journal", "synchronous", "found"),
+    ("old", "new", "said"),
     [
-        nightly("delete", "off", " of base-journal is not on disk"),
-        nightly("delete", "full", "unlink of base-journal is not on disk"),
-        nightly("delete", "extra", None),
-        nightly("wal", "normal", "of base-wal is "),
-        nightly("wal", "full", None),
+        ('promise = "weak"', 'promise = "some"', "Invalid enum value 'some' - at `$.settings[0].promise`"),
+        ('says = "may lose all"', "", "missing required field `says`"),
+        ('finds = ["lost"]', "", "'fast' is promised to be weak, and what is found needs words"),
+        ('promise = "weak"', 'promise = "safe"', "'fast' is promised to be safe, and what is found needs words"),
+        ('finds = ["lost"]', 'finds = ["lost"]\nmodels = ["Z"]', "models: there is no 'Z'"),
+        ("[[settings]]", "[settings]", "Expected `array`, got `object` - at `$.settings`"),
+        ('title = "nothing"', 'titel = "nothing"', "unknown field `titel`"),
+        ("https://example.org", "a book", "matching regex '^https://' - at `$.source`"),
+        ("format = 1", "format = 2", "Expected `int` <= 1 - at `$.format`"),
+        ("format = 1", "format", "scenarios/programs/it.toml: "),
     ],
 )
-def test_sqlite_is_as_safe_as_its_documentation_says(
-    tmp_path: Path, journal: str, synchronous: str, found: str | None
-) -> None:
-    trace = recorded(tmp_path, *PYTHON, "-c", SQLITE, journal, synchronous, acknowledges="^saved")
-    phase = explored(trace, shlex.join([*PYTHON, "-c", SQLITE_CHECKER, "{dir}", "{acks}"]), JOURNALLED)
-    said = [finding.sentence for finding in phase.findings]
-    assert phase.explored == STATES_MAX and phase.controls == "passed"
-    if found is None:
-        assert (phase.verdict, said) == (Verdict.VALID, [])
-    else:
-        assert phase.verdict is Verdict.INVALID and any(found in sentence for sentence in said), said
+def test_a_file_that_is_wrong_is_rejected_with_its_field(old: str, new: str, said: str) -> None:
+    assert parse_program(MINIMAL.encode(), "it.toml").settings[0].label == "fast"
+    with pytest.raises(ScenarioError) as raised:
+        parse_program(MINIMAL.replace(old, new).encode(), "it.toml")
+    assert said in str(raised.value) and str(raised.value).startswith("scenarios/programs/it.toml: ")
 
 
-@pytest.mark.parametrize(
-    ("setting", "models", "found"),
-    [
-        nightly("none", JOURNALLED, "tmp_obj_"),
-        nightly("all", JOURNALLED, None),
-        nightly("all", ("Cdir",), ".git/objects"),
-    ],
-)
-def test_git_loses_what_its_settings_do_not_sync(
-    tmp_path: Path, setting: str, models: tuple[str, ...], found: str | None
-) -> None:
-    if shutil.which("git") is None:
-        pytest.skip("needs git")
-    for words in ("init -q", f"config core.fsync {setting}", "config gc.auto 0"):
-        subprocess.run(["git", *words.split()], cwd=tmp_path, check=True)
-    trace = recorded(tmp_path, "sh", "-c", GIT, acknowledges="^saved")
-    phase = explored(trace, shlex.join(["sh", "-c", GIT_CHECKER, "{dir}", "{acks}"]), models)
-    said = [finding.sentence for finding in phase.findings]
-    assert phase.explored == STATES_MAX and phase.controls == "passed"
-    if found is None:
-        assert (phase.verdict, said) == (Verdict.VALID, [])
-    else:
-        assert phase.verdict is Verdict.INVALID and any(found in sentence for sentence in said), said
+def test_what_a_program_needs_is_named_by_its_package() -> None:
+    needy = MINIMAL.replace(
+        "[[settings]]", 'needs_commands = ["no_such_command"]\nneeds = { no_module = "no-package" }\n[[settings]]'
+    )
+    said = missing(parse_program(needy.encode(), "it.toml"))
+    assert said == "needs no_such_command and the package no-package (make programs)"
+    assert missing(parse_program(MINIMAL.encode(), "it.toml")) == ""

@@ -22,7 +22,7 @@ from tornproof.harness.recording.steps import End, Start, Step, StepKind, Trace
 from tornproof.harness.simulator.filesystem.file_state import FileState
 from tornproof.harness.simulator.persistence.legal_disks import DEFAULT_LIMITS, Picked, allows_disk, legal_disks
 from tornproof.harness.simulator.persistence.legal_files import Limits, allows_content, legal_file
-from tornproof.harness.simulator.persistence.models import C_512, C_4096, MODELS, N_512, POWER_MODELS, B
+from tornproof.harness.simulator.persistence.models import C_512, C_4096, MODELS, N_512, POWER_MODELS, A, B
 from tornproof.impl.errors import UsageError
 from tornproof.impl.storage.interface import OpenMode
 
@@ -97,6 +97,39 @@ def test_a_state_is_checked_again_by_its_name(tmp_path: Path) -> None:
     ):
         with pytest.raises(UsageError, match="no state of this trace"):
             check_one(asked, wrong, worker)
+
+
+def stored(*names: str) -> Trace:
+    """Return a trace of a file that is made longer, mapped, stored to and synced, of so many of these steps."""
+    grown = Step(kind=StepKind.TRUNCATE, call=2, name="ftruncate", path="cur", handle=1, size=8192)
+    steps = {
+        "open": Step(kind=StepKind.OPEN, call=1, name="openat", path="cur", handle=1),
+        "grow": grown,
+        "store": Step(kind=StepKind.WRITE, call=3, name="store", path="cur", handle=1, offset=4096, content=b"new"),
+        "sync": Step(kind=StepKind.MSYNC, call=3, name="msync", path="cur", handle=1, offset=4096, size=4096),
+        "done": Step(kind=StepKind.ACKNOWLEDGE, call=4, name="write", content=b"done"),
+    }
+    start = Start(format=1, tornproof="0", command=("it",), directories=(), files={"cur": b"old"}, links={})
+    chosen = tuple(steps[name] for name in names)
+    return Trace(start=start, steps=chosen, end=End(exit_code=0, calls=4, steps=len(chosen)))
+
+
+def test_the_size_of_a_file_is_durable_after_msync_as_on_linux() -> None:
+    """LMDB with MDB_WRITEMAP was wrongly suspected: its file was cut to what it was before it was made longer."""
+    recorded_run = stored("open", "grow", "store", "sync")
+    *_, before, last = points_of(recorded_run, C_4096)
+    disks = {disk.files()["cur"] for disk, *_ in legal_disks(last.machine.kernel, C_4096)}
+    assert disks == {b"old".ljust(4096, b"\0") + b"new".ljust(4096, b"\0")}
+    assert min(len(disk.files()["cur"]) for disk, *_ in legal_disks(before.machine.kernel, C_4096)) == len(b"old")
+
+
+def test_a_killed_program_keeps_stores_that_were_not_seen_yet() -> None:
+    """What LMDB had stored through its mapping by an acknowledgement was seen at the end, and taken for lost."""
+    unsynced = stored("open", "grow", "done", "store")
+    assert [point.step for point in points_of(unsynced, A)] == [4]
+    assert [point.step for point in points_of(unsynced, B)] == [0, 2, 3, 4]
+    synced = stored("open", "grow", "store", "sync", "done")
+    assert [point.step for point in points_of(synced, A)] == [3, 4, 5]
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 import signal
-import tempfile
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -20,7 +19,7 @@ from tornproof.cli.findings import ANSWERS, FindingsOption, findings_directory, 
 from tornproof.cli.numbers import CORES, seconds_within, workers_within
 from tornproof.cli.output import ExitCode, JsonOption, visible, write_json
 from tornproof.cli.progress import progress_bar
-from tornproof.cli.report_writing import ReportOption, make_folder, save_run, write_report
+from tornproof.cli.report_writing import FINDINGS_OF_REPORT, ReportOption, make_folder, save_run, write_report
 from tornproof.harness.common.effort import DEFAULT, Bounds
 from tornproof.harness.common.verdict import Finding, Phase, Verdict
 from tornproof.harness.explorers.recorded.checker import Checker
@@ -34,7 +33,6 @@ from tornproof.harness.explorers.recorded.explorer import (
     explore_recorded,
 )
 from tornproof.harness.parallel.tasks import explore
-from tornproof.harness.parallel.workers import Worker
 from tornproof.harness.recording.trace_file import read_trace
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.impl.errors import UsageError
@@ -104,8 +102,7 @@ def power(
             seconds=seconds,
             on_progress=lambda done: progress.update(task, completed=done.cases),
         )
-    command = f"tornproof power {shlex.quote(str(trace))} --check {shlex.quote(check)}"
-    phase = _with_lines(outcome.phases[0], command)
+    phase = _with_lines(outcome.phases[0], trace, checker)
     outcome.phases = [phase]
     saved = save_findings([phase], str(trace), "", DiskImage(), findings_directory(findings, report))
     asked = Asked(target=str(trace), arguments=(str(trace),), preset=RECORDED, seed=0, effort=effort)
@@ -114,6 +111,8 @@ def power(
     write_json(document, json_target)
     _print(result_console(json_target), phase, saved)
     if report is not None:
+        if findings is not None:
+            save_findings([phase], str(trace), "", DiskImage(), report / FINDINGS_OF_REPORT)
         save_run(document, report)
         write_report(report, result_console(json_target))
     if outcome.interrupted_by is not None:
@@ -131,9 +130,7 @@ def _models(text: str | None) -> tuple[str, ...]:
 
 
 def _one_state(question: RecordedQuestion, name: str, json_target: str | None) -> int:
-    with tempfile.TemporaryDirectory(prefix="tornproof-") as scratch:
-        worker = Worker(question=question, scratch=Path(scratch), has_time=lambda: True)
-        answer, sentences = check_one(question, name, worker)
+    answer, sentences = check_one(question, name)
     write_json({"format": 1, "state": name, "accepted": answer.accepts, "checker": answer._asdict()}, json_target)
     console = result_console(json_target)
     for sentence in sentences:
@@ -147,12 +144,14 @@ def _count(count: int) -> str:
     return f"{count:,}" if count < COUNTED_MAX else "over 10^18"
 
 
-def _with_lines(phase: Phase, command: str) -> Phase:
-    """Return the phase whose findings have the line that repeats them: only that line runs a command of the user's."""
+def _with_lines(phase: Phase, trace: Path, checker: Checker) -> Phase:
+    """Return the phase whose findings have the line that repeats them, and what `replay` needs of it."""
+    command = f"tornproof power {shlex.quote(str(trace))} --check {shlex.quote(checker.command)}"
+    given = {"trace": str(trace), "check": checker.command, "check_seconds": checker.seconds}
 
     def with_line(finding: Finding) -> Finding:
         line = f"{command} --only-state {shlex.quote(finding.evidence['state'])}"
-        return replace(finding, evidence=finding.evidence | {"replay": line})
+        return replace(finding, evidence=finding.evidence | given | {"replay": line})
 
     return replace(phase, findings=tuple(map(with_line, phase.findings)))
 

@@ -50,7 +50,7 @@ def replay(
 
 
 def _of_recorded(found: Finding, *, run_checker: bool) -> Replayed:
-    """Ask the checker again, or say how, where that is not wanted or the finding of an older release has only the line."""
+    """Ask the checker again, or say how: a finding of an older release has only the line."""
     evidence = found.evidence
     if not run_checker or "check" not in evidence:
         hint = ", or run its checker by --run-checker" if "check" in evidence else ""

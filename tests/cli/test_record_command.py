@@ -118,6 +118,16 @@ def test_the_result_does_not_depend_on_the_number_of_workers(tornproof: WarmRunn
     assert told[0] == told[1] and told[0]["findings"]
 
 
+@pytest.mark.nightly
+def test_on_spark_the_result_is_the_same(tornproof: WarmRunner, data: Path) -> None:
+    trace, told = record(tornproof, data), []
+    for where in (("--workers", "1"), ("--master", "local[1]")):
+        run = tornproof("power", trace, "--check", CHECK, "--json", "-", "--findings", data.parent / "found", *where)
+        assert run.code == 1
+        told.append({name: value for name, value in run.document.items() if name not in ("times", "workers")})
+    assert told[0] == told[1] and told[0]["findings"]
+
+
 def test_a_report_has_the_findings(tornproof: WarmRunner, data: Path) -> None:
     trace, report = record(tornproof, data), data.parent / "report"
     findings = data.parent / "findings"
@@ -145,6 +155,10 @@ def test_an_end_that_the_checker_rejects_gives_no_verdict(tornproof: WarmRunner,
         (("power", "bad", "--check", "true {dir}"), "bad: line 1"),
         (("power", "bad", "--check", "true"), "it must name the directory that it is to check as {dir}"),
         (("power", "bad", "--check", "true {dir}", "--models", "D"), "--models 'D': there are A, B"),
+        (
+            ("power", "bad", "--check", "true {dir}", "--master", "local", "--workers", "2"),
+            "--workers and --seconds are for this machine",
+        ),
     ],
 )
 def test_wrong_usage_is_a_sentence(

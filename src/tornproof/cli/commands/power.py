@@ -32,7 +32,7 @@ from tornproof.harness.explorers.recorded.explorer import (
     check_one,
     explore_recorded,
 )
-from tornproof.harness.parallel.tasks import explore
+from tornproof.harness.parallel.tasks import Outcome, explore
 from tornproof.harness.recording.trace_file import read_trace
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.impl.errors import UsageError
@@ -74,6 +74,14 @@ def power(
         int | None,
         typer.Option(callback=workers_within(), help="Number of worker processes.", show_default=str(CORES)),
     ] = None,
+    master: Annotated[
+        str | None,
+        typer.Option(
+            "--master",
+            metavar="MASTER",
+            help="Check on Spark, whose executors have the checker: local[*], or spark://HOST:PORT.",
+        ),
+    ] = None,
     only_state: Annotated[
         str | None, typer.Option(metavar="STATE", help="Check this one state: exit 1 if it is rejected again.")
     ] = None,
@@ -82,6 +90,8 @@ def power(
     json_target: JsonOption = None,
 ) -> int:
     """Give every disk that a crash of a recorded program may leave to a command of yours that checks it."""
+    if master is not None and (workers is not None or seconds is not None):
+        raise UsageError("--workers and --seconds are for this machine, and --master is for Spark")
     if report is not None:
         make_folder(report)
     checker, names = Checker(command=check, seconds=check_seconds), _models(models)
@@ -93,15 +103,10 @@ def power(
     )
     if only_state is not None:
         return _one_state(question, only_state, json_target)
-    with progress_bar() as progress:
-        task = progress.add_task("states", total=None)
-        outcome = explore(
-            {PHASE: explore_recorded(question)},
-            question,
-            workers=workers or CORES,
-            seconds=seconds,
-            on_progress=lambda done: progress.update(task, completed=done.cases),
-        )
+    if master is None:
+        outcome = _explored_here(question, workers or CORES, seconds)
+    else:
+        outcome = Outcome(phases=[_explored_on_spark(question, master)])
     phase = _with_lines(outcome.phases[0], trace, checker)
     outcome.phases = [phase]
     saved = save_findings([phase], str(trace), "", DiskImage(), findings_directory(findings, report))
@@ -118,6 +123,32 @@ def power(
     if outcome.interrupted_by is not None:
         signal.raise_signal(outcome.interrupted_by)
     return ExitCode[phase.verdict.name]
+
+
+def _explored_here(question: RecordedQuestion, workers: int, seconds: float | None) -> Outcome:
+    with progress_bar() as progress:
+        task = progress.add_task("states", total=None)
+        return explore(
+            {PHASE: explore_recorded(question)},
+            question,
+            workers=workers,
+            seconds=seconds,
+            on_progress=lambda done: progress.update(task, completed=done.cases),
+        )
+
+
+def _explored_on_spark(question: RecordedQuestion, master: str) -> Phase:
+    from tornproof.pipeline.exploration import explore_on_spark
+    from tornproof.pipeline.spark.session import spark_session
+
+    with spark_session(master, name="tornproof power") as spark, progress_bar() as progress:
+        task = progress.add_task("tasks", total=None)
+        return explore_on_spark(
+            spark,
+            explore_recorded(question),
+            question,
+            lambda done, total: progress.update(task, completed=done, total=total),
+        )
 
 
 def _models(text: str | None) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pickle
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +16,7 @@ from uuid import uuid4
 import pyarrow as pa
 
 from tornproof.harness.common.verdict import Phase, always
-from tornproof.harness.parallel.tasks import Exploration
+from tornproof.harness.parallel.tasks import Exploration, phase_of
 from tornproof.harness.parallel.workers import Task, Worker
 from tornproof.pipeline.spark.progress import OnTasks, watched
 
@@ -36,23 +36,19 @@ def explore_on_spark(
     on_tasks: OnTasks = lambda done, total: None,
 ) -> Phase:
     """Run the tasks of an exploration on Spark, and return its phase; raises what Spark and the exploration raise."""
-    run: Callable[[Sequence[Task]], list[Any]] = partial(
-        _run_tasks, spark, spark.sparkContext.broadcast(question), uuid4().hex, on_tasks
-    )
-    results: list[Any] | None = None
-    while True:
-        try:
-            tasks = next(exploration) if results is None else exploration.send(results)
-        except StopIteration as end:
-            phase: Phase = end.value
-            return phase
-        results = run(tasks) if tasks else []
+    sent, name = spark.sparkContext.broadcast(question), uuid4().hex
+    try:
+        return phase_of(exploration, lambda tasks: _run_tasks(spark, sent, name, on_tasks, tasks))
+    finally:
+        sent.unpersist()
 
 
 def _run_tasks(
     spark: SparkSession, question: Broadcast[Any], name: str, on_tasks: OnTasks, tasks: Sequence[Task]
 ) -> list[Any]:
     """Return what the tasks return, in their order."""
+    if not tasks:
+        return []
     sent = spark.sparkContext.broadcast(tasks)
     try:
         indexes = spark.range(0, len(tasks), 1, len(tasks))

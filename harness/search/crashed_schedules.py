@@ -163,10 +163,12 @@ class CrashedSchedules:
             self._collect(ahead, [*moves, (READER_INDEX, count)])
 
     def _collect(self, world: World, moves: Moves) -> None:
+        """Keep the worlds after a crash here that are new, if all was right until then."""
+        if world.progress.violations:
+            return
         self.counts.crash_points += 1
-        crashes = self._sessions.crashes(world, self._model, self._disks)
-        point = [_Crash([*moves, action], world.fork(), left) for action, left in crashes if self._is_new(left)]
-        self._points.append(point)
+        before, crashes = world.fork(), self._sessions.crashes(world, self._model, self._disks)
+        self._points.append([_Crash([*moves, action], before, left) for action, left in crashes if self._is_new(left)])
 
     def _left(self, world: World) -> World:
         """Return what a crash can depend on: of processes that all die only what they have written."""

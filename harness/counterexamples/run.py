@@ -233,4 +233,5 @@ class _Recorder:
 
     def _deviate(self, deviation: Deviation) -> None:
         self.deviations.append(deviation)
-        assert self._engine.deviate(deviation), f"{deviation} does not apply where it was made"
+        if not self._engine.deviate(deviation):
+            raise ValueError(f"{deviation} does not apply where it was made")

@@ -85,16 +85,21 @@ def explore_here(
     on_progress: OnCases = lambda done, total: None,
 ) -> Phase:
     """Run the tasks of one exploration one after the other in this process; raises what they raise."""
-    results: Results | None = None
     with _scratch() as scratch:
         worker = Worker(question=question, scratch=scratch, has_time=has_time, report_progress=on_progress)
-        while True:
-            try:
-                tasks = next(exploration) if results is None else exploration.send(results)
-            except StopIteration as end:
-                phase: Phase = end.value
-                return phase
-            results = [task.run(worker, *task.arguments) for task in tasks]
+        return phase_of(exploration, lambda tasks: [task.run(worker, *task.arguments) for task in tasks])
+
+
+def phase_of(exploration: Exploration, run: Callable[[Sequence[Task]], Results]) -> Phase:
+    """Return the phase of an exploration whose tasks `run` runs; raises what both raise."""
+    results: Results | None = None
+    while True:
+        try:
+            tasks = next(exploration) if results is None else exploration.send(results)
+        except StopIteration as end:
+            phase: Phase = end.value
+            return phase
+        results = run(tasks)
 
 
 def explore(

@@ -80,7 +80,6 @@ class ProductReduction:
         sessions: Sessions,
         model: str,
         disks: Disks,
-        *,
         states_max: int | None = None,
         has_time: HasTime = always,
         on_progress: OnStates = lambda states: None,

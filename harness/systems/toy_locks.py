@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from tornproof.harness.systems.toy import Toy
 from tornproof.impl.errors import StorageError
-from tornproof.impl.storage.interface import LockMode, OpenMode, Storage, StorageReason
+from tornproof.impl.storage.interface import EntryKind, File, LockMode, OpenMode, Storage, StorageReason
 
 PAUSE_SECONDS = 0.01
 
@@ -79,6 +79,84 @@ class BusyLockFile(LockFile):
 
     def wait(self, storage: Storage) -> None:
         """Try again at once."""
+
+
+class Undo(Toy):
+    """Letters that are overwritten while there is a copy, which whoever finds it puts back, alone: as in SQLite."""
+
+    name = "undo"
+    reader_mode = LockMode.EXCLUSIVE
+
+    def create(self, storage: Storage, path: str) -> None:
+        """Make a file to lock in addition."""
+        super().create(storage, path)
+        storage.open_for_writing(f"{path}/lock", OpenMode.NEW).close()
+
+    def read(self, storage: Storage, path: str) -> bytes:
+        """Put the copy back if there is one, and return all letters."""
+        with storage.open_for_writing(f"{path}/lock") as lock:
+            lock.lock(self.reader_mode, offset_bytes=0, size_bytes=1)
+            return self._undone(storage, path)
+
+    def commit(self, storage: Storage, path: str, operation: bytes) -> None:
+        """Keep a copy durably, overwrite the letters, and remove the copy durably."""
+        with storage.open_for_writing(f"{path}/lock") as lock:
+            lock.lock(LockMode.EXCLUSIVE, offset_bytes=0, size_bytes=1)
+            letters = self._undone(storage, path)
+            self._write(storage, f"{path}/new", letters)
+            storage.rename(f"{path}/new", f"{path}/undo")
+            storage.sync_directory(path)
+            self._write(storage, f"{path}/state", letters + operation)
+            self._remove_copy(storage, path)
+
+    def _undone(self, storage: Storage, path: str) -> bytes:
+        if storage.kind(f"{path}/undo") is EntryKind.FILE:
+            with storage.open_for_reading(f"{path}/undo") as file:
+                letters = file.pread(file.size_bytes(), 0)
+            self.put_back(storage, path, letters)
+        return super().read(storage, path)
+
+    def put_back(self, storage: Storage, path: str, letters: bytes) -> None:
+        """Overwrite the letters durably by those of the copy, and remove the copy durably."""
+        self._write(storage, f"{path}/state", letters)
+        self._remove_copy(storage, path)
+
+    def _remove_copy(self, storage: Storage, path: str) -> None:
+        storage.unlink(f"{path}/undo")
+        storage.sync_directory(path)
+
+    def _write(self, storage: Storage, path: str, letters: bytes) -> None:
+        with storage.open_for_writing(path, OpenMode.EXISTING_OR_NEW) as file:
+            file.truncate(0)
+            file.pwrite(letters, 0)
+            self.sync(file)
+
+
+class UndoesTogether(Undo):
+    """Broken where a reader is beside a recovery: both put the copy back at once."""
+
+    name = "undoes beside others"
+    reader_mode = LockMode.SHARED
+
+
+class UndoesEarly(Undo):
+    """Broken where a reader dies while it puts the copy back, which is removed before."""
+
+    name = "removes the copy first"
+
+    def put_back(self, storage: Storage, path: str, letters: bytes) -> None:
+        """Remove the copy durably, and then overwrite the letters."""
+        self._remove_copy(storage, path)
+        self._write(storage, f"{path}/state", letters)
+
+
+class UndoesUnsynced(Undo):
+    """Broken where the power fails: neither the copy nor the letters are synced."""
+
+    name = "undo without a sync"
+
+    def sync(self, file: File) -> None:
+        """Sync nothing."""
 
 
 def is_made(storage: Storage, path: str) -> bool:

@@ -81,8 +81,16 @@ def test_a_finding_says_what_is_lost_and_replays_by_its_line(tornproof: WarmRunn
     assert mended.code == 0 and "VALID: it does not happen any more" in mended.out
     (file,) = findings.iterdir()
     by_file = tornproof("replay", file)
-    assert by_file.code == 3 and f"it needs its trace and its checker: {line}" in by_file.out
+    assert by_file.code == 3 and f"it needs its trace and its checker, or run its checker by --run-checker: {line}" in (
+        by_file.out
+    )
+    asked = tornproof("replay", file, "--run-checker")
+    assert asked.code == 1 and "The checker: exit code 1." in asked.out and "INVALID: it happens again" in asked.out
+    trace.rename(trace.with_name("elsewhere"))
+    assert tornproof("replay", file, "--run-checker").code == 2
     evidence = json.loads(file.read_text())["evidence"]
+    file.write_text(file.read_text().replace('"check"', '"other"'))
+    assert f"it needs its trace and its checker: {line}" in tornproof("replay", file, "--run-checker").out
     assert evidence["state"] in shlex.split(line) and evidence["model"] == "B" and evidence["lost"]
 
 
@@ -110,10 +118,22 @@ def test_the_result_does_not_depend_on_the_number_of_workers(tornproof: WarmRunn
     assert told[0] == told[1] and told[0]["findings"]
 
 
+@pytest.mark.nightly
+def test_on_spark_the_result_is_the_same(tornproof: WarmRunner, data: Path) -> None:
+    trace, told = record(tornproof, data), []
+    for where in (("--workers", "1"), ("--master", "local[1]")):
+        run = tornproof("power", trace, "--check", CHECK, "--json", "-", "--findings", data.parent / "found", *where)
+        assert run.code == 1
+        told.append({name: value for name, value in run.document.items() if name not in ("times", "workers")})
+    assert told[0] == told[1] and told[0]["findings"]
+
+
 def test_a_report_has_the_findings(tornproof: WarmRunner, data: Path) -> None:
     trace, report = record(tornproof, data), data.parent / "report"
-    run = tornproof("power", trace, "--check", CHECK, "--models", "B", "--report", report)
+    findings = data.parent / "findings"
+    run = tornproof("power", trace, "--check", CHECK, "--models", "B", "--report", report, "--findings", findings)
     assert run.code == 1
+    assert [file.name for file in findings.iterdir()] == [file.name for file in (report / "findings").iterdir()]
     page = (report / "report.html").read_text()
     assert "rename of new to current is not on disk" in page
 
@@ -135,6 +155,10 @@ def test_an_end_that_the_checker_rejects_gives_no_verdict(tornproof: WarmRunner,
         (("power", "bad", "--check", "true {dir}"), "bad: line 1"),
         (("power", "bad", "--check", "true"), "it must name the directory that it is to check as {dir}"),
         (("power", "bad", "--check", "true {dir}", "--models", "D"), "--models 'D': there are A, B"),
+        (
+            ("power", "bad", "--check", "true {dir}", "--master", "local", "--workers", "2"),
+            "--workers and --seconds are for this machine",
+        ),
     ],
 )
 def test_wrong_usage_is_a_sentence(

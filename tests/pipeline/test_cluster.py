@@ -23,6 +23,8 @@ from legacy_trees import write_legacy_tree
 from pyspark.sql import SparkSession
 
 from tornproof.harness.common.history import to_arrow
+from tornproof.harness.explorers.recorded.explorer import explore_recorded
+from tornproof.harness.parallel.tasks import explore_here
 
 CLUSTER_SECONDS_MAX = 3600  # ends what hangs, and no busy machine
 FRAME_COUNT = 50
@@ -88,12 +90,21 @@ def test_code_of_executors_is_what_was_shipped(on_cluster: dict[str, Any]) -> No
         assert all("tornproof-code.zip" in file for file in files)
 
 
-@pytest.mark.parametrize("job", ["migration", "campaign", "history", "one history", "archive", "source", "scan"])
+@pytest.mark.parametrize(
+    "job", ["migration", "campaign", "history", "one history", "archive", "source", "scan", "power"]
+)
 def test_a_job_comes_to_the_same_as_on_threads(
     on_cluster: dict[str, Any], on_threads: dict[str, Any], job: str
 ) -> None:
     assert on_threads[job]
     assert on_cluster["jobs"][job] == on_threads[job]
+
+
+def test_crash_states_are_found_on_spark_as_in_one_process(on_threads: dict[str, Any]) -> None:
+    question = cluster_jobs.LOST_RENAME
+    here = cluster_jobs.power_of(explore_here(explore_recorded(question), question))
+    assert on_threads["power"] == json.loads(json.dumps(here))
+    assert here[0] == "INVALID" and here[1] > 5 and here[-1]
 
 
 def test_executors_were_killed_while_they_worked(on_cluster: dict[str, Any]) -> None:

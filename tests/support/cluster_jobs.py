@@ -20,9 +20,13 @@ from typing import TYPE_CHECKING, Any
 if __name__ == "__main__":
     sys.path.insert(0, sys.argv[1])
 
+from tornproof.harness.common.verdict import Phase
+from tornproof.harness.explorers.recorded.checker import Checker
+from tornproof.harness.explorers.recorded.explorer import RecordedQuestion, explore_recorded
+from tornproof.harness.recording.steps import End, Start, Step, StepKind, Trace
 from tornproof.impl.migrate.convert import ConversionMode
 from tornproof.impl.migrate.table_migration import TablePlan, plan_table, publish_table
-from tornproof.impl.storage.interface import EntryKind
+from tornproof.impl.storage.interface import EntryKind, OpenMode
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
 from tornproof.pipeline.campaign import spec as campaign_spec
 from tornproof.pipeline.campaign.job import run_campaign
@@ -30,6 +34,7 @@ from tornproof.pipeline.campaign.spec import Group, Seeds, Spec
 from tornproof.pipeline.campaign.tasks import EVENTS, Task, complete_task
 from tornproof.pipeline.datasource.scan import scan
 from tornproof.pipeline.datasource.source import register
+from tornproof.pipeline.exploration import explore_on_spark
 from tornproof.pipeline.history.check import Terms
 from tornproof.pipeline.history.job import check_dataset, open_dataset
 from tornproof.pipeline.ingest.job import run_archive
@@ -54,6 +59,24 @@ SPEC = Spec(
         ),
     ),
 )
+LOST_RENAME = RecordedQuestion(
+    trace=Trace(
+        start=Start(format=1, tornproof="0", command=("it",), directories=(), files={"cur": b"old"}, links={}),
+        steps=(
+            Step(kind=StepKind.OPEN, call=1, name="openat", path="new", handle=1, mode=OpenMode.NEW),
+            Step(kind=StepKind.WRITE, call=2, name="write", path="new", handle=1, content=b"new"),
+            Step(kind=StepKind.RENAME, call=3, name="rename", path="new", target="cur"),
+            Step(kind=StepKind.ACKNOWLEDGE, call=4, name="write", content=b"done"),
+        ),
+        end=End(exit_code=0, calls=4, steps=4),
+    ),
+    checker=Checker(
+        command="sh -c 'test -s $0/cur && { grep -q new $0/cur || test ! -s $1; }' {dir} {acks}", seconds=60
+    ),
+    models=("A", "B", "Cdir"),
+    states_max=99,
+)
+"""A program that syncs neither a file nor its new name, and a checker that knows what is lost."""
 CONTROL = Group(name="controls-x", faults=("prev is always 0",), seeds=Seeds(count=4), control=True)
 MARK = "an executor was killed"
 
@@ -83,7 +106,14 @@ def do_jobs(
         "archive": [archived.total("row_count"), digests(folder / "archived", "data.parquet")],
         "source": read_rows(spark, str(folder / "archived")),
         "scan": scan_rows(spark, str(folder / "archived"), folder / "staging"),
+        "power": power_of(explore_on_spark(spark, explore_recorded(LOST_RENAME), LOST_RENAME)),
     }
+
+
+def power_of(phase: Phase) -> list[Any]:
+    """Return what a phase of a recorded program says."""
+    findings = [[finding.sentence, finding.evidence] for finding in phase.findings]
+    return [phase.verdict.name, phase.explored, phase.bound, phase.counts, phase.controls, findings]
 
 
 def migrate_tree(spark: SparkSession, tree: Path, storage: OperatingSystemStorage) -> dict[str, str]:

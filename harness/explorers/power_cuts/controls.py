@@ -28,6 +28,7 @@ from tornproof.harness.systems.toy import (
     Toy,
 )
 from tornproof.harness.systems.toy_control import EVERY, Control, unfollowed_reports
+from tornproof.harness.systems.toy_locks import Undo, UndoesEarly
 from tornproof.harness.systems.toy_losses import (
     BREAKS_IN_RECOVERY,
     FORBIDS_COMMITS,
@@ -107,6 +108,9 @@ CONTROLS = (
         detected_by=CUT_TWICE,
         accepted_by=EVERY - CUT_TWICE - {D},
     ),
+    # A reader recovers, too.
+    Control(target=Undo(), detected_by=frozenset()),
+    Control(target=UndoesEarly(), violated=Property.LOST),
     Control(target=KEEPS_REDO, detected_by=frozenset(), accepted_by=EVERY - {D}),
     Control(target=AdoptsUnsynced(), violated=Property.LOST, detected_by=frozenset({D})),
     Control(

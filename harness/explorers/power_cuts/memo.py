@@ -20,6 +20,8 @@ _REPEATED = STEPS | {CallKind.OPEN_FOR_READING, CallKind.MAP, CallKind.CLOSE, Ca
 _READS = frozenset({CallKind.PREAD, CallKind.READ_MAPPED, CallKind.LOAD, CallKind.VIEW})
 _WRITES = frozenset({CallKind.PWRITE, CallKind.STORE, CallKind.TRUNCATE})
 _SIZES = frozenset({CallKind.SIZE, CallKind.MAP})
+_RECOVERING = frozenset({Stage.READ, Stage.RECOVER})
+"""The stages whose changes are the recovery: in some formats, as in SQLite's, a reader undoes what a crash left."""
 
 
 class _Test:
@@ -115,11 +117,11 @@ class _Run:
         call, kernel = node.call, self._kernel
         assert call is not None
         self._note(call)
-        if self._stage is Stage.RECOVER and call.kind in _REPEATED:
+        if self._stage in _RECOVERING and call.kind in _REPEATED:
             self._recovery.append(call)
         before = kernel.entry_changes
         answer = node.make_call(kernel, SESSION)
-        if self._stage is Stage.RECOVER:
+        if self._stage in _RECOVERING:
             self._recovery_changes |= kernel.entry_changes is not before
             if call.kind in _WRITES and answer is None:
                 file = kernel.file_of(SESSION, call)
@@ -143,7 +145,9 @@ class _Run:
 
     def _begin(self, stage: Stage) -> None:
         self._stage = stage
-        if stage is Stage.READ_AGAIN:
+        if stage is Stage.RECOVER and not self._recovery_changes:
+            self._recovery.clear()
+        elif stage is Stage.READ_AGAIN:
             self._recovered_files = tree_of(self._kernel.directories)
         elif stage is Stage.RECOVER_AGAIN:
             self._recovered = self._content()
@@ -164,5 +168,5 @@ class _Run:
         elif kind in _WRITES:
             is_compared = self._stage is Stage.RECOVER_AGAIN or kind is CallKind.STORE
             is_same = self.known.write(call, SESSION, is_compared=is_compared)
-            if self._stage is Stage.RECOVER and not (is_compared and is_same):
+            if self._stage in _RECOVERING and not (is_compared and is_same):
                 self._recovery_changes = True

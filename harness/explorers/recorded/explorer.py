@@ -6,8 +6,10 @@ counts. Of rejected states, one of each cause is made smaller, and a sync that w
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from tornproof.harness.common.verdict import Finding, Phase, Verdict, nothing_explored
@@ -95,13 +97,14 @@ def explore_recorded(question: RecordedQuestion) -> Exploration:
     return _phase(question, found, checked, findings, len(rejected), ends)
 
 
-def check_one(question: RecordedQuestion, name: str, worker: Worker) -> tuple[Answer, list[str]]:
+def check_one(question: RecordedQuestion, name: str) -> tuple[Answer, list[str]]:
     """Check the one state of a name; return what the checker says, and the state in words."""
     point, state = state_named(question.trace, name)
     model, choice = model_named(state.choice.model), state.choice
     disk = chosen_disk(point.machine.kernel, model, choice)
     acknowledged = question.trace.acknowledgements(point.step)
-    answer = question.checker.check(disk.kernel(), acknowledged, worker.scratch)
+    with tempfile.TemporaryDirectory(prefix="tornproof-") as scratch:
+        answer = question.checker.check(disk.kernel(), acknowledged, Path(scratch))
     lost = lost_effects(point.machine, model, choice, disk)
     return answer, _sentences(question.trace, Rejected(state, answer, lost), kept_effects(point.machine, lost))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from typing import Any
 
@@ -13,6 +13,7 @@ from tornproof.harness.common.verdict import Finding, HasTime, OnProgress, Phase
 from tornproof.harness.counterexamples.make import as_seen, finding_or_moves
 from tornproof.harness.counterexamples.run import Signature
 from tornproof.harness.search.crash_world import Sessions
+from tornproof.harness.search.crashed_schedules import CrashedSchedules
 from tornproof.harness.search.product_reduction import (
     IN_COMMIT,
     KEPT,
@@ -24,6 +25,7 @@ from tornproof.harness.search.product_reduction import (
     ProductReduction,
     ReductionCounts,
 )
+from tornproof.harness.search.reader_reduction import NotOnlyAReaderError
 from tornproof.harness.simulator.filesystem.kernel import Kernel
 from tornproof.harness.simulator.filesystem.step_bound import STEP_BOUND
 from tornproof.harness.simulator.persistence.legal_disks import legal_disks
@@ -47,6 +49,7 @@ from tornproof.harness.simulator.process.trace_rules import TraceRules
 from tornproof.harness.simulator.process.world import NO_RULES
 from tornproof.harness.systems.toy import HeaderFirst, NeverSyncs, NeverSyncsNames, Toy
 from tornproof.harness.systems.toy_control import EVERY, Control
+from tornproof.harness.systems.toy_locks import Undo, UndoesTogether, UndoesUnsynced
 from tornproof.harness.systems.toy_losses import (
     BREAKS_IN_RECOVERY,
     FORBIDS_COMMITS,
@@ -105,6 +108,16 @@ CONTROLS = (
     Control(target=ReadsEarly(), violated=Property.BEHAVIOUR, accepted_by=frozenset()),
     Control(target=Specified(), detected_by=frozenset()),
 )
+CONTROLS_THAT_LOCK = (
+    Control(target=Undo(), detected_by=frozenset()),
+    Control(
+        target=UndoesUnsynced(), violated=Property.WRONG_SNAPSHOT, detected_by=POWER - {B}, accepted_by=frozenset({A})
+    ),
+    # Only beside a recovery.
+    Control(target=UndoesTogether(), violated=Property.REJECTED),
+)
+"""Of a test case whose reader locks or changes something, with a bound for each."""
+STATES_OF_A_CONTROL = 4_000
 COVERAGE_GOALS = (IN_COMMIT, KEPT)
 COVERAGE_GOALS_OF_KILLS = (*COVERAGE_GOALS, SEEN_EARLY, READER_AT_WORK, LIVED_THROUGH)
 
@@ -118,6 +131,8 @@ class ModelResult:
     reached: Counter[str]
     is_complete: bool
     is_cut: bool
+    failed: tuple[str, ...] | None
+    """Where the reader locks or changes something, so that single schedules were run: the controls that failed."""
     found: dict[Signature, tuple[Violation, Moves]]
 
 
@@ -136,7 +151,7 @@ def explore_under(
         is_cut = is_cut or not has_time()
         return not is_cut
 
-    counts, is_sampled = _search(
+    counts, is_sampled, affects = _search(
         case,
         model_named(name),
         states_max=states_max,
@@ -156,6 +171,7 @@ def explore_under(
         reached=counts.reached,
         is_complete=counts.is_complete and not is_sampled,
         is_cut=is_cut,
+        failed=_failures_that_lock(name) if affects else None,
         found=found,
     )
 
@@ -179,8 +195,8 @@ def _search(
     states_max: int | None = None,
     has_time: HasTime = always,
     on_progress: OnStates = lambda states: None,
-) -> tuple[ReductionCounts, bool]:
-    """Return the counts of a search, and whether only some legal disks of a crash point were tried."""
+) -> tuple[ReductionCounts, bool, bool]:
+    """Return the counts of a search, whether only some disks of a crash point were tried, and if the reader affects."""
     is_sampled = False
 
     def disks(kernel: Kernel) -> Iterator[tuple[Kernel, Any]]:
@@ -191,11 +207,12 @@ def _search(
             yield picked.disk.kernel(), legal.choice(picked)
 
     sessions = Sessions.of(case, fails=model.fails_syncs)
+    bounds = states_max, has_time, on_progress
     try:
-        reduction = ProductReduction(
-            sessions, model.name, disks, states_max=states_max, has_time=has_time, on_progress=on_progress
-        )
-        return reduction.run(), is_sampled
+        try:
+            return ProductReduction(sessions, model.name, disks, *bounds).run(), is_sampled, False
+        except NotOnlyAReaderError:
+            return CrashedSchedules(sessions, model.name, disks, *bounds).run(), is_sampled, True
     finally:
         sessions.close()
 
@@ -216,8 +233,7 @@ def product_phase(results: Sequence[ModelResult], failed: Sequence[str] | None, 
         name=PHASE,
         explored=counts["schedule x crash states"],
         complete=bool(results) and not sampled,
-        bound="every crash point x every schedule of 1 reader (a range within a page is one step), "
-        f"{STEP_BOUND}, complete under "
+        bound=f"{_what(results)} (a range within a page is one step), {STEP_BOUND}, complete under "
         + (", ".join(complete) or "no model")
         + (f"; a sample of them under {', '.join(sampled)}" if sampled else ""),
         verdict=Verdict.INVALID if is_found else Verdict.VALID,
@@ -225,7 +241,17 @@ def product_phase(results: Sequence[ModelResult], failed: Sequence[str] | None, 
         reached=dict(reached),
         findings=tuple(findings),
     )
+    if failed is not None:
+        failed = [*failed, *(each for result in results for each in result.failed or ())]
     return phase.with_controls(failed).with_coverage_goals(goals)
+
+
+def _what(results: Sequence[ModelResult]) -> str:
+    if any(result.failed is not None for result in results):
+        return (
+            "a crash at each step of reduced schedules of 1 reader that locks or changes something, and such after it"
+        )
+    return "every crash point x every schedule of 1 reader"
 
 
 @cache
@@ -247,9 +273,26 @@ def failures(models: Sequence[str] = PRODUCT_MODELS) -> Iterator[str]:
                 yield failure
 
 
+@cache
+def _failures_that_lock(name: str) -> tuple[str, ...]:
+    """Explore the toys that lock under a model, once in a process, and describe each wrong verdict."""
+    failures = (control.failure(model_named(name), violated_by_locking) for control in CONTROLS_THAT_LOCK)
+    return tuple(filter(None, failures))
+
+
+def violated_by_locking(model: Model, toy: Target) -> frozenset[str]:
+    """Return the properties that a model finds violated in a toy that locks: in one commit, a read, and one after."""
+    case = replace(control_case(toy), first_session=(0,), second_session=(1,), readers=(Readers(),))
+    return _violated(case, model, STATES_OF_A_CONTROL)
+
+
 def violated(model: Model, toy: Target, *, rules: TraceRules = NO_RULES) -> frozenset[str]:
     """Return the properties that a model finds violated in a toy."""
-    counts, _ = _search(control_case(toy, rules), model)
+    return _violated(control_case(toy, rules), model)
+
+
+def _violated(case: TestCase, model: Model, states_max: int | None = None) -> frozenset[str]:
+    counts, *_ = _search(case, model, states_max=states_max)
     return frozenset(violation.property for violation, _ in counts.found)
 
 

@@ -228,10 +228,10 @@ def not_judged(violated: str) -> Blinding:
     def blind(patch: Patch) -> None:
         find, search, keep = ModelExploration.find, product._search, kill_exploration.Exploration._find
 
-        def searched(*arguments: Any) -> Any:
-            counts, is_sampled = search(*arguments)
+        def searched(*arguments: Any, **keywords: Any) -> Any:
+            counts, *rest = search(*arguments, **keywords)
             counts.found = [each for each in counts.found if each[0].property != violated]
-            return counts, is_sampled
+            return counts, *rest
 
         def seen(self: Any, violation: Any, origin: Any) -> None:
             if violation.violated != violated:

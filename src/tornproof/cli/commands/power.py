@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 import signal
-import tempfile
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -20,7 +19,7 @@ from tornproof.cli.findings import ANSWERS, FindingsOption, findings_directory, 
 from tornproof.cli.numbers import CORES, seconds_within, workers_within
 from tornproof.cli.output import ExitCode, JsonOption, visible, write_json
 from tornproof.cli.progress import progress_bar
-from tornproof.cli.report_writing import ReportOption, make_folder, save_run, write_report
+from tornproof.cli.report_writing import FINDINGS_OF_REPORT, ReportOption, make_folder, save_run, write_report
 from tornproof.harness.common.effort import DEFAULT, Bounds
 from tornproof.harness.common.verdict import Finding, Phase, Verdict
 from tornproof.harness.explorers.recorded.checker import Checker
@@ -33,8 +32,7 @@ from tornproof.harness.explorers.recorded.explorer import (
     check_one,
     explore_recorded,
 )
-from tornproof.harness.parallel.tasks import explore
-from tornproof.harness.parallel.workers import Worker
+from tornproof.harness.parallel.tasks import Outcome, explore
 from tornproof.harness.recording.trace_file import read_trace
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.impl.errors import UsageError
@@ -76,6 +74,14 @@ def power(
         int | None,
         typer.Option(callback=workers_within(), help="Number of worker processes.", show_default=str(CORES)),
     ] = None,
+    master: Annotated[
+        str | None,
+        typer.Option(
+            "--master",
+            metavar="MASTER",
+            help="Check on Spark, whose executors have the checker: local[*], or spark://HOST:PORT.",
+        ),
+    ] = None,
     only_state: Annotated[
         str | None, typer.Option(metavar="STATE", help="Check this one state: exit 1 if it is rejected again.")
     ] = None,
@@ -84,6 +90,8 @@ def power(
     json_target: JsonOption = None,
 ) -> int:
     """Give every disk that a crash of a recorded program may leave to a command of yours that checks it."""
+    if master is not None and (workers is not None or seconds is not None):
+        raise UsageError("--workers and --seconds are for this machine, and --master is for Spark")
     if report is not None:
         make_folder(report)
     checker, names = Checker(command=check, seconds=check_seconds), _models(models)
@@ -95,17 +103,11 @@ def power(
     )
     if only_state is not None:
         return _one_state(question, only_state, json_target)
-    with progress_bar() as progress:
-        task = progress.add_task("states", total=None)
-        outcome = explore(
-            {PHASE: explore_recorded(question)},
-            question,
-            workers=workers or CORES,
-            seconds=seconds,
-            on_progress=lambda done: progress.update(task, completed=done.cases),
-        )
-    command = f"tornproof power {shlex.quote(str(trace))} --check {shlex.quote(check)}"
-    phase = _with_lines(outcome.phases[0], command)
+    if master is None:
+        outcome = _explored_here(question, workers or CORES, seconds)
+    else:
+        outcome = Outcome(phases=[_explored_on_spark(question, master)])
+    phase = _with_lines(outcome.phases[0], trace, checker)
     outcome.phases = [phase]
     saved = save_findings([phase], str(trace), "", DiskImage(), findings_directory(findings, report))
     asked = Asked(target=str(trace), arguments=(str(trace),), preset=RECORDED, seed=0, effort=effort)
@@ -114,11 +116,39 @@ def power(
     write_json(document, json_target)
     _print(result_console(json_target), phase, saved)
     if report is not None:
+        if findings is not None:
+            save_findings([phase], str(trace), "", DiskImage(), report / FINDINGS_OF_REPORT)
         save_run(document, report)
         write_report(report, result_console(json_target))
     if outcome.interrupted_by is not None:
         signal.raise_signal(outcome.interrupted_by)
     return ExitCode[phase.verdict.name]
+
+
+def _explored_here(question: RecordedQuestion, workers: int, seconds: float | None) -> Outcome:
+    with progress_bar() as progress:
+        task = progress.add_task("states", total=None)
+        return explore(
+            {PHASE: explore_recorded(question)},
+            question,
+            workers=workers,
+            seconds=seconds,
+            on_progress=lambda done: progress.update(task, completed=done.cases),
+        )
+
+
+def _explored_on_spark(question: RecordedQuestion, master: str) -> Phase:
+    from tornproof.pipeline.exploration import explore_on_spark
+    from tornproof.pipeline.spark.session import spark_session
+
+    with spark_session(master, name="tornproof power") as spark, progress_bar() as progress:
+        task = progress.add_task("tasks", total=None)
+        return explore_on_spark(
+            spark,
+            explore_recorded(question),
+            question,
+            lambda done, total: progress.update(task, completed=done, total=total),
+        )
 
 
 def _models(text: str | None) -> tuple[str, ...]:
@@ -131,9 +161,7 @@ def _models(text: str | None) -> tuple[str, ...]:
 
 
 def _one_state(question: RecordedQuestion, name: str, json_target: str | None) -> int:
-    with tempfile.TemporaryDirectory(prefix="tornproof-") as scratch:
-        worker = Worker(question=question, scratch=Path(scratch), has_time=lambda: True)
-        answer, sentences = check_one(question, name, worker)
+    answer, sentences = check_one(question, name)
     write_json({"format": 1, "state": name, "accepted": answer.accepts, "checker": answer._asdict()}, json_target)
     console = result_console(json_target)
     for sentence in sentences:
@@ -147,12 +175,14 @@ def _count(count: int) -> str:
     return f"{count:,}" if count < COUNTED_MAX else "over 10^18"
 
 
-def _with_lines(phase: Phase, command: str) -> Phase:
-    """Return the phase whose findings have the line that repeats them: only that line runs a command of the user's."""
+def _with_lines(phase: Phase, trace: Path, checker: Checker) -> Phase:
+    """Return the phase whose findings have the line that repeats them, and what `replay` needs of it."""
+    command = f"tornproof power {shlex.quote(str(trace))} --check {shlex.quote(checker.command)}"
+    given = {"trace": str(trace), "check": checker.command, "check_seconds": checker.seconds}
 
     def with_line(finding: Finding) -> Finding:
         line = f"{command} --only-state {shlex.quote(finding.evidence['state'])}"
-        return replace(finding, evidence=finding.evidence | {"replay": line})
+        return replace(finding, evidence=finding.evidence | given | {"replay": line})
 
     return replace(phase, findings=tuple(map(with_line, phase.findings)))
 

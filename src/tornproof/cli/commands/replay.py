@@ -13,15 +13,22 @@ from tornproof.cli.explanation_print import print_explanation
 from tornproof.cli.findings import ANSWERS, load_finding
 from tornproof.cli.output import ExitCode, JsonOption, write_json
 from tornproof.cli.replay_file import is_of_test, read_replay, replay_test
-from tornproof.harness.common.verdict import Finding
+from tornproof.harness.common.verdict import Finding, Verdict
 from tornproof.harness.counterexamples.replay import Replayed, is_simulated
+from tornproof.harness.explorers.recorded.checker import Checker
+from tornproof.harness.explorers.recorded.explorer import RecordedQuestion, check_one
 from tornproof.harness.mutation.replay import replay_planted
+from tornproof.harness.recording.trace_file import read_trace
 from tornproof.harness.replay import replay_finding
+from tornproof.impl.errors import UsageError
 
 
 def replay(
     finding: Annotated[Path, typer.Argument(help="A finding file that check, campaign or a test wrote.")],
     json_target: JsonOption = None,
+    run_checker: Annotated[
+        bool, typer.Option(help="Run the checker that a finding of `power` names: a command of whoever wrote the file.")
+    ] = False,
 ) -> int:
     """Reproduce a finding from its file: exit 1 if it happens again, 0 if not."""
     if is_of_test(finding):
@@ -33,13 +40,32 @@ def replay(
         document |= {"same_evidence": replayed.is_same, "note": replayed.note}
         if replayed.evidence:
             document["explanation"] = replayed.evidence["explanation"]
+    elif "replay" in found.evidence:
+        replayed = _of_recorded(found, run_checker=run_checker)
     else:
-        line = found.evidence.get("replay")
-        note = f"it needs its trace and its checker: {line}" if line else ""
-        replayed = Replayed(verdict=replay_finding(found, image, path), note=note)
+        replayed = Replayed(verdict=replay_finding(found, image, path))
     write_json({**document, "verdict": replayed.verdict.name}, json_target)
     _print(found, replayed, finding, json_target)
     return ExitCode[replayed.verdict.name]
+
+
+def _of_recorded(found: Finding, *, run_checker: bool) -> Replayed:
+    """Ask the checker again, or say how: a finding of an older release has only the line."""
+    evidence = found.evidence
+    if not run_checker or "check" not in evidence:
+        hint = ", or run its checker by --run-checker" if "check" in evidence else ""
+        return Replayed(verdict=Verdict.UNKNOWN, note=f"it needs its trace and its checker{hint}: {evidence['replay']}")
+    try:
+        question = RecordedQuestion(
+            trace=read_trace(Path(evidence["trace"])),
+            checker=Checker(command=evidence["check"], seconds=float(evidence["check_seconds"])),
+            states_max=1,
+        )
+        answer, _ = check_one(question, evidence["state"])
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise UsageError(f"the finding lacks what a replay needs: {type(error).__name__}: {error}") from error
+    verdict = Verdict.VALID if answer.accepts else Verdict.INVALID
+    return Replayed(verdict=verdict, note="" if answer.accepts else f"The checker: {answer}.")
 
 
 def _of_test(file: Path, json_target: str | None) -> int:

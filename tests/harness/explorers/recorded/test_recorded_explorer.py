@@ -16,7 +16,6 @@ from tornproof.harness.explorers.recorded.effects import site
 from tornproof.harness.explorers.recorded.explorer import RecordedQuestion, check_one, explore_recorded
 from tornproof.harness.explorers.recorded.states import enumerate_states, points_of, state_named
 from tornproof.harness.parallel.tasks import explore_here
-from tornproof.harness.parallel.workers import Worker
 from tornproof.harness.recording.replaying import Machine, tree_of
 from tornproof.harness.recording.steps import End, Start, Step, StepKind, Trace
 from tornproof.harness.simulator.filesystem.file_state import FileState
@@ -81,11 +80,10 @@ def test_rejects_a_program_without_a_sync_and_says_which_would_close_it() -> Non
     assert finding.evidence["state"] == '5:["B",[0],{}]'
 
 
-def test_a_state_is_checked_again_by_its_name(tmp_path: Path) -> None:
+def test_a_state_is_checked_again_by_its_name() -> None:
     asked = question(RIGHT, StepKind.SYNC_DIRECTORY)
-    worker = Worker(question=asked, scratch=tmp_path, has_time=lambda: True)
-    assert not check_one(asked, '5:["B",[0],{}]', worker)[0].accepts
-    assert check_one(asked, '5:["B",[0,1],{}]', worker)[0].accepts
+    assert not check_one(asked, '5:["B",[0],{}]')[0].accepts
+    assert check_one(asked, '5:["B",[0,1],{}]')[0].accepts
     for wrong in (
         "",
         "5",
@@ -96,7 +94,7 @@ def test_a_state_is_checked_again_by_its_name(tmp_path: Path) -> None:
         '5:["B",null,{"cur":[9,9,[]]}]',
     ):
         with pytest.raises(UsageError, match="no state of this trace"):
-            check_one(asked, wrong, worker)
+            check_one(asked, wrong)
 
 
 def stored(*names: str) -> Trace:

@@ -34,6 +34,7 @@ BESIDE = frozenset({"_meta", "_cv", "_name"})
 DAY = "2024-01-01"
 DIRECTORY = f"{DAY}.1"
 PM, DATA = f"{DIRECTORY}/_pm", f"{DIRECTORY}/data.parquet"
+SECOND = 1_000_000
 DAY_MICROSECONDS = (datetime.date.fromisoformat(DAY) - datetime.date(1970, 1, 1)).days * 86_400_000_000
 TAIL_BYTES = ParquetTail.layout.size_bytes
 RecordType = TypeVar("RecordType", bound=Record)
@@ -66,7 +67,7 @@ class BuiltTable:
 
 def timestamps(count: int) -> pa.Array:
     """Return that many seconds of the day."""
-    return pa.array([DAY_MICROSECONDS + second * 1_000_000 for second in range(count)], pa.timestamp("us"))
+    return pa.array([DAY_MICROSECONDS + second * SECOND for second in range(count)], pa.timestamp("us"))
 
 
 def build(
@@ -138,7 +139,8 @@ def txn(*, rows: int, token: int, version: int = VERSION, entries: Sequence[byte
             ).pack()
         ]
     start = txn_layout.BaseHeader.layout.size_bytes
-    record = zeroed(txn_layout.TransactionRecord, txn=version, transient_row_count=rows)
+    times = {"min_timestamp": DAY_MICROSECONDS, "max_timestamp": DAY_MICROSECONDS + max(0, rows - 1) * SECOND}
+    record = zeroed(txn_layout.TransactionRecord, txn=version, transient_row_count=rows, **times)
     size = txn_layout.PartitionTableSize(partitions_size=sum(map(len, entries)))
     area = {"record_offset": start, "symbols_size": 0, "partitions_size": size.partitions_size}
     letter = "ab"[version % 2]

@@ -2,7 +2,6 @@
 
 import itertools
 from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +19,14 @@ from tornproof.harness.explorers.model_based.explorer import (
     COVERAGE_GOALS,
     STEPS_IN_PART,
     Control,
+    PartResult,
+    stateful_phase,
 )
 from tornproof.harness.explorers.model_based.machine import Search, replay
 from tornproof.harness.explorers.model_based.rows import Point, Rows
 from tornproof.harness.explorers.model_based.rules import RULES, WEIGHTED_RULES, Step
 from tornproof.harness.explorers.model_based.start import StorageKind, prepare
+from tornproof.harness.explorers.model_based.tours import COMMITS, STOPS
 from tornproof.harness.mutation.catalogue import fault_named
 from tornproof.harness.mutation.fault import Mutant
 from tornproof.harness.simulator.filesystem.image import DiskImage
@@ -149,22 +151,13 @@ def test_a_run_that_is_cut_off_reports_how_far_it_came() -> None:
     assert explored(None, MEMORY, 100, has_time=calls_at_most(0)).verdict is Verdict.UNKNOWN
 
 
-def test_a_coverage_goal_that_is_never_reached_leaves_the_verdict_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        "tornproof.harness.explorers.model_based.explorer.COVERAGE_GOALS", (*COVERAGE_GOALS, "the moon")
-    )
-    phase = explored(None, MEMORY, 60, with_tours=True)
-    assert (phase.verdict, phase.note, phase.reached["the moon"]) == (Verdict.UNKNOWN, "never reached: the moon", 0)
-
-
-def test_a_rule_that_is_never_taken_leaves_the_verdict_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
-    rules = {
-        name: rule if name != "purge" else replace(rule, is_possible=lambda _: False) for name, rule in RULES.items()
-    }
-    monkeypatch.setattr("tornproof.harness.explorers.model_based.machine.RULES", rules)
-    monkeypatch.setattr("tornproof.harness.explorers.model_based.rules.RULES", rules)
-    phase = explored(None, MEMORY, 60, with_tours=True)
-    assert phase.verdict is Verdict.UNKNOWN and "rule: purge" in phase.note
+@pytest.mark.parametrize("missing", [*COVERAGE_GOALS[:2], "rule: purge", None])
+def test_what_is_never_reached_leaves_the_verdict_unknown_and_is_named(missing: str | None) -> None:
+    reached = Counter({*COVERAGE_GOALS, *(f"rule: {name}" for name in RULES)} - {missing})
+    result = PartResult(programs=1, counts=Counter({"commit": 1}), reached=reached, finding=None)
+    phase = stateful_phase("the table", [result], [], 0, [])
+    verdict, note = (Verdict.VALID, "") if missing is None else (Verdict.UNKNOWN, f"never reached: {missing}")
+    assert (phase.verdict, phase.note) == (verdict, note)
 
 
 def test_a_control_that_is_not_detected_leaves_the_verdict_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -265,6 +258,9 @@ def test_every_operation_of_the_model_is_driven(monkeypatch: pytest.MonkeyPatch)
 
     for module in (commit, readers, sessions):
         monkeypatch.setattr(module, "step", recorded)
-    assert not explored(None, MEMORY, 60, with_tours=True).findings
+    start = prepare(None, "/table")
+    search = Search(start=start, kind=MEMORY, scratch="", encode=remembered_encoder(), steps=0)
+    for program in (*COMMITS, *(stops[0] for stops in STOPS)):
+        assert replay(search, 0, program) is None
     assert driven >= {(each, False, False) for each in (Commit, Recover, Pin, Unpin, Purge)}
     assert driven >= {(Commit, True, False), (Commit, True, True), (Recover, False, True)}

@@ -22,7 +22,7 @@ from tornproof.harness.explorers.kills.explorer import failures, fault_free_phas
 from tornproof.harness.explorers.kills.judge import Judge
 from tornproof.harness.explorers.kills.sessions import Violation
 from tornproof.harness.explorers.model_based.explorer import CONTROLS, Part, PartResult, Stateful, parts, stateful_phase
-from tornproof.harness.explorers.model_based.tours import TOURS
+from tornproof.harness.explorers.model_based.fixed_programs import FIXED_PROGRAMS
 from tornproof.harness.explorers.model_based.world import ORDERLY
 from tornproof.harness.explorers.processes.explorer import explore_processes
 from tornproof.harness.explorers.random import random_cases
@@ -219,18 +219,18 @@ def _one_task(name: PhaseName, run: Callable[[Worker], Phase]) -> Exploration:
 
 def _stateful(steps: int, seed: int) -> Exploration:
     controls = [Task(run=_detects, arguments=(index, seed), begins_first=True) for index in range(len(CONTROLS))]
-    tours = [Task(run=_take_tours, arguments=(table,), cost=2) for table in (None, *TOURS)]
+    fixed = [Task(run=_run_fixed, arguments=(table,), cost=2) for table in (None, *FIXED_PROGRAMS)]
     programs = [Task(run=_take_rules, arguments=(part,), cost=2) for part in parts(steps, seed)]
-    results = yield [*controls, *tours, *programs]
+    results = yield [*controls, *fixed, *programs]
     detected, results = results[: len(controls)], results[len(controls) :]
-    toured, done = (
-        [each for each in some if each is not None] for some in (results[: len(tours)], results[len(tours) :])
+    fixed_results, done = (
+        [each for each in some if each is not None] for some in (results[: len(fixed)], results[len(fixed) :])
     )
     missed = [control for control, is_detected in zip(CONTROLS, detected, strict=True) if is_detected is False]
     is_tried = missed or None not in detected
-    if not toured and not done:
+    if not fixed_results and not done:
         return cut_short(PhaseName.STATEFUL)
-    return stateful_phase("a copy of the table", toured, done, seed, missed if is_tried else None)
+    return stateful_phase("a copy of the table", fixed_results, done, seed, missed if is_tried else None)
 
 
 def _stateful_of(worker: Worker) -> Stateful:
@@ -247,8 +247,8 @@ def _detects(worker: Worker, index: int, seed: int) -> bool:
     return worker.once(_controlled).detects(CONTROLS[index], seed, str(worker.scratch))
 
 
-def _take_tours(worker: Worker, table: str | None) -> PartResult:
-    return worker.once(_stateful_of).take_tours(table, str(worker.scratch))
+def _run_fixed(worker: Worker, table: str | None) -> PartResult:
+    return worker.once(_stateful_of).run_fixed(table, str(worker.scratch))
 
 
 def _take_rules(worker: Worker, part: Part) -> PartResult:

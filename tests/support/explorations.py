@@ -12,8 +12,8 @@ from tornproof.harness.explorers.memory.explorer import MemoryTestCase, baseline
 from tornproof.harness.explorers.memory.variants import CASES, MemoryCase, MemoryVariant
 from tornproof.harness.explorers.model_based import explorer as model_based
 from tornproof.harness.explorers.model_based.explorer import Stateful, stateful_phase
+from tornproof.harness.explorers.model_based.fixed_programs import FIXED_PROGRAMS
 from tornproof.harness.explorers.model_based.start import NothingToExploreError, StorageKind, scratch_directory
-from tornproof.harness.explorers.model_based.tours import TOURS
 from tornproof.harness.explorers.random import random_cases
 from tornproof.harness.explorers.random.random_cases import MakeTestCase, explore_batch, random_phase
 from tornproof.harness.explorers.schedules import crash
@@ -76,7 +76,7 @@ def explore_stateful(
     storage_kind: StorageKind = StorageKind.FILES,
     directory: str | None = None,
     with_controls: bool = False,
-    with_tours: bool = True,
+    with_fixed: bool = True,
     has_time: HasTime = always,
     on_progress: OnProgress = lambda done, total: None,
 ) -> Phase:
@@ -93,9 +93,9 @@ def explore_stateful(
     with scratch_directory(storage_kind, directory) as scratch:
         controls = model_based.CONTROLS if with_controls else ()
         undetected = [control for control in controls if not stateful.detects(control, seed, scratch)]
-        tours = [stateful.take_tours(table, scratch) for table in ((None, *TOURS) if with_tours else ())]
+        fixed = [stateful.run_fixed(table, scratch) for table in ((None, *FIXED_PROGRAMS) if with_fixed else ())]
         random = [stateful.explore(part, scratch, has_time, on_progress) for part in model_based.parts(steps, seed)]
-    return stateful_phase("the table", tours, random, seed, undetected)
+    return stateful_phase("the table", fixed, random, seed, undetected)
 
 
 def explore_damage(

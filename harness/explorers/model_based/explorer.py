@@ -18,6 +18,7 @@ from tornproof.harness.common.remembered_codecs import remembered_decoding, reme
 from tornproof.harness.common.verdict import Finding, HasTime, OnProgress, Phase, Verdict, always
 from tornproof.harness.explorers.model_based.commit import STAGE_WORDS
 from tornproof.harness.explorers.model_based.files import ViolationError
+from tornproof.harness.explorers.model_based.fixed_programs import COMMITS, FIXED_PROGRAMS
 from tornproof.harness.explorers.model_based.machine import STEPS_IN_PROGRAM, Search, filled, replay
 from tornproof.harness.explorers.model_based.rules import RULES, Step
 from tornproof.harness.explorers.model_based.smaller import Failure
@@ -30,7 +31,6 @@ from tornproof.harness.explorers.model_based.start import (
 )
 from tornproof.harness.explorers.model_based.system_calls import SEAM
 from tornproof.harness.explorers.model_based.tables import BY_NAME, PATH, TABLES, empty_image, with_added_columns
-from tornproof.harness.explorers.model_based.tours import COMMITS, TOURS
 from tornproof.harness.explorers.model_based.world import ROWS, orderly
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.systems.plain_rows import Values
@@ -253,8 +253,6 @@ class Stateful:
         self._kind = storage_kind
         self._encode = remembered_encoder()
         self._starts: dict[str | None, Start] = {None: self.start}
-        where = "on files" if storage_kind is StorageKind.FILES else "in memory"
-        self.origin = f"{'a copy' if image else 'a new table'} {where}"
 
     def explore(
         self,
@@ -272,7 +270,7 @@ class Stateful:
             search.run(part.number)
             return _result(search, part)
 
-    def take_tours(self, table: str | None, scratch: str) -> PartResult:
+    def run_fixed(self, table: str | None, scratch: str) -> PartResult:
         """Run the programs that are given for a table, each with other options."""
         part = Part(table, 0, 0)
         try:
@@ -280,8 +278,8 @@ class Stateful:
         except ViolationError as violation:
             return _without_start(violation, part)
         with remembered_decoding():
-            for number, tour in enumerate(COMMITS if table is None else TOURS[table]):
-                search.take_tour(tour, number)
+            for number, program in enumerate(COMMITS if table is None else FIXED_PROGRAMS[table]):
+                search.run_fixed(program, number)
             return _result(search, part)
 
     def detects(self, control: Control, seed: int, scratch: str) -> bool:
@@ -293,7 +291,7 @@ class Stateful:
 
     def _fails(self, trial: Search, control: Control, seed: int) -> bool:
         with control.planted():
-            if any(replay(trial, number % len(self.start.options), tour) for number, tour in enumerate(COMMITS)):
+            if any(replay(trial, number % len(self.start.options), program) for number, program in enumerate(COMMITS)):
                 return True
             trial.run(seed, shrinks=False)
         return trial.failure is not None
@@ -332,7 +330,7 @@ def _check_added(before: Sequence[Values], after: Sequence[Values], types: Seque
 
 def stateful_phase(
     origin: str,
-    tours: Sequence[PartResult],
+    fixed: Sequence[PartResult],
     random: Sequence[PartResult],
     seed: int,
     undetected: Sequence[Control] | None,
@@ -341,7 +339,7 @@ def stateful_phase(
 
     None of these stands for controls that were not tried.
     """
-    results = [*tours, *random]
+    results = [*fixed, *random]
     counts = sum((each.counts for each in results), Counter[str]())
     reached = sum((each.reached for each in results), Counter[str]())
     explored = counts.total()
@@ -351,7 +349,7 @@ def stateful_phase(
         explored=explored,
         complete=False,
         bound=f"{_bound(random)} of up to {STEPS_IN_PROGRAM}, random from seed {seed}, half of them from {origin}, the "
-        f"others from {len(TABLES)} small tables; {_bound(tours)} that reach each coverage goal",
+        f"others from {len(TABLES)} small tables; {_bound(fixed)} that reach each coverage goal",
         verdict=Verdict.INVALID if findings else Verdict.VALID,
         counts={name: counts[name] for name in RULES},
         reached={name: reached[name] for name in sorted(reached)},

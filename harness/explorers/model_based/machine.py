@@ -119,7 +119,7 @@ class Search:
         if self.explored % 100 == 0:
             self.on_progress(self.explored, self.steps)
 
-    def take_tour(self, steps: tuple[Step, ...], number: int) -> None:
+    def run_fixed(self, steps: tuple[Step, ...], number: int) -> None:
         """Run a program that is given, and note what it reaches and violates."""
         self.program_count += 1
         violation = replay(self, number % len(self.start.options), steps, notes=True)

@@ -12,10 +12,10 @@ from planted_faults import NOTICED, planted
 from tornproof.harness.common.verdict import Verdict
 from tornproof.harness.explorers.model_based.explorer import Stateful, parts, replay_stateful
 from tornproof.harness.explorers.model_based.files import ViolationError
+from tornproof.harness.explorers.model_based.fixed_programs import FIXED_PROGRAMS
 from tornproof.harness.explorers.model_based.rules import Step
 from tornproof.harness.explorers.model_based.smaller import Failure, Steps, smallest
 from tornproof.harness.explorers.model_based.start import StorageKind
-from tornproof.harness.explorers.model_based.tours import TOURS
 from tornproof.harness.mutation.fault import PlantedFault
 
 BROKEN = "one"
@@ -75,9 +75,9 @@ def found_steps(fault: PlantedFault) -> int:
     """Return the length of the first finding; a finding must be seen again."""
     with planted(fault):
         stateful = Stateful(None, "/table", StorageKind.MEMORY)
-        toured = (stateful.take_tours(table, "").finding for table in (None, *TOURS))
+        fixed_results = (stateful.run_fixed(table, "").finding for table in (None, *FIXED_PROGRAMS))
         random = (stateful.explore(part, "").finding for part in parts(1_600, 0))
-        finding = next(filter(None, itertools.chain(toured, random)))
+        finding = next(filter(None, itertools.chain(fixed_results, random)))
         assert finding.evidence.get("is_seen_again", True)
         assert replay_stateful(None, "/table", finding, storage_kind=StorageKind.MEMORY) is Verdict.INVALID
     assert replay_stateful(None, "/table", finding, storage_kind=StorageKind.MEMORY) is Verdict.VALID

@@ -22,11 +22,11 @@ from tornproof.harness.explorers.model_based.explorer import (
     PartResult,
     stateful_phase,
 )
+from tornproof.harness.explorers.model_based.fixed_programs import COMMITS, STOPS
 from tornproof.harness.explorers.model_based.machine import Search, replay
 from tornproof.harness.explorers.model_based.rows import Point, Rows
 from tornproof.harness.explorers.model_based.rules import RULES, WEIGHTED_RULES, Step
 from tornproof.harness.explorers.model_based.start import StorageKind, prepare
-from tornproof.harness.explorers.model_based.tours import COMMITS, STOPS
 from tornproof.harness.mutation.catalogue import fault_named
 from tornproof.harness.mutation.fault import Mutant
 from tornproof.harness.simulator.filesystem.image import DiskImage
@@ -45,7 +45,7 @@ def explored(table: Path | None, kind: StorageKind, steps: int, **settings: Any)
     return explore_stateful(
         image,
         path,
-        **{"steps": steps, "seed": 1, "storage_kind": kind, "with_tours": False, **settings},
+        **{"steps": steps, "seed": 1, "storage_kind": kind, "with_fixed": False, **settings},
     )
 
 
@@ -64,7 +64,7 @@ def test_a_run_is_valid_and_reaches_its_coverage_goals(
     questdb_data: Path, name: str | None, kind: StorageKind, steps: int, with_controls: bool
 ) -> None:
     table = questdb_data / "tables" / name / "table" if name else None
-    phase = explored(table, kind, steps, with_controls=with_controls, with_tours=True)
+    phase = explored(table, kind, steps, with_controls=with_controls, with_fixed=True)
     assert (phase.verdict, phase.note, phase.controls) == (Verdict.VALID, "", "passed")
     assert phase.explored == sum(phase.counts.values()) > steps
     assert all(phase.reached[point] for point in COVERAGE_GOALS)
@@ -239,7 +239,7 @@ def test_rows_of_equal_content_have_one_identity_and_a_nan_equals_itself() -> No
 
 @pytest.mark.nightly
 def test_a_long_run_finds_nothing() -> None:
-    phase = explored(None, FILES, 8_000, with_tours=True)
+    phase = explored(None, FILES, 8_000, with_fixed=True)
     assert (phase.verdict, phase.note) == (Verdict.VALID, "")
 
 

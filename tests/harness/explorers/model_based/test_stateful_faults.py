@@ -75,7 +75,7 @@ def explored(steps: int = STEPS, **settings: Any) -> Phase:
         "/table",
         steps=steps,
         seed=SEED,
-        with_tours=False,
+        with_fixed=False,
         **{"storage_kind": StorageKind.MEMORY, **settings},
     )
 

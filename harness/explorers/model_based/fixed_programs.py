@@ -135,4 +135,6 @@ STOPS: tuple[tuple[Steps, ...], ...] = (
     ),
 )
 """Each group is run on another table: on which one does not matter."""
-TOURS = {table.name: (*COMMITS, *more) for table, more in zip(TABLES, STOPS, strict=True)} | {PLAIN.name: SIZES}
+FIXED_PROGRAMS = {table.name: (*COMMITS, *more) for table, more in zip(TABLES, STOPS, strict=True)} | {
+    PLAIN.name: SIZES
+}

@@ -11,8 +11,7 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from tornproof.harness.common.verdict import HasTime, always
-from tornproof.harness.search.crash_world import READER_INDEX, WRITER_INDEX, Disks, Sessions
+from tornproof.harness.search.crash_world import READER_INDEX, WRITER_INDEX
 from tornproof.harness.search.dpor import explore_all
 from tornproof.harness.search.outcome import path_to
 from tornproof.harness.search.product_reduction import (
@@ -23,14 +22,12 @@ from tornproof.harness.search.product_reduction import (
     LIVED_THROUGH,
     READER_AT_WORK,
     SEEN_EARLY,
-    UNBOUNDED,
+    CrashSearch,
     Moves,
-    OnStates,
     ReductionCounts,
 )
 from tornproof.harness.search.random_schedules import Sampler, uniform
 from tornproof.harness.search.transitions import Schedule
-from tornproof.harness.simulator.persistence.models import model_named
 from tornproof.harness.simulator.process.bodies import FAILED, RECOVERED
 from tornproof.harness.simulator.process.world import World
 
@@ -46,42 +43,25 @@ class _Crash(NamedTuple):
     world: World
 
 
-class CrashedSchedules:
-    """One search of a test case under one model, "A", "D", or that of `disks`; a state is a step of a schedule."""
+class CrashedSchedules(CrashSearch):
+    """The search with readers that lock or change something; a state is a step of a schedule."""
 
-    def __init__(
-        self,
-        sessions: Sessions,
-        model: str,
-        disks: Disks,
-        states_max: int | None = None,
-        has_time: HasTime = always,
-        on_progress: OnStates = lambda states: None,
-    ) -> None:
-        """Explore about so many states at most, while there is time."""
-        self._sessions = sessions
-        self._readers_survive = not model_named(model).everything_dies
-        self._model = model
-        self._disks = disks
-        self._states_max = UNBOUNDED if states_max is None else states_max
-        self._stop_at = self._states_max
-        self._has_time = has_time
-        self._on_progress = on_progress
-        self._is_whole = True
+    def __post_init__(self) -> None:
+        """Begin with no crash."""
+        super().__post_init__()
         self._known: set[object] = set()
         self._points: list[list[_Crash]] = []
         self._stopped: list[_Crash] = []
-        self.counts = ReductionCounts()
 
     def run(self) -> ReductionCounts:
         """Search to the end."""
-        counts, first = self.counts, self._sessions.case.begin(self._sessions.first)
+        counts, first = self.counts, self.sessions.case.begin(self.sessions.first)
         # The rest is kept for the crashes.
         self._stop_at = -(-self._states_max // 2)
         schedule_count = self._explore(first, lambda end, schedule: self._crash_in(first, end, schedule))
         states_each = SCHEDULES_MIN * counts.states // max(schedule_count, 1)
         crashes = self._tried(states_each)
-        fails = any(crash.world.process_group is self._sessions.first for crash in crashes)
+        fails = any(crash.world.process_group is self.sessions.first for crash in crashes)
         self._go_on_from(crashes, (counts.states + self._states_max) // 2 if fails else self._states_max)
         stopped_max = (self._states_max - counts.states) // max(states_each, 1)
         self._is_whole &= len(self._stopped) <= stopped_max
@@ -93,13 +73,13 @@ class CrashedSchedules:
         """Explore what follows these crashes, each with its share of what is left."""
         for left, crash in zip(range(len(crashes), 0, -1), crashes, strict=True):
             states = self.counts.states
-            self._on_progress(states)
-            if states >= states_max or not self._has_time():
+            self.on_progress(states)
+            if states >= states_max or not self.has_time():
                 self._is_whole = False
                 break
             self._stop_at = states + -(-(states_max - states) // left)
             self.counts.traces += 1
-            if crash.world.process_group is self._sessions.second:
+            if crash.world.process_group is self.sessions.second:
                 self._recover(crash)
             else:
                 self._go_on_after_failure(crash)
@@ -121,7 +101,7 @@ class CrashedSchedules:
         return some if first is None else [first, *(crash for crash in some if crash is not first)]
 
     def _goes_on(self) -> bool:
-        if self.counts.states >= self._stop_at or not self._has_time():
+        if self.counts.states >= self._stop_at or not self.has_time():
             return False
         self.counts.states += 1
         return True
@@ -167,7 +147,7 @@ class CrashedSchedules:
         if world.progress.violations:
             return
         self.counts.crash_points += 1
-        before, crashes = world.fork(), self._sessions.crashes(world, self._model, self._disks)
+        before, crashes = world.fork(), self.sessions.crashes(world, self.model, self.disks)
         self._points.append([_Crash([*moves, action], before, left) for action, left in crashes if self._is_new(left)])
 
     def _left(self, world: World) -> World:
@@ -182,7 +162,7 @@ class CrashedSchedules:
 
     def _is_new(self, world: World) -> bool:
         nodes = tuple(node.number for node in world.nodes)
-        identity = world.process_group is self._sessions.first, nodes, world.progress, world.kernel.identity()
+        identity = world.process_group is self.sessions.first, nodes, world.progress, world.kernel.identity()
         is_new = identity not in self._known
         self._known.add(identity)
         return is_new
@@ -194,7 +174,7 @@ class CrashedSchedules:
             self._find(end, [*crash.moves, *schedule])
             for world, moves in _steps(crash.world, schedule):
                 if any(mark.kind == FAILED for mark in world.nodes[WRITER_INDEX].marks):
-                    killed = self._sessions.after_kill(world)
+                    killed = self.sessions.after_kill(world)
                     if not end.progress.violations and self._is_new(killed):
                         self._stopped.append(_Crash([*crash.moves, *moves, ("kill",)], crash.before, killed))
                     break
@@ -226,7 +206,7 @@ class CrashedSchedules:
             mark.value for node in path_to(end.nodes[WRITER_INDEX]) for mark in node.marks if mark.kind == RECOVERED
         ]
         if found and before.pending is not None:
-            count = self._sessions.second.judge.version_of(before, found[0])
+            count = self.sessions.second.judge.version_of(before, found[0])
             reached[KEPT if count is not None and count > len(before.committed) else DROPPED] += 1
         if self._readers_survive:
             reached[LIVED_THROUGH] += _is_reader_at_work(crash.before) and end.nodes[READER_INDEX].call is None

@@ -72,34 +72,38 @@ class _Leg(NamedTuple):
     action: Action
 
 
-class ProductReduction:
-    """One search of a test case with one reader under one model, "A", "D", or that of `disks`."""
+@dataclass(eq=False)
+class CrashSearch:
+    """A search of a test case under one model, "A", "D", or that of `disks`, for about so many states at most."""
 
-    def __init__(
-        self,
-        sessions: Sessions,
-        model: str,
-        disks: Disks,
-        states_max: int | None = None,
-        has_time: HasTime = always,
-        on_progress: OnStates = lambda states: None,
-    ) -> None:
-        """Explore so many states at most, while there is time."""
-        self._sessions = sessions
-        self._readers_survive = not model_named(model).everything_dies
-        self._model = model
-        self._disks = disks
-        self._states_max = UNBOUNDED if states_max is None else states_max
+    sessions: Sessions
+    model: str
+    disks: Disks
+    states_max: int | None = None
+    has_time: HasTime = always
+    on_progress: OnStates = lambda states: None
+
+    def __post_init__(self) -> None:
+        """Begin with nothing found."""
+        self._readers_survive = not model_named(self.model).everything_dies
+        self._states_max = UNBOUNDED if self.states_max is None else self.states_max
         self._stop_at = self._states_max
-        self._has_time = has_time
-        self._on_progress = on_progress
+        self._is_whole = True
+        self.counts = ReductionCounts()
+
+
+class ProductReduction(CrashSearch):
+    """The search with one reader that changes nothing, whose states are counted."""
+
+    def __post_init__(self) -> None:
+        """Begin with the writer's trace without a crash."""
+        super().__post_init__()
+        sessions = self.sessions
         self._reduction = ReaderReduction(sessions.first.processes[READER_INDEX], READER_INDEX, sessions.first.judge)
         self._first = Trace(sessions.case.begin(sessions.first))
         self._before: Arrivals = {}
         self._call_count = 0
         self._living: list[tuple[ReaderState, int]] = []
-        self._is_whole = True
-        self.counts = ReductionCounts()
 
     def run(self) -> ReductionCounts:
         """Search to the end."""
@@ -122,8 +126,8 @@ class ProductReduction:
         for crashes_left in range(len(crashes), 0, -1):
             states = self._reduction.state_count
             left = self._states_max - states
-            self._on_progress(states)
-            if left <= 0 or not self._has_time():
+            self.on_progress(states)
+            if left <= 0 or not self.has_time():
                 self._is_whole = False
                 break
             self._stop_at = states + (min(left, max(left // crashes_left, states_min)) if shares_states else left)
@@ -134,7 +138,7 @@ class ProductReduction:
         return counts
 
     def _goes_on(self) -> bool:
-        return self._reduction.state_count < self._stop_at and self._has_time()
+        return self._reduction.state_count < self._stop_at and self.has_time()
 
     def _crashes(self) -> Sequence[_Crash]:
         """Return one crash for each distinct world after it; of equal ones the last, which most reader states precede.
@@ -158,14 +162,14 @@ class ProductReduction:
         first, reader = self._first, self._reduction.root().node
         nodes = [first.nodes[trace_index], reader]
         kernel, progress, known = first.kernels[trace_index], first.progresses[trace_index], first.known[trace_index]
-        world = World(self._sessions.first, kernel.fork(), nodes, progress, known)
-        return self._sessions.crashes(world, self._model, self._disks)
+        world = World(self.sessions.first, kernel.fork(), nodes, progress, known)
+        return self.sessions.crashes(world, self.model, self.disks)
 
     def _after(self, crash: _Crash) -> None:
         readers = self._bounded(self._readers_at(crash))
         self._count(crash, readers)
         legs, world = [_Leg(self._before, crash.trace_index, crash.action)], crash.world
-        if world.process_group is self._sessions.first:
+        if world.process_group is self.sessions.first:
             trace = Trace(world)
             arrivals = self._search(trace, readers, legs)
             if not any(mark.kind == FAILED for mark in trace.nodes[-1].marks) or trace.progresses[-1].violations:
@@ -174,7 +178,7 @@ class ProductReduction:
                 return
             legs.append(_Leg(arrivals, len(trace) - 1, ("kill",)))
             readers = [state for state in arrivals if not state.progress.violations]
-            world = self._sessions.after_kill(world)
+            world = self.sessions.after_kill(world)
         before = world.progress
         trace = Trace(world)
         arrivals = self._search(trace, readers, legs)

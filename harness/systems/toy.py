@@ -42,16 +42,20 @@ class Toy(Target):
     def commit(self, storage: Storage, path: str, operation: bytes) -> None:
         """Add letters."""
         content = self.read(storage, path) + operation
-        with storage.open_for_writing(f"{path}/new", OpenMode.EXISTING_OR_NEW) as file:
-            file.truncate(0)
-            file.pwrite(content, 0)
-            self.sync(file)
+        self.write_anew(storage, f"{path}/new", content)
         storage.rename(f"{path}/new", f"{path}/state")
         self.sync_names(storage, path)
 
     def sync_names(self, storage: Storage, path: str) -> None:
         """Sync the directory."""
         storage.sync_directory(path)
+
+    def write_anew(self, storage: Storage, path: str, content: bytes) -> None:
+        """Give a file this content and no other, and sync it."""
+        with storage.open_for_writing(path, OpenMode.EXISTING_OR_NEW) as file:
+            file.truncate(0)
+            file.pwrite(content, 0)
+            self.sync(file)
 
     def sync(self, file: File) -> None:
         """Sync, and pass errors on."""

@@ -41,10 +41,7 @@ class Blocks(Toy):
         """Add letters, with the next version."""
         with storage.open_for_reading(f"{path}/state") as file:
             letters, version = self.decoded(file.pread(BLOCK_COUNT * BLOCK_BYTES, 0))
-        with storage.open_for_writing(f"{path}/new", OpenMode.EXISTING_OR_NEW) as file:
-            file.truncate(0)
-            file.pwrite(_encoded(letters + operation, version + 1), 0)
-            self.sync(file)
+        self.write_anew(storage, f"{path}/new", _encoded(letters + operation, version + 1))
         storage.rename(f"{path}/new", f"{path}/state")
         self.sync_names(storage, path)
 

@@ -103,10 +103,10 @@ class Undo(Toy):
         with storage.open_for_writing(f"{path}/lock") as lock:
             lock.lock(LockMode.EXCLUSIVE, offset_bytes=0, size_bytes=1)
             letters = self._undone(storage, path)
-            self._write(storage, f"{path}/new", letters)
+            self.write_anew(storage, f"{path}/new", letters)
             storage.rename(f"{path}/new", f"{path}/undo")
             storage.sync_directory(path)
-            self._write(storage, f"{path}/state", letters + operation)
+            self.write_anew(storage, f"{path}/state", letters + operation)
             self._remove_copy(storage, path)
 
     def _undone(self, storage: Storage, path: str) -> bytes:
@@ -118,18 +118,12 @@ class Undo(Toy):
 
     def put_back(self, storage: Storage, path: str, letters: bytes) -> None:
         """Overwrite the letters durably by those of the copy, and remove the copy durably."""
-        self._write(storage, f"{path}/state", letters)
+        self.write_anew(storage, f"{path}/state", letters)
         self._remove_copy(storage, path)
 
     def _remove_copy(self, storage: Storage, path: str) -> None:
         storage.unlink(f"{path}/undo")
         storage.sync_directory(path)
-
-    def _write(self, storage: Storage, path: str, letters: bytes) -> None:
-        with storage.open_for_writing(path, OpenMode.EXISTING_OR_NEW) as file:
-            file.truncate(0)
-            file.pwrite(letters, 0)
-            self.sync(file)
 
 
 class UndoesTogether(Undo):
@@ -147,7 +141,7 @@ class UndoesEarly(Undo):
     def put_back(self, storage: Storage, path: str, letters: bytes) -> None:
         """Remove the copy durably, and then overwrite the letters."""
         self._remove_copy(storage, path)
-        self._write(storage, f"{path}/state", letters)
+        self.write_anew(storage, f"{path}/state", letters)
 
 
 class UndoesUnsynced(Undo):

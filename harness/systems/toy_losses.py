@@ -101,22 +101,16 @@ class KeepsUndo(Toy):
     def commit(self, storage: Storage, path: str, operation: bytes) -> None:
         """Keep the old letters durably, overwrite them, and forget to make it durable that they are not needed."""
         content = self.read(storage, path)
-        self._write(storage, f"{path}/new", content)
+        self.write_anew(storage, f"{path}/new", content)
         storage.rename(f"{path}/new", f"{path}/undo")
         storage.sync_directory(path)
-        self._write(storage, f"{path}/state", content + operation)
+        self.write_anew(storage, f"{path}/state", content + operation)
         storage.unlink(f"{path}/undo")
 
     def recover(self, storage: Storage, path: str) -> None:
         """Remove what never became the file to undo from."""
         super().recover(storage, path)
         storage.sync_directory(path)
-
-    def _write(self, storage: Storage, path: str, content: bytes) -> None:
-        with storage.open_for_writing(path, OpenMode.EXISTING_OR_NEW) as file:
-            file.truncate(0)
-            file.pwrite(content, 0)
-            self.sync(file)
 
 
 class RecoversUnsynced(Toy):
@@ -222,10 +216,7 @@ class UndoesWhatWasSeen(Toy):
         """Keep the old letters until the commit is done."""
         content = self.read(storage, path)
         for name, letters in (("written", content + operation), ("new", content)):
-            with storage.open_for_writing(f"{path}/{name}", OpenMode.EXISTING_OR_NEW) as file:
-                file.truncate(0)
-                file.pwrite(letters, 0)
-                self.sync(file)
+            self.write_anew(storage, f"{path}/{name}", letters)
         self.sync_names(storage, path)
         storage.rename(f"{path}/written", f"{path}/state")
         self.sync_names(storage, path)
@@ -275,10 +266,7 @@ class TrustsRename(Toy):
         """Make the other state, and then valid."""
         valid = self._valid(storage, path)
         content = self.read(storage, path) + operation
-        with storage.open_for_writing(f"{path}/state{1 - valid}", OpenMode.EXISTING_OR_NEW) as file:
-            file.truncate(0)
-            file.pwrite(content, 0)
-            self.sync(file)
+        self.write_anew(storage, f"{path}/state{1 - valid}", content)
         self.sync_names(storage, path)
         storage.rename(f"{path}/valid{valid}", f"{path}/valid{1 - valid}")
         self.sync_names(storage, path)
@@ -344,10 +332,7 @@ class KeepsRedo(Toy):
         """Add the last letters to the state, unless they are there, and replace them."""
         self._add_last(storage, path, is_synced=True)
         count = len(super().read(storage, path))
-        with storage.open_for_writing(f"{path}/new", OpenMode.EXISTING_OR_NEW) as file:
-            file.truncate(0)
-            file.pwrite(_word(count) + operation, 0)
-            self.sync(file)
+        self.write_anew(storage, f"{path}/new", _word(count) + operation)
         storage.rename(f"{path}/new", f"{path}/last")
         self.sync_names(storage, path)
 
@@ -443,10 +428,7 @@ class TrustsFailedSync(TrustsOrder):
     def commit(self, storage: Storage, path: str, operation: bytes) -> None:
         """Keep the old letters durably, overwrite both blocks, after an error back, and forget the old letters."""
         content = self.read(storage, path)
-        with storage.open_for_writing(f"{path}/new", OpenMode.EXISTING_OR_NEW) as file:
-            file.truncate(0)
-            file.pwrite(content, 0)
-            self.sync(file)
+        self.write_anew(storage, f"{path}/new", content)
         storage.rename(f"{path}/new", f"{path}/undo")
         self.sync_names(storage, path)
         with storage.open_for_writing(f"{path}/state") as file:

@@ -81,9 +81,10 @@ def _partition_of(world: World, timestamp: int, starts: Mapping[int, object]) ->
 def _is_rejected(world: World, changes: Changes) -> bool:
     """Whether a prepared partition would get more rows, or one that is not in Parquet become the first or last one."""
     before = world.state.entries
-    starts = [_partition_of(world, world.rows.timestamp(identity), before) for identity in world.staged.rows]
-    if any(starts.count(start) > count for start, count in world.staged.adopted.items()):
-        return True
+    if world.staged.adopted:
+        starts = [_partition_of(world, world.rows.timestamp(identity), before) for identity in world.staged.rows]
+        if any(starts.count(start) > count for start, count in world.staged.adopted.items()):
+            return True
     after = sorted((before.keys() | changes.keys()) - {key for key, rows in changes.items() if rows is None})
     if not after:
         return False

@@ -77,7 +77,6 @@ class Search:
     counts: Counter[str] = field(default_factory=Counter)
     reached: Counter[str] = field(default_factory=Counter)
     program_count: int = 0
-    is_out_of_time: bool = False
     failure: Failure | None = None
     options: int = 0
     _is_over: bool = False
@@ -111,8 +110,7 @@ class Search:
         """Count a rule execution."""
         if self.failure is not None:
             raise BudgetUsedUp
-        self.is_out_of_time = not self.has_time()
-        self._is_over = self.is_out_of_time or self.explored >= self.steps
+        self._is_over = not self.has_time() or self.explored >= self.steps
         if self._is_over:
             raise BudgetUsedUp
         self.counts[name] += 1
@@ -186,7 +184,7 @@ class _Machine(RuleBasedStateMachine):
         super().__init__()
         self._steps: list[Step] = []
         self._has_ended = False
-        self.search.program_count += 1
+        self.search.program_count += self.search.failure is None
         self.search.options = next(self.numbers) % len(self.search.start.options)
         with ExitStack() as opened:
             self._noting(lambda: setattr(self, "world", _new_world(self.search, opened)))

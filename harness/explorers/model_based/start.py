@@ -13,11 +13,12 @@ from typing import NamedTuple
 
 from tornproof.harness.explorers.model_based.rows import Rows
 from tornproof.harness.explorers.model_based.system_calls import Durable, intercepted
-from tornproof.harness.explorers.model_based.tables import FIRST_TIME, PATH, PLAIN, empty_image
+from tornproof.harness.explorers.model_based.tables import PATH, PLAIN, TABLE_NAME, empty_image
 from tornproof.harness.parallel.tasks import SHARED_MEMORY
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.systems.plain_rows import RowShape
+from tornproof.harness.systems.workload import FIRST_TIME
 from tornproof.impl.layout import txn as layout
 from tornproof.impl.read.reader import open_snapshot
 from tornproof.impl.storage.interface import Storage
@@ -29,7 +30,6 @@ from tornproof.impl.txn.transaction import Partition, Transaction
 from tornproof.impl.write.writer_options import BloomOptions, BloomPosition, WriterOptions, has_hashes
 from tornproof.model.table import DirectoryName
 
-TABLE_NAME = "table"
 TIMES_IN_INTERVAL = 8
 INTERVAL_COUNT = 3
 # Small row groups, so that there are several; in small files only the ratio decides when they are rewritten.
@@ -131,9 +131,8 @@ class Copy(NamedTuple):
 def fresh_copy(start: Start, kind: StorageKind, scratch: str) -> Iterator[Copy]:
     """Yield a fresh copy of the table, which is removed afterwards."""
     if kind is StorageKind.MEMORY:
-        path = f"/{TABLE_NAME}"
-        image = DiskImage.of_files({f"{path}/{name}": content for name, content in start.files.items()})
-        yield Copy(MemoryStorage.of(image), path, None)
+        image = DiskImage.of_files({f"{PATH}/{name}": content for name, content in start.files.items()})
+        yield Copy(MemoryStorage.of(image), PATH, None)
         return
     root = Path(scratch, TABLE_NAME)
     try:

@@ -17,8 +17,8 @@ from tornproof.impl.table.metadata_file import (
 )
 from tornproof.impl.types.names import type_code
 
-PATH = "/table"
-FIRST_TIME = 1_704_067_200_000_000  # 2024-01-01 in microseconds
+TABLE_NAME = "table"
+PATH = f"/{TABLE_NAME}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,6 +18,7 @@ from tornproof.harness.explorers.processes.expected import (
     digest_of_rows,
 )
 from tornproof.harness.simulator.filesystem.image import DiskImage
+from tornproof.harness.systems.workload import FIRST_TIME
 from tornproof.impl.errors import RowsRejectedError
 from tornproof.impl.layout import txn as layout
 from tornproof.impl.read.reader import Snapshot, open_snapshot
@@ -29,8 +30,6 @@ from tornproof.impl.table.table import Table, open_table
 from tornproof.impl.txn.transaction import Partition
 from tornproof.impl.types.questdb import TypeTag, tag_of
 
-FIRST_TIME = 1_704_067_200_000_000
-"""2024-01-01 in microseconds, where a new table's partitions start."""
 NEW_COLUMNS = (
     NewColumn(name="time", type=TypeTag.TIMESTAMP),
     NewColumn(name="number", type=TypeTag.LONG),

@@ -6,16 +6,19 @@ from collections.abc import Iterable
 
 from tornproof.harness.common.markdown import markdown_table
 from tornproof.harness.mutation.fault import PlantedFault
+from tornproof.harness.mutation.fault_file import fault_files
 from tornproof.harness.mutation.of_barriers import BARRIERS
 from tornproof.harness.mutation.of_order import ORDER
 from tornproof.harness.mutation.of_reader import READER
 from tornproof.harness.mutation.of_recovery import RECOVERY
 from tornproof.harness.mutation.of_update import UPDATES
 from tornproof.harness.mutation.of_writer import WRITER
+from tornproof.harness.mutation.source_patch import SourcePatch
 
 NO_ROW = 1_000
 COLUMNS = ("row", "fault", "change", "location", "found by", "scenario", "found too by", "missed by")
-ALL = (*BARRIERS, *ORDER, *WRITER, *UPDATES, *READER, *RECOVERY)
+FROM_FILES = tuple(each.planted for each in fault_files() if each.explorer is not None)
+ALL = (*BARRIERS, *ORDER, *WRITER, *UPDATES, *READER, *RECOVERY, *FROM_FILES)
 FAULTS: tuple[PlantedFault, ...] = tuple(sorted(ALL, key=lambda fault: fault.number or NO_ROW))
 HEAD = """# Planted faults
 
@@ -79,12 +82,16 @@ def _cells(fault: PlantedFault) -> tuple[str, ...]:
         "–" if fault.number is None else str(fault.number),
         fault.name,
         fault.change,
-        f"`{fault.location}`",
+        f"`{_location(fault)}`",
         fault.explorer,
         f"`{fault.scenario}`",
         "; ".join(fault.also),
         "; ".join(fault.hidden_from),
     )
+
+
+def _location(fault: PlantedFault) -> str:
+    return fault.substitute.location if isinstance(fault.substitute, SourcePatch) else fault.location
 
 
 if __name__ == "__main__":

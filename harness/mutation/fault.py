@@ -9,8 +9,11 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from tornproof.harness.common.patch import wrapped
+from tornproof.harness.mutation.source_patch import SourcePatch
 from tornproof.harness.systems.table import TableTarget
+from tornproof.impl.read import reader_protocol
 from tornproof.impl.read.reader_protocol import ReaderProtocol
+from tornproof.impl.write import commit
 from tornproof.impl.write.commit import Protocol
 
 Wrap: TypeAlias = Callable[[Any], Any]
@@ -51,9 +54,10 @@ def nothing(_: object) -> Callable[..., None]:
 class PlantedFault:
     """One fault of the catalogue; `number` is its row in the list that it comes from, None if it is not on it.
 
-    `location` is `package.module:name` if `substitute` wraps that object, else the field of a protocol. `explorer` is
-    the cheapest that finds it on `scenario`; those in `also` find it there too, at a higher cost, and those in
-    `hidden_from` miss it there. `argument` says why a fault harms no reader.
+    `location` is `package.module:name` if `substitute` wraps that object, else the field of a protocol; "" for a patch.
+    `explorer` is the cheapest that finds it on `scenario`; those in `also` find it there too, at a higher cost, and
+    those in `hidden_from` miss it there. `argument` says why a fault harms no reader, and `reference` where the mistake
+    was really made.
     """
 
     number: int | None
@@ -61,12 +65,14 @@ class PlantedFault:
     change: str
     property_broken: str
     location: str
-    substitute: Wrap | Protocol | ReaderProtocol
+    substitute: Wrap | Protocol | ReaderProtocol | SourcePatch
     explorer: Explorer
     scenario: str
     also: tuple[Explorer, ...] = ()
     hidden_from: tuple[Explorer, ...] = ()
     argument: str = ""
+    family: str = ""
+    reference: str = ""
 
 
 class Mutant:
@@ -85,6 +91,8 @@ class Mutant:
                 return TableTarget(protocol=protocol)
             case ReaderProtocol() as reader:
                 return TableTarget(reader=reader)
+            case SourcePatch():
+                return TableTarget(protocol=commit.HARDENED, reader=reader_protocol.HARDENED_READER)
             case _:
                 return TableTarget()
 
@@ -96,8 +104,15 @@ class Mutant:
             self.reached_count += 1
             yield
             return
+        if isinstance(substitute, SourcePatch):
+            with substitute.planted(self._count):
+                yield
+            return
         with wrapped(fault.location, lambda original: self._counted(substitute(original))):
             yield
+
+    def _count(self) -> None:
+        self.reached_count += 1
 
     def _counted(self, made: Any) -> Any:
         if isinstance(made, Mapping):

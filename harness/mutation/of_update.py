@@ -8,8 +8,6 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-import pyarrow as pa
-
 from tornproof.harness.mutation.fault import Explorer, PlantedFault, nothing
 from tornproof.impl.chunk.duplicates import NewChunk, records_of
 from tornproof.impl.chunk.row_group_encoder import HOME_BYTES, EncodedRowGroup
@@ -63,16 +61,6 @@ def keep_replaced(plan_merge: Callable[..., tuple[Any, ...]]) -> Any:
         return tuple(steps)
 
     return plan
-
-
-def without_last_row(in_time_order: Callable[..., pa.Table]) -> Callable[..., pa.Table]:
-    """Lose the last row of what is merged, from the rows and so from every count of them."""
-
-    def ordered(rows: pa.Table, timestamp_name: str) -> pa.Table:
-        merged = in_time_order(rows, timestamp_name)
-        return merged.slice(0, max(1, len(merged) - 1))
-
-    return ordered
 
 
 def by_columns(encode_footer: Callable[..., bytes]) -> Callable[..., bytes]:
@@ -195,15 +183,6 @@ UPDATES = (
         "duplicate rows",
         location="tornproof.impl.write.partition_change:plan_merge",
         substitute=keep_replaced,
-        scenario="merge-and-power-cut",
-    ),
-    _fault(
-        None,
-        "merge loses a row",
-        "the last row of what is merged is lost, and no count or bound tells of it",
-        "missing row, the same for every reader",
-        location="tornproof.impl.write.partition_change:in_time_order",
-        substitute=without_last_row,
         scenario="merge-and-power-cut",
     ),
     _fault(

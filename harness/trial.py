@@ -41,9 +41,9 @@ class Trial:
     """The trial of one fault with one seed.
 
     `reached`: its code was executed. `triggered`: a phase counted, or found, something else than without it. `phase` is
-    the one whose finding, with its `property_broken` and `sentence`, was the first, after `cpu_seconds` of all processes and
-    `case_count` cases; it is a kill if it replayed each of the `replay_count` times. `noticed` are the phases that did
-    not end with VALID for another reason: a control that failed, or an exception.
+    the one whose finding, with its `property_broken` and `sentence`, was the first, after `cpu_seconds` of all
+    processes and `case_count` cases; it is a kill if it replayed each of the `replay_count` times. `noticed` are the
+    phases that did not end with VALID for another reason: a control that failed, or an exception.
     """
 
     fault: str

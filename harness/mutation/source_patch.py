@@ -7,6 +7,7 @@ changed constant is replaced in every module that has it under its name; any oth
 from __future__ import annotations
 
 import ast
+import importlib.resources
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -16,9 +17,7 @@ from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
 from typing import Any, TypeAlias
 
-import tornproof
-
-PACKAGE = Path(tornproof.__path__[0])
+PACKAGE = Path(str(importlib.resources.files("tornproof")))
 NAME_OF_MARK = "_a_planted_fault_is_reached"
 Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)

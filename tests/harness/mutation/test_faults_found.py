@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from depth import nightly, sampled
+from harmless_change import harmless
 from msgspec.structs import replace
 
 from tornproof.harness.mutation import detectors
@@ -71,13 +72,6 @@ LOSES_A_BARRIER = (11, 12, 13, 21, 22, 23, 24, 25, 26)
 
 def named(value: object) -> str:
     return value.name if isinstance(value, FaultFile) else str(value)
-
-
-def harmless(scenario: str) -> FaultFile:
-    """Return a change of the code of a commit that changes nothing."""
-    before = "        self._file(DATA_FILE).fdatasync()\n"
-    after = "        file = self._file(DATA_FILE)\n        file.fdatasync()\n"
-    return replace(fault_named("failed sync ignored"), before=before, after=after, scenario=scenario)
 
 
 def few_of(cases: Sequence[tuple[FaultFile, Explorer]], count: int, is_slow: Callable[[Explorer], bool]) -> list[Any]:

@@ -1,4 +1,4 @@
-"""docs/power.md from the trials of planted faults: `python docs/power_page.py FOLDER/faults.parquet > docs/power.md`."""
+"""docs/power.md from trials of planted faults: `python docs/power_page.py FOLDER/faults.parquet > docs/power.md`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ package. A check of the bundled table, which is told nothing of it, then runs ph
 Generated from the trials of `make power` by `docs/power_page.py`; the page of `tornproof report` has each cell.
 
 *Reached*: the changed code was executed. *Triggered*: a phase counted or found something that it does not without the
-fault. *Detected*: there is a finding, and it replays each of {replays} times. Faults with an argument why they harm
+fault. *Detected*: there is a finding, and it replays each time. Faults with an argument why they harm
 nobody are counted apart. A third of the faults is *set aside*, drawn by the CRC-32 of their names: nothing was tuned to
 them.
 
@@ -26,9 +26,9 @@ them.
 TOTALS = ("family", "trials", "reached", "triggered", "detected", "CPU s, median", "95 %")
 
 
-def page(trials: Sequence[Trial], replay_count: int) -> str:
+def page(trials: Sequence[Trial]) -> str:
     """Return the document."""
-    return HEAD.format(replays=replay_count) + "\n".join(_parts(trials))
+    return HEAD + "\n".join(_parts(trials))
 
 
 def _parts(trials: Sequence[Trial]) -> Iterator[str]:
@@ -93,4 +93,4 @@ def _found(trial: Trial) -> tuple[str, ...]:
 
 
 if __name__ == "__main__":
-    print(page(read_trials(Path(sys.argv[1])), int(sys.argv[2]) if len(sys.argv) > 2 else 10), end="")
+    print(page(read_trials(Path(sys.argv[1]))), end="")

@@ -11,6 +11,8 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
+from msgspec import structs
+
 from tornproof.harness.common.effort import Bounds
 from tornproof.harness.common.remembered_codecs import remembered_decoding, remembered_encoder
 from tornproof.harness.common.verdict import Finding, Phase, Verdict, cut_short
@@ -355,7 +357,7 @@ def _verify_phase(question: CheckQuestion) -> Phase:
         report = verify_table(open_table(question.image, question.path), whole=False)
     except CorruptError as error:
         report = TableReport(table=question.path, version=None, problems=(error.problem,))
-    counts = dataclasses.asdict(report.counts)
+    counts = structs.asdict(report.counts)
     return Phase(
         name=PhaseName.VERIFY,
         explored=report.counts.chunks,
@@ -371,7 +373,7 @@ def _verify_phase(question: CheckQuestion) -> Phase:
                 property="a table on disk is sound",
                 phase=PhaseName.VERIFY,
                 sentence=str(problem),
-                evidence=dataclasses.asdict(problem),
+                evidence=structs.asdict(problem),
             )
             for problem in report.all_problems
         ),

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
+
+from msgspec import structs
 
 from tornproof.harness.mutation.fault import Explorer, PlantedFault
 from tornproof.harness.systems.preset import physical_length
@@ -28,10 +29,10 @@ def published_before(*late: Action) -> Callable[[Any], Any]:
             protocol: Protocol, storage: Storage, path: str, writes: Sequence[PartitionWrite], plan: StorePlan
         ) -> None:
             early = tuple(action for action in protocol.update if action not in late)
-            execute(dataclasses.replace(protocol, update=early), storage, path, writes, plan)
+            execute(structs.replace(protocol, update=early), storage, path, writes, plan)
             if protocol.publish:
                 grown = [write for write in writes if not write.is_new]
-                after = dataclasses.replace(protocol, update=late, publish=())
+                after = structs.replace(protocol, update=late, publish=())
                 execute(after, storage, path, grown, plan)
 
         return commit
@@ -46,19 +47,19 @@ def removed_early(execute: Callable[..., None]) -> Callable[..., None]:
         protocol: Protocol, storage: Storage, path: str, writes: Sequence[PartitionWrite], plan: StorePlan
     ) -> None:
         sync_index = protocol.publish.index(Action.SYNC_VERSION) if protocol.publish else 0
-        execute(dataclasses.replace(protocol, publish=protocol.publish[:sync_index]), storage, path, writes, plan)
+        execute(structs.replace(protocol, publish=protocol.publish[:sync_index]), storage, path, writes, plan)
         for write in writes:
             new = write.directory_path.rpartition("/")[2]
             for name in storage.listdir(path) if write.is_new else ():
                 if looks_like_partition(name) and split_name(name)[0] == split_name(new)[0] and name != new:
                     remove_directory(storage, f"{path}/{name}")
-        execute(dataclasses.replace(protocol, publish=protocol.publish[sync_index:]), storage, path, (), plan)
+        execute(structs.replace(protocol, publish=protocol.publish[sync_index:]), storage, path, (), plan)
 
     return commit
 
 
-NEWEST = dataclasses.replace(HARDENED_READER, resolve=by_header, check=unchecked)
-BASED_ON_NEWEST = dataclasses.replace(HARDENED, base=NEWEST, recovery=HARDENED.recovery[1:])
+NEWEST = structs.replace(HARDENED_READER, resolve=by_header, check=unchecked)
+BASED_ON_NEWEST = structs.replace(HARDENED, base=NEWEST, recovery=HARDENED.recovery[1:])
 """Recovery must not republish the committed generation, which would then be the newest."""
 CRASH, SCHEDULES = Explorer.CRASH, Explorer.SCHEDULES
 ORDER = (
@@ -68,7 +69,7 @@ ORDER = (
         "the version is stored before the record and its slot",
         "reader uses a stale offset and size",
         location="Protocol.publish",
-        substitute=dataclasses.replace(HARDENED, publish=(*PUBLISH[3:5], *PUBLISH[0:2])),
+        substitute=structs.replace(HARDENED, publish=(*PUBLISH[3:5], *PUBLISH[0:2])),
         explorer=Explorer.TRACE_RULE,
         also=(SCHEDULES,),
         scenario="record-grows-once",
@@ -92,7 +93,7 @@ ORDER = (
         "`_pm` is published before the data is written",
         "an orphan that describes no bytes",
         location="Protocol.update",
-        substitute=dataclasses.replace(HARDENED, update=(*UPDATE[2:], *UPDATE[:2])),
+        substitute=structs.replace(HARDENED, update=(*UPDATE[2:], *UPDATE[:2])),
         explorer=Explorer.TRACE_RULE,
         scenario="append-and-power-cut",
         hidden_from=(Explorer.SEQUENTIAL, CRASH, Explorer.POWER_B, Explorer.POWER_C_512),
@@ -120,7 +121,7 @@ ORDER = (
         "the header of `_pm` is patched before the body is written",
         "reader takes bytes that are not there",
         location="Protocol.update",
-        substitute=dataclasses.replace(HARDENED, update=(*UPDATE[:2], UPDATE[4], *UPDATE[2:4], UPDATE[5])),
+        substitute=structs.replace(HARDENED, update=(*UPDATE[:2], UPDATE[4], *UPDATE[2:4], UPDATE[5])),
         explorer=SCHEDULES,
         also=(CRASH,),
         scenario="one-commit-one-reader",
@@ -155,7 +156,7 @@ ORDER = (
         "`_txn` is given the physical length of data.parquet",
         "committed partition names no generation",
         location="Protocol.token_of",
-        substitute=dataclasses.replace(HARDENED, token_of=physical_length),
+        substitute=structs.replace(HARDENED, token_of=physical_length),
         explorer=CRASH,
         scenario="orphan-and-smaller-commit",
         hidden_from=(Explorer.SEQUENTIAL,),

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
 from typing import Any
+
+from msgspec import structs
 
 from tornproof.harness.mutation.fault import Explorer, PlantedFault, nothing
 from tornproof.harness.simulator.filesystem.intercept import Answer, Call, CallKind, InterceptedStorage, Run
@@ -93,7 +94,7 @@ def read_to_the_end(
     def read(files: PartitionFiles) -> PublishedMetadata:
         published = read_published(files)
         with files.open_pm() as handle:
-            return dataclasses.replace(published, content=handle.pread(published.file_size_bytes, 0))
+            return structs.replace(published, content=handle.pread(published.file_size_bytes, 0))
 
     return read
 
@@ -244,7 +245,7 @@ READER = (
         "bytes of `_pm` that were read before are used as long as they have the token",
         "orphan's footer is used for the retry's token (ABA)",
         location="ReaderProtocol.resolve",
-        substitute=dataclasses.replace(HARDENED_READER, resolve=kept_mapping),
+        substitute=structs.replace(HARDENED_READER, resolve=kept_mapping),
         scenario=RETRY,
         hidden_from=(SEQUENTIAL,),
     ),
@@ -286,7 +287,7 @@ READER = (
         "the token is found, but the newest footer is decoded, within the pinned length (9.4.2, 9.4.3)",
         "read is rejected with no other fault",
         location="ReaderProtocol.resolve",
-        substitute=dataclasses.replace(HARDENED_READER, resolve=by_newest, check=unchecked),
+        substitute=structs.replace(HARDENED_READER, resolve=by_newest, check=unchecked),
         explorer=SEQUENTIAL,
         scenario=ONE,
         also=(SCHEDULES, Explorer.CRASH),

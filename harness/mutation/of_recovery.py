@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
 from typing import Any
+
+from msgspec import structs
 
 from tornproof.harness.mutation.fault import Explorer, PlantedFault, nothing
 from tornproof.harness.mutation.processes import purge_regardless
@@ -38,7 +39,7 @@ def prev_of_orphan(append_point: Callable[..., AppendPoint]) -> Callable[..., Ap
     """Continue the generation right before the new one, orphan or not."""
 
     def point(data: Buffer, anchor: FooterPosition, *, base_bytes: int) -> AppendPoint:
-        return dataclasses.replace(append_point(data, anchor, base_bytes=base_bytes), prev=base_bytes)
+        return structs.replace(append_point(data, anchor, base_bytes=base_bytes), prev=base_bytes)
 
     return point
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
+
+from msgspec import structs
 
 from tornproof.harness.mutation.fault import Explorer, PlantedFault, nothing
 from tornproof.impl.chunk.duplicates import NewChunk, records_of
@@ -70,7 +71,7 @@ def by_columns(encode_footer: Callable[..., bytes]) -> Callable[..., bytes]:
         flat = list(itertools.chain.from_iterable(zip(*generation.blooms, strict=True)))
         width = len(header.bloom_columns)
         rows = tuple(tuple(flat[start : start + width]) for start in range(0, len(flat), width or 1))
-        return encode_footer(dataclasses.replace(generation, blooms=rows if width else generation.blooms), header)
+        return encode_footer(structs.replace(generation, blooms=rows if width else generation.blooms), header)
 
     return encode
 
@@ -138,7 +139,7 @@ def older_duplicates(next_in_place: Callable[..., Any]) -> Callable[..., Any]:
                     column: (record.chunk_offset - home_bytes, NewChunk.as_in(record))
                     for column, record in records.items()
                 }
-                group = dataclasses.replace(group, duplicates=older)
+                group = structs.replace(group, duplicates=older)
             groups.append(group)
         return next_in_place(state, groups, form)
 
@@ -155,7 +156,7 @@ UPDATES = (
         "the size of data.parquet is counted without its last eight bytes",
         "token matches no footer",
         location="Protocol.token_of",
-        substitute=dataclasses.replace(HARDENED, token_of=before_the_tail),
+        substitute=structs.replace(HARDENED, token_of=before_the_tail),
         scenario=APPENDS,
     ),
     _fault(

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
+
+from msgspec import structs
 
 from tornproof.harness.mutation.fault import Explorer, PlantedFault
 from tornproof.impl.layout.record import Buffer
@@ -26,8 +27,8 @@ def two_versions_on(plan_store: Callable[..., StorePlan]) -> Callable[..., Store
     def plan(current_file: Buffer, following: NextVersion, **settings: Any) -> StorePlan:
         version = following.record.txn
         skipped = version.to_bytes(8, "little") + bytes(current_file)[8:]
-        record = dataclasses.replace(following.record, txn=version + 1)
-        return plan_store(skipped, dataclasses.replace(following, record=record), **settings)
+        record = following.record.changed(txn=version + 1)
+        return plan_store(skipped, structs.replace(following, record=record), **settings)
 
     return plan
 
@@ -49,8 +50,7 @@ def tokens_stay(next_version: Callable[..., NextVersion]) -> Callable[..., NextV
     def following(current: Transaction, *, partitions: Sequence[PartitionState], **rest: Any) -> NextVersion:
         tokens = {(each.timestamp, each.name_txn): each.token for each in current.partitions}
         kept = [
-            dataclasses.replace(each, token=tokens.get((each.timestamp, each.name_txn), each.token))
-            for each in partitions
+            structs.replace(each, token=tokens.get((each.timestamp, each.name_txn), each.token)) for each in partitions
         ]
         return next_version(current, partitions=kept, **rest)
 
@@ -67,7 +67,7 @@ def keep_names(next_version: Callable[..., NextVersion]) -> Any:
 
     def following(current: Transaction, *, partitions: Sequence[PartitionState], **rest: Any) -> NextVersion:
         names = {partition.timestamp: partition.name_txn for partition in current.partitions}
-        kept = [dataclasses.replace(each, name_txn=names.get(each.timestamp, each.name_txn)) for each in partitions]
+        kept = [structs.replace(each, name_txn=names.get(each.timestamp, each.name_txn)) for each in partitions]
         return next_version(current, partitions=kept, **rest)
 
     return following
@@ -79,7 +79,7 @@ def changed_point(**change: Callable[[AppendPoint], Any]) -> Callable[[Any], Any
     def wrap(lay_out: Callable[..., Any]) -> Callable[..., Any]:
         def other(header: Any, point: AppendPoint, *rest: Any) -> Any:
             values = {name: make(point) for name, make in change.items()}
-            return lay_out(header, dataclasses.replace(point, **values), *rest)
+            return lay_out(header, structs.replace(point, **values), *rest)
 
         return other
 
@@ -90,7 +90,7 @@ def prev_of_footer(append_point: Callable[..., AppendPoint]) -> Callable[..., Ap
     """Name the start of the footer before, instead of its end."""
 
     def point(data: Buffer, anchor: FooterPosition, *, base_bytes: int) -> AppendPoint:
-        return dataclasses.replace(append_point(data, anchor, base_bytes=base_bytes), prev=anchor.offset_bytes)
+        return structs.replace(append_point(data, anchor, base_bytes=base_bytes), prev=anchor.offset_bytes)
 
     return point
 
@@ -106,7 +106,7 @@ def checksum_from(start: int) -> Callable[[Any], Any]:
     def wrap(start_file: Callable[..., Any]) -> Callable[..., Any]:
         def begun(header: Any) -> tuple[bytes, AppendPoint]:
             head, point = start_file(header)
-            return head, dataclasses.replace(point, since_checksum=head[start:])
+            return head, structs.replace(point, since_checksum=head[start:])
 
         return begun
 

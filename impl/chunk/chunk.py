@@ -6,8 +6,7 @@ the values are compared with their statistics in `_pm`. Memory is bounded before
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -80,8 +79,7 @@ def decode_chunk(content: bytes, column: Column, chunk: Chunk, *, file: str) -> 
     return decode_checked(content, column, chunk, check_pages(content, column, chunk, file=file), file=file)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CheckedPages:
+class CheckedPages(msgspec.Struct, frozen=True, kw_only=True):
     """Pages that may be decoded; `as_dictionary` if their size is only known from the dictionary's real lengths."""
 
     leaf: Leaf

@@ -8,8 +8,9 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+
+import msgspec
 
 T = TypeVar("T")
 AHEAD_OF_EACH_THREAD = 2
@@ -26,20 +27,18 @@ class Start(Protocol):
         """Start the work."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Decoding:
+class Decoding(msgspec.Struct, frozen=True, kw_only=True):
     """How work is started, and how many pieces may be in progress while others are fetched."""
 
     start: Start
     ahead_count: int
 
 
-@dataclass(slots=True)
-class InOrder(Generic[T]):
+class InOrder(msgspec.Struct, Generic[T]):
     """Results in the order in which work was started, with limited pieces and bytes of input in progress."""
 
     decoding: Decoding
-    _under_way: deque[tuple[int, Callable[[], T]]] = field(default_factory=deque)
+    _under_way: deque[tuple[int, Callable[[], T]]] = msgspec.field(default_factory=deque)
     _input_bytes: int = 0
 
     def begin(self, work: Callable[[], T], input_bytes: int) -> None:

@@ -6,7 +6,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from tornproof.impl import limits
 from tornproof.impl.errors import TornproofError
@@ -60,8 +61,7 @@ class TableRejectedError(TornproofError):
     """The columns or names of a new table are invalid."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NewColumn:
+class NewColumn(msgspec.Struct, frozen=True, kw_only=True):
     """A column of a new table; `type` is QuestDB's type code, without the bit for the designated timestamp.
 
     `symbol_capacity` is about how many symbols a SYMBOL column will have; more are possible, and found more slowly.

@@ -4,6 +4,8 @@ import dataclasses
 from contextlib import AbstractContextManager
 from typing import Any
 
+from msgspec import structs
+
 from tornproof.harness.common.patch import wrapped
 from tornproof.harness.mutation.catalogue import fault_named
 from tornproof.harness.mutation.fault import Mutant, PlantedFault
@@ -17,7 +19,7 @@ NOTICED = (
         fault_named("header after the version"),
         name="header never patched",
         location="Protocol.update",
-        substitute=dataclasses.replace(HARDENED, update=HARDENED.update[:4]),
+        substitute=structs.replace(HARDENED, update=HARDENED.update[:4]),
     ),
     fault_named("failed sync ignored"),
     fault_named("prev is always 0"),
@@ -43,7 +45,7 @@ def planted(fault: PlantedFault) -> AbstractContextManager[None]:
 
 def protocol(**actions: Any) -> AbstractContextManager[None]:
     """Plant another order of actions."""
-    return in_any_writer(dataclasses.replace(HARDENED, **actions))
+    return in_any_writer(structs.replace(HARDENED, **actions))
 
 
 def in_any_writer(other: Protocol) -> AbstractContextManager[None]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import signal
 from typing import Any
 
+import msgspec
 from rich.console import Console
 from rich.text import Text
 
@@ -45,7 +45,7 @@ def root_document(report: RootReport) -> dict[str, Any]:
         "sentence": report.sentence,
         "note": report.note,
         "table_count": report.table_count,
-        "tables": [dataclasses.asdict(table) | {"verdict": table.verdict.name} for table in report.tables],
+        "tables": [msgspec.to_builtins(table) | {"verdict": table.verdict.name} for table in report.tables],
     }
 
 

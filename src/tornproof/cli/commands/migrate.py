@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import signal
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -13,6 +12,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, TypeVar
 
+import msgspec
 import typer
 from rich.console import Console
 from rich.table import Table as Grid
@@ -246,11 +246,8 @@ def report_document(
                 "version": each.version,
                 "native": each.native_count,
                 "reason": each.reason,
-                "problems": [dataclasses.asdict(problem) for problem in each.problems],
-                "partitions": [
-                    {**dataclasses.asdict(partition), "outcome": str(partition.outcome)}
-                    for partition in each.partitions
-                ],
+                "problems": msgspec.to_builtins(each.problems),
+                "partitions": msgspec.to_builtins(each.partitions),
             }
             for each in done
         ],

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import signal
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from msgspec import structs
 from rich.console import Console
 from rich.table import Table as Grid
 from rich.text import Text
@@ -149,7 +149,7 @@ def report_document(report: RepairReport) -> dict[str, Any]:
             }
             for action in report.actions
         ],
-        "problems": [dataclasses.asdict(problem) for problem in report.problems],
+        "problems": [structs.asdict(problem) for problem in report.problems],
         "unreferenced": list(report.unreferenced),
         "notes": list(report.notes),
     }

@@ -151,7 +151,7 @@ power: .build/chain
 	@$(ALL_FAULTS) --report .build/power $(ARGUMENTS) || [ $$? -eq 1 ]
 	@.venv/bin/python docs/power_page.py .build/power/faults.parquet > docs/power.md
 
-bench: setup
+bench: setup .build/programs/.installed
 	@.venv/bin/python benchmarks/run.py $(ARGUMENTS)
 
 bench-pipeline: setup

@@ -20,8 +20,8 @@ INTRODUCTION = """\
 # Performance
 
 Made by `make bench`: do not edit. Every comparison runs both sides in turns in one process, on warm caches and real
-files, and takes the median of {rounds} rounds (one for programs of seconds). A ratio above 1 says how many times as fast we are; a goal is what the
-project set itself.
+files, and takes the median of {rounds} rounds (one for programs of seconds). A ratio above 1 says how many times as
+fast we are; a goal is what the project set itself.
 
 Measured on {machine}.
 

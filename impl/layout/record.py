@@ -19,7 +19,6 @@ from typing import (
     dataclass_transform,
     get_args,
     get_origin,
-    get_type_hints,
 )
 
 import msgspec
@@ -181,23 +180,30 @@ def meaning(text: str) -> Any:
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(meaning,))
 def layout_of(*, title: str, size_bytes: int, source: str) -> Callable[[type[RecordType]], type[RecordType]]:
-    """Turn an annotated class into a frozen record with a `layout`; the table is checked on import."""
+    """Turn an annotated class into a frozen record with a `layout`; the table is checked on import.
+
+    The module must not postpone its annotations, because evaluating them later takes longer.
+    """
 
     def decorate(declared: type[RecordType]) -> type[RecordType]:
-        hints = get_type_hints(declared, include_extras=True)
         specs: list[FieldSpec] = []
-        for name in declared.__annotations__:
+        for name, hint in declared.__annotations__.items():
             described = declared.__dict__.get(name)
             assert isinstance(described, _Meaning), f"{title}: {name} has no meaning"
             delattr(declared, name)
             end_bytes = specs[-1].end_bytes if specs else 0
-            specs.append(FieldSpec(name, _wire_of(hints[name]), end_bytes, described.text))
+            specs.append(FieldSpec(name, _wire_of(hint), end_bytes, described.text))
         derived = derive_layout(title, source, tuple(specs))
         assert derived.size_bytes == size_bytes, f"{title}: fields add up to {derived.size_bytes}, not {size_bytes}"
-        own = {name: value for name, value in vars(declared).items() if name not in ("__dict__", "__weakref__")}
-        bases = (*declared.__bases__, msgspec.Struct)
-        record: Any = msgspec.StructMeta(declared.__name__, bases, own, frozen=True, kw_only=True)
-        record.layout = derived
+        record: Any = msgspec.defstruct(
+            declared.__name__,
+            [*declared.__annotations__.items()],
+            bases=(*declared.__bases__, msgspec.Struct),
+            module=declared.__module__,
+            namespace={"__doc__": declared.__doc__, "layout": derived},
+            frozen=True,
+            kw_only=True,
+        )
         return cast(type[RecordType], record)
 
     return decorate

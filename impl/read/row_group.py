@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import field
 from typing import Protocol
 
 import msgspec
@@ -92,7 +91,7 @@ class _Group(msgspec.Struct):
     done: dict[int, pa.Array] = msgspec.field(default_factory=dict)
     held_bytes: int = 0
     awaited_bytes: dict[int, int] = msgspec.field(default_factory=dict)
-    bound_bytes: int = field(init=False)
+    bound_bytes: int = 0
 
     def __post_init__(self) -> None:
         self.bound_bytes = batch_bound_bytes(self.block.chunks)

@@ -15,6 +15,7 @@ from tornproof.impl.storage.interface import EntryKind, OpenMode, Storage
 from tornproof.impl.table.column_versions import CV_FILE, NEW_FILE_BYTES
 from tornproof.impl.table.metadata_file import (
     META_FILE,
+    NAME_FILE,
     SYMBOL_CAPACITY,
     PartitionBy,
     TableColumn,
@@ -41,7 +42,6 @@ from tornproof.impl.types.questdb import (
     tag_of,
 )
 
-NAME_FILE = "_name"
 UNNAMED_TXN_FILE = "_txn.new"
 OWN_FILES = frozenset({META_FILE, CV_FILE, NAME_FILE, UNNAMED_TXN_FILE})
 NAME_LENGTH_MAX = 127

@@ -13,6 +13,8 @@ from tornproof.impl.storage.interface import ReadableStorage
 from tornproof.impl.types.questdb import NANOSECOND, TypeTag, tag_of
 
 META_FILE = "_meta"
+NAME_FILE = "_name"
+"""The table's name, as a name in `_meta` is stored."""
 META_LIMIT_BYTES = 16 * 1024 * 1024
 COLUMN_COUNT_LIMIT = 100_000
 HEADER_BYTES = layout.MetaHeader.layout.size_bytes

@@ -16,8 +16,7 @@ from tornproof.impl.table.column_versions import (
     read_column_versions,
     suffixed,
 )
-from tornproof.impl.table.create import NAME_FILE
-from tornproof.impl.table.metadata_file import CODE_UNIT_BYTES, META_FILE, TableColumn
+from tornproof.impl.table.metadata_file import CODE_UNIT_BYTES, META_FILE, NAME_FILE, TableColumn
 from tornproof.impl.table.symbols import DICTIONARY_FILES, SymbolTable, read_table_symbols, symbol_columns
 from tornproof.impl.table.table import Table
 from tornproof.impl.txn.transaction import Transaction

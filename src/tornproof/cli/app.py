@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import io
 import os
 import re
@@ -106,6 +107,9 @@ class _Commands(TyperGroup):
             own = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
             own.command(name, cls=_Command)(getattr(import_module(f"tornproof.cli.commands.{name}"), name))
             command = typer.main.get_command(own)
+            # From here on there may be garbage, but none among the modules.
+            gc.freeze()
+            gc.enable()
         return name, command, rest
 
 

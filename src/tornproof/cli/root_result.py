@@ -60,7 +60,7 @@ def print_root(console: Console, report: RootReport) -> None:
     if len(report.tables) > TABLES_SHOWN:
         console.print(f"and {len(report.tables) - TABLES_SHOWN:,} more tables (--json lists them all)")
     if report.note:
-        console.print(f"note: {report.note}", markup=False)
+        console.print(f"note: {report.note}")
     console.print(Text.assemble(f"{report.root}: ", (report.sentence, STYLES[report.verdict])))
 
 

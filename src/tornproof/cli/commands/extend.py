@@ -96,4 +96,4 @@ def _print(done: FormChange, json_target: str | None) -> None:
     grid.add_row(Text("bytes of the file"), Text(f"{done.size_before:,}"), Text(f"{done.size_after:,}"))
     console = result_console(json_target)
     console.print(grid)
-    console.print(f"{visible(done.written_to)}: written", markup=False)
+    console.print(f"{visible(done.written_to)}: written")

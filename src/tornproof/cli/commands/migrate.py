@@ -111,7 +111,7 @@ def migrate(
     print_report(console, path, done, dry_run=dry_run)
     if len(done) < len(sources):
         why = f": {note}" if note else ""
-        console.print(f"not begun: {counted(len(sources) - len(done), 'table')}{why}", markup=False)
+        console.print(f"not begun: {counted(len(sources) - len(done), 'table')}{why}")
     if interrupted_by is not None:
         signal.raise_signal(interrupted_by)
     return ExitCode.VALID if is_complete else ExitCode.INVALID
@@ -276,7 +276,7 @@ def print_report(console: Console, path: str, done: Sequence[Migration], *, dry_
         style="dim",
     )
     if not dry_run and any(partition.kept_as for each in done for partition in each.partitions):
-        console.print(f"old bytes are kept in {KEPT_DIRECTORY} until `recover --forget`", style="dim", markup=False)
+        console.print(f"old bytes are kept in {KEPT_DIRECTORY} until `recover --forget`", style="dim")
 
 
 def _or_rejected(source: Source, action: Callable[[], T]) -> T | Migration:

@@ -149,9 +149,9 @@ def print_report(console: Console, report: TableReport, *, quick: bool) -> None:
         if len(partitions) < len(report.partitions):
             console.print(f"and {len(report.partitions) - len(partitions)} more partitions (--json lists them all)")
     for name in report.unreferenced:
-        console.print(f"unreferenced: {visible(name)} (no committed version names it)", markup=False)
+        console.print(f"unreferenced: {visible(name)} (no committed version names it)")
     for note in report.notes:
-        console.print(f"note: {visible(note)}", markup=False)
+        console.print(f"note: {visible(note)}")
     problems = report.all_problems
     for problem in problems[:PROBLEMS_SHOWN]:
         console.print(Text.assemble(("problem ", "bold red"), visible(problem)))

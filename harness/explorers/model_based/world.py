@@ -20,6 +20,8 @@ from tornproof.harness.explorers.model_based.files import (
     version_of,
 )
 from tornproof.harness.explorers.model_based.start import Copy, Start
+from tornproof.harness.simulator.filesystem.step_bound import EndlessError
+from tornproof.harness.simulator.process.observer import Property
 from tornproof.impl.layout.parquet import DATA_FILE, ParquetTail
 from tornproof.impl.table.partition import PM_FILE
 from tornproof.impl.txn.pins import Pin
@@ -45,6 +47,8 @@ def orderly(what: str, *answers: type[Exception]) -> Iterator[None]:
     """Turn any exception but `answers` into a violation; one raised by the explorer's own code stays as it is."""
     try:
         yield
+    except EndlessError as error:
+        raise ViolationError(Property.ENDS, f"{what} does not end: {error}") from error
     except Exception as error:
         if isinstance(error, (ViolationError, *answers)) or _is_ours(error):
             raise

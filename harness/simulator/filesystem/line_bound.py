@@ -138,7 +138,7 @@ class _Counting:
 
 
 def _under_test(frame: FrameType | None) -> Iterator[FrameType]:
-    """Yield what runs of the implementation, and of another system what the harness has called last, innermost first."""
+    """Yield what runs of the implementation, and of another system what was called last, innermost first."""
     has_begun = has_ended = False
     while frame is not None:
         name = _module(frame)

@@ -6,15 +6,14 @@ the values are compared with their statistics in `_pm`. Memory is bounded before
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+import msgspec
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from tornproof.impl.chunk.expansion import PYARROW_ERRORS, bound_bytes, check_expansion
 from tornproof.impl.chunk.metadata import Leaf, chunk_metadata
 from tornproof.impl.chunk.statistics import check_bounds, check_counts, raise_corrupt, raise_unsupported
+from tornproof.impl.parquet.arrow_reader import open_reader
 from tornproof.impl.parquet.fields import BY_DICTIONARY, Codec, PageEncoding, PageType
 from tornproof.impl.parquet.pages import PageInfo, walk_pages
 from tornproof.impl.pm.block import Chunk
@@ -80,8 +79,7 @@ def decode_chunk(content: bytes, column: Column, chunk: Chunk, *, file: str) -> 
     return decode_checked(content, column, chunk, check_pages(content, column, chunk, file=file), file=file)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CheckedPages:
+class CheckedPages(msgspec.Struct, frozen=True, kw_only=True):
     """Pages that may be decoded; `as_dictionary` if their size is only known from the dictionary's real lengths."""
 
     leaf: Leaf
@@ -189,13 +187,7 @@ def _read(content: bytes, leaf: Leaf, column: Column, chunk: Chunk, file: str, *
     except PYARROW_ERRORS as error:
         raise_corrupt(column, chunk, file, "TYPE", "a type that its physical type can hold", f"{column.type} ({error})")
     try:
-        file_read = pq.ParquetFile(
-            pa.BufferReader(content),
-            metadata=metadata,
-            read_dictionary=[metadata.schema.column(0).path] if as_dictionary else None,
-        )
-        # Not `read`, which makes a table and takes twice as long for a small chunk.
-        column_read = file_read.reader.read_column(0)
+        column_read = open_reader(content, metadata, dictionary_columns=(0,) if as_dictionary else ()).read_column(0)
         # Combining a single part would copy it.
         values = column_read.chunk(0) if column_read.num_chunks == 1 else column_read.combine_chunks()
         # pyarrow made the offsets, but indices and numbers with too many digits come from the file.

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
+
+import msgspec
 
 from tornproof.impl import limits
 from tornproof.impl.errors import CorruptError, ProblemError, UnsupportedError
@@ -231,8 +232,7 @@ def _check_checksums(chunk: bytes, pages: Sequence[PageInfo], file: str, offset_
             error.report(file, _PagePath(index))
 
 
-@dataclass(frozen=True, slots=True)
-class _PagePath:
+class _PagePath(msgspec.Struct, frozen=True):
     """Names a field of one page header."""
 
     index: int

@@ -5,8 +5,9 @@ from __future__ import annotations
 import enum
 import functools
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
+
+import msgspec
 
 from tornproof.impl.errors import CorruptError
 from tornproof.impl.layout import pm as layout
@@ -33,8 +34,7 @@ class Statistic(NamedTuple):
     exact: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Chunk:
+class Chunk(msgspec.Struct, frozen=True, kw_only=True):
     """One column of one row group; `encodings` is the bit mask of the format, unknown counts are None."""
 
     codec: int
@@ -53,8 +53,7 @@ class Chunk:
         return self.byte_range_start + self.total_compressed
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Block:
+class Block(msgspec.Struct, frozen=True, kw_only=True):
     """One row group; `end_bytes` is the end of everything that its chunks refer to, without bloom bitsets."""
 
     offset_bytes: int

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass, field, replace
+from dataclasses import field
 from functools import partial
+
+import msgspec
+from msgspec.structs import replace
 
 from tornproof.impl.errors import CorruptError
 from tornproof.impl.layout import pm as layout
@@ -16,8 +19,7 @@ U32_BYTES = layout.SortingColumn.layout.size_bytes
 DESCRIPTOR_BYTES = layout.ColumnDescriptor.layout.size_bytes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Column:
+class Column(msgspec.Struct, frozen=True, kw_only=True):
     """One column of the partition, in the order of data.parquet's leaves (docs/format.md)."""
 
     name: str
@@ -30,8 +32,7 @@ class Column:
     max_def_level: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FileHeader:
+class FileHeader(msgspec.Struct, frozen=True, kw_only=True):
     """The decoded header; `extra` has the sections of unknown optional bits up to the first block, unchanged.
 
     `sorting_columns` are the stored ones: empty if SORTING_IS_DTS_ASC is set.

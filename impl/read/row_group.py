@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import Protocol
 
+import msgspec
 import pyarrow as pa
 
 from tornproof.impl.chunk.chunk import VALUE_COUNT_MAX, decode_chunk
@@ -78,8 +78,7 @@ def _parts(group: _Group, columns: Sequence[SnapshotColumn]) -> Iterator[list[pa
         ]
 
 
-@dataclass(slots=True)
-class _Group:
+class _Group(msgspec.Struct):
     """The chunks of a row group while they are decoded, with a bound on all of them together.
 
     A few bytes must not decode to gigabytes, so only some chunks are decoded before the size of others is known.
@@ -89,10 +88,10 @@ class _Group:
     block: Block
     columns: dict[int, SnapshotColumn]
     under_way: InOrder[tuple[int, pa.Array]]
-    done: dict[int, pa.Array] = field(default_factory=dict)
+    done: dict[int, pa.Array] = msgspec.field(default_factory=dict)
     held_bytes: int = 0
-    awaited_bytes: dict[int, int] = field(default_factory=dict)
-    bound_bytes: int = field(init=False)
+    awaited_bytes: dict[int, int] = msgspec.field(default_factory=dict)
+    bound_bytes: int = 0
 
     def __post_init__(self) -> None:
         self.bound_bytes = batch_bound_bytes(self.block.chunks)

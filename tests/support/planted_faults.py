@@ -1,9 +1,9 @@
 """Faults of the catalogue that the explorers of whole tables must find, planted in every writer that is opened."""
 
-import dataclasses
 from contextlib import AbstractContextManager
 from typing import Any
 
+from msgspec import structs
 from msgspec.structs import replace
 
 from tornproof.harness.common.patch import wrapped
@@ -45,5 +45,5 @@ def planted(fault: FaultFile | str) -> AbstractContextManager[None]:
 
 def protocol(**actions: Any) -> AbstractContextManager[None]:
     """Let writers follow another order of actions, whatever they were opened with."""
-    other = dataclasses.replace(HARDENED, **actions)
+    other = structs.replace(HARDENED, **actions)
     return wrapped("tornproof.impl.write.table_writer:execute", lambda execute: lambda _, *rest: execute(other, *rest))

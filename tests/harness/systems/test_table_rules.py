@@ -1,9 +1,9 @@
 """Rules for single steps on a table: they let the hardened commit pass, and name each planted step that breaks one."""
 
-import dataclasses
 from collections.abc import Iterator
 
 import pytest
+from msgspec import structs
 from planted_faults import planted
 
 from tornproof.harness.common.remembered_codecs import remembered_decoding
@@ -73,17 +73,17 @@ def test_each_missing_barrier_is_named_at_once(start: DiskImage, missing: str) -
 @pytest.mark.parametrize("action", [Action.SYNC_DIRECTORY, Action.SYNC_TABLE_DIRECTORY])
 def test_either_directory_sync_that_is_missing_is_named(start: DiskImage, action: Action) -> None:
     rewrite = tuple(each for each in HARDENED.rewrite if each is not action)
-    violations = run(start, dataclasses.replace(HARDENED, rewrite=rewrite)).progress.violations
+    violations = run(start, structs.replace(HARDENED, rewrite=rewrite)).progress.violations
     assert violations and all("F6" in violation.sentence for violation in violations)
 
 
 def test_a_barrier_that_comes_too_late_is_named(start: DiskImage) -> None:
     update = (*(each for each in HARDENED.update if each is not Action.SYNC_DATA), Action.SYNC_DATA)
-    assert run(start, dataclasses.replace(HARDENED, update=update)).progress.violations == ()
+    assert run(start, structs.replace(HARDENED, update=update)).progress.violations == ()
     record, version = HARDENED.publish.index(Action.SYNC_RECORD), HARDENED.publish.index(Action.STORE_VERSION)
     publish = list(HARDENED.publish)
     publish[record], publish[version] = publish[version], publish[record]
-    violations = run(start, dataclasses.replace(HARDENED, publish=tuple(publish))).progress.violations
+    violations = run(start, structs.replace(HARDENED, publish=tuple(publish))).progress.violations
     assert violations and all("F4" in violation.sentence for violation in violations)
 
 

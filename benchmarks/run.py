@@ -24,6 +24,7 @@ from document import DOCUMENT, RESULTS, Results, this_machine, write_document
 from large_table import large_rows
 from many import many_rows
 from measure import ROUNDS, Row, Work, compare
+from recording import recording_rows
 from simulator import Rate, rates
 from start import start_rows
 from wide_metadata import metadata_rows
@@ -155,7 +156,12 @@ def main() -> None:
         # Large tables first, while the process is as fresh as that of a command.
         questdb = folder / "questdb"
         for row in itertools.chain(
-            large_rows(folder), rows(questdb), metadata_rows(folder), start_rows(questdb), many_rows(folder)
+            large_rows(folder),
+            rows(questdb),
+            metadata_rows(folder),
+            start_rows(questdb),
+            many_rows(folder),
+            recording_rows(),
         ):
             results.append(row)
             status.update(f"{len(results)} comparisons, the last: {row.what}")

@@ -96,7 +96,7 @@ class Control:
 
 
 def _forgets_last(grow: Callable[..., Any]) -> Callable[..., Any]:
-    return lambda state, row_groups: grow(state, row_groups[:-1] or row_groups)
+    return lambda state, row_groups, *more: grow(state, row_groups[:-1] or row_groups, *more)
 
 
 def _takes_newest(_: Callable[..., Any]) -> Callable[..., Any]:

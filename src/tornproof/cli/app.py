@@ -44,6 +44,7 @@ COMMANDS = {
     "leave.",
     "campaign": "Run the simulator on scenarios, presets and planted faults: one run per seed, with a verdict and a "
     "history.",
+    "faults": "Plant mistakes into copies of tornproof, and see which of them a check finds that is told nothing.",
     "history": "Check recorded events for snapshot isolation, monotonic reads, real-time visibility and durability.",
     "archive": "Add files of telemetry frames to a table of parquet partitions, sorted by time; nothing is added "
     "twice.",

@@ -4,11 +4,10 @@ from collections.abc import Iterator
 
 import pytest
 from msgspec import structs
+from planted_faults import planted
 
 from tornproof.harness.common.remembered_codecs import remembered_decoding
 from tornproof.harness.explorers.barriers.explorer import ALL, protocol_with
-from tornproof.harness.mutation.catalogue import fault_named
-from tornproof.harness.mutation.fault import Mutant
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.intercept import Call, CallKind
 from tornproof.harness.simulator.filesystem.kernel import Kernel
@@ -23,6 +22,7 @@ from tornproof.harness.systems.workload import MADE_PATH, crash_operations, made
 from tornproof.impl.storage.interface import OpenMode
 from tornproof.impl.table.partition import resolve_partition
 from tornproof.impl.table.table import open_table
+from tornproof.impl.write import commit
 from tornproof.impl.write.commit import HARDENED, Action, Protocol
 from tornproof.impl.write.recovery import _restate
 
@@ -96,9 +96,8 @@ def test_a_barrier_that_comes_too_late_is_named(start: DiskImage) -> None:
     ],
 )
 def test_a_version_that_no_reader_could_follow_is_named(start: DiskImage, name: str, missing: str | None) -> None:
-    mutant = Mutant(fault_named(name))
-    with mutant.planted():
-        violations = run(start, mutant.target.protocol).progress.violations
+    with planted(name):
+        violations = run(start, commit.HARDENED).progress.violations
     assert bool(violations) is (missing is not None)
     assert all(each.property == Property.BARRIERS and str(missing) in each.sentence for each in violations)
 

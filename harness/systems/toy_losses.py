@@ -233,7 +233,6 @@ class UndoesWhatWasSeen(Toy):
             self.write_anew(storage, f"{path}/{name}", letters)
         self.sync_names(storage, path)
         storage.rename(f"{path}/written", f"{path}/state")
-        self.sync_names(storage, path)
         storage.unlink(f"{path}/new")
         self.sync_names(storage, path)
 
@@ -482,9 +481,12 @@ class SyncsLate(Toy):
 
 
 class UndoesLate(Toy):
-    """Broken where a process dies right after an acknowledgement: until the next commit, a recovery undoes it."""
+    """Broken where a process dies right after a certain operation, which a recovery undoes until the end."""
 
-    name = "undoes what was acknowledged"
+    def __init__(self, operation: bytes) -> None:
+        """Undo this operation alone."""
+        self.name = f"undoes {operation.decode()!r}"
+        self._operation = operation
 
     @contextmanager
     def open_writer(self, storage: Storage, path: str) -> Iterator[ToyWriter]:
@@ -498,13 +500,14 @@ class UndoesLate(Toy):
         storage.rename(f"{path}/new", f"{path}/state")
 
     def commit(self, storage: Storage, path: str, operation: bytes) -> None:
-        """Forget the letters before the last commit, keep the old ones, and replace them."""
-        self._forget(storage, path)
+        """Keep the old letters, replace them, and forget them except after the operation."""
         content = self.read(storage, path)
         for name, letters in (("written", content + operation), ("copy", content)):
             self.write_anew(storage, f"{path}/{name}", letters)
         storage.rename(f"{path}/copy", f"{path}/new")
         storage.rename(f"{path}/written", f"{path}/state")
+        if operation != self._operation:
+            self._forget(storage, path)
 
     def _forget(self, storage: Storage, path: str) -> None:
         if storage.kind(f"{path}/new") is EntryKind.FILE:

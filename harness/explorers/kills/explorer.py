@@ -64,7 +64,7 @@ CONTROLS = (
     (BREAKS_IN_RECOVERY, Property.DISORDERLY),
     (LosesALetter(), Property.CONTENT),
     # What is lost right after an acknowledgement, and what differs in bytes alone.
-    (UndoesLate(), Property.LOST),
+    (UndoesLate(CONTROL_OPERATIONS[-1]), Property.LOST),
     (TRUSTS_SECTORS, Property.REJECTED),
     # How calls fail: after a part, a later one, for want of space, and what a failed commit leaves to others.
     (TakesPartForWhole(), Property.WRONG_SNAPSHOT),

@@ -32,6 +32,7 @@ from tornproof.harness.explorers.schedules import points as schedule_points
 from tornproof.harness.explorers.schedules.explorer import explore_schedules
 from tornproof.harness.parallel.tasks import Exploration, explore_here
 from tornproof.harness.parallel.workers import Task, Worker
+from tornproof.harness.simulator.filesystem.step_bound import EndlessError
 from tornproof.harness.simulator.persistence.legal_files import WIDE_LIMITS, Limits
 from tornproof.harness.simulator.persistence.models import C_8, MODELS, Model, model_named
 from tornproof.harness.simulator.process.case import NotExplorableError, TestCase
@@ -221,7 +222,7 @@ def _shrink(worker: Worker, explorer: Explorer, name: str, found: Any) -> Findin
     strategy, setting = _STRATEGIES[explorer], worker.once(_settings)[name]
     try:
         return strategy.shrink(setting, found)
-    except Exception as error:
+    except (Exception, EndlessError) as error:
         # Whatever goes wrong while a finding is made small, the finding itself is not lost.
         return strategy.unshrunk(setting, found, f"{NOT_MADE_SMALL}: {type(error).__name__}: {error}")
 

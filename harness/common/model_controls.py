@@ -64,7 +64,9 @@ def failed_controls() -> Iterator[str]:
             yield f"the model took for {'impossible' if is_possible else 'possible'}: {title}"
     if difference(CONTENT, CONTENT):
         yield "a content was taken for another one"
-    yield from (f"a content was taken for the same: {what}" for what, wrong in WRONG.items() if not difference(CONTENT, wrong))
+    yield from (
+        f"a content was taken for the same: {what}" for what, wrong in WRONG.items() if not difference(CONTENT, wrong)
+    )
     replaced = after(CONTENT, Change(rows=(Row(1, ("a",), 5),)))
     if replaced is None or replaced.partitions != ((0, (ROWS[0], Row(1, ("a",), 5), ROWS[2])),):
         yield f"a row with the keys of another one gave {replaced}"

@@ -35,7 +35,9 @@ def _failures(image: DiskImage) -> Iterator[str]:
     rejected = {
         **{f"a write into {path}": _write(path, 4 * VERSION_BYTES) for path in (data, pm)},
         **{f"a store into {path}": _write(path, 4 * VERSION_BYTES, CallKind.STORE) for path in (pm, TXN_PATH)},
-        **{f"a cut of {path}": Call(kind=CallKind.TRUNCATE, path=path, size_bytes=VERSION_BYTES) for path in (data, pm)},
+        **{
+            f"a cut of {path}": Call(kind=CallKind.TRUNCATE, path=path, size_bytes=VERSION_BYTES) for path in (data, pm)
+        },
         **{f"the removal of {path}": Call(kind=CallKind.UNLINK, path=path) for path in (data, pm)},
         "the removal of a partition": Call(kind=CallKind.RMDIR, path=directory),
         "a rename over a partition": Call(kind=CallKind.RENAME, path="other", target_path=directory),

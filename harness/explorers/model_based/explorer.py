@@ -83,6 +83,7 @@ COVERAGE_GOALS = (
     "rolled back",
     "row group before or between others",
     "row groups behind others",
+    "each value of a column read",
     "rows left out by a condition",
     "several partitions in one commit",
     "table recovered",

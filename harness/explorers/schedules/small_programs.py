@@ -89,7 +89,9 @@ PROGRAMS = (
     Program("a rename beside who opens the file", (_renames, _reads((0, 1))), True),
     Program("two writes and a read of both", (_writes(0, b"x"), _writes(7, b"y"), _reads((0, 8)))),
     Program("two bytes that two processes copy crosswise", (_writes(0, b"x"), _copies(0, 1), _copies(1, 0))),
-    Program("two writes of one byte, which is read twice", (_writes(0, b"x"), _writes(0, b"y"), _reads((0, 1), (0, 1)))),
+    Program(
+        "two writes of one byte, which is read twice", (_writes(0, b"x"), _writes(0, b"y"), _reads((0, 1), (0, 1)))
+    ),
 )
 
 

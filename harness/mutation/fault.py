@@ -12,8 +12,9 @@ class Mutant:
     """A fault that can be planted repeatedly; `reached_count` counts the uses of what is planted."""
 
     def __init__(self, fault: FaultFile) -> None:
-        """Prepare the fault, without planting it."""
-        self._fault = fault
+        """Prepare the fault; raises PatchError if it cannot be planted, which no explorer may take for a defect."""
+        with fault.patch.planted(lambda: None):
+            self._fault = fault
         self.reached_count = 0
 
     @contextmanager

@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import lru_cache
 from importlib import import_module
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
@@ -52,7 +53,7 @@ class SourcePatch:
 
     def change(self) -> Change:
         """Return what is changed; raises PatchError or SyntaxError."""
-        return Change.between(ast.parse((PACKAGE / self.file).read_text()), ast.parse(self.text()))
+        return Change.between(_tree_of(self.file), ast.parse(self.text()))
 
     @property
     def location(self) -> str:
@@ -63,21 +64,17 @@ class SourcePatch:
 
     def marked_text(self, mark: str) -> str:
         """Return the changed module; each changed function first executes `mark`, or the module if none is changed."""
-        change = self.change()
-        for _, function in change.functions:
-            _mark(function, ast.parse(f"{NAME_OF_MARK}()").body)
+        change = _marked(self)
         call = "" if change.functions else f"{NAME_OF_MARK}()\n"
         return f"{ast.unparse(change.tree)}\n\ndef {NAME_OF_MARK}():\n    {mark}\n{call}"
 
     @contextmanager
     def planted(self, on_reached: Callable[[], None]) -> Iterator[None]:
         """Plant the change in this process while the block runs; raises PatchError if only a copy can have it."""
-        change, module = self.change(), import_module(self.module_name)
+        change, codes = _compiled(self)
         if change.is_of_more:
             raise PatchError(f"{self.file}: more than functions and constants is changed")
-        for _, function in change.functions:
-            _mark(function, ast.parse(f"{NAME_OF_MARK}()").body)
-        codes = _codes(compile(ast.fix_missing_locations(change.tree), self.file, "exec", dont_inherit=True))
+        module = import_module(self.module_name)
         with ExitStack() as stack:
             stack.enter_context(_with_name([module], NAME_OF_MARK, on_reached))
             for name, _ in change.functions:
@@ -122,6 +119,25 @@ class Change:
             else:
                 self.is_of_more = True
         self.is_of_more |= bool(before)
+
+
+@lru_cache(maxsize=64)
+def _tree_of(file: str) -> ast.Module:
+    return ast.parse((PACKAGE / file).read_text())
+
+
+@lru_cache(maxsize=64)
+def _compiled(patch: SourcePatch) -> tuple[Change, dict[str, CodeType]]:
+    """Return a change and the codes of the changed module, whose changed functions call the mark."""
+    change = _marked(patch)
+    return change, _codes(compile(ast.fix_missing_locations(change.tree), patch.file, "exec", dont_inherit=True))
+
+
+def _marked(patch: SourcePatch) -> Change:
+    change = patch.change()
+    for _, function in change.functions:
+        _mark(function, ast.parse(f"{NAME_OF_MARK}()").body)
+    return change
 
 
 def _by_name(body: list[ast.stmt]) -> dict[str, ast.stmt]:

@@ -17,6 +17,7 @@ from tornproof.harness.systems.releases import HARDENED_PRESET, PRESETS
 from tornproof.harness.systems.scenario import Explorer, Scenario, ScenarioError, Style, load_scenario, scenario_names
 from tornproof.harness.systems.scenario_case import PATH, case_of
 from tornproof.harness.systems.table import TableTarget
+from tornproof.harness.systems.table_operation import TableOperation
 from tornproof.harness.systems.table_rules import TableRules
 from tornproof.harness.systems.workload import crash_operations
 
@@ -26,13 +27,17 @@ TABLE_SCENARIO = "the table"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """A named test case, its explorers, persistence models and coverage goals."""
+    """A named test case, its explorers, persistence models and coverage goals.
+
+    With several `writers` the operations of its first session are dealt to them in turn.
+    """
 
     name: str
     case: TestCase
     explorers: frozenset[Explorer]
     models: tuple[str, ...] = ()
     coverage_goals: tuple[str, ...] = ()
+    writers: int = 1
 
     @property
     def size(self) -> int:
@@ -89,6 +94,14 @@ def settings_of_table(image: DiskImage, path: str, preset: Preset) -> list[Setti
     purge = replace(
         two_commits, operations=(again,), first_session=(0,), second_session=(), readers=(Readers(style=Style.PINNED),)
     )
+    two_writers = replace(two_commits, operations=(grown, last), second_session=(), readers=())
+    other_purges = replace(
+        purge, operations=(replace(again, purges=False), TableOperation(purges=True)), first_session=(0, 1)
+    )
+    several = {
+        f"{TABLE_SCENARIO}, two writers": two_writers,
+        f"{TABLE_SCENARIO}, a purge by another writer beside a pinned reader": other_purges,
+    }
     by_name = {
         f"{TABLE_SCENARIO}, two commits": (two_commits, {Explorer.SCHEDULES, Explorer.POWER}),
         f"{TABLE_SCENARIO}, one commit": (one_commit, {Explorer.PRODUCT}),
@@ -97,6 +110,9 @@ def settings_of_table(image: DiskImage, path: str, preset: Preset) -> list[Setti
     }
     return [
         Setting(name=name, case=case, explorers=frozenset(explorers)) for name, (case, explorers) in by_name.items()
+    ] + [
+        Setting(name=name, case=case, explorers=frozenset({Explorer.SCHEDULES}), writers=2)
+        for name, case in several.items()
     ]
 
 

@@ -12,6 +12,8 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
+from msgspec import structs
+
 from tornproof.harness.common.effort import Bounds
 from tornproof.harness.common.remembered_codecs import remembered_decoding, remembered_encoder
 from tornproof.harness.common.verdict import Finding, Phase, Verdict, cut_short
@@ -373,7 +375,7 @@ def _verify_phase(question: CheckQuestion) -> Phase:
         report = TableReport(table=question.path, version=None, problems=(error.problem,))
     except EndlessError as error:
         return _unverified(f"Verifying the table does not end: {error}.", Property.ENDS, {ENDLESS: str(error)})
-    counts = dataclasses.asdict(report.counts)
+    counts = structs.asdict(report.counts)
     return Phase(
         name=PhaseName.VERIFY,
         explored=report.counts.chunks,
@@ -389,7 +391,7 @@ def _verify_phase(question: CheckQuestion) -> Phase:
                 property="a table on disk is sound",
                 phase=PhaseName.VERIFY,
                 sentence=str(problem),
-                evidence=dataclasses.asdict(problem),
+                evidence=structs.asdict(problem),
             )
             for problem in report.all_problems
         ),

@@ -6,7 +6,9 @@ import bisect
 import itertools
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+from msgspec.structs import replace
 
 from tornproof.harness.common.system import Target
 from tornproof.harness.simulator.filesystem.image import DiskImage

@@ -8,6 +8,7 @@ from tornproof.harness.counterexamples.replay import UNUSABLE, Replayed, replay_
 from tornproof.harness.mutation.catalogue import fault_named
 from tornproof.harness.mutation.fault import Mutant
 from tornproof.harness.simulator.filesystem.line_bound import bounded_computation
+from tornproof.harness.systems.table import TableTarget
 
 FAULT = "fault"
 """The key of the fault's name in the evidence of a finding."""
@@ -19,8 +20,7 @@ def replay_planted(finding: Finding, target: Target | None = None) -> Replayed:
         with bounded_computation():
             if FAULT not in finding.evidence:
                 return replay_log(finding, target)
-            mutant = Mutant(fault_named(finding.evidence[FAULT]))
-            with mutant.planted():
-                return replay_log(finding, target or mutant.target)
+            with Mutant(fault_named(finding.evidence[FAULT])).planted():
+                return replay_log(finding, target or TableTarget())
     except UNUSABLE as error:
         return Replayed(verdict=Verdict.UNKNOWN, note=f"{type(error).__name__}: {error}")

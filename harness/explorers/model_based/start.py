@@ -6,10 +6,12 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from tornproof.harness.explorers.model_based.rows import Rows
 from tornproof.harness.explorers.model_based.system_calls import Durable, intercepted

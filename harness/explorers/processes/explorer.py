@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
+
+from msgspec import structs
 
 from tornproof.harness.checkers.snapshot_isolation import Judgement, judge
 from tornproof.harness.common.history import EventKind, History, HistoryWriter, read_history, to_arrow
@@ -111,7 +112,7 @@ def _what_is_left(start: Start, outcome: Outcome, events: HistoryWriter) -> Iter
         wanted = "no version that is known" if expected is None else f"version {expected.version}"
         yield _finding("the last version is what was written", f"version {found.version} is there, expected {wanted}")
     for problem in verify_table(table, whole=False).all_problems:
-        yield _finding("a table on disk is sound", str(problem), **dataclasses.asdict(problem))
+        yield _finding("a table on disk is sound", str(problem), **structs.asdict(problem))
     for name in table.unreferenced_directories(snapshot.transaction):
         yield _finding("what nobody reads is purged", f"{name} is still there after the last purge", directory=name)
     for version in outcome.pins:

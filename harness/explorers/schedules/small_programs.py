@@ -142,6 +142,19 @@ def has_every_outcome(case: TestCase, model: str) -> bool:
         sessions.close()
 
 
+def reaches_every_state_early(case: TestCase) -> bool:
+    """Say if a reader goes on from the earliest state of the writer beside which it can have done what it did."""
+    group = case.process_group()
+    try:
+        reduction, trace = (
+            ReaderReduction(group.processes[READER_INDEX], READER_INDEX, group.judge),
+            Trace(case.begin(group)),
+        )
+        return reduction.is_earliest(trace, reduction.search(trace, [reduction.root()]))
+    finally:
+        group.close()
+
+
 def _outcome_of(sessions: Sessions) -> Callable[[World], tuple[Said, int, bool] | None]:
     def outcome(end: World) -> tuple[Said, int, bool] | None:
         if end.progress.violations:

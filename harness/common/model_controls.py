@@ -1,4 +1,4 @@
-"""Small questions to the model, and to the comparison with it, whose answers are known: controls of what judges runs."""
+"""Small questions to the model, and to the comparison with it, whose answers are known: controls of judges."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def failed_controls() -> Iterator[str]:
         outcomes = step(STATE, Commit(changes=(write,), stopped_after=stage, crash=True))
         versions = {outcome.state.version for outcome in outcomes}
         if versions != {0, 1} - ({1} if stage < Stage.RECORDED else {0} if stage is Stage.COMMITTED else set()):
-            yield f"the model lets a commit that is killed when it is {stage.name} leave the versions {sorted(versions)}"
+            yield f"the model lets a commit that is killed when it is {stage.name} leave versions {sorted(versions)}"
 
 
 def _is_possible(events: Sequence[Event]) -> bool:

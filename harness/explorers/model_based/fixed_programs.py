@@ -109,6 +109,7 @@ LAST_AND_FIRST: Steps = (_insert(48), COMMIT, _insert(0), COMMIT)
 SECOND_WRITER: Steps = (_insert(0), COMMIT, _step("open a second writer"))
 FAILED_COMMIT: Steps = (*_stopped("commit that fails", call="sync data", at=0)[:4], _step("use a dead writer"))
 KILLED_COMMIT = _stopped("commit that is killed", kind="sync mapping", at=1)
+RECOVERED: Steps = (*KILLED_COMMIT[:4], REOPEN)
 PURGED: Steps = (_insert(0), COMMIT, REWRITE, COMMIT, PURGE)
 REPAIRED: Steps = (_insert(0), COMMIT, CLOSE, REPAIR)
 """Short ones, which show what controls have broken."""

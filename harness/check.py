@@ -18,6 +18,7 @@ from tornproof.harness.common.effort import Bounds
 from tornproof.harness.common.remembered_codecs import remembered_decoding, remembered_encoder
 from tornproof.harness.common.verdict import Finding, Phase, Verdict, cut_short
 from tornproof.harness.explorers.corruption.explorer import damage_exploration
+from tornproof.harness.explorers.corruption.roundtrip import failed_controls as roundtrip_controls
 from tornproof.harness.explorers.corruption.roundtrip import reencode_generations
 from tornproof.harness.explorers.kills.exploration import Exploration as CrashExploration
 from tornproof.harness.explorers.kills.exploration import Plan, Share, ShareResult, crash_phase
@@ -42,9 +43,17 @@ from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.line_bound import bounded_computation
 from tornproof.harness.simulator.filesystem.step_bound import EndlessError
 from tornproof.harness.simulator.process.observer import Property
+from tornproof.harness.systems.preset import Preset
 from tornproof.harness.systems.releases import HARDENED_PRESET, PRESETS
 from tornproof.harness.systems.scenario import Explorer
-from tornproof.harness.systems.simulation import HARDENED, Setting, case_under, settings_of, settings_of_table
+from tornproof.harness.systems.simulation import (
+    HARDENED,
+    Setting,
+    case_under,
+    settings_of,
+    settings_of_table,
+    two_writers_of_table,
+)
 from tornproof.harness.systems.table import TableTarget
 from tornproof.harness.systems.workload import crash_operations, made_image
 from tornproof.impl.errors import CorruptError, NotATableError, ProblemError, TornproofError
@@ -126,13 +135,19 @@ class CheckQuestion(TableQuestion):
         """Return what the simulator explores: nothing of a damaged table, which other phases report."""
         preset = None if self.preset is None else PRESETS[self.preset]
         if not self.has_table:
-            return tuple(settings_of(self.scenarios, preset))
+            return (*settings_of(self.scenarios, preset), *(() if self.scenarios else self._two_writers(preset)))
         with suppress(TornproofError, EndlessError):
             settings = settings_of_table(self.image, self.path, preset or HARDENED_PRESET)
+            settings += self._two_writers(preset)
             # Other releases leave steps out, so that some of these points do not exist.
             if preset is not None:
                 return tuple(settings)
             return tuple(replace(setting, coverage_goals=goals_of_table(setting)) for setting in settings)
+        return ()
+
+    def _two_writers(self, preset: Preset | None) -> Sequence[Setting]:
+        with suppress(TornproofError, EndlessError):
+            return two_writers_of_table(self.image, self.path, preset or HARDENED_PRESET)
         return ()
 
 
@@ -330,7 +345,7 @@ def _plan_crashes(worker: Worker, cuts_max: int, failing_calls_max: int) -> Phas
         except Violation as violation:
             return fault_free_phase(TableTarget(), violation)
         plan = Plan.of(judge, cuts_max, recovery_kills_max=1, failing_calls_max=failing_calls_max)
-        return plan, plan.shares(judge, POINTS_IN_TASK)
+        return plan, plan.shares(POINTS_IN_TASK)
 
 
 def _visit(worker: Worker, plan: Plan, share: Share) -> ShareResult:
@@ -401,12 +416,16 @@ def _verify_phase(question: CheckQuestion) -> Phase:
 def _roundtrip_phase(worker: Worker) -> Phase:
     table = open_table(worker.question.image, worker.question.path)
     generations, files, findings = 0, 0, []
+    failed: list[str] | None = None
     for partition in table.transaction().partitions:
         partition_files = table.files_of(partition)
         if not partition.is_parquet or not partition_files.has_pm():
             continue
         label = partition_files.pm_label
-        result = reencode_generations(read_published(partition_files).content, file=label)
+        content = read_published(partition_files).content
+        result = reencode_generations(content, file=label)
+        # One file is enough, and of a large table the chains are long.
+        failed = roundtrip_controls(content, file=label) if failed is None else failed
         files += 1
         generations += result.generation_count
         findings += [
@@ -429,4 +448,4 @@ def _roundtrip_phase(worker: Worker) -> Phase:
         counts={"files": files, "generations": generations, "different": len(findings)},
         note="" if generations else "the table has no _pm, so there was nothing to encode",
         findings=tuple(findings),
-    )
+    ).with_controls(failed or [])

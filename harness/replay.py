@@ -13,6 +13,7 @@ from tornproof.harness.explorers.kills.explorer import replay_crash
 from tornproof.harness.explorers.memory.explorer import replay_memory
 from tornproof.harness.explorers.model_based.explorer import replay_stateful
 from tornproof.harness.explorers.power_cuts.replay import replay_power
+from tornproof.harness.explorers.schedules.writers import Group, replay_writers
 from tornproof.harness.explorers.server.judge import replay_server
 from tornproof.harness.mutation.replay import replay_planted
 from tornproof.harness.mutation.seeded import replay_seeded
@@ -59,6 +60,11 @@ def _replay(finding: Finding, image: DiskImage, path: str) -> Verdict:
                 return replay_seeded(finding)
             case "server":
                 return replay_server(finding)
+            case "schedules" if "writers" in finding.evidence:
+                group = Group(
+                    case=case_of(finding.evidence["test_case"]), writer_count=int(finding.evidence["writers"])
+                )
+                return replay_writers(group, finding)
             case "power":
                 return replay_power(case_of(finding.evidence["test_case"]), finding)
             case _:

@@ -97,6 +97,8 @@ class Trials:
     tries_all: bool = False
     _sound: dict[tuple[PhaseName, int], Document] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
+    _running: set[subprocess.Popen[bytes]] = field(default_factory=set)
+    _is_stopped: threading.Event = field(default_factory=threading.Event)
 
     def rows(self, fault: FaultFile, seed: int) -> Iterator[Row]:
         """Yield the rows of SCHEMA for a fault and a seed; raises PatchError if it does not apply."""
@@ -106,6 +108,34 @@ class Trials:
                 yield row
                 if row["verdict"] == Verdict.INVALID.name and not self.tries_all:
                     return
+
+    def told_row(self, fault: FaultFile) -> Row:
+        """Return the row of SCHEMA for the cheapest explorer of a fault, told its scenario, in a process of its own."""
+        with planted_copy(None) as copy:
+            path = copy.folder / "run.json"
+            ended = self._run(copy, ["-m", "tornproof.harness.mutation.told", fault.name, str(path)])
+            run = json.loads(path.read_text()) if path.exists() else {}
+        detected = bool(run.get("detected"))
+        return {
+            **_of_fault(fault),
+            "seed": 0,
+            "phase": TOLD,
+            "verdict": (Verdict.INVALID if detected else Verdict.VALID if run else Verdict.UNKNOWN).name,
+            "reached": bool(run.get("reached")),
+            "triggered": bool(run.get("triggered")),
+            "property": run.get("property", ""),
+            "sentence": "" if run else ended.complaint,
+            "case_count": run.get("explored_count", 0),
+            "cpu_seconds": run.get("cpu_seconds", ended.cpu_seconds),
+            "replayed_count": 0,
+            "replay_count": 0,
+        }
+
+    def stop(self) -> None:
+        """Kill what runs in other threads, and what they start from now on: its rows are UNKNOWN."""
+        self._is_stopped.set()
+        for process in tuple(self._running):
+            process.kill()
 
     def _row(self, copy: PlantedCopy, phase: PhaseName, seed: int) -> Row:
         copy.mark.unlink(missing_ok=True)
@@ -120,7 +150,7 @@ class Trials:
             "sentence": first.get("sentence", "") or _doubts(document),
             "case_count": sum(each["explored"] for each in document["phases"]),
             "cpu_seconds": cpu_seconds,
-            "replayed_count": sum(_replays(copy, files[0]) for _ in range(self.replay_count)) if files else 0,
+            "replayed_count": sum(self._replays(copy, files[0]) for _ in range(self.replay_count)) if files else 0,
             "replay_count": self.replay_count,
         }
 
@@ -136,34 +166,42 @@ class Trials:
         path = folder / "check.json"
         arguments = [*([self.table] if self.table else []), "--only", phase, "--seed", str(seed), "--workers", "1"]
         outputs = ["--effort", self.effort, "--json", str(path), "--findings", str(folder / "findings")]
-        ended = _run(copy, ["-m", "tornproof", "check", *arguments, *outputs])
+        ended = self._run(copy, ["-m", "tornproof", "check", *arguments, *outputs])
         if not path.exists():
             died = {"name": phase, "explored": 0, "note": ended.complaint}
             return {"verdict": Verdict.UNKNOWN.name, "phases": [died], "findings": []}, [], ended.cpu_seconds
         return json.loads(path.read_text()), sorted((folder / "findings").glob("*.json")), ended.cpu_seconds
 
+    def _replays(self, copy: PlantedCopy, finding: Path) -> bool:
+        """Return whether a finding happens again in a process of its own."""
+        document = finding.with_suffix(".replay")
+        self._run(copy, ["-m", "tornproof", "replay", str(finding), "--json", str(document)])
+        return document.exists() and json.loads(document.read_text())["verdict"] == Verdict.INVALID.name
 
-def told_row(fault: FaultFile) -> Row:
-    """Return the row of SCHEMA for the cheapest explorer of a fault, told its scenario, in a process of its own."""
-    with planted_copy(None) as copy:
-        path = copy.folder / "run.json"
-        ended = _run(copy, ["-m", "tornproof.harness.mutation.told", fault.name, str(path)])
-        run = json.loads(path.read_text()) if path.exists() else {}
-    detected = bool(run.get("detected"))
-    return {
-        **_of_fault(fault),
-        "seed": 0,
-        "phase": TOLD,
-        "verdict": (Verdict.INVALID if detected else Verdict.VALID if run else Verdict.UNKNOWN).name,
-        "reached": bool(run.get("reached")),
-        "triggered": bool(run.get("triggered")),
-        "property": run.get("property", ""),
-        "sentence": "" if run else ended.complaint,
-        "case_count": run.get("explored_count", 0),
-        "cpu_seconds": run.get("cpu_seconds", ended.cpu_seconds),
-        "replayed_count": 0,
-        "replay_count": 0,
-    }
+    def _run(self, copy: PlantedCopy, arguments: Sequence[str]) -> Ended:
+        """Run Python in the copy; a process that hangs is killed with all that it started."""
+        with (copy.folder / "complaints").open("w+") as complaints:
+            process = subprocess.Popen(
+                [*copy.python, *arguments],
+                env=copy.environment,
+                cwd=copy.folder,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=complaints,
+            )
+            self._running.add(process)
+            if self._is_stopped.is_set():
+                process.kill()
+            clock = threading.Timer(SECONDS_MAX, process.kill)
+            clock.start()
+            # Only this call tells the CPU time of one child.
+            _, status, used = os.wait4(process.pid, 0)
+            self._running.discard(process)
+            clock.cancel()
+            process.returncode = code = os.waitstatus_to_exitcode(status)
+            complaints.seek(0)
+            said = complaints.read()[-COMPLAINT_CHARACTERS_MAX:]
+        return Ended(code=code, cpu_seconds=used.ru_utime + used.ru_stime, complaint=HANGS if code == -9 else said)
 
 
 def _of_fault(fault: FaultFile) -> Row:
@@ -186,32 +224,3 @@ def _doubts(document: Document) -> str:
         for each in document["phases"]
         if each.get("verdict") != Verdict.VALID.name
     )
-
-
-def _replays(copy: PlantedCopy, finding: Path) -> bool:
-    """Return whether a finding happens again in a process of its own."""
-    document = finding.with_suffix(".replay")
-    _run(copy, ["-m", "tornproof", "replay", str(finding), "--json", str(document)])
-    return document.exists() and json.loads(document.read_text())["verdict"] == Verdict.INVALID.name
-
-
-def _run(copy: PlantedCopy, arguments: Sequence[str]) -> Ended:
-    """Run Python in the copy; a process that hangs is killed with all that it started."""
-    with (copy.folder / "complaints").open("w+") as complaints:
-        process = subprocess.Popen(
-            [*copy.python, *arguments],
-            env=copy.environment,
-            cwd=copy.folder,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=complaints,
-        )
-        clock = threading.Timer(SECONDS_MAX, process.kill)
-        clock.start()
-        # Only this call tells the CPU time of one child.
-        _, status, used = os.wait4(process.pid, 0)
-        clock.cancel()
-        process.returncode = code = os.waitstatus_to_exitcode(status)
-        complaints.seek(0)
-        said = complaints.read()[-COMPLAINT_CHARACTERS_MAX:]
-    return Ended(code=code, cpu_seconds=used.ru_utime + used.ru_stime, complaint=HANGS if code == -9 else said)

@@ -27,6 +27,8 @@ from tornproof.impl.types.raw_arrays import lists_of
 
 VALUE_COUNT_MAX = 1 << 24
 ASCII_END = 0x80
+FEW_BYTES = 4096
+"""So many are copied and compared by Python before NumPy has begun."""
 USUAL_LEVELS = (PageEncoding.RLE, PageEncoding.RLE)
 
 _INTEGER_TAGS = {
@@ -122,7 +124,7 @@ def pages_of(content: bytes, chunk: Chunk, *, file: str) -> tuple[PageInfo, ...]
         content,
         file=file,
         offset_bytes=chunk.byte_range_start,
-        codec=Codec(chunk.codec),
+        codec=chunk.codec,
         value_count=chunk.num_values,
     )
 
@@ -234,6 +236,8 @@ def _is_ascii(stored: pa.Array) -> bool:
     if not pa.types.is_binary(stored.type):
         return False
     content = stored.buffers()[2]
+    if content is not None and content.size <= FEW_BYTES:
+        return bool(content.to_pybytes().isascii())
     return content is None or bool(np.frombuffer(content, np.uint8).max(initial=0) < ASCII_END)
 
 

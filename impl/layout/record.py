@@ -147,7 +147,7 @@ class Record:
             expected = f"{layout.size_bytes} bytes inside the first {len(data)}"
             actual = f"a record that ends at byte {offset_bytes + layout.size_bytes}"
             raise CorruptError(file, layout.title, offset_bytes, expected, actual)
-        return cls(**dict(zip(layout.names, layout.packer.unpack_from(data, offset_bytes), strict=True)))
+        return cls(*layout.packer.unpack_from(data, offset_bytes))
 
     @classmethod
     def at(cls, file: str, offset_bytes: int, of: str = "") -> RecordPosition:
@@ -201,8 +201,8 @@ def layout_of(*, title: str, size_bytes: int, source: str) -> Callable[[type[Rec
             bases=(*declared.__bases__, msgspec.Struct),
             module=declared.__module__,
             namespace={"__doc__": declared.__doc__, "layout": derived},
+            # Not by keyword alone, as for type checkers, because `unpack` creates millions by position.
             frozen=True,
-            kw_only=True,
         )
         return cast(type[RecordType], record)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import enum
 import functools
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import msgspec
 
@@ -27,7 +26,7 @@ class OutOfLineOrder(enum.Enum):
     BY_COLUMN = "minimum, maximum and bloom bitset of each column in turn"
 
 
-class Statistic(NamedTuple):
+class Statistic(msgspec.Struct, frozen=True):
     """A minimum or maximum: the same bytes as in Parquet's statistics."""
 
     value: bytes
@@ -180,7 +179,7 @@ class _Region:
         return self.window[start:end]
 
 
-class _Known(NamedTuple):
+class _Known(msgspec.Struct, frozen=True):
     """STAT_FLAGS and STAT_SIZES of a minimum or a maximum; an inlined one is a word below `inlined_end`."""
 
     name: str

@@ -16,6 +16,7 @@ from tornproof.impl.types.physical import PhysicalType
 
 COLUMN_COUNT_LIMIT = 100_000
 U32_BYTES = layout.SortingColumn.layout.size_bytes
+PHYSICAL_TYPE_COUNT = len(PhysicalType)
 DESCRIPTOR_BYTES = layout.ColumnDescriptor.layout.size_bytes
 
 
@@ -248,8 +249,8 @@ def _check_descriptor(
         raise at().corrupt("name_offset", f"{names_start} to {size_bytes}", descriptor.name_offset)
     if descriptor.name_offset + descriptor.name_length > size_bytes:
         raise at().corrupt("name_length", f"at most {size_bytes - descriptor.name_offset}", descriptor.name_length)
-    if descriptor.physical_type >= len(PhysicalType):
-        raise at().corrupt("physical_type", f"0 to {len(PhysicalType) - 1}", descriptor.physical_type)
+    if descriptor.physical_type >= PHYSICAL_TYPE_COUNT:
+        raise at().corrupt("physical_type", f"0 to {PHYSICAL_TYPE_COUNT - 1}", descriptor.physical_type)
     if descriptor.fixed_byte_len < 0:
         raise at().corrupt("fixed_byte_len", "0 or more", descriptor.fixed_byte_len)
     if descriptor.reserved:

@@ -82,6 +82,8 @@ class _Group(msgspec.Struct):
     """The chunks of a row group while they are decoded, with a bound on all of them together.
 
     A few bytes must not decode to gigabytes, so only some chunks are decoded before the size of others is known.
+    `uncounted` are those whose exact size, which takes longer to find than a small chunk to decode, is not yet in
+    `held_bytes`; `uncounted_bytes` is not below it.
     """
 
     resolved: Described
@@ -90,6 +92,8 @@ class _Group(msgspec.Struct):
     under_way: InOrder[tuple[int, pa.Array]]
     done: dict[int, pa.Array] = msgspec.field(default_factory=dict)
     held_bytes: int = 0
+    uncounted: list[pa.Array] = msgspec.field(default_factory=list)
+    uncounted_bytes: int = 0
     awaited_bytes: dict[int, int] = msgspec.field(default_factory=dict)
     bound_bytes: int = 0
 
@@ -117,12 +121,18 @@ class _Group(msgspec.Struct):
     def _take(self, decoded: Iterator[tuple[int, pa.Array]]) -> None:
         for key, array in decoded:
             del self.awaited_bytes[key]
-            self.held_bytes += array.nbytes
+            self.uncounted.append(array)
+            self.uncounted_bytes += array.get_total_buffer_size()
             self._check()
             self.done[key] = self.columns[key].without_nulls(array)
 
     def _check(self) -> None:
-        held_bytes = self.held_bytes + sum(self.awaited_bytes.values())
+        awaited_bytes = sum(self.awaited_bytes.values())
+        if self.held_bytes + self.uncounted_bytes + awaited_bytes <= self.bound_bytes:
+            return
+        self.held_bytes += sum(array.nbytes for array in self.uncounted)
+        self.uncounted, self.uncounted_bytes = [], 0
+        held_bytes = self.held_bytes + awaited_bytes
         if held_bytes > self.bound_bytes:
             expected = f"columns of at most {self.bound_bytes} bytes in memory; read fewer columns at a time"
             actual = f"{held_bytes} bytes or more"

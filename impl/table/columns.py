@@ -48,7 +48,7 @@ class SnapshotColumn(msgspec.Struct, frozen=True, kw_only=True):
 
         Later releases write these types as optional, but the server has no nulls for them.
         """
-        return values if is_nullable(self.type) or not values.null_count else values.fill_null(self.missing)
+        return values if not values.null_count or is_nullable(self.type) else values.fill_null(self.missing)
 
     @property
     def width_bytes(self) -> int:

@@ -10,7 +10,7 @@ import pytest
 from tornproof.harness import trial
 from tornproof.harness.check import PhaseName
 from tornproof.harness.mutation.fault_file import FaultFile, file_named
-from tornproof.harness.trial import HANGS, PHASES, SCHEMA, Row, Trials, is_set_aside, told_row
+from tornproof.harness.trial import HANGS, PHASES, SCHEMA, Row, Trials, is_set_aside
 
 CHAIN = "tables/9.4.2/chain/table"
 ROUNDTRIP = (PhaseName.ROUNDTRIP,)
@@ -70,8 +70,16 @@ def test_a_check_that_hangs_is_killed_and_said_to_hang(questdb_data: Path, monke
     assert only["verdict"] == "UNKNOWN" and HANGS in only["sentence"]
 
 
+def test_trials_that_are_stopped_end_at_once_and_are_unknown(questdb_data: Path) -> None:
+    trials = Trials(table=str(questdb_data / CHAIN), effort="small", phases=ROUNDTRIP, replay_count=2)
+    trials.stop()
+    (only,) = trials.rows(FOUND, 0)
+    assert only["verdict"] == "UNKNOWN" and only["replayed_count"] == 0
+    assert trials.told_row(file_named("merge loses a row"))["verdict"] == "UNKNOWN"
+
+
 def test_an_explorer_that_is_told_the_scenario_finds_its_fault_in_a_process_of_its_own() -> None:
-    row = told_row(file_named("merge loses a row"))
+    row = Trials(table=None, effort="small").told_row(file_named("merge loses a row"))
     pa.Table.from_pylist([row], schema=SCHEMA).validate(full=True)
     assert (row["verdict"], row["reached"], row["triggered"]) == ("INVALID", True, True)
 

@@ -1,7 +1,8 @@
 """The bound on computation between two calls: a function that loops without any is ended, and its end says where.
 
-A timer looks at what runs after each second of CPU time, and ends nothing by itself. From then on the lines of each
-function under test are counted, until a call is made or the functions return, so that only the count decides.
+A timer looks at what runs after each second of CPU time, and ends nothing by itself. Where it meets the same operation
+twice, the lines of each function in it are counted from then on, until a call is made or the operation returns, so that
+only the count decides.
 """
 
 from __future__ import annotations
@@ -43,13 +44,15 @@ def bounded_computation(size_bytes: int = 0) -> Iterator[None]:
     if not is_main or isinstance(signal.getsignal(signal.SIGVTALRM), _Looker):
         yield
         return
-    before = signal.signal(signal.SIGVTALRM, _Looker(LINES_MAX + size_bytes // BYTES_OF_A_LINE))
+    looker = _Looker(LINES_MAX + size_bytes // BYTES_OF_A_LINE)
+    before = signal.signal(signal.SIGVTALRM, looker)
     signal.setitimer(signal.ITIMER_VIRTUAL, LOOK_SECONDS, LOOK_SECONDS)
     try:
         yield
     finally:
         signal.setitimer(signal.ITIMER_VIRTUAL, 0)
         signal.signal(signal.SIGVTALRM, before)
+        looker.counting.end()
 
 
 class _Looker:
@@ -57,11 +60,11 @@ class _Looker:
 
     def __init__(self, lines_max: int) -> None:
         self._ended: set[CodeType] = set()
-        self._counting = _Counting(self._ended, lines_max)
+        self.counting = _Counting(self._ended, lines_max)
         self._seconds = 0.0
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
-        """Count the lines of the functions under test that are at work, unless they or others are traced already."""
+        """Count the lines of an operation that was at work at the look before, unless something is traced already."""
         if sys.gettrace() is not None:
             return
         found = list(_under_test(frame))
@@ -70,8 +73,11 @@ class _Looker:
             if self._seconds < LOOK_SECONDS:
                 return
         self._seconds = 0.0
-        if found:
-            self._counting.begin(found)
+        if found and found[-1].f_trace is _was_met:
+            self.counting.begin(found)
+        elif found:
+            # Nothing is traced by this: it stays with the frame as long as that lives.
+            found[-1].f_trace = _was_met
 
 
 class _Counting:
@@ -98,10 +104,12 @@ class _Counting:
             # This module is called by the timer, also while lines are counted.
             self._is_system[code] = _module(frame).startswith(_SYSTEM) and _module(frame) != __name__
         if self._is_system[code]:
-            self._end()
+            self.end()
             return None
-        # A generator is called again for each of its values, and goes on counting.
-        return frame.f_trace or (None if _module(frame).startswith(_OURS) else self._counter(code))
+        if frame.f_trace not in (None, _was_met):
+            # A generator is called again for each of its values, and goes on counting.
+            return frame.f_trace
+        return None if _module(frame).startswith(_OURS) else self._counter(code)
 
     def _counter(self, code: CodeType) -> _Tracer:
         begun = count = first = last = 0
@@ -118,13 +126,13 @@ class _Counting:
                     if count > lines_max:
                         self._convict(frame, first, last)
             elif event == "return" and frame is self._outermost and not code.co_flags & CO_GENERATOR:
-                self._end()
+                self.end()
             return counted
 
         return counted
 
     def _convict(self, frame: FrameType, first: int, last: int) -> None:
-        self._end()
+        self.end()
         self._ended.add(frame.f_code)
         signal.setitimer(signal.ITIMER_VIRTUAL, LOOK_AGAIN_SECONDS, LOOK_AGAIN_SECONDS)
         lines = f"line {first}" if first == last else f"lines {first} to {last}"
@@ -132,13 +140,19 @@ class _Counting:
             f"it computes without end and without a call in {frame.f_code.co_qualname}, {lines} of {_module(frame)}"
         )
 
-    def _end(self) -> None:
-        self._outermost = None
-        sys.settrace(None)
+    def end(self) -> None:
+        """Count no more."""
+        if self._outermost is not None:
+            self._outermost = None
+            sys.settrace(None)
+
+
+def _was_met(frame: FrameType, event: str, argument: object) -> None:
+    """Mark a frame."""
 
 
 def _under_test(frame: FrameType | None) -> Iterator[FrameType]:
-    """Yield what runs of the implementation, and of another system what was called last, innermost first."""
+    """Yield what runs of the implementation, and of another system what was called last, the innermost first."""
     has_begun = has_ended = False
     while frame is not None:
         name = _module(frame)

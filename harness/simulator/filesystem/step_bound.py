@@ -14,7 +14,7 @@ REPEATED_CALLS_MAX = 10_000
 LINES_MAX = 1_000_000
 """How many lines a function may run without a call of its process, on a small table."""
 BYTES_OF_A_LINE = 4
-"""For so many bytes of a table it may run one more; a symbol, which one loop reads, takes ten times as many."""
+"""For so many bytes of a table it may run one more; a symbol, of whose file each is read in a loop, takes more."""
 STEP_BOUND = (
     f"at most {CALLS_MAX:,} calls of each process, {REPEATED_CALLS_MAX:,} if it only repeats itself, {LINES_MAX:,} "
     "lines of a function between two"

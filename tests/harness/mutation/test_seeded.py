@@ -26,6 +26,7 @@ from tornproof.harness.mutation.catalogue import FAULTS, fault_named
 from tornproof.harness.mutation.replay import replay_planted
 from tornproof.harness.mutation.seeded import SEEDED, Cell, SeededRun, SeededRuns, run_seeds
 from tornproof.harness.replay import replay_finding
+from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.persistence.models import LATEST, Choice, FileChoice
 from tornproof.harness.simulator.process.observer import Property
 from tornproof.harness.systems.scenario import load_scenario
@@ -168,8 +169,8 @@ def test_where_no_log_shows_a_violation_its_seed_is_run_again(fault: str) -> Non
     with SeededRuns(cell(scenario_of(fault), fault=fault), 0) as runs:
         finding = runs.finding(next(seed for seed in range(40) if runs.run(seed).property == Property.WRONG_SNAPSHOT))
     assert not is_simulated(finding.evidence) and finding.evidence["moves"] and finding.evidence["note"]
-    image = None
-    assert replay_finding(finding, image, "") is Verdict.INVALID  # type: ignore[arg-type]
+    image = DiskImage()
+    assert replay_finding(finding, image, "") is Verdict.INVALID
     document = finding.evidence[SEEDED]
     for change, verdict in (
         ({"fault": ""}, Verdict.VALID),
@@ -179,9 +180,9 @@ def test_where_no_log_shows_a_violation_its_seed_is_run_again(fault: str) -> Non
         ({"scenario": {}}, Verdict.UNKNOWN),
     ):
         other = replace(finding, evidence={**finding.evidence, SEEDED: {**document, **change}})
-        assert replay_finding(other, image, "") is verdict  # type: ignore[arg-type]
+        assert replay_finding(other, image, "") is verdict
     elsewhere = replace(finding, property="another property")
-    assert replay_finding(elsewhere, image, "") is Verdict.VALID  # type: ignore[arg-type]
+    assert replay_finding(elsewhere, image, "") is Verdict.VALID
 
 
 def test_an_exception_of_the_harness_is_the_error_of_its_run_and_ends_no_other(monkeypatch: pytest.MonkeyPatch) -> None:

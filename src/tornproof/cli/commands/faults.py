@@ -22,7 +22,7 @@ from tornproof.cli.report_writing import ReportOption, make_folder, write_report
 from tornproof.harness.check import PhaseName
 from tornproof.harness.common.effort import DEFAULT
 from tornproof.harness.mutation.fault_file import BENIGN, JUDGES, FaultFile, fault_files
-from tornproof.harness.trial import PHASES, REPLAYS, SCHEMA, Row, Trials, is_set_aside, told_row
+from tornproof.harness.trial import PHASES, REPLAYS, SCHEMA, Row, Trials, is_set_aside
 from tornproof.impl.errors import UsageError
 from tornproof.reports.faults.trials import ALL, TRIALS_FILE, Total, Trial, told_of, totals, trials_of, untold_of
 
@@ -80,7 +80,9 @@ def faults(
         replay_count=replays,
         tries_all=all_phases,
     )
-    rows = _run(trials, chosen, seeds=seeds, is_told=told, workers=workers or CORES)
+    rows: list[Row] = []
+    wanted = [(fault, seed) for fault in chosen for seed in _seeds(fault, seeds, is_told=told)]
+    is_interrupted = _run(trials, wanted, rows, workers or CORES)
     tried = trials_of(rows)
     if report is not None:
         with replacing(report / TRIALS_FILE) as partial:
@@ -89,6 +91,8 @@ def faults(
     _print(console, tried)
     if report is not None:
         write_report(report, console)
+    if is_interrupted:
+        raise KeyboardInterrupt
     return ExitCode.VALID if all(map(_is_as_wanted, tried)) else ExitCode.INVALID
 
 
@@ -113,21 +117,24 @@ def _chosen(names: Sequence[str], families: Sequence[str], *, set_aside: bool) -
     return wanted
 
 
-def _run(trials: Trials, chosen: Sequence[FaultFile], *, seeds: int, is_told: bool, workers: int) -> list[Row]:
-    """Return the rows of all trials in the order of the faults and seeds, whichever ends first."""
+def _run(trials: Trials, wanted: Sequence[tuple[FaultFile, int | None]], rows: list[Row], workers: int) -> bool:
+    """Add the rows of trials in their order, whichever ends first; return whether an interrupt ended it."""
 
-    def rows_of(trial: tuple[FaultFile, int | None]) -> list[Row]:
-        fault, seed = trial
-        return [told_row(fault)] if seed is None else list(trials.rows(fault, seed))
+    def rows_of(one: tuple[FaultFile, int | None]) -> list[Row]:
+        fault, seed = one
+        return [trials.told_row(fault)] if seed is None else list(trials.rows(fault, seed))
 
-    wanted = [(fault, seed) for fault in chosen for seed in _seeds(fault, seeds, is_told=is_told)]
-    rows: list[Row] = []
     with progress_bar() as progress, ThreadPoolExecutor(workers) as pool:
         task = progress.add_task("trials", total=len(wanted))
-        for done, found in enumerate(pool.map(rows_of, wanted), 1):
-            rows += found
-            progress.update(task, completed=done)
-    return rows
+        try:
+            for done, found in enumerate(pool.map(rows_of, wanted), 1):
+                rows += found
+                progress.update(task, completed=done)
+        except KeyboardInterrupt:
+            pool.shutdown(wait=False, cancel_futures=True)
+            trials.stop()
+            return True
+    return False
 
 
 def _seeds(fault: FaultFile, count: int, *, is_told: bool) -> Iterator[int | None]:

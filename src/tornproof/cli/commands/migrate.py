@@ -14,6 +14,7 @@ from typing import Annotated, Any, NamedTuple, TypeVar
 
 import msgspec
 import typer
+from msgspec import structs
 from rich.console import Console
 from rich.table import Table as Grid
 from rich.text import Text
@@ -246,8 +247,8 @@ def report_document(
                 "version": each.version,
                 "native": each.native_count,
                 "reason": each.reason,
-                "problems": msgspec.to_builtins(each.problems),
-                "partitions": msgspec.to_builtins(each.partitions),
+                "problems": list(map(structs.asdict, each.problems)),
+                "partitions": list(map(msgspec.to_builtins, each.partitions)),
             }
             for each in done
         ],

@@ -7,8 +7,8 @@ import shlex
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
-import msgspec
 import typer
+from msgspec import structs
 from rich.console import Console
 from rich.table import Table as Grid
 from rich.text import Text
@@ -129,12 +129,15 @@ def report_document(
         "version": report.version,
         "sound": report.sound,
         "verdict": report.verdict,
-        "problems": msgspec.to_builtins(report.problems),
+        "problems": list(map(structs.asdict, report.problems)),
         "unreferenced": list(report.unreferenced),
         "notes": list(report.notes),
         "next": list(steps),
-        "counts": msgspec.to_builtins(report.counts),
-        "partitions": msgspec.to_builtins(report.partitions),
+        "counts": structs.asdict(report.counts),
+        "partitions": [
+            structs.asdict(partition) | {"problems": list(map(structs.asdict, partition.problems))}
+            for partition in report.partitions
+        ],
         "as": None
         if compatibility is None
         else {**dataclasses.asdict(compatibility), "hazards": list(compatibility.hazards)},

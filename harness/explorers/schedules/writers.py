@@ -2,7 +2,8 @@
 
 What is seen must be what some order of their commits leaves: of all that were acknowledged, and of any that were begun;
 each writer's own commits in its order. A reader sees a beginning of it and never goes back. A commit may be rejected,
-because another writer is at work.
+because another writer is at work. Where that is asked for, the first writer also comes to an end when the second one is
+about to take its first lock: it dies at each of its calls, or one by which it opens fails. The second one must get in.
 """
 
 from __future__ import annotations
@@ -16,10 +17,13 @@ from typing import NamedTuple
 from tornproof.harness.common.system import Target
 from tornproof.harness.common.verdict import Finding, HasTime, Phase, Verdict, always, shown
 from tornproof.harness.explorers.schedules.exploration import PHASE
+from tornproof.harness.explorers.schedules.points import Points
 from tornproof.harness.search.dpor import Run, explore_all
 from tornproof.harness.search.outcome import path_to
 from tornproof.harness.search.transitions import Schedule
-from tornproof.harness.simulator.filesystem.kernel import Kernel
+from tornproof.harness.simulator.filesystem.faulty import FALLIBLE
+from tornproof.harness.simulator.filesystem.intercept import CallKind
+from tornproof.harness.simulator.filesystem.kernel import Kernel, Rejected
 from tornproof.harness.simulator.filesystem.step_bound import STEP_BOUND
 from tornproof.harness.simulator.process import bodies
 from tornproof.harness.simulator.process.bodies import reader_session
@@ -28,13 +32,22 @@ from tornproof.harness.simulator.process.observer import Judge, Operations, Prog
 from tornproof.harness.simulator.process.simulated_process import Node, Process
 from tornproof.harness.simulator.process.world import ProcessGroup, World
 from tornproof.harness.systems.toy import Toy
-from tornproof.harness.systems.toy_locks import OrderedLocks
+from tornproof.harness.systems.toy_locks import KeepsOut, LeavesItsLock, OrderedLocks, UnlockedReaders, UnlocksEarly
+from tornproof.impl.storage.interface import StorageReason
 
 ONE_ORDER = "what several writers leave is what some order of their commits leaves"
 BOTH_ACKNOWLEDGED = "commits of two writers were acknowledged"
 REJECTED = "a commit was rejected, because another writer was at work"
+KEPT_OUT = "a writer was kept out, because another one was open"
+DIED_AT_WORK = "a writer died before its commits were acknowledged"
+FAILED_TO_OPEN = "a writer failed to open"
 LAST = "a reader afterwards"
 COVERAGE_GOALS = (BOTH_ACKNOWLEDGED,)
+GOALS_OF_LOCKS = (KEPT_OUT, DIED_AT_WORK, FAILED_TO_OPEN)
+"""Where the first writer comes to an end, too."""
+DIES, FAILS = "the first writer dies", "the next call of the first writer fails"
+FIRST, SECOND = 0, 1
+"""The indexes of the writer that is killed and of the one that goes on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,19 +76,24 @@ class _Silent(Judge):
     """Judges nothing but how processes end: what they report is judged at the end of a run."""
 
     def observe(self, progress: Progress, process: str, node: Node) -> Progress:
-        return progress.broken(Property.DISORDERLY, process, node.outcome) if node.outcome else progress
+        violated = Property.ENDS if node.is_endless else Property.DISORDERLY
+        return progress.broken(violated, process, node.outcome) if node.outcome else progress
 
     def begin_read(self, progress: Progress, process: str) -> Progress:
         return progress
 
 
 class _Said(NamedTuple):
-    """What the processes of a run reported: how many commits each writer began and acknowledged, and what was read."""
+    """What the processes of a run reported: how many commits each writer began and acknowledged, and what was read.
+
+    `rejected` are the writers that were rejected.
+    """
 
     begun: tuple[int, ...]
     acknowledged: tuple[int, ...]
     reads: tuple[tuple[str, tuple[Hashable, ...]], ...]
     violations: tuple[Violation, ...]
+    rejected: tuple[tuple[int, str], ...] = ()
 
 
 class _Orders:
@@ -154,6 +172,7 @@ class _Explorer:
         case = group.case
         self._last = Process(LAST, reader_session(case.target, case.path, 1))
         self._processes, self.world = group.begin()
+        self._points = Points()
 
     def close(self) -> None:
         """End all greenlets."""
@@ -162,34 +181,83 @@ class _Explorer:
 
     def end(self, run: Run) -> None:
         """Judge a complete schedule."""
-        violations = self.judge(run.world)
-        for violation in violations:
+        for violation in self.judge(run.world):
             self._find(violation, run.schedule(None))
 
-    def judge(self, world: World) -> list[Violation]:
-        """Return what the processes of a world at its end have violated."""
+    def kill(self, has_time: HasTime) -> int:
+        """Kill the first writer after each of its steps, and let the others go on; return how often."""
+        waiting, waited = self.about_to_lock()
+        at_work, count = waiting.fork(), 0
+        while at_work.nodes[FIRST].call is not None and has_time():
+            at_work.step(FIRST)
+            count += 1
+            for end in self.ends_at(at_work):
+                for violation in self.judge(self.without_first(at_work, end), end):
+                    self._find(violation, (*((SECOND, waited),) * (waited > 0), (FIRST, count)), end)
+        return count
+
+    def ends_at(self, world: World) -> Iterator[str]:
+        """Yield how the first writer may end here."""
+        yield DIES
+        node = world.nodes[FIRST]
+        is_open = any(mark.kind == bodies.OPENED for each in path_to(node) for mark in each.marks)
+        if node.call is not None and node.call.kind in FALLIBLE and not is_open:
+            yield FAILS
+
+    def about_to_lock(self) -> tuple[World, int]:
+        """Return the world in which the second writer is about to take its first lock, and after how many calls."""
+        world, count = self.world.fork(), 0
+        while (call := world.nodes[SECOND].call) is not None and call.kind is not CallKind.LOCK:
+            world.step(SECOND)
+            count += 1
+        # One that takes no lock has not begun.
+        return (self.world, 0) if call is None else (world, count)
+
+    def without_first(self, world: World, end: str) -> World:
+        """Return the world in which the first writer ends in one of its ways now, and then the others go on."""
+        after = world.fork()
+        if end == FAILS:
+            after.answer(FIRST, Rejected(StorageReason.INPUT_OUTPUT))
+            after.run(FIRST)
+        else:
+            after.kernel.kill(FIRST)
+            after.nodes[FIRST] = Node(-1, after.nodes[FIRST], None, None, ())
+        for index in range(SECOND, len(after.nodes)):
+            after.run(index)
+        return after
+
+    def judge(self, world: World, end: str = "") -> list[Violation]:
+        """Return what the processes have violated; once the first one has come to an `end`, none may be rejected."""
         said = self._said(world)
         acknowledged = [count for count in said.acknowledged if count]
         self.reached[BOTH_ACKNOWLEDGED] += len(acknowledged) > 1
-        self.reached[REJECTED] += any(map(int.__gt__, said.begun, said.acknowledged))
+        self.reached[REJECTED] += not end and any(map(int.__gt__, said.begun, said.acknowledged))
+        self.reached[KEPT_OUT] += any(not said.begun[index] for index, _ in said.rejected)
+        self.reached[FAILED_TO_OPEN] += end == FAILS
+        self.reached[DIED_AT_WORK] += end == DIES and said.acknowledged[FIRST] < len(self.group.sessions[FIRST])
+        self.reached.update(self._points.of(world))
         if said.violations:
             return list(said.violations)
+        if end:
+            others = [(index, text) for index, text in said.rejected if index != FIRST]
+            return [Violation(Property.RECOVERY, f"writer {index + 1}", text) for index, text in others]
         broken = self._orders.broken(said, self._left_by(world.kernel))
         return [] if broken is None else [broken]
 
     def _said(self, world: World) -> _Said:
-        begun, acknowledged, reads = [], [], []
-        for process, node in zip(self._processes.processes, world.nodes, strict=True):
+        begun, acknowledged, reads, rejected = [], [], [], []
+        for index, (process, node) in enumerate(zip(self._processes.processes, world.nodes, strict=True)):
             marks = [mark for each in path_to(node) for mark in each.marks]
             if process.name.startswith("writer"):
                 begun.append(sum(mark.kind == bodies.COMMIT for mark in marks))
                 acknowledged.append(sum(mark.kind == bodies.ACKNOWLEDGED for mark in marks))
+                rejected += [(index, str(mark.value)) for mark in marks if mark.kind == bodies.FAILED]
             else:
                 values = [_Rejection(str(mark.value)) if mark.kind == bodies.REJECTED else mark.value for mark in marks]
                 kept = [value for value, mark in zip(values, marks, strict=True) if mark.kind in _READS]
                 reads.append((process.name, tuple(kept)))
         own = (each for each in world.progress.violations if each.property != Property.BEHAVIOUR)
-        return _Said(tuple(begun), tuple(acknowledged), tuple(reads), tuple(own))
+        return _Said(tuple(begun), tuple(acknowledged), tuple(reads), tuple(own), tuple(rejected))
 
     def _left_by(self, kernel: Kernel) -> Hashable:
         kernel = kernel.fork()
@@ -203,18 +271,19 @@ class _Explorer:
             return _Rejection(world.nodes[0].outcome)
         return _Rejection(str(marks[-1].value)) if marks[-1].kind == bodies.REJECTED else marks[-1].value
 
-    def _find(self, violation: Violation, schedule: Schedule) -> None:
+    def _find(self, violation: Violation, schedule: Schedule, end: str = "") -> None:
         names = [process.name for process in self._processes.processes]
         steps = ", ".join(f"{count} calls of {names[index]}" for index, count in schedule)
         finding = Finding(
             property=violation.property,
             phase=PHASE,
-            sentence=f"{violation.process}: {violation.sentence}. The schedule: {steps}.",
+            sentence=f"{violation.process}: {violation.sentence}. The schedule: {steps}{end and f', and {end}'}.",
             evidence={
                 "target": self.group.case.target.name,
                 "writers": self.group.writer_count,
                 "clients": names,
                 "schedule": [list(each) for each in schedule],
+                "end": end,
             },
         )
         known = self.found.get((violation.property, violation.process))
@@ -222,25 +291,35 @@ class _Explorer:
             self.found[violation.property, violation.process] = finding
 
 
-class UnlockedReaders(OrderedLocks):
-    """Broken: writers lock, and readers do not."""
+CONTROLS: tuple[tuple[Target, str, str], ...] = (
+    (Toy(), ONE_ORDER, "writers"),
+    (UnlocksEarly(), ONE_ORDER, "writers"),
+    (UnlockedReaders(), ONE_ORDER, "reader 1"),
+    (LeavesItsLock(), Property.RECOVERY, "writer 2"),
+)
+"""Toys that are broken beside a second writer, what is violated, and who shows it."""
+SOUND = (OrderedLocks(), KeepsOut())
+SCHEDULES_OF_A_CONTROL = 200
 
-    name = "readers do not lock"
-    reader_order = ()  # type: ignore[assignment]
 
-
-CONTROLS: tuple[tuple[Target, str], ...] = ((Toy(), "writers"), (UnlockedReaders(), "reader 1"))
-"""Toys that are broken beside a second writer, and who shows it."""
+@cache
+def controls_of_run() -> tuple[str, ...]:
+    """Return the failed controls, which every exploration of this process asks for."""
+    return tuple(failed_controls())
 
 
 def failed_controls() -> list[str]:
-    """Describe each broken toy that was not detected, and what was found wrong with the one that locks."""
+    """Describe each broken toy that was not detected, and what was found wrong with those that lock."""
     failures = [
-        f"the toy {toy.name!r} was not detected with two writers: {ONE_ORDER}"
-        for toy, process in CONTROLS
-        if (ONE_ORDER, process) not in _found_in(toy)
+        f"the toy {toy.name!r} was not detected with two writers: {violated}"
+        for toy, violated, process in CONTROLS
+        if (violated, process) not in _found_in(toy)
     ]
-    return failures + [f"the sound toy was said to be broken: {violated}" for violated, _ in _found_in(OrderedLocks())]
+    return failures + [
+        f"the sound toy {toy.name!r} was said to be broken: {violated}"
+        for toy in SOUND
+        for violated, _ in _found_in(toy)
+    ]
 
 
 def _found_in(toy: Target) -> dict[tuple[str, str], Finding]:
@@ -249,7 +328,9 @@ def _found_in(toy: Target) -> dict[tuple[str, str], Finding]:
     )
     explorer = _Explorer(Group(case=case, writer_count=2))
     try:
-        explore_all(explorer.world, explorer.end)
+        explore_all(explorer.world, explorer.end, schedules_max=SCHEDULES_OF_A_CONTROL)
+        if isinstance(toy, KeepsOut):
+            explorer.kill(always)
     finally:
         explorer.close()
     return explorer.found
@@ -262,27 +343,50 @@ def _nothing(operations: Operations) -> None:
     return None
 
 
-def explore_writers(group: Group, *, schedules_max: int, has_time: HasTime = always) -> Phase:
-    """Run the writers and readers in every order of dependent calls, or in the first `schedules_max` of them."""
+def explore_writers(
+    group: Group,
+    *,
+    schedules_max: int,
+    ends: bool = False,
+    has_time: HasTime = always,
+    controls: Sequence[str] | None = None,
+) -> Phase:
+    """Run the writers and readers in every order of dependent calls, or in the first `schedules_max` of them.
+
+    With `ends` the first writer also dies, or fails to open, which is not for a system that rejects what has changed
+    since it looked. `controls` are the failed ones, if they were already tried.
+    """
     explorer = _Explorer(group)
     try:
         counts = explore_all(explorer.world, explorer.end, has_time=has_time, schedules_max=schedules_max)
+        death_count = explorer.kill(has_time) if ends else 0
     finally:
         explorer.close()
     writers = " and ".join(str(len(operations)) for operations in group.sessions)
+    deaths = (
+        f"; the first one dead at each of {death_count} calls, or unable to open, when the second one is about to take "
+        "a lock"
+    )
     orders = f"every order of dependent calls, in {counts.complete} schedules"
     phase = Phase(
         name=PHASE,
-        explored=counts.complete,
+        explored=counts.complete + death_count,
         complete=counts.is_done,
         bound=f"writers of {writers} commits beside {sum(each.count for each in group.case.readers)} readers: "
-        f"{orders if counts.is_done else f'the first {counts.complete} reduced schedules'}; {STEP_BOUND}",
+        f"{orders if counts.is_done else f'the first {counts.complete} reduced schedules'}{deaths * ends}; "
+        f"{STEP_BOUND}",
         verdict=Verdict.INVALID if explorer.found else Verdict.VALID,
-        counts={"reduced schedules": counts.complete, "blocked schedules": counts.blocked, "calls": counts.steps},
+        counts={
+            "reduced schedules": counts.complete,
+            "blocked schedules": counts.blocked,
+            "calls": counts.steps,
+            "deaths": death_count,
+        },
         reached=dict(explorer.reached),
         findings=tuple(explorer.found.values()),
     )
-    return phase.with_controls(failed_controls()).with_coverage_goals(COVERAGE_GOALS)
+    goals = (*COVERAGE_GOALS, *GOALS_OF_LOCKS * ends)
+    return phase.with_controls(controls_of_run() if controls is None else controls).with_coverage_goals(goals)
 
 
 def replay_writers(group: Group, finding: Finding) -> Verdict:
@@ -295,8 +399,11 @@ def replay_writers(group: Group, finding: Finding) -> Verdict:
                 if world.nodes[index].call is None:
                     return Verdict.UNKNOWN
                 world.step(index)
+        end = finding.evidence.get("end", "")
+        if end:
+            world = explorer.without_first(world, end)
         world.finish()
-        violated = {violation.property for violation in explorer.judge(world)}
+        violated = {violation.property for violation in explorer.judge(world, end)}
     except (KeyError, TypeError, ValueError, IndexError):
         return Verdict.UNKNOWN
     finally:

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cache, lru_cache
 from importlib import import_module
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
@@ -58,9 +58,7 @@ class SourcePatch:
     @property
     def location(self) -> str:
         """The changed functions, or constants, as `package.module:name`."""
-        change = self.change()
-        names = [*(name for name, _ in change.functions), *(name for name, _ in change.constants)]
-        return f"{self.module_name}:{', '.join(names) or 'the module'}"
+        return _location(self)
 
     def marked_text(self, mark: str) -> str:
         """Return the changed module; each changed function first executes `mark`, or the module if none is changed."""
@@ -124,6 +122,13 @@ class Change:
 @lru_cache(maxsize=64)
 def _tree_of(file: str) -> ast.Module:
     return ast.parse((PACKAGE / file).read_text())
+
+
+@cache
+def _location(patch: SourcePatch) -> str:
+    change = patch.change()
+    names = [*(name for name, _ in change.functions), *(name for name, _ in change.constants)]
+    return f"{patch.module_name}:{', '.join(names) or 'the module'}"
 
 
 @lru_cache(maxsize=64)

@@ -37,7 +37,7 @@ DEEP = {
 SMALL = [(Explorer.FAILED_SYNC, "one-commit-one-reader"), (Explorer.PRODUCT_A, "one-commit-one-reader")]
 FEW_STEPS = 200
 SAMPLED = 2
-QUICK_SAMPLED = 12
+QUICK_SAMPLED = 8
 # Explorers that take no time.
 QUICK = {Explorer.SEQUENTIAL}
 # Explorers that look at many runs.
@@ -111,7 +111,7 @@ def test_a_barrier_that_is_left_out_is_said_to_survive_process_kill_and_to_need_
             assert any(explorer.startswith("power") for explorer in fault.also)
 
 
-@pytest.mark.parametrize(("fault", "explorer"), few_of(FOUND, 4, lambda explorer: explorer in SLOW), ids=named)
+@pytest.mark.parametrize(("fault", "explorer"), few_of(FOUND, 2, lambda explorer: explorer in SLOW), ids=named)
 def test_the_fault_is_found(fault: FaultFile, explorer: Explorer) -> None:
     run = mutation_run(fault, explorer)
     assert run.reached and run.triggered and run.detected

@@ -69,6 +69,7 @@ COVERAGE_GOALS = (
     "row groups behind others",
     "rows left out by a condition",
     "several partitions in one commit",
+    "table migrated",
     "table recovered",
     "upsert of a committed row",
 )

@@ -43,9 +43,17 @@ from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.line_bound import bounded_computation
 from tornproof.harness.simulator.filesystem.step_bound import EndlessError
 from tornproof.harness.simulator.process.observer import Property
+from tornproof.harness.systems.preset import Preset
 from tornproof.harness.systems.releases import HARDENED_PRESET, PRESETS
 from tornproof.harness.systems.scenario import Explorer
-from tornproof.harness.systems.simulation import HARDENED, Setting, case_under, settings_of, settings_of_table
+from tornproof.harness.systems.simulation import (
+    HARDENED,
+    Setting,
+    case_under,
+    settings_of,
+    settings_of_table,
+    two_writers_of_table,
+)
 from tornproof.harness.systems.table import TableTarget
 from tornproof.harness.systems.workload import crash_operations, made_image
 from tornproof.impl.errors import CorruptError, NotATableError, ProblemError, TornproofError
@@ -127,13 +135,19 @@ class CheckQuestion(TableQuestion):
         """Return what the simulator explores: nothing of a damaged table, which other phases report."""
         preset = None if self.preset is None else PRESETS[self.preset]
         if not self.has_table:
-            return tuple(settings_of(self.scenarios, preset))
+            return (*settings_of(self.scenarios, preset), *(() if self.scenarios else self._two_writers(preset)))
         with suppress(TornproofError, EndlessError):
             settings = settings_of_table(self.image, self.path, preset or HARDENED_PRESET)
+            settings += self._two_writers(preset)
             # Other releases leave steps out, so that some of these points do not exist.
             if preset is not None:
                 return tuple(settings)
             return tuple(replace(setting, coverage_goals=goals_of_table(setting)) for setting in settings)
+        return ()
+
+    def _two_writers(self, preset: Preset | None) -> Sequence[Setting]:
+        with suppress(TornproofError, EndlessError):
+            return two_writers_of_table(self.image, self.path, preset or HARDENED_PRESET)
         return ()
 
 

@@ -1,4 +1,4 @@
-"""Small questions to the model, and to the comparison with it, whose answers are known: controls of what judges runs."""
+"""Small questions to the model, and to the comparison with it, whose answers are known: controls of judges."""
 
 from __future__ import annotations
 
@@ -64,7 +64,9 @@ def failed_controls() -> Iterator[str]:
             yield f"the model took for {'impossible' if is_possible else 'possible'}: {title}"
     if difference(CONTENT, CONTENT):
         yield "a content was taken for another one"
-    yield from (f"a content was taken for the same: {what}" for what, wrong in WRONG.items() if not difference(CONTENT, wrong))
+    yield from (
+        f"a content was taken for the same: {what}" for what, wrong in WRONG.items() if not difference(CONTENT, wrong)
+    )
     replaced = after(CONTENT, Change(rows=(Row(1, ("a",), 5),)))
     if replaced is None or replaced.partitions != ((0, (ROWS[0], Row(1, ("a",), 5), ROWS[2])),):
         yield f"a row with the keys of another one gave {replaced}"
@@ -75,7 +77,7 @@ def failed_controls() -> Iterator[str]:
         outcomes = step(STATE, Commit(changes=(write,), stopped_after=stage, crash=True))
         versions = {outcome.state.version for outcome in outcomes}
         if versions != {0, 1} - ({1} if stage < Stage.RECORDED else {0} if stage is Stage.COMMITTED else set()):
-            yield f"the model lets a commit that is killed when it is {stage.name} leave the versions {sorted(versions)}"
+            yield f"the model lets a commit that is killed when it is {stage.name} leave versions {sorted(versions)}"
 
 
 def _is_possible(events: Sequence[Event]) -> bool:

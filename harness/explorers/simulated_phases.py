@@ -281,7 +281,7 @@ class _Schedules(_Strategy):
             group = schedule_writers.Group(case=setting.case, writer_count=setting.writers)
             schedules_max = question.bounds.schedules
             return schedule_writers.explore_writers(
-                group, schedules_max=schedules_max, dies=True, has_time=worker.has_time, controls=()
+                group, schedules_max=schedules_max, ends=True, has_time=worker.has_time, controls=()
             )
         return explore_schedules(
             setting.case,

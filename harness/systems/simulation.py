@@ -94,14 +94,6 @@ def settings_of_table(image: DiskImage, path: str, preset: Preset) -> list[Setti
     purge = replace(
         two_commits, operations=(again,), first_session=(0,), second_session=(), readers=(Readers(style=Style.PINNED),)
     )
-    two_writers = replace(two_commits, operations=(grown, last), second_session=(), readers=())
-    other_purges = replace(
-        purge, operations=(replace(again, purges=False), TableOperation(purges=True)), first_session=(0, 1)
-    )
-    several = {
-        f"{TABLE_SCENARIO}, two writers": two_writers,
-        f"{TABLE_SCENARIO}, a purge by another writer beside a pinned reader": other_purges,
-    }
     by_name = {
         f"{TABLE_SCENARIO}, two commits": (two_commits, {Explorer.SCHEDULES, Explorer.POWER}),
         f"{TABLE_SCENARIO}, one commit": (one_commit, {Explorer.PRODUCT}),
@@ -110,9 +102,21 @@ def settings_of_table(image: DiskImage, path: str, preset: Preset) -> list[Setti
     }
     return [
         Setting(name=name, case=case, explorers=frozenset(explorers)) for name, (case, explorers) in by_name.items()
-    ] + [
-        Setting(name=name, case=case, explorers=frozenset({Explorer.SCHEDULES}), writers=2)
-        for name, case in several.items()
+    ]
+
+
+def two_writers_of_table(image: DiskImage, path: str, preset: Preset) -> list[Setting]:
+    """Return test cases of two writers at once; raises RowsRejectedError if no rows can be added to the table."""
+    target = TableTarget.of(preset, encode=remembered_encoder(preset.encode))
+    _, merged, again, last = crash_operations(image, path)
+    # The first writer makes a directory, which the recovery of the second one would remove.
+    both = TestCase(target=target, path=path, operations=(merged, last), first_session=(0, 1), start=image)
+    rewrite, purge = replace(again, purges=False), TableOperation(purges=True)
+    other_purges = replace(both, operations=(rewrite, purge), readers=(Readers(style=Style.PINNED),))
+    by_name = {"two writers": both, "a purge by another writer beside a pinned reader": other_purges}
+    return [
+        Setting(name=f"{TABLE_SCENARIO}, {name}", case=case, explorers=frozenset({Explorer.SCHEDULES}), writers=2)
+        for name, case in by_name.items()
     ]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import cache
+from functools import cache, partial
 
 from tornproof.harness.simulator.filesystem.file_state import FileState
 from tornproof.harness.simulator.filesystem.image import DiskImage
@@ -35,7 +35,9 @@ def _failures(image: DiskImage) -> Iterator[str]:
     rejected = {
         **{f"a write into {path}": _write(path, 4 * VERSION_BYTES) for path in (data, pm)},
         **{f"a store into {path}": _write(path, 4 * VERSION_BYTES, CallKind.STORE) for path in (pm, TXN_PATH)},
-        **{f"a cut of {path}": Call(kind=CallKind.TRUNCATE, path=path, size_bytes=VERSION_BYTES) for path in (data, pm)},
+        **{
+            f"a cut of {path}": Call(kind=CallKind.TRUNCATE, path=path, size_bytes=VERSION_BYTES) for path in (data, pm)
+        },
         **{f"the removal of {path}": Call(kind=CallKind.UNLINK, path=path) for path in (data, pm)},
         "the removal of a partition": Call(kind=CallKind.RMDIR, path=directory),
         "a rename over a partition": Call(kind=CallKind.RENAME, path="other", target_path=directory),
@@ -59,23 +61,27 @@ def _of_barriers(image: DiskImage, paths: tuple[str, ...]) -> Iterator[str]:
     store = Call(kind=CallKind.STORE, path=TXN_PATH, size_bytes=VERSION_BYTES, content=version)
     before = image.with_file(TXN_PATH, bytes(VERSION_BYTES) + image.files[TXN_PATH][VERSION_BYTES:])
     missing: dict[str, Callable[[Kernel], None]] = {
-        **{f"{path} is on disk": lambda kernel, path=path: _unsync(kernel, path, VERSION_BYTES) for path in paths},
-        **{f"the name {path} is on disk": lambda kernel, path=path: _unsync_name(kernel, path) for path in paths},
-        f"the header of {TXN_PATH} is on disk": lambda kernel: _unsync(kernel, TXN_PATH, HEADER_BYTES - VERSION_BYTES),
-        f"the record of {TXN_PATH} is on disk": lambda kernel: _unsync(kernel, TXN_PATH, _record_bytes(image)),
+        **{f"{path} is on disk": partial(_unsync, path=path, offset_bytes=VERSION_BYTES) for path in paths},
+        **{f"the name {path} is on disk": partial(_unsync_name, path=path) for path in paths},
+        f"the header of {TXN_PATH} is on disk": partial(
+            _unsync, path=TXN_PATH, offset_bytes=HEADER_BYTES - VERSION_BYTES
+        ),
+        f"the record of {TXN_PATH} is on disk": partial(_unsync, path=TXN_PATH, offset_bytes=_record_bytes(image)),
     }
     for what, make in {"": lambda kernel: None, **missing}.items():
         kernel, rules = Kernel.of(before), TableRules(MADE_PATH)
         make(kernel)
         broken = rules.before(kernel, store)
         if (broken is None) is bool(what):
-            yield f"the rules of a table {'accept a version before' if what else 'reject a version after'} {what or 'all'}"
+            answer = "accept a version before" if what else "reject a version after"
+            yield f"the rules of a table {answer} {what or 'all'}"
     for is_durable in (True, False):
         kernel = Kernel.of(image)
         if not is_durable:
             _unsync(kernel, TXN_PATH, 0)
         if (TableRules(MADE_PATH).acknowledged(kernel) is None) is not is_durable:
-            yield f"the rules of a table take a version for {'lost' if is_durable else 'durable'} when it is acknowledged"
+            taken = "lost" if is_durable else "durable"
+            yield f"the rules of a table take a version for {taken} when it is acknowledged"
 
 
 def _write(path: str, offset_bytes: int, kind: CallKind = CallKind.PWRITE) -> Call:

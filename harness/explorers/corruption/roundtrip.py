@@ -64,7 +64,9 @@ def failed_controls(data: bytes, *, file: str) -> list[str]:
         falsified = data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]
         ends = [each.generation_end_bytes for each in reencode_generations(falsified, file=file).mismatches]
         if ends != [position.end_bytes]:
-            failures.append(f"{file}: a wrong checksum of the generation that ends at byte {position.end_bytes} gave {ends}")
+            failures.append(
+                f"{file}: a wrong checksum of the generation that ends at byte {position.end_bytes} gave {ends}"
+            )
     return failures
 
 

@@ -9,7 +9,7 @@ import importlib
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import FunctionType, SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -27,6 +27,7 @@ from tornproof.harness.explorers.model_based.fixed_programs import (
     KILLED_COMMIT,
     LAST_AND_FIRST,
     PURGED,
+    RECOVERED,
     REPAIRED,
     SECOND_WRITER,
 )
@@ -48,6 +49,8 @@ from tornproof.harness.systems.plain_rows import Values
 from tornproof.impl.errors import BusyError, ProblemError, StorageError
 from tornproof.impl.layout.parquet import DATA_FILE
 from tornproof.impl.layout.txn import BaseHeader
+from tornproof.impl.pm.encode import FooterFacts
+from tornproof.impl.pm.footer import Generation
 from tornproof.impl.storage.interface import Mapping, OpenMode, Storage
 from tornproof.impl.storage.operating_system_file import OpenFile
 from tornproof.impl.txn.transaction import HEADER_BYTES, TXN_FILE, area_of
@@ -83,6 +86,7 @@ COVERAGE_GOALS = (
     "rolled back",
     "row group before or between others",
     "row groups behind others",
+    "each value of a column read",
     "rows left out by a condition",
     "several partitions in one commit",
     "table recovered",
@@ -204,6 +208,7 @@ def _scribbles(file_and_offset: Callable[[Any], tuple[str, int]]) -> Callable[[t
                     file, offset_bytes = file_and_offset(self)
                     with self._storage.open_for_writing(f"{self.table.path}/{file}") as handle:
                         handle.pwrite(b"\xa5", offset_bytes)
+                        handle.fdatasync()
                 return version
 
         return Scribbling
@@ -219,6 +224,14 @@ def _record_before(writer: Any) -> tuple[str, int]:
     with writer._storage.open_for_reading(f"{writer.table.path}/{TXN_FILE}") as handle:
         base = BaseHeader.unpack(handle.pread(HEADER_BYTES, 0), 0, file=TXN_FILE)
     return TXN_FILE, area_of(base, base.version - 1).record_offset
+
+
+def _restates_another_token(facts: type[FooterFacts]) -> SimpleNamespace:
+    def of(generation: Generation) -> FooterFacts:
+        known = facts.of(generation)
+        return replace(known, parquet_footer_offset=known.parquet_footer_offset + 1)
+
+    return SimpleNamespace(of=of)
 
 
 def _keeps_last_time(next_version: Callable[..., Any]) -> Callable[..., Any]:
@@ -354,6 +367,12 @@ CONTROLS = (
         location=f"{WRITER}:TableWriter",
         broken=_scribbles(_record_before),
         program=LAST_AND_FIRST,
+    ),
+    Control(
+        name="a recovery that restates another token",
+        location="tornproof.impl.write.recovery:FooterFacts",
+        broken=_restates_another_token,
+        program=RECOVERED,
     ),
     Control(
         name="a record that keeps its last time",

@@ -282,6 +282,8 @@ def failures(models: Sequence[str] = PRODUCT_MODELS) -> Iterator[str]:
                 yield failure
         if model_named(name) in (A, D) and not small_programs.has_every_outcome(control_case(LetterCounter()), name):
             yield f"the outcomes of every order of calls with every crash were not found in {name}"
+    if not small_programs.reaches_every_state_early(control_case(LetterCounter())):
+        yield "a reader goes on from a later state of the writer than it can"
     yield from model_controls.failed_controls()
 
 

@@ -14,7 +14,7 @@ from tornproof.harness.search.dpor import explore_all
 from tornproof.harness.search.every_order import every_crash, every_end
 from tornproof.harness.search.outcome import Outcomes, Said, said_by
 from tornproof.harness.search.product_reduction import ProductReduction
-from tornproof.harness.search.random_schedules import Sampler, pct, uniform
+from tornproof.harness.search.random_schedules import Choose, Sampler, pct, uniform
 from tornproof.harness.search.reader_reduction import ReaderReduction, Trace
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.kernel import Kernel
@@ -89,7 +89,9 @@ PROGRAMS = (
     Program("a rename beside who opens the file", (_renames, _reads((0, 1))), True),
     Program("two writes and a read of both", (_writes(0, b"x"), _writes(7, b"y"), _reads((0, 8)))),
     Program("two bytes that two processes copy crosswise", (_writes(0, b"x"), _copies(0, 1), _copies(1, 0))),
-    Program("two writes of one byte, which is read twice", (_writes(0, b"x"), _writes(0, b"y"), _reads((0, 1), (0, 1)))),
+    Program(
+        "two writes of one byte, which is read twice", (_writes(0, b"x"), _writes(0, b"y"), _reads((0, 1), (0, 1)))
+    ),
 )
 
 
@@ -117,7 +119,7 @@ def _compared(group: ProcessGroup, seed: int, *, has_reader: bool) -> Iterator[t
     explore_all(world, lambda run: reduced.add(outcomes.of(run.world)))
     yield "DPOR", reduced == every
     sampler = Sampler(world)
-    policies: dict[str, Callable[[], object]] = {
+    policies: dict[str, Callable[[], Choose]] = {
         "uniform random": lambda: uniform(generator),
         "PCT": lambda: pct(generator, len(world.nodes), sampler.transition_count, PCT_DEPTHS[-1]),
     }
@@ -131,13 +133,26 @@ def _compared(group: ProcessGroup, seed: int, *, has_reader: bool) -> Iterator[t
 
 
 def has_every_outcome(case: TestCase, model: str) -> bool:
-    """Say whether a search of crashes beside a reader has the outcomes of every order with every crash, under A or D."""
+    """Say if a search of crashes beside a reader has the outcomes of every order with every crash, under A or D."""
     sessions = Sessions.of(case, fails=model == "D")
     try:
         found = ProductReduction(sessions, model, lambda kernel: ()).run().outcomes
         return found == {*map(_outcome_of(sessions), every_crash(sessions, model, lambda kernel: ()))} - {None}
     finally:
         sessions.close()
+
+
+def reaches_every_state_early(case: TestCase) -> bool:
+    """Say if a reader goes on from the earliest state of the writer beside which it can have done what it did."""
+    group = case.process_group()
+    try:
+        reduction, trace = (
+            ReaderReduction(group.processes[READER_INDEX], READER_INDEX, group.judge),
+            Trace(case.begin(group)),
+        )
+        return reduction.is_earliest(trace, reduction.search(trace, [reduction.root()]))
+    finally:
+        group.close()
 
 
 def _outcome_of(sessions: Sessions) -> Callable[[World], tuple[Said, int, bool] | None]:

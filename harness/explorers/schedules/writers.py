@@ -2,8 +2,8 @@
 
 What is seen must be what some order of their commits leaves: of all that were acknowledged, and of any that were begun;
 each writer's own commits in its order. A reader sees a beginning of it and never goes back. A commit may be rejected,
-because another writer is at work. Where that is asked for, the first writer also dies after each of its calls, when the
-second one is about to take its first lock: whatever the files are then, that one must not be kept out.
+because another writer is at work. Where that is asked for, the first writer also comes to an end when the second one is
+about to take its first lock: it dies at each of its calls, or one by which it opens fails. The second one must get in.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ from tornproof.harness.explorers.schedules.points import Points
 from tornproof.harness.search.dpor import Run, explore_all
 from tornproof.harness.search.outcome import path_to
 from tornproof.harness.search.transitions import Schedule
+from tornproof.harness.simulator.filesystem.faulty import FALLIBLE
 from tornproof.harness.simulator.filesystem.intercept import CallKind
-from tornproof.harness.simulator.filesystem.kernel import Kernel
+from tornproof.harness.simulator.filesystem.kernel import Kernel, Rejected
 from tornproof.harness.simulator.filesystem.step_bound import STEP_BOUND
 from tornproof.harness.simulator.process import bodies
 from tornproof.harness.simulator.process.bodies import reader_session
@@ -32,16 +33,19 @@ from tornproof.harness.simulator.process.simulated_process import Node, Process
 from tornproof.harness.simulator.process.world import ProcessGroup, World
 from tornproof.harness.systems.toy import Toy
 from tornproof.harness.systems.toy_locks import KeepsOut, LeavesItsLock, OrderedLocks, UnlockedReaders, UnlocksEarly
+from tornproof.impl.storage.interface import StorageReason
 
 ONE_ORDER = "what several writers leave is what some order of their commits leaves"
 BOTH_ACKNOWLEDGED = "commits of two writers were acknowledged"
 REJECTED = "a commit was rejected, because another writer was at work"
 KEPT_OUT = "a writer was kept out, because another one was open"
 DIED_AT_WORK = "a writer died before its commits were acknowledged"
+FAILED_TO_OPEN = "a writer failed to open"
 LAST = "a reader afterwards"
 COVERAGE_GOALS = (BOTH_ACKNOWLEDGED,)
-GOALS_OF_LOCKS = (KEPT_OUT, DIED_AT_WORK)
-"""Where the first writer dies, too."""
+GOALS_OF_LOCKS = (KEPT_OUT, DIED_AT_WORK, FAILED_TO_OPEN)
+"""Where the first writer comes to an end, too."""
+DIES, FAILS = "the first writer dies", "the next call of the first writer fails"
 FIRST, SECOND = 0, 1
 """The indexes of the writer that is killed and of the one that goes on."""
 
@@ -187,9 +191,18 @@ class _Explorer:
         while at_work.nodes[FIRST].call is not None and has_time():
             at_work.step(FIRST)
             count += 1
-            for violation in self.judge(self.after_death(at_work), has_died=True):
-                self._find(violation, (*((SECOND, waited),) * (waited > 0), (FIRST, count)), has_died=True)
+            for end in self.ends_at(at_work):
+                for violation in self.judge(self.without_first(at_work, end), end):
+                    self._find(violation, (*((SECOND, waited),) * (waited > 0), (FIRST, count)), end)
         return count
+
+    def ends_at(self, world: World) -> Iterator[str]:
+        """Yield how the first writer may end here."""
+        yield DIES
+        node = world.nodes[FIRST]
+        is_open = any(mark.kind == bodies.OPENED for each in path_to(node) for mark in each.marks)
+        if node.call is not None and node.call.kind in FALLIBLE and not is_open:
+            yield FAILS
 
     def about_to_lock(self) -> tuple[World, int]:
         """Return the world in which the second writer is about to take its first lock, and after how many calls."""
@@ -200,28 +213,32 @@ class _Explorer:
         # One that takes no lock has not begun.
         return (self.world, 0) if call is None else (world, count)
 
-    def after_death(self, world: World) -> World:
-        """Return the world at its end if the first writer dies now."""
+    def without_first(self, world: World, end: str) -> World:
+        """Return the world in which the first writer ends in one of its ways now, and then the others go on."""
         after = world.fork()
-        after.kernel.kill(FIRST)
-        node = after.nodes[FIRST]
-        after.nodes[FIRST] = Node(-1, node, None, None, ())
+        if end == FAILS:
+            after.answer(FIRST, Rejected(StorageReason.INPUT_OUTPUT))
+            after.run(FIRST)
+        else:
+            after.kernel.kill(FIRST)
+            after.nodes[FIRST] = Node(-1, after.nodes[FIRST], None, None, ())
         for index in range(SECOND, len(after.nodes)):
             after.run(index)
         return after
 
-    def judge(self, world: World, *, has_died: bool = False) -> list[Violation]:
-        """Return what the processes of a world at its end have violated; once one `has_died`, none may be rejected."""
+    def judge(self, world: World, end: str = "") -> list[Violation]:
+        """Return what the processes have violated; once the first one has come to an `end`, none may be rejected."""
         said = self._said(world)
         acknowledged = [count for count in said.acknowledged if count]
         self.reached[BOTH_ACKNOWLEDGED] += len(acknowledged) > 1
-        self.reached[REJECTED] += not has_died and any(map(int.__gt__, said.begun, said.acknowledged))
+        self.reached[REJECTED] += not end and any(map(int.__gt__, said.begun, said.acknowledged))
         self.reached[KEPT_OUT] += any(not said.begun[index] for index, _ in said.rejected)
-        self.reached[DIED_AT_WORK] += has_died and said.acknowledged[FIRST] < len(self.group.sessions[FIRST])
+        self.reached[FAILED_TO_OPEN] += end == FAILS
+        self.reached[DIED_AT_WORK] += end == DIES and said.acknowledged[FIRST] < len(self.group.sessions[FIRST])
         self.reached.update(self._points.of(world))
         if said.violations:
             return list(said.violations)
-        if has_died:
+        if end:
             others = [(index, text) for index, text in said.rejected if index != FIRST]
             return [Violation(Property.RECOVERY, f"writer {index + 1}", text) for index, text in others]
         broken = self._orders.broken(said, self._left_by(world.kernel))
@@ -254,19 +271,19 @@ class _Explorer:
             return _Rejection(world.nodes[0].outcome)
         return _Rejection(str(marks[-1].value)) if marks[-1].kind == bodies.REJECTED else marks[-1].value
 
-    def _find(self, violation: Violation, schedule: Schedule, *, has_died: bool = False) -> None:
+    def _find(self, violation: Violation, schedule: Schedule, end: str = "") -> None:
         names = [process.name for process in self._processes.processes]
         steps = ", ".join(f"{count} calls of {names[index]}" for index, count in schedule)
         finding = Finding(
             property=violation.property,
             phase=PHASE,
-            sentence=f"{violation.process}: {violation.sentence}. The schedule: {steps}{DEATH * has_died}.",
+            sentence=f"{violation.process}: {violation.sentence}. The schedule: {steps}{end and f', and {end}'}.",
             evidence={
                 "target": self.group.case.target.name,
                 "writers": self.group.writer_count,
                 "clients": names,
                 "schedule": [list(each) for each in schedule],
-                "has_died": has_died,
+                "end": end,
             },
         )
         known = self.found.get((violation.property, violation.process))
@@ -319,7 +336,6 @@ def _found_in(toy: Target) -> dict[tuple[str, str], Finding]:
     return explorer.found
 
 
-DEATH = ", and the first writer dies"
 _READS = (bodies.SEEN, bodies.REJECTED)
 
 
@@ -331,30 +347,33 @@ def explore_writers(
     group: Group,
     *,
     schedules_max: int,
-    dies: bool = False,
+    ends: bool = False,
     has_time: HasTime = always,
     controls: Sequence[str] | None = None,
 ) -> Phase:
     """Run the writers and readers in every order of dependent calls, or in the first `schedules_max` of them.
 
-    With `dies` the first writer dies after each of its calls, too, which a system that rejects what has changed since
-    it looked at it does not stand. `controls` are the failed ones, if they were already tried.
+    With `ends` the first writer also dies, or fails to open, which is not for a system that rejects what has changed
+    since it looked. `controls` are the failed ones, if they were already tried.
     """
     explorer = _Explorer(group)
     try:
         counts = explore_all(explorer.world, explorer.end, has_time=has_time, schedules_max=schedules_max)
-        death_count = explorer.kill(has_time) if dies else 0
+        death_count = explorer.kill(has_time) if ends else 0
     finally:
         explorer.close()
     writers = " and ".join(str(len(operations)) for operations in group.sessions)
-    deaths = f"; the first one dead after each of {death_count} calls, when the second one is about to take a lock"
+    deaths = (
+        f"; the first one dead at each of {death_count} calls, or unable to open, when the second one is about to take "
+        "a lock"
+    )
     orders = f"every order of dependent calls, in {counts.complete} schedules"
     phase = Phase(
         name=PHASE,
         explored=counts.complete + death_count,
         complete=counts.is_done,
         bound=f"writers of {writers} commits beside {sum(each.count for each in group.case.readers)} readers: "
-        f"{orders if counts.is_done else f'the first {counts.complete} reduced schedules'}{deaths * dies}; "
+        f"{orders if counts.is_done else f'the first {counts.complete} reduced schedules'}{deaths * ends}; "
         f"{STEP_BOUND}",
         verdict=Verdict.INVALID if explorer.found else Verdict.VALID,
         counts={
@@ -366,7 +385,7 @@ def explore_writers(
         reached=dict(explorer.reached),
         findings=tuple(explorer.found.values()),
     )
-    goals = (*COVERAGE_GOALS, *GOALS_OF_LOCKS * dies)
+    goals = (*COVERAGE_GOALS, *GOALS_OF_LOCKS * ends)
     return phase.with_controls(controls_of_run() if controls is None else controls).with_coverage_goals(goals)
 
 
@@ -380,11 +399,11 @@ def replay_writers(group: Group, finding: Finding) -> Verdict:
                 if world.nodes[index].call is None:
                     return Verdict.UNKNOWN
                 world.step(index)
-        has_died = bool(finding.evidence.get("has_died"))
-        if has_died:
-            world = explorer.after_death(world)
+        end = finding.evidence.get("end", "")
+        if end:
+            world = explorer.without_first(world, end)
         world.finish()
-        violated = {violation.property for violation in explorer.judge(world, has_died=has_died)}
+        violated = {violation.property for violation in explorer.judge(world, end)}
     except (KeyError, TypeError, ValueError, IndexError):
         return Verdict.UNKNOWN
     finally:

@@ -28,9 +28,7 @@ class Litmus(NamedTuple):
 
 def _store(offset_bytes: int, value: int) -> Call:
     content = value.to_bytes(WORD_BYTES, "little")
-    return Call(
-        kind=CallKind.STORE, path=PATH, offset_bytes=offset_bytes, size_bytes=len(content), content=content
-    )
+    return Call(kind=CallKind.STORE, path=PATH, offset_bytes=offset_bytes, size_bytes=len(content), content=content)
 
 
 def _same(found: frozenset[tuple[int, ...]]) -> dict[MemoryModel, frozenset[tuple[int, ...]]]:

@@ -2,44 +2,55 @@
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, nullcontext
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from tornproof.harness.check import make_table
+from tornproof.harness.common.effort import DEFAULT, EFFORTS, Bounds
 from tornproof.harness.common.patch import wrapped
 from tornproof.harness.common.verdict import Finding, Phase, Verdict
 from tornproof.harness.explorers.schedules import writers
 from tornproof.harness.explorers.schedules.points import POINTS_OF_A_PURGE
-from tornproof.harness.explorers.schedules.writers import BOTH_ACKNOWLEDGED, DIED_AT_WORK, KEPT_OUT, ONE_ORDER
+from tornproof.harness.explorers.schedules.writers import (
+    BOTH_ACKNOWLEDGED,
+    DIED_AT_WORK,
+    FAILED_TO_OPEN,
+    KEPT_OUT,
+    ONE_ORDER,
+)
 from tornproof.harness.explorers.simulated_phases import simulate
+from tornproof.harness.mutation.fault_file import file_named
 from tornproof.harness.replay import replay_finding
 from tornproof.harness.simulator.process.observer import Property
 from tornproof.harness.systems.releases import HARDENED_PRESET
 from tornproof.harness.systems.scenario import Explorer
-from tornproof.harness.systems.simulation import Setting, settings_of_table
+from tornproof.harness.systems.simulation import Setting, two_writers_of_table
 from tornproof.impl.errors import BusyError, StorageError
 from tornproof.impl.storage.interface import OpenMode, Storage
 from tornproof.impl.txn.pins import PINS_FILE, WriterLock
 
 IMAGE, _ = make_table()
 PATH = "made"
+SCHEDULES_OF_A_PLANT = 24
 BOTH_COMMIT, OTHER_PURGES = "two writers", "a purge by another writer"
 
 
 def settings(name: str) -> Sequence[Setting]:
-    return [each for each in settings_of_table(IMAGE, PATH, HARDENED_PRESET) if f", {name}" in each.name]
+    return [each for each in two_writers_of_table(IMAGE, PATH, HARDENED_PRESET) if f", {name}" in each.name]
 
 
-def explored(name: str) -> Phase:
-    return simulate(Explorer.SCHEDULES, settings(name))
+def explored(name: str, schedules_max: int = 400) -> Phase:
+    bounds = replace(Bounds.of(EFFORTS[DEFAULT]), schedules=schedules_max)
+    return simulate(Explorer.SCHEDULES, settings(name), bounds=bounds)
 
 
 def test_two_writers_of_a_sound_table_exclude_each_other() -> None:
     phase = explored(BOTH_COMMIT)
     assert (phase.verdict, phase.controls, phase.findings) == (Verdict.VALID, "passed", ())
     assert phase.complete and phase.counts["reduced schedules"] >= 4
-    assert all(phase.reached[goal] for goal in (BOTH_ACKNOWLEDGED, KEPT_OUT, DIED_AT_WORK))
+    assert all(phase.reached[goal] for goal in (BOTH_ACKNOWLEDGED, KEPT_OUT, DIED_AT_WORK, FAILED_TO_OPEN))
     # After each call of the first writer it dies once.
     assert phase.reached[DIED_AT_WORK] < phase.counts["deaths"] < 400
 
@@ -120,8 +131,13 @@ def plant(name: str, stack: ExitStack) -> None:
     if name == "released early":
         released_early(stack)
         return
-    wrap = {"never locked": never_locked, "left behind": left_behind, "blind to pins": blind_to_pins}[name]
-    stack.enter_context(wrapped("tornproof.impl.write.table_writer:take_writer_lock", wrap))
+    if name not in WRAPS:
+        stack.enter_context(file_named(name).patch.planted(lambda: None))
+        return
+    stack.enter_context(wrapped("tornproof.impl.write.table_writer:take_writer_lock", WRAPS[name]))
+
+
+WRAPS = {"never locked": never_locked, "left behind": left_behind, "blind to pins": blind_to_pins}
 
 
 @pytest.mark.parametrize(
@@ -132,12 +148,15 @@ def plant(name: str, stack: ExitStack) -> None:
         (BOTH_COMMIT, "left behind", {Property.RECOVERY}),
         (OTHER_PURGES, "blind to pins", {Property.REJECTED}),
         (OTHER_PURGES, "never locked", {ONE_ORDER, Property.REJECTED}),
+        (BOTH_COMMIT, "a failed opening keeps the lock", {Property.RECOVERY}),
+        (BOTH_COMMIT, "recovery before the lock", {ONE_ORDER, Property.REJECTED}),
+        (BOTH_COMMIT, "writers share their lock", {ONE_ORDER, Property.REJECTED}),
     ],
 )
 def test_a_lock_that_does_not_keep_out_is_found_and_replays(name: str, planted: str, violated: set[str]) -> None:
     with ExitStack() as stack:
         plant(planted, stack)
-        phase = explored(name)
+        phase = explored(name, SCHEDULES_OF_A_PLANT)
         found: list[Finding] = [each for each in phase.findings if each.property in violated]
         assert found and phase.verdict is Verdict.INVALID
         assert {replay_finding(found[0], IMAGE, PATH) for _ in range(3)} == {Verdict.INVALID}
@@ -148,7 +167,7 @@ def test_a_lock_that_does_not_keep_out_is_found_and_replays(name: str, planted: 
     ("name", "blind"),
     [
         ("_Explorer.kill", lambda self, has_time: 0),
-        ("_Explorer.after_death", lambda self, world: world),
+        ("_Explorer.without_first", lambda self, world, end: world),
         ("_Orders.broken", None),
     ],
 )

@@ -9,9 +9,11 @@ import importlib
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from types import FunctionType, SimpleNamespace
 from typing import Any, NamedTuple
+
+from msgspec import structs
 
 from tornproof.harness.common import model_controls
 from tornproof.harness.common.patch import original_of, wrapped
@@ -229,7 +231,7 @@ def _record_before(writer: Any) -> tuple[str, int]:
 def _restates_another_token(facts: type[FooterFacts]) -> SimpleNamespace:
     def of(generation: Generation) -> FooterFacts:
         known = facts.of(generation)
-        return replace(known, parquet_footer_offset=known.parquet_footer_offset + 1)
+        return structs.replace(known, parquet_footer_offset=known.parquet_footer_offset + 1)
 
     return SimpleNamespace(of=of)
 

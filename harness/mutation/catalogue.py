@@ -75,7 +75,10 @@ def document(faults: Iterable[FaultFile] = ALL) -> str:
         for family, members in groupby(faults, lambda fault: fault.family)
     )
     arguments = [f"- {fault.name}: {fault.argument}\n" for fault in faults if fault.argument]
-    return f"{HEAD}{''.join(sections)}## Faults that harm no reader\n\n{''.join(arguments)}{TAIL}"
+    families = len({fault.family for fault in faults})
+    released = sum(bool(fault.reference) for fault in faults)
+    count = f"{len(faults)} faults in {families} families, of which {released} re-create one of a released program.\n\n"
+    return f"{HEAD}{count}{''.join(sections)}## Faults that harm no reader\n\n{''.join(arguments)}{TAIL}"
 
 
 def _cells(fault: FaultFile) -> tuple[str, ...]:

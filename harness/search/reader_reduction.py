@@ -149,6 +149,14 @@ class ReaderReduction:
                     pending.append((following, later))
         return arrivals
 
+    def is_earliest(self, trace: Trace, arrivals: Arrivals) -> bool:
+        """Say whether no state could be reached earlier, which would miss orders; for a search that was not cut."""
+        return all(
+            arrivals[following].trace_index <= later
+            for state, arrival in arrivals.items()
+            for following, later in self._steps(trace, state, arrival.trace_index)
+        )
+
     def _steps(self, trace: Trace, state: ReaderState, start: int) -> Iterator[tuple[ReaderState, int]]:
         node, session = state.node, self._index
         if state.is_at_end:

@@ -173,7 +173,7 @@ class TableRules(TraceRules):
 
     def _extents_of(self, kernel: Kernel, content: bytes) -> Extents | None:
         """Return what a `_txn` refers to, or None if it cannot be decoded."""
-        record, area = look_up(self._records, content, lambda: _record(content))
+        record, area = look_up(self._records, content, lambda: live_record(content))
         return look_up(self._extents, record, lambda: self._decoded(kernel, content, area))
 
     def _decoded(self, kernel: Kernel, content: bytes, area: tuple[int, int]) -> Extents | None:
@@ -220,7 +220,7 @@ def _missing_symbols(kernel: Kernel, extents: Extents) -> Iterator[str]:
             yield f"the name {path} is on disk (F6)"
 
 
-def _record(content: bytes) -> tuple[bytes, tuple[int, int]]:
+def live_record(content: bytes) -> tuple[bytes, tuple[int, int]]:
     """Return the base header and the live area of a `_txn`, and the range of that area.
 
     Stores into the free area are no new version.

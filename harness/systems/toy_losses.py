@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import takewhile
 
+from tornproof.harness.simulator.filesystem.intercept import CallKind
 from tornproof.harness.systems.toy import Toy, ToyWriter
-from tornproof.impl.errors import CorruptError, StorageError
-from tornproof.impl.storage.interface import EntryKind, File, OpenMode, Storage
+from tornproof.impl.errors import BusyError, CorruptError, StorageError
+from tornproof.impl.storage.interface import EntryKind, File, LockMode, OpenMode, Storage, StorageReason
 
 WORD_BYTES = 8
 SECTOR_BYTES = 512
@@ -193,7 +194,20 @@ class CarelessAfterLoss(Toy):
 class CleansUpInPlace(Toy):
     """Broken where a sync fails and the machine goes on: then it rewrites the state that others read."""
 
-    name = "cleans up in place"
+    def __init__(self, kind: CallKind = CallKind.FDATASYNC) -> None:
+        """Sync in one way alone."""
+        self.name = f"cleans up in place after a failed {kind}"
+        self._kind = kind
+
+    def sync(self, file: File) -> None:
+        """Sync the data, all of the file, or its mapping."""
+        if self._kind is CallKind.MSYNC:
+            with file.map(file.size_bytes()) as mapping:
+                mapping.msync()
+        elif self._kind is CallKind.FSYNC:
+            file.fsync()
+        else:
+            file.fdatasync()
 
     def commit(self, storage: Storage, path: str, operation: bytes) -> None:
         """Write the old letters again where the new ones could not be synced."""
@@ -219,7 +233,6 @@ class UndoesWhatWasSeen(Toy):
             self.write_anew(storage, f"{path}/{name}", letters)
         self.sync_names(storage, path)
         storage.rename(f"{path}/written", f"{path}/state")
-        self.sync_names(storage, path)
         storage.unlink(f"{path}/new")
         self.sync_names(storage, path)
 
@@ -426,7 +439,7 @@ class TrustsFailedSync(TrustsOrder):
         return super().read(storage, path)
 
     def commit(self, storage: Storage, path: str, operation: bytes) -> None:
-        """Keep the old letters durably, overwrite both blocks, after an error back, and forget the old letters."""
+        """Keep the old letters durably, overwrite both blocks, and forget the old letters, after an error too."""
         content = self.read(storage, path)
         self.write_anew(storage, f"{path}/new", content)
         storage.rename(f"{path}/new", f"{path}/undo")
@@ -434,23 +447,132 @@ class TrustsFailedSync(TrustsOrder):
         with storage.open_for_writing(f"{path}/state") as file:
             try:
                 self._overwrite(file, content + b"x" * len(operation))
-            except StorageError:
-                self._write(file, content)
-                raise
             finally:
                 self._forget(storage, path)
 
     def _overwrite(self, file: File, content: bytes) -> None:
-        self._write(file, content)
-        self.sync(file)
-
-    def _write(self, file: File, content: bytes) -> None:
         for start in (BLOCK_BYTES, 0):
             file.pwrite(_word(len(content)), start)
+        self.sync(file)
 
     def _forget(self, storage: Storage, path: str) -> None:
         storage.unlink(f"{path}/undo")
         self.sync_names(storage, path)
+
+
+class SyncsLate(Toy):
+    """Broken where the power fails right after an acknowledgement: the next commit, or the end, syncs the name."""
+
+    name = "syncs late"
+
+    @contextmanager
+    def open_writer(self, storage: Storage, path: str) -> Iterator[ToyWriter]:
+        """Sync the last name at the end."""
+        with super().open_writer(storage, path) as writer:
+            yield writer
+            self.sync_names(storage, path)
+
+    def commit(self, storage: Storage, path: str, operation: bytes) -> None:
+        """Sync the name of the letters before, replace them, and look at what is there."""
+        self.sync_names(storage, path)
+        self.write_anew(storage, f"{path}/new", self.read(storage, path) + operation)
+        storage.rename(f"{path}/new", f"{path}/state")
+        storage.kind(f"{path}/state")
+
+
+class UndoesLate(Toy):
+    """Broken where a process dies right after a certain operation, which a recovery undoes until the end."""
+
+    def __init__(self, operation: bytes) -> None:
+        """Undo this operation alone."""
+        self.name = f"undoes {operation.decode()!r}"
+        self._operation = operation
+
+    @contextmanager
+    def open_writer(self, storage: Storage, path: str) -> Iterator[ToyWriter]:
+        """Forget the old letters at the end."""
+        with super().open_writer(storage, path) as writer:
+            yield writer
+            self._forget(storage, path)
+
+    def recover(self, storage: Storage, path: str) -> None:
+        """Take the old letters."""
+        storage.rename(f"{path}/new", f"{path}/state")
+
+    def commit(self, storage: Storage, path: str, operation: bytes) -> None:
+        """Keep the old letters, replace them, and forget them except after the operation."""
+        content = self.read(storage, path)
+        for name, letters in (("written", content + operation), ("copy", content)):
+            self.write_anew(storage, f"{path}/{name}", letters)
+        storage.rename(f"{path}/copy", f"{path}/new")
+        storage.rename(f"{path}/written", f"{path}/state")
+        if operation != self._operation:
+            self._forget(storage, path)
+
+    def _forget(self, storage: Storage, path: str) -> None:
+        if storage.kind(f"{path}/new") is EntryKind.FILE:
+            storage.unlink(f"{path}/new")
+
+
+class TakesPartForWhole(Toy):
+    """Broken where a write fails after a part of it: takes the part for all."""
+
+    name = "takes a part for the whole"
+
+    def write_anew(self, storage: Storage, path: str, content: bytes) -> None:
+        """Write, and go on after an error if there is something."""
+        try:
+            super().write_anew(storage, path, content)
+        except StorageError:
+            with storage.open_for_reading(path) as file:
+                if not file.size_bytes():
+                    raise
+
+
+class IgnoresLaterWrites(Toy):
+    """Broken where a write fails that is not the first one to its file."""
+
+    name = "ignores a failing second write"
+
+    def write_anew(self, storage: Storage, path: str, content: bytes) -> None:
+        """Write the last letter by itself."""
+        super().write_anew(storage, path, content[:-1])
+        with storage.open_for_writing(path) as file:
+            with suppress(StorageError):
+                file.pwrite(content[-1:], len(content) - 1)
+            self.sync(file)
+
+
+class IgnoresNoSpace(Toy):
+    """Broken where there is no space for a name."""
+
+    name = "ignores that there is no space"
+
+    def commit(self, storage: Storage, path: str, operation: bytes) -> None:
+        """Replace the letters."""
+        self.write_anew(storage, f"{path}/new", self.read(storage, path) + operation)
+        try:
+            storage.rename(f"{path}/new", f"{path}/state")
+        except StorageError as error:
+            if error.reason != StorageReason.NO_SPACE:
+                raise
+        self.sync_names(storage, path)
+
+
+class LeavesLock(Toy):
+    """Broken where a commit fails and the process goes on: nobody else can open a writer beside it."""
+
+    name = "leaves its lock"
+
+    @contextmanager
+    def open_writer(self, storage: Storage, path: str) -> Iterator[ToyWriter]:
+        """Hold a lock, which no error releases."""
+        file = storage.open_for_writing(f"{path}/state")
+        if not file.try_lock(LockMode.EXCLUSIVE, offset_bytes=0, size_bytes=1):
+            raise BusyError("another writer is there")
+        with super().open_writer(storage, path) as writer:
+            yield writer
+        file.close()
 
 
 class RecoversWrongly(Toy):

@@ -61,6 +61,21 @@ class GoesBack(Counter):
         yield lambda: next(reads)()
 
 
+class FollowsBack(GoesBack):
+    """Broken: goes back in the style "follow" alone."""
+
+    name = "goes back when it follows"
+
+    @contextmanager
+    def open_reader(self, storage: Storage, path: str, style: str) -> Iterator[Callable[[], bytes]]:
+        """Read rightly, or as the toy that goes back."""
+        if style != "follow":
+            yield partial(self.read, storage, path)
+            return
+        with super().open_reader(storage, path, style) as read:
+            yield read
+
+
 class ReadsEarly(Counter):
     """Broken: what a read returns was read before the read began, which only the model of reports can tell."""
 

@@ -43,10 +43,16 @@ class Specified(Toy):
 
 
 class LosesALetter(Specified):
-    """Broken: writes all letters of a commit but the last, so that all readers agree on what is wrong."""
+    """Broken: writes all letters of a commit but the last, so that all readers agree on what is wrong.
 
-    name = "loses a letter"
+    With `only`, this befalls one operation alone.
+    """
+
+    def __init__(self, only: bytes | None = None) -> None:
+        """Name what is lost."""
+        self.name = "loses a letter" if only is None else f"loses a letter of {only.decode()!r}"
+        self._only = only
 
     def commit(self, storage: Storage, path: str, operation: bytes) -> None:
         """Add the letters but the last."""
-        super().commit(storage, path, operation[:-1])
+        super().commit(storage, path, operation[:-1] if self._only in (None, operation) else operation)

@@ -5,20 +5,28 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from typing import Any
 
 import pyarrow as pa
+from msgspec import structs
 
 from tornproof.harness.common.patch import blind_to_metadata, replaced
 from tornproof.harness.counterexamples.regions import PAGE
+from tornproof.harness.explorers.corruption.blocks import BLOCK_BYTES, BLOCKS_MAX, WORD_BYTES, zeroed
 from tornproof.harness.explorers.corruption.catalogue import first_of, listed
+from tornproof.harness.explorers.corruption.fields import Spot, field_damages
 from tornproof.harness.explorers.corruption.judge import Judge, Outcome
 from tornproof.harness.explorers.corruption.plan import BITS_IN_BYTE, LISTED_KINDS, Cut, Damage, Flip, Kind, Pair
+from tornproof.impl.chunk.chunk import pages_of
 from tornproof.impl.layout import pm as layout
 from tornproof.impl.layout.parquet import DATA_FILE
+from tornproof.impl.parquet.pages import PageInfo
 from tornproof.impl.table.partition import PM_FILE
-from tornproof.impl.txn.transaction import TXN_FILE
+from tornproof.impl.txn.transaction import ENTRY_BYTES, TXN_FILE
 
 BODY_BYTES_TRIED = 8
+PAGE_FLIPS_TRIED, PARTS_TRIED = 400, 8
+SMALL_BYTES, WRONG_VALUES = 1_300, 8
 IDENTITY_FIELDS = frozenset({"column ID", "NUM_ROWS"})
 """The column that a chunk belongs to, and its number of rows: what a reader must check."""
 KINDS = (
@@ -35,9 +43,7 @@ KINDS = (
 def failed_controls(judge: Judge) -> list[str]:
     """Return the controls that failed, in words; an empty list when the explorer works on this table."""
     failures: list[str] = []
-    for directory, resolved in judge.partitions.items():
-        committed = resolved.resolved.position
-        checksum = Flip(f"{directory}/{PM_FILE}", committed.checksum_offset * BITS_IN_BYTE)
+    for checksum, (directory, resolved) in zip(_checksum_flips(judge), judge.partitions.items(), strict=True):
         if {judge.judge(checksum)[0], judge.judge_whole(checksum)} != {Outcome.REJECTED}:
             failures.append(f"{checksum} was not rejected, although it is the checksum")
         cut = Cut(f"{directory}/{DATA_FILE}", resolved.partition.token - 1)
@@ -67,6 +73,67 @@ def failed_controls_of_kinds(judge: Judge) -> list[str]:
             for kind in kinds
             if not any(_is_detected(judge.of(kind), damage) for damage in _metadata_damages(judge, kind))
         ]
+
+
+def failed_controls_of_parts(judge: Judge) -> list[str]:
+    """Return in words what is judged otherwise by its part than by the whole table, or not as what it is."""
+    flips = [*_entry_flips(judge), *itertools.islice(_accepted_page_flips(judge), PARTS_TRIED)]
+    failures = [
+        f"{flip} is {judge.judge(flip)[0].value} by its part, and {judge.judge_whole(flip).value} by the whole"
+        for flip in flips
+        if judge.judge(flip)[0] is not judge.judge_whole(flip)
+    ]
+    exposed = next((flip for flip in flips if judge.judge(flip)[0] is Outcome.EXPOSURE), None)
+    if exposed is not None:
+        with replaced("tornproof.harness.explorers.corruption.judge:pages_of", _pages_with_checksums):
+            if judge.judge(exposed)[0] is not Outcome.SILENT:
+                failures.append(f"{exposed} would not be silent, if the page had a checksum")
+    checksum, unread = next(_checksum_flips(judge)), judge.unread_byte(TXN_FILE)
+    if unread is not None:
+        pair = Pair(Flip(TXN_FILE, unread * BITS_IN_BYTE), checksum)
+        if judge.judge(pair)[0] is not Outcome.REJECTED:
+            failures.append(f"{pair}: it was not rejected, although one of them is the checksum")
+    return failures
+
+
+def failed_controls_of_injectors() -> list[str]:
+    """Damage a small file in each way, and return in words what is left out."""
+    file, content = "file", bytes([1]) * SMALL_BYTES
+    failures = []
+    if len({Flip(file, bit).apply(content) for bit in range(SMALL_BYTES * BITS_IN_BYTE)}) < SMALL_BYTES * BITS_IN_BYTE:
+        failures.append("not every bit of a file is flipped")
+    for size_bytes in (WORD_BYTES, *BLOCK_BYTES):
+        zeroed_bytes = {
+            offset
+            for damage in zeroed({file: content}, file, (size_bytes,), BLOCKS_MAX)
+            for _, start, end in damage.ranges
+            for offset in range(start, end)
+        }
+        if len(zeroed_bytes) < SMALL_BYTES:
+            failures.append(f"not every block of {size_bytes} bytes is zeroed")
+    if len([*field_damages([Spot(0, WORD_BYTES)], file, content)]) < WRONG_VALUES:
+        failures.append("a number is not given every wrong value")
+    return failures
+
+
+def _checksum_flips(judge: Judge) -> Iterator[Flip]:
+    for directory, resolved in judge.partitions.items():
+        yield Flip(f"{directory}/{PM_FILE}", resolved.resolved.position.checksum_offset * BITS_IN_BYTE)
+
+
+def _entry_flips(judge: Judge) -> Iterator[Flip]:
+    """Yield a flip in each word of the first partition's entry in `_txn`."""
+    start = next(iter(judge.partitions.values())).partition.entry_offset_bytes
+    yield from (Flip(TXN_FILE, (start + offset) * BITS_IN_BYTE) for offset in range(0, ENTRY_BYTES, WORD_BYTES))
+
+
+def _accepted_page_flips(judge: Judge) -> Iterator[Flip]:
+    flips = itertools.islice(_page_flips(judge), PAGE_FLIPS_TRIED)
+    return (flip for flip in flips if judge.judge(flip)[0] is not Outcome.REJECTED)
+
+
+def _pages_with_checksums(*arguments: Any, **more: Any) -> list[PageInfo]:
+    return [structs.replace(page, crc=0) for page in pages_of(*arguments, **more)]
 
 
 @contextmanager

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Sequence
+from collections import Counter
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 
 from tornproof.harness.common.remembered_codecs import remembered_decoding
 from tornproof.harness.common.verdict import cut_short
 from tornproof.harness.explorers.corruption.catalogue import damages_of, is_sampled, listed
-from tornproof.harness.explorers.corruption.controls import failed_controls, failed_controls_of_kinds
+from tornproof.harness.explorers.corruption.controls import (
+    failed_controls,
+    failed_controls_of_injectors,
+    failed_controls_of_kinds,
+    failed_controls_of_parts,
+)
 from tornproof.harness.explorers.corruption.judge import Judge
 from tornproof.harness.explorers.corruption.pairs import choose_pairs, pair_tasks
 from tornproof.harness.explorers.corruption.plan import BITS_IN_BYTE, LISTED_KINDS, Kind, Task, split
@@ -154,7 +160,7 @@ def _plan_in_worker(worker: Worker, damages_max: int | None) -> Plan:
     tasks = plan(judge, damages_max)
     return Plan(
         tasks=tuple(tasks),
-        controls=(*failed_controls(judge), *failed_controls_of_kinds(judge)),
+        controls=(*_failed_controls(judge), *failed_controls_of_injectors(), *_unplanned(judge)),
         sizes={file: judge.size_bytes(file) for file in judge.regions},
         # Growing a table may rename its directories.
         weights={file: _weight(each, file) for each in (judge.grown, judge) if each for file in each.regions},
@@ -167,6 +173,21 @@ def _plan_in_worker(worker: Worker, damages_max: int | None) -> Plan:
         older_count=len(judge.grown.older) if judge.grown is not None else None,
         no_past=judge.no_past,
     )
+
+
+def _failed_controls(judge: Judge) -> list[str]:
+    of_parts = failed_controls_of_parts(judge) if judge.partitions else []
+    return [*failed_controls(judge), *of_parts, *failed_controls_of_kinds(judge)]
+
+
+def _unplanned(judge: Judge) -> Iterator[str]:
+    """Yield in words the files of which a plan without a limit leaves bits or lengths out."""
+    planned = Counter[tuple[str, Kind]]()
+    for task in plan_bits_and_lengths(judge):
+        planned[task.file, task.kind] += task.size
+    for file, content in judge.contents.items():
+        if (planned[file, Kind.FLIP], planned[file, Kind.CUT]) != (len(content) * BITS_IN_BYTE, len(content)):
+            yield f"not every bit and length of {file} is planned"
 
 
 def _judge_in_worker(worker: Worker, task: Task) -> Tally | None:

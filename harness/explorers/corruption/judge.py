@@ -143,6 +143,11 @@ class Judge:
         """Judge by verifying and reading the whole damaged table, whatever was damaged."""
         return _outcome_for(damage, self._judge_table(self._damaged(damage), self._is_unprotected_page(damage)))
 
+    def unread_byte(self, file: str) -> int | None:
+        """Return the first byte of a file that neither reading nor verifying the sound table reads."""
+        read = self._read[file]
+        return next((each for each in range(self.size_bytes(file)) if not read.have_any(each, each + 1)), None)
+
     def changes(self, damage: Damage) -> bool:
         """Say whether a damage changes a file at all."""
         return self._damaged(damage).files != self.image.files

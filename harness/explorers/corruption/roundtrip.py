@@ -6,7 +6,7 @@ import itertools
 from dataclasses import dataclass
 
 from tornproof.impl.pm.block import OutOfLineOrder, decode_bitset
-from tornproof.impl.pm.chain import CHECKSUM_START, Metadata, decode_chain
+from tornproof.impl.pm.chain import CHECKSUM_START, Metadata, decode_chain, walk
 from tornproof.impl.pm.encode import (
     FooterFacts,
     NewRowGroup,
@@ -54,6 +54,20 @@ def reencode_generations(data: bytes, *, file: str) -> RoundTrip:
         if difference is not None:
             mismatches.append(Mismatch(generation_end_bytes=end_bytes, offset_bytes=start + difference))
     return RoundTrip(generation_count=len(generations), mismatches=tuple(mismatches))
+
+
+def failed_controls(data: bytes, *, file: str) -> list[str]:
+    """Falsify the checksum of each generation in turn, and return in words those in which no difference is found."""
+    failures = []
+    for position in walk(data, file=file):
+        at = position.checksum_offset
+        falsified = data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]
+        ends = [each.generation_end_bytes for each in reencode_generations(falsified, file=file).mismatches]
+        if ends != [position.end_bytes]:
+            failures.append(
+                f"{file}: a wrong checksum of the generation that ends at byte {position.end_bytes} gave {ends}"
+            )
+    return failures
 
 
 def _encode(data: bytes, metadata: Metadata, older: FooterPosition | None, file: str) -> tuple[int, bytes]:

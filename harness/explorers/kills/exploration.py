@@ -12,6 +12,7 @@ from tornproof.harness.common.verdict import Finding, HasTime, OnProgress, Phase
 from tornproof.harness.explorers.kills.judge import Judge
 from tornproof.harness.explorers.kills.plan import Cuts, Failing, Kill, Origin, few_cuts
 from tornproof.harness.explorers.kills.sessions import Violation
+from tornproof.harness.simulator.filesystem.intercept import CallKind
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.simulator.filesystem.step_bound import STEP_BOUND
 from tornproof.harness.simulator.filesystem.written import crash_points, replay_prefix
@@ -67,6 +68,8 @@ class Plan:
     cuts: Cuts
     failing: Failing
     recovery_kills_max: int
+    point_counts: dict[str, int]
+    """How many points of each kind there are."""
 
     @classmethod
     def of(
@@ -74,25 +77,26 @@ class Plan:
     ) -> Plan:
         """Plan about `cuts_max` cut writes and `failing_calls_max` failing calls, or all."""
         trace = judge.trace
+        cuts = Cuts.at_most(cuts_max, trace.steps)
+        failing = Failing.at_most(failing_calls_max, judge.failures())
         return cls(
             commit_count=len(trace.started),
             step_count=len(trace.steps),
-            cuts=Cuts.at_most(cuts_max, trace.steps),
-            failing=Failing.at_most(failing_calls_max, judge.failures()),
+            cuts=cuts,
+            failing=failing,
             recovery_kills_max=recovery_kills_max,
+            point_counts={
+                WHOLE: len(trace.steps) + 1,
+                FAILING: sum(1 for _ in failing.of(judge.failures())),
+                CUT: sum(len(cuts.of(step)) for step in trace.steps if step.kind is CallKind.PWRITE),
+            },
         )
 
-    def shares(self, judge: Judge, size: int) -> list[Share]:
+    def shares(self, size: int) -> list[Share]:
         """Split all points into shares of at most `size`."""
-        steps = judge.trace.steps
-        counts = {
-            WHOLE: len(steps) + 1,
-            FAILING: sum(1 for _ in self.failing.of(judge.failures())),
-            CUT: sum(len(self.cuts.of(step)) for step in steps),
-        }
         return [
             Share(kind, start, min(start + size, count))
-            for kind, count in counts.items()
+            for kind, count in self.point_counts.items()
             for start in range(0, count, size)
         ]
 
@@ -250,6 +254,7 @@ def crash_phase(plan: Plan, results: Sequence[ShareResult], not_begun: Counter[s
     counts, reached, left = (
         sum((getattr(each, name) for each in results), Counter[str]()) for name in ("counts", "reached", "left")
     )
+    missed = sum((Counter(plan.point_counts) - counts - left - not_begun).values())
     seen = frozenset[SeenDisk]().union(*(each.seen for each in results))
     left += not_begun
     findings = {signature: found for each in reversed(results) for signature, found in each.findings.items()}
@@ -268,4 +273,5 @@ def crash_phase(plan: Plan, results: Sequence[ShareResult], not_begun: Counter[s
     )
     return phase.with_coverage_goals(COVERAGE_GOALS).doubted(
         f"{left[NEVER_MADE]} {NEVER_MADE}: the target is not deterministic" if left[NEVER_MADE] else "",
+        f"{missed} planned points were left out" if missed else "",
     )

@@ -10,7 +10,7 @@ from collections.abc import Hashable, Iterator, Sequence
 from functools import cache
 from typing import Any
 
-from tornproof.harness.common import behaviour
+from tornproof.harness.common import model_controls
 from tornproof.harness.common.system import Target
 from tornproof.harness.common.verdict import Finding, HasTime, OnProgress, Phase, Verdict, always
 from tornproof.harness.explorers.kills.exploration import (
@@ -39,7 +39,13 @@ from tornproof.harness.systems.toy_losses import (
     BREAKS_IN_RECOVERY,
     FORBIDS_COMMITS,
     REJECTS_RECOVERY,
+    TRUSTS_SECTORS,
     AppendsOnce,
+    IgnoresLaterWrites,
+    IgnoresNoSpace,
+    LeavesLock,
+    TakesPartForWhole,
+    UndoesLate,
     UndoesWhatWasSeen,
 )
 from tornproof.harness.systems.toy_specified import LosesALetter, Specified
@@ -57,6 +63,14 @@ CONTROLS = (
     (FORBIDS_COMMITS, Property.COMMIT),
     (BREAKS_IN_RECOVERY, Property.DISORDERLY),
     (LosesALetter(), Property.CONTENT),
+    # What is lost right after an acknowledgement, and what differs in bytes alone.
+    (UndoesLate(CONTROL_OPERATIONS[-1]), Property.LOST),
+    (TRUSTS_SECTORS, Property.REJECTED),
+    # How calls fail: after a part, a later one, for want of space, and what a failed commit leaves to others.
+    (TakesPartForWhole(), Property.WRONG_SNAPSHOT),
+    (IgnoresLaterWrites(), Property.WRONG_SNAPSHOT),
+    (IgnoresNoSpace(), Property.LOST),
+    (LeavesLock(), Property.RECOVERY),
 )
 ONE_OPERATION = (b"o",)
 """Enough for the control that waits for ever, because each of its waits takes as many calls as the bound allows."""
@@ -104,7 +118,7 @@ def failures() -> Iterator[str]:
     for target, violated, operations in broken:
         if (target.name, violated) not in _violated(target, operations):
             yield f"the broken toy {target.name!r} was not detected: {violated}"
-    yield from behaviour.failed_controls()
+    yield from model_controls.failed_controls()
 
 
 def _violated(target: Target, operations: Sequence[bytes]) -> set[tuple[str, str]]:

@@ -42,6 +42,7 @@ from tornproof.harness.explorers.memory.variants import (
 )
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.kernel import Answer
+from tornproof.harness.simulator.memory_model import litmus
 from tornproof.harness.simulator.memory_model.memory_views import MemoryModel, NotMappedError
 from tornproof.harness.simulator.process.observer import Property
 from tornproof.harness.simulator.process.simulated_process import Node, Process
@@ -156,6 +157,7 @@ def failures(test_case: MemoryTestCase) -> Iterator[str]:
     for variant, case in NEGATIVE_CONTROLS:
         if _is_detected(hardened, variant, case, Property.WRONG_SNAPSHOT):
             yield f"{variant.name} was rejected under {case}"
+    yield from litmus.failed_controls()
 
 
 def _is_detected(test_case: MemoryTestCase, variant: MemoryVariant, case: MemoryCase, violated: str) -> bool:

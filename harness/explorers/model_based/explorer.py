@@ -10,18 +10,32 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from types import FunctionType, SimpleNamespace
 from typing import Any, NamedTuple
 
+from msgspec import structs
+
+from tornproof.harness.common import model_controls
 from tornproof.harness.common.patch import original_of, wrapped
 from tornproof.harness.common.quiet_hypothesis import quiet_hypothesis
 from tornproof.harness.common.remembered_codecs import remembered_decoding, remembered_encoder
 from tornproof.harness.common.verdict import Finding, HasTime, OnProgress, Phase, Verdict, always
 from tornproof.harness.explorers.model_based.commit import STAGE_WORDS
 from tornproof.harness.explorers.model_based.files import ViolationError
-from tornproof.harness.explorers.model_based.fixed_programs import COMMITS, FIXED_PROGRAMS
+from tornproof.harness.explorers.model_based.fixed_programs import (
+    COMMITS,
+    FAILED_COMMIT,
+    FIXED_PROGRAMS,
+    KILLED_COMMIT,
+    LAST_AND_FIRST,
+    PURGED,
+    RECOVERED,
+    REPAIRED,
+    SECOND_WRITER,
+)
 from tornproof.harness.explorers.model_based.machine import STEPS_IN_PROGRAM, Search, filled, replay
 from tornproof.harness.explorers.model_based.rules import RULES, Step
-from tornproof.harness.explorers.model_based.smaller import Failure
+from tornproof.harness.explorers.model_based.smaller import Failure, Steps
 from tornproof.harness.explorers.model_based.start import (
     NothingToExploreError,
     Start,
@@ -30,14 +44,21 @@ from tornproof.harness.explorers.model_based.start import (
     scratch_directory,
 )
 from tornproof.harness.explorers.model_based.system_calls import SEAM
-from tornproof.harness.explorers.model_based.tables import BY_NAME, PATH, TABLES, empty_image, with_added_columns
+from tornproof.harness.explorers.model_based.tables import BY_NAME, PATH, PLAIN, TABLES, empty_image, with_added_columns
 from tornproof.harness.explorers.model_based.world import ROWS, orderly
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.systems.plain_rows import Values
-from tornproof.impl.errors import ProblemError
-from tornproof.impl.storage.interface import Mapping
+from tornproof.impl.errors import BusyError, ProblemError, StorageError
+from tornproof.impl.layout.parquet import DATA_FILE
+from tornproof.impl.layout.txn import BaseHeader
+from tornproof.impl.pm.encode import FooterFacts
+from tornproof.impl.pm.footer import Generation
+from tornproof.impl.storage.interface import Mapping, OpenMode, Storage
 from tornproof.impl.storage.operating_system_file import OpenFile
+from tornproof.impl.txn.transaction import HEADER_BYTES, TXN_FILE, area_of
+from tornproof.impl.write.commit import Action
 from tornproof.impl.write.partition_change import RowGroupEncoder
+from tornproof.impl.write.table_writer import TableWriter
 from tornproof.model.table import Stage
 
 PHASE = "stateful"
@@ -67,6 +88,7 @@ COVERAGE_GOALS = (
     "rolled back",
     "row group before or between others",
     "row groups behind others",
+    "each value of a column read",
     "rows left out by a condition",
     "several partitions in one commit",
     "table migrated",
@@ -76,6 +98,7 @@ COVERAGE_GOALS = (
 
 STEPS_IN_PART = 300
 SEED_STRIDE = 1009
+WRITER = "tornproof.impl.write.table_writer"
 """Keeps the seeds of parts apart from those of other seeds."""
 
 
@@ -90,6 +113,10 @@ class Control:
     location: str
     broken: Callable[[Any], Any]
     is_below: bool = False
+    program: Steps | None = None
+    """What shows it; without one it is a fixed program, or a random one."""
+    table: str | None = None
+    """The one of our own tables on which it is shown."""
 
     def planted(self) -> AbstractContextManager[None]:
         """Replace the function at `location` (module:function) by the broken one."""
@@ -143,6 +170,105 @@ def _writes_once(file: type[OpenFile]) -> type[OpenFile]:
     return Once
 
 
+def _lets_others_in(take_writer_lock: Callable[..., Any]) -> Callable[..., Any]:
+    def taken(storage: Storage, path: str) -> Any:
+        try:
+            return take_writer_lock(storage, path)
+        except BusyError:
+            return SimpleNamespace(release=lambda: None)
+
+    return taken
+
+
+def _never_dies(writer: type[TableWriter]) -> type[TableWriter]:
+    class Undying(writer):  # type: ignore[misc,valid-type]
+        def write(self, rows: Any) -> None:
+            """Take rows as if it was alive."""
+            if not self._is_dead:
+                super().write(rows)
+
+    return Undying
+
+
+def _syncs_again(actions: dict[Action, Callable[..., None]]) -> dict[Action, Callable[..., None]]:
+    def sync(run: Any) -> None:
+        try:
+            actions[Action.SYNC_DATA](run)
+        except StorageError:
+            actions[Action.SYNC_DATA](run)
+
+    return {**actions, Action.SYNC_DATA: sync}
+
+
+def _scribbles(file_and_offset: Callable[[Any], tuple[str, int]]) -> Callable[[type[TableWriter]], type[TableWriter]]:
+    """Return a writer that changes a byte after its second commit, which nobody reads but who compares bytes."""
+
+    def broken(writer: type[TableWriter]) -> type[TableWriter]:
+        class Scribbling(writer):  # type: ignore[misc,valid-type]
+            def commit(self) -> int:
+                version: int = super().commit()
+                if self._commit_count == 2:
+                    file, offset_bytes = file_and_offset(self)
+                    with self._storage.open_for_writing(f"{self.table.path}/{file}") as handle:
+                        handle.pwrite(b"\xa5", offset_bytes)
+                        handle.fdatasync()
+                return version
+
+        return Scribbling
+
+    return broken
+
+
+def _data_of_last_partition(writer: Any) -> tuple[str, int]:
+    return f"{writer.table.directory_of(writer.transaction.partitions[-1])}/{DATA_FILE}", 0
+
+
+def _record_before(writer: Any) -> tuple[str, int]:
+    with writer._storage.open_for_reading(f"{writer.table.path}/{TXN_FILE}") as handle:
+        base = BaseHeader.unpack(handle.pread(HEADER_BYTES, 0), 0, file=TXN_FILE)
+    return TXN_FILE, area_of(base, base.version - 1).record_offset
+
+
+def _restates_another_token(facts: type[FooterFacts]) -> SimpleNamespace:
+    def of(generation: Generation) -> FooterFacts:
+        known = facts.of(generation)
+        return structs.replace(known, parquet_footer_offset=known.parquet_footer_offset + 1)
+
+    return SimpleNamespace(of=of)
+
+
+def _keeps_last_time(next_version: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda current, **settings: next_version(
+        current, **settings | {"max_timestamp": current.record.max_timestamp}
+    )
+
+
+def _syncs_no_names(storage: type[Storage]) -> type[Storage]:
+    class Nameless(storage):  # type: ignore[misc,valid-type]
+        def sync_directory(self, path: str) -> None:
+            """Leave it to the system."""
+
+    return Nameless
+
+
+def _copies_zeros(_: Callable[..., Any]) -> Callable[..., Any]:
+    def copy(storage: Storage, source_path: str, start_bytes: int, target_path: str) -> None:
+        with storage.open_for_reading(source_path) as source:
+            size_bytes = source.size_bytes() - start_bytes
+        with storage.open_for_writing(target_path, OpenMode.NEW) as target:
+            target.pwrite(bytes(size_bytes), 0)
+
+    return copy
+
+
+def _makes_mistakes(_: Callable[..., Any]) -> Callable[..., Any]:
+    def failing(*_: Any, **__: Any) -> Any:
+        raise LookupError("a mistake")
+
+    # An error that a line of this module raises is one of the explorer.
+    return FunctionType(failing.__code__, {"__name__": WRITER})
+
+
 def _syncs_nothing(mapped: type[Mapping]) -> type[Mapping]:
     class Unsynced(mapped):  # type: ignore[misc,valid-type]
         def msync(self) -> None:
@@ -176,6 +302,7 @@ CONTROLS = (
         name="a recovery that restates no orphan",
         location="tornproof.impl.write.recovery:_republish",
         broken=_restates_nothing,
+        program=KILLED_COMMIT,
     ),
     Control(
         name="a record that keeps its times",
@@ -193,7 +320,10 @@ CONTROLS = (
         broken=_skips_last,
     ),
     Control(
-        name="a purge that removes nothing", location="tornproof.impl.write.table_writer:purge", broken=_returns(())
+        name="a purge that removes nothing",
+        location=f"{WRITER}:purge",
+        broken=_returns(()),
+        program=PURGED,
     ),
     Control(
         name="a pin that locks nothing",
@@ -209,6 +339,69 @@ CONTROLS = (
         name="a change that is not announced",
         location="tornproof.impl.txn.write:_without_last_row_count",
         broken=_returns(()),
+    ),
+    # What one comparison alone can tell.
+    Control(
+        name="a second writer that is let in",
+        location="tornproof.impl.write.table_writer:take_writer_lock",
+        broken=_lets_others_in,
+        program=SECOND_WRITER,
+    ),
+    Control(
+        name="a writer that goes on after a commit that failed",
+        location=f"{WRITER}:TableWriter",
+        broken=_never_dies,
+        program=FAILED_COMMIT,
+    ),
+    Control(
+        name="a commit that syncs again after a sync that failed",
+        location="tornproof.impl.write.commit:_PARTITION_ACTIONS",
+        broken=_syncs_again,
+        program=FAILED_COMMIT,
+    ),
+    Control(
+        name="committed bytes that change",
+        location=f"{WRITER}:TableWriter",
+        broken=_scribbles(_data_of_last_partition),
+        program=LAST_AND_FIRST,
+    ),
+    Control(
+        name="a record that overwrites the one before it",
+        location=f"{WRITER}:TableWriter",
+        broken=_scribbles(_record_before),
+        program=LAST_AND_FIRST,
+    ),
+    Control(
+        name="a recovery that restates another token",
+        location="tornproof.impl.write.recovery:FooterFacts",
+        broken=_restates_another_token,
+        program=RECOVERED,
+    ),
+    Control(
+        name="a record that keeps its last time",
+        location=f"{WRITER}:next_version",
+        broken=_keeps_last_time,
+        program=LAST_AND_FIRST,
+    ),
+    Control(
+        name="names that are not synced",
+        location="tornproof.harness.explorers.model_based.start:OperatingSystemStorage",
+        broken=_syncs_no_names,
+        is_below=True,
+        program=LAST_AND_FIRST,
+    ),
+    Control(
+        name="a recovery of the table that keeps other bytes",
+        location="tornproof.impl.repair.kept:_copy",
+        broken=_copies_zeros,
+        program=REPAIRED,
+        table=PLAIN.name,
+    ),
+    Control(
+        name="a commit that ends with a mistake",
+        location=f"{WRITER}:plan_store",
+        broken=_makes_mistakes,
+        program=LAST_AND_FIRST,
     ),
 )
 
@@ -287,11 +480,13 @@ class Stateful:
         """Return whether a program detects the broken function: a fixed one, else a random one."""
         kind = StorageKind.FILES if control.is_below else self._kind
         with scratch_directory(kind, scratch or None) as folder, quiet_hypothesis(), remembered_decoding():
-            trial = self._search(None, folder, kind=kind, steps=CONTROL_STEPS)
+            trial = self._search(control.table, folder, kind=kind, steps=CONTROL_STEPS)
             return self._fails(trial, control, seed)
 
     def _fails(self, trial: Search, control: Control, seed: int) -> bool:
         with control.planted():
+            if control.program is not None:
+                return replay(trial, 0, control.program) is not None
             if any(replay(trial, number % len(self.start.options), program) for number, program in enumerate(COMMITS)):
                 return True
             trial.run(seed, shrinks=False)
@@ -357,6 +552,7 @@ def stateful_phase(
         findings=tuple(findings.values()),
     )
     failed = None if undetected is None else [f"{control.name} was not detected" for control in undetected]
+    failed = None if failed is None else [*failed, *model_controls.failed_controls()]
     goals = (*COVERAGE_GOALS, *(f"rule: {name}" for name in RULES))
     return phase.with_controls(failed).with_coverage_goals(goals).doubted("" if explored else "no rule was executed")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tornproof.harness.explorers.model_based.commit import FAULT_KINDS
+from tornproof.harness.explorers.model_based.conditions import FORMS, OPERATORS
 from tornproof.harness.explorers.model_based.rules import KEY_COUNT, Step
 from tornproof.harness.explorers.model_based.smaller import Steps
 from tornproof.harness.explorers.model_based.start import TIMES_IN_INTERVAL
@@ -38,7 +39,10 @@ REPAIR = _step("repair", nth=0, count=3)
 DROPS = tuple(_step("drop", nth=nth) for nth in range(3))
 READ = (_step("read token", nth=0), _step("read committed"), _step("reload"))
 REOPENED = (CLOSE, REOPEN)
-SELECTED = tuple(_step("read where", nth=nth, at=at) for nth in range(9) for at in range(0, 64, 5))
+SELECTED = tuple(
+    _step("read where", nth=nth, at=at) for nth in range(9) for at in range(0, 4 * FORMS * len(OPERATORS), 9)
+)
+EACH_VALUE = tuple(_step("read each value", nth=nth) for nth in range(9))
 BETWEEN = tuple(_step("read between", nth=nth, at=at) for nth in range(3) for at in (3, 7))
 AFTER_STOP = (_step("use a dead writer"), CLOSE, REOPEN, _insert(6, 12), COMMIT, *READ)
 MANY_PARTITIONS, MANY_GENERATIONS = 140, 210
@@ -60,10 +64,10 @@ COMMITS: tuple[Steps, ...] = (
         _insert(0),
         COMMIT,
     ),
-    (*APPEND, *APPEND, _insert(0, 1, 2, 3, 4, 5), COMMIT, _step("upsert", rows=[0, 4, 4]), COMMIT, *READ),
-    (_insert(0, 5, 9, 12, 14, 18, 20, 23, 24), COMMIT, *SELECTED, *BETWEEN, _insert(9, 12), COMMIT, *SELECTED),
+    (*APPEND, *APPEND, _insert(0, 1, 2, 3, 4, 5), COMMIT, _step("upsert", rows=[0, 4, 4]), COMMIT, *READ, *EACH_VALUE),
+    (_insert(0, 5, 9, 12, 14, 18, 20, 23, 24), COMMIT, *BETWEEN, _insert(9, 12), COMMIT, *SELECTED, *EACH_VALUE),
     # Each row of several row groups once more, alone: those at a bound, and those whose time two row groups share.
-    (_insert(*range(TIMES_IN_INTERVAL * KEY_COUNT)), COMMIT, *EACH_ROW_AGAIN, *READ),
+    (_insert(*range(TIMES_IN_INTERVAL * KEY_COUNT)), COMMIT, *EACH_ROW_AGAIN, *READ, *EACH_VALUE),
     # Several partitions, and directories that are left behind.
     (_insert(0, 24, 48), COMMIT, PIN, REWRITE, COMMIT, PURGE, READ_PINNED, UNPIN, PURGE, *APPEND, CLOSE, REOPEN, *READ),
     (
@@ -118,6 +122,14 @@ COMMITS: tuple[Steps, ...] = (
     ),
 )
 """Run on every table."""
+LAST_AND_FIRST: Steps = (_insert(48), COMMIT, _insert(0), COMMIT)
+SECOND_WRITER: Steps = (_insert(0), COMMIT, _step("open a second writer"))
+FAILED_COMMIT: Steps = (*_stopped("commit that fails", call="sync data", at=0)[:4], _step("use a dead writer"))
+KILLED_COMMIT = _stopped("commit that is killed", kind="sync mapping", at=1)
+RECOVERED: Steps = (*KILLED_COMMIT[:4], REOPEN)
+PURGED: Steps = (_insert(0), COMMIT, REWRITE, COMMIT, PURGE)
+REPAIRED: Steps = (_insert(0), COMMIT, CLOSE, REPAIR)
+"""Short ones, which show what controls have broken."""
 SIZES: tuple[Steps, ...] = (
     (
         _step("spread", count=MANY_PARTITIONS),

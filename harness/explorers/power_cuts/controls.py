@@ -7,12 +7,13 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
 
-from tornproof.harness.common import behaviour
+from tornproof.harness.common import model_controls
 from tornproof.harness.common.system import Target
 from tornproof.harness.explorers.power_cuts.exploration import Settings
 from tornproof.harness.explorers.power_cuts.judge import PowerJudge
 from tornproof.harness.explorers.power_cuts.sessions import CUT_TWICE, explore_model
 from tornproof.harness.explorers.power_cuts.trace import Traces
+from tornproof.harness.simulator.persistence import litmus
 from tornproof.harness.simulator.persistence.models import C_8, C_512, CDIR, N_512, POWER_MODELS, W_512, A, B, D, Model
 from tornproof.harness.simulator.process.case import TestCase
 from tornproof.harness.simulator.process.observer import Property
@@ -47,6 +48,7 @@ from tornproof.harness.systems.toy_losses import (
     KeepsUndo,
     LeavesRecord,
     RecoversUnsynced,
+    SyncsLate,
     TrustsFailedSync,
     TrustsOrder,
     TrustsRename,
@@ -69,6 +71,7 @@ CONTROLS = (
     # What is lost: what is not synced, names, unlinks, what a failed sync was about.
     Control(target=NeverSyncs(), violated=Property.LOST, detected_by=EVERY - {A}),
     Control(target=NeverSyncsNames(), violated=Property.LOST, detected_by=EVERY - {A}),
+    Control(target=SyncsLate(), violated=Property.LOST, detected_by=EVERY - {A}),
     Control(target=KeepsUndo(), violated=Property.LOST, detected_by=EVERY - {A}),
     Control(target=SwallowsErrors(), violated=Property.LOST, detected_by=frozenset({D})),
     Control(target=TrustsFailedSync(), violated=Property.REJECTED, detected_by=frozenset({D})),
@@ -128,6 +131,7 @@ CONTROLS = (
     Control(target=BREAKS_IN_RECOVERY, violated=Property.DISORDERLY),
     Control(target=WAITS_IN_RECOVERY, violated=Property.ENDS),
     Control(target=LosesALetter(), violated=Property.CONTENT),
+    Control(target=LosesALetter(OPERATIONS[-1]), violated=Property.CONTENT),
     Control(target=Specified(), detected_by=frozenset()),
     Control(target=Counter(), rules=ToyRules(), violated=Property.IMMUTABLE, accepted_by=frozenset()),
     Control(target=NeverSyncs(), rules=ToyRules(), violated=Property.BARRIERS, accepted_by=frozenset()),
@@ -151,7 +155,8 @@ def failures(models: Sequence[Model]) -> Iterator[str]:
     for control in CONTROLS:
         with _explored(control.target, control.rules) as explore:
             yield from filter(None, (control.failure(model, explore) for model in models))
-    yield from behaviour.failed_controls()
+    yield from litmus.failed_controls()
+    yield from model_controls.failed_controls()
     yield from unfollowed_reports()
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import dataclasses
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 
@@ -20,10 +21,13 @@ from tornproof.harness.common.verdict import (
     always,
     nothing_explored,
 )
+from tornproof.harness.explorers.processes.expected import Content, ExpectedVersion
 from tornproof.harness.explorers.processes.judge import (
     COVERAGE_GOALS,
     KILLED_AT,
     KILLED_IN_COMMIT,
+    KILLED_IN_PURGE,
+    KILLED_IN_RECOVERY,
     NOTHING_TO_FALSIFY,
     PHASE,
     failed_controls,
@@ -32,19 +36,30 @@ from tornproof.harness.explorers.processes.judge import (
 )
 from tornproof.harness.explorers.processes.messages import Failure, Patch
 from tornproof.harness.explorers.processes.plan import plan_kills
-from tornproof.harness.explorers.processes.run import Outcome, Run, Settings
+from tornproof.harness.explorers.processes.run import (
+    WRITER_KILLS_BETWEEN_READER_KILLS,
+    Outcome,
+    Run,
+    Settings,
+)
 from tornproof.harness.explorers.processes.start import Start, prepare_table, read_version
-from tornproof.harness.explorers.processes.stop import COMMIT_POSITIONS, POSITIONS
+from tornproof.harness.explorers.processes.stop import COMMIT_POSITIONS, POSITIONS, PURGE, RECOVERY
 from tornproof.harness.explorers.processes.workers import NoAnswerError, OutOfTimeError, Workers
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.impl.errors import TornproofError
 from tornproof.impl.read.reader import open_snapshot
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
-from tornproof.impl.table.table import open_table
+from tornproof.impl.table.partition import PM_FILE
+from tornproof.impl.table.table import Table, open_table
 from tornproof.impl.verify.verify import verify_table
 
 HISTORIES = "histories"
 PARENT = "parent"
+WRITTEN, SOUND = "the last version is what was written", "a table on disk is sound"
+PURGED, PINNED = "what nobody reads is purged", "pins go with their process"
+COPIED_BYTES_MAX = 1 << 30
+NOWHERE, DAMAGED_BYTE = -1, 40
+"""The start of a partition that no table has, and a byte of `_pm` that its checksum covers."""
 
 
 def explore_processes(
@@ -88,15 +103,15 @@ def explore_processes(
         failures = workers.failures()
         workers.kill_all()
         is_whole = not (is_cut or note or failures)
-        left = list(_what_is_left(start, run.outcome, events)) if is_whole else []
+        left, failed = _what_is_left(start, run.outcome, events) if is_whole else ([], [])
         files = workers.histories()
     if is_cut and not run.outcome.writer_count and not failures:
         return nothing_explored(PHASE, "the time was over before the first writer was killed")
-    return _phase(read_history(files), run.outcome, settings, failures, left, note, is_cut=is_cut)
+    return _phase(read_history(files), run.outcome, settings, failures, left, failed, note, is_cut=is_cut)
 
 
-def _what_is_left(start: Start, outcome: Outcome, events: HistoryWriter) -> Iterator[Finding]:
-    """Check the table after all processes have ended."""
+def _what_is_left(start: Start, outcome: Outcome, events: HistoryWriter) -> tuple[list[Finding], list[str]]:
+    """Check the table after all processes have ended; return the findings, and the controls that failed."""
     table = open_table(OperatingSystemStorage(), start.table_path)
     events.record(EventKind.READ_START)
     try:
@@ -104,19 +119,44 @@ def _what_is_left(start: Start, outcome: Outcome, events: HistoryWriter) -> Iter
         found = read_version(snapshot, start.form)
     except TornproofError as error:
         events.record(EventKind.READ_FAILED, details=str(error))
-        yield _finding("the last version can be read", str(error))
-        return
+        return [_finding("the last version can be read", str(error))], []
     events.record(EventKind.READ_END, version=found.version, digest=found.digest)
-    expected = outcome.expected
+    findings = [*_complaints(table, found, outcome.expected, outcome.pins)]
+    return findings, [] if findings else [*_failed_controls(table, found)]
+
+
+def _failed_controls(table: Table, found: ExpectedVersion) -> Iterator[str]:
+    """Falsify what is left, or what is expected, in one way after the other, and describe what is not complained of."""
+    image = DiskImage.capture(table.storage, table.path, size_bytes_max=COPIED_BYTES_MAX)
+    pm = next((path for path in image.files if path.endswith(f"/{PM_FILE}")), None)
+    other = dataclasses.replace(found, contents={**found.contents, NOWHERE: Content(digest=b"")})
+    cases: dict[str, Callable[[], Iterator[Finding]]] = {
+        WRITTEN: lambda: _complaints(table, found, other, ()),
+        PINNED: lambda: _complaints(table, found, found, (found.version,)),
+    }
+    if pm is not None:
+        content = image.files[pm]
+        damaged = image.with_file(pm, content[:DAMAGED_BYTE] + b"\xa5" + content[DAMAGED_BYTE + 1 :])
+        left = image.with_file(f"{pm.rpartition('/')[0].partition('.')[0]}.{found.version + 1}/{PM_FILE}", content)
+        cases[SOUND] = lambda: _complaints(open_table(damaged, table.path), found, found, ())
+        cases[PURGED] = lambda: _complaints(open_table(left, table.path), found, found, ())
+    for violated, complaints in cases.items():
+        if all(each.property != violated for each in complaints()):
+            yield f"what was falsified at the end was not detected: {violated}"
+
+
+def _complaints(
+    table: Table, found: ExpectedVersion, expected: ExpectedVersion | None, pins: Sequence[int]
+) -> Iterator[Finding]:
     if expected is None or (found.version, found.digest) != (expected.version, expected.digest):
         wanted = "no version that is known" if expected is None else f"version {expected.version}"
-        yield _finding("the last version is what was written", f"version {found.version} is there, expected {wanted}")
+        yield _finding(WRITTEN, f"version {found.version} is there, expected {wanted}")
     for problem in verify_table(table, whole=False).all_problems:
-        yield _finding("a table on disk is sound", str(problem), **structs.asdict(problem))
-    for name in table.unreferenced_directories(snapshot.transaction):
-        yield _finding("what nobody reads is purged", f"{name} is still there after the last purge", directory=name)
-    for version in outcome.pins:
-        yield _finding("pins go with their process", f"version {version} is still pinned by a reader that was killed")
+        yield _finding(SOUND, str(problem), **structs.asdict(problem))
+    for name in table.unreferenced_directories(table.transaction()):
+        yield _finding(PURGED, f"{name} is still there after the last purge", directory=name)
+    for version in pins:
+        yield _finding(PINNED, f"version {version} is still pinned by a reader that was killed")
 
 
 def _phase(
@@ -125,6 +165,7 @@ def _phase(
     settings: Settings,
     failures: list[Failure],
     left: list[Finding],
+    failed_at_end: list[str],
     note: str,
     *,
     is_cut: bool,
@@ -132,7 +173,8 @@ def _phase(
     events = history.events
     judgement = judge(to_arrow(events))
     reached = reached_points(events, outcome)
-    controls = failed_controls(events, judgement) if judgement.verdict is not Verdict.UNKNOWN else []
+    of_history = failed_controls(events, judgement) if judgement.verdict is not Verdict.UNKNOWN else []
+    controls = [*of_history, *failed_at_end]
     failed = [control for control in controls if not (is_cut and control == NOTHING_TO_FALSIFY)]
     broken = [
         _finding("a process ends when it is told to", failure.text.rstrip().rpartition("\n")[2], traceback=failure.text)
@@ -183,6 +225,15 @@ def _shortfalls(outcome: Outcome, settings: Settings, reached: dict[str, int], *
     if settings.kills:
         wanted.append(KILLED_IN_COMMIT)
     planned = {plan.kill_position for plan in islice(plan_kills(settings.seed), outcome.writer_kills)}
+    if outcome.writer_kills >= len(POSITIONS) and (left := [each for each in POSITIONS if each not in planned]):
+        yield f"nobody was to be killed at: {', '.join(left)}"
+    if settings.reader_count and outcome.writer_kills >= WRITER_KILLS_BETWEEN_READER_KILLS and not outcome.reader_kills:
+        yield "no reader was killed"
+    wanted += [
+        point
+        for point, stage in ((KILLED_IN_RECOVERY, RECOVERY), (KILLED_IN_PURGE, PURGE))
+        if any(position.startswith(stage) for position in planned)
+    ]
     wanted += [point for point, position in zip(KILLED_AT, COMMIT_POSITIONS, strict=True) if position in planned]
     missing = [name for name in wanted if not reached[name]]
     if missing:

@@ -7,10 +7,14 @@ from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
 
 from tornproof.harness.checkers.snapshot_isolation import Judgement, judge
 from tornproof.harness.common.history import Event, EventKind, to_arrow
 from tornproof.harness.common.verdict import Finding
+from tornproof.harness.explorers.processes.expected import digest_of_rows
 from tornproof.harness.explorers.processes.run import Outcome
 from tornproof.harness.explorers.processes.small_histories import wrongly_judged
 from tornproof.harness.explorers.processes.stop import COMMIT_POSITIONS, PURGE, RECOVERY
@@ -35,6 +39,16 @@ NOTHING_TO_FALSIFY = "no read of a later version could be falsified"
 _OLDER_DIGEST, _LOST_VERSION = "content_of_another_version", "acknowledged_version_lost"
 
 
+SMALL_ROWS = pa.table({"number": [1, 2], "text": ["a", None]})
+OTHER_ROWS: dict[str, dict[str, list[Any]]] = {
+    "another number": {"number": [1, 3], "text": ["a", None]},
+    "another text": {"number": [1, 2], "text": ["b", None]},
+    "a null instead of a number": {"number": [1, None], "text": ["a", None]},
+    "another order": {"number": [2, 1], "text": [None, "a"]},
+    "a row less": {"number": [1], "text": ["a"]},
+}
+
+
 def findings_of(judgement: Judgement) -> Iterator[Finding]:
     """Yield the checker's examples as findings."""
     for anomaly in judgement.anomalies:
@@ -44,7 +58,7 @@ def findings_of(judgement: Judgement) -> Iterator[Finding]:
 
 def failed_controls(events: Sequence[Event], judgement: Judgement) -> list[str]:
     """Falsify the history in each way, and return the ways that the checker did not detect; so for small histories."""
-    failures = [*wrongly_judged()]
+    failures = [*wrongly_judged(), *_digests_that_are_alike()]
     for kind, falsified in (
         (_OLDER_DIGEST, _with_older_digest(events)),
         (_LOST_VERSION, _with_lost_version(events)),
@@ -57,6 +71,16 @@ def failed_controls(events: Sequence[Event], judgement: Judgement) -> list[str]:
     if _with_older_digest(events) is None:
         failures.append(NOTHING_TO_FALSIFY)
     return failures
+
+
+def _digests_that_are_alike() -> Iterator[str]:
+    """Yield in words the small tables that have the digest of another one."""
+    known = {digest_of_rows(SMALL_ROWS): "those that they are compared with"}
+    for what, rows in OTHER_ROWS.items():
+        digest = digest_of_rows(pa.Table.from_pydict(rows, schema=SMALL_ROWS.schema))
+        if digest in known:
+            yield f"rows with {what} have the digest of {known[digest]}"
+        known[digest] = f"rows with {what}"
 
 
 def reached_points(events: Sequence[Event], outcome: Outcome) -> Counter[str]:

@@ -127,12 +127,13 @@ class Search:
             case = self.make(scenario, self.preset)
             with sessions_of(case) as sessions:
                 for _ in range(RUNS_OF_A_TEST_CASE):
-                    self._run(Trace(sessions, chance), case, draw_injected_fault(scenario, chance))
+                    self.explore(Trace(sessions, chance), case, draw_injected_fault(scenario, chance))
         except NotExplorableError:
             # Another release may reject what ours accepts, even in a fault-free run.
             self.rejected += 1
 
-    def _run(self, trace: Trace, case: TestCase, injected_fault: InjectedFault) -> None:
+    def explore(self, trace: Trace, case: TestCase, injected_fault: InjectedFault) -> None:
+        """Run a test case once with a fault, and keep what it violates."""
         fault = trace.go(injected_fault).name
         self.runs += 1
         self.on_progress(self.runs, None)
@@ -210,9 +211,10 @@ def failed_toys() -> Iterator[str]:
 
 
 def _violated(sessions: dict[bool, Sessions], seed: int, injected_fault: InjectedFault) -> set[str]:
-    trace = Trace(sessions, np.random.Generator(np.random.PCG64(seed)))
-    trace.go(injected_fault)
-    return {violation.property for violation in trace.world.progress.violations}
+    case = sessions[False].case
+    search = Search(preset=PRESETS[CONTROL], make=lambda scenario, preset: case, has_time=always)
+    search.explore(Trace(sessions, np.random.Generator(np.random.PCG64(seed))), case, injected_fault)
+    return {signature.property for signature in search.found}
 
 
 def random_phase(results: Sequence[BatchResult], failed: Sequence[str] | None, seed: int) -> Phase:

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from typing import Any
 
+from tornproof.harness.common import model_controls
 from tornproof.harness.common.system import Target
+from tornproof.harness.explorers.schedules import small_programs
 from tornproof.harness.explorers.schedules.exploration import PCT_DEPTHS, UNIFORM, Exploration
 from tornproof.harness.simulator.process.case import Readers, TestCase
 from tornproof.harness.simulator.process.observer import Property
 from tornproof.harness.simulator.process.trace_rules import TraceRules
 from tornproof.harness.simulator.process.world import NO_RULES
+from tornproof.harness.systems import table_rules_controls
 from tornproof.harness.systems.toy import AcknowledgesFirst, HeaderFirst, NeverSyncs, Toy
 from tornproof.harness.systems.toy_locks import CrossedLocks, OrderedLocks
 from tornproof.harness.systems.toy_readers import (
     Counter,
+    FollowsBack,
     GoesBack,
     KeptOut,
     LeasesInPlace,
@@ -39,14 +43,15 @@ def control_case(
     reader_count: int = 1,
     read_count: int = 1,
     rules: TraceRules = NO_RULES,
+    styles: Sequence[str] = ("fresh",),
 ) -> TestCase:
-    """Return a test case of a toy's writer and readers."""
+    """Return a test case of a toy's writer and readers, so many of each style."""
     return TestCase(
         target=target,
         path="toy",
         operations=operations,
         first_session=tuple(range(len(operations))),
-        readers=(Readers(count=reader_count, read_count=read_count),),
+        readers=tuple(Readers(count=reader_count, read_count=read_count, style=style) for style in styles),
         rules=rules,
     )
 
@@ -58,6 +63,7 @@ BROKEN: tuple[tuple[TestCase, str], ...] = (
     (control_case(InPlace(), NUMBERS[:2]), Property.WRONG_SNAPSHOT),
     (control_case(LooksOnce(), NUMBERS, read_count=2), Property.WRONG_SNAPSHOT),
     (control_case(GoesBack(), LETTER, read_count=2), Property.WENT_BACK),
+    (control_case(FollowsBack(), LETTER, read_count=2, styles=("fresh", "follow")), Property.WENT_BACK),
     (control_case(KeptOut(fails_at_once=False), LETTER), Property.COMMIT),
     (control_case(KeptOut(fails_at_once=True), LETTER), Property.RECOVERY),
     (control_case(Panics(), LETTER), Property.DISORDERLY),
@@ -93,6 +99,9 @@ def failures(seed: int) -> Iterator[str]:
         for method, found in _found(case, seed).items():
             for violated in sorted(found):
                 yield f"{method} rejected the sound toy {case.target.name!r}: {violated}"
+    yield from small_programs.failed_controls(seed)
+    yield from model_controls.failed_controls()
+    yield from table_rules_controls.failed_controls()
 
 
 def _found(case: TestCase, seed: int) -> dict[str, set[str]]:

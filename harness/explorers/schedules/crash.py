@@ -8,10 +8,12 @@ from dataclasses import dataclass, replace
 from functools import cache, partial
 from typing import Any
 
+from tornproof.harness.common import model_controls
 from tornproof.harness.common.system import Target
 from tornproof.harness.common.verdict import Finding, HasTime, OnProgress, Phase, Verdict, always
 from tornproof.harness.counterexamples.make import as_seen, finding_or_moves
 from tornproof.harness.counterexamples.run import Signature
+from tornproof.harness.explorers.schedules import small_programs
 from tornproof.harness.search.crash_world import Sessions
 from tornproof.harness.search.crashed_schedules import CrashedSchedules
 from tornproof.harness.search.product_reduction import (
@@ -26,6 +28,7 @@ from tornproof.harness.search.product_reduction import (
     ReductionCounts,
 )
 from tornproof.harness.search.reader_reduction import NotOnlyAReaderError
+from tornproof.harness.simulator.filesystem.intercept import CallKind
 from tornproof.harness.simulator.filesystem.kernel import Kernel
 from tornproof.harness.simulator.filesystem.step_bound import STEP_BOUND
 from tornproof.harness.simulator.persistence.legal_disks import legal_disks
@@ -96,6 +99,12 @@ CONTROLS = (
         target=UndoesWhatWasSeen(), violated=Property.SEEN_LOST, detected_by=frozenset({A}), accepted_by=frozenset()
     ),
     Control(target=CleansUpInPlace(), violated=Property.STALE, detected_by=frozenset({D})),
+    *(
+        Control(
+            target=CleansUpInPlace(kind), violated=Property.STALE, detected_by=frozenset({D}), accepted_by=frozenset()
+        )
+        for kind in (CallKind.FSYNC, CallKind.MSYNC)
+    ),
     # What is judged.
     Control(target=FORGETS, violated=Property.WENT_BACK),
     Control(target=FORBIDS_COMMITS, violated=Property.COMMIT, detected_by=EVERY - {D}, accepted_by=frozenset()),
@@ -271,6 +280,11 @@ def failures(models: Sequence[str] = PRODUCT_MODELS) -> Iterator[str]:
         for control in CONTROLS:
             if failure := control.failure(model_named(name), partial(violated, rules=control.rules)):
                 yield failure
+        if model_named(name) in (A, D) and not small_programs.has_every_outcome(control_case(LetterCounter()), name):
+            yield f"the outcomes of every order of calls with every crash were not found in {name}"
+    if not small_programs.reaches_every_state_early(control_case(LetterCounter())):
+        yield "a reader goes on from a later state of the writer than it can"
+    yield from model_controls.failed_controls()
 
 
 @cache

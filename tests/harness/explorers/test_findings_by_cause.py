@@ -7,7 +7,7 @@ import pytest
 
 from tornproof.harness.common.effort import EFFORTS, Bounds
 from tornproof.harness.common.signature import signature_of
-from tornproof.harness.common.verdict import Finding, Verdict
+from tornproof.harness.common.verdict import Finding, Phase, Verdict
 from tornproof.harness.explorers import simulated_phases
 from tornproof.harness.explorers.simulated_phases import NOT_SHRUNK, _of_other_causes, simulate
 from tornproof.harness.systems.releases import PRESETS
@@ -31,6 +31,16 @@ def seen(*paths: str) -> Finding:
     """Return a finding as the power explorer makes it."""
     choice = json.dumps(["C-8", None, {path: [0, 0, []] for path in paths}])
     return Finding(property="p", phase="power", sentence="s", evidence={"cuts": [{"step": 1, "choice": choice}]})
+
+
+def test_two_findings_of_one_property_are_of_two_kinds() -> None:
+    """What was seen tells them apart, and numbers and the time of the crash do not."""
+    one, again, other = (
+        finding(text=text) for text in ("after 3 calls: 1 row", "after 4 calls: 2 row", "after 3 calls: no file")
+    )
+    strategy = simulated_phases._STRATEGIES[Explorer.SCHEDULES]
+    phase = Phase(name="", explored=1, complete=True, bound="", verdict=Verdict.INVALID, findings=(one, again, other))
+    assert len({kind for kind, _ in strategy.found([phase])}) == 2
 
 
 def test_one_lost_file_is_one_cause_wherever_the_power_is_cut_and_whatever_is_said() -> None:

@@ -78,7 +78,7 @@ def noticed(operations: Sequence[TableOperation], *, cuts: int = 0) -> str:
             return violation.reason
         plan = Plan.of(judge, cuts_max=cuts, recovery_kills_max=1)
         exploration = Exploration(judge, "table", plan)
-        found = (exploration.run([share]).findings for share in plan.shares(judge, SHARE_SIZE))
+        found = (exploration.run([share]).findings for share in plan.shares(SHARE_SIZE))
         return next((finding.sentence for findings in found for finding in findings.values()), "")
 
 

@@ -509,7 +509,7 @@ def test_shares_of_the_points_find_what_one_process_finds(size: int) -> None:
     judge = Judge(KeepsLog(), OPERATIONS, start=None, path="toy")
     plan = Plan.of(judge, 30, 1)
     whole = crash_phase(plan, [Exploration(judge, "log", plan).run()])
-    parts = [Exploration(judge, "log", plan).run([share]) for share in plan.shares(judge, size)]
+    parts = [Exploration(judge, "log", plan).run([share]) for share in plan.shares(size)]
     phase = crash_phase(plan, parts)
     assert (phase.explored, phase.complete, phase.bound) == (whole.explored, whole.complete, whole.bound)
     assert {name: phase.counts[name] for name in (WHOLE, FAILING, CUT)} == {

@@ -39,7 +39,9 @@ def events(tmp_path: Path) -> Iterator[HistoryWriter]:
 
 
 def properties(start: Start, outcome: Outcome, events: HistoryWriter) -> list[str]:
-    return [finding.property for finding in _what_is_left(start, outcome, events)]
+    findings, failed = _what_is_left(start, outcome, events)
+    assert failed == []
+    return [finding.property for finding in findings]
 
 
 def test_the_version_that_was_written_is_left(

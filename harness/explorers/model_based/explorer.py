@@ -9,7 +9,7 @@ import importlib
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import FunctionType, SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -510,11 +510,11 @@ def start_of(table: str, encode: RowGroupEncoder) -> Start:
         making = Search(start=empty, kind=StorageKind.MEMORY, scratch="", encode=encode, steps=0, options=1)
         start = filled(making)
         if not BY_NAME[table].added:
-            return start
+            return replace(start, is_ours=True)
         with orderly("a table with added columns"):
             added = prepare(with_added_columns(table, start.files, start.metadata), PATH)
         _check_added(start.rows.contents, added.rows.contents, [*BY_NAME[table].added.values()])
-        return added
+        return replace(added, is_ours=True)
 
 
 def _check_added(before: Sequence[Values], after: Sequence[Values], types: Sequence[str]) -> None:

@@ -224,6 +224,11 @@ def _can_repair(world: World) -> bool:
     return is_alone and bool(entries) and all(each.token >= 0 for each in entries)
 
 
+def _can_migrate(world: World) -> bool:
+    """Whether a migration finds all that `_pm` said in other files, as after this writer alone."""
+    return world.start.is_ours and _can_repair(world)
+
+
 def _can_pin(world: World) -> bool:
     return len(world.pins) < READER_COUNT
 
@@ -277,7 +282,7 @@ RULES: Mapping[str, Rule] = {
     "close": Rule(close, _has_writer, 2, _OPENED),
     "reopen": Rule(reopen, _is_closed, 2, _COMMITTED),
     "repair": Rule(repair, _can_repair, 3, ("reopen", "close", *_COMMITTED), ("nth", "count")),
-    "migrate": Rule(migrate, _can_repair, 1, ("repair", "reopen", "close", *_COMMITTED)),
+    "migrate": Rule(migrate, _can_migrate, 1, ("repair", "reopen", "close", *_COMMITTED)),
     "reopen that is killed": Rule(reopen_killed, _is_closed, 5, ("commit that is killed", *_STAGED), ("at",)),
     "reopen that fails": Rule(reopen_fails, _is_closed, 4, ("commit that fails", *_STAGED), ("at",)),
 }

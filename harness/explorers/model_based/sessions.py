@@ -81,6 +81,7 @@ def migrate(world: World) -> None:
         storage.unlink(f"{path}/{name}/{PM_FILE}")
         with storage.open_for_writing(f"{path}/{name}/{DATA_FILE}") as handle:
             handle.pwrite(UNCOMMITTED, handle.size_bytes())
+        storage.sync_directory(f"{path}/{name}")
     for outcome in (MigrationOutcome.MIGRATED, MigrationOutcome.ALREADY):
         with orderly("migrate"):
             migration = migrate_table(storage, path)

@@ -24,6 +24,7 @@ from document import DOCUMENT, RESULTS, Results, this_machine, write_document
 from large_table import large_rows
 from many import many_rows
 from measure import ROUNDS, Row, Work, compare
+from recording import recording_rows
 from simulator import Rate, rates
 from start import start_rows
 from wide_metadata import metadata_rows
@@ -54,6 +55,8 @@ from tornproof.impl.write.table_writer import open_writer
 from tornproof.impl.write.writer_options import WriterOptions
 
 GROUP_ROW_COUNT = 10
+RESOLVE_GOAL = 0.8
+SMALL_CHUNKS_GOAL = 1 / 4
 TABLE = "tables/9.4.2/wide/table"
 HERE = Path(__file__).parent
 
@@ -70,12 +73,14 @@ def rows(golden: Path) -> Iterator[Row]:
         lambda: resolve_partition(files, partition),
         "pyarrow read_metadata",
         lambda: pq.read_metadata(io.BytesIO(content)),
+        goal=RESOLVE_GOAL,
     )
     yield compare(
         "read all rows, checked against statistics",
         lambda: pa.Table.from_batches(list(snapshot.batches()), schema=snapshot.schema),
         "pyarrow read_table",
         lambda: pq.read_table(io.BytesIO(content)),
+        goal=SMALL_CHUNKS_GOAL,
     )
     yield compare(
         "verify", lambda: verify_table(table), "our own read", lambda: pa.Table.from_batches(list(snapshot.batches()))
@@ -151,7 +156,12 @@ def main() -> None:
         # Large tables first, while the process is as fresh as that of a command.
         questdb = folder / "questdb"
         for row in itertools.chain(
-            large_rows(folder), rows(questdb), metadata_rows(folder), start_rows(questdb), many_rows(folder)
+            large_rows(folder),
+            rows(questdb),
+            metadata_rows(folder),
+            start_rows(questdb),
+            many_rows(folder),
+            recording_rows(),
         ):
             results.append(row)
             status.update(f"{len(results)} comparisons, the last: {row.what}")

@@ -10,6 +10,9 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from typing import Any
+
+from msgspec import structs
 
 from tornproof.harness.common.effort import Bounds
 from tornproof.harness.common.remembered_codecs import remembered_decoding, remembered_encoder
@@ -37,9 +40,20 @@ from tornproof.harness.explorers.simulated_phases import goals_of_table, simulat
 from tornproof.harness.parallel.tasks import Exploration, OnProgress, Outcome, TableQuestion, explore
 from tornproof.harness.parallel.workers import Task, Worker
 from tornproof.harness.simulator.filesystem.image import DiskImage
+from tornproof.harness.simulator.filesystem.line_bound import bounded_computation
+from tornproof.harness.simulator.filesystem.step_bound import EndlessError
+from tornproof.harness.simulator.process.observer import Property
+from tornproof.harness.systems.preset import Preset
 from tornproof.harness.systems.releases import HARDENED_PRESET, PRESETS
 from tornproof.harness.systems.scenario import Explorer
-from tornproof.harness.systems.simulation import HARDENED, Setting, case_under, settings_of, settings_of_table
+from tornproof.harness.systems.simulation import (
+    HARDENED,
+    Setting,
+    case_under,
+    settings_of,
+    settings_of_table,
+    two_writers_of_table,
+)
 from tornproof.harness.systems.table import TableTarget
 from tornproof.harness.systems.workload import crash_operations, made_image
 from tornproof.impl.errors import CorruptError, NotATableError, ProblemError, TornproofError
@@ -84,6 +98,8 @@ SIMULATED = {
 """The explorers that run in the simulator; only they know other releases, and scenarios."""
 MAKING = "making"
 """The key of the evidence that a new table could not be made."""
+ENDLESS = "endless"
+"""The key of the evidence that verifying the table does not end."""
 POINTS_IN_TASK = 48
 """How many crash points are one task of a worker."""
 
@@ -119,13 +135,19 @@ class CheckQuestion(TableQuestion):
         """Return what the simulator explores: nothing of a damaged table, which other phases report."""
         preset = None if self.preset is None else PRESETS[self.preset]
         if not self.has_table:
-            return tuple(settings_of(self.scenarios, preset))
-        with suppress(TornproofError):
+            return (*settings_of(self.scenarios, preset), *(() if self.scenarios else self._two_writers(preset)))
+        with suppress(TornproofError, EndlessError):
             settings = settings_of_table(self.image, self.path, preset or HARDENED_PRESET)
+            settings += self._two_writers(preset)
             # Other releases leave steps out, so that some of these points do not exist.
             if preset is not None:
                 return tuple(settings)
             return tuple(replace(setting, coverage_goals=goals_of_table(setting)) for setting in settings)
+        return ()
+
+    def _two_writers(self, preset: Preset | None) -> Sequence[Setting]:
+        with suppress(TornproofError, EndlessError):
+            return two_writers_of_table(self.image, self.path, preset or HARDENED_PRESET)
         return ()
 
 
@@ -135,8 +157,8 @@ def capture_table(storage: ReadableStorage, path: str) -> DiskImage:
     What a writer appends meanwhile is past the tokens of that version. Raises UnsupportedError above 96 MiB, and what
     opening a table raises.
     """
-    with suppress(ProblemError):
-        # A path that is no table is rejected here; a damaged `_meta` is reported by the phase that verifies.
+    with bounded_computation(CAPTURE_LIMIT_BYTES), suppress(ProblemError, EndlessError):
+        # A path that is no table is rejected here; what else is wrong is reported by the phase that verifies.
         open_table(storage, path)
     return DiskImage.capture(storage, path, size_bytes_max=CAPTURE_LIMIT_BYTES, is_wanted=_counts)
 
@@ -148,23 +170,26 @@ def _counts(name: str) -> bool:
 def make_table() -> tuple[DiskImage, str]:
     """Return a small new table at MADE_PATH, or none and the error that it ended in, which is a finding."""
     try:
-        return made_image(), ""
-    except Exception as error:
+        with bounded_computation():
+            return made_image(), ""
+    except (Exception, EndlessError) as error:
         return DiskImage({}), f"{type(error).__name__}: {error}"
 
 
 def complaint_of(image: DiskImage, path: str) -> object:
     """Return what is wrong with the metadata of a copied table, or None; a copy made beside a writer may be torn."""
     try:
-        return verify_table(open_table(image, path), quick=True, whole=False).all_problems or None
+        with bounded_computation(image.size_bytes), suppress(EndlessError):
+            return verify_table(open_table(image, path), quick=True, whole=False).all_problems or None
     except ProblemError as error:
         return str(error)
+    return None
 
 
 def bounds_of(effort: int, image: DiskImage, path: str) -> Bounds:
     """Return the bounds of an effort for a copied table; a damaged one is not explored, so its size does not matter."""
     bounds = Bounds.of(effort)
-    with suppress(ProblemError, NotATableError):
+    with bounded_computation(image.size_bytes), suppress(ProblemError, NotATableError, EndlessError):
         table = open_table(image, path)
         row_group_count = verify_table(table, quick=True, whole=False).counts.row_groups
         return bounds.of_table(row_group_count * len(table.metadata.columns if table.metadata else ()))
@@ -185,6 +210,18 @@ def check_image(
     """
     if question.start_error:
         return Outcome(phases=[_start_phase(question.start_error)])
+    with bounded_computation(question.image.size_bytes):
+        return _check_image(question, phases, workers=workers, seconds=seconds, on_progress=on_progress)
+
+
+def _check_image(
+    question: CheckQuestion,
+    phases: Sequence[PhaseName],
+    *,
+    workers: int,
+    seconds: float | None,
+    on_progress: OnProgress,
+) -> Outcome:
     verified = _verify_phase(question)
     shown = [verified] if PhaseName.VERIFY in phases or verified.verdict is not Verdict.VALID else []
     if verified.verdict is not Verdict.VALID:
@@ -334,19 +371,14 @@ def _processes_phase(worker: Worker) -> Phase:
 
 
 def _start_phase(error: str) -> Phase:
-    finding = Finding(
-        property=ORDERLY,
-        phase=PhaseName.VERIFY,
-        sentence=f"A small new table cannot be made: {error}.",
-        evidence={MAKING: error},
-    )
+    sentence = f"A small new table cannot be made: {error}."
+    return _unverified(sentence, ORDERLY, {MAKING: error}, bound="commits that make a small new table")
+
+
+def _unverified(sentence: str, broken: str, evidence: dict[str, Any], bound: str = "the committed version") -> Phase:
+    finding = Finding(property=broken, phase=PhaseName.VERIFY, sentence=sentence, evidence=evidence)
     return Phase(
-        name=PhaseName.VERIFY,
-        explored=1,
-        complete=True,
-        bound="commits that make a small new table",
-        verdict=Verdict.INVALID,
-        findings=(finding,),
+        name=PhaseName.VERIFY, explored=1, complete=True, bound=bound, verdict=Verdict.INVALID, findings=(finding,)
     )
 
 
@@ -356,7 +388,9 @@ def _verify_phase(question: CheckQuestion) -> Phase:
         report = verify_table(open_table(question.image, question.path), whole=False)
     except CorruptError as error:
         report = TableReport(table=question.path, version=None, problems=(error.problem,))
-    counts = dataclasses.asdict(report.counts)
+    except EndlessError as error:
+        return _unverified(f"Verifying the table does not end: {error}.", Property.ENDS, {ENDLESS: str(error)})
+    counts = structs.asdict(report.counts)
     return Phase(
         name=PhaseName.VERIFY,
         explored=report.counts.chunks,
@@ -372,7 +406,7 @@ def _verify_phase(question: CheckQuestion) -> Phase:
                 property="a table on disk is sound",
                 phase=PhaseName.VERIFY,
                 sentence=str(problem),
-                evidence=dataclasses.asdict(problem),
+                evidence=structs.asdict(problem),
             )
             for problem in report.all_problems
         ),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tornproof.harness.check import MAKING, make_table
+from tornproof.harness.check import ENDLESS, MAKING, make_table
 from tornproof.harness.common.verdict import Finding, Verdict
 from tornproof.harness.counterexamples.case_document import case_of
 from tornproof.harness.counterexamples.replay import UNUSABLE, is_simulated
@@ -13,10 +13,13 @@ from tornproof.harness.explorers.kills.explorer import replay_crash
 from tornproof.harness.explorers.memory.explorer import replay_memory
 from tornproof.harness.explorers.model_based.explorer import replay_stateful
 from tornproof.harness.explorers.power_cuts.replay import replay_power
+from tornproof.harness.explorers.schedules.writers import Group, replay_writers
 from tornproof.harness.explorers.server.judge import replay_server
 from tornproof.harness.mutation.replay import replay_planted
 from tornproof.harness.mutation.seeded import replay_seeded
 from tornproof.harness.simulator.filesystem.image import DiskImage
+from tornproof.harness.simulator.filesystem.line_bound import bounded_computation
+from tornproof.harness.simulator.filesystem.step_bound import EndlessError
 from tornproof.harness.systems.table import TableTarget
 from tornproof.harness.systems.workload import crash_operations
 from tornproof.impl.errors import CorruptError, Problem
@@ -27,6 +30,11 @@ from tornproof.impl.verify.verify import verify_table
 
 def replay_finding(finding: Finding, image: DiskImage, path: str) -> Verdict:
     """Return INVALID if the same happens again, VALID if not, UNKNOWN if it cannot be tried."""
+    with bounded_computation(image.size_bytes):
+        return _replay(finding, image, path)
+
+
+def _replay(finding: Finding, image: DiskImage, path: str) -> Verdict:
     if is_simulated(finding.evidence):
         return replay_planted(finding).verdict
     try:
@@ -52,6 +60,11 @@ def replay_finding(finding: Finding, image: DiskImage, path: str) -> Verdict:
                 return replay_seeded(finding)
             case "server":
                 return replay_server(finding)
+            case "schedules" if "writers" in finding.evidence:
+                group = Group(
+                    case=case_of(finding.evidence["test_case"]), writer_count=int(finding.evidence["writers"])
+                )
+                return replay_writers(group, finding)
             case "power":
                 return replay_power(case_of(finding.evidence["test_case"]), finding)
             case _:
@@ -65,11 +78,15 @@ def _replay_problem(finding: Finding, image: DiskImage, path: str) -> Verdict:
     if MAKING in finding.evidence:
         _, error = make_table()
         return Verdict.VALID if not error else Verdict.INVALID if error == finding.evidence[MAKING] else Verdict.UNKNOWN
-    wanted = Problem(**finding.evidence)
     try:
         problems = verify_table(open_table(image, path), whole=False).all_problems
     except CorruptError as error:
         problems = (error.problem,)
+    except EndlessError:
+        return Verdict.INVALID if ENDLESS in finding.evidence else Verdict.UNKNOWN
+    if ENDLESS in finding.evidence:
+        return Verdict.VALID
+    wanted = Problem(**finding.evidence)
     return Verdict.INVALID if wanted in problems else Verdict.VALID
 
 

@@ -1,15 +1,22 @@
-"""What a check that is told nothing makes of a fault: phase after phase, in a copy of the package, up to a finding."""
+"""Trials of a fault: what an explorer that is told where to look, and a check that is told nothing, make of it.
+
+A trial of a check runs in a copy of the package, phase after phase as a user would call them, up to the first finding.
+"""
 
 from __future__ import annotations
 
 import json
-import resource
+import os
 import subprocess
 import tempfile
-from collections.abc import Mapping, Sequence
+import threading
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
+
+import pyarrow as pa
 
 from tornproof.harness.check import PhaseName
 from tornproof.harness.common.verdict import Verdict
@@ -28,134 +35,192 @@ PHASES = (
     PhaseName.DAMAGE,
 )
 """The phases of a check in the order in which they are tried: those that find most for their time come first."""
+TOLD = "told"
+"""What stands for the phase where an explorer is told the scenario."""
 REPLAYS = 10
 SECONDS_MAX = 600.0
-"""A phase that takes longer hangs: it takes at most half a minute where nothing is planted."""
-UNKNOWN_SENTENCE = "it could not be told"
+"""A process that takes longer hangs: a phase takes at most half a minute where nothing is planted."""
+COMPLAINT_CHARACTERS_MAX = 500
+HANGS = "it hangs"
+PARTS = 3
+"""One of so many parts of the faults is set aside: nobody looks into why they are missed."""
+SCHEMA = pa.schema(
+    [
+        pa.field("fault", pa.string(), nullable=False),
+        pa.field("family", pa.string(), nullable=False),
+        pa.field("is_set_aside", pa.bool_(), nullable=False),
+        pa.field("argument", pa.string(), nullable=False),
+        pa.field("seed", pa.int64(), nullable=False),
+        pa.field("phase", pa.string(), nullable=False),
+        pa.field("verdict", pa.string(), nullable=False),
+        pa.field("reached", pa.bool_(), nullable=False),
+        pa.field("triggered", pa.bool_(), nullable=False),
+        pa.field("property", pa.string(), nullable=False),
+        pa.field("sentence", pa.string(), nullable=False),
+        pa.field("case_count", pa.int64(), nullable=False),
+        pa.field("cpu_seconds", pa.float64(), nullable=False),
+        pa.field("replayed_count", pa.int64(), nullable=False),
+        pa.field("replay_count", pa.int64(), nullable=False),
+    ]
+)
+"""A row for each fault, seed and phase that was tried, in the order in which they were."""
 
 Document: TypeAlias = Mapping[str, Any]
+Row: TypeAlias = dict[str, Any]
+
+
+def is_set_aside(name: str) -> bool:
+    """Return whether a fault belongs to the third that was drawn, by a checksum of its name, before any tuning."""
+    return zlib.crc32(name.encode()) % PARTS == 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Trial:
-    """The trial of one fault with one seed.
+class Ended:
+    """A process that has ended: its exit code, the CPU time of it and its children, and what it complained about."""
 
-    `reached`: its code was executed. `triggered`: a phase counted, or found, something else than without it. `phase` is
-    the one whose finding, with its `property_broken` and `sentence`, was the first, after `cpu_seconds` of all
-    processes and `case_count` cases; it is a kill if it replayed each of the `replay_count` times. `noticed` are the
-    phases that did not end with VALID for another reason: a control that failed, or an exception.
-    """
-
-    fault: str
-    family: str
-    seed: int
-    reached: bool
-    triggered: bool
-    phase: str
-    property_broken: str
-    sentence: str
-    noticed: str
-    case_count: int
+    code: int
     cpu_seconds: float
-    replayed_count: int
-    replay_count: int
-
-    @property
-    def detected(self) -> bool:
-        """Whether there is a finding that replays each time."""
-        return bool(self.phase) and self.replayed_count == self.replay_count
+    complaint: str
 
 
 @dataclass(slots=True, kw_only=True)
 class Trials:
-    """Tries faults on one table, or on a new one; what phases count without a fault is remembered by seed."""
+    """Tries faults on one table, or on a new one; what phases count without a fault is remembered by seed.
+
+    With `tries_all` phases are tried after the one that has found the fault, too. Several threads may use it.
+    """
 
     table: str | None
     effort: str
     phases: Sequence[PhaseName] = PHASES
     replay_count: int = REPLAYS
+    tries_all: bool = False
     _sound: dict[tuple[PhaseName, int], Document] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _running: set[subprocess.Popen[bytes]] = field(default_factory=set)
+    _is_stopped: threading.Event = field(default_factory=threading.Event)
 
-    def run(self, fault: FaultFile, seed: int) -> Trial:
-        """Return the trial of a fault; raises PatchError if it does not apply."""
+    def rows(self, fault: FaultFile, seed: int) -> Iterator[Row]:
+        """Yield the rows of SCHEMA for a fault and a seed; raises PatchError if it does not apply."""
         with planted_copy(fault.patch) as copy:
-            cpu_seconds, cases, noticed, is_triggered = 0.0, 0, [], False
             for phase in self.phases:
-                begin = _children_cpu_seconds()
-                document, findings = self._check(copy, phase, seed)
-                cpu_seconds += _children_cpu_seconds() - begin
-                found = document["findings"]
-                of_phase = [each for each in document["phases"] if each["name"] == phase or found]
-                cases += sum(each["explored"] for each in of_phase)
-                if document["verdict"] != Verdict.VALID.name and not found:
-                    noticed.append(phase)
-                is_triggered = is_triggered or bool(found) or _answer(document) != _answer(self.sound(phase, seed))
-                if found:
-                    break
-            first = found[0] if found else {}
-            return Trial(
-                fault=fault.name,
-                family=fault.family,
-                seed=seed,
-                reached=copy.mark.exists(),
-                triggered=is_triggered,
-                phase=first.get("phase", ""),
-                property_broken=first.get("property", ""),
-                sentence=first.get("sentence", ""),
-                noticed=", ".join(noticed),
-                case_count=cases,
-                cpu_seconds=cpu_seconds,
-                replayed_count=sum(_replays(copy, findings[0]) for _ in range(self.replay_count)) if findings else 0,
-                replay_count=self.replay_count,
-            )
+                row = {**_of_fault(fault), "seed": seed, "phase": phase, **self._row(copy, phase, seed)}
+                yield row
+                if row["verdict"] == Verdict.INVALID.name and not self.tries_all:
+                    return
 
-    def sound(self, phase: PhaseName, seed: int) -> Document:
-        """Return the document of a phase without a fault."""
-        if (phase, seed) not in self._sound:
-            with planted_copy(None) as copy:
-                self._sound[phase, seed] = self._check(copy, phase, seed)[0]
-        return self._sound[phase, seed]
+    def told_row(self, fault: FaultFile) -> Row:
+        """Return the row of SCHEMA for the cheapest explorer of a fault, told its scenario, in a process of its own."""
+        with planted_copy(None) as copy:
+            path = copy.folder / "run.json"
+            ended = self._run(copy, ["-m", "tornproof.harness.mutation.told", fault.name, str(path)])
+            run = json.loads(path.read_text()) if path.exists() else {}
+        detected = bool(run.get("detected"))
+        return {
+            **_of_fault(fault),
+            "seed": 0,
+            "phase": TOLD,
+            "verdict": (Verdict.INVALID if detected else Verdict.VALID if run else Verdict.UNKNOWN).name,
+            "reached": bool(run.get("reached")),
+            "triggered": bool(run.get("triggered")),
+            "property": run.get("property", ""),
+            "sentence": "" if run else ended.complaint,
+            "case_count": run.get("explored_count", 0),
+            "cpu_seconds": run.get("cpu_seconds", ended.cpu_seconds),
+            "replayed_count": 0,
+            "replay_count": 0,
+        }
 
-    def _check(self, copy: PlantedCopy, phase: PhaseName, seed: int) -> tuple[Document, list[Path]]:
+    def stop(self) -> None:
+        """Kill what runs in other threads, and what they start from now on: its rows are UNKNOWN."""
+        self._is_stopped.set()
+        for process in tuple(self._running):
+            process.kill()
+
+    def _row(self, copy: PlantedCopy, phase: PhaseName, seed: int) -> Row:
+        copy.mark.unlink(missing_ok=True)
+        document, files, cpu_seconds = self._check(copy, phase, seed)
+        first: Row = next(iter(document["findings"]), {})
+        is_known = document["verdict"] != Verdict.UNKNOWN.name
+        return {
+            "verdict": document["verdict"],
+            "reached": copy.mark.exists(),
+            "triggered": not is_known or bool(first) or _answer(document) != _answer(self._sound_document(phase, seed)),
+            "property": first.get("property", ""),
+            "sentence": first.get("sentence", "") or _doubts(document),
+            "case_count": sum(each["explored"] for each in document["phases"]),
+            "cpu_seconds": cpu_seconds,
+            "replayed_count": sum(self._replays(copy, files[0]) for _ in range(self.replay_count)) if files else 0,
+            "replay_count": self.replay_count,
+        }
+
+    def _sound_document(self, phase: PhaseName, seed: int) -> Document:
+        with self._lock:
+            if (phase, seed) not in self._sound:
+                with planted_copy(None) as copy:
+                    self._sound[phase, seed] = self._check(copy, phase, seed)[0]
+            return self._sound[phase, seed]
+
+    def _check(self, copy: PlantedCopy, phase: PhaseName, seed: int) -> tuple[Document, list[Path], float]:
         folder = Path(tempfile.mkdtemp(dir=copy.folder))
-        document = folder / "check.json"
+        path = folder / "check.json"
         arguments = [*([self.table] if self.table else []), "--only", phase, "--seed", str(seed), "--workers", "1"]
-        paths = ["--effort", self.effort, "--json", str(document), "--findings", str(folder / "findings")]
-        done = _run(copy, ["check", *arguments, *paths])
-        if not document.exists():
-            died = {"name": phase, "explored": 0, "note": done}
-            return {"verdict": Verdict.UNKNOWN.name, "phases": [died], "findings": []}, []
-        return json.loads(document.read_text()), sorted((folder / "findings").glob("*.json"))
+        outputs = ["--effort", self.effort, "--json", str(path), "--findings", str(folder / "findings")]
+        ended = self._run(copy, ["-m", "tornproof", "check", *arguments, *outputs])
+        if not path.exists():
+            died = {"name": phase, "explored": 0, "note": ended.complaint}
+            return {"verdict": Verdict.UNKNOWN.name, "phases": [died], "findings": []}, [], ended.cpu_seconds
+        return json.loads(path.read_text()), sorted((folder / "findings").glob("*.json")), ended.cpu_seconds
+
+    def _replays(self, copy: PlantedCopy, finding: Path) -> bool:
+        """Return whether a finding happens again in a process of its own."""
+        document = finding.with_suffix(".replay")
+        self._run(copy, ["-m", "tornproof", "replay", str(finding), "--json", str(document)])
+        return document.exists() and json.loads(document.read_text())["verdict"] == Verdict.INVALID.name
+
+    def _run(self, copy: PlantedCopy, arguments: Sequence[str]) -> Ended:
+        """Run Python in the copy; a process that hangs is killed with all that it started."""
+        with (copy.folder / "complaints").open("w+") as complaints:
+            process = subprocess.Popen(
+                [*copy.python, *arguments],
+                env=copy.environment,
+                cwd=copy.folder,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=complaints,
+            )
+            self._running.add(process)
+            if self._is_stopped.is_set():
+                process.kill()
+            clock = threading.Timer(SECONDS_MAX, process.kill)
+            clock.start()
+            # Only this call tells the CPU time of one child.
+            _, status, used = os.wait4(process.pid, 0)
+            self._running.discard(process)
+            clock.cancel()
+            process.returncode = code = os.waitstatus_to_exitcode(status)
+            complaints.seek(0)
+            said = complaints.read()[-COMPLAINT_CHARACTERS_MAX:]
+        return Ended(code=code, cpu_seconds=used.ru_utime + used.ru_stime, complaint=HANGS if code == -9 else said)
+
+
+def _of_fault(fault: FaultFile) -> Row:
+    return {
+        "fault": fault.name,
+        "family": fault.family,
+        "is_set_aside": is_set_aside(fault.name),
+        "argument": fault.argument,
+    }
 
 
 def _answer(document: Document) -> object:
     return document["verdict"], [(each["name"], each["explored"], each.get("counts")) for each in document["phases"]]
 
 
-def _replays(copy: PlantedCopy, finding: Path) -> bool:
-    """Return whether a finding happens again in a process of its own."""
-    document = finding.with_suffix(".replay")
-    _run(copy, ["replay", str(finding), "--json", str(document)])
-    return document.exists() and json.loads(document.read_text())["verdict"] == Verdict.INVALID.name
-
-
-def _run(copy: PlantedCopy, arguments: Sequence[str]) -> str:
-    """Run a command of the package in the copy, and return the end of what it complains about."""
-    try:
-        done = subprocess.run(
-            [*copy.python, "-m", "tornproof", *arguments],
-            env=copy.environment,
-            cwd=copy.folder,
-            capture_output=True,
-            text=True,
-            timeout=SECONDS_MAX,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        return "it hangs"
-    return done.stderr[-500:]
-
-
-def _children_cpu_seconds() -> float:
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
+def _doubts(document: Document) -> str:
+    """Return why a phase without a finding is not VALID."""
+    return "; ".join(
+        f"{each['name']}: {each.get('note') or each.get('controls')}"
+        for each in document["phases"]
+        if each.get("verdict") != Verdict.VALID.name
+    )

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Self
 
+import msgspec
 
-@dataclass(frozen=True, slots=True)
-class Problem:
+
+class Problem(msgspec.Struct, frozen=True):
     """One thing that is wrong with one file: where, what was expected there, and what was found.
 
     The fields are in the order of the message. `offset_bytes` is None where the problem concerns the whole file.

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tornproof.reports.campaign.files import CAMPAIGN_FILE
+from tornproof.reports.faults.trials import TRIALS_FILE
 from tornproof.reports.kit.json_fields import Fields, ResultError, read_document
 from tornproof.reports.kit.page import as_key
 from tornproof.reports.run.document import Run, run_of
@@ -52,7 +53,8 @@ class TableDocument:
 class Folder:
     """The contents of a folder, each list in order, the newest last.
 
-    `damaged` has the errors of unreadable results, `foreign` files that are not results, `keys` those of all pages.
+    `trials` is the file of trials of planted faults, if there is one. `damaged` has the errors of unreadable results,
+    `foreign` files that are not results, `keys` those of all pages.
     """
 
     directory: Path
@@ -60,6 +62,7 @@ class Folder:
     findings: list[FindingFile] = field(default_factory=list)
     tables: list[TableDocument] = field(default_factory=list)
     is_campaign: bool = False
+    trials: Path | None = None
     damaged: list[ResultError] = field(default_factory=list)
     foreign: list[str] = field(default_factory=list)
     keys: set[str] = field(default_factory=set)
@@ -67,7 +70,7 @@ class Folder:
     @property
     def is_empty(self) -> bool:
         """Whether there is nothing to make a page from."""
-        return not (self.runs or self.findings or self.tables or self.is_campaign)
+        return not (self.runs or self.findings or self.tables or self.is_campaign or self.trials)
 
     @property
     def campaign_findings(self) -> list[FindingFile]:
@@ -95,7 +98,8 @@ def results_in(directory: Path) -> Folder:
     if not directory.is_dir():
         actual = "a file" if directory.exists() else "nothing of this name"
         raise ResultError(file=str(directory), field="the folder", expected="a folder of results", actual=actual)
-    folder = Folder(directory=directory)
+    trials = directory / TRIALS_FILE
+    folder = Folder(directory=directory, trials=trials if trials.is_file() else None)
     for path in _json_files(directory):
         _take(folder, path, _add_by_content)
     for path in sorted(_json_files(directory / RUNS), key=_run_order):

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from junitparser import Error, Failure, JUnitXml, Skipped, TestCase, TestSuite
 
+from tornproof.reports.faults.trials import KEY as FAULTS_KEY
 from tornproof.reports.folder import CAMPAIGN_KEY, FindingFile, Folder
 from tornproof.reports.kit.dedupe import Fold, folded
 from tornproof.reports.kit.json_fields import ResultError, printable
@@ -37,7 +38,9 @@ def junit_of(folder: Folder, pages: Sequence[Page], damaged: Sequence[ResultErro
             xml.add_testsuite(_table_suite(verified))
     for page in pages:
         if page.key == CAMPAIGN_KEY:
-            xml.add_testsuite(_campaign_suite(page, folder.campaign_findings))
+            xml.add_testsuite(_page_suite(page, folder.campaign_findings))
+        elif page.key == FAULTS_KEY:
+            xml.add_testsuite(_page_suite(page, ()))
     if not folder.runs and not folder.is_campaign and folder.findings:
         folds = folded(folder.findings)
         xml.add_testsuite(
@@ -133,8 +136,8 @@ def _of_compatibility(compatibility: Compatibility) -> Failure | None:
     return None if compatibility.can_continue else Failure(_clean(compatibility.reason), "cannot continue")
 
 
-def _campaign_suite(page: Page, findings: Sequence[FindingFile]) -> TestSuite:
-    """Return a suite with the verdict of a campaign's page, and its findings."""
+def _page_suite(page: Page, findings: Sequence[FindingFile]) -> TestSuite:
+    """Return a suite with the verdict of the page of a campaign or of planted faults, and its findings."""
     files = {each.stem: each for each in findings}
     cases = [_case(page.key, _title(fold), _failure(fold, files)) for fold in folded(findings)]
     result: Result | None = None

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from tornproof.reports.campaign.page import campaign_page
+from tornproof.reports.faults.page import faults_page
 from tornproof.reports.finding.page import finding_page
 from tornproof.reports.folder import FindingFile, Folder, results_in
 from tornproof.reports.junit import junit_of
@@ -121,6 +122,8 @@ def _results(folder: Folder, room: Room) -> dict[str, Page]:
     pages = {}
     if folder.is_campaign:
         pages[str(folder.directory)] = room.made(partial(campaign_page, folder.directory))
+    if folder.trials is not None:
+        pages[str(folder.trials)] = room.made(partial(faults_page, folder.trials))
     for table in folder.newest_tables:
         pages[table.file] = room.made(partial(table_page, table.document, key=table.key, file=table.file))
     return {file: page for file, page in pages.items() if page is not None}

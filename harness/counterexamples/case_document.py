@@ -11,6 +11,7 @@ from dataclasses import asdict, fields, replace
 from typing import Any
 
 import pyarrow as pa
+from msgspec import structs
 
 from tornproof.harness.common.arrow_bytes import arrow_bytes
 from tornproof.harness.common.system import Target
@@ -230,7 +231,7 @@ def _preset_of(target: TableTarget) -> Preset | None:
 def _in_order_of(protocol: Protocol, other: Protocol) -> Protocol:
     """Return a protocol with its own functions and the actions of another one."""
     changes: dict[str, Any] = {name: getattr(other, name) for name in (*ORDERS, "recovery", "remembers")}
-    return replace(protocol, **changes)
+    return structs.replace(protocol, **changes)
 
 
 def _table_of(document: Mapping[str, Any]) -> TableTarget:
@@ -239,7 +240,7 @@ def _table_of(document: Mapping[str, Any]) -> TableTarget:
     preset, actions = PRESETS[document["preset"]], document["protocol"]
     orders: dict[str, Any] = {name: tuple(Action[action] for action in actions[name]) for name in ORDERS}
     recovery = tuple(RecoveryAction[action] for action in actions["recovery"])
-    protocol = replace(preset.protocol, **orders, recovery=recovery, remembers=bool(actions["remembers"]))
+    protocol = structs.replace(preset.protocol, **orders, recovery=recovery, remembers=bool(actions["remembers"]))
     encode: RowGroupEncoder = EncoderMemory.of_document(document["encoded"], preset.encode)
     if document["options"]["row_group_row_count_max"] < 1:
         raise ValueError("row_group_row_count_max is less than 1")

@@ -6,10 +6,13 @@ import bisect
 import itertools
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+from msgspec.structs import replace
 
 from tornproof.harness.common.system import Target
 from tornproof.harness.simulator.filesystem.image import DiskImage
+from tornproof.harness.simulator.filesystem.step_bound import EndlessError
 from tornproof.impl.chunk.chunk import pages_of
 from tornproof.impl.errors import TornproofError
 from tornproof.impl.layout import pm as pm_layout
@@ -159,7 +162,7 @@ def own_fields(target: Target, image: DiskImage, path: str) -> dict[str, RegionM
     """Return the maps of the files whose fields a target names, by path; no mistake of it may lose a finding."""
     maps = {}
     for name, content in image.files.items():
-        with suppress(Exception):
+        with suppress(Exception, EndlessError):
             fields = list(target.fields(name.removeprefix(f"{path}/"), content)) if name.startswith(f"{path}/") else []
             if fields:
                 regions = [Region(each.offset_bytes, each.offset_bytes + each.size_bytes, each.name) for each in fields]
@@ -171,7 +174,7 @@ def _table_fields(image: DiskImage, path: str) -> Iterator[tuple[str, RegionMap]
     txn = f"{path}/{TXN_FILE}"
     if txn not in image.files:
         return
-    with suppress(TornproofError):
+    with suppress(TornproofError, EndlessError):
         yield txn, txn_regions(image.files[txn])
         for files, partition in _directories(open_table(image, path)):
             yield from _partition_fields(image, files, partition)
@@ -181,7 +184,7 @@ def _directories(table: Table) -> Iterator[tuple[PartitionFiles, Partition]]:
     """Yield the directories that the committed version names, then those that it does not."""
     transaction = table.transaction()
     for partition in transaction.partitions:
-        with suppress(TornproofError):
+        with suppress(TornproofError, EndlessError):
             yield table.files_of(partition), partition
     for name in table.unreferenced_directories(transaction):
         yield PartitionFiles(storage=table.storage, path=f"{table.path}/{name}", name=name), UNNAMED
@@ -200,14 +203,14 @@ def _partition_fields(image: DiskImage, files: PartitionFiles, partition: Partit
 
 
 def _resolved(files: PartitionFiles, partition: Partition) -> ResolvedPartition | None:
-    with suppress(TornproofError):
+    with suppress(TornproofError, EndlessError):
         return resolve_partition(files, partition)
     return None
 
 
 def _newest(files: PartitionFiles) -> ResolvedPartition | None:
     """Return a partition by its newest published generation, whatever `_txn` says."""
-    with suppress(TornproofError):
+    with suppress(TornproofError, EndlessError):
         content = read_published(files).content
         location = locate_footer(content, len(content), file=files.pm_label)
         return resolve_partition(files, replace(UNNAMED, token=location.token))

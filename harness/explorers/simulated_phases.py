@@ -29,9 +29,11 @@ from tornproof.harness.explorers.power_cuts.explorer import IN_ORDER, ModelResul
 from tornproof.harness.explorers.schedules import controls as schedule_controls
 from tornproof.harness.explorers.schedules import crash as schedule_crash
 from tornproof.harness.explorers.schedules import points as schedule_points
+from tornproof.harness.explorers.schedules import writers as schedule_writers
 from tornproof.harness.explorers.schedules.explorer import explore_schedules
 from tornproof.harness.parallel.tasks import Exploration, explore_here
 from tornproof.harness.parallel.workers import Task, Worker
+from tornproof.harness.simulator.filesystem.step_bound import EndlessError
 from tornproof.harness.simulator.persistence.legal_files import WIDE_LIMITS, Limits
 from tornproof.harness.simulator.persistence.models import C_8, MODELS, Model, model_named
 from tornproof.harness.simulator.process.case import NotExplorableError, TestCase
@@ -39,7 +41,8 @@ from tornproof.harness.systems.scenario import Explorer, Style
 from tornproof.harness.systems.simulation import Setting, merged
 from tornproof.harness.systems.table import TableTarget
 
-FEW_TEST_CASES = 3
+FEW_TEST_CASES = 4
+ONE_WRITER, SEVERAL_WRITERS = "one writer", "several writers"
 COMMITS_READ_BESIDE = 2
 """How many commits the memory explorer's reader runs with: one commit cannot show a missing check of the version."""
 FINDINGS_MAX = 6
@@ -221,7 +224,7 @@ def _shrink(worker: Worker, explorer: Explorer, name: str, found: Any) -> Findin
     strategy, setting = _STRATEGIES[explorer], worker.once(_settings)[name]
     try:
         return strategy.shrink(setting, found)
-    except Exception as error:
+    except (Exception, EndlessError) as error:
         # Whatever goes wrong while a finding is made small, the finding itself is not lost.
         return strategy.unshrunk(setting, found, f"{NOT_MADE_SMALL}: {type(error).__name__}: {error}")
 
@@ -265,11 +268,21 @@ class _Strategy(ABC):
 
 
 class _Schedules(_Strategy):
+    def parts(self, setting: Setting) -> Sequence[str]:
+        return (ONE_WRITER if setting.writers == 1 else SEVERAL_WRITERS,)
+
     def controls(self, parts: Sequence[str], seed: int) -> Sequence[str]:
-        return schedule_controls.failed_controls(seed)
+        failed = schedule_controls.failed_controls(seed) if ONE_WRITER in parts else ()
+        return (*failed, *(schedule_writers.controls_of_run() if SEVERAL_WRITERS in parts else ()))
 
     def explore(self, setting: Setting, part: str, worker: Worker) -> Phase:
         question: SimulatedQuestion = worker.question
+        if part == SEVERAL_WRITERS:
+            group = schedule_writers.Group(case=setting.case, writer_count=setting.writers)
+            schedules_max = question.bounds.schedules
+            return schedule_writers.explore_writers(
+                group, schedules_max=schedules_max, ends=True, has_time=worker.has_time, controls=()
+            )
         return explore_schedules(
             setting.case,
             schedules_max=question.bounds.schedules,
@@ -278,6 +291,11 @@ class _Schedules(_Strategy):
             on_progress=worker.report_progress,
             controls=(),
         )
+
+    def shrink(self, setting: Setting, found: Any) -> Finding:
+        # A log has one writer.
+        several = setting.writers > 1
+        return with_case(setting.case, found, scenario=setting.name) if several else super().shrink(setting, found)
 
 
 class _Memory(_Strategy):
@@ -419,4 +437,6 @@ def goals_of_table(setting: Setting) -> tuple[str, ...]:
     """Return what commits to any table reach that follow the hardened protocol."""
     if any(readers.style == Style.PINNED for readers in setting.case.readers):
         return schedule_points.POINTS_OF_A_PURGE
+    if setting.writers > 1:
+        return ()
     return (*schedule_points.POINTS_OF_A_TABLE, *_POINTS[Explorer.POWER])

@@ -25,7 +25,9 @@ from tornproof.harness.explorers.power_cuts.judge import PowerJudge
 from tornproof.harness.explorers.power_cuts.sessions import explore_model
 from tornproof.harness.explorers.power_cuts.trace import Traces
 from tornproof.harness.mutation.baseline import Baseline, Catch, baseline_of
-from tornproof.harness.mutation.fault import Explorer, Mutant, PlantedFault
+from tornproof.harness.mutation.explorer import Explorer
+from tornproof.harness.mutation.fault import Mutant
+from tornproof.harness.mutation.fault_file import FaultFile
 from tornproof.harness.mutation.sequential import metric, protected, sequential, small_limits, soft_links, trace_rule
 from tornproof.harness.search.crash_world import READER_INDEX, Sessions
 from tornproof.harness.search.dpor import Run, explore_all
@@ -53,7 +55,7 @@ Detector = Callable[[Baseline, Mutant], Catch]
 def schedules(baseline: Baseline, mutant: Mutant) -> Catch:
     """Run every schedule of the first session and the reader of the scenario."""
     with mutant.planted():
-        case = baseline.case(mutant.target)
+        case = baseline.case(TableTarget())
         if all(each.style == Style.FRESH or each.style == Style.FOLLOW for each in case.readers):
             return _by_reduction(case)
         return _by_dpor(case)
@@ -87,7 +89,7 @@ def _power(model: Model) -> Detector:
 
     def detect(baseline: Baseline, mutant: Mutant) -> Catch:
         with mutant.planted():
-            case = baseline.case(mutant.target)
+            case = baseline.case(TableTarget())
             judge = PowerJudge(case)
             exploration = explore_model(judge, Traces(case), model, Settings(stops_at_first=True))
             judge.close()
@@ -100,7 +102,7 @@ def _power(model: Model) -> Detector:
 def product_a(baseline: Baseline, mutant: Mutant) -> Catch:
     """Kill the writer at every step beside every schedule of a reader that survives the kill."""
     with mutant.planted():
-        sessions = Sessions.of(baseline.case(mutant.target))
+        sessions = Sessions.of(baseline.case(TableTarget()))
         search = ProductReduction(sessions, A.name, _no_disks, has_time=lambda: not search.counts.found)
         counts = search.run()
         sessions.close()
@@ -118,7 +120,7 @@ def _memory(model: MemoryModel) -> Detector:
         sound = baseline.sound
         with mutant.planted():
             operations = [sound.operations[number] for number in sound.first_session]
-            session = trace_writer(mutant.target, operations, start=baseline.start, path=sound.path)
+            session = trace_writer(TableTarget(), operations, start=baseline.start, path=sound.path)
             trace = session.settled(len(operations) - WATCHED_COMMITS)
             reader = Process("reader", transaction_reader(sound.path, 1))
             search = MemoryExploration(MemoryBaseline.of(trace, model, system_calls_are_fences=False), reader)
@@ -134,7 +136,7 @@ def torn_crash(baseline: Baseline, mutant: Mutant) -> Catch:
     sound = baseline.sound
     operations = [baseline.operation(number) for number in sound.first_session]
     with mutant.planted():
-        phase = explore_crashes(mutant.target, operations, start=baseline.start, path=sound.path, cuts_max=TORN_CUTS)
+        phase = explore_crashes(TableTarget(), operations, start=baseline.start, path=sound.path, cuts_max=TORN_CUTS)
     return Catch(phase.explored, phase.findings[0].property if phase.findings else "")
 
 
@@ -214,10 +216,12 @@ class MutationRun:
     property: str
 
 
-def mutation_run(fault: PlantedFault, explorer: Explorer | None = None) -> MutationRun:
+def mutation_run(fault: FaultFile, explorer: Explorer | None = None) -> MutationRun:
     """Search for a fault on its scenario with an explorer, by default the cheapest that finds it."""
     baseline, mutant = baseline_of(fault.scenario), Mutant(fault)
-    catch = DETECTORS[explorer or fault.explorer](baseline, mutant)
+    asked = explorer or fault.explorer
+    assert asked is not None, "nobody is said to find it"
+    catch = DETECTORS[asked](baseline, mutant)
     return MutationRun(
         reached=mutant.reached_count > 0,
         triggered=bool(catch.property) or _trace(baseline, mutant) != _trace(baseline, None),
@@ -230,13 +234,13 @@ def mutation_run(fault: PlantedFault, explorer: Explorer | None = None) -> Mutat
 def _trace(baseline: Baseline, mutant: Mutant | None) -> list[object]:
     """Return the calls and marks of the writer and then the reader, with a fault or without any."""
     if mutant is None:
-        return _run(baseline, TableTarget())
+        return _run(baseline)
     with mutant.planted():
-        return _run(baseline, mutant.target)
+        return _run(baseline)
 
 
-def _run(baseline: Baseline, target: TableTarget) -> list[object]:
-    case = baseline.case(target)
+def _run(baseline: Baseline) -> list[object]:
+    case = baseline.case(TableTarget())
     process_group = case.process_group()
     world = case.begin(process_group)
     done: list[object] = []

@@ -13,7 +13,7 @@ from typing import Annotated
 
 import msgspec
 
-from tornproof.harness.mutation.fault import Explorer, PlantedFault
+from tornproof.harness.mutation.explorer import Explorer
 from tornproof.harness.mutation.source_patch import SourcePatch
 from tornproof.harness.systems.scenario import decode_toml
 from tornproof.impl.errors import TornproofError
@@ -59,26 +59,6 @@ class FaultFile(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only
     def patch(self) -> SourcePatch:
         """The change."""
         return SourcePatch(self.file, self.before, self.after)
-
-    @property
-    def planted(self) -> PlantedFault:
-        """The fault, where it is told on which scenario an explorer finds it."""
-        assert self.explorer is not None
-        return PlantedFault(
-            number=self.row,
-            name=self.name,
-            change=self.story,
-            property_broken=self.breaks,
-            location="",
-            substitute=self.patch,
-            explorer=self.explorer,
-            scenario=self.scenario,
-            also=self.also,
-            hidden_from=self.missed_by,
-            argument=self.argument,
-            family=self.family,
-            reference=self.reference,
-        )
 
 
 @cache

@@ -64,8 +64,11 @@ class KnownDefect:
 
     @property
     def target(self) -> TableTarget:
-        """The tables with the defect, unless it is a patch."""
-        return Mutant(fault_named(self.fault)).target if self.fault else TableTarget.of(PRESETS[self.preset])
+        """The tables with the defect, as far as it is in the order of a commit; the rest is planted."""
+        if not self.fault:
+            return TableTarget.of(PRESETS[self.preset])
+        with self.planted():
+            return TableTarget()
 
     @contextmanager
     def planted(self) -> Iterator[None]:

@@ -5,11 +5,12 @@ The first ones are mistakes of an implementation; the last three keep a process 
 
 from __future__ import annotations
 
-import dataclasses
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
+
+from msgspec import structs
 
 from tornproof.impl.errors import UnsupportedError
 from tornproof.impl.layout.record import Buffer
@@ -38,8 +39,8 @@ def version_first(original: Callable[..., None]) -> Callable[..., None]:
     def execute(
         protocol: Protocol, storage: Storage, table_path: str, writes: Sequence[PartitionWrite], plan: StorePlan
     ) -> None:
-        original(dataclasses.replace(protocol, update=(), rewrite=()), storage, table_path, writes, plan)
-        original(dataclasses.replace(protocol, publish=()), storage, table_path, writes, plan)
+        original(structs.replace(protocol, update=(), rewrite=()), storage, table_path, writes, plan)
+        original(structs.replace(protocol, publish=()), storage, table_path, writes, plan)
 
     return execute
 

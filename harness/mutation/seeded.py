@@ -36,6 +36,7 @@ from tornproof.harness.simulator.process.world import NO_RULES
 from tornproof.harness.systems.releases import PRESETS
 from tornproof.harness.systems.scenario import Scenario
 from tornproof.harness.systems.simulation import HARDENED, setting_of
+from tornproof.harness.systems.table import TableTarget
 
 PHASE, SEEDED = "campaign", "seeded"
 NO_FAULT = ""
@@ -216,9 +217,8 @@ def _case(cell: Cell, stack: ExitStack) -> TestCase:
         case = replace(case, rules=NO_RULES)
     answer_all(case)
     if cell.fault:
-        mutant = Mutant(fault_named(cell.fault))
-        stack.enter_context(mutant.planted())
-        target = replace(mutant.target, encode=remembered_encoder())
+        stack.enter_context(Mutant(fault_named(cell.fault)).planted())
+        target = TableTarget(encode=remembered_encoder())
         case = Baseline(case).case(target, case.rules)
     stack.enter_context(remembered_decoding())
     return case

@@ -71,7 +71,7 @@ class SequentialRun:
         for session in self._baseline.sessions:
             with ExitStack() as opened:
                 with self._mutant.planted():
-                    writer = opened.enter_context(self._mutant.target.open_writer(self.storage, self.path))
+                    writer = opened.enter_context(TableTarget().open_writer(self.storage, self.path))
                 for number in session:
                     self._commit(writer, number)
                     done = (*done, number)
@@ -93,7 +93,7 @@ class SequentialRun:
             with ExitStack() as planted:
                 if is_planted:
                     planted.enter_context(self._mutant.planted())
-                self._read(expected, self._mutant.target if is_planted else TableTarget())
+                self._read(expected, TableTarget())
 
     def _read(self, expected: Seen, target: TableTarget) -> None:
         self.read_count += 1
@@ -156,7 +156,7 @@ def protected(baseline: Baseline, mutant: Mutant) -> Catch:
         with (
             suppress(TornproofError),
             mutant.planted(),
-            TableOfServer(protocol=mutant.target.protocol).open_writer(storage, path) as writer,
+            TableOfServer().open_writer(storage, path) as writer,
         ):
             writer.commit(baseline.operation(baseline.sound.first_session[0]))
         if _files(storage) != before:
@@ -292,7 +292,7 @@ def _filter_count(table: Table) -> int:
 def trace_rule(baseline: Baseline, mutant: Mutant) -> Catch:
     """Watch each step of both sessions of a fault-free writer."""
     with mutant.planted():
-        case = baseline.case(mutant.target, PublishingRules(baseline.sound.path))
+        case = baseline.case(TableTarget(), PublishingRules(baseline.sound.path))
         process_group = case.process_group((*case.first_session, *case.second_session))
         world = case.begin(process_group)
         while world.nodes[WRITER_INDEX].call is not None and not world.progress.violations:

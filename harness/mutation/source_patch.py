@@ -1,7 +1,8 @@
 """A change of one place in a source file, as text: planted for a while in this process, or in a copy of the package.
 
 In this process a changed function gets the code of the changed text, so that everyone who has imported it runs that. A
-changed constant is replaced in every module that has it under its name; any other change needs a copy.
+changed constant is replaced in every module that has it under its name, and as a default of functions; any other change
+needs a copy.
 """
 
 from __future__ import annotations
@@ -9,9 +10,10 @@ from __future__ import annotations
 import ast
 import importlib.resources
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import lru_cache
 from importlib import import_module
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
@@ -20,6 +22,7 @@ from typing import Any, TypeAlias
 PACKAGE = Path(str(importlib.resources.files("tornproof")))
 NAME_OF_MARK = "_a_planted_fault_is_reached"
 Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
+COMMON = (int, float, str, bytes, tuple, type(None))
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
@@ -50,7 +53,7 @@ class SourcePatch:
 
     def change(self) -> Change:
         """Return what is changed; raises PatchError or SyntaxError."""
-        return Change.between(ast.parse((PACKAGE / self.file).read_text()), ast.parse(self.text()))
+        return Change.between(_tree_of(self.file), ast.parse(self.text()))
 
     @property
     def location(self) -> str:
@@ -61,24 +64,19 @@ class SourcePatch:
 
     def marked_text(self, mark: str) -> str:
         """Return the changed module; each changed function first executes `mark`, or the module if none is changed."""
-        change = self.change()
-        for _, function in change.functions:
-            _mark(function, ast.parse(f"{NAME_OF_MARK}()").body)
+        change = _marked(self)
         call = "" if change.functions else f"{NAME_OF_MARK}()\n"
         return f"{ast.unparse(change.tree)}\n\ndef {NAME_OF_MARK}():\n    {mark}\n{call}"
 
     @contextmanager
     def planted(self, on_reached: Callable[[], None]) -> Iterator[None]:
         """Plant the change in this process while the block runs; raises PatchError if only a copy can have it."""
-        change, module = self.change(), import_module(self.module_name)
+        change, codes = _compiled(self)
         if change.is_of_more:
             raise PatchError(f"{self.file}: more than functions and constants is changed")
-        for _, function in change.functions:
-            _mark(function, ast.parse(f"{NAME_OF_MARK}()").body)
-        codes = _codes(compile(ast.fix_missing_locations(change.tree), self.file, "exec", dont_inherit=True))
+        module = import_module(self.module_name)
         with ExitStack() as stack:
-            vars(module)[NAME_OF_MARK] = on_reached
-            stack.callback(vars(module).pop, NAME_OF_MARK)
+            stack.enter_context(_with_name([module], NAME_OF_MARK, on_reached))
             for name, _ in change.functions:
                 stack.enter_context(_with_code(module, name, codes[name]))
             for name, statement in change.constants:
@@ -121,6 +119,25 @@ class Change:
             else:
                 self.is_of_more = True
         self.is_of_more |= bool(before)
+
+
+@lru_cache(maxsize=64)
+def _tree_of(file: str) -> ast.Module:
+    return ast.parse((PACKAGE / file).read_text())
+
+
+@lru_cache(maxsize=64)
+def _compiled(patch: SourcePatch) -> tuple[Change, dict[str, CodeType]]:
+    """Return a change and the codes of the changed module, whose changed functions call the mark."""
+    change = _marked(patch)
+    return change, _codes(compile(ast.fix_missing_locations(change.tree), patch.file, "exec", dont_inherit=True))
+
+
+def _marked(patch: SourcePatch) -> Change:
+    change = patch.change()
+    for _, function in change.functions:
+        _mark(function, ast.parse(f"{NAME_OF_MARK}()").body)
+    return change
 
 
 def _by_name(body: list[ast.stmt]) -> dict[str, ast.stmt]:
@@ -204,15 +221,48 @@ def _with_constant(module: ModuleType, name: str, statement: ast.stmt) -> Iterat
     names = dict(vars(module))
     original = names[name]
     exec(compile(ast.Module([statement], []), module.__name__, "exec", dont_inherit=True), names)
-    having = [
-        each
-        for key, each in list(sys.modules.items())
-        if key.startswith("tornproof.") and vars(each).get(name) is original
-    ]
-    for each in having:
-        setattr(each, name, names[name])
+    modules = [each for key, each in list(sys.modules.items()) if key.startswith("tornproof.")]
+    having = [each for each in modules if vars(each).get(name) is original]
+    with _with_name(having, name, names[name]), _with_default(modules, original, names[name]):
+        yield
+
+
+@contextmanager
+def _with_name(modules: Sequence[ModuleType], name: str, value: object) -> Iterator[None]:
+    before = [(each, vars(each)[name]) for each in modules if name in vars(each)]
+    for each in modules:
+        setattr(each, name, value)
     try:
         yield
     finally:
-        for each in having:
-            setattr(each, name, original)
+        for each in modules:
+            delattr(each, name)
+        for each, old in before:
+            setattr(each, name, old)
+
+
+@contextmanager
+def _with_default(modules: Sequence[ModuleType], original: object, value: object) -> Iterator[None]:
+    """Replace what functions have as the default of an argument by its name; numbers and the like are too common."""
+    settings = [
+        (defaults, key)
+        for function in ([] if isinstance(original, COMMON) else _functions_in(modules))
+        for defaults in [function.__kwdefaults__ or {}]
+        for key, default in defaults.items()
+        if default is original
+    ]
+    for defaults, key in settings:
+        defaults[key] = value
+    try:
+        yield
+    finally:
+        for defaults, key in settings:
+            defaults[key] = original
+
+
+def _functions_in(modules: Sequence[ModuleType]) -> Iterator[FunctionType]:
+    """Yield the functions of modules and of their classes, some several times."""
+    for module in modules:
+        for value in list(vars(module).values()):
+            holders = vars(value).values() if isinstance(value, type) else [value]
+            yield from (each for each in holders if isinstance(each, FunctionType))

@@ -20,8 +20,9 @@ from typing import Any, TypeAlias
 
 from tornproof.harness.common.verdict import Finding, HasTime, Phase, Verdict, always, nothing_explored, worst
 from tornproof.harness.common.verdict import OnProgress as OnCases
-from tornproof.harness.parallel.workers import ENDING_SIGNALS, Failed, Message, Pool, Task, Worker
+from tornproof.harness.parallel.workers import ENDING_SIGNALS, Failed, Message, Pool, Task, Worker, size_bytes_of
 from tornproof.harness.simulator.filesystem.image import DiskImage
+from tornproof.harness.simulator.filesystem.line_bound import bounded_computation
 from tornproof.impl.errors import TornproofError
 
 INTERRUPTED_SECONDS = 1.0
@@ -85,7 +86,7 @@ def explore_here(
     on_progress: OnCases = lambda done, total: None,
 ) -> Phase:
     """Run the tasks of one exploration one after the other in this process; raises what they raise."""
-    with _scratch() as scratch:
+    with _scratch() as scratch, bounded_computation(size_bytes_of(question)):
         worker = Worker(question=question, scratch=scratch, has_time=has_time, report_progress=on_progress)
         return phase_of(exploration, lambda tasks: [task.run(worker, *task.arguments) for task in tasks])
 

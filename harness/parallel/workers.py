@@ -17,6 +17,9 @@ from multiprocess.connection import Connection, wait  # type: ignore[import-unty
 
 from tornproof.harness.common.verdict import HasTime, OnProgress
 from tornproof.harness.parallel.fork_server import ForkServer
+from tornproof.harness.simulator.filesystem.image import DiskImage
+from tornproof.harness.simulator.filesystem.line_bound import bounded_computation
+from tornproof.harness.simulator.filesystem.step_bound import EndlessError
 from tornproof.impl.errors import TornproofError
 
 REPORT_PROGRESS_SECONDS = 0.1
@@ -204,10 +207,16 @@ def _serve(connection: Connection, question: Any, scratch: Path) -> None:
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
     tempfile.tempdir = str(scratch)
     worker = Worker(question=question, scratch=scratch, has_time=lambda: not is_stopped)
-    with suppress(EOFError, OSError):
+    with suppress(EOFError, OSError), bounded_computation(size_bytes_of(question)):
         while True:
             at, task = connection.recv()
             connection.send(_done(worker, at, task, connection))
+
+
+def size_bytes_of(question: Any) -> int:
+    """Return the size of the table that a question is about, 0 if it is about none."""
+    image = getattr(question, "image", None)
+    return image.size_bytes if isinstance(image, DiskImage) else 0
 
 
 def _done(worker: Worker, at: Message, task: Task, connection: Connection) -> Message:
@@ -226,6 +235,8 @@ def _done(worker: Worker, at: Message, task: Task, connection: Connection) -> Me
         result = task.run(worker, *task.arguments)
     except TornproofError as error:
         result = Failed(str(error))
+    except EndlessError as error:
+        result = Failed(f"what was explored does not end: {error}")
     except Exception as error:
         # An exception in a checker is no result, and must not lose what other tasks find.
         where = "".join(traceback.format_exception(error)[-2:])[-FAILURE_TEXT_MAX:]

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Container, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+from msgspec.structs import replace
 
 from tornproof.impl.layout.parquet import DATA_FILE
 from tornproof.impl.pm.encode import patch_header

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+
+from msgspec.structs import replace
 
 from tornproof.impl.errors import CorruptError, Problem
 from tornproof.impl.pm.block import Block
@@ -15,8 +16,7 @@ from tornproof.impl.table.partition import PartitionFiles, ResolvedPartition, re
 from tornproof.impl.txn.transaction import Partition
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PinnedFiles(PartitionFiles):
+class PinnedFiles(PartitionFiles, frozen=True, kw_only=True):
     """The files of a partition, with data.parquet mapped exactly up to the length that a version has for it."""
 
     data_length_bytes: int

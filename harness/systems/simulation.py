@@ -17,6 +17,7 @@ from tornproof.harness.systems.releases import HARDENED_PRESET, PRESETS
 from tornproof.harness.systems.scenario import Explorer, Scenario, ScenarioError, Style, load_scenario, scenario_names
 from tornproof.harness.systems.scenario_case import PATH, case_of
 from tornproof.harness.systems.table import TableTarget
+from tornproof.harness.systems.table_operation import TableOperation
 from tornproof.harness.systems.table_rules import TableRules
 from tornproof.harness.systems.workload import crash_operations
 
@@ -26,13 +27,17 @@ TABLE_SCENARIO = "the table"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """A named test case, its explorers, persistence models and coverage goals."""
+    """A named test case, its explorers, persistence models and coverage goals.
+
+    With several `writers` the operations of its first session are dealt to them in turn.
+    """
 
     name: str
     case: TestCase
     explorers: frozenset[Explorer]
     models: tuple[str, ...] = ()
     coverage_goals: tuple[str, ...] = ()
+    writers: int = 1
 
     @property
     def size(self) -> int:
@@ -97,6 +102,21 @@ def settings_of_table(image: DiskImage, path: str, preset: Preset) -> list[Setti
     }
     return [
         Setting(name=name, case=case, explorers=frozenset(explorers)) for name, (case, explorers) in by_name.items()
+    ]
+
+
+def two_writers_of_table(image: DiskImage, path: str, preset: Preset) -> list[Setting]:
+    """Return test cases of two writers at once; raises RowsRejectedError if no rows can be added to the table."""
+    target = TableTarget.of(preset, encode=remembered_encoder(preset.encode))
+    _, merged, again, last = crash_operations(image, path)
+    # The first writer makes a directory, which the recovery of the second one would remove.
+    both = TestCase(target=target, path=path, operations=(merged, last), first_session=(0, 1), start=image)
+    rewrite, purge = replace(again, purges=False), TableOperation(purges=True)
+    other_purges = replace(both, operations=(rewrite, purge), readers=(Readers(style=Style.PINNED),))
+    by_name = {"two writers": both, "a purge by another writer beside a pinned reader": other_purges}
+    return [
+        Setting(name=f"{TABLE_SCENARIO}, {name}", case=case, explorers=frozenset({Explorer.SCHEDULES}), writers=2)
+        for name, case in by_name.items()
     ]
 
 

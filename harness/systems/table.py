@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
+
+from msgspec import structs
 
 from tornproof.harness.common.copies import open_writer_of_copy
 from tornproof.harness.systems.preset import Preset
@@ -94,7 +95,7 @@ class TableCommits:
         """Commit in a session that ends before its version is stored, then recover in a new one."""
         protocol = self._target.protocol
         self._writer.close()
-        with self._target.writer(*self._at, dataclasses.replace(protocol, publish=())) as writer:
+        with self._target.writer(*self._at, structs.replace(protocol, publish=())) as writer:
             _commit(writer, operation)
         self._writer = self._target.writer(*self._at, protocol)
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import pyarrow as pa
+from msgspec.structs import replace
 
 from tornproof.harness.common.arrow_bytes import arrow_bytes
 from tornproof.harness.common.system import Specification

@@ -41,6 +41,56 @@ class CrossedLocks(OrderedLocks):
     reader_order = (1, 0)
 
 
+class UnlockedReaders(OrderedLocks):
+    """Broken: writers lock, and readers do not."""
+
+    name = "readers do not lock"
+    reader_order = ()  # type: ignore[assignment]
+
+
+class UnlocksEarly(OrderedLocks):
+    """Broken beside another writer: it gives the locks back before it has written everything."""
+
+    name = "unlocks early"
+
+    def commit(self, storage: Storage, path: str, operation: bytes) -> None:
+        """Add letters, of which only the first one is written while nobody else has a lock."""
+        super().commit(storage, path, operation[:1])
+        with storage.open_for_writing(f"{path}/state") as file:
+            for letter in operation[1:]:
+                file.pwrite(bytes([letter]), file.size_bytes())
+
+
+class KeepsOut(OrderedLocks):
+    """The same letters by writers that are rejected while another one has the lock."""
+
+    name = "keeps others out"
+
+    def commit(self, storage: Storage, path: str, operation: bytes) -> None:
+        """Add letters as the only writer, at once, so that a killed one leaves all or none of them."""
+        with storage.open_for_writing(f"{path}/state") as file:
+            if not file.try_lock(LockMode.EXCLUSIVE, offset_bytes=0, size_bytes=2):
+                raise StorageError(file=path, operation="commit", reason=StorageReason.NOT_PERMITTED)
+            self.add(storage, path, file, operation)
+
+    def add(self, storage: Storage, path: str, file: File, operation: bytes) -> None:
+        """Add letters."""
+        file.pwrite(operation, file.size_bytes())
+
+
+class LeavesItsLock(KeepsOut):
+    """Broken where processes die: it has a lock file too, which a killed writer leaves."""
+
+    name = "leaves its lock"
+
+    def add(self, storage: Storage, path: str, file: File, operation: bytes) -> None:
+        """Add letters while there is the lock file."""
+        if not is_made(storage, f"{path}/lock"):
+            raise StorageError(file=path, operation="commit", reason=StorageReason.NOT_PERMITTED)
+        super().add(storage, path, file, operation)
+        storage.unlink(f"{path}/lock")
+
+
 class LockFile(Toy):
     """Writers and readers wait while there is a lock file; broken where processes die: a killed one leaves it."""
 

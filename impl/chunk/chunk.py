@@ -6,15 +6,14 @@ the values are compared with their statistics in `_pm`. Memory is bounded before
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+import msgspec
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from tornproof.impl.chunk.expansion import PYARROW_ERRORS, bound_bytes, check_expansion
 from tornproof.impl.chunk.metadata import Leaf, chunk_metadata
 from tornproof.impl.chunk.statistics import check_bounds, check_counts, raise_corrupt, raise_unsupported
+from tornproof.impl.parquet.arrow_reader import open_reader
 from tornproof.impl.parquet.fields import BY_DICTIONARY, Codec, PageEncoding, PageType
 from tornproof.impl.parquet.pages import PageInfo, walk_pages
 from tornproof.impl.pm.block import Chunk
@@ -28,6 +27,8 @@ from tornproof.impl.types.raw_arrays import lists_of
 
 VALUE_COUNT_MAX = 1 << 24
 ASCII_END = 0x80
+FEW_BYTES = 4096
+"""So many are copied and compared by Python before NumPy has begun."""
 USUAL_LEVELS = (PageEncoding.RLE, PageEncoding.RLE)
 
 _INTEGER_TAGS = {
@@ -80,8 +81,7 @@ def decode_chunk(content: bytes, column: Column, chunk: Chunk, *, file: str) -> 
     return decode_checked(content, column, chunk, check_pages(content, column, chunk, file=file), file=file)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CheckedPages:
+class CheckedPages(msgspec.Struct, frozen=True, kw_only=True):
     """Pages that may be decoded; `as_dictionary` if their size is only known from the dictionary's real lengths."""
 
     leaf: Leaf
@@ -124,7 +124,7 @@ def pages_of(content: bytes, chunk: Chunk, *, file: str) -> tuple[PageInfo, ...]
         content,
         file=file,
         offset_bytes=chunk.byte_range_start,
-        codec=Codec(chunk.codec),
+        codec=chunk.codec,
         value_count=chunk.num_values,
     )
 
@@ -189,13 +189,7 @@ def _read(content: bytes, leaf: Leaf, column: Column, chunk: Chunk, file: str, *
     except PYARROW_ERRORS as error:
         raise_corrupt(column, chunk, file, "TYPE", "a type that its physical type can hold", f"{column.type} ({error})")
     try:
-        file_read = pq.ParquetFile(
-            pa.BufferReader(content),
-            metadata=metadata,
-            read_dictionary=[metadata.schema.column(0).path] if as_dictionary else None,
-        )
-        # Not `read`, which makes a table and takes twice as long for a small chunk.
-        column_read = file_read.reader.read_column(0)
+        column_read = open_reader(content, metadata, dictionary_columns=(0,) if as_dictionary else ()).read_column(0)
         # Combining a single part would copy it.
         values = column_read.chunk(0) if column_read.num_chunks == 1 else column_read.combine_chunks()
         # pyarrow made the offsets, but indices and numbers with too many digits come from the file.
@@ -242,6 +236,8 @@ def _is_ascii(stored: pa.Array) -> bool:
     if not pa.types.is_binary(stored.type):
         return False
     content = stored.buffers()[2]
+    if content is not None and content.size <= FEW_BYTES:
+        return bool(content.to_pybytes().isascii())
     return content is None or bool(np.frombuffer(content, np.uint8).max(initial=0) < ASCII_END)
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 
+import msgspec
 import pyarrow as pa
 
 from tornproof.impl import limits
@@ -40,8 +40,7 @@ class ChunkSource(enum.StrEnum):
     ALONE = "the new encoding alone"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChunkValues:
+class ChunkValues(msgspec.Struct, frozen=True, kw_only=True):
     """The values of a chunk, as stored; `doubt` says why they come from the old encoding, if there is another one."""
 
     values: pa.Array
@@ -49,8 +48,7 @@ class ChunkValues:
     doubt: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ColumnValues:
+class ColumnValues(msgspec.Struct, frozen=True, kw_only=True):
     """The values of a column, and where those of each row group come from."""
 
     values: pa.ChunkedArray

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import NamedTuple
 from uuid import UUID
+
+import msgspec
 
 from tornproof.impl import limits
 from tornproof.impl.errors import CorruptError
@@ -42,8 +43,7 @@ class ChunkForm(enum.StrEnum):
     ALP_ALONE = "alp-alone"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Duplicate:
+class Duplicate(msgspec.Struct, frozen=True, kw_only=True):
     """The extension of a chunk: its record, or why there is a doubt about it."""
 
     record: DuplicateTail | None = None

@@ -43,14 +43,9 @@ def check_expansion(
             column, chunk, file, "dictionary page", f"values in {dictionary_bytes} bytes", dictionary.value_count
         )
     data_pages = pages[1:] if dictionary else pages
-    by_dictionary = [
-        page for page in data_pages if physical == PhysicalType.BYTE_ARRAY and page.encoding in BY_DICTIONARY
-    ]
-    sharing = [
-        page
-        for page in data_pages
-        if physical == PhysicalType.BYTE_ARRAY and page.encoding == PageEncoding.DELTA_BYTE_ARRAY
-    ]
+    of_any_width = data_pages if physical == PhysicalType.BYTE_ARRAY else ()
+    by_dictionary = [page for page in of_any_width if page.encoding in BY_DICTIONARY]
+    sharing = [page for page in of_any_width if page.encoding == PageEncoding.DELTA_BYTE_ARRAY]
     plain_bytes = chunk.num_values * max(width_bytes, 0) + sum(page.uncompressed_size_bytes for page in pages)
     by_dictionary_bytes = dictionary_bytes * sum(page.value_count for page in by_dictionary)
     # Each value can repeat everything before it in its page.

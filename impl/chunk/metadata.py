@@ -8,10 +8,8 @@ from __future__ import annotations
 import functools
 from typing import Any, NamedTuple
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
 from tornproof.impl.layout.parquet import MAGIC, ParquetTail
+from tornproof.impl.parquet.arrow_reader import FileMetaData, metadata_of
 from tornproof.impl.parquet.fields import (
     COLUMN_CHUNK,
     COLUMN_META_DATA,
@@ -49,7 +47,7 @@ class Leaf(NamedTuple):
 
 
 @functools.lru_cache(maxsize=4096)
-def chunk_metadata(leaf: Leaf, codec: int, value_count: int, size_bytes: int) -> pq.FileMetaData:
+def chunk_metadata(leaf: Leaf, codec: int, value_count: int, size_bytes: int) -> FileMetaData:
     """Return the metadata of a file that consists of one chunk, whose pages start at its first byte.
 
     Raises pyarrow's errors for a leaf that Parquet does not allow.
@@ -76,7 +74,7 @@ def chunk_metadata(leaf: Leaf, codec: int, value_count: int, size_bytes: int) ->
         make(FILE_META_DATA, version=FORMAT_VERSION, schema=schema, num_rows=value_count, row_groups=(row_group,))
     )
     tail = ParquetTail(footer_length=len(footer), magic=MAGIC).pack()
-    return pq.read_metadata(pa.BufferReader(MAGIC + footer + tail))
+    return metadata_of(MAGIC + footer + tail)
 
 
 @functools.lru_cache(maxsize=4096)

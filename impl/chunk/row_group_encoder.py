@@ -9,11 +9,12 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
+import msgspec
 import pyarrow as pa
+from msgspec.structs import replace
 
 from tornproof.impl.chunk.duplicate_pages import KINDS, as_stored_numbers, encode_pages
 from tornproof.impl.chunk.duplicates import NewChunk, with_duplicate
@@ -62,8 +63,7 @@ META_OFFSETS = PAGE_OFFSETS + BLOOM_OFFSETS
 COLUMN_INDEX_IDS = (CHUNK["column_index_offset"], CHUNK["column_index_length"])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlacedRowGroup:
+class PlacedRowGroup(msgspec.Struct, frozen=True, kw_only=True):
     """A row group at its final offset: the bytes to write there, its encoded Thrift struct, its chunks for `_pm`.
 
     `bitset_offsets` has the offsets of the bloom filters' bitsets, by column.
@@ -77,8 +77,7 @@ class PlacedRowGroup:
     bitset_offsets: Mapping[int, int]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EncodedRowGroup:
+class EncodedRowGroup(msgspec.Struct, frozen=True, kw_only=True):
     """A row group with all offsets as if it started at `HOME_BYTES`.
 
     `content` holds its pages, bloom filters and column indexes, which are the same at every offset; the offset indexes,
@@ -93,9 +92,9 @@ class EncodedRowGroup:
     columns: tuple[Struct, ...]
     offset_indexes: tuple[Struct, ...]
     chunks: tuple[Chunk, ...]
-    bitsets: Mapping[int, bytes] = field(default_factory=dict)
-    bitset_offsets: Mapping[int, int] = field(default_factory=dict)
-    duplicates: Mapping[int, tuple[int, NewChunk]] = field(default_factory=dict)
+    bitsets: Mapping[int, bytes] = msgspec.field(default_factory=dict)
+    bitset_offsets: Mapping[int, int] = msgspec.field(default_factory=dict)
+    duplicates: Mapping[int, tuple[int, NewChunk]] = msgspec.field(default_factory=dict)
 
     def place(self, offset_bytes: int, *, sorting: Sequence[SortingColumn] = ()) -> PlacedRowGroup:
         """Return the row group for `offset_bytes`, at least `HOME_BYTES`, with `sorting` as its sorting columns."""

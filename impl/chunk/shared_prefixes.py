@@ -9,10 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
 from tornproof.impl.chunk.metadata import Leaf, chunk_metadata
+from tornproof.impl.parquet.arrow_reader import open_reader
 from tornproof.impl.parquet.fields import (
     DATA_PAGE_HEADER,
     DATA_PAGE_HEADER_V2,
@@ -42,7 +40,7 @@ def shared_byte_count(content: bytes, pages: Sequence[PageInfo], chunk: Chunk, *
     lengths = b"".join(_as_lengths(content, chunk.byte_range_start, page) for page in pages)
     as_numbers = Leaf(physical_type=PhysicalType.INT32, is_optional=is_optional)
     metadata = chunk_metadata(as_numbers, chunk.codec, sum(page.value_count for page in pages), len(lengths))
-    found = pq.ParquetFile(pa.BufferReader(lengths), metadata=metadata).read(use_threads=False).column(0)
+    found = open_reader(lengths, metadata).read_column(0)
     if (compute("min", found).as_py() or 0) < 0:
         raise ValueError("a negative length")
     return compute("sum", found).as_py() or 0

@@ -19,8 +19,10 @@ from tornproof.impl.pm.statistics import Bound, value_of
 from tornproof.impl.types.arrow import valid_decimal_shape
 from tornproof.impl.types.compute import compute
 from tornproof.impl.types.physical import PhysicalType
-from tornproof.impl.types.questdb import TypeTag, tag_of
+from tornproof.impl.types.questdb import DECIMAL_DIGITS_MAX, TypeTag, tag_of
 
+FEW_VALUES = 200
+"""So many are compared by Python before NumPy or Arrow have begun."""
 UTF8_CONTINUATION = bytes(range(0x80, 0xC0))
 
 
@@ -45,7 +47,7 @@ def check_bounds(values: pa.Array, column: Column, chunk: Chunk, *, file: str) -
     if (chunk.minimum is None and chunk.maximum is None) or tag is None or column.physical_type == PhysicalType.INT96:
         return
     low, high = (_bound(statistic, column, chunk, file) for statistic in (chunk.minimum, chunk.maximum))
-    if tag.name.startswith("DECIMAL") and valid_decimal_shape(column.type) is None:
+    if tag in DECIMAL_DIGITS_MAX and valid_decimal_shape(column.type) is None:
         # Decimals of an impossible precision stay bytes, whose order is not that of numbers.
         return
     if (
@@ -55,8 +57,10 @@ def check_bounds(values: pa.Array, column: Column, chunk: Chunk, *, file: str) -
         and low > high
     ):
         return
-    may_be_exact = tag not in (TypeTag.BINARY, TypeTag.ARRAY)
     smallest, largest = _extremes(values, column)
+    if low == smallest and high == largest:
+        return
+    may_be_exact = tag not in (TypeTag.BINARY, TypeTag.ARRAY)
     for name, statistic, bound, value, holds in (
         ("MIN_STAT", chunk.minimum, low, smallest, operator.le),
         ("MAX_STAT", chunk.maximum, high, largest, operator.ge),
@@ -122,6 +126,13 @@ def _extremes(values: pa.Array, column: Column) -> tuple[Any, Any]:
 
 
 def _min_max(values: pa.Array) -> tuple[Any, Any]:
+    if len(values) <= FEW_VALUES:
+        found = [value for value in values.to_pylist() if value is not None]
+        if not found:
+            return None, None
+        # The sum is NaN if one of them is.
+        if not isinstance(found[0], float) or not math.isnan(sum(found)):
+            return min(found), max(found)
     is_number = pa.types.is_floating(values.type) or pa.types.is_integer(values.type)
     if is_number and len(values) and not values.null_count:
         # Many times as fast, but wrong if there is a NaN, which Arrow skips.

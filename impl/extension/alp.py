@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import functools
 from collections import Counter
-from dataclasses import dataclass
 from typing import NamedTuple
 
+import msgspec
 import numpy as np
 
 from tornproof.impl.errors import CorruptError
@@ -38,8 +38,7 @@ SAMPLE_STEP = 37
 """Values that repeat after a few, or after a power of two, do not all look alike in steps of a prime."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Precision:
+class Precision(msgspec.Struct, frozen=True, kw_only=True):
     """A floating-point type: the integers of the same size, its exponents, and the layout of a vector."""
 
     value: str

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import flatbuffers
+import msgspec
 import numpy as np
 
 from tornproof.impl.extension import parquet3_generated as schema
@@ -159,8 +159,7 @@ def _is_fully_dict_encoded(meta: Struct) -> bool:
     return bool(encodings) and all(encoding in BY_DICTIONARY for encoding in encodings)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChunkArrays:
+class ChunkArrays(msgspec.Struct, frozen=True, kw_only=True):
     """Many chunks, those of each row group together, as arrays by the schema's names.
 
     `low` and `high` have the fields of `PackedBound` in arrays, `prefixes` what bounds begin with, by row.

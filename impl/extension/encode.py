@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import flatbuffers
+import msgspec
 import numpy as np
 from flatbuffers.builder import BuilderSizeError
 
@@ -63,13 +63,12 @@ def flatbuffer_of(thrift: bytes, *, file: str, extension: bytes = b"") -> bytes:
         raise UnsupportedError(file, "footer", None, "a FlatBuffers footer of at most 2 GiB", "more") from None
 
 
-@dataclass(slots=True)
-class _Rest:
+class _Rest(msgspec.Struct):
     """What goes into the table of the same name."""
 
-    skeletons: dict[bytes, int] = field(default_factory=dict)
-    indexes: dict[str, list[int]] = field(default_factory=dict)
-    numbers: list[int] = field(default_factory=list)
+    skeletons: dict[bytes, int] = msgspec.field(default_factory=dict)
+    indexes: dict[str, list[int]] = msgspec.field(default_factory=dict)
+    numbers: list[int] = msgspec.field(default_factory=list)
 
     def add(self, name: str, struct: Struct, stated: Stated, **numbered: Any) -> None:
         """Add the skeleton of the next struct of a kind."""

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 from uuid import UUID
+
+import msgspec
 
 from tornproof.impl.errors import CorruptError, Problem
 from tornproof.impl.extension.point import FORMS as ID_FORMS
@@ -55,8 +56,7 @@ class Source(enum.StrEnum):
     THRIFT = "Thrift"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FileFooter:
+class FileFooter(msgspec.Struct, frozen=True, kw_only=True):
     """The footer of a file: its form, where it starts, and what the answers come from.
 
     `flat` is None where they come from Thrift, and `doubt` says why, if the file has an extension. `header` is how the

@@ -6,8 +6,8 @@ Nothing is allocated before sizes and counts have been checked against the bytes
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 
 from tornproof.impl.errors import CorruptError
@@ -26,8 +26,7 @@ OFFSET, POSITION = np.dtype("<u4"), np.dtype("<u2")
 POSITION_BITS = 8 * POSITION.itemsize
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Vectors:
+class Vectors(msgspec.Struct, frozen=True, kw_only=True):
     """Vectors as rows: their headers, packed numbers, and exceptions by row and position.
 
     `counts` has the values of each row; those behind them are only padding. A number where an exception is has no

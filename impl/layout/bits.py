@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+import msgspec
+
 
 @dataclass(frozen=True, slots=True)
 class Bits:
@@ -29,8 +31,7 @@ class Bits:
         return (word & ~self.mask) | (value << self.offset_bits)
 
 
-@dataclass(frozen=True, slots=True)
-class BitTable:
+class BitTable(msgspec.Struct, frozen=True):
     """The bits of one word, and the source that defines them."""
 
     title: str

@@ -1,7 +1,5 @@
 """The byte layout of `_cv`, the file that holds the name suffixes of a table's column files."""
 
-from __future__ import annotations
-
 from tornproof.impl.layout.record import I64, Record, layout_of, meaning
 
 SOURCE = "QuestDB's public sources, checked on a table of 9.4.2 with added and renamed columns"

@@ -1,7 +1,5 @@
 """Pages of bit-packed vectors: decimals of floating-point numbers (ALP), and integers with outliers (PFOR)."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from tornproof.impl.layout.record import I32, I64, U8, U16, U32, U64, Record, gap, layout_of, meaning

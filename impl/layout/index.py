@@ -1,7 +1,5 @@
 """The byte layouts of a symbol column's index in one partition: `<column>.k` with keys, `<column>.v` with rows."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from tornproof.impl.layout.record import I32, I64, U8, Record, gap, layout_of, meaning

@@ -1,7 +1,5 @@
 """The byte layouts of `_meta` that a reader of parquet partitions needs."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from tornproof.impl.layout.bits import Bits, BitTable

@@ -1,7 +1,5 @@
 """The fixed bytes around a Parquet file."""
 
-from __future__ import annotations
-
 import enum
 from typing import Annotated
 

@@ -1,7 +1,5 @@
 """The byte layouts of `_pm`, the metadata file of one parquet partition."""
 
-from __future__ import annotations
-
 from tornproof.impl.layout.bits import Bits, BitTable
 from tornproof.impl.layout.record import I32, I64, U8, U32, U64, Record, layout_of, meaning
 

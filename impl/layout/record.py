@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import (
     Annotated,
     Any,
@@ -16,12 +15,13 @@ from typing import (
     Self,
     TypeAlias,
     TypeVar,
+    cast,
     dataclass_transform,
     get_args,
     get_origin,
-    get_type_hints,
 )
 
+import msgspec
 import numpy as np
 
 from tornproof.impl.errors import CorruptError, Problem, UnsupportedError
@@ -29,8 +29,7 @@ from tornproof.impl.errors import CorruptError, Problem, UnsupportedError
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
 
-@dataclass(frozen=True, slots=True)
-class Wire:
+class Wire(msgspec.Struct, frozen=True):
     """How one value is stored in the file: its name in the tables, `struct` code, NumPy code, size."""
 
     name: str
@@ -57,8 +56,7 @@ U64 = Annotated[int, _integer("u64", "Q")]
 I64 = Annotated[int, _integer("i64", "q")]
 
 
-@dataclass(frozen=True, slots=True)
-class FieldSpec:
+class FieldSpec(msgspec.Struct, frozen=True):
     """One row of a layout table; `offset_bytes` counts from the start of the record."""
 
     name: str
@@ -77,8 +75,7 @@ class FieldSpec:
         return self.name.upper()
 
 
-@dataclass(frozen=True, slots=True)
-class Layout:
+class Layout(msgspec.Struct, frozen=True):
     """Everything that is derived from the fields of one record."""
 
     title: str
@@ -110,8 +107,7 @@ class Layout:
             yield start, raw.hex(" "), spec.format_name, raw.hex() if isinstance(value, bytes) else str(value)
 
 
-@dataclass(frozen=True, slots=True)
-class RecordPosition:
+class RecordPosition(msgspec.Struct, frozen=True):
     """Where a record is, or should be; errors about its fields are made from it.
 
     `of` is appended to field names where a file has many such records: " of column 3".
@@ -151,7 +147,7 @@ class Record:
             expected = f"{layout.size_bytes} bytes inside the first {len(data)}"
             actual = f"a record that ends at byte {offset_bytes + layout.size_bytes}"
             raise CorruptError(file, layout.title, offset_bytes, expected, actual)
-        return cls(**dict(zip(layout.names, layout.packer.unpack_from(data, offset_bytes), strict=True)))
+        return cls(*layout.packer.unpack_from(data, offset_bytes))
 
     @classmethod
     def at(cls, file: str, offset_bytes: int, of: str = "") -> RecordPosition:
@@ -161,6 +157,10 @@ class Record:
         """
         return RecordPosition(cls.layout, file, offset_bytes, of)
 
+    def changed(self, **values: Any) -> Self:
+        """Return the record with other values in the fields of these names."""
+        return type(self)(**{name: getattr(self, name) for name in self.layout.names} | values)
+
     def pack(self) -> bytes:
         """Encode the record; raises struct.error for a value that does not fit its field."""
         return self.layout.packer.pack(*(getattr(self, name) for name in self.layout.names))
@@ -169,8 +169,7 @@ class Record:
 RecordType = TypeVar("RecordType", bound=Record)
 
 
-@dataclass(frozen=True, slots=True)
-class _Meaning:
+class _Meaning(msgspec.Struct, frozen=True):
     text: str
 
 
@@ -181,23 +180,31 @@ def meaning(text: str) -> Any:
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(meaning,))
 def layout_of(*, title: str, size_bytes: int, source: str) -> Callable[[type[RecordType]], type[RecordType]]:
-    """Turn an annotated class into a frozen record with a `layout`; the table is checked on import."""
+    """Turn an annotated class into a frozen record with a `layout`; the table is checked on import.
+
+    The module must not postpone its annotations, because evaluating them later takes longer.
+    """
 
     def decorate(declared: type[RecordType]) -> type[RecordType]:
-        hints = get_type_hints(declared, include_extras=True)
         specs: list[FieldSpec] = []
-        for name in declared.__annotations__:
+        for name, hint in declared.__annotations__.items():
             described = declared.__dict__.get(name)
             assert isinstance(described, _Meaning), f"{title}: {name} has no meaning"
             delattr(declared, name)
             end_bytes = specs[-1].end_bytes if specs else 0
-            specs.append(FieldSpec(name, _wire_of(hints[name]), end_bytes, described.text))
+            specs.append(FieldSpec(name, _wire_of(hint), end_bytes, described.text))
         derived = derive_layout(title, source, tuple(specs))
         assert derived.size_bytes == size_bytes, f"{title}: fields add up to {derived.size_bytes}, not {size_bytes}"
-        # dataclass(slots=True) creates a new class, so the layout is attached to its result.
-        record = dataclass(frozen=True, slots=True, kw_only=True)(declared)
-        record.layout = derived
-        return record
+        record: Any = msgspec.defstruct(
+            declared.__name__,
+            [*declared.__annotations__.items()],
+            bases=(*declared.__bases__, msgspec.Struct),
+            module=declared.__module__,
+            namespace={"__doc__": declared.__doc__, "layout": derived},
+            # Not by keyword alone, as for type checkers, because `unpack` creates millions by position.
+            frozen=True,
+        )
+        return cast(type[RecordType], record)
 
     return decorate
 

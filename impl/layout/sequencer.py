@@ -1,7 +1,5 @@
 """The byte layout of `txn_seq/_txnlog`, in which the sequencer of a write-ahead log numbers its transactions."""
 
-from __future__ import annotations
-
 from tornproof.impl.layout.record import I64, U32, Record, layout_of, meaning
 
 

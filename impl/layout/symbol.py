@@ -1,7 +1,5 @@
 """The byte layouts of a symbol column's dictionary: `<column>.o` with offsets, `<column>.c` with characters."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from tornproof.impl.layout.record import I32, I64, U8, Record, gap, layout_of, meaning

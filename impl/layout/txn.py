@@ -1,7 +1,5 @@
 """The byte layouts of `_txn`, the file that determines which version of a table is committed."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from tornproof.impl.layout.bits import Bits, BitTable

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import pyarrow as pa
+from msgspec.structs import replace
 
 from tornproof.impl.chunk.chunk import check_pages, decode_checked
 from tornproof.impl.errors import ProblemError

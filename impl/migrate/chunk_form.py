@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from tornproof.impl.chunk.duplicate_pages import KINDS, encode_pages, is_encodable
 from tornproof.impl.chunk.duplicate_values import is_new_alone, read_chunk_values
@@ -43,8 +44,7 @@ NOT_OF_NEW = tuple(META[name] for name in ("index_page_offset", "dictionary_page
 INDEX_IDS = tuple(CHUNK[f"{name}_index_{what}"] for name in ("offset", "column") for what in ("offset", "length"))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlainFile:
+class PlainFile(msgspec.Struct, frozen=True, kw_only=True):
     """A file whose footer is Thrift without extension: its pages by `read`, and its footer behind them."""
 
     file: str
@@ -122,8 +122,7 @@ def _former_tail(thrift: bytes) -> bytes:
     return thrift + FormerTail(footer_length=len(thrift), footer_crc=large_crc32(thrift)).pack()
 
 
-@dataclass(slots=True, kw_only=True)
-class ChunkChange:
+class ChunkChange(msgspec.Struct, kw_only=True):
     """A file on its way to another form of its chunks.
 
     When all `parts` were taken, `thrift` is the footer that belongs behind them, at `end_bytes`.

@@ -7,7 +7,8 @@ that at any time, and after a crash at any time, the path leads to the old file 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+import msgspec
 
 from tornproof.impl.chunk.duplicates import ChunkForm
 from tornproof.impl.errors import BusyError, UnsupportedError, UsageError
@@ -20,8 +21,7 @@ from tornproof.impl.storage.interface import EntryKind, ReadableFile, Storage
 from tornproof.impl.table.partition import PM_FILE
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FormChange:
+class FormChange(msgspec.Struct, frozen=True, kw_only=True):
     """What was done: the forms, sizes of the file, and sizes of what follows its last page, in bytes."""
 
     path: str

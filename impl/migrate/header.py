@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from tornproof.impl.layout import pm as layout
 from tornproof.impl.migrate.inference import infer_type
@@ -19,8 +20,7 @@ NO_COLUMN = -1
 NO_ID = -1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Order:
+class Order(msgspec.Struct, frozen=True, kw_only=True):
     """How rows are sorted, and the index of the designated timestamp, -1 for none."""
 
     designated_timestamp: int

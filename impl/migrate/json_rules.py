@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
+
+import msgspec
 
 from tornproof.impl.layout.bits import Bits
 from tornproof.impl.migrate.shapes import KeyValue
@@ -23,8 +24,7 @@ class JsonError(Exception):
     """The JSON is invalid; the message says why."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JsonColumn:
+class JsonColumn(msgspec.Struct, frozen=True, kw_only=True):
     """What the converter uses of a column's JSON."""
 
     type: int
@@ -47,8 +47,7 @@ class JsonColumn:
         return bool(DESIGNATED_DESCENDING.get(self.type))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QuestdbJson:
+class QuestdbJson(msgspec.Struct, frozen=True, kw_only=True):
     """What the converter uses of the JSON."""
 
     columns: tuple[JsonColumn, ...]

@@ -5,8 +5,9 @@ A `_pm` that is sound for the token is never replaced, because pinned readers ma
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TypeAlias
+
+import msgspec
 
 from tornproof.impl.errors import BusyError, CorruptError, Problem, TornproofError
 from tornproof.impl.layout.parquet import MAGIC, ParquetTail
@@ -24,8 +25,7 @@ PIECE_BYTES = 4 * 1024 * 1024
 REPAIRED_BY_RECOVER = "the committed generation is still in the file; `tornproof recover` publishes it with its history"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Converted:
+class Converted(msgspec.Struct, frozen=True, kw_only=True):
     """A new `_pm`, verified with its data.parquet; `old_problems` are those of the existing one.
 
     `footer_digest` is that of the Thrift footer that `content` was made from.

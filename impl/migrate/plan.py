@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 from enum import StrEnum
+
+import msgspec
 
 from tornproof.impl.errors import Problem, ProblemError, TornproofError
 
@@ -18,8 +19,7 @@ class Outcome(StrEnum):
     REJECTED = "refused"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionMigration:
+class PartitionMigration(msgspec.Struct, frozen=True, kw_only=True):
     """One parquet partition or file: `token` is its committed size, `written_to` the path of its `_pm`, of `pm_bytes`.
 
     `problems` and `reason` say why it was rejected or, after `REPLACED`, what was wrong with the old `_pm`, which is
@@ -41,8 +41,7 @@ class PartitionMigration:
         return "; ".join(filter(None, (self.reason, *map(str, self.problems))))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Migration:
+class Migration(msgspec.Struct, frozen=True, kw_only=True):
     """A table, or a plain file as a single partition; `version` is None for a file and if `_txn` is damaged.
 
     `problems` and `reason` say why none of it was examined.

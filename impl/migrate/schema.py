@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from tornproof.impl.migrate.annotations import (
     GROUP_CONVERTED_TYPES,
@@ -22,8 +23,7 @@ from tornproof.impl.parquet.fields import Repetition
 from tornproof.impl.types.physical import PhysicalType
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Leaf:
+class Leaf(msgspec.Struct, frozen=True, kw_only=True):
     """One column: what `_pm` needs of the leaf, and of `top`, the root's child that contains it.
 
     `list_dimensions` is the number of repeated groups below a `top` that is a list of single children, else 0.
@@ -40,8 +40,7 @@ class Leaf:
     list_dimensions: int
 
 
-@dataclass(slots=True)
-class _Group:
+class _Group(msgspec.Struct):
     element: SchemaElement
     index: int
     children_left: int
@@ -50,8 +49,7 @@ class _Group:
     top: _Top | None
 
 
-@dataclass(slots=True)
-class _Top:
+class _Top(msgspec.Struct):
     """A child of the root, with what the array rule needs to know of its groups."""
 
     element: SchemaElement

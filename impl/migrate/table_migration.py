@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+
+import msgspec
 
 from tornproof.impl.errors import BusyError, CorruptError, TornproofError
 from tornproof.impl.migrate.convert import ConversionMode
@@ -32,8 +33,7 @@ from tornproof.impl.verify.verify import Progress
 OUTPUT_SUFFIX = ".pm"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TablePlan:
+class TablePlan(msgspec.Struct, frozen=True, kw_only=True):
     """The parquet partitions of a table's committed `version` that will be migrated."""
 
     table: Table

@@ -7,12 +7,13 @@ Source: docs/writing.md.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
+import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
+from msgspec.structs import replace
 
 from tornproof.impl.layout.parquet import ParquetTail
 from tornproof.impl.parquet.dictionaries import Dictionary, dictionary_of
@@ -52,8 +53,7 @@ Bounds: TypeAlias = Mapping[str, tuple[bytes, bytes] | None]
 NO_BOUNDS: Bounds = MappingProxyType({})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WrittenColumn:
+class WrittenColumn(msgspec.Struct, frozen=True, kw_only=True):
     """One column: its ColumnChunk, with the offsets of the file in memory, and the parts at these offsets.
 
     `pages` begin where the chunk starts; the column index may be empty, and there may be no offset index.
@@ -65,8 +65,7 @@ class WrittenColumn:
     offset_index: Struct | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WrittenRowGroup:
+class WrittenRowGroup(msgspec.Struct, frozen=True, kw_only=True):
     """A RowGroup struct and its columns."""
 
     tree: Struct

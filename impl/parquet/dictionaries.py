@@ -7,8 +7,7 @@ dictionary page that it writes is replaced.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -22,8 +21,7 @@ HEADER = ids_of(PAGE_HEADER)
 STAND_IN_START = b"\xff"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DictionaryPage:
+class DictionaryPage(msgspec.Struct, frozen=True, kw_only=True):
     """A dictionary page with its header; how many bytes longer it is than the replaced one, stored and uncompressed."""
 
     content: bytes
@@ -31,8 +29,7 @@ class DictionaryPage:
     uncompressed_growth_bytes: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Dictionary:
+class Dictionary(msgspec.Struct, frozen=True, kw_only=True):
     """The dictionary of a column, and for each key whether any row uses it."""
 
     values: pa.Array

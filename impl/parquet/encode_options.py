@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -49,8 +49,7 @@ ENCODABLE: Mapping[Encoding, frozenset[PhysicalType]] = {
 """The physical types that each encoding supports (Apache Parquet format, "Encodings")."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ColumnOptions:
+class ColumnOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Options of one column; None means the default for all columns.
 
     `level` is that of `codec` or, if that is None, of the default codec.
@@ -65,8 +64,7 @@ class ColumnOptions:
 _AS_OTHERS = ColumnOptions()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EncodeOptions:
+class EncodeOptions(msgspec.Struct, frozen=True, kw_only=True):
     """How pages are written; None means the codec's default `level`, and pyarrow's default `page_row_count_max`.
 
     Columns of Arrow dictionaries are always dictionary-encoded, others if `columns` says so. All names are dotted paths
@@ -86,7 +84,7 @@ class EncodeOptions:
     footer_extension: FooterForm | None = None
     duplicates: bool | None = None
     sorting: tuple[SortingColumn, ...] = ()
-    columns: Mapping[str, ColumnOptions] = field(default_factory=dict)
+    columns: Mapping[str, ColumnOptions] = msgspec.field(default_factory=dict)
 
     def codec_of(self, name: str) -> tuple[Codec, int | None]:
         """Return codec and level of a column."""

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
+
+import msgspec
+from msgspec.structs import replace
 
 from tornproof.impl.errors import CorruptError, UnsupportedError
 from tornproof.impl.layout.parquet import DATA_FILE, MAGIC, ParquetTail
@@ -46,8 +48,7 @@ TAIL_SIZE_BYTES = ParquetTail.layout.size_bytes
 PARQUET_SIZE_MIN_BYTES = len(MAGIC) + TAIL_SIZE_BYTES
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Statistics:
+class Statistics(msgspec.Struct, frozen=True, kw_only=True):
     """The statistics of one chunk, None where absent. QuestDB ignores the deprecated ones and the exactness."""
 
     min_value: bytes | None
@@ -60,8 +61,7 @@ class Statistics:
     deprecated_max: bytes | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ColumnChunk:
+class ColumnChunk(msgspec.Struct, frozen=True, kw_only=True):
     """One column in one row group; absent optional values are None.
 
     `dictionary_page_offset` is also None if the footer has 0, by which some writers mean "none". `file_path` may be an
@@ -88,8 +88,7 @@ class ColumnChunk:
     file_path: str | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SortingColumn:
+class SortingColumn(msgspec.Struct, frozen=True, kw_only=True):
     """One sorting column of a row group; `column_index` is not checked and may name no leaf."""
 
     column_index: int
@@ -97,8 +96,7 @@ class SortingColumn:
     nulls_first: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RowGroup:
+class RowGroup(msgspec.Struct, frozen=True, kw_only=True):
     """One row group; it has one chunk for each leaf, in the order of the leaves."""
 
     offset_bytes: int
@@ -109,8 +107,7 @@ class RowGroup:
     chunks: tuple[ColumnChunk, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ParquetFooter:
+class ParquetFooter(msgspec.Struct, frozen=True, kw_only=True):
     """One footer. `tree` is all of it, unknown fields included; `length_bytes` includes the tree's stop byte.
 
     `key_values` keeps order and duplicates; a missing value is None.
@@ -293,8 +290,7 @@ VERSION = 1
 ORDINAL_MAX = 0x7FFF
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RowGroupFacts:
+class RowGroupFacts(msgspec.Struct, frozen=True, kw_only=True):
     """Where a row group's chunks start and end, and the bytes of its indexes and bloom filters.
 
     Only bloom filters outside of the chunks are counted; others are part of the span.
@@ -311,8 +307,7 @@ class RowGroupFacts:
         return self.end_bytes - self.start_bytes + self.indexes_length_bytes + self.blooms_length_bytes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FooterParts:
+class FooterParts(msgspec.Struct, frozen=True, kw_only=True):
     """A footer split into its row groups and all other `fields`, which have an empty list in their place.
 
     `ordinals` has the ordinal stored in each of `row_groups`, or None.

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
+
+import msgspec
 
 from tornproof.impl import limits
 from tornproof.impl.errors import CorruptError, ProblemError, UnsupportedError
@@ -117,7 +118,7 @@ PAGE_SIZE_MAX_BYTES = 64 << 20
 HEADER_NODE_COUNT_MAX = 10_000
 # Even an empty page has a few bytes of framing, to which the ratio does not apply.
 EXPANSION_SLACK_BYTES = 64
-EXPANSION_MAX = {Codec.SNAPPY: 255, Codec.LZ4: 255, Codec.LZ4_RAW: 255, Codec.GZIP: 1032}
+EXPANSION_MAX: dict[int, int] = {Codec.SNAPPY: 255, Codec.LZ4: 255, Codec.LZ4_RAW: 255, Codec.GZIP: 1032}
 PAGE_TYPES = tuple(PageType)
 HEADER_NAMES = {
     PageType.DATA_V1: "data_page_header",
@@ -126,7 +127,7 @@ HEADER_NAMES = {
 }
 
 
-class PageInfo(NamedTuple):
+class PageInfo(msgspec.Struct, frozen=True):
     """One page; its body follows the header. Offsets count from the start of the file.
 
     The levels of a v2 page are at the start of its body, repetition before definition, and never compressed; both
@@ -165,7 +166,7 @@ class PageInfo(NamedTuple):
         return self.repetition_levels_length_bytes + self.definition_levels_length_bytes
 
 
-def walk_pages(chunk: bytes, *, file: str, offset_bytes: int, codec: Codec, value_count: int) -> tuple[PageInfo, ...]:
+def walk_pages(chunk: bytes, *, file: str, offset_bytes: int, codec: int, value_count: int) -> tuple[PageInfo, ...]:
     """Return the dictionary and data pages of a chunk, in order, after checking that pages tile it to its end.
 
     `chunk` is all of the chunk's bytes, `offset_bytes` its position in `file`, `value_count` the total number of values
@@ -189,7 +190,7 @@ def walk_pages(chunk: bytes, *, file: str, offset_bytes: int, codec: Codec, valu
     return pages
 
 
-def _pages(chunk: bytes, file: str, offset_bytes: int, codec: Codec) -> Iterator[PageInfo]:
+def _pages(chunk: bytes, file: str, offset_bytes: int, codec: int) -> Iterator[PageInfo]:
     """Yield all pages without verifying checksums."""
     position = index = 0
     while position < len(chunk):
@@ -231,8 +232,7 @@ def _check_checksums(chunk: bytes, pages: Sequence[PageInfo], file: str, offset_
             error.report(file, _PagePath(index))
 
 
-@dataclass(frozen=True, slots=True)
-class _PagePath:
+class _PagePath(msgspec.Struct, frozen=True):
     """Names a field of one page header."""
 
     index: int
@@ -253,7 +253,7 @@ def _strict_read(chunk: bytes, position: int, file: str, offset_bytes: int, inde
     return read(header, PAGE_HEADER), end
 
 
-def _page(values: dict[str, Any], body_position: int, position: int, offset_bytes: int, codec: Codec) -> PageInfo:
+def _page(values: dict[str, Any], body_position: int, position: int, offset_bytes: int, codec: int) -> PageInfo:
     """Return the page with its header at `position` of a chunk at `offset_bytes`, and its body behind that."""
     header_offset_bytes = offset_bytes + position
     kind = PAGE_TYPES[values["type"]]
@@ -289,7 +289,7 @@ def _check_counts(page: PageInfo) -> None:
             raise BrokenError(expected, count, page.header_offset_bytes, step=name)
 
 
-def _check_sizes(page: PageInfo, codec: Codec) -> None:
+def _check_sizes(page: PageInfo, codec: int) -> None:
     """Reject an uncompressed size that the codec cannot reach, or that is too large to allocate."""
     at, low = page.header_offset_bytes, page.levels_length_bytes
     compressed_bytes = page.compressed_size_bytes - low

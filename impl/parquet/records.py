@@ -7,16 +7,16 @@ repeated ids and demands required fields; in addition it checks ranges.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from tornproof.impl.parquet.thrift import BrokenError, Field, Items, Kind, Known, Padded, Step, Struct, Value, path_text
 
 INTEGER_KINDS = {Kind.I16, Kind.I32, Kind.I64}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Form:
+class Form(msgspec.Struct, frozen=True, kw_only=True):
     """The type of a field: its wire kind and, depending on that, the range of a number or the form of its contents.
 
     `low_tolerant` replaces `low` if the caller of `read` is tolerant. With `is_open`, values above `high` may come from
@@ -34,8 +34,7 @@ class Form:
     element: Form | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Member:
+class Member(msgspec.Struct, frozen=True):
     """One field of a struct."""
 
     id: int

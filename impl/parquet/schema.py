@@ -6,8 +6,9 @@ Source: parquet.thrift of Apache Parquet format, SchemaElement; levels as in "Ne
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from tornproof.impl.parquet.fields import SCHEMA_ELEMENT, Repetition
 from tornproof.impl.parquet.records import read
@@ -18,8 +19,7 @@ from tornproof.impl.types.physical import PhysicalType
 SCHEMA_DEPTH_MAX = 64
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SchemaElement:
+class SchemaElement(msgspec.Struct, frozen=True, kw_only=True):
     """One element of the footer; a group has no physical type, the root no repetition.
 
     `logical_type` stays a tree, because newer releases define more of them: read it with the table LOGICAL_TYPE.
@@ -38,8 +38,7 @@ class SchemaElement:
     logical_type: Struct | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SchemaLeaf:
+class SchemaLeaf(msgspec.Struct, frozen=True, kw_only=True):
     """One column: a primitive element, its path from the root's child down, and its levels.
 
     `top` is the root's child that contains the leaf; in flat schemas it is the leaf's own element.
@@ -59,8 +58,7 @@ class SchemaLeaf:
         return ".".join(self.path)
 
 
-@dataclass(slots=True)
-class _Group:
+class _Group(msgspec.Struct):
     path: tuple[str, ...]
     children_left: int
     max_rep: int

@@ -5,8 +5,8 @@ from __future__ import annotations
 import enum
 import functools
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+
+import msgspec
 
 from tornproof.impl.errors import CorruptError
 from tornproof.impl.layout import pm as layout
@@ -26,15 +26,14 @@ class OutOfLineOrder(enum.Enum):
     BY_COLUMN = "minimum, maximum and bloom bitset of each column in turn"
 
 
-class Statistic(NamedTuple):
+class Statistic(msgspec.Struct, frozen=True):
     """A minimum or maximum: the same bytes as in Parquet's statistics."""
 
     value: bytes
     exact: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Chunk:
+class Chunk(msgspec.Struct, frozen=True, kw_only=True):
     """One column of one row group; `encodings` is the bit mask of the format, unknown counts are None."""
 
     codec: int
@@ -53,8 +52,7 @@ class Chunk:
         return self.byte_range_start + self.total_compressed
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Block:
+class Block(msgspec.Struct, frozen=True, kw_only=True):
     """One row group; `end_bytes` is the end of everything that its chunks refer to, without bloom bitsets."""
 
     offset_bytes: int
@@ -181,7 +179,7 @@ class _Region:
         return self.window[start:end]
 
 
-class _Known(NamedTuple):
+class _Known(msgspec.Struct, frozen=True):
     """STAT_FLAGS and STAT_SIZES of a minimum or a maximum; an inlined one is a word below `inlined_end`."""
 
     name: str

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+
+import msgspec
 
 from tornproof.impl import limits
 from tornproof.impl.errors import CorruptError, UnsupportedError
@@ -32,16 +33,14 @@ class TokenMissingError(CorruptError):
     tokens: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Resolved:
+class Resolved(msgspec.Struct, frozen=True, kw_only=True):
     """The generation of a token, and the number of newer generations in the published chain."""
 
     position: FooterPosition
     orphan_count: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Metadata:
+class Metadata(msgspec.Struct, frozen=True, kw_only=True):
     """One generation with everything that it refers to, decoded."""
 
     header: FileHeader

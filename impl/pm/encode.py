@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
 from typing import NamedTuple, Self
+
+import msgspec
+from msgspec.structs import replace
 
 from tornproof.impl.layout import pm as layout
 from tornproof.impl.layout.record import Buffer
@@ -22,8 +24,7 @@ from tornproof.impl.pm.header import FileHeader, encode_header
 from tornproof.impl.storage.checksum import crc32
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NewRowGroup:
+class NewRowGroup(msgspec.Struct, frozen=True, kw_only=True):
     """A row group to be written; for each bloom column a bitset to inline, a reference into data.parquet, or None."""
 
     num_rows: int
@@ -39,15 +40,14 @@ class ReusedRowGroup(NamedTuple):
     blooms: tuple[BloomReference | None, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FooterFacts:
+class FooterFacts(msgspec.Struct, frozen=True, kw_only=True):
     """A generation's statements about data.parquet, and its own optional sections."""
 
     parquet_footer_offset: int
     parquet_footer_length: int
     unused_bytes: int = 0
     footer_feature_flags: int = 0
-    sections: FooterSections = field(default_factory=FooterSections)
+    sections: FooterSections = msgspec.field(default_factory=FooterSections)
 
     @classmethod
     def of(cls, generation: Generation) -> Self:
@@ -62,8 +62,7 @@ class FooterFacts:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AppendPoint:
+class AppendPoint(msgspec.Struct, frozen=True, kw_only=True):
     """Where the next generation is appended: `base_bytes` is the published end, `prev` the end of its predecessor.
 
     `checksum` is a stored CHECKSUM at or before `base_bytes`, `since_checksum` the bytes from that field to
@@ -76,8 +75,7 @@ class AppendPoint:
     since_checksum: bytes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AppendedGeneration:
+class AppendedGeneration(msgspec.Struct, frozen=True, kw_only=True):
     """The bytes of a generation and its decoded form; `new_blocks` are those of the new row groups."""
 
     content: bytes

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from functools import partial
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
+from msgspec.structs import replace
 
 from tornproof.impl import limits
 from tornproof.impl.errors import CorruptError
@@ -23,8 +24,7 @@ FOOTER_LENGTH_BYTES = TRAILER_BYTES - CHECKSUM_BYTES
 GENERATION_END_MINIMUM = layout.Header.layout.size_bytes + FOOTER_BYTES + TRAILER_BYTES
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FooterPosition:
+class FooterPosition(msgspec.Struct, frozen=True, kw_only=True):
     """The fixed part of a footer and its position; enough to walk the chain.
 
     `end_bytes` is the generation's published size.
@@ -46,16 +46,14 @@ class FooterPosition:
         return self.end_bytes - TRAILER_BYTES
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BloomReference:
+class BloomReference(msgspec.Struct, frozen=True, kw_only=True):
     """The position of a bloom filter, in `_pm` (`length_bytes` is None, the bitset has it) or in data.parquet."""
 
     offset_bytes: int
     length_bytes: int | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FooterSections:
+class FooterSections(msgspec.Struct, frozen=True, kw_only=True):
     """A footer's optional sections; `unknown` are the bytes of unknown optional bits, unchanged."""
 
     seq_txn: int | None = None
@@ -63,8 +61,7 @@ class FooterSections:
     unknown: bytes = b""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Generation:
+class Generation(msgspec.Struct, frozen=True, kw_only=True):
     """One decoded footer: block offsets in bytes, and per row group a bloom reference for each bloom column."""
 
     position: FooterPosition
@@ -171,7 +168,7 @@ def same_but_history(
 
     def essence(location: FooterPosition) -> tuple[layout.Footer, bytes]:
         entries = bytes(data[location.offset_bytes + FOOTER_BYTES : _entries_end(location, header, file)])
-        return replace(location.fixed, prev_parquet_meta_file_size=0, footer_feature_flags=0), entries
+        return location.fixed.changed(prev_parquet_meta_file_size=0, footer_feature_flags=0), entries
 
     return essence(left) == essence(right)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 from collections.abc import Iterator
 
@@ -20,7 +19,7 @@ ENCODING_MASKS = {int(PageEncoding[bits.name]): bits.mask for bits in layout.ENC
 """The bit of each Parquet encoding in `_pm`'s mask; encodings used only for levels have none."""
 ENCODING_MASKS |= {PageEncoding.PLAIN_DICTIONARY: ENCODING_MASKS[PageEncoding.RLE_DICTIONARY]}
 ENCODING_MASKS |= {PageEncoding.RLE: 0, PageEncoding.BIT_PACKED: 0}
-_NO_STATISTICS = Statistics(**dict.fromkeys(field.name for field in dataclasses.fields(Statistics)))
+_NO_STATISTICS = Statistics(**dict.fromkeys(Statistics.__struct_fields__))
 
 
 def compare_footer(footer: ParquetFooter, metadata: Metadata, *, file: str) -> Iterator[Problem]:

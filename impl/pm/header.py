@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass, field, replace
+from dataclasses import field
 from functools import partial
+
+import msgspec
+from msgspec.structs import replace
 
 from tornproof.impl.errors import CorruptError
 from tornproof.impl.layout import pm as layout
@@ -13,11 +16,11 @@ from tornproof.impl.types.physical import PhysicalType
 
 COLUMN_COUNT_LIMIT = 100_000
 U32_BYTES = layout.SortingColumn.layout.size_bytes
+PHYSICAL_TYPE_COUNT = len(PhysicalType)
 DESCRIPTOR_BYTES = layout.ColumnDescriptor.layout.size_bytes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Column:
+class Column(msgspec.Struct, frozen=True, kw_only=True):
     """One column of the partition, in the order of data.parquet's leaves (docs/format.md)."""
 
     name: str
@@ -30,8 +33,7 @@ class Column:
     max_def_level: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FileHeader:
+class FileHeader(msgspec.Struct, frozen=True, kw_only=True):
     """The decoded header; `extra` has the sections of unknown optional bits up to the first block, unchanged.
 
     `sorting_columns` are the stored ones: empty if SORTING_IS_DTS_ASC is set.
@@ -247,8 +249,8 @@ def _check_descriptor(
         raise at().corrupt("name_offset", f"{names_start} to {size_bytes}", descriptor.name_offset)
     if descriptor.name_offset + descriptor.name_length > size_bytes:
         raise at().corrupt("name_length", f"at most {size_bytes - descriptor.name_offset}", descriptor.name_length)
-    if descriptor.physical_type >= len(PhysicalType):
-        raise at().corrupt("physical_type", f"0 to {len(PhysicalType) - 1}", descriptor.physical_type)
+    if descriptor.physical_type >= PHYSICAL_TYPE_COUNT:
+        raise at().corrupt("physical_type", f"0 to {PHYSICAL_TYPE_COUNT - 1}", descriptor.physical_type)
     if descriptor.fixed_byte_len < 0:
         raise at().corrupt("fixed_byte_len", "0 or more", descriptor.fixed_byte_len)
     if descriptor.reserved:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import struct
+from collections.abc import Callable
 
 from tornproof.impl.pm.block import Chunk
 from tornproof.impl.pm.header import Column
@@ -69,25 +71,47 @@ def in_order(column: Column, low: Bound, high: Bound) -> bool:
 
 def value_of(column: Column, raw: bytes) -> Bound | None:
     """Return one statistic as a comparable value, or None if its length does not fit the physical type."""
-    physical = column.physical_type
-    width = (
-        column.fixed_byte_len if physical == PhysicalType.FIXED_LEN_BYTE_ARRAY else PHYSICAL_WIDTH_BYTES.get(physical)
-    )
-    if physical == PhysicalType.INT96 and len(raw) == PHYSICAL_WIDTH_BYTES[PhysicalType.INT64]:
+    decode = _decoder(column.type, column.physical_type, column.fixed_byte_len, len(raw))
+    return None if decode is None else decode(raw)
+
+
+@functools.lru_cache(maxsize=1024)
+def _decoder(column_type: int, physical: int, fixed_byte_len: int, size_bytes: int) -> Callable[[bytes], Bound] | None:
+    """Return what decodes a statistic of so many bytes; a file has two for each column of each row group."""
+    width = fixed_byte_len if physical == PhysicalType.FIXED_LEN_BYTE_ARRAY else PHYSICAL_WIDTH_BYTES.get(physical)
+    if physical == PhysicalType.INT96 and size_bytes == PHYSICAL_WIDTH_BYTES[PhysicalType.INT64]:
         # Nanoseconds that the converter took from the pages (docs/migration.md).
-        return int.from_bytes(raw, "little", signed=True)
-    if width is not None and len(raw) != width:
+        return _little_endian
+    if width is not None and size_bytes != width:
         return None
-    tag = tag_of(column.type)
+    tag = tag_of(column_type)
     if physical in (PhysicalType.FIXED_LEN_BYTE_ARRAY, PhysicalType.BYTE_ARRAY) and tag in DECIMAL_DIGITS_MAX:
-        return int.from_bytes(raw, "big", signed=True)
+        return _big_endian
     if physical in (PhysicalType.BOOLEAN, PhysicalType.INT32, PhysicalType.INT64):
-        return int.from_bytes(raw, "little", signed=tag not in _UNSIGNED_TAGS)
+        return _unsigned if tag in _UNSIGNED_TAGS else _little_endian
     if physical == PhysicalType.FLOAT:
-        return float(struct.unpack("<f", raw)[0])
-    if physical == PhysicalType.DOUBLE:
-        return float(struct.unpack("<d", raw)[0])
-    return raw
+        return _float
+    return _double if physical == PhysicalType.DOUBLE else bytes
+
+
+def _little_endian(raw: bytes) -> int:
+    return int.from_bytes(raw, "little", signed=True)
+
+
+def _unsigned(raw: bytes) -> int:
+    return int.from_bytes(raw, "little")
+
+
+def _big_endian(raw: bytes) -> int:
+    return int.from_bytes(raw, "big", signed=True)
+
+
+def _float(raw: bytes) -> float:
+    return float(struct.unpack("<f", raw)[0])
+
+
+def _double(raw: bytes) -> float:
+    return float(struct.unpack("<d", raw)[0])
 
 
 def _readable(column: Column, raw: bytes) -> Bound | None:

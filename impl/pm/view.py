@@ -6,8 +6,7 @@ to a generation need not compute its CRC again: `VerifiedGenerations` remembers 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -30,11 +29,10 @@ BOTH_BOUNDS_INLINED = (
 TWO_WORDS = layout.MAX_STAT_SIZE.put(layout.MIN_STAT_SIZE.put(0, WORD_BYTES), WORD_BYTES)
 
 
-@dataclass(frozen=True, slots=True)
-class VerifiedGenerations:
+class VerifiedGenerations(msgspec.Struct, frozen=True):
     """The generations whose CRC this process has found valid: (file, end in bytes, CHECKSUM)."""
 
-    known: set[tuple[str, int, int]] = field(default_factory=set)
+    known: set[tuple[str, int, int]] = msgspec.field(default_factory=set)
 
     def verify(self, data: Buffer, location: FooterPosition, *, file: str) -> None:
         """Raise CorruptError unless the generation's CRC is valid, or was when it was checked before."""
@@ -44,8 +42,7 @@ class VerifiedGenerations:
             self.known.add(key)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MetadataView:
+class MetadataView(msgspec.Struct, frozen=True, kw_only=True):
     """A generation over `content`, the published bytes of `_pm`; usable as long as these are.
 
     `block_offsets` has the start of each row group's block, in bytes.

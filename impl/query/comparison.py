@@ -8,9 +8,9 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Iterable
-from dataclasses import dataclass
 from fractions import Fraction
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 
@@ -23,16 +23,14 @@ FLOAT_MAX = float(np.finfo(np.float32).max)
 DOUBLE_MAX = float(np.finfo(np.float64).max)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Integers:
+class Integers(msgspec.Struct, frozen=True, kw_only=True):
     """The integers that a column can hold."""
 
     low: int
     high: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Floats:
+class Floats(msgspec.Struct, frozen=True, kw_only=True):
     """The largest finite float that a column can hold."""
 
     largest: float

@@ -10,10 +10,10 @@ from __future__ import annotations
 import enum
 import functools
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, TypeAlias
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 
@@ -35,8 +35,7 @@ class Operator(enum.StrEnum):
     GREATER_OR_EQUAL = ">="
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison:
+class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     """`column operator value`; unknown if the column is null, false if it is NaN."""
 
     column: SnapshotColumn
@@ -44,37 +43,32 @@ class Comparison:
     value: Bound
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IsIn:
+class IsIn(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the column has one of the values; unknown if it is null, even if there are no values."""
 
     column: SnapshotColumn
     values: frozenset[Bound]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IsNull:
+class IsNull(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the column is null; never unknown."""
 
     column: SnapshotColumn
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class And:
+class And(msgspec.Struct, frozen=True, kw_only=True):
     """Whether all parts, at least one, are true."""
 
     parts: tuple[Predicate, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Or:
+class Or(msgspec.Struct, frozen=True, kw_only=True):
     """Whether any of the parts, at least one, is true."""
 
     parts: tuple[Predicate, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Not:
+class Not(msgspec.Struct, frozen=True, kw_only=True):
     """The negation; unknown stays unknown."""
 
     part: Predicate

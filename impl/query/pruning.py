@@ -9,8 +9,10 @@ from __future__ import annotations
 import enum
 import struct
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
 from typing import Any
+
+import msgspec
+from msgspec.structs import replace
 
 from tornproof.impl.parquet.bloom import hash_of, may_contain
 from tornproof.impl.pm.block import Block
@@ -147,16 +149,14 @@ class Pruner:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class _Group:
+class _Group(msgspec.Struct, frozen=True):
     """A row group and its bloom filters."""
 
     block: Block
     bitset_of: BitsetOf
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Facts:
+class _Facts(msgspec.Struct, frozen=True, kw_only=True):
     """What is known about a column in a row group.
 
     `missing` is how stored nulls are read: None, or false and 0 for types without null. All others are values from

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
+
+import msgspec
+from msgspec.structs import replace
 
 from tornproof.impl.layout.parquet import DATA_FILE
 from tornproof.impl.query.pruning import Reason
@@ -11,8 +14,7 @@ from tornproof.impl.storage.interface import EntryKind, ReadableFile, ReadableSt
 from tornproof.impl.table.partition import PartitionFiles
 
 
-@dataclass(slots=True)
-class ReadCounters:
+class ReadCounters(msgspec.Struct):
     """Updated during a read; native partitions are not counted.
 
     `scanned_row_count` counts the rows of the row groups that were not skipped, `data_bytes` the committed bytes of all
@@ -20,7 +22,7 @@ class ReadCounters:
     """
 
     row_group_count: int = 0
-    pruned: Counter[Reason] = field(default_factory=Counter)
+    pruned: Counter[Reason] = msgspec.field(default_factory=Counter)
     scanned_row_count: int = 0
     returned_row_count: int = 0
     chunk_count: int = 0
@@ -37,8 +39,7 @@ class ReadCounters:
         return replace(files, storage=_WatchedStorage(files.storage, self))
 
 
-@dataclass(frozen=True, slots=True)
-class _WatchedStorage:
+class _WatchedStorage(msgspec.Struct, frozen=True):
     inner: ReadableStorage
     counters: ReadCounters
 

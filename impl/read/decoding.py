@@ -6,14 +6,19 @@ import functools
 import os
 from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+
+import msgspec
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future, ThreadPoolExecutor
 
 T = TypeVar("T")
 AHEAD_OF_EACH_THREAD = 2
 AHEAD_BYTES_MAX = 32 << 20
+SMALL_BYTES = 16 << 10
+"""Work on less takes about as long as handing it to a thread; it is done when its result is due."""
 # Once glibc's malloc has freed a block of this size, it keeps smaller freed blocks instead of requesting zeroed pages
 # from the system each time; other allocators do not suffer. Its limit is 32 MiB, the block's header included.
 LARGEST_KEPT_BYTES = (32 << 20) - (8 << 10)
@@ -26,25 +31,24 @@ class Start(Protocol):
         """Start the work."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Decoding:
+class Decoding(msgspec.Struct, frozen=True, kw_only=True):
     """How work is started, and how many pieces may be in progress while others are fetched."""
 
     start: Start
     ahead_count: int
 
 
-@dataclass(slots=True)
-class InOrder(Generic[T]):
+class InOrder(msgspec.Struct, Generic[T]):
     """Results in the order in which work was started, with limited pieces and bytes of input in progress."""
 
     decoding: Decoding
-    _under_way: deque[tuple[int, Callable[[], T]]] = field(default_factory=deque)
+    _under_way: deque[tuple[int, Callable[[], T]]] = msgspec.field(default_factory=deque)
     _input_bytes: int = 0
 
     def begin(self, work: Callable[[], T], input_bytes: int) -> None:
         """Start a piece of work that holds `input_bytes`."""
-        self._under_way.append((input_bytes, self.decoding.start(work)))
+        result = work if self.decoding.ahead_count and input_bytes < SMALL_BYTES else self.decoding.start(work)
+        self._under_way.append((input_bytes, result))
         self._input_bytes += input_bytes
 
     def due(self) -> Iterator[T]:
@@ -77,33 +81,33 @@ def by_threads() -> Iterator[Decoding]:
 
     When the `with` block ends, started work has finished, and other work is cancelled.
     """
-    pool = _pool()
     futures: set[Future[Any]] = set()
 
     def start(work: Callable[[], T]) -> Callable[[], T]:
-        future = pool.executor.submit(work)
+        future = _pool().submit(work)
         futures.add(future)
         future.add_done_callback(futures.discard)
         return future.result
 
     try:
-        yield Decoding(start=start, ahead_count=AHEAD_OF_EACH_THREAD * pool.thread_count)
+        yield Decoding(start=start, ahead_count=AHEAD_OF_EACH_THREAD * _thread_count())
     finally:
-        left = [future for future in tuple(futures) if not future.cancel()]
-        wait(left)
+        for future in [future for future in tuple(futures) if not future.cancel()]:
+            future.exception()
 
 
-class _Pool(NamedTuple):
-    executor: ThreadPoolExecutor
-    thread_count: int
+def _thread_count() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @functools.cache
-def _pool() -> _Pool:
+def _pool() -> ThreadPoolExecutor:
     """Return this process's threads, which are kept because memory cached by the allocator is per thread."""
+    # Imported here: a small table is read without threads, sooner than this is imported.
+    from concurrent.futures import ThreadPoolExecutor
+
     bytes(LARGEST_KEPT_BYTES)
-    thread_count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return _Pool(ThreadPoolExecutor(thread_count, thread_name_prefix="decoding"), thread_count)
+    return ThreadPoolExecutor(_thread_count(), thread_name_prefix="decoding")
 
 
 if hasattr(os, "register_at_fork"):

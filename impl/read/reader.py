@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 
+import msgspec
 import pyarrow as pa
 
 from tornproof.impl.errors import (
@@ -50,8 +50,7 @@ class RepeatedColumnError(TornproofError):
     """The caller named a column twice."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Snapshot:
+class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     """One committed version of a table, readable as long as its directories exist.
 
     Reading raises FileVanishedError once they are gone.
@@ -243,8 +242,7 @@ class Snapshot:
                 yield from _batches(under_way.popleft()[1], schema, counters, len(columns))
 
 
-@dataclass(frozen=True, slots=True)
-class _BlockReader:
+class _BlockReader(msgspec.Struct, frozen=True):
     """Decodes columns of one row group, and counts what is read."""
 
     protocol: ReaderProtocol

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import TypeAlias
+
+import msgspec
 
 from tornproof.impl.errors import Problem
 from tornproof.impl.pm.block import Block
@@ -14,8 +15,7 @@ from tornproof.impl.txn.transaction import Partition
 Resolver: TypeAlias = Callable[[PartitionFiles, Partition], ResolvedPartition]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReaderProtocol:
+class ReaderProtocol(msgspec.Struct, frozen=True, kw_only=True):
     """How row groups are found for a partition's entry in `_txn`, and what is checked before and while decoding.
 
     `resolve` raises CorruptError and UnsupportedError; its result also bounds what is read of the files. What

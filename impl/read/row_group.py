@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import Protocol
 
+import msgspec
 import pyarrow as pa
 
 from tornproof.impl.chunk.chunk import VALUE_COUNT_MAX, decode_chunk
@@ -78,21 +78,24 @@ def _parts(group: _Group, columns: Sequence[SnapshotColumn]) -> Iterator[list[pa
         ]
 
 
-@dataclass(slots=True)
-class _Group:
+class _Group(msgspec.Struct):
     """The chunks of a row group while they are decoded, with a bound on all of them together.
 
     A few bytes must not decode to gigabytes, so only some chunks are decoded before the size of others is known.
+    `uncounted` are those whose exact size, which takes longer to find than a small chunk to decode, is not yet in
+    `held_bytes`; `uncounted_bytes` is not below it.
     """
 
     resolved: Described
     block: Block
     columns: dict[int, SnapshotColumn]
     under_way: InOrder[tuple[int, pa.Array]]
-    done: dict[int, pa.Array] = field(default_factory=dict)
+    done: dict[int, pa.Array] = msgspec.field(default_factory=dict)
     held_bytes: int = 0
-    awaited_bytes: dict[int, int] = field(default_factory=dict)
-    bound_bytes: int = field(init=False)
+    uncounted: list[pa.Array] = msgspec.field(default_factory=list)
+    uncounted_bytes: int = 0
+    awaited_bytes: dict[int, int] = msgspec.field(default_factory=dict)
+    bound_bytes: int = 0
 
     def __post_init__(self) -> None:
         self.bound_bytes = batch_bound_bytes(self.block.chunks)
@@ -118,12 +121,18 @@ class _Group:
     def _take(self, decoded: Iterator[tuple[int, pa.Array]]) -> None:
         for key, array in decoded:
             del self.awaited_bytes[key]
-            self.held_bytes += array.nbytes
+            self.uncounted.append(array)
+            self.uncounted_bytes += array.get_total_buffer_size()
             self._check()
             self.done[key] = self.columns[key].without_nulls(array)
 
     def _check(self) -> None:
-        held_bytes = self.held_bytes + sum(self.awaited_bytes.values())
+        awaited_bytes = sum(self.awaited_bytes.values())
+        if self.held_bytes + self.uncounted_bytes + awaited_bytes <= self.bound_bytes:
+            return
+        self.held_bytes += sum(array.nbytes for array in self.uncounted)
+        self.uncounted, self.uncounted_bytes = [], 0
+        held_bytes = self.held_bytes + awaited_bytes
         if held_bytes > self.bound_bytes:
             expected = f"columns of at most {self.bound_bytes} bytes in memory; read fewer columns at a time"
             actual = f"{held_bytes} bytes or more"

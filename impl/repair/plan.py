@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 
 from tornproof.impl import limits
@@ -38,8 +38,7 @@ WORD_BYTES = 4
 MOVABLE_SECTIONS = layout.SEQ_TXN.mask | layout.SCRATCHPAD.mask
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CommittedFile:
+class CommittedFile(msgspec.Struct, frozen=True, kw_only=True):
     """A whole `_pm` whose newest generation is the committed one.
 
     `is_rewritten` means that this generation was encoded anew; `keeps_dead_bytes` that it could not be.
@@ -194,8 +193,7 @@ def _ends(data: bytes, starts: list[int]) -> list[int]:
     return [end for end in ends if end >= GENERATION_END_MINIMUM]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProposedFiles(PartitionFiles):
+class ProposedFiles(PartitionFiles, frozen=True, kw_only=True):
     """A partition with another `_pm` than the one in its directory."""
 
     pm: bytes

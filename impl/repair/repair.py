@@ -7,8 +7,9 @@ truncated in one durable step after its old bytes were kept, so that an interrup
 from __future__ import annotations
 
 from contextlib import ExitStack
-from dataclasses import dataclass
 from enum import StrEnum
+
+import msgspec
 
 from tornproof.impl.errors import BusyError, CorruptError, Problem
 from tornproof.impl.repair.kept import (
@@ -40,8 +41,7 @@ class ActionKind(StrEnum):
     FORGET = "forget"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Action:
+class Action(msgspec.Struct, frozen=True, kw_only=True):
     """One step; `file` and `kept_as` are paths below the table, the sizes are those of `file`."""
 
     kind: ActionKind
@@ -51,8 +51,7 @@ class Action:
     kept_as: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RepairReport:
+class RepairReport(msgspec.Struct, frozen=True, kw_only=True):
     """What was done, or with `is_dry_run` would be; `problems` cannot be repaired, and nothing was changed for them."""
 
     table: str
@@ -64,8 +63,7 @@ class RepairReport:
     notes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionPlan:
+class PartitionPlan(msgspec.Struct, frozen=True, kw_only=True):
     """What one partition needs; `pm` is the new content of `_pm` if an action changes it."""
 
     actions: tuple[Action, ...] = ()

@@ -9,9 +9,12 @@ import functools
 import os
 import sys
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
 
 from tornproof.impl.layout.record import Buffer
+
+if TYPE_CHECKING:
+    from concurrent.futures import ThreadPoolExecutor
 
 try:
     from isal.isal_zlib import crc32
@@ -40,6 +43,9 @@ def large_crc32(data: Buffer) -> int:
 @functools.cache
 def _helper() -> ThreadPoolExecutor:
     """Return the helper thread, which is kept because starting one takes as long as a megabyte."""
+    # Imported here: this takes longer than all checksums of a small table.
+    from concurrent.futures import ThreadPoolExecutor
+
     return ThreadPoolExecutor(1)
 
 

@@ -8,14 +8,14 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 PROCESSES = Path("/proc")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Holder:
+class Holder(msgspec.Struct, frozen=True, kw_only=True):
     """A process that has a file of a table open."""
 
     pid: int
@@ -25,8 +25,7 @@ class Holder:
         return f"{self.command} (process {self.pid})"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _TableFiles:
+class _TableFiles(msgspec.Struct, frozen=True, kw_only=True):
     """How the kernel may name a table's files: paths below a real directory, or (device, inode) in other namespaces."""
 
     prefixes: tuple[str, ...]

@@ -12,9 +12,10 @@ Every call that fails raises a `StorageError` (a `FileMissingError` if nothing e
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from enum import Enum, StrEnum
 from typing import Protocol, Self
+
+import msgspec
 
 
 class EntryKind(Enum):
@@ -65,8 +66,7 @@ class StorageReason(StrEnum):
     BIG_ENDIAN = "this machine is big-endian, and the format is not"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Counters:
+class Counters(msgspec.Struct, frozen=True, kw_only=True):
     """Counters of calls on a storage, its files and its mappings (the clock is not counted)."""
 
     step_count: int

@@ -12,7 +12,8 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
+
+from msgspec import structs
 
 from tornproof.impl.errors import StorageError
 from tornproof.impl.storage.fences import fence_of_this_machine
@@ -159,4 +160,4 @@ class OperatingSystemStorage(Storage):
 
     def counters(self) -> Counters:
         """Return the counters of this object; other storage objects for the same files have their own."""
-        return Counters(**asdict(self._tally))
+        return Counters(**structs.asdict(self._tally))

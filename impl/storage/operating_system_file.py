@@ -14,7 +14,8 @@ import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+
+import msgspec
 
 from tornproof.impl.errors import FileMissingError, StorageError
 from tornproof.impl.storage.interface import File, LockMode, Mapping, StorageReason
@@ -52,8 +53,7 @@ def sync_to_disk(descriptor: int) -> None:
     os.fsync(descriptor)
 
 
-@dataclass(slots=True)
-class Tally:
+class Tally(msgspec.Struct):
     """The mutable form of `Counters`, shared by a storage and everything opened through it."""
 
     step_count: int = 0

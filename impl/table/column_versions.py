@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from tornproof.impl.errors import CorruptError, UnsupportedError
 from tornproof.impl.layout import cv as layout
@@ -19,8 +20,7 @@ DICTIONARY = DEFAULT_PARTITION + 1
 ENTRY_BYTES = layout.ColumnVersion.layout.size_bytes
 
 
-@dataclass(frozen=True, slots=True)
-class ColumnVersions:
+class ColumnVersions(msgspec.Struct, frozen=True):
     """The committed entries of `_cv` by partition and column.
 
     DEFAULT_PARTITION stands for all other partitions, DICTIONARY for the table's own files of a SYMBOL column.

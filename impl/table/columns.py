@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Self
 
+import msgspec
 import pyarrow as pa
 
 from tornproof.impl.pm.block import Chunk
@@ -14,8 +14,7 @@ from tornproof.impl.types.arrow import arrow_type, is_nullable, missing_value
 VARIABLE_WIDTH_BYTES = 8
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SnapshotColumn:
+class SnapshotColumn(msgspec.Struct, frozen=True, kw_only=True):
     """A column of a table; `physical_type` matters only if the QuestDB type is unknown."""
 
     id: int
@@ -49,7 +48,7 @@ class SnapshotColumn:
 
         Later releases write these types as optional, but the server has no nulls for them.
         """
-        return values if is_nullable(self.type) or not values.null_count else values.fill_null(self.missing)
+        return values if not values.null_count or is_nullable(self.type) else values.fill_null(self.missing)
 
     @property
     def width_bytes(self) -> int:

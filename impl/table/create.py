@@ -6,7 +6,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from tornproof.impl import limits
 from tornproof.impl.errors import TornproofError
@@ -14,6 +15,7 @@ from tornproof.impl.storage.interface import EntryKind, OpenMode, Storage
 from tornproof.impl.table.column_versions import CV_FILE, NEW_FILE_BYTES
 from tornproof.impl.table.metadata_file import (
     META_FILE,
+    NAME_FILE,
     SYMBOL_CAPACITY,
     PartitionBy,
     TableColumn,
@@ -40,7 +42,6 @@ from tornproof.impl.types.questdb import (
     tag_of,
 )
 
-NAME_FILE = "_name"
 UNNAMED_TXN_FILE = "_txn.new"
 OWN_FILES = frozenset({META_FILE, CV_FILE, NAME_FILE, UNNAMED_TXN_FILE})
 NAME_LENGTH_MAX = 127
@@ -60,8 +61,7 @@ class TableRejectedError(TornproofError):
     """The columns or names of a new table are invalid."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NewColumn:
+class NewColumn(msgspec.Struct, frozen=True, kw_only=True):
     """A column of a new table; `type` is QuestDB's type code, without the bit for the designated timestamp.
 
     `symbol_capacity` is about how many symbols a SYMBOL column will have; more are possible, and found more slowly.

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
+
+import msgspec
 
 from tornproof.impl.errors import CorruptError, UnsupportedError
 from tornproof.impl.layout import meta as layout
@@ -12,6 +13,8 @@ from tornproof.impl.storage.interface import ReadableStorage
 from tornproof.impl.types.questdb import NANOSECOND, TypeTag, tag_of
 
 META_FILE = "_meta"
+NAME_FILE = "_name"
+"""The table's name, as a name in `_meta` is stored."""
 META_LIMIT_BYTES = 16 * 1024 * 1024
 COLUMN_COUNT_LIMIT = 100_000
 HEADER_BYTES = layout.MetaHeader.layout.size_bytes
@@ -39,8 +42,7 @@ class PartitionBy(enum.IntEnum):
     WEEK = 5
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TableColumn:
+class TableColumn(msgspec.Struct, frozen=True, kw_only=True):
     """One column of the table that is not dropped; `id` is its writer index, which never changes."""
 
     id: int
@@ -51,8 +53,7 @@ class TableColumn:
     symbol_capacity: int = SYMBOL_CAPACITY
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TableMetadata:
+class TableMetadata(msgspec.Struct, frozen=True, kw_only=True):
     """The columns in the table's order, dropped ones left out; `timestamp_id` is -1 without designated timestamp."""
 
     columns: tuple[TableColumn, ...]

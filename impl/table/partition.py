@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+import msgspec
 
 from tornproof.impl import limits
 from tornproof.impl.errors import CorruptError, FileMissingError, Problem, StorageError, UnsupportedError
@@ -22,8 +23,7 @@ SIZE_FIELD = "size"
 TAIL_BYTES = ParquetTail.layout.size_bytes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionFiles:
+class PartitionFiles(msgspec.Struct, frozen=True, kw_only=True):
     """The directory of a partition at `path`; `name` is used in errors."""
 
     storage: ReadableStorage
@@ -64,16 +64,14 @@ class PartitionFiles:
             raise CorruptError(label, "file", None, "a regular file", error.reason) from error
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PublishedMetadata:
+class PublishedMetadata(msgspec.Struct, frozen=True, kw_only=True):
     """The bytes of `_pm` up to the published size, and the actual size of the file."""
 
     content: bytes
     file_size_bytes: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ResolvedPartition:
+class ResolvedPartition(msgspec.Struct, frozen=True, kw_only=True):
     """A partition with its committed generation; no file is kept open."""
 
     files: PartitionFiles

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+
+import msgspec
+from msgspec.structs import replace
 
 from tornproof.impl.errors import UnsupportedError
 from tornproof.impl.layout import pm as layout
@@ -52,8 +54,7 @@ _STORED_AS = {
 _PHYSICAL_TYPES = {tag: physical for physical, tags in _STORED_AS.items() for tag in tags}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Annotation:
+class _Annotation(msgspec.Struct, frozen=True, kw_only=True):
     """The annotations of a schema element, None where release 9.4.2 has none."""
 
     converted_type: int | None = None

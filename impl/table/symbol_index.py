@@ -6,9 +6,9 @@ Source: QuestDB's public sources, checked on tables of 9.4.2 and 2026-07 (docs/f
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TypeAlias
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -28,8 +28,7 @@ LINKS_BYTES = 2 * WORD_BYTES
 Words: TypeAlias = npt.NDArray[np.int64]
 
 
-@dataclass(frozen=True, slots=True)
-class IndexedRows:
+class IndexedRows(msgspec.Struct, frozen=True):
     """Some rows of the index with the key of each: NULL_KEY, or a symbol's key + 1; `offsets` are positions in `.v`."""
 
     keys: Words
@@ -37,8 +36,7 @@ class IndexedRows:
     offsets: Words
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SymbolIndex:
+class SymbolIndex(msgspec.Struct, frozen=True, kw_only=True):
     """A decoded index; `file` is the name of `.v`, `keys_file` that of `.k`.
 
     `blocks` are the key, offset and row count of each block in use, by key and then in the order of its chain.
@@ -147,8 +145,7 @@ def _check_counts(header: layout.IndexHeader, counts: Words, checks: Words, keys
         raise at.corrupt("value_mem_size", f"room for {block_count} blocks of {block_bytes}", header.value_mem_size)
 
 
-@dataclass(slots=True)
-class _Chains:
+class _Chains(msgspec.Struct):
     """Follows the chain of each key; that all blocks fit into the file bounds the work."""
 
     header: layout.IndexHeader

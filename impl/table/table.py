@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from tornproof.impl.errors import CorruptError, NotATableError
 from tornproof.impl.storage.interface import EntryKind, ReadableStorage
@@ -12,8 +12,7 @@ from tornproof.impl.table.partition_names import UNPARTITIONED_DIRECTORY, direct
 from tornproof.impl.txn.transaction import TXN_FILE, Partition, Transaction, safe_read
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Table:
+class Table(msgspec.Struct, frozen=True, kw_only=True):
     """A table that can be read; `metadata` is None if the directory has no `_meta`, as in commit histories."""
 
     storage: ReadableStorage

@@ -6,14 +6,13 @@ changed (docs/format.md). They miss changes of a writer that does not update it;
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from tornproof.impl.storage.interface import ReadableStorage
 from tornproof.impl.txn.transaction import Partition, Transaction, safe_read
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reload:
+class Reload(msgspec.Struct, frozen=True, kw_only=True):
     """The current committed version, and how its partitions differ from the last reload.
 
     `unchanged` may be kept open; `unannounced` are older partitions that changed, or are gone, without a change of the

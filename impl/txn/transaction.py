@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass, replace
 from functools import partial
+
+import msgspec
+from msgspec.structs import replace
 
 from tornproof.impl.errors import BusyError, CorruptError, UnsupportedError
 from tornproof.impl.layout import txn as layout
@@ -25,8 +27,7 @@ SYMBOL_BYTES = layout.SymbolCount.layout.size_bytes
 SIZE_BYTES = layout.PartitionTableSize.layout.size_bytes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Partition:
+class Partition(msgspec.Struct, frozen=True, kw_only=True):
     """One partition of a committed version; the offsets are positions in `_txn`.
 
     `row_count` is the authoritative one, which for the last partition is in the record itself; `next_timestamp` is the
@@ -63,8 +64,7 @@ class Partition:
         return self.entry_offset_bytes + layout.PartitionEntry.layout.offset_of("token")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Transaction:
+class Transaction(msgspec.Struct, frozen=True, kw_only=True):
     """One committed version of a table."""
 
     version: int
@@ -73,8 +73,7 @@ class Transaction:
     partitions: tuple[Partition, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Area:
+class Area(msgspec.Struct, frozen=True, kw_only=True):
     """The position of one of the two records; sizes are those in its slot of the base header."""
 
     name: str

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 from typing import Any, Self
+
+import msgspec
+from msgspec.structs import replace
 
 from tornproof.impl.errors import CorruptError, UnsupportedError
 from tornproof.impl.layout import txn as layout
@@ -33,8 +35,7 @@ _SLOT_WORD_BYTES = 4
 _NOTHING_LEFT_OVER = bytes(_RECORD.field("left_over").wire.size_bytes)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionState:
+class PartitionState(msgspec.Struct, frozen=True, kw_only=True):
     """A partition's state in one version; `flags` are those of the entry's row count word, without the count."""
 
     timestamp: int
@@ -67,8 +68,7 @@ class PartitionState:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NextVersion:
+class NextVersion(msgspec.Struct, frozen=True, kw_only=True):
     """The content of one version: its area in `_txn`, independent of the position.
 
     `record.left_over` is never stored into an existing file: the gap keeps its contents, as in QuestDB's files.
@@ -99,8 +99,7 @@ class NextVersion:
         return b"".join(part.pack() for part in (self.record, *self.symbol_counts, size, *self.entries))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WordStore:
+class WordStore(msgspec.Struct, frozen=True, kw_only=True):
     """One aligned little-endian store of 4 or 8 bytes; `value` is unsigned."""
 
     offset_bytes: int
@@ -108,8 +107,7 @@ class WordStore:
     value: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StorePlan:
+class StorePlan(msgspec.Struct, frozen=True, kw_only=True):
     """How a version is stored: first the file is extended to `file_size_bytes`, never truncated, then written.
 
     `record_stores` do not change the committed version; only `version_store` commits.
@@ -136,7 +134,7 @@ def first_version(symbol_column_count: int) -> NextVersion:
     record = layout.TransactionRecord(**fields)
     no_symbols = layout.SymbolCount(count=0, transient_count=0)
     return NextVersion(
-        record=replace(record, lag_checksum=lag_checksum(record)),
+        record=record.changed(lag_checksum=lag_checksum(record)),
         symbol_counts=(no_symbols,) * symbol_column_count,
         entries=(),
     )
@@ -162,8 +160,7 @@ def next_version(
     # Long-lived readers reload older entries only if this number has grown (docs/format.md).
     table_has_changed = _without_last_row_count(before) != _without_last_row_count(partitions)
     symbols = current.symbol_counts if symbol_counts is None else symbol_counts
-    record = replace(
-        current.record,
+    record = current.record.changed(
         txn=current.version + 1,
         transient_row_count=partitions[-1].row_count if partitions else 0,
         fixed_row_count=sum(partition.row_count for partition in partitions[:-1]),
@@ -175,7 +172,7 @@ def next_version(
         symbol_column_count=len(symbols),
     )
     following = NextVersion(
-        record=replace(record, lag_checksum=lag_checksum(record)),
+        record=record.changed(lag_checksum=lag_checksum(record)),
         symbol_counts=symbols,
         entries=tuple(partition.entry() for partition in partitions),
     )

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import enum
 import functools
-from dataclasses import dataclass
+
+import msgspec
 
 from tornproof.impl.layout.bits import Bits, BitTable
 
@@ -112,8 +113,7 @@ TIMESTAMP_NS = NANOSECOND.put(TypeTag.TIMESTAMP, 1)
 DIMENSIONS_MAX = 32
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DecimalShape:
+class DecimalShape(msgspec.Struct, frozen=True, kw_only=True):
     """The digits of a decimal, and how many of them are after the point."""
 
     precision: int

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Self, TypeAlias
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -43,8 +43,7 @@ class NotComparedError(Exception):
     """The index and the rows were not compared; the message completes the sentence "not compared: "."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison:
+class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     """What comparing the indexes of one partition found; `notes` say what was not compared."""
 
     compared: int
@@ -52,8 +51,7 @@ class Comparison:
     notes: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Indexes:
+class Indexes(msgspec.Struct, frozen=True, kw_only=True):
     """The indexed columns of a table, with what their indexes depend on; None where that cannot be read."""
 
     columns: tuple[TableColumn, ...]
@@ -96,8 +94,7 @@ class Indexes:
         return own.compare(keys)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionIndex:
+class PartitionIndex(msgspec.Struct, frozen=True, kw_only=True):
     """The index of one column in one partition."""
 
     files: PartitionFiles

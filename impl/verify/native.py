@@ -8,9 +8,9 @@ tables of 9.3.4 to 2026-07.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import TypeAlias
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -128,8 +128,7 @@ def native_keys(
     return np.concatenate([np.full(top, -1, np.int32), np.maximum(keys, -1)])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NativeColumn:
+class NativeColumn(msgspec.Struct, frozen=True, kw_only=True):
     """A column in a native partition with the files `names`; the first `top` rows are older and not stored."""
 
     files: PartitionFiles
@@ -219,8 +218,7 @@ class NativeColumn:
         return f"{self.files.name}/{self._name(kind)}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Positions:
+class Positions(msgspec.Struct, frozen=True, kw_only=True):
     """How `<column>.i` says where rows are in `<column>.d`; `decode` returns starts and ends, given the end before."""
 
     width_bytes: int

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 
@@ -25,8 +25,7 @@ from tornproof.impl.table.partition_schema import physical_form
 from tornproof.impl.types.arrow import valid_decimal_shape
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChunkFilter:
+class ChunkFilter(msgspec.Struct, frozen=True, kw_only=True):
     """The filter of a chunk; `offset_bytes` is its position in `file`, the name of `_pm`, None if in data.parquet."""
 
     column: Column
@@ -85,8 +84,7 @@ def _stored(values: pa.Array, column: Column) -> pa.Array | None:
     return values if can_be_hashed(values.type) else None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CheckedChunk:
+class CheckedChunk(msgspec.Struct, frozen=True, kw_only=True):
     """A chunk's size, whether its values were decoded, and what is wrong with it."""
 
     size_bytes: int

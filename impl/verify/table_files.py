@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Self
+
+import msgspec
 
 from tornproof.impl.errors import CorruptError, FileMissingError, Problem, UnsupportedError
 from tornproof.impl.layout.meta import NameLength
@@ -15,8 +16,7 @@ from tornproof.impl.table.column_versions import (
     read_column_versions,
     suffixed,
 )
-from tornproof.impl.table.create import NAME_FILE
-from tornproof.impl.table.metadata_file import CODE_UNIT_BYTES, META_FILE, TableColumn
+from tornproof.impl.table.metadata_file import CODE_UNIT_BYTES, META_FILE, NAME_FILE, TableColumn
 from tornproof.impl.table.symbols import DICTIONARY_FILES, SymbolTable, read_table_symbols, symbol_columns
 from tornproof.impl.table.table import Table
 from tornproof.impl.txn.transaction import Transaction
@@ -24,8 +24,7 @@ from tornproof.impl.types.questdb import TypeTag, tag_of
 from tornproof.impl.verify.dictionaries import check_dictionary
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TableFiles:
+class TableFiles(msgspec.Struct, frozen=True, kw_only=True):
     """What was found; `versions` and `symbols` are None where they cannot be read, `notes` say what was left out."""
 
     columns: tuple[TableColumn, ...]

@@ -5,9 +5,11 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import partial
+
+import msgspec
+from msgspec.structs import replace
 
 from tornproof.impl.chunk.duplicates import has_duplicates
 from tornproof.impl.errors import CorruptError, Problem, ProblemError, UnsupportedError, counted
@@ -47,8 +49,7 @@ THRIFT_LIMIT_BYTES = 32 * 1024 * 1024
 Progress = Callable[[str], None]
 
 
-@dataclass(slots=True, kw_only=True)
-class Counts:
+class Counts(msgspec.Struct, kw_only=True):
     """How many of each were checked."""
 
     partitions: int = 0
@@ -72,8 +73,7 @@ class LookedAt(StrEnum):
     NOTHING = "nothing"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionReport:
+class PartitionReport(msgspec.Struct, frozen=True, kw_only=True):
     """The report on one partition; `format` is "parquet" or "native", sizes are in bytes."""
 
     name: str
@@ -88,8 +88,7 @@ class PartitionReport:
     looked_at: LookedAt = LookedAt.VALUES
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TableReport:
+class TableReport(msgspec.Struct, frozen=True, kw_only=True):
     """The report on a table; `problems` are those that belong to no partition."""
 
     table: str
@@ -98,7 +97,7 @@ class TableReport:
     unreferenced: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     partitions: tuple[PartitionReport, ...] = ()
-    counts: Counts = field(default_factory=Counts)
+    counts: Counts = msgspec.field(default_factory=Counts)
 
     @property
     def all_problems(self) -> tuple[Problem, ...]:
@@ -183,8 +182,7 @@ def verify_table(
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class _Verification:
+class _Verification(msgspec.Struct, kw_only=True):
     """Verifies the partitions of a table one by one; `beside` is None where only Parquet's own files are there."""
 
     table: Table
@@ -192,8 +190,8 @@ class _Verification:
     counts: Counts
     quick: bool
     decoding: Decoding
-    notes: list[str] = field(default_factory=list)
-    unsupported: list[UnsupportedError] = field(default_factory=list)
+    notes: list[str] = msgspec.field(default_factory=list)
+    unsupported: list[UnsupportedError] = msgspec.field(default_factory=list)
 
     def report(self, files: PartitionFiles, partition: Partition) -> PartitionReport:
         """Return the report on one partition; raises StorageError."""
@@ -328,13 +326,12 @@ def _report(files: PartitionFiles, partition: Partition, problems: Iterable[Prob
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class _Survey:
+class _Survey(msgspec.Struct, kw_only=True):
     """What the chain of generations adds to a report."""
 
     generations: int = 0
     dead_bytes: int = 0
-    problems: list[Problem] = field(default_factory=list)
+    problems: list[Problem] = msgspec.field(default_factory=list)
 
 
 def _survey(resolved: ResolvedPartition) -> _Survey:

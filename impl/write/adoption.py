@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import msgspec
+from msgspec.structs import replace
 
 from tornproof.impl.errors import RowsRejectedError
 from tornproof.impl.layout import txn as layout
@@ -19,8 +20,7 @@ from tornproof.impl.write.partition_writer import load_state
 WRITTEN_FLAGS = layout.PARQUET_FORMAT.put(layout.PARQUET_GENERATED.put(0, 1), 1)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PreparedPartition:
+class PreparedPartition(msgspec.Struct, frozen=True, kw_only=True):
     """A directory in the table's directory, with a durable data.parquet of `token` bytes and its `_pm`.
 
     `timestamp` is the start of the partition; no version names the directory yet.

@@ -9,7 +9,8 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+
+import msgspec
 
 from tornproof.impl.errors import StorageError
 from tornproof.impl.layout import pm as layout
@@ -59,8 +60,7 @@ class RecoveryAction(enum.Enum):
     REMOVE_UNCOMMITTED = "remove the directories of commits that never came about"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionWrite:
+class PartitionWrite(msgspec.Struct, frozen=True, kw_only=True):
     """All bytes that a commit writes into one partition's directory.
 
     `published_bytes` is the size that the header of `_pm` has afterwards; a new directory's `pm` is complete and
@@ -91,8 +91,7 @@ DICTIONARY = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Protocol:
+class Protocol(msgspec.Struct, frozen=True, kw_only=True):
     """The order of a commit's actions, and other differences between releases (docs/presets.md).
 
     `dictionary` is executed for each dictionary that gets new symbols, then `update` for each partition that grows in

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -26,8 +26,7 @@ VARIABLE_WIDTH_BUFFER_COUNT = 3
 """Validity, offsets and values."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Portion:
+class Portion(msgspec.Struct, frozen=True, kw_only=True):
     """Rows of one partition; `timestamp` is its start, whether or not the partition exists."""
 
     timestamp: int

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -19,16 +19,14 @@ class Span(NamedTuple):
     high: int
 
 
-@dataclass(frozen=True, slots=True)
-class Keep:
+class Keep(msgspec.Struct, frozen=True):
     """The row groups [first, end) stay unchanged."""
 
     first: int
     end: int
 
 
-@dataclass(frozen=True, slots=True)
-class Merge:
+class Merge(msgspec.Struct, frozen=True):
     """The row groups [first, last] and the new rows [start, end) become new row groups."""
 
     first: int
@@ -37,8 +35,7 @@ class Merge:
     end: int
 
 
-@dataclass(frozen=True, slots=True)
-class Insert:
+class Insert(msgspec.Struct, frozen=True):
     """The new rows [start, end) become row groups of their own."""
 
     start: int

@@ -8,9 +8,9 @@ entries in `.k` are taken out first, because they would lead into the blocks of 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import accumulate
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -42,8 +42,7 @@ from tornproof.impl.table.table import Table
 from tornproof.impl.txn.transaction import Transaction
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class Part(msgspec.Struct, frozen=True, kw_only=True):
     """Bytes of one file, behind those that count or in a link that nobody follows yet."""
 
     path: str
@@ -51,8 +50,7 @@ class Part:
     content: bytes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DictionaryWrite:
+class DictionaryWrite(msgspec.Struct, frozen=True, kw_only=True):
     """All bytes that a commit writes into one dictionary: parts of three files, and the whole `.k`."""
 
     parts: tuple[Part, ...]

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field
 from functools import partial
 from typing import Any
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec.structs import replace
 
 from tornproof.impl import limits
 from tornproof.impl.chunk.row_group_encoder import EncodedRowGroup
@@ -61,16 +63,14 @@ ROW_GROUP_GROWTH = 4
 """By how much row groups become larger where a partition would have too many."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionChange:
+class PartitionChange(msgspec.Struct, frozen=True, kw_only=True):
     """The bytes to write, and the partition after they are committed."""
 
     write: PartitionWrite
     partition: OpenPartition
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Rows:
+class _Rows(msgspec.Struct, frozen=True, kw_only=True):
     """The rows of a new directory, which can be gone through several times, and at most how many there are."""
 
     parts: Callable[[], Iterator[pa.Table]]
@@ -78,8 +78,7 @@ class _Rows:
     is_large: bool
 
 
-@dataclass(slots=True, kw_only=True)
-class PartitionChanger:
+class PartitionChanger(msgspec.Struct, kw_only=True):
     """Plans changes of one table's partitions; reads old rows to merge them with new ones.
 
     Nothing is written but new directories of large partitions, whose paths are in `streamed`. `keys` are the
@@ -97,7 +96,7 @@ class PartitionChanger:
     encode: RowGroupEncoder
     reader: ReaderProtocol
     symbols_of: Callable[[str], SymbolTable] = field(repr=False)
-    streamed: list[str] = field(default_factory=list)
+    streamed: list[str] = msgspec.field(default_factory=list)
 
     def __post_init__(self) -> None:
         """Raise OptionsRejectedError for options that do not fit the columns."""

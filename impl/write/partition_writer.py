@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
 from typing import TypeAlias
+
+import msgspec
+from msgspec.structs import replace
 
 from tornproof.impl import limits
 from tornproof.impl.chunk.duplicates import DUPLICATE_UUID, duplicate_bytes_of
@@ -52,8 +54,7 @@ from tornproof.impl.write.questdb_json import QUESTDB_KEY, JsonColumn, new_json,
 CREATED_BY = "tornproof"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OpenPartition:
+class OpenPartition(msgspec.Struct, frozen=True, kw_only=True):
     """A parquet partition's committed generation as its writer remembers it; the next one is appended at `point`."""
 
     files: PartitionFiles
@@ -95,8 +96,7 @@ def excess_of(after: OpenPartition, before: OpenPartition | None = None) -> limi
     )
 
 
-@dataclass(frozen=True, slots=True)
-class KeptRowGroups:
+class KeptRowGroups(msgspec.Struct, frozen=True):
     """The row groups [first, end) of the committed generation."""
 
     first: int
@@ -238,15 +238,14 @@ class _Content:
         return b"".join(self._parts)
 
 
-@dataclass(slots=True)
-class _Placed:
+class _Placed(msgspec.Struct):
     """Row groups at their offsets: where they end, each group's entries in both footers, and the kept blocks."""
 
     end_bytes: int
-    thrift: list[bytes] = field(default_factory=list)
-    row_groups: list[NewRowGroup | ReusedRowGroup] = field(default_factory=list)
-    kept_blocks: list[Block | None] = field(default_factory=list)
-    kept_spans: list[Span | None] = field(default_factory=list)
+    thrift: list[bytes] = msgspec.field(default_factory=list)
+    row_groups: list[NewRowGroup | ReusedRowGroup] = msgspec.field(default_factory=list)
+    kept_blocks: list[Block | None] = msgspec.field(default_factory=list)
+    kept_spans: list[Span | None] = msgspec.field(default_factory=list)
     row_count: int = 0
 
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -38,8 +38,7 @@ ReplacedBounds: TypeAlias = tuple[bytes, bytes] | None
 """The bytes of minimum and maximum, or None for no bounds."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoredColumn:
+class StoredColumn(msgspec.Struct, frozen=True, kw_only=True):
     """A column as pyarrow is to write it, and its minimum and maximum if pyarrow's would differ."""
 
     array: pa.Array

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from tornproof.impl.chunk.row_group_encoder import EncodedRowGroup
 from tornproof.impl.errors import StorageError

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
 
+import msgspec
 import pyarrow as pa
+from msgspec.structs import replace
 
 from tornproof.impl.errors import TornproofError
 from tornproof.impl.layout.parquet import FooterForm
@@ -33,16 +34,14 @@ class BloomPosition(enum.Enum):
     BOTH = "in _pm, and in data.parquet for other readers"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BloomOptions:
+class BloomOptions(msgspec.Struct, frozen=True, kw_only=True):
     """The columns of new files that have bloom filters, by name, with their false-positive rates."""
 
     columns: Mapping[str, float]
     position: BloomPosition = BloomPosition.INLINED
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WriterOptions:
+class WriterOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Limits of sizes, and what is written; the default sizes are QuestDB's (docs/format.md).
 
     A row group exceeds neither of its limits, unless a single row does; its size is that of its rows in Arrow's form. A
@@ -55,7 +54,7 @@ class WriterOptions:
     row_group_size_bytes_max: int | None = None
     rewrite_unused_ratio: float = 0.5
     rewrite_unused_bytes: int = 1 << 30
-    encoding: EncodeOptions = field(default_factory=EncodeOptions)
+    encoding: EncodeOptions = msgspec.field(default_factory=EncodeOptions)
     blooms: BloomOptions | None = None
 
     def __post_init__(self) -> None:

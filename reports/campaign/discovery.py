@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 CONFIDENCE = 0.95
@@ -149,38 +148,3 @@ def _percent(share: float, rounded: Callable[[float], int]) -> str:
     digits = max(0, 1 - math.floor(math.log10(percent)))
     # Rounding errors of a product such as 0.07 * 100 must not round up.
     return f"{rounded(round(percent * 10**digits, 6)) / 10**digits:.{digits}f}%"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Survival:
-    """`share` is the estimated share without an event after `time`; `at_risk_count` were observed until then."""
-
-    time: int
-    at_risk_count: int
-    event_count: int
-    censored_count: int
-    share: float
-
-
-def survival(times: Iterable[tuple[int, bool]]) -> tuple[Survival, ...]:
-    """Return the product-limit estimate from times, each with whether the event occurred or observation ended then.
-
-    Kaplan and Meier, "Nonparametric estimation from incomplete observations", JASA 53 (1958). Whoever is
-    observed until a time with events is at risk then.
-    """
-    ordered = sorted(times)
-    at_risk_count, share, steps = len(ordered), 1.0, []
-    for time, group in itertools.groupby(ordered, key=lambda each: each[0]):
-        events = [occurred for _, occurred in group]
-        share *= 1 - sum(events) / at_risk_count
-        steps.append(
-            Survival(
-                time=time,
-                at_risk_count=at_risk_count,
-                event_count=sum(events),
-                censored_count=len(events) - sum(events),
-                share=share,
-            )
-        )
-        at_risk_count -= len(events)
-    return tuple(steps)

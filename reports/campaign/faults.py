@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from markupsafe import Markup
 
 from tornproof.reports.campaign.data import Cell, CellRuns
-from tornproof.reports.campaign.discovery import Survival, survival
-from tornproof.reports.kit.plots import COLOURS, plot
+from tornproof.reports.kit.plots import COLOURS, DASHES, plot
+from tornproof.reports.kit.survival import Survival, draw_curve, survival
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -23,7 +23,6 @@ FAULTS_A_CURVE_MIN = 3
 LETTERS = "ABCDE"
 FaultRuns: TypeAlias = tuple[str, CellRuns]
 """A scenario, and the runs of a fault on it."""
-_DASHES = ("solid", (0, (5, 2)), (0, (1, 1.5)), (0, (6, 2, 1, 2)), (0, (3, 1, 1, 1, 1, 1)))
 _COLOURS = ("accent", "lost", "written", "torn", "damaged")
 
 
@@ -94,8 +93,8 @@ def survival_plot(groups: list[FaultGroup]) -> Markup:
 
     def draw(figure: Figure) -> None:
         axes = figure.subplots()
-        for group, letter, colour, dashes in zip(groups, LETTERS, _COLOURS, _DASHES, strict=False):
-            _curve(axes, group.survival, letter, COLOURS[colour], dashes)
+        for group, letter, colour, dashes in zip(groups, LETTERS, _COLOURS, DASHES, strict=False):
+            draw_curve(axes, group.survival, letter, COLOURS[colour], dashes)
         axes.set_xscale("log")
         axes.set_xlim(left=1)
         axes.set_ylim(0, 1.02)
@@ -113,26 +112,3 @@ def survival_plot(groups: list[FaultGroup]) -> Markup:
         title=f"Share of the planted faults that are not detected, by number of seeds. {detected}",
         width_inches=6.5,
     )
-
-
-def _curve(axes: Any, steps: tuple[Survival, ...], letter: str, colour: str, dashes: Any) -> None:
-    times = [1, *(step.time for step in steps)]
-    shares = [1.0, *(step.share for step in steps)]
-    axes.plot(times, shares, drawstyle="steps-post", color=colour, linestyle=dashes, linewidth=2)
-    censored = [step for step in steps if step.censored_count]
-    axes.plot([s.time for s in censored], [s.share for s in censored], "|", color=colour, markersize=10)
-    axes.annotate(
-        letter, (times[-1], shares[-1]), xytext=(6, 0), textcoords="offset points", va="center", weight="bold"
-    )
-
-
-def milestones(group: FaultGroup) -> list[tuple[int, float]]:
-    """Return the share of undetected faults after 1, 10, 100 seeds and so on, and at the end."""
-    steps = group.survival
-    last = steps[-1].time
-    wanted = [time for time in (10**power for power in range(12)) if time < last]
-    return [(time, _share_at(steps, time)) for time in [*wanted, last]]
-
-
-def _share_at(steps: tuple[Survival, ...], time: int) -> float:
-    return next((step.share for step in reversed(steps) if step.time <= time), 1.0)

@@ -73,7 +73,8 @@ class Fields:
     def items(self, name: str) -> Sequence[Any]:
         """Return a field that is a list; empty if it is missing."""
         value = self._value(name, [], "a list")
-        return value if isinstance(value, list) else self._fail(name, "a list", value)
+        # A document that has not been a file yet has tuples, too.
+        return list(value) if isinstance(value, (list, tuple)) else self._fail(name, "a list", value)
 
     def texts(self, name: str) -> list[str]:
         """Return a field that is a list of texts; empty if it is missing."""

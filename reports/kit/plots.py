@@ -25,6 +25,8 @@ COLOURS = {
         )
     )
 }
+DASHES: Any = ("solid", (0, (5, 2)), (0, (1, 1.5)), (0, (6, 2, 1, 2)), (0, (3, 1, 1, 1, 1, 1)))
+"""How the lines of a plot are told apart where colours are not."""
 _CYCLE = [COLOURS[name] for name in ("accent", "lost", "written", "torn", "damaged", "spare")]
 _SETTINGS: Any = {
     "axes.prop_cycle": f"cycler('color', {_CYCLE})",

@@ -276,7 +276,7 @@ class Explorers:
     ) -> Phase:
         __tracebackhide__ = True
         from tornproof.harness.explorers.own_system.simulated import cases_of
-        from tornproof.harness.explorers.own_system.writers import Group, explore_writers, replay_writers
+        from tornproof.harness.explorers.schedules.writers import Group, explore_writers, replay_writers
         from tornproof.harness.systems.scenario import Explorer
 
         explored = _given("schedules", target, operations)

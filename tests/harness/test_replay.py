@@ -7,6 +7,7 @@ import pm_builder as pm
 import pyarrow as pa
 import pytest
 import table_builder as tb
+from msgspec import structs
 from rejections import rejection
 
 from tornproof.harness.common.patch import blind_to_metadata
@@ -38,7 +39,7 @@ def without(evidence: dict[str, Any], key: str) -> dict[str, Any]:
 
 def problem_evidence() -> dict[str, Any]:
     (problem,) = verify_table(open_table(SHORT.image(), "/table")).all_problems
-    return dataclasses.asdict(problem)
+    return structs.asdict(problem)
 
 
 def mismatch_evidence() -> dict[str, Any]:
@@ -66,7 +67,7 @@ def test_another_problem_is_not_the_one_that_was_found(changes: dict[str, Any]) 
 
 def test_a_problem_of_a_damaged_meta_replays() -> None:
     damaged = TABLE.with_file("_meta", b"")
-    evidence = dataclasses.asdict(rejection(lambda: open_table(damaged.image(), "/table")))
+    evidence = structs.asdict(rejection(lambda: open_table(damaged.image(), "/table")))
     assert evidence["file"] == "_meta"
     assert replayed("verify", evidence, damaged) is INVALID
     assert replayed("verify", evidence, TABLE) is VALID

@@ -13,9 +13,10 @@ import signal
 import sys
 from collections.abc import Callable, Iterable
 from contextlib import chdir
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
 
 if __name__ == "__main__":
     sys.path.insert(0, sys.argv[1])

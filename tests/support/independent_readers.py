@@ -5,7 +5,6 @@ import io
 import math
 import struct
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ import duckdb
 import polars
 import pyarrow as pa
 import pyarrow.parquet as pq
+from msgspec.structs import replace
 from real_tables import only, rows_of
 
 from tornproof.impl.layout.parquet import MAGIC, ParquetTail

@@ -1,23 +1,26 @@
 """Faults of the catalogue that the explorers of whole tables must find, planted in every writer that is opened."""
 
-import dataclasses
 from contextlib import AbstractContextManager
 from typing import Any
 
+from msgspec import structs
+from msgspec.structs import replace
+
 from tornproof.harness.common.patch import wrapped
 from tornproof.harness.mutation.catalogue import fault_named
-from tornproof.harness.mutation.fault import Mutant, PlantedFault
-from tornproof.impl.write.commit import HARDENED, Protocol
+from tornproof.harness.mutation.fault import Mutant
+from tornproof.harness.mutation.fault_file import FaultFile, file_named
+from tornproof.impl.write.commit import HARDENED
 
 NOTICED = (
     fault_named("record over the live one"),
     fault_named("version before its record"),
     fault_named("name forgotten"),
-    dataclasses.replace(
-        fault_named("header after the version"),
+    replace(
+        fault_named("header of _pm not synced (F3)"),
         name="header never patched",
-        location="Protocol.update",
-        substitute=dataclasses.replace(HARDENED, update=HARDENED.update[:4]),
+        before="        Action.PATCH_HEADER,\n        Action.SYNC_HEADER,\n",
+        after="",
     ),
     fault_named("failed sync ignored"),
     fault_named("prev is always 0"),
@@ -35,17 +38,12 @@ NOT_FOR_CRASHES = {"pinned directories taken for uncommitted", "pins not asked f
 """Only readers that pin old versions or live long see these, which the stateful explorer has."""
 
 
-def planted(fault: PlantedFault) -> AbstractContextManager[None]:
-    """Plant a fault while the block runs; it may be another order of actions."""
-    substitute = fault.substitute
-    return in_any_writer(substitute) if isinstance(substitute, Protocol) else Mutant(fault).planted()
+def planted(fault: FaultFile | str) -> AbstractContextManager[None]:
+    """Plant a fault, or the one of that name, while the block runs."""
+    return Mutant(file_named(fault) if isinstance(fault, str) else fault).planted()
 
 
 def protocol(**actions: Any) -> AbstractContextManager[None]:
-    """Plant another order of actions."""
-    return in_any_writer(dataclasses.replace(HARDENED, **actions))
-
-
-def in_any_writer(other: Protocol) -> AbstractContextManager[None]:
-    """Let writers follow this protocol, whatever they were opened with."""
+    """Let writers follow another order of actions, whatever they were opened with."""
+    other = structs.replace(HARDENED, **actions)
     return wrapped("tornproof.impl.write.table_writer:execute", lambda execute: lambda _, *rest: execute(other, *rest))

@@ -1,9 +1,10 @@
 """Small `_pm` files made with our encoder, and ways to change single fields of them; for tests of `_pm` alone."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import reduce
 from typing import Any
+
+from msgspec.structs import replace
 
 from tornproof.impl.errors import Problem
 from tornproof.impl.layout import pm as layout

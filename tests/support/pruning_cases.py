@@ -7,7 +7,7 @@ import math
 import operator
 import struct
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -16,6 +16,7 @@ import pm_builder as pm
 import pyarrow as pa
 import type_values as tv
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from tornproof.impl.parquet.bloom import build_bitset, hash_of
 from tornproof.impl.pm.block import Block, Chunk, Statistic

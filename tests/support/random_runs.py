@@ -7,6 +7,7 @@ from contextlib import closing
 from typing import Any
 
 import numpy as np
+from msgspec import structs
 
 from tornproof.harness.common.remembered_codecs import remembered_decoding, remembered_encoder
 from tornproof.harness.common.system import Target
@@ -25,10 +26,10 @@ from tornproof.harness.systems.workload import MADE_PATH, crash_operations, made
 from tornproof.impl.write.commit import HARDENED
 
 Moves = list[Sequence[Any]]
-HEADER_BEFORE_BODY = dataclasses.replace(
+HEADER_BEFORE_BODY = structs.replace(
     HARDENED, update=(*HARDENED.update[:2], HARDENED.update[4], *HARDENED.update[2:4], HARDENED.update[5])
 )
-VERSION_BEFORE_RECORD = dataclasses.replace(HARDENED, publish=(*HARDENED.publish[3:5], *HARDENED.publish[0:2]))
+VERSION_BEFORE_RECORD = structs.replace(HARDENED, publish=(*HARDENED.publish[3:5], *HARDENED.publish[0:2]))
 
 
 def toy_case(target: Target, **settings: Any) -> TestCase:

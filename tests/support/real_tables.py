@@ -5,11 +5,11 @@ import datetime
 import ipaddress
 import json
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import pyarrow as pa
+from msgspec.structs import replace
 
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pyarrow as pa
+from msgspec import structs
 from parquet_files import chunk_of, column_of, footer_bytes, footer_of, written
 
 from tornproof.harness.simulator.filesystem.image import DiskImage
@@ -115,7 +116,7 @@ def metadata_of(data: bytes, types: Sequence[int]) -> bytes:
         squash_tracker=None,
         size_bytes=0,
     )
-    header = replace(header, size_bytes=len(encode_header(header, parquet_meta_file_size=0)))
+    header = structs.replace(header, size_bytes=len(encode_header(header, parquet_meta_file_size=0)))
     row_groups = [
         NewRowGroup(num_rows=group.num_rows, chunks=tuple(map(_chunk, group.chunks))) for group in footer.row_groups
     ]
@@ -166,6 +167,4 @@ def meta(types: Mapping[str, int]) -> bytes:
 
 def zeroed(record: type[RecordType], **values: int) -> RecordType:
     """Return a record whose other fields are zero."""
-    zeros: Any = record.unpack(bytes(record.layout.size_bytes), 0, file="zeros")
-    made: RecordType = replace(zeros, **values)
-    return made
+    return record.unpack(bytes(record.layout.size_bytes), 0, file="zeros").changed(**values)

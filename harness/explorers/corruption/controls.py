@@ -8,6 +8,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import pyarrow as pa
+from msgspec import structs
 
 from tornproof.harness.common.patch import blind_to_metadata, replaced
 from tornproof.harness.counterexamples.regions import PAGE
@@ -132,7 +133,7 @@ def _accepted_page_flips(judge: Judge) -> Iterator[Flip]:
 
 
 def _pages_with_checksums(*arguments: Any, **more: Any) -> list[PageInfo]:
-    return [page._replace(crc=0) for page in pages_of(*arguments, **more)]
+    return [structs.replace(page, crc=0) for page in pages_of(*arguments, **more)]
 
 
 @contextmanager

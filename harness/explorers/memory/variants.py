@@ -8,6 +8,8 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from msgspec import structs
+
 from tornproof.harness.common.patch import replaced
 from tornproof.harness.simulator.memory_model.memory_views import MemoryModel
 from tornproof.harness.systems.table import TableTarget
@@ -53,7 +55,7 @@ class MemoryVariant:
     def of(self, target: TableTarget) -> TableTarget:
         """Return a target whose commits leave the actions out."""
         publish = tuple(action for action in target.protocol.publish if action not in self.left_out)
-        return dataclasses.replace(target, protocol=dataclasses.replace(target.protocol, publish=publish))
+        return dataclasses.replace(target, protocol=structs.replace(target.protocol, publish=publish))
 
     @contextmanager
     def applied(self) -> Iterator[None]:

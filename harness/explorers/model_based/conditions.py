@@ -7,6 +7,7 @@ import operator
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -29,8 +30,10 @@ OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
     ">=": operator.ge,
     "<=": operator.le,
 }
-FORMS = 4
-_NUMBERS = {TypeTag.BYTE, TypeTag.SHORT, TypeTag.INT, TypeTag.LONG, *DECIMAL_DIGITS_MAX}
+FORMS = 7
+"""A comparison alone, negated, in a conjunction, in a disjunction, in a list or its negation, with another literal."""
+_INTEGERS = {TypeTag.BYTE, TypeTag.SHORT, TypeTag.INT, TypeTag.LONG}
+_NUMBERS = {*_INTEGERS, *DECIMAL_DIGITS_MAX}
 _FRACTIONS = {TypeTag.FLOAT, TypeTag.DOUBLE}
 _TEXTS = {TypeTag.STRING, TypeTag.VARCHAR, TypeTag.SYMBOL}
 
@@ -44,9 +47,11 @@ class Condition:
 
 
 def condition_of(shape: RowShape, row: Values, *, column: int, symbol: str, form: int) -> Condition:
-    """Return a condition on a column and the value of a row in it, alone, negated, or joined with the next column's."""
-    first = _comparison(shape, row, column, symbol)
-    if form == 0:
+    """Return a condition of one of the FORMS on a column and the value of a row in it, and on the next column's."""
+    if form in (4, 5):
+        return _in_list(shape, row, column, is_negated=form == 5)
+    first = _comparison(shape, row, column, symbol, is_other=form == 6)
+    if form in (0, 6):
         return first
     if form == 1:
         return Condition(text=f"NOT {first.text}", truth=lambda values: _negated(first.truth(values)))
@@ -72,8 +77,25 @@ def _all_of(first: Truth, second: Truth) -> Truth:
     return None if first is None or second is None else True
 
 
-def _comparison(shape: RowShape, row: Values, column: int, symbol: str) -> Condition:
-    """Compare with a literal; where the type has none, ask for nulls."""
+def _in_list(shape: RowShape, row: Values, column: int, *, is_negated: bool) -> Condition:
+    """Ask whether a value is in a list, in which null never is, nor is it not."""
+    one = _comparison(shape, row, column, "=")
+    name, column_type, value = shape.schema.names[column], shape.types[column], row[column]
+    literal = None if value is None else _literal(column_type, value)
+    if literal is None:
+        return one
+    wanted = _comparable(column_type, value)
+
+    def truth(values: Values) -> Truth:
+        other = values[column]
+        is_in = None if other is None else _comparable(column_type, other) == wanted
+        return _negated(is_in) if is_negated else is_in
+
+    return Condition(text=f'"{name}" {"NOT " * is_negated}IN ({literal})', truth=truth)
+
+
+def _comparison(shape: RowShape, row: Values, column: int, symbol: str, *, is_other: bool = False) -> Condition:
+    """Compare with a literal, or with another way to write it or a value beside it; without any, ask for nulls."""
     name, column_type, value = shape.schema.names[column], shape.types[column], row[column]
     if value is None:
         return Condition(text=f'"{name}" IS NULL', truth=lambda values: values[column] is None)
@@ -81,6 +103,11 @@ def _comparison(shape: RowShape, row: Values, column: int, symbol: str) -> Condi
     if literal is None:
         return Condition(text=f'"{name}" IS NOT NULL', truth=lambda values: values[column] is not None)
     compares, wanted = OPERATORS[symbol], _comparable(column_type, value)
+    if is_other and tag_of(column_type) in _INTEGERS:
+        literal = f"{value}.5"
+        wanted = value + Fraction(1 if value >= 0 else -1, 2)
+    elif is_other and tag_of(column_type) is TypeTag.TIMESTAMP:
+        literal = _in_another_zone(column_type, value)
 
     def truth(values: Values) -> Truth:
         other = values[column]
@@ -97,6 +124,12 @@ def _comparable(column_type: int, value: Any) -> Any:
     if tag in _TEXTS:
         return value.encode()
     return int.from_bytes(value, "little") if tag is TypeTag.LONG256 else value
+
+
+def _in_another_zone(column_type: int, value: int) -> str:
+    """Return a time as a clock shows it that is three and a half hours behind."""
+    behind = np.datetime64(value, "ns" if NANOSECOND.get(column_type) else "us") - np.timedelta64(210, "m")
+    return f"'{behind}-03:30'"
 
 
 def _literal(column_type: int, value: Any) -> str | None:

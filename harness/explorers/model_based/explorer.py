@@ -86,6 +86,7 @@ COVERAGE_GOALS = (
     "rolled back",
     "row group before or between others",
     "row groups behind others",
+    "each value of a column read",
     "rows left out by a condition",
     "several partitions in one commit",
     "table recovered",
@@ -120,7 +121,7 @@ class Control:
 
 
 def _forgets_last(grow: Callable[..., Any]) -> Callable[..., Any]:
-    return lambda state, row_groups: grow(state, row_groups[:-1] or row_groups)
+    return lambda state, row_groups, *more: grow(state, row_groups[:-1] or row_groups, *more)
 
 
 def _takes_newest(_: Callable[..., Any]) -> Callable[..., Any]:

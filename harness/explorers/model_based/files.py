@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from msgspec import structs
+
 from tornproof.harness.explorers.model_based.rows import Rows
 from tornproof.harness.simulator.filesystem.faulty import FaultyStorage
 from tornproof.harness.simulator.filesystem.intercept import Answer, Call, CallKind
@@ -187,14 +189,14 @@ class Files:
         """Return a reader of a version."""
         if self._snapshot is None:
             self._snapshot = open_snapshot(self.table())
-        return replace(self._snapshot, transaction=transaction)
+        return structs.replace(self._snapshot, transaction=transaction)
 
     def read(self, transaction: Transaction, partitions: tuple[Partition, ...]) -> dict[int, tuple[int, ...]]:
         """Return the rows of some of a version's parquet partitions, as readers read them, by partition timestamp."""
         found = {}
         for partition in partitions:
             if partition.is_parquet:
-                alone = self.snapshot(replace(transaction, partitions=(partition,)))
+                alone = self.snapshot(structs.replace(transaction, partitions=(partition,)))
                 found[partition.timestamp] = tuple(self._identities(alone))
         return found
 

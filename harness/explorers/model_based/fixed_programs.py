@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tornproof.harness.explorers.model_based.commit import FAULT_KINDS
+from tornproof.harness.explorers.model_based.conditions import FORMS, OPERATORS
 from tornproof.harness.explorers.model_based.rules import KEY_COUNT, Step
 from tornproof.harness.explorers.model_based.smaller import Steps
 from tornproof.harness.explorers.model_based.start import TIMES_IN_INTERVAL
@@ -37,7 +38,10 @@ REPAIR = _step("repair", nth=0, count=3)
 DROPS = tuple(_step("drop", nth=nth) for nth in range(3))
 READ = (_step("read token", nth=0), _step("read committed"), _step("reload"))
 REOPENED = (CLOSE, REOPEN)
-SELECTED = tuple(_step("read where", nth=nth, at=at) for nth in range(9) for at in range(0, 64, 5))
+SELECTED = tuple(
+    _step("read where", nth=nth, at=at) for nth in range(9) for at in range(0, 4 * FORMS * len(OPERATORS), 9)
+)
+EACH_VALUE = tuple(_step("read each value", nth=nth) for nth in range(9))
 BETWEEN = tuple(_step("read between", nth=nth, at=at) for nth in range(3) for at in (3, 7))
 AFTER_STOP = (_step("use a dead writer"), CLOSE, REOPEN, _insert(6, 12), COMMIT, *READ)
 MANY_PARTITIONS, MANY_GENERATIONS = 140, 210
@@ -59,10 +63,10 @@ COMMITS: tuple[Steps, ...] = (
         _insert(0),
         COMMIT,
     ),
-    (*APPEND, *APPEND, _insert(0, 1, 2, 3, 4, 5), COMMIT, _step("upsert", rows=[0, 4, 4]), COMMIT, *READ),
-    (_insert(0, 5, 9, 12, 14, 18, 20, 23, 24), COMMIT, *SELECTED, *BETWEEN, _insert(9, 12), COMMIT, *SELECTED),
+    (*APPEND, *APPEND, _insert(0, 1, 2, 3, 4, 5), COMMIT, _step("upsert", rows=[0, 4, 4]), COMMIT, *READ, *EACH_VALUE),
+    (_insert(0, 5, 9, 12, 14, 18, 20, 23, 24), COMMIT, *BETWEEN, _insert(9, 12), COMMIT, *SELECTED, *EACH_VALUE),
     # Each row of several row groups once more, alone: those at a bound, and those whose time two row groups share.
-    (_insert(*range(TIMES_IN_INTERVAL * KEY_COUNT)), COMMIT, *EACH_ROW_AGAIN, *READ),
+    (_insert(*range(TIMES_IN_INTERVAL * KEY_COUNT)), COMMIT, *EACH_ROW_AGAIN, *READ, *EACH_VALUE),
     # Several partitions, and directories that are left behind.
     (_insert(0, 24, 48), COMMIT, PIN, REWRITE, COMMIT, PURGE, READ_PINNED, UNPIN, PURGE, *APPEND, CLOSE, REOPEN, *READ),
     (

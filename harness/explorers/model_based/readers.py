@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from tornproof.harness.explorers.model_based.conditions import FORMS, OPERATORS, condition_of
+from collections.abc import Sequence
+
+from tornproof.harness.explorers.model_based.conditions import FORMS, OPERATORS, Condition, condition_of
 from tornproof.harness.explorers.model_based.files import ViolationError, entry_of, expected_chain, version_of
 from tornproof.harness.explorers.model_based.world import ALLOWED, ROWS, World, orderly
 from tornproof.impl.query.time_search import TimeRange
 from tornproof.impl.txn.pins import pin_committed
 from tornproof.model.step import step
 from tornproof.model.table import Pin, Purge, Unpin
+
+VALUES_MAX = 8
 
 
 def pin(world: World, *, reader: int) -> None:
@@ -109,8 +113,7 @@ def read_committed(world: World) -> None:
 
 def read_where(world: World, *, nth: int, at: int) -> None:
     """Read the rows for which a condition is true that compares columns with the values of a row."""
-    version, contents = world.state.committed, world.rows.contents
-    rows = [identity for entry in version.entries if entry.token >= 0 for identity in entry.rows]
+    contents, rows = world.rows.contents, _committed_rows(world)
     number, form = divmod(at, FORMS)
     row, symbol = divmod(number, len(OPERATORS))
     condition = condition_of(
@@ -120,6 +123,25 @@ def read_where(world: World, *, nth: int, at: int) -> None:
         symbol=tuple(OPERATORS)[symbol],
         form=form,
     )
+    _check_condition(world, rows, condition)
+
+
+def read_each_value(world: World, *, nth: int) -> None:
+    """Read the rows with each value that a column has, which filters must not hide in whatever row group it is."""
+    shape, contents, rows = world.rows.shape, world.rows.contents, _committed_rows(world)
+    column = nth % len(shape.types)
+    firsts = list({contents[row][column]: row for row in reversed(rows)}.values())
+    for row in firsts[:: max(1, len(firsts) // VALUES_MAX)]:
+        _check_condition(world, rows, condition_of(shape, contents[row], column=column, symbol="=", form=0))
+    world.reached["each value of a column read"] += len(firsts) > 1
+
+
+def _committed_rows(world: World) -> list[int]:
+    return [row for entry in world.state.committed.entries if entry.token >= 0 for row in entry.rows]
+
+
+def _check_condition(world: World, rows: Sequence[int], condition: Condition) -> None:
+    contents = world.rows.contents
     expected = tuple(row for row in rows if condition.truth(contents[row]))
     with orderly(f"reading where {condition.text}"):
         found = world.files.read_where(world.files.transaction(), condition.text)
@@ -129,8 +151,7 @@ def read_where(world: World, *, nth: int, at: int) -> None:
 
 def read_between(world: World, *, nth: int, at: int) -> None:
     """Read the rows from the time of one row to before that of another one."""
-    version = world.state.committed
-    rows = [identity for entry in version.entries if entry.token >= 0 for identity in entry.rows]
+    rows = _committed_rows(world)
     start, end = sorted(world.rows.timestamp(rows[number % len(rows)]) for number in (nth, at))
     expected = tuple(row for row in rows if start <= world.rows.timestamp(row) < end)
     with orderly(f"reading from {start} to {end}"):

@@ -18,7 +18,7 @@ from tornproof.impl.types.questdb import TypeTag
 from tornproof.model.rows import Row, with_row
 
 FIRST_VALUE = 1_000_000
-SPECIAL_EVERY = 7
+SPECIAL_EVERY = 4
 SPECIAL_FRACTIONS = (0.0, -0.0, float("inf"), float("-inf"))
 
 

@@ -6,10 +6,12 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from tornproof.harness.explorers.model_based.rows import Rows
 from tornproof.harness.explorers.model_based.system_calls import Durable, intercepted
@@ -147,8 +149,8 @@ def fresh_copy(start: Start, kind: StorageKind, scratch: str) -> Iterator[Copy]:
 
 
 def _with_filters(metadata: TableMetadata) -> Iterator[WriterOptions]:
-    """Yield the options with bloom filters of the first columns that can have them, in each of their places."""
-    names = [column.name for column in metadata.columns if has_hashes(column.type)][:2]
+    """Yield the options with bloom filters of all columns that can have them, in each of their places."""
+    names = [column.name for column in metadata.columns if has_hashes(column.type)]
     for number, position in enumerate(BloomPosition if names else ()):
         filters = BloomOptions(columns=dict.fromkeys(names, FALSE_POSITIVE_RATE), position=position)
         yield replace(OPTIONS[number % len(OPTIONS)], blooms=filters)

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from tornproof.harness.explorers.model_based.differences import difference_of_chains, difference_of_versions
 from tornproof.harness.explorers.model_based.files import (
     Chain,
     Files,
@@ -19,6 +20,8 @@ from tornproof.harness.explorers.model_based.files import (
     version_of,
 )
 from tornproof.harness.explorers.model_based.start import Copy, Start
+from tornproof.harness.simulator.filesystem.step_bound import EndlessError
+from tornproof.harness.simulator.process.observer import Property
 from tornproof.impl.layout.parquet import DATA_FILE, ParquetTail
 from tornproof.impl.table.partition import PM_FILE
 from tornproof.impl.txn.pins import Pin
@@ -44,6 +47,8 @@ def orderly(what: str, *answers: type[Exception]) -> Iterator[None]:
     """Turn any exception but `answers` into a violation; one raised by the explorer's own code stays as it is."""
     try:
         yield
+    except EndlessError as error:
+        raise ViolationError(Property.ENDS, f"{what} does not end: {error}") from error
     except Exception as error:
         if isinstance(error, (ViolationError, *answers)) or _is_ours(error):
             raise
@@ -179,7 +184,9 @@ class World:
         self.committed_partitions.clear()
         found = self._first_state()
         if (found.version, found.committed) != (before.version, before.committed):
-            raise ViolationError(ROWS, f"after {after} the table has {found.committed}, and should {before.committed}")
+            difference = difference_of_versions(counted(found.committed), counted(before.committed), self.files.name_of)
+            rows = difference or "rows have other values"
+            raise ViolationError(ROWS, f"after {after} the table has another content: {rows}")
         named = {each.name for each in found.directories}
         others = [each for each in before.directories if each.name not in named]
         self.state = found.with_directories([*found.directories, *others])
@@ -242,20 +249,22 @@ class World:
     ) -> str | None:
         if transaction.version != state.version:
             return f"the version is {transaction.version}, and should be {state.version}"
-        if version_of(transaction) != counted(state.committed):
-            return f"_txn has {version_of(transaction)}, and should have {counted(state.committed)}"
+        found, expected = version_of(transaction), counted(state.committed)
+        if found != expected:
+            return f"in _txn {difference_of_versions(found, expected, self.files.name_of)}"
         other = state.slots[1 - state.version % 2]
         if other is not None:
-            found = self.files.version_in_area(other.number)
-            if found != counted(other):
-                return f"the other area has {found}, and should have {counted(other)}"
+            before = self.files.version_in_area(other.number)
+            if before != counted(other):
+                difference = difference_of_versions(before, counted(other), self.files.name_of)
+                return f"in the area of the version before {difference}"
         names = {self.files.name_of(each.name) for each in state.directories} - self.start.absent
         if names != found_names:
             return f"there are the directories {sorted(found_names)}, and should be {sorted(names)}"
         for name, ends in chains.items():
-            expected = expected_chain(state, name)
-            if ends != expected:
-                return f"the chain of {self.files.name_of(name)} is {ends}, and should be {expected}"
+            wanted = expected_chain(state, name)
+            if ends != wanted:
+                return f"the chain of {self.files.name_of(name)} {difference_of_chains(ends, wanted)}"
         return None
 
     def _difference_of_rows(

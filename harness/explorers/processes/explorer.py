@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 
+from msgspec import structs
+
 from tornproof.harness.checkers.snapshot_isolation import Judgement, judge
 from tornproof.harness.common.history import EventKind, History, HistoryWriter, read_history, to_arrow
 from tornproof.harness.common.verdict import (
@@ -150,7 +152,7 @@ def _complaints(
         wanted = "no version that is known" if expected is None else f"version {expected.version}"
         yield _finding(WRITTEN, f"version {found.version} is there, expected {wanted}")
     for problem in verify_table(table, whole=False).all_problems:
-        yield _finding(SOUND, str(problem), **dataclasses.asdict(problem))
+        yield _finding(SOUND, str(problem), **structs.asdict(problem))
     for name in table.unreferenced_directories(table.transaction()):
         yield _finding(PURGED, f"{name} is still there after the last purge", directory=name)
     for version in pins:

@@ -99,6 +99,11 @@ class DiskImage(ReadableStorage):
         """The content of every file by its normalised path, in insertion order."""
         return MappingProxyType(self._files)
 
+    @property
+    def size_bytes(self) -> int:
+        """The size of all files."""
+        return sum(map(len, self._files.values()))
+
     def with_file(self, path: str, content: bytes) -> DiskImage:
         """Derive an image in which `path` holds `content`, with the directories that it needs.
 

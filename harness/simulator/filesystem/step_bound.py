@@ -1,6 +1,6 @@
 """The bound on the calls of one process in one run: one that waits for ever is ended, and its end says what it repeats.
 
-Computation without any call is not bounded, because nothing of it can be seen.
+Computation without any call is bounded too, by `line_bound.py`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,14 @@ CALLS_MAX = 100_000
 """How many calls a process may make in one run."""
 REPEATED_CALLS_MAX = 10_000
 """How many of them, in a row, may repeat the ones before."""
-STEP_BOUND = f"at most {CALLS_MAX:,} calls of each process, {REPEATED_CALLS_MAX:,} if it only repeats itself"
+LINES_MAX = 1_000_000
+"""How many lines a function may run without a call of its process, on a small table."""
+BYTES_OF_A_LINE = 4
+"""For so many bytes of a table it may run one more; a symbol, of whose file each is read in a loop, takes more."""
+STEP_BOUND = (
+    f"at most {CALLS_MAX:,} calls of each process, {REPEATED_CALLS_MAX:,} if it only repeats itself, {LINES_MAX:,} "
+    "lines of a function between two"
+)
 CLOCK_TICK_SECONDS = 0.01
 """How long a process takes to look at the clock, so that one that waits for a time without sleeping ends."""
 IDLE_SECONDS = 3_600.0

@@ -102,7 +102,8 @@ class Judge:
         for mark in node.marks:
             progress = self._mark(progress, process, node, mark)
         if node.outcome:
-            progress = progress.broken(Property.DISORDERLY, process, node.outcome)
+            violated = Property.ENDS if node.is_endless else Property.DISORDERLY
+            progress = progress.broken(violated, process, node.outcome)
         return progress
 
     def begin_read(self, progress: Progress, process: str) -> Progress:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import io
 import os
 import re
@@ -43,6 +44,7 @@ COMMANDS = {
     "leave.",
     "campaign": "Run the simulator on scenarios, presets and planted faults: one run per seed, with a verdict and a "
     "history.",
+    "faults": "Plant mistakes into copies of tornproof, and see which of them a check finds that is told nothing.",
     "history": "Check recorded events for snapshot isolation, monotonic reads, real-time visibility and durability.",
     "archive": "Add files of telemetry frames to a table of parquet partitions, sorted by time; nothing is added "
     "twice.",
@@ -105,6 +107,9 @@ class _Commands(TyperGroup):
             own = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
             own.command(name, cls=_Command)(getattr(import_module(f"tornproof.cli.commands.{name}"), name))
             command = typer.main.get_command(own)
+            # From here on there may be garbage, but none among the modules.
+            gc.freeze()
+            gc.enable()
         return name, command, rest
 
 

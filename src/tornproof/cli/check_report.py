@@ -107,15 +107,15 @@ def print_check(
     console.print()
     console.print(_phase_grid(phases))
     for line in _remarks(outcome):
-        console.print(line, markup=False)
+        console.print(line)
     for finding in saved[:FINDINGS_SHOWN_MAX]:
         console.print(Text.assemble(("finding ", "bold red"), finding["sentence"]))
-        console.print(f"  tornproof replay {shlex.quote(finding['file'])}", markup=False, soft_wrap=True)
+        console.print(f"  tornproof replay {shlex.quote(finding['file'])}", soft_wrap=True)
     if len(saved) > FINDINGS_SHOWN_MAX:
-        console.print(f"and {len(saved) - FINDINGS_SHOWN_MAX} more findings", markup=False)
+        console.print(f"and {len(saved) - FINDINGS_SHOWN_MAX} more findings")
     if with_bounds:
         _print_bounds(console, phases)
-    console.print(f"next: {_next_command(asked, outcome, saved)}", markup=False, soft_wrap=True)
+    console.print(f"next: {_next_command(asked, outcome, saved)}", soft_wrap=True)
 
 
 def _verdict(phases: Sequence[Phase]) -> Verdict:

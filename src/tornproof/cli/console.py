@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Collection, Iterable
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
@@ -16,7 +16,13 @@ PIPE_WIDTH = 220
 
 
 class VisibleConsole(Console):
-    """A console that writes out control characters in text, so that only its own styles control the terminal."""
+    """A console that writes out control characters in text, so that only its own styles control the terminal.
+
+    Text has no markup and no emoji codes: a name with brackets or colons is printed as it is.
+    """
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(markup=False, emoji=False, highlight=False, **settings)
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         """Yield the segments with control characters written out."""
@@ -30,7 +36,7 @@ class VisibleConsole(Console):
 
 def error_console() -> Console:
     """Return where progress goes."""
-    return VisibleConsole(stderr=True, highlight=False)
+    return VisibleConsole(stderr=True)
 
 
 def result_console(json_target: str | None, *, width: int | None = None) -> Console:
@@ -39,7 +45,7 @@ def result_console(json_target: str | None, *, width: int | None = None) -> Cons
     A pipe has no width, so lines are long there unless a width is given.
     """
     width = width or (None if sys.stdout.isatty() else PIPE_WIDTH)
-    return VisibleConsole(quiet=json_target == "-", highlight=False, width=width)
+    return VisibleConsole(quiet=json_target == "-", width=width)
 
 
 def result_grid(*titles: str, wraps: Collection[str] = (), caption: str | None = None) -> Table:

@@ -15,7 +15,7 @@ from tornproof.harness.counterexamples.words import LANES, byte_lines, lane_cell
 def print_explanation(console: Console, violated: str, evidence: Mapping[str, Any]) -> None:
     """Print the explanation of a run that violates a property."""
     for sentence in sentences(violated, evidence):
-        console.print(sentence, markup=False)
+        console.print(sentence)
     table = Table(*LANES, show_lines=True)
     for row in evidence["explanation"]["lanes"]:
         table.add_row(*map(Text, lane_cells(row)))
@@ -24,4 +24,4 @@ def print_explanation(console: Console, violated: str, evidence: Mapping[str, An
     if lines:
         console.print("Bytes that were not durable when the power was cut:")
     for line in lines:
-        console.print(line, markup=False)
+        console.print(line)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -64,9 +64,9 @@ def _rows(migration: Migration) -> Iterator[dict[str, Any]]:
             "pm_bytes": 0,
             "written_to": None,
             "kept_as": None,
-            "problems": [dataclasses.asdict(problem) for problem in migration.problems],
+            "problems": [msgspec.to_builtins(problem) for problem in migration.problems],
             "reason": migration.reason,
         }
     for partition in migration.partitions:
-        row = dataclasses.asdict(partition)
-        yield {"table": migration.path, "partition": row.pop("name"), **row, "outcome": str(partition.outcome)}
+        row = msgspec.to_builtins(partition)
+        yield {"table": migration.path, "partition": row.pop("name"), **row}

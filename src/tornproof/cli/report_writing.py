@@ -104,5 +104,5 @@ def write_report(
     if with_summary:
         print_summary(console, site)
     print_notices(console, site)
-    console.print(f"report: {paths[0]} (for CI: {paths[1]})", markup=False, soft_wrap=True)
+    console.print(f"report: {paths[0]} (for CI: {paths[1]})", soft_wrap=True)
     return site

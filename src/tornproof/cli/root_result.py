@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import signal
 from typing import Any
 
+import msgspec
 from rich.console import Console
 from rich.text import Text
 
@@ -45,7 +45,7 @@ def root_document(report: RootReport) -> dict[str, Any]:
         "sentence": report.sentence,
         "note": report.note,
         "table_count": report.table_count,
-        "tables": [dataclasses.asdict(table) | {"verdict": table.verdict.name} for table in report.tables],
+        "tables": [msgspec.to_builtins(table) | {"verdict": table.verdict.name} for table in report.tables],
     }
 
 
@@ -60,7 +60,7 @@ def print_root(console: Console, report: RootReport) -> None:
     if len(report.tables) > TABLES_SHOWN:
         console.print(f"and {len(report.tables) - TABLES_SHOWN:,} more tables (--json lists them all)")
     if report.note:
-        console.print(f"note: {report.note}", markup=False)
+        console.print(f"note: {report.note}")
     console.print(Text.assemble(f"{report.root}: ", (report.sentence, STYLES[report.verdict])))
 
 

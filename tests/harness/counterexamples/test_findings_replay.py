@@ -1,6 +1,5 @@
 """A finding of the simulator is a file that replays to the same finding, or to UNKNOWN with the reason."""
 
-import dataclasses
 import functools
 import json
 from collections.abc import Callable
@@ -12,6 +11,7 @@ import pytest
 from depth import sampled
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 from random_runs import (
     HEADER_BEFORE_BODY,
     broken_run,
@@ -237,7 +237,7 @@ def test_a_finding_by_rules_of_a_test_is_unknown() -> None:
 
 
 def test_rules_of_a_table_come_back() -> None:
-    unsynced = dataclasses.replace(HARDENED, update=(HARDENED.update[0], *HARDENED.update[2:]))
+    unsynced = structs.replace(HARDENED, update=(HARDENED.update[0], *HARDENED.update[2:]))
     case = replace(table_case(protocol=unsynced), rules=TableRules(MADE_PATH))
     finding = reread(found(case))
     assert finding.property == Property.BARRIERS

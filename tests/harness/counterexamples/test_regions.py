@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import golden_data
@@ -159,7 +158,7 @@ def test_an_orphan_is_told_from_the_committed_generation(questdb_data: Path) -> 
 def test_an_other_area_that_makes_no_sense_costs_nothing(offset: int, size: int) -> None:
     content = tb.build({}).files["_txn"]
     base = txn_layout.BaseHeader.unpack(content, 0, file="_txn")
-    torn = replace(base, b_record_offset=offset, b_symbols_size=size, b_partitions_size=size).pack()
+    torn = base.changed(b_record_offset=offset, b_symbols_size=size, b_partitions_size=size).pack()
     found = labels(txn_regions(torn + content[len(torn) :]), len(content))
     assert found["VERSION"] == 8
     assert found["the other area"] == 0

@@ -14,7 +14,7 @@ from tornproof.harness.explorers.kills.exploration import Exploration, Plan
 from tornproof.harness.explorers.kills.explorer import explore_crashes
 from tornproof.harness.explorers.kills.judge import Judge
 from tornproof.harness.explorers.kills.sessions import Violation
-from tornproof.harness.mutation.fault import PlantedFault
+from tornproof.harness.mutation.fault_file import FaultFile
 from tornproof.harness.systems.table import TableTarget
 from tornproof.harness.systems.table_operation import TableOperation
 
@@ -41,14 +41,14 @@ def explored(operations: Sequence[TableOperation], *, cuts: int = 0) -> Phase:
         return explore_crashes(target, operations, path="table", cuts_max=cuts, recovery_kills_max=1)
 
 
-def named(fault: PlantedFault) -> str:
+def named(fault: FaultFile) -> str:
     return fault.name
 
 
 def test_there_are_more_than_ten_defects_of_writers_readers_recovery_and_purging() -> None:
     assert len(NOTICED) > 10 and len({fault.name for fault in NOTICED}) == len(NOTICED)
-    locations = " ".join(fault.location for fault in NOTICED)
-    for part in ("Protocol.", "table_writer:next_version", "table.partition:resolve", "write.recovery:", ":purge"):
+    locations = " ".join(fault.patch.location for fault in NOTICED)
+    for part in ("commit:HARDENED", "table_writer:", "pm.chain:find_token", "write.recovery:", ":purge"):
         assert part in locations
 
 
@@ -83,9 +83,9 @@ def noticed(operations: Sequence[TableOperation], *, cuts: int = 0) -> str:
 
 
 @pytest.mark.parametrize("fault", sampled(5, FOR_CRASHES), ids=named)
-def test_the_crash_explorer_notices(fault: PlantedFault) -> None:
+def test_the_crash_explorer_notices(fault: FaultFile) -> None:
     # A call that fails is tried after all kills, so one commit has to do where only that shows the defect.
-    is_about_failing = fault.number == 27
+    is_about_failing = fault.row == 27
     with planted(fault):
         assert noticed(OPERATIONS[:1], cuts=400) if is_about_failing else noticed(OPERATIONS)
 
@@ -95,7 +95,7 @@ FOR_THE_MACHINE = [fault for fault in NOTICED if fault.name in NOT_FOR_CRASHES]
 
 # `test_stateful_faults` plants them too, without shrinking the findings.
 @pytest.mark.parametrize("fault", [nightly(fault) for fault in FOR_THE_MACHINE], ids=named)
-def test_the_state_machine_notices(fault: PlantedFault) -> None:
+def test_the_state_machine_notices(fault: FaultFile) -> None:
     with planted(fault):
         phase = explore_stateful(None, "table", steps=800, seed=0)
     assert phase.verdict is Verdict.INVALID and phase.findings[0].sentence

@@ -26,10 +26,10 @@ from tornproof.harness.mutation.catalogue import FAULTS, fault_named
 from tornproof.harness.mutation.replay import replay_planted
 from tornproof.harness.mutation.seeded import SEEDED, Cell, SeededRun, SeededRuns, run_seeds
 from tornproof.harness.replay import replay_finding
+from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.persistence.models import LATEST, Choice, FileChoice
 from tornproof.harness.simulator.process.observer import Property
 from tornproof.harness.systems.scenario import load_scenario
-from tornproof.impl.write.commit import Protocol
 
 CRASHES = "append-and-power-cut"
 SCHEDULES = "two-commits-two-readers"
@@ -157,8 +157,8 @@ def test_a_violation_is_detected_and_its_finding_replays(of: Cell) -> None:
     assert json.loads(json.dumps(finding.evidence[SEEDED]))["seed"] == first.seed
     replayed = replay_planted(finding)
     assert (replayed.verdict, replayed.is_same) == (Verdict.INVALID, True)
-    if of.fault and not isinstance(fault_named(of.fault).substitute, Protocol):
-        # Without its fault the same log breaks nothing; another order of actions is in the file itself.
+    if of.fault and not fault_named(of.fault).patch.change().constants:
+        # Without its fault the same log breaks nothing; another order of actions is in the finding itself.
         without = {name: value for name, value in finding.evidence.items() if name != "fault"}
         assert replay_planted(replace(finding, evidence=without)).verdict is not Verdict.INVALID
 
@@ -169,8 +169,8 @@ def test_where_no_log_shows_a_violation_its_seed_is_run_again(fault: str) -> Non
     with SeededRuns(cell(scenario_of(fault), fault=fault), 0) as runs:
         finding = runs.finding(next(seed for seed in range(40) if runs.run(seed).property == Property.WRONG_SNAPSHOT))
     assert not is_simulated(finding.evidence) and finding.evidence["moves"] and finding.evidence["note"]
-    image = None
-    assert replay_finding(finding, image, "") is Verdict.INVALID  # type: ignore[arg-type]
+    image = DiskImage()
+    assert replay_finding(finding, image, "") is Verdict.INVALID
     document = finding.evidence[SEEDED]
     for change, verdict in (
         ({"fault": ""}, Verdict.VALID),
@@ -180,9 +180,9 @@ def test_where_no_log_shows_a_violation_its_seed_is_run_again(fault: str) -> Non
         ({"scenario": {}}, Verdict.UNKNOWN),
     ):
         other = replace(finding, evidence={**finding.evidence, SEEDED: {**document, **change}})
-        assert replay_finding(other, image, "") is verdict  # type: ignore[arg-type]
+        assert replay_finding(other, image, "") is verdict
     elsewhere = replace(finding, property="another property")
-    assert replay_finding(elsewhere, image, "") is Verdict.VALID  # type: ignore[arg-type]
+    assert replay_finding(elsewhere, image, "") is Verdict.VALID
 
 
 def test_an_exception_of_the_harness_is_the_error_of_its_run_and_ends_no_other(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,14 +1,13 @@
 """Rules for single steps on a table: they let the hardened commit pass, and name each planted step that breaks one."""
 
-import dataclasses
 from collections.abc import Iterator
 
 import pytest
+from msgspec import structs
+from planted_faults import planted
 
 from tornproof.harness.common.remembered_codecs import remembered_decoding
 from tornproof.harness.explorers.barriers.explorer import ALL, protocol_with
-from tornproof.harness.mutation.catalogue import fault_named
-from tornproof.harness.mutation.fault import Mutant
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.intercept import Call, CallKind
 from tornproof.harness.simulator.filesystem.kernel import Kernel
@@ -23,6 +22,7 @@ from tornproof.harness.systems.workload import MADE_PATH, crash_operations, made
 from tornproof.impl.storage.interface import OpenMode
 from tornproof.impl.table.partition import resolve_partition
 from tornproof.impl.table.table import open_table
+from tornproof.impl.write import commit
 from tornproof.impl.write.commit import HARDENED, Action, Protocol
 from tornproof.impl.write.recovery import _restate
 
@@ -73,17 +73,17 @@ def test_each_missing_barrier_is_named_at_once(start: DiskImage, missing: str) -
 @pytest.mark.parametrize("action", [Action.SYNC_DIRECTORY, Action.SYNC_TABLE_DIRECTORY])
 def test_either_directory_sync_that_is_missing_is_named(start: DiskImage, action: Action) -> None:
     rewrite = tuple(each for each in HARDENED.rewrite if each is not action)
-    violations = run(start, dataclasses.replace(HARDENED, rewrite=rewrite)).progress.violations
+    violations = run(start, structs.replace(HARDENED, rewrite=rewrite)).progress.violations
     assert violations and all("F6" in violation.sentence for violation in violations)
 
 
 def test_a_barrier_that_comes_too_late_is_named(start: DiskImage) -> None:
     update = (*(each for each in HARDENED.update if each is not Action.SYNC_DATA), Action.SYNC_DATA)
-    assert run(start, dataclasses.replace(HARDENED, update=update)).progress.violations == ()
+    assert run(start, structs.replace(HARDENED, update=update)).progress.violations == ()
     record, version = HARDENED.publish.index(Action.SYNC_RECORD), HARDENED.publish.index(Action.STORE_VERSION)
     publish = list(HARDENED.publish)
     publish[record], publish[version] = publish[version], publish[record]
-    violations = run(start, dataclasses.replace(HARDENED, publish=tuple(publish))).progress.violations
+    violations = run(start, structs.replace(HARDENED, publish=tuple(publish))).progress.violations
     assert violations and all("F4" in violation.sentence for violation in violations)
 
 
@@ -96,9 +96,8 @@ def test_a_barrier_that_comes_too_late_is_named(start: DiskImage) -> None:
     ],
 )
 def test_a_version_that_no_reader_could_follow_is_named(start: DiskImage, name: str, missing: str | None) -> None:
-    mutant = Mutant(fault_named(name))
-    with mutant.planted():
-        violations = run(start, mutant.target.protocol).progress.violations
+    with planted(name):
+        violations = run(start, commit.HARDENED).progress.violations
     assert bool(violations) is (missing is not None)
     assert all(each.property == Property.BARRIERS and str(missing) in each.sentence for each in violations)
 

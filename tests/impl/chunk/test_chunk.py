@@ -17,6 +17,7 @@ from damage import flipped
 from depth import nightly
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 from parquet_files import chunk_of, column_of, footer_of
 from type_values import NANOSECONDS, array_type, decimal_type, text
 
@@ -45,10 +46,10 @@ class Written:
         return decode_chunk(self.content, self.column, self.chunk, file="data.parquet")
 
     def with_column(self, **changes: Any) -> Written:
-        return dataclasses.replace(self, column=dataclasses.replace(self.column, **changes))
+        return dataclasses.replace(self, column=structs.replace(self.column, **changes))
 
     def with_chunk(self, **changes: Any) -> Written:
-        return dataclasses.replace(self, chunk=dataclasses.replace(self.chunk, **changes))
+        return dataclasses.replace(self, chunk=structs.replace(self.chunk, **changes))
 
     def with_content(self, content: bytes) -> Written:
         return dataclasses.replace(self, content=content).with_chunk(total_compressed=len(content))

@@ -1,6 +1,7 @@
 """Chunks that real releases wrote decode to the rows that those releases answer, and damaged ones never do harm."""
 
 import functools
+import random
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -10,10 +11,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
+from depth import sampled
 from hypothesis import given
 from hypothesis import strategies as st
 from rejections import rejection
 
+from tornproof.impl.chunk import chunk as chunk_module
+from tornproof.impl.chunk import statistics
 from tornproof.impl.chunk.chunk import decode_chunk
 from tornproof.impl.errors import ProblemError
 from tornproof.impl.layout.pm import Header
@@ -22,6 +26,7 @@ from tornproof.impl.pm.chain import Metadata, decode_metadata, walk
 from tornproof.impl.pm.header import Column
 from tornproof.impl.types.arrow import arrow_type
 
+DAMAGED_CHUNKS_MAX, DAMAGES_OF_CHUNK = 60, 25
 EXPORTED = [name for name in golden_data.TABLES if f"{name}/expected.parquet" in golden_data.files("tables/*/*/*")]
 
 
@@ -111,6 +116,34 @@ def test_flipped_bytes_give_an_array_of_the_type_or_an_error_about_the_file(
         found.validate(full=True)
         expected = arrow_type(column.type, physical_type=column.physical_type, fixed_byte_len=column.fixed_byte_len)
         assert (len(found), found.type) == (chunk.num_values, expected)
+
+
+def answer(content: bytes, column: Column, chunk: Chunk) -> str:
+    """The values, or the sentence of the error."""
+    try:
+        found = decode_chunk(content, column, chunk, file="data.parquet")
+        return f"{found.type} {found.to_pylist()}"
+    except ProblemError as error:
+        return f"{type(error).__name__}: {error}"
+
+
+@pytest.mark.parametrize("name", sampled(3, golden_data.TABLES))
+def test_small_chunks_get_the_answers_of_large_ones_whole_and_damaged(
+    questdb_data: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    draw = random.Random(name)
+    for pm in (questdb_data / name / "table").glob("*/_pm"):
+        for content, column, chunk in sample_chunks(pm.parent)[:DAMAGED_CHUNKS_MAX]:
+            damages = [bytearray(content) for _ in range(DAMAGES_OF_CHUNK)]
+            for damaged in damages[1:]:
+                # Half of them are in the second half, where the values are.
+                damaged[draw.randrange(draw.choice((0, len(content) // 2)), len(content))] ^= 1 << draw.randrange(8)
+            small = [answer(bytes(damaged), column, chunk) for damaged in damages]
+            with monkeypatch.context() as patch:
+                patch.setattr(statistics, "FEW_VALUES", -1)
+                patch.setattr(chunk_module, "FEW_BYTES", -1)
+                large = [answer(bytes(damaged), column, chunk) for damaged in damages]
+            assert small == large
 
 
 def test_byte_that_a_power_loss_changed_is_found_by_the_statistics(questdb_data: Path) -> None:

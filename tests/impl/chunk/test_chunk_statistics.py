@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from type_values import decimal_type
 
+from tornproof.impl.chunk import statistics
 from tornproof.impl.chunk.statistics import _min_max, check_bounds, check_counts
 from tornproof.impl.errors import CorruptError
 from tornproof.impl.pm.block import Chunk, Statistic
@@ -57,13 +58,29 @@ def complaint(
     return None
 
 
-@given(st.sampled_from([pa.int32(), pa.int64(), pa.uint32(), pa.float32(), pa.float64()]), st.data())
-def test_extremes_are_those_that_arrow_finds(of: pa.DataType, data: st.DataObject) -> None:
-    numbers = st.integers(0, (1 << 31) - 1) if pa.types.is_integer(of) else st.floats(width=32)
-    values = pa.array(data.draw(st.lists(st.none() | numbers)), of)
+INTEGERS, FLOATS = st.integers(0, (1 << 31) - 1), st.floats(width=32)
+COMPARED = {
+    pa.int32(): INTEGERS,
+    pa.int64(): INTEGERS,
+    pa.uint32(): INTEGERS,
+    pa.float32(): FLOATS,
+    pa.float64(): FLOATS,
+    pa.bool_(): st.booleans(),
+    pa.binary(): st.binary(max_size=5),
+    pa.binary(2): st.binary(min_size=2, max_size=2),
+    pa.decimal128(9, 2): st.decimals(-100, 100, places=2),
+}
+
+
+@pytest.mark.parametrize("is_small", [True, False])
+@given(of=st.sampled_from(list(COMPARED)), data=st.data())
+def test_extremes_are_those_that_arrow_finds(is_small: bool, of: pa.DataType, data: st.DataObject) -> None:
+    values = pa.array(data.draw(st.lists(st.none() | COMPARED[of])), of)
     values = values.slice(data.draw(st.integers(0, len(values))))
     plain = pc.min_max(values)
-    assert repr(_min_max(values)) == repr((plain["min"].as_py(), plain["max"].as_py()))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(statistics, "FEW_VALUES", len(values) if is_small else -1)
+        assert repr(_min_max(values)) == repr((plain["min"].as_py(), plain["max"].as_py()))
 
 
 def test_counts_must_be_those_of_the_pages() -> None:

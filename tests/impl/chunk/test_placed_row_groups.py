@@ -1,6 +1,6 @@
 """Files grown in place from placed row groups read the same with every reader, at every committed size."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import duckdb
@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from damage import flipped
 from independent_readers import READERS, read_with_pyarrow
+from msgspec.structs import replace
 from parquet_files import footer_bytes, written
 
 from tornproof.impl.chunk.row_group_encoder import (

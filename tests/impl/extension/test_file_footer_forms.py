@@ -1,7 +1,7 @@
 """The footer of a file in each of its forms, what readers say of it, and every damage of it."""
 
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import islice
 
 import pyarrow as pa
@@ -143,7 +143,7 @@ def test_a_hostile_size_with_a_right_checksum_is_a_doubt(sample: Sample) -> None
     whole = extension_content(flat, FooterForm.PRIVATE)
     for size in (len(flat) + len(sample.thrift) + 100, (1 << 32) - 1):
         tail = ExtensionTail.unpack(whole, len(flat), file="x")
-        hostile = flat + replace(tail, flatbuffer_size=size, size_crc=crc32(size.to_bytes(4, "little"))).pack()
+        hostile = flat + tail.changed(flatbuffer_size=size, size_crc=crc32(size.to_bytes(4, "little"))).pack()
         content = sample.content[: sample.footer_offset] + file_tail(append_extension(sample.thrift, hostile))
         footer = read(content)
         assert (footer.source, footer.doubt) == (Source.THRIFT, "its size is larger than the footer")

@@ -4,12 +4,12 @@ import importlib
 import pkgutil
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import layout_tables as document
 import pytest
 from layout_tables import DocumentError, declared_tables, layout_modules, main, rewrite, sections
+from msgspec.structs import replace
 
 import tornproof.impl.layout
 from tornproof.impl.layout import pm

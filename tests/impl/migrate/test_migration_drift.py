@@ -1,10 +1,10 @@
 """What QuestDB writes step by step, against what its converter makes of the finished file (docs/format.md)."""
 
-from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
 import migrated_files as mf
 import pytest
+from msgspec.structs import replace
 from real_tables import snapshot_of
 
 from tornproof.impl.layout import pm as layout
@@ -31,7 +31,7 @@ def alike(metadata: Metadata) -> tuple[object, ...]:
         header.extra,
         tuple(map(_column, header.columns)),
         tuple(map(_block, metadata.blocks)),
-        replace(fixed, unused_bytes=0, prev_parquet_meta_file_size=0),
+        fixed.changed(unused_bytes=0, prev_parquet_meta_file_size=0),
         metadata.generation.sections,
     )
 
@@ -124,9 +124,9 @@ def changes(metadata: Metadata) -> list[Metadata]:
         replace(metadata, header=replace(header, squash_tracker=1)),
         replace(metadata, blocks=(replace(block, num_rows=block.num_rows + 1), *blocks)),
         replace(metadata, blocks=tuple(blocks)),
-        with_fixed(replace(fixed, parquet_footer_offset=5)),
-        with_fixed(replace(fixed, parquet_footer_length=5)),
-        with_fixed(replace(fixed, footer_feature_flags=1)),
+        with_fixed(fixed.changed(parquet_footer_offset=5)),
+        with_fixed(fixed.changed(parquet_footer_length=5)),
+        with_fixed(fixed.changed(footer_feature_flags=1)),
     ]
 
 

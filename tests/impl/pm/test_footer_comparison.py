@@ -1,10 +1,10 @@
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
 import golden_data
 import pytest
 from depth import sampled
+from msgspec.structs import replace
 from real_tables import parquet_partitions, snapshot_of
 
 from tornproof.impl.layout.pm import ENCODINGS

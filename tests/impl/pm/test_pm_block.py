@@ -1,11 +1,10 @@
 """Row group blocks: statistics in the slot or out of line, bloom bitsets, and why bad blocks are rejected."""
 
-from dataclasses import replace
-
 import pm_builder as pm
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from rejections import rejection
 
 from tornproof.harness.explorers.corruption.roundtrip import reencode_generations

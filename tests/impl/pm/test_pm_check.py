@@ -1,12 +1,12 @@
 """What must hold inside a generation whose checksum is right: each rule accepts the good and names the bad."""
 
 import struct
-from dataclasses import replace
 from pathlib import Path
 
 import golden_archive
 import pm_builder as pm
 import pytest
+from msgspec.structs import replace
 from rejections import rejection
 
 from tornproof.impl.layout import pm as layout

@@ -1,9 +1,8 @@
 """A chain is checked generation by generation, and what one shares with a newer one is looked into once."""
 
-from dataclasses import replace
-
 import pm_builder as pm
 import pytest
+from msgspec.structs import replace
 
 from tornproof.impl.pm.chain import Metadata, decode_chain
 from tornproof.impl.pm.check import check_metadata

@@ -2,11 +2,11 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
 
 import pm_builder as pm
 import pytest
 from damage import each_flipped
+from msgspec.structs import replace
 from work import counted_calls, peak_bytes
 
 from tornproof.impl.errors import CorruptError, Problem, UnsupportedError

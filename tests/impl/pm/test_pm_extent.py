@@ -2,12 +2,12 @@
 
 import json
 import re
-from dataclasses import replace
 from pathlib import Path
 
 import golden_data
 import pm_builder as pm
 import pytest
+from msgspec.structs import replace
 
 from tornproof.impl.layout import pm as layout
 from tornproof.impl.pm.chain import decode_metadata, resolve, walk

@@ -1,10 +1,10 @@
 """One generation of `_pm`: bloom references, optional sections, and how exactly its length must fit."""
 
-from dataclasses import replace
 from functools import partial
 
 import pm_builder as pm
 import pytest
+from msgspec.structs import replace
 from rejections import rejection
 
 from tornproof.harness.explorers.corruption.roundtrip import reencode_generations

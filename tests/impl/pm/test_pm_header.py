@@ -1,12 +1,12 @@
 """The header of `_pm`: what its optional parts mean, what is kept, and what is rejected."""
 
-from dataclasses import replace
 from functools import partial
 
 import pm_builder as pm
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from rejections import rejection
 
 from tornproof.harness.explorers.corruption.roundtrip import reencode_generations

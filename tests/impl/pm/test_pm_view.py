@@ -1,6 +1,5 @@
 """A view of a generation agrees with the full decoder, and is rejected if that rejects it."""
 
-import dataclasses
 from functools import partial
 from pathlib import Path
 
@@ -11,6 +10,7 @@ from damage import flipped
 from depth import sampled
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 from rejections import rejection
 
 from tornproof.impl.errors import CorruptError, ProblemError, UnsupportedError
@@ -170,6 +170,6 @@ def test_no_flipped_bit_lets_a_view_say_what_the_decoder_does_not(data: st.DataO
 
 
 def test_row_count_with_its_highest_bit_is_seen_as_it_is_decoded() -> None:
-    content = pm.file(None, dataclasses.replace(pm.row_group(pm.header(), 0), num_rows=(1 << 64) - 1))
+    content = pm.file(None, structs.replace(pm.row_group(pm.header(), 0), num_rows=(1 << 64) - 1))
     metadata = newest(content)
     assert view_of(content, metadata.token).row_counts.tolist() == [(1 << 64) - 1] == [metadata.row_count]

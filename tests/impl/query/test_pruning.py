@@ -1,6 +1,5 @@
 """Pruning on real tables and on our own: what it spares, and that the rows are the same without it."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ import written_tables as wt
 from depth import nightly, sampled
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from real_tables import parquet_partitions, rows_of, snapshot_of
 
 from tornproof.impl.errors import CorruptError

@@ -1,7 +1,7 @@
 """One chunk is decoded from its own bytes alone: a file that serves nothing else is enough."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from depth import sampled
 from independent_readers import ours_and_content
+from msgspec.structs import replace
 from real_tables import parquet_partitions, resolved_partitions, snapshot_of
 from written_tables import PATH, new_table, rows, write
 

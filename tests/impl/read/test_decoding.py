@@ -17,7 +17,7 @@ from depth import sampled
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.impl.read import reader
 from tornproof.impl.read.counters import ReadCounters
-from tornproof.impl.read.decoding import AHEAD_BYTES_MAX, SYNCHRONOUS, Decoding, InOrder, by_threads
+from tornproof.impl.read.decoding import AHEAD_BYTES_MAX, SMALL_BYTES, SYNCHRONOUS, Decoding, InOrder, by_threads
 from tornproof.impl.read.reader import AHEAD_GROUP_COUNT_MAX, AHEAD_ROW_COUNT, open_snapshot
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
 from tornproof.impl.table.table import open_table
@@ -36,6 +36,25 @@ def test_work_of_threads_is_done_elsewhere() -> None:
         threads = [decoding.start(threading.get_ident) for _ in range(4)]
         assert threading.get_ident() not in [thread() for thread in threads]
         assert decoding.ahead_count >= 1
+
+
+def test_small_work_is_done_in_the_reading_thread_when_its_result_is_due() -> None:
+    threads: list[int] = []
+
+    def work() -> None:
+        threads.append(threading.get_ident())
+
+    with by_threads() as decoding:
+        results: InOrder[None] = InOrder(decoding)
+        results.begin(work, SMALL_BYTES - 1)
+        assert not threads
+        list(results.rest())
+        results.begin(work, SMALL_BYTES)
+        list(results.rest())
+    assert threads[0] == threading.get_ident() != threads[1]
+    at_once: InOrder[None] = InOrder(SYNCHRONOUS)
+    at_once.begin(work, 1)
+    assert len(threads) == 3
 
 
 def test_an_error_comes_where_the_result_would() -> None:

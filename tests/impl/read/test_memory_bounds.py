@@ -1,6 +1,5 @@
 """What a table of few bytes may cost: measured in processes of their own, each beside a table that is just read."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +9,7 @@ import pytest
 import table_builder as tb
 from depth import nightly, sampled
 from memory_child import cost_of
+from msgspec.structs import replace
 from parquet_files import written
 
 from tornproof.impl.layout.parquet import ParquetTail

@@ -1,5 +1,4 @@
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -8,6 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from depth import sampled
+from msgspec.structs import replace
 from real_tables import (
     only,
     parquet_only,

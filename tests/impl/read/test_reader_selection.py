@@ -1,6 +1,5 @@
 import itertools
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import golden_data
@@ -8,6 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 from depth import sampled
+from msgspec.structs import replace
 from real_tables import image_of, only, parquet_partitions, rows_of, snapshot_of, table_image
 
 from tornproof.harness.simulator.filesystem.trace import TracingStorage

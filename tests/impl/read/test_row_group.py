@@ -1,13 +1,13 @@
 """A row group in memory: what is read and what is generated, in which parts, and how much it may be."""
 
 from contextlib import nullcontext
-from dataclasses import replace
 from pathlib import Path
 
 import pm_builder as pm
 import pyarrow as pa
 import pytest
 import table_builder as tb
+from msgspec.structs import replace
 from real_tables import CHAIN, put, rows_of, snapshot_of
 from rejections import rejection
 

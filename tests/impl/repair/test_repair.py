@@ -1,7 +1,6 @@
 import struct
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ import pyarrow as pa
 import pytest
 import table_builder as tb
 from depth import nightly, sampled
+from msgspec.structs import replace
 from real_tables import CHAIN, files_below, image_of, in_memory, put, rows_of, seen, snapshot_of, verified
 
 from tornproof.harness.simulator.filesystem.image import DiskImage

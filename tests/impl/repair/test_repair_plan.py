@@ -1,9 +1,9 @@
 import struct
-from dataclasses import replace
 
 import pm_builder as pm
 import pytest
 from damage import flipped
+from msgspec.structs import replace
 
 from tornproof.impl.layout import pm as layout
 from tornproof.impl.pm.block import decode_bitset
@@ -42,7 +42,7 @@ def meaning(data: bytes, read: Metadata) -> tuple[object, ...]:
         ]
         for row in read.generation.blooms
     ]
-    fixed = replace(position.fixed, prev_parquet_meta_file_size=0)
+    fixed = position.fixed.changed(prev_parquet_meta_file_size=0)
     blocks = [(block.num_rows, block.chunks) for block in read.blocks]
     return read.header, fixed, blocks, blooms, read.generation.sections
 

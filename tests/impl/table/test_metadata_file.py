@@ -1,7 +1,6 @@
 """`_meta` of real tables has the columns that their server listed; a damaged one is rejected with a message."""
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import golden_data
@@ -31,8 +30,8 @@ ODD_COLUMNS = "tables/9.4.2/oddcols/table/_meta"
 HEADER = layout.MetaHeader.layout
 COLUMN = layout.MetaColumn.layout
 LIVE = zeroed(layout.MetaColumn, type=TypeTag.LONG)
-DROPPED = replace(LIVE, type=-TypeTag.LONG)
-TIMESTAMP = replace(LIVE, type=TypeTag.TIMESTAMP)
+DROPPED = LIVE.changed(type=-TypeTag.LONG)
+TIMESTAMP = LIVE.changed(type=TypeTag.TIMESTAMP)
 
 
 def meta_file(
@@ -107,7 +106,7 @@ def test_dropped_columns_are_left_out_and_renamed_ones_keep_their_writer_index(q
 
 
 def test_a_column_that_replaces_another_has_its_position() -> None:
-    replacing_first = replace(LIVE, replacing_index=1)
+    replacing_first = LIVE.changed(replacing_index=1)
     metadata = decode(meta_file(("a", DROPPED), ("b", LIVE), ("a", replacing_first)))
     assert names_and_ids(metadata) == [("a", 2), ("b", 1)]
 
@@ -116,21 +115,21 @@ def test_a_column_that_was_replaced_twice_keeps_its_position() -> None:
     twice = meta_file(
         ("a", DROPPED),
         ("b", LIVE),
-        ("a", replace(DROPPED, replacing_index=1)),
+        ("a", DROPPED.changed(replacing_index=1)),
         ("c", LIVE),
-        ("a", replace(LIVE, replacing_index=3)),
+        ("a", LIVE.changed(replacing_index=3)),
     )
     assert names_and_ids(decode(twice)) == [("a", 4), ("b", 1), ("c", 3)]
 
 
 @pytest.mark.parametrize("replacing_index", [0, 3, 9, -1, -(2**31), 2**31 - 1])
 def test_a_position_that_no_earlier_column_has_means_the_end(replacing_index: int) -> None:
-    metadata = decode(meta_file(("a", LIVE), ("b", LIVE), ("c", replace(LIVE, replacing_index=replacing_index))))
+    metadata = decode(meta_file(("a", LIVE), ("b", LIVE), ("c", LIVE.changed(replacing_index=replacing_index))))
     assert names_and_ids(metadata) == [("a", 0), ("b", 1), ("c", 2)]
 
 
 def test_a_column_cannot_replace_one_that_is_not_dropped() -> None:
-    problem = rejected(meta_file(("a", LIVE), ("b", replace(LIVE, replacing_index=1))))
+    problem = rejected(meta_file(("a", LIVE), ("b", LIVE.changed(replacing_index=1))))
     assert problem.field == "REPLACING_INDEX of column 1"
     assert problem.offset_bytes == HEADER.size_bytes + COLUMN.size_bytes + COLUMN.offset_of("replacing_index")
     assert "'a'" in problem.expected
@@ -144,13 +143,13 @@ def test_a_timestamp_index_is_none_or_a_timestamp(timestamp_index: int) -> None:
 
 @pytest.mark.parametrize("timestamp_index", [-2, 0, 2, 3, 2**31 - 1])
 def test_a_timestamp_index_of_anything_else_is_rejected(timestamp_index: int) -> None:
-    columns = (("a", LIVE), ("ts", TIMESTAMP), ("old", replace(TIMESTAMP, type=-TypeTag.TIMESTAMP)))
+    columns = (("a", LIVE), ("ts", TIMESTAMP), ("old", TIMESTAMP.changed(type=-TypeTag.TIMESTAMP)))
     problem = rejected(meta_file(*columns, timestamp_index=timestamp_index))
     assert (problem.field, problem.offset_bytes) == ("TIMESTAMP_INDEX", HEADER.offset_of("timestamp_index"))
 
 
 def test_only_the_designated_timestamp_determines_whether_nanoseconds_are_counted() -> None:
-    nanoseconds = replace(TIMESTAMP, type=NANOSECOND.put(TypeTag.TIMESTAMP, 1))
+    nanoseconds = TIMESTAMP.changed(type=NANOSECOND.put(TypeTag.TIMESTAMP, 1))
     columns = (("a", TIMESTAMP), ("b", nanoseconds))
     assert not decode(meta_file(*columns, timestamp_index=0)).counts_nanoseconds
     assert decode(meta_file(*columns, timestamp_index=1)).counts_nanoseconds

@@ -1,12 +1,12 @@
 """Files that change or cannot be opened while they are read, and chunks at the limit of what is read at all."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pm_builder as pm
 import pytest
+from msgspec.structs import replace
 from real_tables import rows_of, seen, snapshot_of, table_image, verified
 from rejections import rejection
 

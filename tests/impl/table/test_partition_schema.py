@@ -1,12 +1,12 @@
 """A new partition's columns are those that real servers wrote, down to the bytes of the Thrift schema."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import golden_data
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from msgspec.structs import replace
 from parquet_files import footer_bytes
 from real_tables import parquet_partitions, snapshot_of
 

@@ -2,7 +2,6 @@
 
 import struct
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import golden_data
@@ -10,6 +9,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from parquet_files import plain_strings
 from real_tables import parquet_partitions, rows_of, snapshot_of
 from rejections import rejection
@@ -218,7 +218,7 @@ def test_counts_in_txn_must_be_those_of_the_symbol_columns(questdb_data: Path) -
     for counts in ((), (count, count)):
         with pytest.raises(CorruptError, match="SYMBOL_COLUMN_COUNT"):
             read_table_symbols(table, replace(transaction, symbol_counts=counts))
-    fewer = replace(transaction, symbol_counts=(replace(count, count=3),))
+    fewer = replace(transaction, symbol_counts=(count.changed(count=3),))
     assert read_table_symbols(table, fewer)["s"].symbols == CHAIN_SYMBOLS[:3]
 
 
@@ -233,7 +233,7 @@ def test_counts_are_in_writer_order_whatever_the_tables_order(questdb_data: Path
     image = DiskImage.of_files({f"/table/{name}": content for name, content in files.items()})
     changed = replace(table, storage=image, path="/table", metadata=replace(table.metadata, columns=tuple(columns)))
     transaction = table.transaction()
-    counts = tuple(replace(transaction.symbol_counts[0], count=count) for count in (1, 2))
+    counts = tuple(transaction.symbol_counts[0].changed(count=count) for count in (1, 2))
     found = read_table_symbols(changed, replace(transaction, symbol_counts=counts))
     assert found == {"early": SymbolTable(("a",)), "late": SymbolTable(("b", "c"))}
 

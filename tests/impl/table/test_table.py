@@ -1,13 +1,13 @@
 """A table is opened from its directory; what is no table is said in a sentence, and left-over directories are found."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import golden_data
 import pm_builder as pm
 import pytest
 import table_builder as tb
+from msgspec.structs import replace
 from rejections import rejection
 
 from tornproof.impl.errors import NotATableError

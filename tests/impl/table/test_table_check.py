@@ -1,7 +1,6 @@
 """`_meta` and `_txn` must mean the columns and times that `_pm` has: each rule accepts the good and names the bad."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from pathlib import Path
 
 import golden_data
@@ -9,6 +8,7 @@ import pm_builder as pm
 import pyarrow as pa
 import pytest
 import table_builder as tb
+from msgspec.structs import replace
 from real_tables import CHAIN, parquet_partitions, put, rows_of, seen, snapshot_of, table_image, verified, word
 from rejections import rejection
 

@@ -1,6 +1,5 @@
 """A long-lived reader notices every change, and reports those that a reader relying on versions would have missed."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import golden_data
@@ -30,7 +29,7 @@ def transaction_file(version: int, *entries: layout.PartitionEntry, record: layo
     size = len(entries) * layout.PartitionEntry.layout.size_bytes
     area = {"a_record_offset": 64, "a_partitions_size": size, "b_record_offset": 64, "b_partitions_size": size}
     base = zeroed(layout.BaseHeader, version=version, **area)
-    record = replace(record, txn=version, transient_row_count=transient, fixed_row_count=sum(counts))
+    record = record.changed(txn=version, transient_row_count=transient, fixed_row_count=sum(counts))
     table = b"".join(entry.pack() for entry in entries)
     return base.pack() + record.pack() + layout.PartitionTableSize(partitions_size=size).pack() + table
 
@@ -94,13 +93,13 @@ def test_a_reload_of_the_same_version_keeps_everything(follower: Follower) -> No
 @pytest.mark.parametrize(
     "changed",
     [
-        replace(FIRST, token=FIRST.token + 1),
-        replace(FIRST, row_count_and_flags=FIRST.row_count_and_flags ^ PARQUET),
-        replace(FIRST, row_count_and_flags=layout.READ_ONLY.put(FIRST.row_count_and_flags, 1)),
-        replace(FIRST, row_count_and_flags=layout.SQUASH_COUNT.put(FIRST.row_count_and_flags, 1)),
-        replace(FIRST, row_count_and_flags=FIRST.row_count_and_flags + 1),
-        replace(FIRST, name_txn=FIRST.name_txn + 1),
-        replace(FIRST, timestamp=FIRST.timestamp + 1),
+        FIRST.changed(token=FIRST.token + 1),
+        FIRST.changed(row_count_and_flags=FIRST.row_count_and_flags ^ PARQUET),
+        FIRST.changed(row_count_and_flags=layout.READ_ONLY.put(FIRST.row_count_and_flags, 1)),
+        FIRST.changed(row_count_and_flags=layout.SQUASH_COUNT.put(FIRST.row_count_and_flags, 1)),
+        FIRST.changed(row_count_and_flags=FIRST.row_count_and_flags + 1),
+        FIRST.changed(name_txn=FIRST.name_txn + 1),
+        FIRST.changed(timestamp=FIRST.timestamp + 1),
     ],
     ids=["token", "format", "read-only", "squash counter", "row count", "name", "timestamp"],
 )
@@ -116,9 +115,9 @@ def test_an_older_partition_that_changes_without_announcement_is_named(
 @pytest.mark.parametrize(
     "announcing",
     [
-        replace(RECORD, partition_table_version=6),
-        replace(RECORD, column_version=6),
-        replace(RECORD, truncate_version=6),
+        RECORD.changed(partition_table_version=6),
+        RECORD.changed(column_version=6),
+        RECORD.changed(truncate_version=6),
     ],
     ids=["partition table", "columns", "truncate"],
 )
@@ -126,7 +125,7 @@ def test_the_same_change_is_not_reported_if_a_version_announces_it(
     follower: Follower, announcing: layout.TransactionRecord
 ) -> None:
     follower.see(transaction_file(2, FIRST, SECOND, THIRD))
-    changed = replace(FIRST, token=FIRST.token + 1)
+    changed = FIRST.changed(token=FIRST.token + 1)
     reload = follower.see(transaction_file(3, changed, SECOND, THIRD, record=announcing))
     assert reload.unannounced == ()
     assert FIRST.timestamp not in timestamps(reload)
@@ -134,14 +133,14 @@ def test_the_same_change_is_not_reported_if_a_version_announces_it(
 
 def test_a_version_that_announces_something_else_announces_no_partition(follower: Follower) -> None:
     follower.see(transaction_file(2, FIRST, SECOND))
-    record = replace(RECORD, data_version=9, structure_version=9, seq_txn=9)
-    reload = follower.see(transaction_file(3, replace(FIRST, token=FIRST.token + 1), SECOND, record=record))
+    record = RECORD.changed(data_version=9, structure_version=9, seq_txn=9)
+    reload = follower.see(transaction_file(3, FIRST.changed(token=FIRST.token + 1), SECOND, record=record))
     assert reload.unannounced == reload.transaction.partitions[:1]
 
 
 def test_the_last_partition_grows_and_new_ones_come_without_announcement(follower: Follower) -> None:
     follower.see(transaction_file(2, FIRST, SECOND))
-    grown = replace(SECOND, row_count_and_flags=SECOND.row_count_and_flags + 50, token=SECOND.token + 50)
+    grown = SECOND.changed(row_count_and_flags=SECOND.row_count_and_flags + 50, token=SECOND.token + 50)
     reload = follower.see(transaction_file(3, FIRST, grown))
     assert (timestamps(reload), reload.unannounced) == ([FIRST.timestamp], ())
     reload = follower.see(transaction_file(4, FIRST, grown, THIRD))
@@ -150,8 +149,8 @@ def test_the_last_partition_grows_and_new_ones_come_without_announcement(followe
 
 def test_a_partition_put_between_older_ones_without_announcement_is_named(follower: Follower) -> None:
     follower.see(transaction_file(2, FIRST, THIRD))
-    follower.see(transaction_file(3, FIRST, THIRD, replace(THIRD, timestamp=9 * DAY)))
-    reload = follower.see(transaction_file(4, FIRST, SECOND, THIRD, replace(THIRD, timestamp=9 * DAY)))
+    follower.see(transaction_file(3, FIRST, THIRD, THIRD.changed(timestamp=9 * DAY)))
+    reload = follower.see(transaction_file(4, FIRST, SECOND, THIRD, THIRD.changed(timestamp=9 * DAY)))
     assert [partition.timestamp for partition in reload.unannounced] == [SECOND.timestamp]
 
 
@@ -164,7 +163,7 @@ def test_older_partitions_that_vanish_without_announcement_are_named(follower: F
 
 def test_after_truncate_nothing_is_kept_even_if_the_entries_come_back_the_same(follower: Follower) -> None:
     follower.see(transaction_file(2, FIRST, SECOND))
-    reload = follower.see(transaction_file(3, FIRST, SECOND, record=replace(RECORD, truncate_version=6)))
+    reload = follower.see(transaction_file(3, FIRST, SECOND, record=RECORD.changed(truncate_version=6)))
     assert (reload.unchanged, reload.unannounced) == ((), ())
 
 
@@ -172,7 +171,7 @@ def test_a_failed_reload_has_no_effect(follower: Follower, tmp_path: Path) -> No
     follower.see(transaction_file(2, FIRST, SECOND))
     with pytest.raises(CorruptError):
         follower.see(transaction_file(3, FIRST, SECOND)[:100])
-    reload = follower.see(transaction_file(4, replace(FIRST, token=7), SECOND))
+    reload = follower.see(transaction_file(4, FIRST.changed(token=7), SECOND))
     assert reload.unannounced == reload.transaction.partitions[:1]
     assert timestamps(reload) == [SECOND.timestamp]
 

@@ -2,13 +2,13 @@
 
 import functools
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import hypothesis
 import pytest
 from damage import patched
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from rejections import rejection
 from txn_files import applied, decoded
 
@@ -64,7 +64,7 @@ def says(content: bytes, version: NextVersion) -> bool:
     """Whether the file's committed version is that one, the gap aside."""
     read = decoded(content)
     entries = tuple(PartitionState.of(partition).entry() for partition in read.partitions)
-    record = replace(read.record, left_over=version.record.left_over)
+    record = read.record.changed(left_over=version.record.left_over)
     return (record, read.symbol_counts, entries) == (version.record, version.symbol_counts, version.entries)
 
 
@@ -229,7 +229,7 @@ def test_a_version_keeps_what_is_not_given() -> None:
     facts = {"structure_version": 5, "data_version": 6, "column_version": 7, "truncate_version": 8, "lag_txn_count": -2}
     current = decoded(EMPTY)
     given: dict[str, Any] = {**facts, "lag_row_count": 9, "seq_txn": 10, "symbol_column_count": 1}
-    record = replace(current.record, **given)
+    record = current.record.changed(**given)
     kept = following(replace(current, record=record, symbol_counts=symbol_counts), [state(0)])
     assert {name: getattr(kept.record, name) for name in facts} == facts
     assert (kept.record.lag_row_count, kept.record.seq_txn, kept.symbol_counts) == (9, 10, symbol_counts)
@@ -264,7 +264,7 @@ def test_numbers_that_have_no_successor_are_rejected_or_wrap_as_those_of_the_ser
     current = decoded(EMPTY)
     with pytest.raises(UnsupportedError, match="VERSION"):
         following(replace(current, version=I64_MAX), [])
-    record = replace(current.record, partition_table_version=I64_MAX)
+    record = current.record.changed(partition_table_version=I64_MAX)
     assert following(replace(current, record=record), [state(0)]).record.partition_table_version == -I64_MAX - 1
 
 

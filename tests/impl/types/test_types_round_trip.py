@@ -2,7 +2,6 @@
 
 import decimal
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ from depth import nightly, sampled
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from independent_readers import READERS, normalised, ours_and_content, without_decimal256
+from msgspec.structs import replace
 from real_tables import in_memory, parquet_partitions, resolved_partitions, rows_of, snapshot_of, verified
 from type_values import (
     NANOSECONDS,

@@ -2,11 +2,11 @@
 
 import struct
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from pathlib import Path, PurePosixPath
 
 import pytest
+from msgspec.structs import replace
 from pm_builder import newest, set_chunk, set_footer
 from real_tables import put, seen, seen_with, snapshot_of, table_image, verified, word
 

@@ -1,10 +1,10 @@
 """Files with other contents than their names promise, impossible sizes, and what they may cost."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from pm_builder import newest
 from real_tables import Seen, put, seen, seen_with, table_image, verified, word
 from rejections import rejection

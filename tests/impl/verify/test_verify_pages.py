@@ -2,6 +2,7 @@
 
 import pytest
 from depth import sampled
+from msgspec.structs import replace
 from real_tables import resolved_partitions, rows_of, snapshot_of, verified
 from written_tables import IN_PLACE, PATH, filled, rows
 
@@ -91,9 +92,9 @@ def test_vouched_for_are_only_pages_whose_encoding_is_known_from_elsewhere() -> 
     chunk = resolved.metadata.blocks[0].chunks[1]
     (page, *_) = [page for page in pages_of(written()) if page.value_count == chunk.num_values]
     assert are_vouched((page,), chunk)
-    assert not are_vouched((page._replace(crc=None),), chunk)
-    assert not are_vouched((page._replace(encoding=5),), chunk)
-    assert not are_vouched((page._replace(encoding=99),), chunk)
-    assert not are_vouched((page._replace(encoding=4),), chunk)
-    assert not are_vouched((page._replace(level_encodings=(4, 3)),), chunk)
-    assert not are_vouched((page, page._replace(crc=None)), chunk)
+    assert not are_vouched((replace(page, crc=None),), chunk)
+    assert not are_vouched((replace(page, encoding=5),), chunk)
+    assert not are_vouched((replace(page, encoding=99),), chunk)
+    assert not are_vouched((replace(page, encoding=4),), chunk)
+    assert not are_vouched((replace(page, level_encodings=(4, 3)),), chunk)
+    assert not are_vouched((page, replace(page, crc=None)), chunk)

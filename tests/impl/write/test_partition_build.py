@@ -1,9 +1,8 @@
 """A partition built away from the writer, and its adoption by a commit."""
 
-import dataclasses
-
 import pyarrow as pa
 import pytest
+from msgspec import structs
 from real_tables import rows_of, snapshot_of, verified
 
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
@@ -133,9 +132,9 @@ def test_a_directory_that_is_incomplete_or_of_another_time_is_rejected() -> None
     prepared = built(storage, table, rows(range(5)))
     with open_writer(storage, "t", allow_parquet_last=True) as writer:
         for wrong in (
-            dataclasses.replace(prepared, timestamp=HOUR),
-            dataclasses.replace(prepared, row_count=4),
-            dataclasses.replace(prepared, token=prepared.token - 1),
+            structs.replace(prepared, timestamp=HOUR),
+            structs.replace(prepared, row_count=4),
+            structs.replace(prepared, token=prepared.token - 1),
         ):
             with pytest.raises(CorruptError):
                 writer.adopt(wrong)

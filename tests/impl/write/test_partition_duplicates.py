@@ -1,10 +1,9 @@
 """Partitions whose numbers are in a new encoding too: each row group gets its own, and nothing else changes."""
 
-from dataclasses import replace
-
 import pyarrow as pa
 import pyarrow.parquet as pq
 from chunk_forms import all_values, bits_of, footer_of_form
+from msgspec.structs import replace
 from real_tables import rows_of, snapshot_of, verified
 from written_tables import DAY, DIRECTORY, IN_PLACE, PATH, new_table, rows, write, writer_on
 

@@ -1,12 +1,12 @@
 """Partitions whose Parquet footers have an extension: each generation gets its own, and nothing else changes."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from footer_forms import reader_of
+from msgspec.structs import replace
 from real_tables import rows_of, snapshot_of, verified
 from written_tables import DAY, DIRECTORY, IN_PLACE, PATH, new_table, rows, write, writer_on
 

@@ -3,7 +3,7 @@
 import decimal
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ import pytest
 from depth import nightly
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from parquet_files import chunk_of, exact, footer_of, plain_strings
 from parquet_files import written as written_by_pyarrow
 from real_tables import only, parquet_partitions, rows_of, snapshot_of

@@ -9,7 +9,7 @@ import pytest
 from tornproof import reports
 from tornproof.reports.campaign.coverage import ROWS_MAX, HeatMap, heat_map, levels_up_to
 from tornproof.reports.campaign.data import Cell, CellRuns, CrashPoint
-from tornproof.reports.campaign.faults import curves_of, fault_groups, milestones
+from tornproof.reports.campaign.faults import curves_of, fault_groups
 
 KILLED, CUT, FAILED = ("process killed", "A", ""), ("power cut", "B", "a mixture"), ("sync failed", "D", "")
 
@@ -123,12 +123,7 @@ def test_faults_on_the_same_scenarios_are_a_matrix_with_a_curve() -> None:
     assert of_first == (("one", runs(200, first=1)), ("two", runs(200, first=30)))
     assert of_second == (("one", runs(200)), None)
     assert curves_of([group]) == [group]
-    assert [(time, round(share, 3)) for time, share in milestones(group)] == [
-        (1, 0.667),
-        (10, 0.667),
-        (100, 0.333),
-        (200, 0.333),
-    ]
+    assert group.times == ((1, True), (30, True), (200, False))
 
 
 def test_faults_on_scenarios_of_their_own_are_no_matrix_and_two_are_no_curve() -> None:

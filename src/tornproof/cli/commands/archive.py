@@ -206,7 +206,7 @@ def print_report(console: Console, table: str, report: ArchiveReport, *, dry_run
     if report.rejects_path:
         console.print(Text(f"rejects are in {report.rejects_path}"))
     if dry_run:
-        console.print(f"{table}: --dry-run: nothing was changed", markup=False)
+        console.print(f"{table}: --dry-run: nothing was changed")
         return
     new, grown = len(report.new_partitions), len(report.grown_partitions)
     said = Text(f"version {report.version}", "bold red" if counts else "bold green")

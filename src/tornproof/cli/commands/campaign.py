@@ -131,8 +131,8 @@ def _is_of(file: Path, detection: Detection) -> bool:
 
 def _print_finding(console: Console, detection: Detection, file: Path) -> None:
     console.print(Text.assemble(("finding ", "bold red"), detection.sentence))
-    console.print(f"  in {detection.where}", markup=False, soft_wrap=True)
-    console.print(f"  replay: tornproof replay {shlex.quote(str(file))}", markup=False, soft_wrap=True)
+    console.print(f"  in {detection.where}", soft_wrap=True)
+    console.print(f"  replay: tornproof replay {shlex.quote(str(file))}", soft_wrap=True)
 
 
 def _document(spec: Spec, out: Path, summary: Summary, saved: list[tuple[Detection, Path]]) -> dict[str, Any]:
@@ -181,16 +181,15 @@ def _print(console: Console, spec: Spec, summary: Summary) -> None:
         grid.add_row(name, *(f"{counts.get(verdict.name, 0):,}" for verdict in Verdict))
     console.print(grid)
     injected_faults = ", ".join(f"{name} {count:,}" for name, count in summary.injected_faults.items())
-    console.print(f"injected faults: {injected_faults}", markup=False)
+    console.print(f"injected faults: {injected_faults}")
     failed = [name for name, came in summary.controls.items() if came != "passed"]
     passed = len(summary.controls) - len(failed)
-    console.print(f"positive controls: {passed} of {len(summary.controls)} detected", markup=False)
+    console.print(f"positive controls: {passed} of {len(summary.controls)} detected")
     for note in summary.notes:
-        console.print(note, markup=False)
+        console.print(note)
     console.print(
         f"{summary.run_count:,} runs of {summary.case_count:,} test cases in {summary.task_count:,} tasks, "
         f"{summary.step_count:,} steps, {summary.event_count:,} events, {len(summary.detections):,} findings; "
         f"result hash {summary.result_hash}",
-        markup=False,
     )
     console.print(Text.assemble(f"{spec.name}: ", (summary.verdict.name, STYLES[summary.verdict])))

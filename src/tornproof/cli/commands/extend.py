@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import glob
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, TypeVar
 
+import msgspec
 import typer
 from rich.text import Text
 
@@ -85,7 +85,7 @@ def _or_none(kind: type[Form], name: str | None) -> Form | None:
 
 def report_document(done: FormChange) -> dict[str, object]:
     """Return the JSON document."""
-    return {"format": 1, **dataclasses.asdict(done)}
+    return {"format": 1, **msgspec.to_builtins(done)}
 
 
 def _print(done: FormChange, json_target: str | None) -> None:
@@ -96,4 +96,4 @@ def _print(done: FormChange, json_target: str | None) -> None:
     grid.add_row(Text("bytes of the file"), Text(f"{done.size_before:,}"), Text(f"{done.size_after:,}"))
     console = result_console(json_target)
     console.print(grid)
-    console.print(f"{visible(done.written_to)}: written", markup=False)
+    console.print(f"{visible(done.written_to)}: written")

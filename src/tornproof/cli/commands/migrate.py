@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import signal
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -13,7 +12,9 @@ from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, TypeVar
 
+import msgspec
 import typer
+from msgspec import structs
 from rich.console import Console
 from rich.table import Table as Grid
 from rich.text import Text
@@ -111,7 +112,7 @@ def migrate(
     print_report(console, path, done, dry_run=dry_run)
     if len(done) < len(sources):
         why = f": {note}" if note else ""
-        console.print(f"not begun: {counted(len(sources) - len(done), 'table')}{why}", markup=False)
+        console.print(f"not begun: {counted(len(sources) - len(done), 'table')}{why}")
     if interrupted_by is not None:
         signal.raise_signal(interrupted_by)
     return ExitCode.VALID if is_complete else ExitCode.INVALID
@@ -246,11 +247,8 @@ def report_document(
                 "version": each.version,
                 "native": each.native_count,
                 "reason": each.reason,
-                "problems": [dataclasses.asdict(problem) for problem in each.problems],
-                "partitions": [
-                    {**dataclasses.asdict(partition), "outcome": str(partition.outcome)}
-                    for partition in each.partitions
-                ],
+                "problems": list(map(structs.asdict, each.problems)),
+                "partitions": list(map(msgspec.to_builtins, each.partitions)),
             }
             for each in done
         ],
@@ -279,7 +277,7 @@ def print_report(console: Console, path: str, done: Sequence[Migration], *, dry_
         style="dim",
     )
     if not dry_run and any(partition.kept_as for each in done for partition in each.partitions):
-        console.print(f"old bytes are kept in {KEPT_DIRECTORY} until `recover --forget`", style="dim", markup=False)
+        console.print(f"old bytes are kept in {KEPT_DIRECTORY} until `recover --forget`", style="dim")
 
 
 def _or_rejected(source: Source, action: Callable[[], T]) -> T | Migration:

@@ -165,7 +165,7 @@ def _one_state(question: RecordedQuestion, name: str, json_target: str | None) -
     write_json({"format": 1, "state": name, "accepted": answer.accepts, "checker": answer._asdict()}, json_target)
     console = result_console(json_target)
     for sentence in sentences:
-        console.print(sentence, markup=False, soft_wrap=True)
+        console.print(sentence, soft_wrap=True)
     verdict = Verdict.VALID if answer.accepts else Verdict.INVALID
     console.print(ANSWERS[verdict])
     return ExitCode[verdict.name]
@@ -190,15 +190,15 @@ def _with_lines(phase: Phase, trace: Path, checker: Checker) -> Phase:
 def _print(console: Console, phase: Phase, saved: list[dict[str, str]]) -> None:
     """Print the verdict, what was covered, and each finding with the line that repeats it."""
     console.print(Text(f"{phase.verdict.name}: {phase.explored:,} states checked", STYLES[phase.verdict]))
-    console.print(f"bound: {phase.bound}", markup=False, soft_wrap=True)
+    console.print(f"bound: {phase.bound}", soft_wrap=True)
     if phase.counts:
-        console.print(", ".join(f"{_count(count)} {name}" for name, count in phase.counts.items()), markup=False)
-    console.print(f"controls: {phase.controls}", markup=False)
+        console.print(", ".join(f"{_count(count)} {name}" for name, count in phase.counts.items()))
+    console.print(f"controls: {phase.controls}")
     if phase.note:
-        console.print(f"note: {visible(phase.note)}", markup=False, soft_wrap=True)
+        console.print(f"note: {visible(phase.note)}", soft_wrap=True)
     for finding, entry in zip(phase.findings, saved, strict=True):
         console.print(Text.assemble(("finding ", "bold red"), f"({finding.evidence['states']:,} states)"))
         for sentence in finding.evidence["sentences"]:
-            console.print(f"  {sentence}", markup=False, soft_wrap=True)
-        console.print(f"  {finding.evidence['replay']}", markup=False, soft_wrap=True)
-        console.print(f"  in {entry['file']}", markup=False, soft_wrap=True)
+            console.print(f"  {sentence}", soft_wrap=True)
+        console.print(f"  {finding.evidence['replay']}", soft_wrap=True)
+        console.print(f"  in {entry['file']}", soft_wrap=True)

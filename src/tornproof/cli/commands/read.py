@@ -9,7 +9,6 @@ from typing import Annotated, Any
 
 import pyarrow as pa
 import pyarrow.csv as pa_csv
-import pyarrow.parquet as pq
 import typer
 
 from tornproof.api.steady import until_stable
@@ -135,6 +134,9 @@ def _write(batches: Iterator[pa.RecordBatch], schema: pa.Schema, out: Path) -> i
     with replacing(out) as partial:
         if out.suffix == ".csv":
             return _write_batches(pa_csv.CSVWriter(partial, text_schema(schema)), batches, as_text=True)
+        # This imports the file systems of clouds and TLS, which takes as long as reading a small table.
+        import pyarrow.parquet as pq
+
         return _write_batches(pq.ParquetWriter(partial, schema), batches, as_text=False)
 
 

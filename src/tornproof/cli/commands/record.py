@@ -64,13 +64,12 @@ def record(
     console.print(
         f"{out}: {counts['calls']:,} calls, {counts['bytes']:,} bytes written, {counts['syncs']:,} syncs, "
         f"{counts['acknowledgements']:,} acknowledgements",
-        markup=False,
         soft_wrap=True,
     )
     for note in trace.end.notes:
-        console.print(f"note: {note}", markup=False)
+        console.print(f"note: {note}")
     if trace.end.exit_code:
-        console.print(f"the program ended with exit code {trace.end.exit_code}", markup=False)
+        console.print(f"the program ended with exit code {trace.end.exit_code}")
     return ExitCode.INVALID if trace.end.exit_code else ExitCode.VALID
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import signal
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from msgspec import structs
 from rich.console import Console
 from rich.table import Table as Grid
 from rich.text import Text
@@ -94,8 +94,8 @@ def _recoveries_below(root: str, workers: int, json_target: str | None) -> int:
     named = (*zip(counts, URGENCIES, strict=True), (left, "not begun"))
     said = ", ".join(f"{count:,} {word}" for count, word in named if count)
     if below.note:
-        console.print(f"note: {below.note}", markup=False)
-    console.print(f"{visible(root)}: of {counted(len(names), 'table')}: {said}", markup=False)
+        console.print(f"note: {below.note}")
+    console.print(f"{visible(root)}: of {counted(len(names), 'table')}: {said}")
     if below.interrupted_by is not None:
         signal.raise_signal(below.interrupted_by)
     return ExitCode.INVALID if counts[0] else ExitCode.UNKNOWN if counts[1] or left else ExitCode.VALID
@@ -149,7 +149,7 @@ def report_document(report: RepairReport) -> dict[str, Any]:
             }
             for action in report.actions
         ],
-        "problems": [dataclasses.asdict(problem) for problem in report.problems],
+        "problems": [structs.asdict(problem) for problem in report.problems],
         "unreferenced": list(report.unreferenced),
         "notes": list(report.notes),
     }
@@ -160,9 +160,9 @@ def print_report(console: Console, report: RepairReport) -> None:
     if report.actions:
         console.print(_grid(report.actions[:LINES_SHOWN]))
     for name in report.unreferenced[:LINES_SHOWN]:
-        console.print(f"unreferenced: {visible(name)} (no committed version names it; left unchanged)", markup=False)
+        console.print(f"unreferenced: {visible(name)} (no committed version names it; left unchanged)")
     for note in report.notes[:LINES_SHOWN]:
-        console.print(f"note: {visible(note)}", markup=False)
+        console.print(f"note: {visible(note)}")
     for problem in report.problems[:LINES_SHOWN]:
         console.print(Text.assemble(("cannot be repaired ", "bold red"), visible(problem)))
     longest = max(map(len, (report.actions, report.unreferenced, report.notes, report.problems)))
@@ -171,7 +171,7 @@ def print_report(console: Console, report: RepairReport) -> None:
     version = "" if report.version is None else f" version {report.version}"
     console.print(Text.assemble(f"{visible(report.table)}{version}: ", _verdict(report)))
     if not report.is_dry_run and any(action.kept_as for action in report.actions):
-        console.print(f"old bytes are kept in {KEPT_DIRECTORY} until `recover --forget`", style="dim", markup=False)
+        console.print(f"old bytes are kept in {KEPT_DIRECTORY} until `recover --forget`", style="dim")
 
 
 def _recover(table: str, *, dry_run: bool) -> RepairReport:

@@ -81,18 +81,18 @@ def _of_test(file: Path, json_target: str | None) -> int:
         },
         json_target,
     )
-    result_console(json_target).print(output, ANSWERS[verdict], sep="\n", markup=False, highlight=False, soft_wrap=True)
+    result_console(json_target).print(output, ANSWERS[verdict], sep="\n", soft_wrap=True)
     return ExitCode[verdict.name]
 
 
 def _print(found: Finding, replayed: Replayed, file: Path, json_target: str | None) -> None:
     console = result_console(json_target)
-    console.print(found.sentence, markup=False)
+    console.print(found.sentence)
     if replayed.evidence:
         print_explanation(console, found.property, replayed.evidence)
-        console.print(f"Replay: tornproof replay {shlex.quote(str(file))}", markup=False, soft_wrap=True)
+        console.print(f"Replay: tornproof replay {shlex.quote(str(file))}", soft_wrap=True)
         if not replayed.is_same:
             console.print("The run differs from the one in the file.")
     if replayed.note:
-        console.print(replayed.note, markup=False, soft_wrap=True)
-    console.print(ANSWERS[replayed.verdict], markup=False)
+        console.print(replayed.note, soft_wrap=True)
+    console.print(ANSWERS[replayed.verdict])

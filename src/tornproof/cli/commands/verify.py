@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from msgspec import structs
 from rich.console import Console
 from rich.table import Table as Grid
 from rich.text import Text
@@ -122,23 +123,21 @@ def report_document(
     report: TableReport, compatibility: Compatibility | None = None, steps: Sequence[str] = ()
 ) -> dict[str, Any]:
     """Return the JSON form of a report, of a preset's compatibility, and of what can be done (docs/reports.md)."""
-    partitions = []
-    for partition in report.partitions:
-        document = dataclasses.asdict(partition)
-        document["problems"] = [dataclasses.asdict(problem) for problem in partition.problems]
-        partitions.append(document)
     return {
         "format": 1,
         "table": report.table,
         "version": report.version,
         "sound": report.sound,
         "verdict": report.verdict,
-        "problems": [dataclasses.asdict(problem) for problem in report.problems],
+        "problems": list(map(structs.asdict, report.problems)),
         "unreferenced": list(report.unreferenced),
         "notes": list(report.notes),
         "next": list(steps),
-        "counts": dataclasses.asdict(report.counts),
-        "partitions": partitions,
+        "counts": structs.asdict(report.counts),
+        "partitions": [
+            structs.asdict(partition) | {"problems": list(map(structs.asdict, partition.problems))}
+            for partition in report.partitions
+        ],
         "as": None
         if compatibility is None
         else {**dataclasses.asdict(compatibility), "hazards": list(compatibility.hazards)},
@@ -153,9 +152,9 @@ def print_report(console: Console, report: TableReport, *, quick: bool) -> None:
         if len(partitions) < len(report.partitions):
             console.print(f"and {len(report.partitions) - len(partitions)} more partitions (--json lists them all)")
     for name in report.unreferenced:
-        console.print(f"unreferenced: {visible(name)} (no committed version names it)", markup=False)
+        console.print(f"unreferenced: {visible(name)} (no committed version names it)")
     for note in report.notes:
-        console.print(f"note: {visible(note)}", markup=False)
+        console.print(f"note: {visible(note)}")
     problems = report.all_problems
     for problem in problems[:PROBLEMS_SHOWN]:
         console.print(Text.assemble(("problem ", "bold red"), visible(problem)))

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
 from typing import Any, TypeAlias
+
+from msgspec import structs
 
 from tornproof.impl.errors import Problem, ProblemError, UnsupportedError
 from tornproof.impl.layout.bits import BitTable
@@ -28,7 +29,7 @@ class Problems(list[Problem]):
 
     def documents(self) -> list[Document]:
         """Return them for the JSON documents, each once."""
-        return [asdict(problem) for problem in dict.fromkeys(self)]
+        return [structs.asdict(problem) for problem in dict.fromkeys(self)]
 
 
 def problem_of(file: str, field: str, offset_bytes: int | None, expected: object, actual: object) -> Problem:

@@ -1,11 +1,11 @@
 """Which barriers a commit needs: which model misses each one, and that the page on guarantees says so."""
 
-import dataclasses
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from depth import nightly
+from msgspec import structs
 
 from tornproof.harness.common.remembered_codecs import remembered_decoding, remembered_encoder
 from tornproof.harness.common.verdict import Finding
@@ -123,7 +123,7 @@ def explored(protocol: Protocol, model: Model) -> bool:
 @pytest.mark.nightly
 def test_where_files_keep_their_order_only_a_new_pm_needs_the_sync_of_its_body() -> None:
     update = tuple(action for action in HARDENED.update if action is not Action.SYNC_PM)
-    grown = dataclasses.replace(HARDENED, update=update)
+    grown = structs.replace(HARDENED, update=update)
     assert explored(grown, A)
     assert explored(grown, B)
     assert not explored(grown, C_4096)
@@ -132,7 +132,7 @@ def test_where_files_keep_their_order_only_a_new_pm_needs_the_sync_of_its_body()
 @pytest.mark.parametrize("action", BARRIERS["F6"])
 def test_each_of_the_two_directory_syncs_is_needed(action: Action) -> None:
     rewrite = tuple(each for each in HARDENED.rewrite if each is not action)
-    assert not explored(dataclasses.replace(HARDENED, rewrite=rewrite), CDIR)
+    assert not explored(structs.replace(HARDENED, rewrite=rewrite), CDIR)
 
 
 def test_a_protocol_with_all_barriers_is_the_hardened_one_and_each_action_is_in_one_barrier() -> None:

@@ -16,7 +16,7 @@ from tornproof.harness.explorers.model_based.fixed_programs import FIXED_PROGRAM
 from tornproof.harness.explorers.model_based.rules import Step
 from tornproof.harness.explorers.model_based.smaller import Failure, Steps, smallest
 from tornproof.harness.explorers.model_based.start import StorageKind
-from tornproof.harness.mutation.fault import PlantedFault
+from tornproof.harness.mutation.fault_file import FaultFile
 
 BROKEN = "one"
 STEPS_GOAL = 6
@@ -71,7 +71,7 @@ def test_a_budget_ends_it_with_what_was_found_so_far() -> None:
     assert 1 < len(left) < 31 and next(runs) < 5
 
 
-def found_steps(fault: PlantedFault) -> int:
+def found_steps(fault: FaultFile) -> int:
     """Return the length of the first finding; a finding must be seen again."""
     with planted(fault):
         stateful = Stateful(None, "/table", StorageKind.MEMORY)
@@ -85,6 +85,6 @@ def found_steps(fault: PlantedFault) -> int:
 
 
 @pytest.mark.parametrize("faults", [drawn(2, NOTICED, seed=2), nightly(NOTICED)], ids=["some", "all"])
-def test_half_of_the_findings_have_at_most_six_steps(faults: list[PlantedFault]) -> None:
+def test_half_of_the_findings_have_at_most_six_steps(faults: list[FaultFile]) -> None:
     lengths = [found_steps(fault) for fault in faults]
     assert median(lengths) <= STEPS_GOAL, lengths

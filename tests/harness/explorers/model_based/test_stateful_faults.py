@@ -18,7 +18,7 @@ from tornproof.harness.common.verdict import Finding, Phase, Verdict
 from tornproof.harness.explorers.model_based.explorer import Stateful, parts, replay_stateful
 from tornproof.harness.explorers.model_based.start import StorageKind
 from tornproof.harness.mutation.catalogue import fault_named
-from tornproof.harness.mutation.fault import PlantedFault
+from tornproof.harness.mutation.fault_file import FaultFile
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.impl.pm.encode import AppendPoint
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
@@ -101,7 +101,7 @@ def noticed(image: DiskImage | None = None, path: str = "/table") -> Finding | N
 
 @pytest.mark.usefixtures("in_haste")
 @pytest.mark.parametrize("fault", sampled(2, NOTICED), ids=lambda fault: fault.name)
-def test_it_notices_a_planted_defect(fault: PlantedFault) -> None:
+def test_it_notices_a_planted_defect(fault: FaultFile) -> None:
     with planted(fault):
         assert noticed() is not None
 

@@ -9,9 +9,9 @@ import pytest
 from manifest_log import Log
 
 from tornproof.harness.common.verdict import Verdict, calls_at_most
-from tornproof.harness.explorers.own_system import writers
 from tornproof.harness.explorers.own_system.simulated import cases_of
-from tornproof.harness.explorers.own_system.writers import (
+from tornproof.harness.explorers.schedules import writers
+from tornproof.harness.explorers.schedules.writers import (
     BOTH_ACKNOWLEDGED,
     ONE_ORDER,
     REJECTED,
@@ -119,5 +119,5 @@ def test_a_blinded_judge_or_a_second_writer_that_is_missing_fails_a_control(
     name: str, blind: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert failed_controls() == []
-    with blinded(monkeypatch, f"tornproof.harness.explorers.own_system.writers.{name}", blind):
+    with blinded(monkeypatch, f"tornproof.harness.explorers.schedules.writers.{name}", blind):
         assert failed_controls()

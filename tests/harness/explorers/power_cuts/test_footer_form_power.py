@@ -10,13 +10,11 @@ from chunk_forms import changed
 from depth import nightly, sampled
 from footer_forms import in_form, sample_file
 from migration_power import coverage_goals, digest, explore_migration
+from planted_faults import planted
 
-from tornproof.harness.common.patch import wrapped
 from tornproof.harness.common.system import Target
 from tornproof.harness.common.verdict import Verdict
 from tornproof.harness.explorers.power_cuts.exploration import Settings
-from tornproof.harness.mutation.fault import Wrap
-from tornproof.harness.mutation.of_migration import FILE_NOT_SYNCED, IN_PLACE, MIGRATION, NAME_NOT_SYNCED
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.persistence.models import C_512, C_4096, CDIR, A, B, D
 from tornproof.harness.simulator.process.case import TestCase
@@ -117,21 +115,11 @@ def test_every_crash_of_a_migration_leaves_one_of_its_forms_whole(name: str) -> 
     assert torn.complete is (CASES[name][1] == CHUNKS_BACK)
 
 
-PUBLISH = "tornproof.impl.migrate.footer_form:publish_parts"
 DETECTED_BY = {
-    IN_PLACE: {A, B, C_4096, C_512, CDIR, D},
-    FILE_NOT_SYNCED: {B, C_4096, C_512, CDIR, D},
-    NAME_NOT_SYNCED: {B, C_4096, C_512, CDIR, D},
+    "_pm is written under its name": {A, B, C_4096, C_512, CDIR, D},
+    "the new _pm is not synced": {B, C_4096, C_512, CDIR, D},
+    "the partition's directory is not synced": {B, C_4096, C_512, CDIR, D},
 }
-
-
-def of_parts(wrap: Wrap) -> Wrap:
-    """Return what plants a defect of publishing a file where it is given in parts."""
-    return lambda publish: (
-        lambda storage, path, parts: wrap(lambda inner, at, content: publish(inner, at, (content,)))(
-            storage, path, b"".join(parts)
-        )
-    )
 
 
 @pytest.mark.parametrize("fault", sampled(1, list(DETECTED_BY)))
@@ -144,9 +132,8 @@ def test_a_missing_step_is_found_in_the_models_that_need_it_and_in_no_other(
 ) -> None:
     sound = case_of(start, forms)
     sound.oracle((0,))
-    _, wrap = MIGRATION[fault]
     for model in (A, B, C_4096, C_512, CDIR, D):
-        with wrapped(PUBLISH, of_parts(wrap)):
+        with planted(fault):
             case = case_of(start, forms).expecting(sound)
             phase = explore_migration(case, models=(model,), settings=Settings(stops_at_first=True))
         assert bool(phase.findings) is (model in DETECTED_BY[fault]), model

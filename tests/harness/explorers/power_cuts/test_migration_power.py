@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from depth import nightly, sampled
 from migration_power import MigrationTarget, coverage_goals, explore_migration, migration_case
+from planted_faults import planted
 from real_tables import CHAIN, image_of
 
-from tornproof.harness.common.patch import wrapped
 from tornproof.harness.common.remembered_codecs import remembered_decoding
 from tornproof.harness.common.verdict import Phase, Verdict
 from tornproof.harness.explorers.power_cuts.examination import Bounds
@@ -17,16 +17,6 @@ from tornproof.harness.explorers.power_cuts.exploration import Settings
 from tornproof.harness.explorers.power_cuts.judge import PowerJudge
 from tornproof.harness.explorers.power_cuts.replay import replay_power
 from tornproof.harness.explorers.power_cuts.trace import Traces
-from tornproof.harness.mutation.of_migration import (
-    END_OF_FILE,
-    FILE_NOT_SYNCED,
-    FOUND_NAME_NOT_SYNCED,
-    IN_PLACE,
-    KEPT_NOT_CLEARED,
-    MIGRATION,
-    NAME_NOT_SYNCED,
-    SOUND_REPLACED,
-)
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.persistence.legal_disks import legal_disks
 from tornproof.harness.simulator.persistence.models import C_8, C_512, C_4096, CDIR, MODELS, A, B, D, Model
@@ -41,6 +31,9 @@ LEGACY = "legacy/9.3.4/chain"
 DAY = "2024-01-01.1"
 PATH = "table"
 FIRST = Settings(stops_at_first=True)
+IN_PLACE = "_pm is written under its name"
+FILE_NOT_SYNCED = "the new _pm is not synced"
+NAME_NOT_SYNCED = "the partition's directory is not synced"
 SOME_MODELS = (A, B, C_4096, CDIR, D)
 
 
@@ -131,7 +124,7 @@ def test_after_a_kill_and_another_run_a_power_cut_loses_no_name(
 
 
 def test_a_run_that_trusts_a_name_that_it_finds_is_detected(legacy: DiskImage) -> None:
-    with wrapped(*MIGRATION[FOUND_NAME_NOT_SYNCED]):
+    with planted("a run that finds a partition migrated does not sync its directory"):
         assert lost_after_another_run(migration_case(legacy, PATH)) == {Property.LOST}
 
 
@@ -167,20 +160,20 @@ def test_a_missing_step_is_found_in_the_models_that_need_it_and_in_no_other(lega
     sound = migration_case(legacy, PATH)
     sound.oracle((0,))
     for model in (A, B, C_4096, C_512, CDIR, D):
-        with wrapped(*MIGRATION[fault]):
+        with planted(fault):
             phase = phase_of(migration_case(legacy, PATH).expecting(sound), model, settings=FIRST)
         is_detected = model in DETECTED_BY[fault]
         assert bool(phase.findings) is is_detected, model
         if is_detected:
             finding = phase.findings[0]
-            with wrapped(*MIGRATION[fault]):
+            with planted(fault):
                 assert replay_power(migration_case(legacy, PATH).expecting(sound), finding) is Verdict.INVALID
             assert replay_power(migration_case(legacy, PATH), finding) is not Verdict.INVALID
 
 
 def test_half_of_a_kept_pm_makes_a_run_fail_that_does_not_clear_it(legacy: DiskImage, questdb_data: Path) -> None:
     broken = in_day(legacy, _pm=golden(questdb_data)[:1000])
-    with wrapped(*MIGRATION[KEPT_NOT_CLEARED]):
+    with planted("what an interrupted run was still keeping of an old _pm stays in the way"):
         phase = phase_of(migration_case(broken, PATH), A, settings=FIRST)
     assert {finding.property for finding in phase.findings} == {Property.COMMIT}
 
@@ -189,7 +182,7 @@ def test_a_second_run_that_makes_a_sound_pm_anew_loses_its_history(questdb_data:
     image = placed(questdb_data / CHAIN)
     sound = migration_case(image, PATH)
     assert sound.oracle(()) == sound.oracle((0,)) == sound.oracle((0, 0))
-    with wrapped(*MIGRATION[SOUND_REPLACED]):
+    with planted("a sound _pm is made anew, without its history"):
         phase = phase_of(migration_case(image, PATH).expecting(sound), A, settings=FIRST)
     assert {finding.property for finding in phase.findings} == {Property.COMMIT}
 
@@ -201,15 +194,11 @@ def test_a_size_that_is_taken_for_the_token_is_found_after_a_killed_writer(
     data = legacy.files[file]
     longer = legacy.with_file(file, data + b"PAR1")
     assert phase_of(migration_case(longer, PATH), A).verdict is Verdict.VALID
-    with wrapped(*MIGRATION[END_OF_FILE]):
+    with planted("the size of data.parquet is taken for the token"):
         # Where nothing follows the token the defect has no effect.
         assert phase_of(migration_case(legacy, PATH), A).verdict is Verdict.VALID
         with pytest.raises(NotExplorableError, match=r"NotMigratedError"):
             phase_of(migration_case(longer, PATH), A)
-
-
-def test_every_planted_defect_is_named_once() -> None:
-    assert len(MIGRATION) == 7
 
 
 def test_the_same_exploration_gives_the_same_phase(legacy: DiskImage) -> None:

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 import table_builder as tb
 from depth import nightly, sampled
+from msgspec import structs
 
 from tornproof.harness.common.patch import replaced
 from tornproof.harness.common.remembered_codecs import remembered_decoding, remembered_encoder
@@ -273,7 +274,7 @@ def test_a_recovery_that_does_not_store_the_version_again_is_found_where_the_pag
 ) -> None:
     kept = tuple(action for action in HARDENED.recovery if action is not RecoveryAction.STORE_VERSION_AGAIN)
     assert isinstance(table.target, TableTarget)
-    target = dataclasses.replace(table.target, protocol=dataclasses.replace(HARDENED, recovery=kept))
+    target = dataclasses.replace(table.target, protocol=structs.replace(HARDENED, recovery=kept))
     case = dataclasses.replace(table, target=target, first_session=(0,))
     assert phase_of(case, B, points=()).verdict is Verdict.VALID
     judge = PowerJudge(case)

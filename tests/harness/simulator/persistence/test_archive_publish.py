@@ -25,9 +25,8 @@ from tornproof.harness.explorers.power_cuts.explorer import explore_power
 from tornproof.harness.explorers.power_cuts.judge import PowerJudge
 from tornproof.harness.explorers.power_cuts.points import NEW_STATE, OLD_STATE, SYNC_FAILED
 from tornproof.harness.explorers.power_cuts.trace import Traces
-from tornproof.harness.mutation.of_migration import Without
 from tornproof.harness.simulator.filesystem.image import DiskImage
-from tornproof.harness.simulator.filesystem.intercept import CallKind
+from tornproof.harness.simulator.filesystem.intercept import Answer, Call, CallKind, InterceptedStorage, Run
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.simulator.persistence.legal_disks import legal_disks
 from tornproof.harness.simulator.persistence.models import C_8, C_512, CDIR, MODELS, N_512, A, B, D, Model
@@ -234,6 +233,17 @@ def test_an_entry_that_is_renamed_by_halves_is_lost_or_counts_twice() -> None:
         digests.add((seen.digests, verdict.violated))
     judge.close()
     assert digests == {(("night",), ""), ((), Property.WRONG_SNAPSHOT), (("night", "night"), Property.WRONG_SNAPSHOT)}
+
+
+class Without(InterceptedStorage):
+    """A storage in which calls of one kind do nothing."""
+
+    def __init__(self, inner: Storage, left_out: CallKind) -> None:
+        super().__init__(inner)
+        self._left_out = left_out
+
+    def intercept(self, call: Call, run: Run[Answer]) -> Answer:
+        return None if call.kind is self._left_out else run()  # type: ignore[return-value]
 
 
 def build_without(left_out: CallKind) -> Plant:

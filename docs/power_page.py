@@ -1,0 +1,96 @@
+"""docs/power.md from trials of planted faults: `python docs/power_page.py FOLDER/faults.parquet > docs/power.md`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from tornproof.harness.common.markdown import markdown_table
+from tornproof.harness.mutation.fault_file import file_named
+from tornproof.reports.faults.trials import BENIGN, JUDGES, Total, Trial, read_trials, told_of, totals, untold_of
+from tornproof.reports.kit.survival import milestones, survival
+
+HEAD = """# What a check finds that is told nothing
+
+Each fault is one change of one place of the implementation ([planted faults](faults.md)), planted into a copy of the
+package. A check of the bundled table, which is told nothing of it, then runs phase after phase up to the first finding.
+Generated from the trials of `make power` by `docs/power_page.py`; the page of `tornproof report` has each cell.
+
+*Reached*: the changed code was executed. *Triggered*: a phase counted or found something that it does not without the
+fault. *Detected*: there is a finding, and it replays each time. Faults with an argument why they harm
+nobody are counted apart. A third of the faults is *set aside*, drawn by the CRC-32 of their names: nothing was tuned to
+them.
+
+"""
+TOTALS = ("family", "trials", "reached", "triggered", "detected", "CPU s, median", "95 %")
+
+
+def page(trials: Sequence[Trial]) -> str:
+    """Return the document."""
+    return HEAD + "\n".join(_parts(trials))
+
+
+def _parts(trials: Sequence[Trial]) -> Iterator[str]:
+    checks, told = untold_of(trials), told_of(trials)
+    wanted = [each for each in checks if each.is_fault and each.family != JUDGES]
+    yield "## Told nothing\n"
+    yield markdown_table(TOTALS, map(_cells, totals([each for each in checks if each.family != JUDGES])))
+    if wanted:
+        stones = milestones(survival([(each.cpu_seconds, each.is_detected) for each in wanted]))
+        left = "; ".join(f"{time:.0f} s: {100 * share:.0f} %" for time, share in stones)
+        yield f"Not detected after so many CPU seconds (Kaplan–Meier): {left}.\n"
+    yield "### Missed\n"
+    yield from _missed(wanted)
+    if told:
+        yield "## Told the scenario\n"
+        yield "The cheapest explorer of each fault, on the scenario that shows it.\n"
+        yield markdown_table(TOTALS, map(_cells, totals(told)[-1:]))
+    yield "## Harmless faults, judges, and changes that are right\n"
+    yield from _others(checks)
+    yield "## Which phase finds which fault first\n"
+    yield markdown_table(("family", "fault", "phase", "cases", "CPU s"), map(_found, wanted))
+
+
+def _missed(wanted: Iterable[Trial]) -> Iterator[str]:
+    missed = [each for each in wanted if not each.is_detected]
+    for trial in missed:
+        how = "triggered" if trial.triggered else "reached" if trial.reached else "not reached"
+        aside = ", set aside" if trial.is_set_aside else ""
+        yield f"- {trial.fault} ({trial.family}{aside}), {how}: {file_named(trial.fault).story}"
+    yield "" if missed else "None.\n"
+
+
+def _others(checks: Sequence[Trial]) -> Iterator[str]:
+    harmless = [each for each in checks if each.argument and each.family != BENIGN]
+    found = sum(each.is_detected for each in harmless)
+    yield f"- Faults that harm nobody: {len(harmless)}, of which {found} are found all the same."
+    benign = [each for each in checks if each.family == BENIGN]
+    alarms = [each.fault for each in benign if each.noticed is not None]
+    yield f"- Changes that are right: {len(benign)}; false alarms: {', '.join(alarms) or 'none'}."
+    judges = [each for each in checks if each.family == JUDGES]
+    noticed = [each for each in judges if each.is_detected]
+    yield f"- Mistakes of judges: {len(judges)}, of which {len(noticed)} are noticed by the check itself.\n"
+
+
+def _cells(total: Total) -> tuple[str, ...]:
+    counts = (total.trial_count, total.reached_count, total.triggered_count, total.detected_count)
+    times = (total.median_seconds, total.percentile_seconds)
+    return (total.name, *map(str, counts), *("–" if time is None else f"{time:.1f}" for time in times))
+
+
+def _found(trial: Trial) -> tuple[str, ...]:
+    found = trial.found
+    if found is None:
+        return (
+            trial.family,
+            trial.fault,
+            "–",
+            str(sum(each.case_count for each in trial.attempts)),
+            f"{trial.cpu_seconds:.1f}",
+        )
+    return trial.family, trial.fault, found.phase, str(found.case_count), f"{trial.cpu_seconds:.1f}"
+
+
+if __name__ == "__main__":
+    print(page(read_trials(Path(sys.argv[1]))), end="")

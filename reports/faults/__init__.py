@@ -1,0 +1,1 @@
+"""The page of trials of planted faults. Begin with `page.py`."""

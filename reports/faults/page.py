@@ -1,0 +1,151 @@
+"""The page of trials of planted faults: what is missed, how soon the others are found, and by which explorers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from markupsafe import Markup
+
+from tornproof.reports.faults.trials import (
+    ALL,
+    BENIGN,
+    JUDGES,
+    KEY,
+    Attempt,
+    Trial,
+    read_trials,
+    told_of,
+    totals,
+    untold_of,
+)
+from tornproof.reports.kit.json_fields import counted
+from tornproof.reports.kit.page import Page, fill
+from tornproof.reports.kit.plots import COLOURS, DASHES, plot
+from tornproof.reports.kit.survival import draw_curve, milestones, survival
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+TITLE = "Planted faults"
+FAULTS_MAX = 1_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """What a phase made of a fault, over all seeds: `level` is one of found, doubted, triggered, reached, unreached."""
+
+    level: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """A fault, and what each phase made of it; None for a phase that was not tried."""
+
+    fault: str
+    family: str
+    argument: str
+    cells: tuple[Cell | None, ...]
+
+
+def faults_page(path: Path) -> Page:
+    """Return the page of a file of trials; raises ResultError if it is not one."""
+    trials = read_trials(path)
+    checks = untold_of(trials)
+    wanted = [each for each in checks if each.is_fault and each.family != JUDGES]
+    missed = [each for each in wanted if not each.is_detected]
+    alarms = [each for each in checks if each.family == BENIGN and each.noticed is not None]
+    unnoticed = [each for each in checks if each.family == JUDGES and not each.is_detected]
+    phases = tuple(dict.fromkeys(attempt.phase for trial in trials for attempt in trial.attempts))
+    rows = _rows(trials, phases)
+    body = fill(
+        "faults.html.j2",
+        lead=_lead(wanted, missed),
+        totals=totals(checks),
+        all_name=ALL,
+        told=totals(told_of(trials))[-1] if told_of(trials) else None,
+        missed=missed,
+        alarms=alarms,
+        unnoticed=unnoticed,
+        curve=_plot(trials) if wanted else None,
+        stones=milestones(survival(_times(wanted))) if wanted else [],
+        phases=phases,
+        rows=rows[:FAULTS_MAX],
+        row_count=len(rows),
+    )
+    is_as_wanted = not (missed or alarms or unnoticed)
+    return Page(key=KEY, group=TITLE, title=TITLE, verdict="VALID" if is_as_wanted else "INVALID", body=body)
+
+
+def _lead(wanted: Sequence[Trial], missed: Sequence[Trial]) -> str:
+    faults = {each.fault for each in wanted}
+    found = faults - {each.fault for each in missed}
+    seeds = {each.seed for each in wanted}
+    return (
+        f"A check that is told nothing finds {len(found):,} of {counted(len(faults), 'planted fault')} "
+        f"with each of {counted(len(seeds), 'seed')}."
+    )
+
+
+def _times(trials: Sequence[Trial]) -> list[tuple[float, bool]]:
+    return [(each.cpu_seconds, each.is_detected) for each in trials]
+
+
+def _plot(trials: Sequence[Trial]) -> Markup:
+    """Return a plot of the share of undetected faults by CPU seconds: told nothing (A), and told the scenario (B)."""
+    wanted = [each for each in trials if each.is_fault and each.family != JUDGES]
+    curves = [survival(_times(some)) for some in (untold_of(wanted), told_of(wanted)) if some]
+
+    def draw(figure: Figure) -> None:
+        axes = figure.subplots()
+        for steps, letter, colour, dashes in zip(curves, "AB", ("accent", "lost"), DASHES, strict=False):
+            draw_curve(axes, steps, letter, COLOURS[colour], dashes)
+        axes.set_xscale("log")
+        axes.set_ylim(0, 1.02)
+        axes.set_xlabel("CPU seconds")
+        axes.set_ylabel("faults not detected")
+        axes.yaxis.set_major_formatter(lambda share, _: f"{share:.0%}")
+        axes.grid(axis="y")
+
+    return plot(draw, title="Share of the planted faults that are not detected, by CPU seconds", width_inches=6.5)
+
+
+def _rows(trials: Sequence[Trial], phases: Sequence[str]) -> list[Row]:
+    ordered = sorted(trials, key=lambda each: (each.family, each.fault))
+    return [
+        _row(fault, family, list(group), phases)
+        for (family, fault), group in groupby(ordered, key=lambda each: (each.family, each.fault))
+    ]
+
+
+def _row(fault: str, family: str, trials: Sequence[Trial], phases: Sequence[str]) -> Row:
+    return Row(
+        fault=fault,
+        family=family,
+        argument=trials[0].argument,
+        cells=tuple(
+            _cell([each for trial in trials for each in trial.attempts if each.phase == name]) for name in phases
+        ),
+    )
+
+
+def _cell(attempts: Sequence[Attempt]) -> Cell | None:
+    if not attempts:
+        return None
+    found = [each for each in attempts if each.is_found]
+    if found:
+        seconds = sorted(each.cpu_seconds for each in found)[len(found) // 2]
+        share = "" if len(attempts) == 1 else f"{len(found)} of {len(attempts)}, "
+        return Cell(level="found", text=f"✓ {share}{seconds:.1f} s")
+    for level, is_so in (
+        ("doubted", any(each.verdict != "VALID" for each in attempts)),
+        ("triggered", any(each.triggered for each in attempts)),
+        ("reached", any(each.reached for each in attempts)),
+    ):
+        if is_so:
+            return Cell(level=level, text=level)
+    return Cell(level="unreached", text="not reached")

@@ -1,0 +1,66 @@
+"""Times to an event that some were never observed to reach, as a curve of the share that is left."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Survival:
+    """`share` is the estimated share without an event after `time`; `at_risk_count` were observed until then."""
+
+    time: float
+    at_risk_count: int
+    event_count: int
+    censored_count: int
+    share: float
+
+
+def survival(times: Iterable[tuple[float, bool]]) -> tuple[Survival, ...]:
+    """Return the product-limit estimate from times, each with whether the event occurred or observation ended then.
+
+    Kaplan and Meier, "Nonparametric estimation from incomplete observations", JASA 53 (1958). Whoever is
+    observed until a time with events is at risk then.
+    """
+    ordered = sorted(times)
+    at_risk_count, share, steps = len(ordered), 1.0, []
+    for time, group in itertools.groupby(ordered, key=lambda each: each[0]):
+        events = [occurred for _, occurred in group]
+        share *= 1 - sum(events) / at_risk_count
+        steps.append(
+            Survival(
+                time=time,
+                at_risk_count=at_risk_count,
+                event_count=sum(events),
+                censored_count=len(events) - sum(events),
+                share=share,
+            )
+        )
+        at_risk_count -= len(events)
+    return tuple(steps)
+
+
+def draw_curve(axes: Any, steps: Sequence[Survival], letter: str, colour: str, dashes: Any) -> None:
+    """Draw the share as a curve that begins at 1 and has a letter at its end; marks are where observation ended."""
+    times = [min(1, steps[0].time), *(step.time for step in steps)]
+    shares = [1.0, *(step.share for step in steps)]
+    axes.plot(times, shares, drawstyle="steps-post", color=colour, linestyle=dashes, linewidth=2)
+    censored = [step for step in steps if step.censored_count]
+    axes.plot([s.time for s in censored], [s.share for s in censored], "|", color=colour, markersize=10)
+    axes.annotate(
+        letter, (times[-1], shares[-1]), xytext=(6, 0), textcoords="offset points", va="center", weight="bold"
+    )
+
+
+def milestones(steps: Sequence[Survival]) -> list[tuple[float, float]]:
+    """Return the share after 1, 10, 100 and so on, and at the end."""
+    last = steps[-1].time
+    wanted = [time for time in (10**power for power in range(12)) if time < last]
+    return [(time, _share_at(steps, time)) for time in [*wanted, last]]
+
+
+def _share_at(steps: Sequence[Survival], time: float) -> float:
+    return next((step.share for step in reversed(steps) if step.time <= time), 1.0)

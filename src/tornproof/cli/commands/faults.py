@@ -1,0 +1,205 @@
+"""`tornproof faults [NAME...]`: plant mistakes into the implementation, and see which of them a check finds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Annotated, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from tornproof.cli.console import result_console
+from tornproof.cli.effort_option import METAVAR, parse_effort
+from tornproof.cli.numbers import CORES, workers_within
+from tornproof.cli.output import ExitCode, JsonOption, replacing, write_json
+from tornproof.cli.progress import progress_bar
+from tornproof.cli.report_writing import ReportOption, make_folder, write_report
+from tornproof.harness.check import PhaseName
+from tornproof.harness.common.effort import DEFAULT
+from tornproof.harness.mutation.fault_file import BENIGN, JUDGES, FaultFile, fault_files
+from tornproof.harness.trial import PHASES, REPLAYS, SCHEMA, Row, Trials, is_set_aside
+from tornproof.impl.errors import UsageError
+from tornproof.reports.faults.trials import ALL, TRIALS_FILE, Total, Trial, told_of, totals, trials_of, untold_of
+
+REPLAYS_MAX = 100
+SEEDS_MAX = 10_000
+
+
+def faults(
+    names: Annotated[list[str] | None, typer.Argument(metavar="NAME", help="Names of faults; all by default.")] = None,
+    family: Annotated[
+        list[str] | None,
+        typer.Option(help=f"Only this family; may be repeated. {JUDGES} and {BENIGN} are tried only when named."),
+    ] = None,
+    set_aside: Annotated[
+        bool, typer.Option("--set-aside", help="Only the third that was drawn, and at which nothing is tuned.")
+    ] = False,
+    table: Annotated[
+        Path | None, typer.Option(metavar="TABLE", help="The table that is checked; a small new one by default.")
+    ] = None,
+    effort: Annotated[
+        int, typer.Option(parser=parse_effort, metavar=METAVAR, help="How many cases each check tries.")
+    ] = DEFAULT,  # type: ignore[assignment]  # the parser turns it into a number
+    only: Annotated[list[PhaseName] | None, typer.Option(help="Try only this phase; may be repeated.")] = None,
+    all_phases: Annotated[
+        bool, typer.Option("--all-phases", help="Try the phases after the one with the first finding, too.")
+    ] = False,
+    told: Annotated[
+        bool, typer.Option("--told", help="Also run the cheapest explorer of each fault, told the scenario.")
+    ] = False,
+    seeds: Annotated[int, typer.Option(min=1, max=SEEDS_MAX, help="With so many seeds, from 0.")] = 1,
+    replays: Annotated[
+        int, typer.Option(min=1, max=REPLAYS_MAX, help="How often a finding must replay to count.")
+    ] = REPLAYS,
+    workers: Annotated[
+        int | None,
+        typer.Option(callback=workers_within(), help="Number of checks at a time.", show_default=str(CORES)),
+    ] = None,
+    listed: Annotated[bool, typer.Option("--list", help="Only list the faults.")] = False,
+    report: ReportOption = None,
+    json_target: JsonOption = None,
+) -> int:
+    """Plant mistakes into copies of tornproof, and see which of them a check finds that is told nothing."""
+    chosen = _chosen(names or [], family or [], set_aside=set_aside)
+    console = result_console(json_target)
+    if listed:
+        write_json({"format": 1, "faults": [_listed(each) for each in chosen]}, json_target)
+        console.print(_list(chosen))
+        return ExitCode.VALID
+    if report is not None:
+        make_folder(report)
+    trials = Trials(
+        table=None if table is None else str(table.absolute()),
+        effort=str(effort),
+        phases=tuple(phase for phase in PHASES if not only or phase in only),
+        replay_count=replays,
+        tries_all=all_phases,
+    )
+    rows: list[Row] = []
+    wanted = [(fault, seed) for fault in chosen for seed in _seeds(fault, seeds, is_told=told)]
+    is_interrupted = _run(trials, wanted, rows, workers or CORES)
+    tried = trials_of(rows)
+    if report is not None:
+        with replacing(report / TRIALS_FILE) as partial:
+            pq.write_table(pa.Table.from_pylist(rows, schema=SCHEMA), partial)
+    write_json(_document(tried, rows), json_target)
+    _print(console, tried)
+    if report is not None:
+        write_report(report, console)
+    if is_interrupted:
+        raise KeyboardInterrupt
+    return ExitCode.VALID if all(map(_is_as_wanted, tried)) else ExitCode.INVALID
+
+
+def _chosen(names: Sequence[str], families: Sequence[str], *, set_aside: bool) -> list[FaultFile]:
+    """Return the faults that are meant, in the order of the catalogue; raises UsageError for an unknown name."""
+    files = fault_files()
+    for kind, asked, known in (
+        ("fault", names, {each.name for each in files}),
+        ("family", families, {each.family for each in files}),
+    ):
+        if unknown := [each for each in asked if each not in known]:
+            raise UsageError(f"there is no {kind} {unknown[0]!r}: tornproof faults --list names all")
+    wanted = [
+        each
+        for each in files
+        if (each.name in names if names else not families or each.family in families)
+        and (names or families or each.family not in (JUDGES, BENIGN))
+        and (not set_aside or is_set_aside(each.name))
+    ]
+    if not wanted:
+        raise UsageError("no fault is both in these families and set aside")
+    return wanted
+
+
+def _run(trials: Trials, wanted: Sequence[tuple[FaultFile, int | None]], rows: list[Row], workers: int) -> bool:
+    """Add the rows of trials in their order, whichever ends first; return whether an interrupt ended it."""
+
+    def rows_of(one: tuple[FaultFile, int | None]) -> list[Row]:
+        fault, seed = one
+        return [trials.told_row(fault)] if seed is None else list(trials.rows(fault, seed))
+
+    with progress_bar() as progress, ThreadPoolExecutor(workers) as pool:
+        task = progress.add_task("trials", total=len(wanted))
+        try:
+            for done, found in enumerate(pool.map(rows_of, wanted), 1):
+                rows += found
+                progress.update(task, completed=done)
+        except KeyboardInterrupt:
+            pool.shutdown(wait=False, cancel_futures=True)
+            trials.stop()
+            return True
+    return False
+
+
+def _seeds(fault: FaultFile, count: int, *, is_told: bool) -> Iterator[int | None]:
+    yield from [None] if is_told and fault.explorer is not None else []
+    yield from range(count)
+
+
+def _is_as_wanted(trial: Trial) -> bool:
+    return trial.noticed is None if trial.family == BENIGN else trial.is_detected or not trial.is_fault
+
+
+def _listed(fault: FaultFile) -> dict[str, Any]:
+    return {
+        "name": fault.name,
+        "family": fault.family,
+        "story": fault.story,
+        "place": fault.patch.location,
+        "set_aside": is_set_aside(fault.name),
+        "reference": fault.reference,
+        "argument": fault.argument,
+    }
+
+
+def _list(chosen: Sequence[FaultFile]) -> Table:
+    table = Table(title=f"{len(chosen)} faults")
+    for title in ("family", "name", "what is done wrong"):
+        table.add_column(title, overflow="fold")
+    for fault in chosen:
+        table.add_row(fault.family, fault.name, fault.story)
+    return table
+
+
+def _document(tried: Sequence[Trial], rows: Sequence[Row]) -> dict[str, Any]:
+    return {
+        "format": 1,
+        "totals": [
+            {name: getattr(each, name) for name in Total.__dataclass_fields__} for each in totals(untold_of(tried))
+        ],
+        "not_as_wanted": sorted({each.fault for each in tried if not _is_as_wanted(each)}),
+        "trials": list(rows),
+    }
+
+
+def _print(console: Console, tried: Sequence[Trial]) -> None:
+    for title, trials in (("told the scenario", told_of(tried)), ("told nothing", untold_of(tried))):
+        if trials:
+            console.print(_table(f"Faults that an explorer finds which is {title}", trials))
+    for trial in tried:
+        if trial.family in (JUDGES, BENIGN) and (noticed := trial.noticed) is not None:
+            console.print(f"noticed {trial.fault}: {noticed.phase}: {noticed.sentence}", markup=False)
+        if not _is_as_wanted(trial):
+            kind = "alarm " if trial.family == BENIGN else "missed"
+            reached = "triggered" if trial.triggered else "reached" if trial.reached else "not reached"
+            seed = "told" if trial.is_told else f"seed {trial.seed}"
+            console.print(f"{kind} {trial.fault} ({trial.family}, {seed}): {reached}", markup=False)
+
+
+def _table(title: str, trials: Sequence[Trial]) -> Table:
+    table = Table(title=title)
+    table.add_column("family", overflow="fold")
+    for column in ("trials", "reached", "triggered", "detected", "CPU s, median", "95 %"):
+        table.add_column(column, justify="right")
+    for each in totals(trials):
+        counts = (each.trial_count, each.reached_count, each.triggered_count, each.detected_count)
+        times = (each.median_seconds, each.percentile_seconds)
+        cells = [f"{count:,}" for count in counts] + ["–" if time is None else f"{time:.1f}" for time in times]
+        table.add_row(each.name, *cells, style="bold" if each.name == ALL else None)
+    return table

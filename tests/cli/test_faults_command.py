@@ -1,0 +1,49 @@
+"""`tornproof faults`: which faults it tries, what it prints and writes, and its exit code."""
+
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from command_line import run_here
+
+from tornproof.cli.output import ExitCode
+from tornproof.harness.mutation.fault_file import BENIGN, JUDGES, fault_files
+from tornproof.harness.trial import SCHEMA, is_set_aside
+from tornproof.impl.errors import UsageError
+
+CHAIN = "tables/9.4.2/chain/table"
+NAME = "merge loses a row"
+ROUNDTRIP = ("--only", "roundtrip", "--effort", "small", "--replays", 1)
+
+
+def listed(*arguments: object) -> list[str]:
+    run = run_here("faults", "--list", "--json", "-", *arguments)
+    assert run.code == ExitCode.VALID
+    return [each["name"] for each in run.document["faults"]]
+
+
+def test_all_faults_are_listed_but_judges_and_benign_changes_only_when_they_are_named() -> None:
+    others = {each.name for each in fault_files() if each.family in (JUDGES, BENIGN)}
+    names = {each.name for each in fault_files()}
+    assert {*listed()} == names - others and NAME in names
+    assert {*listed("--family", "updates")} == {each.name for each in fault_files() if each.family == "updates"}
+    assert {*listed("--set-aside")} == {name for name in names - others if is_set_aside(name)}
+    assert listed(NAME) == [NAME]
+
+
+@pytest.mark.parametrize("arguments", [("nothing of the kind",), ("--family", "nothing of the kind")])
+def test_a_name_that_does_not_exist_is_rejected_in_a_sentence(arguments: tuple[str, ...]) -> None:
+    with pytest.raises(UsageError, match="tornproof faults --list names all"):
+        run_here("faults", *arguments)
+
+
+def test_what_is_found_told_and_missed_told_nothing_is_printed_and_written(questdb_data: Path, tmp_path: Path) -> None:
+    """The round trip, the cheapest phase, cannot find a row that a merge loses."""
+    folder = tmp_path / "report"
+    run = run_here("faults", NAME, "--told", "--table", questdb_data / CHAIN, *ROUNDTRIP, "--report", folder)
+    assert run.code == ExitCode.INVALID
+    assert "told the scenario" in run.out and "told nothing" in run.out
+    assert f"missed {NAME} (updates, seed 0): not reached" in run.out
+    rows = pq.read_table(folder / "faults.parquet", schema=SCHEMA).to_pylist()
+    assert [(each["phase"], each["verdict"]) for each in rows] == [("told", "INVALID"), ("roundtrip", "VALID")]
+    assert "finds 0 of 1 planted fault" in (folder / "report.html").read_text()

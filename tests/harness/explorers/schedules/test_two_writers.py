@@ -1,0 +1,181 @@
+"""Two writers of a table at once: one is kept out, none of their commits is lost, and what breaks that is found."""
+
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, nullcontext
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tornproof.harness.check import make_table
+from tornproof.harness.common.effort import DEFAULT, EFFORTS, Bounds
+from tornproof.harness.common.patch import wrapped
+from tornproof.harness.common.verdict import Finding, Phase, Verdict
+from tornproof.harness.explorers.schedules import writers
+from tornproof.harness.explorers.schedules.points import POINTS_OF_A_PURGE
+from tornproof.harness.explorers.schedules.writers import (
+    BOTH_ACKNOWLEDGED,
+    DIED_AT_WORK,
+    FAILED_TO_OPEN,
+    KEPT_OUT,
+    ONE_ORDER,
+)
+from tornproof.harness.explorers.simulated_phases import simulate
+from tornproof.harness.mutation.fault_file import file_named
+from tornproof.harness.replay import replay_finding
+from tornproof.harness.simulator.process.observer import Property
+from tornproof.harness.systems.releases import HARDENED_PRESET
+from tornproof.harness.systems.scenario import Explorer
+from tornproof.harness.systems.simulation import Setting, two_writers_of_table
+from tornproof.impl.errors import BusyError, StorageError
+from tornproof.impl.storage.interface import OpenMode, Storage
+from tornproof.impl.txn.pins import PINS_FILE, WriterLock
+
+IMAGE, _ = make_table()
+PATH = "made"
+SCHEDULES_OF_A_PLANT = 24
+BOTH_COMMIT, OTHER_PURGES = "two writers", "a purge by another writer"
+
+
+def settings(name: str) -> Sequence[Setting]:
+    return [each for each in two_writers_of_table(IMAGE, PATH, HARDENED_PRESET) if f", {name}" in each.name]
+
+
+def explored(name: str, schedules_max: int = 400) -> Phase:
+    bounds = replace(Bounds.of(EFFORTS[DEFAULT]), schedules=schedules_max)
+    return simulate(Explorer.SCHEDULES, settings(name), bounds=bounds)
+
+
+def test_two_writers_of_a_sound_table_exclude_each_other() -> None:
+    phase = explored(BOTH_COMMIT)
+    assert (phase.verdict, phase.controls, phase.findings) == (Verdict.VALID, "passed", ())
+    assert phase.complete and phase.counts["reduced schedules"] >= 4
+    assert all(phase.reached[goal] for goal in (BOTH_ACKNOWLEDGED, KEPT_OUT, DIED_AT_WORK, FAILED_TO_OPEN))
+    # After each call of the first writer it dies once.
+    assert phase.reached[DIED_AT_WORK] < phase.counts["deaths"] < 400
+
+
+def test_a_purge_by_another_writer_beside_a_pinned_reader_reaches_what_pins_decide() -> None:
+    phase = explored(OTHER_PURGES)
+    assert (phase.verdict, phase.findings) == (Verdict.VALID, ()) and phase.complete
+    assert all(phase.reached[goal] for goal in POINTS_OF_A_PURGE)
+
+
+def never_locked(_: Callable[..., WriterLock]) -> Callable[..., WriterLock]:
+    def take(storage: Storage, path: str) -> WriterLock:
+        return WriterLock(storage.open_for_writing(f"{path}/{PINS_FILE}", OpenMode.EXISTING_OR_NEW))
+
+    return take
+
+
+class FileLock(WriterLock):
+    """Keeps others out by a file, which a killed writer leaves."""
+
+    def __init__(self, storage: Storage, path: str) -> None:
+        self.storage, self.path, self.is_over = storage, path, False
+        self.lock = never_locked(WriterLock)(storage, path)
+        super().__init__(self.lock._file)
+        try:
+            storage.open_for_writing(f"{path}/lock", OpenMode.NEW).close()
+        except StorageError as error:
+            self.lock.release()
+            raise BusyError("there is a lock file") from error
+
+    def release(self) -> None:
+        self.lock.release()
+        if not self.is_over:
+            self.is_over = True
+            self.storage.unlink(f"{self.path}/lock")
+
+
+def left_behind(take: Callable[..., WriterLock]) -> Callable[..., WriterLock]:
+    def both(storage: Storage, path: str) -> WriterLock:
+        # The sound lock comes first, so that the second writer waits before it.
+        take(storage, path).release()
+        return FileLock(storage, path)
+
+    return both
+
+
+def released_early(stack: ExitStack) -> None:
+    """Let a writer release its lock when it has planned its commit, and has yet to execute it."""
+    locks: dict[int, WriterLock] = {}
+
+    def remembered(take: Callable[..., WriterLock]) -> Callable[..., WriterLock]:
+        def taken(storage: Storage, path: str) -> WriterLock:
+            locks[id(storage)] = take(storage, path)
+            return locks[id(storage)]
+
+        return taken
+
+    def unlocked(execute: Callable[..., None]) -> Callable[..., None]:
+        def executed(protocol: Any, storage: Storage, *more: Any) -> None:
+            locks[id(storage)].release()
+            execute(protocol, storage, *more)
+
+        return executed
+
+    stack.enter_context(wrapped("tornproof.impl.write.table_writer:take_writer_lock", remembered))
+    stack.enter_context(wrapped("tornproof.impl.write.table_writer:execute", unlocked))
+
+
+def blind_to_pins(take: Callable[..., WriterLock]) -> Callable[..., Any]:
+    class Blind(WriterLock):
+        def exclude_pins_below(self, oldest_kept_version: int) -> Any:
+            return nullcontext(True)
+
+    return lambda storage, path: Blind(take(storage, path)._file)
+
+
+def plant(name: str, stack: ExitStack) -> None:
+    if name == "released early":
+        released_early(stack)
+        return
+    if name not in WRAPS:
+        stack.enter_context(file_named(name).patch.planted(lambda: None))
+        return
+    stack.enter_context(wrapped("tornproof.impl.write.table_writer:take_writer_lock", WRAPS[name]))
+
+
+WRAPS = {"never locked": never_locked, "left behind": left_behind, "blind to pins": blind_to_pins}
+
+
+@pytest.mark.parametrize(
+    ("name", "planted", "violated"),
+    [
+        (BOTH_COMMIT, "never locked", {ONE_ORDER, Property.REJECTED}),
+        (BOTH_COMMIT, "released early", {ONE_ORDER, Property.REJECTED}),
+        (BOTH_COMMIT, "left behind", {Property.RECOVERY}),
+        (OTHER_PURGES, "blind to pins", {Property.REJECTED}),
+        (OTHER_PURGES, "never locked", {ONE_ORDER, Property.REJECTED}),
+        (BOTH_COMMIT, "a failed opening keeps the lock", {Property.RECOVERY}),
+        (BOTH_COMMIT, "recovery before the lock", {ONE_ORDER, Property.REJECTED}),
+        (BOTH_COMMIT, "writers share their lock", {ONE_ORDER, Property.REJECTED}),
+    ],
+)
+def test_a_lock_that_does_not_keep_out_is_found_and_replays(name: str, planted: str, violated: set[str]) -> None:
+    with ExitStack() as stack:
+        plant(planted, stack)
+        phase = explored(name, SCHEDULES_OF_A_PLANT)
+        found: list[Finding] = [each for each in phase.findings if each.property in violated]
+        assert found and phase.verdict is Verdict.INVALID
+        assert {replay_finding(found[0], IMAGE, PATH) for _ in range(3)} == {Verdict.INVALID}
+    assert replay_finding(found[0], IMAGE, PATH) is not Verdict.INVALID
+
+
+@pytest.mark.parametrize(
+    ("name", "blind"),
+    [
+        ("_Explorer.kill", lambda self, has_time: 0),
+        ("_Explorer.without_first", lambda self, world, end: world),
+        ("_Orders.broken", None),
+    ],
+)
+def test_a_judge_of_two_writers_that_sees_less_fails_a_control(
+    name: str, blind: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if blind is None:
+        monkeypatch.setattr(writers._Orders, "_broken", lambda self, said, left: None)
+    else:
+        monkeypatch.setattr(f"tornproof.harness.explorers.schedules.writers.{name}", blind)
+    assert writers.failed_controls()

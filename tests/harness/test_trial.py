@@ -1,0 +1,90 @@
+"""Trials of faults: what they say of one that is found, of one that is missed, and of a check that dies or hangs."""
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import pytest
+
+from tornproof.harness import trial
+from tornproof.harness.check import PhaseName
+from tornproof.harness.mutation.fault_file import FaultFile, file_named
+from tornproof.harness.trial import HANGS, PHASES, SCHEMA, Row, Trials, is_set_aside
+
+CHAIN = "tables/9.4.2/chain/table"
+ROUNDTRIP = (PhaseName.ROUNDTRIP,)
+FOUND = FaultFile(
+    story="a generation that is restated has more unused bytes",
+    file="impl/pm/encode.py",
+    before="unused_bytes=fixed.unused_bytes,",
+    after="unused_bytes=fixed.unused_bytes + 8,",
+    name="found",
+    family="test",
+)
+DIES = FaultFile(
+    story="nothing can be imported",
+    file="impl/table/partition_names.py",
+    before='UNPARTITIONED_DIRECTORY = "default"',
+    after="UNPARTITIONED_DIRECTORY = 1 / 0",
+    name="dies",
+    family="test",
+)
+HARMLESS = msgspec.structs.replace(DIES, after='UNPARTITIONED_DIRECTORY = "def" + "ault"', name="harmless")
+SPINS = msgspec.structs.replace(DIES, after='UNPARTITIONED_DIRECTORY = "default"\nwhile True:\n    pass', name="spins")
+
+
+def rows(questdb_data: Path, fault: FaultFile, **settings: Any) -> list[Row]:
+    settings = {"phases": ROUNDTRIP, "replay_count": 2, **settings}
+    found = list(Trials(table=str(questdb_data / CHAIN), effort="small", **settings).rows(fault, 0))
+    pa.Table.from_pylist(found, schema=SCHEMA).validate(full=True)
+    return found
+
+
+def test_all_phases_of_a_check_of_a_table_are_tried() -> None:
+    assert {*PHASES} == {*PhaseName} - {PhaseName.VERIFY, PhaseName.RANDOM, PhaseName.SERVER}
+
+
+def test_a_fault_is_found_by_a_finding_that_replays_and_no_later_phase_is_tried(questdb_data: Path) -> None:
+    (only,) = rows(questdb_data, FOUND, phases=(PhaseName.ROUNDTRIP, PhaseName.STATEFUL))
+    assert (only["phase"], only["verdict"]) == ("roundtrip", "INVALID") and only["reached"] and only["triggered"]
+    assert only["replayed_count"] == only["replay_count"] == 2
+    assert only["sentence"] and only["property"] and only["case_count"] and only["cpu_seconds"] > 0
+
+
+def test_a_harmless_change_is_reached_and_triggers_nothing(questdb_data: Path) -> None:
+    (only,) = rows(questdb_data, HARMLESS)
+    assert only["reached"] and not only["triggered"] and only["verdict"] == "VALID"
+    assert only["replayed_count"] == 0 and only["case_count"] > 0
+
+
+def test_a_check_that_dies_is_unknown_and_no_finding(questdb_data: Path) -> None:
+    (only,) = rows(questdb_data, DIES)
+    assert only["verdict"] == "UNKNOWN" and only["replayed_count"] == 0 and "ZeroDivisionError" in only["sentence"]
+    assert only["triggered"]
+
+
+def test_a_check_that_hangs_is_killed_and_said_to_hang(questdb_data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trial, "SECONDS_MAX", 0.5)
+    (only,) = rows(questdb_data, SPINS)
+    assert only["verdict"] == "UNKNOWN" and HANGS in only["sentence"]
+
+
+def test_trials_that_are_stopped_end_at_once_and_are_unknown(questdb_data: Path) -> None:
+    trials = Trials(table=str(questdb_data / CHAIN), effort="small", phases=ROUNDTRIP, replay_count=2)
+    trials.stop()
+    (only,) = trials.rows(FOUND, 0)
+    assert only["verdict"] == "UNKNOWN" and only["replayed_count"] == 0
+    assert trials.told_row(file_named("merge loses a row"))["verdict"] == "UNKNOWN"
+
+
+def test_an_explorer_that_is_told_the_scenario_finds_its_fault_in_a_process_of_its_own() -> None:
+    row = Trials(table=None, effort="small").told_row(file_named("merge loses a row"))
+    pa.Table.from_pylist([row], schema=SCHEMA).validate(full=True)
+    assert (row["verdict"], row["reached"], row["triggered"]) == ("INVALID", True, True)
+
+
+def test_a_third_of_the_names_is_set_aside() -> None:
+    names = [f"fault {number}" for number in range(3_000)]
+    assert abs(sum(map(is_set_aside, names)) - 1_000) < 100
+    assert is_set_aside("fault 1") == is_set_aside("fault 1")

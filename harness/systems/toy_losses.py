@@ -222,9 +222,15 @@ class CleansUpInPlace(Toy):
 
 
 class UndoesWhatWasSeen(Toy):
-    """Broken: its recovery goes back to the letters before a commit that readers may have seen."""
+    """Broken: its recovery goes back to the letters before a commit that readers may have seen.
 
-    name = "undoes what was seen"
+    Where that `is_brief`, it can only befall them between two calls.
+    """
+
+    def __init__(self, *, is_brief: bool = False) -> None:
+        """Name it."""
+        self.name = "undoes what was seen" + " between two calls" * is_brief
+        self._is_brief = is_brief
 
     def commit(self, storage: Storage, path: str, operation: bytes) -> None:
         """Keep the old letters until the commit is done."""
@@ -233,6 +239,8 @@ class UndoesWhatWasSeen(Toy):
             self.write_anew(storage, f"{path}/{name}", letters)
         self.sync_names(storage, path)
         storage.rename(f"{path}/written", f"{path}/state")
+        if not self._is_brief:
+            self.sync_names(storage, path)
         storage.unlink(f"{path}/new")
         self.sync_names(storage, path)
 

@@ -95,8 +95,14 @@ CONTROLS = (
     Control(target=TrustsZeros(), violated=Property.WRONG_SNAPSHOT, detected_by=frozenset({W_512, N_512})),
     # What a reader sees before a crash, after it, and after a sync that failed.
     Control(target=HeaderFirst(), violated=Property.REJECTED),
-    Control(
-        target=UndoesWhatWasSeen(), violated=Property.SEEN_LOST, detected_by=frozenset({A}), accepted_by=frozenset()
+    *(
+        Control(
+            target=UndoesWhatWasSeen(is_brief=is_brief),
+            violated=Property.SEEN_LOST,
+            detected_by=frozenset({A}),
+            accepted_by=frozenset(),
+        )
+        for is_brief in (False, True)
     ),
     Control(target=CleansUpInPlace(), violated=Property.STALE, detected_by=frozenset({D})),
     *(

@@ -45,8 +45,9 @@ def planted_copy(patch: SourcePatch | None) -> Iterator[PlantedCopy]:
     with TemporaryDirectory(prefix="tornproof-") as name:
         copy = PlantedCopy(Path(name))
         if patch is not None:
-            _link(PACKAGE, copy.folder / PACKAGE.name, Path(patch.file).parts)
-            changed = copy.folder / PACKAGE.name / patch.file
+            package = Path(str(PACKAGE))
+            _link(package, copy.folder / package.name, Path(patch.file).parts)
+            changed = copy.folder / package.name / patch.file
             changed.write_text(patch.marked_text(f"open({str(copy.mark)!r}, 'a').close()"))
         yield copy
 

@@ -19,7 +19,8 @@ from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
 from typing import Any, TypeAlias
 
-PACKAGE = Path(str(importlib.resources.files("tornproof")))
+PACKAGE = importlib.resources.files("tornproof")
+"""A folder, or on an executor of Spark a part of an archive."""
 NAME_OF_MARK = "_a_planted_fault_is_reached"
 Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
 COMMON = (int, float, str, bytes, tuple, type(None))
@@ -45,7 +46,7 @@ class SourcePatch:
 
     def text(self) -> str:
         """Return the changed text of the file; raises PatchError if there is not one such place."""
-        source = (PACKAGE / self.file).read_text()
+        source = PACKAGE.joinpath(self.file).read_text()
         count = source.count(self.before)
         if count != 1 or self.before == self.after:
             raise PatchError(f"{self.file}: the text before the change occurs {count} times, and must occur once")
@@ -123,7 +124,7 @@ class Change:
 
 @lru_cache(maxsize=64)
 def _tree_of(file: str) -> ast.Module:
-    return ast.parse((PACKAGE / file).read_text())
+    return ast.parse(PACKAGE.joinpath(file).read_text())
 
 
 @lru_cache(maxsize=64)

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 DEFAULT_MASTER = "local[*]"
 PACKAGES = ("model", "impl", "harness", "pipeline")
 """The packages that executors need; they get parsed scenarios and never a path into this checkout."""
+KINDS = ("*.py", "*.toml")
+"""Modules, and planted faults as files."""
 # Of a compiled module that is valid whatever its source: a flag, and no hash of one.
 COMPILED_HEAD = importlib.util.MAGIC_NUMBER + (1).to_bytes(4, "little") + bytes(8)
 LOOPBACK = "127.0.0.1"
@@ -176,10 +178,12 @@ def code_archive(directory: Path) -> Path:
     with zipfile.ZipFile(path, "w", compression=zipfile.ZIP_DEFLATED) as archive:
         for file in (
             root / "__init__.py",
-            *(file for name in PACKAGES for file in sorted((root / name).rglob("*.py"))),
+            *(file for name in PACKAGES for kind in KINDS for file in sorted((root / name).rglob(kind))),
         ):
             name = file.relative_to(root.parent)
             archive.write(file, name)
+            if file.suffix != ".py":
+                continue
             archive.writestr(str(name.with_suffix(".pyc")), _compiled(file, ".".join(name.with_suffix("").parts)))
     return path
 

@@ -13,6 +13,8 @@ from dataclasses import dataclass, replace
 from types import FunctionType, SimpleNamespace
 from typing import Any, NamedTuple
 
+from msgspec import structs
+
 from tornproof.harness.common import model_controls
 from tornproof.harness.common.patch import original_of, wrapped
 from tornproof.harness.common.quiet_hypothesis import quiet_hypothesis
@@ -89,6 +91,7 @@ COVERAGE_GOALS = (
     "each value of a column read",
     "rows left out by a condition",
     "several partitions in one commit",
+    "table migrated",
     "table recovered",
     "upsert of a committed row",
 )
@@ -229,7 +232,7 @@ def _record_before(writer: Any) -> tuple[str, int]:
 def _restates_another_token(facts: type[FooterFacts]) -> SimpleNamespace:
     def of(generation: Generation) -> FooterFacts:
         known = facts.of(generation)
-        return replace(known, parquet_footer_offset=known.parquet_footer_offset + 1)
+        return structs.replace(known, parquet_footer_offset=known.parquet_footer_offset + 1)
 
     return SimpleNamespace(of=of)
 
@@ -511,11 +514,11 @@ def start_of(table: str, encode: RowGroupEncoder) -> Start:
         making = Search(start=empty, kind=StorageKind.MEMORY, scratch="", encode=encode, steps=0, options=1)
         start = filled(making)
         if not BY_NAME[table].added:
-            return start
+            return replace(start, is_ours=True)
         with orderly("a table with added columns"):
             added = prepare(with_added_columns(table, start.files, start.metadata), PATH)
         _check_added(start.rows.contents, added.rows.contents, [*BY_NAME[table].added.values()])
-        return added
+        return replace(added, is_ours=True)
 
 
 def _check_added(before: Sequence[Values], after: Sequence[Values], types: Sequence[str]) -> None:

@@ -34,6 +34,7 @@ APPEND = (_step("append", place=0, count=4), COMMIT)
 PIN, READ_PINNED, UNPIN = (_step(rule, reader=0) for rule in ("pin", "read pinned", "unpin"))
 KILLED_LATE = _step("commit that is killed", kind="sync mapping", at=1, written_bytes=0)
 REWRITE = _step("rewrite", nth=0)
+MIGRATE = _step("migrate")
 REPAIR = _step("repair", nth=0, count=3)
 DROPS = tuple(_step("drop", nth=nth) for nth in range(3))
 READ = (_step("read token", nth=0), _step("read committed"), _step("reload"))
@@ -88,6 +89,22 @@ COMMITS: tuple[Steps, ...] = (
     (_insert(0, 3), _insert(3, 9), _insert(0), COMMIT, _insert(0), _insert(0), COMMIT, *READ),
     (_step("adopt", place=0, count=3), COMMIT, _insert(24, 48, 27), COMMIT, *READ),
     _stopped("commit that is killed", kind="sync mapping", at=1),
+    # Files of a release without `_pm`, with several row groups and one that was merged, and what is read by its bounds.
+    (
+        _insert(0, 5, 9, 12, 14, 18, 20, 23, 24),
+        COMMIT,
+        *APPEND,
+        _insert(9, 12, 30),
+        COMMIT,
+        CLOSE,
+        MIGRATE,
+        *READ,
+        *SELECTED[::6],
+        REOPEN,
+        _insert(0, 6),
+        COMMIT,
+        *READ,
+    ),
     # A recovery of the whole table after a killed commit, and one that has nothing to do but to cut.
     (
         _insert(0),

@@ -25,6 +25,7 @@ from tornproof.harness.explorers.model_based.readers import (
 from tornproof.harness.explorers.model_based.rows import Point
 from tornproof.harness.explorers.model_based.sessions import (
     close,
+    migrate,
     open_second,
     reopen,
     reopen_fails,
@@ -223,6 +224,11 @@ def _can_repair(world: World) -> bool:
     return is_alone and bool(entries) and all(each.token >= 0 for each in entries)
 
 
+def _can_migrate(world: World) -> bool:
+    """Whether a migration finds all that `_pm` said in other files, as after this writer alone."""
+    return world.start.is_ours and _can_repair(world)
+
+
 def _can_pin(world: World) -> bool:
     return len(world.pins) < READER_COUNT
 
@@ -276,7 +282,8 @@ RULES: Mapping[str, Rule] = {
     "close": Rule(close, _has_writer, 2, _OPENED),
     "reopen": Rule(reopen, _is_closed, 2, _COMMITTED),
     "repair": Rule(repair, _can_repair, 3, ("reopen", "close", *_COMMITTED), ("nth", "count")),
-    "reopen that is killed": Rule(reopen_killed, _is_closed, 6, ("commit that is killed", *_STAGED), ("at",)),
+    "migrate": Rule(migrate, _can_migrate, 1, ("repair", "reopen", "close", *_COMMITTED)),
+    "reopen that is killed": Rule(reopen_killed, _is_closed, 5, ("commit that is killed", *_STAGED), ("at",)),
     "reopen that fails": Rule(reopen_fails, _is_closed, 4, ("commit that fails", *_STAGED), ("at",)),
 }
 WEIGHTED_RULES = tuple(name for name, rule in RULES.items() for _ in range(rule.weight))

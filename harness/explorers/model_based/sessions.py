@@ -12,12 +12,17 @@ from tornproof.harness.simulator.filesystem.faulty import Fault
 from tornproof.harness.simulator.filesystem.memory import Killed
 from tornproof.impl.errors import BusyError, StorageError
 from tornproof.impl.layout.parquet import DATA_FILE
+from tornproof.impl.migrate.plan import Outcome as MigrationOutcome
+from tornproof.impl.migrate.table_migration import migrate_table
 from tornproof.impl.repair.repair import repair_table
 from tornproof.impl.storage.interface import StorageReason
+from tornproof.impl.table.partition import PM_FILE
+from tornproof.impl.verify.verify import verify_table
 from tornproof.impl.write.table_writer import WriterDeadError
 from tornproof.model.step import newest_orphans, step
 from tornproof.model.table import Recover
 
+UNCOMMITTED = b"bytes that no version names"
 RECOVERY_STEPS = 16  # about as many as there are
 
 
@@ -66,6 +71,30 @@ def repair(world: World, *, nth: int, count: int) -> None:
         raise ViolationError(ALLOWED, f"recover did not cut {file} at {entry.token}, or did not keep what it cut off")
     world.resume("a recovery of the table")
     world.reached["table recovered"] += 1
+
+
+def migrate(world: World) -> None:
+    """Migrate what releases without `_pm` left, with bytes of a killed commit behind each partition's committed end."""
+    storage, path = world.files.storage, world.files.path
+    names = [world.files.name_of(each.directory) for each in world.state.committed.entries]
+    for name in names:
+        storage.unlink(f"{path}/{name}/{PM_FILE}")
+        with storage.open_for_writing(f"{path}/{name}/{DATA_FILE}") as handle:
+            handle.pwrite(UNCOMMITTED, handle.size_bytes())
+        storage.sync_directory(f"{path}/{name}")
+    for outcome in (MigrationOutcome.MIGRATED, MigrationOutcome.ALREADY):
+        with orderly("migrate"):
+            migration = migrate_table(storage, path)
+        others = [each for each in migration.partitions if each.outcome is not outcome]
+        if migration.reason or others or len(migration.partitions) != len(names):
+            raise ViolationError(ALLOWED, f"migrate: not all of {names} are {outcome}: {migration.reason or others}")
+        world.resume("a migration")
+        world.check_durable(world.state.entries)
+    with orderly("verifying a migrated table"):
+        problems = verify_table(world.files.table(), whole=False).all_problems
+    if problems:
+        raise ViolationError(ALLOWED, f"after a migration {problems[0]}")
+    world.reached["table migrated"] += 1
 
 
 def open_second(world: World) -> None:

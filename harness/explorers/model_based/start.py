@@ -68,7 +68,8 @@ class Start:
     """The table that each program starts from; `files` are by path below the table's directory.
 
     Each program has one of the `options`. `unreferenced` are directories that the version does not name, `absent` those
-    of native partitions that it names and that hold no file: a program neither reads nor writes them.
+    of native partitions that it names and that hold no file: a program neither reads nor writes them. It `is_ours` if
+    this implementation wrote all of it.
     """
 
     files: dict[str, bytes]
@@ -79,6 +80,7 @@ class Start:
     options: tuple[WriterOptions, ...]
     unreferenced: dict[DirectoryName, str]
     absent: frozenset[str]
+    is_ours: bool = False
 
 
 def prepare(image: DiskImage | None, path: str) -> Start:
@@ -86,6 +88,7 @@ def prepare(image: DiskImage | None, path: str) -> Start:
 
     Raises NothingToExploreError, and what opening and reading a table raise.
     """
+    is_ours = image is None
     if image is None:
         image, path = empty_image(PLAIN.name), PATH
     table = open_table(image, path)
@@ -105,6 +108,7 @@ def prepare(image: DiskImage | None, path: str) -> Start:
         intervals=tuple(_intervals(table, snapshot.transaction, rows, known)),
         options=(*OPTIONS, *_with_filters(table.metadata)),
         unreferenced=_unreferenced(table, snapshot.transaction),
+        is_ours=is_ours,
         absent=frozenset(_native_directories(table, snapshot.transaction) - {name.partition("/")[0] for name in files}),
     )
 

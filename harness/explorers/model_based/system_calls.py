@@ -24,16 +24,17 @@ SEAM = "tornproof.impl.storage.operating_system_file"
 
 @dataclass(frozen=True, slots=True)
 class Durable:
-    """What was synced of each file and directory, by inode."""
+    """What was synced of each file and directory, by inode; of a directory its names and what they lead to."""
 
     contents: dict[int, bytearray] = field(default_factory=dict)
-    names: dict[int, frozenset[str]] = field(default_factory=dict)
+    names: dict[int, dict[str, int]] = field(default_factory=dict)
 
     def sync(self, descriptor: int) -> None:
         """Note that all of a file or a directory is durable."""
         found = os.fstat(descriptor)
         if stat.S_ISDIR(found.st_mode):
-            self.names[found.st_ino] = frozenset(os.listdir(descriptor))
+            with os.scandir(descriptor) as entries:
+                self.names[found.st_ino] = {entry.name: entry.inode() for entry in entries}
         else:
             self.contents[found.st_ino] = bytearray(os.pread(descriptor, found.st_size, 0))
 
@@ -46,7 +47,7 @@ class Durable:
 
     def missing(self, path: Path, size_bytes: int) -> str | None:
         """Say what of a name or of the first bytes of its file is not durable; None if all of it is."""
-        if path.name not in self.names.get(path.parent.stat().st_ino, ()):
+        if self.names.get(path.parent.stat().st_ino, {}).get(path.name) != path.stat().st_ino:
             return f"the name of {path.name} in its directory"
         if path.is_dir():
             return None

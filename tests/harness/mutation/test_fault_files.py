@@ -98,7 +98,7 @@ def test_what_cannot_be_planted_in_this_process_is_rejected(before: str, after: 
             pass
 
     assert expected in outcome(plant)
-    assert commit.U32_BYTES == 4 and (PACKAGE / "impl/write/commit.py").exists()
+    assert commit.U32_BYTES == 4 and (PACKAGE / "impl/write/commit.py").is_file()
 
 
 def test_a_file_whose_text_is_gone_does_not_pass_for_a_fault() -> None:

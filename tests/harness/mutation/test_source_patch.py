@@ -133,7 +133,7 @@ def test_a_process_in_a_copy_has_the_change_and_its_mark_and_ours_has_not() -> N
         assert run(copy.environment, copy.python) == "('default.-1',)"
         assert copy.mark.exists() and named() == ("default",)
         files = {each.name for each in (copy.folder / "tornproof" / "impl").iterdir()}
-        assert files >= {each.name for each in (PACKAGE / "impl").iterdir() if each.name != "__pycache__"}
+        assert files >= {each.name for each in PACKAGE.joinpath("impl").iterdir() if each.name != "__pycache__"}
     assert not copy.folder.exists()
 
 

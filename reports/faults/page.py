@@ -85,10 +85,8 @@ def _lead(wanted: Sequence[Trial], missed: Sequence[Trial]) -> str:
     faults = {each.fault for each in wanted}
     found = faults - {each.fault for each in missed}
     seeds = {each.seed for each in wanted}
-    return (
-        f"A check that is told nothing finds {len(found):,} of {counted(len(faults), 'planted fault')} "
-        f"with each of {counted(len(seeds), 'seed')}."
-    )
+    each = f" with each of {len(seeds):,} seeds" if len(seeds) > 1 else ""
+    return f"A check that is told nothing finds {len(found):,} of {counted(len(faults), 'planted fault')}{each}."
 
 
 def _times(trials: Sequence[Trial]) -> list[tuple[float, bool]]:

@@ -39,7 +39,8 @@ NOTHING_TO_FALSIFY = "no read of a later version could be falsified"
 _OLDER_DIGEST, _LOST_VERSION = "content_of_another_version", "acknowledged_version_lost"
 
 
-SMALL_ROWS = pa.table({"number": [1, 2], "text": ["a", None]})
+SMALL_SCHEMA = pa.schema({"number": pa.int64(), "text": pa.string()})
+SMALL_ROWS: dict[str, list[Any]] = {"number": [1, 2], "text": ["a", None]}
 OTHER_ROWS: dict[str, dict[str, list[Any]]] = {
     "another number": {"number": [1, 3], "text": ["a", None]},
     "another text": {"number": [1, 2], "text": ["b", None]},
@@ -75,9 +76,9 @@ def failed_controls(events: Sequence[Event], judgement: Judgement) -> list[str]:
 
 def _digests_that_are_alike() -> Iterator[str]:
     """Yield in words the small tables that have the digest of another one."""
-    known = {digest_of_rows(SMALL_ROWS): "those that they are compared with"}
+    known = {digest_of_rows(pa.Table.from_pydict(SMALL_ROWS, schema=SMALL_SCHEMA)): "those that they are compared with"}
     for what, rows in OTHER_ROWS.items():
-        digest = digest_of_rows(pa.Table.from_pydict(rows, schema=SMALL_ROWS.schema))
+        digest = digest_of_rows(pa.Table.from_pydict(rows, schema=SMALL_SCHEMA))
         if digest in known:
             yield f"rows with {what} have the digest of {known[digest]}"
         known[digest] = f"rows with {what}"

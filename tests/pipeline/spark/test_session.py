@@ -110,8 +110,10 @@ def test_archive_holds_every_module_that_executors_run_and_nothing_else(tmp_path
     assert content == (ROOT / "impl" / "storage" / "interface.py").read_bytes()
     sources = {name for name in names if name.endswith(".py")}
     assert {name.split("/")[1] for name in sources} == {"__init__.py", *PACKAGES}
-    assert {*names} == sources | {f"{name}c" for name in sources}
-    assert len(names) == 2 * len(sources) == 2 * (1 + sum(1 for name in PACKAGES for _ in (ROOT / name).rglob("*.py")))
+    faults = {f"tornproof/{path.relative_to(ROOT)}" for path in ROOT.glob("harness/faults/*/*.toml")}
+    assert {*names} == sources | {f"{name}c" for name in sources} | faults and faults
+    assert len(sources) == 1 + sum(1 for name in PACKAGES for _ in (ROOT / name).rglob("*.py"))
+    assert len(names) == 2 * len(sources) + len(faults)
 
 
 @pytest.mark.parametrize("head", [COMPILED_HEAD, bytes(16)], ids=["this Python", "another one"])

@@ -7,24 +7,20 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Annotated, Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from tornproof.cli.console import result_console
 from tornproof.cli.effort_option import METAVAR, parse_effort
 from tornproof.cli.numbers import CORES, workers_within
-from tornproof.cli.output import ExitCode, JsonOption, replacing, write_json
+from tornproof.cli.output import ExitCode, JsonOption, write_json
 from tornproof.cli.progress import progress_bar
 from tornproof.cli.report_writing import ReportOption, make_folder, write_report
 from tornproof.harness.check import PhaseName
 from tornproof.harness.common.effort import DEFAULT
 from tornproof.harness.mutation.fault_file import BENIGN, JUDGES, FaultFile, fault_files
-from tornproof.harness.trial import PHASES, REPLAYS, SCHEMA, Row, Trials, is_set_aside
+from tornproof.harness.trial import PHASES, REPLAYS, Row, Trials, is_set_aside
 from tornproof.impl.errors import UsageError
-from tornproof.reports.faults.trials import ALL, TRIALS_FILE, Total, Trial, told_of, totals, trials_of, untold_of
 
 REPLAYS_MAX = 100
 SEEDS_MAX = 10_000
@@ -83,17 +79,19 @@ def faults(
     rows: list[Row] = []
     wanted = [(fault, seed) for fault in chosen for seed in _seeds(fault, seeds, is_told=told)]
     is_interrupted = _run(trials, wanted, rows, workers or CORES)
-    tried = trials_of(rows)
+    # Imported here, because other commands are without what reports need.
+    from tornproof.cli.trial_report import print_trials, trials_document, write_trials
+
     if report is not None:
-        with replacing(report / TRIALS_FILE) as partial:
-            pq.write_table(pa.Table.from_pylist(rows, schema=SCHEMA), partial)
-    write_json(_document(tried, rows), json_target)
-    _print(console, tried)
+        write_trials(rows, report)
+    document = trials_document(rows)
+    write_json(document, json_target)
+    print_trials(console, rows)
     if report is not None:
         write_report(report, console)
     if is_interrupted:
         raise KeyboardInterrupt
-    return ExitCode.VALID if all(map(_is_as_wanted, tried)) else ExitCode.INVALID
+    return ExitCode.INVALID if document["not_as_wanted"] else ExitCode.VALID
 
 
 def _chosen(names: Sequence[str], families: Sequence[str], *, set_aside: bool) -> list[FaultFile]:
@@ -142,10 +140,6 @@ def _seeds(fault: FaultFile, count: int, *, is_told: bool) -> Iterator[int | Non
     yield from range(count)
 
 
-def _is_as_wanted(trial: Trial) -> bool:
-    return trial.noticed is None if trial.family == BENIGN else trial.is_detected or not trial.is_fault
-
-
 def _listed(fault: FaultFile) -> dict[str, Any]:
     return {
         "name": fault.name,
@@ -164,42 +158,4 @@ def _list(chosen: Sequence[FaultFile]) -> Table:
         table.add_column(title, overflow="fold")
     for fault in chosen:
         table.add_row(fault.family, fault.name, fault.story)
-    return table
-
-
-def _document(tried: Sequence[Trial], rows: Sequence[Row]) -> dict[str, Any]:
-    return {
-        "format": 1,
-        "totals": [
-            {name: getattr(each, name) for name in Total.__dataclass_fields__} for each in totals(untold_of(tried))
-        ],
-        "not_as_wanted": sorted({each.fault for each in tried if not _is_as_wanted(each)}),
-        "trials": list(rows),
-    }
-
-
-def _print(console: Console, tried: Sequence[Trial]) -> None:
-    for title, trials in (("told the scenario", told_of(tried)), ("told nothing", untold_of(tried))):
-        if trials:
-            console.print(_table(f"Faults that an explorer finds which is {title}", trials))
-    for trial in tried:
-        if trial.family in (JUDGES, BENIGN) and (noticed := trial.noticed) is not None:
-            console.print(f"noticed {trial.fault}: {noticed.phase}: {noticed.sentence}", markup=False)
-        if not _is_as_wanted(trial):
-            kind = "alarm " if trial.family == BENIGN else "missed"
-            reached = "triggered" if trial.triggered else "reached" if trial.reached else "not reached"
-            seed = "told" if trial.is_told else f"seed {trial.seed}"
-            console.print(f"{kind} {trial.fault} ({trial.family}, {seed}): {reached}", markup=False)
-
-
-def _table(title: str, trials: Sequence[Trial]) -> Table:
-    table = Table(title=title)
-    table.add_column("family", overflow="fold")
-    for column in ("trials", "reached", "triggered", "detected", "CPU s, median", "95 %"):
-        table.add_column(column, justify="right")
-    for each in totals(trials):
-        counts = (each.trial_count, each.reached_count, each.triggered_count, each.detected_count)
-        times = (each.median_seconds, each.percentile_seconds)
-        cells = [f"{count:,}" for count in counts] + ["–" if time is None else f"{time:.1f}" for time in times]
-        table.add_row(each.name, *cells, style="bold" if each.name == ALL else None)
     return table

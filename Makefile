@@ -36,7 +36,7 @@ help:
 	@echo "              needs Maven and a Java, and is skipped without; QUESTDB_VERSION=... names another release)"
 	@echo "make readers  which readers of Parquet read files with extensions, into docs/extension-readers.md (about a minute)"
 	@echo "make programs  what power cuts do to SQLite, git, LMDB and others, into docs/programs.md (about 10 minutes)"
-	@echo "make power    which planted faults a check finds that is told nothing, into docs/power.md (about an hour)"
+	@echo "make power    which planted faults a check finds that is told nothing, into docs/power.md (hours)"
 	@echo "make bench    speed as ratios to named peers in the same run, into docs/performance.md (about 4 minutes)"
 	@echo "make bench-pipeline  the jobs on Spark beside plain processes and plain Spark, at full size (about an hour)"
 	@echo "make setup    .venv alone, which the others make first"

@@ -148,6 +148,15 @@ def test_a_mark_is_only_made_when_the_changed_function_is_executed() -> None:
         assert not copy.mark.exists()
 
 
+def test_the_mark_is_made_once_however_often_the_changed_function_is_called() -> None:
+    marks: list[int] = []
+    names: dict[str, Any] = {"__name__": "marked", "marks": marks}
+    exec(compile(FUNCTION.marked_text("marks.append(1)"), NAMES, "exec", dont_inherit=True), names)
+    for _ in range(3):
+        assert names["directory_names"](0, -1, PartitionBy.NONE, nanoseconds=False) == ("default.-1",)
+    assert marks == [1]
+
+
 def test_fault_files_are_data_that_a_copy_has_too(tmp_path: Path) -> None:
     names = "[each.name for each in fault_files()]"
     program = f"import json; from tornproof.harness.mutation.fault_file import *; print(json.dumps({names}))"

@@ -8,7 +8,17 @@ from pathlib import Path
 
 from tornproof.harness.common.markdown import markdown_table
 from tornproof.harness.mutation.fault_file import file_named
-from tornproof.reports.faults.trials import BENIGN, JUDGES, Total, Trial, read_trials, told_of, totals, untold_of
+from tornproof.reports.faults.trials import (
+    BENIGN,
+    JUDGES,
+    TOTAL_TITLES,
+    Trial,
+    faults_of,
+    read_trials,
+    told_of,
+    totals,
+    untold_of,
+)
 from tornproof.reports.kit.survival import milestones, survival
 
 HEAD = """# What a check finds that is told nothing
@@ -23,7 +33,6 @@ nobody are counted apart. A third of the faults is *set aside*, drawn by the CRC
 them.
 
 """
-TOTALS = ("family", "trials", "reached", "triggered", "detected", "CPU s, median", "95 %")
 
 
 def page(trials: Sequence[Trial]) -> str:
@@ -33,9 +42,11 @@ def page(trials: Sequence[Trial]) -> str:
 
 def _parts(trials: Sequence[Trial]) -> Iterator[str]:
     checks, told = untold_of(trials), told_of(trials)
-    wanted = [each for each in checks if each.is_fault and each.family != JUDGES]
+    wanted = faults_of(checks)
     yield "## Told nothing\n"
-    yield markdown_table(TOTALS, map(_cells, totals([each for each in checks if each.family != JUDGES])))
+    yield markdown_table(
+        TOTAL_TITLES, (each.cells for each in totals([each for each in checks if each.family != JUDGES]))
+    )
     if wanted:
         stones = milestones(survival([(each.cpu_seconds, each.is_detected) for each in wanted]))
         left = "; ".join(f"{time:.0f} s: {100 * share:.0f} %" for time, share in stones)
@@ -45,7 +56,7 @@ def _parts(trials: Sequence[Trial]) -> Iterator[str]:
     if told:
         yield "## Told the scenario\n"
         yield "The cheapest explorer of each fault, on the scenario that shows it.\n"
-        yield markdown_table(TOTALS, map(_cells, totals(told)[-1:]))
+        yield markdown_table(TOTAL_TITLES, (each.cells for each in totals(told)[-1:]))
     yield "## Harmless faults, judges, and changes that are right\n"
     yield from _others(checks)
     yield "## Which phase finds which fault first\n"
@@ -53,11 +64,10 @@ def _parts(trials: Sequence[Trial]) -> Iterator[str]:
 
 
 def _missed(wanted: Iterable[Trial]) -> Iterator[str]:
-    missed = [each for each in wanted if not each.is_detected]
+    missed = [each for each in wanted if not each.is_as_wanted]
     for trial in missed:
-        how = "triggered" if trial.triggered else "reached" if trial.reached else "not reached"
         aside = ", set aside" if trial.is_set_aside else ""
-        yield f"- {trial.fault} ({trial.family}{aside}), {how}: {file_named(trial.fault).story}"
+        yield f"- {trial.fault} ({trial.family}{aside}), {trial.how_far}: {file_named(trial.fault).story}"
     yield "" if missed else "None.\n"
 
 
@@ -66,17 +76,11 @@ def _others(checks: Sequence[Trial]) -> Iterator[str]:
     found = sum(each.is_detected for each in harmless)
     yield f"- Faults that harm nobody: {len(harmless)}, of which {found} are found all the same."
     benign = [each for each in checks if each.family == BENIGN]
-    alarms = [each.fault for each in benign if each.noticed is not None]
+    alarms = [each.fault for each in benign if not each.is_as_wanted]
     yield f"- Changes that are right: {len(benign)}; false alarms: {', '.join(alarms) or 'none'}."
     judges = [each for each in checks if each.family == JUDGES]
     noticed = [each for each in judges if each.is_detected]
     yield f"- Mistakes of judges: {len(judges)}, of which {len(noticed)} are noticed by the check itself.\n"
-
-
-def _cells(total: Total) -> tuple[str, ...]:
-    counts = (total.trial_count, total.reached_count, total.triggered_count, total.detected_count)
-    times = (total.median_seconds, total.percentile_seconds)
-    return (total.name, *map(str, counts), *("–" if time is None else f"{time:.1f}" for time in times))
 
 
 def _found(trial: Trial) -> tuple[str, ...]:

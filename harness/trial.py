@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import tempfile
 import threading
@@ -44,25 +45,15 @@ COMPLAINT_CHARACTERS_MAX = 500
 HANGS = "it hangs"
 PARTS = 3
 """One of so many parts of the faults is set aside: nobody looks into why they are missed."""
-SCHEMA = pa.schema(
-    [
-        pa.field("fault", pa.string(), nullable=False),
-        pa.field("family", pa.string(), nullable=False),
-        pa.field("is_set_aside", pa.bool_(), nullable=False),
-        pa.field("argument", pa.string(), nullable=False),
-        pa.field("seed", pa.int64(), nullable=False),
-        pa.field("phase", pa.string(), nullable=False),
-        pa.field("verdict", pa.string(), nullable=False),
-        pa.field("reached", pa.bool_(), nullable=False),
-        pa.field("triggered", pa.bool_(), nullable=False),
-        pa.field("property", pa.string(), nullable=False),
-        pa.field("sentence", pa.string(), nullable=False),
-        pa.field("case_count", pa.int64(), nullable=False),
-        pa.field("cpu_seconds", pa.float64(), nullable=False),
-        pa.field("replayed_count", pa.int64(), nullable=False),
-        pa.field("replay_count", pa.int64(), nullable=False),
-    ]
-)
+_TEXTS = ("fault", "family", "argument", "phase", "verdict", "property", "sentence")
+_COUNTS = ("seed", "case_count", "replayed_count", "replay_count")
+_TYPES = {
+    **dict.fromkeys(_TEXTS, pa.string()),
+    **dict.fromkeys(_COUNTS, pa.int64()),
+    **dict.fromkeys(("is_set_aside", "reached", "triggered"), pa.bool_()),
+    "cpu_seconds": pa.float64(),
+}
+SCHEMA = pa.schema([pa.field(name, of, nullable=False) for name, of in _TYPES.items()])
 """A row for each fault, seed and phase that was tried, in the order in which they were."""
 
 Document: TypeAlias = Mapping[str, Any]
@@ -76,9 +67,8 @@ def is_set_aside(name: str) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:
-    """A process that has ended: its exit code, the CPU time of it and its children, and what it complained about."""
+    """A process that has ended: the CPU time of it and its children, and what it complained about."""
 
-    code: int
     cpu_seconds: float
     complaint: str
 
@@ -201,7 +191,7 @@ class Trials:
             process.returncode = code = os.waitstatus_to_exitcode(status)
             complaints.seek(0)
             said = complaints.read()[-COMPLAINT_CHARACTERS_MAX:]
-        return Ended(code=code, cpu_seconds=used.ru_utime + used.ru_stime, complaint=HANGS if code == -9 else said)
+        return Ended(cpu_seconds=used.ru_utime + used.ru_stime, complaint=HANGS if code == -signal.SIGKILL else said)
 
 
 def _of_fault(fault: FaultFile) -> Row:

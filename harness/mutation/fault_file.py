@@ -1,6 +1,6 @@
 """Faults as files: one TOML file below `harness/faults/` is one change of one place, in the folder of its family.
 
-`FAMILIES` are mistakes in the implementation. A file in `judges` is a mistake in the harness or the model, which the
+Most families are mistakes in the implementation. A file in `judges` is a mistake in the harness or the model, which the
 controls of a check or a test must notice; a file in `benign` changes the implementation so that it stays right.
 """
 

@@ -4,26 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from markupsafe import Markup
 
 from tornproof.reports.campaign.data import Cell, CellRuns
-from tornproof.reports.kit.plots import COLOURS, DASHES, plot
-from tornproof.reports.kit.survival import Survival, draw_curve, survival
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from tornproof.reports.kit.survival import LETTERS, Survival, plot_of_curves, survival
 
 COLUMNS_MAX = 6
 FAULTS_MAX = 150
 GROUPS_MAX = 20
 CURVES_MAX = 5
 FAULTS_A_CURVE_MIN = 3
-LETTERS = "ABCDE"
 FaultRuns: TypeAlias = tuple[str, CellRuns]
 """A scenario, and the runs of a fault on it."""
-_COLOURS = ("accent", "lost", "written", "torn", "damaged")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,25 +84,12 @@ def curves_of(groups: list[FaultGroup]) -> list[FaultGroup]:
 
 def survival_plot(groups: list[FaultGroup]) -> Markup:
     """Return a plot of the share of undetected faults by seeds, a curve with a letter for each group."""
-
-    def draw(figure: Figure) -> None:
-        axes = figure.subplots()
-        for group, letter, colour, dashes in zip(groups, LETTERS, _COLOURS, DASHES, strict=False):
-            draw_curve(axes, group.survival, letter, COLOURS[colour], dashes)
-        axes.set_xscale("log")
-        axes.set_xlim(left=1)
-        axes.set_ylim(0, 1.02)
-        axes.set_xlabel("seeds")
-        axes.set_ylabel("faults not detected")
-        axes.yaxis.set_major_formatter(lambda share, _: f"{share:.0%}")
-        axes.grid(axis="y")
-
     detected = "; ".join(
         f"{letter}: {group.found_count} of {len(group.times)} detected"
         for group, letter in zip(groups, LETTERS, strict=False)
     )
-    return plot(
-        draw,
+    return plot_of_curves(
+        [group.survival for group in groups],
+        unit="seeds",
         title=f"Share of the planted faults that are not detected, by number of seeds. {detected}",
-        width_inches=6.5,
     )

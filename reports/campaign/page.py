@@ -13,10 +13,10 @@ from tornproof.reports.campaign.coverage import heat_map
 from tornproof.reports.campaign.data import CampaignData, CellRuns, Signature, read_campaign, totals
 from tornproof.reports.campaign.discovery import BEHAVIOURS_MAX, Yield, about, at_most
 from tornproof.reports.campaign.faults import GROUPS_MAX as FAULT_GROUPS_MAX
-from tornproof.reports.campaign.faults import LETTERS, curves_of, fault_groups, survival_plot
+from tornproof.reports.campaign.faults import curves_of, fault_groups, survival_plot
 from tornproof.reports.campaign.plots import behaviours_plot, chance_plot
 from tornproof.reports.kit.page import VERDICTS, Page, as_key, fill, worst
-from tornproof.reports.kit.survival import milestones
+from tornproof.reports.kit.survival import LETTERS, milestones
 
 KEY = "campaign"
 FINDINGS_MAX = 100

@@ -6,17 +6,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
 from tornproof.reports.faults.trials import (
-    ALL,
     BENIGN,
     JUDGES,
     KEY,
+    TOTAL_TITLES,
     Attempt,
     Trial,
+    faults_of,
     read_trials,
     told_of,
     totals,
@@ -24,11 +24,7 @@ from tornproof.reports.faults.trials import (
 )
 from tornproof.reports.kit.json_fields import counted
 from tornproof.reports.kit.page import Page, fill
-from tornproof.reports.kit.plots import COLOURS, DASHES, plot
-from tornproof.reports.kit.survival import draw_curve, milestones, survival
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from tornproof.reports.kit.survival import milestones, plot_of_curves, survival
 
 TITLE = "Planted faults"
 FAULTS_MAX = 1_000
@@ -56,29 +52,26 @@ def faults_page(path: Path) -> Page:
     """Return the page of a file of trials; raises ResultError if it is not one."""
     trials = read_trials(path)
     checks = untold_of(trials)
-    wanted = [each for each in checks if each.is_fault and each.family != JUDGES]
-    missed = [each for each in wanted if not each.is_detected]
-    alarms = [each for each in checks if each.family == BENIGN and each.noticed is not None]
-    unnoticed = [each for each in checks if each.family == JUDGES and not each.is_detected]
+    wanted, failed = faults_of(checks), [each for each in checks if not each.is_as_wanted]
+    missed = faults_of(failed)
     phases = tuple(dict.fromkeys(attempt.phase for trial in trials for attempt in trial.attempts))
     rows = _rows(trials, phases)
     body = fill(
         "faults.html.j2",
         lead=_lead(wanted, missed),
+        titles=TOTAL_TITLES,
         totals=totals(checks),
-        all_name=ALL,
         told=totals(told_of(trials))[-1] if told_of(trials) else None,
         missed=missed,
-        alarms=alarms,
-        unnoticed=unnoticed,
+        alarms=[each for each in failed if each.family == BENIGN],
+        unnoticed=[each for each in failed if each.family == JUDGES],
         curve=_plot(trials) if wanted else None,
         stones=milestones(survival(_times(wanted))) if wanted else [],
         phases=phases,
         rows=rows[:FAULTS_MAX],
         row_count=len(rows),
     )
-    is_as_wanted = not (missed or alarms or unnoticed)
-    return Page(key=KEY, group=TITLE, title=TITLE, verdict="VALID" if is_as_wanted else "INVALID", body=body)
+    return Page(key=KEY, group=TITLE, title=TITLE, verdict="INVALID" if failed else "VALID", body=body)
 
 
 def _lead(wanted: Sequence[Trial], missed: Sequence[Trial]) -> str:
@@ -95,21 +88,10 @@ def _times(trials: Sequence[Trial]) -> list[tuple[float, bool]]:
 
 def _plot(trials: Sequence[Trial]) -> Markup:
     """Return a plot of the share of undetected faults by CPU seconds: told nothing (A), and told the scenario (B)."""
-    wanted = [each for each in trials if each.is_fault and each.family != JUDGES]
+    wanted = faults_of(trials)
     curves = [survival(_times(some)) for some in (untold_of(wanted), told_of(wanted)) if some]
-
-    def draw(figure: Figure) -> None:
-        axes = figure.subplots()
-        for steps, letter, colour, dashes in zip(curves, "AB", ("accent", "lost"), DASHES, strict=False):
-            draw_curve(axes, steps, letter, COLOURS[colour], dashes)
-        axes.set_xscale("log")
-        axes.set_ylim(0, 1.02)
-        axes.set_xlabel("CPU seconds")
-        axes.set_ylabel("faults not detected")
-        axes.yaxis.set_major_formatter(lambda share, _: f"{share:.0%}")
-        axes.grid(axis="y")
-
-    return plot(draw, title="Share of the planted faults that are not detected, by CPU seconds", width_inches=6.5)
+    title = "Share of the planted faults that are not detected, by CPU seconds"
+    return plot_of_curves(curves, unit="CPU seconds", title=title)
 
 
 def _rows(trials: Sequence[Trial], phases: Sequence[str]) -> list[Row]:

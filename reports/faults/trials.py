@@ -21,6 +21,8 @@ TOLD = "told"
 JUDGES, BENIGN = "judges", "benign"
 """Families that are no mistakes in the implementation."""
 SET_ASIDE, ALL = "set aside", "all"
+TOTAL_TITLES = ("family", "trials", "reached", "triggered", "detected", "CPU s, median", "95 %")
+"""The titles of the cells of a total."""
 KEY = "faults"
 """The key of the page."""
 TYPES: dict[str, Any] = {
@@ -96,6 +98,16 @@ class Trial:
         return self.family != BENIGN and not self.argument
 
     @property
+    def is_as_wanted(self) -> bool:
+        """Whether what had to be found is found, and what is right raises no alarm."""
+        return self.noticed is None if self.family == BENIGN else self.is_detected or not self.is_fault
+
+    @property
+    def how_far(self) -> str:
+        """How far a fault came that is not detected, in words."""
+        return "triggered" if self.triggered else "reached" if self.reached else "not reached"
+
+    @property
     def cpu_seconds(self) -> float:
         """The CPU time up to the first finding, or of all phases."""
         times = [each.cpu_seconds for each in self.attempts]
@@ -113,6 +125,14 @@ class Total:
     detected_count: int
     median_seconds: float | None
     percentile_seconds: float | None
+
+    @property
+    def cells(self) -> tuple[str, ...]:
+        """The name and the numbers as texts of a table."""
+        counts = (self.trial_count, self.reached_count, self.triggered_count, self.detected_count)
+        times = (self.median_seconds, self.percentile_seconds)
+        seconds = ("–" if time is None else f"{time:.1f}" for time in times)
+        return (self.name, *(f"{count:,}" for count in counts), *seconds)
 
     @classmethod
     def of(cls, name: str, trials: Sequence[Trial]) -> Total:
@@ -150,10 +170,15 @@ def told_of(trials: Iterable[Trial]) -> list[Trial]:
     return [each for each in trials if each.is_told]
 
 
+def faults_of(trials: Iterable[Trial]) -> list[Trial]:
+    """Return the trials of mistakes in the implementation that have to be found."""
+    return [each for each in trials if each.is_fault and each.family != JUDGES]
+
+
 def totals(trials: Iterable[Trial]) -> list[Total]:
     """Return the totals of what has to be found: of each family, then, without judges, of what is set aside and all."""
-    wanted = [each for each in trials if each.is_fault]
-    faults = [each for each in wanted if each.family != JUDGES]
+    trials = list(trials)
+    wanted, faults = [each for each in trials if each.is_fault], faults_of(trials)
     families = sorted({each.family for each in wanted})
     return [
         *(Total.of(family, [each for each in wanted if each.family == family]) for family in families),

@@ -5,7 +5,17 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from markupsafe import Markup
+
+from tornproof.reports.kit.plots import COLOURS, DASHES, plot
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+LETTERS = "ABCDE"
+_COLOURS = ("accent", "lost", "written", "torn", "damaged")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,9 +53,27 @@ def survival(times: Iterable[tuple[float, bool]]) -> tuple[Survival, ...]:
     return tuple(steps)
 
 
-def draw_curve(axes: Any, steps: Sequence[Survival], letter: str, colour: str, dashes: Any) -> None:
+def plot_of_curves(curves: Sequence[Sequence[Survival]], *, unit: str, title: str) -> Markup:
+    """Return a plot of the share of undetected faults by a unit of work, with a letter for each curve."""
+
+    def draw(figure: Figure) -> None:
+        axes = figure.subplots()
+        for steps, letter, colour, dashes in zip(curves, LETTERS, _COLOURS, DASHES, strict=False):
+            _draw_curve(axes, steps, letter, COLOURS[colour], dashes)
+        axes.set_xscale("log")
+        axes.set_xlim(left=min(_start(steps) for steps in curves))
+        axes.set_ylim(0, 1.02)
+        axes.set_xlabel(unit)
+        axes.set_ylabel("faults not detected")
+        axes.yaxis.set_major_formatter(lambda share, _: f"{share:.0%}")
+        axes.grid(axis="y")
+
+    return plot(draw, title=title, width_inches=6.5)
+
+
+def _draw_curve(axes: Any, steps: Sequence[Survival], letter: str, colour: str, dashes: Any) -> None:
     """Draw the share as a curve that begins at 1 and has a letter at its end; marks are where observation ended."""
-    times = [min(1, steps[0].time), *(step.time for step in steps)]
+    times = [_start(steps), *(step.time for step in steps)]
     shares = [1.0, *(step.share for step in steps)]
     axes.plot(times, shares, drawstyle="steps-post", color=colour, linestyle=dashes, linewidth=2)
     censored = [step for step in steps if step.censored_count]
@@ -53,6 +81,11 @@ def draw_curve(axes: Any, steps: Sequence[Survival], letter: str, colour: str, d
     axes.annotate(
         letter, (times[-1], shares[-1]), xytext=(6, 0), textcoords="offset points", va="center", weight="bold"
     )
+
+
+def _start(steps: Sequence[Survival]) -> float:
+    """Return where a curve begins, on an axis without a zero."""
+    return min(1, steps[0].time)
 
 
 def milestones(steps: Sequence[Survival]) -> list[tuple[float, float]]:

@@ -146,10 +146,8 @@ def reaches_every_state_early(case: TestCase) -> bool:
     """Say if a reader goes on from the earliest state of the writer beside which it can have done what it did."""
     group = case.process_group()
     try:
-        reduction, trace = (
-            ReaderReduction(group.processes[READER_INDEX], READER_INDEX, group.judge),
-            Trace(case.begin(group)),
-        )
+        reduction = ReaderReduction(group.processes[READER_INDEX], READER_INDEX, group.judge)
+        trace = Trace(case.begin(group))
         return reduction.is_earliest(trace, reduction.search(trace, [reduction.root()]))
     finally:
         group.close()

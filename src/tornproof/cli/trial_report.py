@@ -14,7 +14,17 @@ from rich.table import Table
 from tornproof.cli.output import replacing
 from tornproof.harness.mutation.fault_file import BENIGN, JUDGES
 from tornproof.harness.trial import SCHEMA, Row
-from tornproof.reports.faults.trials import ALL, TRIALS_FILE, Total, Trial, told_of, totals, trials_of, untold_of
+from tornproof.reports.faults.trials import (
+    ALL,
+    TOTAL_TITLES,
+    TRIALS_FILE,
+    Total,
+    Trial,
+    told_of,
+    totals,
+    trials_of,
+    untold_of,
+)
 
 
 def write_trials(rows: Sequence[Row], folder: Path) -> None:
@@ -31,7 +41,7 @@ def trials_document(rows: Sequence[Row]) -> dict[str, Any]:
         "totals": [
             {name: getattr(each, name) for name in Total.__dataclass_fields__} for each in totals(untold_of(tried))
         ],
-        "not_as_wanted": sorted({each.fault for each in tried if not _is_as_wanted(each)}),
+        "not_as_wanted": sorted({each.fault for each in tried if not each.is_as_wanted}),
         "trials": list(rows),
     }
 
@@ -45,25 +55,16 @@ def print_trials(console: Console, rows: Sequence[Row]) -> None:
     for trial in tried:
         if trial.family in (JUDGES, BENIGN) and (noticed := trial.noticed) is not None:
             console.print(f"noticed {trial.fault}: {noticed.phase}: {noticed.sentence}", markup=False)
-        if not _is_as_wanted(trial):
+        if not trial.is_as_wanted:
             kind = "alarm " if trial.family == BENIGN else "missed"
-            reached = "triggered" if trial.triggered else "reached" if trial.reached else "not reached"
             seed = "told" if trial.is_told else f"seed {trial.seed}"
-            console.print(f"{kind} {trial.fault} ({trial.family}, {seed}): {reached}", markup=False)
+            console.print(f"{kind} {trial.fault} ({trial.family}, {seed}): {trial.how_far}", markup=False)
 
 
 def _table(title: str, trials: Sequence[Trial]) -> Table:
     table = Table(title=title)
-    table.add_column("family", overflow="fold")
-    for column in ("trials", "reached", "triggered", "detected", "CPU s, median", "95 %"):
-        table.add_column(column, justify="right")
+    for column in TOTAL_TITLES:
+        table.add_column(column, justify="left" if column == TOTAL_TITLES[0] else "right", overflow="fold")
     for each in totals(trials):
-        counts = (each.trial_count, each.reached_count, each.triggered_count, each.detected_count)
-        times = (each.median_seconds, each.percentile_seconds)
-        cells = [f"{count:,}" for count in counts] + ["–" if time is None else f"{time:.1f}" for time in times]
-        table.add_row(each.name, *cells, style="bold" if each.name == ALL else None)
+        table.add_row(*each.cells, style="bold" if each.name == ALL else None)
     return table
-
-
-def _is_as_wanted(trial: Trial) -> bool:
-    return trial.noticed is None if trial.family == BENIGN else trial.is_detected or not trial.is_fault

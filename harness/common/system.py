@@ -72,6 +72,10 @@ class Target(Protocol):
         """Return the fields of a file, by its path below the target's own; they only label bytes in findings."""
         return ()
 
+    def repaired(self) -> Iterable[tuple[str, Target]]:
+        """Return targets that do one thing better each, with the words that follow "It does not happen when"."""
+        return ()
+
     @contextmanager
     def open_reader(self, storage: Storage, path: str, style: str) -> Iterator[Callable[[], Hashable]]:
         """Start a session of a reader, and yield a function that reads; "fresh" opens everything for each read."""

@@ -7,7 +7,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from tornproof.harness.counterexamples.actions import ActionRecorder
 from tornproof.harness.counterexamples.byte_map import crash_ranges
+from tornproof.harness.counterexamples.cause import CHANGE_WORDS, Decisive, infer
 from tornproof.harness.counterexamples.lanes import NOTABLE, LaneRecorder
 from tornproof.harness.counterexamples.log import DecisionLog, Deviation, PowerCut, moved_to, step_text, text_of
 from tornproof.harness.counterexamples.replay_engine import Observer, disk_after
@@ -73,6 +75,10 @@ class _All(Observer):
     def __init__(self, *observers: Observer) -> None:
         self._observers = observers
 
+    def stepping(self, step: Step, call: Call, kernel: Kernel) -> None:
+        for observer in self._observers:
+            observer.stepping(step, call, kernel)
+
     def stepped(self, step: Step, call: Call, node: Node, world: World) -> None:
         for observer in self._observers:
             observer.stepped(step, call, node, world)
@@ -86,14 +92,15 @@ def explain(candidate: Candidate, wanted: Signature) -> dict[str, Any]:
     """Return why a case breaks the property, as JSON."""
     case, log = candidate.case, candidate.log
     with Replayer(case) as replayer:
-        lanes, recorder = LaneRecorder(case.path, log), StepRecorder()
-        state = StateRecorder(case)
-        result = replayer.play(log, wanted=wanted, observer=_All(lanes, recorder, state))
+        lanes, state = LaneRecorder(case, log), StateRecorder(case)
+        recorder = lanes.recorder
+        result = replayer.play(log, wanted=wanted, observer=_All(lanes, state))
         violation = result.violation(wanted)
         assert violation is not None, "only what happens can be explained"
         neighbour = next(_neighbours(replayer, log, recorder), None)
         last = next(reversed(log.deviations), None)
         files, left_out_count = state.files()
+        decisive = _decisive(replayer, log, recorder, neighbour)
         explanation = {
             "client": violation.process,
             "seen": violation.sentence,
@@ -106,7 +113,8 @@ def explain(candidate: Candidate, wanted: Signature) -> dict[str, Any]:
             "files": files,
             "files_at": state.text,
             "files_left_out": left_out_count,
-            "cause": _cause(replayer, log, recorder, neighbour),
+            "cause": None if decisive is None else _cause(decisive),
+            "passes_when": infer(case, decisive, log, recorder).document(),
             "neighbour": None if neighbour is None else neighbour.document(),
         }
         evidence = {"explanation": explanation, "log": log.document(), "test_case": counts_of(case)}
@@ -134,7 +142,7 @@ def _neighbours(replayer: Replayer, log: DecisionLog, recorder: StepRecorder) ->
         for moved, change in [*ways, (None, "left out")]:
             kept = () if moved is None else (moved,)
             other = DecisionLog((*log.deviations[:index], *kept, *log.deviations[index + 1 :]))
-            lanes = LaneRecorder(replayer.case.path, other)
+            lanes = LaneRecorder(replayer.case, other)
             try:
                 result = replayer.play(other, observer=lanes)
             except NotExplorableError:
@@ -144,24 +152,37 @@ def _neighbours(replayer: Replayer, log: DecisionLog, recorder: StepRecorder) ->
                 yield Neighbour(deviation, moved, change, lanes)
 
 
-def _cause(
-    replayer: Replayer, log: DecisionLog, recorder: StepRecorder, neighbour: Neighbour | None
-) -> dict[str, str] | None:
-    """Return what the process of the decision had done just before it, and what it had not done yet."""
+def _decisive(
+    replayer: Replayer, log: DecisionLog, recorder: ActionRecorder, neighbour: Neighbour | None
+) -> Decisive | None:
+    """Return the decision that matters, with the steps that its process takes from there on if it is left out."""
     if not log.deviations:
         return None
     deviation = log.deviations[-1] if neighbour is None else neighbour.deviation
-    at, process = deviation.at, deviation.at.process
-    done = recorder.until(at)
-    without = StepRecorder()
+    without = ActionRecorder(replayer.case)
     with suppress(NotExplorableError):
         replayer.play(DecisionLog(tuple(each for each in log.deviations if each is not deviation)), observer=without)
-    todo = without.since(at)
+    done = recorder.until(deviation.at)
+    return Decisive(
+        log=log,
+        index=log.deviations.index(deviation),
+        last_change=next((step for step in reversed(done) if step.call in CHANGE_WORDS), None),
+        actions={**without.actions(), **recorder.actions()},
+        done=done,
+        later=without.since(deviation.at),
+    )
+
+
+def _cause(decisive: Decisive) -> dict[str, str]:
+    """Return what the process of the decision had done just before it, and what it had not done yet."""
+    done, todo = _notable(decisive.done[::-1]), _notable(decisive.later)
     return {
-        "decision": text_of(deviation),
-        "client": process,
-        "done": _text(_notable(done[::-1])),
-        "not_yet": _text(_notable(todo)),
+        "decision": text_of(decisive.deviation),
+        "client": decisive.deviation.at.process,
+        "done": _text(done),
+        "not_yet": _text(todo),
+        "done_action": _action(done, decisive),
+        "not_yet_action": _action(todo, decisive),
     }
 
 
@@ -172,3 +193,7 @@ def _notable(steps: Sequence[Step]) -> Step | None:
 
 def _text(step: Step | None) -> str:
     return "" if step is None or step.operation == END else step_text(step).partition("@")[2]
+
+
+def _action(step: Step | None, decisive: Decisive) -> str:
+    return "" if step is None or step.operation == END else f"{step.operation}: {decisive.text_of(step)}"

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from tornproof.harness.counterexamples.actions import Action, ActionRecorder, in_order
 from tornproof.harness.counterexamples.log import DecisionLog, Deviation, Fail, Kill, PowerCut, Switch
 from tornproof.harness.counterexamples.replay_engine import Observer
 from tornproof.harness.counterexamples.step_names import END, Step, kind_of
 from tornproof.harness.simulator.filesystem.intercept import BARRIERS, CHANGES, Call, CallKind
 from tornproof.harness.simulator.filesystem.kernel import Kernel
 from tornproof.harness.simulator.process import bodies
+from tornproof.harness.simulator.process.case import TestCase
 from tornproof.harness.simulator.process.simulated_process import Mark, Node
 from tornproof.harness.simulator.process.world import World
 
@@ -35,12 +37,15 @@ class Row:
     process: str
     operation: str
     does: list[str] = field(default_factory=list)
+    acts: list[Step] = field(default_factory=list)
     disk: str = ""
     ends: list[str] = field(default_factory=list)
     decisions: list[Deviation] = field(default_factory=list)
     steps: set[Step] = field(default_factory=set)
 
-    def document(self, decisive: Deviation | None, *, is_decisive: bool) -> dict[str, Any]:
+    def document(
+        self, decisive: Deviation | None, actions: Mapping[Step, Action], *, is_decisive: bool
+    ) -> dict[str, Any]:
         """Return the row as JSON; of several decisions it names the decisive one, else the last one."""
         named = decisive if decisive in self.decisions else next(reversed(self.decisions), None)
         return {
@@ -48,6 +53,7 @@ class Row:
             "client": self.process,
             "operation": self.operation,
             "does": _counted(self.does),
+            "actions": in_order(actions[step] for step in self.acts),
             "ends": self.ends,
             "disk": self.disk,
             "happens": "" if named is None else HAPPENS[type(named)],
@@ -58,9 +64,10 @@ class Row:
 class LaneRecorder(Observer):
     """Writes the rows of a run."""
 
-    def __init__(self, path: str, log: DecisionLog) -> None:
-        """Wait for a run of the log on the table at `path`."""
-        self._prefix = f"{path}/"
+    def __init__(self, case: TestCase, log: DecisionLog) -> None:
+        """Wait for a run of the log on the test case."""
+        self.recorder = ActionRecorder(case)
+        self._prefix = f"{case.path}/"
         self._switches = [each for each in log.deviations if isinstance(each, Switch)]
         self._has_ended = False
         self.rows: list[Row] = []
@@ -68,25 +75,36 @@ class LaneRecorder(Observer):
     def document(self, decisive: Deviation | None) -> list[dict[str, Any]]:
         """Return the rows as JSON; one is decisive, by a decision of this run or of its neighbour."""
         decisive_index = self._decisive_index(decisive)
-        return [row.document(decisive, is_decisive=index == decisive_index) for index, row in enumerate(self.rows)]
+        actions = self.recorder.actions()
+        return [
+            row.document(decisive, actions, is_decisive=index == decisive_index) for index, row in enumerate(self.rows)
+        ]
+
+    def stepping(self, step: Step, call: Call, kernel: Kernel) -> None:
+        """Keep what the call may change."""
+        self.recorder.stepping(step, call, kernel)
 
     def stepped(self, step: Step, call: Call, node: Node, world: World) -> None:
         """Add a call to the row of its process and operation."""
+        self.recorder.stepped(step, call, node, world)
         row = self._row(step)
         row.steps.add(step)
         self._has_ended = node.call is None
         file = step.file
         if call.kind in NOTABLE and call.kind is not CallKind.OPEN_FOR_WRITING:
             row.does.append(f"{call.kind} {file}")
+            row.acts.append(step)
             row.disk = self._on_disk(world.kernel)
         elif call.kind in READ_ONLY_CALLS and kind_of(step.process) == "reader":
             row.does.append(f"read {file}")
+            row.acts.append(step)
         row.ends += [_mark_text(mark) for mark in node.marks if mark.kind in MARKS]
         if node.outcome:
             row.ends.append(node.outcome)
 
     def deviated(self, deviation: Deviation, kernel: Kernel) -> None:
         """Add a decision to the row in which it takes effect."""
+        self.recorder.deviated(deviation, kernel)
         row = self._row(deviation.at)
         row.decisions.append(deviation)
         match deviation:

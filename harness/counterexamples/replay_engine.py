@@ -72,11 +72,25 @@ HASH_BYTES = 16
 class Observer:
     """Is told what happens in a run; this one ignores it."""
 
+    def stepping(self, step: Step, call: Call, kernel: Kernel) -> None:
+        """Receive a call that is about to be made, and the files before it."""
+
     def stepped(self, step: Step, call: Call, node: Node, world: World) -> None:
         """Receive a call that was answered, the node of the process after it, and the world."""
 
     def deviated(self, deviation: Deviation, kernel: Kernel) -> None:
         """Receive a decision, and the files right before it."""
+
+
+class Change:
+    """What a run does otherwise than its processes; this one changes nothing."""
+
+    def make(self, step: Step, world: World, index: int) -> None:
+        """Let a process make its next call, which is `step`."""
+        world.step(index)
+
+    def crashed(self, kernel: Kernel) -> None:
+        """Receive the files that a kill or a power cut leaves, to change them."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -103,9 +117,12 @@ class ReplayProcesses:
 class ReplayEngine:
     """A world, the names of its processes in their sessions, and which of them runs."""
 
-    def __init__(self, processes: ReplayProcesses, observer: Observer, *, adapts: bool = False) -> None:
+    def __init__(
+        self, processes: ReplayProcesses, observer: Observer, *, adapts: bool = False, change: Change | None = None
+    ) -> None:
         """Begin at the start of the test case; with `adapts`, a power cut leaves what is nearest to its choice."""
         self._adapts = adapts
+        self._change = change or Change()
         self.processes = processes
         self.world: World = processes.sessions.case.begin(processes.sessions.first)
         self.current = WRITER_INDEX
@@ -157,6 +174,7 @@ class ReplayEngine:
                     return None
                 self._observer.deviated(deviation, self.world.kernel)
                 self.world = self.processes.sessions.after_kill(self.world)
+                self._change.crashed(self.world.kernel)
                 self._sessions[WRITER_INDEX] += 1
             case PowerCut(at=at, model=model, choice=choice):
                 if self._adapts:
@@ -182,8 +200,9 @@ class ReplayEngine:
     def _call(self, reason: StorageReason | None) -> None:
         index, world = self.current, self.world
         step, call = self.next_step(), world.call(index)
+        self._observer.stepping(step, call, world.kernel)
         if reason is None:
-            world.step(index)
+            self._change.make(step, world, index)
         else:
             file = world.kernel.file_of(index, call) if call.kind in BARRIERS else None
             if file is not None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
 from tornproof.harness.counterexamples.log import DecisionLog, Deviation, Fail, Kill, PowerCut, Switch
-from tornproof.harness.counterexamples.replay_engine import Observer, ReplayEngine, ReplayProcesses, choice_text
+from tornproof.harness.counterexamples.replay_engine import Change, Observer, ReplayEngine, ReplayProcesses, choice_text
 from tornproof.harness.counterexamples.step_names import END, Step, StepNames, kind_of
 from tornproof.harness.search.crash_world import FAILED_SYNC, WRITER_INDEX, Sessions
 from tornproof.harness.simulator.process.case import TestCase
@@ -71,12 +71,14 @@ class Replayer:
         for processes in self._processes.values():
             processes.sessions.close()
 
-    def engine(self, *, fails: bool, observer: Observer = NOBODY, adapts: bool = False) -> ReplayEngine:
+    def engine(
+        self, *, fails: bool, observer: Observer = NOBODY, adapts: bool = False, change: Change | None = None
+    ) -> ReplayEngine:
         """Return the start of a run, in which calls may fail or not."""
         if fails not in self._processes:
             sessions = Sessions.of(self.case, fails=fails)
             self._processes[fails] = ReplayProcesses(sessions=sessions, names=StepNames(self.case.path))
-        return ReplayEngine(self._processes[fails], observer, adapts=adapts)
+        return ReplayEngine(self._processes[fails], observer, adapts=adapts, change=change)
 
     def play(
         self,
@@ -85,13 +87,15 @@ class Replayer:
         wanted: Signature | None = None,
         observer: Observer = NOBODY,
         adapts: bool = False,
+        change: Change | None = None,
     ) -> RunResult:
         """Run a log to its end, or to the first violation with the wanted signature, or to any if none is wanted.
 
-        With `adapts`, a power cut leaves what is nearest to its choice, which may be that of a larger case.
+        With `adapts`, a power cut leaves what is nearest to its choice, which may be that of a larger case. A `change`
+        is made to what the processes do.
         """
         fails = any(isinstance(each, Fail) for each in log.deviations)
-        engine = self.engine(fails=fails, observer=observer, adapts=adapts)
+        engine = self.engine(fails=fails, observer=observer, adapts=adapts, change=change)
         queue = _Queue(log)
         while not _is_over(engine.world.progress.violations, wanted):
             step = engine.next_step()

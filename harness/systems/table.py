@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 from msgspec import structs
@@ -30,6 +30,18 @@ COLUMNS = (
 )
 SYMBOL = NewColumn(name="k", type=TypeTag.SYMBOL, symbol_capacity=2)
 """With so few hashes that their chains grow by every second symbol."""
+READER_WORDS = "the reader decodes the footer of its token in _txn, and not the newest one"
+PROTOCOL_WORDS = {
+    "base": "a commit continues from the footer of the committed token, and not from the newest one",
+    "token_of": "the token in _txn is the end that was encoded, and not the size of data.parquet",
+    "recovery": "the next writer first publishes each committed generation again",
+    "undo": "a failed write is left as it is for the next writer",
+    "replaced": "replaced directories stay until a purge finds no reader in them",
+    "update": "a partition that grows is written and synced in the order of this implementation",
+    "rewrite": "a new directory is written and synced in the order of this implementation",
+    "publish": "_txn is stored and synced in the order of this implementation",
+}
+"""What a target does differently if a part of its protocol is that of this implementation."""
 # Files this small would be rewritten at every commit, but growing in place is to be explored.
 GROWING = WriterOptions(rewrite_unused_ratio=1.0)
 
@@ -67,6 +79,15 @@ class TableTarget(TableReaders):
     def read(self, storage: Storage, path: str) -> Seen:
         """Read all parquet partitions of the committed version."""
         return see(storage, path, self.reader)
+
+    def repaired(self) -> Iterator[tuple[str, TableTarget]]:
+        """Yield the target with one part of its protocol replaced by that of this implementation."""
+        if self.reader is not HARDENED_READER:
+            yield READER_WORDS, replace(self, reader=HARDENED_READER)
+        for name, words in PROTOCOL_WORDS.items():
+            sound = getattr(HARDENED, name)
+            if getattr(self.protocol, name) != sound:
+                yield words, replace(self, protocol=structs.replace(self.protocol, **{name: sound}))
 
     def specification(self, files: ReadableStorage, path: str) -> TableSpecification | None:
         """Return the model of the table's rows."""

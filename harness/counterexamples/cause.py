@@ -1,0 +1,309 @@
+"""Infers the cause of a finding: the small changes of its run that make it pass, each tried by a replay."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+from tornproof.harness.counterexamples.actions import Action, ActionRecorder
+from tornproof.harness.counterexamples.log import DecisionLog, Deviation, Kill, PowerCut, Switch, moved_to, step_text
+from tornproof.harness.counterexamples.replay_engine import Change, NoSuchDiskError, choice_text, read_choice
+from tornproof.harness.counterexamples.run import Replayer
+from tornproof.harness.counterexamples.step_names import Step, kind_of
+from tornproof.harness.search.crash_world import WRITER_INDEX
+from tornproof.harness.simulator.filesystem.intercept import CHANGES, CallKind
+from tornproof.harness.simulator.filesystem.kernel import CallRejectedError, Kernel, entries_of
+from tornproof.harness.simulator.persistence.models import Choice, FileChoice
+from tornproof.harness.simulator.process.case import NotExplorableError, TestCase
+from tornproof.harness.simulator.process.world import World
+
+CHANGE_WORDS = frozenset(kind.value for kind in CHANGES) - {CallKind.OPEN_FOR_WRITING.value}
+OF_NAMES = frozenset({CallKind.UNLINK.value, CallKind.RMDIR.value, CallKind.RENAME.value, CallKind.MKDIR.value})
+DELAYABLE = frozenset({CallKind.STORE.value, CallKind.PWRITE.value}) | OF_NAMES
+SAID_MAX = 3
+LATER_STEPS_MAX = 60
+
+
+class Run(NamedTuple):
+    """A run that has to pass: a log on a test case, with a change of what its processes do."""
+
+    case: TestCase
+    log: DecisionLog
+    change: Change | None = None
+
+
+class Candidate(NamedTuple):
+    """A change in words, the place that it names, and the runs that pass if it is enough."""
+
+    sentence: str
+    file: str
+    runs: tuple[Run, ...]
+
+
+class Inferred(NamedTuple):
+    """The changes that are enough, by the order in which they are preferred, and how many were tried."""
+
+    enough: tuple[Candidate, ...]
+    tried_count: int
+
+    def document(self) -> dict[str, Any]:
+        """Return it as JSON."""
+        return {
+            "tried": self.tried_count,
+            "enough": len(self.enough),
+            "changes": [{"text": each.sentence, "file": each.file} for each in self.enough[:SAID_MAX]],
+        }
+
+
+class Decisive(NamedTuple):
+    """A decision by its index in a log, the last change before it, and its process's steps before and after it."""
+
+    log: DecisionLog
+    index: int
+    last_change: Step | None
+    done: Sequence[Step]
+    later: Sequence[Step]
+    actions: Mapping[Step, Action]
+
+    @property
+    def deviation(self) -> Deviation:
+        """The decision itself."""
+        return self.log.deviations[self.index]
+
+    @property
+    def after_change(self) -> Step | None:
+        """The step that follows the last change."""
+        steps = [*self.done, *self.later]
+        return next(iter(steps[steps.index(self.last_change) + 1 :]), None) if self.last_change in steps else None
+
+    def text_of(self, step: Step) -> str:
+        """Return what a step does in words, else the call."""
+        action = self.actions.get(step)
+        return step_text(step).partition("@")[2] if action is None else action.text
+
+    def moved(self, at: Step) -> DecisionLog:
+        """Return the log with the decision at another step."""
+        return self.replaced(moved_to(self.deviation, at))
+
+    def replaced(self, deviation: Deviation) -> DecisionLog:
+        """Return the log with another decision in its place."""
+        deviations = self.log.deviations
+        return DecisionLog((*deviations[: self.index], deviation, *deviations[self.index + 1 :]))
+
+
+def infer(case: TestCase, decisive: Decisive | None, log: DecisionLog, recorder: ActionRecorder) -> Inferred:
+    """Try all changes, and return those that are enough."""
+    tried: list[Candidate] = list(_other_protocols(case, log))
+    if decisive is not None:
+        tried += _about(case, decisive, recorder)
+    with ExitStack() as stack:
+        replayers: dict[int, Replayer] = {}
+        for run in (run for each in tried for run in each.runs):
+            if id(run.case) not in replayers:
+                replayers[id(run.case)] = stack.enter_context(Replayer(run.case))
+        enough = [each for each in tried if all(_passes(run, replayers[id(run.case)]) for run in each.runs)]
+    return Inferred(_smallest(enough), len(tried))
+
+
+def _passes(run: Run, replayer: Replayer) -> bool:
+    """Say whether a run breaks nothing, and takes all its decisions."""
+    try:
+        result = replayer.play(run.log, adapts=True, change=run.change)
+    except (NotExplorableError, CallRejectedError, NoSuchDiskError):
+        # What is right there is unknown, so this run does not count as passing.
+        return False
+    return not result.violations and not result.dropped
+
+
+def _smallest(enough: Iterable[Candidate]) -> tuple[Candidate, ...]:
+    """Keep the first of the changes that differ only in how late a step comes."""
+    kept: dict[object, Candidate] = {}
+    for each in enough:
+        kept.setdefault(each.file, each)
+    return tuple(kept.values())
+
+
+def _other_protocols(case: TestCase, log: DecisionLog) -> Iterator[Candidate]:
+    """Yield the run of a target that does one thing as this implementation does."""
+    for words, target in case.target.repaired():
+        yield Candidate(words, words, (Run(replace(case, target=target), log),))
+
+
+def _about(case: TestCase, decisive: Decisive, recorder: ActionRecorder) -> Iterator[Candidate]:
+    match decisive.deviation:
+        case PowerCut():
+            yield from _synced(case, decisive, recorder)
+            yield from _whole(case, decisive)
+            if decisive.last_change is not None and decisive.last_change.call in OF_NAMES:
+                yield from _delayed(case, decisive, recorder)
+        case Kill():
+            yield from _restored(case, decisive, recorder)
+        case Switch(at=at) if kind_of(at.process) == "writer":
+            yield from _delayed(case, decisive, recorder)
+            yield from _together(case, decisive, recorder)
+        case Switch():
+            yield from _together(case, decisive, recorder)
+
+
+def _synced(case: TestCase, decisive: Decisive, recorder: ActionRecorder) -> Iterator[Candidate]:
+    """Yield runs in which one file is durable before the last change, or right after it."""
+    last = decisive.last_change
+    if last is None:
+        return
+    following = decisive.after_change
+    words = decisive.text_of(last)
+    for name, sync in _syncs(recorder.kernels[decisive.deviation], case):
+        before = Run(case, decisive.log, Synced(sync, last, is_before=True))
+        yield Candidate(f"{name} is synced before: {words}", f"sync {name}", (before,))
+        after = Run(case, decisive.log, Synced(sync, last, is_before=False))
+        # A cut may come between the change and the sync.
+        between = [Run(case, decisive.moved(following))] if following is not None else []
+        yield Candidate(f"{name} is synced right after: {words}", f"sync {name}", (after, *between))
+
+
+def _whole(case: TestCase, decisive: Decisive) -> Iterator[Candidate]:
+    """Yield runs in which what was written to one file reaches the disk as a whole or not at all."""
+    cut = decisive.deviation
+    assert isinstance(cut, PowerCut)
+    choice = read_choice(cut.model, cut.choice)
+    for path, _ in choice.files:
+        others = tuple((other, chosen) for other, chosen in choice.files if other != path)
+        runs = []
+        for kept in (others, (*others, (path, FileChoice(0, 0)))):
+            text = choice_text(Choice(choice.model, choice.names, kept))
+            runs.append(Run(case, decisive.replaced(replace(cut, choice=text))))
+        name = _relative(path, case)
+        yield Candidate(f"the bytes of {name} reach the disk all or not at all", f"whole {name}", tuple(runs))
+
+
+def _restored(case: TestCase, decisive: Decisive, recorder: ActionRecorder) -> Iterator[Candidate]:
+    """Yield runs in which the next session finds one file as it was before the killed operation."""
+    for path, content in recorder.changed_before(decisive.deviation).items():
+        name = _relative(path, case)
+        run = Run(case, decisive.log, Restored(path, content))
+        yield Candidate(f"the next session finds {name} without what the killed one left in it", f"left {name}", (run,))
+
+
+def _delayed(case: TestCase, decisive: Decisive, recorder: ActionRecorder) -> Iterator[Candidate]:
+    """Yield runs in which the last change comes later, after one of the next ones."""
+    last = decisive.last_change
+    if last is None or last.call not in DELAYABLE:
+        return
+    for step, following in _later_changes(decisive):
+        # What is between both steps must pass as well as what is behind both.
+        runs = (
+            Run(case, decisive.log, Delayed(last, step)),
+            Run(case, decisive.moved(following), Delayed(last, None)),
+            Run(case, decisive.moved(following), Delayed(last, step)),
+        )
+        sentence = f"the step “{decisive.text_of(last)}” comes after: {decisive.text_of(step)}"
+        yield Candidate(sentence, f"order {last.file}", runs)
+
+
+def _together(case: TestCase, decisive: Decisive, recorder: ActionRecorder) -> Iterator[Candidate]:
+    """Yield runs in which no other process runs between the last step before a switch and one of the next ones."""
+    at = decisive.deviation.at
+    done = decisive.last_change or next(reversed(decisive.done), None)
+    if done is None:
+        return
+    is_reader = kind_of(at.process) == "reader"
+    for step, following in pairwise(decisive.later) if is_reader else _later_changes(decisive):
+        sentence = (
+            f"no other process runs between two steps of {at.process}: {decisive.text_of(done)}; {decisive.text_of(step)}"
+        )
+        yield Candidate(sentence, "together", (Run(case, decisive.moved(following)),))
+
+
+def _later_changes(decisive: Decisive) -> Iterator[tuple[Step, Step]]:
+    """Yield the changes of the same process after the decision, each with the step that follows it."""
+    for step, following in pairwise(decisive.later[:LATER_STEPS_MAX]):
+        if step.call in CHANGE_WORDS:
+            yield step, following
+
+
+def _syncs(kernel: Kernel, case: TestCase) -> Iterator[tuple[str, str]]:
+    """Yield each file and directory of which a power cut may take something: its name in words, and its path."""
+    for path, number in sorted(kernel.paths()):
+        if not kernel.files[number].is_durable:
+            yield _relative(path, case), path
+    changed = {entry[0] for change in kernel.entry_changes for entry in change}
+    for path, number in sorted(entries_of(kernel.directories)):
+        if number in changed and number in kernel.directories:
+            yield ("the table's directory" if path == case.path else f"directory {_relative(path, case)}"), path
+
+
+def _relative(path: str, case: TestCase) -> str:
+    return path.removeprefix(f"{case.path}/")
+
+
+class Synced(Change):
+    """A file or a directory is synced before a step, or right after it."""
+
+    def __init__(self, path: str, at: Step, *, is_before: bool) -> None:
+        """Wait for the step."""
+        self._path, self._at, self._is_before = path, at, is_before
+
+    def make(self, step: Step, world: World, index: int) -> None:
+        """Let a process make its next call."""
+        if step == self._at and self._is_before:
+            self._sync(world.kernel)
+        world.step(index)
+        if step == self._at and not self._is_before:
+            self._sync(world.kernel)
+
+    def _sync(self, kernel: Kernel) -> None:
+        number = kernel.find(self._path)
+        if number in kernel.directories:
+            kernel.sync_entries(number)
+        elif number in kernel.files:
+            kernel.sync_names_of(number)
+            kernel.files[number] = kernel.files[number].synced()
+
+
+class Restored(Change):
+    """The session after a kill finds a file with other content."""
+
+    def __init__(self, path: str, content: bytes) -> None:
+        """Wait for the kill."""
+        self._path, self._content = path, content
+
+    def crashed(self, kernel: Kernel) -> None:
+        """Restore the file."""
+        number = kernel.find(self._path)
+        if number is not None:
+            state = kernel.files[number]
+            kernel.files[number] = state.resized(len(self._content)).written(self._content, 0)
+
+
+class Delayed(Change):
+    """A write of the writer takes effect after a later step of it, or never."""
+
+    def __init__(self, delayed: Step, until: Step | None) -> None:
+        """Wait for both steps."""
+        self._delayed, self._until = delayed, until
+        self._pending: Any = None
+
+    def make(self, step: Step, world: World, index: int) -> None:
+        """Let a process make its next call, or answer it without an effect."""
+        node = world.nodes[index]
+        if step == self._delayed:
+            self._pending = node
+            world.answer(index, None)
+            return
+        world.step(index)
+        if step == self._until and self._pending is not None:
+            _take_effect(world.kernel, self._pending)
+
+
+def _take_effect(kernel: Kernel, node: Any) -> None:
+    """Make a call that was delayed: on its file, which may be closed by now, else by its path."""
+    call = node.call
+    number = kernel.find(call.path)
+    if call.kind in (CallKind.STORE, CallKind.PWRITE):
+        if number in kernel.files:
+            kernel.files[number] = kernel.files[number].written(call.content, call.offset_bytes)
+        return
+    node.make_call(kernel, WRITER_INDEX)

@@ -36,6 +36,7 @@ HEX_BYTES_MAX = 8
 PUBLISHED_SIZE = pm_layout.Header.layout.field("parquet_meta_file_size")
 NAMES = {"token": "token", "version": "version", "row_count_and_flags": "row count", "name_txn": "directory number"}
 """Fields that have a shorter name than in the tables; the others are named as QuestDB's documents spell them."""
+DECISIVE_NAMES = tuple(NAMES.values())
 VERBS = {
     CallKind.MKDIR: "make directory",
     CallKind.RMDIR: "remove directory",
@@ -79,7 +80,9 @@ class Action(NamedTuple):
     def text(self) -> str:
         """Return it as words."""
         more = len(self.values) - CHANGES_SHOWN_MAX
-        values = [*self.values[:CHANGES_SHOWN_MAX], *([f"{more} more"] if more > 0 else [])]
+        # What decides which rows are committed comes first.
+        values = sorted(self.values, key=lambda value: not value.startswith(DECISIVE_NAMES))
+        values = [*values[:CHANGES_SHOWN_MAX], *([f"{more} more"] if more > 0 else [])]
         if self.written is not None:
             values = [f"bytes {self.written[0]} to {self.written[1]}{self.note}"]
         words = f"{self.verb} {', '.join(values)}" if values else self.verb
@@ -134,8 +137,7 @@ class ActionNames:
         values = self._values(file, content, content, start, min(end, len(content)))
         if not values:
             return Action("read", (f"bytes {start} to {min(end, len(content))}",), file)
-        # What decides which rows are read comes first.
-        chosen = [each for each in values if each.name in NAMES.values()] or values
+        chosen = [each for each in values if each.name in DECISIVE_NAMES] or values
         return Action("read", tuple(f"{each.name} {each.shown(content)}{each.of}" for each in chosen), file)
 
     def _values(self, file: str, old: bytes, new: bytes, start: int, end: int) -> list[Value]:
@@ -163,7 +165,7 @@ class ActionNames:
         """Yield the fields of `_txn`: those of the base header, then of the areas of both versions."""
         base_layout = txn_layout.BaseHeader.layout
         yield from _record(base_layout, 0)
-        areas = {}
+        areas: dict[int, Area] = {}
         # A new record is written before the header says where it is.
         for each in (content, self._last):
             if len(each) >= base_layout.size_bytes:
@@ -187,7 +189,8 @@ class ActionNames:
 
     def _directory(self, raw_timestamp: bytes) -> str:
         """Return the directory of the partition that begins at a time, else its timestamp."""
-        timestamp, names = int.from_bytes(raw_timestamp, "little", signed=True), ()
+        timestamp = int.from_bytes(raw_timestamp, "little", signed=True)
+        names: tuple[str, ...] = ()
         if self._metadata is not None:
             nanoseconds = self._metadata.counts_nanoseconds
             names = directory_names(timestamp, -1, self._metadata.partition_by, nanoseconds=nanoseconds)

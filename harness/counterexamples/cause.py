@@ -2,29 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 from tornproof.harness.counterexamples.actions import Action, ActionRecorder
 from tornproof.harness.counterexamples.log import DecisionLog, Deviation, Kill, PowerCut, Switch, moved_to, step_text
 from tornproof.harness.counterexamples.replay_engine import Change, NoSuchDiskError, choice_text, read_choice
 from tornproof.harness.counterexamples.run import Replayer
-from tornproof.harness.counterexamples.step_names import Step, kind_of
+from tornproof.harness.counterexamples.step_names import END, Step, kind_of
 from tornproof.harness.search.crash_world import WRITER_INDEX
-from tornproof.harness.simulator.filesystem.intercept import CHANGES, CallKind
+from tornproof.harness.simulator.filesystem.intercept import BARRIERS, CHANGES, CallKind
 from tornproof.harness.simulator.filesystem.kernel import CallRejectedError, Kernel, entries_of
 from tornproof.harness.simulator.persistence.models import Choice, FileChoice
 from tornproof.harness.simulator.process.case import NotExplorableError, TestCase
+from tornproof.harness.simulator.process.simulated_process import Node
 from tornproof.harness.simulator.process.world import World
 
 CHANGE_WORDS = frozenset(kind.value for kind in CHANGES) - {CallKind.OPEN_FOR_WRITING.value}
+NOTABLE_WORDS = CHANGE_WORDS | {kind.value for kind in BARRIERS}
 OF_NAMES = frozenset({CallKind.UNLINK.value, CallKind.RMDIR.value, CallKind.RENAME.value, CallKind.MKDIR.value})
 DELAYABLE = frozenset({CallKind.STORE.value, CallKind.PWRITE.value}) | OF_NAMES
 SAID_MAX = 3
 LATER_STEPS_MAX = 60
+STEP_BUDGET = 100_000
+"""Of all runs together; a run of a scenario has some 200 steps."""
 
 
 class Run(NamedTuple):
@@ -36,33 +40,35 @@ class Run(NamedTuple):
 
 
 class Candidate(NamedTuple):
-    """A change in words, the place that it names, and the runs that pass if it is enough."""
+    """A change in words, its kind with the place that it is about, and the runs that pass if it is enough."""
 
     sentence: str
-    file: str
+    kind: str
     runs: tuple[Run, ...]
 
 
 class Inferred(NamedTuple):
-    """The changes that are enough, by the order in which they are preferred, and how many were tried."""
+    """The changes that are enough, in the order of preference, how many were tried, and whether steps ran out."""
 
     enough: tuple[Candidate, ...]
     tried_count: int
+    is_cut: bool
 
     def document(self) -> dict[str, Any]:
         """Return it as JSON."""
         return {
             "tried": self.tried_count,
             "enough": len(self.enough),
-            "changes": [{"text": each.sentence, "file": each.file} for each in self.enough[:SAID_MAX]],
+            "is_cut": self.is_cut,
+            "changes": [{"text": each.sentence, "kind": each.kind} for each in self.enough[:SAID_MAX]],
         }
 
 
 class Decisive(NamedTuple):
-    """A decision by its index in a log, the last change before it, and its process's steps before and after it."""
+    """A decision by its number in a log, the last change before it, and its process's steps before and after it."""
 
     log: DecisionLog
-    index: int
+    number: int
     last_change: Step | None
     done: Sequence[Step]
     later: Sequence[Step]
@@ -71,7 +77,7 @@ class Decisive(NamedTuple):
     @property
     def deviation(self) -> Deviation:
         """The decision itself."""
-        return self.log.deviations[self.index]
+        return self.log.deviations[self.number]
 
     @property
     def after_change(self) -> Step | None:
@@ -81,8 +87,13 @@ class Decisive(NamedTuple):
 
     def text_of(self, step: Step) -> str:
         """Return what a step does in words, else the call."""
-        action = self.actions.get(step)
-        return step_text(step).partition("@")[2] if action is None else action.text
+        return _text_of(step, self.actions)
+
+    def stands_before(self, at: Step) -> dict[str, str]:
+        """Return what the process has done last before one of its steps, and what it does next."""
+        steps = [*self.done, *self.later]
+        index = steps.index(at) if at in steps else len(steps)
+        return _stands(steps[:index], steps[index:], self.actions)
 
     def moved(self, at: Step) -> DecisionLog:
         """Return the log with the decision at another step."""
@@ -91,39 +102,71 @@ class Decisive(NamedTuple):
     def replaced(self, deviation: Deviation) -> DecisionLog:
         """Return the log with another decision in its place."""
         deviations = self.log.deviations
-        return DecisionLog((*deviations[: self.index], deviation, *deviations[self.index + 1 :]))
+        return DecisionLog((*deviations[: self.number], deviation, *deviations[self.number + 1 :]))
 
 
 def infer(case: TestCase, decisive: Decisive | None, log: DecisionLog, recorder: ActionRecorder) -> Inferred:
-    """Try all changes, and return those that are enough."""
-    tried: list[Candidate] = list(_other_protocols(case, log))
-    if decisive is not None:
-        tried += _about(case, decisive, recorder)
+    """Try the changes of each kind until one is enough, and return those that are."""
+    candidates = itertools.chain(
+        _other_protocols(case, log), () if decisive is None else _about(case, decisive, recorder)
+    )
+    enough: dict[str, Candidate] = {}
+    tried_count = 0
     with ExitStack() as stack:
-        replayers: dict[int, Replayer] = {}
-        for run in (run for each in tried for run in each.runs):
-            if id(run.case) not in replayers:
-                replayers[id(run.case)] = stack.enter_context(Replayer(run.case))
-        enough = [each for each in tried if all(_passes(run, replayers[id(run.case)]) for run in each.runs)]
-    return Inferred(_smallest(enough), len(tried))
+        judge = _Judge(stack)
+        for each in candidates:
+            if judge.step_count > STEP_BUDGET:
+                break
+            if each.kind not in enough:
+                tried_count += 1
+                if all(map(judge.passes, each.runs)):
+                    enough[each.kind] = each
+    return Inferred(tuple(enough.values()), tried_count, judge.step_count > STEP_BUDGET)
 
 
-def _passes(run: Run, replayer: Replayer) -> bool:
-    """Say whether a run breaks nothing, and takes all its decisions."""
-    try:
-        result = replayer.play(run.log, adapts=True, change=run.change)
-    except (NotExplorableError, CallRejectedError, NoSuchDiskError):
-        # What is right there is unknown, so this run does not count as passing.
-        return False
-    return not result.violations and not result.dropped
+class _Judge:
+    """Runs candidates, and counts the steps."""
+
+    def __init__(self, stack: ExitStack) -> None:
+        self._stack = stack
+        self._replayers: dict[int, Replayer] = {}
+        self.step_count = 0
+
+    def passes(self, run: Run) -> bool:
+        """Say whether a run breaks nothing, and takes all its decisions."""
+        replayer = self._replayers.get(id(run.case))
+        if replayer is None:
+            replayer = self._replayers[id(run.case)] = self._stack.enter_context(Replayer(run.case))
+        try:
+            result = replayer.play(run.log, adapts=True, change=run.change)
+        except (NotExplorableError, CallRejectedError, NoSuchDiskError):
+            # What is right there is unknown, so this run does not count as passing.
+            return False
+        self.step_count += result.step_count
+        return not result.violations and not result.dropped
 
 
-def _smallest(enough: Iterable[Candidate]) -> tuple[Candidate, ...]:
-    """Keep the first of the changes that differ only in how late a step comes."""
-    kept: dict[object, Candidate] = {}
-    for each in enough:
-        kept.setdefault(each.file, each)
-    return tuple(kept.values())
+def notable(steps: Sequence[Step]) -> Step | None:
+    """Return the first step that changes something or waits for the disk, else the first one."""
+    return next((step for step in steps if step.call in NOTABLE_WORDS), next(iter(steps), None))
+
+
+def stands_in(recorder: ActionRecorder, at: Step) -> dict[str, str]:
+    """Return what a process has done last before a step of a run, and what it does next."""
+    return _stands(recorder.until(at), recorder.since(at), recorder.actions())
+
+
+def _stands(done: Sequence[Step], later: Sequence[Step], actions: Mapping[Step, Action]) -> dict[str, str]:
+    last, following = notable(done[::-1]), notable(later)
+    return {
+        "after": "" if last is None else _text_of(last, actions),
+        "before": "" if following is None or following.operation == END else _text_of(following, actions),
+    }
+
+
+def _text_of(step: Step, actions: Mapping[Step, Action]) -> str:
+    action = actions.get(step)
+    return step_text(step).partition("@")[2] if action is None else action.text
 
 
 def _other_protocols(case: TestCase, log: DecisionLog) -> Iterator[Candidate]:
@@ -138,14 +181,15 @@ def _about(case: TestCase, decisive: Decisive, recorder: ActionRecorder) -> Iter
             yield from _synced(case, decisive, recorder)
             yield from _whole(case, decisive)
             if decisive.last_change is not None and decisive.last_change.call in OF_NAMES:
-                yield from _delayed(case, decisive, recorder)
+                yield from _delayed(case, decisive)
         case Kill():
             yield from _restored(case, decisive, recorder)
         case Switch(at=at) if kind_of(at.process) == "writer":
-            yield from _delayed(case, decisive, recorder)
-            yield from _together(case, decisive, recorder)
+            yield from _delayed(case, decisive)
+            yield from _together(case, decisive)
         case Switch():
-            yield from _together(case, decisive, recorder)
+            yield from _postponed(case, decisive, recorder)
+            yield from _together(case, decisive)
 
 
 def _synced(case: TestCase, decisive: Decisive, recorder: ActionRecorder) -> Iterator[Candidate]:
@@ -187,7 +231,7 @@ def _restored(case: TestCase, decisive: Decisive, recorder: ActionRecorder) -> I
         yield Candidate(f"the next session finds {name} without what the killed one left in it", f"left {name}", (run,))
 
 
-def _delayed(case: TestCase, decisive: Decisive, recorder: ActionRecorder) -> Iterator[Candidate]:
+def _delayed(case: TestCase, decisive: Decisive) -> Iterator[Candidate]:
     """Yield runs in which the last change comes later, after one of the next ones."""
     last = decisive.last_change
     if last is None or last.call not in DELAYABLE:
@@ -203,23 +247,36 @@ def _delayed(case: TestCase, decisive: Decisive, recorder: ActionRecorder) -> It
         yield Candidate(sentence, f"order {last.file}", runs)
 
 
-def _together(case: TestCase, decisive: Decisive, recorder: ActionRecorder) -> Iterator[Candidate]:
+def _postponed(case: TestCase, decisive: Decisive, recorder: ActionRecorder) -> Iterator[Candidate]:
+    """Yield runs in which the process that comes between a reader's steps stops before one of its changes.
+
+    The last one that suffices comes first.
+    """
+    switch, deviations = decisive.deviation, decisive.log.deviations
+    assert isinstance(switch, Switch)
+    changes = [step for step in recorder.steps.get(switch.to, ()) if step.call in CHANGE_WORDS]
+    for step in reversed(changes):
+        log = DecisionLog((*deviations, Switch(step, switch.at.process)))
+        sentence = f"{switch.to} does not do this before {switch.at.process} has read on: {decisive.text_of(step)}"
+        yield Candidate(sentence, "postponed", (Run(case, log),))
+
+
+def _together(case: TestCase, decisive: Decisive) -> Iterator[Candidate]:
     """Yield runs in which no other process runs between the last step before a switch and one of the next ones."""
     at = decisive.deviation.at
     done = decisive.last_change or next(reversed(decisive.done), None)
     if done is None:
         return
     is_reader = kind_of(at.process) == "reader"
-    for step, following in pairwise(decisive.later) if is_reader else _later_changes(decisive):
-        sentence = (
-            f"no other process runs between two steps of {at.process}: {decisive.text_of(done)}; {decisive.text_of(step)}"
-        )
+    for step, following in itertools.pairwise(decisive.later) if is_reader else _later_changes(decisive):
+        steps = f"{decisive.text_of(done)}; {decisive.text_of(step)}"
+        sentence = f"no other process runs between two steps of {at.process}: {steps}"
         yield Candidate(sentence, "together", (Run(case, decisive.moved(following)),))
 
 
 def _later_changes(decisive: Decisive) -> Iterator[tuple[Step, Step]]:
     """Yield the changes of the same process after the decision, each with the step that follows it."""
-    for step, following in pairwise(decisive.later[:LATER_STEPS_MAX]):
+    for step, following in itertools.pairwise(decisive.later[:LATER_STEPS_MAX]):
         if step.call in CHANGE_WORDS:
             yield step, following
 
@@ -256,9 +313,11 @@ class Synced(Change):
 
     def _sync(self, kernel: Kernel) -> None:
         number = kernel.find(self._path)
+        if number is None:
+            return
         if number in kernel.directories:
             kernel.sync_entries(number)
-        elif number in kernel.files:
+        else:
             kernel.sync_names_of(number)
             kernel.files[number] = kernel.files[number].synced()
 
@@ -284,7 +343,7 @@ class Delayed(Change):
     def __init__(self, delayed: Step, until: Step | None) -> None:
         """Wait for both steps."""
         self._delayed, self._until = delayed, until
-        self._pending: Any = None
+        self._pending: Node | None = None
 
     def make(self, step: Step, world: World, index: int) -> None:
         """Let a process make its next call, or answer it without an effect."""
@@ -298,12 +357,13 @@ class Delayed(Change):
             _take_effect(world.kernel, self._pending)
 
 
-def _take_effect(kernel: Kernel, node: Any) -> None:
+def _take_effect(kernel: Kernel, node: Node) -> None:
     """Make a call that was delayed: on its file, which may be closed by now, else by its path."""
     call = node.call
+    assert call is not None, "a delayed step is a call"
     number = kernel.find(call.path)
     if call.kind in (CallKind.STORE, CallKind.PWRITE):
-        if number in kernel.files:
+        if number is not None:
             kernel.files[number] = kernel.files[number].written(call.content, call.offset_bytes)
         return
     node.make_call(kernel, WRITER_INDEX)

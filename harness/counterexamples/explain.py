@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from tornproof.harness.counterexamples.actions import ActionRecorder
 from tornproof.harness.counterexamples.byte_map import crash_ranges
-from tornproof.harness.counterexamples.cause import CHANGE_WORDS, Decisive, infer
-from tornproof.harness.counterexamples.lanes import NOTABLE, LaneRecorder
+from tornproof.harness.counterexamples.cause import CHANGE_WORDS, Decisive, infer, notable, stands_in
+from tornproof.harness.counterexamples.lanes import LaneRecorder
 from tornproof.harness.counterexamples.log import DecisionLog, Deviation, PowerCut, moved_to, step_text, text_of
 from tornproof.harness.counterexamples.replay_engine import Observer, disk_after
 from tornproof.harness.counterexamples.run import Replayer, Signature
@@ -18,8 +18,8 @@ from tornproof.harness.counterexamples.shrink import StepRecorder
 from tornproof.harness.counterexamples.smaller import Candidate
 from tornproof.harness.counterexamples.state_recorder import StateRecorder
 from tornproof.harness.counterexamples.step_names import END, Step
-from tornproof.harness.counterexamples.words import counts_of, sentences
-from tornproof.harness.simulator.filesystem.intercept import Call, CallKind
+from tornproof.harness.counterexamples.words import counts_of, property_words, sentences
+from tornproof.harness.simulator.filesystem.intercept import Call
 from tornproof.harness.simulator.filesystem.kernel import Kernel
 from tornproof.harness.simulator.process.case import NotExplorableError
 from tornproof.harness.simulator.process.observer import Property
@@ -47,7 +47,7 @@ CLAUSES = {
     Property.SYNCED: "I1: an acknowledged commit survives every crash",
     Property.CONTENT: "I2: a commit leaves the rows that the model has, no more and no fewer",
 }
-NOTABLE_WORDS = {kind.value for kind in NOTABLE} - {CallKind.OPEN_FOR_WRITING.value}
+OPERATION_CHARACTERS_MAX = 80
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,12 +59,15 @@ class Neighbour:
     change: str
     lanes: LaneRecorder
 
-    def document(self) -> dict[str, Any]:
-        """Return it as JSON."""
+    def document(self, process: str, decisive: Decisive | None) -> dict[str, Any]:
+        """Return it as JSON, with what a process then sees."""
         return {
             "decision": text_of(self.deviation),
             "change": self.change,
             "verdict": "VALID",
+            "moved": "" if self.moved is None else text_of(self.moved),
+            "stands": None if self.moved is None or decisive is None else decisive.stands_before(self.moved.at),
+            "sees": self.lanes.last_sight(process),
             "lanes": self.lanes.document(self.moved or self.deviation),
         }
 
@@ -104,10 +107,18 @@ def explain(candidate: Candidate, wanted: Signature) -> dict[str, Any]:
         explanation = {
             "client": violation.process,
             "seen": violation.sentence,
+            "broken": property_words(wanted.property),
             "clause": CLAUSES.get(wanted.property, wanted.property),
             "trace": result.trace_hash,
             "steps": result.step_count,
             "decisions": [text_of(deviation) for deviation in log.deviations],
+            "operations": [_shortened(str(each)) for each in case.operations],
+            "stands": [
+                decisive.stands_before(each.at)
+                if decisive is not None and each is decisive.deviation
+                else stands_in(recorder, each.at)
+                for each in log.deviations
+            ],
             "lanes": lanes.document(last if neighbour is None else neighbour.deviation),
             "bytes": _bytes(candidate, recorder.kernels),
             "files": files,
@@ -115,7 +126,7 @@ def explain(candidate: Candidate, wanted: Signature) -> dict[str, Any]:
             "files_left_out": left_out_count,
             "cause": None if decisive is None else _cause(decisive),
             "passes_when": infer(case, decisive, log, recorder).document(),
-            "neighbour": None if neighbour is None else neighbour.document(),
+            "neighbour": None if neighbour is None else neighbour.document(violation.process, decisive),
         }
         evidence = {"explanation": explanation, "log": log.document(), "test_case": counts_of(case)}
         return {**explanation, "narrative": sentences(wanted.property, evidence)}
@@ -165,7 +176,7 @@ def _decisive(
     done = recorder.until(deviation.at)
     return Decisive(
         log=log,
-        index=log.deviations.index(deviation),
+        number=log.deviations.index(deviation),
         last_change=next((step for step in reversed(done) if step.call in CHANGE_WORDS), None),
         actions={**without.actions(), **recorder.actions()},
         done=done,
@@ -175,7 +186,7 @@ def _decisive(
 
 def _cause(decisive: Decisive) -> dict[str, str]:
     """Return what the process of the decision had done just before it, and what it had not done yet."""
-    done, todo = _notable(decisive.done[::-1]), _notable(decisive.later)
+    done, todo = notable(decisive.done[::-1]), notable(decisive.later)
     return {
         "decision": text_of(decisive.deviation),
         "client": decisive.deviation.at.process,
@@ -186,14 +197,13 @@ def _cause(decisive: Decisive) -> dict[str, str]:
     }
 
 
-def _notable(steps: Sequence[Step]) -> Step | None:
-    """Return the first step that changes something or waits for the disk, else the first one."""
-    return next((step for step in steps if step.call in NOTABLE_WORDS), next(iter(steps), None))
-
-
 def _text(step: Step | None) -> str:
     return "" if step is None or step.operation == END else step_text(step).partition("@")[2]
 
 
 def _action(step: Step | None, decisive: Decisive) -> str:
     return "" if step is None or step.operation == END else f"{step.operation}: {decisive.text_of(step)}"
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= OPERATION_CHARACTERS_MAX else f"{text[:OPERATION_CHARACTERS_MAX]}…"

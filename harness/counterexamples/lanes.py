@@ -26,6 +26,7 @@ MARKS = {
     bodies.REJECTED: "is refused",
     bodies.RECOVERED: "finds",
 }
+ABORTED = "aborted before its version is stored, as asked"
 HAPPENS = {Switch: "switch", Fail: "fail", Kill: "kill", PowerCut: "power"}
 """The words of rows for each kind of decision."""
 
@@ -67,7 +68,7 @@ class LaneRecorder(Observer):
     def __init__(self, case: TestCase, log: DecisionLog) -> None:
         """Wait for a run of the log on the test case."""
         self.recorder = ActionRecorder(case)
-        self._prefix = f"{case.path}/"
+        self._prefix, self._operations = f"{case.path}/", case.operations
         self._switches = [each for each in log.deviations if isinstance(each, Switch)]
         self._has_ended = False
         self.rows: list[Row] = []
@@ -98,7 +99,7 @@ class LaneRecorder(Observer):
         elif call.kind in READ_ONLY_CALLS and kind_of(step.process) == "reader":
             row.does.append(f"read {file}")
             row.acts.append(step)
-        row.ends += [_mark_text(mark) for mark in node.marks if mark.kind in MARKS]
+        row.ends += [self._mark_text(mark) for mark in node.marks if mark.kind in MARKS]
         if node.outcome:
             row.ends.append(node.outcome)
 
@@ -118,6 +119,18 @@ class LaneRecorder(Observer):
                 row.does.append(f"{reason.name} for:")
             case _:
                 pass
+
+    def last_sight(self, process: str) -> str:
+        """Return what a process gets at last, as the rest of a sentence."""
+        own = [end for row in self.rows if row.process.partition(".")[0] == process for end in row.ends]
+        return f"{process} {own[-1]}" if own else ""
+
+    def _mark_text(self, mark: Mark) -> str:
+        if mark.kind != bodies.ACKNOWLEDGED:
+            return f"{MARKS[mark.kind]} {mark.value}"
+        operation = self._operations[mark.value] if isinstance(mark.value, int) else None
+        # Such an operation ends where its version should be stored, so nothing is acknowledged.
+        return ABORTED if getattr(operation, "abandons", False) else MARKS[mark.kind]
 
     def _on_disk(self, kernel: Kernel) -> str:
         """Say what a power cut could lose."""
@@ -155,10 +168,6 @@ class LaneRecorder(Observer):
             taken = [index for index in indexes if at in self.rows[index].steps]
             taken = taken or [index for index in reversed(indexes) if self.rows[index].process == at.process]
         return next(iter(taken), len(self.rows) - 1)
-
-
-def _mark_text(mark: Mark) -> str:
-    return MARKS[mark.kind] + (f" {mark.value}" if mark.kind != bodies.ACKNOWLEDGED else "")
 
 
 def _counted(texts: Iterable[str]) -> list[str]:

@@ -14,6 +14,7 @@ from tornproof.harness.counterexamples.log import DecisionLog
 from tornproof.harness.counterexamples.run import Replayer, Signature, from_schedule
 from tornproof.harness.counterexamples.shrink import STEP_BUDGET, NotReproducedError, Shrunk, shrink
 from tornproof.harness.counterexamples.smaller import Candidate
+from tornproof.harness.counterexamples.words import title_of
 from tornproof.harness.search.crash_world import READER_INDEX, WRITER_INDEX
 from tornproof.harness.simulator.persistence.models import choice_of, model_named
 from tornproof.harness.simulator.process.case import Readers, TestCase
@@ -69,7 +70,7 @@ def as_seen(moves: Iterable[Sequence[Any]], violation: Violation, *, phase: str,
 
 
 def _sentence(violation: Violation) -> str:
-    return f"{violation.process}: {violation.property}, but: {violation.sentence}"
+    return title_of(violation.property, violation.process, violation.sentence)
 
 
 def _finding(shrunk: Shrunk, before: Candidate, wanted: Signature, phase: str, scenario: str | None) -> Finding:

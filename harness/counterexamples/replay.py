@@ -39,8 +39,6 @@ UNUSABLE = (
     pa.ArrowException,
 )
 """The errors that a file from anywhere can cause."""
-ADDED = frozenset({"narrative", "files", "files_at", "files_left_out"})
-"""The parts of an explanation that older files lack."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,22 +89,28 @@ def replay_log(finding: Finding, target: Target | None = None, operations: Seque
 def _as_before(again: dict[str, Any], evidence: Mapping[str, Any]) -> dict[str, Any]:
     """Return new evidence in the form of a file that may be older.
 
-    The first release that wrote logs had no narrative, no maps of files and no lanes of the neighbour, and wrote a row
-    of the lanes as the texts of its cells.
+    Parts that the file lacks came with a later release. The first release that wrote logs wrote a row of the lanes as
+    the texts of its cells.
     """
     now, before = again["explanation"], evidence.get("explanation")
     if not isinstance(before, dict):
         return again
-    kept = {name: value for name, value in now.items() if name in before or name not in ADDED}
+    kept = _restricted(now, before)
     if "narrative" in before:
         # It is made from the rest, and another release may use other words.
         kept["narrative"] = before["narrative"]
     if _is_cells(before.get("lanes")):
-        kept["lanes"] = [lane_cells(row) for row in now["lanes"]]
-    neighbour = before.get("neighbour")
-    if isinstance(neighbour, dict) and "lanes" not in neighbour and now["neighbour"] is not None:
-        kept["neighbour"] = {name: value for name, value in now["neighbour"].items() if name != "lanes"}
+        kept["lanes"] = [lane_cells(row, raw=True) for row in now["lanes"]]
     return {**again, "explanation": kept}
+
+
+def _restricted(now: Any, before: Any) -> Any:
+    """Return data without the keys that its earlier form does not have."""
+    if isinstance(now, dict) and isinstance(before, dict):
+        return {name: _restricted(value, before[name]) for name, value in now.items() if name in before}
+    if isinstance(now, list) and isinstance(before, list) and len(now) == len(before):
+        return [_restricted(*pair) for pair in zip(now, before, strict=True)]
+    return now
 
 
 def _is_cells(lanes: object) -> bool:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from tornproof.harness.counterexamples.log import DecisionLog, Deviation, Fail, Kill, PowerCut, Switch, parse_deviation
 from tornproof.harness.counterexamples.step_names import END, Step
 from tornproof.harness.simulator.process.case import TestCase
+from tornproof.harness.simulator.process.observer import Property
 
 GONE = {
     "lost": "{file} has lost what was written to bytes {ranges}",
@@ -17,29 +18,96 @@ GONE = {
 }
 """What became of bytes that a power cut did not keep, in words."""
 GONE_COUNT_MAX = 4
+OPERATIONS_SHOWN_MAX = 3
+THEN_SHOWN_MAX = 2
+LEFT_OUT = "left out"
+PLAIN_ERROR = "CorruptError: "
+"""The class of most errors, which says no more than the error itself."""
+
+
+class Failure(NamedTuple):
+    """What a process that a property is broken for does, and what the field calls it."""
+
+    phrase: str
+    names: str = ""
+
+
+FAILURES = {
+    Property.WRONG_SNAPSHOT: Failure("sees what was never committed", "torn read; ALICE: atomicity"),
+    Property.REJECTED: Failure("is refused", "noticed torn read; ALICE: atomicity"),
+    Property.STALE: Failure("does not see what was acknowledged before", "stale read; not linearizable"),
+    Property.WENT_BACK: Failure("sees an older version than before", "non-monotonic read"),
+    Property.LOST: Failure("does not find an acknowledged commit", "lost commit; ALICE: durability"),
+    Property.SEEN_LOST: Failure("does not find what was read before", "aborted read, G1a"),
+    Property.UNREADABLE: Failure("cannot read the table after a recovery", "ALICE: atomicity"),
+    Property.RECOVERY: Failure("cannot recover", "ALICE: atomicity"),
+    Property.COMMIT: Failure("cannot commit though no call fails", "unavailable"),
+    Property.DISORDERLY: Failure("ends by an error that is not one of the target's"),
+    Property.ENDS: Failure("does not end", "deadlock or livelock"),
+    Property.LEASE: Failure("has bytes changed that it has leased", "dirty write, G0"),
+    Property.IMMUTABLE: Failure("overwrites committed bytes", "dirty write, G0"),
+    Property.BARRIERS: Failure("stores a version too early", "ALICE: ordering"),
+    Property.IDEMPOTENT: Failure("recovers what was recovered, and changes it"),
+    Property.CONTENT: Failure("leaves other rows than the model has", "lost update"),
+    Property.BEHAVIOUR: Failure("reports what no behaviour of the model is", "non-monotonic read between readers"),
+    Property.FAULT_FREE: Failure("is disturbed by nobody and gives a wrong answer"),
+    Property.SYNCED: Failure("acknowledges a commit whose sync failed", "ALICE: durability"),
+}
+"""By property; G0 and G1a are names of Adya's, the properties of ALICE are those of Pillai et al."""
 LANES = ("writer", "readers", "disk")
 
 
+def title_of(violated: str, process: str, seen: str) -> str:
+    """Return a failure as a title: who got what, and what was wrong with it."""
+    phrase = FAILURES.get(violated, Failure("violates: " + violated)).phrase
+    return f"{process} {phrase}: {seen.removeprefix(PLAIN_ERROR)}"
+
+
+def property_words(violated: str) -> str:
+    """Return a property with the names that the field has for its violation."""
+    names = FAILURES.get(violated, Failure("")).names
+    return f"{violated} ({names})" if names else violated
+
+
 def sentences(violated: str, evidence: Mapping[str, Any]) -> list[str]:
-    """Return what was broken, how it happened, and the nearest run that passes."""
+    """Return what was broken, how it happened, which changes prevent it, and the nearest run that passes."""
     explained = evidence["explanation"]
     deviations = DecisionLog.of_document(evidence["log"]).deviations
-    then = [f"Then {_then(each)}{_lost(each, explained)}." for each in deviations] or [
-        "Then nothing out of the ordinary happens."
-    ]
-    cause = _because(explained["cause"])
+    stands = explained.get("stands", [])
+    then = [
+        f"Then {_then(each, *stands[number : number + 1])}{_lost(each, explained)}."
+        for number, each in enumerate(deviations)
+    ] or ["Then every process runs to its end; no call fails, and nothing crashes."]
     return [
-        f"Broken: {violated} ({explained['clause']}).",
-        f"Let {_setting(evidence['test_case'])}.",
+        f"Broken: {property_words(violated)}; {explained['clause']}.",
+        f"Let {_setting(evidence['test_case'], explained.get('operations', []))}.",
         *then,
-        f"{cause}; however, {explained['client']} then has: {explained['seen']}",
+        f"However, {title_of(violated, explained['client'], explained['seen'])}.",
+        *_prevented(explained.get("passes_when")),
         _neighbour(explained["neighbour"]),
     ]
 
 
-def lane_cells(row: Mapping[str, Any]) -> list[str]:
-    """Return a row of the lanes as texts: writer, readers, disk."""
-    doing = "; ".join([*row["does"], *row["ends"]])
+def brief(violated: str, evidence: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return a finding in a few lines, each with what it begins with."""
+    explained = evidence["explanation"]
+    deviations = DecisionLog.of_document(evidence["log"]).deviations
+    stands = explained.get("stands", [])
+    changes = (explained.get("passes_when") or {}).get("changes", [])
+    lines = [
+        ("broken", property_words(violated)),
+        ("let", _setting(evidence["test_case"], explained.get("operations", []))),
+    ]
+    # Of several decisions the last ones do the harm.
+    last = list(enumerate(deviations))[-THEN_SHOWN_MAX:]
+    lines += [("then", _then(each, *stands[number : number + 1]) + _lost(each, explained)) for number, each in last]
+    lines += [("cause", f"it does not happen when {change['text']}") for change in changes[:1]]
+    return lines
+
+
+def lane_cells(row: Mapping[str, Any], *, raw: bool = False) -> list[str]:
+    """Return a row of the lanes as texts (writer, readers, disk), with the calls themselves if `raw`."""
+    doing = "; ".join([*(row["does"] if raw else row.get("actions") or row["does"]), *row["ends"]])
     text = f"{row['client']}, {row['operation']}" + (f": {doing}" if doing else "")
     lanes = [text, ""] if row["lane"] == "writer" else ["", text]
     return [*lanes, row["disk"]]
@@ -63,23 +131,30 @@ def counts_of(case: TestCase) -> dict[str, Any]:
     }
 
 
-def _setting(case: Mapping[str, Any]) -> str:
-    first, second = len(case["first_session"]), len(case["second_session"])
+def _setting(case: Mapping[str, Any], operations: Sequence[str]) -> str:
+    first, second = case["first_session"], case["second_session"]
     readers = sum(each["count"] for each in case["readers"])
     beside = f" beside {_count(readers, 'reader')}" if readers else ""
-    again = f", and a second session of it {_count(second, 'more operation')}" if second else ""
-    return f"a writer commit {_count(first, 'operation')}{again}{beside}"
+    again = f", and a second session of it {_committed(second, operations, ' more')}" if second else ""
+    return f"a writer commit {_committed(first, operations)}{again}{beside}"
+
+
+def _committed(numbers: Sequence[int], operations: Sequence[str], more: str = "") -> str:
+    """Return how many operations a session commits, and what the first ones are."""
+    known = [f"{number} {operations[number]}" for number in numbers if number < len(operations)]
+    said = "; ".join([*known[:OPERATIONS_SHOWN_MAX], *(["…"] if len(known) > OPERATIONS_SHOWN_MAX else [])])
+    return f"{len(numbers)}{more} {'operation' if len(numbers) == 1 else 'operations'}" + (f" ({said})" if said else "")
 
 
 def _count(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
-def _then(deviation: Deviation) -> str:
-    where = _where(deviation.at)
+def _then(deviation: Deviation, stands: Mapping[str, str] | None = None) -> str:
+    where = _where(deviation.at, stands)
     match deviation:
         case Switch(to=to):
-            return f"{to} goes on {where}"
+            return f"{to} runs {where}"
         case Fail(reason=reason):
             return f"a call of {deviation.at.process} fails ({reason}): {_call(deviation.at)}"
         case Kill():
@@ -106,26 +181,40 @@ def _some(parts: Sequence[str]) -> str:
     return ", ".join([*parts[:GONE_COUNT_MAX], *([f"{more} more"] if more > 0 else [])])
 
 
-def _where(at: Step) -> str:
+def _where(at: Step, stands: Mapping[str, str] | None) -> str:
+    """Say where a process stands, by the steps around it that change something, else by its next call."""
     if at.operation == END:
         return f"after the end of {at.process}"
-    return f"while {at.process} stands in '{at.operation}' before: {_call(at)}"
+    if stands is None:
+        return f"while {at.process} stands in '{at.operation}' before: {_call(at)}"
+    around = [f"{word} “{stands[word]}”" for word in ("after", "before") if stands[word]]
+    return f"while {at.process} stands in '{at.operation}' {' and '.join(around) or 'at its beginning'}"
 
 
 def _call(at: Step) -> str:
     return f"{at.call} {at.file}".strip() + (f" (number {at.occurrence})" if at.occurrence > 1 else "")
 
 
-def _because(cause: Mapping[str, str] | None) -> str:
-    if cause is None:
-        return "Nobody disturbs anybody"
-    done = f"had done '{cause['done']}'" if cause["done"] else "had done nothing"
-    todo = f" and not yet '{cause['not_yet']}'" if cause["not_yet"] else " and nothing more was to come"
-    return f"Because {cause['client']} {done}{todo}, this is what others find"
+def _prevented(passes_when: Mapping[str, Any] | None) -> list[str]:
+    """Return the changes of the run that make it pass, and of how many that were tried."""
+    if passes_when is None:
+        return []
+    changes, tried = passes_when["changes"], passes_when["tried"]
+    said = [f"It does not happen when {change['text']}." for change in changes]
+    at_limit = " before the limit" if passes_when.get("is_cut") else ""
+    if not said:
+        return [f"None of {_count(tried, 'small change')} of the run prevents it."] if tried else []
+    return [
+        *said[:-1],
+        f"{said[-1]} ({_count(tried, 'small change')} of the run tried{at_limit}, {passes_when['enough']} enough.)",
+    ]
 
 
-def _neighbour(neighbour: Mapping[str, str] | None) -> str:
+def _neighbour(neighbour: Mapping[str, Any] | None) -> str:
     if neighbour is None:
         return "No run that differs in one decision, by a step or altogether, passes."
-    decision = _then(parse_deviation(neighbour["decision"]))
-    return f"Nearest run that passes: the same, but {neighbour['change']}: {decision}."
+    sees = f"; {neighbour['sees']}" if neighbour.get("sees") else ""
+    if neighbour["change"] == LEFT_OUT:
+        return f"Nearest run that passes: the same without this: {_then(parse_deviation(neighbour['decision']))}{sees}."
+    then = _then(parse_deviation(neighbour.get("moved") or neighbour["decision"]), neighbour.get("stands"))
+    return f"Nearest run that passes: the same, but {neighbour['change']}: {then}{sees}."

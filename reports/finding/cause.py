@@ -40,25 +40,28 @@ def cause_strip(explanation: Explanation) -> Markup:
     """Return the strip as HTML, empty if no decision is the cause."""
     cause = explanation.cause
     if cause is None:
-        return Markup()
+        return fill("prevented.html.j2", passes_when=explanation.passes_when)
     read = list(_loose_bytes_read(explanation.files))
     return fill(
         "cause.html.j2",
         client=cause.client or "the client",
         reader=explanation.client or "the reader",
-        done=_step_words(cause.done),
+        done=_step_words(cause.done_action or cause.done),
         decision=_decision_words(cause, explanation),
-        not_yet=_step_words(cause.not_yet),
+        not_yet=_step_words(cause.not_yet_action or cause.not_yet),
         read=read[:READ_SHOWN_MAX],
         read_left_out=max(0, len(read) - READ_SHOWN_MAX),
+        passes_when=explanation.passes_when,
     )
 
 
 def _step_words(step: str) -> StepWords:
     """Return a step, without the number of a call if it is the first of its kind."""
-    operation, colon, call = shortened(step, CHARACTERS_MAX).rpartition(": ")
+    operation, colon, call = shortened(step, CHARACTERS_MAX).partition(": ")
+    if not colon:
+        operation, call = "", operation
     numbered = _OCCURRENCE.sub(lambda match: "" if match[1] == "1" else f" (number {match[1]})", call)
-    return StepWords(operation if colon else "", call_of(numbered))
+    return StepWords(operation, call_of(numbered))
 
 
 def _decision_words(cause: Cause, explanation: Explanation) -> str:

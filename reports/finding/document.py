@@ -10,6 +10,7 @@ from tornproof.reports.kit.byte_map import RANGES_MAX, ByteRange
 from tornproof.reports.kit.json_fields import Fields, what_is
 
 FILES_MAX = 24
+CHANGES_MAX = 10
 ROWS_READ_MAX = 20_000
 
 
@@ -32,14 +33,26 @@ class Cause:
     client: str = ""
     done: str = ""
     not_yet: str = ""
+    done_action: str = ""
+    not_yet_action: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prevention:
+    """The changes of the run that make it pass, in words, and how many were tried and were enough."""
+
+    tried: int = 0
+    enough: int = 0
+    changes: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Neighbour:
-    """The nearest run that passes."""
+    """The nearest run that passes, and what the client then gets."""
 
     decision: str = ""
     change: str = ""
+    sees: str = ""
     rows: Sequence[LaneRow]
 
 
@@ -49,6 +62,7 @@ class Explanation:
 
     client: str = ""
     seen: str = ""
+    broken: str = ""
     clause: str = ""
     step_count: int | None
     decisions: tuple[str, ...]
@@ -57,6 +71,7 @@ class Explanation:
     files: Sequence[FileBytes]
     files_left_out: int
     cause: Cause | None
+    passes_when: Prevention
     neighbour: Neighbour | None
 
 
@@ -74,8 +89,14 @@ def explanation_of(evidence: Fields) -> Explanation | None:
         files=[_file(each) for each in fields.inners("files", FILES_MAX)],
         files_left_out=max(0, len(fields.items("files")) - FILES_MAX),
         cause=fields.inner("cause").record(Cause) if "cause" in fields else None,
+        passes_when=_prevention(fields.inner("passes_when")) if "passes_when" in fields else Prevention(),
         neighbour=None if neighbour is None else neighbour.record(Neighbour, rows=_rows(neighbour)),
     )
+
+
+def _prevention(fields: Fields) -> Prevention:
+    changes = [each.text("text") for each in fields.inners("changes", CHANGES_MAX)]
+    return fields.record(Prevention, changes=changes)
 
 
 def _rows(fields: Fields) -> list[LaneRow]:

@@ -67,7 +67,7 @@ def _paired(broken: Sequence[LaneRow], passing: Sequence[LaneRow]) -> Iterator[t
 
 
 def _is_same(left: LaneRow | None, right: LaneRow | None) -> bool:
-    return left is not None and right is not None and (left.does, left.ends) == (right.does, right.ends)
+    return left is not None and right is not None and (left.told, left.ends) == (right.told, right.ends)
 
 
 def _pair(number: int, broken: LaneRow | None, passing: LaneRow | None, *, is_first: bool) -> Pair:
@@ -77,8 +77,8 @@ def _pair(number: int, broken: LaneRow | None, passing: LaneRow | None, *, is_fi
 def _side(mine: LaneRow | None, other: LaneRow | None) -> Side | None:
     if mine is None:
         return None
-    does, ends = (other.does, other.ends) if other is not None else ((), ())
-    calls = [(call_of(text), is_own) for text, is_own in _own(mine.does, does)]
+    does, ends = (other.told, other.ends) if other is not None else ((), ())
+    calls = [(call_of(text), is_own) for text, is_own in _own(mine.told, does)]
     return Side(row=mine, calls=calls, ends=list(_own(mine.ends, ends)))
 
 
@@ -98,8 +98,8 @@ def _differs(broken: LaneRow | None, passing: LaneRow | None) -> str:
         return f"only the violating run has {where}."
     if broken is None:
         return f"only the run that passes has {where}."
-    only_broken = _named([*_only(broken.does, passing.does), *_only(broken.ends, passing.ends)])
-    only_passing = _named([*_only(passing.does, broken.does), *_only(passing.ends, broken.ends)])
+    only_broken = _named([*_only(broken.told, passing.told), *_only(broken.ends, passing.ends)])
+    only_passing = _named([*_only(passing.told, broken.told), *_only(passing.ends, broken.ends)])
     parts = [f"in {where}"]
     if only_broken:
         parts.append(f"only the violating run has “{only_broken}”")

@@ -34,20 +34,18 @@ def finding_page(document: Mapping[str, Any], *, file: str, key: str, folded: Se
     Raises ResultError for any other document.
     """
     fields = Fields(document, file=file)
-    violated, phase, sentence = fields.text("property"), fields.text("phase"), fields.text("sentence")
+    violated, sentence = fields.text("property"), fields.text("sentence")
     evidence = fields.inner("evidence")
     explanation = explanation_of(evidence)
-    scenario = fields.text("scenario", "")
     body = fill(
         "finding.html.j2",
-        violated=shortened(violated, TEXT_CHARACTERS_MAX),
+        broken=shortened(violated if explanation is None else explanation.broken or violated, TEXT_CHARACTERS_MAX),
         is_long=len(sentence) > LONG_CHARACTERS,
         sentence=shortened(sentence, TEXT_CHARACTERS_MAX),
         facts=_facts(fields, explanation),
         file=file,
         command=f"tornproof replay {shlex.quote(file)}",
         explanation=explanation,
-        seen="" if explanation is None else shortened(explanation.seen, TEXT_CHARACTERS_MAX),
         cause=Markup() if explanation is None else cause_strip(explanation),
         narrative=lines_of_evidence(evidence) if explanation is None else _narrative(explanation),
         diagram=_diagram(explanation),
@@ -60,7 +58,7 @@ def finding_page(document: Mapping[str, Any], *, file: str, key: str, folded: Se
         folded_left_out=max(0, len(folded) - FOLDED_MAX),
         evidence=evidence_list(_rest(evidence)),
     )
-    title = f"{violated[:1].upper()}{violated[1:]} ({phase}{', ' if scenario else ''}{scenario})"
+    title = f"{sentence[:1].upper()}{sentence[1:]}"
     return Page(key=key, group=GROUP, title=shortened(title, TITLE_CHARACTERS_MAX), verdict="INVALID", body=body)
 
 

@@ -26,17 +26,24 @@ SPOKEN_CHARACTERS_MAX = 180
 class LaneRow:
     """What one client does in one operation before another client runs, and the disk after it.
 
-    `happens` is one of `HAPPENINGS`: a switch begins the row of the next client, all else ends a row.
+    `actions` are the calls of `does` in words of the protocol; older findings have none. `happens` is one of
+    `HAPPENINGS`: a switch begins the row of the next client, all else ends a row.
     """
 
     lane: str
     client: str
     operation: str = ""
     does: tuple[str, ...] = ()
+    actions: tuple[str, ...] = ()
     ends: tuple[str, ...] = ()
     disk: str = ""
     happens: str = ""
     is_decisive: bool = False
+
+    @property
+    def told(self) -> tuple[str, ...]:
+        """What is shown: the actions, else the calls."""
+        return self.actions or self.does
 
 
 class Call(NamedTuple):
@@ -98,26 +105,34 @@ def _around(index: int, count: int, count_max: int) -> tuple[int, int]:
 
 
 def _characters(row: LaneRow) -> int:
-    return sum(map(len, (*row.does, *row.ends, row.client, row.operation, row.disk)))
+    return sum(map(len, (*row.does, *row.actions, *row.ends, row.client, row.operation, row.disk)))
 
 
 def bounded(row: LaneRow) -> LaneRow:
     """Return a row with long texts and lists shortened."""
-    left_out = len(row.does) - CALLS_MAX
-    more = (f"and {left_out:,} more calls",) if left_out > 0 else ()
     return replace(
         row,
         client=shortened(row.client, CALL_CHARACTERS_MAX),
         operation=shortened(row.operation, CALL_CHARACTERS_MAX),
-        does=(*(shortened(each, CALL_CHARACTERS_MAX) for each in row.does[:CALLS_MAX]), *more),
+        does=_bounded(row.does),
+        actions=_bounded(row.actions),
         ends=tuple(shortened(each, END_CHARACTERS_MAX) for each in row.ends[:ENDS_MAX]),
         disk=shortened(row.disk, END_CHARACTERS_MAX),
     )
 
 
+def _bounded(calls: Sequence[str]) -> tuple[str, ...]:
+    left_out = len(calls) - CALLS_MAX
+    more = (f"and {left_out:,} more calls",) if left_out > 0 else ()
+    return (*(shortened(each, CALL_CHARACTERS_MAX) for each in calls[:CALLS_MAX]), *more)
+
+
 def call_of(text: str) -> Call:
     """Return a text in three parts, the middle one being the first word that looks like a file of a table."""
     words = text.split(" ")
+    # The file that an action is about comes last, in brackets.
+    if words[-1].startswith("(") and words[-1].endswith(")"):
+        return Call(" ".join(words[:-1]), words[-1][1:-1], "")
     index = next((index for index, word in enumerate(words) if "/" in word or word.startswith("_")), None)
     if index is None:
         return Call(text, "", "")
@@ -126,12 +141,12 @@ def call_of(text: str) -> Call:
 
 def _diagram_row(number: int, row: LaneRow, before: LaneRow | None) -> DiagramRow:
     row = bounded(row)
-    doing = "; ".join([*row.does, *row.ends])
+    doing = "; ".join([*row.told, *row.ends])
     spoken = f"{row.client}, {row.operation}" + (f": {doing}" if doing else "")
     return DiagramRow(
         number=number,
         row=row,
-        calls=[call_of(each) for each in row.does],
+        calls=[call_of(each) for each in row.told],
         ends=row.ends,
         disk=_disk_parts(row.disk),
         spoken=shortened(f"Decisive step: {spoken}" if row.is_decisive else spoken, SPOKEN_CHARACTERS_MAX),

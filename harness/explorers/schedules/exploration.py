@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tornproof.harness.common.verdict import Finding, HasTime, OnProgress, always, without_digits
+from tornproof.harness.counterexamples.words import title_of
 from tornproof.harness.explorers.schedules.points import Points
 from tornproof.harness.search.crash_world import WRITER_INDEX
 from tornproof.harness.search.dpor import Counts, Run, explore_all
@@ -152,11 +153,10 @@ class Exploration:
             return
         transitions = schedule()
         names = [process.name for process in process_group.processes]
-        steps = ", ".join(f"{count} calls of {names[process_index]}" for process_index, count in transitions)
         self.findings[signature] = Finding(
             property=violation.property,
             phase=PHASE,
-            sentence=f"{violation.process}: {violation.sentence}. The schedule: {steps}.",
+            sentence=title_of(violation.property, violation.process, violation.sentence),
             evidence={
                 "target": self._case.target.name,
                 "clients": names,

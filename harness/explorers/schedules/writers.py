@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from tornproof.harness.common.system import Target
 from tornproof.harness.common.verdict import Finding, HasTime, Phase, Verdict, always, shown
+from tornproof.harness.counterexamples.words import title_of
 from tornproof.harness.explorers.schedules.exploration import PHASE
 from tornproof.harness.explorers.schedules.points import Points
 from tornproof.harness.search.dpor import Run, explore_all
@@ -273,11 +274,10 @@ class _Explorer:
 
     def _find(self, violation: Violation, schedule: Schedule, end: str = "") -> None:
         names = [process.name for process in self._processes.processes]
-        steps = ", ".join(f"{count} calls of {names[index]}" for index, count in schedule)
         finding = Finding(
             property=violation.property,
             phase=PHASE,
-            sentence=f"{violation.process}: {violation.sentence}. The schedule: {steps}{end and f', and {end}'}.",
+            sentence=title_of(violation.property, violation.process, violation.sentence) + (end and f" ({end})"),
             evidence={
                 "target": self.group.case.target.name,
                 "writers": self.group.writer_count,

@@ -197,7 +197,7 @@ class World:
     def _watch(self, index: int) -> Watch:
         return self.watches.get(index, UNWATCHED)
 
-    def answer(self, index: int, answer: Rejected) -> None:
+    def answer(self, index: int, answer: Answer) -> None:
         """Give a process this answer to its next call, which does not happen."""
         self._advance(index, self.process_group.processes[index].advance(self.nodes[index], answer))
 

@@ -14,6 +14,7 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from tornproof.cli.console import result_grid
+from tornproof.cli.explanation_print import print_finding
 from tornproof.harness.check import PhaseName
 from tornproof.harness.common.effort import EFFORTS, Bounds
 from tornproof.harness.common.verdict import Phase, Verdict, worst
@@ -108,9 +109,10 @@ def print_check(
     console.print(_phase_grid(phases))
     for line in _remarks(outcome):
         console.print(line)
-    for finding in saved[:FINDINGS_SHOWN_MAX]:
-        console.print(Text.assemble(("finding ", "bold red"), finding["sentence"]))
-        console.print(f"  tornproof replay {shlex.quote(finding['file'])}", soft_wrap=True)
+    findings = [finding for phase in phases for finding in phase.findings]
+    for finding, entry in zip(findings[:FINDINGS_SHOWN_MAX], saved, strict=False):
+        print_finding(console, finding)
+        console.print(f"  tornproof replay {shlex.quote(entry['file'])}", soft_wrap=True)
     if len(saved) > FINDINGS_SHOWN_MAX:
         console.print(f"and {len(saved) - FINDINGS_SHOWN_MAX} more findings")
     if with_bounds:

@@ -76,9 +76,10 @@ def test_lanes_show_who_did_what_when_and_what_was_durable() -> None:
     assert rows[1]["does"][-1].startswith("store a word")
     assert rows[1]["disk"].startswith("not durable: 2024-01-01T")
     assert "read _txn x4" in rows[2]["does"] and rows[2]["ends"][0].startswith("is refused")
-    assert lane_cells(rows[2])[1].startswith(f"reader 1, read 1: {rows[2]['does'][0]}; {rows[2]['does'][1]}; ")
+    assert lane_cells(rows[2], raw=True)[1].startswith(f"reader 1, read 1: {'; '.join(rows[2]['does'][:2])}; ")
+    assert lane_cells(rows[2])[1].startswith(f"reader 1, read 1: {'; '.join(rows[2]['actions'][:2])}; ")
     assert lane_cells(rows[1])[1:] == ["", rows[1]["disk"]] and not lane_cells(rows[2])[0]
-    assert lane_cells({**rows[0], "does": [], "disk": "all durable"}) == ["writer, open", "", "all durable"]
+    assert lane_cells({**rows[0], "does": [], "actions": [], "disk": "all durable"}) == ["writer, open", "", "all durable"]
 
 
 def decisive(rows: list[dict[str, Any]]) -> tuple[str, str, str]:
@@ -102,7 +103,7 @@ def test_where_the_decision_is_left_out_its_step_is_decisive_and_without_any_the
     assert explained["neighbour"]["change"] == "left out"
     assert decisive(explained["lanes"]) == ("writer", "commit 1", "kill")
     assert decisive(explained["neighbour"]["lanes"]) == ("writer", "commit 1", "")
-    lanes = LaneRecorder("toy", DecisionLog())
+    lanes = LaneRecorder(case, DecisionLog())
     lanes.rows += [Row("writer", "open"), Row("reader 1", "read 1")]
     assert decisive(lanes.document(None)) == ("reader 1", "read 1", "")
     (at_the_end,) = DecisionLog.parse("writer@end is killed").deviations
@@ -112,12 +113,12 @@ def test_where_the_decision_is_left_out_its_step_is_decisive_and_without_any_the
 def test_a_process_that_runs_by_the_policy_is_no_switch() -> None:
     case = table_case(readers=1)
     log = DecisionLog.parse("writer@commit 0: write _txn #1 -> reader 1")
-    lanes = LaneRecorder(case.path, log)
+    lanes = LaneRecorder(case, log)
     with Replayer(case) as replayer:
         replayer.play(log, observer=lanes)
     happens = [(row["client"], row["happens"]) for row in lanes.document(None)]
     assert not any(happened for _, happened in happens) and happens[-1] == ("reader 1", "")
-    switched = LaneRecorder(case.path, log)
+    switched = LaneRecorder(case, log)
     switched.rows.append(Row("writer", "commit 0"))
     switched.deviated(Kill(Step("reader 1", "read 1")), case.kernel())
     assert [type(each) for each in switched.rows[-1].decisions] == [Switch, Kill]
@@ -128,13 +129,19 @@ def test_the_narrative_is_the_sentences() -> None:
         assert explanation(finding)["narrative"] == sentences(finding.property, finding.evidence)
 
 
-def test_the_sentences_say_let_then_because_however_and_the_nearest_run() -> None:
-    broken, let, then, because, nearest = sentences(switched_finding().property, switched_finding().evidence)
-    assert broken == f"Broken: {Property.REJECTED} ({CLAUSES[Property.REJECTED]})."
-    assert let == "Let a writer commit 1 operation beside 1 reader."
-    assert then.startswith("Then reader 1 goes on while writer stands in 'commit 0' before: write")
-    assert because.startswith("Because writer had done") and "; however, reader 1 then has: CorruptError" in because
-    assert nearest.startswith("Nearest run that passes: the same, but one step earlier: reader 1 goes on while writer")
+def test_the_sentences_say_let_then_however_what_prevents_it_and_the_nearest_run() -> None:
+    broken, let, then, however, *prevented, nearest = sentences(
+        switched_finding().property, switched_finding().evidence
+    )
+    assert broken.startswith(f"Broken: {Property.REJECTED} (") and broken.endswith(f"{CLAUSES[Property.REJECTED]}.")
+    assert let == "Let a writer commit 1 operation (0 writes 2 rows) beside 1 reader."
+    assert then.startswith("Then reader 1 runs while writer stands in 'commit 0' after “publish _pm size ")
+    assert "” and before “append bytes " in then
+    assert however.startswith("However, reader 1 is refused: ") and "PARQUET_META_FILE_SIZE" in however
+    assert all(each.startswith("It does not happen when ") for each in prevented) and len(prevented) == 3
+    assert "small changes of the run tried, 3 enough.)" in prevented[-1]
+    assert nearest.startswith("Nearest run that passes: the same, but one step earlier: reader 1 runs while writer")
+    assert "reader 1 sees version " in nearest
 
 
 @pytest.mark.parametrize(
@@ -235,4 +242,7 @@ def test_simpler_choices_are_legal_and_lead_to_everything_kept() -> None:
 
 def test_findings_with_readers_count_them() -> None:
     finding = found(toy_case(AcknowledgesFirst(), readers=(Readers(count=2),)))
-    assert sentences(finding.property, finding.evidence)[1] == "Let a writer commit 2 operations beside 1 reader."
+    assert (
+        sentences(finding.property, finding.evidence)[1]
+        == "Let a writer commit 2 operations (0 b'a'; 1 b'bb') beside 1 reader."
+    )

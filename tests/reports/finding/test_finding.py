@@ -34,15 +34,27 @@ def section(body: str, heading: str) -> str:
     return text_of(body[start : body.find("<h3>", start + 1)])
 
 
-def test_the_page_is_listed_by_property_phase_and_scenario() -> None:
-    page = finding_page(finding_document(), file="findings/a.json", key="finding-a")
-    assert page.title == "A reader gets an answer (product, reader-lives-through-a-kill)"
+def test_the_page_is_listed_by_its_failure() -> None:
+    document = finding_document()
+    page = finding_page(document, file="findings/a.json", key="finding-a")
+    assert page.title.lower() == document["sentence"][:160].lower() and page.title[0].isupper()
     assert (page.key, page.group, page.verdict) == ("finding-a", "Findings", "INVALID")
 
 
 def test_the_head_says_what_is_broken_and_what_the_client_has_instead() -> None:
-    said = text_of(body_of(finding_document()))
-    assert said.startswith(f"Violated: a reader gets an answer. Instead, reader 1 got: {SEEN}")
+    said = text_of(body_of(finding_document({"broken": "a reader gets an answer (torn read)"})))
+    assert SEEN in finding_document()["sentence"]
+    assert said.startswith(f"{finding_document()['sentence']} Violated: a reader gets an answer (torn read).")
+
+
+def test_what_prevents_it_is_said_with_the_number_of_changes_tried() -> None:
+    passes_when = {"tried": 9, "enough": 1, "changes": [{"text": "<b> is synced before: c", "kind": "sync b"}]}
+    cause = section(body_of(finding_document({"passes_when": passes_when})), "The cause")
+    assert "It does not happen when <b> is synced before: c." in cause
+    assert "9 small changes of the run tried, each by a replay; 1 enough." in cause
+    none = section(body_of(finding_document({"passes_when": {"tried": 1, "enough": 0}})), "The cause")
+    assert "None of the small changes of the run that were tried prevents it. 1 small change of" in none
+    assert "prevents it" not in section(body_of(finding_document()), "The cause")
 
 
 def test_the_cause_is_what_was_done_what_came_between_and_what_was_still_to_do() -> None:
@@ -252,10 +264,12 @@ def test_the_finding_of_a_real_run_names_the_step_that_did_the_harm() -> None:
     finding = found(toy_case(HeaderFirst(), readers=(Readers(),)))
     document = json.loads(json.dumps(document_of_finding(finding, "a toy", {})))
     body = body_of(document)
-    done, not_yet = (document["evidence"]["explanation"]["cause"][name] for name in ("done", "not_yet"))
+    explained = document["evidence"]["explanation"]
+    done, not_yet = (explained["cause"][name].partition(": ")[2] for name in ("done_action", "not_yet_action"))
     cause = section(body, "The cause")
-    assert done.split(": ")[1].removesuffix(" #1") in cause
-    assert not_yet.split(": ")[1].removesuffix(" #1") in cause
+    for action in (done, not_yet):
+        assert text_of(action).replace("(", "").replace(")", "") in cause
+    assert f"It does not happen when {explained['passes_when']['changes'][0]['text']}." in cause
     assert body.count("Decisive step</p>") == 1
     assert "First difference" in body
     assert 'aria-label="Bytes of' in body

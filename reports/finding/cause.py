@@ -16,6 +16,7 @@ from tornproof.reports.kit.page import fill
 
 CHARACTERS_MAX = 400
 READ_SHOWN_MAX = 4
+_AROUND = re.compile(r" while [^“]* stands in '[^']*'( (and )?(after|before) “[^”]*”)+")
 _OCCURRENCE = re.compile(r" #(\d+)$")
 
 
@@ -68,7 +69,8 @@ def _decision_words(cause: Cause, explanation: Explanation) -> str:
     """Return the sentence of the narrative on the decision, if it has one for each, else the decision itself."""
     thens = [line.text for line in lines_of(explanation.narrative) if line.lead == "Then"]
     if len(thens) == len(explanation.decisions) and cause.decision in explanation.decisions:
-        return thens[list(explanation.decisions).index(cause.decision)]
+        # The steps around it stand beside it.
+        return _AROUND.sub(" there", thens[list(explanation.decisions).index(cause.decision)])
     return shortened(cause.decision, CHARACTERS_MAX)
 
 

@@ -22,7 +22,8 @@ from tornproof.reports.kit.page import Page, fill
 GROUP = "Findings"
 FOLDED_MAX = 50
 TEXT_CHARACTERS_MAX = 1_200
-TITLE_CHARACTERS_MAX = 160
+TITLE_CHARACTERS_MAX = 240
+PREVENTED = ("It does not happen when", "None of ")
 CRASHES = ("kill", "power")
 SHOWN_IN_FULL = ("narrative", "lanes", "files", "neighbour")
 LONG_CHARACTERS = 160
@@ -41,7 +42,8 @@ def finding_page(document: Mapping[str, Any], *, file: str, key: str, folded: Se
         "finding.html.j2",
         broken=shortened(violated if explanation is None else explanation.broken or violated, TEXT_CHARACTERS_MAX),
         is_long=len(sentence) > LONG_CHARACTERS,
-        sentence=shortened(sentence, TEXT_CHARACTERS_MAX),
+        # The title says it, unless it is too long for one.
+        sentence=shortened(sentence, TEXT_CHARACTERS_MAX) if len(sentence) > TITLE_CHARACTERS_MAX else "",
         facts=_facts(fields, explanation),
         file=file,
         command=f"tornproof replay {shlex.quote(file)}",
@@ -90,8 +92,9 @@ def _facts(fields: Fields, explanation: Explanation | None) -> list[tuple[str, s
 
 
 def _narrative(explanation: Explanation) -> list[Line]:
-    """Return the sentences without the first one, which is at the head of the page."""
-    return [line for line in lines_of(explanation.narrative) if line.lead != "Broken"]
+    """Return the sentences without those that are at the head of the page."""
+    lines = lines_of(explanation.narrative)
+    return [line for line in lines if line.lead != "Broken" and not line.text.startswith(PREVENTED)]
 
 
 def _diagram(explanation: Explanation | None) -> Markup:

@@ -79,7 +79,11 @@ def test_lanes_show_who_did_what_when_and_what_was_durable() -> None:
     assert lane_cells(rows[2], raw=True)[1].startswith(f"reader 1, read 1: {'; '.join(rows[2]['does'][:2])}; ")
     assert lane_cells(rows[2])[1].startswith(f"reader 1, read 1: {'; '.join(rows[2]['actions'][:2])}; ")
     assert lane_cells(rows[1])[1:] == ["", rows[1]["disk"]] and not lane_cells(rows[2])[0]
-    assert lane_cells({**rows[0], "does": [], "actions": [], "disk": "all durable"}) == ["writer, open", "", "all durable"]
+    assert lane_cells({**rows[0], "does": [], "actions": [], "disk": "all durable"}) == [
+        "writer, open",
+        "",
+        "all durable",
+    ]
 
 
 def decisive(rows: list[dict[str, Any]]) -> tuple[str, str, str]:

@@ -33,6 +33,7 @@ WRITES = frozenset({CallKind.PWRITE, CallKind.STORE})
 CHANGES_SHOWN_MAX = 3
 NUMBER_BYTES_MAX = 8
 HEX_BYTES_MAX = 8
+TEXT_BYTES_MAX = 40
 PUBLISHED_SIZE = pm_layout.Header.layout.field("parquet_meta_file_size")
 NAMES = {"token": "token", "version": "version", "row_count_and_flags": "row count", "name_txn": "directory number"}
 """Fields that have a shorter name than in the tables; the others are named as QuestDB's documents spell them."""
@@ -48,19 +49,22 @@ VERBS = {
 
 
 class Value(NamedTuple):
-    """A field at [start, end) of a file, and how its bytes are shown."""
+    """A field at [start, end) of a file, and how its bytes are shown; one that a target names may be text."""
 
     name: str
     start: int
     end: int
     of: str = ""
     is_row_count: bool = False
+    is_own: bool = False
 
     def shown(self, content: bytes) -> str:
         """Return the value that the field has in a file, "nothing" where the file ends before it."""
         raw = content[self.start : self.end]
         if len(raw) < self.end - self.start:
             return "nothing"
+        if self.is_own and raw.isascii() and raw.decode("ascii").isprintable():
+            return repr(raw[:TEXT_BYTES_MAX].decode("ascii"))
         if len(raw) > NUMBER_BYTES_MAX:
             return raw[:HEX_BYTES_MAX].hex(" ") + (" …" if len(raw) > HEX_BYTES_MAX else "")
         number = int.from_bytes(raw, "little", signed=not self.is_row_count)
@@ -158,7 +162,9 @@ class ActionNames:
         """Return the fields that a target names; no mistake of it may lose a finding."""
         with suppress(Exception, EndlessError):
             fields = self._target.fields(file, content)
-            return [Value(each.name, each.offset_bytes, each.offset_bytes + each.size_bytes) for each in fields]
+            return [
+                Value(each.name, each.offset_bytes, each.offset_bytes + each.size_bytes, is_own=True) for each in fields
+            ]
         return []
 
     def _transaction(self, content: bytes) -> Iterator[Value]:

@@ -23,9 +23,11 @@ from tornproof.harness.simulator.process.world import World
 
 CHANGE_WORDS = frozenset(kind.value for kind in CHANGES) - {CallKind.OPEN_FOR_WRITING.value}
 NOTABLE_WORDS = CHANGE_WORDS | {kind.value for kind in BARRIERS}
-OF_NAMES = frozenset({CallKind.UNLINK.value, CallKind.RMDIR.value, CallKind.RENAME.value, CallKind.MKDIR.value})
-DELAYABLE = frozenset({CallKind.STORE.value, CallKind.PWRITE.value}) | OF_NAMES
-SAID_MAX = 3
+DELAYABLE = frozenset(
+    kind.value
+    for kind in (CallKind.STORE, CallKind.PWRITE, CallKind.UNLINK, CallKind.RMDIR, CallKind.RENAME, CallKind.MKDIR)
+)
+SAID_MAX = 5
 LATER_STEPS_MAX = 60
 STEP_BUDGET = 100_000
 """Of all runs together; a run of a scenario has some 200 steps."""
@@ -180,8 +182,7 @@ def _about(case: TestCase, decisive: Decisive, recorder: ActionRecorder) -> Iter
         case PowerCut():
             yield from _synced(case, decisive, recorder)
             yield from _whole(case, decisive)
-            if decisive.last_change is not None and decisive.last_change.call in OF_NAMES:
-                yield from _delayed(case, decisive)
+            yield from _delayed(case, decisive)
         case Kill():
             yield from _restored(case, decisive, recorder)
         case Switch(at=at) if kind_of(at.process) == "writer":
@@ -275,9 +276,10 @@ def _together(case: TestCase, decisive: Decisive) -> Iterator[Candidate]:
 
 
 def _later_changes(decisive: Decisive) -> Iterator[tuple[Step, Step]]:
-    """Yield the changes of the same process after the decision, each with the step that follows it."""
+    """Yield the changes of the same operation after the decision, each with the step that follows it."""
+    operation = decisive.deviation.at.operation
     for step, following in itertools.pairwise(decisive.later[:LATER_STEPS_MAX]):
-        if step.call in CHANGE_WORDS:
+        if step.call in CHANGE_WORDS and step.operation == operation:
             yield step, following
 
 

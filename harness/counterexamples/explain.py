@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from tornproof.harness.common.verdict import shortened
 from tornproof.harness.counterexamples.actions import ActionRecorder
 from tornproof.harness.counterexamples.byte_map import crash_ranges
 from tornproof.harness.counterexamples.cause import CHANGE_WORDS, Decisive, infer, notable, stands_in
@@ -112,7 +113,7 @@ def explain(candidate: Candidate, wanted: Signature) -> dict[str, Any]:
             "trace": result.trace_hash,
             "steps": result.step_count,
             "decisions": [text_of(deviation) for deviation in log.deviations],
-            "operations": [_shortened(str(each)) for each in case.operations],
+            "operations": [shortened(str(each), OPERATION_CHARACTERS_MAX) for each in case.operations],
             "stands": [
                 decisive.stands_before(each.at)
                 if decisive is not None and each is decisive.deviation
@@ -203,7 +204,3 @@ def _text(step: Step | None) -> str:
 
 def _action(step: Step | None, decisive: Decisive) -> str:
     return "" if step is None or step.operation == END else f"{step.operation}: {decisive.text_of(step)}"
-
-
-def _shortened(text: str) -> str:
-    return text if len(text) <= OPERATION_CHARACTERS_MAX else f"{text[:OPERATION_CHARACTERS_MAX]}…"

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from tornproof.harness.common.verdict import shortened
 from tornproof.harness.counterexamples.actions import Action, ActionRecorder, in_order
 from tornproof.harness.counterexamples.log import DecisionLog, Deviation, Fail, Kill, PowerCut, Switch
 from tornproof.harness.counterexamples.replay_engine import Observer
@@ -26,6 +27,7 @@ MARKS = {
     bodies.REJECTED: "is refused",
     bodies.RECOVERED: "finds",
 }
+SIGHT_CHARACTERS_MAX = 200
 ABORTED = "aborted before its version is stored, as asked"
 HAPPENS = {Switch: "switch", Fail: "fail", Kill: "kill", PowerCut: "power"}
 """The words of rows for each kind of decision."""
@@ -123,7 +125,7 @@ class LaneRecorder(Observer):
     def last_sight(self, process: str) -> str:
         """Return what a process gets at last, as the rest of a sentence."""
         own = [end for row in self.rows if row.process.partition(".")[0] == process for end in row.ends]
-        return f"{process} {own[-1]}" if own else ""
+        return shortened(f"{process} {own[-1]}", SIGHT_CHARACTERS_MAX) if own else ""
 
     def _mark_text(self, mark: Mark) -> str:
         if mark.kind != bodies.ACKNOWLEDGED:

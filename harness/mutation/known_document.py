@@ -103,7 +103,7 @@ Found = Iterable[tuple[KnownDefect, Finding]]
 def document(findings: Found) -> str:
     """Return the page: a table of all defects, then each finding in words."""
     findings = tuple(findings)
-    found = [*table(findings), *(line for each in findings for line in _narrative(*each))]
+    found = [*table(findings), *(line for each in findings for line in narrative_of(*each))]
     return HEAD + "\n".join([*found, "", BESIDE_HEAD]) + markdown_table(BESIDE_COLUMNS, BESIDE)
 
 
@@ -123,7 +123,8 @@ def picture_of(defect: KnownDefect) -> str:
     return f"images/known/{'-'.join(words).lower()}.png"
 
 
-def _narrative(defect: KnownDefect, finding: Finding) -> Iterator[str]:
+def narrative_of(defect: KnownDefect, finding: Finding) -> Iterator[str]:
+    """Yield the lines of one finding."""
     yield from ("", f"## {defect.name[0].upper()}{defect.name[1:]}", "")
     evidence = finding.evidence
     narrative = sentences(finding.property, evidence) if is_simulated(evidence) else _execution(finding)

@@ -63,11 +63,12 @@ class DiskPart(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiagramRow:
-    """A row of the diagram: its number, and the row before it if that is of another client."""
+    """A row of the diagram: its number, the calls themselves, and the row before it if that is of another client."""
 
     number: int
     row: LaneRow
     calls: Sequence[Call]
+    raw: Sequence[str]
     ends: Sequence[str]
     disk: Sequence[DiskPart]
     spoken: str
@@ -147,6 +148,7 @@ def _diagram_row(number: int, row: LaneRow, before: LaneRow | None) -> DiagramRo
         number=number,
         row=row,
         calls=[call_of(each) for each in row.told],
+        raw=row.does if row.actions else (),
         ends=row.ends,
         disk=_disk_parts(row.disk),
         spoken=shortened(f"Decisive step: {spoken}" if row.is_decisive else spoken, SPOKEN_CHARACTERS_MAX),

@@ -40,13 +40,13 @@ def _fitting(text: str, lines_max: int, width: int) -> list[str]:
     )
 
 
-def print_explanation(console: Console, violated: str, evidence: Mapping[str, Any]) -> None:
-    """Print the explanation of a run that violates a property."""
+def print_explanation(console: Console, violated: str, evidence: Mapping[str, Any], *, verbose: bool) -> None:
+    """Print the explanation of a run that violates a property; `verbose` shows the calls themselves."""
     for sentence in sentences(violated, evidence):
         console.print(sentence)
     table = Table(*LANES, show_lines=True)
     for row in evidence["explanation"]["lanes"]:
-        table.add_row(*map(Text, lane_cells(row)))
+        table.add_row(*map(Text, lane_cells(row, raw=verbose)))
     console.print(table)
     lines = byte_lines(evidence)
     if lines:

@@ -24,6 +24,7 @@ from tornproof.harness.mutation.known_document import (
     BESIDE_HEAD,
     BESIDE_HEADING,
     document,
+    narrative_of,
     picture_of,
     table,
 )
@@ -56,6 +57,29 @@ SHARED = (
 BY_DAY = drawn(4, [defect for defect in KNOWN if defect.name in SHARED])
 
 
+CAUSES = {
+    "header before body (F2)": ("order 2024-01-01T00/_pm", "comes after: append bytes"),
+    "body not durable before the header (F2)": ("sync 2024-01-01T00.0/_pm", "synced before: publish _pm size"),
+    "token without footer (F3)": ("sync 2024-01-01T00.0/_pm", "synced before: store version"),
+    "data not durable (F1)": ("sync 2024-01-01T00.0/data.parquet", "synced before: store version"),
+    "torn record (F4)": ("sync _txn", "synced before: store version"),
+    "lost acknowledged commit (F5)": ("sync _txn", "synced right after: store version"),
+    "missing directory (F6)": ("sync directory 2024-01-01T01.1", "synced before: store version"),
+    "missing name of a directory (F6)": ("sync the table's directory", "synced before: store version"),
+    "stale mapping, ABA on the token": ("together", "two steps of reader 1: read _pm size"),
+    "orphan overwritten under a reader": ("postponed", "write bytes 388 to 648"),
+    "orphan truncated under a reader": ("postponed", "cut 648 → 388 bytes"),
+    "reader decodes by the newest footer (questdb-9.4.2)": ("reader decodes", "the footer of its token"),
+    "reader decodes by the newest footer (questdb-9.4.3)": ("reader decodes", "the footer of its token"),
+    "orphan as the base of the next update (questdb-9.4.2)": ("left 2024-01-01T00.0/_pm", "the killed one left"),
+    "orphan as the base of the next update (questdb-9.4.3)": ("left 2024-01-01T00.0/_pm", "the killed one left"),
+    "orphan as the base, and its rows committed": ("left 2024-01-01T00.0/_pm", "the killed one left"),
+    "token from the file's size after a crash tail (H1)": ("the token in _txn", "not the size of data.parquet"),
+    "old directory removed before the new one is durable": ("sync _txn", "synced before: remove"),
+}
+"""The place of each defect: the file, and what is done or missing there."""
+
+
 @functools.cache
 def found(defect: KnownDefect) -> Finding:
     """Return the finding of its explorer, as read from a file."""
@@ -85,6 +109,11 @@ def test_a_known_defect_replays_every_time_with_the_same_evidence_and_not_withou
         assert (again.verdict, again.is_same, again.note) == (Verdict.INVALID, True, "")
     assert replay_without(finding) is Verdict.VALID
     assert table([(defect, finding)])[-1] in lines_of_page(), REMADE
+    assert "\n".join(narrative_of(defect, finding)) in PAGE.read_text(), REMADE
+    if is_simulated(finding.evidence):
+        kind, words = CAUSES[defect.name]
+        changes = finding.evidence["explanation"]["passes_when"]["changes"]
+        assert any(kind in change["kind"] and words in change["text"] for change in changes), changes
 
 
 @pytest.mark.parametrize(
@@ -205,10 +234,10 @@ def test_the_page_has_each_finding_in_words() -> None:
     defect = BY_NAME["header before body (F2)"]
     page = document([(defect, found(defect))])
     for word in (
-        "- Let a writer commit 1 operation beside 1 reader.",
-        "- Then reader 1 goes on",
-        "- Because",
-        "however",
+        "- Let a writer commit 1 operation (0 writes 2 rows) beside 1 reader.",
+        "- Then reader 1 runs while writer stands in 'commit 0' after “publish _pm size",
+        "- However, reader 1 is refused",
+        "- It does not happen when",
     ):
         assert word in page
     fenced = BY_NAME["no fence after the version"]

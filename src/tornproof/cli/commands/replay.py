@@ -29,6 +29,9 @@ def replay(
     run_checker: Annotated[
         bool, typer.Option(help="Run the checker that a finding of `power` names: a command of whoever wrote the file.")
     ] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", help="Show the calls themselves, and not what they do.")
+    ] = False,
 ) -> int:
     """Reproduce a finding from its file: exit 1 if it happens again, 0 if not."""
     if is_of_test(finding):
@@ -45,7 +48,7 @@ def replay(
     else:
         replayed = Replayed(verdict=replay_finding(found, image, path))
     write_json({**document, "verdict": replayed.verdict.name}, json_target)
-    _print(found, replayed, finding, json_target)
+    _print(found, replayed, finding, json_target, verbose=verbose)
     return ExitCode[replayed.verdict.name]
 
 
@@ -85,11 +88,12 @@ def _of_test(file: Path, json_target: str | None) -> int:
     return ExitCode[verdict.name]
 
 
-def _print(found: Finding, replayed: Replayed, file: Path, json_target: str | None) -> None:
+def _print(found: Finding, replayed: Replayed, file: Path, json_target: str | None, *, verbose: bool) -> None:
     console = result_console(json_target)
-    console.print(found.sentence)
+    if not replayed.evidence:
+        console.print(found.sentence)
     if replayed.evidence:
-        print_explanation(console, found.property, replayed.evidence)
+        print_explanation(console, found.property, replayed.evidence, verbose=verbose)
         console.print(f"Replay: tornproof replay {shlex.quote(str(file))}", soft_wrap=True)
         if not replayed.is_same:
             console.print("The run differs from the one in the file.")

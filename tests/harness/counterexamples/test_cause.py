@@ -1,0 +1,144 @@
+"""The cause of a finding: the changes that prevent it are those that the sound twin makes, and blind ones find none."""
+
+import json
+from typing import Any
+
+import pytest
+from random_runs import (
+    HEADER_BEFORE_BODY,
+    VERSION_BEFORE_RECORD,
+    cut_finding,
+    found,
+    switched_finding,
+    table_case,
+    toy_case,
+)
+
+from tornproof.harness.common.verdict import Finding
+from tornproof.harness.counterexamples import cause as inference
+from tornproof.harness.counterexamples.case_document import case_of
+from tornproof.harness.counterexamples.cause import STEP_BUDGET, Delayed, Restored, Synced
+from tornproof.harness.counterexamples.explain import explain
+from tornproof.harness.counterexamples.log import DecisionLog
+from tornproof.harness.counterexamples.replay_engine import Change
+from tornproof.harness.counterexamples.run import Signature, run_log
+from tornproof.harness.counterexamples.smaller import Candidate
+from tornproof.harness.counterexamples.words import brief, sentences
+from tornproof.harness.simulator.persistence.models import C_8, B
+from tornproof.harness.simulator.process.case import Readers
+from tornproof.harness.systems.releases import PRESETS
+from tornproof.harness.systems.table import TableTarget
+from tornproof.harness.systems.toy import AcknowledgesFirst, HeaderFirst, SwallowsErrors, Toy
+
+ORPHAN_BASE = "questdb-9.4.2"
+
+
+def passes_when(finding: Finding) -> dict[str, Any]:
+    inferred: dict[str, Any] = finding.evidence["explanation"]["passes_when"]
+    return inferred
+
+
+def kinds(finding: Finding) -> list[str]:
+    return [change["kind"] for change in passes_when(finding)["changes"]]
+
+
+def again(finding: Finding) -> dict[str, Any]:
+    """Return what is inferred for a finding now."""
+    case, log = case_of(finding.evidence["test_case"]), DecisionLog.of_document(finding.evidence["log"])
+    wanted = Signature(finding.property, finding.evidence["part"], finding.evidence["kind"])
+    explained: dict[str, Any] = explain(Candidate(case, log), wanted)
+    return explained
+
+
+def header_first() -> Finding:
+    return found(toy_case(HeaderFirst(), readers=(Readers(),)))
+
+
+def test_a_header_that_comes_too_early_is_the_cause_and_the_twin_that_stores_it_late_is_sound() -> None:
+    finding = header_first()
+    first = passes_when(finding)["changes"][0]
+    assert first["kind"] == "order state"
+    before, _, after = first["text"].partition("comes after: ")
+    assert "bytes 0 to 8 (state)" in before and "bytes 8 to " in after
+    log = DecisionLog.of_document(finding.evidence["log"])
+    assert not run_log(toy_case(Toy(), readers=(Readers(),)), log).violations
+
+
+@pytest.mark.parametrize(
+    ("protocol", "file", "first", "then"),
+    [
+        (HEADER_BEFORE_BODY, "_pm", "publish _pm size ", "append bytes "),
+        (VERSION_BEFORE_RECORD, "_txn", "store version ", "store "),
+    ],
+    ids=["header", "version"],
+)
+def test_of_two_steps_in_the_wrong_order_the_order_is_the_cause(
+    protocol: Any, file: str, first: str, then: str
+) -> None:
+    finding = found(table_case(protocol=protocol))
+    (order,) = [each for each in passes_when(finding)["changes"] if each["kind"].startswith("order ")]
+    assert order["kind"].endswith(file)
+    assert order["text"].startswith(f"the step “{first}") and f"comes after: {then}" in order["text"]
+
+
+def test_bytes_that_a_power_cut_takes_are_prevented_by_a_sync_at_that_place() -> None:
+    finding = cut_finding()
+    assert any(kind.startswith(("sync ", "whole ")) for kind in kinds(finding)), passes_when(finding)
+    ordered = found(toy_case(HeaderFirst(), second_session=(), readers=(Readers(),)), C_8)
+    assert kinds(ordered) == ["order state"], "where all bytes are kept, the order of writes is the cause"
+    lost = found(toy_case(AcknowledgesFirst(), first_session=(0, 1), second_session=()), B)
+    assert all(not kind.startswith("sync") for kind in kinds(lost)), "what was not written cannot be synced"
+
+
+def test_what_a_released_server_does_otherwise_is_tried_one_by_one() -> None:
+    finding = found(table_case(ORPHAN_BASE, readers=1))
+    texts = [change["text"] for change in passes_when(finding)["changes"]]
+    assert any(text.startswith(("the reader decodes", "a commit continues", "the token in _txn")) for text in texts)
+    protocols = dict(table_case(ORPHAN_BASE).target.repaired())
+    sound = PRESETS["hardened"]
+    assert len(protocols) >= 7 and not list(table_case().target.repaired())
+    for target in protocols.values():
+        assert isinstance(target, TableTarget)
+        changed = [
+            name
+            for name in target.protocol.__struct_fields__
+            if getattr(target.protocol, name) != getattr(PRESETS[ORPHAN_BASE].protocol, name)
+        ]
+        assert len(changed) + (target.reader is sound.reader) == 1
+
+
+@pytest.mark.parametrize("blinded", [Delayed, Synced, Restored], ids=lambda each: each.__name__)
+def test_a_change_that_does_nothing_prevents_nothing(blinded: type[Change], monkeypatch: pytest.MonkeyPatch) -> None:
+    findings = {
+        Delayed: lambda: header_first(),
+        Synced: lambda: cut_finding(),
+        Restored: lambda: found(table_case(ORPHAN_BASE, readers=0), "kill"),
+    }
+    prefix = {Delayed: "order ", Synced: "sync ", Restored: "left "}[blinded]
+    finding = findings[blinded]()
+    assert any(kind.startswith(prefix) for kind in kinds(finding)), passes_when(finding)
+    monkeypatch.setattr(blinded, "make", Change.make)
+    monkeypatch.setattr(blinded, "crashed", Change.crashed)
+    now = again(finding)["passes_when"]
+    assert not any(change["kind"].startswith(prefix) for change in now["changes"])
+    assert now["tried"] >= passes_when(finding)["tried"]
+
+
+def test_what_nothing_prevents_is_said_so_and_a_limit_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    finding = header_first()
+    monkeypatch.setattr(inference, "STEP_BUDGET", 0)
+    cut = again(finding)["passes_when"]
+    assert cut["is_cut"] and cut["tried"] == 1 < passes_when(finding)["tried"] and not passes_when(finding)["is_cut"]
+    assert STEP_BUDGET > 0
+    evidence = {**finding.evidence, "explanation": {**finding.evidence["explanation"], "passes_when": cut}}
+    said = " ".join(sentences(finding.property, evidence))
+    assert "1 small change of the run tried before the limit" in said or "None of 1 small change" in said
+    swallowed = found(toy_case(SwallowsErrors()), "fail", C_8)
+    assert json.dumps(passes_when(swallowed))
+
+
+def test_the_few_lines_of_the_terminal_name_the_first_change() -> None:
+    finding = switched_finding()
+    lines = dict(brief(finding.property, finding.evidence))
+    assert list(lines) == ["broken", "let", "then", "cause"]
+    assert lines["cause"] == f"it does not happen when {passes_when(finding)['changes'][0]['text']}"

@@ -19,6 +19,7 @@ from tornproof.reports.kit.json_fields import ResultError, read_document
 from tornproof.reports.kit.page import Page, as_document, fits, worst
 from tornproof.reports.omissions import LeftOut, Room
 from tornproof.reports.run.document import Run
+from tornproof.reports.run.history import history_page
 from tornproof.reports.run.page import run_page
 from tornproof.reports.run.trend import Trend, trend_of
 from tornproof.reports.table.page import table_page
@@ -61,10 +62,15 @@ def site_of(directory: Path, *, translate: Translate = as_it_is) -> Site:
     results = _results(folder, room)
     result_pages = [page for file, page in results.items() if room.admits(file, page)]
     folds = folded(_in_order(folder))
+    # With all links it is larger than it will be.
+    history = history_page(folder.runs, {finding.stem: finding.key for finding in folder.findings})
+    has_history = history is not None and room.admits("the history of findings", history)
     finding_pages = _finding_pages(folder, folds, room, translate)
     links = {stem: page.key for stem, page in finding_pages.items()}
     keys = {run.key for run in runs}
     run_pages = [run_page(run, trend=trends[run.series].markup(run, keys), links=links) for run in runs]
+    history = history_page(folder.runs, links)
+    run_pages += [history] if history is not None and has_history else []
     # Without runs, the campaign or table comes before its findings.
     middle = [*finding_pages.values(), *result_pages] if runs else [*result_pages, *finding_pages.values()]
     pages = [*run_pages, *middle, *left_out.pages()]

@@ -19,7 +19,8 @@ COLUMNS_MAX = 40
 SYNC_FAILED = "sync failed"
 WRITER = "writer"
 _STEP = re.compile(r"(?P<client>[^@:]*)@(?P<operation>[^:]*): (?P<call>.+?)(?: (?P<file>\S+|\".*\"))? #\d+")
-_ORDER_OF_OPERATIONS = {"open": 0, "close": 2, "end": 3}
+_ORDER_OF_OPERATIONS = {"open": 2, "close": 3, "end": 4}
+_COMMIT = "commit"
 _SYNC, _SYNC_OF_DIRECTORY = "sync ", "sync directory"
 _DIGITS_MAX = 9
 
@@ -109,7 +110,7 @@ def heat_map(points: Mapping[CrashPoint, int]) -> HeatMap | None:
             run_count=of_positions[position],
             counts=tuple(_count(position, left, counts[position, left], levels) for left in columns),
         )
-        for position in sorted(_largest(of_positions, ROWS_MAX), key=_order)
+        for position in sorted(_largest(of_positions, ROWS_MAX), key=lambda each: _order(each, of_positions[each]))
     ]
     shown = [count for row in rows for count in row.counts if count.can_be]
     return HeatMap(
@@ -161,13 +162,12 @@ def _position(step: str) -> Position:
     return Position(shown(client + match["operation"]), shown(f"{match['call']} {file}".rstrip()))
 
 
-def _order(position: Position) -> tuple[int, str, int, str, str]:
-    """Return a sort key: operations in order of execution, and their calls by file."""
+def _order(position: Position, run_count: int) -> tuple[int, str, int, int, str]:
+    """Return a sort key: commits first, in order of execution, and of their calls those with the most runs."""
     name, _, number = position.operation.rpartition(" ")
     is_numbered = number.isdecimal() and len(number) < _DIGITS_MAX
-    rank = _ORDER_OF_OPERATIONS.get(position.operation, 1)
-    call, _, file = position.call.rpartition(" ")
-    return rank, name, int(number) if is_numbered else 0, file, call
+    rank = _ORDER_OF_OPERATIONS.get(position.operation, 0 if name == _COMMIT else 1)
+    return rank, name, int(number) if is_numbered else 0, -run_count, position.call
 
 
 def _spans(values: Sequence[tuple[str, ...]]) -> tuple[tuple[str, int], ...]:

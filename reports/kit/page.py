@@ -23,13 +23,15 @@ _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 class Page:
     """One page: `key` is its URL fragment (see `as_key`), `group` its heading in the list of pages.
 
-    `verdict` is one of `VERDICTS`, or empty for a page without a verdict.
+    `verdict` is one of `VERDICTS`, or empty for a page without a verdict; `complete` says whether it is that of a whole
+    bound, and not of a sample.
     """
 
     key: str
     group: str
     title: str
     verdict: str = ""
+    complete: bool = True
     body: Markup
 
     def __post_init__(self) -> None:

@@ -64,6 +64,8 @@ def plot_of_curves(curves: Sequence[Sequence[Survival]], *, unit: str, title: st
         axes.set_xlim(left=min(_start(steps) for steps in curves))
         axes.set_ylim(0, 1.02)
         axes.set_xlabel(unit)
+        axes.xaxis.set_major_formatter(lambda time, _: f"{time:,g}")
+        axes.minorticks_off()
         axes.set_ylabel("faults not detected")
         axes.yaxis.set_major_formatter(lambda share, _: f"{share:.0%}")
         axes.grid(axis="y")

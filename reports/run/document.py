@@ -109,6 +109,11 @@ class Run:
         return self.target, self.preset
 
     @property
+    def is_complete(self) -> bool:
+        """Whether each phase was explored to the end of its bound."""
+        return all(phase.complete for phase in self.phases)
+
+    @property
     def seconds(self) -> float:
         """Total time of its phases."""
         return sum(phase.seconds for phase in self.phases)

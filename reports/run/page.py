@@ -51,7 +51,7 @@ def run_page(run: Run, *, trend: Markup, links: Mapping[str, str]) -> Page:
         trend=trend,
     )
     title = shortened(f"{run.name[:1].upper()}{run.name[1:]}: {run.target}, {run.preset}", TITLE_CHARACTERS_MAX)
-    return Page(key=run.key, group=GROUP, title=title, verdict=run.verdict, body=body)
+    return Page(key=run.key, group=GROUP, title=title, verdict=run.verdict, complete=run.is_complete, body=body)
 
 
 def verdict_sentence(run: Run) -> str:
@@ -68,9 +68,9 @@ def verdict_sentence(run: Run) -> str:
     if run.verdict == "UNKNOWN":
         without = [phase.name for phase in run.phases if phase.verdict == "UNKNOWN"]
         return f"Nothing was found, but {_listed(without)} of {phases} gave no verdict."
-    complete = sum(phase.complete for phase in run.phases)
-    if complete == len(run.phases):
+    if run.is_complete:
         return f"Nothing was found by {phases}, each explored to the end of its bound."
+    complete = sum(phase.complete for phase in run.phases)
     return f"Nothing was found by {phases}: {complete} explored to the end of the bound, the others a sample."
 
 

@@ -83,6 +83,7 @@ def test_a_finding_that_the_newest_run_did_not_see_again_is_of_an_earlier_one(tm
     assert [(page.key, page.group) for page in site.pages] == [
         ("run-0002", "Runs"),
         ("run-0001", "Runs"),
+        ("history", "Runs"),
         ("finding-product-1", "Findings of earlier runs"),
     ]
     assert site.verdict == "VALID"

@@ -164,3 +164,25 @@ document.addEventListener("keydown", (event) => {
   event.preventDefault();
   move(name);
 });
+
+// Filters: [data-filter] shows those rows of its article that have all words of its text and the chosen values.
+for (const form of document.querySelectorAll("[data-filter]")) {
+  const rows = [...form.closest("article").querySelectorAll("[data-filter-row]")];
+  const text = form.querySelector("[data-filter-text]");
+  const choices = [...form.querySelectorAll("[data-filter-by]")];
+  const filter = () => {
+    const words = text.value.toLowerCase().split(/\s+/).filter(Boolean);
+    let shownCount = 0;
+    for (const row of rows) {
+      const content = row.textContent.toLowerCase();
+      const isShown = words.every((word) => content.includes(word))
+        && choices.every((choice) => !choice.value || row.dataset[choice.dataset.filterBy] === choice.value);
+      row.hidden = !isShown;
+      shownCount += isShown;
+    }
+    form.querySelector("[data-filter-count]").textContent = `${shownCount} of ${rows.length}`;
+  };
+  form.addEventListener("input", filter);
+  form.addEventListener("submit", (event) => event.preventDefault());
+  filter();
+}

@@ -31,7 +31,7 @@ def rows_of(heat: HeatMap) -> dict[tuple[str, str], list[str]]:
     }
 
 
-def test_steps_are_rows_by_operation_and_what_was_left_are_columns() -> None:
+def test_steps_are_rows_with_commits_and_most_runs_first_and_what_was_left_are_columns() -> None:
     heat = mapped(
         {
             CrashPoint("writer@commit 10: write 2024-01-01T00/_pm #1", *CUT): 3,
@@ -47,12 +47,12 @@ def test_steps_are_rows_by_operation_and_what_was_left_are_columns() -> None:
     assert [left.injected_fault for left in heat.columns] == ["power cut", "process killed", "sync failed"]
     assert heat.injected_faults == (("power cut", 1), ("process killed", 1), ("sync failed", 1))
     assert list(rows_of(heat).items()) == [
-        (("open", "sync directory ."), ["○", "4", "·"]),
         (("commit 2", "sync the data _pm"), ["○", "○", "5"]),
-        (("commit 2", "store a word _txn"), ["○", "2", "·"]),
         (("commit 2", "fence stores"), ["2", "○", "·"]),
+        (("commit 2", "store a word _txn"), ["○", "2", "·"]),
         (("commit 10", "write _pm"), ["3", "○", "·"]),
         (("writer.2 close", "close _pins"), ["1", "○", "·"]),
+        (("open", "sync directory ."), ["○", "4", "·"]),
         (("end", ""), ["○", "1", "·"]),
     ]
     assert (heat.run_count, heat.step_count, heat.cell_count, heat.empty_count) == (18, 8, 15, 8)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from tornproof.harness.counterexamples.actions import NUMBER_BYTES_MAX
 from tornproof.harness.counterexamples.byte_map import (
     DURABLE,
     NO_NAME,
@@ -90,11 +91,24 @@ class StateRecorder(Observer):
         shown = [file for file in states if file in reads or _has_changed(file, states[file], image, start)]
         # Where there are too many files, those that could be lost or were read come first.
         shown.sort(key=lambda file: (bool((states[file] == DURABLE).all()), file not in reads, file))
+        left = self._left(kernel)
         maps = [
-            file_map(file.removeprefix(self._prefix), states[file], fields.get(file), reads.get(file, ()))
+            _with_values(
+                file_map(file.removeprefix(self._prefix), states[file], fields.get(file), reads.get(file, ())),
+                start.files.get(file, b""),
+                left.files.get(file, b""),
+            )
             for file in sorted(shown[:FILE_COUNT_MAX])
         ]
         return maps, max(0, len(shown) - FILE_COUNT_MAX)
+
+    def _left(self, kernel: Kernel) -> DiskImage:
+        """Return the files that the next process finds."""
+        match self._crash:
+            case (PowerCut(model=model, choice=choice), _):
+                return disk_after(kernel, model, choice).kernel().image()
+            case _:
+                return kernel.image()
 
     def _states(self, kernel: Kernel) -> Iterator[tuple[str, States]]:
         durable = set(_durable_paths(kernel))
@@ -106,6 +120,17 @@ class StateRecorder(Observer):
             case _:
                 for path, number in kernel.paths():
                     yield path, states_before(kernel.files[number], has_name=path in durable)
+
+
+def _with_values(file: dict[str, Any], before: bytes, after: bytes) -> dict[str, Any]:
+    """Add to each field of at most 8 bytes that has changed what it was and what it is."""
+    for each in file["ranges"]:
+        start, end = each["start"], each["end"]
+        old, new = before[start:end], after[start:end]
+        if end - start <= NUMBER_BYTES_MAX and each["field"] and len(new) == end - start and old != new:
+            was = int.from_bytes(old, "little") if len(old) == len(new) else "nothing"
+            each["value"] = f"{was} → {int.from_bytes(new, 'little')}"
+    return file
 
 
 def _states_after(kernel: Kernel, left: Kernel, durable: set[str]) -> Iterator[tuple[str, States]]:

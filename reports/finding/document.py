@@ -114,6 +114,11 @@ def _row(fields: Fields) -> LaneRow:
 def _file(fields: Fields) -> FileBytes:
     return fields.record(
         FileBytes,
-        ranges=[each.record(ByteRange, label=each.text("field", "")) for each in fields.inners("ranges", RANGES_MAX)],
+        ranges=[each.record(ByteRange, label=_label(each)) for each in fields.inners("ranges", RANGES_MAX)],
         read=[(each.number("start"), each.number("end")) for each in fields.inners("read", RANGES_MAX)],
     )
+
+
+def _label(fields: Fields) -> str:
+    """Return the field of a range, with its values before and after where they are known."""
+    return f"{fields.text('field', '')} {fields.text('value', '')}".strip()

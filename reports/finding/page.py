@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -27,6 +28,7 @@ PREVENTED = ("It does not happen when", "None of ")
 CRASHES = ("kill", "power")
 SHOWN_IN_FULL = ("narrative", "lanes", "files", "neighbour")
 LONG_CHARACTERS = 160
+_PLACE = re.compile(r"(?P<file>[^\s:]+): [^:]*? at byte (?P<offset>\d{1,15})\b")
 
 
 def finding_page(document: Mapping[str, Any], *, file: str, key: str, folded: Sequence[str] = ()) -> Page:
@@ -108,13 +110,23 @@ def _maps(explanation: Explanation) -> Markup:
     used = {each.state for file in explanation.files for each in file.ranges}
     # Files that are completely durable come last.
     files = sorted(explanation.files, key=lambda file: all(each.state == "durable" for each in file.ranges))
-    maps = Markup().join(_map(file, explanation.client) for file in files)
+    maps = Markup().join(_map(file, explanation) for file in files)
     return legend(FINDING_STATES, used) + maps
 
 
-def _map(file: FileBytes, client: str) -> Markup:
-    marks = [Mark(start=start, end=end, label=f"read by {client}") for start, end in file.read]
-    return byte_map(file.file, file.size_bytes, file.ranges, marks=marks, coarse=file.coarse)
+def _map(file: FileBytes, explanation: Explanation) -> Markup:
+    """Return the map of a file, folded if nothing happened in it; what the error names is marked."""
+    named = [
+        Mark(start=each.start, end=each.end, label="named by the error")
+        for each in file.ranges
+        for match in _PLACE.finditer(explanation.seen)
+        if match["file"] == file.file and each.start <= int(match["offset"]) < each.end
+    ]
+    read = [Mark(start=start, end=end, label=f"read by {explanation.client}") for start, end in file.read]
+    is_quiet = not named and all(each.state == "durable" for each in file.ranges)
+    return byte_map(
+        file.file, file.size_bytes, file.ranges, marks=[*named, *read], coarse=file.coarse, is_folded=is_quiet
+    )
 
 
 def _nearest(explanation: Explanation | None) -> Markup:

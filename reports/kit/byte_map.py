@@ -111,6 +111,7 @@ def byte_map(
     marks: Sequence[Mark] = (),
     states: Looks = FINDING_STATES,
     coarse: bool = False,
+    is_folded: bool = False,
 ) -> Markup:
     """Return the map of a file as HTML; overlaps and what is outside of the file are cut, and gaps are "not known"."""
     size_bytes = max(0, size_bytes)
@@ -127,6 +128,7 @@ def byte_map(
         row_count=len(segments),
         left_out_count=max(0, len(ranges) - RANGES_MAX),
         coarse=coarse,
+        is_folded=is_folded,
         has_marks=any(segment.marks for segment in segments),
         look=lambda state: look_of(state, states),
     )

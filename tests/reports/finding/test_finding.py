@@ -289,3 +289,21 @@ def test_the_page_has_no_serious_fault_for_those_who_cannot_see_it_and_playback_
     assert axe_violations(page) == []
     assert page.locator("[aria-current=step]").get_attribute("data-text").startswith("Decisive step: reader 1")
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_what_the_error_names_is_marked_values_are_shown_and_quiet_files_are_folded() -> None:
+    def ranges(state: str, **more: Any) -> list[dict[str, Any]]:
+        return [{"start": 0, "end": 8, "state": state, "field": "SIZE", **more}]
+
+    files = [
+        {"file": "a/_pm", "size_bytes": 8, "ranges": ranges("written", value="388 → 648"), "read": []},
+        {"file": "b/_pm", "size_bytes": 8, "ranges": ranges("durable"), "read": []},
+        {"file": "c/_pm", "size_bytes": 8, "ranges": ranges("durable"), "read": []},
+    ]
+    body = body_of(
+        finding_document({"files": files, "seen": "CorruptError: b/_pm: SIZE at byte 4: expected 1, found 2"})
+    )
+    assert "SIZE 388 → 648" in text_of(body)
+    assert body.count("named by the error") >= 1 and body.count("map-folded") == 1
+    folded = body[body.index("map-folded") :]
+    assert "<code>c/_pm</code>: nothing has changed in it" in folded and "named by the error" not in folded

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tornproof.harness.check import ENDLESS, MAKING, make_table
 from tornproof.harness.common.verdict import Finding, Verdict
 from tornproof.harness.counterexamples.case_document import case_of
+from tornproof.harness.counterexamples.moves import holds_moves, replay_moves
 from tornproof.harness.counterexamples.replay import UNUSABLE, is_simulated
 from tornproof.harness.explorers.corruption.judge import Judge, Outcome
 from tornproof.harness.explorers.corruption.plan import damage_of, is_inside
@@ -65,6 +66,8 @@ def _replay(finding: Finding, image: DiskImage, path: str) -> Verdict:
                     case=case_of(finding.evidence["test_case"]), writer_count=int(finding.evidence["writers"])
                 )
                 return replay_writers(group, finding)
+            case "schedules" | "product" if holds_moves(finding):
+                return replay_moves(finding)
             case "power":
                 return replay_power(case_of(finding.evidence["test_case"]), finding)
             case _:

@@ -377,7 +377,7 @@ class _Product(_Strategy):
         return schedule_crash.finding_of_product(setting.case, found, setting.name)
 
     def unshrunk(self, setting: Setting, found: Any, note: str) -> Finding:
-        return schedule_crash.unshrunk(found, note)
+        return with_case(setting.case, schedule_crash.unshrunk(found, note), scenario=setting.name)
 
 
 def _mildness(result: ModelResult) -> tuple[bool, int]:

@@ -11,11 +11,19 @@ from tornproof.harness.common.verdict import Finding
 from tornproof.harness.counterexamples.case_document import UnknownTargetError, case_document, with_memory
 from tornproof.harness.counterexamples.explain import explain
 from tornproof.harness.counterexamples.log import DecisionLog
-from tornproof.harness.counterexamples.moves import Moves, moves_document, moves_of, violation_in, watched
-from tornproof.harness.counterexamples.run import Replayer, Signature, from_schedule
+from tornproof.harness.counterexamples.moves import (
+    Moves,
+    from_schedule,
+    moves_before_cuts,
+    moves_document,
+    moves_of,
+    violation_in,
+    watched,
+)
+from tornproof.harness.counterexamples.run import Replayer, Signature
 from tornproof.harness.counterexamples.shrink import STEP_BUDGET, NotReproducedError, Shrunk, shrink
 from tornproof.harness.counterexamples.smaller import Candidate
-from tornproof.harness.search.crash_world import READER_INDEX, WRITER_INDEX
+from tornproof.harness.search.crash_world import READER_INDEX
 from tornproof.harness.simulator.persistence.models import choice_of, model_named
 from tornproof.harness.simulator.process.case import TestCase
 from tornproof.harness.simulator.process.observer import Violation
@@ -127,13 +135,12 @@ def with_case(case: TestCase, finding: Finding, *, scenario: str | None = None) 
 def _moves(evidence: dict[str, Any]) -> Iterator[Moves]:
     if "schedule" in evidence:
         yield moves_of(evidence["schedule"])
-    elif "cuts" in evidence and not evidence.get("origin"):
-        moves: Moves = []
+    elif "cuts" in evidence:
+        moves = moves_before_cuts(evidence) if "step" in evidence else []
         for number, cut in enumerate(evidence["cuts"]):
             choice = choice_of(cut["choice"])
-            step = cut["step"] if number else evidence["step"]
-            model = model_named(choice.model)
-            moves += [(WRITER_INDEX, step), ("power", choice.model, choice) if model.everything_dies else ("kill",)]
+            moves += [("recover", cut["step"])] * bool(number)
+            moves.append(("power", choice.model, choice) if model_named(choice.model).everything_dies else ("kill",))
         # Without any cut the run is fault-free, and there is no move.
         yield moves
         # A reader may run before the recovery: once it is switched to, it runs to its end.

@@ -7,9 +7,9 @@ import pytest
 from depth import sampled
 
 from tornproof.harness.common.verdict import Verdict
-from tornproof.harness.counterexamples.moves import moves_of
+from tornproof.harness.counterexamples.moves import from_schedule, moves_of
 from tornproof.harness.counterexamples.replay import is_simulated
-from tornproof.harness.counterexamples.run import Replayer, from_schedule
+from tornproof.harness.counterexamples.run import Replayer
 from tornproof.harness.explorers.random import random_run
 from tornproof.harness.explorers.random.random_run import (
     CUT,

@@ -16,7 +16,7 @@ from tornproof.harness.common.verdict import HasTime, always
 from tornproof.harness.counterexamples.moves import DIES, EVICTED, GOES_ON
 from tornproof.harness.explorers.power_cuts import points as power_points
 from tornproof.harness.explorers.power_cuts.alike import Alike, needs_of
-from tornproof.harness.explorers.power_cuts.examination import SESSION, Bounds, Facts, Verdict
+from tornproof.harness.explorers.power_cuts.examination import SESSION, Bounds, Facts, Ruling
 from tornproof.harness.explorers.power_cuts.exploration import Found, ModelExploration, Settings
 from tornproof.harness.explorers.power_cuts.judge import PowerJudge
 from tornproof.harness.explorers.power_cuts.trace import CrashPoint, Traces, bounds_of, points_of
@@ -199,7 +199,7 @@ class LaterSessions:
                 self._exploration.visit(last, origin)
         for violation in world.progress.violations:
             assert last is not None
-            verdict = Verdict(world.progress.committed, violation.property, violation.sentence)
+            verdict = Ruling(world.progress.committed, violation.property, violation.sentence)
             self._exploration.find(Found(verdict, self._exploration.model, last, (), origin))
         return world
 

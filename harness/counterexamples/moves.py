@@ -8,9 +8,7 @@ from dataclasses import replace
 from typing import Any, TypeAlias
 
 from tornproof.harness.common.remembered_codecs import remembered_decoding
-from tornproof.harness.common.system import Target
 from tornproof.harness.common.verdict import Finding, Verdict
-from tornproof.harness.counterexamples.case_document import case_of
 from tornproof.harness.counterexamples.log import DecisionLog, Deviation, Fail, Kill, PowerCut, Switch, shortest
 from tornproof.harness.counterexamples.replay_engine import ReplayEngine, choice_text
 from tornproof.harness.counterexamples.run import Replayer, Signature
@@ -94,21 +92,14 @@ def violation_in(case: TestCase, moves: Moves, violated: str) -> Violation | Non
     return None
 
 
-def holds_moves(finding: Finding) -> bool:
-    """Say whether a finding is one of moves; those of several writers, which no log has, and of campaigns are not."""
-    evidence = finding.evidence
-    return "test_case" in evidence and bool({"moves", "schedule"} & evidence.keys()) and "writers" not in evidence
-
-
-def replay_moves(finding: Finding, target: Target | None = None, operations: Sequence[Any] = ()) -> Verdict:
+def replay_moves(case: TestCase, finding: Finding) -> Verdict:
     """Return INVALID if the moves of a finding break the same property again, VALID if they do not.
 
-    A target and operations that the finding cannot hold are handed in. Raises the errors in `UNUSABLE`.
+    Raises the errors in `UNUSABLE`.
     """
-    evidence = finding.evidence
-    case = watched(case_of(evidence["test_case"], target, operations), finding.property)
-    moves = moves_of(evidence.get("moves") or evidence["schedule"])
-    return Verdict.VALID if violation_in(case, moves, finding.property) is None else Verdict.INVALID
+    moves = moves_of(finding.evidence.get("moves") or finding.evidence["schedule"])
+    is_again = violation_in(watched(case, finding.property), moves, finding.property)
+    return Verdict.VALID if is_again is None else Verdict.INVALID
 
 
 def from_schedule(case: TestCase, moves: Iterable[Sequence[Any]]) -> DecisionLog:

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from tornproof.harness.check import ENDLESS, MAKING, make_table
 from tornproof.harness.common.verdict import Finding, Verdict
-from tornproof.harness.counterexamples.case_document import case_of
 from tornproof.harness.counterexamples.replay import UNUSABLE, is_simulated
 from tornproof.harness.explorers.corruption.judge import Judge, Outcome
 from tornproof.harness.explorers.corruption.plan import damage_of, is_inside
 from tornproof.harness.explorers.corruption.roundtrip import Mismatch, reencode_generations
 from tornproof.harness.explorers.kills.explorer import replay_crash
-from tornproof.harness.explorers.memory.explorer import replay_memory
 from tornproof.harness.explorers.model_based.explorer import replay_stateful
-from tornproof.harness.explorers.power_cuts.replay import replay_power
-from tornproof.harness.explorers.schedules.writers import Group, replay_writers
 from tornproof.harness.explorers.server.judge import replay_server
+from tornproof.harness.explorers.simulated_phases import replay_case
 from tornproof.harness.mutation.replay import replay_planted
 from tornproof.harness.mutation.seeded import replay_seeded
 from tornproof.harness.simulator.filesystem.image import DiskImage
@@ -50,23 +47,12 @@ def _replay(finding: Finding, image: DiskImage, path: str) -> Verdict:
             case "crash":
                 operations = crash_operations(image, path)
                 return replay_crash(TableTarget(), operations, finding, start=image, path=path)
-            case "memory":
-                case = case_of(finding.evidence["test_case"])
-                operations = tuple(case.operations[number] for number in case.first_session)
-                target = case.target
-                assert isinstance(target, TableTarget), target
-                return replay_memory(target, operations, finding, start=case.start, path=case.path)
             case "campaign":
                 return replay_seeded(finding)
             case "server":
                 return replay_server(finding)
-            case "schedules" if "writers" in finding.evidence:
-                group = Group(
-                    case=case_of(finding.evidence["test_case"]), writer_count=int(finding.evidence["writers"])
-                )
-                return replay_writers(group, finding)
-            case "power":
-                return replay_power(case_of(finding.evidence["test_case"]), finding)
+            case "memory" | "schedules" | "power" | "product":
+                return replay_case(finding)
             case _:
                 return Verdict.UNKNOWN
     except UNUSABLE:

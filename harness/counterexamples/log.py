@@ -27,10 +27,14 @@ class Switch:
 
 @dataclass(frozen=True, slots=True)
 class Fail:
-    """That call fails; a sync that fails brings nothing to the disk."""
+    """That call fails; a sync that fails brings nothing to the disk, or some of its blocks.
+
+    `written` says which, as the JSON of a choice of blocks in its shortest form.
+    """
 
     at: Step
     reason: StorageReason
+    written: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,8 +132,8 @@ def text_of(deviation: Deviation) -> str:
     match deviation:
         case Switch(to=to):
             return f"{at} -> {to}"
-        case Fail(reason=reason):
-            return f"{at} fails: {reason.name}"
+        case Fail(reason=reason, written=written):
+            return f"{at} fails: {reason.name} {written}".rstrip()
         case Kill():
             return f"{at} is killed"
         case PowerCut(model=model, choice=choice):
@@ -146,7 +150,8 @@ def parse_deviation(line: str) -> Deviation:
         case "->" if re.fullmatch(_PROCESS, rest):
             return Switch(at, rest)
         case "fails:":
-            return Fail(at, _reason(rest))
+            name, _, written = rest.partition(" ")
+            return Fail(at, _reason(name), written and shortest(json.loads(written)))
         case "is killed" if not rest:
             return Kill(at)
         case "->" | "is killed":
@@ -180,8 +185,8 @@ def _document_of(deviation: Deviation) -> dict[str, Any]:
     match deviation:
         case Switch(to=to):
             document["to"] = to
-        case Fail(reason=reason):
-            document["reason"] = reason.name
+        case Fail(reason=reason, written=written):
+            document |= {"reason": reason.name} | ({"written": json.loads(written)} if written else {})
         case PowerCut(model=model, choice=choice):
             document |= {"model": model, "choice": json.loads(choice)}
     return document
@@ -195,7 +200,8 @@ def _deviation_of(document: dict[str, Any]) -> Deviation:
         case "switch":
             return Switch(at, str(document["to"]))
         case "fail":
-            return Fail(at, _reason(str(document["reason"])))
+            written = shortest(document["written"]) if "written" in document else ""
+            return Fail(at, _reason(str(document["reason"])), written)
         case "kill":
             return Kill(at)
         case "powercut":

@@ -11,19 +11,23 @@ from tornproof.harness.common.verdict import Finding
 from tornproof.harness.counterexamples.case_document import UnknownTargetError, case_document, with_memory
 from tornproof.harness.counterexamples.explain import explain
 from tornproof.harness.counterexamples.log import DecisionLog
-from tornproof.harness.counterexamples.run import Replayer, Signature, from_schedule
+from tornproof.harness.counterexamples.moves import (
+    Moves,
+    from_schedule,
+    moves_before_cuts,
+    moves_document,
+    moves_of,
+    violation_in,
+    watched,
+)
+from tornproof.harness.counterexamples.run import Replayer, Signature
 from tornproof.harness.counterexamples.shrink import STEP_BUDGET, NotReproducedError, Shrunk, shrink
 from tornproof.harness.counterexamples.smaller import Candidate
 from tornproof.harness.counterexamples.words import title_of
-from tornproof.harness.search.crash_world import READER_INDEX, WRITER_INDEX
+from tornproof.harness.search.crash_world import READER_INDEX
 from tornproof.harness.simulator.persistence.models import choice_of, model_named
-from tornproof.harness.simulator.process.case import Readers, TestCase
-from tornproof.harness.simulator.process.observer import Property, Violation
-from tornproof.harness.simulator.process.world import NO_RULES
-
-Moves = list[tuple[Any, ...]]
-PARTS = ("reader", "writer")
-OF_SINGLE_STEPS = (Property.IMMUTABLE, Property.BARRIERS)
+from tornproof.harness.simulator.process.case import TestCase
+from tornproof.harness.simulator.process.observer import Violation
 
 
 def finding_of(
@@ -64,8 +68,8 @@ def finding_or_moves(
 
 
 def as_seen(moves: Iterable[Sequence[Any]], violation: Violation, *, phase: str, note: str) -> Finding:
-    """Return a finding that is not shrunk; `note` says why."""
-    evidence = {"moves": [list(map(str, move)) for move in moves], "note": note}
+    """Return a finding that is not shrunk; `note` says why. With its test case (see `with_case`) it can be replayed."""
+    evidence = {"moves": moves_document(moves), "note": note}
     return Finding(property=violation.property, phase=phase, sentence=_sentence(violation), evidence=evidence)
 
 
@@ -106,17 +110,14 @@ def as_log(case: TestCase, finding: Finding, *, scenario: str | None = None) -> 
 
     If no log reproduces it, because only the explorer's own judge sees it, the finding stays, with the test case.
     """
-    watched = case if case.readers else replace(case, readers=(Readers(),))
-    if finding.property not in OF_SINGLE_STEPS:
-        # A wrong answer has to be shown by itself, without steps that break a rule before it.
-        watched = replace(watched, rules=NO_RULES)
+    shown = watched(case, finding.property)
     # The same property is preferred; else any that this run breaks.
     for violated in (finding.property, ""):
-        for moves in _moves(watched, finding.evidence):
+        for moves in _moves(finding.evidence):
             try:
-                violation = _violation(watched, moves, violated)
+                violation = violation_in(shown, moves, violated)
                 if violation is not None:
-                    return finding_of(watched, moves, violation, phase=finding.phase, scenario=scenario)
+                    return finding_of(shown, moves, violation, phase=finding.phase, scenario=scenario)
             except (NotReproducedError, UnknownTargetError, ValueError):
                 # Other moves may reproduce it.
                 continue
@@ -132,29 +133,16 @@ def with_case(case: TestCase, finding: Finding, *, scenario: str | None = None) 
     return replace(finding, evidence={**finding.evidence, "scenario": scenario, "test_case": document})
 
 
-def _moves(case: TestCase, evidence: dict[str, Any]) -> Iterator[Moves]:
+def _moves(evidence: dict[str, Any]) -> Iterator[Moves]:
     if "schedule" in evidence:
-        yield [tuple(move) for move in evidence["schedule"]]
-    elif "cuts" in evidence and not evidence.get("origin"):
-        moves: Moves = []
+        yield moves_of(evidence["schedule"])
+    elif "cuts" in evidence:
+        moves = moves_before_cuts(evidence) if "step" in evidence else []
         for number, cut in enumerate(evidence["cuts"]):
             choice = choice_of(cut["choice"])
-            step = cut["step"] if number else evidence["step"]
-            model = model_named(choice.model)
-            moves += [(WRITER_INDEX, step), ("power", choice.model, choice) if model.everything_dies else ("kill",)]
+            moves += [("recover", cut["step"])] * bool(number)
+            moves.append(("power", choice.model, choice) if model_named(choice.model).everything_dies else ("kill",))
         # Without any cut the run is fault-free, and there is no move.
         yield moves
         # A reader may run before the recovery: once it is switched to, it runs to its end.
         yield [*moves, ("step", READER_INDEX)]
-
-
-def _violation(case: TestCase, moves: Moves, violated: str) -> Violation | None:
-    """Return how a run with these moves breaks a property; any property if `violated` is ""."""
-    with remembered_decoding(), Replayer(case) as replayer:
-        log = from_schedule(case, moves)
-        parts = [Signature(violated, part) for part in PARTS] if violated else [None]
-        for wanted in parts:
-            for violation in replayer.play(log, wanted=wanted).violations:
-                if wanted is None or wanted.fits(violation):
-                    return violation
-    return None

@@ -8,15 +8,21 @@ from hashlib import blake2b
 
 from tornproof.harness.counterexamples.log import Deviation, Fail, Kill, PowerCut, Switch, shortest
 from tornproof.harness.counterexamples.step_names import END, Step, StepNames, session_name, without_numbers
-from tornproof.harness.search.crash_world import WRITER_INDEX, Sessions
-from tornproof.harness.simulator.filesystem.intercept import BARRIERS, Call
+from tornproof.harness.search.crash_world import WRITER_INDEX, Sessions, fail_call
+from tornproof.harness.simulator.filesystem.intercept import Call
 from tornproof.harness.simulator.filesystem.kernel import Kernel, Rejected
 from tornproof.harness.simulator.persistence.legal_disks import Disk, chosen_disk
 from tornproof.harness.simulator.persistence.legal_names import nearest_names
-from tornproof.harness.simulator.persistence.models import STALE, Choice, FileChoice, choice_of, model_named
+from tornproof.harness.simulator.persistence.models import (
+    STALE,
+    Choice,
+    FileChoice,
+    choice_of,
+    file_choice_of,
+    model_named,
+)
 from tornproof.harness.simulator.process.simulated_process import Node
 from tornproof.harness.simulator.process.world import World
-from tornproof.impl.storage.interface import StorageReason
 
 
 class NoSuchDiskError(Exception):
@@ -156,19 +162,18 @@ class ReplayEngine:
 
     def advance(self) -> None:
         """Let the current process make its call."""
-        self._call(None)
+        step, call = self.next_step(), self.world.call(self.current)
+        self._observer.stepping(step, call, self.world.kernel)
+        self._change.make(step, self.world, self.current)
+        self._note(step, call)
 
     def deviate(self, deviation: Deviation) -> Deviation | None:
         """Apply a decision before the current process's next step, and return it; None where it does not apply."""
         match deviation:
             case Switch(to=to):
                 return deviation if self._switch(to) else None
-            case Fail(reason=reason):
-                if deviation.at.operation == END:
-                    return None
-                self._observer.deviated(deviation, self.world.kernel)
-                self._call(reason)
-                return deviation
+            case Fail():
+                return deviation if self._fail(deviation) else None
             case Kill():
                 if self.current != WRITER_INDEX:
                     return None
@@ -197,21 +202,25 @@ class ReplayEngine:
         self.current = index
         return True
 
-    def _call(self, reason: StorageReason | None) -> None:
-        index, world = self.current, self.world
-        step, call = self.next_step(), world.call(index)
-        self._observer.stepping(step, call, world.kernel)
-        if reason is None:
-            self._change.make(step, world, index)
-        else:
-            file = world.kernel.file_of(index, call) if call.kind in BARRIERS else None
-            if file is not None:
-                world.kernel.files[file] = world.kernel.files[file].failed()
-            world.answer(index, Rejected(reason))
-        node = world.nodes[index]
+    def _fail(self, deviation: Fail) -> bool:
+        if deviation.at.operation == END:
+            return False
+        step, call, before = self.next_step(), self.world.call(self.current), self.world.kernel.fork()
+        try:
+            written = file_choice_of(json.loads(deviation.written)) if deviation.written else None
+            fail_call(self.world, self.current, Rejected(deviation.reason), written)
+        except (LookupError, TypeError, ValueError):
+            return False
+        self._observer.stepping(step, call, before)
+        self._observer.deviated(deviation, before)
+        self._note(step, call)
+        return True
+
+    def _note(self, step: Step, call: Call) -> None:
+        node = self.world.nodes[self.current]
         self.step_count += 1
-        self._hash.update(bytes([index]) + self.processes.digest(node))
-        self._observer.stepped(step, call, node, world)
+        self._hash.update(bytes([self.current]) + self.processes.digest(node))
+        self._observer.stepped(step, call, node, self.world)
 
     def _name_processes(self) -> None:
         processes = self.world.process_group.processes

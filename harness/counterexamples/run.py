@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 
-from tornproof.harness.counterexamples.log import DecisionLog, Deviation, Fail, Kill, PowerCut, Switch
-from tornproof.harness.counterexamples.replay_engine import Change, Observer, ReplayEngine, ReplayProcesses, choice_text
+from tornproof.harness.counterexamples.log import DecisionLog, Deviation, Fail, Switch
+from tornproof.harness.counterexamples.replay_engine import Change, Observer, ReplayEngine, ReplayProcesses
 from tornproof.harness.counterexamples.step_names import END, Step, StepNames, kind_of
-from tornproof.harness.search.crash_world import FAILED_SYNC, WRITER_INDEX, Sessions
+from tornproof.harness.search.crash_world import Sessions
 from tornproof.harness.simulator.process.case import TestCase
 from tornproof.harness.simulator.process.observer import Violation
-from tornproof.impl.storage.interface import StorageReason
 
 NOBODY = Observer()
 
@@ -170,72 +169,3 @@ class _Queue:
     def outcome(self) -> tuple[tuple[Deviation, ...], tuple[Deviation, ...]]:
         dropped = tuple(each for number, each in enumerate(self._log.deviations) if number not in self._applied)
         return tuple(self._applied[number] for number in sorted(self._applied)), dropped
-
-
-def from_schedule(case: TestCase, moves: Iterable[Sequence[Any]]) -> DecisionLog:
-    """Return the log of the run with these moves.
-
-    A move is (index of a process, count of steps), ("step", index), ("kill",) of the writer, ("fail",) of the writer's
-    next call or ("fail", index, reason), or ("power", model, choice). Raises ValueError for impossible moves.
-    """
-    with Replayer(case) as replayer:
-        singles = list(_single_moves(moves))
-        recorder = _Recorder(replayer.engine(fails=any(move[0] == "fail" for move in singles)))
-        last_crash = max((number for number, move in enumerate(singles) if move[0] in ("kill", "power")), default=-1)
-        for number, move in enumerate(singles):
-            recorder.write(move, is_before_crash=number < last_crash)
-        return DecisionLog(tuple(recorder.deviations))
-
-
-def _single_moves(moves: Iterable[Sequence[Any]]) -> Iterator[Sequence[Any]]:
-    for move in moves:
-        if isinstance(move[0], int):
-            yield from [("step", move[0])] * move[1]
-        else:
-            yield move
-
-
-class _Recorder:
-    """Goes through a schedule and records what the policy would not do."""
-
-    def __init__(self, engine: ReplayEngine) -> None:
-        self._engine = engine
-        self.deviations: list[Deviation] = []
-
-    def write(self, move: Sequence[Any], *, is_before_crash: bool) -> None:
-        engine = self._engine
-        match move:
-            case ["step", index]:
-                if engine.world.nodes[index].call is None:
-                    raise ValueError(f"{engine.name_of(index)} has no step left")
-                self._switch_to(index, is_before_crash=is_before_crash)
-                engine.advance()
-            case ["kill"]:
-                self._switch_to(WRITER_INDEX, is_before_crash=False)
-                self._deviate(Kill(engine.next_step()))
-            case ["fail", *rest]:
-                index, reason = rest or (WRITER_INDEX, FAILED_SYNC.reason)
-                self._switch_to(index, is_before_crash=is_before_crash)
-                self._deviate(Fail(engine.next_step(), StorageReason(reason)))
-            case ["power", model, choice]:
-                # All processes die, but only the writer's steps say what there was to lose.
-                self._switch_to(WRITER_INDEX, is_before_crash=False)
-                self._deviate(PowerCut(engine.next_step(), str(model), choice_text(choice)))
-            case _:
-                raise ValueError(f"no move: {move!r}")
-
-    def _switch_to(self, index: int, *, is_before_crash: bool) -> None:
-        """Let a process run, and record a switch where the policy would let another one run.
-
-        At the end of a process the switch is recorded in any case before a crash, which may be keyed by the same end.
-        """
-        engine = self._engine
-        has_ended = engine.world.nodes[engine.current].call is None
-        if index != engine.current and (engine.following != index or (has_ended and is_before_crash)):
-            self.deviations.append(Switch(engine.next_step(), engine.name_of(index)))
-        engine.current = index
-
-    def _deviate(self, deviation: Deviation) -> None:
-        self.deviations.append(deviation)
-        if not self._engine.deviate(deviation):
-            raise ValueError(f"{deviation} does not apply where it was made")

@@ -155,8 +155,9 @@ def _then(deviation: Deviation, stands: Mapping[str, str] | None = None) -> str:
     match deviation:
         case Switch(to=to):
             return f"{to} runs {where}"
-        case Fail(reason=reason):
-            return f"a call of {deviation.at.process} fails ({reason}): {_call(deviation.at)}"
+        case Fail(reason=reason, written=written):
+            part = ", of which a part was written" if written else ""
+            return f"a call of {deviation.at.process} fails ({reason}): {_call(deviation.at)}{part}"
         case Kill():
             return f"the process of {deviation.at.process} is killed {where}"
         case PowerCut(model=model):

@@ -10,22 +10,27 @@ from typing import Any, Protocol, TypeAlias
 from tornproof.harness.common.effort import DEFAULT, EFFORTS, Bounds
 from tornproof.harness.common.remembered_codecs import remembered_decoding
 from tornproof.harness.common.signature import FindingSignature, signature_of
+from tornproof.harness.common.system import Target
 from tornproof.harness.common.verdict import (
     Finding,
     HasTime,
     OnProgress,
     Phase,
+    Verdict,
     always,
     nothing_explored,
     without_digits,
 )
-from tornproof.harness.counterexamples.make import as_log, with_case
-from tornproof.harness.explorers.memory.explorer import explore_memory
+from tornproof.harness.counterexamples.case_document import case_of
+from tornproof.harness.counterexamples.make import as_log, as_seen, finding_or_moves, with_case
+from tornproof.harness.counterexamples.moves import replay_moves
+from tornproof.harness.explorers.memory.explorer import explore_memory, replay_memory
 from tornproof.harness.explorers.memory.variants import CASES, MemoryCase
 from tornproof.harness.explorers.power_cuts import controls as power_controls
 from tornproof.harness.explorers.power_cuts import points as power_points
 from tornproof.harness.explorers.power_cuts.exploration import Settings
 from tornproof.harness.explorers.power_cuts.explorer import IN_ORDER, ModelResult, Power, covers, power_phase
+from tornproof.harness.explorers.power_cuts.replay import replay_power
 from tornproof.harness.explorers.schedules import controls as schedule_controls
 from tornproof.harness.explorers.schedules import crash as schedule_crash
 from tornproof.harness.explorers.schedules import points as schedule_points
@@ -374,10 +379,14 @@ class _Product(_Strategy):
         return [(tuple(signature), each) for result in results for signature, each in result.found.items()]
 
     def shrink(self, setting: Setting, found: Any) -> Finding:
-        return schedule_crash.finding_of_product(setting.case, found, setting.name)
+        violation, moves = found
+        phase, scenario = schedule_crash.PHASE, setting.name
+        return finding_or_moves(setting.case, moves, violation, phase=phase, scenario=scenario)
 
     def unshrunk(self, setting: Setting, found: Any, note: str) -> Finding:
-        return schedule_crash.unshrunk(found, note)
+        violation, moves = found
+        seen = as_seen(moves, violation, phase=schedule_crash.PHASE, note=note)
+        return with_case(setting.case, seen, scenario=setting.name)
 
 
 def _mildness(result: ModelResult) -> tuple[bool, int]:
@@ -417,6 +426,23 @@ def explore_words(
         has_time=has_time,
         on_progress=on_progress,
     )
+
+
+def replay_case(finding: Finding, target: Target | None = None, operations: Sequence[Any] = ()) -> Verdict:
+    """Replay what an explorer found on a test case and no log says: loads of words, several writers, power cuts, moves.
+
+    A target and operations that the finding cannot hold are handed in. Raises the errors in `UNUSABLE`.
+    """
+    evidence = finding.evidence
+    case = case_of(evidence["test_case"], target, operations)
+    if "loads" in evidence:
+        assert isinstance(case.target, TableTarget), case.target
+        committed = tuple(case.operations[number] for number in case.first_session)
+        return replay_memory(case.target, committed, finding, start=case.start, path=case.path)
+    if "writers" in evidence:
+        group = schedule_writers.Group(case=case, writer_count=int(evidence["writers"]))
+        return schedule_writers.replay_writers(group, finding)
+    return replay_power(case, finding) if "cuts" in evidence else replay_moves(case, finding)
 
 
 _STRATEGIES: dict[Explorer, _Strategy] = {

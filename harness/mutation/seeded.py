@@ -19,11 +19,12 @@ import numpy as np
 from tornproof.harness.common.history import Event
 from tornproof.harness.common.remembered_codecs import remembered_decoding, remembered_encoder
 from tornproof.harness.common.verdict import Finding, Verdict
-from tornproof.harness.counterexamples.log import step_text
+from tornproof.harness.counterexamples.log import shortest, step_text
 from tornproof.harness.counterexamples.make import finding_or_moves
+from tornproof.harness.counterexamples.moves import moves_document, moves_of
 from tornproof.harness.counterexamples.run import Signature
 from tornproof.harness.counterexamples.step_names import StepNames
-from tornproof.harness.explorers.random.random_run import FAULT_FREE, Trace, draw_injected_fault, moves_of, moves_text
+from tornproof.harness.explorers.random.random_run import FAULT_FREE, Trace, draw_injected_fault
 from tornproof.harness.explorers.random.run_events import Recorder
 from tornproof.harness.explorers.schedules.points import Points
 from tornproof.harness.mutation.baseline import Baseline, answer_all
@@ -124,7 +125,7 @@ class SeededRuns:
         run, violation = self._run(seed)
         assert violation is not None, f"seed {seed} of {self.cell.key} breaks nothing"
         try:
-            moves = moves_of(run.moves)
+            moves = moves_of(json.loads(run.moves))
             found = finding_or_moves(self.case, moves, violation, phase=PHASE, scenario=self.cell.scenario.name)
         except NotExplorableError as error:
             # With some faults a smaller case fails even in a fault-free run.
@@ -156,7 +157,7 @@ class SeededRuns:
             disk=trace.disk,
             is_seen_kept=trace.is_seen_kept,
             reached=tuple(sorted(recorder.reached | {injected_fault.name})),
-            moves=moves_text(trace.moves),
+            moves=shortest(moves_document(trace.moves)),
             events=tuple(recorder.events),
         )
         return run, first

@@ -69,7 +69,7 @@ class Sessions:
     def after_failed_sync(self, world: World) -> World:
         """Return the world in which the writer's next call, a sync, failed: its pages are clean and unwritten."""
         failed = world.fork()
-        fail_sync(failed)
+        fail_call(failed)
         return failed
 
     def crashes(self, world: World, model: str, disks: Disks) -> Iterator[tuple[Action, World]]:
@@ -93,11 +93,16 @@ class Sessions:
         return World(self.second, kernel, nodes, progress, known, watches)
 
 
-def fail_sync(world: World, written: FileChoice | None = None) -> None:
-    """Let the writer's next call, a sync, fail: its pages then count as clean, but only those `written` are on disk."""
-    kernel = world.kernel
-    file = kernel.file_of(WRITER_INDEX, world.call(WRITER_INDEX))
+def fail_call(
+    world: World, index: int = WRITER_INDEX, answer: Rejected = FAILED_SYNC, written: FileChoice | None = None
+) -> None:
+    """Let a process's next call fail; the pages of a sync then count as clean, but only those `written` are on disk.
+
+    Raises IndexError where the file has no such pages.
+    """
+    kernel, call = world.kernel, world.call(index)
+    file = kernel.file_of(index, call) if call.kind in BARRIERS else None
     if file is not None:
         state = kernel.files[file]
         kernel.files[file] = state.failed(None if written is None else file_content(state, C_4096, written))
-    world.answer(WRITER_INDEX, FAILED_SYNC)
+    world.answer(index, answer)

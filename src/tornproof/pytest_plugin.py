@@ -360,16 +360,15 @@ class Explorers:
 
     def _fail_for(self, exploration: _Exploration, phase: Phase) -> NoReturn:
         __tracebackhide__ = True
-        # First the finding with the fewest injected faults, and of these with the fewest commits.
+        # First what was shrunk, then the finding with the fewest injected faults, and of these with the fewest commits.
         findings = sorted(
             phase.findings,
             key=lambda each: (
+                "note" in each.evidence,
                 len(each.evidence.get("kills", ())) + ("failure" in each.evidence),
                 each.evidence.get("started", 0),
             ),
         )
-        # Those of which only the moves are known are mostly others like the ones before, and no file replays them.
-        findings = [each for each in findings if "moves" not in each.evidence] or findings
         lines = [*_shown(exploration, findings[0]), "", f"explored: {_denominators(phase)}"]
         lines.append(f"see it again: {self._replay_line(findings[0], phase)}")
         for finding in findings[1:FINDINGS_SHOWN_MAX]:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from functools import cache
 
 from tornproof.harness.common.verdict import HasTime, OnProgress, Phase, always, nothing_explored
+from tornproof.harness.counterexamples.make import finding_or_moves
 from tornproof.harness.explorers.corruption.explorer import damage_exploration
 from tornproof.harness.explorers.memory.exploration import Explored, MemoryExploration
 from tornproof.harness.explorers.memory.explorer import MemoryTestCase, baseline_of
@@ -17,7 +18,7 @@ from tornproof.harness.explorers.model_based.start import NothingToExploreError,
 from tornproof.harness.explorers.random import random_cases
 from tornproof.harness.explorers.random.random_cases import MakeTestCase, explore_batch, random_phase
 from tornproof.harness.explorers.schedules import crash
-from tornproof.harness.explorers.schedules.crash import PRODUCT_MODELS, explore_under, finding_of_product, product_phase
+from tornproof.harness.explorers.schedules.crash import PHASE, PRODUCT_MODELS, explore_under, product_phase
 from tornproof.harness.parallel.tasks import TableQuestion, explore_here
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.process.case import TestCase
@@ -41,7 +42,9 @@ def explore_product(
     """
     results = [explore_under(case, model, states_max, has_time, on_progress) for model in models]
     found = {signature: each for result in results for signature, each in result.found.items()}
-    findings = [finding_of_product(case, each, scenario) for each in found.values()]
+    findings = [
+        finding_or_moves(case, moves, violation, phase=PHASE, scenario=scenario) for violation, moves in found.values()
+    ]
     return product_phase(results, crash.controls_of_run(tuple(models)), findings)
 
 

@@ -200,23 +200,41 @@ def _syncs_again(actions: dict[Action, Callable[..., None]]) -> dict[Action, Cal
     return {**actions, Action.SYNC_DATA: sync}
 
 
-def _scribbles(file_and_offset: Callable[[Any], tuple[str, int]]) -> Callable[[type[TableWriter]], type[TableWriter]]:
-    """Return a writer that changes a byte after its second commit, which nobody reads but who compares bytes."""
+def _acting_later(act: Callable[[Any], None]) -> Callable[[type[TableWriter]], type[TableWriter]]:
+    """Return a writer that does something more at the end of its second commit."""
 
     def broken(writer: type[TableWriter]) -> type[TableWriter]:
-        class Scribbling(writer):  # type: ignore[misc,valid-type]
+        class Acting(writer):  # type: ignore[misc,valid-type]
             def commit(self) -> int:
                 version: int = super().commit()
                 if self._commit_count == 2:
-                    file, offset_bytes = file_and_offset(self)
-                    with self._storage.open_for_writing(f"{self.table.path}/{file}") as handle:
-                        handle.pwrite(b"\xa5", offset_bytes)
-                        handle.fdatasync()
+                    act(self)
                 return version
 
-        return Scribbling
+        return Acting
 
     return broken
+
+
+def _scribbles(file_and_offset: Callable[[Any], tuple[str, int]]) -> Callable[[type[TableWriter]], type[TableWriter]]:
+    """Return a writer that changes a byte which nobody reads but who compares bytes."""
+
+    def scribble(writer: Any) -> None:
+        file, offset_bytes = file_and_offset(writer)
+        with writer._storage.open_for_writing(f"{writer.table.path}/{file}") as handle:
+            handle.pwrite(b"\xa5", offset_bytes)
+            handle.fdatasync()
+
+    return _acting_later(scribble)
+
+
+def _renames_a_copy(writer: Any) -> None:
+    """Put a synced copy of `_txn` in its place, and do not sync the name."""
+    storage, path = writer._storage, f"{writer.table.path}/{TXN_FILE}"
+    with storage.open_for_reading(path) as source, storage.open_for_writing(f"{path}.copy", OpenMode.NEW) as target:
+        target.pwrite(source.pread(source.size_bytes(), 0), 0)
+        target.fdatasync()
+    storage.rename(f"{path}.copy", path)
 
 
 def _data_of_last_partition(writer: Any) -> tuple[str, int]:
@@ -387,6 +405,13 @@ CONTROLS = (
         name="names that are not synced",
         location="tornproof.harness.explorers.model_based.start:OperatingSystemStorage",
         broken=_syncs_no_names,
+        is_below=True,
+        program=LAST_AND_FIRST,
+    ),
+    Control(
+        name="a synced name that leads to another file now",
+        location=f"{WRITER}:TableWriter",
+        broken=_acting_later(_renames_a_copy),
         is_below=True,
         program=LAST_AND_FIRST,
     ),

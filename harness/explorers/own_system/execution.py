@@ -27,6 +27,7 @@ from tornproof.harness.simulator.filesystem.intercept import BARRIERS, Call, Cal
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.simulator.filesystem.written import replay_prefix
 from tornproof.harness.simulator.process.observer import Property
+from tornproof.model.trace import Event, Kind, Known, NoBehaviourError, follow
 
 # Takes the number of possibilities and returns one of them, from 0 on.
 Choose = Callable[[int], int]
@@ -59,6 +60,7 @@ class Execution:
         self._start = self._storage.copy()
         self._reference = Reference(target, path, self._start)
         self._low = self._high = self._seen = 0
+        self._known = Known(is_open=False)
         self._is_faulty = self._is_recovered = False
 
     def end(self) -> None:
@@ -74,7 +76,7 @@ class Execution:
         self.lines.append(f"commit {shown(operation)}")
         with orderly(self._target, self._commit_property, "a commit"):
             session.writer.commit(operation)
-        self._low = self._high
+        self._acknowledge()
         self._observe()
 
     def commit_killed(self, operation: Any, choose: Choose) -> None:
@@ -89,11 +91,12 @@ class Execution:
         self.lines[-1] = (
             f"commit {shown(operation)}, killed {_kill_in_words(session.steps, begin, step_count, cut_bytes)}"
         )
+        is_whole = step_count == len(session.steps)
+        if is_whole:
+            self._acknowledge()
         self._die(session, step_count, cut_bytes)
         self.counts[KILLS_IN_COMMITS] += 1
-        if step_count == len(session.steps):
-            self._low = self._high
-        elif step_count == begin and not cut_bytes:
+        if step_count == begin and not cut_bytes and not is_whole:
             self._forget()
         is_open = self._low < self._high
         index = self._observe()
@@ -120,7 +123,7 @@ class Execution:
         if rejected is None:
             if has_failed and failure.call.kind in BARRIERS:
                 raise Violation(Property.SYNCED, "the commit was acknowledged")
-            self._low = self._high
+            self._acknowledge()
         elif not has_failed:
             raise Violation(self._commit_property, f"a commit was rejected: {rejected}")
         self._observe()
@@ -152,6 +155,18 @@ class Execution:
         self._reference.commit(operation)
         self._high += 1
         self._is_recovered = False
+        self._follow(Kind.COMMIT)
+
+    def _acknowledge(self) -> None:
+        self._low = self._high
+        self._follow(Kind.ACKNOWLEDGED)
+
+    def _follow(self, kind: Kind, version: int = 0) -> None:
+        """Follow in the model what was reported: a second judge, which shares nothing with this one."""
+        try:
+            self._known = follow(self._known, Event(kind, version))
+        except NoBehaviourError as error:
+            raise Violation(Property.BEHAVIOUR, str(error)) from error
 
     def _forget(self) -> None:
         """Forget the commit that left nothing: the reference run starts again without it."""
@@ -168,6 +183,7 @@ class Execution:
             session.writer.commit(operation)
         except self._target.rejections as error:
             self._session = None
+            self._follow(Kind.STOPPED)
             with suppress(*self._target.rejections):
                 session.__exit__(type(error), error, error.__traceback__)
             return error
@@ -193,7 +209,9 @@ class Execution:
             if self._is_recovered:
                 raise Violation(Property.IDEMPOTENT, "opening the writer a second time changed the files again")
         self._is_recovered = True
-        if self._observe() < self._high:
+        found = self._observe()
+        self._follow(Kind.RECOVERED, found)
+        if found < self._high:
             self._forget()
         self._low = self._high
         return self._session
@@ -202,6 +220,7 @@ class Execution:
         if self._session is None:
             return
         before, session, self._session = self._read(), self._session, None
+        self._follow(Kind.STOPPED)
         with orderly(self._target, self._commit_property, "closing the writer"):
             session.__exit__(None, None, None)
         if self._read() != before:
@@ -210,6 +229,7 @@ class Execution:
     def _die(self, session: Session, step_count: int, cut_bytes: int) -> None:
         self._storage = replay_prefix(session.start, session.steps, step_count, cut_bytes)
         self._session, self._is_faulty = None, True
+        self._follow(Kind.STOPPED)
         session.abandon()
 
     def _read(self) -> Hashable:
@@ -233,6 +253,8 @@ class Execution:
                 f"a reader saw {shown(self._reference.observations[self._seen])} before, and {shown(seen)} now",
             )
         self._seen = fitting[-1]
+        self._follow(Kind.BEGUN)
+        self._follow(Kind.SEEN, self._seen)
         return self._seen
 
     @property

@@ -9,12 +9,10 @@ from typing import Any
 from tornproof.harness.common.effort import Bounds
 from tornproof.harness.common.system import OWN_PATH, Target
 from tornproof.harness.common.verdict import Finding, HasTime, Phase, Verdict, always
-from tornproof.harness.counterexamples.case_document import case_of
 from tornproof.harness.counterexamples.replay import UNUSABLE, is_simulated, replay_log
 from tornproof.harness.explorers.power_cuts.points import OLD_STATE
-from tornproof.harness.explorers.power_cuts.replay import replay_power
 from tornproof.harness.explorers.schedules.points import AFTER_COMMIT, BEFORE_COMMIT
-from tornproof.harness.explorers.simulated_phases import simulate
+from tornproof.harness.explorers.simulated_phases import replay_case, simulate
 from tornproof.harness.simulator.process.case import Readers, TestCase
 from tornproof.harness.systems.scenario import Explorer
 from tornproof.harness.systems.simulation import Setting
@@ -82,7 +80,7 @@ def replay_simulated(target: Target, operations: Sequence[Any], finding: Finding
     try:
         if is_simulated(finding.evidence):
             return replay_log(finding, target, operations).verdict
-        return replay_power(case_of(finding.evidence["test_case"], target, operations), finding)
+        return replay_case(finding, target, operations)
     except UNUSABLE:
         return Verdict.UNKNOWN
 

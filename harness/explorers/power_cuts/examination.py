@@ -139,7 +139,7 @@ class Bounds(NamedTuple):
     low: int
 
 
-class Verdict(NamedTuple):
+class Ruling(NamedTuple):
     """The operations that were found on a disk, and the violated property with its sentence, if any."""
 
     found: Operations
@@ -147,33 +147,33 @@ class Verdict(NamedTuple):
     sentence: str = ""
 
 
-def judge(facts: Facts, bounds: Bounds, oracle: Oracle) -> Verdict:
+def judge(facts: Facts, bounds: Bounds, oracle: Oracle) -> Ruling:
     """Compare the facts up to the second recovery with the commits that may be on the disk."""
     if facts.broke:
         return _broken((), facts)
     if facts.rejected is not None and facts.rejected[0] is Stage.READ:
-        return Verdict((), Property.REJECTED, f"{Stage.READ} fails: {facts.rejected[1]}")
+        return Ruling((), Property.REJECTED, f"{Stage.READ} fails: {facts.rejected[1]}")
     found = count_of(facts.seen[Stage.READ], bounds, oracle)
     if found is None:
-        return Verdict((), Property.WRONG_SNAPSHOT, f"a reader sees {facts.seen[Stage.READ]}, which no commit left")
+        return Ruling((), Property.WRONG_SNAPSHOT, f"a reader sees {facts.seen[Stage.READ]}, which no commit left")
     operations = bounds.operations[:found]
     if found < bounds.low:
-        return Verdict(operations, Property.LOST, f"a reader sees commit {found}, though {bounds.low} was acknowledged")
+        return Ruling(operations, Property.LOST, f"a reader sees commit {found}, though {bounds.low} was acknowledged")
     if facts.rejected is not None:
         return _rejected(operations, *facts.rejected)
     again = count_of(facts.seen[Stage.READ_AGAIN], bounds, oracle)
     if again is None or again < found:
         sentence = f"a reader sees commit {found}, and after a recovery {facts.seen[Stage.READ_AGAIN]}"
-        return Verdict(operations, Property.WENT_BACK, sentence)
+        return Ruling(operations, Property.WENT_BACK, sentence)
     if not facts.is_idempotent:
-        return Verdict(operations, Property.IDEMPOTENT, "a second recovery changed the files again")
+        return Ruling(operations, Property.IDEMPOTENT, "a second recovery changed the files again")
     impossible = behaviour.impossible_after(
         Kind.POWER_CUT, acknowledged=bounds.low, begun=len(bounds.operations), reads=(found,), recovered=again
     )
-    return Verdict(bounds.operations[:again], Property.BEHAVIOUR if impossible else "", impossible)
+    return Ruling(bounds.operations[:again], Property.BEHAVIOUR if impossible else "", impossible)
 
 
-def judge_commit(facts: Facts, found: Operations, oracle: Oracle, later: Operations) -> Verdict:
+def judge_commit(facts: Facts, found: Operations, oracle: Oracle, later: Operations) -> Ruling:
     """Compare the facts of the commits of `later` with the state that they must leave after those that were found."""
     if facts.broke:
         return _broken(found, facts)
@@ -181,23 +181,23 @@ def judge_commit(facts: Facts, found: Operations, oracle: Oracle, later: Operati
         return _rejected(found, *facts.rejected)
     last = facts.seen[Stage.READ_LAST]
     if last != oracle((*found, *later)):
-        return Verdict(found, Property.COMMIT, f"after a recovery from commit {len(found)}, another one gave {last}")
-    return Verdict(found)
+        return Ruling(found, Property.COMMIT, f"after a recovery from commit {len(found)}, another one gave {last}")
+    return Ruling(found)
 
 
-def _broken(found: Operations, facts: Facts) -> Verdict:
+def _broken(found: Operations, facts: Facts) -> Ruling:
     if facts.is_endless:
-        return Verdict(found, Property.ENDS, f"a process does not end: {facts.broke}")
-    return Verdict(found, Property.DISORDERLY, f"a process ended with {facts.broke}")
+        return Ruling(found, Property.ENDS, f"a process does not end: {facts.broke}")
+    return Ruling(found, Property.DISORDERLY, f"a process ended with {facts.broke}")
 
 
-def _rejected(found: Operations, stage: Stage, error: str) -> Verdict:
+def _rejected(found: Operations, stage: Stage, error: str) -> Ruling:
     violated = {
         Stage.RECOVER: Property.RECOVERY,
         Stage.RECOVER_AGAIN: Property.RECOVERY,
         Stage.COMMIT: Property.COMMIT,
     }
-    return Verdict(found, violated.get(stage, Property.UNREADABLE), f"{stage} fails: {error}")
+    return Ruling(found, violated.get(stage, Property.UNREADABLE), f"{stage} fails: {error}")
 
 
 def count_of(seen: Hashable, bounds: Bounds, oracle: Oracle) -> int | None:

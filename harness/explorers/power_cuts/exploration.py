@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from tornproof.harness.common.verdict import Finding, HasTime, always
 from tornproof.harness.explorers.power_cuts import points as power_points
-from tornproof.harness.explorers.power_cuts.examination import SESSION, Bounds, Facts, Verdict
+from tornproof.harness.explorers.power_cuts.examination import SESSION, Bounds, Facts, Ruling
 from tornproof.harness.explorers.power_cuts.judge import PowerJudge
 from tornproof.harness.explorers.power_cuts.trace import CrashPoint, sync_whole_file
 from tornproof.harness.simulator.filesystem.intercept import STEPS, Call
@@ -83,7 +83,7 @@ class Tally:
 class Found(NamedTuple):
     """A violation, with all that is needed to replay it."""
 
-    verdict: Verdict
+    verdict: Ruling
     model: Model
     point: CrashPoint
     cuts: tuple[Cut, ...]
@@ -202,7 +202,7 @@ class ModelExploration:
         judge.used |= known[1]
         judge.used |= self._used_in_recovery[known[0]]
 
-    def _judged(self, disk: Disk, bounds: Bounds, *, is_sample: bool) -> tuple[Verdict, Facts]:
+    def _judged(self, disk: Disk, bounds: Bounds, *, is_sample: bool) -> tuple[Ruling, Facts]:
         """Judge a disk; of a sample's disks with the same facts, only one is committed on."""
         if not is_sample:
             self.tally.committed_on += 1
@@ -219,7 +219,7 @@ class ModelExploration:
         self._explored_facts.add((facts, bounds))
         return bool(facts.recovery) and (is_new or not is_sample)
 
-    def _note(self, bounds: Bounds, verdict: Verdict, facts: Facts, reached: set[str]) -> None:
+    def _note(self, bounds: Bounds, verdict: Ruling, facts: Facts, reached: set[str]) -> None:
         reached.update(power_points.reached_by_recovery(facts.recovery))
         if bounds.low < len(bounds.operations):
             is_old = len(verdict.found) == bounds.low
@@ -229,7 +229,7 @@ class ModelExploration:
         self,
         disk: Disk,
         facts: Facts,
-        verdict: Verdict,
+        verdict: Ruling,
         point: CrashPoint,
         cuts: tuple[Cut, ...],
         origin: dict[str, Any],

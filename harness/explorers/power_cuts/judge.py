@@ -5,7 +5,7 @@ from __future__ import annotations
 from tornproof.harness.explorers.power_cuts.examination import (
     Bounds,
     Facts,
-    Verdict,
+    Ruling,
     commit_body,
     judge,
     judge_commit,
@@ -26,8 +26,8 @@ class PowerJudge:
         operations = [case.operations[number] for number in case.second_session]
         self._recovery = Examiner(recovery_body(case.target, case.path))
         self._commit = Examiner(commit_body(case.target, case.path, operations))
-        self._recovery_verdicts: dict[tuple[Facts, Bounds], Verdict] = {}
-        self._commit_verdicts: dict[tuple[Facts, tuple[int, ...]], Verdict] = {}
+        self._recovery_verdicts: dict[tuple[Facts, Bounds], Ruling] = {}
+        self._commit_verdicts: dict[tuple[Facts, tuple[int, ...]], Ruling] = {}
         self.used: set[Facts] = set()
         """All facts that verdicts were taken from, until somebody empties it."""
 
@@ -36,7 +36,7 @@ class PowerJudge:
         self._recovery.close()
         self._commit.close()
 
-    def judge(self, disk: Disk, bounds: Bounds, *, commits: bool = True) -> tuple[Verdict, Facts]:
+    def judge(self, disk: Disk, bounds: Bounds, *, commits: bool = True) -> tuple[Ruling, Facts]:
         """Judge a disk that may hold these commits; with `commits`, also commit after its recovery."""
         facts = self._recovery.examine(disk)
         self.used.add(facts)
@@ -51,7 +51,7 @@ class PowerJudge:
         """Return the ranges of files that some facts depend on, each as a path, start, stop."""
         return (self._recovery.reads.get(facts) or self._commit.reads.get(facts)) or ()
 
-    def _judge_commit(self, disk: Disk, verdict: Verdict) -> Verdict:
+    def _judge_commit(self, disk: Disk, verdict: Ruling) -> Ruling:
         facts = self._commit.examine(disk)
         self.used.add(facts)
         found = verdict.found
@@ -61,7 +61,7 @@ class PowerJudge:
             known = judge_commit(facts, found, case.oracle, case.second_session)
             difference = "" if known.violated else case.difference((*found, *case.second_session))
             if difference:
-                known = Verdict(found, Property.CONTENT, difference)
+                known = Ruling(found, Property.CONTENT, difference)
             self._commit_verdicts[facts, found] = known
         return known
 

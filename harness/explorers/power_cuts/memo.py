@@ -10,13 +10,12 @@ from typing import Any
 
 from tornproof.harness.explorers.power_cuts.examination import BEGUN, REJECTED, SAW, SESSION, Facts, Stage, Write
 from tornproof.harness.explorers.power_cuts.known import Known, Read
-from tornproof.harness.simulator.filesystem.intercept import STEPS, Call, CallKind
+from tornproof.harness.simulator.filesystem.intercept import REPEATED, Call, CallKind
 from tornproof.harness.simulator.filesystem.kernel import Answer, Kernel
 from tornproof.harness.simulator.persistence.legal_disks import Disk
 from tornproof.harness.simulator.persistence.legal_names import Tree, tree_of
 from tornproof.harness.simulator.process.simulated_process import Body, Node, Process
 
-_REPEATED = STEPS | {CallKind.OPEN_FOR_READING, CallKind.MAP, CallKind.CLOSE, CallKind.UNMAP}
 _READS = frozenset({CallKind.PREAD, CallKind.READ_MAPPED, CallKind.LOAD, CallKind.VIEW})
 _WRITES = frozenset({CallKind.PWRITE, CallKind.STORE, CallKind.TRUNCATE})
 _SIZES = frozenset({CallKind.SIZE, CallKind.MAP})
@@ -117,7 +116,7 @@ class _Run:
         call, kernel = node.call, self._kernel
         assert call is not None
         self._note(call)
-        if self._stage in _RECOVERING and call.kind in _REPEATED:
+        if self._stage in _RECOVERING and call.kind in REPEATED:
             self._recovery.append(call)
         before = kernel.entry_changes
         answer = node.make_call(kernel, SESSION)

@@ -13,13 +13,14 @@ from itertools import islice
 from typing import Any
 
 from tornproof.harness.common.verdict import HasTime, always
+from tornproof.harness.counterexamples.moves import DIES, EVICTED, GOES_ON
 from tornproof.harness.explorers.power_cuts import points as power_points
 from tornproof.harness.explorers.power_cuts.alike import Alike, needs_of
-from tornproof.harness.explorers.power_cuts.examination import SESSION, Bounds, Facts, Verdict
+from tornproof.harness.explorers.power_cuts.examination import SESSION, Bounds, Facts, Ruling
 from tornproof.harness.explorers.power_cuts.exploration import Found, ModelExploration, Settings
 from tornproof.harness.explorers.power_cuts.judge import PowerJudge
 from tornproof.harness.explorers.power_cuts.trace import CrashPoint, Traces, bounds_of, points_of
-from tornproof.harness.search.crash_world import fail_sync
+from tornproof.harness.search.crash_world import fail_call
 from tornproof.harness.search.outcome import path_to
 from tornproof.harness.simulator.filesystem.file_state import PAGE_BYTES, FileState
 from tornproof.harness.simulator.filesystem.intercept import BARRIERS
@@ -38,7 +39,6 @@ WRITTEN_LIMITS = Limits(file_count=64)
 """Up to so many subsets of the blocks that a failed sync was to write are all tried; of more, some."""
 SECOND_CUT_PARTS = 4
 """Of the disks that are left for a crash point, so many parts are made, one of them for each second cut."""
-DIES, GOES_ON, EVICTED = "dies", "goes on", ", and its unwritten pages are evicted"
 
 
 def explore_model(
@@ -163,7 +163,7 @@ class LaterSessions:
 
     def _go_on_after_failure(self, world: World, written: FileChoice | None) -> None:
         step = world.nodes[SESSION].depth
-        fail_sync(world, written)
+        fail_call(world, written=written)
         on_disk = {} if written is None else {"written": written.numbers()}
         reached = self._exploration.tally.reached
         with self._exploration.first_of(3):
@@ -199,7 +199,7 @@ class LaterSessions:
                 self._exploration.visit(last, origin)
         for violation in world.progress.violations:
             assert last is not None
-            verdict = Verdict(world.progress.committed, violation.property, violation.sentence)
+            verdict = Ruling(world.progress.committed, violation.property, violation.sentence)
             self._exploration.find(Found(verdict, self._exploration.model, last, (), origin))
         return world
 

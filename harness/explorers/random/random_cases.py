@@ -17,6 +17,7 @@ from tornproof.harness.common.signature import signature_of
 from tornproof.harness.common.system import Target
 from tornproof.harness.common.verdict import Finding, HasTime, OnProgress, Phase, Verdict, always
 from tornproof.harness.counterexamples.make import finding_or_moves
+from tornproof.harness.counterexamples.moves import Moves
 from tornproof.harness.counterexamples.run import Signature
 from tornproof.harness.explorers.random.random_run import (
     CUT,
@@ -24,7 +25,6 @@ from tornproof.harness.explorers.random.random_run import (
     FAULT_FREE,
     KILLED,
     InjectedFault,
-    Moves,
     Trace,
     draw_injected_fault,
 )

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import itertools
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
+from tornproof.harness.counterexamples.moves import Moves
 from tornproof.harness.explorers.random.random_scenarios import one_of
 from tornproof.harness.explorers.schedules.exploration import PCT_DEPTHS
 from tornproof.harness.search.crash_world import FAILING, WRITER_INDEX, Sessions
@@ -25,8 +24,6 @@ from tornproof.harness.simulator.persistence.models import (
     Choice,
     D,
     Model,
-    choice_of,
-    model_named,
 )
 from tornproof.harness.simulator.process.case import TestCase
 from tornproof.harness.simulator.process.observer import Progress
@@ -38,7 +35,6 @@ FAULT_FREE, KILLED, CUT, FAILED = "nothing befell the writer", "process killed",
 SOUND_DISK, OLD_DISK, MIXED_DISK = "all that was written", "as little as is legal", "a mixture"
 CHANGING_SHARE = 0.75
 """The share of crashes just before or after a call that changes files; the others are before any call."""
-Moves = list[tuple[Any, ...]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,23 +200,3 @@ def kind_of_disk(choice: Choice, positions: Sequence[int]) -> str:
         return SOUND_DISK
     is_old = all(file.base == 0 and not file.blocks for _, file in choice.files)
     return OLD_DISK if is_old and not choice.names else MIXED_DISK
-
-
-def moves_of(text: str) -> Moves:
-    """Parse the text of `moves_text` into the moves that `from_schedule` takes; raises ValueError, TypeError."""
-    moves: Moves = []
-    for move in json.loads(text):
-        match move:
-            case ["power", str(model), choice]:
-                moves.append(("power", model_named(model).name, choice_of(json.dumps(choice))))
-            case [int(), int()] | ["kill"] | ["fail"]:
-                moves.append(tuple(move))
-            case _:
-                raise ValueError(f"not a move: {move!r}")
-    return moves
-
-
-def moves_text(moves: Moves) -> str:
-    """Return moves as one line of JSON."""
-    plain = [[*move[:2], json.loads(move[2].text())] if move[0] == "power" else list(move) for move in moves]
-    return json.dumps(plain, separators=(",", ":"))

@@ -11,7 +11,6 @@ from typing import Any
 from tornproof.harness.common import model_controls
 from tornproof.harness.common.system import Target
 from tornproof.harness.common.verdict import Finding, HasTime, OnProgress, Phase, Verdict, always
-from tornproof.harness.counterexamples.make import as_seen, finding_or_moves
 from tornproof.harness.counterexamples.run import Signature
 from tornproof.harness.explorers.schedules import small_programs
 from tornproof.harness.search.crash_world import Sessions
@@ -189,18 +188,6 @@ def explore_under(
         failed=_failures_that_lock(name) if affects else None,
         found=found,
     )
-
-
-def finding_of_product(case: TestCase, found: tuple[Violation, Moves], scenario: str | None) -> Finding:
-    """Return the shrunk finding of a violation."""
-    violation, moves = found
-    return finding_or_moves(case, moves, violation, phase=PHASE, scenario=scenario)
-
-
-def unshrunk(found: tuple[Violation, Moves], note: str) -> Finding:
-    """Return the finding of a violation that is not shrunk; `note` says why."""
-    violation, moves = found
-    return as_seen(moves, violation, phase=PHASE, note=note)
 
 
 def _search(

@@ -65,6 +65,8 @@ CHANGES = frozenset(
 )
 # Calls around which a crash can leave different disks. Opening is one because it may create the file.
 STEPS = BARRIERS | CHANGES
+REPEATED = STEPS | {CallKind.OPEN_FOR_READING, CallKind.MAP, CallKind.CLOSE, CallKind.UNMAP}
+"""What has to be done again to change the same: the steps, and opening and closing what they need."""
 LOCK_PAUSE_SECONDS = 0.001
 """How long a process that waits for a lock sleeps before it tries again."""
 OFFSET_BYTES_END = 1 << 63

@@ -95,9 +95,9 @@ def finding_document(finding: Finding, table: str, start_files: dict[str, str]) 
 def _start_files(finding: Finding, path: str, image: DiskImage, packed: dict[str, str]) -> dict[str, str]:
     """Return the packed files that a replay needs: those of the whole table, or for a roundtrip those of a partition.
 
-    `packed` caches what other findings of the run have packed.
+    None where a test case holds its own. `packed` caches what other findings of the run have packed.
     """
-    if is_simulated(finding.evidence):
+    if "test_case" in finding.evidence:
         return {}
     directory, separator, _ = str(finding.evidence.get("file", "")).partition("/")
     only = f"{path}/{directory}/" if finding.phase == "roundtrip" and separator else f"{path}/"

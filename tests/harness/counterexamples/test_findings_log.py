@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from random_runs import HEADER_BEFORE_BODY, table_case, toy_case, traces
 
 from tornproof.harness.counterexamples.log import DecisionLog, Fail, Kill, PowerCut, Switch, shortest
-from tornproof.harness.counterexamples.run import from_schedule, run_log
+from tornproof.harness.counterexamples.moves import from_schedule
+from tornproof.harness.counterexamples.run import run_log
 from tornproof.harness.counterexamples.step_names import END, Step
 from tornproof.harness.simulator.filesystem.intercept import CallKind
 from tornproof.harness.simulator.persistence.models import C_512, CDIR, Model
@@ -43,7 +44,7 @@ PLAIN = st.recursive(
 )
 DEVIATIONS = st.one_of(
     st.builds(Switch, STEPS, PROCESSES),
-    st.builds(Fail, STEPS, st.sampled_from(StorageReason)),
+    st.builds(Fail, STEPS, st.sampled_from(StorageReason), st.just("") | PLAIN.map(shortest)),
     st.builds(Kill, STEPS),
     st.builds(PowerCut, STEPS, st.sampled_from(["B", "C-512", "Cdir"]), PLAIN.map(shortest)),
 )
@@ -61,11 +62,19 @@ def test_a_finding_file_names_the_fields_of_a_decision_as_all_releases_do() -> N
     step = {"client": "writer", "operation": "commit 0", "call": "write", "file": "_txn", "occurrence": 2}
     at = Step("writer", "commit 0", "write", "_txn", 2)
     log = DecisionLog(
-        (Switch(at, "reader 1"), Fail(at, StorageReason.NO_SPACE), Kill(at), PowerCut(at, "Cdir", "[[],{}]"))
+        (
+            Switch(at, "reader 1"),
+            Fail(at, StorageReason.NO_SPACE),
+            Fail(at, StorageReason.INPUT_OUTPUT, "[1,0,[[2,1]]]"),
+            Kill(at),
+            PowerCut(at, "Cdir", "[[],{}]"),
+        )
     )
+    assert DecisionLog.parse(str(log)) == log
     assert log.document() == [
         {"kind": "switch", "at": step, "to": "reader 1"},
         {"kind": "fail", "at": step, "reason": "NO_SPACE"},
+        {"kind": "fail", "at": step, "reason": "INPUT_OUTPUT", "written": [1, 0, [[2, 1]]]},
         {"kind": "kill", "at": step},
         {"kind": "powercut", "at": step, "model": "Cdir", "choice": [[], {}]},
     ]
@@ -165,7 +174,8 @@ def test_impossible_moves_are_rejected() -> None:
 
 BODY = """
 from random_runs import broken_run, table_case, HEADER_BEFORE_BODY
-from tornproof.harness.counterexamples.run import from_schedule, run_log
+from tornproof.harness.counterexamples.moves import from_schedule
+from tornproof.harness.counterexamples.run import run_log
 case = table_case(protocol=HEADER_BEFORE_BODY)
 moves, _ = broken_run(case)
 print(run_log(case, from_schedule(case, moves)).trace_hash)

@@ -14,7 +14,8 @@ from random_runs import (
 )
 
 from tornproof.harness.counterexamples.log import DecisionLog, PowerCut, moved_to
-from tornproof.harness.counterexamples.run import Replayer, Signature, from_schedule, run_log
+from tornproof.harness.counterexamples.moves import from_schedule
+from tornproof.harness.counterexamples.run import Replayer, Signature, run_log
 from tornproof.harness.counterexamples.shrink import NotReproducedError, StepRecorder, shrink
 from tornproof.harness.counterexamples.smaller import Candidate, with_fewer_readers
 from tornproof.harness.simulator.persistence.models import C_8, C_512, B, Model

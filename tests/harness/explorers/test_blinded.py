@@ -27,7 +27,7 @@ from tornproof.harness.explorers.random import random_run
 from tornproof.harness.explorers.schedules import controls as schedules
 from tornproof.harness.explorers.schedules import crash as product
 from tornproof.harness.search import reader_reduction
-from tornproof.harness.search.crash_world import Sessions, fail_sync
+from tornproof.harness.search.crash_world import Sessions, fail_call
 from tornproof.harness.search.product_reduction import ProductReduction
 from tornproof.harness.search.reader_reduction import ReaderReduction
 from tornproof.harness.simulator.persistence import legal_disks as legal_disks_module
@@ -158,7 +158,7 @@ def one_disk_of_each_size_is_cut_again(patch: Patch) -> None:
 
 
 def a_failed_sync_writes_nothing(patch: Patch) -> None:
-    patch.setattr(sessions, "fail_sync", lambda world, written: fail_sync(world))
+    patch.setattr(sessions, "fail_call", lambda world, written: fail_call(world))
 
 
 def no_sync_fails(patch: Patch) -> None:

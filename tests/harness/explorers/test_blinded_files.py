@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -134,9 +135,24 @@ def transfers_are_whole(patch: Patch) -> None:
         patch.setattr(system_calls, name, 1 << 30)
 
 
+def files_of_names_are_not_compared(patch: Patch) -> None:
+    missing = system_calls.Durable.missing
+
+    def missing_by_name(self: system_calls.Durable, path: Path, size_bytes: int) -> str | None:
+        names = self.names[path.parent.stat().st_ino]
+        patch.setitem(names, path.name, path.stat().st_ino)
+        return missing(self, path, size_bytes)
+
+    patch.setattr(system_calls.Durable, "missing", missing_by_name)
+
+
 STATEFUL_BLINDINGS: dict[str, tuple[Blinding, str]] = {
     "all system calls transfer everything": (transfers_are_whole, "a write that is not continued"),
     "what is synced is not compared": (blinded(World, "check_durable"), "a mapping that is not synced"),
+    "what file a synced name leads to is not compared": (
+        files_of_names_are_not_compared,
+        "a synced name that leads to another file now",
+    ),
     "rows are not compared": (rows_are_not_compared, "rows of one time in the wrong order"),
     "rows that are selected are not compared": (
         blinded(readers, "_check_selected"),

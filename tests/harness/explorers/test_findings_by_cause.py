@@ -1,5 +1,6 @@
 """Of a test case's findings one is kept for each property and cause, and only the first ones are shrunk."""
 
+import dataclasses
 import json
 from typing import Any
 
@@ -8,8 +9,11 @@ import pytest
 from tornproof.harness.common.effort import EFFORTS, Bounds
 from tornproof.harness.common.signature import signature_of
 from tornproof.harness.common.verdict import Finding, Phase, Verdict
+from tornproof.harness.counterexamples.make import with_case
 from tornproof.harness.explorers import simulated_phases
 from tornproof.harness.explorers.simulated_phases import NOT_SHRUNK, _of_other_causes, simulate
+from tornproof.harness.replay import replay_finding
+from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.systems.releases import PRESETS
 from tornproof.harness.systems.scenario import Explorer, load_scenario
 from tornproof.harness.systems.simulation import Setting, setting_of
@@ -90,3 +94,26 @@ def test_findings_beyond_those_that_are_shrunk_are_kept_as_seen_and_counted(monk
     assert {each.evidence["note"] for each in others} == {NOT_SHRUNK}
     assert phase.bound.endswith(f"{len(others)} of {len(phase.findings)} findings are {NOT_SHRUNK}")
     assert len({each.property for each in phase.findings}) >= 2
+    assert {replayed(each) for each in others} == {Verdict.INVALID}
+
+
+def replayed(found: Finding) -> Verdict:
+    """Replay a finding as a file holds it."""
+    evidence = json.loads(json.dumps(found.evidence))
+    return replay_finding(dataclasses.replace(found, evidence=evidence), DiskImage(), "")
+
+
+def test_a_schedule_that_was_not_shrunk_is_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(simulated_phases, "FINDINGS_MAX", 0)
+    setting = setting_named("two-commits-one-reader", "questdb-9.4.2")
+    found, *_ = simulate(Explorer.SCHEDULES, [setting], bounds=Bounds.of(EFFORTS["small"])).findings
+    assert "schedule" in found.evidence and replayed(found) is Verdict.INVALID
+
+    def changed(schedule: Any) -> Verdict:
+        return replayed(dataclasses.replace(found, evidence={**found.evidence, "schedule": schedule}))
+
+    assert changed([[0, 1]]) is Verdict.VALID
+    assert changed([[0, 10_000]]) is Verdict.UNKNOWN, "the writer has fewer steps"
+    assert changed([["jump"]]) is Verdict.UNKNOWN
+    sound = setting_named("two-commits-one-reader")
+    assert replayed(with_case(sound.case, found)) is not Verdict.INVALID

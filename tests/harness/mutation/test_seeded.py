@@ -7,8 +7,9 @@ import pytest
 from depth import sampled
 
 from tornproof.harness.common.verdict import Verdict
+from tornproof.harness.counterexamples.moves import from_schedule, moves_of
 from tornproof.harness.counterexamples.replay import is_simulated
-from tornproof.harness.counterexamples.run import Replayer, from_schedule
+from tornproof.harness.counterexamples.run import Replayer
 from tornproof.harness.explorers.random import random_run
 from tornproof.harness.explorers.random.random_run import (
     CUT,
@@ -20,7 +21,6 @@ from tornproof.harness.explorers.random.random_run import (
     SOUND_DISK,
     injected_faults_of,
     kind_of_disk,
-    moves_of,
 )
 from tornproof.harness.mutation.catalogue import FAULTS, fault_named
 from tornproof.harness.mutation.replay import replay_planted
@@ -124,14 +124,14 @@ def test_disks_are_sound_old_or_mixed_by_what_they_kept() -> None:
 def test_the_moves_of_a_run_break_the_same_property_again(of: Cell) -> None:
     with SeededRuns(of, 5) as runs, Replayer(runs.case) as replayer:
         for run in map(runs.run, range(6)):
-            result = replayer.play(from_schedule(runs.case, moves_of(run.moves)))
+            result = replayer.play(from_schedule(runs.case, moves_of(json.loads(run.moves))))
             assert [each.property for each in result.violations[:1]] == list(filter(None, [run.property]))
 
 
-@pytest.mark.parametrize("text", ['[["jump"]]', "[[0]]", '[["power","no model",[]]]', "3", "["])
+@pytest.mark.parametrize("text", ['[["jump"]]', "[[0, 100001]]", "[[0]]", '[["power","no model",[]]]', "3", "["])
 def test_invalid_moves_are_rejected(text: str) -> None:
     with pytest.raises((ValueError, TypeError, KeyError)):
-        moves_of(text)
+        moves_of(json.loads(text))
 
 
 @pytest.mark.parametrize(

@@ -18,9 +18,10 @@ from toy_processes import CELLS, world_of
 from tornproof.harness.common.system import Target
 from tornproof.harness.common.verdict import Finding, Phase, Verdict
 from tornproof.harness.counterexamples.make import as_log, finding_or_moves
+from tornproof.harness.counterexamples.moves import Moves
 from tornproof.harness.explorers.power_cuts.explorer import explore_power
 from tornproof.harness.explorers.random.random_cases import KILL, sessions_of
-from tornproof.harness.explorers.random.random_run import Moves, Trace
+from tornproof.harness.explorers.random.random_run import Trace
 from tornproof.harness.explorers.schedules import controls as schedule_controls
 from tornproof.harness.explorers.schedules.controls import LETTER, LETTERS, control_case, failed_controls
 from tornproof.harness.explorers.schedules.explorer import explore_schedules

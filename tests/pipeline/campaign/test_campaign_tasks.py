@@ -1,5 +1,6 @@
 """A campaign without Spark: what tasks write, what is made of it, and when a verdict is one."""
 
+import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import pytest
 from tornproof.harness.checkers.snapshot_isolation import judge
 from tornproof.harness.common.history import SCHEMA
 from tornproof.harness.common.verdict import Verdict
-from tornproof.harness.explorers.random.random_run import moves_of
+from tornproof.harness.counterexamples.moves import moves_of
 from tornproof.harness.mutation.seeded import SEEDED
 from tornproof.pipeline.campaign import results as campaign_results
 from tornproof.pipeline.campaign import spec as campaign_spec
@@ -92,7 +93,7 @@ def test_each_runs_rows_of_events_are_a_history_that_can_be_judged(tmp_path: Pat
         assert len(history) == run["event_count"]
         verdict = judge(history, seen_survives=run["is_seen_kept"]).verdict
         assert verdict.name == run["verdict"] or run["part"] == "writer"
-        assert moves_of(run["moves"])
+        assert moves_of(json.loads(run["moves"]))
     assert set(results["verdict"].to_pylist()) == {"VALID", "INVALID"}
 
 

@@ -278,6 +278,20 @@ def test_a_step_has_exactly_its_effect(target: Toy, steps: list[dict[str, Any]],
     assert (violation and violation.violated) == expected
 
 
+def test_what_the_first_judge_overlooks_is_no_behaviour_of_the_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    observe = Execution._observe
+
+    def forgetful(self: Execution) -> int:
+        self._low = self._seen = 0
+        return observe(self)
+
+    (steps,) = (steps for _, violated, steps in CONTROLS if violated is Property.LOST)
+    monkeypatch.setattr(Execution, "_observe", forgetful)
+    violation = violation_of(RecoversInPlace(), "toy", steps)
+    assert violation is not None and violation.violated == Property.BEHAVIOUR
+    assert violation_of(Toy(), "toy", target_machine.SOUND) is None
+
+
 def test_a_kill_before_the_first_step_is_no_kill_inside_a_commit() -> None:
     for step_count, reached in ((0, 0), (1, 1)):
         execution = Execution(Toy(), "toy")

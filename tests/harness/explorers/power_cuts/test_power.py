@@ -1,6 +1,7 @@
 """Power cuts on toys and on tables: what each model detects and accepts, and what its phase says."""
 
 import dataclasses
+import json
 import re
 from collections.abc import Iterator
 from contextlib import nullcontext
@@ -15,6 +16,8 @@ from tornproof.harness.common.patch import replaced
 from tornproof.harness.common.remembered_codecs import remembered_decoding, remembered_encoder
 from tornproof.harness.common.system import Target
 from tornproof.harness.common.verdict import Finding, Phase, Verdict, calls_at_most
+from tornproof.harness.counterexamples.make import as_log
+from tornproof.harness.counterexamples.replay import replay_log
 from tornproof.harness.explorers.power_cuts import controls as power_controls
 from tornproof.harness.explorers.power_cuts import points as power_points
 from tornproof.harness.explorers.power_cuts import sessions
@@ -55,6 +58,7 @@ from tornproof.harness.systems.toy_control import Control
 from tornproof.harness.systems.toy_losses import (
     RECOVERS_LAZILY,
     SYNCS_RENAMED_DATA,
+    CarelessAfterLoss,
     TrustsFailedSync,
     TrustsRename,
     TrustsZeros,
@@ -211,6 +215,49 @@ def test_a_finding_is_replayed_from_its_evidence_alone(target: Target, model: Mo
         assert replay_power(toy_case(Toy()), finding) is not Verdict.INVALID
         other = dataclasses.replace(finding, property="something else")
         assert replay_power(case, other) is Verdict.UNKNOWN
+
+
+ORIGINS = ("cut_step", "killed_step", "failed_step", "written")
+"""The parts of evidence that say what came before the session in which the power was cut."""
+
+
+@pytest.mark.parametrize(
+    ("target", "model", "shown"),
+    [
+        (RecoversInPlace(), A, {(2, ())}),
+        *sampled(
+            2,
+            [
+                (NeverSyncs(), D, {(1, ("killed_step",)), (1, ("failed_step",))}),
+                (TrustsFailedSync(), D, {(0, ("failed_step", "written")), (1, ("failed_step", "written"))}),
+                (CarelessAfterLoss(), D, {(1, ("failed_step", "written"))}),
+                (RECOVERS_LAZILY, N_512, {(1, ("cut_step",))}),
+            ],
+        ),
+    ],
+    ids=lambda value: getattr(value, "name", ""),
+)
+def test_whatever_came_before_a_power_cut_is_in_a_log_that_replays(
+    target: Target, model: Model, shown: set[tuple[int, tuple[str, ...]]]
+) -> None:
+    case = toy_case(target)
+    found = phase_of(case, model, points=()).findings
+    kinds = {}
+    for finding in found:
+        origin = finding.evidence["origin"]
+        kinds[len(finding.evidence["cuts"]), tuple(name for name in ORIGINS if name in origin)] = finding
+    assert kinds.keys() == shown
+    for finding in kinds.values():
+        log = as_log(case, finding)
+        assert "log" in log.evidence, finding.evidence
+        replayed = replay_log(dataclasses.replace(log, evidence=json.loads(json.dumps(log.evidence))), target)
+        assert (replayed.verdict, replayed.is_same) == (Verdict.INVALID, True)
+
+
+def test_what_only_the_explorer_judges_stays_as_power_cuts() -> None:
+    case = toy_case(NeverDone())
+    finding, *_ = phase_of(case, A, points=()).findings
+    assert finding.property == Property.IDEMPOTENT and "cuts" in as_log(case, finding).evidence
 
 
 @pytest.mark.parametrize(

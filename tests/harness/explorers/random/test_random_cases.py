@@ -9,7 +9,8 @@ from explorations import explore_random
 
 from tornproof.harness.common.remembered_codecs import remembered_decoding
 from tornproof.harness.common.verdict import HasTime, Phase, Verdict, always, calls_at_most
-from tornproof.harness.counterexamples.run import Replayer, from_schedule
+from tornproof.harness.counterexamples.moves import from_schedule
+from tornproof.harness.counterexamples.run import Replayer
 from tornproof.harness.explorers.random.random_cases import COVERAGE_GOALS, sessions_of
 from tornproof.harness.explorers.random.random_run import Trace, draw_injected_fault
 from tornproof.harness.explorers.random.random_scenarios import random_scenario

@@ -21,7 +21,7 @@ FINDING_FOLDERS = (FINDINGS, "tornproof-findings")
 CAMPAIGN_KEY = "campaign"
 """The key of a campaign's page."""
 CAMPAIGN_PREFIX = "campaign-"
-FINDING_FORMATS = (1, 2, 3)
+FINDING_FORMATS = (1, 2, 3, 4)
 _RUN_FILE = re.compile(r"run-(\d{4,9})\.json")
 
 

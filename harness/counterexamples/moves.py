@@ -64,7 +64,7 @@ def moves_before_cuts(evidence: Mapping[str, Any]) -> Moves:
         return [session]
     done = origin["failed_step"]
     moves: Moves = [(WRITER_INDEX, done), ("fail", origin["written"]) if "written" in origin else ("fail",)]
-    if origin["life"] == 1:
+    if origin["session"] == 1:
         return [*moves, (WRITER_INDEX, evidence["step"] - done - 1)]
     if origin["process"].startswith(GOES_ON):
         moves.append(("finish",))

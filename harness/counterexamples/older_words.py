@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
-FORMAT = 3
+FORMAT = 4
 """The format of the finding files that are written."""
-OLDER_FORMATS = (1, 2)
-"""Format 1 has the files of the start, format 2 a test case and a decision log; format 3 has either."""
+OLDER_FORMATS = (1, 2, 3)
+"""Format 1 has the files of the start, format 2 a test case and a decision log; formats 3 and 4 have either."""
 _WORDS = {
     "situation": "test_case",
     "first_life": "first_session",
     "second_life": "second_session",
     "story": "narrative",
     "told": "description",
+    "life": "session",
 }
-_PARENTS = ("evidence", "explanation", "situation")
+_PARENTS = ("evidence", "explanation", "origin", "situation")
 _PHASES = {"drawn": "random"}
 
 

@@ -16,7 +16,7 @@ class Outcome(StrEnum):
     MIGRATED = "migrated"
     REPLACED = "replaced"
     ALREADY = "already"
-    REJECTED = "refused"
+    REJECTED = "rejected"
 
 
 class PartitionMigration(msgspec.Struct, frozen=True, kw_only=True):

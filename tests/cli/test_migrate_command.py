@@ -84,7 +84,7 @@ def test_spark_is_started_only_where_there_is_something_to_convert(
     assert run.code == 2 and sentence_of(run)
     (folder / "table" / "_txn").write_bytes(b"short")
     run = tornproof(*arguments)
-    assert (run.code, "refused" in run.out, run.err) == (1, True, "")
+    assert (run.code, "rejected" in run.out, run.err) == (1, True, "")
 
 
 # What PATH can be
@@ -133,7 +133,7 @@ def test_a_tree_of_tables_is_migrated_in_order_and_links_are_followed_once(
         tree / name / "table" for name in names
     ]
     assert document["counts"] == {
-        "sources": 3, "migrated": 12, "replaced": 0, "already": 0, "refused": 0, "native": 4
+        "sources": 3, "migrated": 12, "replaced": 0, "already": 0, "rejected": 0, "native": 4
     }  # fmt: skip
     for name in names:
         written = content_of(tree / name / "table").items()

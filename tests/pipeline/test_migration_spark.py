@@ -130,8 +130,8 @@ def test_rejections_are_those_of_one_process_and_touch_no_other_table(
     assert seen[0] == seen[1]
     code, document, rows, _ = seen[1]
     counts = document["counts"]
-    assert (code, counts["migrated"], counts["replaced"], counts["already"], counts["refused"]) == (1, 18, 1, 1, 1)
-    rejected = {row["table"].rpartition("/")[2]: row for row in rows if row["outcome"] == "refused"}
+    assert (code, counts["migrated"], counts["replaced"], counts["already"], counts["rejected"]) == (1, 18, 1, 1, 1)
+    rejected = {row["table"].rpartition("/")[2]: row for row in rows if row["outcome"] == "rejected"}
     assert set(rejected) == {"chain", "many", LONG_TABLE}
     assert "another writer has the table open" in rejected["many"]["reason"]
     assert (rejected["chain"]["partition"], rejected["chain"]["problems"][0]["file"]) == (None, "_txn")
@@ -165,7 +165,7 @@ def test_one_table_or_partition_is_taken_too(spark: SparkSession, legacy_tree: C
     assert run(partition, MASTER)[1]["counts"]["migrated"] == 1
     assert [path.parent for path in tree.rglob("_pm")] == [partition]
     assert run(tree / LONG_TABLE, MASTER)[1]["counts"] == {
-        "sources": 1, "migrated": 2, "replaced": 0, "already": 1, "refused": 0, "native": 0
+        "sources": 1, "migrated": 2, "replaced": 0, "already": 1, "rejected": 0, "native": 0
     }  # fmt: skip
 
 
@@ -315,7 +315,7 @@ def test_a_killed_driver_leaves_whole_files_and_a_second_run_finishes(
     kill_when(published(tree, days // 2), tree)
     assert days // 2 <= demand_whole(tree, before, after) <= days + 12
     code, document, _ = run(tree, MASTER)
-    assert (code, document["counts"]["refused"]) == (0, 0)
+    assert (code, document["counts"]["rejected"]) == (0, 0)
     assert content_of(tree) == after
 
 

@@ -111,7 +111,7 @@ def test_a_damaged_run_is_one_sentence_and_the_others_stay(tmp_path: Path, conte
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        ({"format": 4}, "format: expected 1 or 2 or 3, found 4"),
+        ({"format": 5}, "format: expected 1 or 2 or 3 or 4, found 5"),
         ({"sentence": 5}, "sentence: expected text, found the number 5"),
         ({"evidence": []}, "evidence: expected an object, found a list of 0"),
     ],

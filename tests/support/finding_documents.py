@@ -16,7 +16,7 @@ def lane_row(lane: str, process: str, operation: str, *does: str, **others: Any)
 def finding_document(explanation: dict[str, Any] | None = None, **others: Any) -> dict[str, Any]:
     """Return a finding of the simulator: a reader goes on between the store into _pm and that into _txn."""
     return {
-        "format": 3,
+        "format": 4,
         "tornproof": "0.1.0",
         "property": "a reader gets an answer",
         "phase": "product",

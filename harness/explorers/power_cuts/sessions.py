@@ -121,7 +121,7 @@ class LaterSessions:
         for point in points:
             kernel = point.kernel.fork()
             kernel.kill(SESSION)
-            if self._run_second(kernel, point.bounds, {"killed_step": point.step, "life": 2}) is not None:
+            if self._run_second(kernel, point.bounds, {"killed_step": point.step, "session": 2}) is not None:
                 self._exploration.tally.reached[power_points.CUT_AFTER_KILL] += 1
 
     def explore_second_cut(self, disk: Disk, point: CrashPoint, choice: Choice, facts: Facts) -> None:
@@ -136,7 +136,7 @@ class LaterSessions:
                 return
             self._left -= 1
         self._kinds.add(kind)
-        origin = {"cut_step": point.step, "choice": choice.text(), "life": 2}
+        origin = {"cut_step": point.step, "choice": choice.text(), "session": 2}
         with self._exploration.first_of(SECOND_CUT_PARTS), self._exploration.tracking() as used:
             end = self._run_second(disk.kernel(), point.bounds, origin)
         if end is not None:
@@ -168,7 +168,7 @@ class LaterSessions:
         reached = self._exploration.tally.reached
         with self._exploration.first_of(3):
             self._kill(world.kernel, bounds_of(world.progress), {"failed_step": step, "process": DIES, **on_disk})
-        origin = {"failed_step": step, "process": GOES_ON, **on_disk, "life": 1}
+        origin = {"failed_step": step, "process": GOES_ON, **on_disk, "session": 1}
         with self._exploration.first_of(2):
             for point in islice(points_of(world, self._exploration.model), 0, None, self._every):
                 reached[power_points.CUT_AFTER_FAILURE] += not self._exploration.is_over
@@ -177,7 +177,7 @@ class LaterSessions:
         self._kill(world.kernel, bounds_of(world.progress), origin)
 
     def _kill(self, kernel: Kernel, bounds: Bounds, origin: dict[str, Any]) -> None:
-        origin = {**origin, "life": 2}
+        origin = {**origin, "session": 2}
         kept = kernel.fork()
         kept.kill(SESSION)
         self._run_second(kept, bounds, origin)

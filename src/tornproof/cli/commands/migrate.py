@@ -234,7 +234,7 @@ def report_document(
 ) -> dict[str, Any]:
     """Return the JSON form of a report (docs/migration.md)."""
     return {
-        "format": 1,
+        "format": 2,
         "path": path,
         "mode": str(mode),
         "dry_run": dry_run,
@@ -264,7 +264,7 @@ def print_report(console: Console, path: str, done: Sequence[Migration], *, dry_
         console.print(f"and {lines.left:,} more {lines.of} (--json lists them all)")
     if len(done) == 1:
         for sentence in filter(None, (done[0].reason, *map(str, done[0].problems))):
-            console.print(Text.assemble(("refused ", "bold red"), visible(f"{path}: {sentence}")))
+            console.print(Text.assemble(("rejected ", "bold red"), visible(f"{path}: {sentence}")))
     counts = _counts(done)
     named = ", ".join(f"{counts[outcome]} {outcome}" for outcome in Outcome if counts[outcome])
     said = Text(named or "nothing to migrate", "bold green" if _are_complete(done) else "bold red")
@@ -332,8 +332,8 @@ def _table_lines(root: str, done: Sequence[Migration]) -> _Lines:
     for each in sorted(done, key=lambda each: (each.is_complete, each.path))[:LINES_SHOWN]:
         counts = each.counts()
         numbers = (counts[name] for name in (*Outcome, "native"))
-        refused = [f"refused: {sentence}" for sentence in filter(None, (each.reason, *map(str, each.problems)))]
-        sentences = (*refused, *(f"{part.name}: {part.sentence}" for part in each.partitions if part.sentence))
+        rejected = [f"rejected: {sentence}" for sentence in filter(None, (each.reason, *map(str, each.problems)))]
+        sentences = (*rejected, *(f"{part.name}: {part.sentence}" for part in each.partitions if part.sentence))
         grid.add_row(
             Text(visible(str(Path(each.path).relative_to(root)))),
             *(f"{number:,}" for number in numbers),

@@ -162,10 +162,10 @@ def test_one_table_of_a_tree_that_is_damaged_keeps_none_from_being_migrated(
     run = tornproof("migrate", tree)
     assert run.code == 1
     first, second, third = (line for line in run.out.splitlines() if line.startswith(("chain", "many", "types")))
-    assert re.match(r"chain/table +0 +0 +0 +0 +0 +refused: _txn: ", first)
+    assert re.match(r"chain/table +0 +0 +0 +0 +0 +rejected: _txn: ", first)
     assert re.match(r"many/table +\d+ +0 +0 +1 +\d+ +2024-10-01T04\.4: 2024-10-01T04\.4/data\.parquet: size", second)
     assert re.match(r"types/table +\d+ +0 +0 +0 +\d+ *$", third)
-    assert f"{tree}: 10 migrated, 1 refused" in run.out
+    assert f"{tree}: 10 migrated, 1 rejected" in run.out
 
 
 def test_many_tables_are_migrated_by_processes_as_each_is_alone(
@@ -199,7 +199,7 @@ def test_a_plain_file(tornproof: WarmRunner, copy_of: Callable[[str], Path], que
 def test_what_is_no_parquet_file_is_rejected(tornproof: WarmRunner, tmp_path: Path) -> None:
     (tmp_path / "text").write_text("no Parquet at all")
     run = tornproof("migrate", tmp_path / "text")
-    assert run.code == 1 and "1 refused" in run.out
+    assert run.code == 1 and "1 rejected" in run.out
     assert [path.name for path in tmp_path.iterdir()] == ["text"]
 
 
@@ -295,7 +295,7 @@ def test_a_table_in_use_is_rejected_unless_it_stays_as_it_is(
         assert tornproof("migrate", table, "--out", tmp_path / "out").code == 0
         of_tree = tornproof("migrate", tree)
         assert of_tree.code == 1
-        assert f"refused: {table}: in use by" in of_tree.out and "11 migrated" in of_tree.out
+        assert f"rejected: {table}: in use by" in of_tree.out and "11 migrated" in of_tree.out
         process.stdin.close()
     assert tornproof("migrate", table).code == 0
 

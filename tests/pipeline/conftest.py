@@ -27,5 +27,7 @@ def spark(needs_spark: None) -> Iterator[SparkSession]:
     """Two task slots and three attempts at each task; plain `local[2]` never tries again."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(quick_java.VARIABLE, quick_java.OPTIONS)
-        with spark_session("local[2,3]", settings={"spark.sql.shuffle.partitions": "2"}) as session:
+        with spark_session(
+            "local[2,3]", settings={"spark.sql.shuffle.partitions": "2", "spark.ui.enabled": "false"}
+        ) as session:
             yield session

@@ -1,0 +1,78 @@
+"""Work on numbered pieces in tasks of Spark, by the DataFrame API alone; what it returns comes back pickled.
+
+What the work needs is in the function itself: Spark broadcasts a function that is large.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import pickle
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+
+import pyarrow as pa
+
+from tornproof.pipeline.spark.progress import OnTasks, watched
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+T = TypeVar("T")
+Work: TypeAlias = Callable[[int], T]
+Merge: TypeAlias = Callable[[T, T], T]
+_RETURNED = "number long, result binary"
+
+
+def run_each(
+    spark: SparkSession,
+    count: int,
+    work: Work[T],
+    *,
+    task_count: int | None = None,
+    on_tasks: OnTasks = lambda done, total: None,
+) -> list[T]:
+    """Return what `work` returns for each number below `count`, in their order; a task takes neighbours."""
+    if count == 0:
+        return []
+    frame = _numbers(spark, count, task_count).mapInArrow(partial(_work_on, work), _RETURNED)
+    rows = watched(spark, frame.collect, on_tasks)
+    return [pickle.loads(row.result) for row in sorted(rows, key=lambda row: row.number)]
+
+
+def merge_each(spark: SparkSession, count: int, work: Work[T], merge: Merge[T], *, task_count: int) -> T | None:
+    """Return what `merge` makes of what `work` returns for each number, in any order; None for no number.
+
+    Tasks merge what they have, and then some of them what is left, so that the driver merges the root of it.
+    """
+    if count == 0:
+        return None
+    merged = partial(_merge_some, merge)
+    tasks = _numbers(spark, count, task_count).mapInArrow(partial(_work_on, work), _RETURNED)
+    some = tasks.mapInArrow(merged, _RETURNED).repartition(math.isqrt(task_count) + 1)
+    rows = watched(spark, some.mapInArrow(merged, _RETURNED).collect, lambda done, total: None)
+    results: list[T] = [pickle.loads(row.result) for row in rows]
+    return functools.reduce(merge, results)
+
+
+def _numbers(spark: SparkSession, count: int, task_count: int | None) -> DataFrame:
+    return spark.range(0, count, 1, min(count, task_count or count))
+
+
+def _work_on(work: Work[Any], batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        for number in batch.column(0).to_pylist():
+            yield _row(number, work(number))
+
+
+def _merge_some(merge: Merge[Any], batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    results = (pickle.loads(result) for batch in batches for result in batch.column(1).to_pylist())
+    first = next(results, None)
+    if first is not None:
+        yield _row(0, functools.reduce(merge, results, first))
+
+
+def _row(number: int, result: object) -> pa.RecordBatch:
+    content = pa.array([pickle.dumps(result)], pa.binary())
+    return pa.record_batch({"number": pa.array([number], pa.int64()), "result": content})

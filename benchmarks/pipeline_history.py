@@ -169,7 +169,7 @@ def run(spark: SparkSession, files: list[Path], event_count: int, *, with_sql: b
         answers = ask_sql(by_history(spark.read.parquet(*map(str, files)), ()))
         document["sql_seconds"] = seconds = time.perf_counter() - start
         print(f"SQL: {event_count:,} events in {seconds:.1f} s, {event_count / seconds:,.0f} events/s")
-        disagreement = difference({ONLY: judgement}, answers, ONLY)[1]
+        disagreement = difference(judgement, answers.get(ONLY))
         document["agrees"] = not disagreement
         print(disagreement or "SQL agrees on verdict, anomalies and counts")
     return document

@@ -11,7 +11,7 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -240,6 +240,17 @@ def location_of(given: str | Path | Location) -> Location:
     if not found[2]:
         raise UsageError(f"{text}: names no bucket; an address is s3://BUCKET/NAME")
     return Location(text, *(_first_of(names) for names in (ENDPOINT_VARIABLES, REGION_VARIABLES)))
+
+
+def sizes_of(locations: Sequence[Location]) -> list[int | None]:
+    """Return the sizes of files of one file system, asked at once, None for one that is not there."""
+    from pyarrow.fs import FileType
+
+    if not locations:
+        return []
+    with locations[0]._in_words("look at"):
+        found = locations[0]._filesystem().get_file_info([location.path for location in locations])
+    return [None if info.type == FileType.NotFound else info.size for info in found]
 
 
 def _first_of(variables: tuple[str, ...]) -> str:

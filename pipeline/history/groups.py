@@ -24,6 +24,7 @@ from tornproof.harness.checkers.snapshot_isolation import Judgement, judge, unkn
 from tornproof.harness.common.verdict import Verdict, worst
 from tornproof.pipeline.files import Location
 from tornproof.pipeline.history.check import Terms, reason_of
+from tornproof.pipeline.spark.tasks import folded
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -107,8 +108,8 @@ def judged_frame(
 def sum_up(judged: DataFrame, out: Location | None = None) -> Judged:
     """Return the sums of a frame of judgements, of which tasks write the files of a dataset to `out`."""
     found = Judged()
-    for row in judged.mapInArrow(partial(_sum_some, out), "sums binary").toLocalIterator():
-        found.add(pickle.loads(row.sums))
+    for sums in folded(judged.mapInArrow(partial(_sum_some, out), "result binary")):
+        found.add(sums)
     return found
 
 
@@ -125,7 +126,7 @@ def _sum_some(out: Location | None, batches: Iterable[pa.RecordBatch]) -> Iterat
         # Another attempt at this task has the same histories, and writes the same file.
         with (out / f"part-{context.partitionId():07}.parquet").whole_file() as target:
             sums = Judged.of(_written(judgements, pq.ParquetWriter(target, JUDGEMENT_SCHEMA, compression="zstd")))
-    yield pa.record_batch({"sums": pa.array([pickle.dumps(sums)], pa.binary())})
+    yield pa.record_batch({"result": pa.array([pickle.dumps(sums)], pa.binary())})
 
 
 def _written(judgements: Iterable[tuple[str, Judgement]], writer: pq.ParquetWriter) -> Iterator[tuple[str, Judgement]]:

@@ -41,6 +41,30 @@ def run_each(
     return [pickle.loads(row.result) for row in sorted(rows, key=lambda row: row.number)]
 
 
+def fold_each(
+    spark: SparkSession, count: int, work: Work[T], *, task_count: int, on_tasks: OnTasks = lambda done, total: None
+) -> Iterator[T]:
+    """Yield what `work` returns for each number below `count`, in their order, one at a time.
+
+    Executors keep the results until the driver takes them, so that it never has all.
+    """
+    if count:
+        yield from folded(_numbers(spark, count, task_count).mapInArrow(partial(_work_on, work), _RETURNED), on_tasks)
+
+
+def folded(frame: DataFrame, on_tasks: OnTasks = lambda done, total: None) -> Iterator[Any]:
+    """Yield the results, which tasks have pickled into a column `result`, one at a time in the order of tasks."""
+    from pyspark import StorageLevel
+
+    kept = frame.persist(StorageLevel.MEMORY_AND_DISK)
+    try:
+        watched(kept.sparkSession, kept.count, on_tasks)
+        for row in kept.toLocalIterator():
+            yield pickle.loads(row.result)
+    finally:
+        kept.unpersist()
+
+
 def merge_each(spark: SparkSession, count: int, work: Work[T], merge: Merge[T], *, task_count: int) -> T | None:
     """Return what `merge` makes of what `work` returns for each number, in any order; None for no number.
 

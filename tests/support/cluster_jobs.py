@@ -36,6 +36,7 @@ from tornproof.pipeline.campaign.tasks import EVENTS, Task, complete_task
 from tornproof.pipeline.datasource.scan import scan
 from tornproof.pipeline.datasource.source import register
 from tornproof.pipeline.exploration import explore_on_spark
+from tornproof.pipeline.files import Location
 from tornproof.pipeline.history.check import Terms
 from tornproof.pipeline.history.job import check_dataset, open_dataset
 from tornproof.pipeline.ingest.job import run_archive
@@ -87,7 +88,7 @@ def do_jobs(
     inputs: Path,
     folder: Path,
     storage: OperatingSystemStorage | None = None,
-    work: Callable[[Task, Path], None] = complete_task,
+    work: Callable[[Task, Location], None] = complete_task,
 ) -> dict[str, Any]:
     """Return what each job came to, which must not depend on where it runs; a migration's tables have this storage."""
     shutil.copytree(inputs / "tree", folder / "tree")
@@ -193,7 +194,7 @@ def do_jobs_with_a_kill(spark: SparkSession, inputs: Path, folder: Path) -> dict
                 kill_executor(folder / "killed while migrating")
             return super().kind(path)
 
-    def deadly_task(task: Task, out: Path) -> None:
+    def deadly_task(task: Task, out: Location) -> None:
         if task.number == 2:
             kill_executor(folder / "killed while campaigning")
         complete_task(task, out)

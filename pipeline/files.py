@@ -180,13 +180,13 @@ class Location:
         filesystem = self._filesystem()
         if self.scheme in S3_SCHEMES:
             # An object is there when its upload is complete.
-            with filesystem.open_output_stream(self.path) as stream:
+            with filesystem.open_output_stream(self.path, compression=None) as stream:
                 shutil.copyfileobj(content, stream)
             return
         above, _, name = self.path.rpartition("/")
         partial = f"{above}/{partial_name(name)}"
         filesystem.create_dir(above, recursive=True)
-        with filesystem.open_output_stream(partial) as stream:
+        with filesystem.open_output_stream(partial, compression=None) as stream:
             shutil.copyfileobj(content, stream)
         # HDFS renames to no name that is taken; what is there has the same content.
         if self.exists():

@@ -7,20 +7,19 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Self, TypeVar
 
 import msgspec
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
+import numpy.typing as npt
 
 from tornproof.harness.common.verdict import Verdict
 from tornproof.pipeline.campaign.behaviours import Behaviours
-from tornproof.pipeline.campaign.result_files import RESULT_NAMES, ResultFile, read_results
+from tornproof.pipeline.campaign.result_files import Hashes, ResultFile, Results, read_results
 from tornproof.pipeline.campaign.spec import CampaignError
-from tornproof.pipeline.campaign.tasks import DIGEST_BYTES, KEY, RESULT_SCHEMA
+from tornproof.pipeline.campaign.tasks import DIGEST_BYTES, KEY
 
 NAMES_MAX = 10_000
 """The most names of a kind that are counted separately; a campaign has far fewer."""
@@ -29,7 +28,6 @@ OTHERS = "others"
 CELL = tuple(field.name for field in KEY[:3])
 _OUTCOME = (*CELL, "verdict", "property", "part", "kind")
 _CRASH = ("injected_fault", "model", "step", "disk")
-_SEPARATOR = "\x1f"
 Name = TypeVar("Name")
 
 
@@ -181,7 +179,7 @@ class Seen:
 
     ranges: dict[tuple[str, ...], list[range]] = field(default_factory=dict)
 
-    def new_seeds(self, cell: tuple[str, ...], seeds: range) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    def new_seeds(self, cell: tuple[str, ...], seeds: range) -> npt.NDArray[np.bool_]:
         """Return which of the seeds were not passed before."""
         known = self.ranges.setdefault(cell, [])
         is_new = np.ones(len(seeds), np.bool_)
@@ -210,14 +208,14 @@ def tally_of(
     part = _Part()
     for file in files:
         try:
-            rows = read_results(file)
+            results = read_results(file)
         except CampaignError as error:
             if not keeps_going:
                 raise
             whole.problem_count += 1
             whole.problems += [str(error)] if len(whole.problems) < PROBLEMS_MAX else []
             continue
-        part.add(file, rows, is_control=controls(file.group), seen=seen)
+        part.add(file, results, is_control=controls(file.group), seen=seen)
         if part.task_count == PART_TASKS or part.row_count >= PART_ROWS:
             whole.add(part.tally())
             part = _Part()
@@ -227,67 +225,69 @@ def tally_of(
 
 @dataclass(slots=True)
 class _Part:
-    """The sums of a few tasks, with the digests of each run's outcome and behaviour."""
+    """The sums of a few tasks, with the hashes of each run's outcome and behaviour."""
 
     sums: Tally = field(default_factory=Tally)
     task_count: int = 0
     row_count: int = 0
-    _outcomes: list[np.ndarray[Any, Any]] = field(default_factory=list)
-    _behaviours: list[np.ndarray[Any, Any]] = field(default_factory=list)
-    _is_odd: list[np.ndarray[Any, Any]] = field(default_factory=list)
+    _outcomes: list[Hashes] = field(default_factory=list)
+    _behaviours: list[Hashes] = field(default_factory=list)
+    _is_odd: list[npt.NDArray[np.bool_]] = field(default_factory=list)
     _counted_count: int = 0
 
-    def add(self, file: ResultFile, rows: pa.Table, *, is_control: bool, seen: Seen) -> None:
-        """Add the results of a task, which has one cell, and seeds that follow each other."""
+    def add(self, file: ResultFile, results: Results, *, is_control: bool, seen: Seen) -> None:
+        """Add the results of a task."""
         sums, group = self.sums, file.group
-        cell = Cell(group, *(rows.column(name)[0].as_py() for name in CELL))
+        cell = Cell(group, *map(results.text, CELL))
         self.task_count += 1
-        self.row_count += len(rows)
+        self.row_count += results.row_count
         sums.task_counts[group] += 1
-        verdicts = Counter(dict(_counts(rows, ("verdict",))))
-        for (verdict,), count in verdicts.items():
+        for verdict, count in results.texts["verdict"].counts():
             sums.verdicts[group, verdict] += count
-        for values, count in _counts(rows, _CRASH):
+        for values, _, count in results.groups(_CRASH):
             sums.crash_points[CrashPoint(is_control, *values)] += count
-        sums.event_count += pc.sum(rows.column("event_count")).as_py()
-        sums.digests += _digest_of_rows(group, rows)
-        invalid = rows.filter(pc.equal(rows.column("verdict"), Verdict.INVALID.name))
-        sums.cells.setdefault(cell, CellRuns()).add(_cell_runs(rows, invalid))
-        if len(sums.errors) < PROBLEMS_MAX:
-            wrong = rows.filter(pc.not_equal(rows.column("error"), "")).slice(0, PROBLEMS_MAX)
-            errors = zip(wrong.column("seed").to_pylist(), wrong.column("error").to_pylist(), strict=True)
-            sums.errors += [f"{cell.scenario}, {cell.preset}, seed {seed}: {error}" for seed, error in errors]
-        if is_control:
-            return
-        for point in pc.value_counts(_flat(rows.column("reached"))).to_pylist():
-            sums.reached[point["values"]] += point["counts"]
-        self._add_signatures(file, cell, invalid)
-        self._add_behaviours(group, rows, seen)
+        sums.event_count += int(results.numbers["event_count"].sum())
+        sums.digests += results.digest(group)
+        invalid = results.rows_with("verdict", {Verdict.INVALID.name})
+        sums.cells.setdefault(cell, CellRuns()).add(_cell_runs(results, invalid))
+        errors = {value for value in results.texts["error"].values if value}
+        for row in results.rows_with("error", errors)[: PROBLEMS_MAX - len(sums.errors)].tolist() if errors else ():
+            said = f"seed {results.first_seed + row}: {results.text('error', row)}"
+            sums.errors.append(f"{cell.scenario}, {cell.preset}, {said}")
+        if not is_control:
+            sums.reached.update(dict(results.reached.counts()))
+            self._add_signatures(file, cell, results, invalid)
+            self._add_behaviours(cell, results, seen)
 
-    def _add_signatures(self, file: ResultFile, cell: Cell, invalid: pa.Table) -> None:
-        for values, count in _counts(invalid, Signature._fields) if len(invalid) else ():
+    def _add_signatures(self, file: ResultFile, cell: Cell, results: Results, invalid: npt.NDArray[Any]) -> None:
+        for values, row, count in results.groups(Signature._fields, invalid) if len(invalid) else ():
             signature = Signature(*values)
             if known := self.sums.signatures.get(signature):
                 known.run_count += count
                 continue
-            is_one = pc.and_(*(pc.equal(invalid.column(name), getattr(signature, name)) for name in ("part", "kind")))
-            is_one = pc.and_(is_one, pc.equal(invalid.column("property"), signature.property))
-            first = invalid.select(["seed", "sentence"]).filter(is_one).slice(0, 1).to_pylist()[0]
-            self.sums.signatures[signature] = Detected(task=file.number, cell=cell, run_count=count, **first)
+            self.sums.signatures[signature] = Detected(
+                task=file.number,
+                cell=cell,
+                seed=results.first_seed + row,
+                sentence=results.text("sentence", row),
+                run_count=count,
+            )
 
-    def _add_behaviours(self, group: str, rows: pa.Table, seen: Seen) -> None:
-        first = rows.column("seed")[0].as_py()
-        seeds = range(first, first + len(rows))
-        is_new = seen.new_seeds(tuple(rows.column(name)[0].as_py() for name in CELL), seeds)
-        self.sums.group_starts.setdefault(group, self._counted_count)
+    def _add_behaviours(self, cell: Cell, results: Results, seen: Seen) -> None:
+        seeds = range(results.first_seed, results.first_seed + results.row_count)
+        is_new = seen.new_seeds(cell[1:], seeds)
+        self.sums.group_starts.setdefault(cell.group, self._counted_count)
         self._counted_count += int(is_new.sum())
-        outcome = [rows.column(name) for name in _OUTCOME]
-        crash = [rows.column(name) for name in _CRASH]
-        reached = pc.binary_join(rows.column("reached"), _SEPARATOR)
-        self._outcomes.append(_digests_of(outcome)[is_new])
-        self._behaviours.append(_digests_of([*outcome, *crash, reached])[is_new])
+        outcomes = results.mixed(_OUTCOME)
+        # The points that a run reached are a set, so the sum of their hashes tells sets apart.
+        sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(results.reached.hashes(), dtype=np.uint64)])
+        ends = np.cumsum(results.reached_counts)
+        reached = sums[ends] - sums[ends - results.reached_counts]
+        behaviours = outcomes + results.mixed(_CRASH, len(_OUTCOME)) + reached
+        self._outcomes.append(outcomes[is_new])
+        self._behaviours.append(behaviours[is_new])
         # Whether a seed is odd is independent of its random choices.
-        self._is_odd.append((np.arange(len(seeds)) + first % 2)[is_new] % 2 == 1)
+        self._is_odd.append(((np.arange(len(seeds)) + seeds.start % 2) % 2 == 1)[is_new])
 
     def tally(self) -> Tally:
         """Return the sums."""
@@ -298,61 +298,14 @@ class _Part:
         return self.sums
 
 
-def _cell_runs(rows: pa.Table, invalid: pa.Table) -> CellRuns:
-    steps = rows.column("step_count")
-    runs = CellRuns(run_count=len(rows), detected_count=len(invalid), step_count=pc.sum(steps).as_py())
-    runs.step_count_max = pc.max(steps).as_py()
+def _cell_runs(results: Results, invalid: npt.NDArray[Any]) -> CellRuns:
+    steps = results.numbers["step_count"]
+    runs = CellRuns(
+        run_count=results.row_count,
+        detected_count=len(invalid),
+        step_count=int(steps.sum()),
+        step_count_max=int(steps.max()),
+    )
     if len(invalid):
-        runs.first_seed = invalid.column("seed")[0].as_py()
-        runs.first_number = runs.first_seed - rows.column("seed")[0].as_py() + 1
+        runs.first_seed, runs.first_number = results.first_seed + int(invalid[0]), int(invalid[0]) + 1
     return runs
-
-
-def _counts(rows: pa.Table, names: Sequence[str]) -> Iterator[tuple[tuple[Any, ...], int]]:
-    """Yield the values of some columns that come together, in the order of their first rows, and how many rows."""
-    counted = pa.TableGroupBy(rows.select(list(names)), list(names), use_threads=False).aggregate([([], "count_all")])
-    columns = [counted.column(name).to_pylist() for name in (*names, "count_all")]
-    for *values, count in zip(*columns, strict=True):
-        yield tuple(values), count
-
-
-def _digests_of(columns: Sequence[pa.ChunkedArray]) -> np.ndarray[Any, np.dtype[np.uint64]]:
-    """Return a digest of the texts of each row."""
-    joined = pc.binary_join_element_wise(*columns, _SEPARATOR).combine_chunks().dictionary_encode()
-    if isinstance(joined, pa.ChunkedArray):
-        joined = joined.chunk(0)
-    digests = [hashlib.blake2b(text.encode(), digest_size=8).digest() for text in joined.dictionary.to_pylist()]
-    of_texts = np.frombuffer(b"".join(digests), np.uint64)
-    found: np.ndarray[Any, np.dtype[np.uint64]] = of_texts[np.asarray(joined.indices)]
-    return found
-
-
-def _digest_of_rows(group: str, rows: pa.Table) -> bytes:
-    """Return a digest of rows: of each column the lengths of its values, if they differ, and the values."""
-    digest = hashlib.blake2b(msgspec.json.encode([group, len(rows)]), digest_size=DIGEST_BYTES)
-    for name in RESULT_NAMES:
-        digest.update(name.encode())
-        for content in _contents(rows.column(name)):
-            digest.update(content)
-    return digest.digest()
-
-
-def _contents(column: pa.ChunkedArray) -> Iterator[bytes]:
-    array = column.combine_chunks()
-    if pa.types.is_list(array.type):
-        yield pc.list_value_length(array).to_numpy(zero_copy_only=False).astype("<i4").tobytes()
-        yield from _contents(pa.chunked_array([array.flatten()]))
-    elif pa.types.is_string(array.type):
-        yield pc.binary_length(array).to_numpy(zero_copy_only=False).astype("<i4").tobytes()
-        offsets = np.frombuffer(array.buffers()[1], np.int32)[array.offset : array.offset + len(array) + 1]
-        if len(array) and array.buffers()[2] is not None:
-            yield array.buffers()[2][int(offsets[0]) : int(offsets[-1])].to_pybytes()
-    else:
-        yield array.cast(pa.int64()).to_numpy(zero_copy_only=False).astype("<i8").tobytes()
-
-
-def _flat(column: pa.ChunkedArray) -> pa.Array:
-    return column.combine_chunks().flatten()
-
-
-assert {*RESULT_NAMES} == {*RESULT_SCHEMA.names}

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import sys
-import time
 import urllib.request
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-START_SECONDS_MAX = 120
+from listening import HOST, await_port, free_port
+
 NO_CREDENTIALS = {"AWS_EC2_METADATA_DISABLED": "true", "AWS_CONFIG_FILE": os.devnull}
 """Where a machine of a cloud would ask for a role, and a user have a profile."""
 CREDENTIALS = {"AWS_ACCESS_KEY_ID": "testing", "AWS_SECRET_ACCESS_KEY": "testing"}
@@ -43,25 +42,13 @@ class ObjectStore:
 @contextmanager
 def object_store(**variables: str) -> Iterator[ObjectStore]:
     """Run a server while the block lasts, with variables of its own."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    store = ObjectStore(url=f"http://127.0.0.1:{port}")
-    command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
+    port = free_port()
+    store = ObjectStore(url=f"http://{HOST}:{port}")
+    command = [sys.executable, "-m", "moto.server", "-H", HOST, "-p", str(port)]
     silent = subprocess.DEVNULL
     with subprocess.Popen(command, stdout=silent, stderr=silent, env={**os.environ, **variables}) as server:
         try:
-            _await_answer(port)
+            await_port(port, server)
             yield store
         finally:
             server.kill()
-
-
-def _await_answer(port: int) -> None:
-    end = time.monotonic() + START_SECONDS_MAX
-    while True:
-        try:
-            socket.create_connection(("127.0.0.1", port)).close()
-            return
-        except OSError:
-            assert time.monotonic() < end, "the server does not answer"
-            time.sleep(0.1)

@@ -98,5 +98,8 @@ def _merge_some(merge: Merge[Any], batches: Iterable[pa.RecordBatch]) -> Iterato
 
 
 def _row(number: int, result: object) -> pa.RecordBatch:
-    content = pa.array([pickle.dumps(result)], pa.binary())
+    from pyspark import cloudpickle
+
+    # As Spark itself does, so that results may have classes that no module has.
+    content = pa.array([cloudpickle.dumps(result)], pa.binary())
     return pa.record_batch({"number": pa.array([number], pa.int64()), "result": content})

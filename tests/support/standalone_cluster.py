@@ -49,7 +49,7 @@ def _running(command: Sequence[str], folder: Path) -> Iterator[subprocess.Popen[
         subprocess.Popen(script, stdout=log, stderr=log, env=environment) as it,
     ):
         try:
-            yield
+            yield it
         finally:
             it.terminate()
             it.wait()

@@ -101,5 +101,6 @@ def _row(number: int, result: object) -> pa.RecordBatch:
     from pyspark import cloudpickle
 
     # As Spark itself does, so that results may have classes that no module has.
-    content = pa.array([cloudpickle.dumps(result)], pa.binary())
+    pickled: bytes = cloudpickle.dumps(result)  # type: ignore[no-untyped-call]
+    content = pa.array([pickled], pa.binary())
     return pa.record_batch({"number": pa.array([number], pa.int64()), "result": content})

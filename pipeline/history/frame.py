@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 from tornproof.harness.checkers.recorded import EVENT_SCHEMA, NAMES
 from tornproof.pipeline.files import Location
 from tornproof.pipeline.history.events import SUFFIX, Slice, event_files, read_with_keys
+from tornproof.pipeline.spark.tasks import begin_task
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -40,6 +41,7 @@ def _read(
     below: Mapping[Location, Mapping[str, str | None]],
     batches: Iterable[pa.RecordBatch],
 ) -> Iterator[pa.RecordBatch]:
+    begin_task()
     for batch in batches:
         for number in batch.column(0).to_pylist():
             yield from read_with_keys(slices[number], keys, below).to_batches(max_chunksize=ROWS_A_BATCH)

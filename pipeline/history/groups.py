@@ -24,7 +24,7 @@ from tornproof.harness.checkers.snapshot_isolation import Judgement, judge, unkn
 from tornproof.harness.common.verdict import Verdict, worst
 from tornproof.pipeline.files import Location
 from tornproof.pipeline.history.check import Terms, reason_of
-from tornproof.pipeline.spark.tasks import folded
+from tornproof.pipeline.spark.tasks import begin_task, folded
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -159,6 +159,7 @@ def by_history(frame: DataFrame, keys: Sequence[str]) -> DataFrame:
 
 def _judge_sorted(terms: Terms, events_max: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Check consecutive histories, each of which may span several batches."""
+    begin_task()
     for history, events, count in histories_of(batches, events_max):
         judgement = unknown(TOO_LARGE.format(events_max), count) if events is None else judge_one(events, terms)
         yield pa.record_batch({"history": [history], "judgement": [msgspec.json.encode(judgement)]})

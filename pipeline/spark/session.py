@@ -47,6 +47,8 @@ SUBMITTED_VARIABLE = "PYSPARK_GATEWAY_PORT"
 """`spark-submit` sets it for the Python that it starts."""
 PYTHON_SETTING, PYTHON_VARIABLE = "spark.pyspark.python", "PYSPARK_PYTHON"
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+WITHOUT_PANDAS = "TORNPROOF_WITHOUT_PANDAS"
+"""The variable of workers that says that nothing but jobs of ours runs in them."""
 SETTINGS = {
     "spark.ui.showConsoleProgress": "false",
     # Several drivers on one machine each have a page, at 4040 and the ports after it.
@@ -58,6 +60,7 @@ SETTINGS = {
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.python.filterPushdown.enabled": "true",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
+    f"spark.executorEnv.{WITHOUT_PANDAS}": "1",
     # Workers allocate large arrays repeatedly: memory returned to the system would be faulted in again page by page.
     "spark.executorEnv.ARROW_DEFAULT_MEMORY_POOL": "system",
     "spark.executorEnv.MALLOC_MMAP_THRESHOLD_": str(32 << 20),

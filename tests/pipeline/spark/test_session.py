@@ -34,6 +34,7 @@ from tornproof.pipeline.spark.session import (
     ship_code,
     spark_session,
 )
+from tornproof.pipeline.spark.tasks import run_each
 
 ROOT = Path(__file__).parents[3]
 JAVA_TRACE = """\
@@ -181,6 +182,17 @@ def test_a_master_is_an_option_of_spark_submit_where_that_runs_the_command(
     monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
     with pytest.raises(PipelineUnavailableError, match="--master is an option of spark-submit"), spark_session("local"):
         pytest.fail("it has started")
+
+
+def test_workers_of_a_session_of_ours_do_without_pandas(spark: SparkSession) -> None:
+    def look(number: int) -> tuple[bool, list[int]]:
+        import numpy as np
+        import pyarrow as pa
+
+        numbers = np.asarray(pa.array([number, 7])).tolist()
+        return "pandas" in sys.modules, numbers
+
+    assert run_each(spark, 2, look) == [(False, [0, 7]), (False, [1, 7])]
 
 
 def test_only_the_session_and_its_progress_use_what_no_dataframe_has() -> None:

@@ -19,7 +19,7 @@ import threading
 import uuid
 import zipfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -289,6 +289,8 @@ def _why_no_start(error: Exception) -> str:
 @contextmanager
 def _settings_of(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
     """Set settings of an active session, and set them back; one that a session has from its start is an error."""
+    from pyspark.errors import PySparkException
+
     before = {key: spark.conf.get(key, None) for key in settings}
     try:
         for key, value in settings.items():
@@ -296,12 +298,11 @@ def _settings_of(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[N
         yield
     finally:
         for key, former in before.items():
-            if not spark.conf.isModifiable(key):
-                continue
-            if former is None:
-                spark.conf.unset(key)
-            else:
-                spark.conf.set(key, former)
+            with suppress(PySparkException):
+                if former is None:
+                    spark.conf.unset(key)
+                else:
+                    spark.conf.set(key, former)
 
 
 def _start(master: str | None, name: str, settings: dict[str, str], directory: Path) -> SparkSession:

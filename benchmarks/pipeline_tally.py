@@ -34,6 +34,7 @@ LARGE_TASK, SMALL_TASK = 20_000, 200
 CASES = ((1_000, LARGE_TASK), (100_000, LARGE_TASK), (10_000_000, LARGE_TASK), (1_000_000, SMALL_TASK))
 GOAL_PER_SECOND = 1_000_000
 ROUNDS = 3
+WRITE, MEASURE = "write", "measure"
 
 
 def spec_of(run_count: int, seeds_a_task: int) -> Spec:
@@ -75,15 +76,17 @@ def java_of(process: int) -> int:
     return next(int(child) for child in children if b"java" in Path(f"/proc/{child}/cmdline").read_bytes())
 
 
+def write(folder: Path, run_count: int, seeds_a_task: int) -> None:
+    """Write the results of a campaign, in a process of its own, so that its memory is not the driver's."""
+    rows = pq.read_table(folder / "rows.parquet")
+    for task in plan_of(spec_of(run_count, seeds_a_task)):
+        write_task(rows, task, folder / f"{run_count}-{seeds_a_task}")
+
+
 def measure(folder: Path, run_count: int, seeds_a_task: int) -> None:
     """Print what one size takes, as JSON."""
     spec = spec_of(run_count, seeds_a_task)
     plan, out = plan_of(spec), folder / f"{run_count}-{seeds_a_task}"
-    rows = pq.read_table(folder / "rows.parquet")
-    for task in plan:
-        write_task(rows, task, out)
-    # What was written above is no part of the driver's peak.
-    Path("/proc/self/clear_refs").write_text("5")
     seconds = []
     with spark_session(f"local[{SLOTS}]", settings={"spark.driver.memory": "1g", "spark.ui.enabled": "false"}) as spark:
         for _ in range(ROUNDS):
@@ -99,7 +102,8 @@ def measure(folder: Path, run_count: int, seeds_a_task: int) -> None:
 def main() -> int:
     campaign_spec.__dict__["CONTROL_GROUPS"] = ()
     if len(sys.argv) > 1:
-        measure(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]))
+        step, folder, *size = sys.argv[1:]
+        (write if step == WRITE else measure)(Path(folder), *map(int, size))
         return 0
     grid = Grid(title=f"The sums of a campaign on local[{SLOTS}], goal {GOAL_PER_SECOND:,} rows/s")
     for title in ("runs", "in tasks of", "rows/s, first", "rows/s, best", "driver's Python, MB", "Java, MB"):
@@ -108,11 +112,14 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         pq.write_table(real_rows(Path(folder, "real")), Path(folder, "rows.parquet"))
         for run_count, seeds_a_task in CASES:
-            command = [sys.executable, __file__, folder, str(run_count), str(seeds_a_task)]
-            said = json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True).stdout)
-            rates = [run_count / said[name] for name in ("first_seconds", "seconds")]
+            said = ""
+            for step in (WRITE, MEASURE):
+                command = [sys.executable, __file__, step, folder, str(run_count), str(seeds_a_task)]
+                said = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True).stdout
+            came = json.loads(said)
+            rates = [run_count / came[name] for name in ("first_seconds", "seconds")]
             best = max(best, rates[1])
-            sizes = [f"{said[name] / 1e6:,.0f}" for name in ("python_bytes", "java_bytes")]
+            sizes = [f"{came[name] / 1e6:,.0f}" for name in ("python_bytes", "java_bytes")]
             grid.add_row(f"{run_count:,}", f"{seeds_a_task:,}", *(f"{rate:,.0f}" for rate in rates), *sizes)
     Console(width=110).print(grid)
     return 0 if best >= GOAL_PER_SECOND else 1

@@ -17,9 +17,9 @@ from rich.console import Console
 
 from tornproof.cli.output import replacing, write_json
 from tornproof.impl.errors import UsageError
-from tornproof.pipeline.files import Location, location_of
 
 if TYPE_CHECKING:
+    from tornproof.pipeline.files import Location
     from tornproof.reports.site import Site
 
 ReportOption = Annotated[
@@ -97,6 +97,7 @@ def write_report(
     demand_packages()
     from tornproof.harness.counterexamples.older_words import in_present_words
     from tornproof.pipeline.campaign.directory import directory_sums
+    from tornproof.pipeline.files import location_of
     from tornproof.reports.kit.json_fields import ResultError
     from tornproof.reports.site import site_of
     from tornproof.reports.terminal import print_notices, print_summary

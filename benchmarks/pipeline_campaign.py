@@ -17,9 +17,10 @@ from rich.console import Console
 from rich.table import Table as Grid
 
 from tornproof.pipeline.campaign.job import run_campaign
-from tornproof.pipeline.campaign.results import summarise
+from tornproof.pipeline.campaign.results import tally
 from tornproof.pipeline.campaign.spec import Group, Seeds, Spec
 from tornproof.pipeline.campaign.tasks import Task, complete_task, plan_of
+from tornproof.pipeline.files import location_of
 from tornproof.pipeline.spark.session import spark_session
 
 WORKERS = 2
@@ -46,11 +47,11 @@ def in_processes(out: Path) -> str:
     tasks = plan_of(SPEC)
     with multiprocessing.get_context("spawn").Pool(WORKERS) as pool:
         pool.starmap(_complete, [(task, out) for task in tasks], chunksize=1)
-    return summarise(SPEC, tasks, out).result_hash
+    return tally(None, SPEC, tasks, location_of(out)).result_hash()
 
 
 def _complete(task: Task, out: Path) -> None:
-    complete_task(task, out)
+    complete_task(task, location_of(out))
 
 
 def main() -> int:

@@ -147,14 +147,16 @@ def write_events(directory: Path, event_count: int, *, by_time: bool) -> tuple[l
 
 
 def run(spark: SparkSession, files: list[Path], event_count: int, *, with_sql: bool) -> dict[str, Any]:
-    """Judge twice, because workers start and import in the first run; then run the SQL oracle."""
+    """Judge twice, of which the first counts, although workers start and import then; then run the SQL oracle."""
+    rates = []
     for _ in range(2):
         start = time.perf_counter()
         checked: Checked = check_files(spark, files)
         seconds = time.perf_counter() - start
+        rates.append(event_count / seconds)
         print(f"judge: {event_count:,} events in {seconds:.1f} s, {event_count / seconds:,.0f} events/s", flush=True)
     judgement = checked.judgement
-    print(f"goal {GOAL_PER_SECOND:,} events/s: {'met' if event_count / seconds >= GOAL_PER_SECOND else 'missed'}")
+    print(f"goal {GOAL_PER_SECOND:,} events/s: {'met' if rates[0] >= GOAL_PER_SECOND else 'missed'}")
     print(f"{checked.slice_count} slices, peak of a worker {checked.worker_peak_bytes / 1e6:,.0f} MB")
     print(f"{judgement.verdict.name} {judgement.counts} {judgement.denominators} {judgement.reason}", flush=True)
     assert judgement.verdict is Verdict.INVALID
@@ -169,7 +171,7 @@ def run(spark: SparkSession, files: list[Path], event_count: int, *, with_sql: b
         answers = ask_sql(by_history(spark.read.parquet(*map(str, files)), ()))
         document["sql_seconds"] = seconds = time.perf_counter() - start
         print(f"SQL: {event_count:,} events in {seconds:.1f} s, {event_count / seconds:,.0f} events/s")
-        disagreement = difference({ONLY: judgement}, answers, ONLY)[1]
+        disagreement = difference(judgement, answers.get(ONLY))
         document["agrees"] = not disagreement
         print(disagreement or "SQL agrees on verdict, anomalies and counts")
     return document

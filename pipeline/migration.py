@@ -7,7 +7,7 @@ a task that is retried has nothing to undo, and an executor that outlives a kill
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
@@ -21,7 +21,8 @@ from tornproof.impl.migrate.table_migration import TablePlan
 from tornproof.impl.storage.interface import EntryKind
 from tornproof.impl.table.table import Table
 from tornproof.impl.txn.transaction import TXN_FILE, Partition
-from tornproof.pipeline.spark.progress import watched
+from tornproof.pipeline.spark.session import slot_count
+from tornproof.pipeline.spark.tasks import run_each
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -35,7 +36,7 @@ TASKS_PER_SLOT = 8
 
 def convert_tables(
     spark: SparkSession,
-    plans: Sequence[TablePlan],
+    plans: Iterable[TablePlan],
     mode: ConversionMode,
     *,
     keeps_sound: bool,
@@ -46,30 +47,29 @@ def convert_tables(
     `progress` is called with the number converted so far. Raises what PySpark raises when a job fails.
     """
     work = _work_of(plans)
-    slots = spark.sparkContext.defaultParallelism
     converted_count = 0
     while wave := list(itertools.islice(work, WAVE_PARTITIONS)):
-        tasks = spark.sparkContext.parallelize(wave, min(len(wave), slots * TASKS_PER_SLOT))
-        conversions = tasks.mapPartitions(partial(convert_all, mode=mode, keeps_sound=keeps_sound))
+        convert = partial(convert_one, wave, mode, keeps_sound)
         on_tasks = partial(_report, progress, converted_count, len(wave))
-        yield from watched(spark, conversions.collect, on_tasks)
+        task_count = slot_count(spark) * TASKS_PER_SLOT
+        yield from run_each(spark, len(wave), convert, task_count=task_count, on_tasks=on_tasks)
         converted_count += len(wave)
         progress(converted_count)
 
 
-def convert_all(work: Iterator[Work], *, mode: ConversionMode, keeps_sound: bool) -> Iterator[Conversion]:
-    """Yield the conversion of each partition; raises StorageError if this machine cannot access its table."""
-    for table, partition in work:
-        if table.storage.kind(f"{table.path}/{TXN_FILE}") is not EntryKind.FILE:
-            raise StorageError(
-                file=table.path,
-                operation="convert on an executor",
-                reason="it does not see the table; all need the same file system at the same path",
-            )
-        yield convert_partition(table, partition, mode, keeps_sound=keeps_sound)
+def convert_one(wave: Sequence[Work], mode: ConversionMode, keeps_sound: bool, number: int) -> Conversion:
+    """Return the conversion of a partition; raises StorageError if this machine cannot access its table."""
+    table, partition = wave[number]
+    if table.storage.kind(f"{table.path}/{TXN_FILE}") is not EntryKind.FILE:
+        raise StorageError(
+            file=table.path,
+            operation="convert on an executor",
+            reason="it does not see the table; all need the same file system at the same path",
+        )
+    return convert_partition(table, partition, mode, keeps_sound=keeps_sound)
 
 
-def _work_of(plans: Sequence[TablePlan]) -> Iterator[Work]:
+def _work_of(plans: Iterable[TablePlan]) -> Iterator[Work]:
     for plan in plans:
         # Executors have another working directory.
         table = replace(plan.table, path=str(Path(plan.table.path).absolute()))

@@ -18,7 +18,7 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
 
     Its name ends with PARTIAL, and Spark and pyarrow treat it as hidden.
     """
-    partial = path.with_name(f".{path.name}.{uuid.uuid4().hex}{PARTIAL}")
+    partial = path.with_name(partial_name(path.name))
     try:
         with partial.open("wb") as file:
             yield file
@@ -32,3 +32,8 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
         os.fsync(directory)
     finally:
         os.close(directory)
+
+
+def partial_name(name: str) -> str:
+    """Return the temporary name of a file, different each time."""
+    return f".{name}.{uuid.uuid4().hex}{PARTIAL}"

@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from tornproof.reports.campaign.data import Sums
 from tornproof.reports.campaign.page import campaign_page
 from tornproof.reports.faults.page import faults_page
 from tornproof.reports.finding.page import finding_page
@@ -49,17 +50,22 @@ def as_it_is(document: Any) -> Any:
     return document
 
 
-def site_of(directory: Path, *, translate: Translate = as_it_is) -> Site:
+def no_sums(directory: Path) -> Sums:
+    """Return no sums, for a folder that is not that of a campaign."""
+    return {}
+
+
+def site_of(directory: Path, *, translate: Translate = as_it_is, sums: Callable[[Path], Sums] = no_sums) -> Site:
     """Return the report on a folder; raises ResultError if there is nothing to report.
 
-    `translate` returns a finding of an older format in the present one.
+    `translate` returns a finding of an older format in the present one, `sums` those of a campaign's results.
     """
     folder = _filled(directory)
     left_out = LeftOut(damaged=folder.damaged, foreign=folder.foreign)
     room = Room(TITLE, left_out)
     trends = _trends(folder)
     runs = _runs_with_page(folder, trends, room)
-    results = _results(folder, room)
+    results = _results(folder, room, sums)
     result_pages = [page for file, page in results.items() if room.admits(file, page)]
     folds = folded(_in_order(folder))
     # With all links it is larger than it will be.
@@ -123,11 +129,11 @@ def _runs_with_page(folder: Folder, trends: Mapping[tuple[str, str], Trend], roo
     return [run for run in wanted if room.take(run.file, partial(largest, run)) is not None]
 
 
-def _results(folder: Folder, room: Room) -> dict[str, Page]:
+def _results(folder: Folder, room: Room, sums: Callable[[Path], Sums]) -> dict[str, Page]:
     """Return the pages of the campaign and of the newest result of each table, by their files."""
     pages = {}
     if folder.is_campaign:
-        pages[str(folder.directory)] = room.made(partial(campaign_page, folder.directory))
+        pages[str(folder.directory)] = room.made(lambda: campaign_page(folder.directory, sums(folder.directory)))
     if folder.trials is not None:
         pages[str(folder.trials)] = room.made(partial(faults_page, folder.trials))
     for table in folder.newest_tables:

@@ -1,41 +1,38 @@
-"""The results of a campaign, read from the files of its tasks: while they arrive, and as a whole."""
+"""The results of a campaign: while they arrive, and as a whole."""
 
 from __future__ import annotations
 
-import hashlib
-from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, NamedTuple
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
-import msgspec
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tornproof.harness.common.verdict import Finding, Verdict, worst
 from tornproof.harness.explorers.random.random_run import injected_faults_of
 from tornproof.harness.mutation.seeded import SeededRuns
-from tornproof.pipeline.campaign.spec import CampaignError, Spec, all_groups
-from tornproof.pipeline.campaign.tasks import DIGEST_BYTES, RESULT_SCHEMA, RESULTS, Task
+from tornproof.impl.errors import StorageError
+from tornproof.pipeline.campaign.result_files import ResultFile, reject, result_files
+from tornproof.pipeline.campaign.spec import Spec, all_groups
+from tornproof.pipeline.campaign.tally import CrashPoint, Seen, Signature, Tally, tally_of
+from tornproof.pipeline.campaign.tasks import RESULTS, Plan, Task
+from tornproof.pipeline.files import Location, sizes_of
+from tornproof.pipeline.spark.session import slot_count
+from tornproof.pipeline.spark.tasks import fold_each
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 ERRORS_SHOWN = 10
 SOON = 500
 """With this many runs, a campaign must have injected every possible fault."""
-
-
-class Signature(NamedTuple):
-    """Identifies the defect that a run shows: runs with the same signature count as one finding."""
-
-    preset: str
-    fault: str
-    property: str
-    part: str
-    kind: str
-
-    def digest(self) -> str:
-        """Return a short hash, the same in every campaign."""
-        return hashlib.blake2b(msgspec.json.encode(list(self)), digest_size=6).hexdigest()
+PARTS_A_SLOT = 4
+TASKS_A_PART_MIN = 64
+"""Fewer tasks are summed up faster than Spark hands them out."""
+_DETECTION = (*Signature._fields, "seed", "sentence")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,31 +82,80 @@ class Summary:
 
 
 class Arrivals:
-    """The result files of a plan that exist so far; each is reported once."""
+    """The results of a plan that exist so far; each is reported once.
 
-    def __init__(self, tasks: Sequence[Task], out: Path) -> None:
-        """Start with no file seen."""
+    What exists at the start is listed once. After that only the next results of each range are asked for, because
+    Spark begins the tasks of a range one after the other, and the ranges in their order.
+    """
+
+    def __init__(self, plan: Plan, out: Location, *, range_count: int | None = None, ranges_at_a_time: int = 2) -> None:
+        """Look for what is there; the missing tasks are divided into so many ranges, by default one for each."""
         self.run_count = 0
         self.known: set[Signature] = set()
-        self._out = out
-        self._waiting = {task.path(out, RESULTS): task for task in tasks}
-
-    @property
-    def missing(self) -> tuple[Task, ...]:
-        """The tasks without results."""
-        return tuple(self._waiting.values())
+        self._plan, self._out = plan, out
+        self._there = [file for file in result_files(out) if self._is_planned(file)]
+        is_missing = np.ones(len(plan), np.bool_)
+        is_missing[[file.number for file in self._there]] = False
+        self.missing = np.flatnonzero(is_missing).astype(np.int32)
+        """The numbers of the tasks without results."""
+        self._range_count = min(len(self.missing), range_count or len(self.missing))
+        self._ranges_at_a_time = ranges_at_a_time
+        self._active: dict[int, range] = {}
+        self._next_range = 0
 
     def new(self, controls: Collection[str]) -> Iterator[Detection]:
-        """Read new files, and yield the first run of each new signature."""
-        for path in [path for path in _files(self._out) if path in self._waiting]:
-            task = self._waiting.pop(path)
-            self.run_count += task.run_count
-            if task.group in controls:
-                continue
-            for detection in _detections(task, _read(path, [*Signature._fields, "seed", "sentence", "verdict"])):
-                if detection.signature not in self.known:
-                    self.known.add(detection.signature)
-                    yield detection
+        """Read new results, and yield the first run of each new signature."""
+        there, self._there = self._there, []
+        for file in there:
+            yield from self._arrived(self._plan[file.number], controls)
+        while arrived := self._arrivals():
+            for number in arrived:
+                yield from self._arrived(self._plan[number], controls)
+
+    def _arrivals(self) -> list[int]:
+        """Return the tasks that have arrived of those that come next in the first ranges that are not done."""
+        while len(self._active) < self._ranges_at_a_time and self._next_range < self._range_count:
+            # As Spark divides numbers into partitions.
+            ends = (len(self.missing) * edge // self._range_count for edge in (self._next_range, self._next_range + 1))
+            self._active[self._next_range] = range(*ends)
+            self._next_range += 1
+        numbers = {index: int(self.missing[left[0]]) for index, left in self._active.items()}
+        sizes = sizes_of([self._plan[number].path(self._out, RESULTS) for number in numbers.values()])
+        arrived = [index for index, size in zip(numbers, sizes, strict=True) if size is not None]
+        for index in arrived:
+            self._active[index] = self._active[index][1:]
+            if not self._active[index]:
+                del self._active[index]
+        return [numbers[index] for index in arrived]
+
+    def _is_planned(self, file: ResultFile) -> bool:
+        return file.number < len(self._plan) and self._plan[file.number].group == file.group
+
+    def _arrived(self, task: Task, controls: Collection[str]) -> Iterator[Detection]:
+        self.run_count += task.run_count
+        if task.group in controls:
+            return
+        for row in _invalid_rows(ResultFile(task.number, task.group, task.path(self._out, RESULTS))):
+            signature = Signature(*(row[name] for name in Signature._fields))
+            if signature not in self.known:
+                self.known.add(signature)
+                yield Detection(signature=signature, task=task, seed=row["seed"], sentence=row["sentence"])
+
+
+def _invalid_rows(file: ResultFile) -> list[dict[str, Any]]:
+    """Return the rows of detections; of most files the footer says that there is none."""
+    try:
+        with file.location.open_for_reading(mapped=True) as source, pq.ParquetFile(source) as parquet:
+            group = parquet.metadata.row_group(0)
+            names = [group.column(index).path_in_schema for index in range(group.num_columns)]
+            statistics = group.column(names.index("verdict")).statistics
+            if statistics is not None and statistics.has_min_max and statistics.min > Verdict.INVALID.name:
+                return []
+            rows = parquet.read(columns=[*_DETECTION, "verdict"])
+    except (OSError, pa.ArrowException, StorageError, ValueError, IndexError) as error:
+        reject(file, str(error))
+    found: list[dict[str, Any]] = rows.filter(pa.compute.equal(rows["verdict"], Verdict.INVALID.name)).to_pylist()
+    return found
 
 
 def control_names(spec: Spec) -> frozenset[str]:
@@ -117,107 +163,90 @@ def control_names(spec: Spec) -> frozenset[str]:
     return frozenset(group.name for group in all_groups(spec) if group.control)
 
 
-def summarise(spec: Spec, tasks: Sequence[Task], out: Path) -> Summary:
-    """Read all results in the order of the plan; raises CampaignError for a missing or damaged file."""
+def tally(
+    spark: SparkSession | None,
+    spec: Spec,
+    plan: Plan,
+    out: Location,
+    on_tasks: Callable[[int, int], None] = lambda done, total: None,
+) -> Tally:
+    """Return the sums of all results; on Spark, tasks sum up parts. Raises CampaignError for a wrong file."""
     controls = control_names(spec)
-    tally = _Tally(controls)
-    for task in tasks:
-        tally.add(task, _read(task.path(out, RESULTS), RESULT_SCHEMA.names))
-    judged = {
-        f"{group}: {subject}": "passed" if count else "not convicted"
-        for (group, subject), count in tally.detections.items()
-        if group in controls
-    }
-    ours = {name: counts for name, counts in tally.groups.items() if name not in controls}
+    if spark is None or len(plan) <= TASKS_A_PART_MIN:
+        return _tally_of_part(plan, out, controls, (0, len(plan)), 0)
+    count = min(PARTS_A_SLOT * slot_count(spark), -(-len(plan) // TASKS_A_PART_MIN))
+    edges = tuple(len(plan) * edge // count for edge in range(count + 1))
+    whole = Tally()
+    work = partial(_tally_of_part, plan, out.absolute(), controls, edges)
+    for part in fold_each(spark, count, work, task_count=count, on_tasks=on_tasks):
+        whole.add(part)
+    return whole
+
+
+def _tally_of_part(plan: Plan, out: Location, controls: Collection[str], edges: tuple[int, ...], number: int) -> Tally:
+    """Return the sums of the tasks between two edges."""
+    first, stop = edges[number], edges[number + 1]
+    files = (ResultFile(each, plan[each].group, plan[each].path(out, RESULTS)) for each in range(first, stop))
+    return tally_of(files, controls.__contains__, _seen_before(plan, controls, first))
+
+
+def _seen_before(plan: Plan, controls: Collection[str], stop: int) -> Seen:
+    """Return the seeds of the tasks before one."""
+    seen = Seen()
+    for number, (group, cell) in enumerate(plan.parts):
+        first, end = plan.bounds(number)
+        if group.name not in controls and first < stop:
+            seen.new_seeds(cell.key, range(group.seeds.first, plan[min(stop, end) - 1].stop))
+    return seen
+
+
+def summarise(spec: Spec, plan: Plan, sums: Tally) -> Summary:
+    """Return the summary of a campaign's sums."""
+    controls = control_names(spec)
+    groups: dict[str, dict[str, int]] = {}
+    for (group, verdict), count in sums.verdicts.items():
+        groups.setdefault(group, {})[verdict] = count
+    judged: dict[str, str] = {}
+    for cell, runs in sums.cells.items():
+        if cell.group in controls:
+            name = f"{cell.group}: {cell.fault or cell.preset}"
+            passed = runs.detected_count > 0 or judged.get(name) == "passed"
+            judged[name] = "passed" if passed else "not convicted"
+    ours = {name: counts for name, counts in groups.items() if name not in controls}
+    run_count = sum(sum(counts.values()) for counts in ours.values())
     notes = [f"a positive control failed, {name}" for name, result in judged.items() if result != "passed"]
-    unknown = sum(counts[Verdict.UNKNOWN.name] for counts in tally.groups.values())
-    notes += [f"{unknown} runs did not complete: {'; '.join(tally.errors)}"] if unknown else []
+    unknown = sum(counts.get(Verdict.UNKNOWN.name, 0) for counts in groups.values())
+    notes += [f"{unknown} runs did not complete: {'; '.join(sums.errors[:ERRORS_SHOWN])}"] if unknown else []
     possible = {
-        injected_fault
-        for task in tasks
-        if task.group not in controls
-        for injected_fault in injected_faults_of(task.cell.scenario)
+        fault for group, cell in plan.parts if group.name not in controls for fault in injected_faults_of(cell.scenario)
     }
-    missing = sorted(possible - tally.reached.keys())
-    notes += [f"never reached: {', '.join(missing)}"] if missing and _total(ours) >= SOON else []
-    verdicts = [Verdict[name] for counts in ours.values() for name, count in counts.items() if count]
+    missing = sorted(possible - sums.reached.keys())
+    notes += [f"never reached: {', '.join(missing)}"] if missing and run_count >= SOON else []
+    verdicts = [Verdict[name] for counts in ours.values() for name in counts]
     return Summary(
         verdict=worst([*verdicts, *([Verdict.UNKNOWN] if notes else [])]),
-        result_hash=tally.hash.hexdigest(),
-        run_count=_total(tally.groups),
-        task_count=len(tasks),
-        group_counts=tally.groups,
-        injected_faults={
-            injected_fault: tally.injected_faults[injected_fault] for injected_fault in sorted(tally.injected_faults)
-        },
-        reached=dict(sorted(tally.reached.items())),
-        case_count=len({(task.cell.key, task.cell.watches_steps) for task in tasks}),
-        step_count=tally.step_count,
-        event_count=tally.event_count,
-        coverage=dict(sorted(tally.coverage.items())),
+        result_hash=sums.result_hash(),
+        run_count=sums.run_count,
+        task_count=len(plan),
+        group_counts=groups,
+        injected_faults=dict(sorted(sums.injected_faults.items())),
+        reached=dict(sorted(sums.reached.items())),
+        case_count=len({(cell.key, cell.watches_steps) for _, cell in plan.parts}),
+        step_count=sums.step_count,
+        event_count=sums.event_count,
+        coverage=_coverage(sums.crash_points),
         controls=judged,
-        detections=tuple(tally.first.values()),
+        detections=tuple(
+            Detection(signature=signature, task=plan[found.task], seed=found.seed, sentence=found.sentence)
+            for signature, found in sums.signatures.items()
+        ),
         notes=tuple(notes),
     )
 
 
-@dataclass(slots=True)
-class _Tally:
-    """Running totals; the digest covers the rows one after the other.
-
-    `reached` and `first` leave out the controls.
-    """
-
-    controls: Collection[str]
-    hash: Any = field(default_factory=lambda: hashlib.blake2b(digest_size=DIGEST_BYTES))
-    groups: dict[str, Counter[str]] = field(default_factory=dict)
-    injected_faults: Counter[str] = field(default_factory=Counter)
-    reached: Counter[str] = field(default_factory=Counter)
-    coverage: Counter[tuple[str, str]] = field(default_factory=Counter)
-    first: dict[Signature, Detection] = field(default_factory=dict)
-    errors: list[str] = field(default_factory=list)
-    detections: Counter[tuple[str, str]] = field(default_factory=Counter)
-    step_count: int = 0
-    event_count: int = 0
-
-    def add(self, task: Task, rows: pa.Table) -> None:
-        """Add the rows of a task."""
-        for row in rows.to_pylist():
-            self.hash.update(msgspec.json.encode([task.group, row]))
-            self.groups.setdefault(task.group, Counter())[row["verdict"]] += 1
-            fault, model = row["injected_fault"], row["model"]
-            self.injected_faults[f"{fault} ({model})" if model else fault] += 1
-            self.reached.update(row["reached"] if task.group not in self.controls else ())
-            self.coverage[row["step"], " ".join(filter(None, (fault, model, row["disk"])))] += 1
-            self.step_count += row["step_count"]
-            self.event_count += row["event_count"]
-            if row["error"] and len(self.errors) < ERRORS_SHOWN:
-                self.errors.append(f"{row['scenario']}, {row['preset']}, seed {row['seed']}: {row['error']}")
-        subject = task.group, task.cell.fault or task.cell.preset
-        self.detections[subject] += 0
-        for detection in _detections(task, rows):
-            self.detections[subject] += 1
-            if task.group not in self.controls:
-                self.first.setdefault(detection.signature, detection)
-
-
-def _total(groups: Mapping[str, Mapping[str, int]]) -> int:
-    return sum(sum(counts.values()) for counts in groups.values())
-
-
-def _detections(task: Task, rows: pa.Table) -> Iterator[Detection]:
-    for row in rows.to_pylist():
-        if row["verdict"] == Verdict.INVALID.name:
-            signature = Signature(*(row[name] for name in Signature._fields))
-            yield Detection(signature=signature, task=task, seed=row["seed"], sentence=row["sentence"])
-
-
-def _files(out: Path) -> list[Path]:
-    return sorted((out / RESULTS).glob("group=*/task-*.parquet"))
-
-
-def _read(path: Path, columns: Sequence[str]) -> pa.Table:
-    try:
-        return pq.ParquetFile(path).read(columns=list(columns))
-    except (OSError, pa.ArrowException) as error:
-        raise CampaignError(f"{path}: not the results of a task: {error}") from error
+def _coverage(points: Mapping[CrashPoint, int]) -> dict[tuple[str, str], int]:
+    counts: dict[tuple[str, str], int] = {}
+    for point, count in points.items():
+        key = point.step, " ".join(filter(None, (point.injected_fault, point.model, point.disk)))
+        counts[key] = counts.get(key, 0) + count
+    return dict(sorted(counts.items()))

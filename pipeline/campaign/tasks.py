@@ -1,15 +1,17 @@
 """A campaign's tasks: a few seconds of runs each, written as one file of results and one of events.
 
-The files depend on the spec alone, so a task that is repeated, even concurrently, writes the same bytes. Each file is
-renamed into place when it is durable, the results last: if they exist, the task is complete.
+The files depend on the spec alone, so a task that is repeated, even concurrently, writes the same bytes. Each file
+appears as a whole, the results last: if they exist, the task is complete.
 """
 
 from __future__ import annotations
 
+import bisect
 import hashlib
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from typing import overload
 
 import msgspec
 import pyarrow as pa
@@ -18,8 +20,8 @@ import pyarrow.parquet as pq
 from tornproof.harness.common.history import SCHEMA, to_arrow
 from tornproof.harness.common.verdict import Verdict
 from tornproof.harness.mutation.seeded import Cell, SeededRun, run_seeds
-from tornproof.pipeline.campaign.spec import Spec, all_groups, cells_of
-from tornproof.pipeline.whole_file import whole_file
+from tornproof.pipeline.campaign.spec import Group, Spec, all_groups, cells_of
+from tornproof.pipeline.files import Location
 
 RESULTS, EVENTS = "results", "events"
 KEY = (
@@ -60,34 +62,72 @@ class Task:
         """Number of runs."""
         return self.stop - self.first
 
-    def path(self, out: Path, kind: str) -> Path:
-        """Return the path of its results or events."""
+    def path(self, out: Location, kind: str) -> Location:
+        """Return the location of its results or events."""
         return out / kind / f"group={self.group}" / f"task-{self.number:07}.parquet"
 
 
-def plan_of(spec: Spec) -> tuple[Task, ...]:
-    """Return all tasks of a campaign."""
-    ranges = (
-        (group, cell, first)
-        for group in all_groups(spec)
-        for cell in cells_of(group)
-        for first in range(group.seeds.first, group.seeds.first + group.seeds.count, group.seeds_a_task)
-    )
-    return tuple(
-        Task(
-            number=number,
+class Plan(Sequence[Task]):
+    """All tasks of a campaign, which are made when they are asked for: their number may be large."""
+
+    def __init__(self, spec: Spec) -> None:
+        """Divide the seeds of each cell of each group into tasks."""
+        self._seed = spec.seed
+        self._parts: list[tuple[Group, Cell]] = [
+            (group, cell) for group in all_groups(spec) for cell in cells_of(group)
+        ]
+        counts = (-(-group.seeds.count // group.seeds_a_task) for group, _ in self._parts)
+        self._starts = list(itertools.accumulate(counts, initial=0))
+
+    @property
+    def parts(self) -> Sequence[tuple[Group, Cell]]:
+        """The cells of each group, in the order of their tasks."""
+        return self._parts
+
+    def bounds(self, part: int) -> tuple[int, int]:
+        """Return the number of the first task of a part, and the one after its last."""
+        return self._starts[part], self._starts[part + 1]
+
+    @property
+    def run_count(self) -> int:
+        """Number of runs."""
+        return sum(group.seeds.count for group, _ in self._parts)
+
+    def __len__(self) -> int:
+        """Return the number of tasks."""
+        return self._starts[-1]
+
+    @overload
+    def __getitem__(self, number: int) -> Task: ...
+
+    @overload
+    def __getitem__(self, number: slice) -> tuple[Task, ...]: ...
+
+    def __getitem__(self, number: int | slice) -> Task | tuple[Task, ...]:
+        """Return the task of a number, or several."""
+        if isinstance(number, slice):
+            return tuple(self[each] for each in range(*number.indices(len(self))))
+        index = range(len(self))[number]
+        part = bisect.bisect_right(self._starts, index) - 1
+        group, cell = self._parts[part]
+        first = group.seeds.first + (index - self._starts[part]) * group.seeds_a_task
+        return Task(
+            number=index,
             group=group.name,
             cell=cell,
-            campaign_seed=spec.seed,
+            campaign_seed=self._seed,
             first=first,
             stop=min(first + group.seeds_a_task, group.seeds.first + group.seeds.count),
         )
-        for number, (group, cell, first) in enumerate(ranges)
-    )
 
 
-def complete_task(task: Task, out: Path) -> None:
-    """Run a task, and write its files; raises OSError."""
+def plan_of(spec: Spec) -> Plan:
+    """Return all tasks of a campaign."""
+    return Plan(spec)
+
+
+def complete_task(task: Task, out: Location) -> None:
+    """Run a task, and write its files; raises StorageError."""
     runs = run_seeds(task.cell, task.campaign_seed, range(task.first, task.stop))
     histories = [to_arrow(run.events) for run in runs]
     _write(events_table(task.cell, runs, histories), task.path(out, EVENTS))
@@ -125,7 +165,6 @@ def _digest(history: pa.Table) -> str:
     return hashlib.blake2b(msgspec.json.encode(history.to_pylist()), digest_size=DIGEST_BYTES).hexdigest()
 
 
-def _write(table: pa.Table, path: Path) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with whole_file(path) as file:
+def _write(table: pa.Table, location: Location) -> None:
+    with location.whole_file() as file:
         pq.write_table(table.combine_chunks(), file, compression="zstd")

@@ -42,6 +42,7 @@ from tornproof.pipeline.datasource.options import (
 from tornproof.pipeline.datasource.pins import held, hold_committed
 from tornproof.pipeline.datasource.plan import Piece, ReadRequest, core_count, plan_read, read_pieces, splits_of
 from tornproof.pipeline.datasource.types import spark_schema
+from tornproof.pipeline.spark.session import ship_code
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -58,7 +59,8 @@ misses rows. Later releases, which also push limits, do not.
 
 
 def register(spark: SparkSession) -> None:
-    """Register the format `tornproof` in a session, and enable filter pushdown."""
+    """Register the format `tornproof` in a session, send it the code, and enable filter pushdown."""
+    ship_code(spark)
     spark.conf.set(PUSHDOWN_SETTING, "true")
     spark.dataSource.register(TornproofSource)
 

@@ -8,21 +8,22 @@ client in each slice.
 
 from __future__ import annotations
 
-import functools
 import resource
 import tempfile
-from collections.abc import Callable, Sequence
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
-import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from tornproof.harness.checkers.attempts import read_writing
 from tornproof.harness.checkers.ordering import by_process
-from tornproof.harness.checkers.recorded import EVENT_SCHEMA, NAMES, Columns, MalformedHistoryError, read_columns
+from tornproof.harness.checkers.recorded import EVENT_SCHEMA, Columns, MalformedHistoryError, read_columns
 from tornproof.harness.checkers.sightings import merged, read_sightings, recorded_sightings
 from tornproof.harness.checkers.slices import SCAN_SCHEMA, SHARED, ScatteredHistoryError, events_of, link, scan
 from tornproof.harness.checkers.snapshot_isolation import (
@@ -36,19 +37,20 @@ from tornproof.harness.checkers.snapshot_isolation import (
     unknown,
 )
 from tornproof.harness.checkers.timeline import Timeline, timeline_of
-from tornproof.pipeline.history.events import Slice, event_files, plan_slices, read_slice
+from tornproof.pipeline.files import Location, location_of
+from tornproof.pipeline.history.events import Slice, plan_slices, read_slice
+from tornproof.pipeline.history.frame import events_frame, write_sorted
+from tornproof.pipeline.spark.session import slot_count
+from tornproof.pipeline.spark.tasks import merge_each, run_each
 
 if TYPE_CHECKING:
-    from pyspark import RDD, Broadcast
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 SLICE_EVENTS = 1_000_000
 """Row groups are combined up to this many events; a larger row group is a slice of its own."""
 SLICES_A_TASK = 4
 """Between two tasks a worker is idle for some 50 ms, a fifth of the time of a slice."""
 
-Work: TypeAlias = Callable[[int], pa.Table]
-RESULT_SCHEMA = pa.schema([("slice", pa.int64()), ("part", pa.binary()), ("reason", pa.string()), ("peak", pa.int64())])
 REJECTED = "refused"
 
 
@@ -84,11 +86,11 @@ class Checked:
 
 def check_files(
     spark: SparkSession,
-    files: Sequence[Path],
+    files: Sequence[Location | Path],
     *,
     terms: Terms | None = None,
     slice_events: int = SLICE_EVENTS,
-    scratch: Path | None = None,
+    scratch: Location | Path | None = None,
 ) -> Checked:
     """Check the events of Parquet files, which all executors can read, as one history.
 
@@ -98,14 +100,13 @@ def check_files(
     """
     terms = terms or Terms()
     # Executors have another working directory.
-    files = [file.absolute() for file in files]
+    found = [location_of(file).absolute() for file in files]
     try:
-        return check_slices(spark, files, terms=terms, slice_events=slice_events)
+        return check_slices(spark, found, terms=terms, slice_events=slice_events)
     except ScatteredHistoryError:
         pass
-    with tempfile.TemporaryDirectory(prefix="tornproof-history-", dir=scratch) as directory:
-        events = spark.read.parquet(*map(str, files))
-        sorted_files = write_sorted(events, Path(directory))
+    with _directory_in(scratch) as directory:
+        sorted_files = write_sorted(events_frame(spark, plan_slices(found, slice_events)[0]), directory)
         try:
             return check_slices(spark, sorted_files, terms=terms, slice_events=slice_events)
         except ScatteredHistoryError as error:
@@ -113,16 +114,28 @@ def check_files(
             return Checked(judgement=unknown(f"{error}, because several processes recorded it", event_count))
 
 
-def write_sorted(events: DataFrame, directory: Path) -> list[Path]:
-    """Write events sorted by process and sequence as Parquet files, and return these."""
-    events.select(*NAMES).sort("process", "sequence").write.parquet(str(directory), mode="overwrite")
-    return event_files([directory])
+@contextmanager
+def _directory_in(scratch: Location | Path | None) -> Iterator[Location]:
+    """Yield a new directory, and remove it with its files."""
+    if scratch is None or location_of(scratch).is_local:
+        where = None if scratch is None else location_of(scratch).local
+        with tempfile.TemporaryDirectory(prefix="tornproof-history-", dir=where) as name:
+            yield Location(name).absolute()
+        return
+    directory = location_of(scratch) / f"tornproof-history-{uuid.uuid4().hex}"
+    try:
+        yield directory
+    finally:
+        for file, _ in directory.files_below():
+            file.delete_file()
 
 
-def check_slices(spark: SparkSession, files: Sequence[Path], *, terms: Terms, slice_events: int) -> Checked:
+def check_slices(spark: SparkSession, files: Sequence[Location], *, terms: Terms, slice_events: int) -> Checked:
     """Check the events of files in place; raises ScatteredHistoryError if they must be sorted first."""
     slices, event_count = plan_slices(files, slice_events)
-    scans = _run(spark, len(slices), functools.partial(_scan_slice, slices), SCAN_SCHEMA)
+    task_count = max(-(-len(slices) // SLICES_A_TASK), min(len(slices), 2 * slot_count(spark)))
+    found = run_each(spark, len(slices), partial(_scan_slice, slices), task_count=task_count)
+    scans = pa.concat_tables([SCAN_SCHEMA.empty_table(), *found])
     try:
         for rejection in scans.filter(pc.equal(scans.column("role"), REJECTED)).column("details").to_pylist():
             raise MalformedHistoryError(rejection)
@@ -131,48 +144,23 @@ def check_slices(spark: SparkSession, files: Sequence[Path], *, terms: Terms, sl
         timeline = timeline_of(writing)
     except MalformedHistoryError as error:
         return Checked(judgement=unknown(str(error), event_count), slice_count=len(slices))
-    seen = read_sightings(_all_sightings(spark, slices, timeline))
-    broadcast = spark.sparkContext.broadcast(Known(timeline=timeline, seen=seen, deaths=deaths(shared), before=before))
-    try:
-        work = functools.partial(_judge_slice, slices, broadcast, terms)
-        results = _run(spark, len(slices), work, RESULT_SCHEMA).to_pylist()
-    finally:
-        broadcast.unpersist()
+    # Merged on the workers, because each slice may have a sighting of every version.
+    sighting = partial(_sightings_of_slice, slices, timeline)
+    sightings = merge_each(spark, len(slices), sighting, merged, task_count=task_count)
+    if sightings is None:
+        sightings = EVENT_SCHEMA.empty_table()
+    known = Known(timeline=timeline, seen=read_sightings(sightings), deaths=deaths(shared), before=before)
+    results = run_each(spark, len(slices), partial(_judge_slice, slices, known, terms), task_count=task_count)
     writer = judge_writer(writing, timeline, seen_survives=terms.seen_survives)
-    reasons = sorted((result["slice"], result["reason"]) for result in results if result["reason"])
-    parts = [msgspec.json.decode(result["part"], type=Part) for result in results if result["part"]]
-    judgement = unknown(reasons[0][1], event_count) if reasons else conclude([writer, *parts])
-    peak = max((result["peak"] for result in results), default=0)
+    reasons = [result.reason for result in results if result.reason]
+    parts = [result.part for result in results if result.part is not None]
+    judgement = unknown(reasons[0], event_count) if reasons else conclude([writer, *parts])
+    peak = max((result.peak_bytes for result in results), default=0)
     return Checked(judgement=judgement, slice_count=len(slices), worker_peak_bytes=peak)
 
 
-def _all_sightings(spark: SparkSession, slices: Sequence[Slice], timeline: Timeline) -> pa.Table:
-    """Return the sightings of all slices, merged on the workers: each slice may have one of every version."""
-    if not slices:
-        return EVENT_SCHEMA.empty_table()
-    broadcast = spark.sparkContext.broadcast(timeline)
-    try:
-        work = functools.partial(_sightings_of_slice, slices, broadcast)
-        return _numbers(spark, len(slices)).map(work).treeReduce(merged)
-    finally:
-        broadcast.unpersist()
-
-
-def _sightings_of_slice(slices: Sequence[Slice], broadcast: Broadcast[Timeline], number: int) -> pa.Table:
-    return recorded_sightings(read_columns(read_slice(slices[number])), broadcast.value)
-
-
-def _run(spark: SparkSession, count: int, work: Work, schema: pa.Schema) -> pa.Table:
-    """Return the concatenated results of `work` for each number below `count`."""
-    if count == 0:
-        return schema.empty_table()
-    return pa.concat_tables(_numbers(spark, count).map(work).collect())
-
-
-def _numbers(spark: SparkSession, count: int) -> RDD[int]:
-    """Return the numbers below `count`, in tasks."""
-    slots = spark.sparkContext.defaultParallelism
-    return spark.sparkContext.parallelize(range(count), max(-(-count // SLICES_A_TASK), min(count, 2 * slots)))
+def _sightings_of_slice(slices: Sequence[Slice], timeline: Timeline, number: int) -> pa.Table:
+    return recorded_sightings(read_columns(read_slice(slices[number])), timeline)
 
 
 def _scan_slice(slices: Sequence[Slice], number: int) -> pa.Table:
@@ -189,14 +177,23 @@ def reason_of(error: Exception) -> str:
     return str(error) if is_malformed else f"the checker failed: {type(error).__name__}: {error}"
 
 
-def _judge_slice(slices: Sequence[Slice], broadcast: Broadcast[Known], terms: Terms, number: int) -> pa.Table:
-    part, reason = b"", ""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Result:
+    """What was found in a slice, or the reason why nothing was, and the peak memory of the worker."""
+
+    part: Part | None
+    reason: str
+    peak_bytes: int
+
+
+def _judge_slice(slices: Sequence[Slice], known: Known, terms: Terms, number: int) -> _Result:
+    part, reason = None, ""
     try:
-        part = msgspec.json.encode(judge_slice(read_slice(slices[number]), broadcast.value, number, terms))
+        part = judge_slice(read_slice(slices[number]), known, number, terms)
     except Exception as error:
         reason = reason_of(error)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    return pa.table([[number], [part], [reason], [peak]], schema=RESULT_SCHEMA)
+    peak_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    return _Result(part=part, reason=reason, peak_bytes=peak_bytes)
 
 
 def judge_slice(own: pa.Table, known: Known, number: int, terms: Terms) -> Part:

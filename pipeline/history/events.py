@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TypeAlias
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tornproof.harness.checkers.recorded import NAMES, TEXTS
-from tornproof.impl.errors import TornproofError
+from tornproof.harness.checkers.recorded import EVENT_SCHEMA, NAMES, TEXTS
+from tornproof.impl.errors import StorageError, TornproofError
+from tornproof.pipeline.files import Location
 
-RowGroup: TypeAlias = tuple[str, int]
+SUFFIX = ".parquet"
+NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
+RowGroup: TypeAlias = tuple[Location, int]
 Slice: TypeAlias = tuple[RowGroup, ...]
 
 
@@ -20,38 +24,55 @@ class UnreadableEventsError(TornproofError):
     """A path without readable events."""
 
 
-def event_files(paths: Sequence[Path]) -> list[Path]:
+def event_files(paths: Sequence[Location]) -> list[Location]:
     """Return the Parquet files among the paths, and those below the directories among them.
 
     Files whose names begin with a dot or an underscore are unfinished, as in every dataset. Raises
     UnreadableEventsError if there is none.
     """
-    files: list[Path] = []
+    files: dict[Location, None] = {}
     for path in paths:
-        if not path.exists():
+        size_bytes = path.size_bytes()
+        if size_bytes is None:
+            if not path.is_local:
+                # Of a bucket that is not there, this is the call that says so.
+                path.files_below()
             raise UnreadableEventsError(f"{path}: does not exist")
-        below = [path] if path.is_file() else sorted(path.rglob("*.parquet"))
+        below = [path] if size_bytes >= 0 else [file for file, _ in path.files_below() if file.name.endswith(SUFFIX)]
         own = [file for file in below if file == path or not _is_hidden(file.relative_to(path))]
         if not own:
             raise UnreadableEventsError(f"{path}: contains no Parquet file")
-        files += [file for file in own if file not in files]
-    return files
+        files |= dict.fromkeys(own)
+    return list(files)
 
 
-def key_columns(files: Mapping[Path, pq.FileMetaData], paths: Sequence[Path]) -> list[str]:
-    """Return the columns that events do not have, and those in names of directories (`fault=none`)."""
-    keys: dict[str, None] = {}
+def key_columns(
+    files: Mapping[Location, pq.FileMetaData], paths: Sequence[Location]
+) -> tuple[dict[str, pa.DataType], dict[Location, dict[str, str | None]]]:
+    """Return the columns that events do not have, with their types, and by file those in names of directories.
+
+    Those (`fault=none`) are whole numbers if all are, and text otherwise.
+    """
+    keys: dict[str, pa.DataType] = {}
+    below: dict[Location, dict[str, str | None]] = {}
     for file, metadata in files.items():
-        names = metadata.schema.to_arrow_schema().names
-        keys.update(dict.fromkeys(name for name in names if name not in NAMES))
+        schema = metadata.schema.to_arrow_schema()
+        keys |= {field.name: field.type for field in schema if field.name not in NAMES}
         for path in paths:
-            if file.is_relative_to(path):
-                parts = file.relative_to(path).parent.parts
-                keys.update(dict.fromkeys(part.split("=")[0] for part in parts if "=" in part))
-    return list(keys)
+            if file.is_below(path):
+                parts = (part.partition("=") for part in file.relative_to(path).split("/")[:-1] if "=" in part)
+                below[file] = {name: None if text == NO_VALUE else unquote(text) for name, _, text in parts}
+    for name in dict.fromkeys(name for values in below.values() for name in values):
+        texts = [text for values in below.values() if (text := values.get(name)) is not None]
+        keys[name] = pa.int64() if all(map(_is_whole_number, texts)) else pa.string()
+    return keys, below
 
 
-def plan_slices(files: Sequence[Path], slice_events: int) -> tuple[list[Slice], int]:
+def _is_whole_number(text: str) -> bool:
+    return text.removeprefix("-").isdecimal() and str(int(text)) == text and abs(int(text)) < 1 << 63
+
+
+def plan_slices(files: Sequence[Location], slice_events: int) -> tuple[list[Slice], int]:
     """Return row groups combined into slices, and the number of all events; raises UnreadableEventsError."""
     slices: list[Slice] = []
     current: list[RowGroup] = []
@@ -63,19 +84,21 @@ def plan_slices(files: Sequence[Path], slice_events: int) -> tuple[list[Slice], 
             if current and current_count + row_count > slice_events:
                 slices.append(tuple(current))
                 current, current_count = [], 0
-            current.append((str(file), index))
+            current.append((file, index))
             current_count += row_count
             event_count += row_count
     return [*slices, tuple(current)] if current else slices, event_count
 
 
-def events_metadata(file: Path) -> pq.FileMetaData:
+def events_metadata(file: Location) -> pq.FileMetaData:
     """Return the metadata of a Parquet file of events; raises UnreadableEventsError."""
     try:
-        with pq.ParquetFile(file) as parquet:
+        with pq.ParquetFile(file.open_for_reading(mapped=True)) as parquet:
             metadata, schema = parquet.metadata, parquet.schema_arrow
     except (pa.ArrowException, OSError) as error:
         raise UnreadableEventsError(f"{file}: is not a readable Parquet file: {error}") from error
+    except StorageError as error:
+        raise UnreadableEventsError(str(error)) from error
     for name in NAMES:
         index = schema.get_field_index(name)
         if index < 0:
@@ -89,11 +112,36 @@ def events_metadata(file: Path) -> pq.FileMetaData:
 
 def read_slice(row_groups: Slice) -> pa.Table:
     """Return the events of a slice, with texts dictionary-encoded."""
+    return pa.concat_tables(_row_groups(row_groups, NAMES, TEXTS)).select(NAMES)
+
+
+def _row_groups(row_groups: Slice, names: Sequence[str], dictionaries: Sequence[str]) -> list[pa.Table]:
+    """Return the columns that there are of some names; a file is opened once."""
     tables = []
-    for path, index in row_groups:
-        with pq.ParquetFile(path, read_dictionary=list(TEXTS), memory_map=True) as file:
-            tables.append(file.read_row_group(index, columns=list(NAMES), use_threads=False))
-    return pa.concat_tables(tables).select(NAMES)
+    for file, own in itertools.groupby(row_groups, key=lambda each: each[0]):
+        with pq.ParquetFile(file.open_for_reading(mapped=True), read_dictionary=list(dictionaries)) as parquet:
+            there = [name for name in names if name in parquet.schema_arrow.names]
+            tables += [parquet.read_row_group(index, columns=there, use_threads=False) for _, index in own]
+    return tables
+
+
+def read_with_keys(
+    row_groups: Slice, keys: Mapping[str, pa.DataType], below: Mapping[Location, Mapping[str, str | None]]
+) -> pa.Table:
+    """Return the events of a slice with key columns, of which those in names of directories are in `below`."""
+    schema = pa.schema([*EVENT_SCHEMA, *keys.items()])
+    tables = [schema.empty_table()]
+    for file, own in itertools.groupby(row_groups, key=lambda each: each[0]):
+        given = below.get(file, {})
+        for table in _row_groups(tuple(own), schema.names, ()):
+            columns = [
+                pa.repeat(pa.scalar(given[field.name]).cast(field.type), len(table))
+                if field.name in given
+                else table.column(field.name).cast(field.type)
+                for field in schema
+            ]
+            tables.append(pa.Table.from_arrays(columns, schema=schema))
+    return pa.concat_tables(tables)
 
 
 def _is_text(type_: pa.DataType) -> bool:
@@ -101,5 +149,5 @@ def _is_text(type_: pa.DataType) -> bool:
     return bool(pa.types.is_string(inner) or pa.types.is_large_string(inner))
 
 
-def _is_hidden(below: Path) -> bool:
-    return any(part.startswith((".", "_")) for part in below.parts)
+def _is_hidden(below: str) -> bool:
+    return any(part.startswith((".", "_")) for part in below.split("/"))

@@ -1,18 +1,30 @@
-"""Many histories in one dataset, distinguished by key columns, each checked by itself in a job on Spark."""
+"""Many histories in one dataset, distinguished by key columns, each checked by itself in a job on Spark.
+
+Tasks judge, write the judgements and sum them up; the driver gets the sums, and the worst judgements up to a limit.
+"""
 
 from __future__ import annotations
 
-import functools
+import heapq
+import itertools
+import pickle
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Self
 
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from tornproof.harness.checkers.recorded import NAMES
 from tornproof.harness.checkers.snapshot_isolation import Judgement, judge, unknown
+from tornproof.harness.common.verdict import Verdict, worst
+from tornproof.pipeline.files import Location
 from tornproof.pipeline.history.check import Terms, reason_of
+from tornproof.pipeline.spark.tasks import begin_task, folded
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -21,18 +33,120 @@ HISTORY = "history"
 EVENTS_MAX = 8_000_000
 """A history among many is checked in the memory of one worker, some 250 bytes per event."""
 TOO_LARGE = "has more than {:,} events: check it alone, without key columns"
+HISTORIES_SHOWN_MAX = 1_000
+"""So many histories are named, the worst first; all are counted, and written where they are asked for."""
 JUDGEMENT_TYPES = "history string, judgement binary"
+JUDGEMENT_SCHEMA = pa.schema(
+    [
+        (HISTORY, pa.string()),
+        ("verdict", pa.string()),
+        ("reason", pa.string()),
+        ("counts", pa.map_(pa.string(), pa.int64())),
+        ("denominators", pa.map_(pa.string(), pa.int64())),
+        ("anomalies", pa.list_(pa.string())),
+    ]
+)
+"""The dataset of judgements: a row for each history, its anomalies in words."""
 
 
-def judge_histories(
+@dataclass(slots=True, kw_only=True)
+class Judged:
+    """The sums of judgements, and the worst of them by history: INVALID, then UNKNOWN, each by name."""
+
+    verdicts: Counter[Verdict] = field(default_factory=Counter)
+    counts: Counter[str] = field(default_factory=Counter)
+    denominators: Counter[str] = field(default_factory=Counter)
+    shown: dict[str, Judgement] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, judgements: Iterable[tuple[str, Judgement]]) -> Self:
+        """Return the sums of judgements."""
+        found = cls()
+        for history, judgement in judgements:
+            found.verdicts[judgement.verdict] += 1
+            found.counts.update(judgement.counts)
+            found.denominators.update(judgement.denominators)
+            found.shown[history] = judgement
+            if len(found.shown) >= 2 * HISTORIES_SHOWN_MAX:
+                found._keep_worst()
+        found._keep_worst()
+        return found
+
+    def add(self, other: Self) -> Self:
+        """Add the sums of other histories, and return all."""
+        self.verdicts.update(other.verdicts)
+        self.counts.update(other.counts)
+        self.denominators.update(other.denominators)
+        self.shown |= other.shown
+        self._keep_worst()
+        return self
+
+    @property
+    def verdict(self) -> Verdict:
+        """The verdict on all."""
+        return worst(self.verdicts)
+
+    @property
+    def history_count(self) -> int:
+        """Number of histories."""
+        return self.verdicts.total()
+
+    def _keep_worst(self) -> None:
+        kept = heapq.nsmallest(HISTORIES_SHOWN_MAX, self.shown, key=lambda name: (-self.shown[name].verdict, name))
+        self.shown = {name: self.shown[name] for name in kept}
+
+
+def judged_frame(
     frame: DataFrame, keys: Sequence[str], *, terms: Terms | None = None, events_max: int = EVENTS_MAX
-) -> dict[str, Judgement]:
-    """Return the judgement on each history of a frame of events, by its keys as a JSON object, in their order."""
-    judge_some = functools.partial(_judge_sorted, terms or Terms(), events_max)
+) -> DataFrame:
+    """Return the judgement on each history of a frame of events, by its keys as a JSON object."""
+    judge_some = partial(_judge_sorted, terms or Terms(), events_max)
     judged = by_history(frame, keys).repartition(HISTORY).sortWithinPartitions(HISTORY)
-    rows = judged.mapInArrow(judge_some, JUDGEMENT_TYPES).toArrow()
-    found = zip(rows.column(HISTORY).to_pylist(), rows.column("judgement").to_pylist(), strict=True)
-    return {history: msgspec.json.decode(content, type=Judgement) for history, content in sorted(found)}
+    return judged.mapInArrow(judge_some, JUDGEMENT_TYPES)
+
+
+def sum_up(judged: DataFrame, out: Location | None = None) -> Judged:
+    """Return the sums of a frame of judgements, of which tasks write the files of a dataset to `out`."""
+    found = Judged()
+    for sums in folded(judged.mapInArrow(partial(_sum_some, out), "result binary")):
+        found.add(sums)
+    return found
+
+
+def _sum_some(out: Location | None, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    from pyspark import TaskContext
+
+    rows = (row for batch in batches for row in zip(*(column.to_pylist() for column in batch.columns), strict=True))
+    judgements = ((history, msgspec.json.decode(content, type=Judgement)) for history, content in rows)
+    if out is None:
+        sums = Judged.of(judgements)
+    else:
+        context = TaskContext.get()
+        assert context is not None
+        # Another attempt at this task has the same histories, and writes the same file.
+        with (out / f"part-{context.partitionId():07}.parquet").whole_file() as target:
+            sums = Judged.of(_written(judgements, pq.ParquetWriter(target, JUDGEMENT_SCHEMA, compression="zstd")))
+    yield pa.record_batch({"result": pa.array([pickle.dumps(sums)], pa.binary())})
+
+
+def _written(judgements: Iterable[tuple[str, Judgement]], writer: pq.ParquetWriter) -> Iterator[tuple[str, Judgement]]:
+    """Yield judgements after writing them, as many at a time as are named at most."""
+    judgements = iter(judgements)
+    with writer:
+        while some := list(itertools.islice(judgements, HISTORIES_SHOWN_MAX)):
+            rows = [
+                {
+                    HISTORY: history,
+                    "verdict": judgement.verdict.name,
+                    "reason": judgement.reason,
+                    "counts": list(judgement.counts.items()),
+                    "denominators": list(judgement.denominators.items()),
+                    "anomalies": [anomaly.sentence for anomaly in judgement.anomalies],
+                }
+                for history, judgement in some
+            ]
+            writer.write_table(pa.Table.from_pylist(rows, JUDGEMENT_SCHEMA))
+            yield from some
 
 
 def by_history(frame: DataFrame, keys: Sequence[str]) -> DataFrame:
@@ -45,6 +159,7 @@ def by_history(frame: DataFrame, keys: Sequence[str]) -> DataFrame:
 
 def _judge_sorted(terms: Terms, events_max: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Check consecutive histories, each of which may span several batches."""
+    begin_task()
     for history, events, count in histories_of(batches, events_max):
         judgement = unknown(TOO_LARGE.format(events_max), count) if events is None else judge_one(events, terms)
         yield pa.record_batch({"history": [history], "judgement": [msgspec.json.encode(judgement)]})

@@ -2,19 +2,37 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tornproof.harness.checkers.recorded import NAMES
+import msgspec
+import pyarrow as pa
+
 from tornproof.harness.checkers.snapshot_isolation import Judgement, unknown
-from tornproof.harness.common.verdict import Verdict, worst
-from tornproof.pipeline.history.check import Terms, check_files
-from tornproof.pipeline.history.events import UnreadableEventsError, event_files, events_metadata, key_columns
-from tornproof.pipeline.history.groups import by_history, judge_histories
-from tornproof.pipeline.history.sql import Answer, ask_sql
+from tornproof.harness.common.verdict import Verdict
+from tornproof.impl.errors import UsageError
+from tornproof.pipeline.files import Location, location_of
+from tornproof.pipeline.history.check import SLICE_EVENTS, Terms, check_files
+from tornproof.pipeline.history.events import (
+    UnreadableEventsError,
+    event_files,
+    events_metadata,
+    key_columns,
+    plan_slices,
+)
+from tornproof.pipeline.history.frame import events_frame
+from tornproof.pipeline.history.groups import (
+    HISTORIES_SHOWN_MAX,
+    HISTORY,
+    JUDGEMENT_TYPES,
+    Judged,
+    by_history,
+    judged_frame,
+    sum_up,
+)
+from tornproof.pipeline.history.sql import ANSWER, Answer, answer_of, answers_frame
 from tornproof.pipeline.spark.session import innermost_message
 
 if TYPE_CHECKING:
@@ -22,108 +40,158 @@ if TYPE_CHECKING:
 
 ONLY = "{}"
 """The name of the one history of a dataset without keys: no key, as a JSON object."""
+_DIFFERENCES = "history string, difference string, count long"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dataset:
-    """Files of events below some paths, and the columns that distinguish their histories."""
+    """Files of events below some paths, and the columns that distinguish their histories, with their types.
 
-    paths: tuple[Path, ...]
-    files: tuple[Path, ...]
-    keys: tuple[str, ...]
+    `below` has by file the columns in the names of its directories.
+    """
+
+    paths: tuple[Location, ...]
+    files: tuple[Location, ...]
+    keys: Mapping[str, pa.DataType]
+    below: Mapping[Location, Mapping[str, str | None]]
     event_count: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """The judgement on each history, and differences from SQL."""
+    """The sums of the judgements on all histories, and of those on which SQL differs the number and the first."""
 
-    judgements: dict[str, Judgement]
+    judged: Judged
     disagreements: dict[str, str] = field(default_factory=dict)
+    disagreement_count: int = 0
+
+    @property
+    def judgements(self) -> dict[str, Judgement]:
+        """The judgements on the worst histories, or on all if they are few."""
+        return self.judged.shown
 
     @property
     def verdict(self) -> Verdict:
         """The verdict on all; UNKNOWN if the two checkers differ."""
-        found = worst(judgement.verdict for judgement in self.judgements.values())
-        return Verdict.UNKNOWN if self.disagreements else found
+        return Verdict.UNKNOWN if self.disagreements else self.judged.verdict
 
     @property
     def counts(self) -> dict[str, int]:
         """Number of anomalies of each kind."""
-        return _sum(judgement.counts for judgement in self.judgements.values())
+        return dict(self.judged.counts)
 
     @property
     def denominators(self) -> dict[str, int]:
         """How much was examined."""
-        return _sum(judgement.denominators for judgement in self.judgements.values())
+        return dict(self.judged.denominators)
 
 
-def open_dataset(paths: Sequence[Path], *, keys: Sequence[str] | None = None) -> Dataset:
+def open_dataset(paths: Sequence[Location | Path | str], *, keys: Sequence[str] | None = None) -> Dataset:
     """Find the files of events below some paths; raises UnreadableEventsError.
 
     By default the keys are all columns that events do not have, and those in names of directories.
     """
-    files = {file: events_metadata(file) for file in event_files(paths)}
-    there = key_columns(files, paths)
+    found = [location_of(path).absolute() for path in paths]
+    files = {file: events_metadata(file) for file in event_files(found)}
+    there, below = key_columns(files, found)
     for key in keys or ():
         if key not in there:
             raise UnreadableEventsError(f"{paths[0]}: has no column {key} beside those of events")
-    chosen = there if keys is None else keys
-    event_count = sum(metadata.num_rows for metadata in files.values())
-    return Dataset(paths=tuple(paths), files=tuple(files), keys=tuple(chosen), event_count=event_count)
+    return Dataset(
+        paths=tuple(map(location_of, paths)),
+        files=tuple(files),
+        keys={key: there[key] for key in (there if keys is None else keys)},
+        below=below,
+        event_count=sum(metadata.num_rows for metadata in files.values()),
+    )
 
 
 def check_dataset(
-    spark: SparkSession, dataset: Dataset, *, terms: Terms, with_sql: bool = False, scratch: Path | None = None
+    spark: SparkSession,
+    dataset: Dataset,
+    *,
+    terms: Terms,
+    with_sql: bool = False,
+    scratch: Location | Path | None = None,
+    out: Location | Path | None = None,
 ) -> Report:
-    """Check each history of a dataset, and compare with SQL if wanted; a job that fails makes it UNKNOWN."""
+    """Check each history of a dataset, and compare with SQL if wanted; a job that fails makes it UNKNOWN.
+
+    Tasks write the judgements on all histories to `out`; raises UsageError if there is something already.
+    """
+    target = None if out is None else location_of(out).absolute()
+    if target is not None and target.exists() and (target.size_bytes() != -1 or target.files_below()):
+        raise UsageError(f"{out}: is there already; judgements go to a new directory")
     try:
-        judgements = _judgements(spark, dataset, terms, scratch)
-        answers = _answers(spark, dataset, terms) if with_sql else {}
+        return _report(spark, dataset, terms, with_sql, scratch, target)
     except Exception as error:
         reason = f"the job failed: {type(error).__name__}: {innermost_message(error)}"
-        return Report(judgements={ONLY: unknown(reason, dataset.event_count)})
-    differ = (difference(judgements, answers, name) for name in sorted({*judgements, *answers})) if with_sql else ()
-    return Report(judgements=judgements, disagreements={name: said for name, said in differ if said})
+        return Report(judged=Judged.of([(ONLY, unknown(reason, dataset.event_count))]))
 
 
-def difference(judgements: dict[str, Judgement], answers: dict[str, Answer], name: str) -> tuple[str, str]:
-    """Return the name of a history and how the checker and SQL differ on it, or ""."""
-    judgement, answer = judgements.get(name), answers.get(name)
+def _report(
+    spark: SparkSession,
+    dataset: Dataset,
+    terms: Terms,
+    with_sql: bool,
+    scratch: Location | Path | None,
+    out: Location | None,
+) -> Report:
+    slices, _ = plan_slices(dataset.files, SLICE_EVENTS)
+    events = events_frame(spark, slices, dataset.keys, dataset.below)
+    if dataset.keys:
+        judged = judged_frame(events, list(dataset.keys), terms=terms)
+    else:
+        judgement = check_files(spark, dataset.files, terms=terms, scratch=scratch).judgement
+        judged = spark.createDataFrame([(ONLY, msgspec.json.encode(judgement))], JUDGEMENT_TYPES)
+    if not with_sql:
+        return Report(judged=sum_up(judged, out))
+    judged = judged.cache()
+    try:
+        sums = sum_up(judged, out)
+        histories = by_history(events, list(dataset.keys))
+        with answers_frame(histories, excused=terms.excused, seen_survives=terms.seen_survives) as answers:
+            differences, count = _differences(judged, answers)
+    finally:
+        judged.unpersist()
+    return Report(judged=sums, disagreements=differences, disagreement_count=count)
+
+
+def _differences(judged: DataFrame, answers: DataFrame) -> tuple[dict[str, str], int]:
+    """Return the first histories on which the checker and SQL differ, each with how, and the number of all."""
+    both = judged.join(answers, HISTORY, "full_outer").select(HISTORY, "judgement", ANSWER)
+    rows = both.mapInArrow(_differing, _DIFFERENCES).collect()
+    first = sorted((row.history, row.difference) for row in rows if row.history is not None)[:HISTORIES_SHOWN_MAX]
+    return dict(first), sum(row["count"] for row in rows)
+
+
+def _differing(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield the first histories of a task on which they differ, and the number of all."""
+    found: list[tuple[str, str]] = []
+    count = 0
+    for batch in batches:
+        for history, judgement, answer in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+            said = difference(
+                None if judgement is None else msgspec.json.decode(judgement, type=Judgement),
+                None if answer is None else answer_of(msgspec.json.decode(answer)),
+            )
+            if said:
+                count += 1
+                found += [(history, said)] if len(found) < HISTORIES_SHOWN_MAX else []
+    rows = [{"history": history, "difference": said, "count": 0} for history, said in found]
+    schema = pa.schema([("history", pa.string()), ("difference", pa.string()), ("count", pa.int64())])
+    yield pa.RecordBatch.from_pylist([*rows, {"history": None, "difference": None, "count": count}], schema)
+
+
+def difference(judgement: Judgement | None, answer: Answer | None) -> str:
+    """Return how the checker and SQL differ on a history, or ""."""
     if judgement is None or answer is None:
-        return name, f"is not known to {'the checker' if judgement is None else 'SQL'}"
+        return f"is not known to {'the checker' if judgement is None else 'SQL'}"
     for what, ours, theirs in (
         ("verdict", judgement.verdict.name, answer.verdict),
         ("anomalies", judgement.counts, answer.counts),
         ("counts", {key: judgement.denominators.get(key) for key in answer.denominators}, answer.denominators),
     ):
         if ours != theirs:
-            return name, f"{what}: {ours} by the checker, {theirs} by SQL"
-    return name, ""
-
-
-def events_frame(spark: SparkSession, dataset: Dataset) -> DataFrame:
-    """Return the events of a dataset with their keys."""
-    frames = [spark.read.parquet(str(path)).select(*NAMES, *dataset.keys) for path in dataset.paths]
-    whole = frames[0]
-    for frame in frames[1:]:
-        whole = whole.unionByName(frame)
-    return whole
-
-
-def _judgements(spark: SparkSession, dataset: Dataset, terms: Terms, scratch: Path | None) -> dict[str, Judgement]:
-    if dataset.keys:
-        return judge_histories(events_frame(spark, dataset), dataset.keys, terms=terms)
-    return {ONLY: check_files(spark, dataset.files, terms=terms, scratch=scratch).judgement}
-
-
-def _answers(spark: SparkSession, dataset: Dataset, terms: Terms) -> dict[str, Answer]:
-    events = by_history(events_frame(spark, dataset), dataset.keys)
-    return ask_sql(events, excused=terms.excused, seen_survives=terms.seen_survives)
-
-
-def _sum(parts: Iterable[Mapping[str, int]]) -> dict[str, int]:
-    total: Counter[str] = Counter()
-    for part in parts:
-        total.update(part)
-    return dict(total)
+            return f"{what}: {ours} by the checker, {theirs} by SQL"
+    return ""

@@ -7,7 +7,9 @@ process and sequence; a statement counts for each history contradictory events a
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+import re
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -53,6 +55,10 @@ WRITER_PARTS = {
 }
 """The writer's part: from the events."""
 
+BROADCAST_EVENTS_MAX = 1_000_000
+"""Up to so many events of writers each executor gets all of them; a hint would be obeyed whatever their number."""
+_HINT = re.compile(r"/\*\+.*?\*/")
+ANSWER = "answer"
 BUCKET = "(greatest(since_ns, least({}, until_ns)) - since_ns) DIV width_ns"
 PARTS = {
     "losses": "SELECT history, place, time_ns, version FROM sessions WHERE kind = 'recovered' AND has_begun",
@@ -260,7 +266,17 @@ class Answer:
 
 
 def ask_sql(events: DataFrame, *, excused: Collection[str] = (), seen_survives: bool = True) -> dict[str, Answer]:
-    """Return what SQL says of each history; `events` have a column `history`."""
+    """Return what SQL says of each of a few histories; `events` have a column `history`."""
+    with answers_frame(events, excused=excused, seen_survives=seen_survives) as answers:
+        rows = answers.toArrow().to_pylist()
+    return {row["history"]: answer_of(json.loads(row[ANSWER])) for row in rows}
+
+
+@contextmanager
+def answers_frame(
+    events: DataFrame, *, excused: Collection[str] = (), seen_survives: bool = True
+) -> Iterator[DataFrame]:
+    """Yield what SQL says of each history, as a JSON object; `events` have a column `history`."""
     names = ", ".join(f"coalesce({name}, 0) AS {name}" for name in ANOMALIES)
     terms = {"excused": json.dumps(sorted(excused)), "seen_survives": seen_survives}
     spark = events.sparkSession
@@ -268,11 +284,13 @@ def ask_sql(events: DataFrame, *, excused: Collection[str] = (), seen_survives: 
     sessions = spark.sql(_statement({**given, **WRITER_PARTS}, "SELECT * FROM sessions"), events=events).cache()
     try:
         parts = {**given, "sessions": "SELECT * FROM {sessions}", **PARTS}
+        if sessions.count() > BROADCAST_EVENTS_MAX:
+            parts = {name: _HINT.sub("", text) for name, text in parts.items()}
         statement = _statement(parts, WHOLE.replace("{anomalies}", names))
-        answers = spark.sql(statement, args=terms, events=events, sessions=sessions).toArrow().to_pylist()
+        answers = spark.sql(statement, args=terms, events=events, sessions=sessions)
+        yield answers.selectExpr("history", f"to_json(struct(*)) AS {ANSWER}")
     finally:
         sessions.unpersist()
-    return {row["history"]: _answer(row) for row in answers}
 
 
 def _statement(parts: Mapping[str, str], whole: str) -> str:
@@ -280,7 +298,8 @@ def _statement(parts: Mapping[str, str], whole: str) -> str:
     return "WITH " + ",\n".join(f"{name} AS ({text})" for name, text in parts.items()) + whole
 
 
-def _answer(row: dict[str, int]) -> Answer:
+def answer_of(row: Mapping[str, int]) -> Answer:
+    """Return the verdict that follows from the counts of SQL."""
     counts = {name: row[name] for name in ANOMALIES if row[name]}
     looked_at = ("events", "commits", "reads", "refused_reads", "readers", "recoveries")
     denominators = {name: row[name] for name in looked_at}

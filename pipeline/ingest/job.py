@@ -27,6 +27,7 @@ from tornproof.impl.table.partition_names import directory_names, interval_start
 from tornproof.impl.table.table import Table, open_table
 from tornproof.impl.write.adoption import PreparedPartition
 from tornproof.impl.write.recovery import remove_directory
+from tornproof.pipeline.files import Location, location_of
 from tornproof.pipeline.ingest.build import BuildTask, build_partition
 from tornproof.pipeline.ingest.commit import (
     ARCHIVE_DIRECTORY,
@@ -48,8 +49,8 @@ from tornproof.pipeline.ingest.schema import (
 from tornproof.pipeline.ingest.settings import ArchiveReport, ArchiveSettings
 from tornproof.pipeline.ingest.source import digest_of, sample_frames, task_groups
 from tornproof.pipeline.ingest.spill import Reading, Run, SortedRuns, SourceLines, by_partition
-from tornproof.pipeline.spark.progress import watched
-from tornproof.pipeline.spark.session import executor_core_count
+from tornproof.pipeline.spark.session import executor_core_count, slot_count
+from tornproof.pipeline.spark.tasks import run_each
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -87,7 +88,7 @@ class _Job:
     storage: Storage = field(default_factory=OperatingSystemStorage)
 
     def run(self, paths: Sequence[str]) -> ArchiveReport:
-        digests = self._on_executors("hashing files", digest_of, list(paths), groups=task_groups(paths))
+        digests = self._on_executors("hashing files", digest_of, [*map(location_of, paths)], groups=task_groups(paths))
         found = dict(zip(paths, digests, strict=True))
         table = open_table(self.storage, self.path) if self.storage.kind(self.path) is not EntryKind.MISSING else None
         new, skipped = unseen(found, ingested(self.storage, self.path) if table else ())
@@ -174,14 +175,14 @@ class _Job:
         metadata = table.metadata if table else None
         by = metadata.partition_by if metadata else self.settings.partition_by
         reading = Reading(schema=schema, partition_by=by, directory=directory)
-        work = [(path, digest, f"{number:06d}") for number, (path, digest) in enumerate(new.items())]
+        work = [(location_of(path), digest, f"{number:06d}") for number, (path, digest) in enumerate(new.items())]
         read = partial(_read_one, reading)
         return tuple(self._on_executors("reading files", read, work, groups=task_groups(list(new))))
 
     def _build(
         self, metadata: TableMetadata, schema: ArchiveSchema, fresh: Mapping[int, Sequence[Run]]
     ) -> list[PreparedPartition]:
-        slots = self.spark.sparkContext.defaultParallelism
+        slots = slot_count(self.spark)
         # All threads of a task run in one worker, on the cores that its executor has.
         thread_count = max(1, min(slots // max(1, len(fresh)), executor_core_count(self.spark)))
         tasks = [
@@ -247,10 +248,9 @@ class _Job:
             return []
         indices = groups or [[index] for index in range(len(given))]
         grouped = [[given[index] for index in group] for group in indices]
-        tasks = self.spark.sparkContext.parallelize(grouped, len(grouped))
-        done = tasks.map(partial(_each, work)).collect
         self.on_stage(what, 0, len(grouped))
-        results = watched(self.spark, done, lambda count, total: self.on_stage(what, count, total))
+        on_tasks = partial(self.on_stage, what)
+        results = run_each(self.spark, len(grouped), partial(_each, work, grouped), on_tasks=on_tasks)
         return list(itertools.chain.from_iterable(results))
 
     @property
@@ -274,8 +274,8 @@ def _document(source: SourceLines) -> dict[str, Any]:
     }
 
 
-def _each(work: Callable[[Given], Made], given: Sequence[Given]) -> list[Made]:
-    return [work(each) for each in given]
+def _each(work: Callable[[Given], Made], groups: Sequence[Sequence[Given]], number: int) -> list[Made]:
+    return [work(each) for each in groups[number]]
 
 
 def _attempt() -> str:
@@ -285,7 +285,7 @@ def _attempt() -> str:
     return "0" if context is None else f"{context.taskAttemptId()}"
 
 
-def _read_one(reading: Reading, work: tuple[str, str, str]) -> SourceLines:
+def _read_one(reading: Reading, work: tuple[Location, str, str]) -> SourceLines:
     path, digest, number = work
     return reading.read(path, digest, f"{number}.{_attempt()}")
 

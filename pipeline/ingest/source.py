@@ -6,12 +6,12 @@ import hashlib
 import importlib
 import zlib
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
-from tornproof.impl.errors import TornproofError
+from tornproof.impl.errors import StorageError, TornproofError
+from tornproof.pipeline.files import Location, location_of
 from tornproof.pipeline.ingest.values import LINE_BYTES_MAX, LineRejectedError, Reason, parse_frame
 
 SUFFIXES = (".jsonl", ".jsonl.gz", ".ndjson", ".ndjson.gz")
@@ -51,26 +51,41 @@ class Reject:
 
 
 def find_sources(paths: Sequence[str], *, outside: Sequence[str] = ()) -> tuple[str, ...]:
-    """Return the files to read: each path, or what lies in and below it with a known suffix, in the order of names.
+    """Return the files to read: each path or address, or what lies below it with a known suffix, by name.
 
     Paths are absolute. Files in the directories `outside` are not sources: rejects have such a suffix, too.
     Raises SourceUnreadableError if there is none.
     """
-    left_out = [Path(directory).absolute() for directory in outside]
+    left_out = [location_of(directory).absolute() for directory in outside]
     found: dict[str, None] = {}
     for given in paths:
-        path = Path(given).absolute()
-        if path.is_dir():
-            files = (file for file in path.rglob("*") if file.name.endswith(SUFFIXES) and file.is_file())
-            inside = sorted(str(file) for file in files if not any(map(file.is_relative_to, left_out)))
-            if not inside:
-                raise SourceUnreadableError(f"{given}: holds no file called *{', *'.join(SUFFIXES)}")
-            found |= dict.fromkeys(inside)
-        elif path.is_file():
-            found[str(path)] = None
-        else:
-            raise SourceUnreadableError(f"{given}: {'is no regular file' if path.exists() else 'is not there'}")
+        place = location_of(given).absolute()
+        with _unreadable():
+            size_bytes = place.size_bytes()
+            # Of a bucket that is not there, listing it says so.
+            below = place.files_below() if size_bytes == -1 or (size_bytes is None and not place.is_local) else []
+        if size_bytes is not None and size_bytes >= 0:
+            if place.is_local and not place.local.is_file():
+                raise SourceUnreadableError(f"{given}: is no regular file")
+            found[str(place)] = None
+            continue
+        if size_bytes is None:
+            raise SourceUnreadableError(f"{given}: is not there")
+        files = [file for file, _ in below if file.name.endswith(SUFFIXES)]
+        inside = [str(file) for file in files if not any(map(file.is_below, left_out))]
+        if not inside:
+            raise SourceUnreadableError(f"{given}: holds no file called *{', *'.join(SUFFIXES)}")
+        found |= dict.fromkeys(inside)
     return tuple(found)
+
+
+@contextmanager
+def _unreadable() -> Iterator[None]:
+    """Raise SourceUnreadableError for what a file system rejects."""
+    try:
+        yield
+    except StorageError as error:
+        raise SourceUnreadableError(str(error)) from error
 
 
 def sample_frames(paths: Sequence[str], line_count: int) -> Iterator[dict[str, Any]]:
@@ -91,7 +106,7 @@ def sample_frames(paths: Sequence[str], line_count: int) -> Iterator[dict[str, A
                 break
 
 
-def digest_of(path: str) -> str:
+def digest_of(path: str | Location) -> str:
     """Return the digest of a file's content; raises SourceUnreadableError."""
     digest = hashlib.blake2b(digest_size=32)
     with opened(path) as file:
@@ -109,15 +124,19 @@ def task_groups(paths: Sequence[str]) -> list[list[int]]:
             groups.append([])
             size_bytes = 0
         groups[-1].append(index)
-        with suppress(OSError):
-            size_bytes += Path(path).stat().st_size
+        with suppress(StorageError):
+            size_bytes += location_of(path).size_bytes() or 0
     return groups
 
 
-def opened(path: str) -> BinaryIO:
+def opened(path: str | Location) -> Any:
     """Open a file; raises SourceUnreadableError."""
+    place = location_of(path)
+    if not place.is_local:
+        with _unreadable():
+            return place.open_for_reading()
     try:
-        return Path(path).open("rb")
+        return place.local.open("rb")
     except OSError as error:
         raise SourceUnreadableError(f"{path}: cannot be read: {error.strerror or error}") from error
 
@@ -125,7 +144,7 @@ def opened(path: str) -> BinaryIO:
 class Lines:
     """The blocks of a file; `digest` is that of its bytes once all are read, `line_count` the lines read so far."""
 
-    def __init__(self, path: str, *, block_bytes: int = BLOCK_BYTES) -> None:
+    def __init__(self, path: str | Location, *, block_bytes: int = BLOCK_BYTES) -> None:
         self._path = path
         self._block_bytes = block_bytes
         self._digest = hashlib.blake2b(digest_size=32)
@@ -186,7 +205,7 @@ class Lines:
         detail = f"{size_bytes} bytes, more than {LINE_BYTES_MAX}"
         return Reject(line=self.line_count, reason=Reason.TOO_LONG, detail=detail, raw=head)
 
-    def _chunks(self, file: BinaryIO) -> Iterator[bytes]:
+    def _chunks(self, file: Any) -> Iterator[bytes]:
         """Yield the text of a file that is plain or gzipped, whatever its name says."""
         raw = self._read(file, READ_BYTES)
         if not raw.startswith(GZIP_MAGIC):
@@ -211,7 +230,7 @@ class Lines:
             raise
         yield b"".join(parts)
 
-    def _inflated(self, file: BinaryIO, raw: bytes) -> Iterator[bytes]:
+    def _inflated(self, file: Any, raw: bytes) -> Iterator[bytes]:
         library = _inflater()
         while raw:
             if not raw.startswith(GZIP_MAGIC[: len(raw)]):
@@ -233,9 +252,9 @@ class Lines:
             while not raw and (more := self._read(file, READ_BYTES)):
                 raw = more.lstrip(b"\0")
 
-    def _read(self, file: BinaryIO, size_bytes: int) -> bytes:
+    def _read(self, file: Any, size_bytes: int) -> bytes:
         try:
-            raw = file.read(size_bytes)
+            raw: bytes = file.read(size_bytes)
         except OSError as error:
             raise SourceUnreadableError(f"{self._path}: cannot be read: {error.strerror or error}") from error
         self._digest.update(raw)

@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from tornproof.impl.table.metadata_file import PartitionBy, TableMetadata
 from tornproof.impl.write.incoming_rows import in_time_order, portions, timestamps_of
+from tornproof.pipeline.files import Location
 from tornproof.pipeline.ingest.lines import LineReader, Taken
 from tornproof.pipeline.ingest.schema import ArchiveSchema
 from tornproof.pipeline.ingest.source import Lines, Reject, SourceUnreadableError
@@ -59,12 +60,12 @@ class Reading:
     partition_by: PartitionBy
     directory: str | None
 
-    def read(self, path: str, digest: str, attempt: str) -> SourceLines:
+    def read(self, source: Location, digest: str, attempt: str) -> SourceLines:
         """Read a file whose digest is known; raises SourceUnreadableError, also where it has changed since.
 
         `attempt` is in the names of its files, so that several attempts do not conflict.
         """
-        lines, reader = Lines(path), LineReader(self.schema)
+        path, lines, reader = str(source), Lines(source), LineReader(self.schema)
         counts: Counter[str] = Counter()
         row_count = blank_count = 0
         with _Spool(self, attempt) as spool:

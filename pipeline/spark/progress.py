@@ -6,6 +6,8 @@ import itertools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
+from tornproof.pipeline.spark.session import demand_classic
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -18,16 +20,20 @@ _NUMBERS = itertools.count()
 
 
 def watched(spark: SparkSession, action: Callable[[], T], on_tasks: OnTasks) -> T:
-    """Return what an action on Spark returns, or raise what it raises; when interrupted, cancel its jobs first."""
+    """Return what an action on Spark returns, or raise what it raises; when interrupted, cancel its jobs first.
+
+    Raises PipelineUnavailableError on Spark Connect: only the classic API says how many tasks are done.
+    """
     from pyspark import InheritableThread
 
+    demand_classic(spark)
     tag = f"tornproof-{next(_NUMBERS)}"
     results: list[T] = []
     errors: list[BaseException] = []
 
     def run() -> None:
         try:
-            # Tags of a session mark queries, but not jobs on RDDs.
+            # `interruptTag` of the session has returned before the tasks of a query had ended.
             spark.sparkContext.addJobTag(tag)
             results.append(action())
         except BaseException as error:

@@ -1,6 +1,7 @@
-"""Spark sessions with this project's settings, and its code on every executor.
+"""One session for all jobs, with this project's settings, and its code on every executor.
 
-Embedded by default, in `local[*]`; the same jobs run on any `--master` (docs/pipeline.md).
+It is the one that is already active, as in a notebook, or that of `spark-submit`, or one that is started here: embedded
+by default, in `local[*]`, or on any `--master` (docs/pipeline.md).
 """
 
 from __future__ import annotations
@@ -15,9 +16,10 @@ import socket
 import sys
 import tempfile
 import threading
+import uuid
 import zipfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -39,11 +41,18 @@ LOOPBACK = "127.0.0.1"
 CONNECT_SECONDS = 5
 MASTER = re.compile(r"local(\[.+\])?|local-cluster\[.+\]|spark://.*|k8s://.+|yarn")
 LOCAL_CLUSTER = re.compile(r"local-cluster\[\s*\d+\s*,\s*(\d+)\s*,\s*\d+\s*\]")
-DRIVER_MEMORY = "4g"
+CONNECT = "pyspark.sql.connect."
+REMOTE_VARIABLE = "SPARK_REMOTE"
+SUBMITTED_VARIABLE = "PYSPARK_GATEWAY_PORT"
+"""`spark-submit` sets it for the Python that it starts."""
+PYTHON_SETTING, PYTHON_VARIABLE = "spark.pyspark.python", "PYSPARK_PYTHON"
+JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+WITHOUT_PANDAS = "TORNPROOF_WITHOUT_PANDAS"
+"""The variable of workers that says that nothing but jobs of ours runs in them."""
 SETTINGS = {
-    "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    "spark.driver.memory": DRIVER_MEMORY,
+    # Several drivers on one machine each have a page, at 4040 and the ports after it.
+    "spark.port.maxRetries": "100",
     # Time until a Python worker of a cancelled task is killed; 2 s by default.
     "spark.python.task.killTimeout": "200ms",
     "spark.sql.session.timeZone": "UTC",
@@ -51,6 +60,7 @@ SETTINGS = {
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.python.filterPushdown.enabled": "true",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
+    f"spark.executorEnv.{WITHOUT_PANDAS}": "1",
     # Workers allocate large arrays repeatedly: memory returned to the system would be faulted in again page by page.
     "spark.executorEnv.ARROW_DEFAULT_MEMORY_POOL": "system",
     "spark.executorEnv.MALLOC_MMAP_THRESHOLD_": str(32 << 20),
@@ -77,6 +87,12 @@ _RAISED_IN_PYTHON = re.compile(r"^(?:\w+\.)*(?:\w*(?:Error|Exception)): .*", re.
 _CLASS = re.compile(r"(?:\w+\.)+\w+: ")
 
 
+NEEDS_CLASSIC = (
+    "this job needs the classic API of Spark, which tells how far its tasks are and cancels them; "
+    "take --master, or a session without Spark Connect"
+)
+
+
 class JobFailedError(TornproofError):
     """A job on Spark failed; the message is Spark's innermost one."""
 
@@ -85,32 +101,80 @@ class JobFailedError(TornproofError):
 def spark_session(
     master: str | None = None, *, name: str = "tornproof", settings: Mapping[str, str] | None = None
 ) -> Iterator[SparkSession]:
-    """Yield a session on `master`, or the active one, and stop it if it was created here.
+    """Yield the active session, or a new one on `master`, which is stopped at the end; both have this code.
 
-    Raises PipelineUnavailableError if PySpark or Java is missing or the master cannot be reached, and JobFailedError
-    for what PySpark raises inside the block.
+    `settings` come before the project's own; of an active session they are set for the time of the block. Raises
+    PipelineUnavailableError if PySpark or Java is missing, the master cannot be reached or the session is one of Spark
+    Connect, and JobFailedError for what PySpark raises inside the block.
     """
     demand_spark()
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
-    from pyspark.sql import SparkSession
 
-    if active := SparkSession.getActiveSession():
-        with _one_sentence():
+    if active := active_session():
+        with _one_sentence(), _settings_of(active, settings or {}):
+            ship_code(active)
             yield active
         return
-    chosen = master or DEFAULT_MASTER
-    demand_master(chosen)
+    is_submitted = SUBMITTED_VARIABLE in os.environ
+    if is_submitted and master is not None:
+        raise PipelineUnavailableError("--master is an option of spark-submit where that runs the command")
+    chosen = None if is_submitted else master or DEFAULT_MASTER
+    if chosen is not None:
+        demand_master(chosen)
     with tempfile.TemporaryDirectory(prefix="tornproof-spark-") as directory:
         try:
             session = _start(chosen, name, dict(settings or {}), Path(directory))
         except (PySparkException, Py4JError, OSError) as error:
-            raise PipelineUnavailableError(f"Spark does not start on {chosen}: {_why_no_start(error)}") from error
+            where = chosen or "what spark-submit names"
+            raise PipelineUnavailableError(f"Spark does not start on {where}: {_why_no_start(error)}") from error
         try:
             with _one_sentence():
                 yield session
         finally:
+            code = _SHIPPED.pop(str(session.sparkContext.applicationId))
             session.stop()
+            code.cleanup()
+
+
+def active_session() -> SparkSession | None:
+    """Return the session of this thread or process, if there is one; raises PipelineUnavailableError for Connect."""
+    from pyspark.sql import SparkSession
+
+    if os.environ.get(REMOTE_VARIABLE):
+        raise PipelineUnavailableError(f"{REMOTE_VARIABLE} is set: {NEEDS_CLASSIC}")
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        demand_classic(active)
+    return active
+
+
+def demand_classic(spark: SparkSession) -> None:
+    """Raise PipelineUnavailableError for a session of Spark Connect."""
+    if type(spark).__module__.startswith(CONNECT):
+        raise PipelineUnavailableError(f"the session is one of Spark Connect: {NEEDS_CLASSIC}")
+
+
+def ship_code(spark: SparkSession) -> None:
+    """Put the code of executors into a session, once; a session of Spark Connect takes it as an artifact."""
+    is_connect = type(spark).__module__.startswith(CONNECT)
+    key = str(getattr(spark, "session_id", "")) if is_connect else str(spark.sparkContext.applicationId)
+    if key in _SHIPPED:
+        return
+    # Executors fetch it when they need it, as long as this process is there.
+    directory = tempfile.TemporaryDirectory(prefix="tornproof-code-", ignore_cleanup_errors=True)
+    path = str(code_archive(Path(directory.name)))
+    if is_connect:
+        spark.addArtifacts(path, pyfile=True)
+    else:
+        before = list(sys.path)
+        spark.sparkContext.addPyFile(path)
+        # That puts the archive before the packages that it was made from.
+        sys.path[:] = before
+    _SHIPPED[key] = directory
+
+
+_SHIPPED: dict[str, tempfile.TemporaryDirectory[str]] = {}
 
 
 def demand_master(master: str) -> None:
@@ -118,6 +182,8 @@ def demand_master(master: str) -> None:
 
     Spark itself takes a minute to find out the latter.
     """
+    if master.startswith("sc://"):
+        raise PipelineUnavailableError(f"{master}: {NEEDS_CLASSIC}")
     if not MASTER.fullmatch(master):
         raise PipelineUnavailableError(
             f"{master}: not a Spark master; valid are local[2], local[*], spark://HOST:PORT, k8s://URL and yarn"
@@ -156,13 +222,18 @@ def is_local(master: str) -> bool:
     return master.startswith("local")
 
 
+def slot_count(spark: SparkSession) -> int:
+    """Return how many tasks run at a time; no DataFrame says that."""
+    return int(spark.sparkContext.defaultParallelism)
+
+
 def executor_core_count(spark: SparkSession) -> int:
     """Return how many cores the executor of a task has; where nobody says so, those of one task."""
     context = spark.sparkContext
     if found := LOCAL_CLUSTER.fullmatch(str(context.master)):
         return int(found[1])
     if is_local(str(context.master)):
-        return int(context.defaultParallelism)
+        return slot_count(spark)
     settings = context.getConf()
     return int(settings.get("spark.executor.cores") or settings.get("spark.task.cpus") or 1)
 
@@ -173,7 +244,8 @@ def code_archive(directory: Path) -> Path:
     Every module is there compiled too, which each Python worker would else do again. An executor with another Python
     takes the source, because compiled code names its Python and not the time of its source.
     """
-    path = directory / "tornproof-code.zip"
+    # A session rejects a second file of a name, as another process may have given it.
+    path = directory / f"tornproof-code-{uuid.uuid4().hex[:8]}.zip"
     root = Path(__file__).parents[2]
     with zipfile.ZipFile(path, "w", compression=zipfile.ZIP_DEFLATED) as archive:
         for file in (
@@ -214,36 +286,72 @@ def _why_no_start(error: Exception) -> str:
     return message
 
 
-def _start(master: str, name: str, settings: dict[str, str], directory: Path) -> SparkSession:
+@contextmanager
+def _settings_of(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
+    """Set settings of an active session, and set them back; one that a session has from its start is an error."""
+    from pyspark.errors import PySparkException
+
+    before = {key: spark.conf.get(key, None) for key in settings}
+    try:
+        for key, value in settings.items():
+            spark.conf.set(key, value)
+        yield
+    finally:
+        for key, former in before.items():
+            with suppress(PySparkException):
+                if former is None:
+                    spark.conf.unset(key)
+                else:
+                    spark.conf.set(key, former)
+
+
+def _start(master: str | None, name: str, settings: dict[str, str], directory: Path) -> SparkSession:
+    """Return a new session, on what `spark-submit` says where no master is given."""
     from pyspark.logger import PySparkLogger
     from pyspark.sql import SparkSession
 
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ[PYTHON_VARIABLE] = settings.get(PYTHON_SETTING) or os.environ.get(PYTHON_VARIABLE) or sys.executable
     for loud in LOUD_LOGGERS:
         PySparkLogger.getLogger(loud).disabled = True
     logging.getLogger().addFilter(_is_not_an_interrupt)
+    builder = SparkSession.builder.appName(name)
+    if master is None:
+        chosen = {**SETTINGS, **_submitted_settings()}
+    else:
+        builder = builder.master(master)
+        chosen = {**SETTINGS, **_embedded_settings(master, directory)}
+        if JAVA_OPTIONS in settings:
+            settings[JAVA_OPTIONS] = f"{chosen[JAVA_OPTIONS]} {settings[JAVA_OPTIONS]}"
+    for key, value in {**chosen, **settings}.items():
+        builder = builder.config(key, value)
+    with _launcher(), _own_interrupts():
+        session = builder.getOrCreate()
+    ship_code(session)
+    return session
+
+
+def _submitted_settings() -> dict[str, str]:
+    """Return what the options and files of `spark-submit` say."""
+    from pyspark import SparkConf, SparkContext
+
+    SparkContext._ensure_initialized()
+    return dict(SparkConf().getAll())
+
+
+def _embedded_settings(master: str, directory: Path) -> dict[str, str]:
+    """Return the settings of a driver whose Java is started here."""
     log = directory / "log4j2.properties"
     log.write_text(QUIET_LOG)
     has_room_for_sockets = len(os.fsencode(java_home())) + SOCKET_NAME_BYTES <= SOCKET_PATH_BYTES_MAX
     chosen = {
-        **SETTINGS,
-        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log}",
+        JAVA_OPTIONS: f"-Dlog4j2.configurationFile={log}",
         # Over TCP each task waits some 20 ms for acknowledgements.
         "spark.python.unix.domain.socket.enabled": str(has_room_for_sockets).lower(),
     }
     if is_local(master):
         os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
         chosen |= {"spark.driver.host": LOOPBACK, "spark.driver.bindAddress": LOOPBACK}
-    builder = SparkSession.builder.master(master).appName(name)
-    for key, value in {**chosen, **settings}.items():
-        builder = builder.config(key, value)
-    with _launcher(), _own_interrupts():
-        session = builder.getOrCreate()
-    before = list(sys.path)
-    session.sparkContext.addPyFile(str(code_archive(directory)))
-    # addPyFile puts the archive before the packages that it was made from, but it is removed with the session.
-    sys.path[:] = before
-    return session
+    return chosen
 
 
 @contextmanager

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 CONFIDENCE = 0.95
-BEHAVIOURS_MAX = 500_000
-"""The most behaviours that are counted separately; later runs are not counted."""
-POINTS_MAX = 200
 _HALVINGS = 60
 
 
@@ -35,65 +32,6 @@ class Yield:
     def new_share_max(self) -> float:
         """An upper bound: held-out runs are independent trials of whether the others have seen everything."""
         return chance_max(self.held_out_new_count, self.held_out_count)
-
-
-@dataclass(slots=True)
-class Behaviours:
-    """Counts behaviours, with half of the runs held out, and keeps the yield at some of the runs.
-
-    Each held-out run is an independent trial of how much the other half has not seen. All runs together have seen no
-    less, so a bound on the unseen share of one half holds for all.
-    """
-
-    run_count: int = 0
-    points: list[Yield] = field(default_factory=list)
-    _counts: dict[bytes, tuple[int, int]] = field(default_factory=dict)
-    _once_count: int = 0
-    _held_out_count: int = 0
-    _held_out_new_count: int = 0
-    _runs_a_point: int = 1
-
-    @property
-    def is_full(self) -> bool:
-        """Whether there are too many behaviours to count further runs."""
-        return len(self._counts) >= BEHAVIOURS_MAX
-
-    def add(self, behaviour: bytes, *, is_held_out: bool) -> None:
-        """Count one run, unless there are too many behaviours already."""
-        if self.is_full:
-            return
-        learnt, held_out = self._counts.get(behaviour, (0, 0))
-        self.run_count += 1
-        self._once_count += {0: 1, 1: -1}.get(learnt + held_out, 0)
-        if is_held_out:
-            self._held_out_count += 1
-            self._held_out_new_count += learnt == 0
-            self._counts[behaviour] = learnt, held_out + 1
-        else:
-            self._held_out_new_count -= held_out if learnt == 0 else 0
-            self._counts[behaviour] = learnt + 1, held_out
-        if self.run_count % self._runs_a_point == 0:
-            self._keep_point()
-
-    def now(self) -> Yield:
-        """Return the yield after all runs so far."""
-        return Yield(
-            run_count=self.run_count,
-            behaviour_count=len(self._counts),
-            once_count=self._once_count,
-            held_out_count=self._held_out_count,
-            held_out_new_count=self._held_out_new_count,
-        )
-
-    def trend(self) -> list[Yield]:
-        """Return the yield at some of the runs, in order, and after all."""
-        return [*(point for point in self.points if point.run_count < self.run_count), self.now()]
-
-    def _keep_point(self) -> None:
-        self.points.append(self.now())
-        if len(self.points) == POINTS_MAX:
-            self._runs_a_point *= 2
-            self.points = self.points[1::2]
 
 
 def unseen_share(once_count: int, run_count: int) -> float:

@@ -10,8 +10,8 @@ from typing import TypeAlias
 from markupsafe import Markup
 
 from tornproof.reports.campaign.coverage import heat_map
-from tornproof.reports.campaign.data import CampaignData, CellRuns, Signature, read_campaign, totals
-from tornproof.reports.campaign.discovery import BEHAVIOURS_MAX, Yield, about, at_most
+from tornproof.reports.campaign.data import CampaignData, CellRuns, Signature, Sums, read_campaign, totals
+from tornproof.reports.campaign.discovery import Yield, about, at_most
 from tornproof.reports.campaign.faults import GROUPS_MAX as FAULT_GROUPS_MAX
 from tornproof.reports.campaign.faults import curves_of, fault_groups, survival_plot
 from tornproof.reports.campaign.plots import behaviours_plot, chance_plot
@@ -29,12 +29,12 @@ Control: TypeAlias = tuple[tuple[str, str], CellRuns]
 """The group and the fault or preset to detect, and its runs."""
 
 
-def campaign_page(directory: Path) -> Page:
-    """Return the page of a campaign's directory; raises ResultError if it is not one.
+def campaign_page(directory: Path, sums: Sums) -> Page:
+    """Return the page of a campaign's directory with the sums of its results; raises ResultError if it is not one.
 
     The page lists results that are missing or unreadable.
     """
-    data = read_campaign(directory)
+    data = read_campaign(directory, sums)
     judged, controls = _judged(data), _controls(data)
     notes = _notes(data, controls)
     verdict = _verdict(data, judged, notes)
@@ -144,16 +144,15 @@ def _findings(data: CampaignData) -> list[tuple[Signature, str]]:
 
 def _discovery(data: CampaignData) -> dict[str, object] | None:
     """Return how much new the runs have shown, and estimates for further runs."""
-    if not data.behaviours.run_count:
+    points = data.behaviours
+    if not points:
         return None
-    points = data.behaviours.trend()
     stride = -(-len(points) // YIELD_ROWS)
     return {
         "behaviours": points[-1],
-        "outcomes": data.outcomes.now(),
+        "outcomes": data.outcomes[-1],
         "rows": _some(points, stride),
-        "is_full": data.behaviours.is_full,
-        "behaviours_max": BEHAVIOURS_MAX,
+        "behaviours_max": data.behaviours_max,
         "growth": behaviours_plot(points, data.group_starts),
         "chance": chance_plot(points, data.group_starts),
     }

@@ -249,10 +249,16 @@ def test_a_path_of_no_folder_is_exit_2(tornproof: WarmRunner, command: str, path
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["campaign", "--spec", "x.toml", "--out", "s3a://bucket/out"], "--out: s3a:/bucket/out: only paths of this "),
+        (
+            ["campaign", "--spec", "x.toml", "--out", "gs://bucket/out"],
+            "gs://bucket/out: no address of a file; valid ",
+        ),
+        (["archive", "x.jsonl", "--to", "s3a://bucket/t"], "--to: s3a://bucket/t: only paths of this machine's "),
+        (["verify", "s3://bucket/table"], "TABLE: s3://bucket/table: only paths of this machine's "),
+        (["migrate", "hdfs://host/tables"], "PATH: hdfs://host/tables: only paths of this machine's "),
         (["campaign", "--spec=file:///x.toml", "--out", "out"], "--spec: file:/x.toml: only paths of this machine's "),
-        (["report", "hdfs://host/results"], "DIRECTORY: hdfs:/host/results: only paths of this machine's "),
-        (["history", "gs://bucket/events", "here"], "EVENTS: gs:/bucket/events: only paths of this machine's "),
+        (["report", "ftp://host/results"], "ftp://host/results: no address of a file; valid are paths, hdfs://"),
+        (["history", "gs://bucket/events", "here"], "gs://bucket/events: no address of a file; valid are paths, "),
     ],
 )
 def test_an_address_in_place_of_a_path_is_rejected_before_anything_is_written(

@@ -17,6 +17,7 @@ from tornproof.pipeline.campaign.job import claim, run_campaign
 from tornproof.pipeline.campaign.results import Summary
 from tornproof.pipeline.campaign.spec import CampaignError, Group, Seeds, Spec
 from tornproof.pipeline.campaign.tasks import RESULTS, complete_task, plan_of
+from tornproof.pipeline.files import Location
 from tornproof.pipeline.spark.java import PipelineUnavailableError
 
 CONTROL = Group(name="controls-x", faults=("prev is always 0",), seeds=Seeds(count=8), control=True)
@@ -27,10 +28,10 @@ def without_spark(monkeypatch: pytest.MonkeyPatch) -> None:
     """All tasks are done here, one after the other; the tests of the pipeline run the command on Spark."""
 
     @contextmanager
-    def session(master: str | None, *, name: str) -> Iterator[None]:
+    def session(master: str | None, *, name: str, settings: dict[str, str]) -> Iterator[None]:
         yield None
 
-    def run(spark: Any, spec: Spec, out: Path, **reported: Any) -> Summary:
+    def run(spark: Any, spec: Spec, out: Location, **reported: Any) -> Summary:
         claim(spec, out)
         for task in reversed(plan_of(spec)):
             if not task.path(out, RESULTS).exists():
@@ -115,7 +116,7 @@ def test_what_cannot_be_run_is_wrong_usage_in_one_sentence(tmp_path: Path, monke
     ]
 
     @contextmanager
-    def missing(master: str | None, *, name: str) -> Iterator[None]:
+    def missing(master: str | None, *, name: str, settings: dict[str, str]) -> Iterator[None]:
         raise PipelineUnavailableError("Spark needs Java")
         yield
 

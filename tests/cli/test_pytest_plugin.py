@@ -18,6 +18,7 @@ from depth import nightly
 from tornproof.cli.commands.replay import replay
 from tornproof.harness.simulator.process.observer import Property
 from tornproof.harness.systems.toy import Toy
+from tornproof.pipeline.files import location_of
 from tornproof.testing import target
 
 ROOT = Path(__file__).parents[2]
@@ -192,15 +193,15 @@ def test_the_command_replays_the_finding_of_a_test_from_anywhere(
     run(tmp_path, "-k", "power_cut", source=BROKEN_EXAMPLE)
     file = next((tmp_path / ".tornproof").glob("power-*.json"))
     document = tmp_path / "replayed.json"
-    assert replay(file, str(document)) == 1
+    assert replay(location_of(file), str(document)) == 1
     assert "INVALID: it happens again" in capsys.readouterr().out
     replayed = json.loads(document.read_text())
     assert (replayed["verdict"], replayed["test"].partition("::")[0]) == ("INVALID", "test_letters.py")
     write_module(tmp_path, EXAMPLE)
-    assert replay(file, None) == 0
+    assert replay(location_of(file), None) == 0
     assert "VALID: it does not happen any more" in capsys.readouterr().out
     (tmp_path / "test_letters.py").unlink()
-    assert replay(file, None) == 3
+    assert replay(location_of(file), None) == 3
     assert "UNKNOWN: this release cannot replay it" in capsys.readouterr().out
 
 

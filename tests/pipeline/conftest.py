@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 import quick_java
+from object_store import CREDENTIALS, NO_CREDENTIALS
 from pyspark.sql import SparkSession
 
 from tornproof.pipeline.spark.java import PipelineUnavailableError
@@ -27,5 +28,10 @@ def spark(needs_spark: None) -> Iterator[SparkSession]:
     """Two task slots and three attempts at each task; plain `local[2]` never tries again."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(quick_java.VARIABLE, quick_java.OPTIONS)
-        with spark_session("local[2,3]", settings={"spark.sql.shuffle.partitions": "2"}) as session:
+        # Its workers have what a store of a test asks for; where that is, jobs tell them.
+        for name, value in {**NO_CREDENTIALS, **CREDENTIALS}.items():
+            patch.setenv(name, value)
+        with spark_session(
+            "local[2,3]", settings={"spark.sql.shuffle.partitions": "2", "spark.ui.enabled": "false"}
+        ) as session:
             yield session

@@ -34,7 +34,8 @@ from tornproof.impl.storage.operating_system import OperatingSystemStorage
 from tornproof.impl.table.table import Table
 from tornproof.impl.txn.pins import take_writer_lock
 from tornproof.pipeline import migration
-from tornproof.pipeline.migration import convert_all, convert_tables
+from tornproof.pipeline.files import location_of
+from tornproof.pipeline.migration import convert_one, convert_tables
 
 MASTER = "local[2,3]"
 LOOK_COUNT_MAX = 12_000
@@ -68,7 +69,7 @@ def run(path: Path, master: str | None, **options: Any) -> tuple[int, dict[str, 
         dry_run=options.get("dry_run", False),
         mode=options.get("mode", Mode.SERVER),
         master=master,
-        report=str(folder),
+        report=location_of(folder),
         json_target=str(position / "report.json"),
     )
     document = json.loads((position / "report.json").read_text())
@@ -207,10 +208,10 @@ def test_an_executor_that_does_not_see_the_table_ends_the_job(legacy_tree: Calla
     assert isinstance(plan, TablePlan)
     (partition,) = plan.partitions
     gone = Table(storage=plan.table.storage, path=f"{plan.table.path} gone", metadata=plan.table.metadata)
-    (done,) = convert_all(iter([(plan.table, partition)]), mode=ConversionMode.SERVER, keeps_sound=True)
+    done = convert_one([(plan.table, partition)], ConversionMode.SERVER, True, 0)
     assert isinstance(done, Converted)
     with pytest.raises(StorageError, match="it does not see the table; all need the same file system"):
-        list(convert_all(iter([(gone, partition)]), mode=ConversionMode.SERVER, keeps_sound=True))
+        convert_one([(gone, partition)], ConversionMode.SERVER, True, 0)
 
 
 @pytest.mark.parametrize("has_appeared", [False, True])

@@ -56,7 +56,7 @@ def test_a_report_without_runs_does_not_open_with_a_finding(tmp_path: Path) -> N
 
 
 def test_the_campaign_of_a_directory_has_its_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def page_of(directory: Path) -> Page:
+    def page_of(directory: Path, sums: Any) -> Page:
         return Page(key="campaign", group="Campaign", title=directory.name, verdict="UNKNOWN", body=Markup())
 
     monkeypatch.setattr(sites, "campaign_page", page_of)

@@ -1,6 +1,8 @@
 """Every job on Spark, small, and what came of it as JSON; as a script on a cluster of two executors of one slot each.
 
-`python cluster_jobs.py CHECKOUT INPUTS FOLDER`: the checkout is known to the driver alone.
+`python cluster_jobs.py CHECKOUT INPUTS FOLDER MASTER [VICTIM]`: the checkout is known to the driver alone. The session
+is one of ours on MASTER, or with `active:MASTER` one that somebody else has made. VICTIM is killed twice, in a campaign
+and in a migration: an executor, or the driver, which then is to be started again.
 """
 
 from __future__ import annotations
@@ -11,8 +13,8 @@ import os
 import shutil
 import signal
 import sys
-from collections.abc import Callable, Iterable
-from contextlib import chdir
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import chdir, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -36,6 +38,7 @@ from tornproof.pipeline.campaign.tasks import EVENTS, Task, complete_task
 from tornproof.pipeline.datasource.scan import scan
 from tornproof.pipeline.datasource.source import register
 from tornproof.pipeline.exploration import explore_on_spark
+from tornproof.pipeline.files import Location
 from tornproof.pipeline.history.check import Terms
 from tornproof.pipeline.history.job import check_dataset, open_dataset
 from tornproof.pipeline.ingest.job import run_archive
@@ -87,10 +90,11 @@ def do_jobs(
     inputs: Path,
     folder: Path,
     storage: OperatingSystemStorage | None = None,
-    work: Callable[[Task, Path], None] = complete_task,
+    work: Callable[[Task, Location], None] = complete_task,
 ) -> dict[str, Any]:
     """Return what each job came to, which must not depend on where it runs; a migration's tables have this storage."""
-    shutil.copytree(inputs / "tree", folder / "tree")
+    if not (folder / "tree").exists():
+        shutil.copytree(inputs / "tree", folder / "tree")
     # All controls of a real campaign take minutes.
     campaign_spec.__dict__["CONTROL_GROUPS"] = (CONTROL,)
     summary = run_campaign(spark, SPEC, folder / "campaign", work=work)
@@ -177,44 +181,67 @@ def executors_of(spark: SparkSession) -> list[list[Any]]:
     return spark.sparkContext.parallelize(range(4), 4).mapPartitions(look).collect()
 
 
-def do_jobs_with_a_kill(spark: SparkSession, inputs: Path, folder: Path) -> dict[str, Any]:
-    """Run all jobs; in two of them an executor is killed once, in the middle of a task."""
+def do_jobs_with_a_kill(spark: SparkSession, inputs: Path, folder: Path, victim: str) -> dict[str, Any]:
+    """Run all jobs; in two of them an executor or the driver is killed once, in the middle of a task."""
+    driver = os.getpid()
 
-    def kill_executor(mark: Path) -> None:
+    def kill(mark: Path) -> None:
         if not mark.exists():
             mark.write_text(MARK)
             # A worker is forked by a daemon, which the executor's Java has started.
             java = int(Path(f"/proc/{os.getppid()}/stat").read_text().rpartition(")")[2].split()[1])
-            os.kill(java, signal.SIGKILL)
+            os.kill(driver if victim == "driver" else java, signal.SIGKILL)
 
     class DeadlyStorage(OperatingSystemStorage):
         def kind(self, path: str) -> EntryKind:
             if "types" in path:
-                kill_executor(folder / "killed while migrating")
+                kill(folder / "killed while migrating")
             return super().kind(path)
 
-    def deadly_task(task: Task, out: Path) -> None:
+    def deadly_task(task: Task, out: Location) -> None:
         if task.number == 2:
-            kill_executor(folder / "killed while campaigning")
+            kill(folder / "killed while campaigning")
         complete_task(task, out)
 
+    folder.mkdir(exist_ok=True)
     return {
         **do_jobs(spark, inputs, folder, DeadlyStorage(), deadly_task),
         "killed": sorted(path.name for path in folder.glob("killed*")),
     }
 
 
-def main(inputs: Path, folder: Path) -> None:
+@contextmanager
+def session_on(master: str) -> Iterator[SparkSession]:
+    """Yield a session of ours, or the one that was there before."""
+    settings = {"spark.sql.shuffle.partitions": "2", "spark.driver.memory": "1g", "spark.ui.enabled": "false"}
+    theirs = master.removeprefix("active:")
+    if theirs == master:
+        with spark_session(master, settings=settings) as spark:
+            yield spark
+        return
+    from pyspark.sql import SparkSession as Session
+
+    builder = Session.builder.master(theirs)
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    spark = builder.getOrCreate()
+    with spark_session() as ours:
+        assert ours is spark
+        yield ours
+    assert spark.range(1).count() == 1, "it has ended with the block"
+    spark.stop()
+
+
+def main(inputs: Path, folder: Path, master: str, victim: str = "executor") -> None:
     """Print one JSON document."""
-    settings = {"spark.sql.shuffle.partitions": "2", "spark.driver.memory": "1g"}
-    with spark_session(CLUSTER, settings=settings) as spark:
+    with session_on(master) as spark:
         application = spark.sparkContext.applicationId
         done = {
             "executors": executors_of(spark),
-            "jobs": do_jobs_with_a_kill(spark, inputs, folder / "jobs"),
+            "jobs": do_jobs_with_a_kill(spark, inputs, folder / "jobs", victim),
         }
     print(json.dumps({"driver": os.getpid(), "application": application, **done}))
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[2]), Path(sys.argv[3]))
+    main(Path(sys.argv[2]), Path(sys.argv[3]), *sys.argv[4:])

@@ -27,6 +27,8 @@ from tornproof.impl.errors import TornproofError, UsageError
 COMPLETION = "_TORNPROOF_COMPLETE"
 SCHEME = re.compile(r"([a-z][a-z0-9+.-]+):/")
 """How a path begins that was an address, after `Path` has made one slash of two."""
+PATHS_AS_TEXT = frozenset({"table", "to", "path", "file", "out", "rejects", "json_target"})
+"""Parameters whose text is a path of this machine; those that may be addresses have a type of their own."""
 COMMANDS = {
     "check": "Explore a copy of a table: flipped bits, commits beside readers, kills at every step, failing calls.",
     "verify": "Say whether a table on disk is sound, and what is wrong: file, field, offset, expected, found.",
@@ -84,7 +86,8 @@ class _Command(TyperCommand):
 
 def _reject_address(parameter: Any, path: object) -> None:
     """Raise UsageError for a path that is an address, before a folder of its scheme's name is made."""
-    if isinstance(path, Path) and (found := SCHEME.match(str(path))):
+    is_path = isinstance(path, Path) or (isinstance(path, str) and parameter.name in PATHS_AS_TEXT)
+    if is_path and (found := SCHEME.match(str(path))):
         name = parameter.opts[0] if parameter.opts[0].startswith("-") else parameter.opts[0].upper()
         hint = "leave out file://" if found[1] == "file" else "copy it, or mount it as a folder"
         raise UsageError(f"{name}: {path}: only paths of this machine's file systems are read and written; {hint}")

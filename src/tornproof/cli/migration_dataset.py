@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -13,8 +13,10 @@ import pyarrow.parquet as pq
 from tornproof.cli.output import replacing
 from tornproof.impl.errors import UsageError
 from tornproof.impl.migrate.plan import Migration, Outcome
+from tornproof.pipeline.files import Location
 
 FILE = "migration.parquet"
+ROW_GROUP_ROWS = 100_000
 PROBLEM = pa.struct(
     [
         pa.field("file", pa.string(), nullable=False),
@@ -39,19 +41,23 @@ SCHEMA = pa.schema(
 )
 
 
-def make_directory(directory: str) -> None:
-    """Make the directory of a dataset and those above it; raises UsageError."""
+def make_directory(directory: Location) -> None:
+    """Make the directory of a dataset and those above it, if it is local; raises UsageError."""
+    if not directory.is_local:
+        return
     try:
-        Path(directory).mkdir(parents=True, exist_ok=True)
+        directory.local.mkdir(parents=True, exist_ok=True)
     except (OSError, ValueError) as error:
         raise UsageError(f"{directory}: cannot make the directory: {getattr(error, 'strerror', error)}") from error
 
 
-def write_dataset(done: Sequence[Migration], directory: str) -> None:
-    """Replace the rows in a directory by those of this run, atomically; raises UsageError."""
-    rows = pa.Table.from_pylist([row for each in done for row in _rows(each)], schema=SCHEMA)
-    with replacing(Path(directory, FILE)) as partial:
-        pq.write_table(rows, partial)
+def write_dataset(done: Sequence[Migration], directory: Location) -> None:
+    """Replace the rows in a directory by those of this run, atomically; raises UsageError, StorageError."""
+    target, rows = directory / FILE, (row for each in done for row in _rows(each))
+    opened = replacing(target.local) if target.is_local else target.whole_file()
+    with opened as file, pq.ParquetWriter(file, SCHEMA) as writer:
+        while some := list(itertools.islice(rows, ROW_GROUP_ROWS)):
+            writer.write_table(pa.Table.from_pylist(some, schema=SCHEMA))
 
 
 def _rows(migration: Migration) -> Iterator[dict[str, Any]]:

@@ -23,6 +23,8 @@ from tornproof.impl.errors import BusyError, CorruptError, TornproofError, Usage
 if TYPE_CHECKING:
     from pyarrow import Buffer
 
+    from tornproof.pipeline.files import Location
+
 JsonOption = Annotated[
     str | None,
     typer.Option("--json", metavar="FILE|-", help="Write the result as JSON to FILE, or to standard output for -."),
@@ -63,14 +65,22 @@ def write_json(document: dict[str, Any], target: str | None) -> None:
     """Write a JSON document to the file or to standard output; a file is written atomically."""
     if target is None:
         return
-    text = json.dumps(document, indent=1) + "\n"
-    if SURROGATE_ESCAPE in text:
-        text = json.dumps(without_surrogates(document), indent=1) + "\n"
+    text = _json_of(document)
     if target == "-":
         sys.stdout.write(text)
         return
     with replacing(Path(target)) as partial:
         partial.write_text(text, encoding="utf-8")
+
+
+def write_document(document: dict[str, Any], target: Location) -> None:
+    """Write a JSON document to a file, also of an object store; raises StorageError."""
+    target.write_bytes(_json_of(document).encode())
+
+
+def _json_of(document: dict[str, Any]) -> str:
+    text = json.dumps(document, indent=1) + "\n"
+    return json.dumps(without_surrogates(document), indent=1) + "\n" if SURROGATE_ESCAPE in text else text
 
 
 def without_surrogates(value: Any) -> Any:

@@ -5,6 +5,9 @@ The packages that reports need are imported only when one is written, so that ot
 
 from __future__ import annotations
 
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,6 +19,7 @@ from tornproof.cli.output import replacing, write_json
 from tornproof.impl.errors import UsageError
 
 if TYPE_CHECKING:
+    from tornproof.pipeline.files import Location
     from tornproof.reports.site import Site
 
 ReportOption = Annotated[
@@ -27,6 +31,8 @@ PACKAGES = ("jinja2", "junitparser", "markupsafe", "matplotlib")
 """The packages of the extra `reports`."""
 HTML, JUNIT = "report.html", "junit.xml"
 FINDINGS_OF_REPORT = "findings"
+DOCUMENT_BYTES_MAX = 64 << 20
+"""Larger documents of a directory elsewhere are left there."""
 
 
 def demand_packages() -> None:
@@ -75,34 +81,61 @@ def save_run(document: dict[str, Any], directory: Path) -> Path:
 
 
 def write_report(
-    directory: Path,
+    directory: Path | Location,
     console: Console,
     *,
     html: Path | None = None,
     junit: Path | None = None,
     with_summary: bool = False,
+    sums: Callable[[Path], Any] | None = None,
 ) -> Site:
     """Write the report on a folder, print where it is and what it leaves out, and return it; raises UsageError.
 
     HTML and JUnit XML go into the folder unless other paths are given. A command that has printed its own result needs
-    no summary.
+    no summary, and one that has the sums of a campaign hands them over.
     """
     demand_packages()
     from tornproof.harness.counterexamples.older_words import in_present_words
+    from tornproof.pipeline.campaign.directory import directory_sums
+    from tornproof.pipeline.files import location_of
     from tornproof.reports.kit.json_fields import ResultError
     from tornproof.reports.site import site_of
     from tornproof.reports.terminal import print_notices, print_summary
 
-    try:
-        site = site_of(directory, translate=in_present_words)
-    except ResultError as error:
-        raise UsageError(str(error)) from error
-    paths = html or directory / HTML, junit or directory / JUNIT
-    for path, text in zip(paths, (site.html, site.junit), strict=True):
-        with replacing(path) as partial:
-            partial.write_text(text, encoding="utf-8")
+    there = location_of(directory)
+    with _at_hand(there) as folder:
+        try:
+            site = site_of(folder, translate=in_present_words, sums=sums or (lambda _: directory_sums(there)))
+        except ResultError as error:
+            raise UsageError(str(error).replace(str(folder), str(directory))) from error
+    targets = location_of(html or there / HTML), location_of(junit or there / JUNIT)
+    for target, text in zip(targets, (site.html, site.junit), strict=True):
+        if target.is_local:
+            with replacing(target.local) as partial:
+                partial.write_text(text, encoding="utf-8")
+        else:
+            target.write_bytes(text.encode())
     if with_summary:
         print_summary(console, site)
     print_notices(console, site)
-    console.print(f"report: {paths[0]} (for CI: {paths[1]})", soft_wrap=True)
+    console.print(f"report: {targets[0]} (for CI: {targets[1]})", soft_wrap=True)
     return site
+
+
+@contextmanager
+def _at_hand(directory: Location) -> Iterator[Path]:
+    """Yield a folder of this machine with the documents of a directory, itself if it is local.
+
+    The results and events of tasks stay where they are; no page shows more of them than their sums.
+    """
+    if directory.is_local:
+        yield directory.local
+        return
+    with tempfile.TemporaryDirectory(prefix="tornproof-report-") as name:
+        for file, size_bytes in directory.files_below():
+            below = file.relative_to(directory)
+            if file.name.endswith(".json") and size_bytes <= DOCUMENT_BYTES_MAX:
+                target = Path(name, below)
+                target.parent.mkdir(parents=True, exist_ok=True)
+                target.write_bytes(file.read_bytes())
+        yield Path(name)

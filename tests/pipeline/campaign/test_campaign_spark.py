@@ -14,6 +14,7 @@ from tornproof.pipeline.campaign.job import run_campaign
 from tornproof.pipeline.campaign.results import Detection, Summary
 from tornproof.pipeline.campaign.spec import CampaignError, Group, Seeds, Spec
 from tornproof.pipeline.campaign.tasks import EVENTS, RESULTS, Task, complete_task
+from tornproof.pipeline.files import Location
 from tornproof.pipeline.whole_file import PARTIAL
 
 SPEC = Spec(
@@ -65,12 +66,12 @@ def test_one_and_three_partitions_give_the_same_and_retries_and_interruptions_to
     marks = tmp_path / "marks"
     marks.mkdir()
 
-    def fails_first(task: Task, out: Path) -> None:
+    def fails_first(task: Task, out: Location) -> None:
         mark = marks / str(task.number)
         if task.number % 3 == 0 and not mark.exists():
             mark.touch()
             complete_task(task, out)
-            task.path(out, RESULTS).unlink()
+            task.path(out, RESULTS).delete_file()
             raise OSError("the first attempt")
         complete_task(task, out)
 
@@ -81,7 +82,7 @@ def test_one_and_three_partitions_give_the_same_and_retries_and_interruptions_to
         and content_of(tmp_path / "retried") == contents[0]
     )
 
-    def blocks(task: Task, out: Path) -> None:
+    def blocks(task: Task, out: Location) -> None:
         if task.number == BLOCKED:
             time.sleep(60)
         complete_task(task, out)
@@ -99,7 +100,7 @@ def test_one_and_three_partitions_give_the_same_and_retries_and_interruptions_to
     ran = tmp_path / "ran"
     ran.mkdir()
 
-    def counted(task: Task, out: Path) -> None:
+    def counted(task: Task, out: Location) -> None:
         (ran / str(task.number)).touch()
         complete_task(task, out)
 
@@ -120,7 +121,7 @@ def test_one_and_three_partitions_give_the_same_and_retries_and_interruptions_to
 
 
 def test_a_task_that_fails_each_time_ends_the_campaign_with_one_sentence(spark: SparkSession, tmp_path: Path) -> None:
-    def fails(task: Task, out: Path) -> None:
+    def fails(task: Task, out: Location) -> None:
         raise OSError("no space left on device")
 
     with pytest.raises(CampaignError) as failed:

@@ -1,6 +1,7 @@
 """The jobs on Spark: the judge, Spark SQL and the brute force agree on all histories, and so do slices in workers."""
 
 import json
+from collections import Counter
 from pathlib import Path
 
 import pyarrow as pa
@@ -14,6 +15,7 @@ from pyspark.sql import SparkSession
 from tornproof.harness.checkers.snapshot_isolation import judge
 from tornproof.harness.common.history import Event, to_arrow
 from tornproof.harness.common.verdict import Verdict
+from tornproof.pipeline.history import groups, sql
 from tornproof.pipeline.history.check import Terms, check_files
 from tornproof.pipeline.history.job import ONLY, check_dataset, open_dataset
 from tornproof.pipeline.history.sql import ask_sql
@@ -51,6 +53,31 @@ def test_judge_and_sql_and_brute_force_agree_on_all_histories(
         assert (judgement.verdict.name, judgement.counts) == (found.verdict, found.counts), case.name
     only_order_count = sum(judgement.counts.keys() == {ORDER} for judgement in report.judgements.values())
     assert only_order_count > len(cases) // 50
+
+
+def test_sql_says_the_same_without_hints_and_the_driver_keeps_the_worst_histories(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sql, "BROADCAST_EVENTS_MAX", 0)
+    monkeypatch.setattr(groups, "HISTORIES_SHOWN_MAX", 3)
+    cases = all_cases()[::70]
+    (tmp_path / "events").mkdir()
+    dataset = open_dataset([write_dataset(cases, tmp_path / "events")])
+    report = check_dataset(spark, dataset, terms=TERMS, with_sql=True, out=tmp_path / "out")
+    assert (report.disagreements, report.disagreement_count) == ({}, 0)
+    found = {case.name: brute_force(case.events, excused=[EXCUSED]) for case in cases}
+    verdicts = Counter(each.verdict for each in found.values())
+    assert {verdict.name: count for verdict, count in report.judged.verdicts.items()} == verdicts
+    assert report.judged.history_count == len(cases) > len(report.judgements) == 3
+    invalid = sorted(
+        json.dumps({"name": name}, separators=(",", ":")) for name in found if found[name].verdict == "INVALID"
+    )
+    assert list(report.judgements) == invalid[:3]
+    assert report.counts == sum((Counter(each.counts) for each in found.values()), Counter())
+    rows = pq.read_table(tmp_path / "out").to_pylist()
+    assert {json.loads(row["history"])["name"]: row["verdict"] for row in rows} == {
+        name: each.verdict for name, each in found.items()
+    }
 
 
 @pytest.mark.nightly

@@ -16,7 +16,9 @@ from tornproof.cli.output import ExitCode
 from tornproof.harness.checkers.snapshot_isolation import judge, unknown
 from tornproof.harness.common.history import Event, to_arrow
 from tornproof.harness.common.verdict import Verdict
+from tornproof.pipeline.files import location_of
 from tornproof.pipeline.history.events import UnreadableEventsError
+from tornproof.pipeline.history.groups import Judged
 from tornproof.pipeline.history.job import ONLY, Report, difference, open_dataset
 from tornproof.pipeline.history.sql import Answer
 
@@ -35,10 +37,10 @@ def test_histories_told_apart_by_directories_get_verdicts_of_their_own(
     write(bad, tmp_path / "events" / "fault=torn" / "a.parquet")
     write(incomplete_history(2), tmp_path / "events" / "fault=lost" / "a.parquet")
     target = tmp_path / "report.json"
-    code = history([tmp_path / "events"], excused=[EXCUSED], json_target=str(target))
+    code = history([location_of(tmp_path / "events")], excused=[EXCUSED], json_target=str(target))
     assert code == ExitCode.INVALID
     document = json.loads(target.read_text())
-    assert (document["format"], document["keys"], document["verdict"]) == (1, ["fault"], "INVALID")
+    assert (document["format"], document["keys"], document["verdict"]) == (2, ["fault"], "INVALID")
     assert document["sql"] is None
     assert {each["history"]: each["verdict"] for each in document["histories"]} == {
         '{"fault":"none"}': "VALID",
@@ -64,14 +66,14 @@ def test_histories_told_apart_by_directories_get_verdicts_of_their_own(
 def test_the_verdict_on_one_history_is_the_exit_code(
     spark: SparkSession, tmp_path: Path, events: list[Event], excused: list[str], code: ExitCode
 ) -> None:
-    assert history([write(events, tmp_path / "events.parquet")], excused=excused) == code
+    assert history([location_of(write(events, tmp_path / "events.parquet"))], excused=excused) == code
 
 
 def test_a_rejected_read_is_an_anomaly_unless_it_is_excused(spark: SparkSession, tmp_path: Path) -> None:
     rights = map(correct_history, range(99))
     events = next(events for events in rights if any(event.details for event in events))
     assert judge(to_arrow(events)).counts.keys() == {"refused_read"}
-    assert history([write(events, tmp_path / "events.parquet")]) == ExitCode.INVALID
+    assert history([location_of(write(events, tmp_path / "events.parquet"))]) == ExitCode.INVALID
 
 
 def test_what_sql_says_is_part_of_the_report(tmp_path: Path) -> None:
@@ -81,9 +83,11 @@ def test_what_sql_says_is_part_of_the_report(tmp_path: Path) -> None:
         ({}, "VALID: histories: 1 VALID; SQL agrees on all"),
         ({ONLY: "verdict: VALID by the judge, INVALID by SQL"}, "the checkers disagree on verdict: VALID by the judge"),
     ):
-        report = Report(judgements={ONLY: good}, disagreements=disagreements)
+        report = Report(
+            judged=Judged.of([(ONLY, good)]), disagreements=disagreements, disagreement_count=len(disagreements)
+        )
         document = report_document(dataset, report, with_sql=True)
-        assert document["sql"] == {"disagreements": disagreements}
+        assert document["sql"] == {"disagreements": disagreements, "count": len(disagreements)}
         assert document["verdict"] == ("UNKNOWN" if disagreements else "VALID")
         console = Console(file=io.StringIO(), width=200)
         print_report(console, report, with_sql=True)
@@ -120,19 +124,17 @@ def test_files_that_are_not_finished_are_left_out(tmp_path: Path) -> None:
     for name in ("_temporary/b.parquet", ".c.parquet"):
         (tmp_path / "events" / name).parent.mkdir(exist_ok=True)
         (tmp_path / "events" / name).write_text("half")
-    assert open_dataset([tmp_path / "events"]).files == (good,)
+    assert open_dataset([tmp_path / "events"]).files == (location_of(good),)
 
 
 def test_judges_that_disagree_know_nothing() -> None:
     good = judge(to_arrow(correct_history(1)), excused=[EXCUSED])
     answer = Answer(verdict="VALID", counts={}, denominators={"events": good.denominators["events"]})
-    assert difference({"a": good}, {"a": answer}, "a") == ("a", "")
-    assert (
-        "anomalies"
-        in difference({"a": good}, {"a": Answer(verdict="VALID", counts={"torn_content": 1}, denominators={})}, "a")[1]
-    )
+    assert difference(good, answer) == ""
+    assert "anomalies" in difference(good, Answer(verdict="VALID", counts={"torn_content": 1}, denominators={}))
     full = Answer(verdict="VALID", counts={}, denominators=good.denominators)
-    assert "verdict" in difference({"a": unknown("why", 0)}, {"a": full}, "a")[1]
-    assert difference({"a": good}, {}, "a")[1] == "is not known to SQL"
-    assert Report(judgements={"a": good}).verdict is Verdict.VALID
-    assert Report(judgements={"a": good}, disagreements={"a": "verdict"}).verdict is Verdict.UNKNOWN
+    assert "verdict" in difference(unknown("why", 0), full)
+    assert difference(good, None) == "is not known to SQL"
+    sums = Judged.of([("a", good)])
+    assert Report(judged=sums).verdict is Verdict.VALID
+    assert Report(judged=sums, disagreements={"a": "verdict"}).verdict is Verdict.UNKNOWN

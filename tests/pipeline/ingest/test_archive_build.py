@@ -17,6 +17,7 @@ from tornproof.impl.table.metadata_file import PartitionBy
 from tornproof.impl.write.adoption import PreparedPartition
 from tornproof.impl.write.table_writer import open_writer
 from tornproof.impl.write.writer_options import WriterOptions
+from tornproof.pipeline.files import location_of
 from tornproof.pipeline.ingest import spill as archive_spool
 from tornproof.pipeline.ingest.build import BuildTask, build_partition, row_groups
 from tornproof.pipeline.ingest.schema import TYPES, ArchiveColumn, ArchiveSchema
@@ -50,7 +51,7 @@ def read(directory: Path, content: bytes, attempt: str = "0") -> SourceLines:
     spool = directory / "spool"
     spool.mkdir(exist_ok=True)
     reading = Reading(schema=SCHEMA, partition_by=PartitionBy.HOUR, directory=str(spool))
-    return reading.read(str(path), digest_of(str(path)), attempt)
+    return reading.read(location_of(path), digest_of(str(path)), attempt)
 
 
 def sorted_rows(runs: list[Run], row_count: int) -> list[pa.Table]:
@@ -98,7 +99,7 @@ def test_without_a_directory_lines_are_counted_and_nothing_is_written(tmp_path: 
     path = tmp_path / "frames.jsonl"
     path.write_bytes(frame(START, 1) + b"bad\n")
     reading = Reading(schema=SCHEMA, partition_by=PartitionBy.HOUR, directory=None)
-    source = reading.read(str(path), digest_of(str(path)), "0")
+    source = reading.read(location_of(path), digest_of(str(path)), "0")
     assert (source.row_count, source.reject_counts, source.runs, source.rejects_path) == (1, {"not JSON": 1}, (), "")
     assert [file.name for file in tmp_path.iterdir()] == ["frames.jsonl"]
 
@@ -108,7 +109,7 @@ def test_a_file_that_changes_between_two_looks_is_rejected(tmp_path: Path) -> No
     path.write_bytes(frame(START, 1))
     reading = Reading(schema=SCHEMA, partition_by=PartitionBy.HOUR, directory=None)
     with pytest.raises(SourceUnreadableError, match="changed while it was read"):
-        reading.read(str(path), "another digest", "0")
+        reading.read(location_of(path), "another digest", "0")
 
 
 def one_hour(tmp_path: Path, count: int = 3000) -> list[Run]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -18,18 +19,22 @@ from pyspark.sql import SparkSession
 
 from tornproof.pipeline.spark import session
 from tornproof.pipeline.spark.java import PipelineUnavailableError, java_home
+from tornproof.pipeline.spark.progress import watched
 from tornproof.pipeline.spark.session import (
     COMPILED_HEAD,
     PACKAGES,
     JobFailedError,
+    active_session,
     code_archive,
     demand_master,
     demand_spark,
     executor_core_count,
     innermost_message,
     is_local,
+    ship_code,
     spark_session,
 )
+from tornproof.pipeline.spark.tasks import run_each
 
 ROOT = Path(__file__).parents[3]
 JAVA_TRACE = """\
@@ -126,6 +131,75 @@ def test_archive_is_imported_compiled_by_this_python_and_from_its_source_by_anot
     assert importer.get_filename("errors").endswith("errors.pyc" if head == COMPILED_HEAD else "errors.py")
     code = importer.get_code("errors")
     assert code is not None and "CorruptError" in code.co_names
+
+
+def test_settings_hold_for_the_time_of_a_job_in_an_active_session(spark: SparkSession) -> None:
+    key = "spark.sql.shuffle.partitions"
+    with spark_session(settings={key: "7", "spark.sql.session.timeZone": "Europe/Berlin"}) as session:
+        assert session.conf.get(key) == "7"
+    assert (spark.conf.get(key), spark.conf.get("spark.sql.session.timeZone")) == ("2", "UTC")
+    with (
+        pytest.raises(JobFailedError, match=r"spark\.driver\.memory"),
+        spark_session(settings={"spark.driver.memory": "1g"}),
+    ):
+        pytest.fail("a driver that runs has its memory")
+
+
+class ConnectSession:
+    """As far as jobs look at a session of Spark Connect, which is not installed."""
+
+    __module__ = "pyspark.sql.connect.session"
+    session_id = "some-session"
+
+    def __init__(self) -> None:
+        self.artifacts: list[tuple[str, bool]] = []
+
+    def addArtifacts(self, path: str, *, pyfile: bool) -> None:  # noqa: N802
+        with zipfile.ZipFile(path) as archive:
+            assert "tornproof/impl/errors.py" in archive.namelist()
+        self.artifacts.append((path, pyfile))
+
+
+def test_spark_connect_is_rejected_in_words_and_gets_the_code_as_an_artifact(monkeypatch: pytest.MonkeyPatch) -> None:
+    connected: Any = ConnectSession()
+    with pytest.raises(PipelineUnavailableError, match=r"^the session is one of Spark Connect: this job needs the cl"):
+        watched(connected, lambda: 1, lambda done, total: None)
+    with pytest.raises(PipelineUnavailableError, match=r"^sc://host: this job needs the classic API of Spark"):
+        demand_master("sc://host")
+    monkeypatch.setenv("SPARK_REMOTE", "sc://host")
+    with pytest.raises(PipelineUnavailableError, match="SPARK_REMOTE is set"):
+        active_session()
+    for _ in range(2):
+        ship_code(connected)
+    assert [pyfile for _, pyfile in connected.artifacts] == [True]
+    session._SHIPPED.pop(connected.session_id).cleanup()
+
+
+def test_a_master_is_an_option_of_spark_submit_where_that_runs_the_command(
+    needs_spark: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session, "active_session", lambda: None)
+    monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
+    with pytest.raises(PipelineUnavailableError, match="--master is an option of spark-submit"), spark_session("local"):
+        pytest.fail("it has started")
+
+
+def test_workers_of_a_session_of_ours_do_without_pandas(spark: SparkSession) -> None:
+    def look(number: int) -> tuple[bool, list[int]]:
+        import numpy as np
+        import pyarrow as pa
+
+        numbers = np.asarray(pa.array([number, 7])).tolist()
+        return "pandas" in sys.modules, numbers
+
+    assert run_each(spark, 2, look) == [(False, [0, 7]), (False, [1, 7])]
+
+
+def test_only_the_session_and_its_progress_use_what_no_dataframe_has() -> None:
+    rooms = [ROOT / "pipeline" / name for name in ("campaign", "history", "ingest", "spark")]
+    files = [*(file for room in rooms for file in room.rglob("*.py")), *(ROOT / "pipeline").glob("*.py")]
+    users = {file.name for file in files if re.search(r"sparkContext|parallelize|\.rdd\b|RDD", file.read_text())}
+    assert len(files) > 20 and users == {"session.py", "progress.py"}
 
 
 # Which masters there are

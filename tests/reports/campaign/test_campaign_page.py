@@ -15,13 +15,15 @@ import pyarrow.parquet as pq
 import pytest
 from markupsafe import Markup
 
-from tornproof.pipeline.campaign.results import Signature
+from tornproof.pipeline.campaign.directory import directory_sums
+from tornproof.pipeline.campaign.tally import Signature
 from tornproof.pipeline.campaign.tasks import RESULT_SCHEMA
+from tornproof.pipeline.files import location_of
+from tornproof.reports.campaign import data as campaign_data
 from tornproof.reports.campaign import page as campaign
-from tornproof.reports.campaign.data import read_campaign
-from tornproof.reports.campaign.page import campaign_page
+from tornproof.reports.campaign.data import CampaignData
 from tornproof.reports.kit.json_fields import ResultError
-from tornproof.reports.kit.page import as_document
+from tornproof.reports.kit.page import Page, as_document
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page as BrowserPage
@@ -92,6 +94,14 @@ def copy(sound: Path, tmp_path: Path) -> Path:
     return shutil.copytree(sound, tmp_path / "copy")
 
 
+def campaign_page(directory: Path) -> Page:
+    return campaign.campaign_page(directory, directory_sums(location_of(directory)))
+
+
+def read_campaign(directory: Path) -> CampaignData:
+    return campaign_data.read_campaign(directory, directory_sums(location_of(directory)))
+
+
 def text_of(directory: Path) -> str:
     """What a reader of the page sees, as one line."""
     return re.sub(r"\s+", " ", unescape(re.sub(r"<[^>]*>", " ", campaign_page(directory).body)))
@@ -155,13 +165,13 @@ def test_a_control_that_is_not_detected_is_named(copy: Path) -> None:
 
 def test_controls_say_nothing_of_what_is_judged(copy: Path) -> None:
     data = read_campaign(copy)
-    assert not data.signatures and data.behaviours.run_count == 4 and sum(data.crash_points.values()) == 3
+    assert not data.signatures and data.behaviours[-1].run_count == 4 and sum(data.crash_points.values()) == 3
 
 
 def test_a_run_that_stands_in_two_groups_is_one_behaviour_that_came_once(copy: Path) -> None:
     write_spec(copy, group("ours"), group("more"))
     write_task(copy, 2, "more", [row(3, **CUT), row(4, **CUT)])
-    now = read_campaign(copy).behaviours.now()
+    now = read_campaign(copy).behaviours[-1]
     assert (now.run_count, now.behaviour_count, now.once_count) == (5, 3, 1)
     assert (now.held_out_count, now.held_out_new_count) == (2, 0)
 

@@ -5,10 +5,9 @@ import math
 import numpy as np
 import pytest
 
-from tornproof.reports.campaign import discovery
+from tornproof.pipeline.campaign.behaviours import POINTS_MAX, Behaviours
 from tornproof.reports.campaign.discovery import (
-    POINTS_MAX,
-    Behaviours,
+    Yield,
     about,
     at_most,
     chance_max,
@@ -16,11 +15,11 @@ from tornproof.reports.campaign.discovery import (
 )
 
 
-def counted(behaviours: list[int]) -> Behaviours:
-    counts = Behaviours()
-    for position, behaviour in enumerate(behaviours):
-        counts.add(bytes([behaviour >> 8, behaviour & 255]), is_held_out=position % 2 == 1)
-    return counts
+def trend_of(behaviours: list[int]) -> list[Yield]:
+    """Every second run is held out."""
+    is_held_out = np.arange(len(behaviours)) % 2 == 1
+    counts = Behaviours.of(np.array(behaviours, np.uint64), is_held_out)
+    return [Yield(**point._asdict()) for point in counts.trend()]
 
 
 def zipf_draws(seed: int, count: int) -> tuple[list[int], np.ndarray]:
@@ -53,7 +52,7 @@ def test_trials_that_all_show_the_event_bound_nothing_and_no_trials_do_not_eithe
 
 def test_counts_of_a_stream_are_those_of_the_whole() -> None:
     draws, _ = zipf_draws(1, 997)
-    now = counted(draws).now()
+    now = trend_of(draws)[-1]
     learnt = set(draws[::2])
     assert now.run_count == 997 and now.held_out_count == 498
     assert now.behaviour_count == len(set(draws))
@@ -63,7 +62,7 @@ def test_counts_of_a_stream_are_those_of_the_whole() -> None:
 
 def test_course_has_few_points_in_order_and_ends_with_all_runs() -> None:
     for count in (1, 150, 200, 4321):
-        points = counted(zipf_draws(2, count)[0]).trend()
+        points = trend_of(zipf_draws(2, count)[0])
         runs = [point.run_count for point in points]
         assert runs == sorted(set(runs)) and runs[-1] == count and len(runs) <= POINTS_MAX
         assert len(runs) >= min(count, POINTS_MAX // 2)
@@ -74,17 +73,11 @@ def test_the_bound_holds_nearly_always_where_the_estimate_alone_does_not() -> No
     for seed in range(100):
         draws, chances = zipf_draws(seed, 400)
         unseen = 1 - chances[sorted(set(draws))].sum()
-        now = counted(draws).now()
+        now = trend_of(draws)[-1]
         bound_count += now.new_share_max >= unseen
         estimate_count += now.new_share >= unseen
         assert abs(now.new_share - unseen) < 0.15
     assert bound_count >= 95 and 20 <= estimate_count <= 80
-
-
-def test_more_behaviours_than_can_be_told_apart_end_the_count(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(discovery, "BEHAVIOURS_MAX", 5)
-    counts = counted([1, 1, 2, 3, 4, 5, 6, 7, 1])
-    assert counts.is_full and counts.now().behaviour_count == 5 and counts.now().run_count == 6
 
 
 @pytest.mark.parametrize(

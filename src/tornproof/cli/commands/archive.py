@@ -16,6 +16,7 @@ from tornproof.cli.interruption import say_if_interrupted
 from tornproof.cli.numbers import within
 from tornproof.cli.output import ExitCode, JsonOption, write_json
 from tornproof.cli.progress import progress_bar
+from tornproof.cli.spark_options import ConfOption, MasterOption, settings_of
 from tornproof.impl.errors import UsageError
 from tornproof.impl.parquet.fields import Codec
 from tornproof.impl.table.metadata_file import PartitionBy
@@ -58,7 +59,10 @@ class Compression(StrEnum):
 
 def archive(
     sources: Annotated[
-        list[str], typer.Argument(metavar="SOURCE…", help="Files of JSON lines, plain or gzipped; or directories.")
+        list[str],
+        typer.Argument(
+            metavar="SOURCE…", help="Files of JSON lines, plain or gzipped; directories; also s3:// and hdfs://."
+        ),
     ],
     to: Annotated[str, typer.Option("--to", metavar="TABLE", help="The table; created if it does not exist.")],
     schema: Annotated[
@@ -92,10 +96,8 @@ def archive(
             help="Infer columns from the first N lines of each file (of at most 100).",
         ),
     ] = 1000,
-    master: Annotated[
-        str | None,
-        typer.Option("--master", metavar="MASTER", help="Spark master: local[*], or spark://HOST:PORT."),
-    ] = None,
+    master: MasterOption = None,
+    conf: ConfOption = None,
     force: Annotated[
         bool, typer.Option("--force", help="Write although another process, such as a server, has the table open.")
     ] = False,
@@ -110,6 +112,7 @@ def archive(
     json_target: JsonOption = None,
 ) -> int:
     """Add files of telemetry frames to a table of parquet partitions, sorted by time; nothing is added twice."""
+    spark_settings = settings_of(conf)
     found = find_sources(sources, outside=[to, *([rejects] if rejects else [])])
     is_there = Path(to, TXN_FILE).exists()
     if is_there and partition_by is not None:
@@ -136,7 +139,7 @@ def archive(
     assert settings.options
     if not dry_run:
         say_if_interrupted(f"{to} has either all rows of this run or none; the same command completes it")
-    with spark_session(master, name="tornproof archive") as spark, progress_bar() as progress:
+    with spark_session(master, name="tornproof archive", settings=spark_settings) as spark, progress_bar() as progress:
         task = progress.add_task("starting", total=None)
         report = run_archive(
             spark,

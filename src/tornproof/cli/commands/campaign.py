@@ -16,16 +16,20 @@ from tornproof.cli.console import result_console, result_grid
 from tornproof.cli.findings import finding_document
 from tornproof.cli.interruption import remove_at_end, say_if_interrupted
 from tornproof.cli.numbers import within
-from tornproof.cli.output import ExitCode, JsonOption, write_json
+from tornproof.cli.output import ExitCode, JsonOption, write_document, write_json
 from tornproof.cli.progress import Unseen, progress_bar
 from tornproof.cli.report_writing import write_report
+from tornproof.cli.spark_options import ConfOption, MasterOption, settings_of
 from tornproof.harness.common.verdict import Verdict
 from tornproof.harness.mutation.seeded import SEEDED
-from tornproof.impl.errors import UsageError
+from tornproof.impl.errors import StorageError
+from tornproof.pipeline.campaign.directory import sums_document
 from tornproof.pipeline.campaign.job import FORMAT, claim, run_campaign
 from tornproof.pipeline.campaign.results import Detection, Summary
 from tornproof.pipeline.campaign.spec import TASKS_MAX, Spec, load_spec
+from tornproof.pipeline.campaign.tally import Tally
 from tornproof.pipeline.campaign.tasks import EVENTS, RESULTS
+from tornproof.pipeline.files import Location, location_of
 from tornproof.pipeline.spark.session import spark_session
 from tornproof.pipeline.whole_file import PARTIAL
 
@@ -37,17 +41,16 @@ SUMMARY_FILE = "summary.json"
 def campaign(
     spec: Annotated[Path, typer.Option("--spec", metavar="FILE", help="TOML file that says what to run.")],
     out: Annotated[
-        Path,
+        Location,
         typer.Option(
             "--out",
+            parser=location_of,
             metavar="DIR",
-            help="Directory for results, events and findings; an interrupted campaign resumes there.",
+            help="Directory for results and findings, also s3:// or hdfs://; an interrupted campaign resumes there.",
         ),
     ],
-    master: Annotated[
-        str | None,
-        typer.Option("--master", metavar="MASTER", help="Spark master: local[*], or spark://HOST:PORT."),
-    ] = None,
+    master: MasterOption = None,
+    conf: ConfOption = None,
     partitions: Annotated[
         int | None,
         typer.Option(
@@ -60,14 +63,17 @@ def campaign(
     json_target: JsonOption = None,
 ) -> int:
     """Run the simulator on scenarios, presets and planted faults: one run per seed, with a verdict and a history."""
-    wanted = load_spec(spec)
+    wanted, settings = load_spec(spec), settings_of(conf)
     claim(wanted, out)
     console = result_console(json_target)
     findings = Findings(wanted, out / FINDINGS)
     say_if_interrupted(f"the results so far are in {out}; the same command resumes there")
     for kind in (EVENTS, RESULTS):
-        remove_at_end(out / kind, f"group=*/.*{PARTIAL}")
-    with spark_session(master, name=f"tornproof campaign {wanted.name}") as spark, progress_bar() as progress:
+        if out.is_local:
+            remove_at_end((out / kind).local, f"group=*/.*{PARTIAL}")
+    sums: list[Tally] = []
+    name = f"tornproof campaign {wanted.name}"
+    with spark_session(master, name=name, settings=settings) as spark, progress_bar() as progress:
         task = progress.add_task("runs", total=None)
 
         def show(detection: Detection) -> None:
@@ -87,55 +93,50 @@ def campaign(
             partition_count=partitions,
             on_detection=show,
             on_progress=report_progress,
+            on_sums=sums.append,
         )
     saved = [(detection, findings.save(detection)) for detection in summary.detections]
     document = _document(wanted, out, summary, saved)
-    write_json(document, str(out / SUMMARY_FILE))
+    write_document(document, out / SUMMARY_FILE)
     write_json(document, json_target)
     _print(console, wanted, summary)
     if report:
-        write_report(out, console)
+        write_report(out, console, sums=lambda _: sums_document(sums[0]))
     return ExitCode[summary.verdict.name]
 
 
 class Findings:
     """A file for the finding of each signature, at the end that of the first run with this signature."""
 
-    def __init__(self, spec: Spec, directory: Path) -> None:
+    def __init__(self, spec: Spec, directory: Location) -> None:
         """Write to a directory."""
         self._spec = spec
         self._directory = directory
 
-    def save(self, detection: Detection) -> Path:
-        """Write the finding of a run, unless its file exists already; raises UsageError."""
+    def save(self, detection: Detection) -> Location:
+        """Write the finding of a run, unless its file exists already; raises UsageError, StorageError."""
         file = self._directory / f"campaign-{detection.signature.digest()}.json"
-        if _is_of(file, detection):
-            return file
-        try:
-            self._directory.mkdir(exist_ok=True)
-        except OSError as error:
-            raise UsageError(f"{self._directory}: cannot be made: {error.strerror}") from error
-        document = finding_document(detection.finding(), f"campaign {self._spec.name}", {})
-        write_json(document, str(file))
+        if not _is_of(file, detection):
+            write_document(finding_document(detection.finding(), f"campaign {self._spec.name}", {}), file)
         return file
 
 
-def _is_of(file: Path, detection: Detection) -> bool:
+def _is_of(file: Location, detection: Detection) -> bool:
     try:
         run = json.loads(file.read_bytes())["evidence"][SEEDED]
         return bool(run["seed"] == detection.seed and run["scenario"]["name"] == detection.task.cell.scenario.name)
-    except (OSError, ValueError, KeyError, TypeError):
+    except (StorageError, ValueError, KeyError, TypeError):
         # A file that cannot be read is written again.
         return False
 
 
-def _print_finding(console: Console, detection: Detection, file: Path) -> None:
+def _print_finding(console: Console, detection: Detection, file: Location) -> None:
     console.print(Text.assemble(("finding ", "bold red"), detection.sentence))
     console.print(f"  in {detection.where}", soft_wrap=True)
     console.print(f"  replay: tornproof replay {shlex.quote(str(file))}", soft_wrap=True)
 
 
-def _document(spec: Spec, out: Path, summary: Summary, saved: list[tuple[Detection, Path]]) -> dict[str, Any]:
+def _document(spec: Spec, out: Location, summary: Summary, saved: list[tuple[Detection, Location]]) -> dict[str, Any]:
     """Return the JSON form of a campaign."""
     return {
         "format": FORMAT,

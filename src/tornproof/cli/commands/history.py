@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -14,19 +13,30 @@ from tornproof.cli.check_report import STYLES
 from tornproof.cli.console import result_console
 from tornproof.cli.output import ExitCode, JsonOption, write_json
 from tornproof.cli.progress import progress_bar
+from tornproof.cli.spark_options import ConfOption, MasterOption, settings_of
 from tornproof.harness.checkers.snapshot_isolation import Anomaly
 from tornproof.harness.common.verdict import Verdict
+from tornproof.pipeline.files import Location, location_of
 from tornproof.pipeline.history.check import Terms
 from tornproof.pipeline.history.job import ONLY, Dataset, Report, check_dataset, open_dataset
 from tornproof.pipeline.spark.progress import watched
 from tornproof.pipeline.spark.session import spark_session
 
 EXAMPLES_SHOWN = 20
+FORMAT = 2
+"""Of the JSON: `histories` are the worst ones where there are many."""
 SHOWN = ("events", "reads", "refused_reads", "readers", "commits", "acknowledged_commits", "kills", "recoveries")
 
 
 def history(
-    events: Annotated[list[Path], typer.Argument(help="Parquet files of events, or directories of such files.")],
+    events: Annotated[
+        list[Location],
+        typer.Argument(
+            parser=location_of,
+            metavar="EVENTS…",
+            help="Parquet files of events, or directories; also s3:// and hdfs://.",
+        ),
+    ],
     by: Annotated[
         list[str] | None,
         typer.Option(
@@ -41,23 +51,34 @@ def history(
         bool, typer.Option("--power-cut", help="Allow the loss of versions that were seen but not acknowledged.")
     ] = False,
     sql: Annotated[bool, typer.Option("--sql", help="Also check with Spark SQL, and compare the results.")] = False,
-    master: Annotated[
-        str | None, typer.Option("--master", metavar="URL", help="Spark master; local[*] by default.")
-    ] = None,
+    master: MasterOption = None,
+    conf: ConfOption = None,
     scratch: Annotated[
-        Path | None,
-        typer.Option("--scratch", metavar="DIR", help="Directory for sorting events that are out of order."),
+        Location | None,
+        typer.Option(
+            "--scratch",
+            parser=location_of,
+            metavar="DIR",
+            help="Directory for sorting events that are out of order; all executors must reach it.",
+        ),
+    ] = None,
+    out: Annotated[
+        Location | None,
+        typer.Option(
+            "--out", parser=location_of, metavar="DIR", help="Write the judgements on all histories as Parquet there."
+        ),
     ] = None,
     json_target: JsonOption = None,
 ) -> int:
     """Check recorded events for snapshot isolation, monotonic reads, real-time visibility and durability."""
     dataset = open_dataset(events, keys=by)
     terms = Terms(excused=tuple(excused or ()), seen_survives=not power_cut)
-    with progress_bar() as progress, spark_session(master, name="tornproof history") as spark:
+    settings = settings_of(conf)
+    with progress_bar() as progress, spark_session(master, name="tornproof history", settings=settings) as spark:
         task = progress.add_task(f"checking {dataset.event_count:,} events", total=None)
         report = watched(
             spark,
-            lambda: check_dataset(spark, dataset, terms=terms, with_sql=sql, scratch=scratch),
+            lambda: check_dataset(spark, dataset, terms=terms, with_sql=sql, scratch=scratch, out=out),
             lambda done, total: progress.update(task, completed=done, total=total),
         )
     write_json(report_document(dataset, report, with_sql=sql), json_target)
@@ -68,13 +89,14 @@ def history(
 def report_document(dataset: Dataset, report: Report, *, with_sql: bool) -> dict[str, Any]:
     """Return the JSON form of a report (docs/history.md)."""
     return {
-        "format": 1,
+        "format": FORMAT,
         "events": [str(path) for path in dataset.paths],
         "keys": list(dataset.keys),
         "verdict": report.verdict.name,
         "counts": report.counts,
-        "denominators": {"histories": len(report.judgements), **report.denominators},
-        "sql": {"disagreements": report.disagreements} if with_sql else None,
+        "denominators": {"histories": report.judged.history_count, **report.denominators},
+        "verdicts": {verdict.name: report.judged.verdicts[verdict] for verdict in Verdict},
+        "sql": {"disagreements": report.disagreements, "count": report.disagreement_count} if with_sql else None,
         "histories": [
             {
                 "history": name,
@@ -108,8 +130,8 @@ def print_report(console: Console, report: Report, *, with_sql: bool) -> None:
         console.print(Text.assemble(_prefix(name), ("the checkers disagree", "bold red"), f" on {said}"))
     if report.counts:
         console.print("anomalies: " + ", ".join(f"{count:,} {kind}" for kind, count in report.counts.items()))
-    verdicts = [judgement.verdict for judgement in report.judgements.values()]
-    said = ", ".join(f"{verdicts.count(verdict):,} {verdict.name}" for verdict in Verdict if verdict in verdicts)
+    verdicts = report.judged.verdicts
+    said = ", ".join(f"{verdicts[verdict]:,} {verdict.name}" for verdict in Verdict if verdicts[verdict])
     agreed = "; SQL agrees on all" if with_sql and not report.disagreements else ""
     console.print(Text.assemble((report.verdict.name, STYLES[report.verdict]), f": histories: {said}{agreed}"))
     looked_at = ", ".join(f"{report.denominators.get(name, 0):,} {name.replace('_', ' ')}" for name in SHOWN)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import signal
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
 
 import msgspec
 import typer
@@ -27,6 +28,7 @@ from tornproof.cli.migration_sources import Source, find_sources
 from tornproof.cli.numbers import CORES, WorkersOption
 from tornproof.cli.output import ExitCode, JsonOption, visible, write_json
 from tornproof.cli.progress import ProgressBar, progress_bar
+from tornproof.cli.spark_options import ConfOption, MasterOption, settings_of
 from tornproof.impl.errors import BusyError, TornproofError, UsageError, counted
 from tornproof.impl.migrate.convert import ConversionMode
 from tornproof.impl.migrate.partition_migration import Conversion
@@ -38,8 +40,12 @@ from tornproof.impl.storage.holders import OpenFiles
 from tornproof.impl.storage.interface import Storage
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
 from tornproof.impl.table.partition import PM_FILE
-from tornproof.pipeline.migration import convert_tables
+from tornproof.pipeline.files import Location, location_of
+from tornproof.pipeline.migration import WAVE_PARTITIONS, convert_tables
 from tornproof.pipeline.spark.session import spark_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 LINES_SHOWN = 500
 T = TypeVar("T")
@@ -71,34 +77,39 @@ def migrate(
             "--mode", help="Convert like the server, or like QuestDB's command-line tool: without bloom filters."
         ),
     ] = Mode.SERVER,
-    master: Annotated[
-        str | None,
-        typer.Option(
-            "--master", metavar="MASTER", help="Convert on Spark; its master: local[*], or spark://HOST:PORT."
-        ),
-    ] = None,
+    master: MasterOption = None,
+    conf: ConfOption = None,
     report: Annotated[
-        str | None,
-        typer.Option("--report", metavar="DIR", help="Write a Parquet file with a row for each partition there."),
+        Location | None,
+        typer.Option(
+            "--report",
+            parser=location_of,
+            metavar="DIR",
+            help="Write a Parquet file with a row for each partition there; also s3:// and hdfs://.",
+        ),
     ] = None,
     workers: WorkersOption = None,
     json_target: JsonOption = None,
 ) -> int:
     """Create the _pm of every parquet partition that has none, from its committed data.parquet."""
     sources = find_sources(path)
+    settings = settings_of(conf)
+    if master is None and conf:
+        raise UsageError("--conf is for Spark, and needs --master")
     job = Job(out=out, dry_run=dry_run, mode=mode)
     if not dry_run:
         say_if_interrupted("the _pm files written so far stay; the same command does the rest")
     if out is not None:
         _demand_outside(out, sources, "which --out leaves unchanged")
     if report is not None:
-        _demand_outside(report, sources, "where --report must not write")
+        if report.is_local:
+            _demand_outside(str(report), sources, "where --report must not write")
         make_directory(report)
     interrupted_by, note = None, ""
     with progress_bar() as progress:
         # A plain file is always the only source, so there is nothing to distribute.
         if master is not None and not sources[0].is_file:
-            done = _run_on_spark(job, sources, progress, master)
+            done = _run_on_spark(job, sources, progress, master, settings)
         elif len(sources) == 1:
             done = [_run_here(job, sources[0], progress)]
         else:
@@ -192,33 +203,59 @@ def _migrations(sources: Sequence[Source], job: Job) -> Iterator[Migration]:
         yield _or_rejected(source, partial(job.run, source, opened=opened))
 
 
-def _run_on_spark(job: Job, sources: Sequence[Source], progress: ProgressBar, master: str) -> list[Migration]:
-    """Convert on executors; what is published, and when, does not differ from a run without Spark."""
+def _run_on_spark(
+    job: Job, sources: Sequence[Source], progress: ProgressBar, master: str, settings: dict[str, str]
+) -> list[Migration]:
+    """Convert on executors; what is published, and when, does not differ from a run without Spark.
+
+    Tables are planned when their turn comes, so that the driver has the plans of one wave.
+    """
     task = progress.add_task("starting Spark", total=None)
-    opened = OpenFiles()
-    plans = [_or_rejected(source, partial(job.plan, source, opened)) for source in sources]
-    tables = [plan for plan in plans if isinstance(plan, TablePlan)]
-    partition_count = sum(len(plan.partitions) for plan in tables)
-    if partition_count == 0:
-        return _published(job, sources, plans, iter(()))
-    with spark_session(master, name="tornproof migrate") as spark:
-        progress.update(task, description="converting", total=partition_count)
-        converted = convert_tables(
-            spark,
-            tables,
-            job.mode.conversion,
-            keeps_sound=job.out is None,
-            progress=lambda count: progress.update(task, completed=count),
-        )
-        return _published(job, sources, plans, converted)
+    opened, done = OpenFiles(), list[Migration]()
+    with ExitStack() as session:
+        spark: SparkSession | None = None
+        for wave in _waves(job, sources, opened):
+            tables = [plan for _, plan in wave if isinstance(plan, TablePlan)]
+            converted: Iterator[Conversion] = iter(())
+            if any(plan.partitions for plan in tables):
+                if spark is None:
+                    spark = session.enter_context(spark_session(master, name="tornproof migrate", settings=settings))
+                before = sum(len(each.partitions) for each in done)
+                progress.update(task, description="converting")
+                converted = convert_tables(
+                    spark,
+                    tables,
+                    job.mode.conversion,
+                    keeps_sound=job.out is None,
+                    progress=lambda count, before=before: progress.update(task, completed=before + count),  # type: ignore[misc]
+                )
+            done += _published(job, wave, converted)
+    return done
+
+
+def _waves(
+    job: Job, sources: Sequence[Source], opened: OpenFiles
+) -> Iterator[list[tuple[Source, TablePlan | Migration]]]:
+    """Yield sources with what there is to do for them, some at a time, which is enough work for a job."""
+    wave: list[tuple[Source, TablePlan | Migration]] = []
+    partition_count = 0
+    for source in sources:
+        plan = _or_rejected(source, partial(job.plan, source, opened))
+        wave.append((source, plan))
+        partition_count += len(plan.partitions)
+        if partition_count >= WAVE_PARTITIONS:
+            yield wave
+            wave, partition_count = [], 0
+    if wave:
+        yield wave
 
 
 def _published(
-    job: Job, sources: Sequence[Source], plans: Sequence[TablePlan | Migration], converted: Iterator[Conversion]
+    job: Job, wave: Sequence[tuple[Source, TablePlan | Migration]], converted: Iterator[Conversion]
 ) -> list[Migration]:
     """Publish each table's share of the conversions, which come in the order of the plans."""
     done = []
-    for source, plan in zip(sources, plans, strict=True):
+    for source, plan in wave:
         if isinstance(plan, Migration):
             done.append(plan)
             continue

@@ -20,6 +20,7 @@ from tornproof.cli.numbers import CORES, seconds_within, workers_within
 from tornproof.cli.output import ExitCode, JsonOption, visible, write_json
 from tornproof.cli.progress import progress_bar
 from tornproof.cli.report_writing import FINDINGS_OF_REPORT, ReportOption, make_folder, save_run, write_report
+from tornproof.cli.spark_options import ConfOption, MasterOption, settings_of
 from tornproof.harness.common.effort import DEFAULT, Bounds
 from tornproof.harness.common.verdict import Finding, Phase, Verdict
 from tornproof.harness.explorers.recorded.checker import Checker
@@ -74,14 +75,8 @@ def power(
         int | None,
         typer.Option(callback=workers_within(), help="Number of worker processes.", show_default=str(CORES)),
     ] = None,
-    master: Annotated[
-        str | None,
-        typer.Option(
-            "--master",
-            metavar="MASTER",
-            help="Check on Spark, whose executors have the checker: local[*], or spark://HOST:PORT.",
-        ),
-    ] = None,
+    master: MasterOption = None,
+    conf: ConfOption = None,
     only_state: Annotated[
         str | None, typer.Option(metavar="STATE", help="Check this one state: exit 1 if it is rejected again.")
     ] = None,
@@ -92,6 +87,9 @@ def power(
     """Give every disk that a crash of a recorded program may leave to a command of yours that checks it."""
     if master is not None and (workers is not None or seconds is not None):
         raise UsageError("--workers and --seconds are for this machine, and --master is for Spark")
+    if master is None and conf:
+        raise UsageError("--conf is for Spark, and needs --master")
+    settings = settings_of(conf)
     if report is not None:
         make_folder(report)
     checker, names = Checker(command=check, seconds=check_seconds), _models(models)
@@ -106,7 +104,7 @@ def power(
     if master is None:
         outcome = _explored_here(question, workers or CORES, seconds)
     else:
-        outcome = Outcome(phases=[_explored_on_spark(question, master)])
+        outcome = Outcome(phases=[_explored_on_spark(question, master, settings)])
     phase = _with_lines(outcome.phases[0], trace, checker)
     outcome.phases = [phase]
     saved = save_findings([phase], str(trace), "", DiskImage(), findings_directory(findings, report))
@@ -137,11 +135,11 @@ def _explored_here(question: RecordedQuestion, workers: int, seconds: float | No
         )
 
 
-def _explored_on_spark(question: RecordedQuestion, master: str) -> Phase:
+def _explored_on_spark(question: RecordedQuestion, master: str, settings: dict[str, str]) -> Phase:
     from tornproof.pipeline.exploration import explore_on_spark
     from tornproof.pipeline.spark.session import spark_session
 
-    with spark_session(master, name="tornproof power") as spark, progress_bar() as progress:
+    with spark_session(master, name="tornproof power", settings=settings) as spark, progress_bar() as progress:
         task = progress.add_task("tasks", total=None)
         return explore_on_spark(
             spark,

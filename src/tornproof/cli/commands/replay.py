@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import tempfile
 from pathlib import Path
 from typing import Annotated
 
@@ -21,10 +22,18 @@ from tornproof.harness.mutation.replay import replay_planted
 from tornproof.harness.recording.trace_file import read_trace
 from tornproof.harness.replay import replay_finding
 from tornproof.impl.errors import UsageError
+from tornproof.pipeline.files import Location, location_of
 
 
 def replay(
-    finding: Annotated[Path, typer.Argument(help="A finding file that check, campaign or a test wrote.")],
+    finding: Annotated[
+        Location,
+        typer.Argument(
+            parser=location_of,
+            metavar="FINDING",
+            help="A finding file that check, campaign or a test wrote; also s3://.",
+        ),
+    ],
     json_target: JsonOption = None,
     run_checker: Annotated[
         bool, typer.Option(help="Run the checker that a finding of `power` names: a command of whoever wrote the file.")
@@ -34,10 +43,20 @@ def replay(
     ] = False,
 ) -> int:
     """Reproduce a finding from its file: exit 1 if it happens again, 0 if not."""
-    if is_of_test(finding):
-        return _of_test(finding, json_target)
-    found, image, path = load_finding(finding)
-    document = {"format": 1, "finding": str(finding), "sentence": found.sentence}
+    if finding.is_local:
+        return _replay(finding.local, str(finding), json_target, run_checker=run_checker, verbose=verbose)
+    with tempfile.TemporaryDirectory(prefix="tornproof-finding-") as folder:
+        file = Path(folder, finding.name)
+        file.write_bytes(finding.read_bytes())
+        return _replay(file, str(finding), json_target, run_checker=run_checker, verbose=verbose)
+
+
+def _replay(file: Path, finding: str, json_target: str | None, *, run_checker: bool, verbose: bool) -> int:
+    """Reproduce the finding of a file of this machine, which was given as `finding`."""
+    if is_of_test(file):
+        return _of_test(file, json_target)
+    found, image, path = load_finding(file)
+    document = {"format": 1, "finding": finding, "sentence": found.sentence}
     if is_simulated(found.evidence):
         replayed = replay_planted(found)
         document |= {"same_evidence": replayed.is_same, "note": replayed.note}
@@ -88,13 +107,13 @@ def _of_test(file: Path, json_target: str | None) -> int:
     return ExitCode[verdict.name]
 
 
-def _print(found: Finding, replayed: Replayed, file: Path, json_target: str | None, *, verbose: bool) -> None:
+def _print(found: Finding, replayed: Replayed, file: str, json_target: str | None, *, verbose: bool) -> None:
     console = result_console(json_target)
     if not replayed.evidence:
         console.print(found.sentence)
     if replayed.evidence:
         print_explanation(console, found.property, replayed.evidence, verbose=verbose)
-        console.print(f"Replay: tornproof replay {shlex.quote(str(file))}", soft_wrap=True)
+        console.print(f"Replay: tornproof replay {shlex.quote(file)}", soft_wrap=True)
         if not replayed.is_same:
             console.print("The run differs from the one in the file.")
     if replayed.note:

@@ -13,13 +13,19 @@ from tornproof.cli.console import result_console
 from tornproof.cli.output import ExitCode, JsonOption, write_json
 from tornproof.cli.report_writing import HTML, JUNIT, write_report
 from tornproof.harness.common.verdict import Verdict
+from tornproof.pipeline.files import Location, location_of
 
 if TYPE_CHECKING:
     from tornproof.reports.site import Site
 
 
 def report(
-    directory: Annotated[Path, typer.Argument(metavar="DIR", help="Results of check, verify or campaign.")],
+    directory: Annotated[
+        Location,
+        typer.Argument(
+            parser=location_of, metavar="DIR", help="Results of check, verify or campaign; also s3:// and hdfs://."
+        ),
+    ],
     out: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Where the page goes; DIR/report.html by default.")
     ] = None,
@@ -31,18 +37,18 @@ def report(
     """Write report.html and junit.xml from the results in a folder; the exit code is the verdict of the newest ones."""
     console = result_console(json_target)
     site = write_report(directory, console, html=out, junit=junit, with_summary=True)
-    write_json(_document(out or directory / HTML, junit or directory / JUNIT, site), json_target)
+    write_json(_document(str(out or directory / HTML), str(junit or directory / JUNIT), site), json_target)
     verdict = Verdict[site.verdict]
     console.print(Text.assemble(f"{directory}: ", (verdict.name, STYLES[verdict])))
     return ExitCode[verdict.name]
 
 
-def _document(html: Path, junit: Path, site: Site) -> dict[str, Any]:
+def _document(html: str, junit: str, site: Site) -> dict[str, Any]:
     """Return the JSON form of a report."""
     return {
         "format": 1,
-        "report": str(html),
-        "junit": str(junit),
+        "report": html,
+        "junit": junit,
         "verdict": site.verdict,
         "pages": [
             {"key": page.key, "group": page.group, "title": page.title, "verdict": page.verdict} for page in site.pages

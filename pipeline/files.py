@@ -1,0 +1,271 @@
+"""Files on local disks, HDFS and S3 by one interface: all that jobs read and write besides tables.
+
+It is `pyarrow.fs`, on the driver and in tasks alike, so that executors need no Hadoop jars and Spark's own readers see
+none of these files. A file appears as a whole or not at all, even if several processes write the same one.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO, Self
+
+from tornproof.impl.errors import FileMissingError, StorageError, UsageError
+from tornproof.pipeline.whole_file import partial_name, whole_file
+
+S3_SCHEMES = ("s3", "s3a", "s3n")
+HDFS_SCHEMES = ("hdfs", "viewfs")
+LOCAL_SCHEME = "file"
+SCHEMES = (LOCAL_SCHEME, *HDFS_SCHEMES, *S3_SCHEMES)
+ENDPOINT_VARIABLES = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
+REGION_VARIABLES = ("AWS_REGION", "AWS_DEFAULT_REGION")
+CREDENTIALS = "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or take a profile or a role that may do this"
+HADOOP = "HDFS needs Hadoop's client: JAVA_HOME, HADOOP_HOME, and CLASSPATH by `hadoop classpath --glob`"
+_ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://([^/]*)/*(.*)", re.DOTALL)
+_AWS = re.compile(r"AWS Error (\w+)(?: \[[^]]*\])? during \w+ operation: (.*)", re.DOTALL)
+_REQUEST = re.compile(r"[;,]? *\(?Request ?ID.*| No response body\.?.*", re.DOTALL)
+_DENIED = re.compile(r"ACCESS_DENIED|CREDENTIAL|ACCESS_KEY|SIGNATURE|TOKEN|AUTH|HTTP response code: 40[13]|Forbidden")
+_NOT_LOADED = re.compile(r"Unable to load lib(jvm|hdfs)|HDFS|hadoop", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Location:
+    """A file or directory, by a path or by an address such as `s3://bucket/name`.
+
+    `endpoint` and `region` are the driver's, so that executors find the same store. Credentials are those of the
+    process that opens it, by the usual variables, files and roles, and are never sent.
+    """
+
+    address: str
+    endpoint: str = ""
+    region: str = ""
+
+    def __truediv__(self, below: str) -> Self:
+        """Return a location below this one."""
+        return type(self)(f"{self.address.rstrip('/')}/{below}", self.endpoint, self.region)
+
+    def __str__(self) -> str:
+        """Return the address, or the path as it was given."""
+        return self.address
+
+    @property
+    def is_local(self) -> bool:
+        """Whether it is a path of a mounted file system."""
+        return self.scheme == LOCAL_SCHEME
+
+    @property
+    def scheme(self) -> str:
+        """The scheme of the address, that of local files for a path."""
+        found = _ADDRESS.match(self.address)
+        return found[1].lower() if found else LOCAL_SCHEME
+
+    @property
+    def name(self) -> str:
+        """The last part of the path."""
+        return self.address.rstrip("/").rpartition("/")[2]
+
+    @property
+    def path(self) -> str:
+        """The path within its file system: for S3 the bucket and the key."""
+        found = _ADDRESS.match(self.address)
+        if found is None:
+            return self.address
+        return f"{found[2]}/{found[3]}".rstrip("/") if self.scheme in S3_SCHEMES else f"/{found[3]}"
+
+    @property
+    def local(self) -> Path:
+        """The path of a local one."""
+        assert self.is_local
+        return Path(self.path)
+
+    def absolute(self) -> Self:
+        """Return the same for a process with another working directory."""
+        return type(self)(str(self.local.absolute())) if self.is_local else self
+
+    def is_below(self, other: Location) -> bool:
+        """Return whether it is the other one, or in it."""
+        return f"{self.absolute().address}/".startswith(f"{other.absolute().address.rstrip('/')}/")
+
+    def relative_to(self, other: Location) -> str:
+        """Return the path from the other one, which it is below."""
+        return self.absolute().address.removeprefix(other.absolute().address.rstrip("/")).lstrip("/")
+
+    def size_bytes(self) -> int | None:
+        """Return the size of a file, None if there is none, and -1 for a directory; raises StorageError."""
+        from pyarrow.fs import FileType
+
+        with self._in_words("look at"):
+            info = self._filesystem().get_file_info(self.path)
+        if info.type == FileType.NotFound:
+            return None
+        return info.size if info.type == FileType.File else -1
+
+    def is_file(self) -> bool:
+        """Return whether it is a file; raises StorageError."""
+        size_bytes = self.size_bytes()
+        return size_bytes is not None and size_bytes >= 0
+
+    def exists(self) -> bool:
+        """Return whether there is a file or directory; raises StorageError."""
+        return self.size_bytes() is not None
+
+    def files_below(self) -> list[tuple[Location, int]]:
+        """Return all files below a directory by name, with their sizes; raises StorageError, FileMissingError.
+
+        An object store has no directories: one that holds nothing is not there, and has no files.
+        """
+        from pyarrow.fs import FileSelector, FileType
+
+        try:
+            with self._in_words("list"):
+                found = self._filesystem().get_file_info(FileSelector(self.path, recursive=True))
+        except FileMissingError:
+            if self.scheme in S3_SCHEMES:
+                return []
+            raise
+        start = len(self.path.rstrip("/")) + 1
+        return sorted((self / info.path[start:], info.size) for info in found if info.type == FileType.File)
+
+    def open_for_reading(self, *, mapped: bool = False) -> Any:
+        """Return the file as pyarrow reads it, mapped into memory if it is local; raises StorageError."""
+        import pyarrow as pa
+
+        with self._in_words("read"):
+            if mapped and self.is_local:
+                return pa.memory_map(self.path)
+            return self._filesystem().open_input_file(self.path)
+
+    def read_bytes(self) -> bytes:
+        """Return the content of a file; raises StorageError, FileMissingError."""
+        with self._in_words("read"), self._filesystem().open_input_file(self.path) as file:
+            return bytes(file.read())
+
+    def delete_file(self) -> None:
+        """Remove a file, if it is there; raises StorageError."""
+        if self.exists():
+            with self._in_words("remove"):
+                self._filesystem().delete_file(self.path)
+
+    @contextmanager
+    def whole_file(self) -> Iterator[BinaryIO]:
+        """Yield a temporary file that becomes this one when the block ends, with the directories above it.
+
+        After an error nothing has changed. A local file is durable then; raises StorageError.
+        """
+        if self.is_local:
+            with self._in_words("write"):
+                self.local.parent.mkdir(parents=True, exist_ok=True)
+                with whole_file(self.local) as file:
+                    yield file
+            return
+        with tempfile.TemporaryFile() as file:
+            yield file
+            file.seek(0)
+            with self._in_words("write"):
+                self._put(file)
+
+    def write_bytes(self, content: bytes) -> None:
+        """Write a whole file; raises StorageError."""
+        with self.whole_file() as file:
+            file.write(content)
+
+    def _put(self, content: BinaryIO) -> None:
+        filesystem = self._filesystem()
+        if self.scheme in S3_SCHEMES:
+            # An object is there when its upload is complete.
+            with filesystem.open_output_stream(self.path, compression=None) as stream:
+                shutil.copyfileobj(content, stream)
+            return
+        above, _, name = self.path.rpartition("/")
+        partial = f"{above}/{partial_name(name)}"
+        filesystem.create_dir(above, recursive=True)
+        with filesystem.open_output_stream(partial, compression=None) as stream:
+            shutil.copyfileobj(content, stream)
+        # HDFS renames to no name that is taken; what is there has the same content.
+        if self.exists():
+            filesystem.delete_file(self.path)
+        filesystem.move(partial, self.path)
+
+    def _filesystem(self) -> Any:
+        found = _ADDRESS.match(self.address)
+        return _opened(self.scheme, found[2] if found else "", self.endpoint, self.region)
+
+    @contextmanager
+    def _in_words(self, operation: str) -> Iterator[None]:
+        try:
+            yield
+        except FileNotFoundError as error:
+            raise FileMissingError(file=self.address, operation=operation, reason="it is not there") from error
+        except OSError as error:
+            raise StorageError(file=self.address, operation=operation, reason=self._reason(error)) from error
+
+    def _reason(self, error: OSError) -> str:
+        """Return why a file system rejects a call, in one sentence."""
+        text = str(error)
+        if found := _AWS.search(text):
+            if found[1] == "NO_SUCH_BUCKET":
+                return f"there is no bucket {self.path.partition('/')[0]!r}"
+            if found[1] == "NETWORK_CONNECTION":
+                return f"nothing answers at {self.endpoint or 'the address of S3'}"
+            if _DENIED.search(f"{found[1]} {found[2]}"):
+                return f"S3 denies access: {CREDENTIALS}"
+            return " ".join(_REQUEST.sub("", found[2]).split()) or found[1].lower().replace("_", " ")
+        if self.scheme in HDFS_SCHEMES and _NOT_LOADED.search(text):
+            return f"{text.partition(chr(10))[0]}; {HADOOP}"
+        return error.strerror or text.partition("\n")[0]
+
+
+def location_of(given: str | Path | Location) -> Location:
+    """Return the location at a path or an address; raises UsageError for an address of another kind."""
+    if isinstance(given, Location):
+        return given
+    text = str(given)
+    found = _ADDRESS.match(text)
+    if found is None:
+        return Location(text)
+    scheme = found[1].lower()
+    if scheme not in SCHEMES:
+        raise UsageError(f"{text}: no address of a file; valid are paths, hdfs://HOST/PATH and s3://BUCKET/NAME")
+    if scheme == LOCAL_SCHEME:
+        return Location(f"/{found[3]}")
+    if scheme in HDFS_SCHEMES:
+        return Location(text)
+    if not found[2]:
+        raise UsageError(f"{text}: names no bucket; an address is s3://BUCKET/NAME")
+    return Location(text, *(_first_of(names) for names in (ENDPOINT_VARIABLES, REGION_VARIABLES)))
+
+
+def sizes_of(locations: Sequence[Location]) -> list[int | None]:
+    """Return the sizes of files of one file system, asked at once, None for one that is not there."""
+    from pyarrow.fs import FileType
+
+    if not locations:
+        return []
+    with locations[0]._in_words("look at"):
+        found = locations[0]._filesystem().get_file_info([location.path for location in locations])
+    return [None if info.type == FileType.NotFound else info.size for info in found]
+
+
+def _first_of(variables: tuple[str, ...]) -> str:
+    return next(filter(None, map(os.environ.get, variables)), "")
+
+
+@functools.cache
+def _opened(scheme: str, host: str, endpoint: str, region: str) -> Any:
+    """Return the file system of pyarrow, one in each process: each has connections of its own."""
+    from pyarrow import fs
+
+    if scheme == LOCAL_SCHEME:
+        return fs.LocalFileSystem()
+    if scheme in HDFS_SCHEMES:
+        name, _, port = host.partition(":")
+        return fs.HadoopFileSystem(f"{scheme}://{name}" if name else "default", int(port or 0))
+    chosen = {"endpoint_override": endpoint or None, "region": region or None}
+    return fs.S3FileSystem(**{key: value for key, value in chosen.items() if value})

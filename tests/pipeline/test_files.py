@@ -1,0 +1,162 @@
+"""Files by paths and addresses: the same interface, whole files, and one sentence for whatever a store rejects."""
+
+from __future__ import annotations
+
+import pickle
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+from object_store import CREDENTIALS, ObjectStore, object_store
+
+from tornproof.impl.errors import FileMissingError, StorageError, UsageError
+from tornproof.pipeline.files import Location, location_of, sizes_of
+
+BUCKET = "files"
+
+
+@pytest.fixture(scope="module")
+def store() -> Iterator[ObjectStore]:
+    with object_store() as store:
+        store.make_bucket(BUCKET)
+        yield store
+
+
+@pytest.fixture(params=["path", "file", "s3", "s3a"])
+def place(
+    request: pytest.FixtureRequest, tmp_path: Path, store: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> Location:
+    """A directory that is not there yet."""
+    for name, value in store.environment.items():
+        monkeypatch.setenv(name, value)
+    if request.param in ("path", "file"):
+        return location_of(f"{'file://' if request.param == 'file' else ''}{tmp_path}/there")
+    return location_of(f"{request.param}://{BUCKET}/{tmp_path.name}/there")
+
+
+def test_a_file_is_written_listed_read_and_removed_by_path_and_by_address_alike(place: Location) -> None:
+    assert not place.exists() and place.size_bytes() is None
+    (place / "a" / "b.txt.gz").write_bytes(b"12345")
+    with (place / "c.txt").whole_file() as file:
+        file.write(b"1")
+        assert not (place / "c.txt").exists()
+    again = pickle.loads(pickle.dumps(place))
+    assert [(file.relative_to(place), size) for file, size in again.files_below()] == [("a/b.txt.gz", 5), ("c.txt", 1)]
+    file = again / "a/b.txt.gz"
+    assert (file.is_file(), file.read_bytes(), place.size_bytes(), place.is_file()) == (True, b"12345", -1, False)
+    assert sizes_of([file, place / "none", place / "c.txt"]) == [5, None, 1] and sizes_of([]) == []
+    with file.open_for_reading(mapped=True) as opened:
+        assert opened.read() == b"12345"
+    file.write_bytes(b"other")
+    assert file.read_bytes() == b"other"
+    file.delete_file()
+    file.delete_file()
+    assert not file.exists() and file.is_below(place) and not place.is_below(file)
+
+
+def test_a_file_whose_writer_fails_is_not_there(place: Location) -> None:
+    def fail() -> None:
+        with (place / "file").whole_file() as file:
+            file.write(b"half")
+            raise ValueError("no more")
+
+    with pytest.raises(ValueError, match="no more"):
+        fail()
+    assert not place.exists() or place.files_below() == []
+
+
+def test_what_is_not_there_is_said_with_its_address(place: Location) -> None:
+    with pytest.raises(FileMissingError) as missing:
+        (place / "none").read_bytes()
+    assert str(missing.value) == f"{place}/none: cannot read: it is not there"
+
+
+@pytest.mark.parametrize(
+    ("address", "sentence"),
+    [
+        ("gs://bucket/name", "gs://bucket/name: no address of a file; valid are paths, hdfs://HOST/PATH and s3://"),
+        ("s3:///name", "s3:///name: names no bucket; an address is s3://BUCKET/NAME"),
+    ],
+)
+def test_an_address_of_another_kind_is_rejected(address: str, sentence: str) -> None:
+    with pytest.raises(UsageError) as rejected:
+        location_of(address)
+    assert str(rejected.value).startswith(sentence)
+
+
+def rejections(place: Location) -> list[str]:
+    """What reading, listing and writing say."""
+    said = []
+    for action in (place.files_below, lambda: place.write_bytes(b"x")):
+        with pytest.raises(StorageError) as rejected:
+            action()
+        said.append(str(rejected.value))
+    assert not any("\n" in sentence or "RequestId" in sentence or "Request ID" in sentence for sentence in said)
+    return said
+
+
+def test_a_bucket_that_is_not_there_is_named(store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in store.environment.items():
+        monkeypatch.setenv(name, value)
+    for sentence in rejections(location_of("s3a://nowhere/out")):
+        assert sentence.startswith("s3a://nowhere/out: cannot ") and sentence.endswith("there is no bucket 'nowhere'")
+
+
+def test_where_nothing_listens_the_sentence_has_the_endpoint(
+    store: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in {**store.environment, "AWS_ENDPOINT_URL": "http://127.0.0.1:1"}.items():
+        monkeypatch.setenv(name, value)
+    for sentence in rejections(location_of("s3://bucket/out")):
+        assert sentence.endswith("nothing answers at http://127.0.0.1:1")
+
+
+def test_a_credential_that_the_store_does_not_know_is_denied(monkeypatch: pytest.MonkeyPatch) -> None:
+    with object_store(INITIAL_NO_AUTH_ACTION_COUNT="0") as guarded:
+        for name, value in guarded.environment.items():
+            monkeypatch.setenv(name, value)
+        for sentence in rejections(location_of("s3://bucket/out")):
+            assert "S3 denies access: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or take" in sentence
+
+
+class Denies(BaseHTTPRequestHandler):
+    """A store that says no to requests without a signature, in the words of S3."""
+
+    def do_GET(self) -> None:
+        assert "Authorization" not in self.headers
+        content = b"<Error><Code>AccessDenied</Code><Message>Access Denied</Message><RequestId>7</RequestId></Error>"
+        self.send_response(403)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    do_POST = do_PUT = do_GET  # noqa: N815 (the library's names)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+def test_without_a_credential_the_sentence_says_which_variables_to_set(
+    store: ObjectStore, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    with ThreadingHTTPServer(("127.0.0.1", 0), Denies) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        for name, value in {**store.environment, "HOME": str(tmp_path)}.items():
+            monkeypatch.setenv(name, value)
+        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{server.server_port}")
+        for name in CREDENTIALS:
+            monkeypatch.delenv(name)
+        for sentence in rejections(location_of("s3://bucket/out")):
+            assert "S3 denies access: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or take" in sentence
+        server.shutdown()
+        thread.join()
+
+
+def test_without_hadoop_the_sentence_says_what_hdfs_needs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in ("JAVA_HOME", "HADOOP_HOME"):
+        monkeypatch.setenv(name, str(tmp_path))
+    with pytest.raises(StorageError, match=r"^hdfs://host:1/a: cannot read: .*; HDFS needs Hadoop's client"):
+        location_of("hdfs://host:1/a").read_bytes()

@@ -149,7 +149,7 @@ def finding_with(**changes: object) -> str:
         pytest.param("null", id="null"),
         pytest.param('"x"', id="text"),
         pytest.param("{}", id="no format"),
-        pytest.param(finding_with(format=4), id="later format"),
+        pytest.param(finding_with(format=5), id="later format"),
         pytest.param(json.dumps({"format": FORMAT}), id="format alone"),
         pytest.param(finding_with(start_files=[]), id="files as list"),
         pytest.param(finding_with(start_files={"_txn": 7}), id="file as number"),

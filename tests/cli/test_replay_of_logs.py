@@ -59,7 +59,7 @@ def test_it_is_explained(tornproof: WarmRunner, tmp_path: Path) -> None:
         "Broken: ",
         "Let a writer",
         "Then reader 1",
-        "Because",
+        "It does not happen when",
         "Nearest run",
         "writer",
         "disk",
@@ -99,7 +99,7 @@ def test_a_log_that_does_not_apply_is_exit_3_and_says_so(tornproof: WarmRunner, 
     assert run.out.endswith("UNKNOWN: this release cannot replay it\n")
 
 
-@pytest.mark.parametrize("changes", [{"format": 4}, {"format": "2"}, {"format": None}, {"evidence": 7}], ids=str)
+@pytest.mark.parametrize("changes", [{"format": 5}, {"format": "2"}, {"format": None}, {"evidence": 7}], ids=str)
 def test_a_format_of_another_release_is_exit_2(
     tornproof: WarmRunner, tmp_path: Path, changes: dict[str, object]
 ) -> None:

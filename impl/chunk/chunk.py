@@ -82,11 +82,11 @@ def decode_chunk(content: bytes, column: Column, chunk: Chunk, *, file: str) -> 
 
 
 class CheckedPages(msgspec.Struct, frozen=True, kw_only=True):
-    """Pages that may be decoded; `as_dictionary` if their size is only known from the dictionary's real lengths."""
+    """Pages that may be decoded, to at most so many bytes; None if only the dictionary's real lengths show how many."""
 
     leaf: Leaf
     pages: tuple[PageInfo, ...]
-    as_dictionary: bool
+    expanded_bytes: int | None
 
 
 def check_pages(content: bytes, column: Column, chunk: Chunk, *, file: str) -> CheckedPages:
@@ -102,13 +102,18 @@ def check_pages(content: bytes, column: Column, chunk: Chunk, *, file: str) -> C
         raise_unsupported(column, chunk, file, "CODEC", "a codec that pyarrow knows", "LZO")
     pages = pages_of(content, chunk, file=file)
     return CheckedPages(
-        leaf=leaf, pages=pages, as_dictionary=check_expansion(content, leaf, pages, column, chunk, file)
+        leaf=leaf, pages=pages, expanded_bytes=check_expansion(content, leaf, pages, column, chunk, file)
     )
 
 
 def decode_checked(content: bytes, column: Column, chunk: Chunk, checked: CheckedPages, *, file: str) -> pa.Array:
     """Decode pages that `check_pages` accepted; raises as `decode_chunk`."""
-    stored = _read(content, checked.leaf, column, chunk, file, as_dictionary=checked.as_dictionary)
+    stored = _read(content, checked.leaf, column, chunk, file, as_dictionary=checked.expanded_bytes is None)
+    return checked_values(stored, column, chunk, checked, file=file)
+
+
+def checked_values(stored: pa.Array, column: Column, chunk: Chunk, checked: CheckedPages, *, file: str) -> pa.Array:
+    """Compare values as stored with `_pm` and return them in the column's type; raises as `decode_chunk`."""
     if checked.leaf.dimensions == 0:
         check_counts(stored, column, chunk, file=file)
         # Timestamps are always compared: every table has them, and they reveal metadata that describes other rows at
@@ -189,14 +194,20 @@ def _read(content: bytes, leaf: Leaf, column: Column, chunk: Chunk, file: str, *
     except PYARROW_ERRORS as error:
         raise_corrupt(column, chunk, file, "TYPE", "a type that its physical type can hold", f"{column.type} ({error})")
     try:
-        column_read = open_reader(content, metadata, dictionary_columns=(0,) if as_dictionary else ()).read_column(0)
-        # Combining a single part would copy it.
-        values = column_read.chunk(0) if column_read.num_chunks == 1 else column_read.combine_chunks()
-        # pyarrow made the offsets, but indices and numbers with too many digits come from the file.
-        values.validate(full=not pa.types.is_binary(values.type))
+        reader = open_reader(content, metadata, dictionary_columns=(0,) if as_dictionary else ())
+        values = validated(reader.read_column(0))
     except PYARROW_ERRORS as error:
         raise_corrupt(column, chunk, file, "page", "pages that decode", error)
     return _expand(values, column, chunk, file) if pa.types.is_dictionary(values.type) else values
+
+
+def validated(column: pa.ChunkedArray) -> pa.Array:
+    """Return a column that pyarrow read in one part; raises pyarrow's errors for values that it cannot hold."""
+    # Combining a single part would copy it.
+    values = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+    # pyarrow made the offsets, but indices and numbers with too many digits come from the file.
+    values.validate(full=not pa.types.is_binary(values.type))
+    return values
 
 
 def _expand(values: pa.DictionaryArray, column: Column, chunk: Chunk, file: str) -> pa.Array:

@@ -44,12 +44,13 @@ def check_expansion(
         )
     data_pages = pages[1:] if dictionary else pages
     of_any_width = data_pages if physical == PhysicalType.BYTE_ARRAY else ()
-    by_dictionary = [page for page in of_any_width if page.encoding in BY_DICTIONARY]
     sharing = [page for page in of_any_width if page.encoding == PageEncoding.DELTA_BYTE_ARRAY]
-    plain_bytes = chunk.num_values * max(width_bytes, 0) + sum(page.uncompressed_size_bytes for page in pages)
-    by_dictionary_bytes = dictionary_bytes * sum(page.value_count for page in by_dictionary)
+    plain_bytes = chunk.num_values * max(width_bytes, 0) + sum([page.uncompressed_size_bytes for page in pages])
+    by_dictionary_bytes = dictionary_bytes and dictionary_bytes * sum(
+        page.value_count for page in of_any_width if page.encoding in BY_DICTIONARY
+    )
     # Each value can repeat everything before it in its page.
-    shared_bytes = sum(page.value_count * page.uncompressed_size_bytes for page in sharing)
+    shared_bytes = sum([page.value_count * page.uncompressed_size_bytes for page in sharing])
     bound = bound_bytes(chunk)
     if (expanded_bytes := plain_bytes + by_dictionary_bytes + shared_bytes) <= bound:
         return expanded_bytes

@@ -11,7 +11,14 @@ import pyarrow as pa
 
 from tornproof.impl.chunk.chunk import VALUE_COUNT_MAX, decode_chunk
 from tornproof.impl.chunk.expansion import EXPANSION_MAX
-from tornproof.impl.chunk.together import TOGETHER_COUNT_MAX, Piece, decode_together, is_small
+from tornproof.impl.chunk.together import (
+    MANY_COUNT,
+    SMALL_EXPANDED_BYTES,
+    TOGETHER_COUNT_MAX,
+    Piece,
+    decode_together,
+    is_small,
+)
 from tornproof.impl.errors import TornproofError, UnsupportedError
 from tornproof.impl.pm.block import Block, Chunk
 from tornproof.impl.pm.chain import Metadata
@@ -19,7 +26,7 @@ from tornproof.impl.pm.header import Column
 from tornproof.impl.read.decoding import SYNCHRONOUS, Decoding, InOrder
 from tornproof.impl.storage.interface import ReadableFile
 from tornproof.impl.table.columns import SnapshotColumn, column_positions, is_all_null
-from tornproof.impl.table.partition import PartitionFiles, read_chunk
+from tornproof.impl.table.partition import PartitionFiles, read_chunk, read_chunks
 from tornproof.impl.types.physical import PhysicalType
 
 BATCH_FLOOR_BYTES = 128 << 20
@@ -72,10 +79,8 @@ def _parts(group: _Group, columns: Sequence[SnapshotColumn]) -> Iterator[list[pa
     part_rows = max(1, CONSTANT_SLICE_BYTES // max(1, constant_width))
     for start in range(0, row_count, part_rows):
         count = min(part_rows, row_count - start)
-        yield [
-            arrays[column.id].slice(start, count) if column.id in arrays else column.constant(count)
-            for column in columns
-        ]
+        part = arrays if count == row_count else {key: array.slice(start, count) for key, array in arrays.items()}
+        yield [part[column.id] if column.id in part else column.constant(count) for column in columns]
 
 
 class _Fetched(NamedTuple):
@@ -118,7 +123,7 @@ class _Group(msgspec.Struct):
         together: list[tuple[int, int]] = []
         for key, position in columns:
             # Close to the bound, the size of each must be known before the next is decoded.
-            if is_small(self.block.chunks[position]) and 2 * self.known_bytes <= self.bound_bytes:
+            if self._is_small(key, self.block.chunks[position]) and 2 * self.known_bytes <= self.bound_bytes:
                 together.append((key, position))
                 if len(together) < TOGETHER_COUNT_MAX:
                     continue
@@ -134,16 +139,21 @@ class _Group(msgspec.Struct):
         self._take(self.under_way.rest())
         return self.done
 
+    def _is_small(self, key: int, chunk: Chunk) -> bool:
+        return is_small(chunk) and chunk.num_values * self.columns[key].width_bytes <= SMALL_EXPANDED_BYTES
+
     def _fetch(self, handle: ReadableFile, columns: Sequence[tuple[int, int]]) -> None:
+        label, chunks = self.resolved.files.data_label, [self.block.chunks[position] for _, position in columns]
+        many = read_chunks(handle, chunks, file=label) if len(chunks) >= MANY_COUNT else None
         fetched: list[_Fetched] = []
         try:
-            for key, position in columns:
-                column, chunk = self.resolved.metadata.header.columns[position], self.block.chunks[position]
+            for (key, position), chunk in zip(columns, chunks, strict=True):
                 awaited_bytes = chunk.num_values * self.columns[key].width_bytes
                 self.awaited_bytes += awaited_bytes
                 self._check()
-                content = read_chunk(handle, chunk, file=self.resolved.files.data_label)
-                fetched.append(_Fetched(key, Piece(content, column, chunk), awaited_bytes))
+                content = next(many) if many else read_chunk(handle, chunk, file=label)
+                piece = Piece(content, self.resolved.metadata.header.columns[position], chunk)
+                fetched.append(_Fetched(key, piece, awaited_bytes))
         except TornproofError:
             # A problem in what was read before is reported first.
             self._begin(fetched)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import itertools
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
@@ -180,6 +181,27 @@ def read_chunk(handle: ReadableFile, chunk: Chunk, *, file: str) -> bytes:
         actual = f"{len(content)} bytes before the file ends"
         raise CorruptError(file, "column chunk", chunk.byte_range_start, expected, actual)
     return content
+
+
+def read_chunks(handle: ReadableFile, chunks: Sequence[Chunk], *, file: str) -> Iterator[bytes]:
+    """Yield the bytes of each chunk, all of them small; those that are adjacent in the file are read by one call.
+
+    Raises as `read_chunk` does when it is the first chunk's turn that cannot be read.
+    """
+    found: dict[int, bytes] = {}
+    ordered = sorted({chunk.byte_range_start: chunk.byte_range_end for chunk in chunks}.items())
+    breaks = [place for place in range(1, len(ordered)) if ordered[place - 1][1] != ordered[place][0]]
+    for first, behind in itertools.pairwise([0, *breaks, len(ordered)]):
+        run = ordered[first:behind]
+        start, end = run[0][0], run[-1][1]
+        try:
+            content = handle.pread(end - start, start)
+        except StorageError:
+            continue
+        found.update({each: content[each - start : each_end - start] for each, each_end in run})
+    for chunk in chunks:
+        content = found.get(chunk.byte_range_start, b"")
+        yield content if len(content) == chunk.total_compressed else read_chunk(handle, chunk, file=file)
 
 
 def _check_data(files: PartitionFiles, token: int, footer_length: int | None) -> Iterator[Problem]:

@@ -89,7 +89,8 @@ class _Headers:
     """
 
     def __init__(self, content: bytes, positions: Integers) -> None:
-        self.data = np.frombuffer(content, np.uint8)
+        # NumPy takes nothing from an empty array.
+        self.data = np.frombuffer(content or b"\0", np.uint8)
         self.positions = positions
         self.usual = np.ones(len(positions), np.bool_)
 

@@ -22,6 +22,8 @@ PM_FILE = "_pm"
 COLUMN_FILE_SUFFIX = ".d"
 SIZE_FIELD = "size"
 TAIL_BYTES = ParquetTail.layout.size_bytes
+GAP_MAX_BYTES = 1 << 10
+"""Servers write a copy of each chunk's metadata behind it; a call takes longer than to read so much for nothing."""
 
 
 class PartitionFiles(msgspec.Struct, frozen=True, kw_only=True):
@@ -184,13 +186,14 @@ def read_chunk(handle: ReadableFile, chunk: Chunk, *, file: str) -> bytes:
 
 
 def read_chunks(handle: ReadableFile, chunks: Sequence[Chunk], *, file: str) -> Iterator[bytes]:
-    """Yield the bytes of each chunk, all of them small; those that are adjacent in the file are read by one call.
+    """Yield the bytes of each chunk, all of them small; those that are close together in the file are read by one call.
 
     Raises as `read_chunk` does when it is the first chunk's turn that cannot be read.
     """
     found: dict[int, bytes] = {}
     ordered = sorted({chunk.byte_range_start: chunk.byte_range_end for chunk in chunks}.items())
-    breaks = [place for place in range(1, len(ordered)) if ordered[place - 1][1] != ordered[place][0]]
+    gaps = [start - end_before for (_, end_before), (start, _) in itertools.pairwise(ordered)]
+    breaks = [place for place, gap_bytes in enumerate(gaps, 1) if not 0 <= gap_bytes <= GAP_MAX_BYTES]
     for first, behind in itertools.pairwise([0, *breaks, len(ordered)]):
         run = ordered[first:behind]
         start, end = run[0][0], run[-1][1]

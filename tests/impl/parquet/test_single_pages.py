@@ -1,6 +1,7 @@
 """Page headers that are read at once are those that `walk_pages` finds one by one, or are left to it."""
 
 import random
+from collections.abc import Sequence
 from pathlib import Path
 
 import golden_data
@@ -48,14 +49,14 @@ STATISTICS = [
 ]
 
 
-def quick(chunks: list[bytes], codecs: list[int] | None = None, count: int = VALUE_COUNT) -> list[PageInfo | None]:
+def quick(chunks: list[bytes], codecs: Sequence[int] | None = None, count: int = VALUE_COUNT) -> list[PageInfo | None]:
     offsets = [OFFSET * index for index in range(len(chunks))]
     return single_pages(
         b"".join(chunks), list(map(len, chunks)), offsets, codecs or [Codec.UNCOMPRESSED] * len(chunks), count
     )
 
 
-def assert_agrees(chunks: list[bytes], codecs: list[int] | None = None, count: int = VALUE_COUNT) -> list[bool]:
+def assert_agrees(chunks: list[bytes], codecs: Sequence[int] | None = None, count: int = VALUE_COUNT) -> list[bool]:
     """Whether each had a quick answer, after checking that it is the strict one."""
     found = quick(chunks, codecs, count)
     for index, (page, chunk) in enumerate(zip(found, chunks, strict=True)):

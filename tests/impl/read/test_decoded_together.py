@@ -15,7 +15,7 @@ from written_tables import PATH, new_table, rows, write
 
 from tornproof.harness.common.arrow_bytes import arrow_bytes
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
-from tornproof.impl.chunk import together
+from tornproof.impl.chunk.together import Piece, decode_together
 from tornproof.impl.errors import StorageError, TornproofError
 from tornproof.impl.parquet.fields import Codec
 from tornproof.impl.pm.block import Block, Chunk, Statistic
@@ -100,7 +100,7 @@ def own_wide_table() -> MemoryStorage:
     """A table of many columns with checksums in its pages."""
     names = [f"c{index}" for index in range(WIDE_COLUMN_COUNT)]
     storage, _ = new_table(*[NewColumn(name=name, type=TypeTag.DOUBLE) for name in names])
-    values = {name: [index + 0.5, None, float(index)] for index, name in enumerate(names)}
+    values: dict[str, Any] = {name: [index + 0.5, None, float(index)] for index, name in enumerate(names)}
     write(storage, rows(range(3), **values))
     return storage
 
@@ -125,10 +125,13 @@ def assert_as_alone(case: Case, monkeypatch: pytest.MonkeyPatch) -> tuple[bytes 
 
 def test_undamaged_row_groups_are_decoded_together(row_groups: list[Case], monkeypatch: pytest.MonkeyPatch) -> None:
     found: list[pa.Array | None] = []
-    decode = together.decode_together
-    monkeypatch.setattr(
-        row_group, "decode_together", lambda pieces, *, file: found.extend(each := decode(pieces, file=file)) or each
-    )
+
+    def watched(pieces: Sequence[Piece], *, file: str) -> list[pa.Array | None]:
+        arrays = decode_together(pieces, file=file)
+        found.extend(arrays)
+        return arrays
+
+    monkeypatch.setattr(row_group, "decode_together", watched)
     for case in row_groups:
         outcome, call_count, call_count_alone = assert_as_alone(case, monkeypatch)
         assert isinstance(outcome, bytes)

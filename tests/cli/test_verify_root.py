@@ -145,8 +145,11 @@ def test_recover_says_of_every_table_what_it_would_do_and_changes_nothing(
     assert tables["a~1"].get("nothing_to_do") and tables["e~5"]["actions"] and tables["d~4"]["problems"]
     kinds = ["problems", "problems", "rejected", "actions", "nothing_to_do", *["nothing_to_do"] * many]
     assert [*map(_kind, run.document["tables"])] == kinds
+    said = {name: run.document[name] for name in ("verdict", "note", "table_count")}
+    assert said == {"verdict": "INVALID", "note": "", "table_count": 5 + many} and run.code == 1
     lines = tornproof("recover", root, "--dry-run").out.splitlines()
-    assert lines[-1].startswith(f"{root}: of {5 + many} tables: ") and run.code == 1
+    assert run.document["sentence"].startswith(f"of {5 + many} tables: ")
+    assert lines[-1].startswith(f"{root}: of {5 + many} tables: ")
     for options in ((), ("--forget",), ("--forget", "--dry-run")):
         refused = tornproof("recover", root, *options)
         assert refused.code == 2 and "a directory of tables; name one of them" in sentence_of(refused)

@@ -92,6 +92,18 @@ def test_only_sound_tables_are_exit_0_and_one_that_cannot_be_verified_is_not(tor
     assert code == 0 and [table["table"] for table in document["tables"]] == ["a~1", "deep/b~2"]
 
 
+@pytest.mark.parametrize(
+    ("name", "shown"), [("two\nlines", r"two\nlines"), ("x\udcffy", r"x\udcffy"), ("\x1b[1m", r"\x1b[1m")]
+)
+def test_each_table_has_a_line_whatever_its_name_is(tornproof: WarmRunner, root: Path, name: str, shown: str) -> None:
+    """A name with a line break had two lines, and others steered the terminal."""
+    (root / "a~1").rename(root / name)
+    lines = tornproof("verify", root, "--quick").out.splitlines()
+    assert sum(line.startswith(f"{shown} ") for line in lines) == 1
+    tables = document_of(tornproof, root, "--quick")[1]["tables"]
+    assert sum(table["table"] in (name, shown) for table in tables) == 1
+
+
 def test_transactions_of_the_log_that_no_version_contains_are_counted(tornproof: WarmRunner, root: Path) -> None:
     sequence = snapshot_of(root / "a~1").transaction.record.seq_txn
     for name, last in (("a~1", sequence + PENDING), ("b~2", sequence)):

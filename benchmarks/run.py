@@ -55,8 +55,8 @@ from tornproof.impl.write.table_writer import open_writer
 from tornproof.impl.write.writer_options import WriterOptions
 
 GROUP_ROW_COUNT = 10
-RESOLVE_GOAL = 0.8
-SMALL_CHUNKS_GOAL = 1 / 4
+RESOLVE_GOAL = 0.9
+SMALL_CHUNKS_GOAL = 1 / 2
 TABLE = "tables/9.4.2/wide/table"
 HERE = Path(__file__).parent
 

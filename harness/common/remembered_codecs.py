@@ -13,6 +13,7 @@ import pyarrow as pa
 from tornproof.harness.common.arrow_bytes import arrow_bytes
 from tornproof.harness.common.patch import wrapped
 from tornproof.impl.chunk.row_group_encoder import EncodedRowGroup
+from tornproof.impl.chunk.together import Piece
 from tornproof.impl.write.partition_change import RowGroupEncoder
 
 Key = TypeVar("Key")
@@ -28,6 +29,8 @@ DECODERS = {
 Each with the number of entries; that of a `_pm` of hundreds of columns takes megabytes. A cache that is emptied before
 every chunk of a few versions has come by is of no use, so there is room for those of hundreds of columns.
 """
+TOGETHER = "tornproof.impl.read.row_group:decode_together"
+CHUNK_COUNT_MAX = DECODERS["tornproof.impl.read.row_group:decode_chunk"]
 HELD_BYTES_MAX = 1 << 26
 """What the entries of one decoder hold of encoded bytes and of Arrow's memory, which is more than an array's bytes."""
 
@@ -53,6 +56,7 @@ def remembered_decoding() -> Iterator[None]:
     with ExitStack() as stack:
         for location, count_max in DECODERS.items():
             stack.enter_context(wrapped(location, partial(_remembered, count_max=count_max)))
+        stack.enter_context(wrapped(TOGETHER, _remembered_each))
         yield
 
 
@@ -76,6 +80,17 @@ def _remembered(decode: Callable[..., Found], *, count_max: int) -> Callable[...
         return found
 
     return remembered
+
+
+def _remembered_each(decode: Callable[..., list[pa.Array | None]]) -> Callable[..., list[pa.Array | None]]:
+    """Cache chunks one by one that are decoded together: of a row group only some differ from one state to another."""
+
+    def decode_one(*piece: Any, file: str) -> pa.Array | None:
+        (found,) = decode([Piece(*piece)], file=file)
+        return found
+
+    known = _remembered(decode_one, count_max=CHUNK_COUNT_MAX)
+    return lambda pieces, *, file: [known(*piece, file=file) for piece in pieces]
 
 
 def _content_bytes(argument: object) -> int:

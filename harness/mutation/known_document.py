@@ -90,6 +90,13 @@ BESIDE = (
     ),
     (
         "limit of ours",
+        "a commit that readers would not accept is rejected",
+        "a partition has more than 64 MiB of `_pm`, 100,000 row groups or 400,000 chunks, or a column 2 GiB at once",
+        "the writer tries a rewrite, external filters and larger row groups first; the rejection changes nothing",
+        "smaller partitions or commits",
+    ),
+    (
+        "limit of ours",
         "values of native partitions are not verified, only sizes, offsets and symbol keys",
         "always",
         "the verdict says so",

@@ -6,6 +6,11 @@ the values are compared with their statistics in `_pm`. Memory is bounded before
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
+from functools import partial
+from typing import NoReturn, TypeAlias
+
 import msgspec
 import numpy as np
 import pyarrow as pa
@@ -66,6 +71,9 @@ _PHYSICAL_TYPES = {
     **{tag: {PhysicalType.INT32} for tag in _INTEGER_TAGS},
     **{tag: _DECIMAL_PHYSICAL_TYPES for tag in TypeTag if tag.name.startswith("DECIMAL")},
 }
+Rejection: TypeAlias = Callable[[Column, Chunk, str], NoReturn]
+"""Raises the error about a column, with the position of a chunk."""
+
 _FIXED_BYTE_LENS = {TypeTag.UUID: 16, TypeTag.LONG128: 16, TypeTag.LONG256: 32}
 
 
@@ -82,16 +90,23 @@ def decode_chunk(content: bytes, column: Column, chunk: Chunk, *, file: str) -> 
 
 
 class CheckedPages(msgspec.Struct, frozen=True, kw_only=True):
-    """Pages that may be decoded; `as_dictionary` if their size is only known from the dictionary's real lengths."""
+    """Pages that may be decoded, to at most so many bytes; None if only the dictionary's real lengths show how many."""
 
     leaf: Leaf
     pages: tuple[PageInfo, ...]
-    as_dictionary: bool
+    expanded_bytes: int | None
 
 
-def check_pages(content: bytes, column: Column, chunk: Chunk, *, file: str) -> CheckedPages:
-    """Check everything but the values: type, page headers, checksums, memory; raises as `decode_chunk`."""
-    leaf = _leaf(column, chunk, file)
+def check_pages(
+    content: bytes, column: Column, chunk: Chunk, *, file: str, page: PageInfo | None = None
+) -> CheckedPages:
+    """Check everything but the values: type, page headers, checksums, memory; raises as `decode_chunk`.
+
+    `page` is the only page of the chunk if that was checked before.
+    """
+    leaf = _leaf(column)
+    if not isinstance(leaf, Leaf):
+        leaf(column, chunk, file)
     if len(content) != chunk.total_compressed:
         raise_corrupt(
             column, chunk, file, "TOTAL_COMPRESSED", f"{len(content)}, the bytes there", chunk.total_compressed
@@ -100,15 +115,20 @@ def check_pages(content: bytes, column: Column, chunk: Chunk, *, file: str) -> C
         raise_unsupported(column, chunk, file, "NUM_VALUES", f"at most {VALUE_COUNT_MAX}", chunk.num_values)
     if chunk.codec == Codec.LZO:
         raise_unsupported(column, chunk, file, "CODEC", "a codec that pyarrow knows", "LZO")
-    pages = pages_of(content, chunk, file=file)
+    pages = pages_of(content, chunk, file=file) if page is None else (page,)
     return CheckedPages(
-        leaf=leaf, pages=pages, as_dictionary=check_expansion(content, leaf, pages, column, chunk, file)
+        leaf=leaf, pages=pages, expanded_bytes=check_expansion(content, leaf, pages, column, chunk, file)
     )
 
 
 def decode_checked(content: bytes, column: Column, chunk: Chunk, checked: CheckedPages, *, file: str) -> pa.Array:
     """Decode pages that `check_pages` accepted; raises as `decode_chunk`."""
-    stored = _read(content, checked.leaf, column, chunk, file, as_dictionary=checked.as_dictionary)
+    stored = _read(content, checked.leaf, column, chunk, file, as_dictionary=checked.expanded_bytes is None)
+    return checked_values(stored, column, chunk, checked, file=file)
+
+
+def checked_values(stored: pa.Array, column: Column, chunk: Chunk, checked: CheckedPages, *, file: str) -> pa.Array:
+    """Compare values as stored with `_pm` and return them in the column's type; raises as `decode_chunk`."""
     if checked.leaf.dimensions == 0:
         check_counts(stored, column, chunk, file=file)
         # Timestamps are always compared: every table has them, and they reveal metadata that describes other rows at
@@ -136,26 +156,30 @@ def are_vouched(pages: tuple[PageInfo, ...], chunk: Chunk) -> bool:
     and the encoding of values must be the only one that the chunk's ENCODINGS, under the CRC of `_pm`, allow. How a v2
     page's header divides its body is confirmed by nothing.
     """
+    if None in [page.crc for page in pages]:
+        return False
     has_dictionary = bool(pages) and pages[0].kind is PageType.DICTIONARY
     data_pages = pages[1:] if has_dictionary else pages
     encodings = {page.encoding for page in data_pages}
     masks = [encodings_mask((encoding,)) for encoding in encodings]
     return (
-        None not in [page.crc for page in pages]
-        and all(page.kind is PageType.DATA_V1 and page.level_encodings == USUAL_LEVELS for page in data_pages)
+        all(page.kind is PageType.DATA_V1 and page.level_encodings == USUAL_LEVELS for page in data_pages)
         # Encodings used only for levels have no bit.
         and all(mask and mask & chunk.encodings for mask in masks)
         and (encodings <= BY_DICTIONARY if has_dictionary else len(encodings) <= 1)
     )
 
 
-def _leaf(column: Column, chunk: Chunk, file: str) -> Leaf:
+@functools.lru_cache(maxsize=4096)
+def _leaf(column: Column) -> Leaf | Rejection:
     """Return how to read the column, after checking that type, physical type and levels are consistent."""
     tag, dimensions = tag_of(column.type), column.max_rep_level
     if tag is not None and column.physical_type not in _PHYSICAL_TYPES[tag]:
-        raise_corrupt(column, chunk, file, "PHYSICAL_TYPE", f"one that {tag.name} is stored as", column.physical_type)
+        expected = f"one that {tag.name} is stored as"
+        return partial(raise_corrupt, field="PHYSICAL_TYPE", expected=expected, actual=column.physical_type)
     if tag in _FIXED_BYTE_LENS and column.fixed_byte_len != _FIXED_BYTE_LENS[tag]:
-        raise_corrupt(column, chunk, file, "FIXED_BYTE_LEN", str(_FIXED_BYTE_LENS[tag]), column.fixed_byte_len)
+        expected = str(_FIXED_BYTE_LENS[tag])
+        return partial(raise_corrupt, field="FIXED_BYTE_LEN", expected=expected, actual=column.fixed_byte_len)
     if dimensions == 0 and column.max_def_level <= 1 and not _is_nested_array(column):
         return Leaf(
             physical_type=column.physical_type,
@@ -170,9 +194,8 @@ def _leaf(column: Column, chunk: Chunk, file: str) -> Leaf:
         or column.max_def_level not in (all_optional, only_outer_optional)
     ):
         levels = f"type {column.type}, repetition level {dimensions}, definition level {column.max_def_level}"
-        raise_unsupported(
-            column, chunk, file, "levels", "a flat column or lists of doubles, one level a dimension", levels
-        )
+        expected = "a flat column or lists of doubles, one level a dimension"
+        return partial(raise_unsupported, field="levels", expected=expected, actual=levels)
     return Leaf(
         physical_type=PhysicalType.DOUBLE, dimensions=dimensions, lists_optional=column.max_def_level == all_optional
     )
@@ -189,14 +212,20 @@ def _read(content: bytes, leaf: Leaf, column: Column, chunk: Chunk, file: str, *
     except PYARROW_ERRORS as error:
         raise_corrupt(column, chunk, file, "TYPE", "a type that its physical type can hold", f"{column.type} ({error})")
     try:
-        column_read = open_reader(content, metadata, dictionary_columns=(0,) if as_dictionary else ()).read_column(0)
-        # Combining a single part would copy it.
-        values = column_read.chunk(0) if column_read.num_chunks == 1 else column_read.combine_chunks()
-        # pyarrow made the offsets, but indices and numbers with too many digits come from the file.
-        values.validate(full=not pa.types.is_binary(values.type))
+        reader = open_reader(content, metadata, dictionary_columns=(0,) if as_dictionary else ())
+        values = validated(reader.read_column(0))
     except PYARROW_ERRORS as error:
         raise_corrupt(column, chunk, file, "page", "pages that decode", error)
     return _expand(values, column, chunk, file) if pa.types.is_dictionary(values.type) else values
+
+
+def validated(column: pa.ChunkedArray) -> pa.Array:
+    """Return a column that pyarrow read in one part; raises pyarrow's errors for values that it cannot hold."""
+    # Combining a single part would copy it.
+    values = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+    # pyarrow made the offsets, but indices and numbers with too many digits come from the file.
+    values.validate(full=not pa.types.is_binary(values.type))
+    return values
 
 
 def _expand(values: pa.DictionaryArray, column: Column, chunk: Chunk, file: str) -> pa.Array:

@@ -25,8 +25,8 @@ def bound_bytes(chunk: Chunk) -> int:
 
 def check_expansion(
     content: bytes, leaf: Leaf, pages: tuple[PageInfo, ...], column: Column, chunk: Chunk, file: str
-) -> bool:
-    """Reject pages that may decode to too much; return whether that depends on the dictionary's real lengths.
+) -> int | None:
+    """Return how many bytes pages may decode to, besides offsets; None if only the dictionary's real lengths show it.
 
     Raises CorruptError for broken pages, UnsupportedError for pages that may decode to too much.
     """
@@ -44,25 +44,26 @@ def check_expansion(
         )
     data_pages = pages[1:] if dictionary else pages
     of_any_width = data_pages if physical == PhysicalType.BYTE_ARRAY else ()
-    by_dictionary = [page for page in of_any_width if page.encoding in BY_DICTIONARY]
     sharing = [page for page in of_any_width if page.encoding == PageEncoding.DELTA_BYTE_ARRAY]
-    plain_bytes = chunk.num_values * max(width_bytes, 0) + sum(page.uncompressed_size_bytes for page in pages)
-    by_dictionary_bytes = dictionary_bytes * sum(page.value_count for page in by_dictionary)
+    plain_bytes = chunk.num_values * max(width_bytes, 0) + sum([page.uncompressed_size_bytes for page in pages])
+    by_dictionary_bytes = dictionary_bytes and dictionary_bytes * sum(
+        page.value_count for page in of_any_width if page.encoding in BY_DICTIONARY
+    )
     # Each value can repeat everything before it in its page.
-    shared_bytes = sum(page.value_count * page.uncompressed_size_bytes for page in sharing)
+    shared_bytes = sum([page.value_count * page.uncompressed_size_bytes for page in sharing])
     bound = bound_bytes(chunk)
-    if plain_bytes + by_dictionary_bytes + shared_bytes <= bound:
-        return False
+    if (expanded_bytes := plain_bytes + by_dictionary_bytes + shared_bytes) <= bound:
+        return expanded_bytes
     if sharing:
         try:
             shared_bytes = shared_byte_count(content, sharing, chunk, is_optional=leaf.is_optional)
         except PYARROW_ERRORS as error:
             raise_corrupt(column, chunk, file, "page", "pages that decode", error)
-        if plain_bytes + by_dictionary_bytes + shared_bytes <= bound:
-            return False
+        if (expanded_bytes := plain_bytes + by_dictionary_bytes + shared_bytes) <= bound:
+            return expanded_bytes
     # pyarrow builds dictionaries from plain pages too, but not from the other encodings.
     has_other_pages = any(page.encoding not in {PageEncoding.PLAIN, *BY_DICTIONARY} for page in data_pages)
     if plain_bytes > bound or has_other_pages:
         expected = f"pages that cannot decode to more than {bound} bytes"
-        raise_unsupported(column, chunk, file, "pages", expected, plain_bytes + by_dictionary_bytes + shared_bytes)
-    return True
+        raise_unsupported(column, chunk, file, "pages", expected, expanded_bytes)
+    return None

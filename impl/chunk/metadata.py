@@ -1,4 +1,4 @@
-"""A Parquet footer for a single column chunk, so that pyarrow decodes its bytes without the file (docs/writing.md).
+"""A Parquet footer for one or several column chunks, so that pyarrow decodes them without the file (docs/writing.md).
 
 Apart from decimals it has no logical types: values are returned as they are stored.
 """
@@ -23,7 +23,7 @@ from tornproof.impl.parquet.fields import (
     Repetition,
 )
 from tornproof.impl.parquet.records import make
-from tornproof.impl.parquet.thrift import Struct, encode
+from tornproof.impl.parquet.thrift import STOP, Kind, Struct, encode, put_varint, zigzag
 from tornproof.impl.types.physical import PhysicalType
 from tornproof.impl.types.questdb import DecimalShape
 
@@ -46,48 +46,89 @@ class Leaf(NamedTuple):
     decimal: DecimalShape | None = None
 
 
+class StoredChunk(NamedTuple):
+    """What the footer says of a chunk; `size_bytes` are those of its pages, headers included."""
+
+    leaf: Leaf
+    codec: int
+    value_count: int
+    size_bytes: int
+
+
 @functools.lru_cache(maxsize=4096)
 def chunk_metadata(leaf: Leaf, codec: int, value_count: int, size_bytes: int) -> FileMetaData:
     """Return the metadata of a file that consists of one chunk, whose pages start at its first byte.
 
     Raises pyarrow's errors for a leaf that Parquet does not allow.
     """
-    schema, path = _schema(leaf)
-    meta = make(
-        COLUMN_META_DATA,
-        type=leaf.physical_type,
-        encodings=(PageEncoding.PLAIN,),
-        path_in_schema=path,
-        codec=codec,
-        num_values=value_count,
-        total_uncompressed_size=size_bytes,
-        total_compressed_size=size_bytes,
-        data_page_offset=0,
-    )
-    row_group = make(
-        ROW_GROUP,
-        columns=(make(COLUMN_CHUNK, file_offset=0, meta_data=meta),),
-        total_byte_size=size_bytes,
-        num_rows=value_count,
-    )
+    return _metadata((StoredChunk(leaf, codec, value_count, size_bytes),))
+
+
+@functools.lru_cache(maxsize=64)
+def row_group_metadata(chunks: tuple[StoredChunk, ...]) -> FileMetaData:
+    """Return the metadata of a file that consists of these chunks, all with the same number of rows, one after another.
+
+    Raises as `chunk_metadata`.
+    """
+    return _metadata(chunks)
+
+
+def _metadata(chunks: tuple[StoredChunk, ...]) -> FileMetaData:
+    row_count, size_bytes = chunks[0].value_count, 0
+    elements = [encode(make(SCHEMA_ELEMENT, name="root", num_children=len(chunks)))]
+    columns = []
+    for chunk in chunks:
+        elements += _schema(chunk.leaf)[0]
+        columns.append(_column_chunk(chunk, size_bytes))
+        size_bytes += chunk.size_bytes
+    row_group = make(ROW_GROUP, columns=columns, total_byte_size=size_bytes, num_rows=row_count)
     footer = encode(
-        make(FILE_META_DATA, version=FORMAT_VERSION, schema=schema, num_rows=value_count, row_groups=(row_group,))
+        make(FILE_META_DATA, version=FORMAT_VERSION, schema=elements, num_rows=row_count, row_groups=(row_group,))
     )
     tail = ParquetTail(footer_length=len(footer), magic=MAGIC).pack()
     return metadata_of(MAGIC + footer + tail)
 
 
+def _column_chunk(chunk: StoredChunk, offset_bytes: int) -> bytes:
+    """Return the encoded record of a chunk whose pages start at `offset_bytes`."""
+    out = bytearray(_start_of_column_chunk(chunk.leaf, chunk.codec))
+    for step, number in _numbers(chunk, offset_bytes):
+        out.append(step << 4 | Kind.I64)
+        put_varint(out, zigzag(number), 0)
+    # The ends of the inner and of the outer struct.
+    out += bytes((STOP, STOP))
+    return bytes(out)
+
+
+def _numbers(chunk: StoredChunk, offset_bytes: int) -> tuple[tuple[int, int], ...]:
+    """Return the numbers of a chunk's record, each after its field's distance from the one before."""
+    return (1, chunk.value_count), (1, chunk.size_bytes), (1, chunk.size_bytes), (2, offset_bytes)
+
+
 @functools.lru_cache(maxsize=4096)
-def _schema(leaf: Leaf) -> tuple[tuple[Struct, ...], tuple[str, ...]]:
-    """Return the schema's elements, the root first, and the leaf's path, named as in `list_type`."""
-    elements = [make(SCHEMA_ELEMENT, name="root", num_children=1)]
+def _start_of_column_chunk(leaf: Leaf, codec: int) -> bytes:
+    """Return what precedes the numbers in the record of each chunk of a kind; a row group can have hundreds of them."""
+    start = make(
+        COLUMN_META_DATA,
+        type=leaf.physical_type,
+        encodings=(PageEncoding.PLAIN,),
+        path_in_schema=_schema(leaf)[1],
+        codec=codec,
+    )
+    return encode(make(COLUMN_CHUNK, file_offset=0, meta_data=start))[:-2]
+
+
+@functools.lru_cache(maxsize=4096)
+def _schema(leaf: Leaf) -> tuple[tuple[bytes, ...], tuple[str, ...]]:
+    """Return the encoded elements of the schema, and the leaf's path, named as in `list_type`."""
+    elements = []
     path = [COLUMN_NAME]
     for depth in range(leaf.dimensions):
         repetition = Repetition.OPTIONAL if depth == 0 or leaf.lists_optional else Repetition.REQUIRED
         elements += [_list_group(path[-1], repetition), _group("list", Repetition.REPEATED)]
         path += ["list", "element" if depth == leaf.dimensions - 1 else "list"]
     elements.append(_leaf_element(leaf, path[-1]))
-    return tuple(elements), tuple(path)
+    return tuple(map(encode, elements)), tuple(path)
 
 
 def _group(name: str, repetition: Repetition, **annotation: Any) -> Struct:

@@ -46,16 +46,12 @@ def check_bounds(values: pa.Array, column: Column, chunk: Chunk, *, file: str) -
     tag = tag_of(column.type)
     if (chunk.minimum is None and chunk.maximum is None) or tag is None or column.physical_type == PhysicalType.INT96:
         return
-    low, high = (_bound(statistic, column, chunk, file) for statistic in (chunk.minimum, chunk.maximum))
+    low, high = _bound(chunk.minimum, column, chunk, file), _bound(chunk.maximum, column, chunk, file)
     if tag in DECIMAL_DIGITS_MAX and valid_decimal_shape(column.type) is None:
         # Decimals of an impossible precision stay bytes, whose order is not that of numbers.
         return
-    if (
-        column.physical_type in (PhysicalType.INT32, PhysicalType.INT64)
-        and low is not None
-        and high is not None
-        and low > high
-    ):
+    is_integer = column.physical_type in (PhysicalType.INT32, PhysicalType.INT64)
+    if is_integer and low is not None and high is not None and low > high:
         return
     smallest, largest = _extremes(values, column)
     if low == smallest and high == largest:
@@ -127,7 +123,9 @@ def _extremes(values: pa.Array, column: Column) -> tuple[Any, Any]:
 
 def _min_max(values: pa.Array) -> tuple[Any, Any]:
     if len(values) <= FEW_VALUES:
-        found = [value for value in values.to_pylist() if value is not None]
+        found = values.to_pylist()
+        if values.null_count:
+            found = [value for value in found if value is not None]
         if not found:
             return None, None
         # The sum is NaN if one of them is.

@@ -84,8 +84,11 @@ def _struct(data: bytes, position: int, plan: _Plan, depth_left: int) -> tuple[V
         elif kind <= BOOL:
             value, kind = kind == TRUE, BOOL
         elif kind == BINARY:
-            length, position = _varint(data, position)
-            position += length
+            if (length := data[position]) < 128:
+                position += 1 + length
+            else:
+                length, position = _varint(data, position)
+                position += length
             value = None
         elif kind == STRUCT:
             inner = (member and member[4]) or UNKNOWN
@@ -181,8 +184,8 @@ def walk_pages(chunk: bytes, *, file: str, offset_bytes: int, codec: int, value_
         _check_checksums(chunk, found, file, offset_bytes)
         raise
     _check_checksums(chunk, found, file, offset_bytes)
-    pages = tuple(page for page in found if page.kind is not PageType.INDEX)
-    count = sum(page.value_count for page in pages if page.kind is not PageType.DICTIONARY)
+    pages = tuple([page for page in found if page.kind is not PageType.INDEX])
+    count = sum([page.value_count for page in pages if page.kind is not PageType.DICTIONARY])
     if count != value_count:
         raise CorruptError(
             file=file, field="pages", offset_bytes=offset_bytes, expected=f"{value_count} values", actual=count
@@ -203,7 +206,7 @@ def _pages(chunk: bytes, file: str, offset_bytes: int, codec: int) -> Iterator[P
                 at = page.header_offset_bytes
                 raise BrokenError("a dictionary page only at the start", "one more", at, step="type")
             _check_counts(page)
-            _check_sizes(page, codec)
+            check_sizes(page, codec)
             position = _end_of_body(len(chunk), body_position, page)
         except BrokenError as error:
             error.report(file, _PagePath(index))
@@ -289,7 +292,7 @@ def _check_counts(page: PageInfo) -> None:
             raise BrokenError(expected, count, page.header_offset_bytes, step=name)
 
 
-def _check_sizes(page: PageInfo, codec: int) -> None:
+def check_sizes(page: PageInfo, codec: int) -> None:
     """Reject an uncompressed size that the codec cannot reach, or that is too large to allocate."""
     at, low = page.header_offset_bytes, page.levels_length_bytes
     compressed_bytes = page.compressed_size_bytes - low

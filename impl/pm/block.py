@@ -180,7 +180,7 @@ class _Region:
 
 
 class _Known(msgspec.Struct, frozen=True):
-    """STAT_FLAGS and STAT_SIZES of a minimum or a maximum; an inlined one is a word below `inlined_end`."""
+    """STAT_FLAGS and STAT_SIZES of a minimum or a maximum; `inlined_end` is above all words that can be inlined."""
 
     name: str
     is_present: bool
@@ -197,7 +197,7 @@ def _known(flags: int, sizes: int) -> tuple[_Known, _Known, bool, bool]:
     def known(name: str, bits: Sequence[Bits], size: Bits) -> _Known:
         present, inlined, exact = (bool(bit.get(flags)) for bit in bits)
         size_bytes = size.get(sizes)
-        is_possible = 0 < size_bytes <= layout.INLINE_STATISTIC_LIMIT_BYTES
+        is_possible = present and inlined and 0 < size_bytes <= layout.INLINE_STATISTIC_LIMIT_BYTES
         return _Known(name, present, inlined, exact, size_bytes, 1 << 8 * size_bytes if is_possible else 0)
 
     minimum = known("min_stat", layout.STAT_FLAGS.bits[0:3], layout.MIN_STAT_SIZE)
@@ -222,16 +222,20 @@ def _decode_chunk(record: tuple[int, ...], position: int, region: _Region, index
         total_compressed=size,
         null_count=nulls if has_nulls else None,
         distinct_count=distinct if has_distinct else None,
-        minimum=_statistic(minimum, low, position, region, index, file) if minimum.is_present else None,
-        maximum=_statistic(maximum, high, position, region, index, file) if maximum.is_present else None,
+        minimum=Statistic(low.to_bytes(minimum.size_bytes, "little"), minimum.is_exact)
+        if low < minimum.inlined_end
+        else _statistic(minimum, low, position, region, index, file),
+        maximum=Statistic(high.to_bytes(maximum.size_bytes, "little"), maximum.is_exact)
+        if high < maximum.inlined_end
+        else _statistic(maximum, high, position, region, index, file),
     )
 
 
 def _statistic(known: _Known, word: int, position: int, region: _Region, index: int, file: str) -> Statistic | None:
-    """Return the bound of a chunk, None for an empty one."""
+    """Return the bound of a chunk that is not inlined, None if there is none or an empty one."""
+    if not known.is_present:
+        return None
     if known.is_inlined:
-        if word < known.inlined_end:
-            return Statistic(word.to_bytes(known.size_bytes, "little"), known.is_exact)
         at = _at(file, position, index)
         if not known.inlined_end:
             raise at.corrupt("stat_sizes", f"1 to 8 bytes for an inlined {known.name.upper()}", known.size_bytes)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import field
-from functools import partial
 
 import msgspec
 from msgspec.structs import replace
@@ -74,10 +73,10 @@ def decode_header(data: Buffer, *, file: str, first_block_offset: int | None = N
     """
     fixed = decode_fixed(data, file=file)
     position = layout.Header.layout.size_bytes
-    descriptors = [
-        layout.ColumnDescriptor.unpack(data, descriptor_offset(index), file=file) for index in range(fixed.column_count)
-    ]
-    position += fixed.column_count * DESCRIPTOR_BYTES
+    start, position = position, position + fixed.column_count * DESCRIPTOR_BYTES
+    # All of them fit into `data`, as was checked with the fixed part.
+    records = layout.ColumnDescriptor.layout.packer.iter_unpack(memoryview(data)[start:position])
+    descriptors = list(itertools.starmap(layout.ColumnDescriptor, records))
     sorting_columns = _indices(data, position, fixed.sorting_column_count, fixed.column_count, "SORTING_COLUMNS", file)
     position += fixed.sorting_column_count * U32_BYTES
     columns, position = _columns(data, descriptors, position, file)
@@ -244,17 +243,19 @@ def _column(data: Buffer, descriptor: layout.ColumnDescriptor, index: int, names
 def _check_descriptor(
     descriptor: layout.ColumnDescriptor, base: int, names_start: int, size_bytes: int, file: str
 ) -> None:
-    at = partial(layout.ColumnDescriptor.at, file, base)
+    at = layout.ColumnDescriptor.at
     if not names_start <= descriptor.name_offset <= size_bytes:
-        raise at().corrupt("name_offset", f"{names_start} to {size_bytes}", descriptor.name_offset)
+        raise at(file, base).corrupt("name_offset", f"{names_start} to {size_bytes}", descriptor.name_offset)
     if descriptor.name_offset + descriptor.name_length > size_bytes:
-        raise at().corrupt("name_length", f"at most {size_bytes - descriptor.name_offset}", descriptor.name_length)
+        raise at(file, base).corrupt(
+            "name_length", f"at most {size_bytes - descriptor.name_offset}", descriptor.name_length
+        )
     if descriptor.physical_type >= PHYSICAL_TYPE_COUNT:
-        raise at().corrupt("physical_type", f"0 to {PHYSICAL_TYPE_COUNT - 1}", descriptor.physical_type)
+        raise at(file, base).corrupt("physical_type", f"0 to {PHYSICAL_TYPE_COUNT - 1}", descriptor.physical_type)
     if descriptor.fixed_byte_len < 0:
-        raise at().corrupt("fixed_byte_len", "0 or more", descriptor.fixed_byte_len)
+        raise at(file, base).corrupt("fixed_byte_len", "0 or more", descriptor.fixed_byte_len)
     if descriptor.reserved:
-        raise at().corrupt("reserved", "0", descriptor.reserved)
+        raise at(file, base).corrupt("reserved", "0", descriptor.reserved)
 
 
 def _bloom_columns(data: Buffer, fixed: layout.Header, position: int, file: str) -> tuple[tuple[int, ...], int]:

@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import msgspec
 import pyarrow as pa
 
 from tornproof.impl.chunk.chunk import VALUE_COUNT_MAX, decode_chunk
 from tornproof.impl.chunk.expansion import EXPANSION_MAX
-from tornproof.impl.errors import UnsupportedError
+from tornproof.impl.chunk.together import (
+    MANY_COUNT,
+    SMALL_EXPANDED_BYTES,
+    TOGETHER_COUNT_MAX,
+    Piece,
+    decode_together,
+    is_small,
+)
+from tornproof.impl.errors import TornproofError, UnsupportedError
 from tornproof.impl.pm.block import Block, Chunk
 from tornproof.impl.pm.chain import Metadata
 from tornproof.impl.pm.header import Column
 from tornproof.impl.read.decoding import SYNCHRONOUS, Decoding, InOrder
 from tornproof.impl.storage.interface import ReadableFile
 from tornproof.impl.table.columns import SnapshotColumn, column_positions, is_all_null
-from tornproof.impl.table.partition import PartitionFiles, read_chunk
+from tornproof.impl.table.partition import PartitionFiles, read_chunk, read_chunks
 from tornproof.impl.types.physical import PhysicalType
 
 BATCH_FLOOR_BYTES = 128 << 20
@@ -59,10 +68,8 @@ def row_group_columns(
         and not is_all_null(header.columns[positions[column.id]], block.chunks[positions[column.id]])
     }
     group = _Group(resolved, block, {column.id: column for column in columns}, InOrder(decoding))
-    for key, position in sorted(
-        fetched.items(), key=lambda item: _effort(header.columns[item[1]], block.chunks[item[1]])
-    ):
-        group.fetch(handle, key, position)
+    ordered = sorted(fetched.items(), key=lambda item: _effort(header.columns[item[1]], block.chunks[item[1]]))
+    group.fetch_all(handle, ordered)
     return _parts(group, columns)
 
 
@@ -72,10 +79,16 @@ def _parts(group: _Group, columns: Sequence[SnapshotColumn]) -> Iterator[list[pa
     part_rows = max(1, CONSTANT_SLICE_BYTES // max(1, constant_width))
     for start in range(0, row_count, part_rows):
         count = min(part_rows, row_count - start)
-        yield [
-            arrays[column.id].slice(start, count) if column.id in arrays else column.constant(count)
-            for column in columns
-        ]
+        part = arrays if count == row_count else {key: array.slice(start, count) for key, array in arrays.items()}
+        yield [part[column.id] if column.id in part else column.constant(count) for column in columns]
+
+
+class _Fetched(NamedTuple):
+    """A chunk that was read for the column `key`, and at least how much memory its values take."""
+
+    key: int
+    piece: Piece
+    awaited_bytes: int
 
 
 class _Group(msgspec.Struct):
@@ -89,50 +102,92 @@ class _Group(msgspec.Struct):
     resolved: Described
     block: Block
     columns: dict[int, SnapshotColumn]
-    under_way: InOrder[tuple[int, pa.Array]]
+    under_way: InOrder[list[tuple[_Fetched, pa.Array | None]]]
     done: dict[int, pa.Array] = msgspec.field(default_factory=dict)
     held_bytes: int = 0
     uncounted: list[pa.Array] = msgspec.field(default_factory=list)
     uncounted_bytes: int = 0
-    awaited_bytes: dict[int, int] = msgspec.field(default_factory=dict)
+    awaited_bytes: int = 0
     bound_bytes: int = 0
 
     def __post_init__(self) -> None:
         self.bound_bytes = batch_bound_bytes(self.block.chunks)
 
-    def fetch(self, handle: ReadableFile, key: int, position: int) -> None:
-        chunk, header = self.block.chunks[position], self.resolved.metadata.header
-        self.awaited_bytes[key] = chunk.num_values * self.columns[key].width_bytes
-        self._check()
-        label = self.resolved.files.data_label
-        content = read_chunk(handle, chunk, file=label)
+    @property
+    def known_bytes(self) -> int:
+        """What arrays take that were decoded or will be, with `uncounted_bytes` for those not counted exactly."""
+        return self.held_bytes + self.uncounted_bytes + self.awaited_bytes
 
-        def decode() -> tuple[int, pa.Array]:
-            return key, decode_chunk(content, header.columns[position], chunk, file=label)
-
-        self.under_way.begin(decode, len(content))
-        self._take(self.under_way.due())
+    def fetch_all(self, handle: ReadableFile, columns: Sequence[tuple[int, int]]) -> None:
+        """Fetch the chunks of columns, each given by its key and its position, in this order."""
+        together: list[tuple[int, int]] = []
+        for key, position in columns:
+            # Close to the bound, the size of each must be known before the next is decoded.
+            if self._is_small(key, self.block.chunks[position]) and 2 * self.known_bytes <= self.bound_bytes:
+                together.append((key, position))
+                if len(together) < TOGETHER_COUNT_MAX:
+                    continue
+                self._fetch(handle, together)
+            else:
+                self._fetch(handle, together)
+                self._fetch(handle, [(key, position)])
+            together = []
+        self._fetch(handle, together)
 
     def arrays(self) -> dict[int, pa.Array]:
         """Return all arrays by column, after waiting for them to be decoded."""
         self._take(self.under_way.rest())
         return self.done
 
-    def _take(self, decoded: Iterator[tuple[int, pa.Array]]) -> None:
-        for key, array in decoded:
-            del self.awaited_bytes[key]
+    def _is_small(self, key: int, chunk: Chunk) -> bool:
+        return is_small(chunk) and chunk.num_values * self.columns[key].width_bytes <= SMALL_EXPANDED_BYTES
+
+    def _fetch(self, handle: ReadableFile, columns: Sequence[tuple[int, int]]) -> None:
+        label, chunks = self.resolved.files.data_label, [self.block.chunks[position] for _, position in columns]
+        many = read_chunks(handle, chunks, file=label) if len(chunks) >= MANY_COUNT else None
+        fetched: list[_Fetched] = []
+        try:
+            for (key, position), chunk in zip(columns, chunks, strict=True):
+                awaited_bytes = chunk.num_values * self.columns[key].width_bytes
+                self.awaited_bytes += awaited_bytes
+                self._check()
+                content = next(many) if many else read_chunk(handle, chunk, file=label)
+                piece = Piece(content, self.resolved.metadata.header.columns[position], chunk)
+                fetched.append(_Fetched(key, piece, awaited_bytes))
+        except TornproofError:
+            # A problem in what was read before is reported first.
+            self._begin(fetched)
+            self._take(self.under_way.rest())
+            raise
+        self._begin(fetched)
+        self._take(self.under_way.due())
+
+    def _begin(self, fetched: list[_Fetched]) -> None:
+        def decode() -> list[tuple[_Fetched, pa.Array | None]]:
+            pieces, file = [each.piece for each in fetched], self.resolved.files.data_label
+            alone = len(pieces) == 1
+            arrays = [decode_chunk(*pieces[0], file=file)] if alone else decode_together(pieces, file=file)
+            return list(zip(fetched, arrays, strict=True))
+
+        if fetched:
+            self.under_way.begin(decode, sum(len(each.piece.content) for each in fetched))
+
+    def _take(self, decoded: Iterator[list[tuple[_Fetched, pa.Array | None]]]) -> None:
+        for fetched, found in itertools.chain.from_iterable(decoded):
+            key, piece, awaited_bytes = fetched
+            array = decode_chunk(*piece, file=self.resolved.files.data_label) if found is None else found
+            self.awaited_bytes -= awaited_bytes
             self.uncounted.append(array)
             self.uncounted_bytes += array.get_total_buffer_size()
             self._check()
             self.done[key] = self.columns[key].without_nulls(array)
 
     def _check(self) -> None:
-        awaited_bytes = sum(self.awaited_bytes.values())
-        if self.held_bytes + self.uncounted_bytes + awaited_bytes <= self.bound_bytes:
+        if self.known_bytes <= self.bound_bytes:
             return
         self.held_bytes += sum(array.nbytes for array in self.uncounted)
         self.uncounted, self.uncounted_bytes = [], 0
-        held_bytes = self.held_bytes + awaited_bytes
+        held_bytes = self.held_bytes + self.awaited_bytes
         if held_bytes > self.bound_bytes:
             expected = f"columns of at most {self.bound_bytes} bytes in memory; read fewer columns at a time"
             actual = f"{held_bytes} bytes or more"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Self
 
 import msgspec
@@ -53,19 +54,23 @@ class SnapshotColumn(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def width_bytes(self) -> int:
         """The bytes of a value in memory; a lower bound for types of variable width."""
-        of = self.arrow_type
-        if pa.types.is_fixed_size_binary(of):
-            # Arrow's bit widths have 32 bits. Even values without bytes have a validity bit each.
-            return max(1, int(of.byte_width))
-        try:
-            return -(-int(of.bit_width) // 8)
-        except ValueError:
-            return VARIABLE_WIDTH_BYTES
+        return _width_bytes(self.arrow_type)
 
     @property
     def missing(self) -> pa.Scalar:
         """The value of a row without this column: null, or false and 0 for types without null."""
         return missing_value(self.type, physical_type=self.physical_type, fixed_byte_len=self.fixed_byte_len)
+
+
+@functools.lru_cache(maxsize=1024)
+def _width_bytes(of: pa.DataType) -> int:
+    if pa.types.is_fixed_size_binary(of):
+        # Arrow's bit widths have 32 bits. Even values without bytes have a validity bit each.
+        return max(1, int(of.byte_width))
+    try:
+        return -(-int(of.bit_width) // 8)
+    except ValueError:
+        return VARIABLE_WIDTH_BYTES
 
 
 def column_key(index: int, column: Column) -> int:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import itertools
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
@@ -21,6 +22,8 @@ PM_FILE = "_pm"
 COLUMN_FILE_SUFFIX = ".d"
 SIZE_FIELD = "size"
 TAIL_BYTES = ParquetTail.layout.size_bytes
+GAP_MAX_BYTES = 1 << 10
+"""Servers write a copy of each chunk's metadata behind it; a call takes longer than to read so much for nothing."""
 
 
 class PartitionFiles(msgspec.Struct, frozen=True, kw_only=True):
@@ -180,6 +183,28 @@ def read_chunk(handle: ReadableFile, chunk: Chunk, *, file: str) -> bytes:
         actual = f"{len(content)} bytes before the file ends"
         raise CorruptError(file, "column chunk", chunk.byte_range_start, expected, actual)
     return content
+
+
+def read_chunks(handle: ReadableFile, chunks: Sequence[Chunk], *, file: str) -> Iterator[bytes]:
+    """Yield the bytes of each chunk, all of them small; those that are close together in the file are read by one call.
+
+    Raises as `read_chunk` does when it is the first chunk's turn that cannot be read.
+    """
+    found: dict[int, bytes] = {}
+    ordered = sorted({chunk.byte_range_start: chunk.byte_range_end for chunk in chunks}.items())
+    gaps = [start - end_before for (_, end_before), (start, _) in itertools.pairwise(ordered)]
+    breaks = [place for place, gap_bytes in enumerate(gaps, 1) if not 0 <= gap_bytes <= GAP_MAX_BYTES]
+    for first, behind in itertools.pairwise([0, *breaks, len(ordered)]):
+        run = ordered[first:behind]
+        start, end = run[0][0], run[-1][1]
+        try:
+            content = handle.pread(end - start, start)
+        except StorageError:
+            continue
+        found.update({each: content[each - start : each_end - start] for each, each_end in run})
+    for chunk in chunks:
+        content = found.get(chunk.byte_range_start, b"")
+        yield content if len(content) == chunk.total_compressed else read_chunk(handle, chunk, file=file)
 
 
 def _check_data(files: PartitionFiles, token: int, footer_length: int | None) -> Iterator[Problem]:

@@ -90,11 +90,13 @@ def list_type(dimensions: int) -> pa.DataType:
     return nested
 
 
+@functools.lru_cache(maxsize=1024)
 def is_double_array(column_type: int) -> bool:
     """Whether the type is an array of doubles, the only one that QuestDB writes."""
     return tag_of(column_type) is TypeTag.ARRAY and ELEMENT_TAG.get(column_type) == TypeTag.DOUBLE
 
 
+@functools.lru_cache(maxsize=1024)
 def valid_decimal_shape(column_type: int) -> DecimalShape | None:
     """Return precision and scale, or None for other types and for a precision that does not fit the decimal's tag."""
     tag = tag_of(column_type)
@@ -105,6 +107,7 @@ def valid_decimal_shape(column_type: int) -> DecimalShape | None:
     return shape if possible else None
 
 
+@functools.lru_cache(maxsize=1024)
 def is_nullable(column_type: int) -> bool:
     """Whether the column can hold nulls: the designated timestamp and four types of QuestDB never do."""
     tag = tag_of(column_type)

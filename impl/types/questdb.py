@@ -120,14 +120,11 @@ class DecimalShape(msgspec.Struct, frozen=True, kw_only=True):
     scale: int
 
 
-@functools.cache
-def _tag(value: int) -> TypeTag | None:
-    return next((tag for tag in TypeTag if tag == value), None)
-
-
+# Cached, as are other facts of a type, because several checks of each chunk ask for it.
+@functools.lru_cache(maxsize=1024)
 def tag_of(column_type: int) -> TypeTag | None:
     """Return the tag of a type code, or None for -1 and unknown tags."""
-    return None if column_type < 0 else _tag(TAG.get(column_type))
+    return None if column_type < 0 else next((tag for tag in TypeTag if tag == TAG.get(column_type)), None)
 
 
 def decimal_shape(column_type: int) -> DecimalShape:

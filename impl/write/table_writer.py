@@ -5,6 +5,7 @@ How a commit writes files is in `commit.py`, how it changes each partition in `p
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
 
@@ -52,7 +53,7 @@ class WriterDeadError(TornproofError):
 
 
 class UncommittedError(UsageError):
-    """A `with` block of a writer ended with changes that were staged and not committed."""
+    """A writer was closed with changes that were staged and not committed."""
 
 
 def open_writer(
@@ -113,7 +114,7 @@ def reject_if_served(storage: Storage, path: str) -> None:
 class TableWriter(AbstractContextManager["TableWriter"]):
     """Stages changes and commits them; not for use by several threads.
 
-    Leaving its `with` block closes it, and is an error while changes are staged.
+    Leaving its `with` block closes it. To close it is an error while changes are staged.
     """
 
     def __init__(
@@ -256,15 +257,21 @@ class TableWriter(AbstractContextManager["TableWriter"]):
         return purge(self._storage, self.table, self.transaction, self._lock)
 
     def close(self) -> None:
-        """Discard what is staged and release the lock; closing twice is harmless."""
+        """Release the lock; raises UncommittedError if changes are staged, unless another error is on its way.
+
+        They are discarded. Closing twice is harmless.
+        """
+        self._close(is_failing=sys.exc_info()[0] is not None)
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        """Close; an error on its way is one of the `with` block."""
+        self._close(is_failing=kind is not None)
+
+    def _close(self, *, is_failing: bool) -> None:
+        is_forgotten = not is_failing and not self._is_dead and self._has_staged()
         self.rollback()
         self._is_dead = True
         self._lock.release()
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        """Close; raises UncommittedError if changes are staged, unless another error is on its way."""
-        is_forgotten = kind is None and not self._is_dead and self._has_staged()
-        self.close()
         if is_forgotten:
             raise UncommittedError(
                 f"{self.table.path}: the writer was left with staged changes, which are discarded; "

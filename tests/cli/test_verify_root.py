@@ -92,6 +92,18 @@ def test_only_sound_tables_are_exit_0_and_one_that_cannot_be_verified_is_not(tor
     assert code == 0 and [table["table"] for table in document["tables"]] == ["a~1", "deep/b~2"]
 
 
+@pytest.mark.parametrize(
+    ("name", "shown"), [("two\nlines", r"two\nlines"), ("x\udcffy", r"x\udcffy"), ("\x1b[1m", r"\x1b[1m")]
+)
+def test_each_table_has_a_line_whatever_its_name_is(tornproof: WarmRunner, root: Path, name: str, shown: str) -> None:
+    """A name with a line break had two lines, and others steered the terminal."""
+    (root / "a~1").rename(root / name)
+    lines = tornproof("verify", root, "--quick").out.splitlines()
+    assert sum(line.startswith(f"{shown} ") for line in lines) == 1
+    tables = document_of(tornproof, root, "--quick")[1]["tables"]
+    assert sum(table["table"] in (name, shown) for table in tables) == 1
+
+
 def test_transactions_of_the_log_that_no_version_contains_are_counted(tornproof: WarmRunner, root: Path) -> None:
     sequence = snapshot_of(root / "a~1").transaction.record.seq_txn
     for name, last in (("a~1", sequence + PENDING), ("b~2", sequence)):
@@ -145,8 +157,11 @@ def test_recover_says_of_every_table_what_it_would_do_and_changes_nothing(
     assert tables["a~1"].get("nothing_to_do") and tables["e~5"]["actions"] and tables["d~4"]["problems"]
     kinds = ["problems", "problems", "rejected", "actions", "nothing_to_do", *["nothing_to_do"] * many]
     assert [*map(_kind, run.document["tables"])] == kinds
+    said = {name: run.document[name] for name in ("verdict", "note", "table_count")}
+    assert said == {"verdict": "INVALID", "note": "", "table_count": 5 + many} and run.code == 1
     lines = tornproof("recover", root, "--dry-run").out.splitlines()
-    assert lines[-1].startswith(f"{root}: of {5 + many} tables: ") and run.code == 1
+    assert run.document["sentence"].startswith(f"of {5 + many} tables: ")
+    assert lines[-1].startswith(f"{root}: of {5 + many} tables: ")
     for options in ((), ("--forget",), ("--forget", "--dry-run")):
         refused = tornproof("recover", root, *options)
         assert refused.code == 2 and "a directory of tables; name one of them" in sentence_of(refused)

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from tornproof.api.roots import RootReport, TableSummary, verify_root
 from tornproof.cli.console import result_console, result_grid
-from tornproof.cli.output import ExitCode, write_json
+from tornproof.cli.output import ExitCode, visible, write_json
 from tornproof.cli.progress import progress_bar
 from tornproof.harness.common.verdict import Verdict
 
@@ -55,13 +55,13 @@ def print_root(console: Console, report: RootReport) -> None:
     for table in report.tables[:TABLES_SHOWN]:
         numbers = (table.version, table.partition_count, table.row_count, table.pending_transactions)
         shown = ["-" if number is None else f"{number:,}" for number in numbers]
-        grid.add_row(Text(table.table), *shown, Text(_sentence(table), STYLES[table.verdict]))
+        grid.add_row(Text(visible(table.table)), *shown, Text(visible(_sentence(table)), STYLES[table.verdict]))
     console.print(grid)
     if len(report.tables) > TABLES_SHOWN:
         console.print(f"and {len(report.tables) - TABLES_SHOWN:,} more tables (--json lists them all)")
     if report.note:
         console.print(f"note: {report.note}")
-    console.print(Text.assemble(f"{report.root}: ", (report.sentence, STYLES[report.verdict])))
+    console.print(Text.assemble(f"{visible(report.root)}: ", (report.sentence, STYLES[report.verdict])))
 
 
 def _sentence(table: TableSummary) -> str:

@@ -9,6 +9,7 @@ import pytest
 
 from tornproof.harness.common import remembered_codecs
 from tornproof.harness.common.remembered_codecs import HELD_BYTES_MAX, remembered_decoding
+from tornproof.impl.chunk.together import Piece
 
 row_group: Any = importlib.import_module("tornproof.impl.read.row_group")
 CHUNKS_OF_A_WIDE_TABLE = 2_000
@@ -38,6 +39,25 @@ def test_every_chunk_of_a_wide_table_is_decoded_once(decoded: Counter[bytes]) ->
         for _ in range(3):
             assert [row_group.decode_chunk(content)[0].as_py() for content in contents] == list(map(len, contents))
     assert len(decoded) == CHUNKS_OF_A_WIDE_TABLE and set(decoded.values()) == {1}
+
+
+def test_chunks_that_are_decoded_together_are_each_decoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A row group is read again in many states, in each of which other chunks of it are damaged."""
+    counts: Counter[bytes] = Counter()
+
+    def decode(pieces: list[Piece], *, file: str) -> list[pa.Array | None]:
+        counts.update(piece.content for piece in pieces)
+        return [pa.array([len(piece.content)]) if piece.content else None for piece in pieces]
+
+    monkeypatch.setattr(row_group, "decode_together", decode)
+    pieces: list[Any] = [Piece(b"x" * length, None, None) for length in range(5)]  # type: ignore[arg-type]
+    with remembered_decoding():
+        for first in range(4):
+            found = row_group.decode_together(pieces[first:], file="data.parquet")
+            assert [array and array.to_pylist() for array in found] == [
+                [length] if length else None for length in range(first, 5)
+            ]
+    assert set(counts.values()) == {1} and len(counts) == 5
 
 
 def test_what_is_cached_is_bounded_in_bytes(decoded: Counter[bytes], monkeypatch: pytest.MonkeyPatch) -> None:

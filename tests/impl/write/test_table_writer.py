@@ -142,6 +142,7 @@ def test_closed_writer_is_dead() -> None:
     storage, _ = new_table()
     writer = writer_on(storage)
     writer.write(rows([1]))
+    writer.rollback()
     writer.close()
     writer.close()
     for call in (
@@ -176,6 +177,11 @@ def test_a_writer_that_is_left_with_staged_changes_says_so(stage: Callable[[Tabl
     with pytest.raises(WriterDeadError):
         writer.commit()
     # The lock is free all the same, and nothing has changed.
+    closed = writer_on(storage)
+    stage(closed)
+    with pytest.raises(UsageError, match=r"staged changes, which are discarded; call commit\(\) before"):
+        closed.close()
+    closed.close()
     writer_on(storage).close()
     assert pairs_on(storage) == [(1, 0)]
 
@@ -192,6 +198,7 @@ def test_what_was_committed_or_rolled_back_is_left_in_silence() -> None:
         writer.commit()
     writer = writer_on(storage)
     writer.write(rows([3], 2))
+    writer.rollback()
     writer.close()
     assert pairs_on(storage) == [(1, 0), (2, 1)]
 
@@ -201,6 +208,14 @@ def test_another_error_is_not_hidden_by_what_it_left_staged() -> None:
     with pytest.raises(ZeroDivisionError), writer_on(storage) as writer:
         writer.write(rows([2], 1))
         raise ZeroDivisionError
+    closed = writer_on(storage)
+    with pytest.raises(ZeroDivisionError) as raised:
+        try:
+            closed.write(rows([2], 1))
+            raise ZeroDivisionError
+        finally:
+            closed.close()
+    assert raised.value.__context__ is None
     write(storage, rows([2], 1))
     assert pairs_on(storage) == [(1, 0), (2, 1)]
 

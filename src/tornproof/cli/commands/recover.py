@@ -19,6 +19,7 @@ from tornproof.cli.interruption import say_if_interrupted
 from tornproof.cli.numbers import CORES, WorkersOption
 from tornproof.cli.output import ExitCode, JsonOption, visible, write_json
 from tornproof.cli.progress import progress_bar
+from tornproof.harness.common.verdict import Verdict
 from tornproof.impl.errors import BusyError, TornproofError, UsageError, counted
 from tornproof.impl.repair.kept import KEPT_DIRECTORY
 from tornproof.impl.repair.repair import Action, ActionKind, RepairReport, forget_kept, repair_table
@@ -81,7 +82,24 @@ def _recoveries_below(root: str, workers: int, json_target: str | None) -> int:
         )
     documents = below.found
     documents.sort(key=_urgency)
-    write_json({"format": 1, "root": root, "dry_run": True, "tables": documents}, json_target)
+    counts = [sum(_urgency(document)[0] == rank for document in documents) for rank in range(len(URGENCIES))]
+    left = len(names) - len(documents)
+    named = (*zip(counts, URGENCIES, strict=True), (left, "not begun"))
+    sentence = f"of {counted(len(names), 'table')}: " + ", ".join(f"{count:,} {word}" for count, word in named if count)
+    verdict = Verdict.INVALID if counts[0] else Verdict.UNKNOWN if counts[1] or left else Verdict.VALID
+    write_json(
+        {
+            "format": 1,
+            "root": root,
+            "dry_run": True,
+            "verdict": verdict.name,
+            "sentence": sentence,
+            "note": below.note,
+            "table_count": len(names),
+            "tables": documents,
+        },
+        json_target,
+    )
     grid = result_grid("table", "what", wraps=("what",))
     for document in documents[:LINES_SHOWN]:
         grid.add_row(Text(visible(document["table"])), Text(visible(_in_words(document))))
@@ -89,16 +107,12 @@ def _recoveries_below(root: str, workers: int, json_target: str | None) -> int:
     console.print(grid)
     if len(documents) > LINES_SHOWN:
         console.print(f"and {len(documents) - LINES_SHOWN:,} more tables (--json lists them all)")
-    counts = [sum(_urgency(document)[0] == rank for document in documents) for rank in range(len(URGENCIES))]
-    left = len(names) - len(documents)
-    named = (*zip(counts, URGENCIES, strict=True), (left, "not begun"))
-    said = ", ".join(f"{count:,} {word}" for count, word in named if count)
     if below.note:
         console.print(f"note: {below.note}")
-    console.print(f"{visible(root)}: of {counted(len(names), 'table')}: {said}")
+    console.print(f"{visible(root)}: {sentence}")
     if below.interrupted_by is not None:
         signal.raise_signal(below.interrupted_by)
-    return ExitCode.INVALID if counts[0] else ExitCode.UNKNOWN if counts[1] or left else ExitCode.VALID
+    return ExitCode[verdict.name]
 
 
 def _documents(names: Sequence[str], root: str) -> Iterator[dict[str, Any]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from pyspark.sql.types import StructType
@@ -14,6 +14,8 @@ from tornproof.impl.query.time_search import TimeTextError
 from tornproof.impl.read.reader import Snapshot
 from tornproof.impl.table.columns import SnapshotColumn
 from tornproof.pipeline.datasource.types import spark_schema
+
+UNIT_SHIFTS = {"k": 10, "m": 20, "g": 30, "t": 40}
 
 
 class OptionRejectedError(TornproofError):
@@ -86,6 +88,23 @@ def integer_of(option: str, text: str) -> int:
         raise OptionRejectedError(f"option {option}: {text!r} is not a whole number") from None
 
 
+def whole_number_of(options: Mapping[str, str], option: str) -> int | None:
+    """Return an option that is a whole number from 1 on, or None if it is not given; the keys are in lower case."""
+    text = options.get(option.lower())
+    number = None if text is None else integer_of(option, text)
+    if number is not None and number < 1:
+        raise OptionRejectedError(f"option {option}: {number} is not 1 or more")
+    return number
+
+
+def size_of(options: Mapping[str, str], option: str) -> int | None:
+    """Return an option that is a size in bytes, such as 1048576 or 1m, or None if it is not given."""
+    text = options.get(option.lower(), "").strip().lower().removesuffix("b")
+    shift = UNIT_SHIFTS.get(text[-1:])
+    number = whole_number_of(options if shift is None else {option.lower(): text[:-1]}, option)
+    return None if number is None else number << (shift or 0)
+
+
 def boolean_of(option: str, text: str) -> bool:
     """Return an option that is true or false."""
     if text.lower() not in ("true", "false"):
@@ -95,6 +114,7 @@ def boolean_of(option: str, text: str) -> bool:
 
 def reject_unknown(options: Iterable[str], known: frozenset[str], what: str) -> None:
     """Raise OptionRejectedError for an unknown option."""
-    unknown = sorted(set(options) - known)
+    spelled = {name.lower() for name in known}
+    unknown = sorted(name for name in options if name.lower() not in spelled)
     if unknown:
         raise OptionRejectedError(f"there is no option {unknown[0]!r} for {what}; there are {', '.join(sorted(known))}")

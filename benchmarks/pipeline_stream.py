@@ -9,6 +9,7 @@ from its checkpoint in the middle. Descriptors and memory are those of Spark's J
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import signal
 import subprocess
@@ -17,7 +18,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +44,6 @@ PURGE_COMMITS = 200
 COMMIT_MICROSECONDS = 1_000_000
 SAMPLE_SECONDS = 2
 GROWTH_MAX = 1.15
-PAGE_BYTES = os.sysconf("SC_PAGESIZE")
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,9 +92,9 @@ def compare(seconds: float, plot: Path | None) -> None:
         query.stop()
         rows = session.read.parquet(str(folder / "rows"))
         found = rows.agg(functions.count("v"), functions.countDistinct("v"), functions.max("v")).first()
-        report(commit_count, list(found or ()), samples)
         if plot is not None:
             draw(samples, plot)
+        report(commit_count, list(found or ()), samples)
 
 
 def stream(session: SparkSession, folder: Path) -> StreamingQuery:
@@ -155,8 +155,10 @@ def descriptors_of(process: int) -> int:
 
 
 def mebibytes_of(process: int) -> float:
-    with suppress(OSError, IndexError):
-        return int(Path(f"/proc/{process}/statm").read_text().split()[1]) * PAGE_BYTES / (1 << 20)
+    """Return the memory of a process, with its share of what forked processes have in common."""
+    with suppress(OSError, StopIteration):
+        lines = Path(f"/proc/{process}/smaps_rollup").read_text().splitlines()
+        return int(next(line for line in lines if line.startswith("Pss:")).split()[1]) / 1024
     return 0
 
 
@@ -189,6 +191,7 @@ def draw(samples: list[Sample], path: Path) -> None:
     bottom.set(**settings)
     bottom.legend()
     figure.savefig(path, metadata={"Date": None})
+    path.with_suffix(".json").write_text(json.dumps([asdict(each) for each in samples]))
 
 
 if __name__ == "__main__":

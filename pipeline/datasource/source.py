@@ -14,6 +14,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
+    DataSourceStreamArrowWriter,
     DataSourceStreamReader,
     DataSourceWriter,
     Filter,
@@ -21,21 +22,25 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from tornproof.impl.errors import NotATableError
 from tornproof.impl.read.counters import ReadCounters
 from tornproof.impl.read.reader import Snapshot, snapshot_of
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
+from tornproof.impl.table.metadata_file import PartitionBy
 from tornproof.impl.table.table import open_table
 from tornproof.impl.txn.pins import Pin, pin_committed
 from tornproof.pipeline.datasource.filters import predicate_of
 from tornproof.pipeline.datasource.metrics import PlanFile, new_plan_file
 from tornproof.pipeline.datasource.options import (
     OptionRejectedError,
+    batch_of,
     boolean_of,
     columns_of_schema,
     condition_predicate,
     integer_of,
     names_of,
     path_of,
+    query_of,
     reject_unknown,
     times_predicate,
 )
@@ -44,9 +49,14 @@ from tornproof.pipeline.datasource.plan import Piece, ReadRequest, core_count, p
 from tornproof.pipeline.datasource.types import spark_schema
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
+
+    from tornproof.pipeline.datasource.writer import Target
 
 NAME = "tornproof"
+NANOSECONDS, HOUR_SECONDS, DAY_SECONDS, DAYS_IN_WEEK = 1_000_000_000, 3_600, 86_400, 7
+DAYS_FROM_MONDAY = 3
+"""1970 began on a Thursday."""
 PUSHDOWN_SETTING = "spark.sql.python.filterPushdown.enabled"
 READ_OPTIONS = frozenset({"path", "version", "columns", "from", "to", "where", "pushdown", "splits", "metrics"})
 SCANS_KEEP_THEIR_PLANS = hasattr(DataSourceReader, "pushLimit")
@@ -61,6 +71,32 @@ def register(spark: SparkSession) -> None:
     """Register the format `tornproof` in a session, and enable filter pushdown."""
     spark.conf.set(PUSHDOWN_SETTING, "true")
     spark.dataSource.register(TornproofSource)
+
+
+def by_partition(frame: DataFrame, path: str) -> DataFrame:
+    """Return the rows such that each partition of the table at `path` is in one task, which then encodes it alone.
+
+    Raises as the format does when it opens a table.
+    """
+    from pyspark.sql import functions
+
+    table = open_table(OperatingSystemStorage(), path_of(path))
+    if table.metadata is None or table.metadata.timestamp_id < 0:
+        raise NotATableError(f"{path}: not a table to write to: it has no _meta with a designated timestamp")
+    (name,) = (column.name for column in table.metadata.columns if column.id == table.metadata.timestamp_id)
+    column = functions.col(f"`{name}`")
+    is_counted = dict(frame.dtypes)[name] != "timestamp"
+    seconds = functions.floor(column / NANOSECONDS) if is_counted else functions.unix_seconds(column)
+    day = functions.floor(seconds / DAY_SECONDS).cast("int")
+    # Years and months of UTC, whatever the session's zone.
+    date = functions.date_from_unix_date(day)
+    interval = {
+        PartitionBy.HOUR: functions.floor(seconds / HOUR_SECONDS),
+        PartitionBy.WEEK: functions.floor((day + DAYS_FROM_MONDAY) / DAYS_IN_WEEK),
+        PartitionBy.MONTH: functions.trunc(date, "month"),
+        PartitionBy.YEAR: functions.year(date),
+    }.get(table.metadata.partition_by, day)
+    return frame.repartition(interval)
 
 
 @contextmanager
@@ -108,14 +144,25 @@ class TornproofSource(DataSource):
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Return a writer that commits all rows of a job at once."""
-        from tornproof.pipeline.datasource.writer import WRITE_OPTIONS, TornproofWriter
+        from tornproof.pipeline.datasource.writer import BATCH_OPTIONS, TornproofWriter
 
-        reject_unknown(self.options, WRITE_OPTIONS, "writing")
-        return TornproofWriter(
-            path_of(self.options.get("path")),
-            schema,
-            self.options.get("staging"),
-            overwrite,
+        reject_unknown(self.options, BATCH_OPTIONS, "writing")
+        return TornproofWriter(self._target(overwrite), schema, batch_of(self.options))
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:  # noqa: N802
+        """Return a writer that commits each batch of a query once."""
+        from tornproof.pipeline.datasource.writer import STREAM_WRITE_OPTIONS, TornproofStreamWriter
+
+        reject_unknown(self.options, STREAM_WRITE_OPTIONS, "writing a stream")
+        return TornproofStreamWriter(self._target(overwrite), schema, query_of(self.options))
+
+    def _target(self, overwrite: bool) -> Target:
+        from tornproof.pipeline.datasource.writer import Target
+
+        return Target(
+            path=path_of(self.options.get("path")),
+            staging=self.options.get("staging"),
+            overwrites=overwrite,
             force=boolean_of("force", self.options.get("force", "false")),
             allow_parquet_last=boolean_of("allow_parquet_last", self.options.get("allow_parquet_last", "false")),
         )

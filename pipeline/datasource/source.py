@@ -6,6 +6,7 @@ the methods here in helper processes, so they share only what is pickled.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -54,6 +55,10 @@ if TYPE_CHECKING:
     from tornproof.pipeline.datasource.writer import Target
 
 NAME = "tornproof"
+CATALOG_PREFIX = "file:"
+"""How the catalog begins the path of a table, and users hardly do."""
+OPTIONS_KEY = "tornproof.options"
+"""Where a schema keeps the options of `CREATE TABLE`: Spark gives them to `schema` alone, and not to a query."""
 NANOSECONDS, HOUR_SECONDS, DAY_SECONDS, DAYS_IN_WEEK = 1_000_000_000, 3_600, 86_400, 7
 DAYS_FROM_MONDAY = 3
 """1970 began on a Thursday."""
@@ -124,11 +129,23 @@ class TornproofSource(DataSource):
         """Choose the version, and return its columns, or those of the option `columns`, in Spark's types."""
         self._snapshot = self._open()
         names = names_of(self.options.get("columns"))
-        return spark_schema(self._snapshot.schema_of(self._snapshot.selected(names)))
+        found = spark_schema(self._snapshot.schema_of(self._snapshot.selected(names)))
+        if self.options["path"].startswith(CATALOG_PREFIX):
+            found.fields[0].metadata = {OPTIONS_KEY: json.dumps(dict(self.options.items()))}
+        return found
+
+    def _take_options(self, schema: StructType, known: frozenset[str], what: str) -> None:
+        """Take the options of a table in the catalog from its schema; raises OptionRejectedError for unknown ones."""
+        reject_unknown(self.options, known, what)
+        stored = [field.metadata[OPTIONS_KEY] for field in schema.fields if OPTIONS_KEY in field.metadata]
+        if stored and "path" not in self.options:
+            spelled = {name.lower() for name in known}
+            options = json.loads(stored[0])
+            self.options.update({name: text for name, text in options.items() if name.lower() in spelled})
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return a reader of the chosen version, of the columns in a schema if the user gave one."""
-        reject_unknown(self.options, READ_OPTIONS, "reading")
+        self._take_options(schema, READ_OPTIONS, "reading")
         snapshot, self._snapshot = self._snapshot or self._open(), None
         options = dict(self.options.items())
         pushes = boolean_of("pushdown", options["pushdown"]) if "pushdown" in options else SCANS_KEEP_THEIR_PLANS
@@ -138,7 +155,7 @@ class TornproofSource(DataSource):
         """Return a reader of rows appended to the table."""
         from tornproof.pipeline.datasource.stream import STREAM_OPTIONS, TornproofStreamReader
 
-        reject_unknown(self.options, STREAM_OPTIONS, "streaming")
+        self._take_options(schema, STREAM_OPTIONS, "streaming")
         snapshot, self._snapshot = self._snapshot or self._open(), None
         return TornproofStreamReader(snapshot, columns_of_schema(snapshot, schema), dict(self.options.items()))
 
@@ -146,14 +163,14 @@ class TornproofSource(DataSource):
         """Return a writer that commits all rows of a job at once."""
         from tornproof.pipeline.datasource.writer import BATCH_OPTIONS, TornproofWriter
 
-        reject_unknown(self.options, BATCH_OPTIONS, "writing")
+        self._take_options(schema, BATCH_OPTIONS, "writing")
         return TornproofWriter(self._target(overwrite), schema, batch_of(self.options))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:  # noqa: N802
         """Return a writer that commits each batch of a query once."""
         from tornproof.pipeline.datasource.writer import STREAM_WRITE_OPTIONS, TornproofStreamWriter
 
-        reject_unknown(self.options, STREAM_WRITE_OPTIONS, "writing a stream")
+        self._take_options(schema, STREAM_WRITE_OPTIONS, "writing a stream")
         return TornproofStreamWriter(self._target(overwrite), schema, query_of(self.options))
 
     def _target(self, overwrite: bool) -> Target:

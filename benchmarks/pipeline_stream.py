@@ -26,6 +26,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pyarrow as pa
 from large_table import STORAGE
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession, functions
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -77,23 +78,22 @@ def compare(seconds: float, plot: Path | None) -> None:
         writer = subprocess.Popen([sys.executable, __file__, "--write", str(folder / "table")], stdout=subprocess.PIPE)
         samples, begin = [], time.monotonic()
         query = stream(session, folder)
-        half = len(samples)
+        is_restarted = False
         while (elapsed := time.monotonic() - begin) < seconds:
             time.sleep(SAMPLE_SECONDS)
             samples.append(sample(elapsed))
-            if elapsed > seconds / 2 and not half:
-                half = len(samples)
+            if (elapsed > seconds / 2 and not is_restarted) or not query.isActive:
+                is_restarted |= query.isActive
                 query.stop()
                 query = stream(session, folder)
         writer.send_signal(signal.SIGTERM)
-        said, _ = writer.communicate()
-        commit_count = int(said)
-        query.processAllAvailable()
-        query.stop()
-        rows = session.read.parquet(str(folder / "rows"))
-        found = rows.agg(functions.count("v"), functions.countDistinct("v"), functions.max("v")).first()
         if plot is not None:
             draw(samples, plot)
+        said, _ = writer.communicate()
+        commit_count = int(said)
+        take_all(session, folder, query)
+        rows = session.read.parquet(str(folder / "rows"))
+        found = rows.agg(functions.count("v"), functions.countDistinct("v"), functions.max("v")).first()
         report(commit_count, list(found or ()), samples)
 
 
@@ -106,6 +106,17 @@ def stream(session: SparkSession, folder: Path) -> StreamingQuery:
         .trigger(processingTime="1 second")
         .start(str(folder / "rows"))
     )
+
+
+def take_all(session: SparkSession, folder: Path, query: StreamingQuery) -> None:
+    """End the stream with all rows; Spark gives its Python process ten seconds to start, too few on a busy machine."""
+    try:
+        query.processAllAvailable()
+        query.stop()
+    except StreamingQueryException as error:
+        if "failed to connect back" not in str(error):
+            raise
+        take_all(session, folder, stream(session, folder))
 
 
 def report(commit_count: int, found: list[int], samples: list[Sample]) -> None:

@@ -30,7 +30,9 @@ def path_of(path: str | None) -> str:
     Executors have another working directory.
     """
     if not path:
-        raise OptionRejectedError("the table's directory is missing: load(TABLE) or save(TABLE)")
+        raise OptionRejectedError(
+            "the table's directory is missing: load(TABLE), save(TABLE), or in SQL INSERT INTO … WITH (path = 'TABLE')"
+        )
     local = path.removeprefix("file://") if path.startswith("file://") else path.removeprefix("file:")
     if "://" in local:
         raise OptionRejectedError(f"{path}: the table must be on a file system that is mounted on every machine")

@@ -58,7 +58,9 @@ NAME = "tornproof"
 CATALOG_PREFIX = "file:"
 """How the catalog begins the path of a table, and users hardly do."""
 OPTIONS_KEY = "tornproof.options"
-"""Where a schema keeps the options of `CREATE TABLE`: Spark gives them to `schema` alone, and not to a query."""
+"""Where a schema keeps the options of `CREATE TABLE`: Spark gives them to `schema` alone, and not to a query.
+
+An `INSERT` has neither, unless its columns are cast."""
 NANOSECONDS, HOUR_SECONDS, DAY_SECONDS, DAYS_IN_WEEK = 1_000_000_000, 3_600, 86_400, 7
 DAYS_FROM_MONDAY = 3
 """1970 began on a Thursday."""

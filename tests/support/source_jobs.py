@@ -60,7 +60,8 @@ def main(folder: Path, victim: str) -> None:
     with spark_session(CLUSTER, settings={"spark.sql.shuffle.partitions": "3", "spark.driver.memory": "1g"}) as spark:
         register(spark)
         add_addresses(spark)
-        driver = int(spark._jvm.ProcessHandle.current().pid())
+        java: Any = spark._jvm
+        driver = int(java.ProcessHandle.current().pid())
 
         def deadly(frame: DataFrame, what: str) -> DataFrame:
             if victim == "none":

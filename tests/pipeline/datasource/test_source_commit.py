@@ -16,6 +16,7 @@ import pyarrow as pa
 import pytest
 from day_tables import new_table
 from depth import nightly
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
@@ -304,15 +305,18 @@ def test_frame_by_partition_has_each_partition_in_one_task(session: SparkSession
 
 
 def test_sql_makes_tables_and_views_of_one_and_inserts_into_it(session: SparkSession, table: Path) -> None:
-    session.sql(f"CREATE TABLE quotes USING tornproof OPTIONS (path '{table}', allow_parquet_last 'true')")
+    session.sql(f"CREATE TABLE quotes USING tornproof OPTIONS (path '{table}')")
     try:
         frame_of(session, 0, 50).createOrReplaceTempView("incoming")
-        session.sql("INSERT INTO quotes SELECT * FROM incoming")
+        with pytest.raises(PySparkException, match=r"in SQL INSERT INTO … WITH \(path = 'TABLE'\)"):
+            session.sql("INSERT INTO quotes SELECT * FROM incoming")
+        session.sql(f"INSERT INTO quotes WITH (path '{table}', allow_parquet_last true) SELECT * FROM incoming")
         assert numbers_of(table) == list(range(50))
         session.sql("CREATE TEMPORARY VIEW by_day AS SELECT date(ts) AS day, count(*) AS n FROM quotes GROUP BY 1")
         found = session.sql("SELECT n FROM by_day ORDER BY day").collect()
         assert [row.n for row in found] == [24, 24, 2]
-        session.sql("INSERT OVERWRITE quotes SELECT * FROM incoming WHERE v < 7")
+        session.sql(f"CREATE TEMPORARY VIEW target USING tornproof OPTIONS (path '{table}', allow_parquet_last 'true')")
+        session.sql("INSERT OVERWRITE target SELECT * FROM incoming WHERE v < 7")
         session.sql(f"CREATE TEMPORARY VIEW direct USING tornproof OPTIONS (path '{table}', where 'v > 2')")
         assert session.sql("SELECT count(*), max(q.v) FROM quotes q JOIN direct USING (v)").collect()[0][:] == (4, 6)
     finally:

@@ -5,8 +5,9 @@
 One table has one partition, whose data.parquet is copied for the peer; the other has a partition for each day, and the
 peer reads their files as a list of paths. A full scan passes every value of every row to Spark, which aggregates or
 drops them (`noop`): by `scan`, which resolves and checks the version and leaves the reading to Spark (through its file
-system and through an archive), by an address, which does not check, and by the format `tornproof`. For comparison there is a Python source of Spark that reads nothing: its batches are ready, so its time is
-what Spark needs to move rows out of Python, and no such source can be faster.
+system and through an archive), by an address, which does not check, and by the format `tornproof`. For comparison there
+is a Python source of Spark that reads nothing: its batches are ready, so its time is what Spark needs to move rows out
+of Python, and no such source can be faster.
 """
 
 from __future__ import annotations

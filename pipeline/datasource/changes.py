@@ -100,6 +100,10 @@ def reached(
             allowance.take(0, 0)
         return after
     resolved = snapshot.resolve(partition)
+    if before is not None and not _begins_with(snapshot, resolved, before):
+        # Where such changes are skipped, all of them are, for the old rows are now at other positions.
+        allowance.take(0, 0)
+        return after
     ends = np.cumsum([block.num_rows for block in resolved.metadata.blocks])
     commits = [after.row_count] if allowance.commit_count is None else _commit_ends(resolved, start)
     wanted = wanted_columns(resolved, request)

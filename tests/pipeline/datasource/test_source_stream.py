@@ -239,7 +239,7 @@ def steps(path: Path, start: Offset, **options: str) -> list[tuple[Offset, list[
         reader.stop()
         if end == start:
             return found
-        found.append((end, between(path, start, end)))
+        found.append((end, between(path, start, end, **options)))
         start = end
 
 
@@ -328,6 +328,17 @@ def test_any_steps_between_any_commits_return_each_row_once(tmp_path: Path, seed
             offset, found = end, found + rows
     found += [row for _, rows in steps(table, offset) for row in rows]
     assert sorted(found) == list(range(count))
+
+
+def test_partition_that_changed_is_skipped_as_a_whole_by_short_steps_too(table: Path) -> None:
+    commit(table, range(100, 130))
+    ((start, _),) = steps(table, START)
+    commit(table, range(60, 85))
+    short = {"maxBytesPerTrigger": "1", "changes": "skip"}
+    ((end, rows),) = steps(table, start, **short)
+    assert rows == []
+    commit(table, range(130, 145))
+    assert [row for _, rows in steps(table, end, **short) for row in rows] == list(range(130, 145))
 
 
 def with_days(table: Path, day_count: int) -> None:

@@ -35,7 +35,7 @@ OPTIONS = {"query": "hours", "batch": "0", "allow_parquet_last": "true"}
 def killing(
     mark: Path, process_of: Callable[[], int]
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Return what passes rows on and kills a process once, in the second task, behind its first rows."""
+    """Return what passes rows on and kills a process once, in the first task, behind its first rows."""
 
     def kill_once(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from pyspark import TaskContext
@@ -43,7 +43,7 @@ def killing(
         context = TaskContext.get()
         for batch in batches:
             yield batch
-            if context is not None and context.partitionId() == 1 and not mark.exists():
+            if context is not None and context.partitionId() == 0 and not mark.exists():
                 mark.write_text("killed")
                 os.kill(process_of(), signal.SIGKILL)
 

@@ -104,30 +104,39 @@ def reached(
         # Where such changes are skipped, all of them are, for the old rows are now at other positions.
         allowance.take(0, 0)
         return after
-    ends = np.cumsum([block.num_rows for block in resolved.metadata.blocks])
+    stop = _stop(snapshot, request, resolved, start, after, allowance)
+    if stop is None:
+        allowance.partition_count = 0
+        return before
+    chosen, cost = stop
+    allowance.take(*cost)
+    return chosen
+
+
+def _stop(
+    snapshot: Snapshot, request: ReadRequest, resolved: ResolvedPartition, start: int, after: Mark, allowance: Allowance
+) -> tuple[Mark, tuple[int, int]] | None:
+    """Return how far a step reaches behind the first `start` rows, with its commits and bytes; None if nowhere."""
+    blocks, wanted = resolved.metadata.blocks, wanted_columns(resolved, request)
+    ends = np.cumsum([block.num_rows for block in blocks])
+    sizes = np.cumsum([sum(block.chunks[index].total_compressed for index in wanted) for block in blocks])
+    size_until = partial(np.interp, xp=[0, *ends], fp=[0, *sizes])
     commits = [after.row_count] if allowance.commit_count is None else _commit_ends(resolved, start)
-    wanted = wanted_columns(resolved, request)
-    sizes = [sum(block.chunks[index].total_compressed for index in wanted) for block in resolved.metadata.blocks]
-    size_until = partial(np.interp, xp=[0, *ends], fp=[0, *np.cumsum(sizes)])
-    chosen, taken = before, (0, 0)
+    limits = (allowance.commit_count, allowance.size_bytes)
+    found = None
     for end in sorted({*ends.tolist(), *commits}):
         if end <= start:
             continue
         cost = (bisect_left(commits, end) + 1, int(size_until(end) - size_until(start)))
-        limits = (allowance.commit_count, allowance.size_bytes)
         fits = all(limit is None or part <= limit for part, limit in zip(cost, limits, strict=True))
-        if not fits and (chosen is not before or not allowance.is_untouched):
+        if not fits and (found is not None or not allowance.is_untouched):
             break
         last, following = _times_around(snapshot, resolved, end) if end < after.row_count else (after.last, None)
         if following is None or last != following:
-            chosen, taken = after._replace(row_count=end, last=last), cost
+            found = after._replace(row_count=end, last=last), cost
             if not fits:
                 break
-    if chosen is not before:
-        allowance.take(*taken)
-    else:
-        allowance.partition_count = 0
-    return chosen
+    return found
 
 
 def appended_rows(

@@ -156,7 +156,7 @@ bench: setup .build/programs/.installed
 
 bench-pipeline: setup
 	@mkdir -p .build; rm -f benchmarks/results/pipeline.txt
-	@for job in campaign tally history migration source archive; do \
+	@for job in campaign tally history migration source stream archive; do \
 	  { .venv/bin/python benchmarks/pipeline_$$job.py; echo $$? > .build/code; } | tee -a benchmarks/results/pipeline.txt; \
 	  [ $$(cat .build/code) = 0 ] || exit 1; done
 	@.venv/bin/python benchmarks/document.py

@@ -4,9 +4,10 @@
 
 One table has one partition, whose data.parquet is copied for the peer; the other has a partition for each day, and the
 peer reads their files as a list of paths. A full scan passes every value of every row to Spark, which aggregates or
-drops them (`noop`): by `scan`, which resolves and checks the version and leaves the reading to Spark, and by the format
-`tornproof`. For comparison there is a Python source of Spark that reads nothing: its batches are ready, so its time is
-what Spark needs to move rows out of Python, and no such source can be faster.
+drops them (`noop`): by `scan`, which resolves and checks the version and leaves the reading to Spark (through its file
+system and through an archive), by an address, which does not check, and by the format `tornproof`. For comparison there
+is a Python source of Spark that reads nothing: its batches are ready, so its time is what Spark needs to move rows out
+of Python, and no such source can be faster.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from tornproof.impl.table.table import open_table
 from tornproof.impl.write.table_writer import open_writer
 from tornproof.impl.write.writer_options import WriterOptions
 from tornproof.pipeline.datasource import scan as source_scan
+from tornproof.pipeline.datasource.committed_files import add_addresses, address_of
 from tornproof.pipeline.datasource.source import register
 from tornproof.pipeline.spark.session import spark_session
 
@@ -77,6 +79,7 @@ def main() -> None:
     row_count = int(sys.argv[1]) if len(sys.argv) > 1 else ROW_COUNT
     with tempfile.TemporaryDirectory() as name, spark_session("local[2]", name="benchmark") as session:
         register(session)
+        add_addresses(session)
         session.dataSource.register(ReadySource)
         folder = Path(name)
         in_one, by_day = folder / "in_one", folder / "by_day"
@@ -102,6 +105,12 @@ def rows(session: SparkSession, in_one: Path, peer: list[str], by_day: Path, pee
     def scanned(path: Path) -> Opened:
         return lambda: source_scan.scan(session, str(path))
 
+    def archived(path: Path) -> Opened:
+        return lambda: source_scan.scan(session, str(path), staging=str(path.parent))
+
+    def at_address(path: Path) -> Callable[[], DataFrame]:
+        return lambda: session.read.parquet(address_of(str(path)))
+
     hour = "1970-01-01 01:00:00"
     near = f"ts >= timestamp'{hour}' and ts < timestamp'{hour}' + interval 100 seconds"
     day = f"ts >= timestamp_micros({50 * DAY_MICROSECONDS}) and ts < timestamp_micros({51 * DAY_MICROSECONDS})"
@@ -118,6 +127,8 @@ def rows(session: SparkSession, in_one: Path, peer: list[str], by_day: Path, pee
             scan,
             goal=1 / 1.5,
         ),
+        against("scan() by an archive, all columns", archived(in_one), lambda: theirs(peer), scan, goal=1 / 1.5),
+        against("tornproof:///TABLE, all columns", at_address(in_one), lambda: theirs(peer), scan, goal=1 / 1.5),
         against("the format, all columns", lambda: ours(in_one), lambda: theirs(peer), scan),
         against("the format, sums of all columns", lambda: ours(in_one), lambda: theirs(peer), sums),
         against(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import msgspec
 from msgspec.structs import replace
 
@@ -33,14 +35,20 @@ class PreparedPartition(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def adopted(
-    table: Table, transaction: Transaction, prepared: PreparedPartition, files: PartitionFiles
+    table: Table,
+    transaction: Transaction,
+    prepared: PreparedPartition,
+    files: PartitionFiles,
+    *,
+    dropped: Collection[int] = (),
 ) -> PartitionChange:
     """Return the change that renames a prepared directory to the partition in `files`.
 
     The directory is checked like any partition: raises CorruptError and UnsupportedError, and RowsRejectedError if the
-    table already has a partition with that start.
+    table already has a partition with that start, which is not among those dropped in the same commit.
     """
-    if any(partition.timestamp == prepared.timestamp for partition in transaction.partitions):
+    there = {partition.timestamp for partition in transaction.partitions}
+    if prepared.timestamp in there.difference(dropped):
         raise RowsRejectedError(f"{files.name}: there is already a partition that starts at {prepared.timestamp}")
     entry = Partition(
         timestamp=prepared.timestamp,

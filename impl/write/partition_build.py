@@ -5,6 +5,7 @@ Memory is bounded by a row group, not by the partition. A commit adds the direct
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, ExitStack
 
 import pyarrow as pa
@@ -20,9 +21,10 @@ from tornproof.impl.storage.interface import File, OpenMode, Storage
 from tornproof.impl.table.metadata_file import TableMetadata
 from tornproof.impl.table.partition import PM_FILE
 from tornproof.impl.table.partition_schema import new_header
+from tornproof.impl.table.symbols import SymbolTable
 from tornproof.impl.write.adoption import PreparedPartition
 from tornproof.impl.write.partition_writer import new_footer
-from tornproof.impl.write.stored_arrays import stored_table
+from tornproof.impl.write.stored_arrays import NO_SYMBOLS, stored_table
 from tornproof.impl.write.writer_options import DEFAULT_OPTIONS, WriterOptions, check_options, encode_options
 
 
@@ -33,14 +35,25 @@ class PartitionBuild(AbstractContextManager["PartitionBuild"]):
     """
 
     def __init__(
-        self, storage: Storage, directory_path: str, metadata: TableMetadata, options: WriterOptions, *, table_name: str
+        self,
+        storage: Storage,
+        directory_path: str,
+        metadata: TableMetadata,
+        options: WriterOptions,
+        *,
+        table_name: str,
+        symbols: Mapping[str, SymbolTable] = NO_SYMBOLS,
     ) -> None:
-        """Create the directory, with an empty data.parquet; raises StorageError, OptionsRejectedError."""
+        """Create the directory, with an empty data.parquet; raises StorageError, OptionsRejectedError.
+
+        `symbols` are the dictionaries of the symbol columns.
+        """
         check_options(options, metadata)
         self._storage = storage
         self._path = directory_path
         self._header = new_header(metadata)
         self._table_name = table_name
+        self._symbols = symbols
         (timestamp,) = (column.name for column in metadata.columns if column.id == metadata.timestamp_id)
         names = {column.name: column.name for column in metadata.columns}
         self._form = options.encoding.footer_extension or FooterForm.THRIFT
@@ -61,7 +74,7 @@ class PartitionBuild(AbstractContextManager["PartitionBuild"]):
 
         Raises RowsRejectedError for what cannot be stored.
         """
-        stored, bounds = stored_table(rows, self._header.columns)
+        stored, bounds = stored_table(rows, self._header.columns, self._symbols)
         return encode_row_group(stored, bounds=bounds, options=self._options)
 
     def append(self, group: EncodedRowGroup) -> None:

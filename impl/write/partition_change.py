@@ -262,7 +262,7 @@ class PartitionChanger(msgspec.Struct, kw_only=True):
             arrays = [part[names[column.id]] for column in header.columns]
             return pa.Table.from_arrays(arrays, names=[column.name for column in header.columns])
 
-        for part in _parts(tables, limited):
+        for part in row_group_parts(tables, limited):
             yield from readable_row_groups(in_file_order(part), encoded)
             del part  # before the next one is made
 
@@ -310,7 +310,7 @@ def _blocks(partition: OpenPartition, step: Merge) -> tuple[Block, ...]:
     return partition.metadata.blocks[step.first : step.last + 1]
 
 
-def _parts(tables: Iterable[pa.Table], options: WriterOptions) -> Iterator[pa.Table]:
+def row_group_parts(tables: Iterable[pa.Table], options: WriterOptions) -> Iterator[pa.Table]:
     """Yield the rows of each row group, of which all but the last are as large as the options let them be."""
     rows: pa.Table | None = None
     for table in tables:

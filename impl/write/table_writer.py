@@ -189,7 +189,8 @@ class TableWriter(AbstractContextManager["TableWriter"]):
     def adopt(self, prepared: PreparedPartition) -> None:
         """Stage a new partition whose files are complete in a prepared directory, which `commit` renames."""
         self._check_alive()
-        change = adopted(self.table, self.transaction, prepared, self._new_files(prepared.timestamp))
+        files = self._new_files(prepared.timestamp)
+        change = adopted(self.table, self.transaction, prepared, files, dropped=self._dropped)
         self._adopted[prepared.timestamp] = change
 
     def rollback(self) -> None:

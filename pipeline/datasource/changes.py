@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
+from msgspec.structs import replace
 
 from tornproof.impl.errors import CorruptError, ProblemError, TornproofError
+from tornproof.impl.pm.block import Block
+from tornproof.impl.pm.chain import decode_chain
 from tornproof.impl.query.time_search import row_group_times
-from tornproof.impl.read.reader import Snapshot
+from tornproof.impl.read.reader import Snapshot, raise_first
+from tornproof.impl.read.reader_protocol import HARDENED_READER
 from tornproof.impl.read.row_group import row_group_columns
+from tornproof.impl.storage.interface import ReadableFile
 from tornproof.impl.table.partition import ResolvedPartition
 from tornproof.impl.txn.transaction import Partition
-from tornproof.pipeline.datasource.plan import Piece, ReadRequest, explained, resolve_entry, wanted_columns
+from tornproof.pipeline.datasource.plan import Piece, ReadRequest, explained, wanted_columns
 
 
 class NotAppendedError(TornproofError):
@@ -21,7 +30,10 @@ class NotAppendedError(TornproofError):
 
 
 class Mark(NamedTuple):
-    """A partition at one version, as stored in an offset; `last` is its last time, None if not known."""
+    """The first rows of a partition at one version, as stored in an offset; `last` is the time of their last one.
+
+    They are all rows, unless a step ended before. `last` is None if it is not known.
+    """
 
     name_txn: int
     token: int
@@ -30,8 +42,8 @@ class Mark(NamedTuple):
 
 
 def mark_of(snapshot: Snapshot, partition: Partition, known: Mark | None) -> Mark:
-    """Return the mark of a partition, or `known` if its generation is the same; raises as `Snapshot.resolve`."""
-    if known is not None and (known.name_txn, known.token) == (partition.name_txn, partition.token):
+    """Return the mark of all its rows, `known` if that is the one; raises as `Snapshot.resolve`."""
+    if known is not None and known[:3] == (partition.name_txn, partition.token, partition.row_count):
         return known
     metadata = snapshot.resolve(partition).metadata
     maximums = row_group_times(metadata.header, metadata.blocks).maximums
@@ -42,6 +54,89 @@ def mark_of(snapshot: Snapshot, partition: Partition, known: Mark | None) -> Mar
         row_count=partition.row_count,
         last=None if last == np.iinfo(np.int64).max else last,
     )
+
+
+@dataclass(slots=True)
+class Allowance:
+    """What a step may still take, None if as much as there is; the first rows of a step are taken whatever it says."""
+
+    commit_count: int | None = None
+    size_bytes: int | None = None
+    partition_count: int | None = None
+    is_untouched: bool = True
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether it ends in the middle of a partition."""
+        return self.commit_count is not None or self.size_bytes is not None
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether nothing more may be taken."""
+        return not self.is_untouched and 0 in (self.commit_count, self.size_bytes, self.partition_count)
+
+    def take(self, commit_count: int, size_bytes: int) -> None:
+        """Subtract what is taken of a partition, down to nothing."""
+        self.is_untouched = False
+        if self.commit_count is not None:
+            self.commit_count = max(0, self.commit_count - commit_count)
+        if self.size_bytes is not None:
+            self.size_bytes = max(0, self.size_bytes - size_bytes)
+        if self.partition_count is not None:
+            self.partition_count -= 1
+
+
+def reached(
+    snapshot: Snapshot, request: ReadRequest, partition: Partition, before: Mark | None, allowance: Allowance
+) -> Mark | None:
+    """Return the mark up to which a step takes a partition, `before` if none of it, and subtract what it takes.
+
+    It ends behind a commit (a generation of the partition) or a row group, and not between rows of one time, so that
+    later rewrites can be told from changes of earlier rows.
+    """
+    after, start = mark_of(snapshot, partition, before), before.row_count if before is not None else 0
+    if after == before or not allowance.is_limited or after.row_count <= start:
+        if after != before:
+            allowance.take(0, 0)
+        return after
+    resolved = snapshot.resolve(partition)
+    if before is not None and not _begins_with(snapshot, resolved, before):
+        # Where such changes are skipped, all of them are, for the old rows are now at other positions.
+        allowance.take(0, 0)
+        return after
+    stop = _stop(snapshot, request, resolved, start, after, allowance)
+    if stop is None:
+        allowance.partition_count = 0
+        return before
+    chosen, cost = stop
+    allowance.take(*cost)
+    return chosen
+
+
+def _stop(
+    snapshot: Snapshot, request: ReadRequest, resolved: ResolvedPartition, start: int, after: Mark, allowance: Allowance
+) -> tuple[Mark, tuple[int, int]] | None:
+    """Return how far a step reaches behind the first `start` rows, with its commits and bytes; None if nowhere."""
+    blocks, wanted = resolved.metadata.blocks, wanted_columns(resolved, request)
+    ends = np.cumsum([block.num_rows for block in blocks])
+    sizes = np.cumsum([sum(block.chunks[index].total_compressed for index in wanted) for block in blocks])
+    size_until = partial(np.interp, xp=[0, *ends], fp=[0, *sizes])
+    commits = [after.row_count] if allowance.commit_count is None else _commit_ends(resolved, start)
+    limits = (allowance.commit_count, allowance.size_bytes)
+    found = None
+    for end in sorted({*ends.tolist(), *commits}):
+        if end <= start:
+            continue
+        cost = (bisect_left(commits, end) + 1, int(size_until(end) - size_until(start)))
+        fits = all(limit is None or part <= limit for part, limit in zip(cost, limits, strict=True))
+        if not fits and (found is not None or not allowance.is_untouched):
+            break
+        last, following = _times_around(snapshot, resolved, end) if end < after.row_count else (after.last, None)
+        if following is None or last != following:
+            found = after._replace(row_count=end, last=last), cost
+            if not fits:
+                break
+    return found
 
 
 def appended_rows(
@@ -98,8 +193,9 @@ def _keeps_row_groups(snapshot: Snapshot, resolved: ResolvedPartition, mark: Mar
         then = _resolve(snapshot, resolved.partition.timestamp, mark).metadata
     except ProblemError:
         return False
-    offsets = then.generation.block_offsets
-    return resolved.metadata.generation.block_offsets[: len(offsets)] == offsets
+    before = np.cumsum([0, *(block.num_rows for block in then.blocks)])
+    count = int(np.searchsorted(before, mark.row_count))
+    return resolved.metadata.generation.block_offsets[:count] == then.generation.block_offsets[:count]
 
 
 def _splits_at(snapshot: Snapshot, resolved: ResolvedPartition, row_count: int, last: int) -> bool:
@@ -114,12 +210,43 @@ def _splits_at(snapshot: Snapshot, resolved: ResolvedPartition, row_count: int, 
             before -= block.num_rows
             if (inside == block.num_rows and high <= last) or (inside == 0 and low > last):
                 continue
-            designated = [column for column in snapshot.columns if column.id == snapshot.timestamp_id]
-            parts = [arrays[0] for arrays in row_group_columns(resolved, block, handle, designated)]
-            stamps = pa.chunked_array(parts).combine_chunks().view(pa.int64()).to_numpy()
+            stamps = _stamps(snapshot, resolved, block, handle)
             if not ((stamps <= last) == (np.arange(len(stamps)) < inside)).all():
                 return False
     return True
+
+
+def _stamps(
+    snapshot: Snapshot, resolved: ResolvedPartition, block: Block, handle: ReadableFile
+) -> npt.NDArray[np.int64]:
+    """Return the times of a row group's rows."""
+    designated = [column for column in snapshot.columns if column.id == snapshot.timestamp_id]
+    parts = [arrays[0] for arrays in row_group_columns(resolved, block, handle, designated)]
+    return np.asarray(pa.chunked_array(parts).combine_chunks().view(pa.int64()).to_numpy(), np.int64)
+
+
+def _times_around(snapshot: Snapshot, resolved: ResolvedPartition, end: int) -> tuple[int, int]:
+    """Return the times of the last of the first `end` rows, and of the row behind it."""
+    found, first = [], 0
+    with resolved.files.open_data() as handle:
+        for block in resolved.metadata.blocks:
+            inside = [row - first for row in (end - 1, end) if 0 <= row - first < block.num_rows]
+            if inside:
+                found += _stamps(snapshot, resolved, block, handle)[inside].tolist()
+            first += block.num_rows
+    last, following = found
+    return last, following
+
+
+def _commit_ends(resolved: ResolvedPartition, start: int) -> list[int]:
+    """Return how many rows there were after each commit to the file that added some to the first `start`."""
+    content, file = resolved.published.content, resolved.files.pm_label
+    counts = []
+    for metadata in decode_chain(content, file=file, end_bytes=resolved.resolved.position.end_bytes):
+        if metadata.row_count <= start:
+            break
+        counts.append(metadata.row_count)
+    return sorted(set(counts))
 
 
 def _rows_between(resolved: ResolvedPartition, request: ReadRequest, start: int, stop: int) -> list[tuple[Piece, int]]:
@@ -150,4 +277,8 @@ def _resolve(snapshot: Snapshot, timestamp: int, mark: Mark) -> ResolvedPartitio
         entry_offset_bytes=0,
         row_count_offset_bytes=0,
     )
-    return resolve_entry(snapshot.table.files_of(partition), partition)
+    resolved = HARDENED_READER.resolve(snapshot.table.files_of(partition), partition)
+    if resolved.metadata.row_count > mark.row_count:
+        resolved = replace(resolved, partition=replace(partition, row_count=resolved.metadata.row_count))
+    raise_first(HARDENED_READER.check(resolved))
+    return resolved

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+import pyarrow.fs
 from pyspark.sql.types import StructType
 
 from tornproof.impl.errors import TornproofError
@@ -13,7 +14,10 @@ from tornproof.impl.query.predicate import Predicate
 from tornproof.impl.query.time_search import TimeTextError
 from tornproof.impl.read.reader import Snapshot
 from tornproof.impl.table.columns import SnapshotColumn
+from tornproof.pipeline.datasource.ledger import Batch
 from tornproof.pipeline.datasource.types import spark_schema
+
+UNIT_SHIFTS = {"k": 10, "m": 20, "g": 30, "t": 40}
 
 
 class OptionRejectedError(TornproofError):
@@ -26,7 +30,9 @@ def path_of(path: str | None) -> str:
     Executors have another working directory.
     """
     if not path:
-        raise OptionRejectedError("the table's directory is missing: load(TABLE) or save(TABLE)")
+        raise OptionRejectedError(
+            "the table's directory is missing: load(TABLE), save(TABLE), or in SQL INSERT INTO … WITH (path = 'TABLE')"
+        )
     local = path.removeprefix("file://") if path.startswith("file://") else path.removeprefix("file:")
     if "://" in local:
         raise OptionRejectedError(f"{path}: the table must be on a file system that is mounted on every machine")
@@ -86,6 +92,50 @@ def integer_of(option: str, text: str) -> int:
         raise OptionRejectedError(f"option {option}: {text!r} is not a whole number") from None
 
 
+def whole_number_of(options: Mapping[str, str], option: str) -> int | None:
+    """Return an option that is a whole number from 1 on, or None if it is not given; the keys are in lower case."""
+    text = options.get(option.lower())
+    number = None if text is None else integer_of(option, text)
+    if number is not None and number < 1:
+        raise OptionRejectedError(f"option {option}: {number} is not 1 or more")
+    return number
+
+
+def size_of(options: Mapping[str, str], option: str) -> int | None:
+    """Return an option that is a size in bytes, such as 1048576 or 1m, or None if it is not given."""
+    text = options.get(option.lower(), "").strip().lower().removesuffix("b")
+    shift = UNIT_SHIFTS.get(text[-1:])
+    number = whole_number_of(options if shift is None else {option.lower(): text[:-1]}, option)
+    return None if number is None else number << (shift or 0)
+
+
+def batch_of(options: Mapping[str, str]) -> Batch | None:
+    """Return the batch that a job writes, if the options `query` and `batch` say which."""
+    if ("query" in options) != ("batch" in options):
+        raise OptionRejectedError("the options query and batch go together: a name, and a number that grows")
+    return Batch(query=options["query"], number=integer_of("batch", options["batch"])) if "query" in options else None
+
+
+def query_of(options: Mapping[str, str]) -> str:
+    """Return what names a streaming query for ever: the option `query`, or the id in its checkpoint."""
+    if "query" in options:
+        return options["query"]
+    checkpoint = options.get("checkpointLocation")
+    if checkpoint is None:
+        raise OptionRejectedError("writing a stream needs the option checkpointLocation, or query, a name for ever")
+    try:
+        files, path = pyarrow.fs.LocalFileSystem(), checkpoint.removeprefix("file:")
+        if "://" in checkpoint:
+            files, path = pyarrow.fs.FileSystem.from_uri(checkpoint)
+        with files.open_input_stream(f"{path}/metadata") as file:
+            return str(json.loads(file.read())["id"])
+    except (OSError, ValueError, KeyError, pyarrow.ArrowException) as error:
+        raise OptionRejectedError(
+            f"the id of the query cannot be read from its checkpoint {checkpoint}; give the option query, a name for "
+            f"ever ({error})"
+        ) from error
+
+
 def boolean_of(option: str, text: str) -> bool:
     """Return an option that is true or false."""
     if text.lower() not in ("true", "false"):
@@ -95,6 +145,7 @@ def boolean_of(option: str, text: str) -> bool:
 
 def reject_unknown(options: Iterable[str], known: frozenset[str], what: str) -> None:
     """Raise OptionRejectedError for an unknown option."""
-    unknown = sorted(set(options) - known)
+    spelled = {name.lower() for name in known}
+    unknown = sorted(name for name in options if name.lower() not in spelled)
     if unknown:
         raise OptionRejectedError(f"there is no option {unknown[0]!r} for {what}; there are {', '.join(sorted(known))}")

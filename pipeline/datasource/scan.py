@@ -12,7 +12,7 @@ import re
 import tempfile
 import warnings
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,12 +32,12 @@ from tornproof.impl.table.table import open_table
 from tornproof.impl.txn.pins import pin_committed
 from tornproof.impl.types.arrow import is_nullable
 from tornproof.impl.verify.verify import check_thrift_footer
+from tornproof.pipeline.datasource.committed_files import CommittedFile, views
 from tornproof.pipeline.datasource.har import SUFFIX, Beginning, write_archive
 from tornproof.pipeline.datasource.options import OptionRejectedError, path_of
 from tornproof.pipeline.datasource.plan import ReadRequest, explained
 from tornproof.pipeline.datasource.source import NAME, register
 from tornproof.pipeline.datasource.types import DECIMAL_DIGITS_MAX, spark_schema
-from tornproof.pipeline.spark.session import is_local
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -84,32 +84,50 @@ def scan(
 ) -> Iterator[DataFrame]:
     """Yield the committed version of a table, or some of its columns, readable within the `with` block.
 
-    The rows and types are those of the format `tornproof`. `staging`, a folder that every machine sees, temporarily
-    contains an index of files; it may be omitted if driver and executors are one machine. Warns with SlowScanWarning
-    if it has to read as that format does. Raises as that format does when it loads a table.
+    The rows and types are those of the format `tornproof`. Where Spark's Java takes no new file system, `staging` names
+    a folder that every machine sees, for an index of files. Warns with SlowScanWarning if it has to read as that format
+    does. Raises as that format does when it loads a table, and PipelineUnavailableError on Spark Connect.
     """
     location, storage = path_of(path), OperatingSystemStorage()
     table = open_table(storage, location)
-    with pin_committed(storage, location) as pin, _archive_directory(spark, staging) as directory:
+    with pin_committed(storage, location) as pin:
         snapshot = snapshot_of(table, pin.transaction)
         wanted = snapshot.selected(None if columns is None else list(columns))
         try:
-            frame = _native_frame(spark, snapshot, wanted, directory)
+            layouts = _layouts(snapshot, wanted)
         except _NotForSparkError as reason:
             warnings.warn(f"{location}: rows are read in Python: {reason}", SlowScanWarning, stacklevel=3)
             register(spark)
             names = json.dumps([column.name for column in wanted])
-            frame = spark.read.format(NAME).option("columns", names).load(location)
-        yield frame
+            yield spark.read.format(NAME).option("columns", names).load(location)
+            return
+        opened = views(spark, location, list(layouts.values()))
+        with opened if staging is None else _archived(location, list(layouts.values()), staging) as addresses:
+            found = dict(zip(layouts, addresses, strict=True))
+            yield _native_frame(spark, snapshot.schema_of(wanted), wanted, found)
 
 
 @contextmanager
-def _archive_directory(spark: SparkSession, staging: str | None) -> Iterator[Path]:
-    master = str(spark.sparkContext.master)
-    if staging is None and not is_local(master):
-        raise OptionRejectedError(f"on {master} give a folder that every machine sees: scan(…, staging=FOLDER)")
-    parent = None if staging is None else path_of(staging)
-    with tempfile.TemporaryDirectory(prefix="tornproof-scan-", suffix=SUFFIX, dir=parent) as name:
+def _archived(path: str, folders: Sequence[Sequence[CommittedFile]], staging: str) -> Iterator[list[str]]:
+    """Yield the addresses of folders of files in an archive in `staging`, which is removed after the block."""
+    with _archive_directory(staging) as directory:
+        beginnings = [
+            Beginning(
+                folder=str(number),
+                name=f"{file.directory}.parquet",
+                path=Path(path, file.directory, DATA_FILE),
+                size_bytes=file.size_bytes,
+            )
+            for number, files in enumerate(folders)
+            for file in files
+        ]
+        write_archive(directory, beginnings)
+        yield [f"har://{directory}/{number}" for number in range(len(folders))]
+
+
+@contextmanager
+def _archive_directory(staging: str) -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="tornproof-scan-", suffix=SUFFIX, dir=path_of(staging)) as name:
         if found := PATTERN.search(name):
             raise OptionRejectedError(f"staging: {name}: Spark treats {found.group()!r} as part of a pattern")
         directory = Path(name)
@@ -118,27 +136,27 @@ def _archive_directory(spark: SparkSession, staging: str | None) -> Iterator[Pat
         yield directory
 
 
-def _native_frame(
-    spark: SparkSession, snapshot: Snapshot, columns: Sequence[SnapshotColumn], directory: Path
-) -> DataFrame:
-    """Return one frame of all partitions, each read by the column names in its file; raises _NotForSparkError."""
+def _layouts(snapshot: Snapshot, columns: Sequence[SnapshotColumn]) -> dict[_Layout, list[CommittedFile]]:
+    """Return the files of a version by how they store the columns; raises _NotForSparkError."""
     request = ReadRequest.of(snapshot, tuple(columns))
-    folders: dict[_Layout, str] = {}
-    beginnings = []
+    found: dict[_Layout, list[CommittedFile]] = {}
     for partition in snapshot.parquet_partitions():
         files = snapshot.table.files_of(partition)
         with explained(files, request):
             layout = _layout_of(snapshot.resolve(partition), columns)
-        folder = folders.setdefault(layout, str(len(folders)))
-        path = Path(files.path, DATA_FILE)
-        beginnings.append(Beginning(folder=folder, name=f"{files.name}.parquet", path=path, size_bytes=partition.token))
-    write_archive(directory, beginnings)
+        found.setdefault(layout, []).append(CommittedFile(directory=files.name, size_bytes=partition.token))
+    return found
+
+
+def _native_frame(
+    spark: SparkSession, schema: pa.Schema, columns: Sequence[SnapshotColumn], addresses: Mapping[_Layout, str]
+) -> DataFrame:
+    """Return one frame of all partitions, each read by the column names in its file."""
     frames = [
-        _frame(spark, f"har://{directory}/{folder}", request.schema, list(zip(columns, layout, strict=True)))
-        for layout, folder in folders.items()
+        _frame(spark, address, schema, list(zip(columns, layout, strict=True))) for layout, address in addresses.items()
     ]
     if not frames:
-        return spark.createDataFrame([], spark_schema(request.schema))
+        return spark.createDataFrame([], spark_schema(schema))
     return functools.reduce(lambda left, right: left.unionAll(right), frames)
 
 

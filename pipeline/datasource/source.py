@@ -6,6 +6,7 @@ the methods here in helper processes, so they share only what is pickled.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
+    DataSourceStreamArrowWriter,
     DataSourceStreamReader,
     DataSourceWriter,
     Filter,
@@ -21,21 +23,25 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from tornproof.impl.errors import NotATableError
 from tornproof.impl.read.counters import ReadCounters
 from tornproof.impl.read.reader import Snapshot, snapshot_of
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
+from tornproof.impl.table.metadata_file import PartitionBy
 from tornproof.impl.table.table import open_table
 from tornproof.impl.txn.pins import Pin, pin_committed
 from tornproof.pipeline.datasource.filters import predicate_of
 from tornproof.pipeline.datasource.metrics import PlanFile, new_plan_file
 from tornproof.pipeline.datasource.options import (
     OptionRejectedError,
+    batch_of,
     boolean_of,
     columns_of_schema,
     condition_predicate,
     integer_of,
     names_of,
     path_of,
+    query_of,
     reject_unknown,
     times_predicate,
 )
@@ -45,9 +51,20 @@ from tornproof.pipeline.datasource.types import spark_schema
 from tornproof.pipeline.spark.session import ship_code
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
+
+    from tornproof.pipeline.datasource.writer import Target
 
 NAME = "tornproof"
+CATALOG_PREFIX = "file:"
+"""How the catalog begins the path of a table, and users hardly do."""
+OPTIONS_KEY = "tornproof.options"
+"""Where a schema keeps the options of `CREATE TABLE`: Spark gives them to `schema` alone, and not to a query.
+
+An `INSERT` has neither, unless its columns are cast."""
+NANOSECONDS, HOUR_SECONDS, DAY_SECONDS, DAYS_IN_WEEK = 1_000_000_000, 3_600, 86_400, 7
+DAYS_FROM_MONDAY = 3
+"""1970 began on a Thursday."""
 PUSHDOWN_SETTING = "spark.sql.python.filterPushdown.enabled"
 READ_OPTIONS = frozenset({"path", "version", "columns", "from", "to", "where", "pushdown", "splits", "metrics"})
 SCANS_KEEP_THEIR_PLANS = hasattr(DataSourceReader, "pushLimit")
@@ -63,6 +80,32 @@ def register(spark: SparkSession) -> None:
     ship_code(spark)
     spark.conf.set(PUSHDOWN_SETTING, "true")
     spark.dataSource.register(TornproofSource)
+
+
+def by_partition(frame: DataFrame, path: str) -> DataFrame:
+    """Return the rows such that each partition of the table at `path` is in one task, which then encodes it alone.
+
+    Raises as the format does when it opens a table.
+    """
+    from pyspark.sql import functions
+
+    table = open_table(OperatingSystemStorage(), path_of(path))
+    if table.metadata is None or table.metadata.timestamp_id < 0:
+        raise NotATableError(f"{path}: not a table to write to: it has no _meta with a designated timestamp")
+    (name,) = (column.name for column in table.metadata.columns if column.id == table.metadata.timestamp_id)
+    column = functions.col(f"`{name}`")
+    is_counted = dict(frame.dtypes)[name] != "timestamp"
+    seconds = functions.floor(column / NANOSECONDS) if is_counted else functions.unix_seconds(column)
+    day = functions.floor(seconds / DAY_SECONDS).cast("int")
+    # Years and months of UTC, whatever the session's zone.
+    date = functions.date_from_unix_date(day)
+    interval = {
+        PartitionBy.HOUR: functions.floor(seconds / HOUR_SECONDS),
+        PartitionBy.WEEK: functions.floor((day + DAYS_FROM_MONDAY) / DAYS_IN_WEEK),
+        PartitionBy.MONTH: functions.trunc(date, "month"),
+        PartitionBy.YEAR: functions.year(date),
+    }.get(table.metadata.partition_by, day)
+    return frame.repartition(interval)
 
 
 @contextmanager
@@ -90,11 +133,23 @@ class TornproofSource(DataSource):
         """Choose the version, and return its columns, or those of the option `columns`, in Spark's types."""
         self._snapshot = self._open()
         names = names_of(self.options.get("columns"))
-        return spark_schema(self._snapshot.schema_of(self._snapshot.selected(names)))
+        found = spark_schema(self._snapshot.schema_of(self._snapshot.selected(names)))
+        if self.options["path"].startswith(CATALOG_PREFIX):
+            found.fields[0].metadata = {OPTIONS_KEY: json.dumps(dict(self.options.items()))}
+        return found
+
+    def _take_options(self, schema: StructType, known: frozenset[str], what: str) -> None:
+        """Take the options of a table in the catalog from its schema; raises OptionRejectedError for unknown ones."""
+        reject_unknown(self.options, known, what)
+        stored = [field.metadata[OPTIONS_KEY] for field in schema.fields if OPTIONS_KEY in field.metadata]
+        if stored and "path" not in self.options:
+            spelled = {name.lower() for name in known}
+            options = json.loads(stored[0])
+            self.options.update({name: text for name, text in options.items() if name.lower() in spelled})
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return a reader of the chosen version, of the columns in a schema if the user gave one."""
-        reject_unknown(self.options, READ_OPTIONS, "reading")
+        self._take_options(schema, READ_OPTIONS, "reading")
         snapshot, self._snapshot = self._snapshot or self._open(), None
         options = dict(self.options.items())
         pushes = boolean_of("pushdown", options["pushdown"]) if "pushdown" in options else SCANS_KEEP_THEIR_PLANS
@@ -104,20 +159,31 @@ class TornproofSource(DataSource):
         """Return a reader of rows appended to the table."""
         from tornproof.pipeline.datasource.stream import STREAM_OPTIONS, TornproofStreamReader
 
-        reject_unknown(self.options, STREAM_OPTIONS, "streaming")
+        self._take_options(schema, STREAM_OPTIONS, "streaming")
         snapshot, self._snapshot = self._snapshot or self._open(), None
         return TornproofStreamReader(snapshot, columns_of_schema(snapshot, schema), dict(self.options.items()))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Return a writer that commits all rows of a job at once."""
-        from tornproof.pipeline.datasource.writer import WRITE_OPTIONS, TornproofWriter
+        from tornproof.pipeline.datasource.writer import BATCH_OPTIONS, TornproofWriter
 
-        reject_unknown(self.options, WRITE_OPTIONS, "writing")
-        return TornproofWriter(
-            path_of(self.options.get("path")),
-            schema,
-            self.options.get("staging"),
-            overwrite,
+        self._take_options(schema, BATCH_OPTIONS, "writing")
+        return TornproofWriter(self._target(overwrite), schema, batch_of(self.options))
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:  # noqa: N802
+        """Return a writer that commits each batch of a query once."""
+        from tornproof.pipeline.datasource.writer import STREAM_WRITE_OPTIONS, TornproofStreamWriter
+
+        self._take_options(schema, STREAM_WRITE_OPTIONS, "writing a stream")
+        return TornproofStreamWriter(self._target(overwrite), schema, query_of(self.options))
+
+    def _target(self, overwrite: bool) -> Target:
+        from tornproof.pipeline.datasource.writer import Target
+
+        return Target(
+            path=path_of(self.options.get("path")),
+            staging=self.options.get("staging"),
+            overwrites=overwrite,
             force=boolean_of("force", self.options.get("force", "false")),
             allow_parquet_last=boolean_of("allow_parquet_last", self.options.get("allow_parquet_last", "false")),
         )

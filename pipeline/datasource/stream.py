@@ -1,9 +1,10 @@
 """`spark.readStream.format("tornproof").load(TABLE)`: the rows that commits append, each once.
 
-A partition's rows are in time order, so appended rows are those after a row number. An offset is a version with, for
-each partition, its row count and its last time. That earlier rows are unchanged is proved in one of two ways: the row
-groups of the offset are still the first ones; or, in a table without deduplication keys, exactly as many rows as then
-are not later than the last time of then, so none was inserted. A commit for which neither holds is not an append.
+A partition's rows are in time order, so appended rows are those after a row number. An offset has, for each partition,
+a row count and the time of the last of these rows (`offsets.py`). That earlier rows are unchanged is proved in one of
+two ways: the row groups of the offset are still the first ones; or, in a table without deduplication keys, exactly as
+many rows as then are not later than the last time of then, so none was inserted. A commit for which neither holds is
+not an append.
 """
 
 from __future__ import annotations
@@ -14,7 +15,13 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxFiles,
+    SupportsTriggerAvailableNow,
+)
 
 from tornproof.impl.read.counters import ReadCounters
 from tornproof.impl.read.reader import Snapshot, open_snapshot, snapshot_of
@@ -22,13 +29,27 @@ from tornproof.impl.storage.operating_system import OperatingSystemStorage
 from tornproof.impl.table.columns import SnapshotColumn
 from tornproof.impl.table.table import open_table
 from tornproof.impl.txn.pins import Pin, pin_committed
-from tornproof.pipeline.datasource.changes import Mark, NotAppendedError, appended_rows, mark_of
-from tornproof.pipeline.datasource.options import OptionRejectedError
+from tornproof.impl.txn.transaction import TXN_FILE, safe_read
+from tornproof.pipeline.datasource.changes import Allowance, NotAppendedError, appended_rows, reached
+from tornproof.pipeline.datasource.offsets import (
+    START,
+    Marks,
+    Offset,
+    changed_between,
+    marks_at,
+    new_offset,
+    partitions_of,
+)
+from tornproof.pipeline.datasource.options import OptionRejectedError, size_of, whole_number_of
 from tornproof.pipeline.datasource.plan import ReadRequest, core_count, read_pieces, splits_of
 
-STREAM_OPTIONS = frozenset({"path", "columns", "start", "changes"})
+COMMITS_OPTION, BYTES_OPTION = "maxCommitsPerTrigger", "maxBytesPerTrigger"
+STREAM_OPTIONS = frozenset({"path", "columns", "start", "changes", COMMITS_OPTION, BYTES_OPTION})
 CHOICES = {"start": ("beginning", "latest"), "changes": ("fail", "skip")}
-Offset = dict[str, Any]
+STEP_PARTITIONS_MAX = 1_000
+"""In how many partitions one step of a stream takes rows, so that its offset stays short."""
+KNOWN_MAX = 4
+"""Of so many offsets a reader remembers all marks: Spark asks from the last one or, before a batch, its predecessor."""
 
 
 class TornproofStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -36,40 +57,51 @@ class TornproofStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
 
     def __init__(self, snapshot: Snapshot, columns: tuple[SnapshotColumn, ...], options: dict[str, str]) -> None:
         """Read the options; raises OptionRejectedError."""
+        options = {name.lower(): text for name, text in options.items()}
         for option, choices in CHOICES.items():
             if options.get(option, choices[0]) not in choices:
                 raise OptionRejectedError(f"option {option}: {options[option]!r} is none of {', '.join(choices)}")
         self._starts_latest = options.get("start") == "latest"
         self._skips_changes = options.get("changes") == "skip"
-        self._until: Offset | None = None
+        self._commits_max = whole_number_of(options, COMMITS_OPTION)
+        self._bytes_max = size_of(options, BYTES_OPTION)
+        self._until: Pin | None = None
         self._pins: list[Pin] = []
+        self._known: list[tuple[Offset, Marks]] = []
         self._request = ReadRequest.of(snapshot, columns)
 
     def initialOffset(self) -> Offset:  # noqa: N802
         """Return the offset of a new stream: before the first row, or after the current last one."""
-        start: Offset = {"version": -1, "partitions": {}}
-        return self._offset(start) if self._starts_latest else start
+        return self._offset(START, Allowance()) if self._starts_latest else START
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        """Return the limit of a step: with it Spark takes several where there is more, and without all at once."""
+        return ReadMaxFiles(STEP_PARTITIONS_MAX) if self._bytes_max is None else ReadMaxBytes(self._bytes_max)
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802
-        """Return the offset of the committed version, or `start` if no partition has changed since."""
-        return self._until or self._offset(start)
+        """Return the offset of the next step, or `start` if no partition has changed since.
+
+        Spark's `Once` demands all that is available.
+        """
+        if isinstance(limit, ReadAllAvailable):
+            return self._offset(start, Allowance())
+        return self._offset(start, Allowance(self._commits_max, self._bytes_max, STEP_PARTITIONS_MAX))
+
+    def reportLatestOffset(self) -> Offset:  # noqa: N802
+        """Return the committed version, for the progress of the query."""
+        return {"version": safe_read(OperatingSystemStorage(), f"{self._request.path}/{TXN_FILE}").version}
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """End the stream at the currently committed version."""
-        self._until = self._offset({"version": -1, "partitions": {}})
+        self._until = pin_committed(OperatingSystemStorage(), self._request.path)
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
         """Plan the rows between two offsets, which may come from a checkpoint; raises NotAppendedError."""
         snapshot = open_snapshot(open_table(OperatingSystemStorage(), self._request.path))
-        before, after = _marks(start), _marks(end)
         row_groups = []
-        for timestamp in sorted(before.keys() | after.keys()):
-            if before.get(timestamp) == after.get(timestamp):
-                continue
+        for timestamp, before, after in changed_between(start, end):
             try:
-                row_groups += appended_rows(
-                    snapshot, self._request, timestamp, before.get(timestamp), after.get(timestamp)
-                )
+                row_groups += appended_rows(snapshot, self._request, timestamp, before, after)
             except NotAppendedError:
                 if not self._skips_changes:
                     raise
@@ -89,35 +121,65 @@ class TornproofStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
     def stop(self) -> None:
         """Release all versions."""
         self._release(None)
+        if self._until is not None:
+            self._until.release()
 
     def __getstate__(self) -> dict[str, Any]:
-        """Pickle without the pins, which belong to this process."""
-        return {**self.__dict__, "_pins": [], "_until": None}
+        """Pickle without the pins, which belong to this process, and what only the driver needs."""
+        return {**self.__dict__, "_pins": [], "_until": None, "_known": []}
 
-    def _offset(self, start: Offset) -> Offset:
-        """Return the offset of the committed version, which stays readable until a later one is processed."""
-        storage, known = OperatingSystemStorage(), _marks(start)
-        table = open_table(storage, self._request.path)
-        pin = pin_committed(storage, table.path)
+    def _offset(self, start: Offset, allowance: Allowance) -> Offset:
+        """Return the offset of the next step, whose version stays readable until a later one is processed."""
+        storage, path = OperatingSystemStorage(), self._request.path
+        table = open_table(storage, path)
+        pin = self._until or pin_committed(storage, path)
+        if start.get("is_whole") and start["version"] == pin.version:
+            self._let_go(pin)
+            return start
         snapshot = snapshot_of(table, pin.transaction)
-        found = {
-            partition.timestamp: mark_of(snapshot, partition, known.get(partition.timestamp))
-            for partition in pin.transaction.partitions
-            if partition.is_parquet
-        }
-        if found == known:
-            pin.release()
+        before = self._marks_at(start, snapshot)
+        after = self._step(snapshot, before, allowance)
+        offset = new_offset(snapshot, start, before, after)
+        if before == after:
+            self._let_go(pin)
             return start
         self._keep(pin)
-        stored = {str(timestamp): list(mark) for timestamp, mark in found.items()}
-        return {"version": pin.version, "partitions": stored}
+        self._known = [*self._known, (offset, after)][-KNOWN_MAX:]
+        return offset
+
+    def _step(self, snapshot: Snapshot, before: Marks, allowance: Allowance) -> Marks:
+        """Return the marks after a step from those before, by time, until nothing more may be taken."""
+        there, after = partitions_of(snapshot), dict(before)
+        for timestamp in sorted(there.keys() | before.keys()):
+            if allowance.is_spent:
+                break
+            mark = None
+            if timestamp in there:
+                mark = reached(snapshot, self._request, there[timestamp], before.get(timestamp), allowance)
+            if mark is not None:
+                after[timestamp] = mark
+            else:
+                after.pop(timestamp, None)
+        return after
+
+    def _marks_at(self, offset: Offset, snapshot: Snapshot) -> Marks:
+        for known, marks in self._known:
+            if known == offset:
+                return marks
+        marks = marks_at(offset, snapshot, skips_changes=self._skips_changes)
+        self._known.append((offset, marks))
+        return marks
 
     def _keep(self, pin: Pin) -> None:
         """Keep a version, once however often Spark asks for its offset before it plans a batch."""
         if pin.version in [other.version for other in self._pins]:
-            pin.release()
-        else:
+            self._let_go(pin)
+        elif pin is not self._until:
             self._pins.append(pin)
+
+    def _let_go(self, pin: Pin) -> None:
+        if pin is not self._until:
+            pin.release()
 
     def _release(self, below_version: int | None) -> None:
         kept = [pin for pin in self._pins if below_version is not None and pin.version >= below_version]
@@ -125,7 +187,3 @@ class TornproofStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
             if pin not in kept:
                 pin.release()
         self._pins = kept
-
-
-def _marks(offset: Offset) -> dict[int, Mark]:
-    return {int(timestamp): Mark(*stored) for timestamp, stored in offset["partitions"].items()}

@@ -1,22 +1,21 @@
-"""`df.write.format("tornproof").mode("append").save(TABLE)`: all rows of a job become one commit, or none do.
+"""`df.write.format("tornproof").mode("append").save(TABLE)`, and `writeStream`: a job is one commit, or none.
 
-Tasks write their rows into a folder of the job, which readers ignore; only `commit` opens the table's writer. Spark
-creates the writer, commits and aborts in different processes, which share state only through that folder.
+Tasks encode new partitions beside the table and leave other rows in a folder of the job; only `commit` opens the
+writer. Spark creates it, commits and aborts in different processes, which share state only through these files.
 """
 
 from __future__ import annotations
 
 import json
-import secrets
-import shutil
-from collections.abc import Iterator
-from contextlib import suppress
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 from pyspark import TaskContext
-from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from tornproof.impl.errors import NotATableError, ParquetLastError, RowsRejectedError, TornproofError
@@ -26,12 +25,25 @@ from tornproof.impl.table.indexed_columns import reject_indexed
 from tornproof.impl.table.parquet_last import parquet_last_advice
 from tornproof.impl.table.table import open_table
 from tornproof.impl.txn.transaction import TXN_FILE, safe_read
+from tornproof.impl.write.adoption import PreparedPartition
+from tornproof.impl.write.incoming_rows import timestamps_of
 from tornproof.impl.write.table_writer import TableWriter, open_writer, reject_if_served
+from tornproof.pipeline.datasource.ledger import UNKNOWN, Batch, Ledger, interval_of, row_counts
+from tornproof.pipeline.datasource.prepared import prepare, rows_of
+from tornproof.pipeline.datasource.staging import (
+    INTENT_FILE,
+    intended_version,
+    make_folder,
+    new_folder,
+    remove_folder,
+    sweep,
+    this_driver,
+)
 from tornproof.pipeline.datasource.types import from_spark
 
-WRITE_OPTIONS = frozenset({"path", "staging", "force", "allow_parquet_last"})
-STAGING_PREFIX = "_staging-"
-INTENT_FILE = "commit.json"
+WRITE_OPTIONS = frozenset({"path", "staging", "force", "allow_parquet_last", "query"})
+BATCH_OPTIONS = WRITE_OPTIONS | {"batch"}
+STREAM_WRITE_OPTIONS = WRITE_OPTIONS | {"checkpointLocation", "queryName"}
 
 
 class CommitUnclearError(TornproofError):
@@ -40,54 +52,66 @@ class CommitUnclearError(TornproofError):
 
 @dataclass(frozen=True, slots=True)
 class StagedRows(WriterCommitMessage):
-    """The rows staged by a task: its file in the job's folder, and the row count."""
+    """What a task has left: a file in the job's folder, partitions beside it, and how many rows both have."""
 
     file: str
     row_count: int
+    prepared: tuple[PreparedPartition, ...] = ()
+    folder: str | None = None
 
 
-class TornproofWriter(DataSourceArrowWriter):
-    """Stages the rows of one job and commits them at once."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """The table to write to, and how."""
 
-    def __init__(
-        self,
-        path: str,
-        schema: StructType,
-        staging: str | None,
-        overwrite: bool,
-        *,
-        force: bool = False,
-        allow_parquet_last: bool = False,
-    ) -> None:
-        """Check that the table accepts such rows, and create the job's folder.
+    path: str
+    staging: str | None = None
+    overwrites: bool = False
+    force: bool = False
+    allow_parquet_last: bool = False
 
-        Raises NotATableError, IndexedColumnError, ParquetLastError, RowsRejectedError for unknown columns and for a
-        missing designated timestamp, and BusyError, without `force`, if a server on this machine has the table open.
-        """
-        if not force:
-            reject_if_served(OperatingSystemStorage(), path)
-        snapshot = open_snapshot(open_table(OperatingSystemStorage(), path))
+    def check(self, schema: StructType) -> pa.Schema:
+        """Return the table's columns; raises what `TornproofWriter` does."""
+        if not self.force:
+            reject_if_served(OperatingSystemStorage(), self.path)
+        snapshot = open_snapshot(open_table(OperatingSystemStorage(), self.path))
         names = {column.id: column.name for column in snapshot.columns}
         if snapshot.table.metadata is None or snapshot.timestamp_id not in names:
-            raise NotATableError(f"{path}: not a table to write to: it has no _meta with a designated timestamp")
+            raise NotATableError(f"{self.path}: not a table to write to: it has no _meta with a designated timestamp")
         # `open_writer` would refuse the table, too, but only after the rows are computed.
         reject_indexed(snapshot.table)
         last_is_parquet = all(each.is_parquet for each in snapshot.transaction.partitions[-1:])
         advice = parquet_last_advice(snapshot.table, last_is_parquet)
-        if advice is not None and not allow_parquet_last:
-            raise ParquetLastError(f"{path}: not written to without the option allow_parquet_last: {advice}")
+        if advice is not None and not self.allow_parquet_last:
+            raise ParquetLastError(f"{self.path}: not written to without the option allow_parquet_last: {advice}")
         unknown = [name for name in schema.names if name not in names.values()]
         if unknown:
             raise RowsRejectedError(f"there is no column {unknown[0]!r}; the table has {', '.join(names.values())}")
         if names[snapshot.timestamp_id] not in schema.names:
             raise RowsRejectedError(f"the rows lack {names[snapshot.timestamp_id]!r}, the designated timestamp")
-        self._path = path
-        self._schema = snapshot.schema
-        self._overwrites = overwrite
-        self._force = force
-        self._allow_parquet_last = allow_parquet_last
-        self._folder = Path(staging or path, STAGING_PREFIX + secrets.token_hex(8))
-        self._folder.mkdir(parents=True)
+        return snapshot.schema
+
+    def version(self) -> int:
+        """Return the committed version."""
+        return safe_read(OperatingSystemStorage(), f"{self.path}/{TXN_FILE}").version
+
+    def open_writer(self) -> TableWriter:
+        """Become the table's writer."""
+        return open_writer(
+            OperatingSystemStorage(), self.path, force=self.force, allow_parquet_last=self.allow_parquet_last
+        )
+
+
+class _StagingWriter:
+    """Stages the rows of one job, and commits them at once."""
+
+    def __init__(self, target: Target, schema: StructType) -> None:
+        self._target = target
+        self._schema = target.check(schema)
+        parent = target.staging or target.path
+        sweep(Path(parent), target.version)
+        self._folder = new_folder(parent)
+        self._owner = this_driver()
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedRows:
         """Stage the rows of one attempt at a task, in the table's types; raises ValueRejectedError."""
@@ -96,37 +120,111 @@ class TornproofWriter(DataSourceArrowWriter):
         return self.stage(iterator, f"{context.partitionId():05d}-{context.taskAttemptId()}.arrow")
 
     def stage(self, batches: Iterator[pa.RecordBatch], file: str) -> StagedRows:
-        """Write batches to a file of the job's folder; a failed attempt leaves only its own file."""
+        """Write batches to a file of the job's folder, or encode them; a failed attempt leaves only its own files."""
+        path = self._folder / file
+        row_count = self._write(path, (from_spark(batch, self._schema) for batch in batches))
+        if row_count and self._target.staging is None:
+            return self._encoded(path, row_count)
+        return StagedRows(file=file, row_count=row_count, folder=str(self._folder))
+
+    def _write(self, path: Path, batches: Iterator[pa.RecordBatch]) -> int:
         row_count, sink = 0, None
         try:
-            for batch in batches:
-                rows = from_spark(batch, self._schema)
-                sink = sink or pa.ipc.new_file(str(self._folder / file), rows.schema)
+            for rows in batches:
+                sink = sink or pa.ipc.new_file(str(path), rows.schema)
                 sink.write_batch(rows)
                 row_count += rows.num_rows
         finally:
             if sink is not None:
                 sink.close()
-        return StagedRows(file=file, row_count=row_count)
+        return row_count
 
-    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Commit the rows of successful tasks as one version, and remove the job's folder.
+    def _encoded(self, path: Path, row_count: int) -> StagedRows:
+        """Encode the new partitions among the rows of a file, and leave a file with the others."""
+        folder, rest_path = f"{self._folder}.{path.stem}", path.with_suffix(".rest.arrow")
+        with pa.memory_map(str(path)) as source:
+            rows = pa.ipc.open_file(source).read_all()
+            try:
+                done, rest = prepare(
+                    OperatingSystemStorage(), self._target.path, rows, folder, overwrites=self._target.overwrites
+                )
+            except RowsRejectedError:
+                # The commit says what is wrong with the rows of all tasks together.
+                return StagedRows(file=path.name, row_count=row_count, folder=str(self._folder))
+            self._write(rest_path, (batch for part in rest for batch in part.to_batches()))
+        path.unlink()
+        return StagedRows(
+            file=rest_path.name if rest else "",
+            row_count=row_count,
+            prepared=tuple(done),
+            folder=str(self._folder),
+        )
 
-        Raises what the writer raises, and CommitUnclearError if the version may exist all the same.
+    def _land(self, messages: Sequence[WriterCommitMessage | None], batch: Batch | None) -> None:
+        """Commit the rows of successful tasks as one version, unless their batch is there, and remove what is staged.
+
+        Raises what the writer raises, UnsettledBatchError, and CommitUnclearError if the version may exist anyway.
         """
         staged = [message for message in messages if isinstance(message, StagedRows) and message.row_count]
-        if staged or self._overwrites:
-            with open_writer(
-                OperatingSystemStorage(), self._path, force=self._force, allow_parquet_last=self._allow_parquet_last
-            ) as writer:
-                for message in staged:
-                    with pa.memory_map(str(self._folder / message.file)) as file:
-                        writer.write(pa.ipc.open_file(file).read_all())
-                if self._overwrites:
-                    for partition in writer.transaction.partitions:
-                        writer.drop_partition(partition.timestamp)
-                self._commit(writer)
-        self._clear()
+        if staged or self._target.overwrites:
+            with self._target.open_writer() as writer:
+                ledger = Ledger(writer.table)
+                ledger.settle(writer.transaction)
+                if batch is None or not ledger.has(batch):
+                    counts = _fill(writer, staged, overwrites=self._target.overwrites)
+                    self._commit(writer, ledger, batch, counts)
+        self._clear(messages)
+
+    def _commit(self, writer: TableWriter, ledger: Ledger, batch: Batch | None, counts: Counter[int]) -> None:
+        before = writer.transaction.version
+        if batch is None:
+            (self._folder / INTENT_FILE).write_text(json.dumps({"version": before}))
+        else:
+            ledger.announce(batch, before + 1, counts)
+        try:
+            writer.commit()
+        except TornproofError as error:
+            if (now := self._target.version()) == before:
+                raise
+            again = "; write the batch again, which adds nothing twice" if batch is not None else ""
+            raise CommitUnclearError(
+                f"{self._target.path}: the commit failed after version {now} was in place: its rows are in the table, "
+                f"but a power cut may still take them ({error}){again}"
+            ) from error
+        if batch is not None:
+            ledger.confirm(batch)
+
+    def _clear(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Remove what the tasks of a job have left."""
+        folders = {message.folder for message in messages if isinstance(message, StagedRows) and message.folder}
+        for folder in {str(self._folder), *folders}:
+            remove_folder(Path(folder))
+
+
+class TornproofWriter(_StagingWriter, DataSourceArrowWriter):
+    """Writes the rows of one job.
+
+    Raises NotATableError, IndexedColumnError, ParquetLastError, RowsRejectedError for unknown columns and for a missing
+    designated timestamp, and BusyError, without `force`, if a server on this machine has the table open.
+    """
+
+    def __init__(self, target: Target, schema: StructType, batch: Batch | None = None) -> None:
+        """Check that the table accepts such rows, and create the job's folder."""
+        super().__init__(target, schema)
+        self._batch = batch
+        self._is_there = batch is not None and Ledger(open_table(OperatingSystemStorage(), target.path)).has(batch)
+        make_folder(self._folder, self._owner)
+
+    def stage(self, batches: Iterator[pa.RecordBatch], file: str) -> StagedRows:
+        """Stage rows, none if the batch is in the table."""
+        return StagedRows(file="", row_count=0) if self._is_there else super().stage(batches, file)
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Commit the rows of successful tasks as one version, and remove the job's folder."""
+        if self._is_there:
+            self._clear(messages)
+        else:
+            self._land(messages, self._batch)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Remove the staged rows, unless a commit was begun and the table has another version since.
@@ -134,41 +232,78 @@ class TornproofWriter(DataSourceArrowWriter):
         Spark also calls this after a commit that failed or whose process was killed. The table itself is never
         changed: its rows are committed. Raises CommitUnclearError if the job's rows may be in it.
         """
-        before = self._intended_version()
-        if before is not None and (now := self._version()) != before:
+        before = intended_version(self._folder)
+        if before is not None and (now := self._target.version()) != before:
             raise CommitUnclearError(
-                f"{self._path}: the table was at version {before} when this job began to commit, and is at {now} "
-                f"now: its rows may be in the table; check before you run it again. They are kept in {self._folder}"
+                f"{self._target.path}: the table was at version {before} when this job began to commit, and is at "
+                f"{now} now: its rows may be in the table; check before you run it again. They are kept in "
+                f"{self._folder}"
             )
-        self._clear()
+        self._clear(messages)
 
-    def _commit(self, writer: TableWriter) -> None:
-        before = writer.transaction.version
-        (self._folder / INTENT_FILE).write_text(json.dumps({"version": before}))
-        try:
-            writer.commit()
-        except TornproofError as error:
-            if (now := self._version()) == before:
-                raise
-            raise CommitUnclearError(
-                f"{self._path}: the commit failed after version {now} was in place: its rows are in the table, but a "
-                f"power cut may still take them ({error})"
-            ) from error
 
-    def _intended_version(self) -> int | None:
-        """Return the version before the commit, or None if no commit was begun."""
-        try:
-            return int(json.loads((self._folder / INTENT_FILE).read_text())["version"])
-        except (FileNotFoundError, ValueError):
-            # Written before the commit's first action, so a truncated file means that there was none.
-            return None
+class TornproofStreamWriter(_StagingWriter, DataSourceStreamArrowWriter):
+    """Writes the batches of a query, each once."""
 
-    def _version(self) -> int:
-        return safe_read(OperatingSystemStorage(), f"{self._path}/{TXN_FILE}").version
+    def __init__(self, target: Target, schema: StructType, query: str) -> None:
+        """Check that the table accepts such rows; raises what `TornproofWriter` does."""
+        super().__init__(target, schema)
+        self._query = query
 
-    def _clear(self) -> None:
-        """Remove the job's folder; a task that is still running then fails to write."""
-        gone = self._folder.with_name(f"{self._folder.name}.gone")
-        with suppress(OSError):
-            self._folder.rename(gone)
-        shutil.rmtree(gone, ignore_errors=True)
+    def stage(self, batches: Iterator[pa.RecordBatch], file: str) -> StagedRows:
+        """Stage rows in the folder, which the batch before has removed."""
+        make_folder(self._folder, self._owner)
+        return super().stage(batches, file)
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        """Commit a batch, unless it is in the table."""
+        self._land(messages, Batch(query=self._query, number=batchId))
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        """Remove the staged rows of a batch; Spark writes it again."""
+        self._clear(messages)
+
+
+def _fill(writer: TableWriter, staged: Sequence[StagedRows], *, overwrites: bool) -> Counter[int]:
+    """Stage in a table's writer what tasks have left, and return how many rows each interval then has."""
+    storage, table = OperatingSystemStorage(), writer.table
+    snapshot = open_snapshot(table)
+    counts = Counter() if overwrites else row_counts(table, writer.transaction)
+    there = set() if overwrites else {partition.timestamp for partition in writer.transaction.partitions}
+    if overwrites:
+        for partition in writer.transaction.partitions:
+            writer.drop_partition(partition.timestamp)
+    files = [Path(message.folder or "", message.file) for message in staged if message.file]
+    prepared = [each for message in staged for each in message.prepared]
+    # Rows for a partition that is prepared elsewhere, too, are joined with it.
+    wanted = Counter(each.timestamp for each in prepared)
+    loose = set()
+    for path in files:
+        with pa.memory_map(str(path)) as file:
+            rows = pa.ipc.open_file(file).read_all()
+            loose |= _add(writer, rows, counts)
+    for each in prepared:
+        if wanted[each.timestamp] > 1 or each.timestamp in there | loose:
+            for rows in rows_of(storage, snapshot, each):
+                _add(writer, rows, counts)
+        else:
+            writer.adopt(each)
+            counts[each.timestamp] += each.row_count
+    return counts
+
+
+def _add(writer: TableWriter, rows: pa.Table, counts: Counter[int]) -> set[int]:
+    """Stage rows, count them by interval, and return the intervals."""
+    table = writer.table
+    assert table.metadata is not None
+    writer.write(rows)
+    (name,) = (column.name for column in table.metadata.columns if column.id == table.metadata.timestamp_id)
+    has_keys = any(column.is_dedup_key for column in table.metadata.columns)
+    times, found = np.sort(timestamps_of(rows, name)), set()
+    while len(times):
+        interval, end = interval_of(table, int(times[0]))
+        count = max(1, int(np.searchsorted(times, end)))
+        counts[interval] = UNKNOWN if has_keys else counts[interval] + count
+        found.add(interval)
+        times = times[count:]
+    return found

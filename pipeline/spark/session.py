@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 DEFAULT_MASTER = "local[*]"
 PACKAGES = ("model", "impl", "harness", "pipeline")
 """The packages that executors need; they get parsed scenarios and never a path into this checkout."""
-KINDS = ("*.py", "*.toml")
-"""Modules, and planted faults as files."""
+KINDS = ("*.py", "*.toml", "*.java")
+"""Modules, planted faults as files, and what a session compiles."""
 # Of a compiled module that is valid whatever its source: a flag, and no hash of one.
 COMPILED_HEAD = importlib.util.MAGIC_NUMBER + (1).to_bytes(4, "little") + bytes(8)
 LOOPBACK = "127.0.0.1"

@@ -15,6 +15,7 @@ from tornproof.impl.storage.interface import EntryKind
 from tornproof.impl.table.create import NewColumn, create_table
 from tornproof.impl.table.metadata_file import PartitionBy
 from tornproof.impl.table.partition import PM_FILE
+from tornproof.impl.table.symbols import read_table_symbols
 from tornproof.impl.table.table import Table
 from tornproof.impl.types.questdb import TypeTag
 from tornproof.impl.write.adoption import PreparedPartition
@@ -125,6 +126,42 @@ def test_a_prepared_partition_is_rejected_where_one_is_or_rows_are_staged() -> N
         writer.commit()
         with pytest.raises(RowsRejectedError, match="there is already a partition that starts at 0"):
             writer.adopt(prepared)
+
+
+def test_a_prepared_partition_takes_the_place_of_one_that_the_same_commit_drops() -> None:
+    storage, table = new_table()
+    with open_writer(storage, "t", options=OPTIONS, allow_parquet_last=True) as writer:
+        writer.write(rows(range(0, 100, 7)))
+        writer.commit()
+        writer.drop_partition(0)
+        writer.adopt(built(storage, table, rows(range(50))))
+        assert writer.commit() == 2
+    assert rows_of(snapshot_of("t", storage))["ts"].cast(pa.int64()).to_pylist() == list(range(50))
+    assert verified("t", storage).sound
+
+
+def test_symbols_of_a_built_partition_have_the_keys_of_the_dictionary() -> None:
+    storage = MemoryStorage()
+    columns = (COLUMNS[0], NewColumn(name="s", type=TypeTag.SYMBOL))
+    table = create_table(storage, "t", columns, timestamp="ts", partition_by=PartitionBy.HOUR)
+
+    def symbols(start: int, texts: list[str | None]) -> pa.Table:
+        times = pa.array(range(start, start + len(texts)), pa.timestamp("us", tz="UTC"))
+        return pa.table({"ts": times, "s": pa.array(texts, pa.string())})
+
+    prepared, written = symbols(HOUR, ["c", None, "a"]), symbols(2 * HOUR, ["c", None, "a"])
+    assert table.metadata is not None
+    with open_writer(storage, "t", allow_parquet_last=True) as writer:
+        writer.write(symbols(0, ["a", "b", "c"]))
+        writer.commit()
+        known = dict(read_table_symbols(table, writer.transaction))
+        with PartitionBuild(storage, PREPARED, table.metadata, OPTIONS, table_name="t", symbols=known) as build:
+            build.append(build.encoded(prepared))
+            writer.adopt(build.finish(HOUR))
+        writer.write(written)
+        writer.commit()
+    assert rows_of(snapshot_of("t", storage))["s"].to_pylist() == ["a", "b", "c", *["c", None, "a"] * 2]
+    assert verified("t", storage).sound
 
 
 def test_a_directory_that_is_incomplete_or_of_another_time_is_rejected() -> None:

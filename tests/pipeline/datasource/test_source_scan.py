@@ -17,6 +17,7 @@ from day_tables import new_table
 from depth import always_if, nightly
 from golden_data import CRASHES, TABLES
 from py4j.protocol import Py4JJavaError
+from pyspark.errors import IllegalArgumentException
 from pyspark.sql import DataFrame, SparkSession, functions
 from type_values import NEVER_NULL, SHOWN, TYPES, arrow
 from written_tables import alter
@@ -37,6 +38,7 @@ from tornproof.pipeline.datasource.har import SUFFIX, Beginning, write_archive
 from tornproof.pipeline.datasource.options import OptionRejectedError
 from tornproof.pipeline.datasource.scan import SlowScanWarning, scan
 from tornproof.pipeline.datasource.types import spark_arrow_schema, to_spark
+from tornproof.pipeline.spark.java import PipelineUnavailableError
 
 STORAGE = OperatingSystemStorage()
 ROW_COUNT = 300
@@ -334,7 +336,7 @@ def test_files_that_vanish_or_break_are_not_left_out_whatever_the_session_allows
         with pytest.raises(Py4JJavaError, match="FAILED_READ_FILE"):
             frame.collect()
         data_of(table).unlink()
-        with pytest.raises(Py4JJavaError, match=r"1970-01-01\.0\.parquet"):
+        with pytest.raises(Py4JJavaError, match=r"1970-01-01\.0@\d+\.parquet"):
             frame.collect()
 
 
@@ -400,7 +402,38 @@ def test_files_of_an_archive_may_be_called_anything(spark: SparkSession, table: 
     assert len(frame.inputFiles()) == len(names)
 
 
-def test_cluster_is_told_where_all_machines_see_the_list(table: Path) -> None:
-    session: Any = SimpleNamespace(sparkContext=SimpleNamespace(master="spark://somewhere:7077"))
-    with pytest.raises(OptionRejectedError, match=r"give a folder that every machine sees"), scan(session, str(table)):
+def test_frame_used_after_its_block_says_so_in_whatever_is_made_of_it(
+    spark: SparkSession, table: Path, tmp_path: Path
+) -> None:
+    with scan(spark, str(table)) as frame:
+        assert frame.count() == ROW_COUNT
+        grouped = frame.groupBy("v").count()
+        frame.createOrReplaceTempView("scanned")
+    for use in (
+        frame.count,
+        grouped.collect,
+        frame.toArrow,
+        lambda: spark.sql("SELECT sum(v) FROM scanned").collect(),
+        lambda: list(frame.toLocalIterator()),
+        lambda: frame.write.parquet(str(tmp_path / "copy")),
+    ):
+        with pytest.raises(IllegalArgumentException) as caught:
+            use()
+        assert str(caught.value).startswith(f"{table}: a frame of scan() was used after its `with` block")
+        assert "\n" not in str(caught.value)
+    with scan(spark, str(table)) as frame:
+        assert frame.count() == ROW_COUNT
+
+
+def test_folder_of_a_table_may_be_called_anything(spark: SparkSession, tmp_path: Path) -> None:
+    folder = tmp_path / "[a] b+c%20ü{*}?\\"
+    folder.mkdir()
+    path = new_table(folder / "ü", {"v": TypeTag.LONG})
+    commit(path, {"ts": times_from(0, 3), "v": range(3)})
+    assert_native(spark, path)
+
+
+def test_spark_connect_is_told_that_it_has_no_file_systems(table: Path) -> None:
+    session: Any = SimpleNamespace()
+    with pytest.raises(PipelineUnavailableError, match="Spark Connect cannot be given"), scan(session, str(table)):
         pass

@@ -1,7 +1,9 @@
 """Streaming read: what commits append arrives once, also after a restart, and other changes are not passed over."""
 
+import itertools
 import json
 import pickle
+import random
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,22 +15,24 @@ from day_tables import new_table
 from depth import nightly
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
-from pyspark.sql.streaming.datasource import ReadAllAvailable
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxFiles
 
+from tornproof.impl.read.reader import open_snapshot
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
+from tornproof.impl.table.table import open_table
 from tornproof.impl.types.questdb import TypeTag
 from tornproof.impl.write.table_writer import TableWriter, open_writer
 from tornproof.impl.write.writer_options import WriterOptions
 from tornproof.pipeline.datasource.changes import NotAppendedError
-from tornproof.pipeline.datasource.options import OptionRejectedError
+from tornproof.pipeline.datasource.offsets import NEWEST_COUNT, START, Offset
+from tornproof.pipeline.datasource.options import OptionRejectedError, size_of
 from tornproof.pipeline.datasource.source import TornproofSource, register
-from tornproof.pipeline.datasource.stream import TornproofStreamReader
+from tornproof.pipeline.datasource.stream import STEP_PARTITIONS_MAX, TornproofStreamReader
 
 STORAGE = OperatingSystemStorage()
 DAY_SECONDS = 86_400
 HANGS_SECONDS = 600
 OPTIONS = WriterOptions(row_group_row_count_max=10, rewrite_unused_ratio=1.0)
-Offset = dict[str, Any]
 
 
 @pytest.fixture
@@ -82,7 +86,7 @@ def open_files() -> int:
 def test_polls_of_a_table_where_nothing_is_committed_keep_nothing_open(table: Path, poll_count: int) -> None:
     commit(table, [1, 2])
     reader = reader_of(table)
-    start: Offset = {"version": -1, "partitions": {}}
+    start = START
     offset = reader.latestOffset(start, ReadAllAvailable())
     open_count = open_files()
     for _ in range(poll_count):
@@ -222,29 +226,197 @@ def test_stream_that_ends_with_what_is_available_passes_over_later_commits(table
     assert between(table, reader.initialOffset(), latest(reader, reader.initialOffset())) == list(range(5))
 
 
-@pytest.mark.parametrize("options", [{"start": "now"}, {"changes": "ignore"}, {"from": "2024-01-01"}], ids=str)
+BOUNDED = ReadMaxFiles(STEP_PARTITIONS_MAX)
+"""What Spark passes back of `getDefaultReadLimit`; the limits themselves are options."""
+
+
+def steps(path: Path, start: Offset, **options: str) -> list[tuple[Offset, list[int]]]:
+    """Return the offset and the rows of each step to the committed version, each by a reader from a checkpoint."""
+    found: list[tuple[Offset, list[int]]] = []
+    while True:
+        reader = reader_of(path, **options)
+        end = json.loads(json.dumps(reader.latestOffset(start, reader.getDefaultReadLimit())))
+        reader.stop()
+        if end == start:
+            return found
+        found.append((end, between(path, start, end, **options)))
+        start = end
+
+
+@pytest.mark.parametrize("commits_max", [1, 3, 100])
+def test_step_ends_after_so_many_commits(table: Path, commits_max: int) -> None:
+    # More than a row group, a part of one, and rows of several groups.
+    sizes = [3, 25, 1, 1, 40, 2, 7]
+    ends = np.cumsum([0, *sizes]).tolist()
+    for first, end in itertools.pairwise(ends):
+        commit(table, range(first, end))
+    found = [rows for _, rows in steps(table, START, maxCommitsPerTrigger=str(commits_max))]
+    assert found == [
+        list(range(ends[number], ends[min(number + commits_max, len(sizes))]))
+        for number in range(0, len(sizes), commits_max)
+    ]
+
+
+@pytest.mark.parametrize("limit", ["1", "2k", "1g"])
+def test_step_ends_before_it_reads_more_bytes_than_it_may_or_after_one_row_group(table: Path, limit: str) -> None:
+    commit(table, [*range(100), *range(DAY_SECONDS, DAY_SECONDS + 45)])
+    found = [rows for _, rows in steps(table, START, maxBytesPerTrigger=limit)]
+    assert list(itertools.chain(*found)) == [*range(100), *range(DAY_SECONDS, DAY_SECONDS + 45)]
+    snapshot = open_snapshot(open_table(STORAGE, str(table)))
+    sizes = [
+        sum(chunk.total_compressed for chunk in block.chunks)
+        for partition in snapshot.parquet_partitions()
+        for block in snapshot.resolve(partition).metadata.blocks
+    ]
+    assert len(sizes) == 15
+    # By brute force: so many row groups as fit, or one.
+    allowed, counts = size_of({"maxbytespertrigger": limit}, "maxBytesPerTrigger") or 0, [0]
+    left = allowed
+    for size in sizes:
+        if counts[-1] and size > left:
+            counts.append(0)
+            left = allowed
+        counts[-1] += 1
+        left = max(0, left - size)
+    assert [-(-len(rows) // 10) for rows in found] == counts
+
+
+def test_step_does_not_end_between_rows_of_one_time_so_that_a_rewrite_is_still_told_from_an_insertion(
+    table: Path,
+) -> None:
+    commit(table, [1] * 10 + [2] * 25 + [3] * 5, first=0)
+    (first, rows), *_ = steps(table, START, maxBytesPerTrigger="1")
+    assert rows == list(range(10))
+    ((_, following), *_) = steps(table, first, maxBytesPerTrigger="1")
+    assert following == list(range(10, 40))
+    commit(table, [4], first=40, rewrites=True)
+    with writer_on(table) as writer:
+        writer.purge()
+    assert [rows for _, rows in steps(table, first)] == [list(range(10, 41))]
+
+
+def test_rows_put_behind_the_end_of_a_step_are_part_of_the_next_one(table: Path) -> None:
+    commit(table, range(0, 60, 2), first=0)
+    ((first, rows), *_) = steps(table, START, maxBytesPerTrigger="1")
+    assert rows == list(range(10))
+    commit(table, [31, 33], first=100)
+    assert sorted(itertools.chain(*(rows for _, rows in steps(table, first)))) == [*range(10, 30), 100, 101]
+    commit(table, [3], first=200)
+    with pytest.raises(NotAppendedError, match="inserted into its first 10"):
+        between(table, first, latest(reader_of(table), first))
+
+
+@pytest.mark.parametrize("seed", [0, 1, nightly(2), nightly(3), nightly(4)])
+def test_any_steps_between_any_commits_return_each_row_once(tmp_path: Path, seed: int) -> None:
+    draw, table = random.Random(seed), new_table(tmp_path / "t", {"v": TypeTag.LONG})
+    ends, count, offset = dict.fromkeys(range(4), 0), 0, START
+    found: list[int] = []
+    limits = [{"maxCommitsPerTrigger": "1"}, {"maxBytesPerTrigger": "2000"}, {"maxBytesPerTrigger": "1"}, {}]
+    for _ in range(30):
+        day = draw.randrange(4)
+        added = draw.randrange(1, 35)
+        commit(table, [day * DAY_SECONDS + (ends[day] + row) // 3 for row in range(added)], first=count)
+        if draw.random() < 0.2:
+            with writer_on(table) as writer:
+                writer.rewrite_partition(draw.choice(list(writer.transaction.partitions)).timestamp)
+                writer.commit()
+                writer.purge()
+        # Later rows have later times, or the rewrite could not be told from an insertion.
+        ends[day] += (added // 3 + 1) * 3
+        count += added
+        for end, rows in steps(table, offset, **draw.choice(limits))[: draw.randrange(3)]:
+            offset, found = end, found + rows
+    found += [row for _, rows in steps(table, offset) for row in rows]
+    assert sorted(found) == list(range(count))
+
+
+def test_partition_that_changed_is_skipped_as_a_whole_by_short_steps_too(table: Path) -> None:
+    commit(table, range(100, 130))
+    ((start, _),) = steps(table, START)
+    commit(table, range(60, 85))
+    short = {"maxBytesPerTrigger": "1", "changes": "skip"}
+    ((end, rows),) = steps(table, start, **short)
+    assert rows == []
+    commit(table, range(130, 145))
+    assert [row for _, rows in steps(table, end, **short) for row in rows] == list(range(130, 145))
+
+
+def with_days(table: Path, day_count: int) -> None:
+    commit(table, [day * DAY_SECONDS for day in range(day_count)])
+
+
+def test_offset_names_the_newest_partitions_and_those_that_changed(table: Path) -> None:
+    with_days(table, 100)
+    reader = reader_of(table)
+    first = reader.latestOffset(START, BOUNDED)
+    assert len(first["marks"]) == 100
+    commit(table, [20 * DAY_SECONDS + 1, 99 * DAY_SECONDS + 1])
+    second = latest(reader, first)
+    assert list(second["before"]) == [str(day * DAY_SECONDS * 1_000_000) for day in (20, 99)]
+    assert len(second["marks"]) == NEWEST_COUNT + 1
+    assert len(json.dumps(second)) < 5_000
+    assert between(table, first, second) == [20 * DAY_SECONDS + 1, 99 * DAY_SECONDS + 1]
+    commit(table, [5 * DAY_SECONDS + 1])
+    third = latest(reader, second)
+    assert between(table, second, third) == [5 * DAY_SECONDS + 1]
+    with pytest.raises(NotAppendedError, match="the offset of version 3 does not follow 1"):
+        between(table, first, third)
+    reader.stop()
+    commit(table, [101 * DAY_SECONDS])
+    fourth = latest(reader_of(table), third)
+    assert between(table, third, fourth) == [101 * DAY_SECONDS]
+
+
+@pytest.mark.parametrize("day", [5, 20.5], ids=["grown", "new"])
+def test_old_partition_that_changed_while_no_stream_ran_ends_it(table: Path, day: float) -> None:
+    commit(table, [number * DAY_SECONDS for number in range(100) if number != 20])
+    start = latest(reader_of(table), START)
+    commit(table, [99 * DAY_SECONDS + 1])
+    offset = latest(reader_of(table), start)
+    commit(table, [int(day * DAY_SECONDS) + 1])
+    with pytest.raises(NotAppendedError, match="some were changed, added or dropped while the stream did not run"):
+        latest(reader_of(table), offset)
+    end = latest(reader_of(table, changes="skip"), offset)
+    commit(table, [99 * DAY_SECONDS + 2])
+    assert between(table, end, latest(reader_of(table, changes="skip"), end)) == [99 * DAY_SECONDS + 2]
+
+
+def test_offset_of_the_release_before_is_followed(table: Path) -> None:
+    commit(table, range(12))
+    marks = latest(reader_of(table), START)["marks"]
+    offset = {"version": 1, "partitions": marks}
+    commit(table, range(12, 14))
+    end = latest(reader_of(table), offset)
+    assert between(table, offset, end) == [12, 13]
+    assert between(table, {"version": -1, "partitions": {}}, offset) == list(range(12))
+
+
+@pytest.mark.parametrize(
+    "options", [{"start": "now"}, {"changes": "ignore"}, {"from": "2024-01-01"}, {"maxCommitsPerTrigger": "0"}], ids=str
+)
 def test_option_that_a_stream_does_not_have_is_rejected(table: Path, options: dict[str, str]) -> None:
     with pytest.raises(OptionRejectedError, match=next(iter(options))):
         reader_of(table, **options)
 
 
-def run(session: SparkSession, table: Path, folder: Path) -> None:
+def run(session: SparkSession, table: Path, folder: Path, **options: str) -> None:
     """Run a stream from its checkpoint until it has all that is committed.
 
     Spark gives the Python process of a stream ten seconds to start, which cannot be set: on a busy machine the query is
     started again, as its operator would.
     """
     try:
-        _run(session, table, folder)
+        _run(session, table, folder, options)
     except StreamingQueryException as error:
         if "failed to connect back" not in str(error):
             raise
-        run(session, table, folder)
+        run(session, table, folder, **options)
 
 
-def _run(session: SparkSession, table: Path, folder: Path) -> None:
+def _run(session: SparkSession, table: Path, folder: Path, options: dict[str, str]) -> None:
     query = (
         session.readStream.format("tornproof")
+        .options(**options)
         .load(str(table))
         .writeStream.format("parquet")
         .option("checkpointLocation", str(folder / "checkpoint"))
@@ -267,3 +439,13 @@ def test_stream_goes_on_from_its_checkpoint_without_a_row_twice_or_lost(
     commit(table, [3], first=100)
     with pytest.raises(StreamingQueryException, match="changed other than by appending"):
         run(spark, table, tmp_path)
+
+
+def test_spark_takes_so_many_commits_in_each_batch(spark: SparkSession, table: Path, tmp_path: Path) -> None:
+    register(spark)
+    for first in range(0, 25, 5):
+        commit(table, range(first, first + 5))
+    run(spark, table, tmp_path, maxCommitsPerTrigger="2")
+    offsets = tmp_path / "checkpoint" / "offsets"
+    assert sorted(path.name for path in offsets.glob("[0-9]*")) == ["0", "1", "2"]
+    assert sorted(row.v for row in spark.read.parquet(str(tmp_path / "rows")).collect()) == list(range(25))

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -20,14 +21,9 @@ from tornproof.impl.types.questdb import TypeTag
 from tornproof.impl.verify.verify import verify_table
 from tornproof.impl.write.table_writer import TableWriter, open_writer
 from tornproof.pipeline.datasource.source import register
+from tornproof.pipeline.datasource.staging import INTENT_FILE, STAGING_PREFIX
 from tornproof.pipeline.datasource.types import ValueRejectedError
-from tornproof.pipeline.datasource.writer import (
-    INTENT_FILE,
-    STAGING_PREFIX,
-    CommitUnclearError,
-    StagedRows,
-    TornproofWriter,
-)
+from tornproof.pipeline.datasource.writer import CommitUnclearError, StagedRows, Target, TornproofWriter
 
 STORAGE = OperatingSystemStorage()
 SCHEMA = StructType().add("ts", "timestamp").add("v", "long").add("u", "string")
@@ -54,19 +50,28 @@ def staging_of(path: Path) -> list[str]:
     return [entry.name for entry in path.iterdir() if entry.name.startswith(STAGING_PREFIX)]
 
 
+def folder_of(path: Path) -> Path:
+    (found,) = (path / name for name in staging_of(path) if "." not in name)
+    return found
+
+
 def batch_of(first: int, count: int) -> pa.RecordBatch:
     numbers = np.arange(first, first + count)
     times = pa.array(numbers * 1_000_000, pa.timestamp("us", tz="UTC"))
     return pa.record_batch({"ts": times, "v": pa.array(numbers), "u": pa.array([SOME_UUID] * count)})
 
 
+def target_of(path: Path, **settings: Any) -> Target:
+    return Target(path=str(path), allow_parquet_last=True, **settings)
+
+
 def writer_on(path: Path, schema: StructType = SCHEMA, *, overwrite: bool = False) -> TornproofWriter:
-    return TornproofWriter(str(path), schema, None, overwrite, allow_parquet_last=True)
+    return TornproofWriter(target_of(path, overwrites=overwrite), schema)
 
 
 def test_table_that_a_server_could_not_insert_into_afterwards_is_rejected_before_rows_are_computed(table: Path) -> None:
     with pytest.raises(ParquetLastError, match="without the option allow_parquet_last"):
-        TornproofWriter(str(table), SCHEMA, None, False)
+        TornproofWriter(Target(path=str(table)), SCHEMA)
     assert staging_of(table) == []
 
 
@@ -81,7 +86,7 @@ def test_a_table_that_a_server_has_open_is_rejected_before_and_at_the_commit(
     with pytest.raises(BusyError, match="in use by java"):
         writer.commit([message])
     assert version_of(table) == 0
-    forced = TornproofWriter(str(table), SCHEMA, None, False, force=True, allow_parquet_last=True)
+    forced = TornproofWriter(target_of(table, force=True), SCHEMA)
     forced.commit([forced.stage(iter([batch_of(0, 5)]), "00000-0.arrow")])
     assert values_of(table) == list(range(5))
 
@@ -173,7 +178,7 @@ def test_commit_that_fails_before_it_landed_raises_that_and_abort_removes_the_ro
 def test_abort_after_a_kill_before_the_first_action_removes_the_rows(table: Path, content: str) -> None:
     writer = writer_on(table)
     writer.stage(iter([batch_of(0, 5)]), "00000-0.arrow")
-    (table / staging_of(table)[0] / INTENT_FILE).write_text(content)
+    folder_of(table).joinpath(INTENT_FILE).write_text(content)
     writer.abort([])
     assert staging_of(table) == []
 
@@ -181,17 +186,17 @@ def test_abort_after_a_kill_before_the_first_action_removes_the_rows(table: Path
 def test_abort_after_a_kill_behind_the_last_action_keeps_the_rows(table: Path) -> None:
     writer = writer_on(table)
     writer.stage(iter([batch_of(0, 5)]), "00000-0.arrow")
-    (table / staging_of(table)[0] / INTENT_FILE).write_text(json.dumps({"version": 0}))
+    folder_of(table).joinpath(INTENT_FILE).write_text(json.dumps({"version": 0}))
     with open_writer(STORAGE, str(table), allow_parquet_last=True) as other:
         other.write(pa.table({"ts": pa.array([1], pa.timestamp("us", tz="UTC"))}))
         other.commit()
     with pytest.raises(CommitUnclearError, match="its rows may be in the table"):
         writer.abort([])
-    assert len(staging_of(table)) == 1
+    assert folder_of(table).is_dir()
 
 
 def test_staging_may_be_elsewhere(table: Path, tmp_path: Path) -> None:
-    writer = TornproofWriter(str(table), SCHEMA, str(tmp_path / "staging"), False, allow_parquet_last=True)
+    writer = TornproofWriter(target_of(table, staging=str(tmp_path / "staging")), SCHEMA)
     staged = writer.stage(iter([batch_of(0, 5)]), "00000-0.arrow")
     assert (staging_of(table), len(staging_of(tmp_path / "staging"))) == ([], 1)
     writer.commit([staged])

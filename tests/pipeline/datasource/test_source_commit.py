@@ -1,0 +1,361 @@
+"""What tasks encode and the commit adopts, batches that are written once, and what killed drivers leave."""
+
+import itertools
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from day_tables import new_table
+from depth import nightly
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
+
+from tornproof.impl.layout.parquet import DATA_FILE
+from tornproof.impl.read.reader import open_snapshot
+from tornproof.impl.storage.operating_system import OperatingSystemStorage
+from tornproof.impl.table.table import open_table
+from tornproof.impl.types.questdb import TypeTag
+from tornproof.impl.verify.verify import verify_table
+from tornproof.impl.write.table_writer import TableWriter, open_writer
+from tornproof.pipeline.datasource.ledger import LEDGER_DIRECTORY, PENDING, Batch, UnsettledBatchError
+from tornproof.pipeline.datasource.options import OptionRejectedError, batch_of, query_of
+from tornproof.pipeline.datasource.source import by_partition, register
+from tornproof.pipeline.datasource.staging import (
+    INTENT_FILE,
+    OWNER_FILE,
+    STAGING_PREFIX,
+    make_folder,
+    new_folder,
+    this_driver,
+)
+from tornproof.pipeline.datasource.writer import StagedRows, Target, TornproofStreamWriter, TornproofWriter
+
+STORAGE = OperatingSystemStorage()
+DAY_SECONDS = 86_400
+SCHEMA = StructType().add("ts", "timestamp").add("v", "long").add("s", "string")
+SYMBOLS = ("a", "b", "cc", None)
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    return new_table(tmp_path / "t", {"v": TypeTag.LONG, "s": TypeTag.SYMBOL})
+
+
+def rows_of(seconds: Sequence[int], first: int, symbols: Sequence[str | None] = SYMBOLS) -> pa.RecordBatch:
+    times = pa.array(np.array(seconds) * 1_000_000, pa.timestamp("us", tz="UTC"))
+    numbers = range(first, first + len(seconds))
+    texts = pa.array([symbols[number % len(symbols)] for number in numbers], pa.string())
+    return pa.record_batch({"ts": times, "v": pa.array(numbers, pa.int64()), "s": texts})
+
+
+def content_of(path: Path) -> list[tuple[int, int, str | None]]:
+    """Return second, number and symbol of each row of a sound table."""
+    table = open_table(STORAGE, str(path))
+    assert verify_table(table).sound
+    found = []
+    for batch in open_snapshot(table).batches():
+        found += rows_in([batch.set_column(2, "s", batch.column("s").cast(pa.string()))])
+    return sorted(found, key=lambda row: row[1])
+
+
+def rows_in(batches: Sequence[pa.RecordBatch]) -> list[tuple[int, int, str | None]]:
+    found = []
+    for batch in batches:
+        times = (second // 1_000_000 for second in batch.column("ts").cast(pa.int64()).to_pylist())
+        found += list(zip(times, batch.column("v").to_pylist(), batch.column("s").to_pylist(), strict=True))
+    return sorted(found, key=lambda row: row[1])
+
+
+def writer_on(path: Path, batch: Batch | None = None, *, overwrites: bool = False) -> TornproofWriter:
+    return TornproofWriter(target_of(path, overwrites=overwrites), SCHEMA, batch)
+
+
+def target_of(path: Path, **settings: Any) -> Target:
+    return Target(path=str(path), allow_parquet_last=True, **settings)
+
+
+def save(path: Path, parts: Sequence[pa.RecordBatch], batch: Batch | None = None, *, overwrites: bool = False) -> None:
+    """Write as a job of one task for each part does."""
+    writer = writer_on(path, batch, overwrites=overwrites)
+    writer.commit([writer.stage(iter([part]), f"{number:05d}-{number}.arrow") for number, part in enumerate(parts)])
+    assert staging_of(path) == []
+
+
+def staging_of(path: Path) -> list[str]:
+    return sorted(entry.name for entry in path.iterdir() if entry.name.startswith(STAGING_PREFIX))
+
+
+def version_of(path: Path) -> int:
+    return open_table(STORAGE, str(path)).transaction().version
+
+
+def test_new_partitions_are_encoded_by_their_tasks_and_only_renamed_by_the_commit(table: Path) -> None:
+    save(table, [rows_of(range(5), 0)])
+    writer = writer_on(table)
+    parts = [rows_of(range(5, 9), 5), rows_of([DAY_SECONDS, DAY_SECONDS + 1], 9), rows_of([2 * DAY_SECONDS], 11)]
+    messages = [writer.stage(iter([part]), f"0000{number}-0.arrow") for number, part in enumerate(parts)]
+    assert [len(message.prepared) for message in messages] == [0, 1, 1]
+    prepared = itertools.chain(*(message.prepared for message in messages))
+    encoded = [Path(each.directory_path, DATA_FILE).stat().st_ino for each in prepared]
+    writer.commit(list(messages))
+    found = [path.stat().st_ino for path in sorted(table.glob(f"1970-01-0[23]*/{DATA_FILE}"))]
+    assert found == encoded
+    assert content_of(table) == rows_in([rows_of(range(5), 0), *parts])
+    assert version_of(table) == 2
+
+
+def test_symbol_that_is_not_in_the_dictionary_yet_is_left_to_the_commit(table: Path) -> None:
+    save(table, [rows_of(range(8), 0)])
+    writer = writer_on(table)
+    part = rows_of([DAY_SECONDS, 2 * DAY_SECONDS], 8, symbols=["a", "new"])
+    message = writer.stage(iter([part]), "00000-0.arrow")
+    assert [each.row_count for each in message.prepared] == [1]
+    writer.commit([message])
+    assert content_of(table) == rows_in([rows_of(range(8), 0), part])
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2, nightly(3), nightly(4), nightly(5)])
+@pytest.mark.parametrize("has_keys", [False, True], ids=["", "keys"])
+def test_any_rows_in_any_tasks_are_there_once(tmp_path: Path, seed: int, has_keys: bool) -> None:
+    draw = random.Random(seed)
+    table = new_table(tmp_path / "t", {"v": TypeTag.LONG, "s": TypeTag.SYMBOL}, keys=["ts"] if has_keys else [])
+    expected: list[tuple[int, int, str | None]] = []
+    count = 0
+    for number in range(6):
+        is_new = number in (0, 4)
+        seconds = draw.sample(range(number * 100_000, number * 100_000 + 5 * DAY_SECONDS, 7), 60)
+        if has_keys:
+            # No key in two tasks, because which of these is the last is not defined.
+            seconds = [each for each in seconds if each not in {row[0] for row in expected}]
+        symbols = [*SYMBOLS, f"new {number}"]
+        cuts = sorted(draw.sample(range(len(seconds)), draw.randrange(4)))
+        parts = [
+            rows_of(seconds[start:end], count + start, symbols)
+            for start, end in itertools.pairwise([0, *cuts, len(seconds)])
+        ]
+        count += len(seconds)
+        save(table, parts, overwrites=is_new)
+        expected = rows_in(parts) if is_new else sorted([*expected, *rows_in(parts)], key=lambda row: row[1])
+        assert content_of(table) == expected
+
+
+def test_batch_that_is_written_again_adds_nothing_and_a_later_one_does(table: Path) -> None:
+    for query, number, first in (("q", 7, 0), ("q", 7, 100), ("q", 3, 200), ("other", 3, 300), ("q", 8, 400)):
+        save(table, [rows_of([first], first)], Batch(query=query, number=number))
+    assert [row[1] for row in content_of(table)] == [0, 300, 400]
+    assert version_of(table) == 3
+
+
+def landing(action: Callable[[TableWriter], int], *, before: bool) -> Callable[[TableWriter], int]:
+    """Return a commit whose process is killed before its first action or after its last one."""
+
+    def commit(writer: TableWriter) -> int:
+        if not before:
+            action(writer)
+        raise KeyboardInterrupt
+
+    return commit
+
+
+@pytest.mark.parametrize("others", [0, 1], ids=["", "another_writer"])
+@pytest.mark.parametrize("before", [True, False], ids=["before", "after"])
+def test_batch_of_a_killed_driver_is_there_once_after_it_is_written_again(
+    table: Path, monkeypatch: pytest.MonkeyPatch, before: bool, others: int
+) -> None:
+    save(table, [rows_of([5], 5)])
+    part, batch = [rows_of([0, DAY_SECONDS], 0)], Batch(query="q", number=1)
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(TableWriter, "commit", landing(TableWriter.commit, before=before))
+        save(table, part, batch)
+    assert len(list((table / LEDGER_DIRECTORY).glob(f"*{PENDING}"))) == 1
+    if others:
+        with open_writer(STORAGE, str(table), allow_parquet_last=True) as writer:
+            writer.write(rows_of([50], 50))
+            writer.commit()
+        if not before:
+            with pytest.raises(UnsettledBatchError, match="batch 1 of the query 'q' was interrupted when it made"):
+                save(table, part, batch)
+            return
+    job = writer_on(table, batch)
+    job.commit([job.stage(iter(part), "00000-0.arrow")])
+    assert [row[1] for row in content_of(table)] == [0, 1, 5, *[50] * others]
+    assert not list((table / LEDGER_DIRECTORY).glob(f"*{PENDING}"))
+
+
+def test_batches_of_a_stream_are_written_once_by_writers_that_know_only_messages(table: Path) -> None:
+    def task(number: int, part: pa.RecordBatch) -> StagedRows:
+        return writer.stage(iter([part]), f"00000-{number}.arrow")
+
+    for number, first in ((0, 0), (1, 10), (1, 10), (2, 20)):
+        writer = TornproofStreamWriter(target_of(table), SCHEMA, "q")
+        messages = [task(2 * number, rows_of([first], first)), task(2 * number + 1, rows_of([first + 1], first + 1))]
+        # Spark makes another one for the commit.
+        TornproofStreamWriter(target_of(table), SCHEMA, "q").commit(list(messages), number)
+        assert staging_of(table) == []
+    assert [row[1] for row in content_of(table)] == [0, 1, 10, 11, 20, 21]
+    writer.abort([task(9, rows_of([30], 30)), None], 3)
+    assert (version_of(table), staging_of(table)) == (3, [])
+
+
+def dead_owner() -> dict[str, Any]:
+    """Return the owner of a process that has ended, with the number of one that runs."""
+    return {**this_driver(), "process": os.getpid(), "started": "1"}
+
+
+def left_by(table: Path, owner: dict[str, Any]) -> Path:
+    folder = new_folder(str(table))
+    make_folder(folder, owner)
+    folder.joinpath("00000-0.arrow").write_bytes(b"rows")
+    Path(f"{folder}.00000-0.1970-01-01").mkdir()
+    return folder
+
+
+def test_next_job_sweeps_what_a_killed_driver_left_and_nothing_of_others(table: Path) -> None:
+    left_by(table, dead_owner())
+    left_by(table, {**this_driver(), "boot": "another"})
+    alive = left_by(table, this_driver())
+    elsewhere = left_by(table, {**dead_owner(), "host": "another"})
+    unknown = left_by(table, {})
+    (table / f"{STAGING_PREFIX}0.00000-0.1970-01-01").mkdir()
+    old = left_by(table, {**dead_owner(), "host": "another"})
+    for path in (*old.iterdir(), old):
+        os.utime(path, (0, 0))
+    save_alone = writer_on(table)
+    save_alone.abort([])
+    kept = {folder.name for folder in (alive, elsewhere, unknown)}
+    assert {name.partition(".")[0] for name in staging_of(table)} == kept
+    assert len(staging_of(table)) == 2 * len(kept)
+    shutil.rmtree(alive)
+
+
+def test_rows_of_a_commit_that_may_have_landed_are_not_swept(table: Path) -> None:
+    unclear, not_landed = left_by(table, dead_owner()), left_by(table, dead_owner())
+    unclear.joinpath(INTENT_FILE).write_text(json.dumps({"version": 7}))
+    not_landed.joinpath(INTENT_FILE).write_text(json.dumps({"version": 0}))
+    writer_on(table).abort([])
+    assert {name.partition(".")[0] for name in staging_of(table)} == {unclear.name}
+
+
+def test_owner_of_a_folder_is_the_java_above_or_the_parent_and_ends_with_it(table: Path) -> None:
+    folder = new_folder(str(table))
+    code = (
+        "import sys; from pathlib import Path; from tornproof.pipeline.datasource.staging import *;"
+        "make_folder(Path(sys.argv[1]), {**this_driver(), 'process': (p := __import__('os').getpid()), "
+        "'started': __import__('tornproof.pipeline.datasource.staging').pipeline.datasource.staging._started(p)})"
+    )
+    subprocess.run([sys.executable, "-c", code, str(folder)], check=True)
+    assert json.loads(folder.joinpath(OWNER_FILE).read_text())["started"] is not None
+    writer_on(table).abort([])
+    assert staging_of(table) == []
+
+
+def test_options_of_batches_are_checked(tmp_path: Path) -> None:
+    assert batch_of({}) is None and batch_of({"query": "q", "batch": "3"}) == Batch(query="q", number=3)
+    with pytest.raises(OptionRejectedError, match="query and batch go together"):
+        batch_of({"batch": "3"})
+    with pytest.raises(OptionRejectedError, match="needs the option checkpointLocation, or query"):
+        query_of({})
+    with pytest.raises(OptionRejectedError, match="the id of the query cannot be read from its checkpoint"):
+        query_of({"checkpointLocation": str(tmp_path)})
+    tmp_path.joinpath("metadata").write_text('{"id": "some-id"}')
+    for address in (str(tmp_path), f"file:{tmp_path}", f"file://{tmp_path}"):
+        assert query_of({"checkpointLocation": address}) == "some-id"
+
+
+@pytest.fixture
+def session(spark: SparkSession) -> SparkSession:
+    register(spark)
+    return spark
+
+
+def frame_of(session: SparkSession, start: int, end: int) -> DataFrame:
+    """Return an hour a row."""
+    columns = ("timestamp_micros(id * 3600000000) ts", "id v", "if(id % 3 = 0, null, 'a') s")
+    return session.range(start, end, 1, 3).selectExpr(*columns)
+
+
+def numbers_of(path: Path) -> list[int]:
+    return [row[1] for row in content_of(path)]
+
+
+def test_frame_by_partition_has_each_partition_in_one_task(session: SparkSession, table: Path) -> None:
+    save(table, [rows_of([0], 1_000, symbols=["a"])])
+    shuffled = frame_of(session, 24, 24 * 9).orderBy("s")
+    clustered = by_partition(shuffled, str(table))
+    (row,) = (
+        clustered.selectExpr("date(ts) day", "spark_partition_id() task")
+        .groupBy("day")
+        .agg({"task": "min", "*": "count"})
+        .selectExpr("max(`count(1)`)")
+        .collect()
+    )
+    assert row[0] == 24
+    clustered.write.format("tornproof").mode("append").option("allow_parquet_last", "true").save(str(table))
+    assert numbers_of(table) == [*range(24, 24 * 9), 1_000]
+
+
+def test_sql_makes_tables_and_views_of_one_and_inserts_into_it(session: SparkSession, table: Path) -> None:
+    session.sql(f"CREATE TABLE quotes USING tornproof OPTIONS (path '{table}')")
+    try:
+        frame_of(session, 0, 50).createOrReplaceTempView("incoming")
+        with pytest.raises(PySparkException, match=r"in SQL INSERT INTO … WITH \(path = 'TABLE'\)"):
+            session.sql("INSERT INTO quotes SELECT * FROM incoming")
+        session.sql(f"INSERT INTO quotes WITH (path '{table}', allow_parquet_last true) SELECT * FROM incoming")
+        assert numbers_of(table) == list(range(50))
+        session.sql("CREATE TEMPORARY VIEW by_day AS SELECT date(ts) AS day, count(*) AS n FROM quotes GROUP BY 1")
+        found = session.sql("SELECT n FROM by_day ORDER BY day").collect()
+        assert [row.n for row in found] == [24, 24, 2]
+        session.sql(f"CREATE TEMPORARY VIEW target USING tornproof OPTIONS (path '{table}', allow_parquet_last 'true')")
+        session.sql("INSERT OVERWRITE target SELECT * FROM incoming WHERE v < 7")
+        session.sql(f"CREATE TEMPORARY VIEW direct USING tornproof OPTIONS (path '{table}', where 'v > 2')")
+        assert session.sql("SELECT count(*), max(q.v) FROM quotes q JOIN direct USING (v)").collect()[0][:] == (4, 6)
+    finally:
+        session.sql("DROP TABLE quotes")
+
+
+def test_batch_of_foreach_batch_that_is_run_again_adds_nothing(session: SparkSession, table: Path) -> None:
+    for _ in range(2):
+        options = {"query": "q", "batch": "0", "allow_parquet_last": "true"}
+        frame_of(session, 0, 30).write.format("tornproof").mode("append").options(**options).save(str(table))
+        assert numbers_of(table) == list(range(30))
+    assert version_of(table) == 1
+
+
+def test_stream_into_a_table_writes_a_batch_once_though_spark_forgot_that_it_did(
+    session: SparkSession, table: Path, tmp_path: Path
+) -> None:
+    source = tmp_path / "source"
+    for start in range(0, 60, 20):
+        frame_of(session, start, start + 20).write.mode("append").parquet(str(source))
+        run_stream(session, source, table, tmp_path / "checkpoint")
+        assert numbers_of(table) == list(range(start + 20))
+    # As if the driver had been killed between the commit of the table and that of the query.
+    for path in (tmp_path / "checkpoint" / "commits").iterdir():
+        if path.name.strip(".").startswith("2"):
+            path.unlink()
+    run_stream(session, source, table, tmp_path / "checkpoint")
+    assert numbers_of(table) == list(range(60))
+    assert (version_of(table), staging_of(table)) == (3, [])
+
+
+def run_stream(session: SparkSession, source: Path, table: Path, checkpoint: Path) -> None:
+    query = (
+        session.readStream.schema(SCHEMA)
+        .parquet(str(source))
+        .writeStream.format("tornproof")
+        .option("checkpointLocation", str(checkpoint))
+        .option("allow_parquet_last", "true")
+        .trigger(availableNow=True)
+        .start(str(table))
+    )
+    assert query.awaitTermination(600)

@@ -211,7 +211,7 @@ def test_the_command_replays_the_finding_of_a_test_from_anywhere(
         ('power(LETTERS, [b"one"], models=["B", "Z"])', "tornproof.power: models: expected some of A, B, "),
         ('schedules(LETTERS, [b"one"], effort="huge")', "tornproof.schedules: effort: expected small, medium, large"),
         ('schedules(LETTERS, [b"one", b"t"], writers=3)', "tornproof.schedules: writers: expected 1 to 2, the operati"),
-        ('schedules(LETTERS, [b"one", b"t"], writers=2)', "tornproof broke 'letters'. writers: after 2 acknowledged"),
+        ('schedules(LETTERS, [b"one", b"t"], writers=2)', "tornproof broke 'letters'. writers "),
         ("damage(LETTERS, [])", "tornproof.damage needs a list of at least one operation"),
         ('product(LETTERS, [b"one"], seconds=0)', "tornproof has no verdict on 'letters' (product): "),
     ],
@@ -221,7 +221,8 @@ def test_a_wrong_question_and_a_time_limit_are_reported_in_words(
 ) -> None:
     source = f"{EXAMPLE}\ndef test_other(tornproof):\n    tornproof.{call}\n"
     code, output = run(tmp_path, "-k", "test_other", source=source)
-    assert code == 1 and sentence in output and "Traceback" not in output
+    assert code == 1 and "Traceback" not in output
+    assert sentence in output, output
 
 
 def test_there_is_no_fixture_without_the_plugin(tmp_path: Path) -> None:

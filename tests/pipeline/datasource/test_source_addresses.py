@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyspark
 import pytest
 from day_tables import new_table
+from depth import sampled
 from msgspec.structs import replace
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
@@ -96,7 +97,9 @@ def test_address_without_a_table_says_so_and_nothing_is_written_to_one(session: 
     assert not table.joinpath("_temporary").exists()
 
 
-@pytest.mark.parametrize("by", [by for by in PartitionBy if by is not PartitionBy.NONE], ids=lambda by: by.name)
+@pytest.mark.parametrize(
+    "by", sampled(2, [by for by in PartitionBy if by is not PartitionBy.NONE]), ids=lambda by: by.name
+)
 @pytest.mark.parametrize("of", [TypeTag.TIMESTAMP, TIMESTAMP_NS], ids=["microseconds", "nanoseconds"])
 def test_java_names_directories_as_python_does(session: SparkSession, tmp_path: Path, by: PartitionBy, of: int) -> None:
     path = tmp_path / "t"

@@ -124,7 +124,7 @@ def test_symbol_that_is_not_in_the_dictionary_yet_is_left_to_the_commit(table: P
     assert content_of(table) == rows_in([rows_of(range(8), 0), part])
 
 
-@pytest.mark.parametrize("seed", [0, 1, 2, nightly(3), nightly(4), nightly(5)])
+@pytest.mark.parametrize("seed", [0, *map(nightly, range(1, 6))])
 @pytest.mark.parametrize("has_keys", [False, True], ids=["", "keys"])
 def test_any_rows_in_any_tasks_are_there_once(tmp_path: Path, seed: int, has_keys: bool) -> None:
     draw = random.Random(seed)

@@ -306,7 +306,7 @@ def test_rows_put_behind_the_end_of_a_step_are_part_of_the_next_one(table: Path)
         between(table, first, latest(reader_of(table), first))
 
 
-@pytest.mark.parametrize("seed", [0, 1, nightly(2), nightly(3), nightly(4)])
+@pytest.mark.parametrize("seed", [0, *map(nightly, range(1, 5))])
 def test_any_steps_between_any_commits_return_each_row_once(tmp_path: Path, seed: int) -> None:
     draw, table = random.Random(seed), new_table(tmp_path / "t", {"v": TypeTag.LONG})
     ends, count, offset = dict.fromkeys(range(4), 0), 0, START

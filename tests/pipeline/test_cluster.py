@@ -168,7 +168,6 @@ def test_a_session_of_somebody_else_gets_the_code_when_the_format_is_registered(
     code = """
 import sys
 from pyspark.sql import SparkSession
-from standalone_cluster import spark_script, standalone_cluster
 spark = SparkSession.builder.master("local-cluster[1,1,1024]").config("spark.ui.enabled", "false").getOrCreate()
 sys.path.insert(0, sys.argv[1])
 from tornproof.pipeline.datasource.source import register

@@ -18,7 +18,7 @@ from tornproof.impl.repair.repair import repair_table
 from tornproof.impl.storage.interface import StorageReason
 from tornproof.impl.table.partition import PM_FILE
 from tornproof.impl.verify.verify import verify_table
-from tornproof.impl.write.table_writer import WriterDeadError
+from tornproof.impl.write.table_writer import UncommittedError, WriterDeadError
 from tornproof.model.step import newest_orphans, step
 from tornproof.model.table import Recover
 
@@ -27,9 +27,16 @@ RECOVERY_STEPS = 16  # about as many as there are
 
 
 def close(world: World) -> None:
-    """Close the writer, usable or dead."""
+    """Close the writer, usable or dead; a usable one says that it discards what was staged."""
+    is_said = False
     with orderly("close"):
-        world.open_writer.close()
+        try:
+            world.open_writer.close()
+        except UncommittedError:
+            is_said = True
+    if is_said != (bool(world.staged) and not world.is_dead):
+        said = "it says that staged changes are discarded" if is_said else "it says nothing of staged changes"
+        raise ViolationError(ORDERLY, f"close: {said}, and the model has {len(world.staged.rows)} staged rows")
     world.process.end()
     world.writer, world.is_dead = None, False
     world.staged = Staged()

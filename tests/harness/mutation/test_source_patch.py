@@ -23,7 +23,7 @@ METHOD = SourcePatch(
     "if write.is_written:\n            return WRITTEN",
     "if write.is_written:\n            return ()",
 )
-REMEMBERED = SourcePatch("impl/types/questdb.py", "if tag == value", "if tag != tag")
+REMEMBERED = SourcePatch("impl/types/questdb.py", "if tag == TAG.get(column_type)", "if tag != tag")
 PROPERTY = SourcePatch("impl/pm/chain.py", "return sum(block.num_rows for block in self.blocks)", "return 0")
 SIGNATURE = SourcePatch(
     NAMES, "name_txn: int, partition_by: PartitionBy, *,", "name_txn: int, partition_by: PartitionBy, *, more: int = 0,"

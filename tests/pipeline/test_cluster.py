@@ -21,6 +21,7 @@ from command_line import ROOT
 from history_cases import correct_history
 from legacy_trees import write_legacy_tree
 from pyspark.sql import SparkSession
+from real_tables import CHAIN
 from standalone_cluster import spark_script, standalone_cluster
 
 from tornproof.harness.common.history import to_arrow
@@ -163,7 +164,7 @@ def test_a_driver_that_is_killed_and_started_again_comes_to_the_same(
 
 
 def test_a_session_of_somebody_else_gets_the_code_when_the_format_is_registered(
-    needs_spark: None, inputs: Path, tmp_path: Path
+    needs_spark: None, questdb_data: Path, tmp_path: Path
 ) -> None:
     code = """
 import sys
@@ -182,13 +183,18 @@ print(spark.sparkContext.applicationId, spark.range(1).mapInArrow(look, "file st
 print(spark.read.format("tornproof").load(sys.argv[2]).count())
 spark.stop()
 """
-    table = next(path.parent for path in sorted((inputs / "tree").rglob("_txn")))
+    table = questdb_data / CHAIN
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     options = f'{quick_java.OPTIONS} "-Dspark.executor.extraJavaOptions={quick_java.OPTIONS}"'
     done = subprocess.run(
         [sys.executable, "-c", code, str(ROOT), str(table)],
         cwd=tmp_path,
-        env={**environment, "JAVA_HOME": str(java_home()), quick_java.VARIABLE: options},
+        env={
+            **environment,
+            "JAVA_HOME": str(java_home()),
+            "PYSPARK_PYTHON": sys.executable,
+            quick_java.VARIABLE: options,
+        },
         capture_output=True,
         text=True,
         timeout=CLUSTER_SECONDS_MAX,

@@ -10,7 +10,7 @@ from tornproof.harness.common.system import Target
 from tornproof.harness.counterexamples.log import Deviation
 from tornproof.harness.counterexamples.shrink import StepRecorder
 from tornproof.harness.counterexamples.step_names import Step, kind_of
-from tornproof.harness.simulator.filesystem.intercept import Call, CallKind
+from tornproof.harness.simulator.filesystem.intercept import BARRIERS, CHANGES, Call, CallKind
 from tornproof.harness.simulator.filesystem.kernel import CallRejectedError, Kernel
 from tornproof.harness.simulator.filesystem.step_bound import EndlessError
 from tornproof.harness.simulator.process.case import TestCase
@@ -30,6 +30,9 @@ from tornproof.impl.txn.transaction import ENTRY_BYTES, RECORD_BYTES, SIZE_BYTES
 
 READS = frozenset({CallKind.PREAD, CallKind.LOAD, CallKind.READ_MAPPED, CallKind.VIEW})
 WRITES = frozenset({CallKind.PWRITE, CallKind.STORE})
+# Opening counts as a change because it may create the file, which is not what a run is about.
+CHANGING = CHANGES - {CallKind.OPEN_FOR_WRITING}
+NOTABLE = CHANGING | BARRIERS
 CHANGES_SHOWN_MAX = 3
 NUMBER_BYTES_MAX = 8
 HEX_BYTES_MAX = 8
@@ -261,19 +264,19 @@ class ActionRecorder(StepRecorder):
     def __init__(self, case: TestCase) -> None:
         """Wait for a run of the test case."""
         super().__init__()
-        self._case = case
+        self.case = case
         self._calls: dict[Step, tuple[Call, bytes, bytes]] = {}
         self._actions: dict[Step, Action] = {}
         self._kernel = case.kernel()
         self._old, self._operation = b"", ""
-        self._at_begin: dict[str, bytes] = {}
+        self._at_begin: Mapping[str, bytes] = {}
         self._changed: dict[Deviation, dict[str, bytes]] = {}
 
     def stepping(self, step: Step, call: Call, kernel: Kernel) -> None:
         """Keep what the file of a call holds before it, and all files where an operation of the writer begins."""
         self._old = content_of(kernel, call.path)
         if kind_of(step.process) == "writer" and step.operation != self._operation:
-            self._operation, self._at_begin = step.operation, _contents(kernel)
+            self._operation, self._at_begin = step.operation, kernel.image().files
 
     def stepped(self, step: Step, call: Call, node: Node, world: World) -> None:
         """Keep what it holds afterwards."""
@@ -285,7 +288,7 @@ class ActionRecorder(StepRecorder):
         """Keep the files that the operation had changed, as they were before it."""
         super().deviated(deviation, kernel)
         before, self._operation = self._at_begin, ""
-        now = _contents(kernel)
+        now = kernel.image().files
         self._changed[deviation] = {path: before.get(path, b"") for path in now if now[path] != before.get(path, b"")}
 
     def changed_before(self, deviation: Deviation) -> dict[str, bytes]:
@@ -295,10 +298,6 @@ class ActionRecorder(StepRecorder):
     def actions(self) -> dict[Step, Action]:
         """Return what each step of the run did, named once it has ended."""
         if len(self._actions) < len(self._calls):
-            names = ActionNames(self._case.target, self._case.path, _contents(self._kernel))
+            names = ActionNames(self.case.target, self.case.path, self._kernel.image().files)
             self._actions = {step: names.action(*call) for step, call in self._calls.items()}
         return self._actions
-
-
-def _contents(kernel: Kernel) -> dict[str, bytes]:
-    return {path: kernel.files[number].content for path, number in kernel.paths()}

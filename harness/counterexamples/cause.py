@@ -8,21 +8,21 @@ from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from tornproof.harness.counterexamples.actions import Action, ActionRecorder
+from tornproof.harness.counterexamples.actions import CHANGING, NOTABLE, Action, ActionRecorder
 from tornproof.harness.counterexamples.log import DecisionLog, Deviation, Kill, PowerCut, Switch, moved_to, step_text
 from tornproof.harness.counterexamples.replay_engine import Change, NoSuchDiskError, choice_text, read_choice
 from tornproof.harness.counterexamples.run import Replayer
 from tornproof.harness.counterexamples.step_names import END, Step, kind_of
 from tornproof.harness.search.crash_world import WRITER_INDEX
-from tornproof.harness.simulator.filesystem.intercept import BARRIERS, CHANGES, CallKind
+from tornproof.harness.simulator.filesystem.intercept import CallKind
 from tornproof.harness.simulator.filesystem.kernel import CallRejectedError, Kernel, entries_of
 from tornproof.harness.simulator.persistence.models import Choice, FileChoice
 from tornproof.harness.simulator.process.case import NotExplorableError, TestCase
 from tornproof.harness.simulator.process.simulated_process import Node
 from tornproof.harness.simulator.process.world import World
 
-CHANGE_WORDS = frozenset(kind.value for kind in CHANGES) - {CallKind.OPEN_FOR_WRITING.value}
-NOTABLE_WORDS = CHANGE_WORDS | {kind.value for kind in BARRIERS}
+CHANGE_WORDS = frozenset(kind.value for kind in CHANGING)
+NOTABLE_WORDS = frozenset(kind.value for kind in NOTABLE)
 DELAYABLE = frozenset(
     kind.value
     for kind in (CallKind.STORE, CallKind.PWRITE, CallKind.UNLINK, CallKind.RMDIR, CallKind.RENAME, CallKind.MKDIR)
@@ -67,11 +67,10 @@ class Inferred(NamedTuple):
 
 
 class Decisive(NamedTuple):
-    """A decision by its number in a log, the last change before it, and its process's steps before and after it."""
+    """A decision by its number in a log, and the steps of its process before and after it with what they do."""
 
     log: DecisionLog
     number: int
-    last_change: Step | None
     done: Sequence[Step]
     later: Sequence[Step]
     actions: Mapping[Step, Action]
@@ -80,6 +79,11 @@ class Decisive(NamedTuple):
     def deviation(self) -> Deviation:
         """The decision itself."""
         return self.log.deviations[self.number]
+
+    @property
+    def last_change(self) -> Step | None:
+        """The last step before it that changes something."""
+        return next((step for step in reversed(self.done) if step.call in CHANGE_WORDS), None)
 
     @property
     def after_change(self) -> Step | None:

@@ -10,7 +10,7 @@ from typing import Any
 from tornproof.harness.common.verdict import shortened
 from tornproof.harness.counterexamples.actions import ActionRecorder
 from tornproof.harness.counterexamples.byte_map import crash_ranges
-from tornproof.harness.counterexamples.cause import CHANGE_WORDS, Decisive, infer, notable, stands_in
+from tornproof.harness.counterexamples.cause import Decisive, infer, notable, stands_in
 from tornproof.harness.counterexamples.lanes import LaneRecorder
 from tornproof.harness.counterexamples.log import DecisionLog, Deviation, PowerCut, moved_to, step_text, text_of
 from tornproof.harness.counterexamples.replay_engine import Observer, disk_after
@@ -96,9 +96,8 @@ def explain(candidate: Candidate, wanted: Signature) -> dict[str, Any]:
     """Return why a case breaks the property, as JSON."""
     case, log = candidate.case, candidate.log
     with Replayer(case) as replayer:
-        lanes, state = LaneRecorder(case, log), StateRecorder(case)
-        recorder = lanes.recorder
-        result = replayer.play(log, wanted=wanted, observer=_All(lanes, state))
+        recorder, state = LaneRecorder(case, log), StateRecorder(case)
+        result = replayer.play(log, wanted=wanted, observer=_All(recorder, state))
         violation = result.violation(wanted)
         assert violation is not None, "only what happens can be explained"
         neighbour = next(_neighbours(replayer, log, recorder), None)
@@ -120,7 +119,7 @@ def explain(candidate: Candidate, wanted: Signature) -> dict[str, Any]:
                 else stands_in(recorder, each.at)
                 for each in log.deviations
             ],
-            "lanes": lanes.document(last if neighbour is None else neighbour.deviation),
+            "lanes": recorder.document(last if neighbour is None else neighbour.deviation),
             "bytes": _bytes(candidate, recorder.kernels),
             "files": files,
             "files_at": state.text,
@@ -174,13 +173,11 @@ def _decisive(
     without = ActionRecorder(replayer.case)
     with suppress(NotExplorableError):
         replayer.play(DecisionLog(tuple(each for each in log.deviations if each is not deviation)), observer=without)
-    done = recorder.until(deviation.at)
     return Decisive(
         log=log,
         number=log.deviations.index(deviation),
-        last_change=next((step for step in reversed(done) if step.call in CHANGE_WORDS), None),
         actions={**without.actions(), **recorder.actions()},
-        done=done,
+        done=recorder.until(deviation.at),
         later=without.since(deviation.at),
     )
 

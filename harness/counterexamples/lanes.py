@@ -7,19 +7,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tornproof.harness.common.verdict import shortened
-from tornproof.harness.counterexamples.actions import Action, ActionRecorder, in_order
+from tornproof.harness.counterexamples.actions import NOTABLE, READS, Action, ActionRecorder, in_order
 from tornproof.harness.counterexamples.log import DecisionLog, Deviation, Fail, Kill, PowerCut, Switch
-from tornproof.harness.counterexamples.replay_engine import Observer
 from tornproof.harness.counterexamples.step_names import END, Step, kind_of
-from tornproof.harness.simulator.filesystem.intercept import BARRIERS, CHANGES, Call, CallKind
+from tornproof.harness.simulator.filesystem.intercept import Call, CallKind
 from tornproof.harness.simulator.filesystem.kernel import Kernel
 from tornproof.harness.simulator.process import bodies
 from tornproof.harness.simulator.process.case import TestCase
 from tornproof.harness.simulator.process.simulated_process import Mark, Node
 from tornproof.harness.simulator.process.world import World
 
-NOTABLE = CHANGES | BARRIERS
-READ_ONLY_CALLS = {CallKind.PREAD, CallKind.LOAD, CallKind.READ_MAPPED, CallKind.VIEW, CallKind.LISTDIR}
+READ_ONLY_CALLS = READS | {CallKind.LISTDIR}
 MARKS = {
     bodies.ACKNOWLEDGED: "acknowledged",
     bodies.FAILED: "fails",
@@ -64,13 +62,13 @@ class Row:
         }
 
 
-class LaneRecorder(Observer):
+class LaneRecorder(ActionRecorder):
     """Writes the rows of a run."""
 
     def __init__(self, case: TestCase, log: DecisionLog) -> None:
         """Wait for a run of the log on the test case."""
-        self.recorder = ActionRecorder(case)
-        self._prefix, self._operations = f"{case.path}/", case.operations
+        super().__init__(case)
+        self._prefix = f"{case.path}/"
         self._switches = [each for each in log.deviations if isinstance(each, Switch)]
         self._has_ended = False
         self.rows: list[Row] = []
@@ -78,23 +76,19 @@ class LaneRecorder(Observer):
     def document(self, decisive: Deviation | None) -> list[dict[str, Any]]:
         """Return the rows as JSON; one is decisive, by a decision of this run or of its neighbour."""
         decisive_index = self._decisive_index(decisive)
-        actions = self.recorder.actions()
+        actions = self.actions()
         return [
             row.document(decisive, actions, is_decisive=index == decisive_index) for index, row in enumerate(self.rows)
         ]
 
-    def stepping(self, step: Step, call: Call, kernel: Kernel) -> None:
-        """Keep what the call may change."""
-        self.recorder.stepping(step, call, kernel)
-
     def stepped(self, step: Step, call: Call, node: Node, world: World) -> None:
         """Add a call to the row of its process and operation."""
-        self.recorder.stepped(step, call, node, world)
+        super().stepped(step, call, node, world)
         row = self._row(step)
         row.steps.add(step)
         self._has_ended = node.call is None
         file = step.file
-        if call.kind in NOTABLE and call.kind is not CallKind.OPEN_FOR_WRITING:
+        if call.kind in NOTABLE:
             row.does.append(f"{call.kind} {file}")
             row.acts.append(step)
             row.disk = self._on_disk(world.kernel)
@@ -107,7 +101,7 @@ class LaneRecorder(Observer):
 
     def deviated(self, deviation: Deviation, kernel: Kernel) -> None:
         """Add a decision to the row in which it takes effect."""
-        self.recorder.deviated(deviation, kernel)
+        super().deviated(deviation, kernel)
         row = self._row(deviation.at)
         row.decisions.append(deviation)
         match deviation:
@@ -130,7 +124,7 @@ class LaneRecorder(Observer):
     def _mark_text(self, mark: Mark) -> str:
         if mark.kind != bodies.ACKNOWLEDGED:
             return f"{MARKS[mark.kind]} {mark.value}"
-        operation = self._operations[mark.value] if isinstance(mark.value, int) else None
+        operation = self.case.operations[mark.value] if isinstance(mark.value, int) else None
         # Such an operation ends where its version should be stored, so nothing is acknowledged.
         return ABORTED if getattr(operation, "abandons", False) else MARKS[mark.kind]
 

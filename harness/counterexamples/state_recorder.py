@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from tornproof.harness.counterexamples.actions import NUMBER_BYTES_MAX
+from tornproof.harness.counterexamples.actions import NUMBER_BYTES_MAX, READS
 from tornproof.harness.counterexamples.byte_map import (
     DURABLE,
     NO_NAME,
@@ -20,7 +20,7 @@ from tornproof.harness.counterexamples.regions import fields_of, own_fields
 from tornproof.harness.counterexamples.replay_engine import Observer, disk_after
 from tornproof.harness.counterexamples.step_names import Step
 from tornproof.harness.simulator.filesystem.image import DiskImage
-from tornproof.harness.simulator.filesystem.intercept import Call, CallKind
+from tornproof.harness.simulator.filesystem.intercept import Call
 from tornproof.harness.simulator.filesystem.kernel import ROOT, Kernel, Rejected
 from tornproof.harness.simulator.persistence.models import Names, model_named
 from tornproof.harness.simulator.process.case import TestCase
@@ -30,7 +30,6 @@ from tornproof.impl.storage.interface import StorageReason
 
 FILE_COUNT_MAX = 12
 NOT_THERE = Rejected(StorageReason.MISSING)
-READS = {CallKind.PREAD, CallKind.LOAD, CallKind.READ_MAPPED, CallKind.VIEW}
 Ranges = list[tuple[int, int]]
 
 

@@ -72,12 +72,9 @@ def property_words(violated: str) -> str:
 def sentences(violated: str, evidence: Mapping[str, Any]) -> list[str]:
     """Return what was broken, how it happened, which changes prevent it, and the nearest run that passes."""
     explained = evidence["explanation"]
-    deviations = DecisionLog.of_document(evidence["log"]).deviations
-    stands = explained.get("stands", [])
-    then = [
-        f"Then {_then(each, *stands[number : number + 1])}{_lost(each, explained)}."
-        for number, each in enumerate(deviations)
-    ] or ["Then every process runs to its end; no call fails, and nothing crashes."]
+    then = [f"Then {each}." for each in _decisions(evidence)] or [
+        "Then every process runs to its end; no call fails, and nothing crashes."
+    ]
     return [
         f"Broken: {property_words(violated)}; {explained['clause']}.",
         f"Let {_setting(evidence['test_case'], explained.get('operations', []))}.",
@@ -91,16 +88,13 @@ def sentences(violated: str, evidence: Mapping[str, Any]) -> list[str]:
 def brief(violated: str, evidence: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Return a finding in a few lines, each with what it begins with."""
     explained = evidence["explanation"]
-    deviations = DecisionLog.of_document(evidence["log"]).deviations
-    stands = explained.get("stands", [])
     changes = (explained.get("passes_when") or {}).get("changes", [])
     lines = [
         ("broken", property_words(violated)),
         ("let", _setting(evidence["test_case"], explained.get("operations", []))),
     ]
     # Of several decisions the last ones do the harm.
-    last = list(enumerate(deviations))[-THEN_SHOWN_MAX:]
-    lines += [("then", _then(each, *stands[number : number + 1]) + _lost(each, explained)) for number, each in last]
+    lines += [("then", each) for each in _decisions(evidence)[-THEN_SHOWN_MAX:]]
     lines += [("cause", f"it does not happen when {change['text']}") for change in changes[:1]]
     return lines
 
@@ -148,6 +142,16 @@ def _committed(numbers: Sequence[int], operations: Sequence[str], more: str = ""
 
 def _count(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def _decisions(evidence: Mapping[str, Any]) -> list[str]:
+    """Return each decision with where its process stands, which older findings do not have, and what it took."""
+    explained = evidence["explanation"]
+    stands = explained.get("stands", [])
+    return [
+        f"{_then(each, *stands[number : number + 1])}{_lost(each, explained)}"
+        for number, each in enumerate(DecisionLog.of_document(evidence["log"]).deviations)
+    ]
 
 
 def _then(deviation: Deviation, stands: Mapping[str, str] | None = None) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-EPOCH = datetime.datetime(1970, 1, 1)
+from tornproof.impl.table.partition_names import EPOCH
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -97,14 +97,9 @@ class CheckedPages(msgspec.Struct, frozen=True, kw_only=True):
     expanded_bytes: int | None
 
 
-def check_pages(
-    content: bytes, column: Column, chunk: Chunk, *, file: str, page: PageInfo | None = None
-) -> CheckedPages:
-    """Check everything but the values: type, page headers, checksums, memory; raises as `decode_chunk`.
-
-    `page` is the only page of the chunk if that was checked before.
-    """
-    leaf = _leaf(column)
+def check_pages(content: bytes, column: Column, chunk: Chunk, *, file: str) -> CheckedPages:
+    """Check everything but the values: type, page headers, checksums, memory; raises as `decode_chunk`."""
+    leaf = leaf_of(column)
     if not isinstance(leaf, Leaf):
         leaf(column, chunk, file)
     if len(content) != chunk.total_compressed:
@@ -115,7 +110,7 @@ def check_pages(
         raise_unsupported(column, chunk, file, "NUM_VALUES", f"at most {VALUE_COUNT_MAX}", chunk.num_values)
     if chunk.codec == Codec.LZO:
         raise_unsupported(column, chunk, file, "CODEC", "a codec that pyarrow knows", "LZO")
-    pages = pages_of(content, chunk, file=file) if page is None else (page,)
+    pages = pages_of(content, chunk, file=file)
     return CheckedPages(
         leaf=leaf, pages=pages, expanded_bytes=check_expansion(content, leaf, pages, column, chunk, file)
     )
@@ -124,18 +119,20 @@ def check_pages(
 def decode_checked(content: bytes, column: Column, chunk: Chunk, checked: CheckedPages, *, file: str) -> pa.Array:
     """Decode pages that `check_pages` accepted; raises as `decode_chunk`."""
     stored = _read(content, checked.leaf, column, chunk, file, as_dictionary=checked.expanded_bytes is None)
-    return checked_values(stored, column, chunk, checked, file=file)
-
-
-def checked_values(stored: pa.Array, column: Column, chunk: Chunk, checked: CheckedPages, *, file: str) -> pa.Array:
-    """Compare values as stored with `_pm` and return them in the column's type; raises as `decode_chunk`."""
     if checked.leaf.dimensions == 0:
-        check_counts(stored, column, chunk, file=file)
-        # Timestamps are always compared: every table has them, and they reveal metadata that describes other rows at
-        # the same offsets.
-        if tag_of(column.type) is TypeTag.TIMESTAMP or not are_vouched(checked.pages, chunk):
-            check_bounds(stored, column, chunk, file=file)
-    return _final(stored, column, chunk, file)
+        check_values(stored, column, chunk, is_vouched=are_vouched(checked.pages, chunk), file=file)
+    return final_values(stored, column, chunk, file)
+
+
+def check_values(stored: pa.Array, column: Column, chunk: Chunk, *, is_vouched: bool, file: str) -> None:
+    """Compare values as stored with `_pm`; raises CorruptError.
+
+    Values whose pages have checksums are compared only if they are timestamps: every table has them, and they reveal
+    metadata that describes other rows at the same offsets.
+    """
+    check_counts(stored, column, chunk, file=file)
+    if tag_of(column.type) is TypeTag.TIMESTAMP or not is_vouched:
+        check_bounds(stored, column, chunk, file=file)
 
 
 def pages_of(content: bytes, chunk: Chunk, *, file: str) -> tuple[PageInfo, ...]:
@@ -171,7 +168,7 @@ def are_vouched(pages: tuple[PageInfo, ...], chunk: Chunk) -> bool:
 
 
 @functools.lru_cache(maxsize=4096)
-def _leaf(column: Column) -> Leaf | Rejection:
+def leaf_of(column: Column) -> Leaf | Rejection:
     """Return how to read the column, after checking that type, physical type and levels are consistent."""
     tag, dimensions = tag_of(column.type), column.max_rep_level
     if tag is not None and column.physical_type not in _PHYSICAL_TYPES[tag]:
@@ -237,7 +234,7 @@ def _expand(values: pa.DictionaryArray, column: Column, chunk: Chunk, file: str)
     return values.dictionary_decode()
 
 
-def _final(stored: pa.Array, column: Column, chunk: Chunk, file: str) -> pa.Array:
+def final_values(stored: pa.Array, column: Column, chunk: Chunk, file: str) -> pa.Array:
     """Return stored values in the column's type; raises only for values that the type cannot hold."""
     final = arrow_type(column.type, physical_type=column.physical_type, fixed_byte_len=column.fixed_byte_len)
     if stored.type == final:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from tornproof.impl.chunk.metadata import Leaf
@@ -13,6 +15,7 @@ from tornproof.impl.pm.block import Chunk
 from tornproof.impl.pm.header import Column
 from tornproof.impl.types.physical import PHYSICAL_WIDTH_BYTES, PhysicalType
 
+Integers = npt.NDArray[np.int64]
 EXPANDED_MAX_BYTES = 64 << 20
 EXPANSION_MAX = 64
 PYARROW_ERRORS = (pa.ArrowException, OSError, ValueError, MemoryError, OverflowError)
@@ -23,6 +26,14 @@ def bound_bytes(chunk: Chunk) -> int:
     return max(EXPANDED_MAX_BYTES, EXPANSION_MAX * chunk.total_compressed)
 
 
+def expanded_page_bytes(leaf: Leaf, value_count: int, sizes_bytes: Integers, encodings: Integers) -> Integers:
+    """Return how many bytes each of many chunks of one page, so large and so encoded, may decode to."""
+    is_sharing = leaf.physical_type == PhysicalType.BYTE_ARRAY and encodings == PageEncoding.DELTA_BYTE_ARRAY
+    return value_count * _width_bytes(leaf.physical_type, leaf.fixed_byte_len) + np.where(
+        is_sharing, (value_count + 1) * sizes_bytes, sizes_bytes
+    )
+
+
 def check_expansion(
     content: bytes, leaf: Leaf, pages: tuple[PageInfo, ...], column: Column, chunk: Chunk, file: str
 ) -> int | None:
@@ -31,11 +42,7 @@ def check_expansion(
     Raises CorruptError for broken pages, UnsupportedError for pages that may decode to too much.
     """
     physical = column.physical_type
-    width_bytes = (
-        column.fixed_byte_len
-        if physical == PhysicalType.FIXED_LEN_BYTE_ARRAY
-        else PHYSICAL_WIDTH_BYTES.get(physical, 0)
-    )
+    width_bytes = _width_bytes(physical, column.fixed_byte_len)
     dictionary = pages[0] if pages and pages[0].kind is PageType.DICTIONARY else None
     dictionary_bytes = dictionary.uncompressed_size_bytes if dictionary else 0
     if dictionary is not None and dictionary.value_count > dictionary_bytes:
@@ -45,7 +52,7 @@ def check_expansion(
     data_pages = pages[1:] if dictionary else pages
     of_any_width = data_pages if physical == PhysicalType.BYTE_ARRAY else ()
     sharing = [page for page in of_any_width if page.encoding == PageEncoding.DELTA_BYTE_ARRAY]
-    plain_bytes = chunk.num_values * max(width_bytes, 0) + sum([page.uncompressed_size_bytes for page in pages])
+    plain_bytes = chunk.num_values * width_bytes + sum([page.uncompressed_size_bytes for page in pages])
     by_dictionary_bytes = dictionary_bytes and dictionary_bytes * sum(
         page.value_count for page in of_any_width if page.encoding in BY_DICTIONARY
     )
@@ -67,3 +74,9 @@ def check_expansion(
         expected = f"pages that cannot decode to more than {bound} bytes"
         raise_unsupported(column, chunk, file, "pages", expected, expanded_bytes)
     return None
+
+
+def _width_bytes(physical_type: int, fixed_byte_len: int) -> int:
+    """Return the bytes of a value, 0 if they vary."""
+    is_fixed = physical_type == PhysicalType.FIXED_LEN_BYTE_ARRAY
+    return max(0, fixed_byte_len) if is_fixed else PHYSICAL_WIDTH_BYTES.get(physical_type, 0)

@@ -6,6 +6,8 @@ Apart from decimals it has no logical types: values are returned as they are sto
 from __future__ import annotations
 
 import functools
+import itertools
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from tornproof.impl.layout.parquet import MAGIC, ParquetTail
@@ -29,6 +31,9 @@ from tornproof.impl.types.questdb import DecimalShape
 
 FORMAT_VERSION = 2
 COLUMN_NAME = "column"
+NEXT, AFTER_NEXT = bytes((1 << 4 | Kind.I64,)), bytes((2 << 4 | Kind.I64,))
+"""What stands before a number of the next field, and of the one after that."""
+END = bytes((STOP,))
 DECIMAL128_BYTES, DECIMAL128_DIGITS = 16, 38
 
 
@@ -61,52 +66,45 @@ def chunk_metadata(leaf: Leaf, codec: int, value_count: int, size_bytes: int) ->
 
     Raises pyarrow's errors for a leaf that Parquet does not allow.
     """
-    return _metadata((StoredChunk(leaf, codec, value_count, size_bytes),))
+    return column_metadata((StoredChunk(leaf, codec, value_count, size_bytes),))
 
 
-@functools.lru_cache(maxsize=64)
-def row_group_metadata(chunks: tuple[StoredChunk, ...]) -> FileMetaData:
-    """Return the metadata of a file that consists of these chunks, all with the same number of rows, one after another.
+def column_metadata(chunks: Sequence[StoredChunk]) -> FileMetaData:
+    """Return the metadata of a file with one column, whose row groups are these chunks, one after another.
 
-    Raises as `chunk_metadata`.
+    All have the leaf of the first. Raises as `chunk_metadata`.
     """
-    return _metadata(chunks)
-
-
-def _metadata(chunks: tuple[StoredChunk, ...]) -> FileMetaData:
-    row_count, size_bytes = chunks[0].value_count, 0
-    elements = [encode(make(SCHEMA_ELEMENT, name="root", num_children=len(chunks)))]
-    columns = []
-    for chunk in chunks:
-        elements += _schema(chunk.leaf)[0]
-        columns.append(_column_chunk(chunk, size_bytes))
-        size_bytes += chunk.size_bytes
-    row_group = make(ROW_GROUP, columns=columns, total_byte_size=size_bytes, num_rows=row_count)
-    footer = encode(
-        make(FILE_META_DATA, version=FORMAT_VERSION, schema=elements, num_rows=row_count, row_groups=(row_group,))
+    elements = [encode(make(SCHEMA_ELEMENT, name="root", num_children=1)), *_schema(chunks[0].leaf)[0]]
+    offsets_bytes = itertools.accumulate([chunk.size_bytes for chunk in chunks], initial=0)
+    footer = make(
+        FILE_META_DATA,
+        version=FORMAT_VERSION,
+        schema=elements,
+        num_rows=sum([chunk.value_count for chunk in chunks]),
+        row_groups=list(map(_row_group, chunks, offsets_bytes)),
     )
-    tail = ParquetTail(footer_length=len(footer), magic=MAGIC).pack()
-    return metadata_of(MAGIC + footer + tail)
+    content = encode(footer)
+    return metadata_of(MAGIC + content + ParquetTail(footer_length=len(content), magic=MAGIC).pack())
 
 
-def _column_chunk(chunk: StoredChunk, offset_bytes: int) -> bytes:
-    """Return the encoded record of a chunk whose pages start at `offset_bytes`."""
-    out = bytearray(_start_of_column_chunk(chunk.leaf, chunk.codec))
-    for step, number in _numbers(chunk, offset_bytes):
-        out.append(step << 4 | Kind.I64)
-        put_varint(out, zigzag(number), 0)
-    # The ends of the inner and of the outer struct.
-    out += bytes((STOP, STOP))
-    return bytes(out)
-
-
-def _numbers(chunk: StoredChunk, offset_bytes: int) -> tuple[tuple[int, int], ...]:
-    """Return the numbers of a chunk's record, each after its field's distance from the one before."""
-    return (1, chunk.value_count), (1, chunk.size_bytes), (1, chunk.size_bytes), (2, offset_bytes)
+def _row_group(chunk: StoredChunk, offset_bytes: int) -> bytes:
+    """Return the encoded record of a row group with one chunk, whose pages start at `offset_bytes`."""
+    row_count, size = _number(chunk.value_count), _number(chunk.size_bytes)
+    of_chunk = b"".join((NEXT, row_count, NEXT, size, NEXT, size, AFTER_NEXT, _number(offset_bytes)))
+    start = _start_of_row_group(chunk.leaf, chunk.codec)
+    # The first two ends are those of the chunk's records.
+    return b"".join((start, of_chunk, END, END, NEXT, size, NEXT, row_count, END))
 
 
 @functools.lru_cache(maxsize=4096)
-def _start_of_column_chunk(leaf: Leaf, codec: int) -> bytes:
+def _number(value: int) -> bytes:
+    out = bytearray()
+    put_varint(out, zigzag(value), 0)
+    return bytes(out)
+
+
+@functools.lru_cache(maxsize=4096)
+def _start_of_row_group(leaf: Leaf, codec: int) -> bytes:
     """Return what precedes the numbers in the record of each chunk of a kind; a row group can have hundreds of them."""
     start = make(
         COLUMN_META_DATA,
@@ -115,7 +113,8 @@ def _start_of_column_chunk(leaf: Leaf, codec: int) -> bytes:
         path_in_schema=_schema(leaf)[1],
         codec=codec,
     )
-    return encode(make(COLUMN_CHUNK, file_offset=0, meta_data=start))[:-2]
+    record = make(ROW_GROUP, columns=(make(COLUMN_CHUNK, file_offset=0, meta_data=start),))
+    return encode(record).removesuffix(3 * END)
 
 
 @functools.lru_cache(maxsize=4096)

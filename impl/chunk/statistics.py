@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import math
 import operator
+from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any, NoReturn
 
+import numpy as np
 import pyarrow as pa
 
 from tornproof.impl.errors import CorruptError, ProblemError, UnsupportedError
@@ -23,6 +25,10 @@ from tornproof.impl.types.questdb import DECIMAL_DIGITS_MAX, TypeTag, tag_of
 
 FEW_VALUES = 200
 """So many are compared by Python before NumPy or Arrow have begun."""
+_UNSIGNED_TAGS = frozenset({TypeTag.CHAR, TypeTag.IPV4})
+_NUMBERS: dict[pa.DataType, np.dtype[Any]] = {
+    of: np.dtype(of.to_pandas_dtype()) for of in (pa.int32(), pa.int64(), pa.float32(), pa.float64())
+}
 UTF8_CONTINUATION = bytes(range(0x80, 0xC0))
 
 
@@ -75,6 +81,40 @@ def check_bounds(values: pa.Array, column: Column, chunk: Chunk, *, file: str) -
             raise_corrupt(column, chunk, file, name, f"{value!r}, the outermost value in the pages", repr(bound))
 
 
+def are_exact(values: pa.Array, column: Column, chunks: Sequence[Chunk]) -> list[bool]:
+    """Whether each chunk's null count and bounds are exactly those of its values; False also where nobody knows yet.
+
+    `values`, in stored form, are those of all chunks of one type, one after another, the same number of each.
+    """
+    number = _NUMBERS.get(values.type)
+    if number is None or values.offset:
+        return [False] * len(chunks)
+    if tag_of(column.type) in _UNSIGNED_TAGS:
+        number = np.dtype(np.uint32)
+    shape = len(chunks), len(values) // len(chunks)
+    validity, content = values.buffers()
+    found, valid = np.frombuffer(content, number, len(values)).reshape(shape), np.ones(shape, np.bool_)
+    if validity is not None:
+        bits = np.unpackbits(np.frombuffer(validity, np.uint8), count=len(values), bitorder="little")
+        valid = bits.astype(np.bool_).reshape(shape)
+    # The neutral elements of minimum and maximum.
+    most, least = (np.inf, -np.inf) if number.kind == "f" else (np.iinfo(number).max, np.iinfo(number).min)
+    smallest, largest = np.where(valid, found, most).min(axis=1), np.where(valid, found, least).max(axis=1)
+    record = np.dtype([("null_count", np.uint64), ("minimum", number), ("maximum", number)])
+    said = np.frombuffer(b"".join([_said(chunk, number.itemsize) for chunk in chunks]), record)
+    # A NaN is in its own minimum and maximum, which are equal to nothing then.
+    is_exact = (smallest == said["minimum"]) & (largest == said["maximum"]) & valid.any(axis=1)
+    return list((is_exact & (np.sum(~valid, axis=1) == said["null_count"])).tolist())
+
+
+def _said(chunk: Chunk, width_bytes: int) -> bytes:
+    """Return null count, minimum and maximum, or a count that is above any if one of them is missing."""
+    low, high = chunk.minimum, chunk.maximum
+    if chunk.null_count is None or low is None or high is None or not len(low.value) == len(high.value) == width_bytes:
+        return b"\xff" * (8 + 2 * width_bytes)
+    return chunk.null_count.to_bytes(8, "little") + low.value + high.value
+
+
 def raise_corrupt(column: Column, chunk: Chunk, file: str, field: str, expected: str, actual: object) -> NoReturn:
     """Raise CorruptError about a column's chunk, at its start offset."""
     raise _about(CorruptError, column, chunk, file, field, expected, actual)
@@ -110,7 +150,7 @@ def _bound(statistic: Statistic | None, column: Column, chunk: Chunk, file: str)
 
 def _extremes(values: pa.Array, column: Column) -> tuple[Any, Any]:
     """Return the smallest and largest value in the representation of `_bound`, or two None where all are null."""
-    if tag_of(column.type) in (TypeTag.CHAR, TypeTag.IPV4):
+    if tag_of(column.type) in _UNSIGNED_TAGS:
         values = values.view(pa.uint32())
     smallest, largest = _min_max(values)
     shape = valid_decimal_shape(column.type)

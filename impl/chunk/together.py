@@ -1,23 +1,25 @@
-"""Small chunks of one row group, decoded by one call of pyarrow.
+"""Small chunks of one row group, decoded by one call of pyarrow for all columns of a kind.
 
 To open one chunk takes as long as to decode thousands of values, so of a row group with hundreds of columns the chunks
-are placed behind each other, as in a file. Each is checked exactly as if it were alone.
+of one type are read as if they were one column. Each is checked exactly as if it were alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+import numpy as np
 import pyarrow as pa
 
-from tornproof.impl.chunk.chunk import CheckedPages, check_pages, checked_values, validated
-from tornproof.impl.chunk.expansion import PYARROW_ERRORS
-from tornproof.impl.chunk.metadata import StoredChunk, row_group_metadata
+from tornproof.impl.chunk.chunk import are_vouched, check_pages, check_values, final_values, leaf_of, validated
+from tornproof.impl.chunk.expansion import PYARROW_ERRORS, expanded_page_bytes
+from tornproof.impl.chunk.metadata import Leaf, StoredChunk, column_metadata
+from tornproof.impl.chunk.statistics import are_exact
 from tornproof.impl.errors import ProblemError
 from tornproof.impl.parquet.arrow_reader import open_reader
-from tornproof.impl.parquet.pages import PageInfo
-from tornproof.impl.parquet.single_pages import single_pages
+from tornproof.impl.parquet.single_pages import SinglePages, single_pages
 from tornproof.impl.pm.block import Chunk
 from tornproof.impl.pm.header import Column
 
@@ -50,48 +52,81 @@ def decode_together(pieces: Sequence[Piece], *, file: str) -> list[pa.Array | No
     """
     found: list[pa.Array | None] = [None] * len(pieces)
     try:
-        row_count = pieces[0].chunk.num_values
-        pages = _single_pages(pieces, row_count)
-        checked = [check_pages(*piece, file=file, page=page) for piece, page in zip(pieces, pages, strict=True)]
-        places = [place for place, each in enumerate(checked) if _fits(pieces[place].chunk, each, row_count)]
-        stored = _read([pieces[place] for place in places], [checked[place] for place in places])
-        values = [
-            checked_values(array, pieces[place].column, pieces[place].chunk, checked[place], file=file)
-            for place, array in zip(places, stored, strict=True)
-        ]
+        for stored_chunks, vouched in _runs(pieces, file):
+            arrays = _decode(stored_chunks, [pieces[place] for place in vouched], list(vouched.values()), file)
+            for place, array in zip(vouched, arrays, strict=True):
+                found[place] = array
     except (ProblemError, *PYARROW_ERRORS):
-        return found
-    for place, array in zip(places, values, strict=True):
-        found[place] = array
+        return [None] * len(pieces)
     return found
 
 
-def _single_pages(pieces: Sequence[Piece], row_count: int) -> list[PageInfo | None]:
-    """Return the page of each chunk that is known to be one ordinary page."""
-    if len(pieces) < MANY_COUNT:
-        return [None] * len(pieces)
+def _runs(pieces: Sequence[Piece], file: str) -> Iterator[tuple[list[StoredChunk], dict[int, bool]]]:
+    """Yield the places of pieces that can be one column of a file, and whether checksums vouch for each.
+
+    Before them are the chunks of that column: all chunks that are one ordinary page are its pages, and any other is a
+    chunk of its own. Raises as `check_pages`.
+    """
+    row_count = pieces[0].chunk.num_values
+    known = _single_pages(pieces, row_count)
+    for (_, leaf, codec), places in _kinds(pieces, row_count).items():
+        pages = _of_one_page(known, leaf, places, row_count)
+        if pages:
+            size_bytes = sum([pieces[place].chunk.total_compressed for place in pages])
+            # Such pages have no checksum.
+            yield [StoredChunk(leaf, codec, len(pages) * row_count, size_bytes)], dict.fromkeys(pages, False)
+        others: dict[int, bool] = {}
+        for place in sorted(set(places).difference(pages)):
+            checked = check_pages(*pieces[place], file=file)
+            if checked.expanded_bytes is not None and checked.expanded_bytes <= SMALL_EXPANDED_BYTES:
+                others[place] = are_vouched(checked.pages, pieces[place].chunk)
+        if others:
+            yield (
+                [StoredChunk(leaf, codec, row_count, pieces[place].chunk.total_compressed) for place in others],
+                others,
+            )
+
+
+def _single_pages(pieces: Sequence[Piece], row_count: int) -> SinglePages | None:
+    sizes_bytes = [piece.chunk.total_compressed for piece in pieces]
     contents = [piece.content for piece in pieces]
-    offsets_bytes = [piece.chunk.byte_range_start for piece in pieces]
-    codecs = [piece.chunk.codec for piece in pieces]
-    return single_pages(b"".join(contents), list(map(len, contents)), offsets_bytes, codecs, row_count)
+    if len(pieces) < MANY_COUNT or sizes_bytes != list(map(len, contents)):
+        return None
+    return single_pages(b"".join(contents), sizes_bytes, [piece.chunk.codec for piece in pieces], row_count)
 
 
-def _fits(chunk: Chunk, checked: CheckedPages, row_count: int) -> bool:
-    """Whether a chunk can be in a row group of so many rows, and is known to take little memory."""
-    is_flat, expanded_bytes = checked.leaf.dimensions == 0, checked.expanded_bytes
-    is_known = expanded_bytes is not None and expanded_bytes <= SMALL_EXPANDED_BYTES
-    return is_flat and is_known and chunk.num_values == row_count
+def _kinds(pieces: Sequence[Piece], row_count: int) -> dict[tuple[int, Leaf, int], list[int]]:
+    """Return the places of flat columns with so many rows by type, form and codec."""
+    kinds: dict[tuple[int, Leaf, int], list[int]] = defaultdict(list)
+    for place, (_, column, chunk) in enumerate(pieces):
+        leaf = leaf_of(column)
+        if isinstance(leaf, Leaf) and leaf.dimensions == 0 and chunk.num_values == row_count:
+            kinds[column.type, leaf, chunk.codec].append(place)
+    return kinds
 
 
-def _read(pieces: Sequence[Piece], checked: Sequence[CheckedPages]) -> list[pa.Array]:
-    """Return the values of chunks as they are stored; raises pyarrow's errors."""
-    if not pieces:
+def _of_one_page(known: SinglePages | None, leaf: Leaf, places: list[int], row_count: int) -> list[int]:
+    """Return the places of chunks that are known to be one ordinary page which takes little memory."""
+    if known is None:
         return []
-    chunks = [
-        StoredChunk(each.leaf, chunk.codec, chunk.num_values, chunk.total_compressed)
-        for each, (_, _, chunk) in zip(checked, pieces, strict=True)
-    ]
-    content = b"".join([piece.content for piece in pieces])
-    reader = open_reader(content, row_group_metadata(tuple(chunks)))
-    # Faster than reading the row group as a table.
-    return [validated(reader.read_column(position)) for position in range(len(pieces))]
+    sizes_bytes = expanded_page_bytes(leaf, row_count, known.uncompressed_bytes[places], known.encodings[places])
+    return list(np.array(places)[known.usual[places] & (sizes_bytes <= SMALL_EXPANDED_BYTES)].tolist())
+
+
+def _decode(
+    stored_chunks: Sequence[StoredChunk], pieces: Sequence[Piece], vouched: Sequence[bool], file: str
+) -> list[pa.Array | None]:
+    """Return the values of pieces that are such chunks; raises as `decode_chunk`, and pyarrow's errors."""
+    chunks, column, row_count = [piece.chunk for piece in pieces], pieces[0].column, pieces[0].chunk.num_values
+    reader = open_reader(b"".join([piece.content for piece in pieces]), column_metadata(stored_chunks))
+    stored = validated(reader.read_column(0))
+    starts = range(0, len(pieces) * row_count, row_count)
+    if len(stored) != starts.stop:
+        return [None] * len(pieces)
+    exact = are_exact(stored, column, chunks)
+    for start, is_exact, is_vouched, piece in zip(starts, exact, vouched, pieces, strict=True):
+        if not is_exact:
+            check_values(stored.slice(start, row_count), piece.column, piece.chunk, is_vouched=is_vouched, file=file)
+    final = final_values(stored, column, chunks[0], file)
+    # Copied, so that no column keeps all others in memory, and equal columns are the same bytes.
+    return [pa.concat_arrays([final.slice(start, row_count)]) for start in starts]

@@ -6,13 +6,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from tornproof.impl.parquet.fields import Codec, PageType
-from tornproof.impl.parquet.pages import PageInfo, check_sizes
-from tornproof.impl.parquet.thrift import BINARY, BOOL, I16, I64, STOP, STRUCT, BrokenError, Kind
+from tornproof.impl.parquet.pages import EXPANSION_MAX, EXPANSION_SLACK_BYTES, PAGE_SIZE_MAX_BYTES
+from tornproof.impl.parquet.thrift import BINARY, BOOL, I16, I64, STOP, STRUCT, Kind
 
 Integers = npt.NDArray[np.int64]
 I32_NEXT = 1 << 4 | Kind.I32
@@ -25,17 +26,21 @@ ENCODING_COUNT_MAX = 128
 PAGE_NUMBERS = ("num_values", "encoding", "definition_level_encoding", "repetition_level_encoding")
 
 
-def single_pages(
-    content: bytes, sizes_bytes: Sequence[int], offsets_bytes: Sequence[int], codecs: Sequence[int], value_count: int
-) -> list[PageInfo | None]:
-    """Return the page of each chunk, or None for one that `walk_pages` must look at; the same as it would return.
+class SinglePages(NamedTuple):
+    """For each of many chunks, whether it is one ordinary page, and only then that page's size and encoding."""
 
-    `content` are the bytes of chunks of `value_count` values, one after another; `offsets_bytes` are their positions
-    in the file. Found are version 1 pages without checksum, as servers write them.
+    usual: npt.NDArray[np.bool_]
+    uncompressed_bytes: Integers
+    encodings: Integers
+
+
+def single_pages(content: bytes, sizes_bytes: Sequence[int], codecs: Sequence[int], value_count: int) -> SinglePages:
+    """Return which chunks are one data page of version 1 without checksum, as servers write them.
+
+    `content` are the bytes of chunks of `value_count` values, one after another. `walk_pages` accepts such a chunk.
     """
     ends = np.cumsum(sizes_bytes)
     headers = _Headers(content, ends - np.asarray(sizes_bytes))
-    starts = headers.positions.copy()
     headers.expect(I32_NEXT)
     headers.expect(PageType.DATA_V1 << 1)
     headers.expect(I32_NEXT)
@@ -53,33 +58,17 @@ def single_pages(
     usual = headers.usual & (compressed >= 0) & (headers.positions + compressed == ends) & (numbers[0] == value_count)
     for encoding in numbers[1:]:
         usual &= (encoding >= 0) & (encoding < ENCODING_COUNT_MAX)
-    columns = [column.tolist() for column in (usual, headers.positions - starts, compressed, uncompressed, *numbers)]
-    return [_page(*row) for row in zip(codecs, offsets_bytes, *columns, strict=True)]
+    usual &= _are_possible(compressed, uncompressed, codecs)
+    return SinglePages(usual, uncompressed, numbers[1])
 
 
-def _page(
-    codec: int,
-    offset_bytes: int,
-    usual: bool,
-    length_bytes: int,
-    compressed_bytes: int,
-    uncompressed_bytes: int,
-    value_count: int,
-    encoding: int,
-    definition_levels: int,
-    repetition_levels: int,
-) -> PageInfo | None:
-    if not usual:
-        return None
-    levels = definition_levels, repetition_levels
-    sizes = offset_bytes, length_bytes, compressed_bytes, uncompressed_bytes
-    is_compressed = codec != Codec.UNCOMPRESSED
-    page = PageInfo(PageType.DATA_V1, *sizes, value_count, encoding, None, is_compressed, 0, 0, None, None, levels)
-    try:
-        check_sizes(page, codec)
-    except BrokenError:
-        return None
-    return page
+def _are_possible(compressed: Integers, uncompressed: Integers, codecs: Sequence[int]) -> npt.NDArray[np.bool_]:
+    """Whether `check_sizes` accepts the sizes of each page."""
+    expansion = np.array([EXPANSION_MAX.get(codec, PAGE_SIZE_MAX_BYTES) for codec in codecs])
+    is_compressed = np.asarray(codecs) != Codec.UNCOMPRESSED
+    low = np.where(is_compressed, 0, compressed)
+    high = np.where(is_compressed, compressed * expansion + EXPANSION_SLACK_BYTES, compressed)
+    return (low <= uncompressed) & (uncompressed <= np.minimum(high, PAGE_SIZE_MAX_BYTES))
 
 
 class _Headers:

@@ -61,15 +61,15 @@ def row_group_columns(
     _check_row_count(resolved, block)
     header = resolved.metadata.header
     positions = column_positions(header)
-    fetched = {
-        column.id: positions[column.id]
-        for column in columns
-        if column.id in positions
-        and not is_all_null(header.columns[positions[column.id]], block.chunks[positions[column.id]])
-    }
-    group = _Group(resolved, block, {column.id: column for column in columns}, InOrder(decoding))
-    ordered = sorted(fetched.items(), key=lambda item: _effort(header.columns[item[1]], block.chunks[item[1]]))
-    group.fetch_all(handle, ordered)
+    wanted: dict[int, _Wanted] = {}
+    for shown in columns:
+        position = positions.get(shown.id)
+        if position is not None and not is_all_null(
+            column := header.columns[position], chunk := block.chunks[position]
+        ):
+            wanted[shown.id] = _Wanted(shown, column, chunk, chunk.num_values * shown.width_bytes)
+    group = _Group(resolved, block, InOrder(decoding))
+    group.fetch_all(handle, sorted(wanted.values(), key=_effort))
     return _parts(group, columns)
 
 
@@ -83,11 +83,12 @@ def _parts(group: _Group, columns: Sequence[SnapshotColumn]) -> Iterator[list[pa
         yield [part[column.id] if column.id in part else column.constant(count) for column in columns]
 
 
-class _Fetched(NamedTuple):
-    """A chunk that was read for the column `key`, and at least how much memory its values take."""
+class _Wanted(NamedTuple):
+    """A column with its chunk, and at least how much memory its values take."""
 
-    key: int
-    piece: Piece
+    shown: SnapshotColumn
+    column: Column
+    chunk: Chunk
     awaited_bytes: int
 
 
@@ -101,8 +102,7 @@ class _Group(msgspec.Struct):
 
     resolved: Described
     block: Block
-    columns: dict[int, SnapshotColumn]
-    under_way: InOrder[list[tuple[_Fetched, pa.Array | None]]]
+    under_way: InOrder[list[tuple[_Wanted, Piece, pa.Array | None]]]
     done: dict[int, pa.Array] = msgspec.field(default_factory=dict)
     held_bytes: int = 0
     uncounted: list[pa.Array] = msgspec.field(default_factory=list)
@@ -118,19 +118,19 @@ class _Group(msgspec.Struct):
         """What arrays take that were decoded or will be, with `uncounted_bytes` for those not counted exactly."""
         return self.held_bytes + self.uncounted_bytes + self.awaited_bytes
 
-    def fetch_all(self, handle: ReadableFile, columns: Sequence[tuple[int, int]]) -> None:
-        """Fetch the chunks of columns, each given by its key and its position, in this order."""
-        together: list[tuple[int, int]] = []
-        for key, position in columns:
+    def fetch_all(self, handle: ReadableFile, wanted: Iterable[_Wanted]) -> None:
+        """Fetch the chunks in this order."""
+        together: list[_Wanted] = []
+        for each in wanted:
             # Close to the bound, the size of each must be known before the next is decoded.
-            if self._is_small(key, self.block.chunks[position]) and 2 * self.known_bytes <= self.bound_bytes:
-                together.append((key, position))
+            if _is_small(each) and 2 * self.known_bytes <= self.bound_bytes:
+                together.append(each)
                 if len(together) < TOGETHER_COUNT_MAX:
                     continue
                 self._fetch(handle, together)
             else:
                 self._fetch(handle, together)
-                self._fetch(handle, [(key, position)])
+                self._fetch(handle, [each])
             together = []
         self._fetch(handle, together)
 
@@ -139,48 +139,48 @@ class _Group(msgspec.Struct):
         self._take(self.under_way.rest())
         return self.done
 
-    def _is_small(self, key: int, chunk: Chunk) -> bool:
-        return is_small(chunk) and chunk.num_values * self.columns[key].width_bytes <= SMALL_EXPANDED_BYTES
-
-    def _fetch(self, handle: ReadableFile, columns: Sequence[tuple[int, int]]) -> None:
-        label, chunks = self.resolved.files.data_label, [self.block.chunks[position] for _, position in columns]
-        many = read_chunks(handle, chunks, file=label) if len(chunks) >= MANY_COUNT else None
-        fetched: list[_Fetched] = []
+    def _fetch(self, handle: ReadableFile, wanted: Sequence[_Wanted]) -> None:
+        label, chunks = self.resolved.files.data_label, [each.chunk for each in wanted]
+        are_many = len(chunks) >= MANY_COUNT
+        contents = (
+            read_chunks(handle, chunks, file=label)
+            if are_many
+            else (read_chunk(handle, chunk, file=label) for chunk in chunks)
+        )
+        pieces: list[Piece] = []
         try:
-            for (key, position), chunk in zip(columns, chunks, strict=True):
-                awaited_bytes = chunk.num_values * self.columns[key].width_bytes
+            for _, column, chunk, awaited_bytes in wanted:
                 self.awaited_bytes += awaited_bytes
                 self._check()
-                content = next(many) if many else read_chunk(handle, chunk, file=label)
-                piece = Piece(content, self.resolved.metadata.header.columns[position], chunk)
-                fetched.append(_Fetched(key, piece, awaited_bytes))
+                pieces.append(Piece(next(contents), column, chunk))
         except TornproofError:
             # A problem in what was read before is reported first.
-            self._begin(fetched)
+            self._begin(wanted, pieces)
             self._take(self.under_way.rest())
             raise
-        self._begin(fetched)
+        self._begin(wanted, pieces)
         self._take(self.under_way.due())
 
-    def _begin(self, fetched: list[_Fetched]) -> None:
-        def decode() -> list[tuple[_Fetched, pa.Array | None]]:
-            pieces, file = [each.piece for each in fetched], self.resolved.files.data_label
+    def _begin(self, wanted: Sequence[_Wanted], pieces: Sequence[Piece]) -> None:
+        """Start to decode the first of the chunks that are wanted."""
+
+        def decode() -> list[tuple[_Wanted, Piece, pa.Array | None]]:
+            file = self.resolved.files.data_label
             alone = len(pieces) == 1
             arrays = [decode_chunk(*pieces[0], file=file)] if alone else decode_together(pieces, file=file)
-            return list(zip(fetched, arrays, strict=True))
+            return list(zip(wanted, pieces, arrays, strict=False))
 
-        if fetched:
-            self.under_way.begin(decode, sum(len(each.piece.content) for each in fetched))
+        if pieces:
+            self.under_way.begin(decode, sum([len(piece.content) for piece in pieces]))
 
-    def _take(self, decoded: Iterator[list[tuple[_Fetched, pa.Array | None]]]) -> None:
-        for fetched, found in itertools.chain.from_iterable(decoded):
-            key, piece, awaited_bytes = fetched
+    def _take(self, decoded: Iterator[list[tuple[_Wanted, Piece, pa.Array | None]]]) -> None:
+        for each, piece, found in itertools.chain.from_iterable(decoded):
             array = decode_chunk(*piece, file=self.resolved.files.data_label) if found is None else found
-            self.awaited_bytes -= awaited_bytes
+            self.awaited_bytes -= each.awaited_bytes
             self.uncounted.append(array)
             self.uncounted_bytes += array.get_total_buffer_size()
             self._check()
-            self.done[key] = self.columns[key].without_nulls(array)
+            self.done[each.shown.id] = each.shown.without_nulls(array)
 
     def _check(self) -> None:
         if self.known_bytes <= self.bound_bytes:
@@ -194,9 +194,13 @@ class _Group(msgspec.Struct):
             raise UnsupportedError(self.resolved.files.pm_label, "NUM_ROWS", self.block.offset_bytes, expected, actual)
 
 
-def _effort(column: Column, chunk: Chunk) -> tuple[bool, int]:
+def _is_small(wanted: _Wanted) -> bool:
+    return is_small(wanted.chunk) and wanted.awaited_bytes <= SMALL_EXPANDED_BYTES
+
+
+def _effort(wanted: _Wanted) -> tuple[bool, int]:
     """Return a sort key by which slow chunks are decoded first, so that threads finish a row group together."""
-    return column.physical_type != PhysicalType.BYTE_ARRAY, -chunk.total_compressed
+    return wanted.column.physical_type != PhysicalType.BYTE_ARRAY, -wanted.chunk.total_compressed
 
 
 def batch_bound_bytes(chunks: Iterable[Chunk]) -> int:

@@ -1,5 +1,6 @@
 """A chunk's statistics in `_pm` must be true of its values."""
 
+import math
 import struct
 from decimal import Decimal
 from typing import Any
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from type_values import decimal_type
 
 from tornproof.impl.chunk import statistics
-from tornproof.impl.chunk.statistics import _min_max, check_bounds, check_counts
+from tornproof.impl.chunk.statistics import _min_max, are_exact, check_bounds, check_counts
 from tornproof.impl.errors import CorruptError
 from tornproof.impl.pm.block import Chunk, Statistic
 from tornproof.impl.types.questdb import TypeTag
@@ -81,6 +82,75 @@ def test_extremes_are_those_that_arrow_finds(is_small: bool, of: pa.DataType, da
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(statistics, "FEW_VALUES", len(values) if is_small else -1)
         assert repr(_min_max(values)) == repr((plain["min"].as_py(), plain["max"].as_py()))
+
+
+@given(
+    case=st.sampled_from(
+        [
+            (TypeTag.INT, 1, pa.int32(), st.integers(-2, 2)),
+            (TypeTag.CHAR, 1, pa.int32(), st.integers(-2, 2)),
+            (TypeTag.IPV4, 1, pa.int32(), st.sampled_from([-(1 << 31), -1, 0, (1 << 31) - 1])),
+            (TypeTag.LONG, 2, pa.int64(), st.sampled_from([-(1 << 63), -1, 0, (1 << 63) - 1])),
+            (TypeTag.FLOAT, 4, pa.float32(), st.sampled_from([-math.inf, -1.5, -0.0, 0.0, math.inf, NAN])),
+            (TypeTag.DOUBLE, 5, pa.float64(), st.sampled_from([-math.inf, -1.5, -0.0, 0.0, math.inf, NAN])),
+        ]
+    ),
+    row_count=st.integers(1, 9),
+    data=st.data(),
+)
+def test_chunks_that_are_exact_have_no_complaint_and_honest_ones_are_exact(
+    case: tuple[TypeTag, int, pa.DataType, st.SearchStrategy[Any]], row_count: int, data: st.DataObject
+) -> None:
+    tag, physical_type, of, value = case
+    rows = st.lists(st.none() | value, min_size=row_count, max_size=row_count) | st.just([None] * row_count)
+    parts = [pa.array(each, of) for each in data.draw(st.lists(rows, min_size=1, max_size=4))]
+    chunks, honest = [], []
+    for part in parts:
+        unsigned = part.view(pa.uint32()) if tag in (TypeTag.CHAR, TypeTag.IPV4) else part
+        extremes = pc.min_max(unsigned)
+        bounds = [
+            None
+            if extremes[name].as_py() is None
+            else Statistic(pa.array([extremes[name]]).buffers()[1].to_pybytes(), True)
+            for name in ("min", "max")
+        ]
+        counts = part.null_count
+        change = data.draw(st.sampled_from(["none", "empty", "missing", "width", "bit", "count", "no count"]))
+        if change == "missing":
+            bounds[data.draw(st.integers(0, 1))] = None
+        elif change == "count":
+            counts += 1
+        elif change == "empty" and pa.types.is_floating(of):
+            bounds = [
+                Statistic(pa.array([bound], of).buffers()[1].to_pybytes(), True) for bound in (math.inf, -math.inf)
+            ]
+        at = data.draw(st.integers(0, 1))
+        if change in ("width", "bit") and (old := bounds[at]) is not None:
+            new = old.value + b"\0" if change == "width" else bytes([old.value[0] ^ 1]) + old.value[1:]
+            bounds[at] = Statistic(new, True)
+        chunks.append(
+            Chunk(
+                codec=0,
+                encodings=1,
+                byte_range_start=77,
+                total_compressed=100,
+                distinct_count=None,
+                num_values=row_count,
+                null_count=None if change == "no count" else counts,
+                minimum=bounds[0],
+                maximum=bounds[1],
+            )
+        )
+        has_value = part.null_count < row_count
+        has_nan = pa.types.is_floating(of) and bool(pc.any(pc.is_nan(part)).as_py())
+        honest.append(change == "none" and has_value and not has_nan)
+    column = pm.column("x", tag, physical_type)
+    exact = are_exact(pa.concat_arrays(parts), column, chunks)
+    for part, chunk, is_exact, is_honest in zip(parts, chunks, exact, honest, strict=True):
+        assert is_exact or not is_honest
+        if is_exact:
+            check_counts(part, column, chunk, file="data.parquet")
+            check_bounds(part, column, chunk, file="data.parquet")
 
 
 def test_counts_must_be_those_of_the_pages() -> None:

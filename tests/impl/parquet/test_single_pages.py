@@ -13,13 +13,12 @@ from parquet_files import footer_of
 
 from tornproof.impl.errors import ProblemError
 from tornproof.impl.parquet.fields import Codec, PageType
-from tornproof.impl.parquet.pages import PageInfo, walk_pages
-from tornproof.impl.parquet.single_pages import STATISTICS_MEMBER_COUNT_MAX, single_pages
+from tornproof.impl.parquet.pages import walk_pages
+from tornproof.impl.parquet.single_pages import STATISTICS_MEMBER_COUNT_MAX, SinglePages, single_pages
 from tornproof.impl.parquet.thrift import Field, Kind, Struct, encode
 
 VALUE_COUNT = 20
 BODY = bytes(12)
-OFFSET = 1000
 
 
 def number(id: int, value: int, kind: Kind = Kind.I32, **form: int) -> Field:
@@ -49,22 +48,21 @@ STATISTICS = [
 ]
 
 
-def quick(chunks: list[bytes], codecs: Sequence[int] | None = None, count: int = VALUE_COUNT) -> list[PageInfo | None]:
-    offsets = [OFFSET * index for index in range(len(chunks))]
-    return single_pages(
-        b"".join(chunks), list(map(len, chunks)), offsets, codecs or [Codec.UNCOMPRESSED] * len(chunks), count
-    )
+def quick(chunks: list[bytes], codecs: Sequence[int] | None = None, count: int = VALUE_COUNT) -> SinglePages:
+    return single_pages(b"".join(chunks), list(map(len, chunks)), codecs or [Codec.UNCOMPRESSED] * len(chunks), count)
 
 
 def assert_agrees(chunks: list[bytes], codecs: Sequence[int] | None = None, count: int = VALUE_COUNT) -> list[bool]:
     """Whether each had a quick answer, after checking that it is the strict one."""
     found = quick(chunks, codecs, count)
-    for index, (page, chunk) in enumerate(zip(found, chunks, strict=True)):
-        if page is not None:
+    for index, chunk in enumerate(chunks):
+        if found.usual[index]:
             codec = codecs[index] if codecs else Codec.UNCOMPRESSED
-            strict = walk_pages(chunk, file="data", offset_bytes=OFFSET * index, codec=codec, value_count=count)
-            assert strict == (page,)
-    return [page is not None for page in found]
+            (page,) = walk_pages(chunk, file="data", offset_bytes=0, codec=codec, value_count=count)
+            assert page.kind is PageType.DATA_V1 and page.crc is None
+            assert found.uncompressed_bytes[index] == page.uncompressed_size_bytes
+            assert found.encodings[index] == page.encoding
+    return [bool(usual) for usual in found.usual]
 
 
 @pytest.mark.parametrize("count", range(STATISTICS_MEMBER_COUNT_MAX + 1))

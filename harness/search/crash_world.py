@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from tornproof.harness.simulator.filesystem.intercept import BARRIERS, CallKind
 from tornproof.harness.simulator.filesystem.kernel import Kernel, Rejected
+from tornproof.harness.simulator.filesystem.kernel_calls import apply
+from tornproof.harness.simulator.filesystem.written import part_of
 from tornproof.harness.simulator.persistence.legal_files import file_content
 from tornproof.harness.simulator.persistence.models import C_4096, FileChoice
 from tornproof.harness.simulator.process.case import TestCase
 from tornproof.harness.simulator.process.observer import Progress
-from tornproof.harness.simulator.process.simulated_process import Node, Process
+from tornproof.harness.simulator.process.simulated_process import DEAD, Node, Process
 from tornproof.harness.simulator.process.world import NOBODY_WATCHES, ProcessGroup, Watches, World
 from tornproof.impl.storage.interface import StorageReason
 from tornproof.model.trace import Event, Kind, Known, follow
@@ -53,12 +55,8 @@ class Sessions:
 
     def after_kill(self, world: World) -> World:
         """Return the world after the writer was killed: what it wrote stays, and readers go on."""
-        kernel = world.kernel.fork()
-        kernel.kill(WRITER_INDEX)
-        # A reader that waits may wait for what the writer had locked.
-        watches = {index: watch._replace(is_changed=True) for index, watch in world.watches.items() if index}
-        known = follow(world.known, Event(Kind.STOPPED))
-        return self._second(kernel, world.nodes[1:], world.progress, known, watches)
+        left = after_kill_of(world, WRITER_INDEX)
+        return self._second(left.kernel, left.nodes[1:], left.progress, left.known, left.watches)
 
     def after_power_cut(self, world: World, kernel: Kernel) -> World:
         """Return the world after a power cut: a commit that was seen but not acknowledged need not have survived."""
@@ -91,6 +89,32 @@ class Sessions:
     ) -> World:
         nodes = [self.second.processes[WRITER_INDEX].root, *readers]
         return World(self.second, kernel, nodes, progress, known, watches)
+
+
+def after_kill_of(world: World, index: int) -> World:
+    """Return the world after a writer was killed: what it wrote stays, and others go on."""
+    left = world.fork()
+    left.kernel.kill(index)
+    left.nodes[index] = DEAD
+    # Who waits may wait for what the writer had locked.
+    left.watches = {other: each._replace(is_changed=True) for other, each in world.watches.items() if other != index}
+    left.known = follow(world.known, Event(Kind.STOPPED))
+    return left
+
+
+def with_process(world: World, process: Process) -> World:
+    """Return the world with one more process, the last one, which begins now."""
+    group = replace(world.process_group, processes=(*world.process_group.processes, process))
+    nodes = [*world.nodes, process.root]
+    left = World(group, world.kernel.fork(), nodes, world.progress, world.known, world.watches)
+    left.report(len(world.nodes))
+    return left
+
+
+def write_part(world: World, index: int, written_bytes: int) -> None:
+    """Let only the first bytes of a process's next call, a write, get into the file."""
+    if written_bytes:
+        apply(world.kernel, index, part_of(world.call(index), 0, written_bytes))
 
 
 def fail_call(

@@ -392,7 +392,7 @@ class Explorers:
 
             _fail(f"{replay.file}: {HAPPENS_AGAIN}.", *_shown(exploration, finding))
         if is_its_own and verdict is Verdict.UNKNOWN:
-            _fail(f"{replay.file}: cannot be replayed: the target or its operations have changed.")
+            _fail(f"{replay.file}: cannot be replayed: the target or its operations have changed, or the release.")
         self._report(f"{replay.file}: {'it does not happen any more' if is_its_own else 'is of another exploration'}")
         return Phase(
             name=finding.phase,
@@ -413,7 +413,7 @@ class Explorers:
         here = config.invocation_params.dir
         path, _, name = self._item.nodeid.partition("::")
         test = f"{os.path.relpath(config.rootpath / path, here)}::{name}"
-        unwritable = [step for step in finding.evidence.get("steps", ()) if "unwritable" in _operation(step)]
+        unwritable = [step for step in finding.evidence.get("world_steps", ()) if "unwritable" in _operation(step)]
         if unwritable:
             return f"pytest {shlex.quote(test)} (no file can hold it: {_operation(unwritable[0])['unwritable']})"
         directory = config.rootpath / config.getoption("tornproof_findings")

@@ -12,13 +12,7 @@ from tornproof.harness.common.model_check import ModelCheck
 from tornproof.harness.common.system import Target
 from tornproof.harness.common.verdict import shown
 from tornproof.harness.explorers.kills.plan import Failure, Origin, failures
-from tornproof.harness.explorers.kills.sessions import (
-    FAULT_FREE_RUN,
-    Reference,
-    Session,
-    Violation,
-    orderly,
-)
+from tornproof.harness.explorers.kills.sessions import Session, Violation, orderly
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.intercept import BARRIERS, Call
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
@@ -88,35 +82,37 @@ class Judge:
         self.trace = self._fault_free(start, expected)
 
     def _fault_free(self, start: DiskImage | None, expected: Sequence[Hashable] | None) -> Trace:
-        with orderly(self._target, Property.FAULT_FREE, FAULT_FREE_RUN):
+        started, acknowledged = [], []
+        with self._orderly(Property.FAULT_FREE, "the fault-free run"):
             storage = (MemoryStorage() if start is None else MemoryStorage.of(start)).bounded()
             if start is None:
                 self._target.create(storage, self._path)
-            run, started, acknowledged = Reference(self._target, self._path, storage), [], []
             check = ModelCheck(self._target, self._operations, storage.image(), self._path)
-            with run.session:
+            observations = [self._read(storage.copy())]
+            with self._session(storage) as session:
                 for operation in self._operations:
-                    started.append(len(run.session.steps))
-                    run.commit(operation)
-                    acknowledged.append(len(run.session.steps))
-                    difference = check.difference(tuple(range(len(started))), run.storage.image())
+                    started.append(len(session.steps))
+                    session.writer.commit(operation)
+                    observations.append(self._read(storage.copy()))
+                    acknowledged.append(len(session.steps))
+                    difference = check.difference(tuple(range(len(started))), storage.image())
                     if difference:
                         raise Violation(Property.CONTENT, f"after {len(started)} commits {difference}")
-            last = self._target.read(run.storage, self._path)
-        if last != run.observations[-1]:
+            last = self._read(storage)
+        if last != observations[-1]:
             raise Violation(Property.FAULT_FREE, "closing the writer changed what a reader sees")
-        for number, (seen, right) in enumerate(zip(run.observations, expected or run.observations, strict=True)):
+        for number, (seen, right) in enumerate(zip(observations, expected or observations, strict=True)):
             if seen != right:
                 raise Violation(
                     Property.FAULT_FREE,
                     f"after {number} commits a reader sees {shown(seen)} instead of {shown(right)}",
                 )
         return Trace(
-            start=run.session.start,
-            steps=tuple(run.session.steps),
+            start=session.start,
+            steps=tuple(session.steps),
             started=tuple(started),
             acknowledged=tuple(acknowledged),
-            observations=tuple(run.observations),
+            observations=tuple(observations),
         )
 
     def examine(self, storage: MemoryStorage, low: int, high: int, seen: int = 0) -> Recovered:
@@ -164,7 +160,7 @@ class Judge:
         with self._orderly(None, "a commit with a failing call"), suppress(*self._target.rejections):
             session = self._session(storage)
             with session:
-                session.arm(failure)
+                session.arm(failure.fault)
                 session.writer.commit(self._operations[failure.operation])
                 is_acknowledged = True
         if session is None or not session.has_failed:

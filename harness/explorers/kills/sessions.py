@@ -1,25 +1,20 @@
-"""Sessions of a target's writer, in which calls can be made to fail, the fault-free run, and what they violate."""
+"""Sessions of a target's writer, in which calls can be made to fail, and what they violate."""
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any, Self
 
 from tornproof.harness.common.system import Target
 from tornproof.harness.common.verdict import Finding, Verdict
-from tornproof.harness.explorers.kills.plan import Failure
-from tornproof.harness.simulator.filesystem.faulty import FaultyStorage
+from tornproof.harness.simulator.filesystem.faulty import Fault, FaultyStorage
 from tornproof.harness.simulator.filesystem.intercept import Call
 from tornproof.harness.simulator.filesystem.kernel import BusError
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.simulator.filesystem.step_bound import EndlessError
 from tornproof.harness.simulator.filesystem.written import RecordingStorage
 from tornproof.harness.simulator.process.observer import Property
-
-FAULT_FREE_RUN = "the fault-free run"
-
 
 REWORDED = {
     "a reader sees exactly what one commit left": Property.WRONG_SNAPSHOT,
@@ -81,51 +76,9 @@ class Session:
         """Whether the call that `arm` chose was made, and failed."""
         return bool(self._faulty.fired)
 
-    def arm(self, failure: Failure | None = None, calls: Sequence[Call] | None = None) -> None:
-        """Count calls from now on, and let one fail: by its number or, where it is one of `calls`, by its kind.
-
-        By its kind it is the one of the same occurrence.
-        """
-        if failure is None:
-            self._faulty.arm()
-        elif calls is None:
-            self._faulty.arm(failure.fault)
-        else:
-            kind = failure.call.kind
-            occurrence = sum(call.kind is kind for call in calls[: failure.fault.at])
-            self._faulty.arm(dataclasses.replace(failure.fault, at=occurrence, among=frozenset({kind})))
-
-    def abandon(self) -> None:
-        """Close a writer whose disk is no longer used."""
-        with suppress(Exception, BusError, EndlessError):
-            self.__exit__(None, None, None)
-
-
-class Reference:
-    """The fault-free run: what readers see before the first commit and after each."""
-
-    def __init__(self, target: Target, path: str, start: MemoryStorage) -> None:
-        """Read the state before the first commit, and open the writer."""
-        self._target = target
-        self._path = path
-        self.storage = start.copy()
-        self.operations: list[Any] = []
-        with orderly(target, Property.FAULT_FREE, FAULT_FREE_RUN):
-            self.observations = [target.read(start.copy(), path)]
-            self.session = Session(target, path, self.storage)
-
-    @property
-    def calls(self) -> Sequence[Call]:
-        """The calls of the last commit."""
-        return self.session.calls
-
-    def commit(self, operation: Any) -> None:
-        """Commit and read; a rejection here is one without any fault."""
-        self.session.arm()
-        with orderly(self._target, Property.FAULT_FREE, FAULT_FREE_RUN):
-            self.session.writer.commit(operation)
-            self.observations.append(self._target.read(self.storage.copy(), self._path))
-        self.operations.append(operation)
+    def arm(self, *faults: Fault) -> None:
+        """Count calls from now on, and let some fail."""
+        self._faulty.arm(*faults)
 
 
 @contextmanager

@@ -1,16 +1,16 @@
-"""One execution of a target: commits, kills, failing calls and openings, and a check of what a reader sees after each.
+"""One execution of a target: commits, kills, failing calls and openings, which are steps of one world.
 
-A fault-free reference run does the same commits on a disk of its own, and says what a reader must see. A kill is not an
-exception inside the target. The session runs to its end, and the disk is rebuilt from the steps before the kill, so
-that nothing that the target does after it (`finally`, `except BaseException`) has an effect.
+Sessions of the writer and the reads between them are processes that join the world one after the other. The first run
+of a commit or an opening is in a copy of the world, and shows at which of its calls a fault can be chosen.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Sequence
-from contextlib import suppress
-from typing import Any
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any, TypeAlias
 
 from tornproof.harness.common.system import Target
 from tornproof.harness.common.verdict import shown
@@ -22,15 +22,19 @@ from tornproof.harness.explorers.kills.exploration import (
     WORKING_RECOVERY,
 )
 from tornproof.harness.explorers.kills.plan import Failure, failures
-from tornproof.harness.explorers.kills.sessions import Reference, Session, Violation, orderly
-from tornproof.harness.simulator.filesystem.intercept import BARRIERS, Call, CallKind
-from tornproof.harness.simulator.filesystem.memory import MemoryStorage
-from tornproof.harness.simulator.filesystem.written import replay_prefix
-from tornproof.harness.simulator.process.observer import Property
-from tornproof.model.trace import Event, Kind, Known, NoBehaviourError, follow
+from tornproof.harness.explorers.kills.sessions import Violation
+from tornproof.harness.search.crash_world import after_kill_of, fail_call, with_process, write_part
+from tornproof.harness.simulator.filesystem.intercept import BARRIERS, STEPS, CallKind
+from tornproof.harness.simulator.filesystem.kernel import Rejected
+from tornproof.harness.simulator.process.bodies import TO_BE_TOLD, obedient_session, reader_session
+from tornproof.harness.simulator.process.case import WRITER, NotExplorableError, TestCase
+from tornproof.harness.simulator.process.observer import Judge, Operations, Progress, Property
+from tornproof.harness.simulator.process.simulated_process import Process
+from tornproof.harness.simulator.process.world import ProcessGroup, World
+from tornproof.model.trace import Known
 
-# Takes the number of possibilities and returns one of them, from 0 on.
-Choose = Callable[[int], int]
+Choose: TypeAlias = Callable[[int], int]
+"""Takes the number of possibilities and returns one of them, from 0 on."""
 KILLS_IN_COMMITS = "kills in commits"
 KILLS_IN_RECOVERY = "kills in recovery"
 FAILING_CALLS = "failing calls"
@@ -47,236 +51,179 @@ class Execution:
     """Executes steps one after the other, and raises `Violation` for a broken property; `lines` describe the steps."""
 
     def __init__(self, target: Target, path: str) -> None:
-        """Make an empty state for the execution and for its reference run."""
+        """Begin with an empty state, and no writer."""
         self.lines: list[str] = []
         self.counts: Counter[str] = Counter()
         self.reached: Counter[str] = Counter()
-        self._target = target
-        self._path = path
-        self._session: Session | None = None
-        self._storage = MemoryStorage().bounded()
-        with orderly(target, Property.FAULT_FREE, "making an empty state"):
-            target.create(self._storage, path)
-        self._start = self._storage.copy()
-        self._reference = Reference(target, path, self._start)
-        self._low = self._high = self._seen = 0
-        self._known = Known(is_open=False)
-        self._is_faulty = self._is_recovered = False
+        self._operations: list[Any] = []
+        self._case = TestCase(target=target, path=path, operations=self._operations, first_session=())
+        self._judges = [Judge(self._oracle, difference=self._case.difference, fails=fails) for fails in (False, True)]
+        self._writer = Process(WRITER, obedient_session(target, path, self._operations))
+        self._reader = Process("reader", reader_session(target, path, 1))
+        self._session = 0
+        self._is_recovered = False
+        with _explorable():
+            kernel = self._case.kernel()
+        self._world = ProcessGroup(processes=(), judge=self._judges[False]).begin(
+            kernel, Progress(), Known(is_open=False)
+        )
+
+    @property
+    def _is_open(self) -> bool:
+        """Whether there is a writer, which waits until it is told what to do."""
+        nodes = self._world.nodes
+        return bool(nodes) and nodes[self._session].call == TO_BE_TOLD
 
     def end(self) -> None:
-        """Close the writers."""
-        self._reference.session.abandon()
-        if self._session is not None:
-            self._session.abandon()
+        """End all processes."""
+        self._world.process_group.close()
 
     def commit(self, operation: Any, choose: Choose) -> None:
         """Commit, and check that a reader sees it."""
-        session = self._opened()
-        self._begin(operation)
-        self.lines.append(f"commit {shown(operation)}")
-        with orderly(self._target, self._commit_property, "a commit"):
-            session.writer.commit(operation)
-        self._acknowledge()
+        self._commit(operation)
         self._observe()
 
     def commit_killed(self, operation: Any, choose: Choose) -> None:
         """Kill the writer after a chosen step of a commit, or inside a write."""
-        session = self._opened()
-        begin = len(session.steps)
-        self._begin(operation)
-        self.lines.append(f"commit {shown(operation)}, and a kill")
-        with orderly(self._target, self._commit_property, "a commit"):
-            session.writer.commit(operation)
-        step_count, cut_bytes = _chosen_kill(session.steps, begin, choose)
-        self.lines[-1] = (
-            f"commit {shown(operation)}, killed {_kill_in_words(session.steps, begin, step_count, cut_bytes)}"
-        )
-        is_whole = step_count == len(session.steps)
-        if is_whole:
-            self._acknowledge()
-        self._die(session, step_count, cut_bytes)
+        is_inside = self._kill(self._commit(operation), choose)
         self.counts[KILLS_IN_COMMITS] += 1
-        if step_count == begin and not cut_bytes and not is_whole:
-            self._forget()
-        is_open = self._low < self._high
-        index = self._observe()
-        if is_open:
-            self.reached[OLD_STATE if index == self._low else NEW_STATE] += 1
+        is_new = self._observe() > len(self._world.progress.committed)
+        if is_inside:
+            self.reached[NEW_STATE if is_new else OLD_STATE] += 1
 
     def commit_failing(self, operation: Any, choose: Choose) -> None:
         """Let a chosen call of a commit fail; the process continues."""
-        session = self._opened()
-        self._begin(operation)
-        ways = tuple(failures(0, self._reference.calls))
-        self.lines.append(f"commit {shown(operation)}, of which no call can fail")
+        worlds = self._commit(operation)
+        ways = tuple(failures(0, [world.call(self._session) for world in worlds]))
         if ways:
-            failure = ways[choose(len(ways))]
-            session.arm(failure, self._reference.calls)
-            self.lines[-1] = f"commit {shown(operation)}, while a call fails: {failure_in_words(failure)}"
-        with orderly(self._target, None, "a commit with a failing call"):
-            rejected = self._try_to_commit(session, operation)
-        has_failed = session.has_failed
-        self.counts[FAILING_CALLS] += has_failed
-        self.reached[FAILED_CALL] += has_failed
-        self._is_faulty |= has_failed
-        self.lines[-1] += ": acknowledged" if rejected is None else ": rejected"
-        if rejected is None:
-            if has_failed and failure.call.kind in BARRIERS:
-                raise Violation(Property.SYNCED, "the commit was acknowledged")
-            self._acknowledge()
-        elif not has_failed:
-            raise Violation(self._commit_property, f"a commit was rejected: {rejected}")
+            self._fail(worlds, ways[choose(len(ways))])
+        else:
+            self.lines[-1] += ", of which no call can fail: acknowledged"
         self._observe()
 
     def reopen(self, choose: Choose) -> None:
         """Close the writer, if there is one, and open another."""
-        self.lines.append(REOPENING if self._session else OPENING)
         self._close()
         self._open()
 
     def recovery_killed(self, choose: Choose) -> None:
         """Kill the next writer after a chosen step of its opening, or inside a write."""
-        self.lines.append(REOPENING if self._session else OPENING)
         self._close()
-        session = self._start_session()
-        step_count, cut_bytes = _chosen_kill(session.steps, 0, choose)
-        self.lines[-1] += f", killed {_kill_in_words(session.steps, 0, step_count, cut_bytes)}"
-        self._die(session, step_count, cut_bytes)
+        self.reached[KILLED_RECOVERY] += self._kill(self._start(), choose)
         self.counts[KILLS_IN_RECOVERY] += 1
-        self.reached[KILLED_RECOVERY] += bool(session.steps)
         self._observe()
 
-    @property
-    def _commit_property(self) -> str:
-        return Property.COMMIT if self._is_faulty else Property.FAULT_FREE
-
-    def _begin(self, operation: Any) -> None:
+    def _commit(self, operation: Any) -> list[World]:
+        """Commit without a fault, and return the world before each call."""
+        if not self._is_open:
+            self.lines.append(OPENING)
+            self._open()
+        self.lines.append(f"commit {shown(operation)}")
         self.counts["commits"] += 1
-        self._reference.commit(operation)
-        self._high += 1
+        self._operations.append(operation)
         self._is_recovered = False
-        self._follow(Kind.COMMIT)
+        self._world.answer(self._session, len(self._operations) - 1)
+        return self._run()
 
-    def _acknowledge(self) -> None:
-        self._low = self._high
-        self._follow(Kind.ACKNOWLEDGED)
+    def _fail(self, worlds: Sequence[World], failure: Failure) -> None:
+        """Go back to where a call can fail, and let it."""
+        self.lines[-1] += f", while a call fails: {failure_in_words(failure)}"
+        self._world, fault = worlds[failure.fault.at], failure.fault
+        self._judge(fails=True)
+        write_part(self._world, self._session, fault.written_bytes)
+        fail_call(self._world, self._session, Rejected(str(fault.reason)))
+        self._run()
+        self._judge(fails=False)
+        self.counts[FAILING_CALLS] += 1
+        self.reached[FAILED_CALL] += 1
+        self.lines[-1] += ": acknowledged" if self._is_open else ": rejected"
+        if self._is_open and failure.call.kind in BARRIERS:
+            raise Violation(Property.SYNCED, "the commit was acknowledged")
 
-    def _follow(self, kind: Kind, version: int = 0) -> None:
-        """Follow in the model what was reported: a second judge, which shares nothing with this one."""
-        try:
-            self._known = follow(self._known, Event(kind, version))
-        except NoBehaviourError as error:
-            raise Violation(Property.BEHAVIOUR, str(error)) from error
+    def _judge(self, *, fails: bool) -> None:
+        self._world.process_group = replace(self._world.process_group, judge=self._judges[fails])
 
-    def _forget(self) -> None:
-        """Forget the commit that left nothing: the reference run starts again without it."""
-        self._high -= 1
-        operations = self._reference.operations[:-1]
-        self._reference.session.abandon()
-        self._reference = Reference(self._target, self._path, self._start)
-        for operation in operations:
-            self._reference.commit(operation)
+    def _kill(self, worlds: Sequence[World], choose: Choose) -> bool:
+        """Kill the session before a step, inside a write or after the last one; say whether between the two ends."""
+        worlds = [world for world in worlds if world.call(self._session).kind in STEPS]
+        step_count, cut_bytes = choose(len(worlds) + 1), 0
+        self.lines[-1] += f", killed after {step_count} of {len(worlds)} steps"
+        is_whole = step_count == len(worlds)
+        if not is_whole:
+            self._world = worlds[step_count]
+            call = self._world.call(self._session)
+            if call.kind is CallKind.PWRITE and len(call.content) > 1:
+                cut_bytes = choose(len(call.content))
+            write_part(self._world, self._session, cut_bytes)
+            inside = f"{cut_bytes} of {len(call.content)} bytes into" if cut_bytes else "before"
+            self.lines[-1] += f", {inside}: {call.kind} {call.path}"
+        self._world = after_kill_of(self._world, self._session)
+        return not is_whole and step_count + cut_bytes > 0
 
-    def _try_to_commit(self, session: Session, operation: Any) -> Exception | None:
-        """Commit, and return the exception that rejected it, if any; the writer is then closed."""
-        try:
-            session.writer.commit(operation)
-        except self._target.rejections as error:
-            self._session = None
-            self._follow(Kind.STOPPED)
-            with suppress(*self._target.rejections):
-                session.__exit__(type(error), error, error.__traceback__)
-            return error
-        return None
-
-    def _start_session(self) -> Session:
-        with orderly(self._target, Property.RECOVERY, "opening the writer"):
-            return Session(self._target, self._path, self._storage)
-
-    def _opened(self) -> Session:
-        """Return the open session, or a new one."""
-        if self._session is not None:
-            return self._session
-        self.lines.append(OPENING)
-        return self._open()
-
-    def _open(self) -> Session:
-        """Start a session; after its recovery every earlier commit is there or lost."""
-        before = self._storage.digest()
-        self._session = self._start_session()
-        if self._storage.digest() != before:
+    def _open(self) -> None:
+        """Start a session; one after a complete recovery changes nothing."""
+        before = self._world.kernel.image()
+        self._start()
+        after = self._world.kernel.image()
+        if (after.files, after.directories) != (before.files, before.directories):
             self.reached[WORKING_RECOVERY] += 1
             if self._is_recovered:
                 raise Violation(Property.IDEMPOTENT, "opening the writer a second time changed the files again")
         self._is_recovered = True
-        found = self._observe()
-        self._follow(Kind.RECOVERED, found)
-        if found < self._high:
-            self._forget()
-        self._low = self._high
-        return self._session
+        self._observe()
+
+    def _start(self) -> list[World]:
+        """Open the writer, and return the world before each call."""
+        self._session = self._join(self._writer)
+        return self._run()
 
     def _close(self) -> None:
-        if self._session is None:
-            return
-        before, session, self._session = self._read(), self._session, None
-        self._follow(Kind.STOPPED)
-        with orderly(self._target, self._commit_property, "closing the writer"):
-            session.__exit__(None, None, None)
-        if self._read() != before:
-            raise Violation(Property.FAULT_FREE, "closing the writer changed what a reader sees")
-
-    def _die(self, session: Session, step_count: int, cut_bytes: int) -> None:
-        self._storage = replay_prefix(session.start, session.steps, step_count, cut_bytes)
-        self._session, self._is_faulty = None, True
-        self._follow(Kind.STOPPED)
-        session.abandon()
-
-    def _read(self) -> Hashable:
-        self.counts["reads"] += 1
-        with orderly(self._target, Property.REJECTED, "reading"):
-            return self._target.read(self._storage.fork_process(), self._path)
+        """Close the writer, if there is one, after which a reader sees the same."""
+        self.lines.append(REOPENING if self._is_open else OPENING)
+        if self._is_open:
+            self._world.answer(self._session, None)
+            self._run()
+            self._observe()
 
     def _observe(self) -> int:
-        """Read, and return the number of commits in what a reader sees, the largest that fits."""
-        seen = self._read()
-        fitting = [number for number, right in enumerate(self._reference.observations) if right == seen]
-        if not fitting:
-            raise Violation(Property.WRONG_SNAPSHOT, f"a reader sees {shown(seen)}, which no commit left")
-        if fitting[-1] < self._low:
-            raise Violation(
-                Property.LOST, f"a reader sees {shown(seen)}, though {shown(self._acknowledged)} was acknowledged"
-            )
-        if fitting[-1] < self._seen:
-            raise Violation(
-                Property.SEEN_LOST,
-                f"a reader saw {shown(self._reference.observations[self._seen])} before, and {shown(seen)} now",
-            )
-        self._seen = fitting[-1]
-        self._follow(Kind.BEGUN)
-        self._follow(Kind.SEEN, self._seen)
-        return self._seen
+        """Read, and return the number of commits in what a reader sees."""
+        self.counts["reads"] += 1
+        # It is another process each time, which has seen nothing yet.
+        self._world.progress = self._world.progress._replace(readings=())
+        reader = self._join(self._reader)
+        self._world.run(reader)
+        self._check()
+        return self._world.progress.observations[-1][1]
 
-    @property
-    def _acknowledged(self) -> Hashable:
-        return self._reference.observations[self._low]
+    def _join(self, process: Process) -> int:
+        self._world = with_process(self._world, process)
+        return len(self._world.nodes) - 1
+
+    def _run(self) -> list[World]:
+        """Let the session go on until it ends or is to be told what to do; return the world before each call."""
+        worlds = []
+        while self._world.nodes[self._session].call not in (None, TO_BE_TOLD):
+            worlds.append(self._world.fork())
+            self._world.step(self._session)
+        self._check()
+        return worlds
+
+    def _check(self) -> None:
+        for violation in self._world.progress.violations:
+            raise Violation(violation.property, f"{violation.process}: {violation.sentence}")
+
+    def _oracle(self, operations: Operations) -> Hashable:
+        with _explorable():
+            return self._case.oracle(operations)
 
 
-def _chosen_kill(steps: Sequence[Call], begin: int, choose: Choose) -> tuple[int, int]:
-    """Return the whole steps before a kill, and the bytes of the next one that are done: 0 unless it is a write."""
-    step_count = begin + choose(len(steps) - begin + 1)
-    torn = steps[step_count] if step_count < len(steps) else None
-    is_cuttable = torn is not None and torn.kind is CallKind.PWRITE and len(torn.content) > 1
-    return step_count, choose(len(torn.content)) if torn is not None and is_cuttable else 0
-
-
-def _kill_in_words(steps: Sequence[Call], begin: int, step_count: int, cut_bytes: int) -> str:
-    done = f"after {step_count - begin} of {len(steps) - begin} steps"
-    if step_count == len(steps):
-        return done
-    following = steps[step_count]
-    inside = f"{cut_bytes} of {len(following.content)} bytes into" if cut_bytes else "before"
-    return f"{done}, {inside}: {following.kind} {following.path}"
+@contextmanager
+def _explorable() -> Iterator[None]:
+    """Turn what goes wrong in a fault-free run into a violation."""
+    try:
+        yield
+    except NotExplorableError as error:
+        raise Violation(Property.FAULT_FREE, str(error)) from error
 
 
 def failure_in_words(failure: Failure) -> str:

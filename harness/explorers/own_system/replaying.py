@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeAlias
 
 from tornproof.harness.common.system import Target
 from tornproof.harness.counterexamples.plain_data import operation_of
 from tornproof.harness.explorers.kills.sessions import Violation
 from tornproof.harness.explorers.own_system.execution import Choose, Execution
+from tornproof.harness.simulator.process.simulated_process import NotDeterministicError
 
-COMMITS = {
+TAKEN: dict[str, Callable[..., None]] = {
     "commit": Execution.commit,
     "commit killed": Execution.commit_killed,
     "commit failing": Execution.commit_failing,
+    "reopen": Execution.reopen,
+    "recovery killed": Execution.recovery_killed,
 }
-OPENINGS = {"reopen": Execution.reopen, "recovery killed": Execution.recovery_killed}
+"""How a step is taken, by what it says that it does."""
 Step: TypeAlias = dict[str, Any]
-NOT_REPLAYABLE = (KeyError, TypeError, ValueError, IndexError, AttributeError, StopIteration)
+NOT_REPLAYABLE = (KeyError, TypeError, ValueError, IndexError, AttributeError, NotDeterministicError)
 """What is raised for steps that are malformed or that the target does not take."""
 
 
@@ -58,19 +61,13 @@ def replay(
         lines = execution.lines
         try:
             for step in steps:
-                _take(execution, step, _chooser(step["choices"]), operations)
+                operation = [operation_of(step["operation"], operations)] if "operation" in step else []
+                TAKEN[step["do"]](execution, *operation, _chooser(step["choices"]))
         finally:
             execution.end()
     except Violation as violation:
         return violation, tuple(lines)
     return None, tuple(lines)
-
-
-def _take(execution: Execution, step: Step, choose: Choose, operations: Sequence[Any] | None) -> None:
-    if step["do"] in COMMITS:
-        COMMITS[step["do"]](execution, operation_of(step["operation"], operations), choose)
-    else:
-        OPENINGS[step["do"]](execution, choose)
 
 
 def _chooser(choices: Sequence[int]) -> Choose:

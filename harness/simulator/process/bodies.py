@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from typing import Any
 
 from tornproof.harness.common.system import Target
+from tornproof.harness.simulator.filesystem.intercept import Call, CallKind, InterceptedStorage
 from tornproof.harness.simulator.process.simulated_process import READ, Body, Mark, Say
 from tornproof.impl.storage.interface import Storage
 from tornproof.model.trace import Event, Kind
 
 OPENED, RECOVERED, COMMIT, ACKNOWLEDGED, FAILED = "opened", "recovered", "commit", "acknowledged", "failed"
+CLOSED = "closed"
 SEEN, REJECTED = "seen", "refused"
-_KINDS = {COMMIT: Kind.COMMIT, ACKNOWLEDGED: Kind.ACKNOWLEDGED, FAILED: Kind.STOPPED}
+_KINDS = {COMMIT: Kind.COMMIT, ACKNOWLEDGED: Kind.ACKNOWLEDGED, FAILED: Kind.STOPPED, CLOSED: Kind.STOPPED}
+TO_BE_TOLD = Call(kind=CallKind.SLEEP, path="until it is told what to do")
+"""The call of an idle session: its answer is the number of an operation to commit, or None to close."""
 
 
-def writer_session(target: Target, path: str, operations: Sequence[tuple[int, Any]], *, reads_first: bool) -> Body:
+def writer_session(target: Target, path: str, operations: Iterable[tuple[int, Any]], *, reads_first: bool) -> Body:
     """Return a body that recovers, and commits the numbered operations.
 
     With `reads_first` it reports what a reader sees after the recovery, from which the judge learns what survived.
@@ -33,6 +37,19 @@ def writer_session(target: Target, path: str, operations: Sequence[tuple[int, An
                     say(ACKNOWLEDGED, number)
         except target.rejections as error:
             say(FAILED, _text(error))
+
+    return run
+
+
+def obedient_session(target: Target, path: str, operations: Sequence[Any]) -> Body:
+    """Return a body that recovers, and commits what it is told to; of the operations there may be more later."""
+
+    def run(storage: Storage, say: Say) -> None:
+        assert isinstance(storage, InterceptedStorage)
+        numbers: Iterator[int] = iter(lambda: storage.intercept(TO_BE_TOLD, _nothing), None)
+        commits = ((number, operations[number]) for number in numbers)
+        writer_session(target, path, commits, reads_first=True)(storage, say)
+        say(CLOSED, None)
 
     return run
 
@@ -68,6 +85,10 @@ def event_of(mark: Mark, process: str, recovered: int, seen: Iterator[int]) -> E
         version = next(seen, None)
         return None if version is None else Event(Kind.SEEN, version, process)
     return Event(_KINDS[mark.kind]) if mark.kind in _KINDS else None
+
+
+def _nothing() -> Any:
+    """Do what an idle session does."""
 
 
 def _text(error: Exception) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from operator import is_
 from typing import Any, ClassVar
@@ -56,7 +56,7 @@ class TestCase:
 
     target: Target
     path: str
-    operations: tuple[Any, ...]
+    operations: Sequence[Any]
     first_session: Operations
     second_session: Operations = ()
     readers: tuple[Readers, ...] = ()

@@ -145,6 +145,10 @@ class Node:
         return f"Node({self.number}, {self.call})"
 
 
+DEAD = Node(-1, None, None, None, ())
+"""The state of a process that was killed."""
+
+
 class _Run:
     """A greenlet that waits for the answer to a call."""
 

@@ -25,13 +25,20 @@ from tornproof.harness.explorers.own_system import machine as target_machine
 from tornproof.harness.explorers.own_system.execution import Execution
 from tornproof.harness.explorers.own_system.machine import (
     CONTROLS,
+    STEPS,
     explore_executions,
     failed_controls,
     replay_execution,
 )
-from tornproof.harness.explorers.own_system.replaying import COMMITS, OPENINGS, violation_of, without_needless_steps
+from tornproof.harness.explorers.own_system.replaying import (
+    TAKEN,
+    replay,
+    violation_of,
+    without_needless_steps,
+)
+from tornproof.harness.simulator.filesystem.file_state import PAGE_BYTES
 from tornproof.harness.simulator.filesystem.step_bound import STEP_BOUND
-from tornproof.harness.simulator.process.observer import Property
+from tornproof.harness.simulator.process.observer import Judge, Progress, Property
 from tornproof.harness.systems.table import TableTarget
 from tornproof.harness.systems.table_operation import TableOperation
 from tornproof.harness.systems.toy import (
@@ -44,6 +51,7 @@ from tornproof.harness.systems.toy import (
     ToyWriter,
 )
 from tornproof.harness.systems.toy_locks import LockFile
+from tornproof.harness.systems.toy_specified import LosesALetter, Specified
 from tornproof.impl.errors import BusyError, StorageError
 from tornproof.impl.storage.interface import EntryKind, File, LockMode, OpenMode, Storage, StorageReason
 
@@ -140,11 +148,11 @@ class Raises(Toy):
 
 BROKEN = [
     (HeaderFirst(), {Property.REJECTED}),
-    (AcknowledgesFirst(), {Property.FAULT_FREE, Property.LOST}),
+    (AcknowledgesFirst(), {Property.STALE}),
     (SwallowsErrors(), {Property.SYNCED}),
-    (RecoversInPlace(), {Property.LOST}),
+    (RecoversInPlace(), {Property.STALE}),
     (NeverDone(), {Property.IDEMPOTENT}),
-    (OverwritesInPlace(), {Property.WRONG_SNAPSHOT, Property.LOST}),
+    (OverwritesInPlace(), {Property.WRONG_SNAPSHOT, Property.STALE}),
     (ForgetsRecovery(), {Property.COMMIT}),
     (RollsBack(), {Property.SEEN_LOST}),
     (KeepsLock(), {Property.RECOVERY}),
@@ -174,7 +182,7 @@ def test_a_broken_target_is_detected_by_a_short_execution_that_replays_ten_times
     assert phase.verdict is Verdict.INVALID
     (finding,) = phase.findings
     assert finding.property in expected
-    assert 1 <= len(finding.evidence["steps"]) <= 4
+    assert 1 <= len(finding.evidence[STEPS]) <= 4
     read_back = replace(finding, evidence=json.loads(json.dumps(finding.evidence)))
     assert {replay_execution(target, LETTERS, read_back, path="toy") for _ in range(10)} == {Verdict.INVALID}
     assert replay_execution(Toy(), LETTERS, read_back, path="toy") in (Verdict.VALID, Verdict.UNKNOWN)
@@ -204,15 +212,15 @@ def test_needless_steps_of_an_execution_are_left_out_and_needed_ones_stay(
 def test_the_machine_finds_and_shrinks_a_wait_for_a_lock_file_that_stays() -> None:
     phase = explored(LockFile(), (b"o",), steps=5, examples=20)
     (finding,) = phase.findings
-    assert (finding.property, len(finding.evidence["steps"])) == (Property.ENDS, 1)
-    assert "does not end: livelock: it only repeats: open for writing toy/lock, sleep" in finding.sentence
+    assert (finding.property, len(finding.evidence[STEPS])) == (Property.ENDS, 1)
+    assert ": livelock: it only repeats: open for writing toy/lock, sleep" in finding.sentence
     read_back = replace(finding, evidence=json.loads(json.dumps(finding.evidence)))
     assert {replay_execution(LockFile(), (b"o",), read_back, path="toy") for _ in range(10)} == {Verdict.INVALID}
     assert replay_execution(Toy(), (b"o",), read_back, path="toy") is not Verdict.INVALID
 
 
 def test_operations_of_a_list_are_stored_by_their_index(detected: Finding) -> None:
-    assert all(set(step["operation"]) == {"index"} for step in detected.evidence["steps"] if "operation" in step)
+    assert all(set(step["operation"]) == {"index"} for step in detected.evidence[STEPS] if "operation" in step)
     assert replay_execution(HeaderFirst(), OPERATIONS, detected, path="toy") is Verdict.INVALID
     assert replay_execution(HeaderFirst(), (), detected, path="toy") is Verdict.UNKNOWN
 
@@ -235,7 +243,8 @@ def test_our_own_tables_survive_the_machine() -> None:
 
 
 def step(do: str, *choices: int) -> dict[str, Any]:
-    return {"do": do, "operation": {"bytes": b"one".hex()}, "choices": choices}
+    operation = {} if do == "reopen" else {"operation": {"bytes": b"one".hex()}}
+    return {"do": do, **operation, "choices": choices}
 
 
 class SwallowsTheSecondSync(Toy):
@@ -279,17 +288,48 @@ def test_a_step_has_exactly_its_effect(target: Toy, steps: list[dict[str, Any]],
 
 
 def test_what_the_first_judge_overlooks_is_no_behaviour_of_the_model(monkeypatch: pytest.MonkeyPatch) -> None:
-    observe = Execution._observe
+    def forgetful(judge: Judge, progress: Progress, process: str) -> Progress:
+        return progress
 
-    def forgetful(self: Execution) -> int:
-        self._low = self._seen = 0
-        return observe(self)
-
-    (steps,) = (steps for _, violated, steps in CONTROLS if violated is Property.LOST)
-    monkeypatch.setattr(Execution, "_observe", forgetful)
+    (steps,) = (steps for target, _, steps in CONTROLS if isinstance(target, RecoversInPlace))
+    monkeypatch.setattr(Judge, "begin_read", forgetful)
     violation = violation_of(RecoversInPlace(), "toy", steps)
     assert violation is not None and violation.violated == Property.BEHAVIOUR
     assert violation_of(Toy(), "toy", target_machine.SOUND) is None
+
+
+def test_what_all_readers_agree_on_is_compared_with_the_model_of_a_target_that_has_one() -> None:
+    for target, expected in ((Specified(), None), (LosesALetter(), Property.CONTENT)):
+        violation = violation_of(target, "toy", [step("commit")])
+        assert (violation and violation.violated) == expected
+
+
+def test_a_write_to_several_pages_is_several_steps_and_a_kill_may_come_between_any_two() -> None:
+    long = {"operation": {"bytes": (b"x" * (2 * PAGE_BYTES + 1)).hex()}}
+    lines = []
+    for choices in ((2, 0), (3, 0), (3, PAGE_BYTES - 1), (4,)):
+        violation, (*_, line) = replay(Toy(), "toy", [{"do": "commit killed", "choices": choices, **long}], None)
+        assert violation is None
+        lines.append(line.partition(", killed ")[2])
+    assert lines == [
+        "after 2 of 8 steps, before: write toy/new",
+        "after 3 of 8 steps, before: write toy/new",
+        f"after 3 of 8 steps, {PAGE_BYTES - 1} of {PAGE_BYTES} bytes into: write toy/new",
+        "after 4 of 8 steps, before: write toy/new",
+    ]
+
+
+def test_a_kill_releases_what_a_session_has_locked_and_its_end_does_not() -> None:
+    killed, failed = step("commit killed", 1), step("commit failing", 3)
+    for first, expected in ((killed, None), (failed, Property.RECOVERY)):
+        violation = violation_of(KeepsLock(), "toy", [first, step("reopen")])
+        assert (violation and violation.violated) == expected
+
+
+def test_a_finding_of_an_older_release_gives_no_verdict(detected: Finding) -> None:
+    evidence = {name: value for name, value in detected.evidence.items() if name != STEPS}
+    older = replace(detected, evidence={**evidence, "steps": detected.evidence[STEPS]})
+    assert replay_execution(HeaderFirst(), OPERATIONS, older, path="toy") is Verdict.UNKNOWN
 
 
 def test_a_kill_before_the_first_step_is_no_kill_inside_a_commit() -> None:
@@ -311,10 +351,7 @@ def lines_of(target: Toy, *steps: tuple[str, bytes | None, tuple[int, ...]]) -> 
         def choose(count: int, remaining: Iterator[int] = remaining) -> int:
             return next(remaining)
 
-        if operation is None:
-            OPENINGS[do](execution, choose)
-        else:
-            COMMITS[do](execution, operation, choose)
+        TAKEN[do](execution, *([] if operation is None else [operation]), choose)
     execution.end()
     return execution.lines
 
@@ -412,7 +449,7 @@ def test_a_sound_toy_that_is_said_to_be_broken_is_a_failed_control(monkeypatch: 
     ],
 )
 def test_steps_that_the_target_does_not_take_give_no_verdict(detected: Finding, steps: Any) -> None:
-    finding = replace(detected, evidence={**detected.evidence, "steps": steps})
+    finding = replace(detected, evidence={**detected.evidence, STEPS: steps})
     assert replay_execution(HeaderFirst(), OPERATIONS, finding, path="toy") is Verdict.UNKNOWN
 
 
@@ -433,7 +470,7 @@ class Failing(Toy):
 def test_a_target_that_cannot_be_created_is_invalid_and_says_why() -> None:
     (finding,) = explored(Failing()).findings
     assert finding.property == Property.FAULT_FREE
-    assert finding.sentence.endswith("making an empty state was rejected: toy: cannot create: it is Sunday.")
+    assert finding.sentence.endswith("a fault-free process ends with: StorageError: toy: cannot create: it is Sunday.")
     violation = violation_of(Failing(), "toy", ())
     assert violation is not None and violation.violated is Property.FAULT_FREE
 
@@ -463,7 +500,7 @@ def test_anything_else_is_not_written(operation: object) -> None:
 
 def test_an_operation_that_is_not_written_is_named_in_the_finding() -> None:
     (finding,) = explored(HeaderFirst(), st.just(_Letters(b"x"))).findings
-    assert finding.evidence["steps"][0]["operation"] == {"unwritable": "_Letters is no plain data"}
+    assert finding.evidence[STEPS][0]["operation"] == {"unwritable": "_Letters is no plain data"}
 
 
 class _Letters(bytes):

@@ -56,7 +56,7 @@ from tornproof.impl.write.writer_options import WriterOptions
 
 GROUP_ROW_COUNT = 10
 RESOLVE_GOAL = 0.9
-SMALL_CHUNKS_GOAL = 1 / 3
+SMALL_CHUNKS_GOAL = 1 / 2
 TABLE = "tables/9.4.2/wide/table"
 HERE = Path(__file__).parent
 

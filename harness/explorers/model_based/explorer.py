@@ -45,7 +45,7 @@ from tornproof.harness.explorers.model_based.start import (
 )
 from tornproof.harness.explorers.model_based.system_calls import SEAM
 from tornproof.harness.explorers.model_based.tables import BY_NAME, PATH, PLAIN, TABLES, empty_image, with_added_columns
-from tornproof.harness.explorers.model_based.world import ROWS, orderly
+from tornproof.harness.explorers.model_based.world import LARGE_TOKEN_BITS, ROWS, orderly
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.systems.plain_rows import Values
 from tornproof.impl.errors import BusyError, ProblemError, StorageError
@@ -96,6 +96,8 @@ COVERAGE_GOALS = (
     "upsert of a committed row",
 )
 
+# These are reached by fixed programs only.
+FIXED_GOALS = ("text of 2^16 bytes", *(f"token of {bits + 1} bits" for bits in LARGE_TOKEN_BITS))
 STEPS_IN_PART = 300
 SEED_STRIDE = 1009
 WRITER = "tornproof.impl.write.table_writer"
@@ -582,7 +584,7 @@ def stateful_phase(
     )
     failed = None if undetected is None else [f"{control.name} was not detected" for control in undetected]
     failed = None if failed is None else [*failed, *model_controls.failed_controls()]
-    goals = (*COVERAGE_GOALS, *(f"rule: {name}" for name in RULES))
+    goals = (*COVERAGE_GOALS, *FIXED_GOALS, *(f"rule: {name}" for name in RULES))
     return phase.with_controls(failed).with_coverage_goals(goals).doubted("" if explored else "no rule was executed")
 
 

@@ -29,6 +29,8 @@ from tornproof.impl.txn.transaction import TXN_FILE, Partition, Transaction, are
 from tornproof.model.table import DirectoryName, Entry, State, Version
 
 PUBLISHED_SIZE_BYTES = 8
+TEXT_LENGTH_MAX = 4_000
+"""Of a violation; values may be long."""
 _OPENINGS = (CallKind.OPEN_FOR_READING, CallKind.OPEN_FOR_WRITING)
 
 
@@ -37,6 +39,11 @@ class ViolationError(Exception):
 
     def __init__(self, broken: str, text: str) -> None:
         """Name the violated property, and how it is violated."""
+        text = (
+            text
+            if len(text) <= TEXT_LENGTH_MAX
+            else f"{text[: TEXT_LENGTH_MAX // 2]} … {text[-TEXT_LENGTH_MAX // 2 :]}"
+        )
         super().__init__(f"{broken}: {text}")
         self.broken = broken
         self.text = text
@@ -86,13 +93,17 @@ class Chain:
 
 @dataclass(slots=True, kw_only=True)
 class Files:
-    """A table on a storage; remembers the committed bytes that it has read, which must never change."""
+    """A table on a storage; remembers the committed bytes that it has read, which must never change.
+
+    `holes` are ranges of a data.parquet that have no bytes, and are not read.
+    """
 
     storage: Storage
     path: str
     metadata: TableMetadata
     rows: Rows
     names: dict[DirectoryName, str] = field(default_factory=dict)
+    holes: dict[DirectoryName, range] = field(default_factory=dict)
     _published: dict[DirectoryName, bytes] = field(default_factory=dict)
     _committed: dict[DirectoryName, bytes] = field(default_factory=dict)
     _chains: dict[DirectoryName, Chain] = field(default_factory=dict)
@@ -138,8 +149,9 @@ class Files:
 
     def check_data(self, directory: DirectoryName, committed_token: int) -> None:
         """Remember data.parquet up to a token; ViolationError where bytes remembered before have changed."""
+        hole = self.holes.get(directory, range(0))
         with self.storage.open_for_reading(f"{self.files_of(directory).path}/{DATA_FILE}") as handle:
-            data = handle.pread(committed_token, 0)
+            data = handle.pread(hole.start, 0) + handle.pread(committed_token - hole.stop, hole.stop)
         self._check_unchanged(directory, self._committed, data, 0, DATA_FILE)
 
     def data_size_bytes(self, directory: DirectoryName) -> int:

@@ -9,8 +9,12 @@ from tornproof.harness.explorers.model_based.conditions import FORMS, OPERATORS
 from tornproof.harness.explorers.model_based.rules import KEY_COUNT, Step
 from tornproof.harness.explorers.model_based.smaller import Steps
 from tornproof.harness.explorers.model_based.start import TIMES_IN_INTERVAL
-from tornproof.harness.explorers.model_based.tables import PLAIN, TABLES
+from tornproof.harness.explorers.model_based.tables import PLAIN, TABLES, TEXTS
+from tornproof.harness.explorers.model_based.world import LARGE_TOKEN_BITS
 
+BYTES_BEFORE = 100
+STATISTIC_BYTES_MAX = 4_096
+"""Of longer texts, no statistics are written."""
 STORES_BEFORE_VERSION = range(24, 40)
 """Among so many stores of a small commit is the one of the version."""
 
@@ -45,6 +49,18 @@ SELECTED = tuple(
 EACH_VALUE = tuple(_step("read each value", nth=nth) for nth in range(9))
 BETWEEN = tuple(_step("read between", nth=nth, at=at) for nth in range(3) for at in (3, 7))
 AFTER_STOP = (_step("use a dead writer"), CLOSE, REOPEN, _insert(6, 12), COMMIT, *READ)
+STRETCHED = tuple(
+    (
+        *(_insert(0), COMMIT, CLOSE, _step("stretch", token_bytes=(1 << bits) - BYTES_BEFORE), REOPEN, *APPEND, *READ),
+        *(*REOPENED, *APPEND, *READ, _insert(0, 9), COMMIT, *REOPENED, *READ),
+    )
+    for bits in LARGE_TOKEN_BITS
+)
+LONG_TEXTS: Steps = (
+    *(_step("write long texts", sizes_bytes=[STATISTIC_BYTES_MAX + more for more in (-1, 0, 1)]), COMMIT, *EACH_VALUE),
+    *(_step("write long texts", sizes_bytes=[(1 << 16) + more for more in (-1, 0, 1)]), COMMIT, *READ),
+    *(_insert(0, 3), COMMIT, *REOPENED, *READ, REWRITE, COMMIT, *READ),
+)
 MANY_PARTITIONS, MANY_GENERATIONS = 140, 210
 """The first makes the record longer than a page of `_txn`."""
 EACH_ROW_AGAIN = tuple(step for row in range(TIMES_IN_INTERVAL * KEY_COUNT) for step in (_insert(row), COMMIT))
@@ -144,6 +160,7 @@ SIZES: tuple[Steps, ...] = (
         *READ,
     ),
     (*APPEND, _step("grow", count=MANY_GENERATIONS), *READ, *REOPENED, _insert(0, 9), COMMIT, *READ),
+    *STRETCHED,
 )
 """Run on one table; with the options of the second one, no partition is rewritten because of its unused bytes."""
 STOPS: tuple[tuple[Steps, ...], ...] = (
@@ -164,6 +181,6 @@ STOPS: tuple[tuple[Steps, ...], ...] = (
     ),
 )
 """Each group is run on another table: on which one does not matter."""
-FIXED_PROGRAMS = {table.name: (*COMMITS, *more) for table, more in zip(TABLES, STOPS, strict=True)} | {
-    PLAIN.name: SIZES
-}
+FIXED_PROGRAMS = {table.name: (*COMMITS, *more) for table, more in zip(TABLES, STOPS, strict=True)}
+FIXED_PROGRAMS[TEXTS.name] += (LONG_TEXTS,)
+FIXED_PROGRAMS[PLAIN.name] = SIZES

@@ -5,7 +5,8 @@ What they result in is the model's (`tornproof.model.rows`), which shares no cod
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -37,6 +38,7 @@ class Rows:
     contents: list[Values] = field(default_factory=list)
     _identities: dict[Values, int] = field(default_factory=dict)
     _made_count: int = 0
+    _text_size_bytes: int = 0
 
     def copy(self) -> Rows:
         """Return an independent copy."""
@@ -61,6 +63,15 @@ class Rows:
         self._made_count += len(points)
         rows = pa.Table.from_arrays(arrays, schema=self.shape.schema)
         return rows, self.identify(rows)
+
+    @contextmanager
+    def longer_texts(self, size_bytes: int) -> Iterator[None]:
+        """Let texts of rows that are made while the block runs have so many bytes."""
+        self._text_size_bytes = size_bytes
+        try:
+            yield
+        finally:
+            self._text_size_bytes = 0
 
     def merged(self, old: Sequence[int], new: Sequence[int]) -> tuple[int, ...]:
         """Return a partition's rows after `new` ones, in the order of writing, were added to `old` ones."""
@@ -99,7 +110,11 @@ class Rows:
 
     def _value(self, index: int, number: int) -> Any:
         tag = self.shape.tag_of(index)
-        if is_nullable(self.shape.types[index]) and number % (NULL_EVERY + index % 3) == 0:
+        if (
+            not self._text_size_bytes
+            and is_nullable(self.shape.types[index])
+            and number % (NULL_EVERY + index % 3) == 0
+        ):
             return None
         if tag in (TypeTag.FLOAT, TypeTag.DOUBLE) and number % SPECIAL_EVERY == 0:
             return SPECIAL_FRACTIONS[number // SPECIAL_EVERY % len(SPECIAL_FRACTIONS)]
@@ -107,6 +122,8 @@ class Rows:
             # New ones now and then, because each makes the dictionary larger.
             known = sorted({content[index] for content in self.contents if content[index] is not None})
             return [*known, f"row {number}"][number % (len(known) + 1)]
+        if self._text_size_bytes and tag in (TypeTag.STRING, TypeTag.VARCHAR):
+            return f"{number} ".ljust(self._text_size_bytes, "x")
         make = value_maker(self.shape.types[index], is_ascii=number % 2 == 0)
         return None if make is None else make(number)
 

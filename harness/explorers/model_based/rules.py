@@ -31,10 +31,12 @@ from tornproof.harness.explorers.model_based.sessions import (
     reopen_fails,
     reopen_killed,
     repair,
+    stretch,
     use_dead,
 )
 from tornproof.harness.explorers.model_based.start import OPTIONS, TIMES_IN_INTERVAL, Interval
 from tornproof.harness.explorers.model_based.world import Staged, World, orderly
+from tornproof.impl.storage.operating_system import OperatingSystemStorage
 from tornproof.impl.table.partition_names import interval_end
 from tornproof.impl.types.questdb import TypeTag
 from tornproof.impl.write.partition_build import PartitionBuild
@@ -84,6 +86,15 @@ def grow(world: World, *, count: int) -> None:
         commit(world)
     world.reads_commits = True
     world.check_everything()
+
+
+def write_long_texts(world: World, *, sizes_bytes: Sequence[int]) -> None:
+    """Write rows whose texts have so many bytes, which only fixed programs do: their statistics take as many."""
+    interval = world.start.intervals[0]
+    for size_bytes in sizes_bytes:
+        with world.rows.longer_texts(size_bytes):
+            _write(world, [Point(interval.start, size_bytes % KEY_COUNT)])
+        world.reached["text of 2^16 bytes"] += size_bytes == 1 << 16
 
 
 def upsert(world: World, *, rows: Sequence[int]) -> None:
@@ -224,6 +235,11 @@ def _can_repair(world: World) -> bool:
     return is_alone and bool(entries) and all(each.token >= 0 for each in entries)
 
 
+def _can_stretch(world: World) -> bool:
+    """Whether there are files that can have holes."""
+    return _can_repair(world) and isinstance(world.files.storage, OperatingSystemStorage)
+
+
 def _can_migrate(world: World) -> bool:
     """Whether a migration finds all that `_pm` said in other files, as after this writer alone."""
     return world.start.is_ours and _can_repair(world)
@@ -259,6 +275,8 @@ RULES: Mapping[str, Rule] = {
     "append": Rule(append, _is_open, 4, _OPENED, ("place", "count")),
     "spread": Rule(spread, _is_open, 0, _OPENED, ("count",)),
     "grow": Rule(grow, _has_nothing_staged, 0, _COMMITTED, ("count",)),
+    "stretch": Rule(stretch, _can_stretch, 0, ("close", *_COMMITTED), ("token_bytes",)),
+    "write long texts": Rule(write_long_texts, _is_open, 0, _OPENED, ("sizes_bytes",)),
     "upsert": Rule(upsert, _can_upsert, 5, _COMMITTED, ("rows",)),
     "commit nothing": Rule(commit, _has_nothing_staged, 2, _COMMITTED),
     "rewrite": Rule(rewrite, _can_change, 3, _COMMITTED, ("nth",)),
@@ -287,7 +305,7 @@ RULES: Mapping[str, Rule] = {
     "reopen that fails": Rule(reopen_fails, _is_closed, 4, ("commit that fails", *_STAGED), ("at",)),
 }
 WEIGHTED_RULES = tuple(name for name, rule in RULES.items() for _ in range(rule.weight))
-OPTIONAL_RULES = tuple(name for name in RULES if name not in _COMMITTED)
+OPTIONAL_RULES = tuple(name for name, rule in RULES.items() if rule.weight and name not in _COMMITTED)
 
 
 def possible(world: World, name: str, left_out: Collection[str] = ()) -> str:

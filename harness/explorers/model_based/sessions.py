@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from msgspec import structs
+
 from tornproof.harness.common.copies import open_writer_of_copy
-from tornproof.harness.explorers.model_based.files import Process, ViolationError
+from tornproof.harness.explorers.model_based.files import Process, ViolationError, entry_of
 from tornproof.harness.explorers.model_based.world import ALLOWED, ORDERLY, Staged, World, orderly
 from tornproof.harness.simulator.filesystem.faulty import Fault
 from tornproof.harness.simulator.filesystem.memory import Killed
@@ -14,9 +16,11 @@ from tornproof.impl.errors import BusyError, StorageError
 from tornproof.impl.layout.parquet import DATA_FILE
 from tornproof.impl.migrate.plan import Outcome as MigrationOutcome
 from tornproof.impl.migrate.table_migration import migrate_table
+from tornproof.impl.pm.encode import FooterFacts, NewRowGroup, encode_file
 from tornproof.impl.repair.repair import repair_table
 from tornproof.impl.storage.interface import StorageReason
-from tornproof.impl.table.partition import PM_FILE
+from tornproof.impl.table.partition import PM_FILE, resolve_partition
+from tornproof.impl.txn.transaction import TXN_FILE
 from tornproof.impl.verify.verify import verify_table
 from tornproof.impl.write.table_writer import UncommittedError, WriterDeadError
 from tornproof.model.step import newest_orphans, step
@@ -102,6 +106,43 @@ def migrate(world: World) -> None:
     if problems:
         raise ViolationError(ALLOWED, f"after a migration {problems[0]}")
     world.reached["table migrated"] += 1
+
+
+def stretch(world: World, *, token_bytes: int) -> None:
+    """Let the newest data.parquet have a hole before its footer, and its committed end at `token_bytes`.
+
+    The end is where years of appends would have brought it.
+    """
+    partition = world.transaction.partitions[-1]
+    name = entry_of(partition).directory
+    files, path = world.files.files_of(name), world.files.path
+    metadata = resolve_partition(files, partition).metadata
+    fixed = metadata.generation.position.fixed
+    moved_bytes = token_bytes - partition.token
+    if moved_bytes <= 0:
+        return
+    with world.files.storage.open_for_writing(f"{files.path}/{DATA_FILE}") as data:
+        footer = data.pread(partition.token - fixed.parquet_footer_offset, fixed.parquet_footer_offset)
+        data.truncate(fixed.parquet_footer_offset)
+        data.pwrite(footer, fixed.parquet_footer_offset + moved_bytes)
+    blooms = metadata.generation.blooms or [()] * len(metadata.blocks)
+    groups = [
+        NewRowGroup(num_rows=block.num_rows, chunks=block.chunks, blooms=references)
+        for block, references in zip(metadata.blocks, blooms, strict=True)
+    ]
+    facts = structs.replace(
+        FooterFacts.of(metadata.generation), parquet_footer_offset=fixed.parquet_footer_offset + moved_bytes
+    )
+    with world.files.storage.open_for_writing(f"{files.path}/{PM_FILE}") as pm:
+        pm.truncate(0)
+        pm.pwrite(encode_file(metadata.header, groups, facts), 0)
+    with world.files.storage.open_for_writing(f"{path}/{TXN_FILE}") as txn:
+        txn.pwrite(token_bytes.to_bytes(8, "little"), partition.token_offset_bytes)
+    world.files.holes[name] = range(fixed.parquet_footer_offset, fixed.parquet_footer_offset + moved_bytes)
+    world.files.forget(name)
+    world.durable = None
+    world.resume("a hole before the footer", {name: token_bytes})
+    world.follow_anew()
 
 
 def open_second(world: World) -> None:

@@ -19,6 +19,8 @@ from tornproof.harness.common.patch import replaced
 
 READ_BYTES_MAX, WRITTEN_BYTES_MAX = 1_500, 150
 """What one call transfers at most: POSIX allows any number."""
+REMEMBERED_BYTES_MAX = 1 << 28
+"""Only files with a hole are larger; what is durable of them is not compared."""
 SEAM = "tornproof.impl.storage.operating_system_file"
 
 
@@ -35,7 +37,7 @@ class Durable:
         if stat.S_ISDIR(found.st_mode):
             with os.scandir(descriptor) as entries:
                 self.names[found.st_ino] = {entry.name: entry.inode() for entry in entries}
-        else:
+        elif found.st_size <= REMEMBERED_BYTES_MAX:
             self.contents[found.st_ino] = bytearray(os.pread(descriptor, found.st_size, 0))
 
     def sync_range(self, inode: int, content: bytes, offset_bytes: int) -> None:

@@ -38,6 +38,12 @@ class NewTable:
 
 
 PLAIN = NewTable(name="days", columns={"ts": "TIMESTAMP", "v": "LONG"}, partition_by=PartitionBy.DAY)
+TEXTS = NewTable(
+    name="months, texts are keys",
+    columns={"ts": "TIMESTAMP", "name": "VARCHAR", "n": "INT", "t": "STRING", "raw": "BINARY", "c": "CHAR"},
+    keys=frozenset({"ts", "name", "n"}),
+    partition_by=PartitionBy.MONTH,
+)
 TABLES = (
     NewTable(
         name="hours, a symbol is a key",
@@ -58,12 +64,7 @@ TABLES = (
         partition_by=PartitionBy.WEEK,
         added={"flag": "BOOLEAN", "note": "VARCHAR", "n": "SHORT"},
     ),
-    NewTable(
-        name="months, texts are keys",
-        columns={"ts": "TIMESTAMP", "name": "VARCHAR", "n": "INT", "t": "STRING", "raw": "BINARY", "c": "CHAR"},
-        keys=frozenset({"ts", "name", "n"}),
-        partition_by=PartitionBy.MONTH,
-    ),
+    TEXTS,
     NewTable(
         name="years, the time is the key",
         columns={

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -39,6 +39,8 @@ ROWS = "a version has exactly its rows"
 DURABLE = "what is acknowledged is durable"
 # The model's generations of a partition that is not in Parquet: no operation changes them.
 NATIVE = (Generation(end=1, token=-1, rows=()),)
+NO_TOKENS: Mapping[DirectoryName, int] = {}
+LARGE_TOKEN_BITS = (31, 32)
 EXPLORERS = "tornproof.harness.explorers."
 
 
@@ -114,8 +116,7 @@ class World:
         self.process = Process(storage)
         self.staged = Staged()
         self.pins: dict[int, Pin] = {}
-        self.follower = TransactionReader(storage, f"{path}/{TXN_FILE}")
-        self.followed: Transaction | None = None
+        self.follow_anew()
         self.facts: dict[DirectoryName, Facts] = {}
         self.ceased: dict[DirectoryName, int] = dict.fromkeys(start.unreferenced, start.transaction.version)
         self.was_replaced: set[DirectoryName] = set()
@@ -129,6 +130,11 @@ class World:
         """The open writer, which may be dead."""
         assert self.writer is not None, "a rule that uses a writer is possible only with one"
         return self.writer
+
+    def follow_anew(self) -> None:
+        """Let the reader that is open for the whole program begin anew."""
+        self.follower = TransactionReader(self.files.storage, f"{self.files.path}/{TXN_FILE}")
+        self.followed: Transaction | None = None
 
     def end(self) -> None:
         """Close everything that is open."""
@@ -177,9 +183,10 @@ class World:
         if found != expected:
             raise ViolationError(ROWS, f"_txn says that the rows lie in {found}, and they lie in {expected}")
 
-    def resume(self, after: str) -> None:
-        """Take over the files as they are now, which must have the committed version and its rows."""
-        before = self.state
+    def resume(self, after: str, tokens: Mapping[DirectoryName, int] = NO_TOKENS) -> None:
+        """Take over the files as they are now, which must have the committed version, with other `tokens`, and rows."""
+        entries = [replace(each, token=tokens.get(each.directory, each.token)) for each in self.state.committed.entries]
+        before = self.state.with_slot(self.state.version, replace(self.state.committed, entries=tuple(entries)))
         self.files.forget_generations()
         self.committed_partitions.clear()
         found = self._first_state()
@@ -231,6 +238,8 @@ class World:
                 self.committed_partitions[entry.directory, entry.token] = partition
                 self.facts[entry.directory] = Facts.of(self.files.chain(entry.directory), entry.token)
                 self.files.check_data(entry.directory, entry.token)
+                for bits in LARGE_TOKEN_BITS:
+                    self.reached[f"token of {bits + 1} bits"] += entry.token >= 1 << bits
 
     def _ends(self, name: DirectoryName, names: set[str]) -> tuple[tuple[int, int], ...] | None:
         """Return (end, token) of a directory's chain; None where the model has no chain or the directory is missing."""

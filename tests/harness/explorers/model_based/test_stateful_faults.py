@@ -14,10 +14,13 @@ from planted_faults import NOTICED, planted
 
 from tornproof.harness.check import capture_table
 from tornproof.harness.common.patch import wrapped
+from tornproof.harness.common.remembered_codecs import remembered_encoder
 from tornproof.harness.common.verdict import Finding, Phase, Verdict
-from tornproof.harness.explorers.model_based.explorer import Stateful, parts, replay_stateful
+from tornproof.harness.explorers.model_based.explorer import Stateful, parts, replay_stateful, start_of
+from tornproof.harness.explorers.model_based.fixed_programs import STRETCHED
+from tornproof.harness.explorers.model_based.machine import Search, replay
 from tornproof.harness.explorers.model_based.start import StorageKind
-from tornproof.harness.explorers.model_based.tables import TABLES
+from tornproof.harness.explorers.model_based.tables import PLAIN, TABLES
 from tornproof.harness.mutation.catalogue import fault_named
 from tornproof.harness.mutation.fault_file import FaultFile
 from tornproof.harness.simulator.filesystem.image import DiskImage
@@ -158,3 +161,14 @@ def test_the_same_seed_finds_the_same_program_twice() -> None:
 def test_the_same_seed_finds_the_same_longer_program_twice() -> None:
     with planted(fault_named("replaced row group stays")):
         assert explored().findings == explored().findings
+
+
+@pytest.mark.parametrize("fault", ["token in 32 bits", "chunk offsets in 32 bits"])
+def test_defects_of_large_files_are_noticed_by_the_fixed_programs(fault: str, tmp_path: Path) -> None:
+    encode = remembered_encoder()
+    start = start_of(PLAIN.name, encode)
+    search = Search(start=start, kind=StorageKind.FILES, scratch=str(tmp_path), encode=encode, steps=0)
+    assert [replay(search, 0, program) for program in STRETCHED] == [None, None]
+    with planted(fault):
+        found = [replay(search, 0, program) for program in STRETCHED]
+    assert found[-1] is not None

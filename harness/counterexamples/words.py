@@ -20,6 +20,7 @@ GONE = {
 GONE_COUNT_MAX = 4
 OPERATIONS_SHOWN_MAX = 3
 THEN_SHOWN_MAX = 2
+CAUSES_SHOWN_MAX = 2
 LEFT_OUT = "left out"
 PLAIN_ERROR = "CorruptError: "
 """The class of most errors, which says no more than the error itself."""
@@ -86,7 +87,13 @@ def sentences(violated: str, evidence: Mapping[str, Any]) -> list[str]:
 
 
 def brief(violated: str, evidence: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return a finding in a few lines, each with what it begins with."""
+    """Return a finding in a few lines, each with what it begins with; none where its evidence says no cause."""
+    if "why" in evidence:
+        why = evidence["why"]
+        causes = [why["cause"], *(f"it does not happen when {each['text']}" for each in why["passes_when"]["changes"])]
+        return [("broken", property_words(violated)), *(("cause", each) for each in causes[:CAUSES_SHOWN_MAX])]
+    if "explanation" not in evidence:
+        return []
     explained = evidence["explanation"]
     changes = (explained.get("passes_when") or {}).get("changes", [])
     lines = [

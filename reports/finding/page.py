@@ -9,9 +9,9 @@ from typing import Any
 
 from markupsafe import Markup
 
-from tornproof.reports.finding.cause import cause_strip
+from tornproof.reports.finding.cause import cause_strip, prevented
 from tornproof.reports.finding.damage_map import damage_maps
-from tornproof.reports.finding.document import Explanation, FileBytes, explanation_of
+from tornproof.reports.finding.document import Explanation, FileBytes, explanation_of, prevention_of_program
 from tornproof.reports.finding.narrative import Line, lines_of, lines_of_evidence, participants_of, shrinking_of
 from tornproof.reports.finding.neighbour import side_by_side
 from tornproof.reports.finding.space_time import space_time
@@ -50,7 +50,7 @@ def finding_page(document: Mapping[str, Any], *, file: str, key: str, folded: Se
         file=file,
         command=f"tornproof replay {shlex.quote(file)}",
         explanation=explanation,
-        cause=Markup() if explanation is None else cause_strip(explanation),
+        cause=prevented(prevention_of_program(evidence)) if explanation is None else cause_strip(explanation),
         narrative=lines_of_evidence(evidence) if explanation is None else _narrative(explanation),
         diagram=_diagram(explanation),
         at_crash=explanation is not None and any(row.happens in CRASHES for row in explanation.rows),

@@ -25,10 +25,11 @@ def print_finding(console: Console, finding: Finding) -> None:
     console.print(Text.assemble(("finding", "bold red"), first.removeprefix("finding")))
     for line in others:
         console.print(Text(f"  {line}"))
-    parts = brief(finding.property, finding.evidence) if "explanation" in finding.evidence else []
-    thens = sum(label == "then" for label, _ in parts)
+    parts = brief(finding.property, finding.evidence)
+    labels = [label for label, _ in parts]
     for label, text in parts:
-        lines_max = BRIEF_LINES_MAX[label] if label != "then" or thens == 1 else 2
+        # Of several sentences of a kind each has fewer lines.
+        lines_max = BRIEF_LINES_MAX[label] if labels.count(label) == 1 else 2
         for number, line in enumerate(_fitting(text, lines_max, LINE_WIDTH - LABEL_WIDTH)):
             console.print(Text.assemble((f"  {'' if number else label:<{LABEL_WIDTH}}", "dim"), line))
 

@@ -19,7 +19,7 @@ from tornproof.harness.explorers.model_based.commit import expected_changes
 from tornproof.harness.explorers.model_based.files import ViolationError
 from tornproof.harness.explorers.model_based.rules import Step
 from tornproof.harness.explorers.model_based.smaller import Failure, Steps
-from tornproof.harness.explorers.model_based.world import DURABLE, UNSYNCED, World
+from tornproof.harness.explorers.model_based.world import DURABLE, ORDERLY, ROWS, UNSYNCED, World
 from tornproof.harness.simulator.filesystem.intercept import Answer, Call, CallKind, InterceptedStorage
 from tornproof.harness.systems.table import TableTarget
 from tornproof.impl.errors import StorageError
@@ -31,6 +31,7 @@ from tornproof.model.table import Entry, Version
 
 RESTATING = ("migrate", "repair")
 COMMITS = ("commit", "commit nothing", "commit that fails", "commit that is killed")
+RIGHT = "rows (read by pyarrow) and fields of _txn and _pm are right"
 STOPPED = ("commit that fails", "commit that is killed", "reopen that fails", "reopen that is killed")
 FILES = (DATA_FILE, PM_FILE, TXN_FILE)
 CLOSE, REOPEN = {"rule": "close"}, {"rule": "reopen"}
@@ -54,6 +55,7 @@ NOUNS = {
     "grow": "one of many commits",
 }
 """What a rule does, as a noun; others are their own."""
+READS = frozenset({"read where", "read each value", "read between", "read token", "read committed", "read pinned"})
 ALL_ROWS = ("read committed", "all rows are read, without a condition")
 OTHERWISE = {
     "read where": (ALL_ROWS,),
@@ -242,7 +244,18 @@ def _said(failure: Failure, watch: Watch) -> tuple[str, str]:
     if failure.violation.broken == DURABLE:
         missing = failure.violation.text.removeprefix(UNSYNCED)
         return f"{noun} does not sync what it writes: {missing}", f"{watch.rule}: sync {_file_in(missing)}"
-    return f"the files are right, as pyarrow and their raw fields tell; wrong is {noun}", watch.rule
+    if watch.rule not in READS and failure.violation.broken in (ORDERLY, ROWS):
+        noun = f"a read after {noun}"
+    file = _file_of_error(failure.violation.text)
+    at = f", which stops at {file}" if file else ""
+    kind = f"{watch.rule}: {file.rpartition('/')[2]}" if file else watch.rule
+    return f"{RIGHT}; wrong is {noun}{at}", kind
+
+
+def _file_of_error(text: str) -> str:
+    """Return the file that an error of the implementation names: "reading …: CorruptError: FILE: FIELD at byte …"."""
+    parts = text.split(": ")
+    return next((part for part in parts[1:] if part.rpartition("/")[2] in FILES), "")
 
 
 def _file_in(missing: str) -> str:

@@ -490,7 +490,7 @@ class Stateful:
             search.run(part.number)
             return _result(search, part)
 
-    def run_fixed(self, table: str | None, scratch: str) -> PartResult:
+    def run_fixed(self, table: str | None, scratch: str, *, stops_at_first: bool = False) -> PartResult:
         """Run the programs that are given for a table, each with other options."""
         part = Part(table, 0, 0)
         try:
@@ -500,6 +500,8 @@ class Stateful:
         with remembered_decoding():
             for number, program in enumerate(COMMITS if table is None else FIXED_PROGRAMS[table]):
                 search.run_fixed(program, number)
+                if stops_at_first and search.failure is not None:
+                    break
             return _result(search, part)
 
     def detects(self, control: Control, seed: int, scratch: str) -> bool:

@@ -12,14 +12,15 @@ from planted_faults import planted
 from tornproof.harness.common.remembered_codecs import remembered_decoding, remembered_encoder
 from tornproof.harness.common.verdict import Finding
 from tornproof.harness.explorers.model_based.audit import Audit, Expected
-from tornproof.harness.explorers.model_based.cause import Watch
-from tornproof.harness.explorers.model_based.explorer import Stateful, start_of
+from tornproof.harness.explorers.model_based.cause import RIGHT, Watch
+from tornproof.harness.explorers.model_based.explorer import start_of
 from tornproof.harness.explorers.model_based.fixed_programs import COMMITS, FIXED_PROGRAMS
 from tornproof.harness.explorers.model_based.machine import Search, replay
 from tornproof.harness.explorers.model_based.smaller import Steps
-from tornproof.harness.explorers.model_based.start import StorageKind, prepare, scratch_directory
+from tornproof.harness.explorers.model_based.start import StorageKind, prepare
 from tornproof.harness.explorers.model_based.tables import TABLES
 from tornproof.harness.explorers.model_based.world import World
+from tornproof.harness.mutation.causes import found_by_programs
 from tornproof.impl.layout import pm, txn
 from tornproof.impl.layout.parquet import DATA_FILE
 from tornproof.impl.table.partition import PM_FILE
@@ -169,8 +170,8 @@ def test_every_changed_byte_of_pm_behind_its_size_is_noticed_and_of_values() -> 
 
 def cause_of(fault: str, table: str | None = None, kind: StorageKind = StorageKind.MEMORY) -> tuple[Finding, str]:
     """Return the finding of the fixed programs for a planted fault, and its cause."""
-    with planted(fault), scratch_directory(kind, None) as scratch:
-        finding = Stateful(None, PATH, kind).run_fixed(table, scratch).finding
+    with planted(fault):
+        finding = found_by_programs([table], kind)
     assert finding is not None
     return finding, finding.evidence["why"]["cause"]
 
@@ -182,8 +183,8 @@ CAUSES = {
     "CRC starts over": f"the commit leaves a wrong file: CHECKSUM in {PM}",
     "version before stored again": "the recovery by a writer that opens leaves a wrong file: VERSION in _txn",
     "size of the table stays": "the commit leaves a wrong file: size of the partition table in _txn",
-    "up to a time is before it": "the files are right, as pyarrow and their raw fields tell; wrong is a read",
-    "decoded by the newest footer": "the files are right, as pyarrow and their raw fields tell; wrong is a read",
+    "up to a time is before it": f"{RIGHT}; wrong is a read",
+    "decoded by the newest footer": f"{RIGHT}; wrong is a read",
 }
 """By planted fault: the action and the file that it is in."""
 

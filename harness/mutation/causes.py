@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -26,7 +26,7 @@ from tornproof.harness.simulator.filesystem.line_bound import bounded_computatio
 from tornproof.harness.simulator.process.observer import Property
 from tornproof.harness.systems.releases import PRESETS
 from tornproof.harness.systems.scenario import Explorer, load_scenario
-from tornproof.harness.systems.simulation import setting_of
+from tornproof.harness.systems.simulation import HARDENED, setting_of
 from tornproof.harness.systems.table import TableTarget
 
 TIME_CHECKS_MAX = 2_000
@@ -154,14 +154,18 @@ def names_place(finding: Finding, place: Place) -> bool:
 
 
 def find(fault: FaultFile) -> Finding | None:
-    """Plant a fault and return the first finding with a cause: of the phase that is told the scenario, or of programs."""
+    """Plant a fault and return the first finding with a cause, of its scenario or of the programs of the state machine.
+
+    Schedules come before the programs, and power cuts after them, which take longer.
+    """
+    phases = [SIMULATED[each] for each in (fault.explorer, *fault.also) if each in SIMULATED]
+    first = [each for each in phases if each[0] is Explorer.SCHEDULES]
     with Mutant(fault).planted(), bounded_computation():
-        for detector in (fault.explorer, *fault.also):
-            if detector in SIMULATED:
-                for found in _simulated(fault.scenario, *SIMULATED[detector]):
-                    if causes_of(found.evidence):
-                        return found
-        return found_by_programs([None, *FIXED_PROGRAMS])
+        for phase in (*first, None, *(each for each in phases if each not in first)):
+            found = found_by_programs([None, *FIXED_PROGRAMS]) if phase is None else _simulated(fault.scenario, *phase)
+            if found is not None and causes_of(found.evidence):
+                return found
+    return None
 
 
 def found_by_programs(tables: Iterable[str | None], kind: StorageKind = StorageKind.FILES) -> Finding | None:
@@ -172,10 +176,11 @@ def found_by_programs(tables: Iterable[str | None], kind: StorageKind = StorageK
         return next((each.finding for each in results if each.finding is not None), None)
 
 
-def _simulated(scenario: str, explorer: Explorer, models: tuple[str, ...]) -> Iterator[Finding]:
-    setting = setting_of(load_scenario(scenario), PRESETS["hardened"])
+def _simulated(scenario: str, explorer: Explorer, models: tuple[str, ...]) -> Finding | None:
+    setting = setting_of(load_scenario(scenario), PRESETS[HARDENED])
     case = baseline_of(scenario).case(TableTarget(), setting.case.rules)
     setting = replace(setting, case=case, explorers=frozenset({explorer}), models=models)
     phase = simulate(explorer, [setting], has_time=calls_at_most(TIME_CHECKS_MAX))
     # A step against a rule is no wrong answer.
-    yield from (each for each in phase.findings if each.property not in (Property.BARRIERS, Property.IMMUTABLE))
+    answers = (each for each in phase.findings if each.property not in (Property.BARRIERS, Property.IMMUTABLE))
+    return next((each for each in answers if causes_of(each.evidence)), None)

@@ -1,7 +1,7 @@
 """Whether the inferred cause of each planted fault names its place, into benchmarks/results/causes.json.
 
-`python benchmarks/causes.py [NAME …]`: by default all faults of the catalogue that a check can find, those that are set
-aside for other figures too. It goes on where it was stopped; docs/causes_page.py makes the page.
+`python benchmarks/causes.py [NAME …]`: by default all faults of the catalogue that a phase of a check may find. It goes
+on where it was stopped; docs/causes_page.py makes the page.
 """
 
 from __future__ import annotations
@@ -15,8 +15,17 @@ from typing import Any
 from tornproof.harness.counterexamples.words import causes_of
 from tornproof.harness.mutation.catalogue import ALL
 from tornproof.harness.mutation.causes import find, is_aside, names_place, place_of
+from tornproof.harness.mutation.explorer import Explorer as Detector
 from tornproof.harness.mutation.fault_file import FaultFile
 
+OF_A_DETECTOR = (
+    Detector.DAMAGE,
+    Detector.MEMORY_SEQUENTIAL,
+    Detector.MEMORY_WEAK,
+    Detector.PROTECTED,
+    Detector.SMALL_LIMITS,
+    Detector.SOFT_LINKS,
+)
 RESULTS = Path(__file__).parent / "results/causes.json"
 
 
@@ -38,12 +47,18 @@ def measured(fault: FaultFile) -> dict[str, Any]:
     }
 
 
+def is_searched_for(fault: FaultFile) -> bool:
+    """Say whether a phase of a check may find a fault: not those that harm nobody, or that one detector alone shows."""
+    return not fault.argument and fault.explorer not in OF_A_DETECTOR
+
+
 def main(names: list[str]) -> None:
     """Measure faults one by one, and keep each row at once."""
     rows = json.loads(RESULTS.read_text()) if RESULTS.exists() else []
     known = {} if names else {row["fault"]: row for row in rows}
-    wanted = [fault for fault in ALL if fault.name in names or (not names and not fault.argument)]
-    for fault in sorted(wanted, key=is_aside):
+    wanted = [fault for fault in ALL if fault.name in names or (not names and is_searched_for(fault))]
+    # Those that something is known to find come first.
+    for fault in sorted(wanted, key=lambda each: not (each.explorer or each.phases)):
         if fault.name in known:
             continue
         row = measured(fault)

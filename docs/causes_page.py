@@ -18,26 +18,11 @@ from tornproof.cli.explanation_print import print_finding
 from tornproof.cli.findings import finding_document
 from tornproof.harness.common.markdown import markdown_table
 from tornproof.harness.common.verdict import Finding
-from tornproof.harness.mutation.causes import find
+from tornproof.harness.mutation.causes import EXAMPLES, find
 from tornproof.harness.mutation.fault_file import FaultFile, file_named
 from tornproof.reports.finding.page import finding_page
 
 RESULTS = Path(__file__).parents[1] / "benchmarks/results/causes.json"
-EXAMPLES = (
-    "data not synced (F1)",
-    "filter of the first row group",
-    "data after the version",
-    "decoded by the newest footer",
-    "prev is always 0",
-    "up to a time is before it",
-    "version before stored again",
-    "the rest is written at the same place",
-    "token without the tail",
-    "token forgotten",
-    "a slice of decimals is its beginning",
-    "merge loses a row",
-)
-"""Faults of as many families."""
 HEAD = """# Causes of planted faults
 
 What a finding says of its cause ([how](how-it-works.md#a-finding)), for faults that are planted on purpose

@@ -30,6 +30,21 @@ from tornproof.harness.systems.simulation import HARDENED, setting_of
 from tornproof.harness.systems.table import TableTarget
 
 TIME_CHECKS_MAX = 2_000
+EXAMPLES = (
+    "data not synced (F1)",
+    "filter of the first row group",
+    "data after the version",
+    "decoded by the newest footer",
+    "prev is always 0",
+    "up to a time is before it",
+    "version before stored again",
+    "the rest is written at the same place",
+    "token without the tail",
+    "token forgotten",
+    "a slice of decimals is its beginning",
+    "merge loses a row",
+)
+"""Faults of as many families, which docs/causes.md shows."""
 SIMULATED: dict[Detector, tuple[Explorer, tuple[str, ...]]] = {
     Detector.SCHEDULES: (Explorer.SCHEDULES, ()),
     Detector.CRASH: (Explorer.POWER, ("A",)),

@@ -22,6 +22,7 @@ from tornproof.reports.kit.page import Page, fill
 
 GROUP = "Findings"
 FOLDED_MAX = 50
+KNOWN_MAX = 5
 TEXT_CHARACTERS_MAX = 1_200
 TITLE_CHARACTERS_MAX = 240
 PREVENTED = ("It does not happen when", "None of ")
@@ -46,6 +47,7 @@ def finding_page(document: Mapping[str, Any], *, file: str, key: str, folded: Se
         is_long=len(sentence) > LONG_CHARACTERS,
         # The title says it, unless it is too long for one.
         sentence=shortened(sentence, TEXT_CHARACTERS_MAX) if len(sentence) > TITLE_CHARACTERS_MAX else "",
+        known=[(each.text("name"), each.text("where")) for each in fields.inners("known", KNOWN_MAX)],
         facts=_facts(fields, explanation),
         file=file,
         command=f"tornproof replay {shlex.quote(file)}",

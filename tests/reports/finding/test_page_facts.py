@@ -5,6 +5,7 @@ a fact that holds without it.
 """
 
 import html
+import itertools
 import random
 import re
 from collections.abc import Callable
@@ -114,8 +115,7 @@ def check_values_of_bytes(chance: random.Random) -> None:
     after = bytes(byte if chance.random() < 0.8 else chance.randrange(256) for byte in before)
     starts = sorted(chance.sample(range(40), 6))
     ranges = [
-        byte_range(start, end, "written", chance.choice(["", "FIELD"]))
-        for start, end in zip(starts, starts[1:], strict=False)
+        byte_range(start, end, "written", chance.choice(["", "FIELD"])) for start, end in itertools.pairwise(starts)
     ]
     for each in with_values({"ranges": ranges}, before, after)["ranges"]:
         place = slice(each["start"], each["end"])

@@ -92,7 +92,7 @@ class StateRecorder(Observer):
         shown.sort(key=lambda file: (bool((states[file] == DURABLE).all()), file not in reads, file))
         left = self._left(kernel)
         maps = [
-            _with_values(
+            with_values(
                 file_map(file.removeprefix(self._prefix), states[file], fields.get(file), reads.get(file, ())),
                 start.files.get(file, b""),
                 left.files.get(file, b""),
@@ -121,7 +121,7 @@ class StateRecorder(Observer):
                     yield path, states_before(kernel.files[number], has_name=path in durable)
 
 
-def _with_values(file: dict[str, Any], before: bytes, after: bytes) -> dict[str, Any]:
+def with_values(file: dict[str, Any], before: bytes, after: bytes) -> dict[str, Any]:
     """Add to each field of at most 8 bytes that has changed what it was and what it is."""
     for each in file["ranges"]:
         start, end = each["start"], each["end"]

@@ -20,6 +20,7 @@ GONE = {
 GONE_COUNT_MAX = 4
 OPERATIONS_SHOWN_MAX = 3
 THEN_SHOWN_MAX = 2
+CAUSES_SHOWN_MAX = 2
 LEFT_OUT = "left out"
 PLAIN_ERROR = "CorruptError: "
 """The class of most errors, which says no more than the error itself."""
@@ -86,17 +87,27 @@ def sentences(violated: str, evidence: Mapping[str, Any]) -> list[str]:
 
 
 def brief(violated: str, evidence: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return a finding in a few lines, each with what it begins with."""
+    """Return a finding in a few lines, each with what it begins with; none where its evidence says no cause."""
+    if "why" in evidence:
+        return [("broken", property_words(violated)), *(("cause", each) for each in causes_of(evidence))]
+    if "explanation" not in evidence:
+        return []
     explained = evidence["explanation"]
-    changes = (explained.get("passes_when") or {}).get("changes", [])
     lines = [
         ("broken", property_words(violated)),
         ("let", _setting(evidence["test_case"], explained.get("operations", []))),
     ]
     # Of several decisions the last ones do the harm.
     lines += [("then", each) for each in _decisions(evidence)[-THEN_SHOWN_MAX:]]
-    lines += [("cause", f"it does not happen when {change['text']}") for change in changes[:1]]
-    return lines
+    return [*lines, *(("cause", each) for each in causes_of(evidence)[:1])]
+
+
+def causes_of(evidence: Mapping[str, Any]) -> list[str]:
+    """Return the sentences on the cause of a finding that are shown first, none for one without a cause."""
+    why = evidence.get("why") or evidence.get("explanation") or {}
+    said = [why["cause"]] if "why" in evidence else []
+    changes = (why.get("passes_when") or {}).get("changes", [])
+    return [*said, *(f"it does not happen when {each['text']}" for each in changes)][:CAUSES_SHOWN_MAX]
 
 
 def lane_cells(row: Mapping[str, Any], *, raw: bool = False) -> list[str]:

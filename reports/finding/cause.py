@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from markupsafe import Markup
 
-from tornproof.reports.finding.document import Cause, Explanation, FileBytes
+from tornproof.reports.finding.document import Cause, Explanation, FileBytes, Prevention
 from tornproof.reports.finding.narrative import lines_of
 from tornproof.reports.finding.space_time import Call, call_of
 from tornproof.reports.kit.json_fields import shortened
@@ -41,7 +41,7 @@ def cause_strip(explanation: Explanation) -> Markup:
     """Return the strip as HTML, empty if no decision is the cause."""
     cause = explanation.cause
     if cause is None:
-        return fill("prevented.html.j2", passes_when=explanation.passes_when)
+        return prevented(explanation.passes_when)
     read = list(_loose_bytes_read(explanation.files))
     return fill(
         "cause.html.j2",
@@ -54,6 +54,11 @@ def cause_strip(explanation: Explanation) -> Markup:
         read_left_out=max(0, len(read) - READ_SHOWN_MAX),
         passes_when=explanation.passes_when,
     )
+
+
+def prevented(passes_when: Prevention) -> Markup:
+    """Return which changes of a run prevent its finding as HTML, empty if none was tried."""
+    return fill("prevented.html.j2", passes_when=passes_when)
 
 
 def _step_words(step: str) -> StepWords:

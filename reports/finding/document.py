@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tornproof.reports.finding.space_time import HAPPENINGS, LANES, LaneRow
 from tornproof.reports.kit.byte_map import RANGES_MAX, ByteRange
@@ -39,8 +39,9 @@ class Cause:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prevention:
-    """The changes of the run that make it pass, in words, and how many were tried and were enough."""
+    """What is wrong first, the changes of the run that make it pass, and how many were tried and were enough."""
 
+    cause: str = ""
     tried: int = 0
     enough: int = 0
     changes: Sequence[str] = ()
@@ -92,6 +93,14 @@ def explanation_of(evidence: Fields) -> Explanation | None:
         passes_when=_prevention(fields.inner("passes_when")) if "passes_when" in fields else Prevention(),
         neighbour=None if neighbour is None else neighbour.record(Neighbour, rows=_rows(neighbour)),
     )
+
+
+def prevention_of_program(evidence: Fields) -> Prevention:
+    """Return the cause of a finding of the state machine, an empty one for other findings; raises ResultError."""
+    if "why" not in evidence:
+        return Prevention()
+    why = evidence.inner("why")
+    return replace(_prevention(why.inner("passes_when")), cause=why.text("cause"))
 
 
 def _prevention(fields: Fields) -> Prevention:

@@ -9,9 +9,9 @@ from typing import Any
 
 from markupsafe import Markup
 
-from tornproof.reports.finding.cause import cause_strip
+from tornproof.reports.finding.cause import cause_strip, prevented
 from tornproof.reports.finding.damage_map import damage_maps
-from tornproof.reports.finding.document import Explanation, FileBytes, explanation_of
+from tornproof.reports.finding.document import Explanation, FileBytes, explanation_of, prevention_of_program
 from tornproof.reports.finding.narrative import Line, lines_of, lines_of_evidence, participants_of, shrinking_of
 from tornproof.reports.finding.neighbour import side_by_side
 from tornproof.reports.finding.space_time import space_time
@@ -22,6 +22,7 @@ from tornproof.reports.kit.page import Page, fill
 
 GROUP = "Findings"
 FOLDED_MAX = 50
+KNOWN_MAX = 5
 TEXT_CHARACTERS_MAX = 1_200
 TITLE_CHARACTERS_MAX = 240
 PREVENTED = ("It does not happen when", "None of ")
@@ -46,11 +47,12 @@ def finding_page(document: Mapping[str, Any], *, file: str, key: str, folded: Se
         is_long=len(sentence) > LONG_CHARACTERS,
         # The title says it, unless it is too long for one.
         sentence=shortened(sentence, TEXT_CHARACTERS_MAX) if len(sentence) > TITLE_CHARACTERS_MAX else "",
+        known=[(each.text("name"), each.text("where")) for each in fields.inners("known", KNOWN_MAX)],
         facts=_facts(fields, explanation),
         file=file,
         command=f"tornproof replay {shlex.quote(file)}",
         explanation=explanation,
-        cause=Markup() if explanation is None else cause_strip(explanation),
+        cause=prevented(prevention_of_program(evidence)) if explanation is None else cause_strip(explanation),
         narrative=lines_of_evidence(evidence) if explanation is None else _narrative(explanation),
         diagram=_diagram(explanation),
         at_crash=explanation is not None and any(row.happens in CRASHES for row in explanation.rows),

@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib
 from collections import Counter
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
 from types import FunctionType, SimpleNamespace
 from typing import Any, NamedTuple
@@ -20,6 +20,7 @@ from tornproof.harness.common.patch import original_of, wrapped
 from tornproof.harness.common.quiet_hypothesis import quiet_hypothesis
 from tornproof.harness.common.remembered_codecs import remembered_decoding, remembered_encoder
 from tornproof.harness.common.verdict import Finding, HasTime, OnProgress, Phase, Verdict, always
+from tornproof.harness.explorers.model_based.cause import cause_of
 from tornproof.harness.explorers.model_based.commit import STAGE_WORDS
 from tornproof.harness.explorers.model_based.files import ViolationError
 from tornproof.harness.explorers.model_based.fixed_programs import (
@@ -33,7 +34,7 @@ from tornproof.harness.explorers.model_based.fixed_programs import (
     REPAIRED,
     SECOND_WRITER,
 )
-from tornproof.harness.explorers.model_based.machine import STEPS_IN_PROGRAM, Search, filled, replay
+from tornproof.harness.explorers.model_based.machine import FIRST_STEPS, STEPS_IN_PROGRAM, Search, filled, replay
 from tornproof.harness.explorers.model_based.rules import RULES, Step
 from tornproof.harness.explorers.model_based.smaller import Failure, Steps
 from tornproof.harness.explorers.model_based.start import (
@@ -486,21 +487,23 @@ class Stateful:
         try:
             search = self._search(part.table, scratch, steps=part.steps, has_time=has_time, on_progress=on_progress)
         except ViolationError as violation:
-            return _without_start(violation, part)
+            return _without_start(violation, part, self._encode)
         with quiet_hypothesis(), remembered_decoding():
             search.run(part.number)
             return _result(search, part)
 
-    def run_fixed(self, table: str | None, scratch: str) -> PartResult:
+    def run_fixed(self, table: str | None, scratch: str, *, stops_at_first: bool = False) -> PartResult:
         """Run the programs that are given for a table, each with other options."""
         part = Part(table, 0, 0)
         try:
             search = self._search(table, scratch, steps=0)
         except ViolationError as violation:
-            return _without_start(violation, part)
+            return _without_start(violation, part, self._encode)
         with remembered_decoding():
             for number, program in enumerate(COMMITS if table is None else FIXED_PROGRAMS[table]):
                 search.run_fixed(program, number)
+                if stops_at_first and search.failure is not None:
+                    break
             return _result(search, part)
 
     def detects(self, control: Control, seed: int, scratch: str) -> bool:
@@ -537,8 +540,7 @@ def start_of(table: str, encode: RowGroupEncoder) -> Start:
     """Return the start of one of our own tables; raises ViolationError if it cannot be made, KeyError if unknown."""
     with remembered_decoding():
         with orderly("a new table"):
-            empty = prepare(empty_image(table), PATH)
-        making = Search(start=empty, kind=StorageKind.MEMORY, scratch="", encode=encode, steps=0, options=1)
+            making = _making(table, encode)
         start = filled(making)
         if not BY_NAME[table].added:
             return replace(start, is_ours=True)
@@ -546,6 +548,11 @@ def start_of(table: str, encode: RowGroupEncoder) -> Start:
             added = prepare(with_added_columns(table, start.files, start.metadata), PATH)
         _check_added(start.rows.contents, added.rows.contents, [*BY_NAME[table].added.values()])
         return replace(added, is_ours=True)
+
+
+def _making(table: str, encode: RowGroupEncoder) -> Search:
+    start = prepare(empty_image(table), PATH)
+    return Search(start=start, kind=StorageKind.MEMORY, scratch="", encode=encode, steps=0, options=1)
 
 
 def _check_added(before: Sequence[Values], after: Sequence[Values], types: Sequence[str]) -> None:
@@ -593,10 +600,15 @@ def _bound(results: Sequence[PartResult]) -> str:
     return f"{rules} rules in {programs} programs"
 
 
-def _without_start(violation: ViolationError, part: Part) -> PartResult:
+def _without_start(violation: ViolationError, part: Part, encode: RowGroupEncoder) -> PartResult:
     """Return the result where a table of our own could not be made as it should be."""
+    assert part.table is not None, "the given table is made by somebody else"
     evidence: dict[str, Any] = {"table": part.table, "seed": part.number, "options": 0, "steps": []}
     evidence["storage"] = StorageKind.MEMORY.value
+    with suppress(Exception):
+        # Where not even an empty table can be made, nothing can be compared.
+        making = _making(part.table, encode)
+        evidence["why"] = _cause(making, Failure(steps=FIRST_STEPS, options=making.options, violation=violation))
     sentence = f"A new table ({part.table}) cannot be made: {violation.text}."
     finding = Finding(property=violation.broken, phase=PHASE, sentence=sentence, evidence=evidence)
     return PartResult(programs=0, counts=Counter(), reached=Counter(), finding=finding)
@@ -656,7 +668,15 @@ def _finding(search: Search, failure: Failure, part: Part) -> Finding:
             "steps": [dict(each) for each in failure.steps],
             "text": failure.violation.text,
             "is_seen_again": _is_same(again, failure),
+            "why": _cause(search, failure),
         },
+    )
+
+
+def _cause(search: Search, failure: Failure) -> dict[str, Any]:
+    bloomless = [number for number, each in enumerate(search.start.options) if each.blooms is None]
+    return cause_of(
+        failure, lambda options, steps, watch: replay(search, options, steps, watch=watch), bloomless=bloomless
     )
 
 

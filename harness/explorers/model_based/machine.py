@@ -19,6 +19,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_sta
 
 from tornproof.harness.common.quiet_hypothesis import quiet_settings
 from tornproof.harness.common.verdict import HasTime, OnProgress, always
+from tornproof.harness.explorers.model_based.cause import Watch
 from tornproof.harness.explorers.model_based.commit import FAULT_KINDS
 from tornproof.harness.explorers.model_based.files import ViolationError
 from tornproof.harness.explorers.model_based.rules import OPTIONAL_RULES, RULES, WEIGHTED_RULES, Step, possible, take
@@ -128,7 +129,9 @@ class Search:
         return smallest(failure, lambda options, steps: replay(self, options, steps), steps_max=SHRINKING_STEPS)
 
 
-def replay(search: Search, options: int, steps: tuple[Step, ...], *, notes: bool = False) -> ViolationError | None:
+def replay(
+    search: Search, options: int, steps: tuple[Step, ...], *, notes: bool = False, watch: Watch | None = None
+) -> ViolationError | None:
     """Run a program from the start, without the rules that are not possible, and return the violation, if any.
 
     With `notes` the search counts its rules, and what it reaches.
@@ -136,11 +139,11 @@ def replay(search: Search, options: int, steps: tuple[Step, ...], *, notes: bool
     with ExitStack() as opened:
         try:
             search.options = options
-            world = _new_world(search, opened)
+            world = _new_world(search, opened, watch)
             for each in steps:
                 if RULES[each["rule"]].is_possible(world):
                     search.counts[each["rule"]] += notes
-                    take(world, each)
+                    _take(world, each, watch)
             world.check_everything()
             search.reached += world.reached if notes else Counter()
         except ViolationError as violation:
@@ -161,11 +164,24 @@ def filled(search: Search) -> Start:
             return prepare(storage.image(), world.files.path)
 
 
-def _new_world(search: Search, opened: ExitStack) -> World:
+def _take(world: World, step: Step, watch: Watch | None) -> None:
+    if watch is None:
+        take(world, step)
+        return
+    watch.stepping(world, step)
+    try:
+        take(world, step)
+    finally:
+        watch.stepped(world)
+
+
+def _new_world(search: Search, opened: ExitStack, watch: Watch | None = None) -> World:
     copy = opened.enter_context(fresh_copy(search.start, search.kind, search.scratch))
+    if watch is not None:
+        copy = copy._replace(storage=watch.storage(copy.storage))
     world = World(search.start, copy, options=search.start.options[search.options], encode=search.encode)
     opened.callback(world.end)
-    take(world, {"rule": "reopen"})
+    _take(world, {"rule": "reopen"}, watch)
     return world
 
 

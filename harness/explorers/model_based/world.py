@@ -37,6 +37,7 @@ ORDERLY = "every call answers or refuses in an orderly way"
 ALLOWED = "the files are what the model allows"
 ROWS = "a version has exactly its rows"
 DURABLE = "what is acknowledged is durable"
+UNSYNCED = "a commit was acknowledged, and not synced is "
 # The model's generations of a partition that is not in Parquet: no operation changes them.
 NATIVE = (Generation(end=1, token=-1, rows=()),)
 NO_TOKENS: Mapping[DirectoryName, int] = {}
@@ -221,7 +222,7 @@ class World:
         missing = self.durable.missing(path, size_bytes)
         if missing is not None:
             where = path.parent.relative_to(Path(self.files.path).parent)
-            raise ViolationError(DURABLE, f"a commit was acknowledged, and not synced is {missing} in {where}")
+            raise ViolationError(DURABLE, f"{UNSYNCED}{missing} in {where}")
 
     def check_everything(self) -> None:
         """Compare all directories, the committed version and every pinned version."""

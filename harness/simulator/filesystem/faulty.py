@@ -50,13 +50,15 @@ class Fault:
 class FaultyStorage(InterceptedStorage):
     """A storage over another one that makes each fault happen once.
 
-    `fired` counts how often each happened, and `calls` holds the calls since the faults were set.
+    `fired` counts how often each happened, `failed` is the last call that did not, and `calls` holds those since the
+    faults were set.
     """
 
     def __init__(self, inner: Storage, *faults: Fault) -> None:
         """Set the first faults."""
         super().__init__(inner)
         self._is_killed = False
+        self.failed: Call | None = None
         self.arm(*faults)
 
     def arm(self, *faults: Fault) -> None:
@@ -96,6 +98,7 @@ class FaultyStorage(InterceptedStorage):
 
     def _fail(self, fault: Fault, call: Call) -> None:
         self.fired[fault] += 1
+        self.failed = call
         if fault.reason is None:
             self._is_killed = True
             raise Killed

@@ -11,9 +11,10 @@ from rich.table import Table
 from rich.text import Text
 
 from tornproof.harness.common.verdict import Finding
+from tornproof.harness.counterexamples.alike import alike
 from tornproof.harness.counterexamples.words import LANES, brief, byte_lines, lane_cells, sentences
 
-BRIEF_LINES_MAX = {"title": 3, "broken": 1, "let": 1, "then": 3, "cause": 3}
+BRIEF_LINES_MAX = {"title": 3, "broken": 1, "let": 1, "then": 3, "cause": 3, "known": 1}
 """How many lines of 80 columns each part of a finding has, eleven at most; the command that replays it comes last."""
 LABEL_WIDTH = 10
 LINE_WIDTH = 78
@@ -25,10 +26,13 @@ def print_finding(console: Console, finding: Finding) -> None:
     console.print(Text.assemble(("finding", "bold red"), first.removeprefix("finding")))
     for line in others:
         console.print(Text(f"  {line}"))
-    parts = brief(finding.property, finding.evidence) if "explanation" in finding.evidence else []
-    thens = sum(label == "then" for label, _ in parts)
+    parts = brief(finding.property, finding.evidence)
+    parts += [("known", each.text) for each in alike(finding)[:1]]
+    labels = [label for label, _ in parts]
     for label, text in parts:
-        lines_max = BRIEF_LINES_MAX[label] if label != "then" or thens == 1 else 2
+        # Of several sentences of a kind each has fewer lines, and what is known takes one from how it came about.
+        lines_max = BRIEF_LINES_MAX[label] if labels.count(label) == 1 else 2
+        lines_max -= label == "then" and "known" in labels
         for number, line in enumerate(_fitting(text, lines_max, LINE_WIDTH - LABEL_WIDTH)):
             console.print(Text.assemble((f"  {'' if number else label:<{LABEL_WIDTH}}", "dim"), line))
 

@@ -15,6 +15,7 @@ from tornproof import __version__
 from tornproof.cli.output import write_json
 from tornproof.cli.report_writing import FINDINGS_OF_REPORT
 from tornproof.harness.common.verdict import Finding, Phase, Verdict
+from tornproof.harness.counterexamples.alike import alike
 from tornproof.harness.counterexamples.older_words import FORMAT, OLDER_FORMATS, in_present_words
 from tornproof.harness.counterexamples.replay import is_simulated
 from tornproof.harness.simulator.filesystem.image import DiskImage
@@ -78,13 +79,15 @@ def save_findings(
 
 def finding_document(finding: Finding, table: str, start_files: dict[str, str]) -> dict[str, Any]:
     """Return the JSON form of a finding, with the files at the start of its run."""
-    head = {
+    head: dict[str, Any] = {
         "tornproof": __version__,
         "property": finding.property,
         "phase": finding.phase,
         "sentence": finding.sentence,
         "table": table,
     }
+    known = [each._asdict() for each in alike(finding)]
+    head |= {"known": known} if known else {}
     if not is_simulated(finding.evidence):
         return {"format": FORMAT, **head, "evidence": finding.evidence, "start_files": start_files}
     of_log = {name: finding.evidence.get(name) for name in OF_A_LOG}

@@ -18,6 +18,7 @@ from tornproof.harness.counterexamples.replay import is_simulated
 from tornproof.harness.counterexamples.run import run_log
 from tornproof.harness.explorers.simulated_phases import simulate
 from tornproof.harness.mutation.known import KNOWN, KnownDefect, Size, find_defect, replay_with, replay_without, size_of
+from tornproof.harness.mutation.known_causes import DEFECTS, FILE, entry
 from tornproof.harness.mutation.known_document import (
     BESIDE,
     BESIDE_COLUMNS,
@@ -39,6 +40,7 @@ from tornproof.harness.systems.workload import made_image
 
 TIMES, FEW_TIMES = 10, 1
 REMADE = "python -m tornproof.harness.mutation.known_document > docs/known-defects.md"
+REMADE_CAUSES = "python -m tornproof.harness.mutation.known_causes"
 STEP_RULES = (Property.BARRIERS, Property.IMMUTABLE)
 BY_NAME = {defect.name: defect for defect in KNOWN}
 PAGE = Path(__file__).parents[3] / "docs/known-defects.md"
@@ -110,6 +112,7 @@ def test_a_known_defect_replays_every_time_with_the_same_evidence_and_not_withou
     assert replay_without(finding) is Verdict.VALID
     assert table([(defect, finding)])[-1] in lines_of_page(), REMADE
     assert "\n".join(narrative_of(defect, finding)) in PAGE.read_text(), REMADE
+    assert entry(defect.name, DEFECTS, finding) in json.loads(FILE.read_text()), REMADE_CAUSES
     if is_simulated(finding.evidence):
         kind, words = CAUSES[defect.name]
         changes = finding.evidence["explanation"]["passes_when"]["changes"]

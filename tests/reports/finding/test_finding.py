@@ -61,6 +61,25 @@ def test_what_prevents_it_is_said_with_the_number_of_changes_tried() -> None:
     assert "prevents it" not in section(body_of(finding_document()), "The cause")
 
 
+def test_a_finding_of_the_state_machine_begins_with_what_is_wrong_first() -> None:
+    changes = [{"text": "a new writer makes the last commit", "kind": ""}]
+    passes_when = {"tried": 2, "enough": 1, "changes": changes}
+    why: dict[str, Any] = {"cause": "the commit leaves a wrong <file>", "kind": "", "passes_when": passes_when}
+    said = text_of(body_of({**finding_document(), "evidence": {"why": why}}).partition("<dl")[0])
+    assert "Cause: the commit leaves a wrong <file>." in said
+    assert "It does not happen when a new writer makes the last commit. 2 small changes" in said
+    why["passes_when"] = {"tried": 0, "enough": 0, "changes": []}
+    said = text_of(body_of({**finding_document(), "evidence": {"why": why}}).partition("<dl")[0])
+    assert said.endswith("wrong <file>.")
+
+
+def test_what_a_finding_is_like_is_said_with_where_it_is_described() -> None:
+    known = [{"name": "header before <body>", "where": "known-defects.md#header-before-body"}]
+    said = text_of(body_of({**finding_document(), "known": known}).partition("<dl")[0])
+    assert "Like “header before <body>”, which docs/known-defects.md#header-before-body describes" in said
+    assert "Like “" not in body_of(finding_document())
+
+
 def test_the_cause_is_what_was_done_what_came_between_and_what_was_still_to_do() -> None:
     cause = section(body_of(finding_document()), "The cause")
     assert "writer had done (in commit 0) store a word 2024-01-01T00/ _pm" in cause

@@ -1,6 +1,6 @@
 """The reference model of a table, as pure functions: no bytes, no files, nothing shared with the implementation.
 
-`rows.py` says which rows a commit leaves, `step.py` what a writer and its recovery leave in files when processes die,
+`rows.py` says which rows a commit leaves, `table.py` what a writer and its recovery leave in files when processes die,
 `protocol.py` what the steps of a commit leave on disk when the power fails, `trace.py` what anybody may then report.
 Begin with `rows.py`.
 """

@@ -8,7 +8,7 @@ from __future__ import annotations
 import datetime
 import enum
 from collections.abc import Hashable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, TypeAlias
 
 SECONDS_IN_HOUR = 3_600
@@ -74,20 +74,14 @@ def after(content: Content, change: Change) -> Content | None:
         if _repeats_keys(before):
             return None
         partitions[start] = with_row(before, row)
-    return Content(
-        version=content.version + 1,
-        partitions=tuple((start, partitions[start]) for start in sorted(partitions)),
-        interval=content.interval,
-        ticks=content.ticks,
-    )
+    return replace(content, version=content.version + 1, partitions=tuple(sorted(partitions.items())))
 
 
 def partition_of(time: int, starts: Iterable[int], interval: Interval, ticks: int) -> int:
     """Return the last partition of a time's interval that starts at or before it, else the start of the interval."""
     first = start_of(time, interval, ticks)
-    return max(
-        (start for start in starts if start <= time and start_of(start, interval, ticks) == first), default=first
-    )
+    before = [start for start in starts if start <= time]
+    return max((start for start in before if start_of(start, interval, ticks) == first), default=first)
 
 
 def start_of(time: int, interval: Interval, ticks: int) -> int:
@@ -98,8 +92,7 @@ def start_of(time: int, interval: Interval, ticks: int) -> int:
     day = EPOCH + datetime.timedelta(days=seconds // SECONDS_IN_DAY)
     match interval:
         case Interval.WEEK:
-            while day.isoweekday() != 1:
-                day -= datetime.timedelta(days=1)
+            day -= datetime.timedelta(days=day.weekday())
         case Interval.MONTH:
             day = day.replace(day=1)
         case Interval.YEAR:

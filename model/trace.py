@@ -50,6 +50,7 @@ class NoBehaviourError(Exception):
 
 def follow(known: Known, event: Event) -> Known:
     """Return what is known after an event; raises NoBehaviourError."""
+    reads = dict(known.reads)
     match event.kind:
         case Kind.COMMIT if known.is_open and not known.is_committing:
             return known._replace(high=known.high + 1, is_committing=True)
@@ -63,13 +64,12 @@ def follow(known: Known, event: Event) -> Known:
             found = _one_of(event, known.low, known.high)
             return known._replace(low=found, high=found, durable=found, is_open=True)
         case Kind.BEGUN:
-            least = max(known.low, dict(known.reads).get(event.reader, 0))
-            return known._replace(reads=tuple(sorted({**dict(known.reads), event.reader: least}.items())))
-        case Kind.SEEN if event.reader in dict(known.reads):
-            seen = _one_of(event, dict(known.reads)[event.reader], known.high)
-            reads = tuple(sorted({**dict(known.reads), event.reader: seen}.items()))
+            reads[event.reader] = max(known.low, reads.get(event.reader, 0))
+            return known._replace(reads=tuple(sorted(reads.items())))
+        case Kind.SEEN if event.reader in reads:
+            seen = reads[event.reader] = _one_of(event, reads[event.reader], known.high)
             # What one has seen is stored, so that every read that begins later sees it too.
-            return known._replace(low=max(known.low, seen), reads=reads)
+            return known._replace(low=max(known.low, seen), reads=tuple(sorted(reads.items())))
     raise NoBehaviourError(f"{event.kind.value}, which is impossible here")
 
 

@@ -9,8 +9,7 @@ from typing import NamedTuple
 from tornproof.harness.common import behaviour
 from tornproof.harness.common.model_check import difference
 from tornproof.model.rows import Change, Content, Interval, Row, after
-from tornproof.model.step import step
-from tornproof.model.table import Commit, Directory, Entry, Generation, Purge, Stage, State, Version, Write
+from tornproof.model.table import Commit, Entry, Generation, Purge, Stage, State, Version, Write, step
 from tornproof.model.trace import Event, Kind, Known, NoBehaviourError, follow
 
 
@@ -47,11 +46,10 @@ WRONG = {
     "another order": replace(CONTENT, partitions=((0, (ROWS[0], *ROWS[:0:-1])),)),
 }
 """What is not `CONTENT`, in words."""
-NAMED, UNNAMED = Directory(name=(0, 0), generations=(Generation(end=1, token=1, rows=(1,)),)), Directory(name=(1, 0))
+NAMED, UNNAMED = (0, 0), (1, 0)
 STATE = State(
-    version=0,
-    slots=(Version(number=0, entries=(Entry(directory=(0, 0), rows=(1,), token=1),)), None),
-    directories=(NAMED, UNNAMED),
+    committed=Version(number=0, entries=(Entry(directory=NAMED, rows=(1,), token=1),)),
+    directories=((NAMED, (Generation(token=1, rows=(1,)),)), (UNNAMED, ())),
 )
 """A partition with a row, and a directory that nothing names."""
 
@@ -70,12 +68,12 @@ def failed_controls() -> Iterator[str]:
     replaced = after(CONTENT, Change(rows=(Row(1, ("a",), 5),)))
     if replaced is None or replaced.partitions != ((0, (ROWS[0], Row(1, ("a",), 5), ROWS[2])),):
         yield f"a row with the keys of another one gave {replaced}"
-    if step(STATE, Purge(kept=(UNNAMED.name,))):
+    if step(STATE, Purge(kept=(UNNAMED,))):
         yield "the model lets a purge keep what nobody needs"
-    write = Write(partition=0, rows=(1, 2), token=2, generation_end=2, in_place=True)
+    write = Write(partition=0, rows=(1, 2), token=2, in_place=True)
     for stage in Stage:
         outcomes = step(STATE, Commit(changes=(write,), stopped_after=stage, crash=True))
-        versions = {outcome.state.version for outcome in outcomes}
+        versions = {outcome.state.committed.number for outcome in outcomes}
         if versions != {0, 1} - ({1} if stage < Stage.RECORDED else {0} if stage is Stage.COMMITTED else set()):
             yield f"the model lets a commit that is killed when it is {stage.name} leave versions {sorted(versions)}"
 

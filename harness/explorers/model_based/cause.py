@@ -178,10 +178,7 @@ class Watch:
 def _expected(world: World, rule: str) -> Iterator[Expected]:
     """Yield what the files may say after a step: what is committed, or will be; a partition may also be rewritten."""
     committed = world.state.committed
-    known = {
-        each.name: None if rule in RESTATING else frozenset(generation.end for generation in each.generations)
-        for each in world.state.directories
-    }
+    known = {name: None if rule in RESTATING else world.files.known_ends(name) for name, _ in world.state.directories}
     yield Expected(committed, known)
     if rule not in COMMITS:
         return
@@ -193,7 +190,7 @@ def _expected(world: World, rule: str) -> Iterator[Expected]:
         in_place = {key for key, is_new in zip(growing, rewritten, strict=True) if not is_new}
         changed = {
             key: Entry(
-                directory=entries[key].directory if key in in_place else (key, world.state.version), rows=rows, token=0
+                directory=entries[key].directory if key in in_place else (key, committed.number), rows=rows, token=0
             )
             for key, rows in changes.items()
             if rows is not None

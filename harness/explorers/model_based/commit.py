@@ -14,8 +14,7 @@ from tornproof.impl.errors import RowsRejectedError, StorageError
 from tornproof.impl.storage.interface import StorageReason
 from tornproof.impl.txn.transaction import TXN_FILE, Transaction
 from tornproof.model.rows import partition_of
-from tornproof.model.step import Outcome, step
-from tornproof.model.table import Commit, DirectoryName, Drop, Entry, Stage, State, Write
+from tornproof.model.table import Commit, DirectoryName, Drop, Entry, Outcome, Stage, State, Write, step
 
 Changes = Mapping[int, tuple[int, ...] | None]
 # The calls of a commit at which a fault can be injected, and about how many of each kind there are.
@@ -139,12 +138,12 @@ def _done(world: World, changes: Changes, version: int) -> None:
 
 
 def _unchanged(state: State) -> Outcome:
-    return Outcome(state=state, answer=state.version)
+    return Outcome(state=state, answer=state.committed.number)
 
 
 def _stopped(world: World, changes: Changes, stage: Stage, *, is_killed: bool) -> None:
     with orderly("reading the version after a stopped commit"):
-        is_committed = world.files.transaction().version == world.state.version + 1
+        is_committed = world.files.transaction().version == world.state.committed.number + 1
     if is_committed != (stage is Stage.COMMITTED):
         raise ViolationError(
             ALLOWED, f"a commit was stopped when it was {stage.name}, and is_committed is {is_committed}"
@@ -201,36 +200,23 @@ def _write(
         if found is None:
             raise ViolationError(ALLOWED, f"after a commit partition {key} is missing")
         name, token = (key, found.name_txn), found.token
-        end = world.files.chain(name).end_bytes
-        return Write(
-            partition=key,
-            rows=rows,
-            token=token,
-            generation_end=end,
-            in_place=old is not None and name == old.directory,
-        )
-    name = (key, world.state.version)
+        return Write(partition=key, rows=rows, token=token, in_place=old is not None and name == old.directory)
+    name = (key, world.state.committed.number)
     if old is None or world.files.name_of(name) in there:
         # A stored record names the whole file.
         token = max(1, world.files.data_size_bytes(name))
-        return Write(partition=key, rows=rows, token=token, generation_end=1, in_place=False)
-    newest = world.state.directory(old.directory).generations[-1]
-    position = world.files.chain(old.directory).positions[0]
-    is_published = position.end_bytes > newest.end
-    return Write(
-        partition=key,
-        rows=rows,
-        token=position.token if is_published else old.token + 1,
-        generation_end=position.end_bytes if is_published else newest.end + 1,
-        in_place=True,
-    )
+        return Write(partition=key, rows=rows, token=token, in_place=False)
+    before = world.files.published_size(old.directory)
+    newest = world.files.chain(old.directory).positions[0]
+    token = newest.token if newest.end_bytes > before else old.token + 1
+    return Write(partition=key, rows=rows, token=token, in_place=True)
 
 
 def _changed_directories(world: World, changes: Changes, *, is_committed: bool) -> list[DirectoryName]:
     entries = world.state.entries
     directories = [entries[key].directory for key in changes if key in entries and entries[key].token >= 0]
     if is_committed:
-        made = {(key, world.state.version) for key, rows in changes.items() if rows is not None}
+        made = {(key, world.state.committed.number) for key, rows in changes.items() if rows is not None}
         there = world.files.directories()
         directories += [name for name in sorted(made) if world.files.name_of(name) in there]
     return directories

@@ -21,8 +21,8 @@ def difference_of_versions(found: Version | None, expected: Version, name_of: Ca
     return "; ".join(parts[:PARTS_MAX]) + left
 
 
-def difference_of_chains(found: Sequence[tuple[int, int]], expected: Sequence[tuple[int, int]]) -> str:
-    """Return both chains as "token at end", newest first, as far as the first difference."""
+def difference_of_chains(found: Sequence[int], expected: Sequence[int]) -> str:
+    """Return the tokens of both chains, newest first, as far as the first difference."""
     same = next((n for n, pair in enumerate(zip(found, expected, strict=False)) if pair[0] != pair[1]), None)
     shown = GENERATIONS_SHOWN_MAX if same is None else max(GENERATIONS_SHOWN_MAX, same + 1)
     return f"is {_generations(found, shown)}, and should be {_generations(expected, shown)}"
@@ -57,7 +57,7 @@ def _of_entry(entry: Entry, wanted: Entry, name_of: Callable[[DirectoryName], st
     )
 
 
-def _generations(chain: Sequence[tuple[int, int]], count_max: int) -> str:
-    shown = ", ".join(f"token {token} at {end_bytes}" for end_bytes, token in chain[:count_max])
+def _generations(chain: Sequence[int], count_max: int) -> str:
+    shown = ", ".join(f"token {token}" for token in chain[:count_max])
     more = f" and {len(chain) - count_max} older" if len(chain) > count_max else ""
     return (shown or "empty") + more

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from msgspec import structs
@@ -147,11 +147,21 @@ class Files:
             known = self._chains[directory] = Chain(positions=positions, content=published, file=files.pm_label)
         return known
 
-    def check_data(self, directory: DirectoryName, committed_token: int) -> None:
+    def known_ends(self, directory: DirectoryName) -> frozenset[int]:
+        """Return where the generations of a directory end that were in its chain when it was last read."""
+        known = self._chains.get(directory)
+        return frozenset(position.end_bytes for position in known.positions) if known else frozenset()
+
+    def published_size(self, directory: DirectoryName) -> int:
+        """Return how many bytes of a directory's `_pm` were published when its chain was last read."""
+        return len(self._published.get(directory, b""))
+
+    def check_data(self, directory: DirectoryName, committed_token: int = 0) -> None:
         """Remember data.parquet up to a token; ViolationError where bytes remembered before have changed."""
         hole = self.holes.get(directory, range(0))
+        size_bytes = max(committed_token, len(self._committed.get(directory, b"")) + len(hole))
         with self.storage.open_for_reading(f"{self.files_of(directory).path}/{DATA_FILE}") as handle:
-            data = handle.pread(hole.start, 0) + handle.pread(committed_token - hole.stop, hole.stop)
+            data = handle.pread(hole.start, 0) + handle.pread(size_bytes - hole.stop, hole.stop)
         self._check_unchanged(directory, self._committed, data, 0, DATA_FILE)
 
     def data_size_bytes(self, directory: DirectoryName) -> int:
@@ -246,18 +256,15 @@ def entry_of(partition: Partition) -> Entry:
 
 def counted(version: Version) -> Version:
     """Return a version of the model with counts for rows, as `_txn` has them."""
-    entries = (replace(each, rows=(len(each.rows),) if each.token >= 0 else ()) for each in version.entries)
-    return replace(version, entries=tuple(entries))
+    entries = (each._replace(rows=(len(each.rows),) if each.token >= 0 else ()) for each in version.entries)
+    return version._replace(entries=tuple(entries))
 
 
-def expected_chain(state: State, name: DirectoryName) -> tuple[tuple[int, int], ...]:
-    """Return (end, token) of the generations that the newest one of a directory leads to, newest first."""
-    generations = state.directory(name).generations
-    by_end = {generation.end: generation for generation in generations}
-    chain = []
-    generation = generations[-1] if generations else None
-    while generation is not None:
-        chain.append((generation.end, generation.token))
-        assert generation.prev < generation.end, "a chain goes back to its start"
-        generation = by_end.get(generation.prev)
+def expected_chain(state: State, name: DirectoryName) -> tuple[int, ...]:
+    """Return the tokens of the generations that the newest one of a directory leads to, newest first."""
+    generations = state.generations(name)
+    number, chain = len(generations), []
+    while number:
+        chain.append(generations[number - 1].token)
+        number = generations[number - 1].prev
     return tuple(chain)

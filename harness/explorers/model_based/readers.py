@@ -9,8 +9,7 @@ from tornproof.harness.explorers.model_based.files import ViolationError, entry_
 from tornproof.harness.explorers.model_based.world import ALLOWED, ROWS, World, orderly
 from tornproof.impl.query.time_search import TimeRange
 from tornproof.impl.txn.pins import pin_committed
-from tornproof.model.step import step
-from tornproof.model.table import Pin, Purge, Unpin
+from tornproof.model.table import Pin, Purge, Unpin, resolve, step
 
 VALUES_MAX = 8
 
@@ -22,7 +21,7 @@ def pin(world: World, *, reader: int) -> None:
     (outcome,) = step(world.state, Pin(reader=reader))
     world.pins[reader] = pinned
     world.state = outcome.state
-    if pinned.version != world.state.version or not pinned.is_held:
+    if pinned.version != world.state.committed.number or not pinned.is_held:
         raise ViolationError(ALLOWED, f"version {pinned.version} was pinned, lock held: {pinned.is_held}")
     _check_pins(world, pinned.version)
 
@@ -32,7 +31,7 @@ def read_pinned(world: World, *, reader: int) -> None:
     version = dict(world.state.pins)[reader]
     world.check_rows(world.pins[reader].transaction, version)
     for entry in version.entries:
-        tokens = [token for _, token in expected_chain(world.state, entry.directory)]
+        tokens = expected_chain(world.state, entry.directory)
         is_behind = entry.token in tokens and tokens.index(entry.token) >= 2
         world.reached["pinned reader two generations back"] += is_behind
     world.reached["pinned reader of a directory left behind"] += any(
@@ -54,15 +53,15 @@ def purge(world: World) -> None:
     """Purge directories that no reader needs; one that an older pin might need may stay."""
     with orderly("purge"):
         names = set(world.open_writer.purge())
-    by_name = {world.files.name_of(each.name): each.name for each in world.state.directories}
+    by_name = {world.files.name_of(name): name for name, _ in world.state.directories}
     unneeded = {world.files.name_of(name) for name in world.state.unnamed}
     if not names <= unneeded:
         raise ViolationError(ALLOWED, f"purged were {sorted(names - unneeded)}, which are needed or never existed")
     live = {entry.directory for entry in world.state.committed.entries}
-    oldest = min((version.number for _, version in world.state.pins), default=world.state.version)
-    for name in (each.name for each in world.state.directories if each.name not in live):
+    oldest = min((version.number for _, version in world.state.pins), default=world.state.committed.number)
+    for name in (name for name, _ in world.state.directories if name not in live):
         # A dropped partition has no successor to say when it was replaced, so any older pin keeps it.
-        needed_below = world.ceased[name] if name in world.was_replaced else world.state.version
+        needed_below = world.ceased[name] if name in world.was_replaced else world.state.committed.number
         if oldest >= needed_below and world.files.name_of(name) not in names:
             raise ViolationError(ALLOWED, f"{world.files.name_of(name)} was not purged, although no reader needs it")
         world.reached["purge refused by a pin"] += world.files.name_of(name) not in names
@@ -91,16 +90,17 @@ def reload(world: World) -> None:
 
 def read_token(world: World, *, nth: int) -> None:
     """Read by a token that was committed at some time, in a directory that still exists."""
-    existing = {each.name for each in world.state.directories}
+    existing = {name for name, _ in world.state.directories}
     known = sorted(key for key in world.committed_partitions if key[0] in existing)
     name, token = known[nth % len(known)]
-    generation = world.state.directory(name).resolve(token)
-    if generation is None:
+    generations = world.state.generations(name)
+    number = resolve(generations, token)
+    if not number:
         raise ViolationError(ALLOWED, f"the model cannot resolve token {token} of {world.files.name_of(name)}")
     partition = world.committed_partitions[name, token]
     with orderly(f"reading token {token} of {world.files.name_of(name)}"):
         found = world.files.read(world.files.transaction(), (partition,))
-    if found[partition.timestamp] != generation.rows:
+    if found[partition.timestamp] != generations[number - 1].rows:
         raise ViolationError(ROWS, f"token {token} of {world.files.name_of(name)} no longer has its rows")
 
 

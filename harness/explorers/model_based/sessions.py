@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 from msgspec import structs
 
@@ -23,8 +22,7 @@ from tornproof.impl.table.partition import PM_FILE, resolve_partition
 from tornproof.impl.txn.transaction import TXN_FILE
 from tornproof.impl.verify.verify import verify_table
 from tornproof.impl.write.table_writer import UncommittedError, WriterDeadError
-from tornproof.model.step import newest_orphans, step
-from tornproof.model.table import Recover
+from tornproof.model.table import Recover, step
 
 UNCOMMITTED = b"bytes that no version names"
 RECOVERY_STEPS = 16  # about as many as there are
@@ -44,7 +42,7 @@ def close(world: World) -> None:
     world.process.end()
     world.writer, world.is_dead = None, False
     world.staged = Staged()
-    world.state = replace(world.state, open=False)
+    world.state = world.state._replace(open=False)
 
 
 def reopen(world: World) -> None:
@@ -189,14 +187,10 @@ def _open(world: World, fault: Fault | None) -> None:
         world.process.end()
         world.reached["recovery stopped"] += 1
     world.process.arm()
-    orphans = newest_orphans(world.state)
-    names = {key: world.state.entries[key].directory for key in orphans}
-    with orderly("reading what a recovery has written"):
-        ends = {key: world.files.chain(name).end_bytes for key, name in names.items()}
-    restated = tuple((key, ends[key] if ends[key] > end else end + 1) for key, end in sorted(orphans.items()))
-    uncommitted = [name for name in world.state.unnamed if name[1] >= world.state.version]
-    outcomes = step(world.state, Recover(restated=restated, crash=is_crash))
-    world.accept(outcomes, names.values(), "a recovery")
+    orphaned = [entry.directory for entry in world.state.orphaned]
+    uncommitted = [name for name in world.state.unnamed if name[1] >= world.state.committed.number]
+    outcomes = step(world.state, Recover(crash=is_crash))
+    world.accept(outcomes, orphaned, "a recovery")
     if not is_crash:
-        world.reached["orphan restated"] += bool(orphans)
+        world.reached["orphan restated"] += bool(orphaned)
         world.reached["directory of a stopped commit removed"] += bool(uncommitted)

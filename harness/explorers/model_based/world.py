@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from tornproof.harness.explorers.model_based.differences import difference_of_chains, difference_of_versions
@@ -30,8 +30,7 @@ from tornproof.impl.txn.transaction import TXN_FILE, Partition, Transaction
 from tornproof.impl.txn.write import I64_MAX, I64_MIN
 from tornproof.impl.write.partition_change import RowGroupEncoder, WriterOptions
 from tornproof.impl.write.table_writer import TableWriter
-from tornproof.model.step import Outcome
-from tornproof.model.table import Directory, DirectoryName, Entry, Generation, State, Version
+from tornproof.model.table import DirectoryName, Entry, Generation, Generations, Outcome, State, Version
 
 ORDERLY = "every call answers or refuses in an orderly way"
 ALLOWED = "the files are what the model allows"
@@ -39,7 +38,7 @@ ROWS = "a version has exactly its rows"
 DURABLE = "what is acknowledged is durable"
 UNSYNCED = "a commit was acknowledged, and not synced is "
 # The model's generations of a partition that is not in Parquet: no operation changes them.
-NATIVE = (Generation(end=1, token=-1, rows=()),)
+NATIVE = (Generation(token=-1, rows=()),)
 NO_TOKENS: Mapping[DirectoryName, int] = {}
 LARGE_TOKEN_BITS = (31, 32)
 EXPLORERS = "tornproof.harness.explorers."
@@ -148,7 +147,7 @@ class World:
         with orderly(f"reading the files after {what}"):
             transaction = self.files.transaction()
             names = self.files.directories()
-            chains = {name: ends for name in changed if (ends := self._ends(name, names)) is not None}
+            chains = {name: tokens for name in changed if (tokens := self._tokens(name, names)) is not None}
             differences: list[str] = []
             for outcome in outcomes:
                 difference = self._difference(outcome.state, transaction, names, chains)
@@ -186,18 +185,17 @@ class World:
 
     def resume(self, after: str, tokens: Mapping[DirectoryName, int] = NO_TOKENS) -> None:
         """Take over the files as they are now, which must have the committed version, with other `tokens`, and rows."""
-        entries = [replace(each, token=tokens.get(each.directory, each.token)) for each in self.state.committed.entries]
-        before = self.state.with_slot(self.state.version, replace(self.state.committed, entries=tuple(entries)))
+        before = self.state
+        entries = [each._replace(token=tokens.get(each.directory, each.token)) for each in before.committed.entries]
+        committed = before.committed._replace(entries=tuple(entries))
         self.files.forget_generations()
         self.committed_partitions.clear()
         found = self._first_state()
-        if (found.version, found.committed) != (before.version, before.committed):
-            difference = difference_of_versions(counted(found.committed), counted(before.committed), self.files.name_of)
+        if found.committed != committed:
+            difference = difference_of_versions(counted(found.committed), counted(committed), self.files.name_of)
             rows = difference or "rows have other values"
             raise ViolationError(ROWS, f"after {after} the table has another content: {rows}")
-        named = {each.name for each in found.directories}
-        others = [each for each in before.directories if each.name not in named]
-        self.state = found.with_directories([*found.directories, *others])
+        self.state = found.with_directories({**dict(before.directories), **dict(found.directories)})
 
     def check_durable(self, changed: Iterable[int]) -> None:
         """Compare what an acknowledged commit needs with what was synced of it, where that is known.
@@ -226,7 +224,7 @@ class World:
 
     def check_everything(self) -> None:
         """Compare all directories, the committed version and every pinned version."""
-        self.accept([Outcome(state=self.state)], [each.name for each in self.state.directories], "everything")
+        self.accept([Outcome(state=self.state)], dict(self.state.directories), "everything")
         self.check_rows(self.transaction, self.state.committed)
         for pinned, version in self.state.pins:
             self.check_rows(self.pins[pinned].transaction, version)
@@ -242,39 +240,38 @@ class World:
                 for bits in LARGE_TOKEN_BITS:
                     self.reached[f"token of {bits + 1} bits"] += entry.token >= 1 << bits
 
-    def _ends(self, name: DirectoryName, names: set[str]) -> tuple[tuple[int, int], ...] | None:
-        """Return (end, token) of a directory's chain; None where the model has no chain or the directory is missing."""
-        known = next((each.generations for each in self.state.directories if each.name == name), None)
+    def _tokens(self, name: DirectoryName, names: set[str]) -> tuple[int, ...] | None:
+        """Return the tokens of a directory's chain; None where the model has no chain or the directory is missing."""
+        known = dict(self.state.directories).get(name)
         if self.files.name_of(name) not in names or known == () or known == NATIVE:
             return None
-        self.files.check_data(name, max((each.token for each in known or () if not each.orphan), default=0))
-        return tuple((position.end_bytes, position.token) for position in self.files.chain(name).positions)
+        self.files.check_data(name)
+        return tuple(position.token for position in self.files.chain(name).positions)
 
     def _difference(
         self,
         state: State,
         transaction: Transaction,
         found_names: set[str],
-        chains: dict[DirectoryName, tuple[tuple[int, int], ...]],
+        chains: dict[DirectoryName, tuple[int, ...]],
     ) -> str | None:
-        if transaction.version != state.version:
-            return f"the version is {transaction.version}, and should be {state.version}"
+        if transaction.version != state.committed.number:
+            return f"the version is {transaction.version}, and should be {state.committed.number}"
         found, expected = version_of(transaction), counted(state.committed)
         if found != expected:
             return f"in _txn {difference_of_versions(found, expected, self.files.name_of)}"
-        other = state.slots[1 - state.version % 2]
-        if other is not None:
-            before = self.files.version_in_area(other.number)
-            if before != counted(other):
-                difference = difference_of_versions(before, counted(other), self.files.name_of)
+        if state.other is not None:
+            before, wanted = self.files.version_in_area(state.other.number), counted(state.other)
+            if before != wanted:
+                difference = difference_of_versions(before, wanted, self.files.name_of)
                 return f"in the area of the version before {difference}"
-        names = {self.files.name_of(each.name) for each in state.directories} - self.start.absent
+        names = {self.files.name_of(name) for name, _ in state.directories} - self.start.absent
         if names != found_names:
             return f"there are the directories {sorted(found_names)}, and should be {sorted(names)}"
-        for name, ends in chains.items():
-            wanted = expected_chain(state, name)
-            if ends != wanted:
-                return f"the chain of {self.files.name_of(name)} {difference_of_chains(ends, wanted)}"
+        for name, tokens in chains.items():
+            expected_tokens = expected_chain(state, name)
+            if tokens != expected_tokens:
+                return f"the chain of {self.files.name_of(name)} {difference_of_chains(tokens, expected_tokens)}"
         return None
 
     def _difference_of_rows(
@@ -296,15 +293,10 @@ class World:
         with orderly("reading the start"):
             transaction = self.files.transaction()
             found = self.files.read(transaction, transaction.partitions)
-            entries, directories = [], []
-            for partition in transaction.partitions:
-                bare = entry_of(partition)
-                entry = replace(bare, rows=found.get(partition.timestamp, ()))
-                entries.append(entry)
-                directories.append(Directory(name=entry.directory, generations=tuple(self._generations(entry))))
-            version = Version(number=transaction.version, entries=tuple(entries))
-            directories += [Directory(name=name) for name in self.start.unreferenced]
-            state = State(version=version.number, slots=(None, None), open=False).with_slot(version.number, version)
+            entries = [entry_of(each)._replace(rows=found.get(each.timestamp, ())) for each in transaction.partitions]
+            directories: dict[DirectoryName, Generations] = dict.fromkeys(self.start.unreferenced, ())
+            directories |= {entry.directory: tuple(self._generations(entry)) for entry in entries}
+            state = State(Version(number=transaction.version, entries=tuple(entries)), open=False)
             self.state = state.with_directories(directories)
             self.remember(transaction, {entry.directory for entry in entries})
         return self.state
@@ -316,14 +308,8 @@ class World:
             return
         positions = self.files.chain(entry.directory).positions
         resolved = next(position for position in positions if position.token == entry.token)
-        for position in reversed(positions):
-            yield Generation(
-                end=position.end_bytes,
-                prev=position.fixed.prev_parquet_meta_file_size,
-                token=position.token,
-                rows=entry.rows if position is resolved else (),
-                orphan=position.end_bytes > resolved.end_bytes,
-            )
+        for number, position in enumerate(reversed(positions)):
+            yield Generation(token=position.token, rows=entry.rows if position is resolved else (), prev=number)
 
 
 def _is_ours(error: Exception) -> bool:

@@ -93,7 +93,7 @@ def audited(damages: dict[str, Damage], watch: LastWorld) -> list[str]:
         damage(changed[file])
     files = {**watch.files, **{file: bytes(content) for file, content in changed.items()}}
     audit = Audit(files.get, world.rows, world.files.name_of)
-    known = {each.name: frozenset(generation.end for generation in each.generations) for each in state.directories}
+    known = {name: world.files.known_ends(name) for name, _ in state.directories}
     return [each.text for each in audit.differences(Expected(state.committed, known))]
 
 

@@ -34,8 +34,7 @@ from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.systems.plain_rows import RowShape
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
 from tornproof.impl.types.questdb import TypeTag
-from tornproof.model.step import Outcome, step
-from tornproof.model.table import Commit, Operation, Pin, Purge, Recover, State, Unpin
+from tornproof.model.table import Commit, Operation, Outcome, Pin, Purge, Recover, State, Unpin, step
 
 FILES, MEMORY = StorageKind.FILES, StorageKind.MEMORY
 

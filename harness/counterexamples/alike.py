@@ -24,11 +24,6 @@ class Alike(NamedTuple):
     name: str
     where: str
 
-    @property
-    def text(self) -> str:
-        """Return it in words."""
-        return f"like “{self.name}”, docs/{self.where}"
-
 
 def causes_without_places(finding: Finding) -> frozenset[str]:
     """Return the causes of a finding, without the directories in which its table has the files."""

@@ -84,8 +84,8 @@ class Audit:
             yield from self._counts(version)
         except MissingError as error:
             yield error.difference
-        except (struct.error, IndexError, OverflowError, OSError, pa.ArrowException) as error:
-            yield Difference(PM_FILE, "an offset", 0, 0, f"outside the file ({error})", "inside it")
+        except (struct.error, LookupError, ValueError, OverflowError, OSError, pa.ArrowException) as error:
+            yield Difference(f"{TXN_FILE} or {PM_FILE}", "an offset", 0, 0, f"none ({error})", "inside the file")
 
     def _content(self, file: str) -> bytes:
         content = self._read(file)
@@ -157,8 +157,8 @@ class Audit:
             right = [other for other in others if not list(self._rows_of(data_file, data, other, entry.rows))]
             if right:
                 yield _difference(TXN_FILE, "token", at, 8, token, right[0], f" of {name}")
-            elif not _ends_at(data, token):
-                yield _difference(TXN_FILE, "token", at, 8, token, f"where {data_file} ends", f" of {name}")
+            elif token > len(data):
+                yield Difference(data_file, "size", 0, token, str(len(data)), f"at least {token}, the token")
         yield from found
         yield from (each for each in footers if isinstance(each, Difference))
         parquet = _parquet(data[: max(token, 0)])
@@ -188,7 +188,7 @@ class Audit:
             older = {known for known in known_ends or () if known < end}
             is_new = known_ends is not None and end not in known_ends
             if is_new and previous not in older and (older or previous):
-                wanted = f"one of {sorted(older)}" if older else 0
+                wanted = " or ".join(map(str, sorted(older))) or 0
                 at = start + pm.Footer.layout.offset_of("prev_parquet_meta_file_size")
                 yield _difference(file, "PREV_PARQUET_META_FILE_SIZE", at, 8, previous, wanted)
                 return

@@ -11,6 +11,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from tornproof.harness.counterexamples.actions import ActionNames
@@ -19,6 +20,7 @@ from tornproof.harness.explorers.model_based.commit import expected_changes
 from tornproof.harness.explorers.model_based.files import ViolationError
 from tornproof.harness.explorers.model_based.rules import Step
 from tornproof.harness.explorers.model_based.smaller import Failure, Steps
+from tornproof.harness.explorers.model_based.start import Copy
 from tornproof.harness.explorers.model_based.world import DURABLE, ORDERLY, ROWS, UNSYNCED, World
 from tornproof.harness.simulator.filesystem.intercept import Answer, Call, CallKind, InterceptedStorage
 from tornproof.harness.systems.table import TableTarget
@@ -83,9 +85,10 @@ class Written(NamedTuple):
 class Recorder(InterceptedStorage):
     """Keeps what is written since a step began."""
 
-    def __init__(self, inner: Storage) -> None:
+    def __init__(self, inner: Storage, *, is_on_disk: bool) -> None:
         """Keep nothing yet."""
         super().__init__(inner)
+        self._is_on_disk = is_on_disk
         self.written: list[Written] = []
 
     def intercept(self, call: Call, run: Callable[[], Answer]) -> Answer:
@@ -99,6 +102,11 @@ class Recorder(InterceptedStorage):
 
     def content(self, path: str) -> bytes | None:
         """Return what a file holds, None where there is none."""
+        if self._is_on_disk:
+            # The storage itself may be what is wrong.
+            with suppress(OSError):
+                return Path(path).read_bytes()
+            return None
         with suppress(StorageError):
             if self._inner.kind(path) is EntryKind.FILE:
                 with self._inner.open_for_reading(path) as file:
@@ -125,10 +133,10 @@ class Watch:
         self.stopped_at = ""
         self._expected: tuple[Expected, ...] = ()
 
-    def storage(self, inner: Storage) -> Storage:
-        """Return the storage through which everything of the replay goes."""
-        self.recorder = Recorder(inner)
-        return self.recorder
+    def watched(self, copy: Copy) -> Copy:
+        """Return a copy of the table through whose storage everything of the replay goes."""
+        self.recorder = Recorder(copy.storage, is_on_disk=copy.durable is not None)
+        return copy._replace(storage=self.recorder)
 
     def stepping(self, world: World, step: Step) -> None:
         """Note what the model has, and what it will have if the step commits."""

@@ -178,7 +178,7 @@ def _take(world: World, step: Step, watch: Watch | None) -> None:
 def _new_world(search: Search, opened: ExitStack, watch: Watch | None = None) -> World:
     copy = opened.enter_context(fresh_copy(search.start, search.kind, search.scratch))
     if watch is not None:
-        copy = copy._replace(storage=watch.storage(copy.storage))
+        copy = watch.watched(copy)
     world = World(search.start, copy, options=search.start.options[search.options], encode=search.encode)
     opened.callback(world.end)
     _take(world, {"rule": "reopen"}, watch)

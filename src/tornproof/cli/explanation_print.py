@@ -14,7 +14,7 @@ from tornproof.harness.common.verdict import Finding
 from tornproof.harness.counterexamples.alike import alike
 from tornproof.harness.counterexamples.words import LANES, brief, byte_lines, lane_cells, sentences
 
-BRIEF_LINES_MAX = {"title": 3, "broken": 1, "let": 1, "then": 3, "cause": 3, "known": 1}
+BRIEF_LINES_MAX = {"title": 3, "broken": 1, "let": 1, "then": 3, "cause": 3, "like": 1}
 """How many lines of 80 columns each part of a finding has, eleven at most; the command that replays it comes last."""
 LABEL_WIDTH = 10
 LINE_WIDTH = 78
@@ -27,12 +27,12 @@ def print_finding(console: Console, finding: Finding) -> None:
     for line in others:
         console.print(Text(f"  {line}"))
     parts = brief(finding.property, finding.evidence)
-    parts += [("known", each.text) for each in alike(finding)[:1]]
+    parts += [("like", each.where) for each in alike(finding)[:1]]
     labels = [label for label, _ in parts]
     for label, text in parts:
-        # Of several sentences of a kind each has fewer lines, and what is known takes one from how it came about.
+        # Of several sentences of a kind each has fewer lines, and what it is like takes one from how it came about.
         lines_max = BRIEF_LINES_MAX[label] if labels.count(label) == 1 else 2
-        lines_max -= label == "then" and "known" in labels
+        lines_max -= label == "then" and "like" in labels
         for number, line in enumerate(_fitting(text, lines_max, LINE_WIDTH - LABEL_WIDTH)):
             console.print(Text.assemble((f"  {'' if number else label:<{LABEL_WIDTH}}", "dim"), line))
 

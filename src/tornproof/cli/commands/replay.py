@@ -16,6 +16,7 @@ from tornproof.cli.output import ExitCode, JsonOption, write_json
 from tornproof.cli.replay_file import is_of_test, read_replay, replay_test
 from tornproof.harness.common.verdict import Finding, Verdict
 from tornproof.harness.counterexamples.replay import Replayed, is_simulated
+from tornproof.harness.counterexamples.words import causes_of
 from tornproof.harness.explorers.recorded.checker import Checker
 from tornproof.harness.explorers.recorded.explorer import RecordedQuestion, check_one
 from tornproof.harness.mutation.replay import replay_planted
@@ -111,6 +112,8 @@ def _print(found: Finding, replayed: Replayed, file: str, json_target: str | Non
     console = result_console(json_target)
     if not replayed.evidence:
         console.print(found.sentence)
+        for cause in causes_of(found.evidence):
+            console.print(f"Cause: {cause}.", soft_wrap=True)
     if replayed.evidence:
         print_explanation(console, found.property, replayed.evidence, verbose=verbose)
         console.print(f"Replay: tornproof replay {shlex.quote(file)}", soft_wrap=True)

@@ -15,6 +15,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from tornproof.harness.common.campaign_sums import Cell, CellRuns
 from tornproof.harness.common.verdict import Verdict
 from tornproof.pipeline.campaign.behaviours import Behaviours
 from tornproof.pipeline.campaign.result_files import GROUP, Hashes, ResultFile, Results, read_results
@@ -45,15 +46,6 @@ class Signature(NamedTuple):
         return hashlib.blake2b(msgspec.json.encode(list(self)), digest_size=6).hexdigest()
 
 
-class Cell(NamedTuple):
-    """What seeds of a group are run on."""
-
-    group: str
-    scenario: str
-    preset: str
-    fault: str
-
-
 class CrashPoint(NamedTuple):
     """Whether a run is one of a control, the step before which its fault was injected, and what was left then."""
 
@@ -62,27 +54,6 @@ class CrashPoint(NamedTuple):
     model: str
     step: str
     disk: str
-
-
-@dataclass(slots=True, kw_only=True)
-class CellRuns:
-    """The runs of a cell; `first_number` is the number, from 1, of the first one that is INVALID."""
-
-    run_count: int = 0
-    detected_count: int = 0
-    first_seed: int | None = None
-    first_number: int | None = None
-    step_count: int = 0
-    step_count_max: int = 0
-
-    def add(self, later: Self) -> None:
-        """Add the runs after these."""
-        if self.first_seed is None and later.first_number is not None:
-            self.first_seed, self.first_number = later.first_seed, self.run_count + later.first_number
-        self.run_count += later.run_count
-        self.detected_count += later.detected_count
-        self.step_count += later.step_count
-        self.step_count_max = max(self.step_count_max, later.step_count_max)
 
 
 @dataclass(slots=True, kw_only=True)

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from brute_behaviours import counts_after
 
+from tornproof.harness.common.campaign_sums import Cell
 from tornproof.pipeline.campaign import result_files as files_module
 from tornproof.pipeline.campaign import results as campaign_results
 from tornproof.pipeline.campaign import spec as campaign_spec
@@ -20,7 +21,7 @@ from tornproof.pipeline.campaign import tally as tallies
 from tornproof.pipeline.campaign.result_files import ResultFile, Texts, read_results, result_files
 from tornproof.pipeline.campaign.results import Arrivals
 from tornproof.pipeline.campaign.spec import CampaignError, Group, Seeds, Spec
-from tornproof.pipeline.campaign.tally import Cell, CrashPoint, Seen, Signature, Tally, tally_of
+from tornproof.pipeline.campaign.tally import CrashPoint, Seen, Signature, Tally, tally_of
 from tornproof.pipeline.campaign.tasks import RESULT_SCHEMA, RESULTS, plan_of
 from tornproof.pipeline.files import Location, location_of, sizes_of
 

@@ -374,6 +374,27 @@ def test_sql_makes_tables_and_views_of_one_and_inserts_into_it(session: SparkSes
         session.sql("DROP TABLE quotes")
 
 
+def test_insert_without_a_path_writes_to_no_table_wherever_its_rows_come_from(
+    session: SparkSession, table: Path, tmp_path: Path
+) -> None:
+    """Rows of a table in the catalog have its options in their schema, and were inserted into it again."""
+    other = new_table(tmp_path / "other", {"v": TypeTag.LONG, "s": TypeTag.SYMBOL})
+    save(other, [rows_of(range(5), 0)])
+    names = {"quotes": table, "others": other}
+    for name, path in names.items():
+        session.sql(f"CREATE TABLE {name} USING tornproof OPTIONS (path '{path}', allow_parquet_last 'true')")
+    try:
+        for columns in ("*", "ts, cast(v AS int) v, s"):
+            with pytest.raises(PySparkException, match=r"in SQL INSERT INTO … WITH \(path = 'TABLE'\)"):
+                session.sql(f"INSERT INTO quotes SELECT {columns} FROM others")
+        assert (version_of(table), version_of(other)) == (0, 1)
+        session.sql(f"INSERT INTO quotes WITH (path '{table}', allow_parquet_last true) SELECT * FROM others")
+        assert (numbers_of(table), numbers_of(other)) == ([*range(5)], [*range(5)])
+    finally:
+        for name in names:
+            session.sql(f"DROP TABLE {name}")
+
+
 def test_batch_of_foreach_batch_that_is_run_again_adds_nothing(session: SparkSession, table: Path) -> None:
     for _ in range(2):
         options = {"query": "q", "batch": "0", "allow_parquet_last": "true"}

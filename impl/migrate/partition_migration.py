@@ -95,7 +95,7 @@ def check_unchanged(table: Table, converted: Converted, version: int) -> None:
     partition = converted.partition
     with table.storage.open_for_reading(f"{table.path}/{TXN_FILE}") as handle:
         has_moved = read_version(handle, TXN_FILE) != version
-    if has_moved and _identity(partition) not in map(_identity, table.transaction().partitions):
+    if has_moved and partition.identity not in {each.identity for each in table.transaction().partitions}:
         raise BusyError(f"{converted.files.name}: a writer changed the partition meanwhile; try again when it is done")
     if committed_footer_digest(converted.files, partition) != converted.footer_digest:
         raise BusyError(f"{converted.files.data_label}: the file changed while it was read; nothing was written")
@@ -126,10 +126,6 @@ def footer_digest(handle: ReadableFile, size_bytes: int, *, file: str) -> int:
         piece = handle.pread(min(PIECE_BYTES, size_bytes - offset_bytes), offset_bytes)
         digest = crc32(piece, digest)
     return digest
-
-
-def _identity(partition: Partition) -> tuple[int, ...]:
-    return partition.timestamp, partition.name_txn, partition.token, partition.row_count, partition.flags
 
 
 def _problems_of(files: PartitionFiles, partition: Partition, table: Table, content: bytes) -> tuple[Problem, ...]:

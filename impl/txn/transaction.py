@@ -49,6 +49,11 @@ class Partition(msgspec.Struct, frozen=True, kw_only=True):
         return bool(layout.PARQUET_FORMAT.get(self.flags))
 
     @property
+    def identity(self) -> tuple[int, ...]:
+        """What an entry with the same rows in the same files has, wherever it stands."""
+        return self.timestamp, self.name_txn, self.token, self.row_count, self.flags
+
+    @property
     def parquet_was_generated(self) -> bool:
         """Whether the entry carries the mark of releases that write `_pm`."""
         return bool(layout.PARQUET_GENERATED.get(self.flags))

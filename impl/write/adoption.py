@@ -25,13 +25,20 @@ WRITTEN_FLAGS = layout.PARQUET_FORMAT.put(layout.PARQUET_GENERATED.put(0, 1), 1)
 class PreparedPartition(msgspec.Struct, frozen=True, kw_only=True):
     """A directory in the table's directory, with a durable data.parquet of `token` bytes and its `_pm`.
 
-    `timestamp` is the start of the partition; no version names the directory yet.
+    `timestamp` is the start of the partition; no version names the directory yet. It has all rows of the partition that
+    it `replaces`, if there is one.
     """
 
     directory_path: str
     timestamp: int
     row_count: int
     token: int
+    replaces: Partition | None = None
+
+    @property
+    def new_row_count(self) -> int:
+        """Number of rows that a commit adds with it."""
+        return self.row_count - (self.replaces.row_count if self.replaces else 0)
 
 
 def adopted(
@@ -45,11 +52,14 @@ def adopted(
     """Return the change that renames a prepared directory to the partition in `files`.
 
     The directory is checked like any partition: raises CorruptError and UnsupportedError, and RowsRejectedError if the
-    table already has a partition with that start, which is not among those dropped in the same commit.
+    table has another partition with that start than the one that it replaces, where those `dropped` do not count.
     """
-    there = {partition.timestamp for partition in transaction.partitions}
-    if prepared.timestamp in there.difference(dropped):
+    kept = (each for each in transaction.partitions if each.timestamp not in dropped)
+    there = next((each for each in kept if each.timestamp == prepared.timestamp), None)
+    if there is not None and prepared.replaces is None:
         raise RowsRejectedError(f"{files.name}: there is already a partition that starts at {prepared.timestamp}")
+    if prepared.replaces is not None and (there is None or there.identity != prepared.replaces.identity):
+        raise RowsRejectedError(f"{files.name}: the partition has changed since rows were merged with its own")
     entry = Partition(
         timestamp=prepared.timestamp,
         row_count=prepared.row_count,

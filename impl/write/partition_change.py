@@ -14,13 +14,14 @@ import pyarrow.compute as pc
 from msgspec.structs import replace
 
 from tornproof.impl import limits
-from tornproof.impl.chunk.row_group_encoder import EncodedRowGroup
+from tornproof.impl.chunk.row_group_encoder import EncodedRowGroup, encode_row_group
 from tornproof.impl.errors import RowsRejectedError
 from tornproof.impl.layout import pm as layout
 from tornproof.impl.layout.parquet import FooterForm
 from tornproof.impl.parquet.bloom import bitset_of_values
 from tornproof.impl.pm.block import Block
 from tornproof.impl.pm.header import FileHeader
+from tornproof.impl.read.reader import Snapshot
 from tornproof.impl.read.reader_protocol import ReaderProtocol
 from tornproof.impl.read.row_group import row_group_columns
 from tornproof.impl.storage.interface import Storage
@@ -75,7 +76,7 @@ class _Rows(msgspec.Struct, frozen=True, kw_only=True):
 
     parts: Callable[[], Iterator[pa.Table]]
     count_max: int
-    is_large: bool
+    is_streamed: bool
 
 
 class PartitionChanger(msgspec.Struct, kw_only=True):
@@ -140,22 +141,27 @@ class PartitionChanger(msgspec.Struct, kw_only=True):
             return self.rewrite(partition, portion, files)
         return PartitionChange(write=write, partition=after)
 
-    def rewrite(self, partition: OpenPartition, portion: Portion | None, files: PartitionFiles) -> PartitionChange:
-        """Write all rows, old and new, into a new directory, with the table's current columns."""
+    def rewrite(
+        self, partition: OpenPartition, portion: Portion | None, files: PartitionFiles, *, is_streamed: bool = False
+    ) -> PartitionChange:
+        """Write all rows, old and new, into a new directory, with the table's current columns.
+
+        A large one is written at once, and so is a small one if it `is_streamed`.
+        """
         rows = _Rows(
             parts=partial(self._merged, partition, portion),
             count_max=partition.metadata.row_count + (len(portion.timestamps) if portion else 0),
-            is_large=partition.token > STREAMED_BYTES,
+            is_streamed=is_streamed or partition.token > STREAMED_BYTES,
         )
         options = _as_before(self.options, partition)
         return self._create(rows, self._header(partition.metadata.header), files, options, partition.form)
 
-    def create(self, portion: Portion, files: PartitionFiles) -> PartitionChange:
+    def create(self, portion: Portion, files: PartitionFiles, *, is_streamed: bool = False) -> PartitionChange:
         """Write the first rows of a partition."""
         rows = _Rows(
             parts=lambda: iter([portion.rows]),
             count_max=portion.rows.num_rows,
-            is_large=portion.rows.nbytes > STREAMED_BYTES,
+            is_streamed=is_streamed or portion.rows.nbytes > STREAMED_BYTES,
         )
         return self._create(rows, self._header(None), files, self.options, FooterForm.THRIFT)
 
@@ -181,7 +187,7 @@ class PartitionChanger(msgspec.Struct, kw_only=True):
         """
         form = options.encoding.footer_extension or form_before
         footer, row_groups = new_footer(header, self.name), self._encoded(rows.parts(), header, options)
-        if rows.is_large:
+        if rows.is_streamed:
             write, after = stream_new_directory(self.storage, files, header, footer, row_groups, form)
             self.streamed.append(files.path)
         else:
@@ -296,6 +302,34 @@ class PartitionChanger(msgspec.Struct, kw_only=True):
             and column.max_rep_level == 0
             for column in header.columns
         )
+
+
+def changer_of(
+    storage: Storage,
+    snapshot: Snapshot,
+    options: WriterOptions,
+    *,
+    symbols_of: Callable[[str], SymbolTable],
+    encode: RowGroupEncoder = encode_row_group,
+) -> PartitionChanger:
+    """Return what changes the partitions of a version of a table, which has a `_meta` with a designated timestamp."""
+    metadata = snapshot.table.metadata
+    assert metadata is not None
+    (timestamp,) = (column.name for column in metadata.columns if column.id == metadata.timestamp_id)
+    keys = [column.name for column in metadata.columns if column.is_dedup_key]
+    return PartitionChanger(
+        storage=storage,
+        name=snapshot.table.path.rpartition("/")[2],
+        metadata=metadata,
+        columns=snapshot.columns,
+        schema=snapshot.schema,
+        timestamp_name=timestamp,
+        keys=(timestamp, *(name for name in keys if name != timestamp)) if keys else (),
+        options=options,
+        encode=encode,
+        reader=snapshot.reader,
+        symbols_of=symbols_of,
+    )
 
 
 def _as_before(options: WriterOptions, partition: OpenPartition) -> WriterOptions:

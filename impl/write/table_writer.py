@@ -38,7 +38,7 @@ from tornproof.impl.write.adoption import WRITTEN_FLAGS, PreparedPartition, adop
 from tornproof.impl.write.commit import HARDENED, Protocol, RecoveryAction, execute, extend_dictionaries
 from tornproof.impl.write.incoming_rows import Portion, conform, in_time_order, portions, without_duplicates
 from tornproof.impl.write.new_symbols import Dictionaries
-from tornproof.impl.write.partition_change import PartitionChange, PartitionChanger, RowGroupEncoder, WriterOptions
+from tornproof.impl.write.partition_change import PartitionChange, RowGroupEncoder, WriterOptions, changer_of
 from tornproof.impl.write.partition_writer import OpenPartition, load_state
 from tornproof.impl.write.purge import purge
 from tornproof.impl.write.recovery import recover_for_writing
@@ -139,24 +139,10 @@ class TableWriter(AbstractContextManager["TableWriter"]):
         self._allow_parquet_last = allow_parquet_last
         self._metadata = table.metadata
         snapshot = open_snapshot(table, protocol.base)
-        names = {column.id: column.name for column in self._metadata.columns}
-        self._timestamp_name = names[self._metadata.timestamp_id]
-        keys = [column.name for column in self._metadata.columns if column.is_dedup_key]
         self._dictionaries = Dictionaries(table, transaction)
-        self._changer = PartitionChanger(
-            storage=storage,
-            name=table.path.rpartition("/")[2],
-            metadata=self._metadata,
-            columns=snapshot.columns,
-            schema=snapshot.schema,
-            timestamp_name=self._timestamp_name,
-            keys=(self._timestamp_name, *(name for name in keys if name != self._timestamp_name)) if keys else (),
-            options=options,
-            encode=encode,
-            reader=protocol.base,
-            # A method of this writer would keep a forgotten one alive.
-            symbols_of=self._dictionaries.of,
-        )
+        # A method of this writer would keep a forgotten one alive.
+        self._changer = changer_of(storage, snapshot, options, symbols_of=self._dictionaries.of, encode=encode)
+        self._timestamp_name = self._changer.timestamp_name
         self._open: dict[int, OpenPartition] = {}
         self._with_orphans: set[int] = set()
         self._is_dead = False
@@ -183,11 +169,11 @@ class TableWriter(AbstractContextManager["TableWriter"]):
         """Stage a rewrite of the parquet partition that starts at `timestamp` into a new directory."""
         self._check_alive()
         partition = self._partition_at(timestamp)
-        _reject_unless_writable(self.table, partition)
+        reject_unless_writable(self.table, partition)
         self._rewritten.add(partition.timestamp)
 
     def adopt(self, prepared: PreparedPartition) -> None:
-        """Stage a new partition whose files are complete in a prepared directory, which `commit` renames."""
+        """Stage a partition whose files are complete in a prepared directory, which `commit` renames."""
         self._check_alive()
         files = self._new_files(prepared.timestamp)
         change = adopted(self.table, self.transaction, prepared, files, dropped=self._dropped)
@@ -318,7 +304,7 @@ class TableWriter(AbstractContextManager["TableWriter"]):
         if partition is None:
             assert portion is not None
             return self._changer.create(portion, files)
-        _reject_unless_writable(self.table, partition)
+        reject_unless_writable(self.table, partition)
         known = self._open_partition(partition)
         if portion is None or timestamp in self._rewritten or self._changer.must_rewrite(known, portion):
             return self._changer.rewrite(known, portion, files)
@@ -419,7 +405,7 @@ def _has_null(partition: OpenPartition, column: TableColumn) -> bool:
     return any(block.chunks[index].null_count for block in partition.metadata.blocks)
 
 
-def _reject_unless_writable(table: Table, partition: Partition) -> None:
+def reject_unless_writable(table: Table, partition: Partition) -> None:
     """Raise RowsRejectedError for a partition that only a server can write to."""
     name = table.directory_of(partition)
     if not partition.is_parquet:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 from tornproof.impl.errors import StorageError
@@ -38,18 +39,7 @@ def sums_document(sums: Tally, files: Sequence[ResultFile] | None = None) -> dic
             for point, count in sums.crash_points.items()
             if point.model and not point.is_control
         ],
-        "cells": [
-            {
-                "cell": list(cell),
-                "run_count": runs.run_count,
-                "detected_count": runs.detected_count,
-                "first_seed": runs.first_seed,
-                "first_number": runs.first_number,
-                "step_count": runs.step_count,
-                "step_count_max": runs.step_count_max,
-            }
-            for cell, runs in sums.cells.items()
-        ],
+        "cells": [{"cell": list(cell), **asdict(runs)} for cell, runs in sums.cells.items()],
         "signatures": [
             {
                 "stem": f"campaign-{signature.digest()}",

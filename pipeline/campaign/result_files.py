@@ -1,10 +1,14 @@
-"""The result files of a campaign's tasks: finding them, and reading one, which may have been changed since."""
+"""The result files of a campaign's tasks: finding them, and reading them, which may have been changed since.
+
+Those of small tasks are looked at together, because each look takes longer than their rows.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple, NoReturn, TypeAlias
 
 import numpy as np
@@ -31,7 +35,9 @@ CODES_MAX = 1 << 62
 FACTOR = 0x9E3779B97F4A7C15
 """Its powers are odd and have no pattern in 64 bits."""
 VERDICTS = tuple(verdict.name for verdict in Verdict)
-REACHED = "reached"
+TOGETHER_ROWS = 20_000
+"""Files are read until they have so many rows, and then looked at together."""
+GROUP, REACHED = "group", "reached"
 RAW = ("moves", "events_digest")
 """Texts that nearly every run has for itself, and that nothing but the digest of the rows needs."""
 TEXTS = tuple(field.name for field in RESULT_SCHEMA if field.type == pa.string() and field.name not in RAW)
@@ -64,9 +70,10 @@ class Texts:
     codes: Integers
     values: tuple[str, ...]
 
-    def counts(self) -> Iterator[tuple[str, int]]:
-        """Yield each text that there is, with its number of rows."""
-        counts = np.bincount(self.codes, minlength=len(self.values)).tolist()
+    def counts(self, is_counted: npt.NDArray[np.bool_] | None = None) -> Iterator[tuple[str, int]]:
+        """Yield each text that there is, with its number of rows, or of those that are counted."""
+        codes = self.codes if is_counted is None else self.codes[is_counted]
+        counts = np.bincount(codes, minlength=len(self.values)).tolist()
         return ((value, count) for value, count in zip(self.values, counts, strict=True) if count)
 
     def hashes(self) -> Hashes:
@@ -76,22 +83,47 @@ class Texts:
         return found
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Results:
-    """The results of a task, whose rows have one cell, and seeds from `first_seed` on.
+    """The results of tasks, one after the other; the rows of each have one cell, and seeds that follow each other.
 
-    `reached` are the points of all rows, of which each row has `reached_counts`.
+    `edges` are the numbers of the tasks' first rows, and of all rows. `reached` are the points of all rows, of which
+    each row has `reached_counts`. The groups of the tasks are among the texts.
     """
 
-    row_count: int
-    first_seed: int
+    files: tuple[ResultFile, ...]
+    edges: Integers
     texts: Mapping[str, Texts]
     numbers: Mapping[str, Integers]
     reached: Texts
     reached_counts: Integers
     raw: Mapping[str, pa.Array]
 
-    def text(self, name: str, row: int = 0) -> str:
+    @property
+    def row_count(self) -> int:
+        """Number of rows of all tasks."""
+        return int(self.edges[-1])
+
+    @property
+    def seeds(self) -> Integers:
+        """The seed of each row."""
+        return self.numbers["seed"]
+
+    @cached_property
+    def reached_edges(self) -> Integers:
+        """The numbers of the first points of each row, and of all points."""
+        return np.concatenate([np.zeros(1, np.int64), np.cumsum(self.reached_counts)])
+
+    def tasks(self) -> Iterator[tuple[ResultFile, slice]]:
+        """Yield each task with its rows."""
+        for file, first, stop in zip(self.files, self.edges[:-1].tolist(), self.edges[1:].tolist(), strict=True):
+            yield file, slice(first, stop)
+
+    def file_of(self, row: int) -> ResultFile:
+        """Return the file that has a row."""
+        return self.files[int(np.searchsorted(self.edges, row, "right")) - 1]
+
+    def text(self, name: str, row: int) -> str:
         """Return the text of a row."""
         texts = self.texts[name]
         return texts.values[int(texts.codes[row])]
@@ -125,20 +157,31 @@ class Results:
             row = int(chosen[position])
             yield Group(tuple(self.text(name, row) for name in names), row, count)
 
-    def digest(self, group: str) -> bytes:
-        """Return a digest of all rows, whatever the file looks like that they come from."""
-        digest = xxhash.xxh3_128(f"{group} {self.row_count}".encode())
-        for hashes in (self.mixed(TEXTS), self.reached.hashes()):
-            digest.update(hashes.astype("<u8", copy=False).data)
-        for numbers in (self.reached_counts, *(self.numbers[name] for name in NUMBERS)):
-            digest.update(np.ascontiguousarray(numbers.astype("<i8", copy=False)).data)
-        for name in RAW:
-            array = self.raw[name]
-            digest.update(pc.binary_length(array).to_numpy().astype("<i4", copy=False).tobytes())
-            offsets = np.frombuffer(array.buffers()[1], np.int32)
-            start, stop = int(offsets[array.offset]), int(offsets[array.offset + len(array)])
-            digest.update(memoryview(array.buffers()[2] or b"")[start:stop])
-        return digest.digest()
+    def digests(self) -> Iterator[bytes]:
+        """Yield a digest of the rows of each task, whatever the file looks like that they come from."""
+        texts, reached = (hashes.astype("<u8", copy=False) for hashes in (self.mixed(TEXTS), self.reached.hashes()))
+        numbers = [
+            np.ascontiguousarray(of_rows.astype("<i8", copy=False))
+            for of_rows in (self.reached_counts, *(self.numbers[name] for name in NUMBERS))
+        ]
+        raw = [
+            (
+                pc.binary_length(array).to_numpy().astype("<i4", copy=False),
+                np.frombuffer(array.buffers()[1], np.int32)[array.offset :],
+                memoryview(array.buffers()[2] or b""),
+            )
+            for array in map(self.raw.__getitem__, RAW)
+        ]
+        for file, rows in self.tasks():
+            digest = xxhash.xxh3_128(f"{file.group} {rows.stop - rows.start}".encode())
+            digest.update(texts[rows].data)
+            digest.update(reached[self.reached_edges[rows.start] : self.reached_edges[rows.stop]].data)
+            for of_rows in numbers:
+                digest.update(of_rows[rows].data)
+            for lengths, offsets, content in raw:
+                digest.update(lengths[rows].data)
+                digest.update(content[offsets[rows.start] : offsets[rows.stop]])
+            yield digest.digest()
 
 
 class Group(NamedTuple):
@@ -149,26 +192,68 @@ class Group(NamedTuple):
     row_count: int
 
 
-def read_results(file: ResultFile) -> Results:
-    """Return the results of a task; raises CampaignError for what no task writes.
+def read_results(files: Iterable[ResultFile], on_error: Callable[[CampaignError], None]) -> Iterator[Results]:
+    """Yield the results of tasks, some together; calls `on_error` for each file that no task has written."""
+    held: list[tuple[ResultFile, pa.Table]] = []
+    row_count = 0
+    for file in files:
+        try:
+            held.append((file, _read(file)))
+        except CampaignError as error:
+            on_error(error)
+            continue
+        row_count += len(held[-1][1])
+        if row_count >= TOGETHER_ROWS:
+            yield from _checked(held, on_error)
+            held, row_count = [], 0
+    yield from _checked(held, on_error)
 
-    A task has one cell, and consecutive seeds.
-    """
-    rows = _read(file)
+
+def _checked(
+    held: Sequence[tuple[ResultFile, pa.Table]], on_error: Callable[[CampaignError], None]
+) -> Iterator[Results]:
+    """Yield what is held as one, or without those that are wrong."""
+    try:
+        results = [_results_of(held)] if held else []
+    except CampaignError as error:
+        if len(held) == 1:
+            on_error(error)
+        else:
+            for each in held:
+                yield from _checked([each], on_error)
+        return
+    yield from results
+
+
+def _results_of(held: Sequence[tuple[ResultFile, pa.Table]]) -> Results:
+    """Return the results of files; raises CampaignError for what no task writes, with the name of the first file."""
+    file = held[0][0]
+    rows = pa.concat_tables([table for _, table in held]).unify_dictionaries().combine_chunks()
+    for name, column in zip(rows.column_names, rows.columns, strict=True):
+        if column.null_count:
+            reject(file, f"{name}: expected a value in each row, found nothing")
+    edges = np.cumsum([0, *(len(table) for _, table in held)])
+    is_inside = np.ones(len(rows) + 1, np.bool_)
+    is_inside[edges] = False
+    is_inside = is_inside[1:-1]
     seeds = rows.column("seed").to_numpy()
-    if (seeds[1:] - seeds[:-1] != 1).any():
+    if (seeds[1:] - seeds[:-1] != 1)[is_inside].any():
         reject(file, "seed: expected numbers that follow each other, found others")
     texts = {name: _texts(file, name, rows.column(name)) for name in TEXTS}
     for field in KEY[:3]:
-        if len({texts[field.name].values[code] for code in np.unique(texts[field.name].codes)}) != 1:
+        codes = texts[field.name].codes
+        if (codes[1:] != codes[:-1])[is_inside].any():
             reject(file, f"{field.name}: expected the same in all rows, found others")
     for verdict, _ in texts["verdict"].counts():
         if verdict not in VERDICTS:
             reject(file, f"verdict: expected one of {', '.join(VERDICTS)}, found another one")
+    groups = tuple(dict.fromkeys(each.group for each, _ in held))
+    codes_of_tasks = [groups.index(each.group) for each, _ in held]
+    texts[GROUP] = Texts(codes=np.repeat(codes_of_tasks, np.diff(edges)), values=groups)
     reached = rows.column(REACHED)
     return Results(
-        row_count=len(rows),
-        first_seed=int(seeds[0]),
+        files=tuple(each for each, _ in held),
+        edges=edges,
         texts=texts,
         numbers={name: rows.column(name).cast(pa.int64()).to_numpy() for name in NUMBERS},
         reached=_texts(file, REACHED, pa.chunked_array([reached.combine_chunks().flatten()])),
@@ -181,18 +266,19 @@ def _read(file: ResultFile) -> pa.Table:
     dictionaries = [*TEXTS, f"{REACHED}.list.element"]
     try:
         with file.location.open_for_reading(mapped=True) as source:
-            metadata = pq.read_metadata(source)
-            _check_schema(file, metadata.schema.to_arrow_schema())
-            _check_size(file, metadata)
-            parquet = pq.ParquetFile(source, metadata=metadata, read_dictionary=dictionaries)
-            rows = parquet.read(columns=list(RESULT_NAMES), use_threads=False).unify_dictionaries()
+            try:
+                parquet = pq.ParquetFile(source, read_dictionary=dictionaries)
+            except KeyError:
+                # It lacks one of these columns, so its schema is rejected.
+                parquet = pq.ParquetFile(source)
+            _check_schema(file, parquet.metadata.schema.to_arrow_schema())
+            _check_size(file, parquet.metadata)
+            rows: pa.Table = parquet.read(columns=list(RESULT_NAMES), use_threads=False)
             rows.validate(full=True)
+            # Without what a schema says besides, in which files of other writers differ.
+            return pa.Table.from_arrays(rows.columns, names=rows.column_names)
     except (OSError, MemoryError, KeyError, pa.ArrowException, StorageError) as error:
         reject(file, str(error).partition("\n")[0])
-    for name, column in zip(rows.column_names, rows.columns, strict=True):
-        if column.null_count:
-            reject(file, f"{name}: expected a value in each row, found nothing")
-    return rows
 
 
 def _texts(file: ResultFile, name: str, column: pa.ChunkedArray) -> Texts:

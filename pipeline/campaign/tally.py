@@ -7,17 +7,18 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Self, TypeVar
+from typing import NamedTuple, Self, TypeVar
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from tornproof.harness.common.campaign_sums import Cell, CellRuns
 from tornproof.harness.common.verdict import Verdict
 from tornproof.pipeline.campaign.behaviours import Behaviours
-from tornproof.pipeline.campaign.result_files import Hashes, ResultFile, Results, read_results
+from tornproof.pipeline.campaign.result_files import GROUP, Hashes, ResultFile, Results, read_results
 from tornproof.pipeline.campaign.spec import CampaignError
 from tornproof.pipeline.campaign.tasks import DIGEST_BYTES, KEY
 
@@ -45,15 +46,6 @@ class Signature(NamedTuple):
         return hashlib.blake2b(msgspec.json.encode(list(self)), digest_size=6).hexdigest()
 
 
-class Cell(NamedTuple):
-    """What seeds of a group are run on."""
-
-    group: str
-    scenario: str
-    preset: str
-    fault: str
-
-
 class CrashPoint(NamedTuple):
     """Whether a run is one of a control, the step before which its fault was injected, and what was left then."""
 
@@ -62,27 +54,6 @@ class CrashPoint(NamedTuple):
     model: str
     step: str
     disk: str
-
-
-@dataclass(slots=True, kw_only=True)
-class CellRuns:
-    """The runs of a cell; `first_number` is the number, from 1, of the first one that is INVALID."""
-
-    run_count: int = 0
-    detected_count: int = 0
-    first_seed: int | None = None
-    first_number: int | None = None
-    step_count: int = 0
-    step_count_max: int = 0
-
-    def add(self, later: Self) -> None:
-        """Add the runs after these."""
-        if self.first_seed is None and later.first_number is not None:
-            self.first_seed, self.first_number = later.first_seed, self.run_count + later.first_number
-        self.run_count += later.run_count
-        self.detected_count += later.detected_count
-        self.step_count += later.step_count
-        self.step_count_max = max(self.step_count_max, later.step_count_max)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -205,20 +176,19 @@ def tally_of(
     Raises CampaignError for a file that cannot be read, unless it `keeps_going`: then that is one of the problems.
     """
     whole = Tally()
-    part = _Part()
-    for file in files:
-        try:
-            results = read_results(file)
-        except CampaignError as error:
-            if not keeps_going:
-                raise
-            whole.problem_count += 1
-            whole.problems += [str(error)] if len(whole.problems) < PROBLEMS_MAX else []
-            continue
-        part.add(file, results, is_control=controls(file.group), seen=seen)
-        if part.task_count == PART_TASKS or part.row_count >= PART_ROWS:
+    part = _Part(controls, seen)
+
+    def on_error(error: CampaignError) -> None:
+        if not keeps_going:
+            raise error
+        whole.problem_count += 1
+        whole.problems += [str(error)] if len(whole.problems) < PROBLEMS_MAX else []
+
+    for results in read_results(files, on_error):
+        part.add(results)
+        if part.task_count >= PART_TASKS or part.row_count >= PART_ROWS:
             whole.add(part.tally())
-            part = _Part()
+            part = _Part(controls, seen)
     whole.add(part.tally())
     return whole
 
@@ -227,6 +197,8 @@ def tally_of(
 class _Part:
     """The sums of a few tasks, with the hashes of each run's outcome and behaviour."""
 
+    controls: Callable[[str], bool]
+    seen: Seen
     sums: Tally = field(default_factory=Tally)
     task_count: int = 0
     row_count: int = 0
@@ -235,59 +207,66 @@ class _Part:
     _is_odd: list[npt.NDArray[np.bool_]] = field(default_factory=list)
     _counted_count: int = 0
 
-    def add(self, file: ResultFile, results: Results, *, is_control: bool, seen: Seen) -> None:
-        """Add the results of a task."""
-        sums, group = self.sums, file.group
-        cell = Cell(group, *map(results.text, CELL))
-        self.task_count += 1
+    def add(self, results: Results) -> None:
+        """Add the results of tasks."""
+        sums = self.sums
+        cells = [Cell(file.group, *(results.text(name, rows.start) for name in CELL)) for file, rows in results.tasks()]
+        self.task_count += len(cells)
         self.row_count += results.row_count
-        sums.task_counts[group] += 1
-        for verdict, count in results.texts["verdict"].counts():
+        sums.task_counts.update(cell.group for cell in cells)
+        for (group, verdict), _, count in results.groups((GROUP, "verdict")):
             sums.verdicts[group, verdict] += count
-        for values, _, count in results.groups(_CRASH):
-            sums.crash_points[CrashPoint(is_control, *values)] += count
+        for (group, *values), _, count in results.groups((GROUP, *_CRASH)):
+            sums.crash_points[CrashPoint(self.controls(group), *values)] += count
         sums.event_count += int(results.numbers["event_count"].sum())
-        sums.digests += results.digest(group)
-        invalid = results.rows_with("verdict", {Verdict.INVALID.name})
-        sums.cells.setdefault(cell, CellRuns()).add(_cell_runs(results, invalid))
+        sums.digests += b"".join(results.digests())
+        for cell, runs in zip(cells, _runs_of_cells(results), strict=True):
+            sums.cells.setdefault(cell, CellRuns()).add(runs)
         errors = {value for value in results.texts["error"].values if value}
         for row in results.rows_with("error", errors)[: PROBLEMS_MAX - len(sums.errors)].tolist() if errors else ():
-            said = f"seed {results.first_seed + row}: {results.text('error', row)}"
-            sums.errors.append(f"{cell.scenario}, {cell.preset}, {said}")
-        if not is_control:
-            sums.reached.update(dict(results.reached.counts()))
-            self._add_signatures(file, cell, results, invalid)
-            self._add_behaviours(cell, results, seen)
+            scenario, preset, error = (results.text(name, row) for name in ("scenario", "preset", "error"))
+            sums.errors.append(f"{scenario}, {preset}, seed {results.seeds[row]}: {error}")
+        ours = {group for group in results.texts[GROUP].values if not self.controls(group)}
+        if ours:
+            is_ours = np.zeros(results.row_count, np.bool_)
+            is_ours[results.rows_with(GROUP, ours)] = True
+            sums.reached.update(dict(results.reached.counts(np.repeat(is_ours, results.reached_counts))))
+            self._add_signatures(results, is_ours)
+            self._add_behaviours(results, cells, is_ours)
 
-    def _add_signatures(self, file: ResultFile, cell: Cell, results: Results, invalid: npt.NDArray[Any]) -> None:
-        for values, row, count in results.groups(Signature._fields, invalid) if len(invalid) else ():
+    def _add_signatures(self, results: Results, is_ours: npt.NDArray[np.bool_]) -> None:
+        invalid = results.rows_with("verdict", {Verdict.INVALID.name})
+        for values, row, count in results.groups(Signature._fields, invalid[is_ours[invalid]]):
             signature = Signature(*values)
             if known := self.sums.signatures.get(signature):
                 known.run_count += count
                 continue
+            file = results.file_of(row)
             self.sums.signatures[signature] = Detected(
                 task=file.number,
-                cell=cell,
-                seed=results.first_seed + row,
+                cell=Cell(file.group, *(results.text(name, row) for name in CELL)),
+                seed=int(results.seeds[row]),
                 sentence=results.text("sentence", row),
                 run_count=count,
             )
 
-    def _add_behaviours(self, cell: Cell, results: Results, seen: Seen) -> None:
-        seeds = range(results.first_seed, results.first_seed + results.row_count)
-        is_new = seen.new_seeds(cell[1:], seeds)
-        self.sums.group_starts.setdefault(cell.group, self._counted_count)
-        self._counted_count += int(is_new.sum())
+    def _add_behaviours(self, results: Results, cells: Sequence[Cell], is_ours: npt.NDArray[np.bool_]) -> None:
+        is_new = is_ours.copy()
+        for cell, (_, rows) in zip(cells, results.tasks(), strict=True):
+            if is_ours[rows.start]:
+                seeds = range(int(results.seeds[rows.start]), int(results.seeds[rows.stop - 1]) + 1)
+                is_new[rows] = self.seen.new_seeds(cell[1:], seeds)
+                self.sums.group_starts.setdefault(cell.group, self._counted_count)
+                self._counted_count += int(is_new[rows].sum())
         outcomes = results.mixed(_OUTCOME)
         # The points that a run reached are a set, so the sum of their hashes tells sets apart.
         sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(results.reached.hashes(), dtype=np.uint64)])
-        ends = np.cumsum(results.reached_counts)
-        reached = sums[ends] - sums[ends - results.reached_counts]
+        reached = sums[results.reached_edges[1:]] - sums[results.reached_edges[:-1]]
         behaviours = outcomes + results.mixed(_CRASH, len(_OUTCOME)) + reached
         self._outcomes.append(outcomes[is_new])
         self._behaviours.append(behaviours[is_new])
         # Whether a seed is odd is independent of its random choices.
-        self._is_odd.append(((np.arange(len(seeds)) + seeds.start % 2) % 2 == 1)[is_new])
+        self._is_odd.append(results.seeds[is_new] % 2 == 1)
 
     def tally(self) -> Tally:
         """Return the sums."""
@@ -298,14 +277,21 @@ class _Part:
         return self.sums
 
 
-def _cell_runs(results: Results, invalid: npt.NDArray[Any]) -> CellRuns:
-    steps = results.numbers["step_count"]
-    runs = CellRuns(
-        run_count=results.row_count,
-        detected_count=len(invalid),
-        step_count=int(steps.sum()),
-        step_count_max=int(steps.max()),
-    )
-    if len(invalid):
-        runs.first_seed, runs.first_number = results.first_seed + int(invalid[0]), int(invalid[0]) + 1
-    return runs
+def _runs_of_cells(results: Results) -> Iterator[CellRuns]:
+    """Yield the runs of each task."""
+    steps, firsts = results.numbers["step_count"], results.edges[:-1]
+    invalid = results.rows_with("verdict", {Verdict.INVALID.name})
+    places = np.searchsorted(invalid, results.edges).tolist()
+    sums, largest = (reduce.reduceat(steps, firsts).tolist() for reduce in (np.add, np.maximum))
+    for number, (_, rows) in enumerate(results.tasks()):
+        begin, end = places[number : number + 2]
+        runs = CellRuns(
+            run_count=rows.stop - rows.start,
+            detected_count=end - begin,
+            step_count=sums[number],
+            step_count_max=largest[number],
+        )
+        if begin < end:
+            row = int(invalid[begin])
+            runs.first_seed, runs.first_number = int(results.seeds[row]), row - rows.start + 1
+        yield runs

@@ -1,17 +1,19 @@
-"""A task's part of a commit: new partitions encoded beside the table, which the commit only renames.
+"""A task's part of a commit: partitions encoded beside the table, which the commit only renames.
 
-A task that has all rows of a partition encodes them. Rows of one that is there already, or with symbols that are not in
-the dictionaries yet, are left to the commit, which also merges the parts of a partition that several tasks have.
+A task encodes the rows of a new partition, and merges those of one that is there already with its own if they are many.
+Few rows, and those with symbols that are not in the dictionaries yet, are left to the commit, which also merges the
+parts of a partition that several tasks have.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
+from typing import NamedTuple
 
 import pyarrow as pa
+from msgspec.structs import replace
 
-from tornproof.impl.errors import RowsRejectedError
+from tornproof.impl.errors import FileVanishedError, ProblemError, RowsRejectedError
 from tornproof.impl.layout.txn import PARQUET_FORMAT
 from tornproof.impl.read.reader import Snapshot, open_snapshot, raise_first
 from tornproof.impl.read.reader_protocol import HARDENED_READER
@@ -24,17 +26,23 @@ from tornproof.impl.table.table import open_table
 from tornproof.impl.txn.transaction import Partition
 from tornproof.impl.write.adoption import PreparedPartition
 from tornproof.impl.write.incoming_rows import Portion, conform, in_time_order, portions, without_duplicates
-from tornproof.impl.write.partition_build import PartitionBuild
-from tornproof.impl.write.partition_change import row_group_parts
-from tornproof.impl.write.readable_row_groups import readable_row_groups
-from tornproof.impl.write.recovery import remove_directory
+from tornproof.impl.write.prepared_partition import prepare_partition
 from tornproof.impl.write.writer_options import WriterOptions
 
+MERGED_BYTES_MIN = 1 << 20
+MERGED_PARTS = 4
+"""A partition of up to so many times the bytes of its new rows is written anew; a larger one grows in place."""
 
-def prepare(
-    storage: Storage, table_path: str, rows: pa.Table, folder: str, *, overwrites: bool
-) -> tuple[list[PreparedPartition], list[pa.Table]]:
-    """Encode the partitions that a table does not have yet, beside `folder`; return them, and all other rows.
+
+class Encoded(NamedTuple):
+    """The partitions that a task has written, with the new rows of each, and the rows that it leaves to the commit."""
+
+    done: list[tuple[PreparedPartition, pa.Table]]
+    rest: list[pa.Table]
+
+
+def prepare(storage: Storage, table_path: str, rows: pa.Table, folder: str, *, overwrites: bool) -> Encoded:
+    """Write the partitions of rows beside `folder`, as far as a task can.
 
     Raises RowsRejectedError for rows that the table cannot take.
     """
@@ -47,19 +55,26 @@ def prepare(
     keys = [column.name for column in metadata.columns if column.is_dedup_key]
     if keys:
         rows = without_duplicates(rows, [timestamp_name, *(name for name in keys if name != timestamp_name)])
-    there = () if overwrites else snapshot.transaction.partitions
-    starts = {partition.timestamp for partition in there}
     symbols = dict(read_table_symbols(snapshot.table, snapshot.transaction))
-    done, rest = [], []
-    for portion in portions(in_time_order(rows, timestamp_name), timestamp_name, metadata, there):
+    if overwrites:
+        snapshot = replace(snapshot, transaction=replace(snapshot.transaction, partitions=()))
+    there = {partition.timestamp: partition for partition in snapshot.transaction.partitions}
+    encoded = Encoded([], [])
+    for portion in portions(in_time_order(rows, timestamp_name), timestamp_name, metadata, tuple(there.values())):
         built = None
-        if portion.timestamp not in starts and _has_symbols(symbols, portion.rows):
+        if _is_for_task(portion.rows, there.get(portion.timestamp)) and _has_symbols(symbols, portion.rows):
             built = _build(storage, snapshot, portion, folder, symbols)
         if built is None:
-            rest.append(portion.rows)
+            encoded.rest.append(portion.rows)
         else:
-            done.append(built)
-    return done, rest
+            encoded.done.append((built, portion.rows))
+    return encoded
+
+
+def _is_for_task(rows: pa.Table, before: Partition | None) -> bool:
+    if before is None:
+        return True
+    return bool(rows.nbytes >= MERGED_BYTES_MIN and rows.nbytes * MERGED_PARTS >= before.token)
 
 
 def rows_of(storage: Storage, snapshot: Snapshot, prepared: PreparedPartition) -> Iterator[pa.Table]:
@@ -87,19 +102,14 @@ def rows_of(storage: Storage, snapshot: Snapshot, prepared: PreparedPartition) -
 def _build(
     storage: Storage, snapshot: Snapshot, portion: Portion, folder: str, symbols: dict[str, SymbolTable]
 ) -> PreparedPartition | None:
-    """Write a partition's directory, or return None if the commit has to find larger row groups for it."""
-    metadata, options = snapshot.table.metadata, WriterOptions()
+    """Write a partition's directory, or return None if the commit has to say what is wrong with it."""
+    metadata = snapshot.table.metadata
     assert metadata is not None
     (name,) = directory_names(portion.timestamp, -1, metadata.partition_by, nanoseconds=metadata.counts_nanoseconds)
-    path, table_name = f"{folder}.{name}", Path(snapshot.table.path).name
     try:
-        with PartitionBuild(storage, path, metadata, options, table_name=table_name, symbols=symbols) as build:
-            for part in row_group_parts([portion.rows], options):
-                for group in readable_row_groups(part, build.encoded):
-                    build.append(group)
-            return build.finish(portion.timestamp)
-    except RowsRejectedError:
-        remove_directory(storage, path)
+        return prepare_partition(storage, snapshot, portion, f"{folder}.{name}", WriterOptions(), symbols)
+    except (RowsRejectedError, ProblemError, FileVanishedError):
+        # Rows that do not fit, or files that are damaged or of a version that is gone.
         return None
 
 

@@ -61,7 +61,7 @@ CATALOG_PREFIX = "file:"
 OPTIONS_KEY = "tornproof.options"
 """Where a schema keeps the options of `CREATE TABLE`: Spark gives them to `schema` alone, and not to a query.
 
-An `INSERT` has neither, unless its columns are cast."""
+An `INSERT` never takes them from there: its schema is that of the rows, which may come from another table."""
 NANOSECONDS, HOUR_SECONDS, DAY_SECONDS, DAYS_IN_WEEK = 1_000_000_000, 3_600, 86_400, 7
 DAYS_FROM_MONDAY = 3
 """1970 began on a Thursday."""
@@ -138,9 +138,8 @@ class TornproofSource(DataSource):
             found.fields[0].metadata = {OPTIONS_KEY: json.dumps(dict(self.options.items()))}
         return found
 
-    def _take_options(self, schema: StructType, known: frozenset[str], what: str) -> None:
-        """Take the options of a table in the catalog from its schema; raises OptionRejectedError for unknown ones."""
-        reject_unknown(self.options, known, what)
+    def _take_options(self, schema: StructType, known: frozenset[str]) -> None:
+        """Take the options of a table in the catalog from its schema."""
         stored = [field.metadata[OPTIONS_KEY] for field in schema.fields if OPTIONS_KEY in field.metadata]
         if stored and "path" not in self.options:
             spelled = {name.lower() for name in known}
@@ -149,7 +148,8 @@ class TornproofSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return a reader of the chosen version, of the columns in a schema if the user gave one."""
-        self._take_options(schema, READ_OPTIONS, "reading")
+        reject_unknown(self.options, READ_OPTIONS, "reading")
+        self._take_options(schema, READ_OPTIONS)
         snapshot, self._snapshot = self._snapshot or self._open(), None
         options = dict(self.options.items())
         pushes = boolean_of("pushdown", options["pushdown"]) if "pushdown" in options else SCANS_KEEP_THEIR_PLANS
@@ -159,7 +159,8 @@ class TornproofSource(DataSource):
         """Return a reader of rows appended to the table."""
         from tornproof.pipeline.datasource.stream import STREAM_OPTIONS, TornproofStreamReader
 
-        self._take_options(schema, STREAM_OPTIONS, "streaming")
+        reject_unknown(self.options, STREAM_OPTIONS, "streaming")
+        self._take_options(schema, STREAM_OPTIONS)
         snapshot, self._snapshot = self._snapshot or self._open(), None
         return TornproofStreamReader(snapshot, columns_of_schema(snapshot, schema), dict(self.options.items()))
 
@@ -167,14 +168,14 @@ class TornproofSource(DataSource):
         """Return a writer that commits all rows of a job at once."""
         from tornproof.pipeline.datasource.writer import BATCH_OPTIONS, TornproofWriter
 
-        self._take_options(schema, BATCH_OPTIONS, "writing")
+        reject_unknown(self.options, BATCH_OPTIONS, "writing")
         return TornproofWriter(self._target(overwrite), schema, batch_of(self.options))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:  # noqa: N802
         """Return a writer that commits each batch of a query once."""
         from tornproof.pipeline.datasource.writer import STREAM_WRITE_OPTIONS, TornproofStreamWriter
 
-        self._take_options(schema, STREAM_WRITE_OPTIONS, "writing a stream")
+        reject_unknown(self.options, STREAM_WRITE_OPTIONS, "writing a stream")
         return TornproofStreamWriter(self._target(overwrite), schema, query_of(self.options))
 
     def _target(self, overwrite: bool) -> Target:

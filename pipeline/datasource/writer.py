@@ -1,6 +1,6 @@
 """`df.write.format("tornproof").mode("append").save(TABLE)`, and `writeStream`: a job is one commit, or none.
 
-Tasks encode new partitions beside the table and leave other rows in a folder of the job; only `commit` opens the
+Tasks encode partitions beside the table and leave other rows in a folder of the job; only `commit` opens the
 writer. Spark creates it, commits and aborts in different processes, which share state only through these files.
 """
 
@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -52,12 +52,20 @@ class CommitUnclearError(TornproofError):
 
 @dataclass(frozen=True, slots=True)
 class StagedRows(WriterCommitMessage):
-    """What a task has left: a file in the job's folder, partitions beside it, and how many rows both have."""
+    """What a task has left: a file in the job's folder, partitions beside it, and how many rows both have.
+
+    Of partitions that it has merged with those of the table, `new_rows` names files with what is new, by their starts.
+    """
 
     file: str
     row_count: int
     prepared: tuple[PreparedPartition, ...] = ()
+    new_rows: Mapping[int, str] = field(default_factory=dict)
     folder: str | None = None
+
+    def path(self, file: str) -> Path:
+        """Return the path of one of its files."""
+        return Path(self.folder or "", file)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,23 +148,30 @@ class _StagingWriter:
         return row_count
 
     def _encoded(self, path: Path, row_count: int) -> StagedRows:
-        """Encode the new partitions among the rows of a file, and leave a file with the others."""
+        """Encode the partitions of the rows of a file, and leave a file with the other rows."""
         folder, rest_path = f"{self._folder}.{path.stem}", path.with_suffix(".rest.arrow")
+        new_rows = {}
         with pa.memory_map(str(path)) as source:
             rows = pa.ipc.open_file(source).read_all()
             try:
-                done, rest = prepare(
+                encoded = prepare(
                     OperatingSystemStorage(), self._target.path, rows, folder, overwrites=self._target.overwrites
                 )
             except RowsRejectedError:
                 # The commit says what is wrong with the rows of all tasks together.
                 return StagedRows(file=path.name, row_count=row_count, folder=str(self._folder))
-            self._write(rest_path, (batch for part in rest for batch in part.to_batches()))
+            self._write(rest_path, (batch for part in encoded.rest for batch in part.to_batches()))
+            for partition, new in encoded.done:
+                if partition.replaces is not None:
+                    new_path = path.with_suffix(f".{partition.timestamp}.arrow")
+                    self._write(new_path, iter(new.to_batches()))
+                    new_rows[partition.timestamp] = new_path.name
         path.unlink()
         return StagedRows(
-            file=rest_path.name if rest else "",
+            file=rest_path.name if encoded.rest else "",
             row_count=row_count,
-            prepared=tuple(done),
+            prepared=tuple(partition for partition, _ in encoded.done),
+            new_rows=new_rows,
             folder=str(self._folder),
         )
 
@@ -269,27 +284,35 @@ def _fill(writer: TableWriter, staged: Sequence[StagedRows], *, overwrites: bool
     storage, table = OperatingSystemStorage(), writer.table
     snapshot = open_snapshot(table)
     counts = Counter() if overwrites else row_counts(table, writer.transaction)
-    there = set() if overwrites else {partition.timestamp for partition in writer.transaction.partitions}
+    there = {partition.timestamp: partition.identity for partition in writer.transaction.partitions}
     if overwrites:
-        for partition in writer.transaction.partitions:
-            writer.drop_partition(partition.timestamp)
-    files = [Path(message.folder or "", message.file) for message in staged if message.file]
-    prepared = [each for message in staged for each in message.prepared]
+        for start in there:
+            writer.drop_partition(start)
+        there = {}
     # Rows for a partition that is prepared elsewhere, too, are joined with it.
-    wanted = Counter(each.timestamp for each in prepared)
+    wanted = Counter(each.timestamp for message in staged for each in message.prepared)
     loose = set()
-    for path in files:
-        with pa.memory_map(str(path)) as file:
-            rows = pa.ipc.open_file(file).read_all()
-            loose |= _add(writer, rows, counts)
-    for each in prepared:
-        if wanted[each.timestamp] > 1 or each.timestamp in there | loose:
-            for rows in rows_of(storage, snapshot, each):
-                _add(writer, rows, counts)
-        else:
-            writer.adopt(each)
-            counts[each.timestamp] += each.row_count
+    for message in staged:
+        if message.file:
+            loose |= _add(writer, _read(message.path(message.file)), counts)
+    for message in staged:
+        for each in message.prepared:
+            interval, _ = interval_of(table, each.timestamp)
+            before = each.replaces.identity if each.replaces else None
+            if wanted[each.timestamp] == 1 and interval not in loose and there.get(each.timestamp) == before:
+                writer.adopt(each)
+                counts[interval] += each.new_row_count
+            elif before is not None:
+                _add(writer, _read(message.path(message.new_rows[each.timestamp])), counts)
+            else:
+                for rows in rows_of(storage, snapshot, each):
+                    _add(writer, rows, counts)
     return counts
+
+
+def _read(path: Path) -> pa.Table:
+    with pa.memory_map(str(path)) as file:
+        return pa.ipc.open_file(file).read_all()
 
 
 def _add(writer: TableWriter, rows: pa.Table, counts: Counter[int]) -> set[int]:

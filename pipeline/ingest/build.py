@@ -1,4 +1,4 @@
-"""An executor's part of publishing: builds one new partition from its runs, under a temporary name."""
+"""An executor's part of publishing: partitions, new ones or with late rows, built under temporary names."""
 
 from __future__ import annotations
 
@@ -10,10 +10,14 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from tornproof.impl.chunk.row_group_encoder import EncodedRowGroup
+from tornproof.impl.read.reader import open_snapshot
 from tornproof.impl.storage.interface import Storage
 from tornproof.impl.table.metadata_file import TableMetadata
+from tornproof.impl.table.table import open_table
 from tornproof.impl.write.adoption import PreparedPartition
+from tornproof.impl.write.incoming_rows import conform, portions
 from tornproof.impl.write.partition_build import PartitionBuild
+from tornproof.impl.write.prepared_partition import prepare_partition
 from tornproof.impl.write.readable_row_groups import readable_row_groups
 from tornproof.impl.write.writer_options import WriterOptions
 from tornproof.pipeline.ingest.commit import prepared_path
@@ -62,6 +66,37 @@ def build_partition(storage: Storage, task: BuildTask, attempt: str) -> Prepared
         while waiting:
             append_first()
         return build.finish(task.timestamp)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MergeTask:
+    """Late rows for an interval of a table that has partitions already; the attempt is appended to `directory`."""
+
+    table_path: str
+    runs: tuple[Run, ...]
+    directory: str
+    options: WriterOptions
+
+
+def merge_partitions(storage: Storage, task: MergeTask, attempt: str) -> list[PreparedPartition]:
+    """Write each partition of an interval that has late rows, with all its rows, in a directory of this attempt.
+
+    Nobody else commits meanwhile, because the driver is the table's writer. Raises as `prepare_partition` does.
+    """
+    snapshot = open_snapshot(open_table(storage, task.table_path))
+    metadata = snapshot.table.metadata
+    assert metadata is not None, "the driver has opened the table for writing"
+    (timestamp,) = (column.name for column in metadata.columns if column.id == metadata.timestamp_id)
+    with SortedRuns(task.runs, timestamp) as runs:
+        # Of several partitions only where a server has split one.
+        rows = pa.concat_tables(runs.slices(sum(run.row_count for run in task.runs)))
+        late = portions(conform(rows, snapshot.schema, timestamp), timestamp, metadata, snapshot.transaction.partitions)
+        return [
+            prepare_partition(
+                storage, snapshot, portion, prepared_path(f"{task.directory}-{number}", attempt), task.options
+            )
+            for number, portion in enumerate(late)
+        ]
 
 
 def row_groups(sorted_runs: SortedRuns, runs: Sequence[Run], options: WriterOptions) -> Iterator[pa.Table]:

@@ -157,7 +157,8 @@ class ArchiveTable:
             self._writer.adopt(each)
         counts = _interval_counts(self.table.metadata, self.transaction)
         row_count = counts.total()
-        counts.update({each.timestamp: each.row_count for each in prepared})
+        for each in prepared:
+            counts[_interval(self.table.metadata, each.timestamp)] += each.new_row_count
         for table in rows:
             self._writer.write(table)
             counts.update(_counts_of(self.table.metadata, table))

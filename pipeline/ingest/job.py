@@ -28,7 +28,7 @@ from tornproof.impl.table.table import Table, open_table
 from tornproof.impl.write.adoption import PreparedPartition
 from tornproof.impl.write.recovery import remove_directory
 from tornproof.pipeline.files import Location, location_of
-from tornproof.pipeline.ingest.build import BuildTask, build_partition
+from tornproof.pipeline.ingest.build import BuildTask, MergeTask, build_partition, merge_partitions
 from tornproof.pipeline.ingest.commit import (
     ARCHIVE_DIRECTORY,
     INPROGRESS,
@@ -60,6 +60,8 @@ Made = TypeVar("Made")
 OnStage: TypeAlias = Callable[[str, int, int], None]
 """Called with the current stage, the tasks done, and the tasks in total."""
 COPY_ROWS = 1 << 20
+LATE_BYTES_MAX = 64 << 20
+"""Late rows in the driver's memory, as Arrow holds them; tasks merge the others."""
 
 
 def run_archive(
@@ -131,13 +133,15 @@ class _Job:
         starts = {interval_start(each.timestamp, by, nanoseconds=False) for each in archive.transaction.partitions}
         fresh = {start: group for start, group in runs.items() if start not in starts}
         grown = {start: group for start, group in runs.items() if start in starts}
+        in_place = grown_in_place(grown)
         prepared = self._build(metadata, schema, fresh)
+        prepared += self._merge(metadata, {start: group for start, group in grown.items() if start not in in_place})
         rejects_path = self._keep_rejects(sources, archive)
         entry = archive.publish(
             sources=[_document(each) for each in sources],
             keys={column.name: column.keys for column in schema.columns},
             prepared=prepared,
-            rows=self._rows(grown, schema),
+            rows=self._rows(in_place, schema),
         )
         return ArchiveReport(
             schema=schema,
@@ -200,6 +204,19 @@ class _Job:
         ]
         return self._on_executors("encoding partitions", partial(_build_one, self.storage), tasks)
 
+    def _merge(self, metadata: TableMetadata, grown: Mapping[int, Sequence[Run]]) -> list[PreparedPartition]:
+        tasks = [
+            MergeTask(
+                table_path=self.path,
+                runs=tuple(runs),
+                directory=f"{self.path}/{_name(start, metadata.partition_by)}",
+                options=self.settings.options,
+            )
+            for start, runs in grown.items()
+        ]
+        merged = self._on_executors("merging late rows", partial(_merge_some, self.storage), tasks)
+        return list(itertools.chain.from_iterable(merged))
+
     def _rows(self, grown: Mapping[int, Sequence[Run]], schema: ArchiveSchema) -> Iterator[pa.Table]:
         for runs in grown.values():
             with SortedRuns(runs, schema.timestamp) as rows:
@@ -258,6 +275,17 @@ class _Job:
         return self.path.rpartition("/")[2]
 
 
+def grown_in_place(grown: Mapping[int, Sequence[Run]]) -> dict[int, Sequence[Run]]:
+    """Return the late rows with which the commit makes partitions grow in place, which must fit in its memory.
+
+    These are the fewest of each, because a task that merges writes all rows of a partition anew.
+    """
+    by_size = sorted(grown.items(), key=lambda each: (sum(run.size_bytes for run in each[1]), each[0]))
+    ends = itertools.accumulate(sum(run.size_bytes for run in runs) for _, runs in by_size)
+    small = [each for each, end in zip(by_size, ends, strict=True) if end <= LATE_BYTES_MAX]
+    return dict(sorted(small))
+
+
 def _name(start: int, by: PartitionBy) -> str:
     (name,) = directory_names(start, -1, by, nanoseconds=False)
     return name
@@ -292,6 +320,10 @@ def _read_one(reading: Reading, work: tuple[Location, str, str]) -> SourceLines:
 
 def _build_one(storage: Storage, task: BuildTask) -> PreparedPartition:
     return build_partition(storage, task, _attempt())
+
+
+def _merge_some(storage: Storage, task: MergeTask) -> list[PreparedPartition]:
+    return merge_partitions(storage, task, _attempt())
 
 
 def _copied(rows: pa.Table) -> pa.Table:

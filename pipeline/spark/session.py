@@ -19,7 +19,7 @@ import threading
 import uuid
 import zipfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -211,10 +211,11 @@ def innermost_message(error: Exception) -> str:
 
 
 def demand_spark() -> None:
-    """Raise PipelineUnavailableError unless PySpark and a Java for it are installed."""
+    """Raise PipelineUnavailableError unless there is PySpark, and a Java, which `spark-submit` has started already."""
     if importlib.util.find_spec("pyspark") is None:
         raise PipelineUnavailableError("this command runs on Spark: `pip install 'tornproof[spark]'`")
-    java_home()
+    if SUBMITTED_VARIABLE not in os.environ:
+        java_home()
 
 
 def is_local(master: str) -> bool:
@@ -279,8 +280,7 @@ def _one_sentence() -> Iterator[None]:
 def _why_no_start(error: Exception) -> str:
     """Return Java's last message if it ended before Spark started, else the error's own."""
     message = innermost_message(error)
-    said = java_home() / STDERR_FILE
-    if "JAVA_GATEWAY_EXITED" in message and said.exists():
+    if "JAVA_GATEWAY_EXITED" in message and (said := java_home() / STDERR_FILE).exists():
         lines = said.read_text(errors="backslashreplace").splitlines()
         return next((line for line in reversed(lines) if line.strip()), message)
     return message
@@ -324,7 +324,7 @@ def _start(master: str | None, name: str, settings: dict[str, str], directory: P
             settings[JAVA_OPTIONS] = f"{chosen[JAVA_OPTIONS]} {settings[JAVA_OPTIONS]}"
     for key, value in {**chosen, **settings}.items():
         builder = builder.config(key, value)
-    with _launcher(), _own_interrupts():
+    with nullcontext() if master is None else _launcher(), _own_interrupts():
         session = builder.getOrCreate()
     ship_code(session)
     return session

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
+from tornproof.harness.common.campaign_sums import Cell, CellRuns
 from tornproof.reports.campaign.discovery import Yield
 from tornproof.reports.campaign.files import (
     SENTENCE_CHARACTERS_MAX,
@@ -27,20 +28,6 @@ Sums: TypeAlias = Mapping[str, Any]
 """A document of `directory_sums` of the pipeline."""
 
 
-class Cell(NamedTuple):
-    """What seeds of a group are run on."""
-
-    group: str
-    scenario: str
-    preset: str
-    fault: str
-
-    @property
-    def subject(self) -> str:
-        """The fault or preset that a control must detect."""
-        return self.fault or self.preset
-
-
 class CrashPoint(NamedTuple):
     """A step before which a fault was injected, and what was left then."""
 
@@ -48,23 +35,6 @@ class CrashPoint(NamedTuple):
     injected_fault: str
     model: str
     disk: str
-
-
-@dataclass(slots=True)
-class CellRuns:
-    """The runs of a cell; `first_number` is the number, from 1, of the first one that is INVALID."""
-
-    run_count: int = 0
-    detected_count: int = 0
-    first_seed: int | None = None
-    first_number: int | None = None
-    step_count: int = 0
-    step_count_max: int = 0
-
-    @property
-    def steps_a_run(self) -> float:
-        """Mean steps per run."""
-        return self.step_count / self.run_count
 
 
 @dataclass(slots=True, kw_only=True)
@@ -200,9 +170,5 @@ def totals(cells: Mapping[Cell, CellRuns], key: Callable[[Cell], Key]) -> dict[K
     """Return the totals of the runs of cells by `key`, without first seeds."""
     sums: dict[Key, CellRuns] = {}
     for cell, runs in cells.items():
-        total = sums.setdefault(key(cell), CellRuns())
-        total.run_count += runs.run_count
-        total.detected_count += runs.detected_count
-        total.step_count += runs.step_count
-        total.step_count_max = max(total.step_count_max, runs.step_count_max)
+        sums.setdefault(key(cell), CellRuns()).add(replace(runs, first_seed=None, first_number=None))
     return sums

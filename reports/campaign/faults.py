@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from markupsafe import Markup
 
-from tornproof.reports.campaign.data import Cell, CellRuns
+from tornproof.harness.common.campaign_sums import Cell, CellRuns
 from tornproof.reports.kit.survival import LETTERS, Survival, plot_of_curves, survival
 
 COLUMNS_MAX = 6

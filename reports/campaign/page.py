@@ -9,8 +9,9 @@ from typing import TypeAlias
 
 from markupsafe import Markup
 
+from tornproof.harness.common.campaign_sums import CellRuns
 from tornproof.reports.campaign.coverage import heat_map
-from tornproof.reports.campaign.data import CampaignData, CellRuns, Signature, Sums, read_campaign, totals
+from tornproof.reports.campaign.data import CampaignData, Signature, Sums, read_campaign, totals
 from tornproof.reports.campaign.discovery import Yield, about, at_most
 from tornproof.reports.campaign.faults import GROUPS_MAX as FAULT_GROUPS_MAX
 from tornproof.reports.campaign.faults import curves_of, fault_groups, survival_plot

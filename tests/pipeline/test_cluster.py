@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 import quick_java
 from command_line import ROOT
+from driver_runs import SECONDS_MAX, run_driver
 from history_cases import correct_history
 from legacy_trees import write_legacy_tree
 from pyspark.sql import SparkSession
@@ -29,7 +30,6 @@ from tornproof.harness.explorers.recorded.explorer import explore_recorded
 from tornproof.harness.parallel.tasks import explore_here
 from tornproof.pipeline.spark.java import java_home
 
-CLUSTER_SECONDS_MAX = 3600  # ends what hangs, and no busy machine
 FRAME_COUNT = 50
 ENTRY = ROOT / "src" / "tornproof" / "__main__.py"
 """What the documents tell to hand to spark-submit."""
@@ -51,21 +51,7 @@ def inputs(questdb_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path
 
 def run_script(inputs: Path, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run all jobs in a process of its own; Spark makes the directories of its executors below its installation."""
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    script = shutil.copy(cluster_jobs.__file__, folder)
-    return subprocess.run(
-        [sys.executable, script, ROOT, inputs, folder, *arguments],
-        cwd=folder,
-        env={
-            **environment,
-            "TMPDIR": str(folder),
-            quick_java.VARIABLE: f'{quick_java.OPTIONS} "-Dspark.executor.extraJavaOptions={quick_java.OPTIONS}"',
-        },
-        capture_output=True,
-        text=True,
-        timeout=CLUSTER_SECONDS_MAX,
-        check=False,
-    )
+    return run_driver(cluster_jobs.__file__, folder, ROOT, inputs, folder, *arguments)
 
 
 def said_by(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
@@ -197,7 +183,7 @@ spark.stop()
         },
         capture_output=True,
         text=True,
-        timeout=CLUSTER_SECONDS_MAX,
+        timeout=SECONDS_MAX,
         check=False,
     )
     assert done.returncode == 0, done.stderr
@@ -218,7 +204,7 @@ def test_spark_submit_runs_a_command_on_its_master(standalone: str, inputs: Path
         env={**os.environ, "JAVA_HOME": str(java_home()), "PYSPARK_PYTHON": sys.executable},
         capture_output=True,
         text=True,
-        timeout=CLUSTER_SECONDS_MAX,
+        timeout=SECONDS_MAX,
         check=False,
     )
     assert done.returncode == 0, done.stderr

@@ -23,13 +23,16 @@ from depth import nightly
 from legacy_trees import LONG_TABLE, write_legacy_tree
 from pyspark.sql import SparkSession
 
-from tornproof.cli.commands.migrate import Mode, migrate
+from tornproof.cli.commands import migrate as command
+from tornproof.cli.commands.migrate import Job, Mode, migrate, waves
 from tornproof.cli.migration_dataset import FILE, SCHEMA
+from tornproof.cli.migration_sources import Source
 from tornproof.impl.errors import StorageError
 from tornproof.impl.migrate.convert import ConversionMode
 from tornproof.impl.migrate.partition_migration import Converted
 from tornproof.impl.migrate.plan import Migration, Outcome
 from tornproof.impl.migrate.table_migration import TablePlan, convert_table, migrate_table, plan_table, publish_table
+from tornproof.impl.storage.holders import OpenFiles
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
 from tornproof.impl.table.table import Table
 from tornproof.impl.txn.pins import take_writer_lock
@@ -379,3 +382,12 @@ def test_500_partitions_survive_five_kills_of_the_driver(
         assert content_of(tree) == after
         with capsys.disabled():
             print(f"killed at {'the conversion' if count is None else count}: {left} of 500 were there, then all")
+
+
+def test_a_wave_of_tables_without_parquet_partitions_ends_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(command, "WAVE_PARTITIONS", 2)
+    monkeypatch.setattr(Job, "plan", lambda job, source, opened: Migration(path=source.path, native_count=1))
+    job, sources = Job(out=None, dry_run=True, mode=Mode.SERVER), [Source(path=name) for name in "abcde"]
+    assert [[source.path for source, _ in wave] for wave in waves(job, sources, OpenFiles())] == [
+        ["a", "b"], ["c", "d"], ["e"]
+    ]  # fmt: skip

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import msgspec
@@ -51,7 +51,7 @@ def make_directory(directory: Location) -> None:
         raise UsageError(f"{directory}: cannot make the directory: {getattr(error, 'strerror', error)}") from error
 
 
-def write_dataset(done: Sequence[Migration], directory: Location) -> None:
+def write_dataset(done: Iterable[Migration], directory: Location) -> None:
     """Replace the rows in a directory by those of this run, atomically; raises UsageError, StorageError."""
     target, rows = directory / FILE, (row for each in done for row in _rows(each))
     opened = replacing(target.local) if target.is_local else target.whole_file()

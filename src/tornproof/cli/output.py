@@ -10,7 +10,7 @@ import glob
 import json
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -71,6 +71,29 @@ def write_json(document: dict[str, Any], target: str | None) -> None:
         return
     with replacing(Path(target)) as partial:
         partial.write_text(text, encoding="utf-8")
+
+
+def write_json_list(document: dict[str, Any], name: str, items: Iterable[dict[str, Any]], target: str | None) -> None:
+    """Write a document as `write_json` does, with a last field that is a list, whose items are made one at a time."""
+    if target is None:
+        return
+    pieces = _pieces(document, name, items)
+    if target == "-":
+        sys.stdout.writelines(pieces)
+        return
+    with replacing(Path(target)) as partial, partial.open("w", encoding="utf-8") as file:
+        file.writelines(pieces)
+
+
+def _pieces(document: dict[str, Any], name: str, items: Iterable[dict[str, Any]]) -> Iterator[str]:
+    """Yield the text that `_json_of` makes of the whole document."""
+    end = "]\n}\n"
+    yield _json_of({**document, name: []}).removesuffix(end)
+    before = "\n  "
+    for item in items:
+        yield before + _json_of(item).removesuffix("\n").replace("\n", "\n  ")
+        before, end = ",\n  ", "\n ]\n}\n"
+    yield end
 
 
 def write_document(document: dict[str, Any], target: Location) -> None:

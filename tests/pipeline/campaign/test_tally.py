@@ -13,13 +13,15 @@ import pyarrow.parquet as pq
 import pytest
 from brute_behaviours import counts_after
 
+from tornproof.harness.common.campaign_sums import Cell
+from tornproof.pipeline.campaign import result_files as files_module
 from tornproof.pipeline.campaign import results as campaign_results
 from tornproof.pipeline.campaign import spec as campaign_spec
 from tornproof.pipeline.campaign import tally as tallies
 from tornproof.pipeline.campaign.result_files import ResultFile, Texts, read_results, result_files
 from tornproof.pipeline.campaign.results import Arrivals
-from tornproof.pipeline.campaign.spec import Group, Seeds, Spec
-from tornproof.pipeline.campaign.tally import Cell, CrashPoint, Seen, Signature, Tally, tally_of
+from tornproof.pipeline.campaign.spec import CampaignError, Group, Seeds, Spec
+from tornproof.pipeline.campaign.tally import CrashPoint, Seen, Signature, Tally, tally_of
 from tornproof.pipeline.campaign.tasks import RESULT_SCHEMA, RESULTS, plan_of
 from tornproof.pipeline.files import Location, location_of, sizes_of
 
@@ -91,10 +93,19 @@ def in_parts(out: Location, edges: list[int]) -> Tally:
     return whole
 
 
+def raised(error: CampaignError) -> None:
+    raise error
+
+
 @pytest.mark.parametrize("edges", [[0, 5], [0, 1, 2, 3, 4, 5], [0, 2, 2, 4, 5]])
+@pytest.mark.parametrize("together_rows", [1, 60, 1_000])
 def test_sums_of_parts_are_those_of_the_rows(
-    written: tuple[Location, list[list[dict[str, Any]]]], edges: list[int]
+    written: tuple[Location, list[list[dict[str, Any]]]],
+    edges: list[int],
+    together_rows: int,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(files_module, "TOGETHER_ROWS", together_rows)
     out, tasks = written
     sums = in_parts(out, edges)
     every = [(TASKS[number][0], row) for number, rows in enumerate(tasks) for row in rows]
@@ -130,7 +141,9 @@ def test_sums_of_parts_are_those_of_the_rows(
             first["sentence"],
         )
     assert list(sums.signatures) == list(dict.fromkeys(signature_of(row) for _, row in invalid))
-    assert sums.result_hash() == in_parts(out, [0, 5]).result_hash()
+    whole = in_parts(out, [0, 5])
+    assert sums.result_hash() == whole.result_hash()
+    assert (sums.cells, sums.signatures, sums.task_counts) == (whole.cells, whole.signatures, whole.task_counts)
 
 
 def signature_of(row: dict[str, Any]) -> Signature:
@@ -165,7 +178,9 @@ def test_the_digest_of_rows_changes_with_any_value_and_not_with_the_file(tmp_pat
 
     def digest(**settings: Any) -> bytes:
         pq.write_table(pa.Table.from_pylist(rows, RESULT_SCHEMA), path, **settings)
-        return read_results(result_files(location_of(tmp_path))[0]).digest("g")
+        (results,) = read_results(result_files(location_of(tmp_path)), raised)
+        (found,) = results.digests()
+        return found
 
     first = digest()
     assert digest(use_dictionary=False, compression="none", data_page_size=100) == first
@@ -177,7 +192,7 @@ def test_the_digest_of_rows_changes_with_any_value_and_not_with_the_file(tmp_pat
 def test_codes_that_would_not_fit_are_made_small_again(
     written: tuple[Location, list[list[dict[str, Any]]]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    results = read_results(result_files(written[0])[1])
+    (results,) = read_results(result_files(written[0]), raised)
     names = ("verdict", "property", "part", "kind", "step")
     wide = [*results.groups(names)]
     monkeypatch.setattr("tornproof.pipeline.campaign.result_files.CODES_MAX", 4)

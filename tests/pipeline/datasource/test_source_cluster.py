@@ -1,18 +1,14 @@
 """The source where executors and driver are processes that are killed: the same rows, each once, and nothing left."""
 
 import json
-import os
-import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-import quick_java
 import source_jobs
 from command_line import ROOT
 from day_tables import new_table
+from driver_runs import run_driver
 
 from tornproof.impl.read.reader import open_snapshot
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
@@ -21,7 +17,6 @@ from tornproof.impl.types.questdb import TypeTag
 from tornproof.impl.verify.verify import verify_table
 from tornproof.pipeline.datasource.staging import STAGING_PREFIX
 
-CLUSTER_SECONDS_MAX = 1_800  # ends what hangs, and no busy machine
 ROWS = list(range(source_jobs.ROW_COUNT))
 
 pytestmark = [pytest.mark.nightly, pytest.mark.usefixtures("needs_spark")]
@@ -34,20 +29,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def run(folder: Path, victim: str) -> tuple[int, dict[str, Any]]:
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    done = subprocess.run(
-        [sys.executable, shutil.copy(source_jobs.__file__, folder), ROOT, folder, victim],
-        cwd=folder,
-        env={
-            **environment,
-            "TMPDIR": str(folder),
-            quick_java.VARIABLE: f'{quick_java.OPTIONS} "-Dspark.executor.extraJavaOptions={quick_java.OPTIONS}"',
-        },
-        capture_output=True,
-        text=True,
-        timeout=CLUSTER_SECONDS_MAX,
-        check=False,
-    )
+    done = run_driver(source_jobs.__file__, folder, ROOT, folder, victim)
     assert victim == "driver" or done.returncode == 0, done.stderr
     return done.returncode, json.loads(done.stdout.splitlines()[-1]) if done.stdout else {}
 

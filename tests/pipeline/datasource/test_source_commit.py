@@ -27,6 +27,7 @@ from tornproof.impl.table.table import open_table
 from tornproof.impl.types.questdb import TypeTag
 from tornproof.impl.verify.verify import verify_table
 from tornproof.impl.write.table_writer import TableWriter, open_writer
+from tornproof.pipeline.datasource import prepared
 from tornproof.pipeline.datasource.ledger import LEDGER_DIRECTORY, PENDING, Batch, UnsettledBatchError
 from tornproof.pipeline.datasource.options import OptionRejectedError, batch_of, query_of
 from tornproof.pipeline.datasource.source import by_partition, register
@@ -105,13 +106,59 @@ def test_new_partitions_are_encoded_by_their_tasks_and_only_renamed_by_the_commi
     parts = [rows_of(range(5, 9), 5), rows_of([DAY_SECONDS, DAY_SECONDS + 1], 9), rows_of([2 * DAY_SECONDS], 11)]
     messages = [writer.stage(iter([part]), f"0000{number}-0.arrow") for number, part in enumerate(parts)]
     assert [len(message.prepared) for message in messages] == [0, 1, 1]
-    prepared = itertools.chain(*(message.prepared for message in messages))
-    encoded = [Path(each.directory_path, DATA_FILE).stat().st_ino for each in prepared]
+    made = itertools.chain(*(message.prepared for message in messages))
+    encoded = [Path(each.directory_path, DATA_FILE).stat().st_ino for each in made]
     writer.commit(list(messages))
     found = [path.stat().st_ino for path in sorted(table.glob(f"1970-01-0[23]*/{DATA_FILE}"))]
     assert found == encoded
     assert content_of(table) == rows_in([rows_of(range(5), 0), *parts])
     assert version_of(table) == 2
+
+
+@pytest.fixture
+def merging(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let tasks merge however few rows with a partition of the table."""
+    monkeypatch.setattr(prepared, "MERGED_BYTES_MIN", 0)
+    monkeypatch.setattr(prepared, "MERGED_PARTS", 1 << 40)
+
+
+def test_few_rows_are_left_to_the_commit_and_many_for_their_partition_are_merged_by_the_task(
+    table: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save(table, [rows_of(range(400), 0)])
+    monkeypatch.setattr(prepared, "MERGED_BYTES_MIN", 1_000)
+    for count, merged_count in ((4, 0), (200, 1)):
+        message = writer_on(table).stage(iter([rows_of(range(count), 400)]), "00000-0.arrow")
+        assert [each.new_row_count for each in message.prepared] == [count] * merged_count
+        assert bool(message.file) is (merged_count == 0)
+    monkeypatch.setattr(prepared, "MERGED_PARTS", 0)
+    assert not writer_on(table).stage(iter([rows_of(range(200), 400)]), "00000-0.arrow").prepared
+
+
+@pytest.mark.usefixtures("merging")
+@pytest.mark.parametrize("changed", ["", "by another writer", "by another task", "by rows of another task"])
+def test_partition_that_a_task_has_merged_is_adopted_unless_it_has_changed_since(table: Path, changed: str) -> None:
+    save(table, [rows_of(range(5), 0)])
+    writer = writer_on(table)
+    parts = [rows_of(range(3, 9), 5)]
+    messages = [writer.stage(iter(parts), "00000-0.arrow")]
+    (merged,) = messages[0].prepared
+    encoded = Path(merged.directory_path, DATA_FILE).stat().st_ino
+    if changed == "by another writer":
+        with open_writer(STORAGE, str(table), allow_parquet_last=True) as other:
+            other.write(pa.Table.from_batches([rows_of([2], 100)]))
+            other.commit()
+    elif changed:
+        symbols = ["new"] if changed == "by rows of another task" else ["a"]
+        parts.append(rows_of([2], 100, symbols))
+        messages.append(writer.stage(iter(parts[1:]), "00001-0.arrow"))
+        assert bool(messages[1].file) is (symbols == ["new"])
+    writer.commit(list(messages))
+    newest = max(table.glob(f"1970-01-01*/{DATA_FILE}"), key=lambda path: int(path.parent.name.rpartition(".")[2]))
+    assert (newest.stat().st_ino == encoded) is (not changed)
+    more = [rows_of([2], 100)] if changed == "by another writer" else []
+    assert content_of(table) == rows_in([rows_of(range(5), 0), *parts, *more])
+    assert staging_of(table) == []
 
 
 def test_symbol_that_is_not_in_the_dictionary_yet_is_left_to_the_commit(table: Path) -> None:
@@ -126,8 +173,12 @@ def test_symbol_that_is_not_in_the_dictionary_yet_is_left_to_the_commit(table: P
 
 @pytest.mark.parametrize("seed", [0, *map(nightly, range(1, 6))])
 @pytest.mark.parametrize("has_keys", [False, True], ids=["", "keys"])
-def test_any_rows_in_any_tasks_are_there_once(tmp_path: Path, seed: int, has_keys: bool) -> None:
+@pytest.mark.parametrize("merged_bytes_min", [prepared.MERGED_BYTES_MIN, 0], ids=["", "merged by tasks"])
+def test_any_rows_in_any_tasks_are_there_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int, has_keys: bool, merged_bytes_min: int
+) -> None:
     draw = random.Random(seed)
+    monkeypatch.setattr(prepared, "MERGED_BYTES_MIN", merged_bytes_min)
     table = new_table(tmp_path / "t", {"v": TypeTag.LONG, "s": TypeTag.SYMBOL}, keys=["ts"] if has_keys else [])
     expected: list[tuple[int, int, str | None]] = []
     count = 0
@@ -321,6 +372,27 @@ def test_sql_makes_tables_and_views_of_one_and_inserts_into_it(session: SparkSes
         assert session.sql("SELECT count(*), max(q.v) FROM quotes q JOIN direct USING (v)").collect()[0][:] == (4, 6)
     finally:
         session.sql("DROP TABLE quotes")
+
+
+def test_insert_without_a_path_writes_to_no_table_wherever_its_rows_come_from(
+    session: SparkSession, table: Path, tmp_path: Path
+) -> None:
+    """Rows of a table in the catalog have its options in their schema, and were inserted into it again."""
+    other = new_table(tmp_path / "other", {"v": TypeTag.LONG, "s": TypeTag.SYMBOL})
+    save(other, [rows_of(range(5), 0)])
+    names = {"quotes": table, "others": other}
+    for name, path in names.items():
+        session.sql(f"CREATE TABLE {name} USING tornproof OPTIONS (path '{path}', allow_parquet_last 'true')")
+    try:
+        for columns in ("*", "ts, cast(v AS int) v, s"):
+            with pytest.raises(PySparkException, match=r"in SQL INSERT INTO … WITH \(path = 'TABLE'\)"):
+                session.sql(f"INSERT INTO quotes SELECT {columns} FROM others")
+        assert (version_of(table), version_of(other)) == (0, 1)
+        session.sql(f"INSERT INTO quotes WITH (path '{table}', allow_parquet_last true) SELECT * FROM others")
+        assert (numbers_of(table), numbers_of(other)) == ([*range(5)], [*range(5)])
+    finally:
+        for name in names:
+            session.sql(f"DROP TABLE {name}")
 
 
 def test_batch_of_foreach_batch_that_is_run_again_adds_nothing(session: SparkSession, table: Path) -> None:

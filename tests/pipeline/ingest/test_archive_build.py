@@ -18,8 +18,10 @@ from tornproof.impl.write.adoption import PreparedPartition
 from tornproof.impl.write.table_writer import open_writer
 from tornproof.impl.write.writer_options import WriterOptions
 from tornproof.pipeline.files import location_of
+from tornproof.pipeline.ingest import job as archive
 from tornproof.pipeline.ingest import spill as archive_spool
 from tornproof.pipeline.ingest.build import BuildTask, build_partition, row_groups
+from tornproof.pipeline.ingest.job import grown_in_place
 from tornproof.pipeline.ingest.schema import TYPES, ArchiveColumn, ArchiveSchema
 from tornproof.pipeline.ingest.source import SourceUnreadableError, digest_of
 from tornproof.pipeline.ingest.spill import Reading, Run, SortedRuns, SourceLines, by_partition
@@ -161,3 +163,27 @@ def test_every_attempt_builds_the_same_files_with_any_number_of_threads(tmp_path
         writer.commit()
     assert verified(tmp_path / "table").sound
     assert rows_of(snapshot_of(tmp_path / "table")).num_rows == 3000
+
+
+def test_the_fewest_late_rows_are_left_to_the_driver_and_no_more_than_it_has_memory_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for seed in range(2_000):
+        draw = random.Random(seed)
+        limit = draw.randrange(60)
+        monkeypatch.setattr(archive, "LATE_BYTES_MAX", limit)
+        grown = {
+            start: [Run(start, "spool", 0, 1, draw.randrange(30)) for _ in range(draw.randrange(1, 3))]
+            for start in draw.sample(range(10), draw.randrange(6))
+        }
+        sizes = {start: sum(run.size_bytes for run in runs) for start, runs in grown.items()}
+        left = grown_in_place(grown)
+        fitting = [
+            some
+            for count in range(len(grown) + 1)
+            for some in itertools.combinations(grown, count)
+            if sum(sizes[start] for start in some) <= limit
+        ]
+        assert len(left) == max(map(len, fitting))
+        assert sum(sizes[start] for start in left) <= limit
+        assert list(left) == sorted(left) and all(left[start] is grown[start] for start in left)

@@ -55,7 +55,11 @@ def entries(position: Path) -> list[str]:
     return sorted(file.name for file in (position / "table" / "_archive").iterdir())
 
 
-def test_all_rows_are_added_once_by_a_first_run_a_rerun_and_an_addition(spark: SparkSession, position: Path) -> None:
+@pytest.mark.parametrize("late_bytes_max", [archive.LATE_BYTES_MAX, 0], ids=["in place", "merged by tasks"])
+def test_all_rows_are_added_once_by_a_first_run_a_rerun_and_an_addition(
+    spark: SparkSession, position: Path, monkeypatch: pytest.MonkeyPatch, late_bytes_max: int
+) -> None:
+    monkeypatch.setattr(archive, "LATE_BYTES_MAX", late_bytes_max)
     put(position, "a.jsonl.gz", frames(range(0, 300), HOUR // 100))
     put(position, "b.jsonl", frames(range(300, 400), HOUR // 100) + b"bad\n\n" + frames(range(400, 401), HOUR // 100))
     put(position, "twin.jsonl", frames(range(0, 300), HOUR // 100))
@@ -76,6 +80,9 @@ def test_all_rows_are_added_once_by_a_first_run_a_rerun_and_an_addition(spark: S
     added = run(spark, position)
     assert (added.version, added.total("row_count"), len(added.skipped)) == (2, 13, 4)
     assert (added.grown_partitions, added.new_partitions) == (("2024-01-01T00",), ("2024-01-01T09",))
+    # A partition that grows in place keeps its directory, and one that a task merges gets another one.
+    directories = sorted(file.name for file in (position / "table").glob("2024-01-01T00*"))
+    assert directories == ["2024-01-01T00.0", *(["2024-01-01T00.1"] if late_bytes_max == 0 else [])]
     assert numbers_of(position) == sorted([*range(401), *range(300), *range(50, 60), *range(900, 903)])
     assert entries(position) == ["000000001.json", "000000002.json", "rejects-000000001.jsonl"]
     assert [file.name for file in (position / "table").iterdir() if "inprogress" in file.name] == []

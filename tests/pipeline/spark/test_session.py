@@ -250,6 +250,19 @@ def test_a_java_that_ends_before_spark_begins_is_quoted(tmp_path: Path) -> None:
     assert last == f"tornproof.pipeline.spark.java.PipelineUnavailableError: {reason}"
 
 
+def test_behind_spark_submit_no_java_is_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It runs already, and what its JAVA_HOME names may be a script that says no version."""
+
+    def is_asked() -> Path:
+        raise PipelineUnavailableError("no Java")
+
+    monkeypatch.setattr(session, "java_home", is_asked)
+    with pytest.raises(PipelineUnavailableError, match="no Java"):
+        demand_spark()
+    monkeypatch.setenv(session.SUBMITTED_VARIABLE, "7")
+    demand_spark()
+
+
 def test_without_pyspark_the_sentence_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyspark", None)
     with pytest.raises(PipelineUnavailableError, match=r"pip install 'tornproof\[spark\]'"):

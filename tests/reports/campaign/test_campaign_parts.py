@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from tornproof import reports
+from tornproof.harness.common.campaign_sums import Cell, CellRuns
 from tornproof.reports.campaign.coverage import ROWS_MAX, HeatMap, heat_map, levels_up_to
-from tornproof.reports.campaign.data import Cell, CellRuns, CrashPoint
+from tornproof.reports.campaign.data import CrashPoint
 from tornproof.reports.campaign.faults import curves_of, fault_groups
 
 KILLED, CUT, FAILED = ("process killed", "A", ""), ("power cut", "B", "a mixture"), ("sync failed", "D", "")

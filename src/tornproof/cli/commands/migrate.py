@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 import signal
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -26,14 +27,15 @@ from tornproof.cli.interruption import say_if_interrupted
 from tornproof.cli.migration_dataset import make_directory, write_dataset
 from tornproof.cli.migration_sources import Source, find_sources
 from tornproof.cli.numbers import CORES, WorkersOption
-from tornproof.cli.output import ExitCode, JsonOption, visible, write_json
+from tornproof.cli.output import ExitCode, JsonOption, visible, write_json_list
 from tornproof.cli.progress import ProgressBar, progress_bar
 from tornproof.cli.spark_options import ConfOption, MasterOption, settings_of
+from tornproof.cli.spool import Spool
 from tornproof.impl.errors import BusyError, TornproofError, UsageError, counted
 from tornproof.impl.migrate.convert import ConversionMode
 from tornproof.impl.migrate.partition_migration import Conversion
 from tornproof.impl.migrate.plain_file import migrate_file
-from tornproof.impl.migrate.plan import Migration, Outcome, rejected_table
+from tornproof.impl.migrate.plan import Migration, Outcome, PartitionMigration, rejected_table
 from tornproof.impl.migrate.table_migration import TablePlan, convert_table, plan_table, publish_table
 from tornproof.impl.repair.kept import KEPT_DIRECTORY
 from tornproof.impl.storage.holders import OpenFiles
@@ -106,24 +108,26 @@ def migrate(
             _demand_outside(str(report), sources, "where --report must not write")
         make_directory(report)
     interrupted_by, note = None, ""
-    with progress_bar() as progress:
-        # A plain file is always the only source, so there is nothing to distribute.
-        if master is not None and not sources[0].is_file:
-            done = _run_on_spark(job, sources, progress, master, settings)
-        elif len(sources) == 1:
-            done = [_run_here(job, sources[0], progress)]
-        else:
-            done, interrupted_by, note = _run_in_processes(job, sources, progress, workers or CORES)
-    if report is not None:
-        write_dataset(done, report)
-    is_complete = _are_complete(done) and len(done) == len(sources)
-    document = report_document(path, done, is_complete=is_complete, out=out, dry_run=dry_run, mode=mode)
-    write_json(document, json_target)
-    console = result_console(json_target)
-    print_report(console, path, done, dry_run=dry_run)
-    if len(done) < len(sources):
-        why = f": {note}" if note else ""
-        console.print(f"not begun: {counted(len(sources) - len(done), 'table')}{why}")
+    with Spool[Migration]() as done:
+        with progress_bar() as progress:
+            # A plain file is always the only source, so there is nothing to distribute.
+            if master is not None and not sources[0].is_file:
+                done.extend(_run_on_spark(job, sources, progress, master, settings))
+            elif len(sources) == 1:
+                done.append(_run_here(job, sources[0], progress))
+            else:
+                found, interrupted_by, note = _run_in_processes(job, sources, progress, workers or CORES)
+                done.extend(found)
+        if report is not None:
+            write_dataset(done, report)
+        is_complete = _are_complete(done) and len(done) == len(sources)
+        document = report_document(path, done, is_complete=is_complete, out=out, dry_run=dry_run, mode=mode)
+        write_json_list(document, "sources", map(_source_document, done), json_target)
+        console = result_console(json_target)
+        print_report(console, path, done, dry_run=dry_run)
+        if len(done) < len(sources):
+            why = f": {note}" if note else ""
+            console.print(f"not begun: {counted(len(sources) - len(done), 'table')}{why}")
     if interrupted_by is not None:
         signal.raise_signal(interrupted_by)
     return ExitCode.VALID if is_complete else ExitCode.INVALID
@@ -205,22 +209,21 @@ def _migrations(sources: Sequence[Source], job: Job) -> Iterator[Migration]:
 
 def _run_on_spark(
     job: Job, sources: Sequence[Source], progress: ProgressBar, master: str, settings: dict[str, str]
-) -> list[Migration]:
+) -> Iterator[Migration]:
     """Convert on executors; what is published, and when, does not differ from a run without Spark.
 
-    Tables are planned when their turn comes, so that the driver has the plans of one wave.
+    Tables are planned when their turn comes, so that the driver has the plans and outcomes of one wave.
     """
     task = progress.add_task("starting Spark", total=None)
-    opened, done = OpenFiles(), list[Migration]()
+    opened, before = OpenFiles(), 0
     with ExitStack() as session:
         spark: SparkSession | None = None
-        for wave in _waves(job, sources, opened):
+        for wave in waves(job, sources, opened):
             tables = [plan for _, plan in wave if isinstance(plan, TablePlan)]
             converted: Iterator[Conversion] = iter(())
             if any(plan.partitions for plan in tables):
                 if spark is None:
                     spark = session.enter_context(spark_session(master, name="tornproof migrate", settings=settings))
-                before = sum(len(each.partitions) for each in done)
                 progress.update(task, description="converting")
                 converted = convert_tables(
                     spark,
@@ -229,11 +232,12 @@ def _run_on_spark(
                     keeps_sound=job.out is None,
                     progress=lambda count, before=before: progress.update(task, completed=before + count),  # type: ignore[misc]
                 )
-            done += _published(job, wave, converted)
-    return done
+            for migration in _published(job, wave, converted):
+                before += len(migration.partitions)
+                yield migration
 
 
-def _waves(
+def waves(
     job: Job, sources: Sequence[Source], opened: OpenFiles
 ) -> Iterator[list[tuple[Source, TablePlan | Migration]]]:
     """Yield sources with what there is to do for them, some at a time, which is enough work for a job."""
@@ -242,7 +246,8 @@ def _waves(
     for source in sources:
         plan = _or_rejected(source, partial(job.plan, source, opened))
         wave.append((source, plan))
-        partition_count += len(plan.partitions)
+        # A table without any is as large as one with one.
+        partition_count += max(1, len(plan.partitions))
         if partition_count >= WAVE_PARTITIONS:
             yield wave
             wave, partition_count = [], 0
@@ -252,24 +257,22 @@ def _waves(
 
 def _published(
     job: Job, wave: Sequence[tuple[Source, TablePlan | Migration]], converted: Iterator[Conversion]
-) -> list[Migration]:
+) -> Iterator[Migration]:
     """Publish each table's share of the conversions, which come in the order of the plans."""
-    done = []
     for source, plan in wave:
         if isinstance(plan, Migration):
-            done.append(plan)
+            yield plan
             continue
         share = islice(converted, len(plan.partitions))
-        done.append(_or_rejected(source, partial(job.publish, source, plan, share)))
+        yield _or_rejected(source, partial(job.publish, source, plan, share))
         # If a table was rejected half way, the rest of its conversions must not go to the next one.
         deque(share, maxlen=0)
-    return done
 
 
 def report_document(
-    path: str, done: Sequence[Migration], *, is_complete: bool, out: str | None, dry_run: bool, mode: Mode
+    path: str, done: Spool[Migration], *, is_complete: bool, out: str | None, dry_run: bool, mode: Mode
 ) -> dict[str, Any]:
-    """Return the JSON form of a report (docs/migration.md)."""
+    """Return the JSON form of a report (docs/migration.md), without its sources."""
     return {
         "format": 2,
         "path": path,
@@ -278,29 +281,30 @@ def report_document(
         "out": out,
         "complete": is_complete,
         "counts": {"sources": len(done), **_counts(done)},
-        "sources": [
-            {
-                "path": each.path,
-                "version": each.version,
-                "native": each.native_count,
-                "reason": each.reason,
-                "problems": list(map(structs.asdict, each.problems)),
-                "partitions": list(map(msgspec.to_builtins, each.partitions)),
-            }
-            for each in done
-        ],
     }
 
 
-def print_report(console: Console, path: str, done: Sequence[Migration], *, dry_run: bool) -> None:
+def _source_document(done: Migration) -> dict[str, Any]:
+    return {
+        "path": done.path,
+        "version": done.version,
+        "native": done.native_count,
+        "reason": done.reason,
+        "problems": list(map(structs.asdict, done.problems)),
+        "partitions": list(map(msgspec.to_builtins, done.partitions)),
+    }
+
+
+def print_report(console: Console, path: str, done: Spool[Migration], *, dry_run: bool) -> None:
     """Print a report for a person."""
-    lines = _table_lines(path, done) if len(done) > 1 else _partition_lines(done)
+    only = next(iter(done)) if len(done) == 1 else None
+    lines = _table_lines(path, done) if only is None else _partition_lines(only.partitions)
     if lines.grid.row_count:
         console.print(lines.grid)
     if lines.left:
         console.print(f"and {lines.left:,} more {lines.of} (--json lists them all)")
-    if len(done) == 1:
-        for sentence in filter(None, (done[0].reason, *map(str, done[0].problems))):
+    if only is not None:
+        for sentence in filter(None, (only.reason, *map(str, only.problems))):
             console.print(Text.assemble(("rejected ", "bold red"), visible(f"{path}: {sentence}")))
     counts = _counts(done)
     named = ", ".join(f"{counts[outcome]} {outcome}" for outcome in Outcome if counts[outcome])
@@ -340,15 +344,15 @@ def _demand_outside(directory: str, sources: Sequence[Source], reason: str) -> N
             raise UsageError(f"{directory}: is inside the table {source.path}, {reason}")
 
 
-def _are_complete(done: Sequence[Migration]) -> bool:
+def _are_complete(done: Iterable[Migration]) -> bool:
     return all(each.is_complete for each in done)
 
 
-def _sources(done: Sequence[Migration]) -> str:
+def _sources(done: Spool[Migration]) -> str:
     return f"{len(done)} {'table or file' if len(done) == 1 else 'tables or files'}"
 
 
-def _counts(done: Sequence[Migration]) -> Counter[str]:
+def _counts(done: Iterable[Migration]) -> Counter[str]:
     counts = Migration(path="").counts()
     for each in done:
         counts.update(each.counts())
@@ -363,10 +367,10 @@ class _Lines(NamedTuple):
     of: str
 
 
-def _table_lines(root: str, done: Sequence[Migration]) -> _Lines:
+def _table_lines(root: str, done: Spool[Migration]) -> _Lines:
     grid = result_grid("table", *(f">{outcome}" for outcome in Outcome), ">native", "why", wraps=["why"])
     # What needs attention comes first.
-    for each in sorted(done, key=lambda each: (each.is_complete, each.path))[:LINES_SHOWN]:
+    for each in heapq.nsmallest(LINES_SHOWN, done, key=lambda each: (each.is_complete, each.path)):
         counts = each.counts()
         numbers = (counts[name] for name in (*Outcome, "native"))
         rejected = [f"rejected: {sentence}" for sentence in filter(None, (each.reason, *map(str, each.problems)))]
@@ -380,11 +384,10 @@ def _table_lines(root: str, done: Sequence[Migration]) -> _Lines:
     return _Lines(grid, max(0, len(done) - LINES_SHOWN), "tables")
 
 
-def _partition_lines(done: Sequence[Migration]) -> _Lines:
-    partitions = [partition for each in done for partition in each.partitions]
+def _partition_lines(partitions: Sequence[PartitionMigration]) -> _Lines:
     if len(partitions) > LINES_SHOWN:
         # What needs attention comes first if not all is shown.
-        partitions.sort(key=lambda partition: partition.outcome not in (Outcome.REJECTED, Outcome.REPLACED))
+        partitions = sorted(partitions, key=lambda each: each.outcome not in (Outcome.REJECTED, Outcome.REPLACED))
     grid = result_grid("partition", "outcome", ">ends at", ">bytes of _pm", "old bytes in", "why", wraps=["why"])
     for partition in partitions[:LINES_SHOWN]:
         grid.add_row(

@@ -35,14 +35,18 @@ from tornproof.harness.simulator.process.observer import Property
 from tornproof.harness.systems.table_readers import Seen, see
 from tornproof.impl.errors import CorruptError, RowsRejectedError, TornproofError
 from tornproof.impl.layout.parquet import DATA_FILE
+from tornproof.impl.read.reader import open_snapshot
 from tornproof.impl.storage.interface import EntryKind, OpenMode, Storage
 from tornproof.impl.table.create import NewColumn, create_table
 from tornproof.impl.table.metadata_file import PartitionBy
 from tornproof.impl.table.partition import PM_FILE
 from tornproof.impl.table.partition_names import looks_like_partition
 from tornproof.impl.types.questdb import TypeTag
+from tornproof.impl.write.adoption import PreparedPartition
 from tornproof.impl.write.commit import Action
+from tornproof.impl.write.incoming_rows import conform, portions
 from tornproof.impl.write.partition_build import PartitionBuild
+from tornproof.impl.write.prepared_partition import prepare_partition
 from tornproof.impl.write.table_writer import open_writer
 from tornproof.impl.write.writer_options import WriterOptions
 from tornproof.pipeline.ingest.commit import (
@@ -102,6 +106,8 @@ class ArchiveTarget(Target):
     name: str = "archive"
     whole: frozenset[str] = frozenset()
     """Digests of all files of partitions as fault-free runs leave them."""
+    is_merged: bool = False
+    """Whether executors merge late rows, instead of the writer."""
 
     def create(self, storage: Storage, path: str) -> None:
         create_table(storage, path, COLUMNS, timestamp="ts", partition_by=PartitionBy.HOUR)
@@ -109,7 +115,7 @@ class ArchiveTarget(Target):
     @contextmanager
     def open_writer(self, storage: Storage, path: str) -> Iterator[Runs]:
         with open_archive(storage, path, OPTIONS) as archive:
-            yield Runs(storage, archive)
+            yield Runs(storage, archive, is_merged=self.is_merged)
 
     def read(self, storage: Storage, path: str) -> Archived:
         for name in filter(looks_like_partition, storage.listdir(path)):
@@ -123,9 +129,10 @@ class ArchiveTarget(Target):
 class Runs:
     """One process that adds runs, with the executors' part of them."""
 
-    def __init__(self, storage: Storage, archive: ArchiveTable) -> None:
+    def __init__(self, storage: Storage, archive: ArchiveTable, *, is_merged: bool) -> None:
         self._storage = storage
         self._archive = archive
+        self._is_merged = is_merged
 
     def commit(self, operation: File) -> None:
         archive = self._archive
@@ -136,6 +143,9 @@ class Runs:
         prepared, rows = [], []
         for start, group in itertools.groupby(operation.times, key=lambda time: time // HOUR * HOUR):
             content = rows_at(list(group))
+            if start in there and self._is_merged:
+                prepared.append(self._merged(start, content))
+                continue
             if start in there:
                 rows.append(content)
                 continue
@@ -144,6 +154,16 @@ class Runs:
                 build.append(build.encoded(content))
                 prepared.append(build.finish(start))
         archive.publish(sources=[{"digest": operation.digest}], keys={}, prepared=prepared, rows=rows)
+
+    def _merged(self, start: int, content: pa.Table) -> PreparedPartition:
+        """Return a partition that an executor has merged late rows with."""
+        table = self._archive.table
+        snapshot = open_snapshot(table)
+        assert table.metadata is not None
+        rows = conform(content, snapshot.schema, "ts")
+        (portion,) = portions(rows, "ts", table.metadata, snapshot.transaction.partitions)
+        file_path = prepared_path(f"{table.path}/hour-{start // HOUR}", "0")
+        return prepare_partition(self._storage, snapshot, portion, file_path, OPTIONS)
 
 
 def rows_at(times: list[int]) -> pa.Table:
@@ -168,7 +188,7 @@ def after(*files: File) -> MemoryStorage:
     return storage
 
 
-def case(*before: File, run: File = NIGHT) -> TestCase:
+def case(*before: File, run: File = NIGHT, is_merged: bool = False) -> TestCase:
     """Return a run after others, and the same one again after a crash of it.
 
     A first run makes new partitions alone, so that all files under final names must be those of an undisturbed one.
@@ -179,7 +199,7 @@ def case(*before: File, run: File = NIGHT) -> TestCase:
         done = after(run)
         whole = frozenset({"none", *(hashlib.sha256(content).hexdigest() for content in done.image().files.values())})
     return TestCase(
-        target=ArchiveTarget(whole=whole),
+        target=ArchiveTarget(whole=whole, is_merged=is_merged),
         path=PATH,
         operations=(run,),
         first_session=(0,),
@@ -200,18 +220,20 @@ def remembering() -> Iterator[None]:
 
 
 @pytest.mark.parametrize(
-    ("before", "run", "models"),
+    ("before", "run", "is_merged", "models"),
     [
-        nightly((), NIGHT, WITHOUT_SAMPLES, id="new partitions"),
-        pytest.param((NIGHT,), LATE, (B, CDIR), id="late rows beside a new partition"),
-        nightly((NIGHT,), LATE, (*WITHOUT_SAMPLES, C_8), id="late rows, all models"),
-        nightly((), NIGHT, (*WITHOUT_SAMPLES, C_8), id="new partitions, all models"),
+        nightly((), NIGHT, False, WITHOUT_SAMPLES, id="new partitions"),
+        pytest.param((NIGHT,), LATE, False, (B, CDIR), id="late rows beside a new partition"),
+        pytest.param((NIGHT,), LATE, True, (B, CDIR), id="late rows that executors merge"),
+        nightly((NIGHT,), LATE, False, (*WITHOUT_SAMPLES, C_8), id="late rows, all models"),
+        nightly((NIGHT,), LATE, True, (*WITHOUT_SAMPLES, C_8), id="late rows that executors merge, all models"),
+        nightly((), NIGHT, False, (*WITHOUT_SAMPLES, C_8), id="new partitions, all models"),
     ],
 )
 def test_every_crash_leaves_the_run_whole_or_undone_and_the_next_one_ends_the_same(
-    before: tuple[File, ...], run: File, models: tuple[Model, ...]
+    before: tuple[File, ...], run: File, is_merged: bool, models: tuple[Model, ...]
 ) -> None:
-    phase = phase_of(case(*before, run=run), *models)
+    phase = phase_of(case(*before, run=run, is_merged=is_merged), *models)
     assert (phase.verdict, phase.findings, phase.note) == (Verdict.VALID, (), "")
     assert phase.controls == "passed"
     assert all(f"{model} complete" in phase.bound for model in models if model in (A, B))

@@ -32,6 +32,7 @@ from tornproof.impl.txn.transaction import TXN_FILE
 from tornproof.model.table import Entry, Version
 
 RESTATING = ("migrate", "repair")
+REMOVING = ("purge", "reopen")
 COMMITS = ("commit", "commit nothing", "commit that fails", "commit that is killed")
 RIGHT = "rows (read by pyarrow) and fields of _txn and _pm are right"
 STOPPED = ("commit that fails", "commit that is killed", "reopen that fails", "reopen that is killed")
@@ -90,9 +91,17 @@ class Recorder(InterceptedStorage):
         super().__init__(inner)
         self._is_on_disk = is_on_disk
         self.written: list[Written] = []
+        self.removed: list[str] = []
+
+    def begin_step(self) -> None:
+        """Forget the step before."""
+        self.written.clear()
+        self.removed.clear()
 
     def intercept(self, call: Call, run: Callable[[], Answer]) -> Answer:
-        """Keep a call that changes bytes."""
+        """Keep a call that changes bytes, or removes a directory."""
+        if call.kind is CallKind.RMDIR:
+            self.removed.append(call.path)
         if call.kind not in (CallKind.PWRITE, CallKind.STORE, CallKind.TRUNCATE):
             return run()
         old = self.content(call.path)
@@ -131,6 +140,8 @@ class Watch:
         self.wrong: Wrong | None = None
         self.rule = "reopen"
         self.stopped_at = ""
+        self.removed: tuple[str, ...] = ()
+        self.pinned: tuple[int, ...] = ()
         self._expected: tuple[Expected, ...] = ()
 
     def watched(self, copy: Copy) -> Copy:
@@ -141,7 +152,7 @@ class Watch:
     def stepping(self, world: World, step: Step) -> None:
         """Note what the model has, and what it will have if the step commits."""
         assert self.recorder is not None
-        self.recorder.written.clear()
+        self.recorder.begin_step()
         self.rule = step["rule"]
         self._expected = tuple(_expected(world, self.rule))
 
@@ -151,9 +162,12 @@ class Watch:
         if failed is not None:
             names = ActionNames(TableTarget(), world.files.path, {})
             self.stopped_at = names.action(failed, b"", failed.content).text
-        if self.wrong is not None or self.recorder is None:
-            return
+        assert self.recorder is not None
         path, recorder = world.files.path, self.recorder
+        self.removed = tuple(each.removeprefix(f"{path}/") for each in recorder.removed)
+        self.pinned = tuple(sorted({version.number for _, version in world.state.pins}))
+        if self.wrong is not None:
+            return
         audit = Audit(lambda file: recorder.content(f"{path}/{file}"), world.rows, world.files.name_of)
         number = audit.committed_number()
         possible = [each for each in self._expected if each.version.number == number] or self._expected[-1:]
@@ -251,7 +265,7 @@ def _said(failure: Failure, watch: Watch) -> tuple[str, str]:
         by = f"; written by: {action}" if action else ", which nothing writes"
         file = difference.file.rpartition("/")[2]
         return f"{noun} leaves a wrong file: {difference.text}{by}", f"{rule}: {difference.field} in {file}"
-    noun = _noun(watch.rule) + (f", at: {watch.stopped_at}" if watch.rule in STOPPED else "")
+    noun = _noun(watch.rule) + (f", at: {watch.stopped_at}" if watch.rule in STOPPED else _directories(watch))
     if failure.violation.broken == DURABLE:
         missing = failure.violation.text.removeprefix(UNSYNCED)
         return f"{noun} does not sync what it writes: {missing}", f"{watch.rule}: sync {_file_in(missing)}"
@@ -261,6 +275,15 @@ def _said(failure: Failure, watch: Watch) -> tuple[str, str]:
     at = f", which stops at {file}" if file else ""
     kind = f"{watch.rule}: {file.rpartition('/')[2]}" if file else watch.rule
     return f"{RIGHT}; wrong is {noun}{at}", kind
+
+
+def _directories(watch: Watch) -> str:
+    """Return which directories a purge or a recovery removed, and beside which pins, "" for other rules."""
+    if watch.rule not in REMOVING:
+        return ""
+    removed = ", ".join(watch.removed) or "no directory"
+    pinned = f", while version {' and '.join(map(str, watch.pinned))} is pinned" if watch.pinned else ""
+    return f", which removes {removed}{pinned}"
 
 
 def _file_of_error(text: str) -> str:

@@ -64,11 +64,11 @@ def test_machine(tornproof, broken):
     tornproof.machine(broken, [b"one", b"t", b"three"], examples=100, seed=2)
 """
 EXPECTED = {
-    "acknowledges": {Property.FAULT_FREE, Property.LOST},
-    "overwrites": {Property.WRONG_SNAPSHOT, Property.LOST},
+    "acknowledges": {Property.FAULT_FREE, Property.LOST, Property.STALE},
+    "overwrites": {Property.WRONG_SNAPSHOT, Property.LOST, Property.STALE},
     "forgets": {Property.COMMIT},
     "header": {Property.REJECTED},
-    "recovers": {Property.LOST},
+    "recovers": {Property.LOST, Property.STALE},
 }
 
 

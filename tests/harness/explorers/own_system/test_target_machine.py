@@ -36,6 +36,7 @@ from tornproof.harness.explorers.own_system.replaying import (
     violation_of,
     without_needless_steps,
 )
+from tornproof.harness.search.crash_world import after_kill_of
 from tornproof.harness.simulator.filesystem.file_state import PAGE_BYTES
 from tornproof.harness.simulator.filesystem.step_bound import STEP_BOUND
 from tornproof.harness.simulator.process.observer import Judge, Progress, Property
@@ -324,6 +325,16 @@ def test_a_kill_releases_what_a_session_has_locked_and_its_end_does_not() -> Non
     for first, expected in ((killed, None), (failed, Property.RECOVERY)):
         violation = violation_of(KeepsLock(), "toy", [first, step("reopen")])
         assert (violation and violation.violated) == expected
+
+
+def test_a_killed_session_takes_no_further_step_and_others_go_on() -> None:
+    execution = Execution(Toy(), "toy")
+    execution.commit(b"one", lambda count: 0)
+    world = execution._world
+    killed = after_kill_of(world, 0)
+    assert (world.enabled, killed.enabled) == ([0], []) and not killed.known.is_open
+    assert killed.kernel.image().files == world.kernel.image().files
+    execution.end()
 
 
 def test_a_finding_of_an_older_release_gives_no_verdict(detected: Finding) -> None:

@@ -7,13 +7,14 @@ on where it was stopped; docs/causes_page.py makes the page.
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 import time
 from pathlib import Path
 from typing import Any
 
 from tornproof.harness.counterexamples.words import causes_of
-from tornproof.harness.mutation.catalogue import ALL
+from tornproof.harness.mutation.catalogue import ALL, fault_named
 from tornproof.harness.mutation.causes import find, is_aside, names_place, place_of
 from tornproof.harness.mutation.explorer import Explorer as Detector
 from tornproof.harness.mutation.fault_file import FaultFile
@@ -53,20 +54,27 @@ def is_searched_for(fault: FaultFile) -> bool:
 
 
 def main(names: list[str]) -> None:
-    """Measure faults one by one, and keep each row at once."""
-    rows = json.loads(RESULTS.read_text()) if RESULTS.exists() else []
-    known = {} if names else {row["fault"]: row for row in rows}
-    wanted = [fault for fault in ALL if fault.name in names or (not names and is_searched_for(fault))]
+    """Measure these faults; without names all that have no row yet, each in a process of its own."""
+    for name in names:
+        rows = [each for each in known_rows() if each["fault"] != name]
+        row = measured(fault_named(name))
+        rows = sorted([*rows, row], key=lambda each: (each["family"], each["fault"]))
+        RESULTS.write_text(json.dumps(rows, indent=1, ensure_ascii=False) + "\n")
+        said = "named" if row["is_named"] else "not named" if row["phase"] else "not found"
+        print(f"{said:10}{name}", flush=True)
+    if names:
+        return
+    done = {row["fault"] for row in known_rows()}
+    wanted = [fault for fault in ALL if is_searched_for(fault) and fault.name not in done]
     # Those that something is known to find come first.
     for fault in sorted(wanted, key=lambda each: not (each.explorer or each.phases)):
-        if fault.name in known:
-            continue
-        row = measured(fault)
-        rows = [*(each for each in rows if each["fault"] != fault.name), row]
-        RESULTS.write_text(json.dumps(sorted(rows, key=lambda each: (each["family"], each["fault"])), indent=1) + "\n")
-        print(
-            f"{'named' if row['is_named'] else 'not named' if row['phase'] else 'not found':10}{fault.name}", flush=True
-        )
+        subprocess.run([sys.executable, __file__, fault.name], check=False)
+
+
+def known_rows() -> list[dict[str, Any]]:
+    """Return what was measured before."""
+    rows: list[dict[str, Any]] = json.loads(RESULTS.read_text()) if RESULTS.exists() else []
+    return rows
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ from tornproof.cli.explanation_print import print_finding
 from tornproof.cli.findings import finding_document
 from tornproof.harness.common.markdown import markdown_table
 from tornproof.harness.common.verdict import Finding
+from tornproof.harness.mutation.catalogue import ALL
 from tornproof.harness.mutation.causes import EXAMPLES, find
 from tornproof.harness.mutation.fault_file import FaultFile, file_named
 from tornproof.reports.finding.page import finding_page
@@ -59,7 +60,14 @@ def measured(rows: Sequence[Mapping[str, Any]]) -> str:
     table = markdown_table(("faults", "found", "place named", "share"), totals)
     lines = [f"- {row['fault']} (`{row['location']}`): {'; '.join(row['causes']) or 'no cause'}" for row in missed]
     return "\n".join(
-        [table, "Not named:\n", *(lines or ["None."]), "", f"Not found there ({len(unseen)}): {'; '.join(unseen)}.\n\n"]
+        [
+            f"{len(rows)} of {len(ALL)} faults were tried.\n",
+            table,
+            "Not named:\n",
+            *(lines or ["None."]),
+            "",
+            f"Not found there ({len(unseen)}): {'; '.join(unseen)}.\n\n",
+        ]
     )
 
 

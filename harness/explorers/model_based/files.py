@@ -107,6 +107,7 @@ class Files:
     _published: dict[DirectoryName, bytes] = field(default_factory=dict)
     _committed: dict[DirectoryName, bytes] = field(default_factory=dict)
     _chains: dict[DirectoryName, Chain] = field(default_factory=dict)
+    _ends: dict[DirectoryName, set[int]] = field(default_factory=dict)
     _snapshot: Snapshot | None = None
 
     def table(self) -> Table:
@@ -145,12 +146,13 @@ class Files:
         if known is None or known.content != published:
             positions = tuple(walk(published, file=files.pm_label))
             known = self._chains[directory] = Chain(positions=positions, content=published, file=files.pm_label)
+            # A recovery may take a generation off the chain, and a later one lead to it.
+            self._ends.setdefault(directory, set()).update(position.end_bytes for position in positions)
         return known
 
     def known_ends(self, directory: DirectoryName) -> frozenset[int]:
-        """Return where the generations of a directory end that were in its chain when it was last read."""
-        known = self._chains.get(directory)
-        return frozenset(position.end_bytes for position in known.positions) if known else frozenset()
+        """Return where the generations of a directory end that were in its chain at any time."""
+        return frozenset(self._ends.get(directory, ()))
 
     def published_size(self, directory: DirectoryName) -> int:
         """Return how many bytes of a directory's `_pm` were published when its chain was last read."""
@@ -182,13 +184,14 @@ class Files:
 
     def forget(self, directory: DirectoryName) -> None:
         """Forget the bytes of a removed directory; another one may get its name."""
-        self._published.pop(directory, None)
-        self._committed.pop(directory, None)
+        for known in (self._published, self._committed, self._ends):
+            known.pop(directory, None)
 
     def forget_generations(self) -> None:
         """Forget what was published, which a recovery of the table may reduce to the committed generations."""
         self._published.clear()
         self._chains.clear()
+        self._ends.clear()
         self._snapshot = None
 
     def version_in_area(self, number: int) -> Version | None:

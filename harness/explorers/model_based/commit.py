@@ -11,6 +11,7 @@ from tornproof.harness.simulator.filesystem.intercept import Call, CallKind
 from tornproof.harness.simulator.filesystem.memory import Killed
 from tornproof.harness.systems.table_specification import interval_of, ticks_of
 from tornproof.impl.errors import RowsRejectedError, StorageError
+from tornproof.impl.layout.parquet import DATA_FILE
 from tornproof.impl.storage.interface import StorageReason
 from tornproof.impl.txn.transaction import TXN_FILE, Transaction
 from tornproof.model.rows import partition_of
@@ -104,7 +105,7 @@ def _commit(world: World, fault: Fault | None) -> None:
         world.process.arm()
         if fault is None or not has_fired:
             raise ViolationError(ORDERLY, f"commit: {type(error).__name__}: {error}") from error
-        _stopped(world, changes, _stage(calls, fault), is_killed=isinstance(error, Killed))
+        _stopped(world, changes, calls, _stage(calls, fault), is_killed=isinstance(error, Killed))
     except RowsRejectedError as error:
         world.process.arm()
         if not is_rejected:
@@ -112,20 +113,20 @@ def _commit(world: World, fault: Fault | None) -> None:
         world.reached["commit refused"] += 1
         world.accept([_unchanged(world.state)], [], "a rejected commit")
     else:
-        has_fired = bool(world.process.fired)
+        calls, has_fired = world.process.calls, bool(world.process.fired)
         world.process.arm()
         if has_fired:
             raise ViolationError(ALLOWED, "a commit was acknowledged although one of its calls had failed")
         if is_rejected:
             raise ViolationError(ORDERLY, "commit: it should have been rejected")
-        _done(world, changes, version)
+        _done(world, changes, calls, version)
 
 
-def _done(world: World, changes: Changes, version: int) -> None:
+def _done(world: World, changes: Changes, calls: Sequence[Call], version: int) -> None:
     before = world.state
     outcomes: tuple[Outcome, ...] = (_unchanged(before),)
     if changes:
-        outcomes = step(before, Commit(changes=_operations(world, changes, is_committed=True)))
+        outcomes = step(before, Commit(changes=_operations(world, changes, calls, is_committed=True)))
     directories = _changed_directories(world, changes, is_committed=True)
     outcome = world.accept(outcomes, directories, "a commit" if changes else "a commit of nothing")
     if version != outcome.answer:
@@ -141,7 +142,7 @@ def _unchanged(state: State) -> Outcome:
     return Outcome(state=state, answer=state.committed.number)
 
 
-def _stopped(world: World, changes: Changes, stage: Stage, *, is_killed: bool) -> None:
+def _stopped(world: World, changes: Changes, calls: Sequence[Call], stage: Stage, *, is_killed: bool) -> None:
     with orderly("reading the version after a stopped commit"):
         is_committed = world.files.transaction().version == world.state.committed.number + 1
     if is_committed != (stage is Stage.COMMITTED):
@@ -153,7 +154,7 @@ def _stopped(world: World, changes: Changes, stage: Stage, *, is_killed: bool) -
         world.writer = None
     else:
         world.is_dead = True
-    operations = _operations(world, changes, is_committed=is_committed)
+    operations = _operations(world, changes, calls, is_committed=is_committed)
     # An error after the record is synced leaves what a crash may leave: nobody knows whether the version is stored.
     operation = Commit(changes=operations, stopped_after=stage, crash=is_killed or stage >= Stage.RECORDED)
     before = world.state
@@ -180,36 +181,52 @@ def _stage(calls: Sequence[Call], fault: Fault) -> Stage:
     return Stage.WRITTEN if is_patched else Stage.STARTED
 
 
-def _operations(world: World, changes: Changes, *, is_committed: bool) -> tuple[Write | Drop, ...]:
+def _operations(
+    world: World, changes: Changes, calls: Sequence[Call], *, is_committed: bool
+) -> tuple[Write | Drop, ...]:
     with orderly("reading what a commit has written"):
         transaction = world.files.transaction()
         there = world.files.directories()
         return tuple(
-            Drop(partition=key) if rows is None else _write(world, transaction, there, key, rows, is_committed)
+            Drop(partition=key)
+            if rows is None
+            else _write(world, transaction if is_committed else None, calls, there, key, rows)
             for key, rows in changes.items()
         )
 
 
 def _write(
-    world: World, transaction: Transaction, there: set[str], key: int, rows: tuple[int, ...], is_committed: bool
+    world: World,
+    committed: Transaction | None,
+    calls: Sequence[Call],
+    there: set[str],
+    key: int,
+    rows: tuple[int, ...],
 ) -> Write:
-    """Return a change with the sizes found in the files; one that left nothing there gets sizes that it could have."""
+    """Return a change, whose token is not what the files say, but where the calls have written data.parquet to."""
     old = None if key in world.staged.dropped else world.state.entries.get(key)
-    if is_committed:
-        found = next((each for each in transaction.partitions if each.timestamp == key), None)
+    name = (key, world.state.committed.number)
+    if committed is not None:
+        found = next((each for each in committed.partitions if each.timestamp == key), None)
         if found is None:
             raise ViolationError(ALLOWED, f"after a commit partition {key} is missing")
-        name, token = (key, found.name_txn), found.token
-        return Write(partition=key, rows=rows, token=token, in_place=old is not None and name == old.directory)
-    name = (key, world.state.committed.number)
-    if old is None or world.files.name_of(name) in there:
-        # A stored record names the whole file.
-        token = max(1, world.files.data_size_bytes(name))
-        return Write(partition=key, rows=rows, token=token, in_place=False)
-    before = world.files.published_size(old.directory)
-    newest = world.files.chain(old.directory).positions[0]
-    token = newest.token if newest.end_bytes > before else old.token + 1
-    return Write(partition=key, rows=rows, token=token, in_place=True)
+        name = (key, found.name_txn)
+    elif old is not None and world.files.name_of(name) not in there:
+        name = old.directory
+    in_place = old is not None and name == old.directory
+    # Of a stopped commit nothing may have been written; then any token will do.
+    least = old.token + 1 if old is not None and in_place else 1
+    return Write(partition=key, rows=rows, token=_written_end(world, calls, name) or least, in_place=in_place)
+
+
+def _written_end(world: World, calls: Sequence[Call], name: DirectoryName) -> int:
+    """Return the end of what was written last into a data.parquet, or of what was prepared; 0 for nothing."""
+    path = f"{world.files.path}/{world.files.name_of(name)}/{DATA_FILE}"
+    ends = [
+        call.offset_bytes + len(call.content) for call in calls if (call.kind, call.path) == (CallKind.PWRITE, path)
+    ]
+    is_prepared = name[0] in world.staged.adopted
+    return max(ends, default=world.files.data_size_bytes(name) if is_prepared else 0)
 
 
 def _changed_directories(world: World, changes: Changes, *, is_committed: bool) -> list[DirectoryName]:

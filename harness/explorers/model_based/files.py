@@ -154,10 +154,6 @@ class Files:
         """Return where the generations of a directory end that were in its chain at any time."""
         return frozenset(self._ends.get(directory, ()))
 
-    def published_size(self, directory: DirectoryName) -> int:
-        """Return how many bytes of a directory's `_pm` were published when its chain was last read."""
-        return len(self._published.get(directory, b""))
-
     def check_data(self, directory: DirectoryName, committed_token: int = 0) -> None:
         """Remember data.parquet up to a token; ViolationError where bytes remembered before have changed."""
         hole = self.holes.get(directory, range(0))

@@ -22,7 +22,15 @@ from tornproof.harness.common.verdict import HasTime, OnProgress, always
 from tornproof.harness.explorers.model_based.cause import Watch
 from tornproof.harness.explorers.model_based.commit import FAULT_KINDS
 from tornproof.harness.explorers.model_based.files import ViolationError
-from tornproof.harness.explorers.model_based.rules import OPTIONAL_RULES, RULES, WEIGHTED_RULES, Step, possible, take
+from tornproof.harness.explorers.model_based.rules import (
+    FAVOURED_RULES,
+    OPTIONAL_RULES,
+    RULES,
+    WEIGHTED_RULES,
+    Step,
+    possible,
+    take,
+)
 from tornproof.harness.explorers.model_based.smaller import Failure, smallest
 from tornproof.harness.explorers.model_based.start import Start, StorageKind, fresh_copy, prepare
 from tornproof.harness.explorers.model_based.world import World, orderly
@@ -206,7 +214,7 @@ class _Machine(RuleBasedStateMachine):
             self._noting(lambda: setattr(self, "world", _new_world(self.search, opened)))
             self._opened = opened.pop_all()
 
-    @initialize(left_out=st.frozensets(st.sampled_from(OPTIONAL_RULES)), favoured=st.sampled_from(sorted(RULES)))
+    @initialize(left_out=st.frozensets(st.sampled_from(OPTIONAL_RULES)), favoured=st.sampled_from(FAVOURED_RULES))
     def choose(self, left_out: frozenset[str], favoured: str) -> None:
         """Draw the rules that the program leaves out, and the one that it repeats."""
         self.left_out, self.favoured = left_out, favoured

@@ -305,7 +305,9 @@ RULES: Mapping[str, Rule] = {
     "reopen that fails": Rule(reopen_fails, _is_closed, 4, ("commit that fails", *_STAGED), ("at",)),
 }
 WEIGHTED_RULES = tuple(name for name, rule in RULES.items() for _ in range(rule.weight))
-OPTIONAL_RULES = tuple(name for name, rule in RULES.items() if rule.weight and name not in _COMMITTED)
+FAVOURED_RULES = tuple(sorted(set(WEIGHTED_RULES)))
+"""Those of random programs."""
+OPTIONAL_RULES = tuple(name for name in FAVOURED_RULES if name not in _COMMITTED)
 
 
 def possible(world: World, name: str, left_out: Collection[str] = ()) -> str:

@@ -197,15 +197,16 @@ class World:
             raise ViolationError(ROWS, f"after {after} the table has another content: {rows}")
         self.state = found.with_directories({**dict(before.directories), **dict(found.directories)})
 
-    def check_durable(self, changed: Iterable[int]) -> None:
+    def check_durable(self, changed: Iterable[int], *, with_version: bool = True) -> None:
         """Compare what an acknowledged commit needs with what was synced of it, where that is known.
 
-        Without the dictionaries of symbols, in which a killed commit leaves bytes that nobody needs.
+        Without the dictionaries of symbols, in which a killed commit leaves bytes that nobody needs. It leaves such
+        bytes in `_txn` too: what changes no version is not asked for it.
         """
         if self.durable is None:
             return
         root = Path(self.files.path)
-        sizes = {root / TXN_FILE: (root / TXN_FILE).stat().st_size}
+        sizes = {root / TXN_FILE: (root / TXN_FILE).stat().st_size} if with_version else {}
         for partition in self.transaction.partitions:
             if partition.timestamp in changed and partition.is_parquet:
                 name = entry_of(partition).directory

@@ -36,8 +36,14 @@ def causes_without_places(finding: Finding) -> frozenset[str]:
 
 
 def alike(finding: Finding) -> list[Alike]:
-    """Return what breaks the same property, and has no cause that the finding has not; of these, what has most."""
-    causes = causes_without_places(finding)
+    """Return what breaks the same property, and has no cause that the finding has not; of these, what has most.
+
+    None where the evidence is not what a release writes, because somebody has changed the file.
+    """
+    try:
+        causes = causes_without_places(finding)
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return []
     known = [each for each in _known() if each["property"] == finding.property and causes.issuperset(each["causes"])]
     most = max((len(each["causes"]) for each in known), default=0)
     return [Alike(each["name"], each["where"]) for each in known if len(each["causes"]) == most > 0]

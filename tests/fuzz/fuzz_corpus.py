@@ -276,7 +276,7 @@ def _findings() -> Iterator[bytes]:
     case = case_document(case_of(load_scenario(scenario_names()[0]), TableTarget()))
     at = Step("writer", "commit 1", "pwrite", "_txn", 1)
     log = DecisionLog(
-        (Switch(at, "reader"), Fail(at, StorageReason.NO_SPACE), Kill(at), PowerCut(at, "m", "[1]"))
+        (Switch(at, "reader"), Fail(at, StorageReason.NO_SPACE), Kill(at), PowerCut(at, "m", "[null,{}]"))
     ).document()
     yield _finding("schedules", {"test_case": case, "log": log, "part": "x", "kind": "y"}, {})
 

@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import causes_page
 import pytest
@@ -74,3 +75,13 @@ def test_a_finding_is_like_what_breaks_the_same_property_by_the_same_causes_alon
     assert alike(replace(finding, property="another one")) == []
     assert alike(replace(finding, evidence={"why": why})) == []
     assert alike(replace(finding, evidence={})) == []
+
+
+@pytest.mark.parametrize(
+    "evidence", [{"log": [{}]}, {"log": 3}, {"why": {}}, {"explanation": []}, {"cuts": [{"choice": "1"}]}]
+)
+def test_a_finding_whose_evidence_was_changed_is_like_none(evidence: dict[str, Any]) -> None:
+    assert (
+        alike(Finding(property="a reader gets an answer", phase="power", sentence="It does not.", evidence=evidence))
+        == []
+    )

@@ -34,7 +34,7 @@ EXAMPLES = (
     "data not synced (F1)",
     "filter of the first row group",
     "data after the version",
-    "decoded by the newest footer",
+    "pins not asked for",
     "prev is always 0",
     "up to a time is before it",
     "version before stored again",

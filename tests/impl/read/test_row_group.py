@@ -139,7 +139,7 @@ def held_together(values: pa.Array, type_: int, bound_bytes: int, monkeypatch: p
     ("values", "type_", "needed_bytes"),
     [
         # 3 timestamps of 8 bytes, then the column: values and their bits for nulls, or values and offsets.
-        (pa.array([1, 2, 3]), TypeTag.LONG, 24 + 24 + 1),
+        (pa.array([1, None, 3]), TypeTag.LONG, 24 + 24 + 1),
         (pa.array(["a" * 100, "b" * 100, "c" * 100]), TypeTag.VARCHAR, 24 + 3 * (100 + 4)),
     ],
 )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from tornproof.impl.chunk.metadata import Leaf
@@ -11,11 +10,11 @@ from tornproof.impl.chunk.shared_prefixes import shared_byte_count
 from tornproof.impl.chunk.statistics import raise_corrupt, raise_unsupported
 from tornproof.impl.parquet.fields import BY_DICTIONARY, PageEncoding, PageType
 from tornproof.impl.parquet.pages import PageInfo
+from tornproof.impl.parquet.single_pages import Integers
 from tornproof.impl.pm.block import Chunk
 from tornproof.impl.pm.header import Column
 from tornproof.impl.types.physical import PHYSICAL_WIDTH_BYTES, PhysicalType
 
-Integers = npt.NDArray[np.int64]
 EXPANDED_MAX_BYTES = 64 << 20
 EXPANSION_MAX = 64
 PYARROW_ERRORS = (pa.ArrowException, OSError, ValueError, MemoryError, OverflowError)

@@ -17,7 +17,7 @@ import pyarrow as pa
 from tornproof.impl.errors import CorruptError, ProblemError, UnsupportedError
 from tornproof.impl.pm.block import Chunk, Statistic
 from tornproof.impl.pm.header import Column
-from tornproof.impl.pm.statistics import Bound, value_of
+from tornproof.impl.pm.statistics import UNSIGNED_TAGS, Bound, value_of
 from tornproof.impl.types.arrow import valid_decimal_shape
 from tornproof.impl.types.compute import compute
 from tornproof.impl.types.physical import PhysicalType
@@ -25,7 +25,6 @@ from tornproof.impl.types.questdb import DECIMAL_DIGITS_MAX, TypeTag, tag_of
 
 FEW_VALUES = 200
 """So many are compared by Python before NumPy or Arrow have begun."""
-_UNSIGNED_TAGS = frozenset({TypeTag.CHAR, TypeTag.IPV4})
 _NUMBERS: dict[pa.DataType, np.dtype[Any]] = {
     of: np.dtype(of.to_pandas_dtype()) for of in (pa.int32(), pa.int64(), pa.float32(), pa.float64())
 }
@@ -89,7 +88,7 @@ def are_exact(values: pa.Array, column: Column, chunks: Sequence[Chunk]) -> list
     number = _NUMBERS.get(values.type)
     if number is None or values.offset:
         return [False] * len(chunks)
-    if tag_of(column.type) in _UNSIGNED_TAGS:
+    if tag_of(column.type) in UNSIGNED_TAGS:
         number = np.dtype(np.uint32)
     shape = len(chunks), len(values) // len(chunks)
     validity, content = values.buffers()
@@ -150,7 +149,7 @@ def _bound(statistic: Statistic | None, column: Column, chunk: Chunk, file: str)
 
 def _extremes(values: pa.Array, column: Column) -> tuple[Any, Any]:
     """Return the smallest and largest value in the representation of `_bound`, or two None where all are null."""
-    if tag_of(column.type) in _UNSIGNED_TAGS:
+    if tag_of(column.type) in UNSIGNED_TAGS:
         values = values.view(pa.uint32())
     smallest, largest = _min_max(values)
     shape = valid_decimal_shape(column.type)

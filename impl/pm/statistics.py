@@ -15,7 +15,7 @@ from tornproof.impl.types.questdb import DECIMAL_DIGITS_MAX, TypeTag, tag_of
 Bound = int | float | bytes
 MILLISECONDS_PER_DAY = 86_400_000
 
-_UNSIGNED_TAGS = frozenset({TypeTag.CHAR, TypeTag.IPV4})
+UNSIGNED_TAGS = frozenset({TypeTag.CHAR, TypeTag.IPV4})
 # Unsigned integers of other writers get these types and are read as signed (docs/migration.md).
 _TAGS_OF_UNSIGNED = frozenset({TypeTag.INT, TypeTag.LONG})
 
@@ -88,7 +88,7 @@ def _decoder(column_type: int, physical: int, fixed_byte_len: int, size_bytes: i
     if physical in (PhysicalType.FIXED_LEN_BYTE_ARRAY, PhysicalType.BYTE_ARRAY) and tag in DECIMAL_DIGITS_MAX:
         return _big_endian
     if physical in (PhysicalType.BOOLEAN, PhysicalType.INT32, PhysicalType.INT64):
-        return _unsigned if tag in _UNSIGNED_TAGS else _little_endian
+        return _unsigned if tag in UNSIGNED_TAGS else _little_endian
     if physical == PhysicalType.FLOAT:
         return _float
     return _double if physical == PhysicalType.DOUBLE else bytes

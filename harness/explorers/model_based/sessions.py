@@ -139,7 +139,10 @@ def stretch(world: World, *, token_bytes: int) -> None:
     world.files.holes[name] = range(fixed.parquet_footer_offset, fixed.parquet_footer_offset + moved_bytes)
     world.files.forget(name)
     world.durable = None
-    world.resume("a hole before the footer", {name: token_bytes})
+    committed = world.state.committed
+    entries = [each._replace(token=token_bytes) if each.directory == name else each for each in committed.entries]
+    world.state = world.state._replace(committed=committed._replace(entries=tuple(entries)))
+    world.resume("a hole before the footer")
     world.follow_anew()
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -39,7 +39,6 @@ DURABLE = "what is acknowledged is durable"
 UNSYNCED = "a commit was acknowledged, and not synced is "
 # The model's generations of a partition that is not in Parquet: no operation changes them.
 NATIVE = (Generation(token=-1, rows=()),)
-NO_TOKENS: Mapping[DirectoryName, int] = {}
 LARGE_TOKEN_BITS = (31, 32)
 EXPLORERS = "tornproof.harness.explorers."
 
@@ -183,16 +182,14 @@ class World:
         if found != expected:
             raise ViolationError(ROWS, f"_txn says that the rows lie in {found}, and they lie in {expected}")
 
-    def resume(self, after: str, tokens: Mapping[DirectoryName, int] = NO_TOKENS) -> None:
-        """Take over the files as they are now, which must have the committed version, with other `tokens`, and rows."""
+    def resume(self, after: str) -> None:
+        """Take over the files as they are now, which must have the committed version and its rows."""
         before = self.state
-        entries = [each._replace(token=tokens.get(each.directory, each.token)) for each in before.committed.entries]
-        committed = before.committed._replace(entries=tuple(entries))
         self.files.forget_generations()
         self.committed_partitions.clear()
         found = self._first_state()
-        if found.committed != committed:
-            difference = difference_of_versions(counted(found.committed), counted(committed), self.files.name_of)
+        if found.committed != before.committed:
+            difference = difference_of_versions(counted(found.committed), counted(before.committed), self.files.name_of)
             rows = difference or "rows have other values"
             raise ViolationError(ROWS, f"after {after} the table has another content: {rows}")
         self.state = found.with_directories({**dict(before.directories), **dict(found.directories)})

@@ -26,6 +26,19 @@ DECIMAL_OF_INT32 = decimal_type(TypeTag.DECIMAL32, 9, 2)
 STORED = {1: pa.int32(), 2: pa.int64(), 4: pa.float32(), 5: pa.float64(), 6: pa.binary()}
 
 
+def chunk_of(minimum: Statistic | None, maximum: Statistic | None, **counts: Any) -> Chunk:
+    return Chunk(
+        codec=0,
+        encodings=1,
+        byte_range_start=77,
+        total_compressed=100,
+        distinct_count=None,
+        minimum=minimum,
+        maximum=maximum,
+        **counts,
+    )
+
+
 def complaint(
     values: pa.Array,
     column_type: int,
@@ -40,16 +53,8 @@ def complaint(
     """The field that is complained about, or None."""
     column = pm.column("x", column_type, physical_type, fixed_byte_len=fixed_byte_len)
     known: dict[str, Any] = {"num_values": len(values), "null_count": values.null_count} | counts
-    chunk = Chunk(
-        codec=0,
-        encodings=1,
-        byte_range_start=77,
-        total_compressed=100,
-        distinct_count=None,
-        minimum=None if low is None else Statistic(value=low, exact=exact),
-        maximum=None if high is None else Statistic(value=high, exact=exact),
-        **known,
-    )
+    bounds = [None if bound is None else Statistic(value=bound, exact=exact) for bound in (low, high)]
+    chunk = chunk_of(*bounds, **known)
     try:
         check_counts(values, column, chunk, file="data.parquet")
         check_bounds(values, column, chunk, file="data.parquet")
@@ -128,19 +133,8 @@ def test_chunks_that_are_exact_have_no_complaint_and_honest_ones_are_exact(
         if change in ("width", "bit") and (old := bounds[at]) is not None:
             new = old.value + b"\0" if change == "width" else bytes([old.value[0] ^ 1]) + old.value[1:]
             bounds[at] = Statistic(new, True)
-        chunks.append(
-            Chunk(
-                codec=0,
-                encodings=1,
-                byte_range_start=77,
-                total_compressed=100,
-                distinct_count=None,
-                num_values=row_count,
-                null_count=None if change == "no count" else counts,
-                minimum=bounds[0],
-                maximum=bounds[1],
-            )
-        )
+        null_count = None if change == "no count" else counts
+        chunks.append(chunk_of(*bounds, num_values=row_count, null_count=null_count))
         has_value = part.null_count < row_count
         has_nan = pa.types.is_floating(of) and bool(pc.any(pc.is_nan(part)).as_py())
         honest.append(change == "none" and has_value and not has_nan)

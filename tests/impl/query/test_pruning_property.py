@@ -60,7 +60,7 @@ EARLY_SEEDS = {
     "frozenset({TypeTag.INT, TypeTag.LONG})": 12,
     "if in_order(column, low, high) else (None, None)": 1,
     "math.isnan(bound)": 7,
-    "_UNSIGNED_TAGS = frozenset({TypeTag.CHAR, TypeTag.IPV4})": 8,
+    "UNSIGNED_TAGS = frozenset({TypeTag.CHAR, TypeTag.IPV4})": 8,
     "(facts.may_have_missing and facts.missing in values)": 1,
     "return value * MILLISECONDS_PER_DAY": 1,
     "divmod(value, MILLISECONDS_PER_DAY)": 1,
@@ -123,7 +123,7 @@ def test_mistake_in_pruning_is_noticed(old: str, new: str, kind: str) -> None:
     sampled(
         2,
         [
-            ("_UNSIGNED_TAGS = frozenset({TypeTag.CHAR, TypeTag.IPV4})", "_UNSIGNED_TAGS = frozenset()", "ipv4"),
+            ("UNSIGNED_TAGS = frozenset({TypeTag.CHAR, TypeTag.IPV4})", "UNSIGNED_TAGS = frozenset()", "ipv4"),
             ("frozenset({TypeTag.INT, TypeTag.LONG})", "frozenset()", "long"),
             ("math.isnan(bound)", "False", "double"),
             ("if in_order(column, low, high) else (None, None)", "", "int"),

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from tornproof.harness.common.system import Target
 from tornproof.harness.counterexamples.log import Deviation
 from tornproof.harness.counterexamples.shrink import StepRecorder
-from tornproof.harness.counterexamples.step_names import Step, kind_of
+from tornproof.harness.counterexamples.step_names import OPEN, Step, is_commit, kind_of
 from tornproof.harness.simulator.filesystem.intercept import BARRIERS, CHANGES, Call, CallKind
 from tornproof.harness.simulator.filesystem.kernel import CallRejectedError, Kernel
 from tornproof.harness.simulator.filesystem.step_bound import EndlessError
@@ -29,6 +29,7 @@ from tornproof.impl.table.partition_names import directory_names
 from tornproof.impl.txn.transaction import ENTRY_BYTES, RECORD_BYTES, SIZE_BYTES, TXN_FILE, Area, area_of
 
 READS = frozenset({CallKind.PREAD, CallKind.LOAD, CallKind.READ_MAPPED, CallKind.VIEW})
+LOOKS = READS | {CallKind.SIZE, CallKind.MAP}
 WRITES = frozenset({CallKind.PWRITE, CallKind.STORE})
 # Opening counts as a change because it may create the file, which is not what a run is about.
 CHANGING = CHANGES - {CallKind.OPEN_FOR_WRITING}
@@ -119,6 +120,8 @@ class ActionNames:
                 return _sync_mapping(file, call, new)
             case CallKind.RENAME | CallKind.LINK:
                 return Action(f"{call.kind} {file} to {call.target_path.removeprefix(f'{self._path}/')}")
+            case CallKind.SIZE:
+                return Action(f"see a size of {len(new)} bytes", (), file)
             case CallKind.TRUNCATE:
                 return Action(f"cut {len(old)} → {len(new)} bytes", (), file)
             case kind:
@@ -258,6 +261,29 @@ def _record(layout: Layout, offset_bytes: int, of: str = "") -> Sequence[Value]:
     ]
 
 
+class Begin(NamedTuple):
+    """The first step of an operation of a writer, and the files before it."""
+
+    step: Step
+    files: Mapping[str, bytes]
+
+
+class Look(NamedTuple):
+    """A step that reads a file or asks for its size, what the file holds then, and how many operations have begun."""
+
+    step: Step
+    call: Call
+    content: bytes
+    begun_count: int
+
+    def differs(self, content: bytes) -> bool:
+        """Say whether it would see something else if the file held this."""
+        if self.call.kind not in READS:
+            return len(content) != len(self.content)
+        seen = slice(self.call.offset_bytes, self.call.offset_bytes + self.call.size_bytes)
+        return content[seen] != self.content[seen]
+
+
 class ActionRecorder(StepRecorder):
     """Keeps also what each step does, and the files at the beginning of the writer's current operation."""
 
@@ -270,6 +296,9 @@ class ActionRecorder(StepRecorder):
         self._kernel = case.kernel()
         self._old, self._operation = b"", ""
         self._at_begin: Mapping[str, bytes] = {}
+        self.begins: list[Begin] = []
+        self._looks: dict[str, dict[str, list[Look]]] = {}
+        self._locking: set[Step] = set()
         self._changed: dict[Deviation, dict[str, bytes]] = {}
 
     def stepping(self, step: Step, call: Call, kernel: Kernel) -> None:
@@ -277,12 +306,20 @@ class ActionRecorder(StepRecorder):
         self._old = content_of(kernel, call.path)
         if kind_of(step.process) == "writer" and step.operation != self._operation:
             self._operation, self._at_begin = step.operation, kernel.image().files
+            if step.operation == OPEN or is_commit(step.operation):
+                self.begins.append(Begin(step, self._at_begin))
 
     def stepped(self, step: Step, call: Call, node: Node, world: World) -> None:
         """Keep what it holds afterwards."""
         super().stepped(step, call, node, world)
         self._kernel = world.kernel
         self._calls[step] = call, self._old, content_of(world.kernel, call.path, self._old)
+        if call.kind in LOOKS:
+            looks = self._looks.setdefault(step.process, {})
+            looks[call.path] = [*looks.pop(call.path, []), Look(step, call, self._old, len(self.begins))]
+        session = world.nodes.index(node)
+        if any(lock.session == session for locks in world.kernel.locks.values() for lock in locks):
+            self._locking.add(step)
 
     def deviated(self, deviation: Deviation, kernel: Kernel) -> None:
         """Keep the files that the operation had changed, as they were before it."""
@@ -294,6 +331,14 @@ class ActionRecorder(StepRecorder):
     def changed_before(self, deviation: Deviation) -> dict[str, bytes]:
         """Return the files that the writer's operation had changed before a crash, with their contents before it."""
         return self._changed.get(deviation, {})
+
+    def looks(self, process: str) -> dict[str, list[Look]]:
+        """Return how a process has looked at each file; that it has looked at last comes last."""
+        return self._looks.get(process, {})
+
+    def holds_lock(self, step: Step) -> bool:
+        """Say whether a process has a lock after a step of it."""
+        return step in self._locking
 
     def actions(self) -> dict[Step, Action]:
         """Return what each step of the run did, named once it has ended."""

@@ -8,12 +8,13 @@ from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from tornproof.harness.counterexamples.actions import CHANGING, NOTABLE, Action, ActionRecorder
+from tornproof.harness.counterexamples.actions import CHANGING, LOOKS, NOTABLE, Action, ActionRecorder
 from tornproof.harness.counterexamples.log import DecisionLog, Deviation, Kill, PowerCut, Switch, moved_to, step_text
 from tornproof.harness.counterexamples.replay_engine import Change, NoSuchDiskError, choice_text, read_choice
 from tornproof.harness.counterexamples.run import Replayer
-from tornproof.harness.counterexamples.step_names import END, Step, kind_of
+from tornproof.harness.counterexamples.step_names import END, OPEN, Step, is_commit, kind_of
 from tornproof.harness.search.crash_world import WRITER_INDEX
+from tornproof.harness.simulator.filesystem.file_state import FileState
 from tornproof.harness.simulator.filesystem.intercept import CallKind
 from tornproof.harness.simulator.filesystem.kernel import CallRejectedError, Kernel, entries_of
 from tornproof.harness.simulator.persistence.models import Choice, FileChoice
@@ -27,6 +28,7 @@ DELAYABLE = frozenset(
     kind.value
     for kind in (CallKind.STORE, CallKind.PWRITE, CallKind.UNLINK, CallKind.RMDIR, CallKind.RENAME, CallKind.MKDIR)
 )
+REMOVING_WORDS = frozenset(kind.value for kind in (CallKind.UNLINK, CallKind.RMDIR))
 SAID_MAX = 5
 LATER_STEPS_MAX = 60
 STEP_BUDGET = 100_000
@@ -111,10 +113,12 @@ class Decisive(NamedTuple):
         return DecisionLog((*deviations[: self.number], deviation, *deviations[self.number + 1 :]))
 
 
-def infer(case: TestCase, decisive: Decisive | None, log: DecisionLog, recorder: ActionRecorder) -> Inferred:
-    """Try the changes of each kind until one is enough, and return those that are."""
+def infer(
+    case: TestCase, decisive: Decisive | None, log: DecisionLog, recorder: ActionRecorder, process: str
+) -> Inferred:
+    """Try the changes of each kind until one is enough, and return those that are; `process` breaks the property."""
     candidates = itertools.chain(
-        _other_protocols(case, log), () if decisive is None else _about(case, decisive, recorder)
+        _other_protocols(case, log), () if decisive is None else _about(case, decisive, recorder, process)
     )
     enough: dict[str, Candidate] = {}
     tried_count = 0
@@ -181,7 +185,7 @@ def _other_protocols(case: TestCase, log: DecisionLog) -> Iterator[Candidate]:
         yield Candidate(words, words, (Run(replace(case, target=target), log),))
 
 
-def _about(case: TestCase, decisive: Decisive, recorder: ActionRecorder) -> Iterator[Candidate]:
+def _about(case: TestCase, decisive: Decisive, recorder: ActionRecorder, process: str) -> Iterator[Candidate]:
     match decisive.deviation:
         case PowerCut():
             yield from _synced(case, decisive, recorder)
@@ -191,8 +195,10 @@ def _about(case: TestCase, decisive: Decisive, recorder: ActionRecorder) -> Iter
             yield from _restored(case, decisive, recorder)
         case Switch(at=at) if kind_of(at.process) == "writer":
             yield from _delayed(case, decisive)
+            yield from _seen(case, decisive, recorder, process)
             yield from _together(case, decisive)
         case Switch():
+            yield from _seen(case, decisive, recorder, process)
             yield from _postponed(case, decisive, recorder)
             yield from _together(case, decisive)
 
@@ -203,7 +209,7 @@ def _synced(case: TestCase, decisive: Decisive, recorder: ActionRecorder) -> Ite
     if last is None:
         return
     following = decisive.after_change
-    words = decisive.text_of(last)
+    words = decisive.text_of(last) + (f", in {_doer(last)}" if last.operation == OPEN else "")
     for name, sync in _syncs(recorder.kernels[decisive.deviation], case):
         before = Run(case, decisive.log, Synced(sync, last, is_before=True))
         yield Candidate(f"{name} is synced before: {words}", f"sync {name}", (before,))
@@ -252,6 +258,28 @@ def _delayed(case: TestCase, decisive: Decisive) -> Iterator[Candidate]:
         yield Candidate(sentence, f"order {last.file}", runs)
 
 
+def _seen(case: TestCase, decisive: Decisive, recorder: ActionRecorder, reader: str) -> Iterator[Candidate]:
+    """Yield runs in which a reader sees one file as it was before an operation of the writer."""
+    if kind_of(reader) != "reader":
+        return
+    # The file that it looked at last, and the last operation, come first.
+    for path, looks in reversed(recorder.looks(reader).items()):
+        for number, begin in reversed(list(enumerate(recorder.begins))):
+            content = begin.files.get(path)
+            if content is None:
+                continue
+            other = next((look for look in looks if look.begun_count > number and look.differs(content)), None)
+            if other is not None:
+                words = f"{reader} sees {_relative(path, case)} as it was before {_doer(begin.step)}"
+                words += f"; here it does: {decisive.text_of(other.step)}"
+                yield Candidate(words, "seen", (Run(case, decisive.log, Seen(reader, path, content)),))
+
+
+def _doer(step: Step) -> str:
+    """Return what a writer does at a step: a commit, or the recovery where it opens."""
+    return f"{step.operation if is_commit(step.operation) else 'the recovery'} of {step.process}"
+
+
 def _postponed(case: TestCase, decisive: Decisive, recorder: ActionRecorder) -> Iterator[Candidate]:
     """Yield runs in which the process that comes between a reader's steps stops before one of its changes.
 
@@ -259,10 +287,13 @@ def _postponed(case: TestCase, decisive: Decisive, recorder: ActionRecorder) -> 
     """
     switch, deviations = decisive.deviation, decisive.log.deviations
     assert isinstance(switch, Switch)
+    reader = switch.at.process
+    without_pin = "" if any(map(recorder.holds_lock, decisive.done[-1:])) else ", which has no pin (it holds no lock)"
     changes = [step for step in recorder.steps.get(switch.to, ()) if step.call in CHANGE_WORDS]
     for step in reversed(changes):
         log = DecisionLog((*deviations, Switch(step, switch.at.process)))
-        sentence = f"{switch.to} does not do this before {switch.at.process} has read on: {decisive.text_of(step)}"
+        pin = without_pin if step.call in REMOVING_WORDS else ""
+        sentence = f"{_doer(step)} does not do this before {reader} has read on{pin}: {decisive.text_of(step)}"
         yield Candidate(sentence, "postponed", (Run(case, log),))
 
 
@@ -326,6 +357,28 @@ class Synced(Change):
         else:
             kernel.sync_names_of(number)
             kernel.files[number] = kernel.files[number].synced()
+
+
+class Seen(Change):
+    """A process sees a file with other content."""
+
+    def __init__(self, process: str, path: str, content: bytes) -> None:
+        """Wait for its looks at the file."""
+        self._process, self._path, self._content = process, path, content
+
+    def make(self, step: Step, world: World, index: int) -> None:
+        """Let a process make its next call; what it has mapped stays there to its end."""
+        call, files = world.call(index), world.kernel.files
+        number = world.kernel.file_of(index, call)
+        is_there = not call.mapping or call.offset_bytes + call.size_bytes <= len(self._content)
+        is_look = step.process == self._process and call.path == self._path and call.kind in LOOKS
+        if number is None or not is_look or not is_there:
+            world.step(index)
+            return
+        state = files[number]
+        files[number] = FileState(self._content)
+        world.step(index)
+        files[number] = state
 
 
 class Restored(Change):

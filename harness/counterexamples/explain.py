@@ -125,7 +125,7 @@ def explain(candidate: Candidate, wanted: Signature) -> dict[str, Any]:
             "files_at": state.text,
             "files_left_out": left_out_count,
             "cause": None if decisive is None else _cause(decisive),
-            "passes_when": infer(case, decisive, log, recorder).document(),
+            "passes_when": infer(case, decisive, log, recorder, violation.process).document(),
             "neighbour": None if neighbour is None else neighbour.document(violation.process, decisive),
         }
         evidence = {"explanation": explanation, "log": log.document(), "test_case": counts_of(case)}

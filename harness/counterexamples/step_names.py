@@ -44,6 +44,11 @@ def kind_of(process: str) -> str:
     return re.split(r"[ .]", process)[0]
 
 
+def is_commit(operation: str) -> bool:
+    """Say whether an operation of a step is a commit."""
+    return operation.startswith(f"{bodies.COMMIT} ")
+
+
 class StepNames:
     """Names the steps of one test case's processes, each node once."""
 
@@ -103,7 +108,7 @@ def _after(operation: str, marks: tuple[Mark, ...]) -> str:
             case bodies.RECOVERED | bodies.ACKNOWLEDGED | bodies.FAILED:
                 operation = CLOSE
             case bodies.COMMIT:
-                operation = f"commit {mark.value}"
+                operation = f"{bodies.COMMIT} {mark.value}"
             case simulated_process.READ:
                 operation = f"read {_number(operation) + 1}"
             case bodies.SEEN | bodies.REJECTED:

@@ -281,7 +281,8 @@ def _directories(watch: Watch) -> str:
     """Return which directories a purge or a recovery removed, and beside which pins, "" for other rules."""
     if watch.rule not in REMOVING:
         return ""
-    removed = ", ".join(watch.removed) or "no directory"
+    noun = "directory" if len(watch.removed) == 1 else "directories"
+    removed = f"{noun} {', '.join(watch.removed)}" if watch.removed else "no directory"
     pinned = f", while version {' and '.join(map(str, watch.pinned))} is pinned" if watch.pinned else ""
     return f", which removes {removed}{pinned}"
 

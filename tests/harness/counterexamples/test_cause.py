@@ -16,16 +16,21 @@ from random_runs import (
 
 from tornproof.harness.common.verdict import Finding
 from tornproof.harness.counterexamples import cause as inference
+from tornproof.harness.counterexamples.actions import ActionRecorder
 from tornproof.harness.counterexamples.case_document import case_of
-from tornproof.harness.counterexamples.cause import STEP_BUDGET, Delayed, Restored, Synced
+from tornproof.harness.counterexamples.cause import STEP_BUDGET, Delayed, Restored, Seen, Synced
 from tornproof.harness.counterexamples.explain import explain
 from tornproof.harness.counterexamples.log import DecisionLog
 from tornproof.harness.counterexamples.replay_engine import Change
-from tornproof.harness.counterexamples.run import Signature, run_log
+from tornproof.harness.counterexamples.run import Replayer, Signature, run_log
 from tornproof.harness.counterexamples.smaller import Candidate
 from tornproof.harness.counterexamples.words import brief, sentences
+from tornproof.harness.mutation.baseline import baseline_of
+from tornproof.harness.mutation.catalogue import fault_named
+from tornproof.harness.mutation.causes import find
 from tornproof.harness.simulator.persistence.models import C_8, B
 from tornproof.harness.simulator.process.case import Readers
+from tornproof.harness.simulator.process.world import NO_RULES
 from tornproof.harness.systems.releases import PRESETS
 from tornproof.harness.systems.table import TableTarget
 from tornproof.harness.systems.toy import AcknowledgesFirst, HeaderFirst, SwallowsErrors, Toy
@@ -107,14 +112,15 @@ def test_what_a_released_server_does_otherwise_is_tried_one_by_one() -> None:
         assert len(changed) + (target.reader is sound.reader) == 1
 
 
-@pytest.mark.parametrize("blinded", [Delayed, Synced, Restored], ids=lambda each: each.__name__)
+@pytest.mark.parametrize("blinded", [Delayed, Synced, Restored, Seen], ids=lambda each: each.__name__)
 def test_a_change_that_does_nothing_prevents_nothing(blinded: type[Change], monkeypatch: pytest.MonkeyPatch) -> None:
     findings = {
         Delayed: lambda: header_first(),
+        Seen: lambda: header_first(),
         Synced: lambda: cut_finding(),
         Restored: lambda: found(table_case(ORPHAN_BASE, readers=0), "kill"),
     }
-    prefix = {Delayed: "order ", Synced: "sync ", Restored: "left "}[blinded]
+    prefix = {Delayed: "order ", Synced: "sync ", Restored: "left ", Seen: "seen"}[blinded]
     finding = findings[blinded]()
     assert any(kind.startswith(prefix) for kind in kinds(finding)), passes_when(finding)
     monkeypatch.setattr(blinded, "make", Change.make)
@@ -122,6 +128,43 @@ def test_a_change_that_does_nothing_prevents_nothing(blinded: type[Change], monk
     now = again(finding)["passes_when"]
     assert not any(change["kind"].startswith(prefix) for change in now["changes"])
     assert now["tried"] >= passes_when(finding)["tried"]
+
+
+@pytest.mark.parametrize(
+    ("fault", "file", "looks"),
+    [
+        ("decoded by the newest footer", "_pm", "read _pm size 648"),
+        ("size of data.parquet from the file", "data.parquet", "see a size of 1624 bytes"),
+    ],
+)
+def test_a_reader_that_decides_by_what_is_not_committed_is_told_by_the_file_that_misleads_it(
+    fault: str, file: str, looks: str
+) -> None:
+    finding = find(fault_named(fault))
+    assert finding is not None and finding.phase == "schedules"
+    seen = passes_when(finding)["changes"][0]
+    assert seen["kind"] == "seen"
+    assert seen["text"].startswith(f"reader 1 sees 2024-01-01T00.0/{file} as it was before commit 0 of writer")
+    assert f"here it does: {looks}" in seen["text"]
+
+
+def test_what_is_removed_beside_a_reader_without_a_pin_is_told_so() -> None:
+    finding = find(fault_named("pin not taken"))
+    assert finding is not None and finding.phase == "schedules"
+    (removed,) = [each["text"] for each in passes_when(finding)["changes"] if each["kind"] == "postponed"]
+    assert "which has no pin" in removed and "remove 2024-01-01T00.0/" in removed
+
+
+def test_a_reader_has_a_lock_from_its_pin_to_its_end() -> None:
+    case = baseline_of("purge-beside-a-pinned-reader").case(TableTarget(), NO_RULES)
+    recorder = ActionRecorder(case)
+    with Replayer(case) as replayer:
+        replayer.play(DecisionLog(()), observer=recorder)
+    steps = recorder.steps["reader 1"]
+    held = [recorder.holds_lock(step) for step in steps]
+    pinned = next(number for number, step in enumerate(steps) if step.call == "lock")
+    released = max(number for number, step in enumerate(steps) if step.call == "close" and step.file == "_pins")
+    assert held == [pinned <= number < released for number in range(len(steps))]
 
 
 def test_what_nothing_prevents_is_said_so_and_a_limit_too(monkeypatch: pytest.MonkeyPatch) -> None:

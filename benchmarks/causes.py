@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tornproof.harness.counterexamples.words import causes_of
-from tornproof.harness.mutation.catalogue import ALL, fault_named
+from tornproof.harness.mutation.catalogue import ALL
 from tornproof.harness.mutation.causes import find, is_aside, names_place, place_of
 from tornproof.harness.mutation.explorer import Explorer as Detector
 from tornproof.harness.mutation.fault_file import FaultFile
@@ -55,9 +55,10 @@ def is_searched_for(fault: FaultFile) -> bool:
 
 def main(names: list[str]) -> None:
     """Measure these faults; without names all that have no row yet, each in a process of its own."""
+    faults = {fault.name: fault for fault in ALL}
     for name in names:
         rows = [each for each in known_rows() if each["fault"] != name]
-        row = measured(fault_named(name))
+        row = measured(faults[name])
         rows = sorted([*rows, row], key=lambda each: (each["family"], each["fault"]))
         RESULTS.write_text(json.dumps(rows, indent=1, ensure_ascii=False) + "\n")
         said = "named" if row["is_named"] else "not named" if row["phase"] else "not found"

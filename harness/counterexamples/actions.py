@@ -42,6 +42,7 @@ PUBLISHED_SIZE = pm_layout.Header.layout.field("parquet_meta_file_size")
 NAMES = {"token": "token", "version": "version", "row_count_and_flags": "row count", "name_txn": "directory number"}
 """Fields that have a shorter name than in the tables; the others are named as QuestDB's documents spell them."""
 DECISIVE_NAMES = tuple(NAMES.values())
+OVERWRITE = "write"
 VERBS = {
     CallKind.MKDIR: "make directory",
     CallKind.RMDIR: "remove directory",
@@ -83,6 +84,11 @@ class Action(NamedTuple):
     file: str = ""
     written: tuple[int, int] | None = None
     note: str = ""
+
+    @property
+    def is_overwriting(self) -> bool:
+        """Whether it writes bytes that have no name, and not behind the end of the file."""
+        return self.verb == OVERWRITE
 
     @property
     def text(self) -> str:
@@ -140,7 +146,7 @@ class ActionNames:
             verb = "publish" if is_publishing else "store"
             return Action(verb, tuple(changes or [f"{values[0].name}{values[0].of} again"]), file)
         footer = self._footer(new, end) if file.endswith(f"/{PM_FILE}") else ""
-        return Action("append" if start == len(old) else "write", (), file, (start, end), footer)
+        return Action("append" if start == len(old) else OVERWRITE, (), file, (start, end), footer)
 
     def _read(self, file: str, call: Call, content: bytes) -> Action:
         start, end = call.offset_bytes, call.offset_bytes + call.size_bytes
@@ -293,7 +299,8 @@ class ActionRecorder(StepRecorder):
         self.case = case
         self._calls: dict[Step, tuple[Call, bytes, bytes]] = {}
         self._actions: dict[Step, Action] = {}
-        self._kernel = case.kernel()
+        self.kernel = case.kernel()
+        """The files after the last step."""
         self._old, self._operation = b"", ""
         self._at_begin: Mapping[str, bytes] = {}
         self.begins: list[Begin] = []
@@ -312,7 +319,7 @@ class ActionRecorder(StepRecorder):
     def stepped(self, step: Step, call: Call, node: Node, world: World) -> None:
         """Keep what it holds afterwards."""
         super().stepped(step, call, node, world)
-        self._kernel = world.kernel
+        self.kernel = world.kernel
         self._calls[step] = call, self._old, content_of(world.kernel, call.path, self._old)
         if call.kind in LOOKS:
             looks = self._looks.setdefault(step.process, {})
@@ -343,6 +350,6 @@ class ActionRecorder(StepRecorder):
     def actions(self) -> dict[Step, Action]:
         """Return what each step of the run did, named once it has ended."""
         if len(self._actions) < len(self._calls):
-            names = ActionNames(self.case.target, self.case.path, self._kernel.image().files)
+            names = ActionNames(self.case.target, self.case.path, self.kernel.image().files)
             self._actions = {step: names.action(*call) for step, call in self._calls.items()}
         return self._actions

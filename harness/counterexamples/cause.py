@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from tornproof.harness.counterexamples.actions import CHANGING, LOOKS, NOTABLE, Action, ActionRecorder
+from tornproof.harness.counterexamples.actions import CHANGING, LOOKS, NOTABLE, Action, ActionRecorder, Look
 from tornproof.harness.counterexamples.log import DecisionLog, Deviation, Kill, PowerCut, Switch, moved_to, step_text
 from tornproof.harness.counterexamples.replay_engine import Change, NoSuchDiskError, choice_text, read_choice
 from tornproof.harness.counterexamples.run import Replayer
@@ -29,6 +29,7 @@ DELAYABLE = frozenset(
     for kind in (CallKind.STORE, CallKind.PWRITE, CallKind.UNLINK, CallKind.RMDIR, CallKind.RENAME, CallKind.MKDIR)
 )
 REMOVING_WORDS = frozenset(kind.value for kind in (CallKind.UNLINK, CallKind.RMDIR))
+DESTROYING_WORDS = REMOVING_WORDS | {CallKind.TRUNCATE.value}
 SAID_MAX = 5
 LATER_STEPS_MAX = 60
 STEP_BUDGET = 100_000
@@ -196,10 +197,13 @@ def _about(case: TestCase, decisive: Decisive, recorder: ActionRecorder, process
         case Switch(at=at) if kind_of(at.process) == "writer":
             yield from _delayed(case, decisive)
             yield from _seen(case, decisive, recorder, process)
+            yield from _seen_later(case, decisive, recorder, process)
             yield from _together(case, decisive)
         case Switch():
+            yield from _postponed(case, decisive, recorder, is_destroying=True)
             yield from _seen(case, decisive, recorder, process)
-            yield from _postponed(case, decisive, recorder)
+            yield from _postponed(case, decisive, recorder, is_destroying=False)
+            yield from _seen_later(case, decisive, recorder, process)
             yield from _together(case, decisive)
 
 
@@ -260,19 +264,32 @@ def _delayed(case: TestCase, decisive: Decisive) -> Iterator[Candidate]:
 
 def _seen(case: TestCase, decisive: Decisive, recorder: ActionRecorder, reader: str) -> Iterator[Candidate]:
     """Yield runs in which a reader sees one file as it was before an operation of the writer."""
-    if kind_of(reader) != "reader":
-        return
     # The file that it looked at last, and the last operation, come first.
     for path, looks in reversed(recorder.looks(reader).items()):
         for number, begin in reversed(list(enumerate(recorder.begins))):
-            content = begin.files.get(path)
-            if content is None:
-                continue
-            other = next((look for look in looks if look.begun_count > number and look.differs(content)), None)
-            if other is not None:
-                words = f"{reader} sees {_relative(path, case)} as it was before {_doer(begin.step)}"
-                words += f"; here it does: {decisive.text_of(other.step)}"
-                yield Candidate(words, "seen", (Run(case, decisive.log, Seen(reader, path, content)),))
+            late = [look for look in looks if look.begun_count > number]
+            as_it_was = f"as it was before {_doer(begin.step)}"
+            yield from _seen_otherwise(case, decisive, late, begin.files.get(path), as_it_was, "seen before")
+
+
+def _seen_later(case: TestCase, decisive: Decisive, recorder: ActionRecorder, reader: str) -> Iterator[Candidate]:
+    """Yield runs in which a reader sees one file, which it looked at before others went on, as it was afterwards."""
+    switches = (each for each in decisive.log.deviations if isinstance(each, Switch) and each.at.process == reader)
+    done = [step for switch in switches for step in recorder.until(switch.at)]
+    after = recorder.kernel.image().files
+    for path, looks in recorder.looks(reader).items():
+        early = [look for look in looks if look.step in done]
+        yield from _seen_otherwise(case, decisive, early, after.get(path), "as it is in the end", "seen later")
+
+
+def _seen_otherwise(
+    case: TestCase, decisive: Decisive, looks: Sequence[Look], content: bytes | None, how: str, kind: str
+) -> Iterator[Candidate]:
+    other = next((look for look in looks if content is not None and look.differs(content)), None)
+    if content is not None and other is not None and kind_of(other.step.process) == "reader":
+        reader, path = other.step.process, other.call.path
+        words = f"{reader} sees {_relative(path, case)} {how}; here it does: {decisive.text_of(other.step)}"
+        yield Candidate(words, kind, (Run(case, decisive.log, Seen(reader, path, content)),))
 
 
 def _doer(step: Step) -> str:
@@ -280,16 +297,24 @@ def _doer(step: Step) -> str:
     return f"{step.operation if is_commit(step.operation) else 'the recovery'} of {step.process}"
 
 
-def _postponed(case: TestCase, decisive: Decisive, recorder: ActionRecorder) -> Iterator[Candidate]:
+def _postponed(
+    case: TestCase, decisive: Decisive, recorder: ActionRecorder, *, is_destroying: bool
+) -> Iterator[Candidate]:
     """Yield runs in which the process that comes between a reader's steps stops before one of its changes.
 
-    The last one that suffices comes first.
+    Either those that take away or overwrite what others may read, or the others; the last one comes first.
     """
     switch, deviations = decisive.deviation, decisive.log.deviations
     assert isinstance(switch, Switch)
     reader = switch.at.process
     without_pin = "" if any(map(recorder.holds_lock, decisive.done[-1:])) else ", which has no pin (it holds no lock)"
-    changes = [step for step in recorder.steps.get(switch.to, ()) if step.call in CHANGE_WORDS]
+    actions = recorder.actions()
+    changes = [
+        step
+        for step in recorder.steps.get(switch.to, ())
+        if step.call in CHANGE_WORDS
+        and (step.call in DESTROYING_WORDS or actions[step].is_overwriting) is is_destroying
+    ]
     for step in reversed(changes):
         log = DecisionLog((*deviations, Switch(step, switch.at.process)))
         pin = without_pin if step.call in REMOVING_WORDS else ""

@@ -23,6 +23,7 @@ from tornproof.harness.mutation.explorer import Explorer as Detector
 from tornproof.harness.mutation.fault import Mutant
 from tornproof.harness.mutation.fault_file import FaultFile
 from tornproof.harness.simulator.filesystem.line_bound import bounded_computation
+from tornproof.harness.simulator.process.case import NotExplorableError
 from tornproof.harness.simulator.process.observer import Property
 from tornproof.harness.systems.releases import PRESETS
 from tornproof.harness.systems.scenario import Explorer, load_scenario
@@ -196,7 +197,11 @@ def _simulated(scenario: str, explorer: Explorer, models: tuple[str, ...]) -> Fi
     setting = setting_of(load_scenario(scenario), PRESETS[HARDENED])
     case = baseline_of(scenario).case(TableTarget(), setting.case.rules)
     setting = replace(setting, case=case, explorers=frozenset({explorer}), models=models)
-    phase = simulate(explorer, [setting], has_time=calls_at_most(TIME_CHECKS_MAX))
+    try:
+        phase = simulate(explorer, [setting], has_time=calls_at_most(TIME_CHECKS_MAX))
+    except NotExplorableError:
+        # The fault shows without any schedule.
+        return None
     # A step against a rule is no wrong answer.
     answers = (each for each in phase.findings if each.property not in (Property.BARRIERS, Property.IMMUTABLE))
     return next((each for each in answers if causes_of(each.evidence)), None)

@@ -143,7 +143,7 @@ def test_a_reader_that_decides_by_what_is_not_committed_is_told_by_the_file_that
     finding = find(fault_named(fault))
     assert finding is not None and finding.phase == "schedules"
     seen = passes_when(finding)["changes"][0]
-    assert seen["kind"] == "seen"
+    assert seen["kind"] == "seen before"
     assert seen["text"].startswith(f"reader 1 sees 2024-01-01T00.0/{file} as it was before commit 0 of writer")
     assert f"here it does: {looks}" in seen["text"]
 

@@ -195,9 +195,9 @@ def found_by_programs(tables: Iterable[str | None], kind: StorageKind = StorageK
 
 def _simulated(scenario: str, explorer: Explorer, models: tuple[str, ...]) -> Finding | None:
     setting = setting_of(load_scenario(scenario), PRESETS[HARDENED])
-    case = baseline_of(scenario).case(TableTarget(), setting.case.rules)
-    setting = replace(setting, case=case, explorers=frozenset({explorer}), models=models)
     try:
+        case = baseline_of(scenario).case(TableTarget(), setting.case.rules)
+        setting = replace(setting, case=case, explorers=frozenset({explorer}), models=models)
         phase = simulate(explorer, [setting], has_time=calls_at_most(TIME_CHECKS_MAX))
     except NotExplorableError:
         # The fault shows without any schedule.

@@ -53,7 +53,7 @@ _SETTINGS: Any = {
     "legend.frameon": False,
 }
 # Below this labels are too small to read, so the plot scrolls instead of shrinking.
-_REM_PER_INCH_MIN = 4.4
+_REM_PER_INCH_MIN = 4.2
 _TAG = re.compile(r"<[^<>]+>")
 _REFERENCE = re.compile(r'(?:url\(#|href="#)([\w.-]+)')
 _IDENTITY = re.compile(r' id="([\w.-]+)"')

@@ -70,7 +70,7 @@ def plot_of_curves(curves: Sequence[Sequence[Survival]], *, unit: str, title: st
         axes.yaxis.set_major_formatter(lambda share, _: f"{share:.0%}")
         axes.grid(axis="y")
 
-    return plot(draw, title=title, width_inches=6.5)
+    return plot(draw, title=title, width_inches=5.2)
 
 
 def _draw_curve(axes: Any, steps: Sequence[Survival], letter: str, colour: str, dashes: Any) -> None:

@@ -142,8 +142,8 @@ def test_the_sentences_say_let_then_however_what_prevents_it_and_the_nearest_run
     assert then.startswith("Then reader 1 runs while writer stands in 'commit 0' after “publish _pm size ")
     assert "” and before “append bytes " in then
     assert however.startswith("However, reader 1 is refused: ") and "PARQUET_META_FILE_SIZE" in however
-    assert all(each.startswith("It does not happen when ") for each in prevented) and len(prevented) == 3
-    assert "small changes of the run tried, 3 enough.)" in prevented[-1]
+    assert all(each.startswith("It does not happen when ") for each in prevented) and len(prevented) == 4
+    assert "small changes of the run tried, 4 enough.)" in prevented[-1]
     assert nearest.startswith("Nearest run that passes: the same, but one step earlier: reader 1 runs while writer")
     assert "reader 1 sees version " in nearest
 

@@ -311,6 +311,37 @@ def test_a_browser_shows_a_sound_and_a_hostile_campaign_to_everybody_and_runs_no
     assert "<script>alert(1)</script>" in page.inner_text("#campaign")
 
 
+def test_a_phone_and_a_screen_show_all_columns_of_the_tables_and_the_whole_plots(
+    tmp_path: Path, with_plots: None, open_report: Callable[..., BrowserPage]
+) -> None:
+    cuts = [
+        {"injected_fault": "power cut", "model": model, "disk": disk}
+        for model in ("B", "C-4096", "C-512", "C-8", "Cdir", "N-512", "W-512")
+        for disk in ("a mixture", "all that was written", "as little as is legal")
+    ]
+    crashes = [
+        {"step": f"writer@commit 0: {call} 2024-01-01T00/data.parquet #1", **each}
+        for call in ("store a word", "sync the data", "open for writing")
+        for each in (KILL, *cuts, {"injected_fault": "sync failed", "model": "D", "disk": "a mixture"})
+    ]
+    rows = [row(seed, **crash) for seed, crash in enumerate([*crashes, *crashes, *crashes] * 20)]
+    planted = [row(seed, fault="size from the file", scenario="a-rewrite-a-commit-and-a-crash") for seed in range(60)]
+    planted[30] |= BROKEN
+    write_spec(tmp_path, group("ours", seeds=len(rows)), group("controls-release", control=True, seeds=len(planted)))
+    write_task(tmp_path, 0, "ours", rows)
+    write_task(tmp_path, 1, "controls-release", planted)
+    write_end(tmp_path, len(rows) + len(planted), 2)
+    document = as_document("campaigns", [campaign_page(tmp_path)])
+    for width in (390, 1280):
+        page = open_report(document, width=width)
+        boxes = page.locator("#campaign :is(.scroll, .plot)")
+        assert boxes.count() > 5
+        cut = boxes.evaluate_all(
+            "boxes => boxes.filter(box => box.scrollWidth > box.clientWidth).map(box => box.ariaLabel)"
+        )
+        assert cut == [], width
+
+
 def test_a_large_campaign_gives_a_small_page_that_says_what_it_leaves_out(tmp_path: Path) -> None:
     long = "x" * 3000
     write_spec(tmp_path, *(group(f"group {number} {long}") for number in range(200)), group("ours"))

@@ -12,7 +12,7 @@ from tornproof.harness.counterexamples.actions import CHANGING, LOOKS, NOTABLE, 
 from tornproof.harness.counterexamples.log import DecisionLog, Deviation, Kill, PowerCut, Switch, moved_to, step_text
 from tornproof.harness.counterexamples.replay_engine import Change, NoSuchDiskError, choice_text, read_choice
 from tornproof.harness.counterexamples.run import Replayer
-from tornproof.harness.counterexamples.step_names import END, OPEN, Step, is_commit, kind_of
+from tornproof.harness.counterexamples.step_names import END, OPEN, Step, is_commit, kind_of, without_numbers
 from tornproof.harness.search.crash_world import WRITER_INDEX
 from tornproof.harness.simulator.filesystem.file_state import FileState
 from tornproof.harness.simulator.filesystem.intercept import CallKind
@@ -243,7 +243,10 @@ def _restored(case: TestCase, decisive: Decisive, recorder: ActionRecorder) -> I
     for path, content in recorder.changed_before(decisive.deviation).items():
         name = _relative(path, case)
         run = Run(case, decisive.log, Restored(path, content))
-        yield Candidate(f"the next session finds {name} without what the killed one left in it", f"left {name}", (run,))
+        words = f"the next session finds {name} without what the killed one left in it"
+        done = [step for step in decisive.done if step.call in CHANGE_WORDS and step.file == without_numbers(name)]
+        words += f": {decisive.text_of(done[-1])}" if done else ""
+        yield Candidate(words, f"left {name}", (run,))
 
 
 def _delayed(case: TestCase, decisive: Decisive) -> Iterator[Candidate]:

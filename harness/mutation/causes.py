@@ -89,7 +89,7 @@ PLACES = (
     Place("pm.encode:", PM, COMMIT),
     Place("pm.footer:encode", PM, COMMIT),
     Place("pm.block:encode", PM, COMMIT),
-    Place("pm.statistics:", CONDITION, READ),
+    Place("pm.statistics:", (*CONDITION, *PM), READ),
     Place("pm.", (*PM, "token"), READ),
     Place("table.partition:_check_data", DATA, READ),
     Place("table.partition_names:", ("directory", *TXN), ("commit", "read", "lies in")),

@@ -14,6 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from tornproof.harness.common.verdict import shortened
 from tornproof.harness.counterexamples.actions import ActionNames
 from tornproof.harness.explorers.model_based.audit import Audit, Difference, Expected
 from tornproof.harness.explorers.model_based.commit import expected_changes
@@ -31,6 +32,7 @@ from tornproof.impl.table.partition import PM_FILE
 from tornproof.impl.txn.transaction import TXN_FILE
 from tornproof.model.table import Entry, Version
 
+SEEN_CHARACTERS_MAX = 160
 RESTATING = ("migrate", "repair")
 REMOVING = ("purge", "reopen")
 COMMITS = ("commit", "commit nothing", "commit that fails", "commit that is killed")
@@ -240,7 +242,8 @@ def cause_of(
     ends = [step["token_bytes"] for step in failure.steps if step["rule"] == "stretch"]
     if ends:
         # To audit files of gigabytes would take as much memory.
-        words, kind = f"the committed end of a data.parquet is near byte {ends[-1]}", "stretch"
+        seen = shortened(failure.violation.text, SEEN_CHARACTERS_MAX)
+        words, kind = f"{seen}, where the committed end of a data.parquet is near byte {ends[-1]}", "stretch"
     else:
         replay(failure.options, failure.steps, watch)
         words, kind = _said(failure, watch)

@@ -339,6 +339,10 @@ class ActionRecorder(StepRecorder):
         """Return the files that the writer's operation had changed before a crash, with their contents before it."""
         return self._changed.get(deviation, {})
 
+    def path_of(self, step: Step) -> str:
+        """Return the path of a step's call."""
+        return self._calls[step][0].path
+
     def looks(self, process: str) -> dict[str, list[Look]]:
         """Return how a process has looked at each file; that it has looked at last comes last."""
         return self._looks.get(process, {})

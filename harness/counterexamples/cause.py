@@ -45,11 +45,15 @@ class Run(NamedTuple):
 
 
 class Candidate(NamedTuple):
-    """A change in words, its kind with the place that it is about, and the runs that pass if it is enough."""
+    """A change in words, its kind with the place that it is about, and the runs that pass if it is enough.
+
+    A last resort is tried only where no smaller change before it was enough.
+    """
 
     sentence: str
     kind: str
     runs: tuple[Run, ...]
+    is_last_resort: bool = False
 
 
 class Inferred(NamedTuple):
@@ -128,7 +132,7 @@ def infer(
         for each in candidates:
             if judge.step_count > STEP_BUDGET:
                 break
-            if each.kind not in enough:
+            if each.kind not in enough and not (each.is_last_resort and enough):
                 tried_count += 1
                 if all(map(judge.passes, each.runs)):
                     enough[each.kind] = each
@@ -214,13 +218,30 @@ def _synced(case: TestCase, decisive: Decisive, recorder: ActionRecorder) -> Ite
         return
     following = decisive.after_change
     words = decisive.text_of(last) + (f", in {_doer(last)}" if last.operation == OPEN else "")
-    for name, sync in _syncs(recorder.kernels[decisive.deviation], case):
-        before = Run(case, decisive.log, Synced(sync, last, is_before=True))
-        yield Candidate(f"{name} is synced before: {words}", f"sync {name}", (before,))
-        after = Run(case, decisive.log, Synced(sync, last, is_before=False))
+    syncs = list(_syncs(recorder.kernels[decisive.deviation], case))
+    one_by_one = [(name, (path,)) for name, path in syncs]
+    together = [("everything that was written", tuple(path for _, path in syncs))] if len(syncs) > 1 else []
+    for name, paths in [*one_by_one, *together]:
+        is_last_resort = len(paths) > 1
+        # The last change itself may then be lost.
+        logs = (decisive.log, _without_last(decisive, recorder.path_of(last)))
+        before = tuple(Run(case, log, Synced(paths, last, is_before=True)) for log in logs)
+        yield Candidate(f"{name} is synced before: {words}", f"sync {name}", before, is_last_resort)
+        after = Run(case, decisive.log, Synced(paths, last, is_before=False))
         # A cut may come between the change and the sync.
         between = [Run(case, decisive.moved(following))] if following is not None else []
-        yield Candidate(f"{name} is synced right after: {words}", f"sync {name}", (after, *between))
+        sentence = f"{name} is synced right after: {words}"
+        yield Candidate(sentence, f"sync {name}", (after, *between), is_last_resort)
+
+
+def _without_last(decisive: Decisive, path: str) -> DecisionLog:
+    """Return the log with a power cut that leaves a file as it was when it was synced last."""
+    cut = decisive.deviation
+    assert isinstance(cut, PowerCut)
+    choice = read_choice(cut.model, cut.choice)
+    others = tuple(each for each in choice.files if each[0] != path)
+    text = choice_text(Choice(choice.model, choice.names, (*others, (path, FileChoice(0, 0)))))
+    return decisive.replaced(replace(cut, choice=text))
 
 
 def _whole(case: TestCase, decisive: Decisive) -> Iterator[Candidate]:
@@ -362,11 +383,11 @@ def _relative(path: str, case: TestCase) -> str:
 
 
 class Synced(Change):
-    """A file or a directory is synced before a step, or right after it."""
+    """Files and directories are synced before a step, or right after it."""
 
-    def __init__(self, path: str, at: Step, *, is_before: bool) -> None:
+    def __init__(self, paths: Sequence[str], at: Step, *, is_before: bool) -> None:
         """Wait for the step."""
-        self._path, self._at, self._is_before = path, at, is_before
+        self._paths, self._at, self._is_before = paths, at, is_before
 
     def make(self, step: Step, world: World, index: int) -> None:
         """Let a process make its next call."""
@@ -377,14 +398,12 @@ class Synced(Change):
             self._sync(world.kernel)
 
     def _sync(self, kernel: Kernel) -> None:
-        number = kernel.find(self._path)
-        if number is None:
-            return
-        if number in kernel.directories:
-            kernel.sync_entries(number)
-        else:
-            kernel.sync_names_of(number)
-            kernel.files[number] = kernel.files[number].synced()
+        for number in (found for path in self._paths if (found := kernel.find(path)) is not None):
+            if number in kernel.directories:
+                kernel.sync_entries(number)
+            elif number in kernel.files:
+                kernel.sync_names_of(number)
+                kernel.files[number] = kernel.files[number].synced()
 
 
 class Seen(Change):

@@ -133,7 +133,8 @@ class LaneRecorder(ActionRecorder):
         loose = sorted(
             path.removeprefix(self._prefix) for path, number in kernel.paths() if not kernel.files[number].is_durable
         )
-        names = [f"{len(kernel.entry_changes)} changes of names"] if kernel.entry_changes else []
+        count = len(kernel.entry_changes)
+        names = [f"{count} {'change' if count == 1 else 'changes'} of names"] if count else []
         return f"not durable: {', '.join([*loose, *names])}" if loose or names else "all durable"
 
     def _row(self, step: Step) -> Row:

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 from rich.console import Console
 from rich.table import Table
 
-from tornproof.cli.output import replacing
+from tornproof.cli.output import replacing, without_surrogates
 from tornproof.harness.mutation.fault_file import BENIGN, JUDGES
 from tornproof.harness.trial import SCHEMA, Row
 from tornproof.reports.faults.trials import (
@@ -30,7 +30,7 @@ from tornproof.reports.faults.trials import (
 def write_trials(rows: Sequence[Row], folder: Path) -> None:
     """Write rows to the file in a folder from which a report makes its page."""
     with replacing(folder / TRIALS_FILE) as partial:
-        pq.write_table(pa.Table.from_pylist(rows, schema=SCHEMA), partial)
+        pq.write_table(pa.Table.from_pylist(without_surrogates(rows), schema=SCHEMA), partial)
 
 
 def trials_document(rows: Sequence[Row]) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Annotated, Any
@@ -78,12 +78,16 @@ def faults(
     )
     rows: list[Row] = []
     wanted = [(fault, seed) for fault in chosen for seed in _seeds(fault, seeds, is_told=told)]
-    is_interrupted = _run(trials, wanted, rows, workers or CORES)
     # Imported here, because other commands are without what reports need.
     from tornproof.cli.trial_report import print_trials, trials_document, write_trials
 
-    if report is not None:
-        write_trials(rows, report)
+    def save(found: list[Row]) -> None:
+        rows.extend(found)
+        if report is not None:
+            write_trials(rows, report)
+
+    save([])
+    is_interrupted = _run(trials, wanted, save, workers or CORES)
     document = trials_document(rows)
     write_json(document, json_target)
     print_trials(console, rows)
@@ -115,8 +119,10 @@ def _chosen(names: Sequence[str], families: Sequence[str], *, set_aside: bool) -
     return wanted
 
 
-def _run(trials: Trials, wanted: Sequence[tuple[FaultFile, int | None]], rows: list[Row], workers: int) -> bool:
-    """Add the rows of trials in their order, whichever ends first; return whether an interrupt ended it."""
+def _run(
+    trials: Trials, wanted: Sequence[tuple[FaultFile, int | None]], save: Callable[[list[Row]], None], workers: int
+) -> bool:
+    """Save the rows of trials in their order, whichever ends first; return whether an interrupt ended it."""
 
     def rows_of(one: tuple[FaultFile, int | None]) -> list[Row]:
         fault, seed = one
@@ -126,7 +132,7 @@ def _run(trials: Trials, wanted: Sequence[tuple[FaultFile, int | None]], rows: l
         task = progress.add_task("trials", total=len(wanted))
         try:
             for done, found in enumerate(pool.map(rows_of, wanted), 1):
-                rows += found
+                save(found)
                 progress.update(task, completed=done)
         except KeyboardInterrupt:
             pool.shutdown(wait=False, cancel_futures=True)

@@ -1,5 +1,6 @@
 """`tornproof faults`: which faults it tries, what it prints and writes, and its exit code."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -7,8 +8,8 @@ import pytest
 from command_line import run_here
 
 from tornproof.cli.output import ExitCode
-from tornproof.harness.mutation.fault_file import BENIGN, JUDGES, fault_files
-from tornproof.harness.trial import SCHEMA, is_set_aside
+from tornproof.harness.mutation.fault_file import BENIGN, JUDGES, FaultFile, fault_files
+from tornproof.harness.trial import SCHEMA, Row, Trials, is_set_aside
 from tornproof.impl.errors import UsageError
 
 CHAIN = "tables/9.4.2/chain/table"
@@ -47,3 +48,21 @@ def test_what_is_found_told_and_missed_told_nothing_is_printed_and_written(quest
     rows = pq.read_table(folder / "faults.parquet", schema=SCHEMA).to_pylist()
     assert [(each["phase"], each["verdict"]) for each in rows] == [("told", "INVALID"), ("roundtrip", "VALID")]
     assert "finds 0 of 1 planted fault" in (folder / "report.html").read_text()
+
+
+def test_trials_that_have_ended_are_on_disk_when_a_later_one_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def rows(trials: Trials, fault: FaultFile, seed: int) -> Iterator[Row]:
+        if fault.name == NAME:
+            raise OSError("no space left on device")
+        values = {"seed": seed, "case_count": 1, "replayed_count": 0, "replay_count": 0, "cpu_seconds": 1.0}
+        texts = dict.fromkeys(("fault", "family", "argument", "phase", "property"), fault.name)
+        flags = dict.fromkeys(("is_set_aside", "reached", "triggered"), False)
+        yield {**texts, **values, **flags, "verdict": "VALID", "sentence": "half a character \udc80"}
+
+    monkeypatch.setattr(Trials, "rows", rows)
+    with pytest.raises(OSError, match="no space"):
+        run_here("faults", NAME, "token forgotten", "--workers", 1, "--report", tmp_path)
+    (row,) = pq.read_table(tmp_path / "faults.parquet").to_pylist()
+    assert row["fault"] == "token forgotten" and row["sentence"].endswith("\\udc80")

@@ -205,7 +205,7 @@ def test_what_is_not_synced_is_named() -> None:
 def test_what_a_purge_removes_is_named_with_the_pins_beside_it() -> None:
     _, cause = cause_of("pins not asked for")
     start, _, removed = cause.partition(", which removes ")
-    assert start == f"{RIGHT}; wrong is the purge" and removed == "2024-01-02.0, while version 1 is pinned"
+    assert start == f"{RIGHT}; wrong is the purge" and removed == "directory 2024-01-02.0, while version 1 is pinned"
 
 
 def test_a_table_that_cannot_be_made_has_a_cause_too() -> None:

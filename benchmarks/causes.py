@@ -15,7 +15,7 @@ from typing import Any
 
 from tornproof.harness.counterexamples.words import causes_of
 from tornproof.harness.mutation.catalogue import ALL
-from tornproof.harness.mutation.causes import find, is_aside, names_place, place_of
+from tornproof.harness.mutation.causes import find, names_place, place_of
 from tornproof.harness.mutation.explorer import Explorer as Detector
 from tornproof.harness.mutation.fault_file import FaultFile
 
@@ -39,7 +39,6 @@ def measured(fault: FaultFile) -> dict[str, Any]:
         "family": fault.family,
         "fault": fault.name,
         "location": fault.patch.location.removeprefix("tornproof.impl."),
-        "is_aside": is_aside(fault),
         "phase": "" if finding is None else finding.phase,
         "property": "" if finding is None else finding.property,
         "causes": causes,

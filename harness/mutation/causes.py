@@ -6,7 +6,6 @@ Which words a place stands for follows from the module and the function alone, a
 from __future__ import annotations
 
 import re
-import zlib
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import NamedTuple
@@ -157,11 +156,6 @@ def place_of(fault: FaultFile) -> Place | None:
         moved = next(step for step, other in zip(before, [*after, ""], strict=False) if step != other)
         return STEPS.get(moved)
     return next((place for place in PLACES if location.startswith(place.at)), None)
-
-
-def is_aside(fault: FaultFile) -> bool:
-    """Say whether a fault is in the third that nothing is tuned to (docs/power_page.py)."""
-    return zlib.crc32(fault.name.encode()) % 3 == 0
 
 
 def names_place(finding: Finding, place: Place) -> bool:

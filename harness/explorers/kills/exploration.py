@@ -228,7 +228,7 @@ class Exploration:
             self._findings[signature] = Finding(
                 property=violation.violated,
                 phase=PHASE,
-                sentence=f"{description}: {violation.reason}.",
+                sentence=f"{violation.reason}. {description}.",
                 evidence={"target": self._target, **self._judge.trace.position(origin), **origin.evidence()},
             )
 

@@ -326,15 +326,15 @@ def recovery_steps(disk: Disk, recovery: tuple[Call, ...], model: Model) -> list
 def finding_of(found: Found, target: str) -> Finding:
     """Return the finding of a violation, with its sentence and evidence."""
     point, cuts = found.point, found.cuts
-    where = f"after {point.step} calls"
+    before = f"{_origin_text(found.origin)}, then a crash" if found.origin else "A crash"
+    where = f"{before} after {point.step} calls"
     if point.next is not None:
         where += f", before the call to {point.next.kind} {point.next.path}"
     inner = f", and again in {len(cuts) - 1} recoveries" if len(cuts) > 1 else ""
-    before = f"{_origin_text(found.origin)}, then " if found.origin else ""
     return Finding(
         property=found.verdict.violated,
         phase=PHASE,
-        sentence=f"{before}a crash {where}{inner}, in model {found.model.name}: {found.verdict.sentence}.",
+        sentence=f"{found.verdict.sentence}. {where}{inner}, in model {found.model.name}.",
         evidence={
             "target": target,
             "model": found.model.name,
@@ -351,10 +351,10 @@ def finding_of(found: Found, target: str) -> Finding:
 
 def _origin_text(origin: dict[str, Any]) -> str:
     if "failed_step" in origin:
-        return f"the sync at call {origin['failed_step']} fails and the process {origin['process']}"
+        return f"The sync at call {origin['failed_step']} fails and the process {origin['process']}"
     if "cut_step" in origin:
-        return f"a power cut after {origin['cut_step']} calls and a recovery"
-    return f"a kill after {origin['killed_step']} calls"
+        return f"A power cut after {origin['cut_step']} calls and a recovery"
+    return f"A kill after {origin['killed_step']} calls"
 
 
 def _size(found: Found) -> tuple[int, int, int]:

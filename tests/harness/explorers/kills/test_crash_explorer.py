@@ -607,8 +607,8 @@ def test_a_finding_names_the_step_and_the_nested_kill_that_it_needs() -> None:
     assert finding.evidence["kills"][0] == [8, 0] and len(finding.evidence["kills"]) == 2
     assert (finding.evidence["acknowledged"], finding.evidence["started"]) == (1, 2)
     assert finding.evidence["step_kind"] == "truncate" and finding.evidence["path"] == "toy/new"
-    assert finding.sentence.startswith(
-        "Killed after 8 steps, before the call to truncate toy/new, with 1 kill in recovery"
+    assert finding.sentence.endswith(
+        ". Killed after 8 steps, before the call to truncate toy/new, with 1 kill in recovery."
     )
 
 

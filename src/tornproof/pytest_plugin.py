@@ -506,7 +506,7 @@ def _fail(*lines: str) -> NoReturn:
 def _shown(exploration: _Exploration, finding: Finding) -> list[str]:
     """Return the sentence, the property and the lines of the execution."""
     return [
-        f"tornproof broke {exploration.target!r}. {finding.sentence}",
+        f"tornproof broke {exploration.target!r}: {finding.sentence}",
         f"broken: {finding.property}",
         "",
         *(f"  {line}" for line in exploration.execution(finding)),

@@ -1,6 +1,7 @@
 """The pytest plugin as its users meet it: pytest in a process of its own, on tests written to a folder of their own."""
 
 import json
+import math
 import os
 import re
 import subprocess
@@ -165,7 +166,7 @@ def test_the_broken_example_fails_as_documented_and_its_replay_lines_work_until_
     for line in (lines[0], lines[-1]):
         code, again = run(tmp_path, *line)
         assert code == 1 and "1 failed" in again and "3 failed" not in again
-        assert f"{line[1]}: it happens again.\ntornproof broke 'letters'." in again
+        assert f"{line[1]}: it happens again.\ntornproof broke 'letters':" in again
     # Without the test's name pytest collects all, and all others are left out.
     code, again = run(tmp_path, *lines[0][:2])
     assert code == 1 and "1 failed, 2 deselected" in again
@@ -191,7 +192,9 @@ def test_the_command_replays_the_finding_of_a_test_from_anywhere(
     run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run(tmp_path, "-k", "power_cut", source=BROKEN_EXAMPLE)
-    file = next((tmp_path / ".tornproof").glob("power-*.json"))
+    files = (tmp_path / ".tornproof").glob("power-*.json")
+    # Of a finding with a cut at a later call, the mended functions have other calls.
+    file = min(files, key=lambda each: json.loads(each.read_text())["evidence"].get("step", math.inf))
     document = tmp_path / "replayed.json"
     assert replay(location_of(file), str(document)) == 1
     assert "INVALID: it happens again" in capsys.readouterr().out
@@ -211,7 +214,7 @@ def test_the_command_replays_the_finding_of_a_test_from_anywhere(
         ('power(LETTERS, [b"one"], models=["B", "Z"])', "tornproof.power: models: expected some of A, B, "),
         ('schedules(LETTERS, [b"one"], effort="huge")', "tornproof.schedules: effort: expected small, medium, large"),
         ('schedules(LETTERS, [b"one", b"t"], writers=3)', "tornproof.schedules: writers: expected 1 to 2, the operati"),
-        ('schedules(LETTERS, [b"one", b"t"], writers=2)', "tornproof broke 'letters'. writers "),
+        ('schedules(LETTERS, [b"one", b"t"], writers=2)', "tornproof broke 'letters': writers "),
         ("damage(LETTERS, [])", "tornproof.damage needs a list of at least one operation"),
         ('product(LETTERS, [b"one"], seconds=0)', "tornproof has no verdict on 'letters' (product): "),
     ],
@@ -311,11 +314,11 @@ def test_a_target_that_waits_for_ever_is_a_finding_and_does_not_hang(
     assert code == 1 and "2 failed" in output
     assert output.count(f"broken: {Property.ENDS}") >= 2 and "livelock: it only repeats: " in output
     if wait == SLEEP:
-        documented = re.search(r"> (Killed .*)\n> (.*)", DOCS)
-        assert documented is not None and f"tornproof broke 'letters'. {documented[1]} {documented[2]}" in output
+        documented = re.search(r"> (going on after .*)\n> (.*)", DOCS)
+        assert documented is not None and f"tornproof broke 'letters': {documented[1]} {documented[2]}" in output
     for line in replay_lines(output)[replayed]:
         code, again = run(tmp_path, *line)
-        assert code == 1 and f"{line[1]}: it happens again.\ntornproof broke 'letters'." in again
+        assert code == 1 and f"{line[1]}: it happens again.\ntornproof broke 'letters':" in again
 
 
 def test_a_target_that_hangs_without_any_commit_is_reported_in_one_sentence(run: Run, tmp_path: Path) -> None:

@@ -323,7 +323,9 @@ class ActionRecorder(StepRecorder):
         self._calls[step] = call, self._old, content_of(world.kernel, call.path, self._old)
         if call.kind in LOOKS:
             looks = self._looks.setdefault(step.process, {})
-            looks[call.path] = [*looks.pop(call.path, []), Look(step, call, self._old, len(self.begins))]
+            # The path goes to the end of the dictionary.
+            looks[call.path] = looks.pop(call.path, [])
+            looks[call.path].append(Look(step, call, self._old, len(self.begins)))
         session = world.nodes.index(node)
         if any(lock.session == session for locks in world.kernel.locks.values() for lock in locks):
             self._locking.add(step)

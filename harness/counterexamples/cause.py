@@ -30,6 +30,8 @@ DELAYABLE = frozenset(
 )
 REMOVING_WORDS = frozenset(kind.value for kind in (CallKind.UNLINK, CallKind.RMDIR))
 DESTROYING_WORDS = REMOVING_WORDS | {CallKind.TRUNCATE.value}
+AS_SYNCED = FileChoice(0, 0)
+"""What a power cut leaves of a file that lost all changes since its last sync."""
 SAID_MAX = 5
 LATER_STEPS_MAX = 60
 STEP_BUDGET = 100_000
@@ -224,7 +226,7 @@ def _synced(case: TestCase, decisive: Decisive, recorder: ActionRecorder) -> Ite
     for name, paths in [*one_by_one, *together]:
         is_last_resort = len(paths) > 1
         # The last change itself may then be lost.
-        logs = (decisive.log, _without_last(decisive, recorder.path_of(last)))
+        logs = (decisive.log, _with_left(decisive, recorder.path_of(last), AS_SYNCED))
         before = tuple(Run(case, log, Synced(paths, last, is_before=True)) for log in logs)
         yield Candidate(f"{name} is synced before: {words}", f"sync {name}", before, is_last_resort)
         after = Run(case, decisive.log, Synced(paths, last, is_before=False))
@@ -234,29 +236,25 @@ def _synced(case: TestCase, decisive: Decisive, recorder: ActionRecorder) -> Ite
         yield Candidate(sentence, f"sync {name}", (after, *between), is_last_resort)
 
 
-def _without_last(decisive: Decisive, path: str) -> DecisionLog:
-    """Return the log with a power cut that leaves a file as it was when it was synced last."""
+def _with_left(decisive: Decisive, path: str, *kept: FileChoice) -> DecisionLog:
+    """Return the log with a power cut that leaves `kept` of a file, and all of it without."""
     cut = decisive.deviation
     assert isinstance(cut, PowerCut)
     choice = read_choice(cut.model, cut.choice)
-    others = tuple(each for each in choice.files if each[0] != path)
-    text = choice_text(Choice(choice.model, choice.names, (*others, (path, FileChoice(0, 0)))))
-    return decisive.replaced(replace(cut, choice=text))
+    others = (each for each in choice.files if each[0] != path)
+    files = (*others, *((path, each) for each in kept))
+    return decisive.replaced(replace(cut, choice=choice_text(Choice(choice.model, choice.names, files))))
 
 
 def _whole(case: TestCase, decisive: Decisive) -> Iterator[Candidate]:
     """Yield runs in which what was written to one file reaches the disk as a whole or not at all."""
     cut = decisive.deviation
     assert isinstance(cut, PowerCut)
-    choice = read_choice(cut.model, cut.choice)
-    for path, _ in choice.files:
-        others = tuple((other, chosen) for other, chosen in choice.files if other != path)
-        runs = []
-        for kept in (others, (*others, (path, FileChoice(0, 0)))):
-            text = choice_text(Choice(choice.model, choice.names, kept))
-            runs.append(Run(case, decisive.replaced(replace(cut, choice=text))))
+    for path, _ in read_choice(cut.model, cut.choice).files:
+        logs = _with_left(decisive, path), _with_left(decisive, path, AS_SYNCED)
         name = _relative(path, case)
-        yield Candidate(f"the bytes of {name} reach the disk all or not at all", f"whole {name}", tuple(runs))
+        sentence = f"the bytes of {name} reach the disk all or not at all"
+        yield Candidate(sentence, f"whole {name}", tuple(Run(case, log) for log in logs))
 
 
 def _restored(case: TestCase, decisive: Decisive, recorder: ActionRecorder) -> Iterator[Candidate]:

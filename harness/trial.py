@@ -45,7 +45,7 @@ COMPLAINT_CHARACTERS_MAX = 500
 HANGS = "it hangs"
 PARTS = 3
 """One of so many parts of the faults is set aside: nobody looks into why they are missed."""
-_TEXTS = ("fault", "family", "argument", "phase", "verdict", "property", "sentence")
+_TEXTS = ("fault", "family", "argument", "phase", "verdict", "property", "sentence", "cause")
 _COUNTS = ("seed", "case_count", "replayed_count", "replay_count")
 _TYPES = {
     **dict.fromkeys(_TEXTS, pa.string()),
@@ -115,6 +115,7 @@ class Trials:
             "triggered": bool(run.get("triggered")),
             "property": run.get("property", ""),
             "sentence": "" if run else ended.complaint,
+            "cause": "",
             "case_count": run.get("explored_count", 0),
             "cpu_seconds": run.get("cpu_seconds", ended.cpu_seconds),
             "replayed_count": 0,
@@ -138,6 +139,7 @@ class Trials:
             "triggered": not is_known or bool(first) or _answer(document) != _answer(self._sound_document(phase, seed)),
             "property": first.get("property", ""),
             "sentence": first.get("sentence", "") or _doubts(document),
+            "cause": "; ".join(first.get("causes", ())),
             "case_count": sum(each["explored"] for each in document["phases"]),
             "cpu_seconds": cpu_seconds,
             "replayed_count": sum(self._replays(copy, files[0]) for _ in range(self.replay_count)) if files else 0,

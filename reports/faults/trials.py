@@ -27,7 +27,7 @@ KEY = "faults"
 """The key of the page."""
 TYPES: dict[str, Any] = {
     **dict.fromkeys(
-        ("fault", "family", "argument", "phase", "verdict", "property", "sentence"),
+        ("fault", "family", "argument", "phase", "verdict", "property", "sentence", "cause"),
         pa.string(),
     ),
     **dict.fromkeys(("seed", "case_count", "replayed_count", "replay_count"), pa.int64()),
@@ -47,6 +47,7 @@ class Attempt:
     is_found: bool
     property: str
     sentence: str
+    cause: str
     case_count: int
     cpu_seconds: float
 

@@ -57,7 +57,7 @@ def test_trials_that_have_ended_are_on_disk_when_a_later_one_fails(
         if fault.name == NAME:
             raise OSError("no space left on device")
         values = {"seed": seed, "case_count": 1, "replayed_count": 0, "replay_count": 0, "cpu_seconds": 1.0}
-        texts = dict.fromkeys(("fault", "family", "argument", "phase", "property"), fault.name)
+        texts = dict.fromkeys(("fault", "family", "argument", "phase", "property", "cause"), fault.name)
         flags = dict.fromkeys(("is_set_aside", "reached", "triggered"), False)
         yield {**texts, **values, **flags, "verdict": "VALID", "sentence": "half a character \udc80"}
 

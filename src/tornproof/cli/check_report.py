@@ -54,7 +54,7 @@ class Asked:
 
 
 def check_document(
-    asked: Asked, bounds: Bounds, outcome: CheckOutcome, saved: list[dict[str, str]], workers: int
+    asked: Asked, bounds: Bounds, outcome: CheckOutcome, saved: list[dict[str, Any]], workers: int
 ) -> dict[str, Any]:
     """Return the JSON form of a check (docs/reports.md).
 
@@ -100,7 +100,7 @@ def check_document(
 
 
 def print_check(
-    console: Console, asked: Asked, outcome: CheckOutcome, saved: list[dict[str, str]], *, with_bounds: bool = False
+    console: Console, asked: Asked, outcome: CheckOutcome, saved: list[dict[str, Any]], *, with_bounds: bool = False
 ) -> None:
     """Print a check for a person."""
     phases = outcome.phases

@@ -18,6 +18,7 @@ from tornproof.harness.common.verdict import Finding, Phase, Verdict
 from tornproof.harness.counterexamples.alike import alike
 from tornproof.harness.counterexamples.older_words import FORMAT, OLDER_FORMATS, in_present_words
 from tornproof.harness.counterexamples.replay import is_simulated
+from tornproof.harness.counterexamples.words import causes_of
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.impl.errors import StorageError, UsageError
 
@@ -49,7 +50,7 @@ def findings_directory(asked: Path | None, report: Path | None) -> Path:
 
 def save_findings(
     phases: Iterable[Phase], table: str, path: str, image: DiskImage, directory: Path
-) -> list[dict[str, str]]:
+) -> list[dict[str, Any]]:
     """Write each finding to its own file and return the entries for `check --json`.
 
     The file name is a hash of the content, so the same finding of a later run has the same file.
@@ -72,6 +73,7 @@ def save_findings(
                     "property": finding.property,
                     "phase": finding.phase,
                     "sentence": finding.sentence,
+                    "causes": causes_of(finding.evidence),
                 }
             )
     return saved

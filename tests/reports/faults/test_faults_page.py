@@ -31,6 +31,7 @@ def row(fault: str, phase: str, verdict: str = "VALID", **others: Any) -> dict[s
         "triggered": found,
         "property": "",
         "sentence": "",
+        "cause": "",
         "case_count": 7,
         "cpu_seconds": 1.5,
         "replayed_count": 10 * found,

@@ -6,7 +6,7 @@ import shlex
 import signal
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -185,7 +185,7 @@ def _with_lines(phase: Phase, trace: Path, checker: Checker) -> Phase:
     return replace(phase, findings=tuple(map(with_line, phase.findings)))
 
 
-def _print(console: Console, phase: Phase, saved: list[dict[str, str]]) -> None:
+def _print(console: Console, phase: Phase, saved: list[dict[str, Any]]) -> None:
     """Print the verdict, what was covered, and each finding with the line that repeats it."""
     console.print(Text(f"{phase.verdict.name}: {phase.explored:,} states checked", STYLES[phase.verdict]))
     console.print(f"bound: {phase.bound}", soft_wrap=True)

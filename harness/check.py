@@ -25,8 +25,19 @@ from tornproof.harness.explorers.kills.exploration import Plan, Share, ShareResu
 from tornproof.harness.explorers.kills.explorer import failures, fault_free_phase
 from tornproof.harness.explorers.kills.judge import Judge
 from tornproof.harness.explorers.kills.sessions import Violation
-from tornproof.harness.explorers.model_based.explorer import CONTROLS, Part, PartResult, Stateful, parts, stateful_phase
+from tornproof.harness.explorers.model_based.explorer import (
+    CONTROLS,
+    Failed,
+    Part,
+    PartResult,
+    Stateful,
+    first_failures,
+    parts,
+    stateful_phase,
+    unshrunk,
+)
 from tornproof.harness.explorers.model_based.fixed_programs import FIXED_PROGRAMS
+from tornproof.harness.explorers.model_based.start import StorageKind
 from tornproof.harness.explorers.model_based.world import ORDERLY
 from tornproof.harness.explorers.processes.explorer import explore_processes
 from tornproof.harness.explorers.random import random_cases
@@ -268,7 +279,12 @@ def _stateful(steps: int, seed: int) -> Exploration:
     is_tried = missed or None not in detected
     if not fixed_results and not done:
         return cut_short(PhaseName.STATEFUL)
-    return stateful_phase("a copy of the table", fixed_results, done, seed, missed if is_tried else None)
+    failures = first_failures([*fixed_results, *done])
+    shrunk = yield [Task(run=_shrink_program, arguments=(each,)) for each in failures]
+    findings = [
+        finding or unshrunk(failed, StorageKind.FILES) for failed, finding in zip(failures, shrunk, strict=True)
+    ]
+    return stateful_phase("a copy of the table", fixed_results, done, findings, seed, missed if is_tried else None)
 
 
 def _stateful_of(worker: Worker) -> Stateful:
@@ -291,6 +307,10 @@ def _run_fixed(worker: Worker, table: str | None) -> PartResult:
 
 def _take_rules(worker: Worker, part: Part) -> PartResult:
     return worker.once(_stateful_of).explore(part, str(worker.scratch), worker.has_time, worker.report_progress)
+
+
+def _shrink_program(worker: Worker, failed: Failed) -> Finding:
+    return worker.once(_stateful_of).finding(failed, str(worker.scratch))
 
 
 def _random(examples: int, seed: int) -> Exploration:

@@ -184,7 +184,8 @@ def found_by_programs(tables: Iterable[str | None], kind: StorageKind = StorageK
     stateful = Stateful(None, "/table", kind)
     with scratch_directory(kind, None) as scratch, remembered_decoding():
         results = (stateful.run_fixed(table, scratch, stops_at_first=True) for table in tables)
-        return next((each.finding for each in results if each.finding is not None), None)
+        failed = next((each.failed for each in results if each.failed is not None), None)
+        return None if failed is None else stateful.finding(failed, scratch)
 
 
 def _simulated(scenario: str, explorer: Explorer, models: tuple[str, ...]) -> Finding | None:

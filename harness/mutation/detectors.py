@@ -171,7 +171,7 @@ def stateful(_: Baseline, mutant: Mutant) -> Catch:
         on_progress=lambda done, total: None,
     )
     with mutant.planted():
-        search.run(STATEFUL_SEED, shrinks=False)
+        search.run(STATEFUL_SEED)
     return Catch(search.explored, search.failure.violation.broken if search.failure else "")
 
 

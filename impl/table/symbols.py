@@ -93,10 +93,11 @@ def mark_null(storage: Storage, table: Table, transaction: Transaction, column: 
     A server's queries rely on the note: `LATEST ON` leaves rows without a symbol out if it is missing.
     """
     path = dictionary_paths(table, transaction, column)["o"]
-    if read_offsets_header(storage, path).has_null:
-        return
+    has_null = read_offsets_header(storage, path).has_null
     with storage.open_for_writing(path) as file:
-        file.pwrite(HAS_NULL, layout.SymbolOffsetsHeader.layout.offset_of("has_null"))
+        if not has_null:
+            file.pwrite(HAS_NULL, layout.SymbolOffsetsHeader.layout.offset_of("has_null"))
+        # A note that is there already may be that of a killed writer, which had not synced it.
         file.fdatasync()
 
 

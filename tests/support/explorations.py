@@ -98,7 +98,8 @@ def explore_stateful(
         undetected = [control for control in controls if not stateful.detects(control, seed, scratch)]
         fixed = [stateful.run_fixed(table, scratch) for table in ((None, *FIXED_PROGRAMS) if with_fixed else ())]
         random = [stateful.explore(part, scratch, has_time, on_progress) for part in model_based.parts(steps, seed)]
-    return stateful_phase("the table", fixed, random, seed, undetected)
+        findings = [stateful.finding(failed, scratch) for failed in model_based.first_failures([*fixed, *random])]
+    return stateful_phase("the table", fixed, random, findings, seed, undetected)
 
 
 def explore_damage(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from tornproof.harness.explorers.model_based.dictionaries import check_dictionaries
 from tornproof.harness.explorers.model_based.files import ViolationError
 from tornproof.harness.explorers.model_based.world import ALLOWED, ORDERLY, Facts, Staged, World, orderly
 from tornproof.harness.simulator.filesystem.faulty import Fault
@@ -123,7 +124,7 @@ def _commit(world: World, fault: Fault | None) -> None:
 
 
 def _done(world: World, changes: Changes, calls: Sequence[Call], version: int) -> None:
-    before = world.state
+    before, counts = world.state, world.transaction.symbol_counts
     outcomes: tuple[Outcome, ...] = (_unchanged(before),)
     if changes:
         outcomes = step(before, Commit(changes=_operations(world, changes, calls, is_committed=True)))
@@ -133,6 +134,7 @@ def _done(world: World, changes: Changes, calls: Sequence[Call], version: int) -
         raise ViolationError(ALLOWED, f"commit returned {version}, and should have returned {outcome.answer}")
     if changes:
         _check_committed(world, before, changes, directories)
+        check_dictionaries(world, counts, is_acknowledged=True)
         world.check_durable(changes)
         world.reached["several partitions in one commit"] += len(changes) > 1
     world.staged = Staged()
@@ -157,12 +159,13 @@ def _stopped(world: World, changes: Changes, calls: Sequence[Call], stage: Stage
     operations = _operations(world, changes, calls, is_committed=is_committed)
     # An error after the record is synced leaves what a crash may leave: nobody knows whether the version is stored.
     operation = Commit(changes=operations, stopped_after=stage, crash=is_killed or stage >= Stage.RECORDED)
-    before = world.state
+    before, counts = world.state, world.transaction.symbol_counts
     directories = _changed_directories(world, changes, is_committed=is_committed)
     world.accept(step(before, operation), directories, "a stopped commit")
     world.reached[f"commit {'killed' if is_killed else 'failed'} {STAGE_WORDS[stage]}"] += 1
     if is_committed:
         _check_committed(world, before, changes, directories)
+        check_dictionaries(world, counts, is_acknowledged=False)
     else:
         world.check_rows(world.transaction, world.state.committed, changes)
     world.staged = Staged()

@@ -29,6 +29,7 @@ from tornproof.harness.explorers.model_based.fixed_programs import (
     FIXED_PROGRAMS,
     KILLED_COMMIT,
     LAST_AND_FIRST,
+    NEW_SYMBOLS,
     PURGED,
     RECOVERED,
     REPAIRED,
@@ -45,7 +46,15 @@ from tornproof.harness.explorers.model_based.start import (
     scratch_directory,
 )
 from tornproof.harness.explorers.model_based.system_calls import SEAM
-from tornproof.harness.explorers.model_based.tables import BY_NAME, PATH, PLAIN, TABLES, empty_image, with_added_columns
+from tornproof.harness.explorers.model_based.tables import (
+    BY_NAME,
+    PATH,
+    PLAIN,
+    SYMBOLS,
+    TABLES,
+    empty_image,
+    with_added_columns,
+)
 from tornproof.harness.explorers.model_based.world import LARGE_TOKEN_BITS, ROWS, orderly
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.systems.plain_rows import Values
@@ -298,6 +307,18 @@ def _syncs_nothing(mapped: type[Mapping]) -> type[Mapping]:
     return Unsynced
 
 
+def _syncs_no_symbols(actions: dict[Action, Callable[..., None]]) -> dict[Action, Callable[..., None]]:
+    return {**actions, Action.SYNC_SYMBOLS: lambda run: None}
+
+
+def _indexes_elsewhere(index: type[Any]) -> type[Any]:
+    class Elsewhere(index):  # type: ignore[misc]
+        def add(self, bucket: int, position: int) -> None:
+            super().add(bucket + 1, position)
+
+    return Elsewhere
+
+
 CONTROLS = (
     Control(
         name="a write that is not continued",
@@ -426,6 +447,21 @@ CONTROLS = (
         table=PLAIN.name,
     ),
     Control(
+        name="symbols that are not synced",
+        location="tornproof.impl.write.commit:_DICTIONARY_ACTIONS",
+        broken=_syncs_no_symbols,
+        is_below=True,
+        program=NEW_SYMBOLS,
+        table=SYMBOLS.name,
+    ),
+    Control(
+        name="symbols that lookups do not find",
+        location="tornproof.impl.write.new_symbols:HashIndex",
+        broken=_indexes_elsewhere,
+        program=NEW_SYMBOLS,
+        table=SYMBOLS.name,
+    ),
+    Control(
         name="a commit that ends with a mistake",
         location=f"{WRITER}:plan_store",
         broken=_makes_mistakes,
@@ -434,22 +470,30 @@ CONTROLS = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartResult:
-    """The result of some programs: counts of rules, points reached, and the smallest program that failed."""
-
-    programs: int
-    counts: Counter[str]
-    reached: Counter[str]
-    finding: Finding | None
-
-
 class Part(NamedTuple):
     """Random programs of so many rules from a table, the given one if it has no name; `number` is their seed."""
 
     table: str | None
     number: int
     steps: int
+
+
+class Failed(NamedTuple):
+    """The first program of a part that failed, as it was run; `is_start` if its table could not be made."""
+
+    part: Part
+    failure: Failure
+    is_start: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartResult:
+    """The result of some programs: counts of rules, points reached, and the first one that failed."""
+
+    programs: int
+    counts: Counter[str]
+    reached: Counter[str]
+    failed: Failed | None
 
 
 def parts(steps: int, seed: int) -> list[Part]:
@@ -487,7 +531,7 @@ class Stateful:
         try:
             search = self._search(part.table, scratch, steps=part.steps, has_time=has_time, on_progress=on_progress)
         except ViolationError as violation:
-            return _without_start(violation, part, self._encode)
+            return _without_start(violation, part)
         with quiet_hypothesis(), remembered_decoding():
             search.run(part.number)
             return _result(search, part)
@@ -498,13 +542,25 @@ class Stateful:
         try:
             search = self._search(table, scratch, steps=0)
         except ViolationError as violation:
-            return _without_start(violation, part, self._encode)
+            return _without_start(violation, part)
         with remembered_decoding():
             for number, program in enumerate(COMMITS if table is None else FIXED_PROGRAMS[table]):
                 search.run_fixed(program, number)
                 if stops_at_first and search.failure is not None:
                     break
             return _result(search, part)
+
+    def finding(self, failed: Failed, scratch: str) -> Finding:
+        """Return the finding of the smallest program that fails like one, with its cause."""
+        part, failure, is_start = failed
+        if is_start:
+            return _of_start(part, failure, self._encode)
+        with remembered_decoding():
+            search = self._search(part.table, scratch, steps=0)
+            smallest = search.smallest(failure)
+            again = replay(search, smallest.options, smallest.steps)
+            more = {"is_seen_again": _is_same(again, smallest), "why": _cause(search, smallest)}
+        return unshrunk(failed._replace(failure=smallest), self._kind, **more)
 
     def detects(self, control: Control, seed: int, scratch: str) -> bool:
         """Return whether a program detects the broken function: a fixed one, else a random one."""
@@ -523,7 +579,7 @@ class Stateful:
                 return replay(trial, 0, control.program) is not None
             if any(replay(trial, number % len(self.start.options), program) for number, program in enumerate(COMMITS)):
                 return True
-            trial.run(seed, shrinks=False)
+            trial.run(seed)
         return trial.failure is not None
 
     def _search(
@@ -566,6 +622,7 @@ def stateful_phase(
     origin: str,
     fixed: Sequence[PartResult],
     random: Sequence[PartResult],
+    findings: Sequence[Finding],
     seed: int,
     undetected: Sequence[Control] | None,
 ) -> Phase:
@@ -577,7 +634,6 @@ def stateful_phase(
     counts = sum((each.counts for each in results), Counter[str]())
     reached = sum((each.reached for each in results), Counter[str]())
     explored = counts.total()
-    findings = {each.finding.property: each.finding for each in reversed(results) if each.finding is not None}
     phase = Phase(
         name=PHASE,
         explored=explored,
@@ -587,7 +643,7 @@ def stateful_phase(
         verdict=Verdict.INVALID if findings else Verdict.VALID,
         counts={name: counts[name] for name in RULES},
         reached={name: reached[name] for name in sorted(reached)},
-        findings=tuple(findings.values()),
+        findings=tuple(findings),
     )
     failed = None if undetected is None else [f"{control.name} was not detected" for control in undetected]
     failed = None if failed is None else [*failed, *model_controls.failed_controls()]
@@ -600,18 +656,21 @@ def _bound(results: Sequence[PartResult]) -> str:
     return f"{rules} rules in {programs} programs"
 
 
-def _without_start(violation: ViolationError, part: Part, encode: RowGroupEncoder) -> PartResult:
+def first_failures(results: Sequence[PartResult]) -> list[Failed]:
+    """Return the first failure of each property, in the order of the results: one finding is made of each."""
+    firsts: dict[str, Failed] = {}
+    for failed in (each.failed for each in results):
+        if failed is not None:
+            firsts.setdefault(failed.failure.violation.broken, failed)
+    return [*firsts.values()]
+
+
+def _without_start(violation: ViolationError, part: Part) -> PartResult:
     """Return the result where a table of our own could not be made as it should be."""
     assert part.table is not None, "the given table is made by somebody else"
-    evidence: dict[str, Any] = {"table": part.table, "seed": part.number, "options": 0, "steps": []}
-    evidence["storage"] = StorageKind.MEMORY.value
-    with suppress(Exception):
-        # Where not even an empty table can be made, nothing can be compared.
-        making = _making(part.table, encode)
-        evidence["why"] = _cause(making, Failure(steps=FIRST_STEPS, options=making.options, violation=violation))
-    sentence = f"A new table ({part.table}) cannot be made: {violation.text}."
-    finding = Finding(property=violation.broken, phase=PHASE, sentence=sentence, evidence=evidence)
-    return PartResult(programs=0, counts=Counter(), reached=Counter(), finding=finding)
+    failure = Failure(steps=FIRST_STEPS, options=0, violation=violation)
+    failed = Failed(part, failure, is_start=True)
+    return PartResult(programs=0, counts=Counter(), reached=Counter(), failed=failed)
 
 
 def _result(search: Search, part: Part) -> PartResult:
@@ -619,7 +678,7 @@ def _result(search: Search, part: Part) -> PartResult:
         programs=search.program_count,
         counts=search.counts,
         reached=search.reached + Counter({f"rule: {name}": count for name, count in search.counts.items()}),
-        finding=None if search.failure is None else _finding(search, search.failure, part),
+        failed=None if search.failure is None else Failed(part, search.failure),
     )
 
 
@@ -652,25 +711,34 @@ def replay_stateful(
     return finding.verdict_of(set() if violation is None else {violation.broken})
 
 
-def _finding(search: Search, failure: Failure, part: Part) -> Finding:
-    again = replay(search, failure.options, failure.steps)
-    program = ", then ".join(_step_in_words(each) for each in failure.steps) or "no step at all"
+def unshrunk(failed: Failed, kind: StorageKind, **more: Any) -> Finding:
+    """Return the finding of a program as it is, with `more` evidence."""
+    part, failure, is_start = failed
+    steps = () if is_start else failure.steps
+    program = ", then ".join(map(_step_in_words, steps)) or "no step at all"
     where = "" if part.table is None else f" on a new table ({part.table})"
-    return Finding(
-        property=failure.violation.broken,
-        phase=PHASE,
-        sentence=f"After {program}{where}: {failure.violation.text}.",
-        evidence={
-            "table": part.table,
-            "seed": part.number,
-            "storage": search.kind.value,
-            "options": failure.options,
-            "steps": [dict(each) for each in failure.steps],
-            "text": failure.violation.text,
-            "is_seen_again": _is_same(again, failure),
-            "why": _cause(search, failure),
-        },
-    )
+    sentence = f"After {program}{where}: {failure.violation.text}."
+    if is_start:
+        sentence = f"A new table ({part.table}) cannot be made: {failure.violation.text}."
+    evidence = {
+        "table": part.table,
+        "seed": part.number,
+        "storage": kind.value,
+        "options": failure.options,
+        "steps": [dict(each) for each in steps],
+        "text": failure.violation.text,
+        **more,
+    }
+    return Finding(property=failure.violation.broken, phase=PHASE, sentence=sentence, evidence=evidence)
+
+
+def _of_start(part: Part, failure: Failure, encode: RowGroupEncoder) -> Finding:
+    more = {}
+    with suppress(Exception):
+        # Where not even an empty table can be made, nothing can be compared.
+        making = _making(str(part.table), encode)
+        more["why"] = _cause(making, replace(failure, options=making.options))
+    return unshrunk(Failed(part, failure, is_start=True), StorageKind.MEMORY, **more)
 
 
 def _cause(search: Search, failure: Failure) -> dict[str, Any]:

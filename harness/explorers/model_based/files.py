@@ -48,6 +48,10 @@ class ViolationError(Exception):
         self.broken = broken
         self.text = text
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle what it is made of."""
+        return ViolationError, (self.broken, self.text)
+
 
 class Process(FaultyStorage):
     """A process on a storage: when it ends, all files that it has open are closed, whatever it was doing."""

@@ -144,6 +144,7 @@ FAILED_COMMIT: Steps = (*_stopped("commit that fails", call="sync data", at=0)[:
 KILLED_COMMIT = _stopped("commit that is killed", kind="sync mapping", at=1)
 RECOVERED: Steps = (*KILLED_COMMIT[:4], REOPEN)
 PURGED: Steps = (_insert(0), COMMIT, REWRITE, COMMIT, PURGE)
+NEW_SYMBOLS: Steps = (_insert(*range(0, 30, KEY_COUNT)), COMMIT)
 REPAIRED: Steps = (_insert(0), COMMIT, CLOSE, REPAIR)
 """Short ones, which show what controls have broken."""
 SIZES: tuple[Steps, ...] = (

@@ -95,14 +95,12 @@ class Search:
         """Rule executions, without those of shrinking."""
         return self.counts.total()
 
-    def run(self, number: int, *, shrinks: bool = True) -> None:
+    def run(self, number: int) -> None:
         """Explore batches of programs, with seeds that follow from `number`."""
         batch = 0
         while self.failure is None and not self._is_over:
             self._run_batch(number * 1_000_003 + batch, first=number + batch * PROGRAMS_IN_BATCH)
             batch += 1
-        if shrinks and self.failure is not None:
-            self.failure = self._smallest(self.failure)
 
     def _run_batch(self, number: int, first: int) -> None:
         chosen = quiet_settings(PROGRAMS_IN_BATCH, shrinks=False, rules_max=STEPS_IN_PROGRAM)
@@ -131,9 +129,10 @@ class Search:
         self.program_count += 1
         violation = replay(self, number % len(self.start.options), steps, notes=True)
         if violation is not None and self.failure is None:
-            self.failure = self._smallest(Failure(steps=steps, options=self.options, violation=violation))
+            self.failure = Failure(steps=steps, options=self.options, violation=violation)
 
-    def _smallest(self, failure: Failure) -> Failure:
+    def smallest(self, failure: Failure) -> Failure:
+        """Return a program that violates the same property, of which nothing more can be left out alone."""
         return smallest(failure, lambda options, steps: replay(self, options, steps), steps_max=SHRINKING_STEPS)
 
 

@@ -44,13 +44,22 @@ TEXTS = NewTable(
     keys=frozenset({"ts", "name", "n"}),
     partition_by=PartitionBy.MONTH,
 )
+SYMBOLS = NewTable(
+    name="hours, a symbol is a key",
+    columns={
+        "ts": "TIMESTAMP",
+        "k": "SYMBOL",
+        "b": "BYTE",
+        "s": "SHORT",
+        "f": "FLOAT",
+        "flag": "BOOLEAN",
+        "tag": "SYMBOL",
+    },
+    keys=frozenset({"ts", "k"}),
+    partition_by=PartitionBy.HOUR,
+)
 TABLES = (
-    NewTable(
-        name="hours, a symbol is a key",
-        columns={"ts": "TIMESTAMP", "k": "SYMBOL", "b": "BYTE", "s": "SHORT", "f": "FLOAT", "flag": "BOOLEAN"},
-        keys=frozenset({"ts", "k"}),
-        partition_by=PartitionBy.HOUR,
-    ),
+    SYMBOLS,
     NewTable(
         name="weeks in nanoseconds, decimals and arrays",
         columns={

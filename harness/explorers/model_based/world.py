@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -197,28 +197,29 @@ class World:
     def check_durable(self, changed: Iterable[int], *, with_version: bool = True) -> None:
         """Compare what an acknowledged commit needs with what was synced of it, where that is known.
 
-        Without the dictionaries of symbols, in which a killed commit leaves bytes that nobody needs. It leaves such
-        bytes in `_txn` too: what changes no version is not asked for it.
+        Without the dictionaries of symbols (`dictionaries.py`). A killed commit leaves bytes in `_txn` that nobody
+        needs: what changes no version is not asked for it.
         """
-        if self.durable is None:
-            return
         root = Path(self.files.path)
-        sizes = {root / TXN_FILE: (root / TXN_FILE).stat().st_size} if with_version else {}
+        names: dict[Path, int | None] = {}
+        sizes: dict[Path, int | None] = {root / TXN_FILE: None} if with_version else {}
         for partition in self.transaction.partitions:
             if partition.timestamp in changed and partition.is_parquet:
                 name = entry_of(partition).directory
                 directory = root / self.files.name_of(name)
+                names[directory] = 0
                 sizes |= {directory / DATA_FILE: partition.token, directory / PM_FILE: self.files.chain(name).end_bytes}
-                self._check_synced(directory, 0)
-        for path, size_bytes in sizes.items():
-            self._check_synced(path, size_bytes)
+        self.check_synced(names | sizes)
 
-    def _check_synced(self, path: Path, size_bytes: int) -> None:
-        assert self.durable is not None
-        missing = self.durable.missing(path, size_bytes)
-        if missing is not None:
-            where = path.parent.relative_to(Path(self.files.path).parent)
-            raise ViolationError(DURABLE, f"{UNSYNCED}{missing} in {where}")
+    def check_synced(self, sizes: Mapping[Path, int | None]) -> None:
+        """Compare the first bytes of files, or all, and their names with what was synced, where that is known."""
+        if self.durable is None:
+            return
+        for path, size_bytes in sizes.items():
+            missing = self.durable.missing(path, path.stat().st_size if size_bytes is None else size_bytes)
+            if missing is not None:
+                where = path.parent.relative_to(Path(self.files.path).parent)
+                raise ViolationError(DURABLE, f"{UNSYNCED}{missing} in {where}")
 
     def check_everything(self) -> None:
         """Compare all directories, the committed version and every pinned version."""

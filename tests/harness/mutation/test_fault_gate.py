@@ -47,7 +47,7 @@ def test_a_fault_that_no_scenario_shows_is_found_by_the_fixed_programs(
     name: str, table: str | None, tmp_path: Path
 ) -> None:
     with planted(name):
-        assert Stateful(None, "/table").run_fixed(table, str(tmp_path)).finding is not None
+        assert Stateful(None, "/table").run_fixed(table, str(tmp_path)).failed is not None
 
 
 @pytest.mark.parametrize("fault", GATE, ids=lambda fault: fault.family)

@@ -75,9 +75,9 @@ def found_steps(fault: FaultFile) -> int:
     """Return the length of the first finding; a finding must be seen again."""
     with planted(fault):
         stateful = Stateful(None, "/table", StorageKind.MEMORY)
-        fixed_results = (stateful.run_fixed(table, "").finding for table in (None, *FIXED_PROGRAMS))
-        random = (stateful.explore(part, "").finding for part in parts(1_600, 0))
-        finding = next(filter(None, itertools.chain(fixed_results, random)))
+        fixed_results = (stateful.run_fixed(table, "").failed for table in (None, *FIXED_PROGRAMS))
+        random = (stateful.explore(part, "").failed for part in parts(1_600, 0))
+        finding = stateful.finding(next(filter(None, itertools.chain(fixed_results, random))), "")
         assert finding.evidence.get("is_seen_again", True)
         assert replay_stateful(None, "/table", finding, storage_kind=StorageKind.MEMORY) is Verdict.INVALID
     assert replay_stateful(None, "/table", finding, storage_kind=StorageKind.MEMORY) is Verdict.VALID

@@ -154,8 +154,8 @@ def test_a_run_that_is_cut_off_reports_how_far_it_came() -> None:
 @pytest.mark.parametrize("missing", [*COVERAGE_GOALS[:2], FIXED_GOALS[-1], "rule: purge", None])
 def test_what_is_never_reached_leaves_the_verdict_unknown_and_is_named(missing: str | None) -> None:
     reached = Counter({*COVERAGE_GOALS, *FIXED_GOALS, *(f"rule: {name}" for name in RULES)} - {missing})
-    result = PartResult(programs=1, counts=Counter({"commit": 1}), reached=reached, finding=None)
-    phase = stateful_phase("the table", [result], [], 0, [])
+    result = PartResult(programs=1, counts=Counter({"commit": 1}), reached=reached, failed=None)
+    phase = stateful_phase("the table", [result], [], [], 0, [])
     verdict, note = (Verdict.VALID, "") if missing is None else (Verdict.UNKNOWN, f"never reached: {missing}")
     assert (phase.verdict, phase.note) == (verdict, note)
 

@@ -1,6 +1,8 @@
 """The stateful explorer detects defects that are planted into the implementation one at a time."""
 
 import functools
+import pickle
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -16,11 +18,23 @@ from tornproof.harness.check import capture_table
 from tornproof.harness.common.patch import wrapped
 from tornproof.harness.common.remembered_codecs import remembered_encoder
 from tornproof.harness.common.verdict import Finding, Phase, Verdict
-from tornproof.harness.explorers.model_based.explorer import Stateful, parts, replay_stateful, start_of
+from tornproof.harness.explorers.model_based.explorer import (
+    Failed,
+    Part,
+    PartResult,
+    Stateful,
+    first_failures,
+    parts,
+    replay_stateful,
+    start_of,
+    unshrunk,
+)
+from tornproof.harness.explorers.model_based.files import ViolationError
 from tornproof.harness.explorers.model_based.fixed_programs import STRETCHED
 from tornproof.harness.explorers.model_based.machine import Search, replay
+from tornproof.harness.explorers.model_based.smaller import Failure
 from tornproof.harness.explorers.model_based.start import StorageKind
-from tornproof.harness.explorers.model_based.tables import PLAIN, TABLES
+from tornproof.harness.explorers.model_based.tables import PLAIN, SYMBOLS, TABLES
 from tornproof.harness.mutation.catalogue import fault_named
 from tornproof.harness.mutation.fault_file import FaultFile
 from tornproof.harness.simulator.filesystem.image import DiskImage
@@ -92,27 +106,19 @@ def findings_of_a_short_program() -> tuple[Finding, ...]:
         return explored().findings
 
 
-@pytest.fixture
-def in_haste(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No shrinking: the tests only ask whether something is found."""
-    monkeypatch.setattr("tornproof.harness.explorers.model_based.machine.SHRINKING_STEPS", 0)
-
-
-def noticed(image: DiskImage | None = None, path: str = "/table") -> Finding | None:
-    """Return the finding of the fixed programs, or the first one of random programs, without running those after it."""
+def noticed(image: DiskImage | None = None, path: str = "/table") -> Failed | None:
+    """Return the failure of the fixed programs, or the first one of random programs, without running those after it."""
     stateful = Stateful(image, path, StorageKind.MEMORY)
-    fixed = stateful.run_fixed(None, scratch="").finding
-    found = (stateful.explore(part, scratch="").finding for part in parts(STEPS, SEED))
+    fixed = stateful.run_fixed(None, scratch="").failed
+    found = (stateful.explore(part, scratch="").failed for part in parts(STEPS, SEED))
     return fixed or next(filter(None, found), None)
 
 
-@pytest.mark.usefixtures("in_haste")
 def test_a_defect_that_one_call_shows_when_it_fails_is_noticed_by_the_fixed_programs() -> None:
     with planted(AT_ONE_CALL):
-        assert Stateful(None, "/table", StorageKind.MEMORY).run_fixed(TABLES[0].name, scratch="").finding is not None
+        assert Stateful(None, "/table", StorageKind.MEMORY).run_fixed(TABLES[0].name, scratch="").failed is not None
 
 
-@pytest.mark.usefixtures("in_haste")
 @pytest.mark.parametrize(
     "fault", sampled(2, [fault for fault in NOTICED if fault.name != AT_ONE_CALL]), ids=lambda fault: fault.name
 )
@@ -121,20 +127,18 @@ def test_it_notices_a_planted_defect(fault: FaultFile) -> None:
         assert noticed() is not None
 
 
-@pytest.mark.usefixtures("in_haste")
 @pytest.mark.parametrize("name", sampled(2, list(OWN)))
 def test_it_notices_a_defect_in_one_function(name: str) -> None:
     with wrapped(*OWN[name]):
         assert noticed() is not None
 
 
-@pytest.mark.usefixtures("in_haste")
 def test_it_notices_that_the_first_row_of_a_key_wins(questdb_data: Path) -> None:
     path = str(questdb_data / "tables/9.4.2/dedup/table")
     image = capture_table(OperatingSystemStorage(), path)
     with wrapped("tornproof.impl.write.partition_change:without_duplicates", first_of_each_key):
-        finding = noticed(image, path)
-    assert finding is not None and finding.property == "a version has exactly its rows"
+        failed = noticed(image, path)
+    assert failed is not None and failed.failure.violation.broken == "a version has exactly its rows"
 
 
 def test_a_finding_is_a_short_program_that_is_seen_again_only_while_the_defect_is_there() -> None:
@@ -173,3 +177,44 @@ def test_defects_of_large_files_are_noticed_by_the_fixed_programs(fault: str, tm
     with planted(fault):
         found = [replay(search, 0, program) for program in STRETCHED]
     assert found[-1] is not None
+
+
+@pytest.mark.parametrize(
+    ("fault", "text"),
+    [
+        ("symbols not synced (F1)", "not synced is byte"),
+        ("keys of a hash index not synced (F1)", "of tag.k"),
+        ("a block does not know the one before", "previous block"),
+        ("nulls of a symbol are not noted", "says that no row has one"),
+    ],
+)
+def test_mistakes_in_dictionaries_of_symbols_are_noticed_by_the_fixed_programs(
+    fault: str, text: str, tmp_path: Path
+) -> None:
+    with planted(fault):
+        failed = Stateful(None, "/table").run_fixed(SYMBOLS.name, str(tmp_path), stops_at_first=True).failed
+    assert failed is not None and text in failed.failure.violation.text
+
+
+def test_one_finding_is_made_of_each_property_and_the_first_failure_counts() -> None:
+    violations = [ViolationError(broken, text) for broken, text in (("a", "1"), ("b", "2"), ("a", "3"))]
+    results = [
+        PartResult(programs=1, counts=Counter(), reached=Counter(), failed=failed)
+        for violation in violations
+        for failed in (None, Failed(Part(None, 0, 1), Failure(steps=(), options=0, violation=violation)))
+    ]
+    assert [each.failure.violation.text for each in first_failures(results)] == ["1", "2"]
+    again = pickle.loads(pickle.dumps(first_failures(results)))
+    assert [(each.failure.violation.broken, str(each.failure.violation)) for each in again] == [
+        ("a", "a: 1"),
+        ("b", "b: 2"),
+    ]
+
+
+def test_a_failure_whose_program_was_not_made_smaller_is_a_finding_that_replays(tmp_path: Path) -> None:
+    with planted(DEFECT):
+        failed = noticed()
+        assert failed is not None
+        finding = unshrunk(failed, StorageKind.MEMORY)
+        assert len(finding.evidence["steps"]) == len(failed.failure.steps)
+        assert replay_stateful(None, "/table", finding, storage_kind=StorageKind.MEMORY) is Verdict.INVALID

@@ -134,10 +134,12 @@ PLANTED = {
 def test_a_loop_planted_in_a_commit_or_a_read_is_a_finding_of_stateful(place: str) -> None:
     stateful = Stateful(None, "", StorageKind.MEMORY)
     with bounded_computation():
-        assert stateful.run_fixed(None, "").finding is None
+        assert stateful.run_fixed(None, "").failed is None
         with wrapped(PLANTED[place], spinning):
-            finding = stateful.run_fixed(None, "").finding
-            assert finding is not None and finding.property == Property.ENDS
+            failed = stateful.run_fixed(None, "").failed
+            assert failed is not None
+            finding = stateful.finding(failed, "")
+            assert finding.property == Property.ENDS
             assert "computes without end and without a call in spin" in finding.sentence
             assert len(finding.evidence["steps"]) <= 4
             assert {replay_stateful(None, "", finding, storage_kind=StorageKind.MEMORY) for _ in range(3)} == {

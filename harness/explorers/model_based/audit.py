@@ -30,6 +30,10 @@ GENERATIONS_MAX = 10_000
 VALUE_CHARACTERS_MAX = 60
 
 
+UNREADABLE = f"{TXN_FILE} or {PM_FILE}"
+"""The file of a difference if nothing can be read."""
+
+
 class Difference(NamedTuple):
     """A field of a file, which has the bytes [start, end), and what it says beside what it should say.
 
@@ -85,7 +89,7 @@ class Audit:
         except MissingError as error:
             yield error.difference
         except (struct.error, LookupError, ValueError, OverflowError, OSError, pa.ArrowException) as error:
-            yield Difference(f"{TXN_FILE} or {PM_FILE}", "an offset", 0, 0, f"none ({error})", "inside the file")
+            yield Difference(UNREADABLE, "an offset", 0, 0, f"none ({error})", "inside the file")
 
     def _content(self, file: str) -> bytes:
         content = self._read(file)

@@ -16,10 +16,10 @@ from typing import Any, NamedTuple
 
 from tornproof.harness.common.verdict import shortened
 from tornproof.harness.counterexamples.actions import ActionNames
-from tornproof.harness.explorers.model_based.audit import Audit, Difference, Expected
+from tornproof.harness.explorers.model_based.audit import UNREADABLE, Audit, Difference, Expected
 from tornproof.harness.explorers.model_based.commit import expected_changes
 from tornproof.harness.explorers.model_based.files import ViolationError
-from tornproof.harness.explorers.model_based.rules import Step
+from tornproof.harness.explorers.model_based.rules import RULES, Step
 from tornproof.harness.explorers.model_based.smaller import Failure, Steps
 from tornproof.harness.explorers.model_based.start import Copy
 from tornproof.harness.explorers.model_based.world import DURABLE, ORDERLY, ROWS, UNSYNCED, World
@@ -33,11 +33,18 @@ from tornproof.impl.txn.transaction import TXN_FILE
 from tornproof.model.table import Entry, Version
 
 SEEN_CHARACTERS_MAX = 160
-RESTATING = ("migrate", "repair")
+RESTATING = (
+    *("migrate", "migrate that is killed", "migrate that fails"),
+    *("repair", "repair that is killed", "repair that fails"),
+)
 REMOVING = ("purge", "reopen")
 COMMITS = ("commit", "commit nothing", "commit that fails", "commit that is killed")
 RIGHT = "rows (read by pyarrow) and fields of _txn and _pm are right"
-STOPPED = ("commit that fails", "commit that is killed", "reopen that fails", "reopen that is killed")
+STOPPED = tuple(
+    f"{rule} {how}" for rule in ("commit", "reopen", "repair", "migrate") for how in ("that fails", "that is killed")
+)
+STOPPED_MIGRATIONS = ("migrate that fails", "migrate that is killed")
+KILLED = ("commit that is killed", "reopen that is killed")
 FILES = (DATA_FILE, PM_FILE, TXN_FILE)
 CLOSE, REOPEN = {"rule": "close"}, {"rule": "reopen"}
 NOUNS = {
@@ -55,7 +62,11 @@ NOUNS = {
     "use a dead writer": "a writer whose commit failed",
     "close": "the end of a writer",
     "repair": "the recovery of the whole table",
+    "repair that is killed": "the recovery of the whole table after one that was killed",
+    "repair that fails": "the recovery of the whole table after one that failed",
     "migrate": "the migration",
+    "migrate that is killed": "the migration after one that was killed",
+    "migrate that fails": "the migration after one that failed",
     "adopt": "the preparation of a partition",
     "grow": "one of many commits",
 }
@@ -73,6 +84,10 @@ OTHERWISE = {
     "commit that fails": (("commit", "this call of the commit does not fail: {call}"),),
     "reopen that is killed": (("reopen", "the recovery is not killed before: {call}"),),
     "reopen that fails": (("reopen", "this call of the recovery does not fail: {call}"),),
+    "repair that is killed": (("repair", "the recovery is not killed before: {call}"),),
+    "repair that fails": (("repair", "this call of the recovery does not fail: {call}"),),
+    "migrate that is killed": (("migrate", "the migration is not killed before: {call}"),),
+    "migrate that fails": (("migrate", "this call of the migration does not fail: {call}"),),
 }
 """The rules that can stand in the place of another one, and what it is then that differs."""
 
@@ -141,7 +156,9 @@ class Watch:
         self.recorder: Recorder | None = None
         self.wrong: Wrong | None = None
         self.rule = "reopen"
-        self.stopped_at = ""
+        self.step: Step = {}
+        self.stopped: list[tuple[Step, str]] = []
+        self.is_unfinished = False
         self.removed: tuple[str, ...] = ()
         self.pinned: tuple[int, ...] = ()
         self._expected: tuple[Expected, ...] = ()
@@ -155,15 +172,15 @@ class Watch:
         """Note what the model has, and what it will have if the step commits."""
         assert self.recorder is not None
         self.recorder.begin_step()
-        self.rule = step["rule"]
+        self.rule, self.step = step["rule"], step
         self._expected = tuple(_expected(world, self.rule))
 
     def stepped(self, world: World) -> None:
         """Compare the files with the model, unless they were wrong before, and note which call was stopped."""
         failed = world.process.failed
-        if failed is not None:
+        if failed is not None and self.rule in STOPPED:
             names = ActionNames(TableTarget(), world.files.path, {})
-            self.stopped_at = names.action(failed, b"", failed.content).text
+            self.stopped.append((self.step, names.action(failed, b"", failed.content).text))
         assert self.recorder is not None
         path, recorder = world.files.path, self.recorder
         self.removed = tuple(each.removeprefix(f"{path}/") for each in recorder.removed)
@@ -175,7 +192,13 @@ class Watch:
         possible = [each for each in self._expected if each.version.number == number] or self._expected[-1:]
         found = [next(audit.differences(each), None) for each in possible]
         if None not in found and found[0] is not None:
-            self.wrong = Wrong(found[0], self.rule, self._action(world, found[0]))
+            # Such a migration begins with a file of which nothing is left.
+            self.is_unfinished = found[0].file == UNREADABLE and self.rule in STOPPED_MIGRATIONS
+            self.wrong = None if self.is_unfinished else Wrong(found[0], self.rule, self._action(world, found[0]))
+
+    def stopped_at(self, step: Step) -> str:
+        """Return the call at which a step was stopped, "" if it was not."""
+        return next((text for each, text in self.stopped if each is step), "")
 
     def _action(self, world: World, difference: Difference) -> str:
         assert self.recorder is not None
@@ -197,6 +220,21 @@ class Watch:
         names = ActionNames(TableTarget(), world.files.path, content)
         call, old, new = written[-1]
         return names.action(call, old, new).text
+
+
+class Followed(Watch):
+    """Follows a replay without looking into files."""
+
+    def watched(self, copy: Copy) -> Copy:
+        """Leave the copy as it is."""
+        return copy
+
+    def stepping(self, world: World, step: Step) -> None:
+        """Note which step it is."""
+        self.step = step
+
+    def stepped(self, world: World) -> None:
+        """Do nothing."""
 
 
 def _expected(world: World, rule: str) -> Iterator[Expected]:
@@ -247,8 +285,8 @@ def cause_of(
     else:
         replay(failure.options, failure.steps, watch)
         words, kind = _said(failure, watch)
-    tried = list(_variations(failure, bloomless, watch.stopped_at))
-    enough = [each for each in tried if replay(each.options, each.steps, None) is None]
+    tried = list(_variations(failure, bloomless, watch))
+    enough = [each for each in tried if _passes(each, replay)]
     return {
         "cause": words,
         "kind": kind,
@@ -260,6 +298,12 @@ def cause_of(
     }
 
 
+def _passes(variation: Variation, replay: Callable[[int, Steps, Watch | None], ViolationError | None]) -> bool:
+    """Say whether a variation violates nothing although its last step is taken: a step is left out if it cannot be."""
+    followed = Followed()
+    return replay(variation.options, variation.steps, followed) is None and followed.step is variation.steps[-1]
+
+
 def _said(failure: Failure, watch: Watch) -> tuple[str, str]:
     """Return the cause in words, and its kind without values."""
     if watch.wrong is not None:
@@ -268,7 +312,8 @@ def _said(failure: Failure, watch: Watch) -> tuple[str, str]:
         by = f"; written by: {action}" if action else ", which nothing writes"
         file = difference.file.rpartition("/")[2]
         return f"{noun} leaves a wrong file: {difference.text}{by}", f"{rule}: {difference.field} in {file}"
-    noun = _noun(watch.rule) + (f", at: {watch.stopped_at}" if watch.rule in STOPPED else _directories(watch))
+    stopped_at = watch.stopped_at(watch.step)
+    noun = _noun(watch.rule) + (f", at: {stopped_at}" if stopped_at else _directories(watch))
     if failure.violation.broken == DURABLE:
         missing = failure.violation.text.removeprefix(UNSYNCED)
         return f"{noun} does not sync what it writes: {missing}", f"{watch.rule}: sync {_file_in(missing)}"
@@ -277,7 +322,7 @@ def _said(failure: Failure, watch: Watch) -> tuple[str, str]:
     file = _file_of_error(failure.violation.text)
     at = f", which stops at {file}" if file else ""
     kind = f"{watch.rule}: {file.rpartition('/')[2]}" if file else watch.rule
-    return f"{RIGHT}; wrong is {noun}{at}", kind
+    return f"{'' if watch.is_unfinished else f'{RIGHT}; '}wrong is {noun}{at}", kind
 
 
 def _directories(watch: Watch) -> str:
@@ -298,20 +343,24 @@ def _file_of_error(text: str) -> str:
 
 def _file_in(missing: str) -> str:
     """Return the file that a text about what is not synced names."""
-    return next((name for name in FILES if name in missing), "a directory")
+    file = missing.partition(" in ")[0].rpartition(" of ")[2]
+    return next((name for name in FILES if name in missing), "a directory" if "name of" in missing else file)
 
 
 def _noun(rule: str) -> str:
     return NOUNS.get(rule, f"the {rule}")
 
 
-def _variations(failure: Failure, bloomless: Collection[int], stopped_at: str) -> Iterator[Variation]:
+def _variations(failure: Failure, bloomless: Collection[int], watch: Watch) -> Iterator[Variation]:
     """Yield programs with one step that is done otherwise, the ones that say most first."""
     options, steps = failure.options, failure.steps
     for number, step in enumerate(steps):
         for rule, sentence in OTHERWISE.get(step["rule"], ()):
-            sentence = sentence.format(call=stopped_at)
-            yield Variation(sentence, options, (*steps[:number], {"rule": rule}, *steps[number + 1 :]))
+            # What is killed has no open writer afterwards.
+            closed = (CLOSE,) if step["rule"] in KILLED and number + 1 < len(steps) else ()
+            instead = ({"rule": rule, **{name: step[name] for name in RULES[rule].arguments}}, *closed)
+            sentence = sentence.format(call=watch.stopped_at(step))
+            yield Variation(sentence, options, (*steps[:number], *instead, *steps[number + 1 :]))
     commits = [number for number, step in enumerate(steps) if step["rule"] in COMMITS]
     before = commits[-2] + 1 if len(commits) > 1 else 0
     if before:

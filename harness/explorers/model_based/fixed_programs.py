@@ -7,6 +7,7 @@ from typing import Any
 from tornproof.harness.explorers.model_based.commit import FAULT_KINDS
 from tornproof.harness.explorers.model_based.conditions import FORMS, OPERATORS
 from tornproof.harness.explorers.model_based.rules import KEY_COUNT, Step
+from tornproof.harness.explorers.model_based.sessions import MIGRATION_STEPS, RECOVERY_STEPS, REPAIR_STEPS
 from tornproof.harness.explorers.model_based.smaller import Steps
 from tornproof.harness.explorers.model_based.start import TIMES_IN_INTERVAL
 from tornproof.harness.explorers.model_based.tables import PLAIN, TABLES, TEXTS
@@ -164,6 +165,15 @@ SIZES: tuple[Steps, ...] = (
     *STRETCHED,
 )
 """Run on one table; with the options of the second one, no partition is rewritten because of its unused bytes."""
+STOPPED_RECOVERIES: tuple[tuple[str, range, dict[str, int]], ...] = tuple(
+    (f"{rule} {how}", range(0, step_count, every), more)
+    for rule, step_count, every, more in (
+        ("reopen", RECOVERY_STEPS, 3, {}),
+        ("repair", REPAIR_STEPS, 3, {"nth": 0, "count": 3}),
+        ("migrate", MIGRATION_STEPS, 1, {}),
+    )
+    for how in ("that is killed", "that fails")
+)
 STOPS: tuple[tuple[Steps, ...], ...] = (
     tuple(
         _stopped("commit that fails", call=kind, at=at) for kind in FAULT_KINDS if kind != "store" for at in range(3)
@@ -176,9 +186,9 @@ STOPS: tuple[tuple[Steps, ...], ...] = (
     ),
     tuple(_stopped("commit that is killed", kind="store", at=at) for at in (0, 1, *STORES_BEFORE_VERSION)),
     tuple(
-        (_insert(0), COMMIT, _insert(3, 24), KILLED_LATE, _step(rule, at=at), CLOSE, REOPEN, *READ)
-        for rule in ("reopen that is killed", "reopen that fails")
-        for at in range(0, 16, 3)
+        (_insert(0), COMMIT, _insert(3, 24), KILLED_LATE, _step(rule, at=at, **more), CLOSE, REOPEN, *READ)
+        for rule, steps, more in STOPPED_RECOVERIES
+        for at in steps
     ),
 )
 """Each group is run on another table: on which one does not matter."""

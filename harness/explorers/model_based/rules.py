@@ -26,11 +26,15 @@ from tornproof.harness.explorers.model_based.rows import Point
 from tornproof.harness.explorers.model_based.sessions import (
     close,
     migrate,
+    migrate_fails,
+    migrate_killed,
     open_second,
     reopen,
     reopen_fails,
     reopen_killed,
     repair,
+    repair_fails,
+    repair_killed,
     stretch,
     use_dead,
 )
@@ -268,10 +272,11 @@ def _always(world: World) -> bool:
 _OPENED = ("reopen", "close")
 _STAGED = ("insert", *_OPENED)
 _COMMITTED = ("commit", *_STAGED)
+_CLOSED = ("reopen", "close", *_COMMITTED)
 # Simple ones first: a program shrinks towards them.
 RULES: Mapping[str, Rule] = {
-    "commit": Rule(commit, _has_staged, 9, _STAGED),
-    "insert": Rule(insert, _is_open, 9, _OPENED, ("rows",)),
+    "commit": Rule(commit, _has_staged, 8, _STAGED),
+    "insert": Rule(insert, _is_open, 8, _OPENED, ("rows",)),
     "append": Rule(append, _is_open, 4, _OPENED, ("place", "count")),
     "spread": Rule(spread, _is_open, 0, _OPENED, ("count",)),
     "grow": Rule(grow, _has_nothing_staged, 0, _COMMITTED, ("count",)),
@@ -285,7 +290,7 @@ RULES: Mapping[str, Rule] = {
     "roll back": Rule(roll_back, _has_staged, 1, _STAGED),
     "pin": Rule(pin, _can_pin, 3, ("read pinned",), ("reader",)),
     "read pinned": Rule(read_pinned, _has_pins, 4, ("pin",), ("reader",)),
-    "unpin": Rule(unpin, _has_pins, 5, ("pin",), ("reader",)),
+    "unpin": Rule(unpin, _has_pins, 4, ("pin",), ("reader",)),
     "purge": Rule(purge, _is_open, 4, _OPENED),
     "reload": Rule(reload, _always, 3),
     "read token": Rule(read_token, _has_tokens, 3, _COMMITTED, ("nth",)),
@@ -299,8 +304,12 @@ RULES: Mapping[str, Rule] = {
     "open a second writer": Rule(open_second, _has_writer, 1, _OPENED),
     "close": Rule(close, _has_writer, 2, _OPENED),
     "reopen": Rule(reopen, _is_closed, 2, _COMMITTED),
-    "repair": Rule(repair, _can_repair, 3, ("reopen", "close", *_COMMITTED), ("nth", "count")),
-    "migrate": Rule(migrate, _can_migrate, 1, ("repair", "reopen", "close", *_COMMITTED)),
+    "repair": Rule(repair, _can_repair, 2, _CLOSED, ("nth", "count")),
+    "migrate": Rule(migrate, _can_migrate, 1, ("repair", *_CLOSED)),
+    "repair that is killed": Rule(repair_killed, _can_repair, 1, ("repair", *_CLOSED), ("nth", "count", "at")),
+    "repair that fails": Rule(repair_fails, _can_repair, 1, ("repair", *_CLOSED), ("nth", "count", "at")),
+    "migrate that is killed": Rule(migrate_killed, _can_migrate, 1, ("migrate", "repair", *_CLOSED), ("at",)),
+    "migrate that fails": Rule(migrate_fails, _can_migrate, 1, ("migrate", "repair", *_CLOSED), ("at",)),
     "reopen that is killed": Rule(reopen_killed, _is_closed, 5, ("commit that is killed", *_STAGED), ("at",)),
     "reopen that fails": Rule(reopen_fails, _is_closed, 4, ("commit that fails", *_STAGED), ("at",)),
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 from msgspec import structs
 
@@ -16,8 +17,9 @@ from tornproof.impl.layout.parquet import DATA_FILE
 from tornproof.impl.migrate.plan import Outcome as MigrationOutcome
 from tornproof.impl.migrate.table_migration import migrate_table
 from tornproof.impl.pm.encode import FooterFacts, NewRowGroup, encode_file
+from tornproof.impl.repair.kept import kept_files
 from tornproof.impl.repair.repair import repair_table
-from tornproof.impl.storage.interface import StorageReason
+from tornproof.impl.storage.interface import OpenMode, ReadableStorage, Storage, StorageReason
 from tornproof.impl.table.partition import PM_FILE, resolve_partition
 from tornproof.impl.txn.transaction import TXN_FILE
 from tornproof.impl.verify.verify import verify_table
@@ -25,7 +27,8 @@ from tornproof.impl.write.table_writer import UncommittedError, WriterDeadError
 from tornproof.model.table import Recover, step
 
 UNCOMMITTED = b"bytes that no version names"
-RECOVERY_STEPS = 16  # about as many as there are
+# About as many as there are.
+RECOVERY_STEPS, REPAIR_STEPS, MIGRATION_STEPS = 16, 36, 16
 
 
 def close(world: World) -> None:
@@ -62,28 +65,61 @@ def reopen_fails(world: World, *, at: int) -> None:
 
 def repair(world: World, *, nth: int, count: int) -> None:
     """Recover as `tornproof recover` does, where bytes were left behind a partition's committed end."""
+    _repair(world, nth, count, None)
+
+
+def repair_killed(world: World, *, nth: int, count: int, at: int) -> None:
+    """Recover so after a process that did was killed."""
+    _repair(world, nth, count, Fault.kill(at % REPAIR_STEPS))
+
+
+def repair_fails(world: World, *, nth: int, count: int, at: int) -> None:
+    """Recover so after a call of an earlier one failed."""
+    _repair(world, nth, count, Fault(at=at % REPAIR_STEPS, reason=StorageReason.INPUT_OUTPUT))
+
+
+def migrate(world: World) -> None:
+    """Migrate what releases without `_pm` left, with bytes of a killed commit behind each partition's committed end."""
+    _migrate(world, None)
+
+
+def migrate_killed(world: World, *, at: int) -> None:
+    """Migrate so after a process that did was killed."""
+    _migrate(world, Fault.kill(at % MIGRATION_STEPS))
+
+
+def migrate_fails(world: World, *, at: int) -> None:
+    """Migrate so after a call of an earlier migration failed."""
+    _migrate(world, Fault(at=at % MIGRATION_STEPS, reason=StorageReason.INPUT_OUTPUT))
+
+
+def _repair(world: World, nth: int, count: int, fault: Fault | None) -> None:
     storage, entries = world.files.storage, [each for each in world.state.committed.entries if each.token >= 0]
     entry = entries[nth % len(entries)]
     file = f"{world.files.name_of(entry.directory)}/{DATA_FILE}"
     with storage.open_for_writing(f"{world.files.path}/{file}") as handle:
         handle.pwrite(bytes(range(1, 10)) * count, handle.size_bytes())
         tail = handle.pread(handle.size_bytes() - entry.token, entry.token)
+    if fault is not None:
+        _stop(world, fault, "recover", repair_table)
     with orderly("recover"):
         report = repair_table(storage, world.files.path)
         again = repair_table(storage, world.files.path)
     if report.problems or again.actions:
         raise ViolationError(ALLOWED, f"recover left {report.problems}, and a second one did {again.actions}")
-    kept = next((each.kept_as for each in report.actions if each.file == file), None)
-    with orderly("reading what a recovery kept"), storage.open_for_reading(f"{world.files.path}/{kept}") as handle:
-        is_kept = handle.pread(handle.size_bytes(), 0) == tail
+    kept = [each.kept_as for each in report.actions if each.file == file and each.kept_as]
+    with orderly("reading what a recovery kept"):
+        # What was cut off before a recovery was stopped is in none of its reports.
+        kept = kept or [*kept_files(storage, world.files.path)[0]]
+        is_kept = any(_content(storage, f"{world.files.path}/{each}") == tail for each in kept)
     if not is_kept or world.files.data_size_bytes(entry.directory) != entry.token:
         raise ViolationError(ALLOWED, f"recover did not cut {file} at {entry.token}, or did not keep what it cut off")
     world.resume("a recovery of the table")
+    world.check_durable(world.state.entries, with_version=False)
     world.reached["table recovered"] += 1
 
 
-def migrate(world: World) -> None:
-    """Migrate what releases without `_pm` left, with bytes of a killed commit behind each partition's committed end."""
+def _migrate(world: World, fault: Fault | None) -> None:
     storage, path = world.files.storage, world.files.path
     names = [world.files.name_of(each.directory) for each in world.state.committed.entries]
     for name in names:
@@ -91,12 +127,20 @@ def migrate(world: World) -> None:
         with storage.open_for_writing(f"{path}/{name}/{DATA_FILE}") as handle:
             handle.pwrite(UNCOMMITTED, handle.size_bytes())
         storage.sync_directory(f"{path}/{name}")
-    for outcome in (MigrationOutcome.MIGRATED, MigrationOutcome.ALREADY):
+    first = {MigrationOutcome.MIGRATED}
+    if fault is not None:
+        # One has a `_pm` of which nothing is left, which is kept.
+        with storage.open_for_writing(f"{path}/{names[-1]}/{PM_FILE}", OpenMode.NEW) as handle:
+            handle.pwrite(UNCOMMITTED, 0)
+        _stop(world, fault, "migrate", migrate_table)
+        first = {*first, MigrationOutcome.REPLACED, MigrationOutcome.ALREADY}
+    for wanted in (first, {MigrationOutcome.ALREADY}):
         with orderly("migrate"):
             migration = migrate_table(storage, path)
-        others = [each for each in migration.partitions if each.outcome is not outcome]
+        others = [each for each in migration.partitions if each.outcome not in wanted]
         if migration.reason or others or len(migration.partitions) != len(names):
-            raise ViolationError(ALLOWED, f"migrate: not all of {names} are {outcome}: {migration.reason or others}")
+            words = " or ".join(sorted(wanted))
+            raise ViolationError(ALLOWED, f"migrate: not all of {names} are {words}: {migration.reason or others}")
         world.resume("a migration")
         world.check_durable(world.state.entries, with_version=False)
     with orderly("verifying a migrated table"):
@@ -104,6 +148,26 @@ def migrate(world: World) -> None:
     if problems:
         raise ViolationError(ALLOWED, f"after a migration {problems[0]}")
     world.reached["table migrated"] += 1
+
+
+def _stop(world: World, fault: Fault, what: str, run: Callable[[Storage, str], object]) -> None:
+    """Run something in a process that is killed or in which a call fails; each `_pm` that is there must be whole."""
+    world.process = Process(world.files.storage)
+    world.process.arm(fault)
+    with suppress(StorageError, Killed), orderly(what, StorageError):
+        run(world.process, world.files.path)
+    world.reached[f"{what} stopped"] += bool(world.process.fired)
+    world.process.end()
+    for partition in world.transaction.partitions:
+        files = world.files.files_of(entry_of(partition).directory)
+        with orderly(f"reading {files.pm_label} after a stopped {what}"):
+            if files.has_pm() and _content(files.storage, f"{files.path}/{PM_FILE}") != UNCOMMITTED:
+                resolve_partition(files, partition)
+
+
+def _content(storage: ReadableStorage, path: str) -> bytes:
+    with storage.open_for_reading(path) as handle:
+        return handle.pread(handle.size_bytes(), 0)
 
 
 def stretch(world: World, *, token_bytes: int) -> None:

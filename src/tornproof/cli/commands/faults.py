@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -81,8 +81,8 @@ def faults(
     # Imported here, because other commands are without what reports need.
     from tornproof.cli.trial_report import print_trials, trials_document, write_trials
 
-    def save(found: list[Row]) -> None:
-        rows.extend(found)
+    def save(ended: list[Row]) -> None:
+        rows[:] = ended
         if report is not None:
             write_trials(rows, report)
 
@@ -122,7 +122,8 @@ def _chosen(names: Sequence[str], families: Sequence[str], *, set_aside: bool) -
 def _run(
     trials: Trials, wanted: Sequence[tuple[FaultFile, int | None]], save: Callable[[list[Row]], None], workers: int
 ) -> bool:
-    """Save the rows of trials in their order, whichever ends first; return whether an interrupt ended it."""
+    """Save the rows of the trials that have ended, in their order, at each end; return whether an interrupt came."""
+    ended: dict[int, list[Row]] = {}
 
     def rows_of(one: tuple[FaultFile, int | None]) -> list[Row]:
         fault, seed = one
@@ -131,13 +132,16 @@ def _run(
     with progress_bar() as progress, ThreadPoolExecutor(workers) as pool:
         task = progress.add_task("trials", total=len(wanted))
         try:
-            for done, found in enumerate(pool.map(rows_of, wanted), 1):
-                save(found)
-                progress.update(task, completed=done)
+            numbers = {pool.submit(rows_of, one): number for number, one in enumerate(wanted)}
+            for future in as_completed(numbers):
+                ended[numbers[future]] = future.result()
+                save([row for number in sorted(ended) for row in ended[number]])
+                progress.update(task, completed=len(ended))
         except KeyboardInterrupt:
-            pool.shutdown(wait=False, cancel_futures=True)
             trials.stop()
             return True
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
     return False
 
 

@@ -180,19 +180,31 @@ def test_defects_of_large_files_are_noticed_by_the_fixed_programs(fault: str, tm
 
 
 @pytest.mark.parametrize(
-    ("fault", "text"),
+    ("table", "fault", "text"),
     [
-        ("symbols not synced (F1)", "not synced is byte"),
-        ("keys of a hash index not synced (F1)", "of tag.k"),
-        ("a block does not know the one before", "previous block"),
-        ("nulls of a symbol are not noted", "says that no row has one"),
+        (SYMBOLS.name, "symbols not synced (F1)", "not synced is byte"),
+        (SYMBOLS.name, "keys of a hash index not synced (F1)", "of tag.k"),
+        (SYMBOLS.name, "a block does not know the one before", "previous block"),
+        (SYMBOLS.name, "nulls of a symbol are not noted", "says that no row has one"),
+        (None, "new _pm not synced before its name", "not synced is byte 0 of _pm"),
+        (TABLES[-1].name, "_pm is written under its name", "after a stopped migrate"),
+        (
+            TABLES[-1].name,
+            "a run that finds a partition migrated does not sync its directory",
+            "the name of _pm in its directory",
+        ),
+        (
+            TABLES[-1].name,
+            "what an interrupted run was still keeping of an old _pm stays in the way",
+            "it is already there",
+        ),
     ],
 )
-def test_mistakes_in_dictionaries_of_symbols_are_noticed_by_the_fixed_programs(
-    fault: str, text: str, tmp_path: Path
+def test_mistakes_in_dictionaries_and_stopped_recoveries_are_noticed_by_the_fixed_programs(
+    table: str | None, fault: str, text: str, tmp_path: Path
 ) -> None:
     with planted(fault):
-        failed = Stateful(None, "/table").run_fixed(SYMBOLS.name, str(tmp_path), stops_at_first=True).failed
+        failed = Stateful(None, "/table").run_fixed(table, str(tmp_path), stops_at_first=True).failed
     assert failed is not None and text in failed.failure.violation.text
 
 

@@ -5,15 +5,17 @@ Which words a place stands for follows from the module and the function alone, a
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import NamedTuple
 
 from tornproof.harness.common.remembered_codecs import remembered_decoding
 from tornproof.harness.common.verdict import Finding, calls_at_most
 from tornproof.harness.counterexamples.words import causes_of
-from tornproof.harness.explorers.model_based.explorer import Stateful
+from tornproof.harness.explorers.model_based.explorer import Part, Stateful, parts
 from tornproof.harness.explorers.model_based.fixed_programs import FIXED_PROGRAMS
 from tornproof.harness.explorers.model_based.start import StorageKind, scratch_directory
 from tornproof.harness.explorers.simulated_phases import simulate
@@ -28,8 +30,10 @@ from tornproof.harness.systems.releases import PRESETS
 from tornproof.harness.systems.scenario import Explorer, load_scenario
 from tornproof.harness.systems.simulation import HARDENED, setting_of
 from tornproof.harness.systems.table import TableTarget
+from tornproof.impl.errors import TornproofError
 
 TIME_CHECKS_MAX = 2_000
+RANDOM_RULES = 1_800
 EXAMPLES = (
     "data not synced (F1)",
     "filter of the first row group",
@@ -167,35 +171,41 @@ def names_place(finding: Finding, place: Place) -> bool:
 def find(fault: FaultFile) -> Finding | None:
     """Plant a fault and return the first finding with a cause, of its scenario or of the programs of the state machine.
 
-    Schedules come before the programs, and power cuts after them, which take longer.
+    Schedules come before the fixed programs, power cuts, which take longer, after them, and random programs last.
     """
     phases = [SIMULATED[each] for each in (fault.explorer, *fault.also) if each in SIMULATED]
     first = [each for each in phases if each[0] is Explorer.SCHEDULES]
+    searches: list[Callable[[], Finding | None]] = [
+        *(partial(_simulated, fault.scenario, *each) for each in first),
+        partial(found_by_programs, [None, *FIXED_PROGRAMS]),
+        *(partial(_simulated, fault.scenario, *each) for each in phases if each not in first),
+        partial(found_by_programs, [], random=parts(RANDOM_RULES, seed=0)),
+    ]
     with Mutant(fault).planted(), bounded_computation():
-        for phase in (*first, None, *(each for each in phases if each not in first)):
-            found = found_by_programs([None, *FIXED_PROGRAMS]) if phase is None else _simulated(fault.scenario, *phase)
-            if found is not None and causes_of(found.evidence):
-                return found
-    return None
+        found = (search() for search in searches)
+        return next((each for each in found if each is not None and causes_of(each.evidence)), None)
 
 
-def found_by_programs(tables: Iterable[str | None], kind: StorageKind = StorageKind.FILES) -> Finding | None:
-    """Return the finding of the first fixed program that fails on some tables of the state machine."""
+def found_by_programs(
+    tables: Iterable[str | None], kind: StorageKind = StorageKind.FILES, random: Sequence[Part] = ()
+) -> Finding | None:
+    """Return the finding of the first program that fails: of the fixed ones for some tables, and of random ones."""
     stateful = Stateful(None, "/table", kind)
     with scratch_directory(kind, None) as scratch, remembered_decoding():
-        results = (stateful.run_fixed(table, scratch, stops_at_first=True) for table in tables)
+        fixed = (stateful.run_fixed(table, scratch, stops_at_first=True) for table in tables)
+        results = itertools.chain(fixed, (stateful.explore(part, scratch) for part in random))
         failed = next((each.failed for each in results if each.failed is not None), None)
         return None if failed is None else stateful.finding(failed, scratch)
 
 
 def _simulated(scenario: str, explorer: Explorer, models: tuple[str, ...]) -> Finding | None:
-    setting = setting_of(load_scenario(scenario), PRESETS[HARDENED])
     try:
+        setting = setting_of(load_scenario(scenario), PRESETS[HARDENED])
         case = baseline_of(scenario).case(TableTarget(), setting.case.rules)
         setting = replace(setting, case=case, explorers=frozenset({explorer}), models=models)
         phase = simulate(explorer, [setting], has_time=calls_at_most(TIME_CHECKS_MAX))
-    except NotExplorableError:
-        # The fault shows without any schedule.
+    except (NotExplorableError, TornproofError):
+        # The fault shows without any schedule, or while the start is made: so do programs.
         return None
     # A step against a rule is no wrong answer.
     answers = (each for each in phase.findings if each.property not in (Property.BARRIERS, Property.IMMUTABLE))

@@ -48,6 +48,10 @@ class ViolationError(Exception):
         self.broken = broken
         self.text = text
 
+    def alone(self) -> ViolationError:
+        """Return the same without the frames in which it happened, whose views of files would live as long as it."""
+        return ViolationError(self.broken, self.text)
+
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle what it is made of."""
         return ViolationError, (self.broken, self.text)

@@ -154,7 +154,7 @@ def replay(
             world.check_everything()
             search.reached += world.reached if notes else Counter()
         except ViolationError as violation:
-            return violation
+            return violation.alone()
     return None
 
 
@@ -245,5 +245,5 @@ class _Machine(RuleBasedStateMachine):
             run()
         except ViolationError as violation:
             options = self.search.options
-            self.search.failure = Failure(steps=tuple(self._steps), options=options, violation=violation)
+            self.search.failure = Failure(steps=tuple(self._steps), options=options, violation=violation.alone())
             raise

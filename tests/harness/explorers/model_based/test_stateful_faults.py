@@ -30,7 +30,7 @@ from tornproof.harness.explorers.model_based.explorer import (
     unshrunk,
 )
 from tornproof.harness.explorers.model_based.files import ViolationError
-from tornproof.harness.explorers.model_based.fixed_programs import STRETCHED
+from tornproof.harness.explorers.model_based.fixed_programs import LAST_AND_FIRST, STRETCHED
 from tornproof.harness.explorers.model_based.machine import Search, replay
 from tornproof.harness.explorers.model_based.smaller import Failure
 from tornproof.harness.explorers.model_based.start import StorageKind
@@ -230,3 +230,12 @@ def test_a_failure_whose_program_was_not_made_smaller_is_a_finding_that_replays(
         finding = unshrunk(failed, StorageKind.MEMORY)
         assert len(finding.evidence["steps"]) == len(failed.failure.steps)
         assert replay_stateful(None, "/table", finding, storage_kind=StorageKind.MEMORY) is Verdict.INVALID
+
+
+def test_a_violation_keeps_no_frame_alive_whose_views_of_files_a_collection_would_stumble_on(tmp_path: Path) -> None:
+    encode = remembered_encoder()
+    start = start_of(PLAIN.name, encode)
+    search = Search(start=start, kind=StorageKind.FILES, scratch=str(tmp_path), encode=encode, steps=0)
+    with planted("blocks are not aligned"):
+        violation = replay(search, 0, LAST_AND_FIRST)
+    assert violation is not None and not (violation.__traceback__ or violation.__context__ or violation.__cause__)

@@ -35,7 +35,7 @@ from tornproof.model.table import Entry, Version
 SEEN_CHARACTERS_MAX = 160
 RESTATING = (
     *("migrate", "migrate that is killed", "migrate that fails"),
-    *("repair", "repair that is killed", "repair that fails"),
+    *("repair", "repair that is killed", "repair that fails", "pages of another writer"),
 )
 REMOVING = ("purge", "reopen")
 COMMITS = ("commit", "commit nothing", "commit that fails", "commit that is killed")
@@ -67,6 +67,7 @@ NOUNS = {
     "migrate": "the migration",
     "migrate that is killed": "the migration after one that was killed",
     "migrate that fails": "the migration after one that failed",
+    "pages of another writer": "the migration of a file that pyarrow wrote",
     "adopt": "the preparation of a partition",
     "grow": "one of many commits",
 }

@@ -6,11 +6,12 @@ from typing import Any
 
 from tornproof.harness.explorers.model_based.commit import FAULT_KINDS
 from tornproof.harness.explorers.model_based.conditions import FORMS, OPERATORS
+from tornproof.harness.explorers.model_based.other_writers import FORM_COUNT
 from tornproof.harness.explorers.model_based.rules import KEY_COUNT, Step
 from tornproof.harness.explorers.model_based.sessions import MIGRATION_STEPS, RECOVERY_STEPS, REPAIR_STEPS
 from tornproof.harness.explorers.model_based.smaller import Steps
 from tornproof.harness.explorers.model_based.start import TIMES_IN_INTERVAL
-from tornproof.harness.explorers.model_based.tables import PLAIN, TABLES, TEXTS
+from tornproof.harness.explorers.model_based.tables import OTHERS, PLAIN, TABLES, TEXTS
 from tornproof.harness.explorers.model_based.world import LARGE_TOKEN_BITS
 
 BYTES_BEFORE = 100
@@ -192,6 +193,17 @@ STOPS: tuple[tuple[Steps, ...], ...] = (
     ),
 )
 """Each group is run on another table: on which one does not matter."""
+WRITTEN_OTHERWISE: tuple[Steps, ...] = tuple(
+    (
+        *(_insert(0, 3, 6, 9, 24), COMMIT, CLOSE, _step("pages of another writer", nth=1, form=form), REOPEN, *READ),
+        *(_step("read between", nth=nth, at=nth + 1) for nth in range(8)),
+        *(_step("read each value", nth=form + nth) for nth in range(3)),
+        *(_insert(3, 12), COMMIT, *READ),
+    )
+    for form in range(0, FORM_COUNT, 3)
+)
+"""Run on one table."""
 FIXED_PROGRAMS = {table.name: (*COMMITS, *more) for table, more in zip(TABLES, STOPS, strict=True)}
 FIXED_PROGRAMS[TEXTS.name] += (LONG_TEXTS,)
 FIXED_PROGRAMS[PLAIN.name] = SIZES
+FIXED_PROGRAMS[OTHERS.name] = WRITTEN_OTHERWISE

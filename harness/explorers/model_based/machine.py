@@ -22,6 +22,7 @@ from tornproof.harness.common.verdict import HasTime, OnProgress, always
 from tornproof.harness.explorers.model_based.cause import Watch
 from tornproof.harness.explorers.model_based.commit import FAULT_KINDS
 from tornproof.harness.explorers.model_based.files import ViolationError
+from tornproof.harness.explorers.model_based.other_writers import FORM_COUNT
 from tornproof.harness.explorers.model_based.rules import (
     FAVOURED_RULES,
     OPTIONAL_RULES,
@@ -53,6 +54,7 @@ _ARGUMENTS: dict[str, st.SearchStrategy[Any]] = {
     "at": st.integers(0, 63),
     "written_bytes": st.sampled_from((0, 8, 40, 99)),
     "reader": st.integers(0, 2),
+    "form": st.integers(0, FORM_COUNT - 1),
 }
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from tornproof.harness.explorers.model_based.commit import commit, commit_fails, commit_killed
+from tornproof.harness.explorers.model_based.other_writers import can_be_written, write_otherwise
 from tornproof.harness.explorers.model_based.readers import (
     pin,
     purge,
@@ -249,6 +250,10 @@ def _can_migrate(world: World) -> bool:
     return world.start.is_ours and _can_repair(world)
 
 
+def _can_write_otherwise(world: World) -> bool:
+    return _can_migrate(world) and can_be_written(world)
+
+
 def _can_pin(world: World) -> bool:
     return len(world.pins) < READER_COUNT
 
@@ -276,7 +281,7 @@ _CLOSED = ("reopen", "close", *_COMMITTED)
 # Simple ones first: a program shrinks towards them.
 RULES: Mapping[str, Rule] = {
     "commit": Rule(commit, _has_staged, 8, _STAGED),
-    "insert": Rule(insert, _is_open, 8, _OPENED, ("rows",)),
+    "insert": Rule(insert, _is_open, 7, _OPENED, ("rows",)),
     "append": Rule(append, _is_open, 4, _OPENED, ("place", "count")),
     "spread": Rule(spread, _is_open, 0, _OPENED, ("count",)),
     "grow": Rule(grow, _has_nothing_staged, 0, _COMMITTED, ("count",)),
@@ -310,6 +315,7 @@ RULES: Mapping[str, Rule] = {
     "repair that fails": Rule(repair_fails, _can_repair, 1, ("repair", *_CLOSED), ("nth", "count", "at")),
     "migrate that is killed": Rule(migrate_killed, _can_migrate, 1, ("migrate", "repair", *_CLOSED), ("at",)),
     "migrate that fails": Rule(migrate_fails, _can_migrate, 1, ("migrate", "repair", *_CLOSED), ("at",)),
+    "pages of another writer": Rule(write_otherwise, _can_write_otherwise, 1, ("migrate", *_CLOSED), ("nth", "form")),
     "reopen that is killed": Rule(reopen_killed, _is_closed, 5, ("commit that is killed", *_STAGED), ("at",)),
     "reopen that fails": Rule(reopen_fails, _is_closed, 4, ("commit that fails", *_STAGED), ("at",)),
 }

@@ -90,7 +90,24 @@ TABLES = (
         partition_by=PartitionBy.YEAR,
     ),
 )
-BY_NAME = {table.name: table for table in (PLAIN, *TABLES)}
+OTHERS = NewTable(
+    name="days in nanoseconds, types of other writers",
+    columns={
+        "ts": "TIMESTAMP_NS",
+        "v": "LONG",
+        "n": "INT",
+        "s": "SHORT",
+        "flag": "BOOLEAN",
+        "f": "FLOAT",
+        "d": "DOUBLE",
+        "name": "VARCHAR",
+        "raw": "BINARY",
+        "at": "TIMESTAMP",
+    },
+    partition_by=PartitionBy.DAY,
+)
+"""For fixed programs alone."""
+BY_NAME = {table.name: table for table in (PLAIN, *TABLES, OTHERS)}
 
 
 def with_added_columns(name: str, files: Mapping[str, bytes], metadata: TableMetadata) -> DiskImage:

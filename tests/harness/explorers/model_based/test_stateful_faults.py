@@ -34,7 +34,7 @@ from tornproof.harness.explorers.model_based.fixed_programs import LAST_AND_FIRS
 from tornproof.harness.explorers.model_based.machine import Search, replay
 from tornproof.harness.explorers.model_based.smaller import Failure
 from tornproof.harness.explorers.model_based.start import StorageKind
-from tornproof.harness.explorers.model_based.tables import PLAIN, SYMBOLS, TABLES
+from tornproof.harness.explorers.model_based.tables import OTHERS, PLAIN, SYMBOLS, TABLES
 from tornproof.harness.mutation.catalogue import fault_named
 from tornproof.harness.mutation.fault_file import FaultFile
 from tornproof.harness.simulator.filesystem.image import DiskImage
@@ -198,9 +198,12 @@ def test_defects_of_large_files_are_noticed_by_the_fixed_programs(fault: str, tm
             "what an interrupted run was still keeping of an old _pm stays in the way",
             "it is already there",
         ),
+        (OTHERS.name, "nanoseconds taken for microseconds", "which pyarrow wrote, is not migrated"),
+        (OTHERS.name, "last time is that of the last but one", "expected a bound of"),
+        (OTHERS.name, "unknown count of nulls is none", "IS NULL"),
     ],
 )
-def test_mistakes_in_dictionaries_and_stopped_recoveries_are_noticed_by_the_fixed_programs(
+def test_mistakes_in_dictionaries_recoveries_and_pages_of_others_are_noticed_by_the_fixed_programs(
     table: str | None, fault: str, text: str, tmp_path: Path
 ) -> None:
     with planted(fault):

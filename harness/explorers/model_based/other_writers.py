@@ -1,0 +1,121 @@
+"""Partitions that another program writes: pyarrow, with pages of many forms, and a migration that makes their `_pm`."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tornproof.harness.common.made_rows import array_of
+from tornproof.harness.explorers.model_based.files import ViolationError
+from tornproof.harness.explorers.model_based.world import ALLOWED, World, orderly
+from tornproof.impl.layout.parquet import DATA_FILE
+from tornproof.impl.migrate.plan import Outcome
+from tornproof.impl.migrate.table_migration import migrate_table
+from tornproof.impl.table.partition import PM_FILE
+from tornproof.impl.txn.transaction import TXN_FILE
+from tornproof.impl.types.questdb import TypeTag
+from tornproof.impl.verify.verify import verify_table
+from tornproof.model.table import Entry
+
+FRACTIONS = frozenset({TypeTag.FLOAT, TypeTag.DOUBLE})
+TYPES = FRACTIONS | {
+    *(TypeTag.TIMESTAMP, TypeTag.LONG, TypeTag.INT, TypeTag.SHORT, TypeTag.BOOLEAN),
+    *(TypeTag.VARCHAR, TypeTag.BINARY),
+}
+"""Those that follow from a Parquet schema alone."""
+COMPRESSIONS = ("none", "snappy", "gzip", "zstd", "lz4")
+FORM_COUNT = 30
+SMALL_PAGE_BYTES, ROWS_IN_GROUP = 64, (3, 1_000)
+
+
+def can_be_written(world: World) -> bool:
+    """Return whether other programs can write such rows so that the types are what they were."""
+    shape = world.rows.shape
+    return all(shape.tag_of(index) in TYPES for index in range(len(shape.types)))
+
+
+def write_otherwise(world: World, *, nth: int, form: int) -> None:
+    """Put a file of pyarrow with the same rows in the place of a partition's, without `_pm`, and migrate the table."""
+    entries = [each for each in world.state.committed.entries if each.token >= 0]
+    entry = entries[nth % len(entries)]
+    content = _content(world, entry, form)
+    storage, path, name = world.files.storage, world.files.path, world.files.name_of(entry.directory)
+    storage.unlink(f"{path}/{name}/{PM_FILE}")
+    partition = next(each for each in world.transaction.partitions if each.timestamp == entry.directory[0])
+    token = len(content).to_bytes(8, "little")
+    for file, written, offset_bytes in (
+        (f"{name}/{DATA_FILE}", content, 0),
+        (TXN_FILE, token, partition.token_offset_bytes),
+    ):
+        with storage.open_for_writing(f"{path}/{file}") as handle:
+            if file != TXN_FILE:
+                handle.truncate(0)
+            handle.pwrite(written, offset_bytes)
+            handle.fsync()
+    storage.sync_directory(f"{path}/{name}")
+    _expect(world, entry, len(content))
+    with orderly("migrate"):
+        migration = migrate_table(storage, path)
+    outcomes = {each.name: each.outcome for each in migration.partitions}
+    if outcomes.get(name) is not Outcome.MIGRATED:
+        raise ViolationError(ALLOWED, f"migrate: {name}, which pyarrow wrote, is not migrated: {migration}")
+    world.resume("a migration of another writer's file")
+    world.check_durable([entry.directory[0]], with_version=False)
+    with orderly("verifying a migrated table"):
+        problems = verify_table(world.files.table(), whole=False).all_problems
+    if problems:
+        raise ViolationError(ALLOWED, f"after a migration {problems[0]}")
+    world.follow_anew()
+    world.reached["pages of another writer"] += 1
+
+
+def _expect(world: World, entry: Entry, token: int) -> None:
+    """Let the model have the partition with another token, whose bytes before are gone."""
+    committed = world.state.committed
+    entries = tuple(
+        each._replace(token=token) if each.directory == entry.directory else each for each in committed.entries
+    )
+    world.state = world.state._replace(committed=committed._replace(entries=entries))
+    world.files.forget(entry.directory)
+
+
+def _content(world: World, entry: Entry, form: int) -> bytes:
+    """Return the rows of a partition as pyarrow writes them; a form stands for one of each choice."""
+    shape, metadata = world.rows.shape, world.start.metadata
+    rows = [world.rows.contents[identity] for identity in entry.rows]
+    by_name = {column.name: column.id for column in metadata.columns}
+    fields = [
+        pa.field(
+            field.name,
+            field.type,
+            nullable=index != shape.timestamp,
+            metadata={"PARQUET:field_id": str(by_name[field.name])},
+        )
+        for index, field in enumerate(shape.schema)
+    ]
+    arrays = [
+        array_of([_restored(shape.tag_of(index), row[index]) for row in rows], field.type)
+        for index, field in enumerate(fields)
+    ]
+    target = io.BytesIO()
+    pq.write_table(
+        pa.Table.from_arrays(arrays, schema=pa.schema(fields)),
+        target,
+        store_schema=False,
+        compression=COMPRESSIONS[form % len(COMPRESSIONS)],
+        use_dictionary=bool(form & 1),
+        data_page_version="2.0" if form & 2 else "1.0",
+        write_statistics=not form & 4,
+        write_page_checksum=bool(form & 8),
+        row_group_size=ROWS_IN_GROUP[form // 3 % 2],
+        data_page_size=SMALL_PAGE_BYTES if form & 16 else None,
+        sorting_columns=[pq.SortingColumn(shape.timestamp)] if form % 4 else None,
+    )
+    return target.getvalue()
+
+
+def _restored(tag: TypeTag | None, value: Any) -> Any:
+    return float(value) if tag in FRACTIONS and value is not None else value

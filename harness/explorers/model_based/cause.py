@@ -9,6 +9,7 @@ at a time.
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -22,7 +23,7 @@ from tornproof.harness.explorers.model_based.files import ViolationError
 from tornproof.harness.explorers.model_based.rules import RULES, Step
 from tornproof.harness.explorers.model_based.smaller import Failure, Steps
 from tornproof.harness.explorers.model_based.start import Copy
-from tornproof.harness.explorers.model_based.world import DURABLE, ORDERLY, ROWS, UNSYNCED, World
+from tornproof.harness.explorers.model_based.world import ALLOWED, DURABLE, ORDERLY, ROWS, UNSYNCED, World
 from tornproof.harness.simulator.filesystem.intercept import Answer, Call, CallKind, InterceptedStorage
 from tornproof.harness.systems.table import TableTarget
 from tornproof.impl.errors import StorageError
@@ -46,6 +47,7 @@ STOPPED = tuple(
 STOPPED_MIGRATIONS = ("migrate that fails", "migrate that is killed")
 KILLED = ("commit that is killed", "reopen that is killed")
 FILES = (DATA_FILE, PM_FILE, TXN_FILE)
+DICTIONARY_FILE = re.compile(r"[^\s/]+\.[ckov]\b")
 CLOSE, REOPEN = {"rule": "close"}, {"rule": "reopen"}
 NOUNS = {
     "read where": "a read with a condition",
@@ -322,6 +324,9 @@ def _said(failure: Failure, watch: Watch) -> tuple[str, str]:
         noun = f"a read after {noun}"
     file = _file_of_error(failure.violation.text)
     at = f", which stops at {file}" if file else ""
+    dictionary = DICTIONARY_FILE.search(failure.violation.text)
+    if failure.violation.broken == ALLOWED and dictionary is not None:
+        file, at = dictionary[0], f", in {dictionary[0]}"
     kind = f"{watch.rule}: {file.rpartition('/')[2]}" if file else watch.rule
     return f"{'' if watch.is_unfinished else f'{RIGHT}; '}wrong is {noun}{at}", kind
 

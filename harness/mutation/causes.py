@@ -18,6 +18,7 @@ from tornproof.harness.counterexamples.words import causes_of
 from tornproof.harness.explorers.model_based.explorer import Part, Stateful, parts
 from tornproof.harness.explorers.model_based.fixed_programs import FIXED_PROGRAMS
 from tornproof.harness.explorers.model_based.start import StorageKind, scratch_directory
+from tornproof.harness.explorers.schedules.writers import Group, explore_writers
 from tornproof.harness.explorers.simulated_phases import simulate
 from tornproof.harness.mutation.baseline import baseline_of
 from tornproof.harness.mutation.explorer import Explorer as Detector
@@ -28,12 +29,14 @@ from tornproof.harness.simulator.process.case import NotExplorableError
 from tornproof.harness.simulator.process.observer import Property
 from tornproof.harness.systems.releases import PRESETS
 from tornproof.harness.systems.scenario import Explorer, load_scenario
-from tornproof.harness.systems.simulation import HARDENED, setting_of
+from tornproof.harness.systems.simulation import HARDENED, setting_of, two_writers_of_table
 from tornproof.harness.systems.table import TableTarget
+from tornproof.harness.systems.workload import MADE_PATH, made_image
 from tornproof.impl.errors import TornproofError
 
 TIME_CHECKS_MAX = 2_000
 RANDOM_RULES = 1_800
+SCHEDULES_MAX = 100
 EXAMPLES = (
     "data not synced (F1)",
     "filter of the first row group",
@@ -177,6 +180,7 @@ def find(fault: FaultFile) -> Finding | None:
     first = [each for each in phases if each[0] is Explorer.SCHEDULES]
     searches: list[Callable[[], Finding | None]] = [
         *(partial(_simulated, fault.scenario, *each) for each in first),
+        *([found_by_writers] if Explorer.SCHEDULES in fault.phases else []),
         partial(found_by_programs, [None, *FIXED_PROGRAMS]),
         *(partial(_simulated, fault.scenario, *each) for each in phases if each not in first),
         partial(found_by_programs, [], random=parts(RANDOM_RULES, seed=0)),
@@ -184,6 +188,16 @@ def find(fault: FaultFile) -> Finding | None:
     with Mutant(fault).planted(), bounded_computation():
         found = (search() for search in searches)
         return next((each for each in found if each is not None and causes_of(each.evidence)), None)
+
+
+def found_by_writers() -> Finding | None:
+    """Return the first finding with a cause of two writers on a small table."""
+    for setting in two_writers_of_table(made_image(), MADE_PATH, PRESETS[HARDENED]):
+        group = Group(case=setting.case, writer_count=setting.writers)
+        for finding in explore_writers(group, schedules_max=SCHEDULES_MAX, ends=True, controls=()).findings:
+            if causes_of(finding.evidence):
+                return finding
+    return None
 
 
 def found_by_programs(

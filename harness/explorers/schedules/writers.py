@@ -10,15 +10,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import NamedTuple
 
 from tornproof.harness.common.system import Target
 from tornproof.harness.common.verdict import Finding, HasTime, Phase, Verdict, always, shown
+from tornproof.harness.counterexamples.actions import ActionNames
 from tornproof.harness.counterexamples.words import title_of
 from tornproof.harness.explorers.schedules.exploration import PHASE
 from tornproof.harness.explorers.schedules.points import Points
+from tornproof.harness.explorers.schedules.writers_cause import cause_of
 from tornproof.harness.search.dpor import Run, explore_all
 from tornproof.harness.search.outcome import path_to
 from tornproof.harness.search.transitions import Schedule
@@ -290,6 +292,13 @@ class _Explorer:
         if known is None or len(schedule) < len(known.evidence["schedule"]):
             self.found[violation.property, violation.process] = finding
 
+    def with_cause(self, finding: Finding) -> Finding:
+        """Return a finding with its cause, if replays show one."""
+        case, evidence = self.group.case, finding.evidence
+        names = ActionNames(case.target, case.path, case.kernel().image().files)
+        why = cause_of(self, names, evidence["clients"], evidence["schedule"], evidence["end"], finding.property)
+        return replace(finding, evidence={**evidence, "why": why}) if why else finding
+
 
 CONTROLS: tuple[tuple[Target, str, str], ...] = (
     (Toy(), ONE_ORDER, "writers"),
@@ -360,6 +369,7 @@ def explore_writers(
     try:
         counts = explore_all(explorer.world, explorer.end, has_time=has_time, schedules_max=schedules_max)
         death_count = explorer.kill(has_time) if ends else 0
+        findings = [explorer.with_cause(each) for each in explorer.found.values()]
     finally:
         explorer.close()
     writers = " and ".join(str(len(operations)) for operations in group.sessions)
@@ -383,7 +393,7 @@ def explore_writers(
             "deaths": death_count,
         },
         reached=dict(explorer.reached),
-        findings=tuple(explorer.found.values()),
+        findings=tuple(findings),
     )
     goals = (*COVERAGE_GOALS, *GOALS_OF_LOCKS * ends)
     return phase.with_controls(controls_of_run() if controls is None else controls).with_coverage_goals(goals)

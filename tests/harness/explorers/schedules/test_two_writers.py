@@ -11,6 +11,8 @@ from tornproof.harness.check import make_table
 from tornproof.harness.common.effort import DEFAULT, EFFORTS, Bounds
 from tornproof.harness.common.patch import wrapped
 from tornproof.harness.common.verdict import Finding, Phase, Verdict
+from tornproof.harness.counterexamples.actions import CHANGING, LOOKS
+from tornproof.harness.counterexamples.words import causes_of
 from tornproof.harness.explorers.schedules import writers
 from tornproof.harness.explorers.schedules.points import POINTS_OF_A_PURGE
 from tornproof.harness.explorers.schedules.writers import (
@@ -23,6 +25,8 @@ from tornproof.harness.explorers.schedules.writers import (
 from tornproof.harness.explorers.simulated_phases import simulate
 from tornproof.harness.mutation.fault_file import file_named
 from tornproof.harness.replay import replay_finding
+from tornproof.harness.search.dpor import explore_all
+from tornproof.harness.simulator.filesystem.intercept import Call, CallKind
 from tornproof.harness.simulator.process.observer import Property
 from tornproof.harness.systems.releases import HARDENED_PRESET
 from tornproof.harness.systems.scenario import Explorer
@@ -141,24 +145,27 @@ WRAPS = {"never locked": never_locked, "left behind": left_behind, "blind to pin
 
 
 @pytest.mark.parametrize(
-    ("name", "planted", "violated"),
+    ("name", "planted", "violated", "cause"),
     [
-        (BOTH_COMMIT, "never locked", {ONE_ORDER, Property.REJECTED}),
-        (BOTH_COMMIT, "released early", {ONE_ORDER, Property.REJECTED}),
-        (BOTH_COMMIT, "left behind", {Property.RECOVERY}),
-        (OTHER_PURGES, "blind to pins", {Property.REJECTED}),
-        (OTHER_PURGES, "never locked", {ONE_ORDER, Property.REJECTED}),
-        (BOTH_COMMIT, "a failed opening keeps the lock", {Property.RECOVERY}),
-        (BOTH_COMMIT, "recovery before the lock", {ONE_ORDER, Property.REJECTED}),
-        (BOTH_COMMIT, "writers share their lock", {ONE_ORDER, Property.REJECTED}),
+        (BOTH_COMMIT, "never locked", {ONE_ORDER, Property.REJECTED}, "without a lock while writer 1 is at work"),
+        (BOTH_COMMIT, "released early", {ONE_ORDER, Property.REJECTED}, "without a lock while writer 2 is at work"),
+        (BOTH_COMMIT, "left behind", {Property.RECOVERY}, "the first writer dies before: close lock"),
+        (OTHER_PURGES, "blind to pins", {Property.REJECTED}, "while reader 1 is at work: remove"),
+        (OTHER_PURGES, "never locked", {ONE_ORDER, Property.REJECTED}, "without a lock while writer 2 is at work"),
+        (BOTH_COMMIT, "a failed opening keeps the lock", {Property.RECOVERY}, "writer 1 keeps its lock"),
+        (BOTH_COMMIT, "recovery before the lock", {ONE_ORDER, Property.REJECTED}, "at work: store version again"),
+        (BOTH_COMMIT, "writers share their lock", {ONE_ORDER, Property.REJECTED}, "with a lock while writer 1"),
     ],
 )
-def test_a_lock_that_does_not_keep_out_is_found_and_replays(name: str, planted: str, violated: set[str]) -> None:
+def test_a_lock_that_does_not_keep_out_is_found_with_its_cause_and_replays(
+    name: str, planted: str, violated: set[str], cause: str
+) -> None:
     with ExitStack() as stack:
         plant(planted, stack)
         phase = explored(name, SCHEDULES_OF_A_PLANT)
         found: list[Finding] = [each for each in phase.findings if each.property in violated]
         assert found and phase.verdict is Verdict.INVALID
+        assert cause in causes_of(found[0].evidence)[0]
         assert {replay_finding(found[0], IMAGE, PATH) for _ in range(3)} == {Verdict.INVALID}
     assert replay_finding(found[0], IMAGE, PATH) is not Verdict.INVALID
 
@@ -179,3 +186,30 @@ def test_a_judge_of_two_writers_that_sees_less_fails_a_control(
     else:
         monkeypatch.setattr(f"tornproof.harness.explorers.schedules.writers.{name}", blind)
     assert writers.failed_controls()
+
+
+def test_waiting_helps_at_the_step_of_a_cause_and_at_no_later_one() -> None:
+    (setting,) = settings(BOTH_COMMIT)
+    with ExitStack() as stack:
+        plant("recovery before the lock", stack)
+        explorer = writers._Explorer(writers.Group(case=setting.case, writer_count=2))
+        stack.callback(explorer.close)
+        explore_all(explorer.world, explorer.end, schedules_max=SCHEDULES_OF_A_PLANT)
+        finding = next(iter(explorer.found.values()))
+        order = [index for index, count in finding.evidence["schedule"] for _ in range(count)]
+        helping: list[tuple[int, Call]] = []
+        others: list[tuple[int, Call]] = []
+        for number, index in enumerate(order):
+            world = explorer.world.fork()
+            for step in order[:number]:
+                world.step(step)
+            call = world.call(index)
+            if index == 1 and call.kind in CHANGING | LOOKS and world.nodes[0].depth > 0 and world.nodes[0].call:
+                world.run(0)
+                world.finish()
+                violated = {each.property for each in explorer.judge(world)}
+                (others if finding.property in violated else helping).append((number, call))
+        number, call = helping[-1]
+        assert all(later > number for later, _ in others) and others
+        assert (call.kind, call.path) == (CallKind.STORE, f"{PATH}/_txn")
+        assert "store version again (_txn)" in causes_of(explorer.with_cause(finding).evidence)[0]

@@ -30,6 +30,7 @@ GENERATIONS_MAX = 10_000
 VALUE_CHARACTERS_MAX = 60
 
 
+MISSING = "missing"
 UNREADABLE = f"{TXN_FILE} or {PM_FILE}"
 """The file of a difference if nothing can be read."""
 
@@ -94,7 +95,7 @@ class Audit:
     def _content(self, file: str) -> bytes:
         content = self._read(file)
         if content is None:
-            raise MissingError(Difference(file, "the file", 0, 0, "missing", "there"))
+            raise MissingError(Difference(file, "the file", 0, 0, MISSING, "there"))
         return content
 
     def _table(self, content: bytes, number: int) -> _PartitionTable:

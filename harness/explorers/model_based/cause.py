@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from tornproof.harness.common.verdict import shortened
 from tornproof.harness.counterexamples.actions import ActionNames
-from tornproof.harness.explorers.model_based.audit import UNREADABLE, Audit, Difference, Expected
+from tornproof.harness.explorers.model_based.audit import MISSING, UNREADABLE, Audit, Difference, Expected
 from tornproof.harness.explorers.model_based.commit import expected_changes
 from tornproof.harness.explorers.model_based.files import ViolationError
 from tornproof.harness.explorers.model_based.rules import RULES, Step
@@ -34,17 +34,14 @@ from tornproof.impl.txn.transaction import TXN_FILE
 from tornproof.model.table import Entry, Version
 
 SEEN_CHARACTERS_MAX = 160
-RESTATING = (
-    *("migrate", "migrate that is killed", "migrate that fails"),
-    *("repair", "repair that is killed", "repair that fails", "pages of another writer"),
-)
+MIGRATIONS = ("migrate", "migrate that fails", "migrate that is killed", "pages of another writer")
+RESTATING = (*MIGRATIONS, "repair", "repair that is killed", "repair that fails")
 REMOVING = ("purge", "reopen")
 COMMITS = ("commit", "commit nothing", "commit that fails", "commit that is killed")
 RIGHT = "rows (read by pyarrow) and fields of _txn and _pm are right"
 STOPPED = tuple(
     f"{rule} {how}" for rule in ("commit", "reopen", "repair", "migrate") for how in ("that fails", "that is killed")
 )
-STOPPED_MIGRATIONS = ("migrate that fails", "migrate that is killed")
 KILLED = ("commit that is killed", "reopen that is killed")
 FILES = (DATA_FILE, PM_FILE, TXN_FILE)
 DICTIONARY_FILE = re.compile(r"[^\s/]+\.[ckov]\b")
@@ -195,8 +192,9 @@ class Watch:
         possible = [each for each in self._expected if each.version.number == number] or self._expected[-1:]
         found = [next(audit.differences(each), None) for each in possible]
         if None not in found and found[0] is not None:
-            # Such a migration begins with a file of which nothing is left.
-            self.is_unfinished = found[0].file == UNREADABLE and self.rule in STOPPED_MIGRATIONS
+            # A migration begins without `_pm`, or with one of which nothing is left.
+            is_gone = found[0].file == UNREADABLE or found[0].found == MISSING
+            self.is_unfinished = is_gone and self.rule in MIGRATIONS
             self.wrong = None if self.is_unfinished else Wrong(found[0], self.rule, self._action(world, found[0]))
 
     def stopped_at(self, step: Step) -> str:

@@ -139,7 +139,7 @@ def test_a_damaged_table_is_exit_1_whatever_was_asked_for(
     assert run.document["verdict"] == "INVALID"
     assert phases_of(run).keys() == {"verify"}
     (found,) = run.document["findings"]
-    assert found.keys() == {"file", "property", "phase", "sentence"}
+    assert found.keys() == {"file", "property", "phase", "sentence", "causes"}
     assert [str(path) for path in findings.iterdir()] == [found["file"]]
     assert "size: expected 6667 bytes or more" in found["sentence"]
     assert content_of(damaged) == before

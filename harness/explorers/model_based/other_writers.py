@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 
 from tornproof.harness.common.made_rows import array_of
 from tornproof.harness.explorers.model_based.files import ViolationError
+from tornproof.harness.explorers.model_based.sessions import check_migrated
 from tornproof.harness.explorers.model_based.world import ALLOWED, World, orderly
 from tornproof.impl.layout.parquet import DATA_FILE
 from tornproof.impl.migrate.plan import Outcome
@@ -17,7 +18,6 @@ from tornproof.impl.migrate.table_migration import migrate_table
 from tornproof.impl.table.partition import PM_FILE
 from tornproof.impl.txn.transaction import TXN_FILE
 from tornproof.impl.types.questdb import TypeTag
-from tornproof.impl.verify.verify import verify_table
 from tornproof.model.table import Entry
 
 FRACTIONS = frozenset({TypeTag.FLOAT, TypeTag.DOUBLE})
@@ -56,7 +56,7 @@ def write_otherwise(world: World, *, nth: int, form: int) -> None:
             handle.pwrite(written, offset_bytes)
             handle.fsync()
     storage.sync_directory(f"{path}/{name}")
-    _expect(world, entry, len(content))
+    world.expect_token(entry.directory, len(content))
     with orderly("migrate"):
         migration = migrate_table(storage, path)
     outcomes = {each.name: each.outcome for each in migration.partitions}
@@ -64,22 +64,9 @@ def write_otherwise(world: World, *, nth: int, form: int) -> None:
         raise ViolationError(ALLOWED, f"migrate: {name}, which pyarrow wrote, is not migrated: {migration}")
     world.resume("a migration of another writer's file")
     world.check_durable([entry.directory[0]], with_version=False)
-    with orderly("verifying a migrated table"):
-        problems = verify_table(world.files.table(), whole=False).all_problems
-    if problems:
-        raise ViolationError(ALLOWED, f"after a migration {problems[0]}")
+    check_migrated(world)
     world.follow_anew()
     world.reached["pages of another writer"] += 1
-
-
-def _expect(world: World, entry: Entry, token: int) -> None:
-    """Let the model have the partition with another token, whose bytes before are gone."""
-    committed = world.state.committed
-    entries = tuple(
-        each._replace(token=token) if each.directory == entry.directory else each for each in committed.entries
-    )
-    world.state = world.state._replace(committed=committed._replace(entries=entries))
-    world.files.forget(entry.directory)
 
 
 def _content(world: World, entry: Entry, form: int) -> bytes:

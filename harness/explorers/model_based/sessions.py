@@ -143,11 +143,16 @@ def _migrate(world: World, fault: Fault | None) -> None:
             raise ViolationError(ALLOWED, f"migrate: not all of {names} are {words}: {migration.reason or others}")
         world.resume("a migration")
         world.check_durable(world.state.entries, with_version=False)
+    check_migrated(world)
+    world.reached["table migrated"] += 1
+
+
+def check_migrated(world: World) -> None:
+    """Verify a table after a migration."""
     with orderly("verifying a migrated table"):
         problems = verify_table(world.files.table(), whole=False).all_problems
     if problems:
         raise ViolationError(ALLOWED, f"after a migration {problems[0]}")
-    world.reached["table migrated"] += 1
 
 
 def _stop(world: World, fault: Fault, what: str, run: Callable[[Storage, str], object]) -> None:
@@ -201,11 +206,8 @@ def stretch(world: World, *, token_bytes: int) -> None:
     with world.files.storage.open_for_writing(f"{path}/{TXN_FILE}") as txn:
         txn.pwrite(token_bytes.to_bytes(8, "little"), partition.token_offset_bytes)
     world.files.holes[name] = range(fixed.parquet_footer_offset, fixed.parquet_footer_offset + moved_bytes)
-    world.files.forget(name)
+    world.expect_token(name, token_bytes)
     world.durable = None
-    committed = world.state.committed
-    entries = [each._replace(token=token_bytes) if each.directory == name else each for each in committed.entries]
-    world.state = world.state._replace(committed=committed._replace(entries=tuple(entries)))
     world.resume("a hole before the footer")
     world.follow_anew()
 

@@ -211,6 +211,15 @@ class World:
                 sizes |= {directory / DATA_FILE: partition.token, directory / PM_FILE: self.files.chain(name).end_bytes}
         self.check_synced(names | sizes)
 
+    def expect_token(self, directory: DirectoryName, token: int) -> None:
+        """Let the model have a directory with another token, whose bytes before are gone."""
+        committed = self.state.committed
+        entries = tuple(
+            each._replace(token=token) if each.directory == directory else each for each in committed.entries
+        )
+        self.state = self.state._replace(committed=committed._replace(entries=entries))
+        self.files.forget(directory)
+
     def check_synced(self, sizes: Mapping[Path, int | None]) -> None:
         """Compare the first bytes of files, or all, and their names with what was synced, where that is known."""
         if self.durable is None:

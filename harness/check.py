@@ -32,11 +32,11 @@ from tornproof.harness.explorers.model_based.explorer import (
     PartResult,
     Stateful,
     first_failures,
+    fixed_parts,
     parts,
     stateful_phase,
     unshrunk,
 )
-from tornproof.harness.explorers.model_based.fixed_programs import FIXED_PROGRAMS
 from tornproof.harness.explorers.model_based.start import StorageKind
 from tornproof.harness.explorers.model_based.world import ORDERLY
 from tornproof.harness.explorers.processes.explorer import explore_processes
@@ -107,6 +107,19 @@ SIMULATED = {
     PhaseName.MEMORY: Explorer.MEMORY,
 }
 """The explorers that run in the simulator; only they know other releases, and scenarios."""
+FIRST_FINDING_ORDER = (
+    PhaseName.STATEFUL,
+    PhaseName.SCHEDULES,
+    PhaseName.CRASH,
+    PhaseName.PRODUCT,
+    PhaseName.ROUNDTRIP,
+    PhaseName.MEMORY,
+    PhaseName.POWER,
+    PhaseName.PROCESSES,
+    PhaseName.DAMAGE,
+    PhaseName.RANDOM,
+)
+"""The explorers in the order in which they run where the first finding ends a run: those that find most come first."""
 MAKING = "making"
 """The key of the evidence that a new table could not be made."""
 ENDLESS = "endless"
@@ -213,39 +226,45 @@ def check_image(
     *,
     workers: int,
     seconds: float | None = None,
+    fails_fast: bool = False,
     on_progress: OnProgress = lambda progress: None,
 ) -> Outcome:
     """Explore a table in so many `workers`; `seconds` are a ceiling, which makes the bounds smaller.
 
+    One that `fails_fast` ends with the first finding.
     If the table is unsound, or could not be made, that is the finding, and nothing else is explored.
     """
     if question.start_error:
         return Outcome(phases=[_start_phase(question.start_error)])
     with bounded_computation(question.image.size_bytes):
-        return _check_image(question, phases, workers=workers, seconds=seconds, on_progress=on_progress)
+        return _check_image(question, phases, workers, seconds, on_progress, fails_fast=fails_fast)
 
 
 def _check_image(
     question: CheckQuestion,
     phases: Sequence[PhaseName],
-    *,
     workers: int,
     seconds: float | None,
     on_progress: OnProgress,
+    *,
+    fails_fast: bool,
 ) -> Outcome:
     verified = _verify_phase(question)
     shown = [verified] if PhaseName.VERIFY in phases or verified.verdict is not Verdict.VALID else []
     if verified.verdict is not Verdict.VALID:
         return Outcome(phases=shown)
     explorations = _explorations(question)
+    order = FIRST_FINDING_ORDER if fails_fast else tuple(PhaseName)
     outcome = explore(
-        {name: explorations[name] for name in PhaseName if name in phases and name in explorations},
+        {name: explorations[name] for name in order if name in phases and name in explorations},
         question,
         workers=workers,
         seconds=seconds,
+        fails_fast=fails_fast,
         on_progress=on_progress,
     )
-    return replace(outcome, phases=[*shown, *outcome.phases])
+    explored = sorted(outcome.phases, key=lambda phase: [*PhaseName].index(PhaseName(phase.name)))
+    return replace(outcome, phases=[*shown, *explored])
 
 
 def _explorations(question: CheckQuestion) -> dict[PhaseName, Exploration]:
@@ -268,7 +287,7 @@ def _one_task(name: PhaseName, run: Callable[[Worker], Phase]) -> Exploration:
 
 def _stateful(steps: int, seed: int) -> Exploration:
     controls = [Task(run=_detects, arguments=(index, seed), begins_first=True) for index in range(len(CONTROLS))]
-    fixed = [Task(run=_run_fixed, arguments=(table,), cost=2) for table in (None, *FIXED_PROGRAMS)]
+    fixed = [Task(run=_run_fixed, arguments=part, cost=2) for part in fixed_parts()]
     programs = [Task(run=_take_rules, arguments=(part,), cost=2) for part in parts(steps, seed)]
     results = yield [*controls, *fixed, *programs]
     detected, results = results[: len(controls)], results[len(controls) :]
@@ -280,7 +299,7 @@ def _stateful(steps: int, seed: int) -> Exploration:
     if not fixed_results and not done:
         return cut_short(PhaseName.STATEFUL)
     failures = first_failures([*fixed_results, *done])
-    shrunk = yield [Task(run=_shrink_program, arguments=(each,)) for each in failures]
+    shrunk = yield [Task(run=_shrink_program, arguments=(each,), for_finding=True) for each in failures]
     findings = [
         finding or unshrunk(failed, StorageKind.FILES) for failed, finding in zip(failures, shrunk, strict=True)
     ]
@@ -301,8 +320,8 @@ def _detects(worker: Worker, index: int, seed: int) -> bool:
     return worker.once(_controlled).detects(CONTROLS[index], seed, str(worker.scratch))
 
 
-def _run_fixed(worker: Worker, table: str | None) -> PartResult:
-    return worker.once(_stateful_of).run_fixed(table, str(worker.scratch))
+def _run_fixed(worker: Worker, table: str | None, numbers: tuple[int, ...]) -> PartResult:
+    return worker.once(_stateful_of).run_fixed(table, str(worker.scratch), numbers)
 
 
 def _take_rules(worker: Worker, part: Part) -> PartResult:

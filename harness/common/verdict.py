@@ -124,6 +124,11 @@ class Phase:
     test_cases: dict[str, dict[str, Any]] = field(default_factory=dict)
     varying: dict[str, int] = field(default_factory=dict)
 
+    @property
+    def has_finding(self) -> bool:
+        """Whether it has one at least."""
+        return bool(self.findings)
+
     def with_controls(self, failed: Sequence[str] | None) -> Phase:
         """Return the phase with the result of its positive controls: those that failed, or None if none was tried."""
         if failed is None:

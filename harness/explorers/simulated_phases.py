@@ -130,7 +130,9 @@ def simulated(explorer: Explorer, settings: Sequence[Setting]) -> Exploration:
             found += [(setting, each) for each in new[:FINDINGS_MAX]]
             findings += [(setting, strategy.unshrunk(setting, each, NOT_SHRUNK)) for each in new[FINDINGS_MAX:]]
             others += [(setting, each) for _, each in every if isinstance(each, Finding) and each not in new]
-    shrunk = yield [Task(run=_shrink, arguments=(explorer, setting.name, each)) for setting, each in found]
+    shrunk = yield [
+        Task(run=_shrink, arguments=(explorer, setting.name, each), for_finding=True) for setting, each in found
+    ]
     findings[:0] = [
         (setting, finding or strategy.unshrunk(setting, each, CUT))
         for (setting, each), finding in zip(found, shrunk, strict=True)

@@ -57,7 +57,17 @@ class Outcome:
 
     phases: list[Phase] = field(default_factory=list)
     is_out_of_time: bool = False
+    is_ended_by_finding: bool = False
+    first_finding_cpu_seconds: float | None = None
+    """The CPU time of all tasks that ended before there was a first finding, with that of the task that has it."""
     interrupted_by: signal.Signals | None = None
+
+    @property
+    def cut_by(self) -> str | None:
+        """What ended it before its bound: an interrupt, the time, the first finding, or nothing."""
+        if self.interrupted_by:
+            return "interrupt"
+        return "seconds" if self.is_out_of_time else "finding" if self.is_ended_by_finding else None
 
     @property
     def verdict(self) -> Verdict:
@@ -109,14 +119,17 @@ def explore(
     *,
     workers: int,
     seconds: float | None = None,
+    fails_fast: bool = False,
     on_progress: OnProgress = lambda progress: None,
 ) -> Outcome:
     """Run the tasks of all explorations in `workers` processes, until `seconds` have passed or an interrupt.
 
-    An exploration that is stopped ends with the phase of what was done. The first signal that would end this process is
-    in the outcome instead. No process and no file is left behind.
+    One that `fails_fast` ends with the first finding: one exploration after the other, the cheapest tasks first and
+    positive controls last, and after it only what makes it smaller runs. An exploration that is stopped ends with the
+    phase of what was done. The first signal that would end this process is in the outcome instead. No process and no
+    file is left behind.
     """
-    run = _Run(explorations, seconds, on_progress)
+    run = _Run(explorations, seconds, on_progress, fails_fast=fails_fast)
     with interrupts_kept(run.outcome), _scratch() as scratch, Pool(question, scratch, workers) as pool:
         run.to_the_end(pool)
         if run.open_:
@@ -171,6 +184,9 @@ class _Going:
     seconds: float = 0.0
     cpu_seconds: float = 0.0
     failures: list[str] = field(default_factory=list)
+    fails_fast: bool = False
+    is_ending: bool = False
+    """Whether only what makes a finding smaller begins."""
 
     def go_on(self) -> None:
         """Start the exploration, or send it the results, until it has yielded tasks or returned its phase."""
@@ -184,9 +200,22 @@ class _Going:
             else:
                 self.tasks, self.results = tasks, [None] * len(tasks)
                 self.cost_all += sum(task.cost for task in tasks)
-                # A long task that begins last would leave the other processes idle.
                 last_first = reversed(range(len(tasks)))
-                self.waiting = sorted(last_first, key=lambda index: (tasks[index].begins_first, tasks[index].cost))
+                self.waiting = sorted(last_first, key=lambda index: self._rank(tasks[index]))
+                if self.is_ending:
+                    self.end()
+
+    def end(self) -> None:
+        """Begin nothing more but what makes a finding smaller."""
+        self.is_ending = True
+        self.waiting = [index for index in self.waiting if self.tasks[index].for_finding]
+
+    def _rank(self, task: Task) -> tuple[bool, float]:
+        """Return the order of the tasks, in which the greatest begins first."""
+        if self.fails_fast:
+            return not task.begins_first, -task.cost
+        # A long task that begins last would leave the other processes idle.
+        return task.begins_first, task.cost
 
     def receive(self, message: Message) -> None:
         """Record how far a task is, or what it returned."""
@@ -221,11 +250,22 @@ class _Going:
 
 
 class _Run:
-    def __init__(self, explorations: Mapping[str, Exploration], seconds: float | None, on_progress: OnProgress) -> None:
+    def __init__(
+        self,
+        explorations: Mapping[str, Exploration],
+        seconds: float | None,
+        on_progress: OnProgress,
+        *,
+        fails_fast: bool,
+    ) -> None:
         self.outcome = Outcome()
-        self.all = [_Going(name=name, exploration=exploration) for name, exploration in explorations.items()]
+        self.all = [
+            _Going(name=name, exploration=exploration, fails_fast=fails_fast)
+            for name, exploration in explorations.items()
+        ]
         self._by_name = {going.name: going for going in self.all}
         self._seconds = seconds
+        self._fails_fast = fails_fast
         self._on_progress = on_progress
 
     @property
@@ -246,10 +286,22 @@ class _Run:
             if left <= 0:
                 self.outcome.is_out_of_time = True
                 return
-            for going in self._listen(pool, min(left, POLL_SECONDS)):
+            heard = self._listen(pool, min(left, POLL_SECONDS))
+            for going in self.open_ if self._ends(pool) else heard:
                 if not going.running and not going.waiting:
                     going.go_on()
                 self._on_progress(going.progress())
+
+    def _ends(self, pool: Pool) -> bool:
+        """Whether the first finding has just ended the run: then stop what runs, and begin no more."""
+        is_first = self.outcome.first_finding_cpu_seconds is not None and not self.outcome.is_ended_by_finding
+        if not is_first or not self._fails_fast:
+            return False
+        self.outcome.is_ended_by_finding = True
+        pool.stop()
+        for going in self.open_:
+            going.end()
+        return True
 
     def cut(self, pool: Pool) -> None:
         """Ask running tasks for what they have, and let every exploration end with that."""
@@ -277,11 +329,13 @@ class _Run:
             going.running[index] = process.begin(going.name, index, going.tasks[index])
 
     def _next(self) -> _Going | None:
-        """Return the exploration with waiting tasks that has had the least CPU time.
+        """Return the exploration with waiting tasks that has had the least CPU time; the first one if it fails fast.
 
-        So a time limit leaves results of each, and no exploration has its long tasks at the end.
+        With the least a time limit leaves results of each, and no exploration has its long tasks at the end.
         """
         ready = [going for going in self.open_ if going.waiting]
+        if self._fails_fast:
+            return next(iter(ready), None)
         return min(ready, key=lambda going: going.cpu_seconds + len(going.running), default=None)
 
     def _listen(self, pool: Pool, seconds: float) -> list[_Going]:
@@ -290,4 +344,6 @@ class _Run:
             going = self._by_name[message.name]
             going.receive(message)
             heard.append(going)
+            if message.has_finding and self.outcome.first_finding_cpu_seconds is None:
+                self.outcome.first_finding_cpu_seconds = sum(each.cpu_seconds for each in self.all)
         return heard

@@ -33,13 +33,15 @@ Made = TypeVar("Made")
 class Task:
     """A call of `run` with a `Worker` and the arguments; tasks with the largest `cost` begin first.
 
-    A positive control `begins_first` of all, because without it no result counts.
+    A positive control `begins_first` of all, because without it no other result counts than a finding. What makes a
+    finding smaller is `for_finding`: it also runs in a run that ends with its first finding.
     """
 
     run: Callable[..., Any]
     arguments: tuple[Any, ...] = ()
     cost: float = 1.0
     begins_first: bool = False
+    for_finding: bool = False
 
 
 @dataclass(slots=True, kw_only=True)
@@ -79,6 +81,12 @@ class Message:
     result: Any = None
     seconds: float = 0.0
     cpu_seconds: float = 0.0
+
+    @property
+    def has_finding(self) -> bool:
+        """Whether its result, or one of several, says that it has one."""
+        results = self.result if isinstance(self.result, (list, tuple)) else [self.result]
+        return any(getattr(each, "has_finding", False) for each in results)
 
 
 class Process:

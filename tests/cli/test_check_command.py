@@ -167,6 +167,16 @@ def test_a_ceiling_makes_the_bound_smaller_and_says_so(tornproof: WarmRunner, qu
     assert run.code == (0 if phase["explored"] and phase["controls"] == "passed" else 3)
 
 
+def test_a_check_that_fails_fast_ends_with_the_first_finding_and_says_so(tornproof: WarmRunner, tmp_path: Path) -> None:
+    asked = ("check", "--preset", "questdb-9.4.2-async", "--only", "product", "--only", "schedules", "--workers", "1")
+    run = tornproof(*asked, "--effort", "small", "--fail-fast", "--findings", tmp_path, "--json", "-")
+    assert (run.code, run.document["cut_by"], len(run.document["findings"])) == (1, "finding", 1)
+    schedules, product = run.document["phases"]
+    assert schedules["verdict"] == "INVALID" and (product["name"], product["explored"]) == ("product", 0)
+    times = run.document["times"]
+    assert 0 < times["first_finding_cpu_seconds"] < times["phases"]["schedules"]["cpu_seconds"]
+
+
 def test_a_table_without_parquet_partitions_is_exit_3(tornproof: WarmRunner, tmp_path: Path) -> None:
     empty = TABLE.with_file("_txn", tb.txn(rows=0, token=0, entries=[])).write_to(tmp_path / "table")
     run = tornproof("check", empty, *READING, "--workers", "1", "--json", "-")

@@ -151,7 +151,7 @@ def test_a_control_that_was_not_tried_has_not_failed(monkeypatch: pytest.MonkeyP
         )
 
     monkeypatch.setattr(check, "explore", explore)
-    monkeypatch.setattr(check, "FIXED_PROGRAMS", {})
+    monkeypatch.setattr(check, "fixed_parts", lambda: [(None, (0,))])
     names = (PhaseName.STATEFUL, PhaseName.SCHEDULES, PhaseName.PRODUCT, PhaseName.RANDOM, PhaseName.CRASH)
     bounds = replace(SMALLEST, rules=20, schedules=20, states=500, test_cases=1, cuts=0)
     phases = phases_of(TABLE.image(), "/table", *names, bounds=bounds)

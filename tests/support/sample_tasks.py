@@ -4,13 +4,15 @@ import os
 import signal
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
-from tornproof.harness.common.verdict import Phase, Verdict
+from tornproof.harness.common.verdict import Finding, Phase, Verdict
 from tornproof.harness.parallel.tasks import Exploration
 from tornproof.harness.parallel.workers import Task, Worker
 from tornproof.impl.errors import TornproofError
 
+NOTHING_FOUND = Phase(name="sample", explored=0, complete=True, bound="", verdict=Verdict.VALID)
 BUSY_SECONDS = 0.05
 PAUSE_SECONDS = 0.005
 """Between the steps of tasks that a test ends, which leave the time to other tests."""
@@ -79,6 +81,12 @@ def _begun(worker: Worker) -> list[Worker]:
     return []
 
 
+def find(worker: Worker, number: int) -> Phase:
+    """Return what has a finding if the number is odd."""
+    finding = Finding(property="even", phase="sample", sentence=f"{number} is odd", evidence={})
+    return replace(NOTHING_FOUND, explored=number, findings=(finding,) * (number % 2))
+
+
 def leave_a_file(worker: Worker) -> str:
     """Write to the worker's folder, and return where that is."""
     (worker.scratch / "file").write_bytes(b"x")
@@ -93,6 +101,17 @@ def exploring(tasks: Sequence[Task], into: Callable[[list[Any]], None] = lambda 
     return Phase(
         name="sample", explored=len(done), complete=len(done) == len(tasks), bound=str(done), verdict=Verdict.VALID
     )
+
+
+def finding_in_waves(numbers: Sequence[int], into: Callable[[list[Any]], None] = lambda results: None) -> Exploration:
+    """Look for odd numbers, and once more after a task for each that is found."""
+    control = Task(run=find, arguments=(2,), cost=0.1, begins_first=True)
+    found = yield [control, *(Task(run=find, arguments=(number,), cost=number) for number in numbers)]
+    into(found)
+    odd = [phase.explored for phase in found if phase is not None and phase.has_finding]
+    into((yield [Task(run=identity, for_finding=True) for _ in odd]))
+    into((yield [Task(run=find, arguments=(number,)) for number in numbers]))
+    return replace(NOTHING_FOUND, explored=len(odd), bound=str(odd))
 
 
 def in_waves(numbers: Sequence[int]) -> Exploration:

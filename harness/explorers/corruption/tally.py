@@ -31,6 +31,11 @@ class Tally:
     harmless: list[tuple[Flip, str]] = field(default_factory=list)
 
     @property
+    def has_finding(self) -> bool:
+        """Whether a damage was silent."""
+        return bool(self.silent)
+
+    @property
     def tried(self) -> int:
         """The number of damages that were judged."""
         return self.tried_by_kind.total()

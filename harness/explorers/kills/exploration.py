@@ -58,6 +58,11 @@ class ShareResult:
     left: Counter[str]
     findings: dict[Signature, Finding]
 
+    @property
+    def has_finding(self) -> bool:
+        """Whether it has one at least."""
+        return bool(self.findings)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:

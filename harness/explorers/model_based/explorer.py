@@ -109,6 +109,7 @@ COVERAGE_GOALS = (
 # These are reached by fixed programs only.
 FIXED_GOALS = ("text of 2^16 bytes", *(f"token of {bits + 1} bits" for bits in LARGE_TOKEN_BITS))
 STEPS_IN_PART = 300
+PROGRAMS_IN_PART = 4
 SEED_STRIDE = 1009
 WRITER = "tornproof.impl.write.table_writer"
 """Keeps the seeds of parts apart from those of other seeds."""
@@ -495,6 +496,28 @@ class PartResult:
     reached: Counter[str]
     failed: Failed | None
 
+    @property
+    def has_finding(self) -> bool:
+        """Whether a program failed."""
+        return self.failed is not None
+
+
+def programs_on(table: str | None) -> Sequence[Steps]:
+    """Return the programs that are given for a table, None for the given one."""
+    return COMMITS if table is None else FIXED_PROGRAMS[table]
+
+
+def fixed_parts() -> list[tuple[str | None, tuple[int, ...]]]:
+    """Divide the programs that are given: a few numbers for each table in turn, so that no table waits for others."""
+    tables = (None, *FIXED_PROGRAMS)
+    longest = max(len(programs_on(table)) for table in tables)
+    return [
+        (table, numbers)
+        for start in range(0, longest, PROGRAMS_IN_PART)
+        for table in tables
+        if (numbers := tuple(range(len(programs_on(table)))[start : start + PROGRAMS_IN_PART]))
+    ]
+
 
 def parts(steps: int, seed: int) -> list[Part]:
     """Divide random programs of so many rules among the given table, which gets every other part, and our own ones."""
@@ -536,16 +559,19 @@ class Stateful:
             search.run(part.number)
             return _result(search, part)
 
-    def run_fixed(self, table: str | None, scratch: str, *, stops_at_first: bool = False) -> PartResult:
-        """Run the programs that are given for a table, each with other options."""
+    def run_fixed(
+        self, table: str | None, scratch: str, numbers: Sequence[int] | None = None, *, stops_at_first: bool = False
+    ) -> PartResult:
+        """Run the programs that are given for a table, all or those with some numbers, each with other options."""
         part = Part(table, 0, 0)
         try:
             search = self._search(table, scratch, steps=0)
         except ViolationError as violation:
             return _without_start(violation, part)
+        programs = programs_on(table)
         with remembered_decoding():
-            for number, program in enumerate(COMMITS if table is None else FIXED_PROGRAMS[table]):
-                search.run_fixed(program, number)
+            for number in range(len(programs)) if numbers is None else numbers:
+                search.run_fixed(programs[number], number)
                 if stops_at_first and search.failure is not None:
                     break
             return _result(search, part)

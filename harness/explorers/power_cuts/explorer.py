@@ -42,6 +42,11 @@ class ModelResult:
     is_cut: bool
     findings: tuple[Finding, ...]
 
+    @property
+    def has_finding(self) -> bool:
+        """Whether it has one at least."""
+        return bool(self.findings)
+
 
 class Power:
     """Cuts the power of a test case's only writer; its caches serve all models. Close it after use."""

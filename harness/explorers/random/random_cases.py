@@ -165,6 +165,11 @@ class BatchResult:
     reached: Counter[str]
     found: dict[Signature, Finding]
 
+    @property
+    def has_finding(self) -> bool:
+        """Whether it has one at least."""
+        return bool(self.found)
+
 
 def batches(examples: int, seed: int) -> list[tuple[int, int]]:
     """Return the seed of each batch and the number of its test cases."""

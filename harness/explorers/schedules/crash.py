@@ -149,6 +149,11 @@ class ModelResult:
     """Where the reader locks or changes something, so that single schedules were run: the controls that failed."""
     found: dict[Signature, tuple[Violation, Moves]]
 
+    @property
+    def has_finding(self) -> bool:
+        """Whether it has one at least."""
+        return bool(self.found)
+
 
 def explore_under(
     case: TestCase,

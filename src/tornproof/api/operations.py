@@ -117,14 +117,15 @@ def check(
     effort: int | str = DEFAULT,
     seed: int = 0,
     workers: int | None = None,
+    fail_fast: bool = False,
 ) -> Outcome:
     """Explore a copy of a table, or a small new one, in every phase; the table itself is never changed.
 
     `outcome.verdict` is VALID, INVALID or UNKNOWN; `outcome.phases` say what each phase tried, within which bound,
     and what it found. `only` names phases, such as `crash`, by default all. `effort` is `small`, `medium`, `large`
     or a factor from 1 to 10,000; `workers` are processes, by default one for each core, and do not change the
-    result. Raises NotATableError, UnsupportedError above 96 MiB, StorageError, and ValueError for an unknown effort
-    or phase.
+    result. With `fail_fast` it ends with the first finding, and several workers may find another one first. Raises
+    NotATableError, UnsupportedError above 96 MiB, StorageError, and ValueError for an unknown effort or phase.
     """
     factor = effort_of(effort)
     if factor is None:
@@ -137,4 +138,4 @@ def check(
     phases = [name for name in question.phases if only is None or name in only]
     if unknown := [name for name in only or () if name not in question.phases]:
         raise ValueError(f"only: expected some of {', '.join(question.phases)}, found {unknown[0]!r}")
-    return check_image(question, phases, workers=workers or os.cpu_count() or 1)
+    return check_image(question, phases, workers=workers or os.cpu_count() or 1, fails_fast=fail_fast)

@@ -68,7 +68,7 @@ def check_document(
         "seed": asked.seed,
         "effort": asked.effort,
         "bounds": asdict(bounds),
-        "cut_by": "interrupt" if outcome.interrupted_by else "seconds" if outcome.is_out_of_time else None,
+        "cut_by": outcome.cut_by,
         "verdict": _verdict(phases).name,
         "phases": [
             {
@@ -91,6 +91,7 @@ def check_document(
         "varying": {phase.name: phase.varying for phase in phases if phase.varying},
         "times": {
             "workers": workers,
+            "first_finding_cpu_seconds": outcome.first_finding_cpu_seconds,
             "phases": {
                 phase.name: {"seconds": round(phase.seconds, 3), "cpu_seconds": round(phase.cpu_seconds, 3)}
                 for phase in phases
@@ -155,6 +156,8 @@ def _phase_grid(phases: Iterable[Phase]) -> Grid:
 def _remarks(outcome: CheckOutcome) -> Iterator[str]:
     """Yield remarks that the table of phases does not show."""
     for phase in outcome.phases:
+        if outcome.is_ended_by_finding and not phase.explored:
+            continue
         if phase.verdict is Verdict.UNKNOWN:
             yield f"{phase.name} is UNKNOWN: {phase.note}"
         elif phase.note:
@@ -163,6 +166,8 @@ def _remarks(outcome: CheckOutcome) -> Iterator[str]:
         yield "interrupted: the bounds cover only what was explored by then"
     if outcome.is_out_of_time:
         yield "cut by --seconds: the bounds cover only what was explored by then"
+    if outcome.is_ended_by_finding:
+        yield "ended by the first finding: the bounds cover only what was explored by then"
     exposures = Counter[str]()
     for phase in outcome.phases:
         exposures.update(phase.exposures)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import sample_tasks
 from depth import nightly
-from sample_tasks import exploring, in_waves
+from sample_tasks import exploring, finding_in_waves, in_waves
 
 from tornproof.harness.common.verdict import Phase, Verdict, calls_at_most
 from tornproof.harness.parallel.fork_server import ForkServer
@@ -111,6 +111,28 @@ def test_a_positive_control_begins_before_the_longest_task() -> None:
     control = Task(run=sample_tasks.take_position, cost=0.1, begins_first=True)
     explore({"sample": exploring([*costs, control], positions.append)}, 0, workers=1)
     assert positions == [[3, 2, 1]]
+
+
+def test_a_run_that_fails_fast_ends_with_the_first_finding_made_smaller_and_nothing_else() -> None:
+    waves: list[list[Any]] = []
+    never = exploring([Task(run=sample_tasks.never_return)])
+    explorations = {"sample": finding_in_waves([9, 7, 8, 3, 6], waves.append), "never": never}
+    outcome = explore(explorations, 0, workers=1, fails_fast=True)
+    assert [phase.bound for phase in outcome.phases] == ["[3]", "[]"]
+    (control, nine, seven, eight, three, six), (smaller,), again = waves
+    assert [control, nine, seven, eight, six] == [None] * 5 and three.has_finding
+    assert isinstance(smaller, int) and again == [None] * 5
+    assert outcome.cut_by == "finding" and outcome.first_finding_cpu_seconds is not None
+    assert outcome.first_finding_cpu_seconds <= sum(phase.cpu_seconds for phase in outcome.phases)
+
+
+@pytest.mark.parametrize("fails_fast", [False, True])
+def test_a_run_goes_on_where_it_is_not_to_fail_fast_or_finds_nothing(fails_fast: bool) -> None:
+    numbers = [8, 6] if fails_fast else [9, 8, 7]
+    outcome = explore({"sample": finding_in_waves(numbers)}, 0, workers=1, fails_fast=fails_fast)
+    (phase,) = outcome.phases
+    assert phase.bound == ("[]" if fails_fast else "[9, 7]")
+    assert outcome.cut_by is None and (outcome.first_finding_cpu_seconds is None) is fails_fast
 
 
 def test_an_interrupt_ends_with_what_there_is() -> None:

@@ -51,6 +51,10 @@ def check(
         float | None,
         typer.Option(callback=seconds_within(), help="Time limit; what it cuts off is missing from the bounds."),
     ] = None,
+    fail_fast: Annotated[
+        bool,
+        typer.Option("--fail-fast", help="End with the first finding; which one that is depends on the processes."),
+    ] = False,
     only: Annotated[list[PhaseName] | None, typer.Option(help="Run only this phase; may be repeated.")] = None,
     seed: Annotated[int, typer.Option(callback=seed_within(), help="Random seed, for the phases that sample.")] = 0,
     workers: Annotated[
@@ -79,11 +83,17 @@ def check(
     if report is not None:
         make_folder(report)
     if server is not None:
-        others = {"TABLE": table, "--preset": preset, "--scenario": scenario, "--workers": workers}
+        others = {
+            **{"TABLE": table, "--preset": preset, "--scenario": scenario, "--workers": workers},
+            "--fail-fast": fail_fast,
+        }
         reject_with_server([name for name, value in others.items() if value], only)
         checked = check_server(server, effort, seed, seconds)
     else:
-        checked = _check_table(table, effort, seconds, only, seed, workers or CORES, preset, tuple(scenario or ()))
+        names = tuple(scenario or ())
+        checked = _check_table(
+            table, effort, seconds, only, seed, workers or CORES, preset, names, fails_fast=fail_fast
+        )
     asked, outcome, path, image = checked.asked, checked.outcome, checked.path, checked.image
     directory = findings_directory(findings, report)
     save_history(checked, directory)
@@ -111,6 +121,8 @@ def _check_table(
     workers: int,
     preset: str | None,
     scenarios: tuple[str, ...],
+    *,
+    fails_fast: bool,
 ) -> Checked:
     chosen = None if preset is None else preset_named(preset)
     if table is not None and scenarios:
@@ -128,7 +140,9 @@ def _check_table(
     )
     phases = _phases(only, question)
     with progress_bars(phases) as on_progress:
-        outcome = check_image(question, phases, workers=workers, seconds=seconds, on_progress=on_progress)
+        outcome = check_image(
+            question, phases, workers=workers, seconds=seconds, fails_fast=fails_fast, on_progress=on_progress
+        )
     asked = Asked(
         target="a small new table" if table is None else table,
         arguments=() if table is None else (table,),

@@ -115,8 +115,8 @@ FIRST_FINDING_ORDER = (
     PhaseName.ROUNDTRIP,
     PhaseName.MEMORY,
     PhaseName.POWER,
-    PhaseName.PROCESSES,
     PhaseName.DAMAGE,
+    PhaseName.PROCESSES,
     PhaseName.RANDOM,
 )
 """The explorers in the order in which they run where the first finding ends a run: those that find most come first."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tornproof.harness.check import ENDLESS, MAKING, make_table
 from tornproof.harness.common.verdict import Finding, Verdict
 from tornproof.harness.counterexamples.replay import UNUSABLE, is_simulated
-from tornproof.harness.explorers.corruption.judge import Judge, Outcome
+from tornproof.harness.explorers.corruption.judge import FOUND, Judge
 from tornproof.harness.explorers.corruption.plan import damage_of, is_inside
 from tornproof.harness.explorers.corruption.roundtrip import Mismatch, reencode_generations
 from tornproof.harness.explorers.kills.explorer import replay_crash
@@ -94,4 +94,4 @@ def _replay_damage(finding: Finding, image: DiskImage, path: str) -> Verdict:
     if not is_inside(damage, {file: judge.size_bytes(file) for file in judge.regions}):
         return Verdict.UNKNOWN
     outcome, _ = judge.judge(damage)
-    return Verdict.INVALID if outcome is Outcome.SILENT else Verdict.VALID
+    return Verdict.INVALID if outcome in FOUND else Verdict.VALID

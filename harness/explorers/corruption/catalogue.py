@@ -15,6 +15,7 @@ from tornproof.harness.explorers.corruption.blocks import (
     stale,
     zeroed,
 )
+from tornproof.harness.explorers.corruption.crafted import crafted, data_cases, pm_cases, txn_cases
 from tornproof.harness.explorers.corruption.fields import (
     Spot,
     field_damages,
@@ -23,7 +24,7 @@ from tornproof.harness.explorers.corruption.fields import (
     txn_spots,
 )
 from tornproof.harness.explorers.corruption.judge import Judge
-from tornproof.harness.explorers.corruption.plan import Cut, Damage, Flip, Kind, Overwrite, Task
+from tornproof.harness.explorers.corruption.plan import CRAFTED, Crafted, Cut, Damage, Flip, Kind, Overwrite, Task
 from tornproof.impl.layout.parquet import DATA_FILE
 from tornproof.impl.txn.transaction import TXN_FILE
 
@@ -35,12 +36,12 @@ WORD_KINDS = frozenset({Kind.ZEROED_WORD, Kind.STALE_WORD, Kind.MISDIRECTED_WORD
 
 
 @functools.lru_cache(maxsize=LISTS_KEPT)
-def listed(judge: Judge, kind: Kind, file: str) -> tuple[Overwrite, ...]:
+def listed(judge: Judge, kind: Kind, file: str) -> tuple[Overwrite | Crafted, ...]:
     """Return all damages of a kind that are tried on a file of the table, or of the table grown from it."""
     return tuple(_damages(judge.of(kind), kind, file))
 
 
-def first_of(judge: Judge, kind: Kind) -> Overwrite | None:
+def first_of(judge: Judge, kind: Kind) -> Overwrite | Crafted | None:
     """Return the first damage of a kind to any file, without listing the others; None where there is none."""
     return next((damage for file in judge.files(kind) for damage in _damages(judge.of(kind), kind, file)), None)
 
@@ -61,6 +62,8 @@ def damages_of(judge: Judge, task: Task) -> Iterator[Damage]:
 
 def is_sampled(judge: Judge, kind: Kind, file: str) -> bool:
     """Whether only some of the fields, words or blocks of the file are damaged."""
+    if kind in CRAFTED:
+        return False
     if kind in (Kind.FIELD, Kind.FORGED):
         return len(_spots(judge, file)) > SPOTS_MAX
     unit = WORD_BYTES if kind in WORD_KINDS else min(BLOCK_BYTES)
@@ -71,7 +74,19 @@ def _blocks_max(kind: Kind, file: str) -> int:
     return DATA_WORDS_MAX if file.endswith(DATA_FILE) and kind in WORD_KINDS else BLOCKS_MAX
 
 
-def _damages(judge: Judge, kind: Kind, file: str) -> Iterator[Overwrite]:
+def _crafted(judge: Judge, kind: Kind, file: str) -> Iterator[Crafted]:
+    directory, _, name = file.rpartition("/")
+    content = judge.contents[file]
+    if file == TXN_FILE:
+        cases = txn_cases(content)
+    elif name == DATA_FILE:
+        cases = data_cases(content, judge.partitions[directory].partition.token)
+    else:
+        cases = pm_cases(judge.partitions[directory])
+    return crafted(file, content, (each for each in cases if each[0] is kind))
+
+
+def _damages(judge: Judge, kind: Kind, file: str) -> Iterator[Overwrite | Crafted]:
     contents, sizes, limit = judge.contents, _sizes(kind), _blocks_max(kind, file)
     older = [judge.contents_of(version.image) for version in judge.older]
     match kind:
@@ -94,6 +109,8 @@ def _damages(judge: Judge, kind: Kind, file: str) -> Iterator[Overwrite]:
             return
         case Kind.MISDIRECTED_WORD | Kind.MISDIRECTED_BLOCK:
             yield from misdirected(contents, file, sizes, limit)
+        case _ if kind in CRAFTED:
+            yield from _crafted(judge, kind, file)
         case Kind.LOST_WORD | Kind.LOST_BLOCK:
             yield from lost(contents, file, sizes, limit, older)
         case _:

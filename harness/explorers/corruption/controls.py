@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
@@ -15,15 +15,19 @@ from tornproof.harness.counterexamples.regions import PAGE
 from tornproof.harness.explorers.corruption.blocks import BLOCK_BYTES, BLOCKS_MAX, WORD_BYTES, zeroed
 from tornproof.harness.explorers.corruption.catalogue import first_of, listed
 from tornproof.harness.explorers.corruption.fields import Spot, field_damages
-from tornproof.harness.explorers.corruption.judge import Judge, Outcome
+from tornproof.harness.explorers.corruption.judge import FOUND, Judge, Outcome
 from tornproof.harness.explorers.corruption.plan import BITS_IN_BYTE, LISTED_KINDS, Cut, Damage, Flip, Kind, Pair
 from tornproof.impl.chunk.chunk import pages_of
 from tornproof.impl.layout import pm as layout
 from tornproof.impl.layout.parquet import DATA_FILE
 from tornproof.impl.parquet.pages import PageInfo
+from tornproof.impl.repair.repair import RepairReport
+from tornproof.impl.storage.interface import Storage
 from tornproof.impl.table.partition import PM_FILE
 from tornproof.impl.txn.transaction import ENTRY_BYTES, TXN_FILE
 
+FOOTER = "tornproof.impl.pm.footer"
+JUDGE = "tornproof.harness.explorers.corruption.judge"
 BODY_BYTES_TRIED = 8
 PAGE_FLIPS_TRIED, PARTS_TRIED = 400, 8
 SMALL_BYTES, WRONG_VALUES = 1_300, 8
@@ -35,6 +39,7 @@ KINDS = (
     Kind.STALE_WORD,
     Kind.MISDIRECTED_WORD,
     Kind.FORGED,
+    Kind.BROKEN,
     Kind.PAIR,
 )
 """Kinds with which a reader that checks nothing must be detected; lost writes are both stale and misdirected."""
@@ -73,6 +78,23 @@ def failed_controls_of_kinds(judge: Judge) -> list[str]:
             for kind in kinds
             if not any(_is_detected(judge.of(kind), damage) for damage in _metadata_damages(judge, kind))
         ]
+
+
+def failed_controls_of_crafted(judge: Judge) -> list[str]:
+    """Return in words which faulty reader, recovery or writer does not show on what the format allows."""
+    allowed = [each for file in judge.files(Kind.ALLOWED) for each in listed(judge, Kind.ALLOWED, file)]
+    metadata = [each for each in allowed if each.file.endswith(f"/{PM_FILE}")]
+    first = metadata[:1] if judge.takes_commits else []
+    # The sound table is read after its commits while nothing is replaced.
+    return [
+        f"{what} was not detected"
+        for what, location, broken, damages in (
+            ("a reader that takes no unknown sections", f"{FOOTER}:_has_unknown_bits", lambda *_: False, metadata),
+            ("a recovery that removes the version", f"{JUDGE}:repair_table", _removes_version, metadata[:1]),
+            ("a writer whose commits are lost", f"{JUDGE}:committed", lambda image, *_: iter([image] * 2), first),
+        )
+        if damages and not _any_detected(judge, damages, location, broken)
+    ]
 
 
 def failed_controls_of_parts(judge: Judge) -> list[str]:
@@ -151,13 +173,23 @@ def blind_to_contradictions() -> Iterator[None]:
         yield
 
 
+def _any_detected(judge: Judge, damages: Sequence[Damage], location: str, broken: Callable[..., Any]) -> bool:
+    with replaced(location, broken):
+        return any(_is_detected(judge, damage) for damage in damages)
+
+
+def _removes_version(storage: Storage, path: str) -> RepairReport:
+    storage.unlink(f"{path}/{TXN_FILE}")
+    return RepairReport(table=path, version=None, is_dry_run=False)
+
+
 def _is_noticed(judge: Judge, flip: Flip) -> bool:
     return judge.judge(flip)[0] in (Outcome.REJECTED, Outcome.EXPOSURE)
 
 
 def _is_detected(judge: Judge, damage: Damage) -> bool:
     try:
-        return judge.judge(damage)[0] in (Outcome.SILENT, Outcome.FORGED)
+        return judge.judge(damage)[0] in (*FOUND, Outcome.FORGED)
     except (pa.ArrowException, ValueError, AssertionError):
         # What a blind reader does not check may fail in another library.
         return False

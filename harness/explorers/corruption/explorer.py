@@ -12,6 +12,7 @@ from tornproof.harness.common.verdict import cut_short
 from tornproof.harness.explorers.corruption.catalogue import damages_of, is_sampled, listed
 from tornproof.harness.explorers.corruption.controls import (
     failed_controls,
+    failed_controls_of_crafted,
     failed_controls_of_injectors,
     failed_controls_of_kinds,
     failed_controls_of_parts,
@@ -146,7 +147,7 @@ def judge_task(judge: Judge, task: Task) -> Tally:
             # An exception of the checker itself makes the phase UNKNOWN, with the damage in its note.
             tally.disagreements.append(f"{damage}: {type(error).__name__}: {error}")
             continue
-        tally.count(damage, field_name, outcome)
+        tally.count(damage, field_name, outcome, judge.reason)
     tally.reached.update(judge.reached)
     return tally
 
@@ -177,7 +178,12 @@ def _plan_in_worker(worker: Worker, damages_max: int | None) -> Plan:
 
 def _failed_controls(judge: Judge) -> list[str]:
     of_parts = failed_controls_of_parts(judge) if judge.partitions else []
-    return [*failed_controls(judge), *of_parts, *failed_controls_of_kinds(judge)]
+    return [
+        *failed_controls(judge),
+        *of_parts,
+        *failed_controls_of_kinds(judge),
+        *failed_controls_of_crafted(judge),
+    ]
 
 
 def _unplanned(judge: Judge) -> Iterator[str]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.systems.answer import Answer, read_answer
 from tornproof.harness.systems.table import TableTarget
+from tornproof.harness.systems.table_operation import TableOperation
 from tornproof.harness.systems.workload import crash_operations
 from tornproof.impl.read.reader import open_snapshot
 from tornproof.impl.table.table import open_table
@@ -26,16 +28,18 @@ def grow(image: DiskImage, path: str) -> tuple[Version, ...]:
 
     Raises RowsRejectedError where no writer may write to it, and what reading and writing raise.
     """
+    # Files in a new directory have no older content.
+    operations = [operation for operation in crash_operations(image, path) if not operation.rewritten]
+    return _version(image, path), *(_version(each, path) for each in committed(image, path, operations))
+
+
+def committed(image: DiskImage, path: str, operations: Sequence[TableOperation]) -> Iterator[DiskImage]:
+    """Yield the table after each of some commits; raises what writing raises."""
     storage = MemoryStorage.of(image)
-    versions = [_version(image, path)]
     with TableTarget().open_writer(storage, path) as commits:
-        for operation in crash_operations(image, path):
-            if operation.rewritten:
-                # Files in a new directory have no older content.
-                continue
+        for operation in operations:
             commits.commit(operation)
-            versions.append(_version(storage.image(), path))
-    return tuple(versions)
+            yield storage.image()
 
 
 def _version(image: DiskImage, path: str) -> Version:

@@ -17,33 +17,41 @@ from dataclasses import dataclass
 import pyarrow as pa
 from msgspec.structs import replace
 
+from tornproof.harness.common.whose_error import is_of_explorers
 from tornproof.harness.counterexamples.regions import RegionMap, data_regions, pm_regions, txn_regions
-from tornproof.harness.explorers.corruption.history import Version, grow
-from tornproof.harness.explorers.corruption.plan import GROWN, Cut, Damage, Kind
+from tornproof.harness.explorers.corruption.history import Version, committed, grow
+from tornproof.harness.explorers.corruption.plan import CRAFTED, GROWN, Crafted, Cut, Damage, Kind
 from tornproof.harness.explorers.corruption.states import key_of, legal_answers, same_metadata
 from tornproof.harness.simulator.filesystem.image import DiskImage
+from tornproof.harness.simulator.filesystem.memory import MemoryStorage
+from tornproof.harness.simulator.filesystem.step_bound import EndlessError
 from tornproof.harness.simulator.filesystem.trace import TracingStorage
-from tornproof.harness.systems.answer import bits, read_answer
+from tornproof.harness.systems.answer import Answer, bits, read_answer
+from tornproof.harness.systems.workload import crash_operations
 from tornproof.impl.chunk.chunk import decode_chunk, pages_of
-from tornproof.impl.errors import ProblemError, TornproofError
+from tornproof.impl.errors import CorruptError, IndexedColumnError, ProblemError, TornproofError, UnsupportedError
 from tornproof.impl.layout.parquet import DATA_FILE
 from tornproof.impl.parquet.pages import PageInfo
 from tornproof.impl.parquet.thrift import Known
 from tornproof.impl.pm.block import Chunk
 from tornproof.impl.pm.header import Column
 from tornproof.impl.read.reader import open_snapshot
+from tornproof.impl.repair.repair import repair_table
 from tornproof.impl.table.partition import PM_FILE, ResolvedPartition, check_data_size
 from tornproof.impl.table.table import Table, open_table
 from tornproof.impl.txn.transaction import TXN_FILE
 from tornproof.impl.verify.pages import ChunkFilter, filter_of
 from tornproof.impl.verify.verify import Counts, check_thrift_footer, verify_partition, verify_table
 
+CRAFTED_PARTITIONS_MAX = 3
+
 
 class Outcome(enum.StrEnum):
     """The result of a damage (docs/damage.md).
 
     A rollback is an older version than any crash could leave: no checksum of this format ties `_txn` to its files.
-    Forged damage would be silent, but a disk cannot cause it: its checksum is right.
+    Forged damage would be silent, but a disk cannot cause it: its checksum is right. Nonconforming is what the format
+    forbids and is accepted, or what it allows and is not.
     """
 
     REJECTED = "rejected"
@@ -53,6 +61,13 @@ class Outcome(enum.StrEnum):
     ROLLBACK = "rollback"
     FORGED = "forged"
     SILENT = "silent"
+    NONCONFORMING = "nonconforming"
+
+
+FOUND = (Outcome.SILENT, Outcome.NONCONFORMING)
+"""The outcomes that are findings."""
+EXPECTED = {Kind.BROKEN: Outcome.REJECTED, Kind.REQUIRED: Outcome.REJECTED, Kind.ALLOWED: Outcome.HARMLESS}
+"""What must come of what a writer could have made; anything else does not conform to the format."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +84,10 @@ class Judge:
     """Holds a sound table's image and right answers, and judges damages of it."""
 
     def __init__(self, image: DiskImage, path: str, *, older: Sequence[Version] = ()) -> None:
-        """Read the undamaged table; raises what reading raises. `older` are earlier versions, newest first."""
+        """Read the undamaged table; raises what reading raises. `older` are earlier versions, newest first.
+
+        `reason` says in words why what was judged last is nonconforming.
+        """
         self.image, self.path, self.older = image, path, older
         traced = TracingStorage(image)
         self.snapshot = open_snapshot(open_table(traced, path))
@@ -89,6 +107,7 @@ class Judge:
         self._read = {file: traced.ranges(f"{path}/{file}") for file in self.regions}
         self.contents = self.contents_of(image)
         self.no_past = ""
+        self.reason = ""
 
     @functools.cached_property
     def grown(self) -> Judge | None:
@@ -107,7 +126,14 @@ class Judge:
         return judge
 
     def files(self, kind: Kind) -> Sequence[str]:
-        """Return the files that a kind of damage is done to: none where it needs older content and there is none."""
+        """Return the files that a kind of damage is done to: none where it needs older content and there is none.
+
+        Files are crafted for some partitions only, the smallest ones, to one of which a commit can be made.
+        """
+        if kind in CRAFTED:
+            rows = {directory: resolved.partition.row_count for directory, resolved in self.partitions.items()}
+            smallest = sorted(rows, key=rows.__getitem__)[:CRAFTED_PARTITIONS_MAX]
+            return TXN_FILE, *(file for file in self.regions if file.partition("/")[0] in smallest)
         return () if kind in GROWN and self.grown is None else tuple(self.of(kind).regions)
 
     def contents_of(self, image: DiskImage) -> dict[str, bytes]:
@@ -123,7 +149,79 @@ class Judge:
         """Return the outcome of a damage and the field that it hit."""
         return _outcome_for(damage, self._judge(damage)), self.field_of(damage)
 
+    @property
+    def takes_commits(self) -> bool:
+        """Whether our own writer can write to the sound table."""
+        return bool(self._next_answers)
+
+    @functools.cached_property
+    def _next_answers(self) -> list[Answer]:
+        """What is read after each of some commits to the sound table, none where it takes no commits."""
+        try:
+            return self._answers_after(self.image)
+        except TornproofError:
+            return []
+
+    def _answers_after(self, image: DiskImage) -> list[Answer]:
+        grown, _, rewritten, _ = crash_operations(self.image, self.path)
+        images = committed(image, self.path, (grown, rewritten))
+        return [read_answer(open_snapshot(open_table(each, self.path))) for each in images]
+
+    def _misrecovered(self, damaged: DiskImage, crafted: Crafted) -> str:
+        """Recover the table, and return in words what is wrong then: all rows are there, or nothing is changed."""
+        storage, file = MemoryStorage.of(damaged), f"{self.path}/{crafted.file}"
+        try:
+            report = repair_table(storage, self.path)
+        except IndexedColumnError:
+            # It is refused as a whole, before anything is changed.
+            return ""
+        self.reached["a recovery of a file as a writer could have made it"] += 1
+        image = storage.image()
+        if report.problems:
+            allowed = f"recovery calls it damaged: {report.problems[0]}" if crafted.kind is Kind.ALLOWED else ""
+            return allowed or ("" if image.files[file] == damaged.files[file] else "recovery changes a damaged file")
+        if self._judge_table(image, False) is not Outcome.HARMLESS:
+            return "after a recovery the table is damaged, or has other rows"
+        left = repair_table(storage, self.path).actions
+        return f"a second recovery has something to do: {left[0]}" if left else ""
+
+    def _judge_crafted(self, crafted: Crafted) -> Outcome:
+        """Judge by the whole table what a writer could have made, and what is allowed also by the next commits."""
+        found, damaged, outcome = self._next_answers, self._damaged(crafted), EXPECTED[crafted.kind]
+        try:
+            self.reason = self._misread(damaged, crafted.kind)
+            if crafted.file != TXN_FILE:
+                self.reason = self.reason or self._misrecovered(damaged, crafted)
+            if crafted.kind is Kind.ALLOWED and found and not self.reason:
+                self.reached["a commit to what the format allows"] += 1
+                self.reason = (
+                    "" if self._answers_after(damaged) == found else "other rows are read after the next commit"
+                )
+        except EndlessError as error:
+            self.reason = f"it does not end: {error}"
+        except TornproofError as error:
+            self.reason = f"the next commit, or a recovery, fails: {error}"
+        except Exception as error:
+            if is_of_explorers(error):
+                raise
+            self.reason = f"{type(error).__name__}: {error}"
+        return Outcome.NONCONFORMING if self.reason else outcome
+
+    def _misread(self, damaged: DiskImage, kind: Kind) -> str:
+        """Return in words what is wrong with how a file is read that a writer could have made."""
+        try:
+            answer = self._read_table(damaged)
+        except UnsupportedError as error:
+            return "" if kind is Kind.REQUIRED else f"it is rejected as unsupported: {error}"
+        except TornproofError as error:
+            return "" if kind is Kind.BROKEN else f"it is rejected: {error}"
+        if kind is not Kind.ALLOWED:
+            return "it is read"
+        return "" if answer == self.answer else "other rows are read"
+
     def _judge(self, damage: Damage) -> Outcome:
+        if isinstance(damage, Crafted):
+            return self._judge_crafted(damage)
         if not isinstance(damage, Cut) and not any(
             self._read[file].have_any(start, end) for file, start, end in damage.ranges
         ):
@@ -141,6 +239,8 @@ class Judge:
 
     def judge_whole(self, damage: Damage) -> Outcome:
         """Judge by verifying and reading the whole damaged table, whatever was damaged."""
+        if isinstance(damage, Crafted):
+            return self._judge_crafted(damage)
         return _outcome_for(damage, self._judge_table(self._damaged(damage), self._is_unprotected_page(damage)))
 
     def unread_byte(self, file: str) -> int | None:
@@ -277,10 +377,7 @@ class Judge:
 
     def _judge_table(self, damaged: DiskImage, unprotected: bool) -> Outcome:
         try:
-            table = open_table(damaged, self.path)
-            if not verify_table(table, whole=False).sound:
-                return Outcome.REJECTED
-            answer = read_answer(open_snapshot(table))
+            answer = self._read_table(damaged)
         except TornproofError:
             return Outcome.REJECTED
         if answer == self.answer:
@@ -290,6 +387,13 @@ class Judge:
         if any(answer == version.answer for version in self.older):
             return Outcome.ROLLBACK
         return Outcome.EXPOSURE if unprotected else Outcome.SILENT
+
+    def _read_table(self, damaged: DiskImage) -> Answer:
+        """Verify a table and return its rows; raises CorruptError for the first problem, and UnsupportedError."""
+        table = open_table(damaged, self.path)
+        for problem in verify_table(table, whole=False).all_problems:
+            raise CorruptError.of(problem)
+        return read_answer(open_snapshot(table))
 
     def _is_unprotected_page(self, damage: Damage) -> bool:
         """Whether Parquet has no way to detect the damage: some of it is in a page without checksum."""

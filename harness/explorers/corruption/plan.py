@@ -28,9 +28,14 @@ class Kind(enum.StrEnum):
     LOST_WORD = "words written elsewhere"
     LOST_BLOCK = "blocks written elsewhere"
     FORGED = "fields forged"
+    BROKEN = "rules broken"
+    REQUIRED = "required features"
+    ALLOWED = "differences allowed"
     PAIR = "pairs of flips"
 
 
+CRAFTED = frozenset({Kind.BROKEN, Kind.REQUIRED, Kind.ALLOWED})
+"""Kinds that a writer would have to make: what breaks a rule, what no reader knows yet, and what is left free."""
 LISTED_KINDS = tuple(kind for kind in Kind if kind not in (Kind.FLIP, Kind.CUT, Kind.PAIR))
 """Kinds whose damages are listed, because they follow from the files' contents."""
 GROWN = frozenset({Kind.STALE_WORD, Kind.STALE_BLOCK, Kind.LOST_WORD, Kind.LOST_BLOCK})
@@ -153,6 +158,32 @@ class Overwrite:
 
 
 @dataclass(frozen=True, slots=True)
+class Crafted:
+    """A file as another writer could have made it: `content` stands for some bytes from `offset_bytes`."""
+
+    kind: Kind
+    file: str
+    offset_bytes: int
+    removed_bytes: int
+    content: bytes
+    description: str
+
+    @property
+    def ranges(self) -> tuple[tuple[str, int, int], ...]:
+        """The bytes that are replaced or, where some are only added, the last one before them."""
+        start = self.offset_bytes if self.removed_bytes else self.offset_bytes - 1
+        return ((self.file, start, start + max(1, self.removed_bytes)),)
+
+    def apply(self, content: bytes, file: str | None = None, *, start_bytes: int = 0) -> bytes:
+        """Return the file's content as it was made."""
+        assert not start_bytes, "a file that is made anew has no parts"
+        return content[: self.offset_bytes] + self.content + content[self.offset_bytes + self.removed_bytes :]
+
+    def __str__(self) -> str:
+        return self.description
+
+
+@dataclass(frozen=True, slots=True)
 class Pair:
     """Two bits inverted, in one file or in two."""
 
@@ -190,7 +221,7 @@ class Pair:
         return f"{self.first}, and {self.second}"
 
 
-Damage = Flip | Cut | Overwrite | Pair
+Damage = Flip | Cut | Overwrite | Crafted | Pair
 
 
 def evidence_of(damage: Damage, field: str) -> dict[str, object]:
@@ -204,6 +235,9 @@ def evidence_of(damage: Damage, field: str) -> dict[str, object]:
         case Pair():
             bits = [{"file": flip.file, "bit": flip.bit} for flip in (damage.first, damage.second)]
             return hit | {"kind": "pair", "bits": bits}
+        case Crafted():
+            part = {"removed_bytes": damage.removed_bytes, "content": damage.content.hex()}
+            return hit | {"kind": damage.kind.value, **part, "description": damage.description}
         case Overwrite():
             edits = [
                 {"file": edit.file, "offset_bytes": edit.offset_bytes, "content": edit.content.hex()}
@@ -225,6 +259,10 @@ def damage_of(evidence: Mapping[str, Any]) -> Damage:
         case name:
             # An unknown name raises ValueError, and so does a kind that is handled above.
             kind = Kind(name)
+            if kind in CRAFTED:
+                sizes = int(evidence["offset_bytes"]), int(evidence["removed_bytes"])
+                content = bytes.fromhex(evidence["content"])
+                return Crafted(kind, str(evidence["file"]), *sizes, content, str(evidence["description"]))
             edits = tuple(
                 Edit(str(edit["file"]), int(edit["offset_bytes"]), bytes.fromhex(edit["content"]))
                 for edit in evidence["edits"]
@@ -236,6 +274,9 @@ def damage_of(evidence: Mapping[str, Any]) -> Damage:
 
 def is_inside(damage: Damage, sizes: Mapping[str, int]) -> bool:
     """Whether a damage is inside of files of these sizes: past their ends nothing can be damaged."""
+    if isinstance(damage, Crafted):
+        end = damage.offset_bytes + damage.removed_bytes
+        return 0 <= damage.offset_bytes <= end <= sizes.get(damage.file, -1)
     return all(0 <= start < end <= sizes.get(file, 0) for file, start, end in damage.ranges)
 
 

@@ -7,14 +7,19 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from tornproof.harness.common.verdict import CUT_SHORT, Finding, Phase, Verdict
-from tornproof.harness.explorers.corruption.judge import Outcome
+from tornproof.harness.explorers.corruption.judge import EXPECTED, FOUND, Outcome
 from tornproof.harness.explorers.corruption.pairs import SEED, ChosenPairs
-from tornproof.harness.explorers.corruption.plan import GROWN, LISTED_KINDS, Damage, Kind, Task, evidence_of
+from tornproof.harness.explorers.corruption.plan import GROWN, LISTED_KINDS, Crafted, Damage, Kind, Task, evidence_of
 from tornproof.harness.explorers.corruption.tally import Tally
 
 PHASE = "damage"
 PROPERTY = "damage is never read as a wrong answer"
-COVERAGE_GOALS = ("rejected by CHECKSUM of _pm", "a page rejected by its header")
+RULES = "files are read by the rules of the format"
+COVERAGE_GOALS = (
+    "rejected by CHECKSUM of _pm",
+    "a page rejected by its header",
+    *(f"{kind.value}: {expected.value}" for kind, expected in EXPECTED.items()),
+)
 EXPOSED = (Outcome.EXPOSURE, Outcome.ROLLBACK)
 _UNREMARKABLE = (Outcome.REJECTED, Outcome.HARMLESS)
 
@@ -71,18 +76,20 @@ def phase_of(run: Run) -> Phase:
         for outcome in Outcome:
             if outcome not in _UNREMARKABLE and tally.outcomes_by_kind[kind, outcome]:
                 reached[f"{kind.value}: {outcome.value}"] = tally.outcomes_by_kind[kind, outcome]
+    for kind, expected in EXPECTED.items():
+        reached[f"{kind.value}: {expected.value}"] = tally.outcomes_by_kind[kind, expected]
     phase = Phase(
         name=PHASE,
         explored=tally.tried,
         complete=run.is_complete,
         bound=_bound(run),
-        verdict=Verdict.INVALID if counts[Outcome.SILENT] else Verdict.VALID,
+        verdict=Verdict.INVALID if any(counts[outcome] for outcome in FOUND) else Verdict.VALID,
         counts={outcome.value: counts[outcome] for outcome in Outcome}
         | {kind.value: tally.tried_by_kind[kind] for kind in Kind},
         exposures=dict(sorted(exposures.items())),
         fields={file: {name: dict(found) for name, found in by_name.items()} for file, by_name in fields.items()},
         reached=reached,
-        findings=tuple(_findings(tally.silent)),
+        findings=tuple(_findings(tally.found)),
     )
     return phase.doubted(*_doubts(run)).with_coverage_goals(COVERAGE_GOALS).with_controls(run.plan.controls)
 
@@ -141,18 +148,22 @@ def _skipped(count: int) -> str:
     return f", {count} of them not tried" if count else ""
 
 
-def _findings(silent: list[tuple[Damage, str]]) -> Iterator[Finding]:
+def _findings(found: list[tuple[Damage, str, str]]) -> Iterator[Finding]:
     """Yield one finding for each kind and field, for its first damage, in the same order for any number of workers."""
     seen: set[tuple[Kind, str, str]] = set()
     order = list(Kind)
-    for damage, name in sorted(
-        silent, key=lambda each: (order.index(each[0].kind), each[0].file, each[0].offset_bytes, str(each[0]))
+    for damage, name, reason in sorted(
+        found, key=lambda each: (order.index(each[0].kind), each[0].file, each[0].offset_bytes, str(each[0]))
     ):
         if (damage.kind, damage.file, name) not in seen:
             seen.add((damage.kind, damage.file, name))
-            yield _finding(damage, name)
+            yield _finding(damage, name, reason)
 
 
-def _finding(damage: Damage, field_name: str) -> Finding:
+def _finding(damage: Damage, field_name: str, reason: str) -> Finding:
+    if isinstance(damage, Crafted):
+        rule = {Kind.BROKEN: "the format forbids this", Kind.REQUIRED: "no reader may read this without knowing it"}
+        sentence = f"{damage} ({field_name}): {rule.get(damage.kind, 'the format allows this')}, and {reason}."
+        return Finding(property=RULES, phase=PHASE, sentence=sentence, evidence=evidence_of(damage, field_name))
     sentence = f"With {damage} ({field_name}), the table is verified as sound, and other rows are read."
     return Finding(property=PROPERTY, phase=PHASE, sentence=sentence, evidence=evidence_of(damage, field_name))

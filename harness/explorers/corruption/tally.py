@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from tornproof.harness.counterexamples.regions import PAGE, PAGE_HEADER, UNREACHED
-from tornproof.harness.explorers.corruption.judge import Outcome
+from tornproof.harness.explorers.corruption.judge import FOUND, Outcome
 from tornproof.harness.explorers.corruption.plan import Damage, Flip, Kind
 
 NOT_PAIRED = UNREACHED | {PAGE, PAGE_HEADER}
@@ -25,15 +25,15 @@ class Tally:
     outcomes: Counter[tuple[str, str, Outcome]] = field(default_factory=Counter)
     outcomes_by_kind: Counter[tuple[Kind, Outcome]] = field(default_factory=Counter)
     reached: Counter[str] = field(default_factory=Counter)
-    silent: list[tuple[Damage, str]] = field(default_factory=list)
+    found: list[tuple[Damage, str, str]] = field(default_factory=list)
     disagreements: list[str] = field(default_factory=list)
     different: list[tuple[Flip, str]] = field(default_factory=list)
     harmless: list[tuple[Flip, str]] = field(default_factory=list)
 
     @property
     def has_finding(self) -> bool:
-        """Whether a damage was silent."""
-        return bool(self.silent)
+        """Whether a damage is a finding."""
+        return bool(self.found)
 
     @property
     def tried(self) -> int:
@@ -47,19 +47,19 @@ class Tally:
         self.outcomes += other.outcomes
         self.outcomes_by_kind += other.outcomes_by_kind
         self.reached += other.reached
-        self.silent += other.silent
+        self.found += other.found
         self.disagreements += other.disagreements
         self.different += other.different
         self.harmless += other.harmless
 
-    def count(self, damage: Damage, field_name: str, outcome: Outcome) -> None:
-        """Count the outcome of one damage."""
+    def count(self, damage: Damage, field_name: str, outcome: Outcome, reason: str = "") -> None:
+        """Count the outcome of one damage; what is found is kept with the reason."""
         self.outcomes[damage.file, field_name, outcome] += 1
         self.outcomes_by_kind[damage.kind, outcome] += 1
-        if outcome is Outcome.SILENT:
-            seen = ((found.kind, found.file, name) for found, name in self.silent)
+        if outcome in FOUND:
+            seen = ((found.kind, found.file, name) for found, name, _ in self.found)
             if (damage.kind, damage.file, field_name) not in seen:
-                self.silent.append((damage, field_name))
+                self.found.append((damage, field_name, reason))
         if isinstance(damage, Flip) and field_name not in NOT_PAIRED:
             if outcome is Outcome.HARMLESS:
                 self.harmless.append((damage, field_name))

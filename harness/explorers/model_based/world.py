@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tornproof.harness.common.whose_error import is_of_explorers
 from tornproof.harness.explorers.model_based.differences import difference_of_chains, difference_of_versions
 from tornproof.harness.explorers.model_based.files import (
     Chain,
@@ -40,7 +41,6 @@ UNSYNCED = "a commit was acknowledged, and not synced is "
 # The model's generations of a partition that is not in Parquet: no operation changes them.
 NATIVE = (Generation(token=-1, rows=()),)
 LARGE_TOKEN_BITS = (31, 32)
-EXPLORERS = "tornproof.harness.explorers."
 
 
 @contextmanager
@@ -51,7 +51,7 @@ def orderly(what: str, *answers: type[Exception]) -> Iterator[None]:
     except EndlessError as error:
         raise ViolationError(Property.ENDS, f"{what} does not end: {error}") from error
     except Exception as error:
-        if isinstance(error, (ViolationError, *answers)) or _is_ours(error):
+        if isinstance(error, (ViolationError, *answers)) or is_of_explorers(error):
             raise
         raise ViolationError(ORDERLY, f"{what}: {type(error).__name__}: {error}") from error
 
@@ -318,11 +318,3 @@ class World:
         resolved = next(position for position in positions if position.token == entry.token)
         for number, position in enumerate(reversed(positions)):
             yield Generation(token=position.token, rows=entry.rows if position is resolved else (), prev=number)
-
-
-def _is_ours(error: Exception) -> bool:
-    """Whether an exception was raised by a line of an explorer itself, not by what it called."""
-    trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
-    return trace is not None and str(trace.tb_frame.f_globals["__name__"]).startswith(EXPLORERS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +14,7 @@ from depth import sampled
 from tornproof.harness.checkers.rules import RULES
 from tornproof.harness.explorers.corruption import controls as damage
 from tornproof.harness.explorers.corruption.judge import Judge, Outcome
-from tornproof.harness.explorers.corruption.plan import Cut, Flip, Kind, Overwrite, Pair
+from tornproof.harness.explorers.corruption.plan import CRAFTED, LISTED_KINDS, Crafted, Cut, Flip, Kind, Overwrite, Pair
 from tornproof.harness.explorers.model_based import commit as commits
 from tornproof.harness.explorers.model_based import readers, system_calls
 from tornproof.harness.explorers.model_based.commit import commit
@@ -30,7 +31,8 @@ Blinding = Callable[[Patch], None]
 
 def failed_of_damage() -> list[str]:
     judge = Judge(made_image(), MADE_PATH)
-    return [*damage.failed_controls(judge), *damage.failed_controls_of_kinds(judge)]
+    of_kinds = damage.failed_controls_of_kinds(judge), damage.failed_controls_of_crafted(judge)
+    return [*damage.failed_controls(judge), *itertools.chain(*of_kinds)]
 
 
 def not_done(damaged: type[Any], *kinds: Kind) -> Blinding:
@@ -63,11 +65,16 @@ def never(outcome: Outcome, instead: Outcome) -> Blinding:
     return blind
 
 
+def blinded(owner: Any, name: str) -> Blinding:
+    return lambda patch: patch.setattr(owner, name, lambda *_, **__: None)
+
+
 DAMAGE_BLINDINGS: dict[str, Blinding] = {
     "no bit is flipped": not_done(Flip),
     "no file is cut": not_done(Cut),
     "no pair is flipped": not_done(Pair),
-    **{f"no {kind.value}": not_done(Overwrite, kind) for kind in Kind if kind not in (Kind.FLIP, Kind.CUT, Kind.PAIR)},
+    **{f"no {kind.value}": not_done(Crafted if kind in CRAFTED else Overwrite, kind) for kind in LISTED_KINDS},
+    **{f"{method} finds nothing": blinded(Judge, method) for method in ("_misrecovered", "_answers_after")},
     **{
         f"{method} says harmless": harmless(method)
         for method in ("_judge_txn", "_judge_pm", "_judge_page", "_judge_data", "_judge_table", "judge_whole")
@@ -106,10 +113,6 @@ def no_commit_is_killed(patch: Patch) -> None:
 
 def times_are_not_compared(patch: Patch) -> None:
     patch.setattr(World, "check_times", lambda self, transaction: None)
-
-
-def blinded(owner: Any, name: str) -> Blinding:
-    return lambda patch: patch.setattr(owner, name, lambda *_, **__: None)
 
 
 def not_run(*rules: str) -> Blinding:

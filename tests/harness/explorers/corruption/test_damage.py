@@ -25,7 +25,7 @@ from tornproof.harness.explorers.corruption.explorer import (
     plan,
     plan_bits_and_lengths,
 )
-from tornproof.harness.explorers.corruption.judge import Judge, Outcome
+from tornproof.harness.explorers.corruption.judge import FOUND, Judge, Outcome
 from tornproof.harness.explorers.corruption.plan import Damage, Flip, Kind, split
 from tornproof.harness.explorers.corruption.report import COVERAGE_GOALS
 from tornproof.harness.parallel import tasks
@@ -225,7 +225,7 @@ def test_a_blind_reader_is_invalid_with_one_finding_a_kind_and_field() -> None:
         (file, field)
         for file, fields in phase.fields.items()
         for field, found in fields.items()
-        if found.get(Outcome.SILENT.value)
+        if any(found.get(outcome.value) for outcome in FOUND)
     }
     found = [(each.evidence["kind"], each.evidence["file"], each.evidence["field"]) for each in phase.findings]
     assert len(set(found)) == len(found) and {(file, field) for _, file, field in found} == silent

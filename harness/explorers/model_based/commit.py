@@ -12,6 +12,7 @@ from tornproof.harness.simulator.filesystem.intercept import Call, CallKind
 from tornproof.harness.simulator.filesystem.memory import Killed
 from tornproof.harness.systems.table_specification import interval_of, ticks_of
 from tornproof.impl.errors import RowsRejectedError, StorageError
+from tornproof.impl.layout import pm as layout
 from tornproof.impl.layout.parquet import DATA_FILE
 from tornproof.impl.storage.interface import StorageReason
 from tornproof.impl.txn.transaction import TXN_FILE, Transaction
@@ -257,6 +258,9 @@ def _check_committed(world: World, before: State, changes: Changes, directories:
     after = world.state.entries
     for key in changes:
         old, new = before.entries.get(key), after.get(key)
+        if new is not None and key not in world.staged.adopted:
+            replaced = None if key in world.staged.dropped else old
+            _check_header(world, replaced, new, known[replaced.directory] if replaced else None)
         if old is None:
             world.reached["first rows of a partition"] += 1
             continue
@@ -266,6 +270,27 @@ def _check_committed(world: World, before: State, changes: Changes, directories:
             world.was_replaced |= {old.directory} if new else set()
         if new is not None and key not in world.staged.dropped:
             _check_growth(world, key, old, new, known[old.directory])
+
+
+def _check_header(world: World, old: Entry | None, new: Entry, before: Facts | None) -> None:
+    """Check which columns have filters, and that all texts are ASCII where the header says so."""
+    facts, blooms = world.facts[new.directory], world.options.blooms
+    columns = facts.header.columns
+    expected = before.filtered if before is not None else frozenset()
+    if blooms is not None and (old is None or old.directory != new.directory):
+        expected = frozenset(column.id for column in columns if column.name in blooms.columns)
+    if facts.filtered != expected:
+        found, wanted = (
+            sorted(column.name for column in columns if column.id in ids) for ids in (facts.filtered, expected)
+        )
+        raise ViolationError(ALLOWED, f"partition {new.directory[0]} has filters of {found}, and should of {wanted}")
+    names = world.rows.shape.schema.names
+    for column in (each for each in columns if layout.IS_ASCII.get(each.flags) and each.name in names):
+        texts = (world.rows.contents[row][names.index(column.name)] for row in new.rows)
+        if not all(text is None or text.isascii() for text in texts):
+            raise ViolationError(
+                ALLOWED, f"partition {new.directory[0]} says that {column.name} is ASCII, and not all is"
+            )
 
 
 def _note_growth(world: World, old: Sequence[int], new: Sequence[int], why_rewritten: str) -> None:

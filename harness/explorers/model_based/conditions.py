@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ipaddress
+import math
 import operator
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
+from decimal import Decimal
 from fractions import Fraction
 from typing import Any, TypeAlias
 
@@ -30,8 +32,13 @@ OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
     ">=": operator.ge,
     "<=": operator.le,
 }
-FORMS = 7
-"""A comparison alone, negated, in a conjunction, in a disjunction, in a list or its negation, with another literal."""
+SIGNS = OPERATORS | {">": operator.gt}
+FORMS = 9
+"""A comparison alone, negated, in a conjunction, in a disjunction; what is in a list of two values or is not; another
+literal; and what is between the values of two rows, or is not."""
+_BETWEEN, _NOT_BETWEEN = FORMS - 2, FORMS - 1
+BEYOND_FLOATS = 1e39
+"""More than the largest FLOAT."""
 _INTEGERS = {TypeTag.BYTE, TypeTag.SHORT, TypeTag.INT, TypeTag.LONG}
 _NUMBERS = {*_INTEGERS, *DECIMAL_DIGITS_MAX}
 _FRACTIONS = {TypeTag.FLOAT, TypeTag.DOUBLE}
@@ -46,10 +53,15 @@ class Condition:
     truth: Callable[[Values], Truth]
 
 
-def condition_of(shape: RowShape, row: Values, *, column: int, symbol: str, form: int) -> Condition:
-    """Return a condition of one of the FORMS on a column and the value of a row in it, and on the next column's."""
+def condition_of(shape: RowShape, row: Values, other: Values, *, column: int, symbol: str, form: int) -> Condition:
+    """Return a condition of one of the FORMS on a column and the value of a row in it, and on the next column's.
+
+    Or on what two rows have in the column.
+    """
+    if form in (_BETWEEN, _NOT_BETWEEN):
+        return _between(shape, row, other, column, is_negated=form == _NOT_BETWEEN)
     if form in (4, 5):
-        return _in_list(shape, row, column, is_negated=form == 5)
+        return _in_list(shape, row, other, column, is_negated=form == 5)
     first = _comparison(shape, row, column, symbol, is_other=form == 6)
     if form in (0, 6):
         return first
@@ -77,21 +89,33 @@ def _all_of(first: Truth, second: Truth) -> Truth:
     return None if first is None or second is None else True
 
 
-def _in_list(shape: RowShape, row: Values, column: int, *, is_negated: bool) -> Condition:
-    """Ask whether a value is in a list, in which null never is, nor is it not."""
-    one = _comparison(shape, row, column, "=")
-    name, column_type, value = shape.schema.names[column], shape.types[column], row[column]
-    literal = None if value is None else _literal(column_type, value)
-    if literal is None:
-        return one
-    wanted = _comparable(column_type, value)
+def _between(shape: RowShape, row: Values, other: Values, column: int, *, is_negated: bool) -> Condition:
+    """Ask for what is from the value of one row to that of another one, or before and behind both."""
+    signs = ("<", ">") if is_negated else (">=", "<=")
+    first, second = (_comparison(shape, each, column, sign) for each, sign in zip((row, other), signs, strict=True))
 
     def truth(values: Values) -> Truth:
-        other = values[column]
-        is_in = None if other is None else _comparable(column_type, other) == wanted
+        low, high = first.truth(values), second.truth(values)
+        return _negated(_all_of(_negated(low), _negated(high))) if is_negated else _all_of(low, high)
+
+    return Condition(text=f"{first.text} {'OR' if is_negated else 'AND'} {second.text}", truth=truth)
+
+
+def _in_list(shape: RowShape, row: Values, other: Values, column: int, *, is_negated: bool) -> Condition:
+    """Ask whether a value is one of those of two rows, in which null never is, nor is it not."""
+    name, column_type = shape.schema.names[column], shape.types[column]
+    values = [each[column] for each in (row, other) if each[column] is not None]
+    literals = {value: literal for value in values if (literal := _literal(column_type, value)) is not None}
+    if not literals:
+        return _comparison(shape, row, column, "=")
+    wanted = [_comparable(column_type, value) for value in literals]
+
+    def truth(values: Values) -> Truth:
+        found = values[column]
+        is_in = None if found is None else _comparable(column_type, found) in wanted
         return _negated(is_in) if is_negated else is_in
 
-    return Condition(text=f'"{name}" {"NOT " * is_negated}IN ({literal})', truth=truth)
+    return Condition(text=f'"{name}" {"NOT " * is_negated}IN ({", ".join(literals.values())})', truth=truth)
 
 
 def _comparison(shape: RowShape, row: Values, column: int, symbol: str, *, is_other: bool = False) -> Condition:
@@ -102,10 +126,17 @@ def _comparison(shape: RowShape, row: Values, column: int, symbol: str, *, is_ot
     literal = _literal(column_type, value)
     if literal is None:
         return Condition(text=f'"{name}" IS NOT NULL', truth=lambda values: values[column] is not None)
-    compares, wanted = OPERATORS[symbol], _comparable(column_type, value)
+    compares, wanted = SIGNS[symbol], _comparable(column_type, value)
     if is_other and tag_of(column_type) in _INTEGERS:
         literal = f"{value}.5"
         wanted = value + Fraction(1 if value >= 0 else -1, 2)
+    elif is_other and tag_of(column_type) in DECIMAL_DIGITS_MAX:
+        # One digit more than the column has.
+        literal += "5" if "." in literal else ".5"
+        wanted = Decimal(literal)
+    elif is_other and tag_of(column_type) in _FRACTIONS:
+        wanted = math.copysign(BEYOND_FLOATS, wanted)
+        literal = str(wanted)
     elif is_other and tag_of(column_type) is TypeTag.TIMESTAMP:
         literal = _in_another_zone(column_type, value)
 
@@ -137,7 +168,8 @@ def _literal(column_type: int, value: Any) -> str | None:
     if tag in _NUMBERS:
         return f"{value:f}" if tag in DECIMAL_DIGITS_MAX else str(value)
     if tag in _FRACTIONS:
-        return {"inf": "'Infinity'", "-inf": "'-Infinity'"}.get(value, str(value))
+        # Nothing equals NaN, so no literal is needed for it.
+        return {"inf": "'Infinity'", "-inf": "'-Infinity'", "nan": None}.get(value, str(value))
     if tag in _TEXTS:
         escaped = str(value).replace("'", "''")
         return f"'{escaped}'"

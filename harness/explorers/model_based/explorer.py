@@ -634,7 +634,8 @@ def start_of(table: str, encode: RowGroupEncoder) -> Start:
 
 def _making(table: str, encode: RowGroupEncoder) -> Search:
     start = prepare(empty_image(table), PATH)
-    return Search(start=start, kind=StorageKind.MEMORY, scratch="", encode=encode, steps=0, options=1)
+    nth = BY_NAME[table].nth_options
+    return Search(start=start, kind=StorageKind.MEMORY, scratch="", encode=encode, steps=0, options=nth)
 
 
 def _check_added(before: Sequence[Values], after: Sequence[Values], types: Sequence[str]) -> None:

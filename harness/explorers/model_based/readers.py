@@ -119,6 +119,7 @@ def read_where(world: World, *, nth: int, at: int) -> None:
     condition = condition_of(
         world.rows.shape,
         contents[rows[(row + nth) % len(rows)]],
+        contents[rows[(2 * row + nth + 1) % len(rows)]],
         column=nth % len(world.rows.shape.types),
         symbol=tuple(OPERATORS)[symbol],
         form=form,
@@ -132,7 +133,7 @@ def read_each_value(world: World, *, nth: int) -> None:
     column = nth % len(shape.types)
     firsts = list({contents[row][column]: row for row in reversed(rows)}.values())
     for row in firsts[:: max(1, len(firsts) // VALUES_MAX)]:
-        _check_condition(world, rows, condition_of(shape, contents[row], column=column, symbol="=", form=0))
+        _check_condition(world, rows, condition_of(shape, contents[row], (), column=column, symbol="=", form=0))
     world.reached["each value of a column read"] += len(firsts) > 1
 
 

@@ -20,7 +20,7 @@ from tornproof.model.rows import Row, with_row
 
 FIRST_VALUE = 1_000_000
 SPECIAL_EVERY = 4
-SPECIAL_FRACTIONS = (0.0, -0.0, float("inf"), float("-inf"))
+SPECIAL_FRACTIONS = (0.0, -0.0, float("inf"), float("-inf"), float("nan"))
 
 
 class Point(NamedTuple):

@@ -20,6 +20,8 @@ from tornproof.impl.table.metadata_file import (
 from tornproof.impl.types.names import type_code
 
 TABLE_NAME = "table"
+WITH_FILTERS = 4
+"""The options with which all columns get bloom filters."""
 PATH = f"/{TABLE_NAME}"
 
 
@@ -27,7 +29,7 @@ PATH = f"/{TABLE_NAME}"
 class NewTable:
     """A table to make: types by column, of which the first is the designated timestamp, and deduplication keys.
 
-    The `added` columns come after its first rows.
+    The `added` columns come after its first rows, which are written with the `nth_options` of a program.
     """
 
     name: str
@@ -35,6 +37,7 @@ class NewTable:
     keys: frozenset[str] = frozenset()
     partition_by: PartitionBy
     added: Mapping[str, str] = field(default_factory=dict)
+    nth_options: int = 1
 
 
 PLAIN = NewTable(name="days", columns={"ts": "TIMESTAMP", "v": "LONG"}, partition_by=PartitionBy.DAY)
@@ -57,6 +60,7 @@ SYMBOLS = NewTable(
     },
     keys=frozenset({"ts", "k"}),
     partition_by=PartitionBy.HOUR,
+    nth_options=WITH_FILTERS,
 )
 TABLES = (
     SYMBOLS,
@@ -88,6 +92,7 @@ TABLES = (
         },
         keys=frozenset({"ts"}),
         partition_by=PartitionBy.YEAR,
+        nth_options=WITH_FILTERS,
     ),
 )
 OTHERS = NewTable(

@@ -24,6 +24,7 @@ from tornproof.harness.explorers.model_based.start import Copy, Start
 from tornproof.harness.simulator.filesystem.step_bound import EndlessError
 from tornproof.harness.simulator.process.observer import Property
 from tornproof.impl.layout.parquet import DATA_FILE, ParquetTail
+from tornproof.impl.pm.header import FileHeader, decode_header
 from tornproof.impl.table.partition import PM_FILE
 from tornproof.impl.txn.pins import Pin
 from tornproof.impl.txn.reader import TransactionReader
@@ -81,6 +82,12 @@ class Facts:
     footer_bytes: int
     blocks: tuple[int, ...]
     token: int
+    header: FileHeader
+
+    @property
+    def filtered(self) -> frozenset[int]:
+        """The writer indexes of the columns that have bloom filters."""
+        return frozenset(self.header.columns[index].id for index in self.header.bloom_columns)
 
     @classmethod
     def of(cls, chain: Chain, token: int) -> Facts:
@@ -91,6 +98,7 @@ class Facts:
             footer_bytes=position.fixed.parquet_footer_length + ParquetTail.layout.size_bytes,
             blocks=chain.blocks_of(position),
             token=token,
+            header=decode_header(chain.content, file=chain.file),
         )
 
 

@@ -22,7 +22,7 @@ from tornproof.impl.layout import pm as layout
 from tornproof.impl.layout.parquet import DATA_FILE
 from tornproof.impl.parquet.pages import PageInfo
 from tornproof.impl.repair.repair import RepairReport
-from tornproof.impl.storage.interface import Storage
+from tornproof.impl.storage.interface import EntryKind, Storage
 from tornproof.impl.table.partition import PM_FILE
 from tornproof.impl.txn.transaction import ENTRY_BYTES, TXN_FILE
 
@@ -179,7 +179,9 @@ def _any_detected(judge: Judge, damages: Sequence[Damage], location: str, broken
 
 
 def _removes_version(storage: Storage, path: str) -> RepairReport:
-    storage.unlink(f"{path}/{TXN_FILE}")
+    # A second recovery has nothing to do.
+    if storage.kind(f"{path}/{TXN_FILE}") is EntryKind.FILE:
+        storage.unlink(f"{path}/{TXN_FILE}")
     return RepairReport(table=path, version=None, is_dry_run=False)
 
 

@@ -17,7 +17,13 @@ from tornproof.impl.layout import pm as layout
 from tornproof.impl.layout.parquet import MAGIC
 from tornproof.impl.layout.txn import PARQUET_FORMAT, BaseHeader, PartitionEntry, TransactionRecord
 from tornproof.impl.pm.chain import CHECKSUM_START
-from tornproof.impl.pm.footer import FOOTER_BYTES, GENERATION_END_MINIMUM, FooterPosition
+from tornproof.impl.pm.footer import (
+    CHECKSUM_BYTES,
+    FOOTER_BYTES,
+    FOOTER_LENGTH_BYTES,
+    GENERATION_END_MINIMUM,
+    FooterPosition,
+)
 from tornproof.impl.table.partition import ResolvedPartition
 from tornproof.impl.txn.transaction import ENTRY_BYTES, RECORD_BYTES, area_of
 
@@ -148,7 +154,7 @@ class _Made:
         body = (self.before if before is None else before) + fixed.pack() + rest
         checksum = zlib.crc32(body[CHECKSUM_START:]) ^ checksum_change
         if length_bytes is None:
-            length_bytes = FOOTER_BYTES + len(rest) + 4
+            length_bytes = FOOTER_BYTES + len(rest) + CHECKSUM_BYTES
         return _published(body + layout.Trailer(checksum=checksum, footer_length=length_bytes).pack())
 
     def with_newer(self, rest: bytes | None = None, *, older: bytes | None = None, **changes: int) -> bytes:
@@ -224,8 +230,8 @@ def _chains(made: _Made) -> Iterator[Case]:
 
 def _sizes(made: _Made) -> Iterator[Case]:
     whole = made.whole
-    longest = len(whole) - 4
-    for length_bytes in (0, FOOTER_BYTES + 3, longest + 1, longest + FAR_BYTES, (1 << 32) - 1):
+    longest = len(whole) - FOOTER_LENGTH_BYTES - layout.Header.layout.size_bytes
+    for length_bytes in (0, FOOTER_BYTES + CHECKSUM_BYTES - 1, longest + 1, len(whole), FAR_BYTES, (1 << 32) - 1):
         wrong = made.with_footer(made.fixed, made.rest, length_bytes=length_bytes)
         yield Kind.BROKEN, f"the footer is said to have {length_bytes} bytes", wrong
     if not made.flags:

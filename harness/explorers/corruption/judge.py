@@ -163,9 +163,30 @@ class Judge:
             return []
 
     def _answers_after(self, image: DiskImage) -> list[Answer]:
+        return [read_answer(open_snapshot(open_table(each, self.path))) for each in self._committed(image)]
+
+    def _committed(self, image: DiskImage) -> list[DiskImage]:
+        """Return the table after a commit in place and after a rewrite, each as the sound table is written to."""
         grown, _, rewritten, _ = crash_operations(self.image, self.path)
-        images = committed(image, self.path, (grown, rewritten))
-        return [read_answer(open_snapshot(open_table(each, self.path))) for each in images]
+        return [*committed(image, self.path, (grown, rewritten))]
+
+    def _miswritten(self, damaged: DiskImage, crafted: Crafted) -> str:
+        """Commit to what the format allows, and return in words what is wrong then."""
+        if self._answers_after(damaged) != self._next_answers:
+            return "other rows are read after the next commit"
+        directory, _, name = crafted.file.rpartition("/")
+        if name != PM_FILE or (before := self._scratchpad(damaged, directory)) is None:
+            return ""
+        # Of all optional sections only this one is carried on.
+        after = self._scratchpad(self._committed(damaged)[0], directory)
+        return "" if after == before else f"after the next commit the scratchpad is {after}, and was {before}"
+
+    def _scratchpad(self, image: DiskImage, directory: str) -> tuple[tuple[int, bytes], ...] | None:
+        snapshot = open_snapshot(open_table(image, self.path))
+        for partition in snapshot.transaction.partitions:
+            if snapshot.table.directory_of(partition) == directory:
+                return snapshot.resolve(partition).metadata.generation.sections.scratchpad
+        return None
 
     def _misrecovered(self, damaged: DiskImage, crafted: Crafted) -> str:
         """Recover the table, and return in words what is wrong then: all rows are there, or nothing is changed."""
@@ -187,16 +208,14 @@ class Judge:
 
     def _judge_crafted(self, crafted: Crafted) -> Outcome:
         """Judge by the whole table what a writer could have made, and what is allowed also by the next commits."""
-        found, damaged, outcome = self._next_answers, self._damaged(crafted), EXPECTED[crafted.kind]
+        takes_commits, damaged = self.takes_commits, self._damaged(crafted)
         try:
             self.reason = self._misread(damaged, crafted.kind)
             if crafted.file != TXN_FILE:
                 self.reason = self.reason or self._misrecovered(damaged, crafted)
-            if crafted.kind is Kind.ALLOWED and found and not self.reason:
+            if crafted.kind is Kind.ALLOWED and takes_commits and not self.reason:
                 self.reached["a commit to what the format allows"] += 1
-                self.reason = (
-                    "" if self._answers_after(damaged) == found else "other rows are read after the next commit"
-                )
+                self.reason = self._miswritten(damaged, crafted)
         except EndlessError as error:
             self.reason = f"it does not end: {error}"
         except TornproofError as error:
@@ -205,7 +224,7 @@ class Judge:
             if is_of_explorers(error):
                 raise
             self.reason = f"{type(error).__name__}: {error}"
-        return Outcome.NONCONFORMING if self.reason else outcome
+        return Outcome.NONCONFORMING if self.reason else EXPECTED[crafted.kind]
 
     def _misread(self, damaged: DiskImage, kind: Kind) -> str:
         """Return in words what is wrong with how a file is read that a writer could have made."""

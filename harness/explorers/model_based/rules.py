@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from tornproof.harness.explorers.model_based.commit import commit, commit_fails, commit_killed
+from tornproof.harness.explorers.model_based.files import ViolationError
 from tornproof.harness.explorers.model_based.other_writers import can_be_written, write_otherwise
 from tornproof.harness.explorers.model_based.readers import (
     pin,
@@ -40,10 +41,13 @@ from tornproof.harness.explorers.model_based.sessions import (
     use_dead,
 )
 from tornproof.harness.explorers.model_based.start import OPTIONS, TIMES_IN_INTERVAL, Interval
-from tornproof.harness.explorers.model_based.world import Staged, World, orderly
+from tornproof.harness.explorers.model_based.world import ALLOWED, Staged, World, orderly
+from tornproof.impl.errors import CorruptError
+from tornproof.impl.layout.parquet import DATA_FILE, MAGIC
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
 from tornproof.impl.table.partition_names import interval_end
 from tornproof.impl.types.questdb import TypeTag
+from tornproof.impl.write.adoption import PreparedPartition
 from tornproof.impl.write.partition_build import PartitionBuild
 
 Step: TypeAlias = dict[str, Any]
@@ -134,14 +138,33 @@ def adopt(world: World, *, place: int, count: int) -> None:
         [Point(time, nth % KEY_COUNT) for nth, time in enumerate(interval.times[: max(1, count)])]
     )
     path = f"{world.files.path}/prepared.{len(world.rows.contents)}"
-    with orderly("preparing a partition"):
-        with PartitionBuild(world.process, path, world.start.metadata, OPTIONS[0], table_name="table") as build:
-            build.append(build.encoded(rows))
-            prepared = build.finish(interval.start)
+    with (
+        orderly("preparing a partition"),
+        PartitionBuild(world.process, path, world.start.metadata, OPTIONS[0], table_name="table") as build,
+    ):
+        build.append(build.encoded(rows))
+        prepared = build.finish(interval.start)
+    _reject_unfinished(world, prepared, f"{path}/{DATA_FILE}")
+    with orderly("adopting a partition"):
         world.open_writer.adopt(prepared)
     world.staged.rows += identities
     world.staged.adopted[interval.start] = len(identities)
     world.reached["partition adopted"] += 1
+
+
+def _reject_unfinished(world: World, prepared: PreparedPartition, data_path: str) -> None:
+    """Let the writer reject a prepared partition while the end of its data is not what the footer says."""
+    with world.process.open_for_writing(data_path) as handle:
+        start = handle.size_bytes() - len(MAGIC)
+        handle.pwrite(bytes(len(MAGIC)), start)
+        with orderly("adopting what is not finished", CorruptError):
+            try:
+                world.open_writer.adopt(prepared)
+            except CorruptError:
+                handle.pwrite(MAGIC, start)
+                handle.fdatasync()
+                return
+    raise ViolationError(ALLOWED, f"a prepared partition was adopted whose {DATA_FILE} has no end")
 
 
 def roll_back(world: World) -> None:

@@ -31,6 +31,8 @@ TABLES = (
 )
 CHAIN = "tables/9.4.2/chain/table"
 FAULTS = (
+    "a token may stand for two generations",
+    "scratchpad is not carried on",
     "a chain may lead forward",
     "end of data.parquet is not looked at",
     "more rows than the version has",

@@ -84,7 +84,7 @@ class Listed:
 class Run:
     """One run of `check`: `name` is its name in the report, `file` its path.
 
-    `cut_by` is what ended it before its bounds did, if anything: an interrupt, or its time limit.
+    `cut_by` is what ended it before its bounds did, if anything: an interrupt, its time limit, or its first finding.
     """
 
     file: str

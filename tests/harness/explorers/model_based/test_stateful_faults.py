@@ -24,13 +24,15 @@ from tornproof.harness.explorers.model_based.explorer import (
     PartResult,
     Stateful,
     first_failures,
+    fixed_parts,
     parts,
+    programs_on,
     replay_stateful,
     start_of,
     unshrunk,
 )
 from tornproof.harness.explorers.model_based.files import ViolationError
-from tornproof.harness.explorers.model_based.fixed_programs import LAST_AND_FIRST, STRETCHED
+from tornproof.harness.explorers.model_based.fixed_programs import FIXED_PROGRAMS, LAST_AND_FIRST, STRETCHED
 from tornproof.harness.explorers.model_based.machine import Search, replay
 from tornproof.harness.explorers.model_based.smaller import Failure
 from tornproof.harness.explorers.model_based.start import StorageKind
@@ -201,14 +203,26 @@ def test_defects_of_large_files_are_noticed_by_the_fixed_programs(fault: str, tm
         (OTHERS.name, "nanoseconds taken for microseconds", "which pyarrow wrote, is not migrated"),
         (OTHERS.name, "last time is that of the last but one", "expected a bound of"),
         (OTHERS.name, "unknown count of nulls is none", "IS NULL"),
+        (None, "less than a fraction", ".5 "),
+        (None, "several times end with the first", " IN ("),
+        (None, "prepared partitions are not checked", "whose data.parquet has no end"),
+        (SYMBOLS.name, "a rewrite forgets the filters", "has filters of []"),
     ],
 )
-def test_mistakes_in_dictionaries_recoveries_and_pages_of_others_are_noticed_by_the_fixed_programs(
+def test_mistakes_that_little_else_shows_are_noticed_by_the_fixed_programs(
     table: str | None, fault: str, text: str, tmp_path: Path
 ) -> None:
     with planted(fault):
         failed = Stateful(None, "/table").run_fixed(table, str(tmp_path), stops_at_first=True).failed
     assert failed is not None and text in failed.failure.violation.text
+
+
+def test_each_fixed_program_is_in_one_part_and_no_table_waits_for_all_of_another() -> None:
+    tables = (None, *FIXED_PROGRAMS)
+    taken = [(table, number) for table, numbers in fixed_parts() for number in numbers]
+    assert len(taken) == len({*taken}) == sum(len(programs_on(table)) for table in tables)
+    assert {*taken} == {(table, number) for table in tables for number in range(len(programs_on(table)))}
+    assert [table for table, _ in fixed_parts()][: len(tables)] == [*tables]
 
 
 def test_one_finding_is_made_of_each_property_and_the_first_failure_counts() -> None:

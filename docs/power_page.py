@@ -25,12 +25,14 @@ HEAD = """# What a check finds that is told nothing
 
 Each fault is one change of one place of the implementation ([planted faults](faults.md)), planted into a copy of the
 package. A check of the bundled table, which is told nothing of it, then runs phase after phase up to the first finding.
-Generated from the trials of `make power` by `docs/power_page.py`; the page of `tornproof report` has each cell.
+Generated from trials of `tornproof faults` (`make power` tries all) by `docs/power_page.py`; the page of `tornproof
+report` has each cell. CPU seconds are those of the processes, with their start, up to the first finding.
 
 *Reached*: the changed code was executed. *Triggered*: a phase counted or found something that it does not without the
 fault. *Detected*: there is a finding, and it replays each time. Faults with an argument why they harm
 nobody are counted apart. A third of the faults is *set aside*, drawn by the CRC-32 of their names: nothing was tuned to
-them.
+them before they were first measured. What was missed then is looked into, and explained in
+[planting-a-fault.md](planting-a-fault.md).
 
 """
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -15,7 +16,7 @@ import pyarrow as pa
 from tornproof.harness.common.made_rows import NULL_EVERY, array_of, value_maker
 from tornproof.harness.systems.plain_rows import RowShape, Values, plain_rows
 from tornproof.impl.types.arrow import is_nullable
-from tornproof.impl.types.questdb import TypeTag
+from tornproof.impl.types.questdb import DECIMAL_DIGITS_MAX, TypeTag
 from tornproof.model.rows import Row, with_row
 
 FIRST_VALUE = 1_000_000
@@ -118,6 +119,9 @@ class Rows:
             return None
         if tag in (TypeTag.FLOAT, TypeTag.DOUBLE) and number % SPECIAL_EVERY == 0:
             return SPECIAL_FRACTIONS[number // SPECIAL_EVERY % len(SPECIAL_FRACTIONS)]
+        if tag in DECIMAL_DIGITS_MAX and number % SPECIAL_EVERY == 1:
+            # Others need all bytes of their column.
+            return Decimal(number % 10)
         if tag is TypeTag.SYMBOL:
             # New ones now and then, because each makes the dictionary larger.
             known = sorted({content[index] for content in self.contents if content[index] is not None})

@@ -12,6 +12,7 @@ from tornproof.harness.counterexamples.case_document import UnknownTargetError, 
 from tornproof.harness.counterexamples.explain import explain
 from tornproof.harness.counterexamples.log import DecisionLog
 from tornproof.harness.counterexamples.moves import (
+    BOTH_SESSIONS,
     Moves,
     from_schedule,
     moves_before_cuts,
@@ -110,6 +111,7 @@ def as_log(case: TestCase, finding: Finding, *, scenario: str | None = None) -> 
 
     If no log reproduces it, because only the explorer's own judge sees it, the finding stays, with the test case.
     """
+    case = _explored(case, finding)
     shown = watched(case, finding.property)
     # The same property is preferred; else any that this run breaks.
     for violated in (finding.property, ""):
@@ -126,11 +128,18 @@ def as_log(case: TestCase, finding: Finding, *, scenario: str | None = None) -> 
 
 def with_case(case: TestCase, finding: Finding, *, scenario: str | None = None) -> Finding:
     """Return a finding whose file holds all that its explorer needs to replay it."""
+    case = _explored(case, finding)
     try:
         document = case_document(case)
     except (UnknownTargetError, TypeError):
         return finding
     return replace(finding, evidence={**finding.evidence, "scenario": scenario, "test_case": document})
+
+
+def _explored(case: TestCase, finding: Finding) -> TestCase:
+    """Return the test case that the finding is of: one in which a single session does what two do, or itself."""
+    both = finding.evidence.get(BOTH_SESSIONS)
+    return case if both is None else replace(case, first_session=tuple(both), second_session=())
 
 
 def _moves(evidence: dict[str, Any]) -> Iterator[Moves]:

@@ -71,6 +71,10 @@ def moves_before_cuts(evidence: Mapping[str, Any]) -> Moves:
     return [*moves, ("evict",) if origin["process"].endswith(EVICTED) else ("kill",), session]
 
 
+BOTH_SESSIONS = "both_sessions"
+"""The key of the operations in the evidence of a run whose writer does in one session what the test case has in two."""
+
+
 def watched(case: TestCase, violated: str) -> TestCase:
     """Return the test case with a reader, and without rules for single steps where none of these is violated.
 

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tornproof.harness.common.verdict import Finding, HasTime, OnProgress, always, without_digits
+from tornproof.harness.counterexamples.moves import BOTH_SESSIONS
 from tornproof.harness.counterexamples.words import title_of
 from tornproof.harness.explorers.schedules.points import Points
 from tornproof.harness.search.crash_world import WRITER_INDEX
@@ -153,6 +154,8 @@ class Exploration:
             return
         transitions = schedule()
         names = [process.name for process in process_group.processes]
+        # A reader is also explored beside a writer that does at once what it does in both sessions.
+        both = () if process_group is self._process_group else (*self._case.first_session, *self._case.second_session)
         self.findings[signature] = Finding(
             property=violation.property,
             phase=PHASE,
@@ -161,5 +164,6 @@ class Exploration:
                 "target": self._case.target.name,
                 "clients": names,
                 "schedule": [list(transition) for transition in transitions],
+                **({BOTH_SESSIONS: list(both)} if both else {}),
             },
         )

@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
+import numpy as np
+
 from tornproof.harness.explorers.corruption.plan import Crafted, Kind
 from tornproof.impl.layout import pm as layout
 from tornproof.impl.layout.parquet import MAGIC
@@ -346,7 +348,6 @@ def _replaced(content: bytes, offset_bytes: int, value: bytes) -> bytes:
 
 def _common(left: bytes, right: bytes) -> int:
     """Return how many bytes are equal at the beginning."""
-    return next(
-        (index for index, (one, other) in enumerate(zip(left, right, strict=False)) if one != other),
-        min(len(left), len(right)),
-    )
+    size = min(len(left), len(right))
+    unequal = np.flatnonzero(np.frombuffer(left, np.uint8, size) != np.frombuffer(right, np.uint8, size))
+    return int(unequal[0]) if unequal.size else size

@@ -27,6 +27,7 @@ from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.simulator.filesystem.step_bound import EndlessError
 from tornproof.harness.simulator.filesystem.trace import TracingStorage
 from tornproof.harness.systems.answer import Answer, bits, read_answer
+from tornproof.harness.systems.table_operation import TableOperation
 from tornproof.harness.systems.workload import crash_operations
 from tornproof.impl.chunk.chunk import decode_chunk, pages_of
 from tornproof.impl.errors import CorruptError, IndexedColumnError, ProblemError, TornproofError, UnsupportedError
@@ -158,27 +159,33 @@ class Judge:
     def _next_answers(self) -> list[Answer]:
         """What is read after each of some commits to the sound table, none where it takes no commits."""
         try:
-            return self._answers_after(self.image)
+            return self._answers_after(self._committed(self.image))
         except TornproofError:
             return []
 
-    def _answers_after(self, image: DiskImage) -> list[Answer]:
-        return [read_answer(open_snapshot(open_table(each, self.path))) for each in self._committed(image)]
+    @functools.cached_property
+    def _next_operations(self) -> tuple[TableOperation, TableOperation]:
+        """A commit in place, and a rewrite."""
+        grown, _, rewritten, _ = crash_operations(self.image, self.path)
+        return grown, rewritten
+
+    def _answers_after(self, images: Sequence[DiskImage]) -> list[Answer]:
+        return [read_answer(open_snapshot(open_table(each, self.path))) for each in images]
 
     def _committed(self, image: DiskImage) -> list[DiskImage]:
-        """Return the table after a commit in place and after a rewrite, each as the sound table is written to."""
-        grown, _, rewritten, _ = crash_operations(self.image, self.path)
-        return [*committed(image, self.path, (grown, rewritten))]
+        """Return the table after each of the commits that are also made to the sound one."""
+        return [*committed(image, self.path, self._next_operations)]
 
     def _miswritten(self, damaged: DiskImage, crafted: Crafted) -> str:
         """Commit to what the format allows, and return in words what is wrong then."""
-        if self._answers_after(damaged) != self._next_answers:
+        images = self._committed(damaged)
+        if self._answers_after(images) != self._next_answers:
             return "other rows are read after the next commit"
         directory, _, name = crafted.file.rpartition("/")
         if name != PM_FILE or (before := self._scratchpad(damaged, directory)) is None:
             return ""
         # Of all optional sections only this one is carried on.
-        after = self._scratchpad(self._committed(damaged)[0], directory)
+        after = self._scratchpad(images[0], directory)
         return "" if after == before else f"after the next commit the scratchpad is {after}, and was {before}"
 
     def _scratchpad(self, image: DiskImage, directory: str) -> tuple[tuple[int, bytes], ...] | None:

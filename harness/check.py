@@ -18,6 +18,9 @@ from tornproof.harness.common.effort import Bounds
 from tornproof.harness.common.remembered_codecs import remembered_decoding, remembered_encoder
 from tornproof.harness.common.verdict import Finding, Phase, Verdict, cut_short
 from tornproof.harness.explorers.corruption.explorer import damage_exploration
+from tornproof.harness.explorers.corruption.forms import FORMS, difference, files_to_change
+from tornproof.harness.explorers.corruption.forms import PROPERTY as OTHER_FORM
+from tornproof.harness.explorers.corruption.forms import failed_controls as form_controls
 from tornproof.harness.explorers.corruption.roundtrip import failed_controls as roundtrip_controls
 from tornproof.harness.explorers.corruption.roundtrip import reencode_generations
 from tornproof.harness.explorers.kills.exploration import Exploration as CrashExploration
@@ -73,7 +76,7 @@ from tornproof.impl.storage.interface import ReadableStorage
 from tornproof.impl.table.column_versions import CV_FILE
 from tornproof.impl.table.metadata_file import META_FILE
 from tornproof.impl.table.partition import PM_FILE, read_published
-from tornproof.impl.table.table import open_table
+from tornproof.impl.table.table import Table, open_table
 from tornproof.impl.txn.transaction import TXN_FILE
 from tornproof.impl.verify.verify import TableReport, verify_table
 
@@ -454,7 +457,7 @@ def _verify_phase(question: CheckQuestion) -> Phase:
 
 def _roundtrip_phase(worker: Worker) -> Phase:
     table = open_table(worker.question.image, worker.question.path)
-    generations, files, findings = 0, 0, []
+    generations, files, findings = 0, 0, _findings_of_forms(table)
     failed: list[str] | None = None
     for partition in table.transaction().partitions:
         partition_files = table.files_of(partition)
@@ -478,13 +481,35 @@ def _roundtrip_phase(worker: Worker) -> Phase:
             for mismatch in result.mismatches
         ]
     verdict = Verdict.INVALID if findings else Verdict.VALID if generations else Verdict.UNKNOWN
+    changed = len(files_to_change(table))
     return Phase(
         name=PhaseName.ROUNDTRIP,
-        explored=generations,
+        explored=generations + changed * len(FORMS),
         complete=True,
-        bound=f"every generation in the chains of {files} _pm files",
+        bound=f"every generation in the chains of {files} _pm files; {changed} Parquet files in {len(FORMS)} other "
+        "forms",
         verdict=verdict,
-        counts={"files": files, "generations": generations, "different": len(findings)},
+        counts={
+            "files": files,
+            "generations": generations,
+            "changed files": changed,
+            "forms": changed * len(FORMS),
+            "different": len(findings),
+        },
         note="" if generations else "the table has no _pm, so there was nothing to encode",
         findings=tuple(findings),
-    ).with_controls(failed or [])
+    ).with_controls([*(failed or []), *form_controls()])
+
+
+def _findings_of_forms(table: Table) -> list[Finding]:
+    return [
+        Finding(
+            property=OTHER_FORM,
+            phase=PhaseName.ROUNDTRIP,
+            sentence=f"{name} in another form ({form.name}): {different}.",
+            evidence={"changed": name, "form": FORMS.index(form)},
+        )
+        for name, content in files_to_change(table).items()
+        for form in FORMS
+        if (different := difference(content, form)) is not None
+    ]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib.resources
 from collections.abc import Iterator
 from functools import cache
+from pathlib import Path
 from typing import Annotated
 
 import msgspec
@@ -62,9 +63,12 @@ class FaultFile(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only
 
 
 @cache
-def fault_files() -> tuple[FaultFile, ...]:
-    """Return all files, sorted by family and name; raises FaultFileError for one that is not as the schema says."""
-    return tuple(sorted(_read(), key=lambda each: (each.family, each.name)))
+def fault_files(folder: Path | None = None) -> tuple[FaultFile, ...]:
+    """Return all files, or those of another folder of families, sorted by family and name.
+
+    Raises FaultFileError for one that is not as the schema says, and OSError.
+    """
+    return tuple(sorted(_read(folder), key=lambda each: (each.family, each.name)))
 
 
 def file_named(name: str) -> FaultFile:
@@ -72,10 +76,11 @@ def file_named(name: str) -> FaultFile:
     return {each.name: each for each in fault_files()}[name]
 
 
-def _read() -> Iterator[FaultFile]:
-    for family in importlib.resources.files("tornproof.harness").joinpath(FOLDER).iterdir():
+def _read(folder: Path | None) -> Iterator[FaultFile]:
+    families = folder or importlib.resources.files("tornproof.harness").joinpath(FOLDER)
+    for family in families.iterdir():
         for file in family.iterdir() if family.is_dir() else ():
-            label = f"harness/{FOLDER}/{family.name}/{file.name}"
+            label = f"{folder or f'harness/{FOLDER}'}/{family.name}/{file.name}"
             fault = decode_toml(file.read_bytes(), FaultFile, label, SIZE_LIMIT_BYTES, FaultFileError)
             name = fault.name or file.name.removesuffix(".toml").replace("-", " ")
             yield msgspec.structs.replace(fault, name=name, family=family.name)

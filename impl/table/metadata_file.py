@@ -25,6 +25,8 @@ FORMAT_VERSION = 426
 MINOR_FORMAT_VERSION = 1
 CHECKSUM_OF_COLUMN = 37
 FILE_STEP_BYTES = 4096
+DROPPED = -TypeTag.INT
+"""Any negative type is that of a dropped column."""
 SYMBOL_CAPACITY = 256
 """The server's default."""
 INDEX_BLOCK_CAPACITY = 256
@@ -109,12 +111,14 @@ def decode_metadata_file(data: Buffer, *, file: str) -> TableMetadata:
 
 
 def encode_metadata_file(metadata: TableMetadata, *, table_id: int) -> bytes:
-    """Encode `_meta` of a new table without write-ahead log and indexes, as release 9.4.2 does.
+    """Encode `_meta` of a table without write-ahead log and indexes, as release 9.4.2 does.
 
-    Writer indices must count from 0 in the table's order. Settings are the server's defaults.
+    Writer indices must ascend in the table's order; columns with those between them were dropped. Settings are the
+    server's defaults.
     """
-    count = len(metadata.columns)
-    assert [column.id for column in metadata.columns] == list(range(count)), metadata
+    by_id = {column.id: column for column in metadata.columns}
+    assert [*by_id] == sorted(by_id), metadata
+    count = max(by_id) + 1
     minor_format = layout.MINOR_FORMAT_VERSION.put(0, MINOR_FORMAT_VERSION)
     checksum = CHECKSUM_OF_COLUMN * count & layout.MINOR_FORMAT_CHECKSUM.mask
     header = layout.MetaHeader(
@@ -131,8 +135,9 @@ def encode_metadata_file(metadata: TableMetadata, *, table_id: int) -> bytes:
         ttl=0,
         unused=bytes(layout.MetaHeader.layout.field("unused").wire.size_bytes),
     )
-    records = [_record(column).pack() for column in metadata.columns]
-    content = b"".join([header.pack(), *records, *(encode_name(column.name) for column in metadata.columns)])
+    columns = [by_id.get(index, TableColumn(id=index, name="dropped", type=DROPPED)) for index in range(count)]
+    records = [_record(column).pack() for column in columns]
+    content = b"".join([header.pack(), *records, *(encode_name(column.name) for column in columns)])
     return content.ljust(-(-len(content) // FILE_STEP_BYTES) * FILE_STEP_BYTES, b"\0")
 
 

@@ -28,7 +28,7 @@ from tornproof.impl.storage.interface import Storage
 from tornproof.impl.table.check import is_same_type
 from tornproof.impl.table.columns import SnapshotColumn
 from tornproof.impl.table.metadata_file import TableMetadata
-from tornproof.impl.table.partition import PartitionFiles
+from tornproof.impl.table.partition import PartitionFiles, ResolvedPartition
 from tornproof.impl.table.partition_schema import new_header, physical_form
 from tornproof.impl.table.symbols import SymbolTable
 from tornproof.impl.types.questdb import TypeTag, tag_of
@@ -40,6 +40,7 @@ from tornproof.impl.write.partition_writer import (
     NextRowGroups,
     OpenPartition,
     excess_of,
+    load_state,
     new_footer,
     next_in_new_directory,
     next_in_place,
@@ -91,7 +92,7 @@ class PartitionChanger(msgspec.Struct, kw_only=True):
     metadata: TableMetadata
     columns: tuple[SnapshotColumn, ...]
     schema: pa.Schema
-    timestamp_name: str
+    timestamp: SnapshotColumn
     keys: tuple[str, ...]
     options: WriterOptions
     encode: RowGroupEncoder
@@ -103,10 +104,21 @@ class PartitionChanger(msgspec.Struct, kw_only=True):
         """Raise OptionsRejectedError for options that do not fit the columns."""
         check_options(self.options, self.metadata)
 
+    @property
+    def timestamp_name(self) -> str:
+        """The name of the designated timestamp."""
+        return self.timestamp.name
+
+    def load(self, resolved: ResolvedPartition) -> OpenPartition:
+        """Return the state of a resolved partition; raises CorruptError, UnsupportedError, StorageError."""
+        return load_state(resolved, self.timestamp)
+
     def must_rewrite(self, partition: OpenPartition, portion: Portion | None) -> bool:
         """Whether a partition cannot or should not grow in place (docs/format.md)."""
         header = partition.metadata.header
-        if not self._has_columns_of_now(header) or (portion is not None and self._breaks_ascii(header, portion.rows)):
+        if header.designated_timestamp < 0 or not self._has_columns_of_now(header):
+            return True
+        if portion is not None and self._breaks_ascii(header, portion.rows):
             return True
         ratio = partition.unused_bytes / partition.token
         return ratio > self.options.rewrite_unused_ratio or partition.unused_bytes > self.options.rewrite_unused_bytes
@@ -315,7 +327,7 @@ def changer_of(
     """Return what changes the partitions of a version of a table, which has a `_meta` with a designated timestamp."""
     metadata = snapshot.table.metadata
     assert metadata is not None
-    (timestamp,) = (column.name for column in metadata.columns if column.id == metadata.timestamp_id)
+    (timestamp,) = (column for column in snapshot.columns if column.id == metadata.timestamp_id)
     keys = [column.name for column in metadata.columns if column.is_dedup_key]
     return PartitionChanger(
         storage=storage,
@@ -323,8 +335,8 @@ def changer_of(
         metadata=metadata,
         columns=snapshot.columns,
         schema=snapshot.schema,
-        timestamp_name=timestamp,
-        keys=(timestamp, *(name for name in keys if name != timestamp)) if keys else (),
+        timestamp=timestamp,
+        keys=(timestamp.name, *(name for name in keys if name != timestamp.name)) if keys else (),
         options=options,
         encode=encode,
         reader=snapshot.reader,

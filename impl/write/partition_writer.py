@@ -11,6 +11,8 @@ from contextlib import suppress
 from typing import TypeAlias
 
 import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
 from msgspec.structs import replace
 
 from tornproof.impl import limits
@@ -45,6 +47,9 @@ from tornproof.impl.pm.encode import (
 from tornproof.impl.pm.footer import BloomReference, FooterSections
 from tornproof.impl.pm.header import FileHeader
 from tornproof.impl.pm.statistics import bounds_of
+from tornproof.impl.read.row_group import row_group_columns
+from tornproof.impl.storage.interface import ReadableFile
+from tornproof.impl.table.columns import SnapshotColumn
 from tornproof.impl.table.partition import PM_FILE, PartitionFiles, ResolvedPartition
 from tornproof.impl.table.partition_schema import schema_elements
 from tornproof.impl.write.commit import PartitionWrite
@@ -108,12 +113,19 @@ Append: TypeAlias = Callable[[bytes, int], None]
 """Takes bytes of data.parquet and their offset."""
 
 
-def load_state(resolved: ResolvedPartition) -> OpenPartition:
-    """Return the state of a resolved partition; reads the Thrift footer; raises CorruptError, UnsupportedError."""
+def load_state(resolved: ResolvedPartition, timestamp: SnapshotColumn | None = None) -> OpenPartition:
+    """Return the state of a resolved partition; reads the Thrift footer; raises CorruptError, UnsupportedError.
+
+    If `_pm` does not say which column is the designated timestamp, the one of the table is decoded.
+    """
     fixed = resolved.metadata.generation.position.fixed
     label = resolved.files.data_label
     with resolved.files.open_data() as handle:
         footer = handle.pread(fixed.parquet_footer_length, fixed.parquet_footer_offset)
+        if timestamp is not None and resolved.metadata.header.designated_timestamp < 0:
+            spans = [_decoded_span(resolved, block, handle, timestamp) for block in resolved.metadata.blocks]
+        else:
+            spans = [_span(resolved.metadata.header, block, resolved.files) for block in resolved.metadata.blocks]
     if len(footer) < fixed.parquet_footer_length:
         expected = f"{resolved.metadata.token} bytes or more, the committed token"
         raise CorruptError(label, "size", None, expected, f"{fixed.parquet_footer_offset + len(footer)} bytes")
@@ -128,9 +140,19 @@ def load_state(resolved: ResolvedPartition) -> OpenPartition:
         footer=replace(parts, fields=without_extension(parts.fields)),
         form=form_of_extension(parts.fields),
         point=append_point(content, resolved.resolved.position, base_bytes=len(content)),
-        spans=tuple(_span(resolved.metadata.header, block, resolved.files) for block in resolved.metadata.blocks),
+        spans=tuple(spans),
         generation_count=_generation_count(content),
     )
+
+
+def _decoded_span(resolved: ResolvedPartition, block: Block, handle: ReadableFile, timestamp: SnapshotColumn) -> Span:
+    """Return a row group's smallest and largest timestamp, by its values."""
+    arrays = [array for (array,) in row_group_columns(resolved, block, handle, [timestamp])]
+    if any(array.null_count for array in arrays):
+        expected = "a designated timestamp in each row"
+        raise CorruptError(resolved.files.data_label, f"column {timestamp.name!r}", None, expected, "none in some")
+    bounds = [pc.min_max(array.cast(pa.int64())) for array in arrays]
+    return Span(min(each["min"].as_py() for each in bounds), max(each["max"].as_py() for each in bounds))
 
 
 def _generation_count(content: bytes) -> int:

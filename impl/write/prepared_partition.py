@@ -15,7 +15,6 @@ from tornproof.impl.table.symbols import SymbolTable
 from tornproof.impl.write.adoption import PreparedPartition
 from tornproof.impl.write.incoming_rows import Portion
 from tornproof.impl.write.partition_change import changer_of
-from tornproof.impl.write.partition_writer import load_state
 from tornproof.impl.write.stored_arrays import NO_SYMBOLS
 from tornproof.impl.write.table_writer import reject_unless_writable
 from tornproof.impl.write.writer_options import WriterOptions
@@ -42,7 +41,7 @@ def prepare_partition(
         change = changer.create(portion, files, is_streamed=True)
     else:
         reject_unless_writable(snapshot.table, before)
-        change = changer.rewrite(load_state(snapshot.resolve(before)), portion, files, is_streamed=True)
+        change = changer.rewrite(changer.load(snapshot.resolve(before)), portion, files, is_streamed=True)
     return PreparedPartition(
         directory_path=directory_path,
         timestamp=portion.timestamp,

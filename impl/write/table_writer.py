@@ -39,7 +39,7 @@ from tornproof.impl.write.commit import HARDENED, Protocol, RecoveryAction, exec
 from tornproof.impl.write.incoming_rows import Portion, conform, in_time_order, portions, without_duplicates
 from tornproof.impl.write.new_symbols import Dictionaries
 from tornproof.impl.write.partition_change import PartitionChange, RowGroupEncoder, WriterOptions, changer_of
-from tornproof.impl.write.partition_writer import OpenPartition, load_state
+from tornproof.impl.write.partition_writer import OpenPartition
 from tornproof.impl.write.purge import purge
 from tornproof.impl.write.recovery import recover_for_writing
 from tornproof.impl.write.streamed_partition import remove_streamed
@@ -376,7 +376,7 @@ class TableWriter(AbstractContextManager["TableWriter"]):
             raise_first(check_against_table(resolved, self._metadata))
             if resolved.resolved.orphan_count and RecoveryAction.REPUBLISH_PARTITIONS in self._protocol.recovery:
                 self._with_orphans.add(partition.timestamp)
-            self._open[partition.timestamp] = load_state(resolved)
+            self._open[partition.timestamp] = self._changer.load(resolved)
         return self._open[partition.timestamp]
 
     def _partition_at(self, timestamp: int) -> Partition:

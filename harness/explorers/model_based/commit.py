@@ -110,7 +110,7 @@ def _commit(world: World, fault: Fault | None) -> None:
         _stopped(world, changes, calls, _stage(calls, fault), is_killed=isinstance(error, Killed))
     except RowsRejectedError as error:
         world.process.arm()
-        if not is_rejected:
+        if not is_rejected and not world.is_limited:
             raise ViolationError(ORDERLY, f"commit: {error}") from error
         world.reached["commit refused"] += 1
         world.accept([_unchanged(world.state)], [], "a rejected commit")
@@ -260,7 +260,8 @@ def _check_committed(world: World, before: State, changes: Changes, directories:
         old, new = before.entries.get(key), after.get(key)
         if new is not None and key not in world.staged.adopted:
             replaced = None if key in world.staged.dropped else old
-            _check_header(world, replaced, new, known[replaced.directory] if replaced else None)
+            if not world.is_limited:
+                _check_header(world, replaced, new, known[replaced.directory] if replaced else None)
         if old is None:
             world.reached["first rows of a partition"] += 1
             continue
@@ -268,7 +269,7 @@ def _check_committed(world: World, before: State, changes: Changes, directories:
         if new is None or new.directory != old.directory:
             world.ceased[old.directory] = transaction.version
             world.was_replaced |= {old.directory} if new else set()
-        if new is not None and key not in world.staged.dropped:
+        if new is not None and key not in world.staged.dropped and not world.is_limited:
             _check_growth(world, key, old, new, known[old.directory])
 
 
@@ -312,7 +313,7 @@ def _check_growth(world: World, key: int, old: Entry, new: Entry, facts: Facts) 
     """Check the choice between growing and rewriting, and the number of unused bytes."""
     is_over = facts.unused_bytes > world.options.rewrite_unused_ratio * facts.token
     is_asked = key in world.staged.rewritten
-    is_own = old.directory[1] >= world.start.transaction.version
+    is_own = old.directory[1] >= world.start.transaction.version and old.directory not in world.of_others
     in_place = new.directory == old.directory
     # A file of another writer may have columns in a form that ours does not append to: it is rewritten instead.
     if in_place if is_over or is_asked else is_own and not in_place:

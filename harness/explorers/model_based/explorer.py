@@ -36,6 +36,7 @@ from tornproof.harness.explorers.model_based.fixed_programs import (
     SECOND_WRITER,
 )
 from tornproof.harness.explorers.model_based.machine import FIRST_STEPS, STEPS_IN_PROGRAM, Search, filled, replay
+from tornproof.harness.explorers.model_based.rows import Rows
 from tornproof.harness.explorers.model_based.rules import RULES, Step
 from tornproof.harness.explorers.model_based.smaller import Failure, Steps
 from tornproof.harness.explorers.model_based.start import (
@@ -53,7 +54,7 @@ from tornproof.harness.explorers.model_based.tables import (
     SYMBOLS,
     TABLES,
     empty_image,
-    with_added_columns,
+    with_other_columns,
 )
 from tornproof.harness.explorers.model_based.world import LARGE_TOKEN_BITS, ROWS, orderly
 from tornproof.harness.simulator.filesystem.image import DiskImage
@@ -626,10 +627,10 @@ def start_of(table: str, encode: RowGroupEncoder) -> Start:
         start = filled(making)
         if not BY_NAME[table].added:
             return replace(start, is_ours=True)
-        with orderly("a table with added columns"):
-            added = prepare(with_added_columns(table, start.files, start.metadata), PATH)
-        _check_added(start.rows.contents, added.rows.contents, [*BY_NAME[table].added.values()])
-        return replace(added, is_ours=True)
+        with orderly("a table with other columns"):
+            other = prepare(with_other_columns(table, start.files, start.metadata), PATH)
+        _check_changed(table, start.rows, other.rows.contents)
+        return replace(other, is_ours=True)
 
 
 def _making(table: str, encode: RowGroupEncoder) -> Search:
@@ -638,11 +639,12 @@ def _making(table: str, encode: RowGroupEncoder) -> Search:
     return Search(start=start, kind=StorageKind.MEMORY, scratch="", encode=encode, steps=0, options=nth)
 
 
-def _check_added(before: Sequence[Values], after: Sequence[Values], types: Sequence[str]) -> None:
-    """Compare rows with those from before some columns were added, which have nulls there, or what stands for them."""
-    missing = tuple({"BOOLEAN": False, "SHORT": 0}.get(name) for name in types)
-    if [*after] != [(*row, *missing) for row in before]:
-        raise ViolationError(ROWS, f"after columns were added the rows are {after}, and were {before}")
+def _check_changed(table: str, before: Rows, after: Sequence[Values]) -> None:
+    """Compare rows with those before columns were removed, and added, with nulls or what stands for them."""
+    missing = tuple({"BOOLEAN": False, "SHORT": 0}.get(name) for name in BY_NAME[table].added.values())
+    kept = [index for index, name in enumerate(before.shape.schema.names) if name not in BY_NAME[table].removed]
+    if [*after] != [(*(row[index] for index in kept), *missing) for row in before.contents]:
+        raise ViolationError(ROWS, f"after columns were changed the rows are {after}, and were {before.contents}")
 
 
 def stateful_phase(

@@ -7,11 +7,13 @@ from typing import Any
 from tornproof.harness.explorers.model_based.commit import FAULT_KINDS
 from tornproof.harness.explorers.model_based.conditions import FORMS, OPERATORS
 from tornproof.harness.explorers.model_based.other_writers import FORM_COUNT
+from tornproof.harness.explorers.model_based.rows import Making
 from tornproof.harness.explorers.model_based.rules import KEY_COUNT, Step
 from tornproof.harness.explorers.model_based.sessions import MIGRATION_STEPS, RECOVERY_STEPS, REPAIR_STEPS
 from tornproof.harness.explorers.model_based.smaller import Steps
 from tornproof.harness.explorers.model_based.start import TIMES_IN_INTERVAL
-from tornproof.harness.explorers.model_based.tables import OTHERS, PLAIN, TABLES, TEXTS
+from tornproof.harness.explorers.model_based.surroundings import LIMITS
+from tornproof.harness.explorers.model_based.tables import CHANGED, OTHERS, PLAIN, SYMBOLS, TABLES, TEXTS
 from tornproof.harness.explorers.model_based.world import LARGE_TOKEN_BITS
 
 BYTES_BEFORE = 100
@@ -27,6 +29,10 @@ def _step(rule: str, **arguments: Any) -> Step:
 
 def _insert(*rows: int) -> Step:
     return _step("insert", rows=list(rows))
+
+
+def _alike(making: Making, *rows: int) -> Step:
+    return _step("insert alike", rows=list(rows), making=making)
 
 
 def _stopped(rule: str, **fault: Any) -> Steps:
@@ -141,6 +147,11 @@ COMMITS: tuple[Steps, ...] = (
     ),
     # All partitions anew, whatever their first writer gave them: filters stay, unless others are asked for.
     (*(_step("rewrite", nth=nth) for nth in range(3)), COMMIT, *READ),
+    # Row groups of nulls alone, the first of a partition and in the middle of others.
+    (
+        *(_alike(Making.NULLS, 0, 3, 6, 24), COMMIT, *READ, _insert(9, 21), COMMIT, _alike(Making.NULLS, 12, 15, 18)),
+        *(COMMIT, *READ, *EACH_VALUE, *SELECTED[::9], REWRITE, COMMIT, *REOPENED, *READ),
+    ),
 )
 """Run on every table."""
 LAST_AND_FIRST: Steps = (_insert(48), COMMIT, _insert(0), COMMIT)
@@ -169,6 +180,19 @@ SIZES: tuple[Steps, ...] = (
     *STRETCHED,
 )
 """Run on one table; with the options of the second one, no partition is rewritten because of its unused bytes."""
+LIMITED: tuple[Steps, ...] = tuple(
+    (
+        *(_insert(0, 3, 24), COMMIT, _step("limit", of=limit), *READ, *EACH_VALUE[:3]),
+        *(step for row in range(0, 60, 7) for step in (_insert(row, row + 3), COMMIT, _step("roll back"))),
+        *(_insert(0, 6), KILLED_LATE, REOPEN, _insert(3, 9), COMMIT, _step("roll back"), *READ, *SELECTED[::12]),
+    )
+    for limit in LIMITS
+)
+"""What a commit acknowledges must be readable, whatever the limits of readers are."""
+MOVED: Steps = (
+    *(_insert(0, 24, 48), COMMIT, CLOSE, *(_step("move", nth=nth) for nth in range(3)), REOPEN, *READ),
+    *(_insert(0, 9), COMMIT, REWRITE, COMMIT, PURGE, *DROPS, COMMIT, PURGE, *READ, *REOPENED, *READ),
+)
 STOPPED_RECOVERIES: tuple[tuple[str, range, dict[str, int]], ...] = tuple(
     (f"{rule} {how}", range(0, step_count, every), more)
     for rule, step_count, every, more in (
@@ -198,15 +222,18 @@ STOPS: tuple[tuple[Steps, ...], ...] = (
 """Each group is run on another table: on which one does not matter."""
 WRITTEN_OTHERWISE: tuple[Steps, ...] = tuple(
     (
-        *(_insert(0, 3, 6, 9, 24), COMMIT, CLOSE, _step("pages of another writer", nth=1, form=form), REOPEN, *READ),
+        *(_alike(Making.DAYS, 0, 3, 6, 9, 24, 48, 57, 60, 63, 66), COMMIT, CLOSE),
+        *(_step("pages of another writer", nth=1 + form // 3 % 2, form=form), REOPEN, *READ),
         *(_step("read between", nth=nth, at=nth + 1) for nth in range(8)),
-        *(_step("read each value", nth=form + nth) for nth in range(3)),
-        *(_insert(3, 12), COMMIT, *READ),
+        *(_step("read each value", nth=nth) for nth in range(form % 2, 11, 2)),
+        *(_insert(3, 12, 27, 51), COMMIT, *READ),
     )
     for form in range(0, FORM_COUNT, 3)
 )
 """Run on one table."""
 FIXED_PROGRAMS = {table.name: (*COMMITS, *more) for table, more in zip(TABLES, STOPS, strict=True)}
 FIXED_PROGRAMS[TEXTS.name] += (LONG_TEXTS,)
-FIXED_PROGRAMS[PLAIN.name] = SIZES
+FIXED_PROGRAMS[PLAIN.name] = (*SIZES, MOVED, *LIMITED)
+FIXED_PROGRAMS[SYMBOLS.name] += LIMITED
+FIXED_PROGRAMS[CHANGED.name] += LIMITED
 FIXED_PROGRAMS[OTHERS.name] = WRITTEN_OTHERWISE

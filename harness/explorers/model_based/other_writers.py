@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 
 from tornproof.harness.common.made_rows import array_of
 from tornproof.harness.explorers.model_based.files import ViolationError
+from tornproof.harness.explorers.model_based.rows import MILLISECONDS_PER_DAY
 from tornproof.harness.explorers.model_based.sessions import check_migrated
 from tornproof.harness.explorers.model_based.world import ALLOWED, World, orderly
 from tornproof.impl.layout.parquet import DATA_FILE
@@ -22,7 +23,7 @@ from tornproof.model.table import Entry
 
 FRACTIONS = frozenset({TypeTag.FLOAT, TypeTag.DOUBLE})
 TYPES = FRACTIONS | {
-    *(TypeTag.TIMESTAMP, TypeTag.LONG, TypeTag.INT, TypeTag.SHORT, TypeTag.BOOLEAN),
+    *(TypeTag.TIMESTAMP, TypeTag.DATE, TypeTag.LONG, TypeTag.INT, TypeTag.SHORT, TypeTag.BOOLEAN),
     *(TypeTag.VARCHAR, TypeTag.BINARY),
 }
 """Those that follow from a Parquet schema alone."""
@@ -56,6 +57,7 @@ def write_otherwise(world: World, *, nth: int, form: int) -> None:
             handle.pwrite(written, offset_bytes)
             handle.fsync()
     storage.sync_directory(f"{path}/{name}")
+    world.of_others.add(entry.directory)
     world.expect_token(entry.directory, len(content))
     with orderly("migrate"):
         migration = migrate_table(storage, path)
@@ -87,6 +89,10 @@ def _content(world: World, entry: Entry, form: int) -> bytes:
         array_of([_restored(shape.tag_of(index), row[index]) for row in rows], field.type)
         for index, field in enumerate(fields)
     ]
+    for index, array in enumerate(arrays):
+        if shape.tag_of(index) is TypeTag.DATE and all(_is_day(row[index]) for row in rows):
+            arrays[index] = array.cast(pa.date32())
+            fields[index] = fields[index].with_type(pa.date32())
     target = io.BytesIO()
     pq.write_table(
         pa.Table.from_arrays(arrays, schema=pa.schema(fields)),
@@ -102,6 +108,10 @@ def _content(world: World, entry: Entry, form: int) -> bytes:
         sorting_columns=[pq.SortingColumn(shape.timestamp)] if form % 4 else None,
     )
     return target.getvalue()
+
+
+def _is_day(value: int | None) -> bool:
+    return value is None or value % MILLISECONDS_PER_DAY == 0
 
 
 def _restored(tag: TypeTag | None, value: Any) -> Any:

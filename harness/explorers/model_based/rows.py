@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from decimal import Decimal
+from enum import StrEnum
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -22,6 +23,16 @@ from tornproof.model.rows import Row, with_row
 FIRST_VALUE = 1_000_000
 SPECIAL_EVERY = 4
 SPECIAL_FRACTIONS = (0.0, -0.0, float("inf"), float("-inf"), float("nan"))
+MILLISECONDS_PER_DAY = 86_400_000
+
+
+class Making(StrEnum):
+    """What the values of some new rows have in common."""
+
+    NULLS = "nulls"
+    """Whatever can be null is."""
+    DAYS = "days"
+    """Dates are those of whole days, which other writers count in days."""
 
 
 class Point(NamedTuple):
@@ -40,6 +51,7 @@ class Rows:
     _identities: dict[Values, int] = field(default_factory=dict)
     _made_count: int = 0
     _text_size_bytes: int = 0
+    _making: Making | None = None
 
     def copy(self) -> Rows:
         """Return an independent copy."""
@@ -62,7 +74,8 @@ class Rows:
         """Return new rows, with values that hardly any other row has and nulls among them, and their identities."""
         arrays = [self._column(index, points) for index in range(len(self.shape.schema))]
         self._made_count += len(points)
-        rows = pa.Table.from_arrays(arrays, schema=self.shape.schema)
+        # Users slice tables too: what is before the rows must not matter.
+        rows = pa.Table.from_arrays(arrays, schema=self.shape.schema).slice(1)
         return rows, self.identify(rows)
 
     @contextmanager
@@ -73,6 +86,15 @@ class Rows:
             yield
         finally:
             self._text_size_bytes = 0
+
+    @contextmanager
+    def alike(self, making: Making) -> Iterator[None]:
+        """Let the values of rows that are made while the block runs have something in common."""
+        self._making = making
+        try:
+            yield
+        finally:
+            self._making = None
 
     def merged(self, old: Sequence[int], new: Sequence[int]) -> tuple[int, ...]:
         """Return a partition's rows after `new` ones, in the order of writing, were added to `old` ones."""
@@ -96,9 +118,11 @@ class Rows:
         return known
 
     def _column(self, index: int, points: Sequence[Point]) -> pa.Array:
+        """Return the values of a column, with one more in front of them."""
         column = self.shape.schema.field(index)
         if index == self.shape.timestamp:
-            return array_of([point.timestamp for point in points], column.type)
+            times = [point.timestamp for point in points]
+            return array_of([*times[:1], *times], column.type)
         if index in self.shape.keys:
             nth = self.shape.keys.index(index)
             values = [
@@ -107,15 +131,12 @@ class Rows:
             ]
         else:
             values = [self._value(index, FIRST_VALUE + self._made_count + nth) for nth in range(len(points))]
-        return array_of(values, column.type)
+        return array_of([*values[:1], *values], column.type)
 
     def _value(self, index: int, number: int) -> Any:
         tag = self.shape.tag_of(index)
-        if (
-            not self._text_size_bytes
-            and is_nullable(self.shape.types[index])
-            and number % (NULL_EVERY + index % 3) == 0
-        ):
+        is_null = self._making is Making.NULLS or number % (NULL_EVERY + index % 3) == 0
+        if is_null and not self._text_size_bytes and is_nullable(self.shape.types[index]):
             return None
         if tag in (TypeTag.FLOAT, TypeTag.DOUBLE) and number % SPECIAL_EVERY == 0:
             return SPECIAL_FRACTIONS[number // SPECIAL_EVERY % len(SPECIAL_FRACTIONS)]
@@ -129,7 +150,9 @@ class Rows:
         if self._text_size_bytes and tag in (TypeTag.STRING, TypeTag.VARCHAR):
             return f"{number} ".ljust(self._text_size_bytes, "x")
         make = value_maker(self.shape.types[index], is_ascii=number % 2 == 0)
-        return None if make is None else make(number)
+        value: Any = None if make is None else make(number)
+        is_day = tag is TypeTag.DATE and self._making is Making.DAYS and value is not None
+        return value // MILLISECONDS_PER_DAY * MILLISECONDS_PER_DAY if is_day else value
 
     def _restored(self, index: int, value: Any) -> Any:
         is_fraction = self.shape.tag_of(index) in (TypeTag.FLOAT, TypeTag.DOUBLE)

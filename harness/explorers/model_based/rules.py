@@ -24,7 +24,7 @@ from tornproof.harness.explorers.model_based.readers import (
     reload,
     unpin,
 )
-from tornproof.harness.explorers.model_based.rows import Point
+from tornproof.harness.explorers.model_based.rows import Making, Point
 from tornproof.harness.explorers.model_based.sessions import (
     close,
     migrate,
@@ -41,6 +41,7 @@ from tornproof.harness.explorers.model_based.sessions import (
     use_dead,
 )
 from tornproof.harness.explorers.model_based.start import OPTIONS, TIMES_IN_INTERVAL, Interval
+from tornproof.harness.explorers.model_based.surroundings import limit, move
 from tornproof.harness.explorers.model_based.world import ALLOWED, Staged, World, orderly
 from tornproof.impl.errors import CorruptError
 from tornproof.impl.layout.parquet import DATA_FILE, MAGIC
@@ -74,6 +75,12 @@ def insert(world: World, *, rows: Sequence[int]) -> None:
         interval = intervals[time // TIMES_IN_INTERVAL % len(intervals)]
         points.append(Point(interval.times[time % len(interval.times)], key))
     _write(world, points)
+
+
+def insert_alike(world: World, *, rows: Sequence[int], making: str) -> None:
+    """Write rows whose values have something in common, which only fixed programs do."""
+    with world.rows.alike(Making(making)):
+        insert(world, rows=rows)
 
 
 def spread(world: World, *, count: int) -> None:
@@ -306,9 +313,12 @@ RULES: Mapping[str, Rule] = {
     "commit": Rule(commit, _has_staged, 8, _STAGED),
     "insert": Rule(insert, _is_open, 7, _OPENED, ("rows",)),
     "append": Rule(append, _is_open, 4, _OPENED, ("place", "count")),
+    "insert alike": Rule(insert_alike, _is_open, 0, _OPENED, ("rows", "making")),
     "spread": Rule(spread, _is_open, 0, _OPENED, ("count",)),
     "grow": Rule(grow, _has_nothing_staged, 0, _COMMITTED, ("count",)),
     "stretch": Rule(stretch, _can_stretch, 0, ("close", *_COMMITTED), ("token_bytes",)),
+    "limit": Rule(limit, _has_rows, 0, _COMMITTED, ("of",)),
+    "move": Rule(move, _can_stretch, 0, ("close", *_COMMITTED), ("nth",)),
     "write long texts": Rule(write_long_texts, _is_open, 0, _OPENED, ("sizes_bytes",)),
     "upsert": Rule(upsert, _can_upsert, 5, _COMMITTED, ("rows",)),
     "commit nothing": Rule(commit, _has_nothing_staged, 2, _COMMITTED),

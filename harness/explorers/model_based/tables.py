@@ -29,7 +29,7 @@ PATH = f"/{TABLE_NAME}"
 class NewTable:
     """A table to make: types by column, of which the first is the designated timestamp, and deduplication keys.
 
-    The `added` columns come after its first rows, which are written with the `nth_options` of a program.
+    After its first rows, which are written with the `nth_options` of a program, columns are `added` and `removed`.
     """
 
     name: str
@@ -37,6 +37,7 @@ class NewTable:
     keys: frozenset[str] = frozenset()
     partition_by: PartitionBy
     added: Mapping[str, str] = field(default_factory=dict)
+    removed: frozenset[str] = frozenset()
     nth_options: int = 1
 
 
@@ -62,21 +63,24 @@ SYMBOLS = NewTable(
     partition_by=PartitionBy.HOUR,
     nth_options=WITH_FILTERS,
 )
+CHANGED = NewTable(
+    name="weeks in nanoseconds, decimals and arrays",
+    columns={
+        "ts": "TIMESTAMP_NS",
+        "price": "DECIMAL(4,2)",
+        "gone": "INT",
+        "sum": "DECIMAL(38,10)",
+        "list": "DOUBLE[]",
+        "matrix": "DOUBLE[][]",
+        "date": "DATE",
+    },
+    partition_by=PartitionBy.WEEK,
+    added={"flag": "BOOLEAN", "note": "VARCHAR", "n": "SHORT"},
+    removed=frozenset({"gone"}),
+)
 TABLES = (
     SYMBOLS,
-    NewTable(
-        name="weeks in nanoseconds, decimals and arrays",
-        columns={
-            "ts": "TIMESTAMP_NS",
-            "price": "DECIMAL(4,2)",
-            "sum": "DECIMAL(38,10)",
-            "list": "DOUBLE[]",
-            "matrix": "DOUBLE[][]",
-            "date": "DATE",
-        },
-        partition_by=PartitionBy.WEEK,
-        added={"flag": "BOOLEAN", "note": "VARCHAR", "n": "SHORT"},
-    ),
+    CHANGED,
     TEXTS,
     NewTable(
         name="years, the time is the key",
@@ -108,6 +112,7 @@ OTHERS = NewTable(
         "name": "VARCHAR",
         "raw": "BINARY",
         "at": "TIMESTAMP",
+        "day": "DATE",
     },
     partition_by=PartitionBy.DAY,
 )
@@ -115,16 +120,17 @@ OTHERS = NewTable(
 BY_NAME = {table.name: table for table in (PLAIN, *TABLES, OTHERS)}
 
 
-def with_added_columns(name: str, files: Mapping[str, bytes], metadata: TableMetadata) -> DiskImage:
-    """Return the table of a name after its columns were added, which changes no other file than `_meta`.
+def with_other_columns(name: str, files: Mapping[str, bytes], metadata: TableMetadata) -> DiskImage:
+    """Return the table of a name after columns were added and removed, which changes no other file than `_meta`.
 
     `files` are by path below the table's directory, `metadata` what they say of its columns.
     """
+    known = tuple(column for column in metadata.columns if column.name not in BY_NAME[name].removed)
     new = tuple(
         TableColumn(id=number, name=column, type=type_code(text) or 0, is_dedup_key=False)
         for number, (column, text) in enumerate(BY_NAME[name].added.items(), len(metadata.columns))
     )
-    content = encode_metadata_file(replace(metadata, columns=(*metadata.columns, *new)), table_id=1)
+    content = encode_metadata_file(replace(metadata, columns=(*known, *new)), table_id=1)
     return DiskImage.of_files({f"{PATH}/{file}": each for file, each in {**files, META_FILE: content}.items()})
 
 

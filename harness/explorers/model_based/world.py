@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -129,6 +129,10 @@ class World:
         self.was_replaced: set[DirectoryName] = set()
         self.committed_partitions: dict[tuple[DirectoryName, int], Partition] = {}
         self.reached: Counter[str] = Counter()
+        self.around = ExitStack()
+        self.is_limited = False
+        self.moved: list[Path] = []
+        self.of_others: set[DirectoryName] = set()
         self.transaction = start.transaction
         self.state = self._first_state()
 
@@ -148,6 +152,7 @@ class World:
         for pin in self.pins.values():
             pin.release()
         self.process.end()
+        self.around.close()
 
     def accept(self, outcomes: Iterable[Outcome], changed: Iterable[DirectoryName], what: str) -> Outcome:
         """Set the model's state to the outcome that the files show, and return it; ViolationError if they show none."""
@@ -244,6 +249,9 @@ class World:
         self.check_rows(self.transaction, self.state.committed)
         for pinned, version in self.state.pins:
             self.check_rows(self.pins[pinned].transaction, version)
+        lost = [file for file in self.moved if not file.exists()]
+        if lost:
+            raise ViolationError(ALLOWED, f"a file that is on another volume was removed: {lost[0].name}")
 
     def remember(self, transaction: Transaction, changed: Iterable[DirectoryName]) -> None:
         """Remember what was committed: its tokens, for later reads, and its bytes, which must not change."""

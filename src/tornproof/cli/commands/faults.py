@@ -35,6 +35,10 @@ def faults(
     set_aside: Annotated[
         bool, typer.Option("--set-aside", help="Only the third that was drawn, and at which nothing is tuned.")
     ] = False,
+    folder: Annotated[
+        Path | None,
+        typer.Option("--from", metavar="DIR", help="Folder of families of faults that are tried instead of ours."),
+    ] = None,
     table: Annotated[
         Path | None, typer.Option(metavar="TABLE", help="The table that is checked; a small new one by default.")
     ] = None,
@@ -61,7 +65,7 @@ def faults(
     json_target: JsonOption = None,
 ) -> int:
     """Plant mistakes into copies of tornproof, and see which of them a check finds that is told nothing."""
-    chosen = _chosen(names or [], family or [], set_aside=set_aside)
+    chosen = _chosen(folder, names or [], family or [], set_aside=set_aside)
     console = result_console(json_target)
     if listed:
         write_json({"format": 1, "faults": [_listed(each) for each in chosen]}, json_target)
@@ -98,9 +102,9 @@ def faults(
     return ExitCode.INVALID if document["not_as_wanted"] else ExitCode.VALID
 
 
-def _chosen(names: Sequence[str], families: Sequence[str], *, set_aside: bool) -> list[FaultFile]:
+def _chosen(folder: Path | None, names: Sequence[str], families: Sequence[str], *, set_aside: bool) -> list[FaultFile]:
     """Return the faults that are meant, in the order of the catalogue; raises UsageError for an unknown name."""
-    files = fault_files()
+    files = fault_files(folder)
     for kind, asked, known in (
         ("fault", names, {each.name for each in files}),
         ("family", families, {each.family for each in files}),

@@ -1,0 +1,229 @@
+"""Whether a Parquet file in another form has the same footer and values, and is what it was when it is changed back.
+
+Files of the table are changed, and files that pyarrow makes of numbers which are known.
+"""
+
+from __future__ import annotations
+
+import functools
+import io
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tornproof.harness.common.patch import wrapped
+from tornproof.harness.common.whose_error import is_of_explorers
+from tornproof.harness.simulator.filesystem.image import DiskImage
+from tornproof.harness.simulator.filesystem.memory import MemoryStorage
+from tornproof.impl.chunk.duplicate_pages import is_encodable
+from tornproof.impl.chunk.duplicate_values import ChunkSource, read_column_values
+from tornproof.impl.chunk.duplicates import ChunkForm
+from tornproof.impl.extension.footer import FileFooter, read_file_footer
+from tornproof.impl.extension.point import HeaderForm
+from tornproof.impl.layout.parquet import FooterForm
+from tornproof.impl.migrate.footer_form import change_footer_form
+from tornproof.impl.table.table import Table
+
+PROPERTY = "a file in another form has the same rows, and is what it was when it is changed back"
+FILE, CHANGED, BACK = "/data.parquet", "/changed.parquet", "/back.parquet"
+ROW_COUNTS = (0, 1, 2_500)
+"""Of the files that are made; vectors of the new encodings have 1,024 values."""
+ROWS_IN_GROUP = 1_100
+FILES_MAX, CHANGED_BYTES_MAX = 6, 1 << 18
+SOURCES = {
+    ChunkForm.OLD: ChunkSource.OLD,
+    ChunkForm.ALP: ChunkSource.DUPLICATE,
+    ChunkForm.ALP_ALONE: ChunkSource.ALONE,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Form:
+    """One form of a file; `header` is how the extension's field id is encoded."""
+
+    footer: FooterForm
+    chunks: ChunkForm
+    header: HeaderForm
+
+    @property
+    def name(self) -> str:
+        """It in words."""
+        return f"{self.footer} footer, {self.chunks} chunks, {self.header.name.lower()} header"
+
+    @property
+    def is_for_others(self) -> bool:
+        """Whether other programs can read it."""
+        return self.footer is not FooterForm.FINAL and self.chunks is not ChunkForm.ALP_ALONE
+
+
+FORMS = tuple(
+    Form(footer=footer, chunks=chunks, header=header)
+    for footer, chunks, header in product(FooterForm, ChunkForm, HeaderForm)
+    if (header is HeaderForm.PLAIN or footer in (FooterForm.PRIVATE, FooterForm.MIGRATION))
+    and (footer, chunks) != (FooterForm.THRIFT, ChunkForm.OLD)
+)
+
+
+@functools.cache
+def made_files() -> dict[str, bytes]:
+    """Return files of numbers, by their names."""
+    return {f"{count} rows of numbers": _written(_numbers(count)) for count in ROW_COUNTS}
+
+
+def files_to_change(table: Table) -> dict[str, bytes]:
+    """Return the files that were made, and committed ones of a table, few and small because each is changed often."""
+    found = dict(made_files())
+    for partition in table.transaction().partitions:
+        files = table.files_of(partition)
+        if partition.is_parquet and files.has_pm() and partition.token <= CHANGED_BYTES_MAX and len(found) < FILES_MAX:
+            with files.open_data() as data:
+                found[files.data_label] = data.pread(partition.token, 0)
+    return found
+
+
+def difference(content: bytes, form: Form) -> str | None:
+    """Say what is different in a file's other form; None if nothing is."""
+    try:
+        return next(_differences(content, form), None)
+    except Exception as error:
+        if is_of_explorers(error):
+            raise
+        return f"{type(error).__name__}: {error}"
+
+
+def failed_controls() -> Iterator[str]:
+    """Yield each of some mistakes that is not noticed in a file that was made."""
+    content = made_files()[f"{ROW_COUNTS[-1]} rows of numbers"]
+    for name, location, broken, chunks in (
+        ("values that are larger by one", "tornproof.impl.migrate.chunk_form:encode_pages", _larger, ChunkForm.ALP),
+        ("a footer of other numbers", "tornproof.impl.migrate.footer_form:footer_tail", _without_end, ChunkForm.OLD),
+        ("a way back that is longer", "tornproof.impl.migrate.footer_form:former_file", _forgotten, ChunkForm.ALP),
+    ):
+        form = Form(footer=FooterForm.PRIVATE, chunks=chunks, header=HeaderForm.PLAIN)
+        with wrapped(location, broken):
+            if difference(content, form) is None:
+                yield f"{name} were not noticed"
+
+
+def _larger(encode: Callable[..., bytes]) -> Callable[..., bytes]:
+    return lambda values, *more, **settings: encode(_shifted(values), *more, **settings)
+
+
+def _shifted(values: pa.Array) -> pa.Array:
+    return pa.compute.add(values, pa.scalar(1, values.type))
+
+
+def _without_end(tail: Callable[..., bytes]) -> Callable[..., bytes]:
+    return lambda thrift, form, **settings: tail(thrift, FooterForm.THRIFT, **settings)
+
+
+def _forgotten(former: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda plain: plain
+
+
+def _differences(content: bytes, form: Form) -> Iterator[str]:
+    before, known = _opened(content), _values(content, _opened(content))
+    changed = _changed(content, form.footer, form.chunks, form.header)
+    after = _opened(changed)
+    if (after.form, after.doubt) != (form.footer, None):
+        yield f"its footer is {after.form}, with the doubt {after.doubt}"
+    if form.chunks is ChunkForm.OLD and after.thrift() != before.thrift():
+        yield "its Thrift footer is another one"
+    for column, (values, sources, doubts) in _values(changed, after).items():
+        if any(doubts) or set(sources) - {SOURCES[form.chunks]}:
+            yield f"column {column} comes from {sources}, with the doubts {doubts}"
+        if not _is_same(values, known[column][0]):
+            yield f"column {column} has other values"
+    yield from _differences_of_chunks(before, after, form)
+    if form.is_for_others and _read_by_others(changed) != _read_by_others(content):
+        yield "pyarrow reads other rows"
+    if form.chunks is not ChunkForm.ALP_ALONE:
+        back = _changed(changed, FooterForm.THRIFT, ChunkForm.OLD)
+        if back != content:
+            yield "it is not what it was when it is changed back"
+
+
+def _differences_of_chunks(before: FileFooter, after: FileFooter, form: Form) -> Iterator[str]:
+    """Compare what the footers say of chunks, of which new ones are elsewhere."""
+    footer = before.decoded()
+    for row_group, column in product(range(len(footer.row_groups)), range(len(footer.leaves))):
+        old, new = before.chunk(row_group, column), after.chunk(row_group, column)
+        same = ("num_values", "null_count", "bounds", "has_statistics")
+        fields = old._fields if form.chunks is ChunkForm.OLD else same
+        different = [name for name in fields if getattr(old, name) != getattr(new, name)]
+        if different:
+            yield f"chunk {column} of row group {row_group} has another {different[0]}"
+
+
+def _changed(content: bytes, footer: FooterForm, chunks: ChunkForm, header: HeaderForm = HeaderForm.PLAIN) -> bytes:
+    storage = MemoryStorage.of(DiskImage.of_files({FILE: content}))
+    change_footer_form(storage, FILE, footer, chunks=chunks, out=CHANGED, header=header)
+    with storage.open_for_reading(CHANGED) as file:
+        return file.pread(file.size_bytes(), 0)
+
+
+def _opened(content: bytes) -> FileFooter:
+    return read_file_footer(_read(content), len(content), file=FILE)
+
+
+def _read(content: bytes) -> Callable[[int, int], bytes]:
+    return lambda size_bytes, offset_bytes: content[offset_bytes : offset_bytes + size_bytes]
+
+
+def _values(
+    content: bytes, footer: FileFooter
+) -> dict[str, tuple[pa.ChunkedArray, Sequence[ChunkSource], Sequence[str | None]]]:
+    """Return the numbers of a file, where they come from, and the doubts, by column."""
+    decoded = footer.decoded()
+    found: dict[str, tuple[pa.ChunkedArray, Sequence[ChunkSource], Sequence[str | None]]] = {}
+    for leaf in decoded.leaves:
+        if is_encodable(leaf):
+            column = read_column_values(_read(content), decoded, leaf.dotted_path, file=FILE)
+            found[leaf.dotted_path] = (column.values, column.sources, column.doubts)
+    return found
+
+
+def _read_by_others(content: bytes) -> str:
+    """Return the rows that pyarrow reads, as a text because NaN is not equal to itself."""
+    return repr(pq.read_table(io.BytesIO(content)).to_pydict())
+
+
+def _is_same(one: pa.ChunkedArray, other: pa.ChunkedArray) -> bool:
+    """Whether arrays are equal to the bit; a null has no bits."""
+    return [_bits(chunk) for chunk in one.chunks] == [_bits(chunk) for chunk in other.chunks]
+
+
+def _bits(array: pa.Array) -> tuple[list[bool], bytes]:
+    return array.is_valid().to_pylist(), array.drop_null().to_numpy(zero_copy_only=False).tobytes()
+
+
+def _written(rows: pa.Table) -> bytes:
+    target = io.BytesIO()
+    pq.write_table(rows, target, row_group_size=ROWS_IN_GROUP, data_page_size=2_000, store_schema=False)
+    return target.getvalue()
+
+
+def _numbers(count: int) -> pa.Table:
+    """Return numbers of all kinds that the encodings tell apart: narrow and wide ones, outliers, decimals, nulls."""
+    number = np.arange(count)
+    mixed = (number * 2_654_435_761) % (1 << 32)
+    rare, never = number % 97 == 3, np.zeros(count, bool)
+    decimals = mixed % 100_000 / 100
+    wild = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 1e308, 5e-324, 1 / 3])[number % 8]
+    columns = {
+        "narrow": (np.int32(1_000) + (mixed % 200).astype(np.int32), never),
+        "outliers": (np.where(rare, mixed.astype(np.int64) << 30, mixed % 50), number % 7 == 0),
+        "wide": ((mixed.astype(np.int64) << 31) - (1 << 62), never),
+        "all the same": (np.full(count, -5, np.int32), number % 2 == 0),
+        "times": (np.datetime64("2026-01-01", "us") + number * 1_000 + mixed % 7, never),
+        "decimals": (np.where(rare, wild, decimals), number % 11 == 0),
+        "wild": (wild, never),
+        "floats": ((mixed % 4_096 / 8).astype(np.float32), number % 5 == 0),
+        "nulls": (number.astype(np.float64), ~never),
+    }
+    return pa.table({name: pa.array(values, mask=nulls) for name, (values, nulls) in columns.items()})

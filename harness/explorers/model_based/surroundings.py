@@ -1,0 +1,83 @@
+"""The rules of a stateful run about what surrounds a table: other volumes, and the limits of its readers.
+
+Only fixed programs have them. After them it depends on more than the model knows whether a partition is rewritten.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import NamedTuple
+
+from tornproof.harness.common.patch import replaced
+from tornproof.harness.explorers.model_based.world import World
+from tornproof.impl.layout.parquet import DATA_FILE
+from tornproof.impl.table.partition import PM_FILE
+
+VOLUME = "volume"
+"""A folder beside the partitions, on which nothing is looked for."""
+
+
+class Limit(NamedTuple):
+    """Where a limit is declared, and how large it is for a table that may grow a little."""
+
+    location: str
+    allowed: Callable[[World], int]
+
+
+def _blocks(world: World) -> int:
+    chains = map(world.files.chain, _directories(world))
+    return max(len(chain.blocks_of(position)) for chain in chains for position in chain.positions)
+
+
+def _directories(world: World) -> list[tuple[int, int]]:
+    return [entry.directory for entry in world.state.committed.entries if entry.token >= 0]
+
+
+def _pm_bytes(world: World) -> int:
+    return 2 * max(world.files.chain(name).end_bytes for name in _directories(world))
+
+
+def _generations(world: World) -> int:
+    return max(len(world.files.chain(name).positions) for name in _directories(world)) + 3
+
+
+def _symbols(world: World) -> int:
+    return max((each.count for each in world.transaction.symbol_counts), default=0) + 1
+
+
+LIMITS: Mapping[str, Limit] = MappingProxyType(
+    {
+        "bytes of _pm": Limit("tornproof.impl.limits:PM_LIMIT_BYTES", _pm_bytes),
+        "row groups": Limit("tornproof.impl.limits:ROW_GROUP_COUNT_LIMIT", lambda world: _blocks(world) + 1),
+        "chunks": Limit(
+            "tornproof.impl.limits:CHUNK_COUNT_LIMIT",
+            lambda world: (_blocks(world) + 1) * len(world.start.metadata.columns),
+        ),
+        "generations": Limit("tornproof.impl.limits:GENERATION_COUNT_LIMIT", _generations),
+        "symbols": Limit("tornproof.impl.limits:SYMBOL_COUNT_LIMIT", _symbols),
+        "bytes of nulls in one part": Limit("tornproof.impl.read.row_group:CONSTANT_SLICE_BYTES", lambda world: 1),
+    }
+)
+
+
+def limit(world: World, *, of: str) -> None:
+    """Let readers and writers have a limit that the table almost has, until the end of the program."""
+    location, allowed = LIMITS[of]
+    world.around.enter_context(replaced(location, allowed(world)))
+    world.is_limited = True
+
+
+def move(world: World, *, nth: int) -> None:
+    """Move the files of a partition to another volume, and leave a soft link to them."""
+    directories = _directories(world)
+    name = world.files.name_of(directories[nth % len(directories)])
+    root = Path(world.files.path)
+    moved = root / VOLUME / name
+    moved.parent.mkdir(exist_ok=True)
+    (root / name).rename(moved)
+    (root / name).symlink_to(moved)
+    world.moved += [moved / DATA_FILE, moved / PM_FILE]
+    # Names are compared by what they lead to, and a link is another file than that.
+    world.durable = None

@@ -18,11 +18,12 @@ from tornproof.impl.migrate.plan import Outcome
 from tornproof.impl.migrate.table_migration import migrate_table
 from tornproof.impl.table.partition import PM_FILE
 from tornproof.impl.txn.transaction import TXN_FILE
-from tornproof.impl.types.questdb import TypeTag
+from tornproof.impl.types.questdb import DECIMAL_DIGITS_MAX, TypeTag
 from tornproof.model.table import Entry
 
 FRACTIONS = frozenset({TypeTag.FLOAT, TypeTag.DOUBLE})
 TYPES = FRACTIONS | {
+    *DECIMAL_DIGITS_MAX,
     *(TypeTag.TIMESTAMP, TypeTag.DATE, TypeTag.LONG, TypeTag.INT, TypeTag.SHORT, TypeTag.BOOLEAN),
     *(TypeTag.VARCHAR, TypeTag.BINARY),
 }
@@ -100,6 +101,7 @@ def _content(world: World, entry: Entry, form: int) -> bytes:
         store_schema=False,
         compression=COMPRESSIONS[form % len(COMPRESSIONS)],
         use_dictionary=bool(form & 1),
+        store_decimal_as_integer=bool(form & 2),
         data_page_version="2.0" if form & 2 else "1.0",
         write_statistics=not form & 4,
         write_page_checksum=bool(form & 8),

@@ -18,7 +18,7 @@ from tornproof.impl.migrate.plan import Outcome as MigrationOutcome
 from tornproof.impl.migrate.table_migration import migrate_table
 from tornproof.impl.pm.encode import FooterFacts, NewRowGroup, encode_file
 from tornproof.impl.repair.kept import kept_files
-from tornproof.impl.repair.repair import repair_table
+from tornproof.impl.repair.repair import ActionKind, repair_table
 from tornproof.impl.storage.interface import OpenMode, ReadableStorage, Storage, StorageReason
 from tornproof.impl.table.partition import PM_FILE, resolve_partition
 from tornproof.impl.txn.transaction import TXN_FILE
@@ -102,6 +102,7 @@ def _repair(world: World, nth: int, count: int, fault: Fault | None) -> None:
         tail = handle.pread(handle.size_bytes() - entry.token, entry.token)
     if fault is not None:
         _stop(world, fault, "recover", repair_table)
+    before = _contents(world)
     with orderly("recover"):
         report = repair_table(storage, world.files.path)
         again = repair_table(storage, world.files.path)
@@ -114,6 +115,10 @@ def _repair(world: World, nth: int, count: int, fault: Fault | None) -> None:
         is_kept = any(_content(storage, f"{world.files.path}/{each}") == tail for each in kept)
     if not is_kept or world.files.data_size_bytes(entry.directory) != entry.token:
         raise ViolationError(ALLOWED, f"recover did not cut {file} at {entry.token}, or did not keep what it cut off")
+    for action in report.actions:
+        start = action.after_bytes if action.kind is ActionKind.CUT_DATA else 0
+        if action.kept_as and _content(storage, f"{world.files.path}/{action.kept_as}") != before[action.file][start:]:
+            raise ViolationError(ALLOWED, f"recover kept other bytes of {action.file} than it changed")
     world.resume("a recovery of the table")
     world.check_durable(world.state.entries, with_version=False)
     world.reached["table recovered"] += 1
@@ -168,6 +173,13 @@ def _stop(world: World, fault: Fault, what: str, run: Callable[[Storage, str], o
         with orderly(f"reading {files.pm_label} after a stopped {what}"):
             if files.has_pm() and _content(files.storage, f"{files.path}/{PM_FILE}") != UNCOMMITTED:
                 resolve_partition(files, partition)
+
+
+def _contents(world: World) -> dict[str, bytes]:
+    """Return all files of the committed partitions, by path below the table's directory."""
+    names = (world.files.name_of(each.directory) for each in world.state.committed.entries if each.token >= 0)
+    files = (f"{name}/{file}" for name in names for file in (DATA_FILE, PM_FILE))
+    return {file: _content(world.files.storage, f"{world.files.path}/{file}") for file in files}
 
 
 def _content(storage: ReadableStorage, path: str) -> bytes:

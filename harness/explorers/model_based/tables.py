@@ -113,6 +113,8 @@ OTHERS = NewTable(
         "raw": "BINARY",
         "at": "TIMESTAMP",
         "day": "DATE",
+        "price": "DECIMAL(9,2)",
+        "sum": "DECIMAL(38,10)",
     },
     partition_by=PartitionBy.DAY,
 )

@@ -176,6 +176,12 @@ def _literal(column_type: int, value: Any) -> str | None:
     if tag in GEOHASH_BITS:
         return f"'{value:0{GEOHASH_PRECISION.get(column_type)}b}'"
     match tag:
+        case TypeTag.BOOLEAN:
+            return str(value).upper()
+        case TypeTag.CHAR:
+            return f"'{chr(value)}'" if chr(value).isalnum() else str(value)
+        case TypeTag.DATE:
+            return f"'{np.datetime64(value, 'ms')}'"
         case TypeTag.BINARY if value:
             return f"x'{value.hex()}'"
         case TypeTag.UUID:

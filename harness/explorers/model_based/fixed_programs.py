@@ -223,9 +223,9 @@ STOPS: tuple[tuple[Steps, ...], ...] = (
 WRITTEN_OTHERWISE: tuple[Steps, ...] = tuple(
     (
         *(_alike(Making.DAYS, 0, 3, 6, 9, 24, 48, 57, 60, 63, 66), COMMIT, CLOSE),
-        *(_step("pages of another writer", nth=1 + form // 3 % 2, form=form), REOPEN, *READ),
+        *(_step("pages of another writer", nth=form // 3 % 4, form=form), REOPEN, *READ),
         *(_step("read between", nth=nth, at=nth + 1) for nth in range(8)),
-        *(_step("read each value", nth=nth) for nth in range(form % 2, 13, 2)),
+        *(_step("read each value", nth=nth) for nth in range(form % 2, 26, 2)),
         *(_insert(3, 12, 27, 51), COMMIT, *READ),
     )
     for form in range(0, FORM_COUNT, 3)

@@ -130,9 +130,10 @@ def read_where(world: World, *, nth: int, at: int) -> None:
 def read_each_value(world: World, *, nth: int) -> None:
     """Read the rows with each value that a column has, which filters must not hide in whatever row group it is."""
     shape, contents, rows = world.rows.shape, world.rows.contents, _committed_rows(world)
-    column = nth % len(shape.types)
+    part, column = divmod(nth, len(shape.types))
     firsts = list({contents[row][column]: row for row in reversed(rows)}.values())
-    for row in firsts[:: max(1, len(firsts) // VALUES_MAX)]:
+    step = max(1, len(firsts) // VALUES_MAX)
+    for row in firsts[part % step :: step]:
         _check_condition(world, rows, condition_of(shape, contents[row], (), column=column, symbol="=", form=0))
     world.reached["each value of a column read"] += len(firsts) > 1
 

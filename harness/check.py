@@ -7,8 +7,8 @@ import enum
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -127,6 +127,8 @@ MAKING = "making"
 """The key of the evidence that a new table could not be made."""
 ENDLESS = "endless"
 """The key of the evidence that verifying the table does not end."""
+DIED = "died"
+"""The key of the evidence that it ends in an error that nobody expects."""
 POINTS_IN_TASK = 48
 """How many crash points are one task of a worker."""
 
@@ -184,10 +186,23 @@ def capture_table(storage: ReadableStorage, path: str) -> DiskImage:
     What a writer appends meanwhile is past the tokens of that version. Raises UnsupportedError above 96 MiB, and what
     opening a table raises.
     """
-    with bounded_computation(CAPTURE_LIMIT_BYTES), suppress(ProblemError, EndlessError):
-        # A path that is no table is rejected here; what else is wrong is reported by the phase that verifies.
+    with bounded_computation(CAPTURE_LIMIT_BYTES), _until_verified():
+        # A path that is no table is rejected here.
         open_table(storage, path)
     return DiskImage.capture(storage, path, size_bytes_max=CAPTURE_LIMIT_BYTES, is_wanted=_counts)
+
+
+@contextmanager
+def _until_verified() -> Iterator[None]:
+    """Leave it to the phase that verifies to report what is wrong with a table, and with what reads it."""
+    try:
+        yield
+    except (ProblemError, EndlessError):
+        return
+    except TornproofError:
+        raise
+    except Exception:
+        return
 
 
 def _counts(name: str) -> bool:
@@ -205,18 +220,18 @@ def make_table() -> tuple[DiskImage, str]:
 
 def complaint_of(image: DiskImage, path: str) -> object:
     """Return what is wrong with the metadata of a copied table, or None; a copy made beside a writer may be torn."""
-    try:
-        with bounded_computation(image.size_bytes), suppress(EndlessError):
+    with bounded_computation(image.size_bytes), _until_verified():
+        try:
             return verify_table(open_table(image, path), quick=True, whole=False).all_problems or None
-    except ProblemError as error:
-        return str(error)
+        except ProblemError as error:
+            return str(error)
     return None
 
 
 def bounds_of(effort: int, image: DiskImage, path: str) -> Bounds:
     """Return the bounds of an effort for a copied table; a damaged one is not explored, so its size does not matter."""
     bounds = Bounds.of(effort)
-    with bounded_computation(image.size_bytes), suppress(ProblemError, NotATableError, EndlessError):
+    with bounded_computation(image.size_bytes), suppress(NotATableError), _until_verified():
         table = open_table(image, path)
         row_group_count = verify_table(table, quick=True, whole=False).counts.row_groups
         return bounds.of_table(row_group_count * len(table.metadata.columns if table.metadata else ()))
@@ -432,6 +447,11 @@ def _verify_phase(question: CheckQuestion) -> Phase:
         report = TableReport(table=question.path, version=None, problems=(error.problem,))
     except EndlessError as error:
         return _unverified(f"Verifying the table does not end: {error}.", Property.ENDS, {ENDLESS: str(error)})
+    except TornproofError:
+        raise
+    except Exception as error:
+        died = f"{type(error).__name__}: {error}"
+        return _unverified(f"Verifying the table ends in {died}.", ORDERLY, {DIED: died})
     counts = structs.asdict(report.counts)
     return Phase(
         name=PhaseName.VERIFY,

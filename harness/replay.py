@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tornproof.harness.check import ENDLESS, MAKING, make_table
+from tornproof.harness.check import DIED, ENDLESS, MAKING, make_table
 from tornproof.harness.common.verdict import Finding, Verdict
 from tornproof.harness.counterexamples.replay import UNUSABLE, is_simulated
 from tornproof.harness.explorers.corruption.forms import FORMS, difference, files_to_change
@@ -71,7 +71,10 @@ def _replay_problem(finding: Finding, image: DiskImage, path: str) -> Verdict:
         problems = (error.problem,)
     except EndlessError:
         return Verdict.INVALID if ENDLESS in finding.evidence else Verdict.UNKNOWN
-    if ENDLESS in finding.evidence:
+    except Exception as error:
+        is_same = finding.evidence.get(DIED) == f"{type(error).__name__}: {error}"
+        return Verdict.INVALID if is_same else Verdict.UNKNOWN
+    if finding.evidence.keys() & {ENDLESS, DIED}:
         return Verdict.VALID
     wanted = Problem(**finding.evidence)
     return Verdict.INVALID if wanted in problems else Verdict.VALID

@@ -157,7 +157,7 @@ class Trials:
             return {"verdict": Verdict.UNKNOWN.name, "phases": [died], "findings": []}, [], ended.cpu_seconds
         document = json.loads(path.read_text())
         cpu_seconds = ended.cpu_seconds - _cpu_seconds_after(document["times"])
-        return document, sorted((folder / "findings").glob("*.json")), cpu_seconds
+        return document, [Path(each["file"]) for each in document["findings"]], cpu_seconds
 
     def _replays(self, copy: PlantedCopy, finding: Path) -> bool:
         """Return whether a finding happens again in a process of its own."""

@@ -64,10 +64,12 @@ class SourcePatch:
     def marked_text(self, mark: str) -> str:
         """Return the changed module; the first call of a changed function executes `mark`, or the module if none is."""
         change = _marked(self)
-        call = "" if change.functions else f"{NAME_OF_MARK}()\n"
-        # Only once, because some functions are called millions of times.
+        body = change.tree.body
+        # Only once, because some functions are called millions of times; and in front, because some at import.
         once = f"def {NAME_OF_MARK}():\n    global {NAME_OF_MARK}\n    {NAME_OF_MARK} = int\n    {mark}\n"
-        return f"{ast.unparse(change.tree)}\n\n{once}{call}"
+        first = next(index for index, node in enumerate(body) if not _comes_first(node))
+        body[first:first] = ast.parse(once).body
+        return ast.unparse(change.tree) + ("\n" if change.functions else f"\n{NAME_OF_MARK}()\n")
 
     @contextmanager
     def planted(self, on_reached: Callable[[], None]) -> Iterator[None]:
@@ -147,6 +149,12 @@ def _marked(patch: SourcePatch) -> Change:
         index = 1 if ast.get_docstring(function) is not None and len(function.body) > 1 else 0
         function.body[index:index] = ast.parse(f"{NAME_OF_MARK}()").body
     return change
+
+
+def _comes_first(node: ast.stmt) -> bool:
+    """Whether a statement is the docstring of a module, or an import from the future."""
+    is_text = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+    return is_text or (isinstance(node, ast.ImportFrom) and node.module == "__future__")
 
 
 def _by_name(body: list[ast.stmt]) -> dict[str, ast.stmt]:

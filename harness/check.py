@@ -7,7 +7,7 @@ import enum
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any
@@ -76,7 +76,7 @@ from tornproof.impl.storage.interface import ReadableStorage
 from tornproof.impl.table.column_versions import CV_FILE
 from tornproof.impl.table.metadata_file import META_FILE
 from tornproof.impl.table.partition import PM_FILE, read_published
-from tornproof.impl.table.table import Table, open_table
+from tornproof.impl.table.table import open_table
 from tornproof.impl.txn.transaction import TXN_FILE
 from tornproof.impl.verify.verify import TableReport, verify_table
 
@@ -477,7 +477,7 @@ def _verify_phase(question: CheckQuestion) -> Phase:
 
 def _roundtrip_phase(worker: Worker) -> Phase:
     table = open_table(worker.question.image, worker.question.path)
-    generations, files, findings = 0, 0, _findings_of_forms(table)
+    generations, files, findings = 0, 0, []
     failed: list[str] | None = None
     for partition in table.transaction().partitions:
         partition_files = table.files_of(partition)
@@ -500,8 +500,10 @@ def _roundtrip_phase(worker: Worker) -> Phase:
             )
             for mismatch in result.mismatches
         ]
+    changed_files = files_to_change(table) if generations else {}
+    changed = len(changed_files)
+    findings += findings_of_forms(changed_files)
     verdict = Verdict.INVALID if findings else Verdict.VALID if generations else Verdict.UNKNOWN
-    changed = len(files_to_change(table))
     return Phase(
         name=PhaseName.ROUNDTRIP,
         explored=generations + changed * len(FORMS),
@@ -521,7 +523,8 @@ def _roundtrip_phase(worker: Worker) -> Phase:
     ).with_controls([*(failed or []), *form_controls()])
 
 
-def _findings_of_forms(table: Table) -> list[Finding]:
+def findings_of_forms(files: Mapping[str, bytes]) -> list[Finding]:
+    """Return a finding for each file and each form in which something is different."""
     return [
         Finding(
             property=OTHER_FORM,
@@ -529,7 +532,7 @@ def _findings_of_forms(table: Table) -> list[Finding]:
             sentence=f"{name} in another form ({form.name}): {different}.",
             evidence={"changed": name, "form": FORMS.index(form)},
         )
-        for name, content in files_to_change(table).items()
+        for name, content in files.items()
         for form in FORMS
         if (different := difference(content, form)) is not None
     ]

@@ -11,9 +11,10 @@ import table_builder as tb
 
 from tornproof.api.captured import capture_or_make
 from tornproof.harness import check
-from tornproof.harness.check import MAKING, CheckQuestion, PhaseName, bounds_of, capture_table, check_image
+from tornproof.harness.check import DIED, MAKING, CheckQuestion, PhaseName, bounds_of, capture_table, check_image
 from tornproof.harness.common.effort import LARGE_CHUNKS, Bounds
 from tornproof.harness.common.verdict import Phase, Verdict, calls_at_most
+from tornproof.harness.explorers.corruption.forms import files_to_change
 from tornproof.harness.explorers.schedules import points as schedule_points
 from tornproof.harness.explorers.simulated_phases import simulate
 from tornproof.harness.parallel.tasks import Exploration, Outcome, Results, explore_here
@@ -21,8 +22,10 @@ from tornproof.harness.replay import replay_finding
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.systems.scenario import Explorer
 from tornproof.impl.errors import CorruptError, NotATableError, UnsupportedError
+from tornproof.impl.extension.footer import footer_tail
 from tornproof.impl.layout import pm as layout
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
+from tornproof.impl.table.table import open_table
 from tornproof.impl.types.questdb import TypeTag
 
 TABLE = tb.build({"v": (TypeTag.LONG, pa.array([1, 2, None]))})
@@ -161,6 +164,41 @@ def test_a_control_that_was_not_tried_has_not_failed(monkeypatch: pytest.MonkeyP
         assert "the run was cut before a positive control was tried" in phase.note
         assert "a positive control failed" not in phase.note
         assert not phase.findings
+
+
+def test_an_error_that_nobody_expects_while_the_table_is_read_is_a_finding_that_replays(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """It was an error line, and nothing was found."""
+
+    def broken(*_: object, **__: object) -> None:
+        raise ZeroDivisionError("a mistake")
+
+    table = TABLE.write_to(tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr("tornproof.impl.verify.verify.check_against_table", broken)
+        path, image, start_error = capture_or_make(str(table))
+        assert not start_error and bounds_of(1, image, path) == SMALLEST
+        (phase,) = phases_of(image, path).values()
+        (finding,) = phase.findings
+        assert phase.verdict is Verdict.INVALID and "ZeroDivisionError: a mistake" in finding.sentence
+        assert replay_finding(finding, image, path) is Verdict.INVALID
+        other = replace(finding, evidence={DIED: "another error"})
+        assert replay_finding(other, image, path) is Verdict.UNKNOWN
+    assert replay_finding(finding, image, path) is Verdict.VALID
+
+
+def test_a_file_that_another_form_changes_is_a_finding_that_replays(monkeypatch: pytest.MonkeyPatch) -> None:
+    def shortened(tail: Callable[..., bytes]) -> Callable[..., bytes]:
+        return lambda thrift, form, **settings: tail(thrift[:-1], form, **settings)
+
+    files = files_to_change(open_table(TABLE.image(), "/table"))
+    with monkeypatch.context() as patch:
+        patch.setattr("tornproof.impl.migrate.footer_form.footer_tail", shortened(footer_tail))
+        findings = check.findings_of_forms(files)
+        assert {finding.evidence["changed"] for finding in findings} == {*files}
+        assert replay_finding(findings[-1], TABLE.image(), "/table") is Verdict.INVALID
+    assert replay_finding(findings[-1], TABLE.image(), "/table") is Verdict.VALID
 
 
 @pytest.mark.parametrize("error", [ValueError("boom"), CorruptError("f", "x", 0, "1", "2")])

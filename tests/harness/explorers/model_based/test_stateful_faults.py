@@ -208,6 +208,11 @@ def test_defects_of_large_files_are_noticed_by_the_fixed_programs(fault: str, tm
         (None, "several times end with the first", " IN ("),
         (None, "prepared partitions are not checked", "whose data.parquet has no end"),
         (SYMBOLS.name, "a rewrite forgets the filters", "has filters of []"),
+        (PLAIN.name, "links followed by a purge", "on another volume was removed"),
+        (PLAIN.name, "limits of readers not asked", "expected at most"),
+        (SYMBOLS.name, "columns of the last part are kept", "not all the same length"),
+        (TABLES[1].name, "columns by their position", "TYPE of column"),
+        (OTHERS.name, "days taken for milliseconds", '"day" = '),
     ],
 )
 def test_mistakes_that_little_else_shows_are_noticed_by_the_fixed_programs(

@@ -1,0 +1,50 @@
+"""Files in other forms: real ones and made ones are the same in each, and mistakes of what changes them are noticed."""
+
+from itertools import product
+from pathlib import Path
+
+import golden_archive
+import pytest
+from depth import sampled
+
+from tornproof.harness.explorers.corruption import forms
+from tornproof.harness.explorers.corruption.forms import FORMS, difference, failed_controls, made_files
+from tornproof.impl.chunk.duplicates import ChunkForm
+from tornproof.impl.layout.parquet import FooterForm
+
+REAL = tuple(name for name in golden_archive.member_names() if name.endswith("/data.parquet"))
+
+
+def test_each_form_is_tried_once_and_all_of_them_are_distinct() -> None:
+    assert len({form.name for form in FORMS}) == len(FORMS) == 17
+    assert {(form.footer, form.chunks) for form in FORMS} == {*product(FooterForm, ChunkForm)} - {
+        (FooterForm.THRIFT, ChunkForm.OLD)
+    }
+
+
+@pytest.mark.parametrize("name", made_files())
+def test_files_of_numbers_are_the_same_in_each_form(name: str) -> None:
+    assert {form.name: found for form in FORMS if (found := difference(made_files()[name], form))} == {}
+
+
+@pytest.mark.parametrize("name", sampled(5, REAL))
+def test_files_of_servers_are_the_same_in_each_form(name: str, questdb_data: Path) -> None:
+    content = (questdb_data / name).read_bytes()
+    if content[-4:] != b"PAR1" or len(content) > forms.CHANGED_BYTES_MAX:
+        pytest.skip("a crash left bytes behind its footer, or a check does not change such a large file")
+    assert {form.name: found for form in FORMS if (found := difference(content, form))} == {}
+
+
+def test_each_control_is_noticed_and_a_blind_comparison_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert [*failed_controls()] == []
+    monkeypatch.setattr(forms, "_differences", lambda content, form: iter(()))
+    assert len([*failed_controls()]) == 3
+
+
+@pytest.mark.parametrize("blinded", ["_is_same", "_read_by_others"])
+def test_another_comparison_still_notices_what_a_blind_one_does_not(
+    blinded: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Controls are of values, footers and the way back; each of them is noticed by one comparison alone."""
+    monkeypatch.setattr(forms, blinded, lambda *_: True)
+    assert [*failed_controls()] == (["values that are larger by one were not noticed"] if blinded == "_is_same" else [])

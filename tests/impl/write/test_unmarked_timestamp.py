@@ -1,0 +1,81 @@
+"""A partition whose file does not say which column is the designated timestamp, as other programs write it."""
+
+import datetime
+import io
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from real_tables import rows_of, snapshot_of, verified
+
+from tornproof.harness.simulator.filesystem.memory import MemoryStorage
+from tornproof.impl.errors import CorruptError
+from tornproof.impl.layout.parquet import DATA_FILE
+from tornproof.impl.migrate.table_migration import migrate_table
+from tornproof.impl.table.create import NewColumn, create_table
+from tornproof.impl.table.metadata_file import PartitionBy
+from tornproof.impl.table.partition import PM_FILE
+from tornproof.impl.table.table import open_table
+from tornproof.impl.txn.transaction import TXN_FILE
+from tornproof.impl.types.questdb import TypeTag
+from tornproof.impl.write.table_writer import open_writer
+
+START = 1_704_067_200_000_000
+COLUMNS = (NewColumn(name="ts", type=TypeTag.TIMESTAMP), NewColumn(name="v", type=TypeTag.LONG))
+
+
+def rows(times: list[int | None], first: int) -> pa.Table:
+    moments = [None if time is None else START + time for time in times]
+    values = [pa.array(moments, pa.timestamp("us", tz="UTC")), pa.array(range(first, first + len(times)), pa.int64())]
+    return pa.table(dict(zip(("ts", "v"), values, strict=True)))
+
+
+def table_of_another_writer(times: list[int | None]) -> MemoryStorage:
+    storage = MemoryStorage()
+    create_table(storage, "t", COLUMNS, timestamp="ts", partition_by=PartitionBy.DAY)
+    with open_writer(storage, "t", allow_parquet_last=True) as writer:
+        writer.write(rows([0] * len(times), 0))
+        writer.commit()
+    target = io.BytesIO()
+    named = [pa.field(name, rows([], 0).schema.field(name).type) for name in ("ts", "v")]
+    schema = pa.schema([field.with_metadata({"PARQUET:field_id": str(index)}) for index, field in enumerate(named)])
+    written = rows(times, 0).cast(schema)
+    pq.write_table(written, target, store_schema=False, row_group_size=2, write_statistics=False)
+    (partition,) = open_table(storage, "t").transaction().partitions
+    directory = f"t/{open_table(storage, 't').directory_of(partition)}"
+    storage.unlink(f"{directory}/{PM_FILE}")
+    token = len(target.getvalue()).to_bytes(8, "little")
+    for path, content, offset_bytes in (
+        (f"{directory}/{DATA_FILE}", target.getvalue(), 0),
+        (f"t/{TXN_FILE}", token, partition.token_offset_bytes),
+    ):
+        with storage.open_for_writing(path) as file:
+            file.pwrite(content, offset_bytes)
+    migrate_table(storage, "t")
+    return storage
+
+
+@pytest.mark.parametrize("new", [[0, 5], [15], [99], [0, 5, 15, 99]])
+def test_rows_are_merged_into_it_and_it_says_so_afterwards(new: list[int | None]) -> None:
+    """It was CorruptError: expected a minimum and a maximum, as every writer stores them."""
+    known: list[int | None] = [0, 10, 10, 20, 30]
+    storage = table_of_another_writer(known)
+    with open_writer(storage, "t", allow_parquet_last=True) as writer:
+        writer.write(rows(new, 100))
+        writer.commit()
+    expected = sorted(zip([*known, *new], [*range(5), *range(100, 100 + len(new))], strict=True))
+    found = rows_of(snapshot_of("t", storage))
+    microsecond = datetime.timedelta(microseconds=1)
+    first = datetime.datetime.fromtimestamp(START / 1e6, datetime.UTC)
+    times = [(moment - first) // microsecond for moment in found["ts"].to_pylist()]
+    assert list(zip(times, found["v"].to_pylist(), strict=True)) == expected
+    assert verified("t", storage).sound
+
+
+def test_rows_without_a_time_are_rejected_in_a_sentence() -> None:
+    storage = table_of_another_writer([0, 10, None, 30])
+    with open_writer(storage, "t", allow_parquet_last=True) as writer:
+        writer.write(rows([5], 100))
+        with pytest.raises(CorruptError, match="a designated timestamp in each row"):
+            writer.commit()
+        writer.rollback()

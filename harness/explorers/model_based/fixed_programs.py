@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 from tornproof.harness.explorers.model_based.commit import FAULT_KINDS
@@ -12,7 +13,7 @@ from tornproof.harness.explorers.model_based.rules import KEY_COUNT, Step
 from tornproof.harness.explorers.model_based.sessions import MIGRATION_STEPS, RECOVERY_STEPS, REPAIR_STEPS
 from tornproof.harness.explorers.model_based.smaller import Steps
 from tornproof.harness.explorers.model_based.start import TIMES_IN_INTERVAL
-from tornproof.harness.explorers.model_based.surroundings import LIMITS
+from tornproof.harness.explorers.model_based.surroundings import ENCODINGS, LIMITS
 from tornproof.harness.explorers.model_based.tables import CHANGED, OTHERS, PLAIN, SYMBOLS, TABLES, TEXTS
 from tornproof.harness.explorers.model_based.world import LARGE_TOKEN_BITS
 
@@ -189,6 +190,29 @@ LIMITED: tuple[Steps, ...] = tuple(
     for limit in LIMITS
 )
 """What a commit acknowledges must be readable, whatever the limits of readers are."""
+VERIFY = _step("verify")
+ENCODED: tuple[Steps, ...] = tuple(
+    (
+        *(_insert(0, 3, 24), COMMIT, CLOSE, _step("encode", form=form), REOPEN, _insert(0, 6, 9, 12, 27, 48)),
+        *(
+            COMMIT,
+            VERIFY,
+            *APPEND,
+            _insert(3, 9),
+            COMMIT,
+            VERIFY,
+            *READ,
+            *EACH_VALUE[::3],
+            REWRITE,
+            COMMIT,
+            VERIFY,
+            CLOSE,
+        ),
+        *(_step("encode", form=other), REOPEN, _insert(0, 3, 12, 24, 51), COMMIT, *APPEND, VERIFY, *READ),
+    )
+    for form, other in pairwise([*ENCODINGS, *ENCODINGS][:5])
+)
+"""Files of one form are gone on with in another one."""
 MOVED: Steps = (
     *(_insert(0, 24, 48), COMMIT, CLOSE, *(_step("move", nth=nth) for nth in range(3)), REOPEN, *READ),
     *(_insert(0, 9), COMMIT, REWRITE, COMMIT, PURGE, *DROPS, COMMIT, PURGE, *READ, *REOPENED, *READ),
@@ -235,5 +259,6 @@ FIXED_PROGRAMS = {table.name: (*COMMITS, *more) for table, more in zip(TABLES, S
 FIXED_PROGRAMS[TEXTS.name] += (LONG_TEXTS,)
 FIXED_PROGRAMS[PLAIN.name] = (*SIZES, MOVED, *LIMITED)
 FIXED_PROGRAMS[SYMBOLS.name] += LIMITED
-FIXED_PROGRAMS[CHANGED.name] += LIMITED
-FIXED_PROGRAMS[OTHERS.name] = WRITTEN_OTHERWISE
+FIXED_PROGRAMS[CHANGED.name] += (*LIMITED, *ENCODED)
+FIXED_PROGRAMS[PLAIN.name] += ENCODED[1::2]
+FIXED_PROGRAMS[OTHERS.name] = (*WRITTEN_OTHERWISE, *ENCODED[::2])

@@ -41,7 +41,7 @@ from tornproof.harness.explorers.model_based.sessions import (
     use_dead,
 )
 from tornproof.harness.explorers.model_based.start import OPTIONS, TIMES_IN_INTERVAL, Interval
-from tornproof.harness.explorers.model_based.surroundings import limit, move
+from tornproof.harness.explorers.model_based.surroundings import encode, limit, move, verify
 from tornproof.harness.explorers.model_based.world import ALLOWED, Staged, World, orderly
 from tornproof.impl.errors import CorruptError
 from tornproof.impl.layout.parquet import DATA_FILE, MAGIC
@@ -317,6 +317,8 @@ RULES: Mapping[str, Rule] = {
     "spread": Rule(spread, _is_open, 0, _OPENED, ("count",)),
     "grow": Rule(grow, _has_nothing_staged, 0, _COMMITTED, ("count",)),
     "stretch": Rule(stretch, _can_stretch, 0, ("close", *_COMMITTED), ("token_bytes",)),
+    "encode": Rule(encode, _is_closed, 0, ("close",), ("form",)),
+    "verify": Rule(verify, _always, 0),
     "limit": Rule(limit, _has_rows, 0, _COMMITTED, ("of",)),
     "move": Rule(move, _can_stretch, 0, ("close", *_COMMITTED), ("nth",)),
     "write long texts": Rule(write_long_texts, _is_open, 0, _OPENED, ("sizes_bytes",)),

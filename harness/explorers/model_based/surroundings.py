@@ -1,6 +1,6 @@
-"""The rules of a stateful run about what surrounds a table: other volumes, and the limits of its readers.
+"""The rules of a stateful run about what surrounds a table: other volumes, limits of its readers, forms of its files.
 
-Only fixed programs have them. After them it depends on more than the model knows whether a partition is rewritten.
+Only fixed programs have them.
 """
 
 from __future__ import annotations
@@ -10,10 +10,16 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from tornproof.harness.common.patch import replaced
-from tornproof.harness.explorers.model_based.world import World
-from tornproof.impl.layout.parquet import DATA_FILE
+from tornproof.harness.explorers.model_based.files import ViolationError
+from tornproof.harness.explorers.model_based.world import ALLOWED, World, orderly
+from tornproof.impl.layout.parquet import DATA_FILE, FooterForm
+from tornproof.impl.parquet.encode_options import EncodeOptions
+from tornproof.impl.parquet.fields import Codec
 from tornproof.impl.table.partition import PM_FILE
+from tornproof.impl.verify.verify import verify_table
 
 VOLUME = "volume"
 """A folder beside the partitions, on which nothing is looked for."""
@@ -63,10 +69,43 @@ LIMITS: Mapping[str, Limit] = MappingProxyType(
 
 
 def limit(world: World, *, of: str) -> None:
-    """Let readers and writers have a limit that the table almost has, until the end of the program."""
+    """Let readers and writers have a limit that the table almost has, until the end of the program.
+
+    It then depends on more than the model knows whether a partition is rewritten.
+    """
     location, allowed = LIMITS[of]
     world.around.enter_context(replaced(location, allowed(world)))
     world.is_limited = True
+
+
+ENCODINGS: Mapping[str, EncodeOptions] = MappingProxyType(
+    {
+        "as by default": EncodeOptions(),
+        "every number twice": EncodeOptions(footer_extension=FooterForm.MIGRATION, duplicates=True),
+        "small pages": EncodeOptions(
+            footer_extension=FooterForm.PRIVATE,
+            codec=Codec.ZSTD,
+            page_row_count_max=1,
+            page_index=False,
+            page_checksums=False,
+            statistics=False,
+        ),
+        "nothing more": EncodeOptions(footer_extension=FooterForm.THRIFT, duplicates=False, codec=Codec.UNCOMPRESSED),
+    }
+)
+
+
+def encode(world: World, *, form: str) -> None:
+    """Let the writers that are opened from now on write files of another form."""
+    world.options = replace(world.options, encoding=ENCODINGS[form])
+
+
+def verify(world: World) -> None:
+    """Verify the committed version."""
+    with orderly("verify"):
+        problems = verify_table(world.files.table(), whole=False).all_problems
+    if problems:
+        raise ViolationError(ALLOWED, f"verify: {problems[0]}")
 
 
 def move(world: World, *, nth: int) -> None:

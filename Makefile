@@ -15,7 +15,7 @@ NIGHTLY := .build/nightly
 NIGHTLY_FUZZ_SECONDS := 120
 NIGHTLY_EFFORT := 8
 NIGHTLY_TABLES := 9.4.2/chain 9.4.2/types 9.4.2/bloom 9.4.2/history 9.4.2/rewrite 2026-07/nanosecond
-NIGHTLY_STEPS := tests fuzz campaign faults check-new $(addprefix check-,$(NIGHTLY_TABLES))
+NIGHTLY_STEPS := tests fuzz campaign faults mutants check-new $(addprefix check-,$(NIGHTLY_TABLES))
 
 # Compiled before the tests start, because each of their workers would compile all of it.
 PACKAGES := model impl harness pipeline reports src/tornproof tests/support
@@ -25,7 +25,7 @@ OWN_UV := .uv/$(UV_VERSION)/bin/uv
 UV := $(shell uv --version >/dev/null 2>&1 && echo uv || echo $(OWN_UV))
 export UV_PYTHON_DOWNLOADS := never
 
-.PHONY: help setup generated check test lint nightly interop readers programs power bench bench-pipeline lock clean supported-python
+.PHONY: help setup generated check test lint nightly interop readers programs power mutants bench bench-pipeline lock clean supported-python
 
 help:
 	@echo "make check    every explorer on a bundled QuestDB table (less than a minute of CPU time)"
@@ -37,6 +37,7 @@ help:
 	@echo "make readers  which readers of Parquet read files with extensions, into docs/extension-readers.md (about a minute)"
 	@echo "make programs  what power cuts do to SQLite, git, LMDB and others, into docs/programs.md (about 10 minutes)"
 	@echo "make power    which planted faults a check finds that is told nothing, into docs/power.md (hours)"
+	@echo "make mutants  which of some changes of the code, drawn by lot, a check finds (about an hour)"
 	@echo "make bench    speed as ratios to named peers in the same run, into docs/performance.md (about 4 minutes)"
 	@echo "make bench-pipeline  the jobs on Spark beside plain processes and plain Spark, at full size (about an hour)"
 	@echo "make setup    .venv alone, which the others make first"
@@ -91,6 +92,20 @@ nightly: $(addprefix $(NIGHTLY)/done/,$(NIGHTLY_STEPS))
 	@rm -rf $(NIGHTLY)/done
 	@.venv/bin/tornproof report $(NIGHTLY)/report
 
+.build/mutants/.installed: .venv/.installed
+	@$(UV) venv --quiet --allow-existing --python .venv/bin/python .build/mutants
+	@$(UV) pip install --quiet --python .build/mutants/bin/python cosmic-ray
+	@touch $@
+
+MUTANT_COUNT := 20
+
+mutants: .build/chain .build/mutants/.installed
+	@rm -rf .build/mutants/drawn
+	@.build/mutants/bin/python benchmarks/mutants.py .build/mutants/drawn --count $(MUTANT_COUNT) \
+	  --seed $$(date +%Y%m%d)
+	@.venv/bin/tornproof faults --from .build/mutants/drawn --table .build/chain --replays 1 \
+	  --report .build/mutants/report $(ARGUMENTS) || [ $$? -eq 1 ]
+
 # What is missed is a figure of docs/power.md, and no reason to stop.
 ALL_FAULTS = .venv/bin/tornproof faults --told --table .build/chain \
   $(addprefix --family ,$(notdir $(wildcard harness/faults/*)))
@@ -117,6 +132,11 @@ $(NIGHTLY)/done/campaign: .build/tables
 $(NIGHTLY)/done/faults: .build/chain
 	@echo "nightly: every planted fault, mistake of a judge and change that is right, under a check that is told nothing"
 	@$(ALL_FAULTS) --report $(NIGHTLY)/faults $(ARGUMENTS) || [ $$? -eq 1 ]
+	@$(NIGHTLY_DONE)
+
+$(NIGHTLY)/done/mutants:
+	@echo "nightly: $(MUTANT_COUNT) changes of the code that are drawn by lot, others each night"
+	@$(MAKE) --no-print-directory mutants
 	@$(NIGHTLY_DONE)
 
 $(NIGHTLY)/done/check-new: .build/tables

@@ -129,7 +129,7 @@ class World:
         self.was_replaced: set[DirectoryName] = set()
         self.committed_partitions: dict[tuple[DirectoryName, int], Partition] = {}
         self.reached: Counter[str] = Counter()
-        self.around = ExitStack()
+        self.around = ExitStack()  # what is other than usual as long as the program runs
         self.is_limited = False
         self.moved: list[Path] = []
         self.of_others: set[DirectoryName] = set()
@@ -149,10 +149,10 @@ class World:
 
     def end(self) -> None:
         """Close everything that is open."""
-        for pin in self.pins.values():
-            pin.release()
-        self.process.end()
-        self.around.close()
+        with self.around:
+            for pin in self.pins.values():
+                pin.release()
+            self.process.end()
 
     def accept(self, outcomes: Iterable[Outcome], changed: Iterable[DirectoryName], what: str) -> Outcome:
         """Set the model's state to the outcome that the files show, and return it; ViolationError if they show none."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib.resources
 from collections.abc import Iterator
 from functools import cache
+from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Annotated
 
@@ -63,12 +64,14 @@ class FaultFile(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only
 
 
 @cache
-def fault_files(folder: Path | None = None) -> tuple[FaultFile, ...]:
-    """Return all files, or those of another folder of families, sorted by family and name.
+def fault_files() -> tuple[FaultFile, ...]:
+    """Return all files, sorted by family and name; raises FaultFileError for one that is not as the schema says."""
+    return _sorted(importlib.resources.files("tornproof.harness").joinpath(FOLDER), f"harness/{FOLDER}")
 
-    Raises FaultFileError for one that is not as the schema says, and OSError.
-    """
-    return tuple(sorted(_read(folder), key=lambda each: (each.family, each.name)))
+
+def fault_files_in(folder: Path) -> tuple[FaultFile, ...]:
+    """Return the files of another folder of families so; raises FaultFileError, OSError."""
+    return _sorted(folder, str(folder))
 
 
 def file_named(name: str) -> FaultFile:
@@ -76,11 +79,14 @@ def file_named(name: str) -> FaultFile:
     return {each.name: each for each in fault_files()}[name]
 
 
-def _read(folder: Path | None) -> Iterator[FaultFile]:
-    families = folder or importlib.resources.files("tornproof.harness").joinpath(FOLDER)
+def _sorted(families: Traversable, label: str) -> tuple[FaultFile, ...]:
+    return tuple(sorted(_read(families, label), key=lambda each: (each.family, each.name)))
+
+
+def _read(families: Traversable, label: str) -> Iterator[FaultFile]:
     for family in families.iterdir():
         for file in family.iterdir() if family.is_dir() else ():
-            label = f"{folder or f'harness/{FOLDER}'}/{family.name}/{file.name}"
-            fault = decode_toml(file.read_bytes(), FaultFile, label, SIZE_LIMIT_BYTES, FaultFileError)
+            where = f"{label}/{family.name}/{file.name}"
+            fault = decode_toml(file.read_bytes(), FaultFile, where, SIZE_LIMIT_BYTES, FaultFileError)
             name = fault.name or file.name.removesuffix(".toml").replace("-", " ")
             yield msgspec.structs.replace(fault, name=name, family=family.name)

@@ -8,7 +8,7 @@ import pytest
 from command_line import run_here
 
 from tornproof.cli.output import ExitCode
-from tornproof.harness.mutation.fault_file import BENIGN, JUDGES, FaultFile, fault_files
+from tornproof.harness.mutation.fault_file import BENIGN, JUDGES, FaultFile, FaultFileError, fault_files
 from tornproof.harness.trial import SCHEMA, Row, Trials, is_set_aside
 from tornproof.impl.errors import UsageError
 
@@ -30,6 +30,22 @@ def test_all_faults_are_listed_but_judges_and_benign_changes_only_when_they_are_
     assert {*listed("--family", "updates")} == {each.name for each in fault_files() if each.family == "updates"}
     assert {*listed("--set-aside")} == {name for name in names - others if is_set_aside(name)}
     assert listed(NAME) == [NAME]
+
+
+def test_faults_of_a_folder_are_tried_instead_of_ours(tmp_path: Path) -> None:
+    family = tmp_path / "own"
+    family.mkdir()
+    (family / "a-mistake.toml").write_text(
+        """story = "a constant is another one"
+file = "impl/limits.py"
+before = "GENERATION_COUNT_LIMIT = 65_536"
+after = "GENERATION_COUNT_LIMIT = 65_535"
+"""
+    )
+    assert listed("--from", tmp_path) == ["a mistake"]
+    (family / "b.toml").write_text("story = 1")
+    with pytest.raises(FaultFileError, match=r"own/b\.toml"):
+        listed("--from", tmp_path, "--family", "own")
 
 
 @pytest.mark.parametrize("arguments", [("nothing of the kind",), ("--family", "nothing of the kind")])

@@ -79,22 +79,13 @@ class Rows:
         return rows, self.identify(rows)
 
     @contextmanager
-    def longer_texts(self, size_bytes: int) -> Iterator[None]:
-        """Let texts of rows that are made while the block runs have so many bytes."""
-        self._text_size_bytes = size_bytes
+    def alike(self, making: Making | None = None, *, text_size_bytes: int = 0) -> Iterator[None]:
+        """Let rows that are made while the block runs have something in common, or texts of so many bytes."""
+        self._making, self._text_size_bytes = making, text_size_bytes
         try:
             yield
         finally:
-            self._text_size_bytes = 0
-
-    @contextmanager
-    def alike(self, making: Making) -> Iterator[None]:
-        """Let the values of rows that are made while the block runs have something in common."""
-        self._making = making
-        try:
-            yield
-        finally:
-            self._making = None
+            self._making, self._text_size_bytes = None, 0
 
     def merged(self, old: Sequence[int], new: Sequence[int]) -> tuple[int, ...]:
         """Return a partition's rows after `new` ones, in the order of writing, were added to `old` ones."""

@@ -108,7 +108,7 @@ def write_long_texts(world: World, *, sizes_bytes: Sequence[int]) -> None:
     """Write rows whose texts have so many bytes, which only fixed programs do: their statistics take as many."""
     interval = world.start.intervals[0]
     for size_bytes in sizes_bytes:
-        with world.rows.longer_texts(size_bytes):
+        with world.rows.alike(text_size_bytes=size_bytes):
             _write(world, [Point(interval.start, size_bytes % KEY_COUNT)])
         world.reached["text of 2^16 bytes"] += size_bytes == 1 << 16
 

@@ -101,6 +101,16 @@ def test_what_cannot_be_planted_in_this_process_is_rejected(before: str, after: 
     assert commit.U32_BYTES == 4 and (PACKAGE / "impl/write/commit.py").is_file()
 
 
+def test_a_changed_function_that_its_module_calls_at_import_leaves_its_mark() -> None:
+    """It was NameError: what leaves the mark came last."""
+    patch = SourcePatch(
+        "impl/layout/record.py", 'struct.calcsize("<" + struct_code)', 'struct.calcsize("=" + struct_code)'
+    )
+    marks: list[int] = []
+    exec(patch.marked_text("marks.append(1)"), {"__name__": "tornproof.impl.layout.changed", "marks": marks})
+    assert marks == [1]
+
+
 def test_a_file_whose_text_is_gone_does_not_pass_for_a_fault() -> None:
     gone = replace(file_named("merge loses a row"), before="nobody wrote this")
     with pytest.raises(PatchError, match="must occur once"):

@@ -18,7 +18,7 @@ from tornproof.cli.progress import progress_bar
 from tornproof.cli.report_writing import ReportOption, make_folder, write_report
 from tornproof.harness.check import PhaseName
 from tornproof.harness.common.effort import DEFAULT
-from tornproof.harness.mutation.fault_file import BENIGN, JUDGES, FaultFile, fault_files
+from tornproof.harness.mutation.fault_file import BENIGN, JUDGES, FaultFile, fault_files, fault_files_in
 from tornproof.harness.trial import PHASES, REPLAYS, Row, Trials, is_set_aside
 from tornproof.impl.errors import UsageError
 
@@ -37,7 +37,13 @@ def faults(
     ] = False,
     folder: Annotated[
         Path | None,
-        typer.Option("--from", metavar="DIR", help="Folder of families of faults that are tried instead of ours."),
+        typer.Option(
+            "--from",
+            metavar="DIR",
+            exists=True,
+            file_okay=False,
+            help="Folder of families of faults that are tried instead of ours.",
+        ),
     ] = None,
     table: Annotated[
         Path | None, typer.Option(metavar="TABLE", help="The table that is checked; a small new one by default.")
@@ -104,7 +110,7 @@ def faults(
 
 def _chosen(folder: Path | None, names: Sequence[str], families: Sequence[str], *, set_aside: bool) -> list[FaultFile]:
     """Return the faults that are meant, in the order of the catalogue; raises UsageError for an unknown name."""
-    files = fault_files(folder)
+    files = fault_files() if folder is None else fault_files_in(folder)
     for kind, asked, known in (
         ("fault", names, {each.name for each in files}),
         ("family", families, {each.family for each in files}),

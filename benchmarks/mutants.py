@@ -73,7 +73,8 @@ def places() -> Iterator[Place]:
         if file.name != GENERATED:
             nodes = list(ast_nodes(get_ast(file.read_text())))
             for operator in (*OPERATORS, RemoveCall.__name__):
-                count = sum(1 for node in nodes for _ in _operator(operator).mutation_positions(node))
+                made = _operator(operator)
+                count = sum(1 for node in nodes for _ in made.mutation_positions(node))
                 yield from (Place(file, operator, occurrence) for occurrence in range(count))
 
 

@@ -18,7 +18,7 @@ from tornproof.harness.common.effort import Bounds
 from tornproof.harness.common.remembered_codecs import remembered_decoding, remembered_encoder
 from tornproof.harness.common.verdict import Finding, Phase, Verdict, cut_short
 from tornproof.harness.explorers.corruption.explorer import damage_exploration
-from tornproof.harness.explorers.corruption.forms import FORMS, difference, files_to_change
+from tornproof.harness.explorers.corruption.forms import FORMS, Original, difference, files_to_change
 from tornproof.harness.explorers.corruption.forms import PROPERTY as OTHER_FORM
 from tornproof.harness.explorers.corruption.forms import failed_controls as form_controls
 from tornproof.harness.explorers.corruption.roundtrip import failed_controls as roundtrip_controls
@@ -532,7 +532,7 @@ def findings_of_forms(files: Mapping[str, bytes]) -> list[Finding]:
             sentence=f"{name} in another form ({form.name}): {different}.",
             evidence={"changed": name, "form": FORMS.index(form)},
         )
-        for name, content in files.items()
+        for name, original in ((name, Original(content)) for name, content in files.items())
         for form in FORMS
-        if (different := difference(content, form)) is not None
+        if (different := difference(original, form)) is not None
     ]

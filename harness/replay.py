@@ -5,7 +5,7 @@ from __future__ import annotations
 from tornproof.harness.check import DIED, ENDLESS, MAKING, make_table
 from tornproof.harness.common.verdict import Finding, Verdict
 from tornproof.harness.counterexamples.replay import UNUSABLE, is_simulated
-from tornproof.harness.explorers.corruption.forms import FORMS, difference, files_to_change
+from tornproof.harness.explorers.corruption.forms import FORMS, Original, difference, files_to_change
 from tornproof.harness.explorers.corruption.judge import FOUND, Judge
 from tornproof.harness.explorers.corruption.plan import damage_of, is_inside
 from tornproof.harness.explorers.corruption.roundtrip import Mismatch, reencode_generations
@@ -84,7 +84,7 @@ def _replay_mismatch(finding: Finding, image: DiskImage, path: str) -> Verdict:
     evidence = finding.evidence
     if "changed" in evidence:
         content, form = files_to_change(open_table(image, path))[evidence["changed"]], FORMS[evidence["form"]]
-        return Verdict.VALID if difference(content, form) is None else Verdict.INVALID
+        return Verdict.VALID if difference(Original(content), form) is None else Verdict.INVALID
     wanted = Mismatch(generation_end_bytes=evidence["generation_end_bytes"], offset_bytes=evidence["offset_bytes"])
     name = str(evidence["file"]).partition("/")[0]
     files = PartitionFiles(storage=image, path=f"{path}/{name}", name=name)

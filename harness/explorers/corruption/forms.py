@@ -10,7 +10,7 @@ import io
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -30,7 +30,7 @@ from tornproof.impl.migrate.footer_form import change_footer_form
 from tornproof.impl.table.table import Table
 
 PROPERTY = "a file in another form has the same rows, and is what it was when it is changed back"
-FILE, CHANGED, BACK = "/data.parquet", "/changed.parquet", "/back.parquet"
+FILE, CHANGED = "/data.parquet", "/changed.parquet"
 ROW_COUNTS = (0, 1, 2_500)
 """Of the files that are made; vectors of the new encodings have 1,024 values."""
 ROWS_IN_GROUP = 1_100
@@ -43,6 +43,10 @@ SOURCES = {
     ChunkForm.ALP: ChunkSource.DUPLICATE,
     ChunkForm.ALP_ALONE: ChunkSource.ALONE,
 }
+SAME = ("num_values", "null_count", "bounds", "has_statistics")
+"""What a footer says of a chunk wherever and however that is stored."""
+Column: TypeAlias = tuple[pa.ChunkedArray, Sequence[ChunkSource], Sequence[str | None]]
+"""Its numbers, where those of each row group come from, and the doubts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,10 +95,33 @@ def files_to_change(table: Table) -> dict[str, bytes]:
     return found
 
 
-def difference(content: bytes, form: Form) -> str | None:
+class Original:
+    """A file, and what it has, which is read once for all of its other forms."""
+
+    def __init__(self, content: bytes) -> None:
+        """Read nothing yet."""
+        self.content = content
+
+    @functools.cached_property
+    def footer(self) -> FileFooter:
+        """Its footer."""
+        return _opened(self.content)
+
+    @functools.cached_property
+    def columns(self) -> dict[str, Column]:
+        """Its columns of numbers."""
+        return _columns(self.content, self.footer)
+
+    @functools.cached_property
+    def read_by_others(self) -> str:
+        """The rows that pyarrow reads."""
+        return _read_by_others(self.content)
+
+
+def difference(original: Original, form: Form) -> str | None:
     """Say what is different in a file's other form; None if nothing is."""
     try:
-        return next(_differences(content, form), None)
+        return next(_differences(original, form), None)
     except Exception as error:
         if is_of_explorers(error):
             raise
@@ -106,12 +133,12 @@ def failed_controls() -> Iterator[str]:
     content = made_files()[f"{ROW_COUNTS[-1]} rows of numbers"]
     for name, location, broken, chunks in (
         ("values that are larger by one", "tornproof.impl.migrate.chunk_form:encode_pages", _larger, ChunkForm.ALP),
-        ("a footer of other numbers", "tornproof.impl.migrate.footer_form:footer_tail", _without_end, ChunkForm.OLD),
-        ("a way back that is longer", "tornproof.impl.migrate.footer_form:former_file", _forgotten, ChunkForm.ALP),
+        ("footers of no other form", "tornproof.impl.migrate.footer_form:footer_tail", _as_thrift, ChunkForm.OLD),
+        ("ways back that lead nowhere", "tornproof.impl.migrate.footer_form:former_file", _forgotten, ChunkForm.ALP),
     ):
         form = Form(footer=FooterForm.PRIVATE, chunks=chunks, header=HeaderForm.PLAIN)
         with wrapped(location, broken):
-            if difference(content, form) is None:
+            if difference(Original(content), form) is None:
                 yield f"{name} were not noticed"
 
 
@@ -123,7 +150,7 @@ def _shifted(values: pa.Array) -> pa.Array:
     return pa.compute.add(values, pa.scalar(1, values.type))
 
 
-def _without_end(tail: Callable[..., bytes]) -> Callable[..., bytes]:
+def _as_thrift(tail: Callable[..., bytes]) -> Callable[..., bytes]:
     return lambda thrift, form, **settings: tail(thrift, FooterForm.THRIFT, **settings)
 
 
@@ -131,25 +158,25 @@ def _forgotten(former: Callable[..., Any]) -> Callable[..., Any]:
     return lambda plain: plain
 
 
-def _differences(content: bytes, form: Form) -> Iterator[str]:
-    before, known = _opened(content), _values(content, _opened(content))
-    changed = _changed(content, form.footer, form.chunks, form.header)
+def _differences(original: Original, form: Form) -> Iterator[str]:
+    before = original.footer
+    changed = _changed(original.content, form.footer, form.chunks, form.header)
     after = _opened(changed)
     if (after.form, after.doubt) != (form.footer, None):
         yield f"its footer is {after.form}, with the doubt {after.doubt}"
     if form.chunks is ChunkForm.OLD and after.thrift() != before.thrift():
         yield "its Thrift footer is another one"
-    for column, (values, sources, doubts) in _values(changed, after).items():
+    for column, (values, sources, doubts) in _columns(changed, after).items():
         if any(doubts) or set(sources) - {SOURCES[form.chunks]}:
             yield f"column {column} comes from {sources}, with the doubts {doubts}"
-        if not _is_same(values, known[column][0]):
+        if not _is_same(values, original.columns[column][0]):
             yield f"column {column} has other values"
     yield from _differences_of_chunks(before, after, form)
-    if form.is_for_others and _read_by_others(changed) != _read_by_others(content):
+    if form.is_for_others and _read_by_others(changed) != original.read_by_others:
         yield "pyarrow reads other rows"
     if form.chunks is not ChunkForm.ALP_ALONE:
         back = _changed(changed, FooterForm.THRIFT, ChunkForm.OLD)
-        if back != content:
+        if back != original.content:
             yield "it is not what it was when it is changed back"
 
 
@@ -159,8 +186,7 @@ def _differences_of_chunks(before: FileFooter, after: FileFooter, form: Form) ->
     chunks = [*product(range(len(footer.row_groups)), range(len(footer.leaves)))]
     for row_group, column in chunks[:: len(chunks) // CHUNKS_COMPARED_MAX + 1]:
         old, new = before.chunk(row_group, column), after.chunk(row_group, column)
-        same = ("num_values", "null_count", "bounds", "has_statistics")
-        fields = old._fields if form.chunks is ChunkForm.OLD else same
+        fields = old._fields if form.chunks is ChunkForm.OLD else SAME
         different = [name for name in fields if getattr(old, name) != getattr(new, name)]
         if different:
             yield f"chunk {column} of row group {row_group} has another {different[0]}"
@@ -181,12 +207,9 @@ def _read(content: bytes) -> Callable[[int, int], bytes]:
     return lambda size_bytes, offset_bytes: content[offset_bytes : offset_bytes + size_bytes]
 
 
-def _values(
-    content: bytes, footer: FileFooter
-) -> dict[str, tuple[pa.ChunkedArray, Sequence[ChunkSource], Sequence[str | None]]]:
-    """Return the numbers of a file, where they come from, and the doubts, by column."""
+def _columns(content: bytes, footer: FileFooter) -> dict[str, Column]:
     decoded = footer.decoded()
-    found: dict[str, tuple[pa.ChunkedArray, Sequence[ChunkSource], Sequence[str | None]]] = {}
+    found: dict[str, Column] = {}
     for leaf in decoded.leaves:
         if is_encodable(leaf):
             column = read_column_values(_read(content), decoded, leaf.dotted_path, file=FILE)

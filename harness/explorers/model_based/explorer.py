@@ -625,7 +625,7 @@ def start_of(table: str, encode: RowGroupEncoder) -> Start:
         with orderly("a new table"):
             making = _making(table, encode)
         start = filled(making)
-        if not BY_NAME[table].added:
+        if not (BY_NAME[table].added or BY_NAME[table].removed):
             return replace(start, is_ours=True)
         with orderly("a table with other columns"):
             other = prepare(with_other_columns(table, start.files, start.metadata), PATH)

@@ -11,7 +11,6 @@ import pyarrow.parquet as pq
 from tornproof.harness.common.made_rows import array_of
 from tornproof.harness.explorers.model_based.files import ViolationError
 from tornproof.harness.explorers.model_based.rows import MILLISECONDS_PER_DAY
-from tornproof.harness.explorers.model_based.sessions import check_migrated
 from tornproof.harness.explorers.model_based.world import ALLOWED, World, orderly
 from tornproof.impl.layout.parquet import DATA_FILE
 from tornproof.impl.migrate.plan import Outcome
@@ -67,7 +66,7 @@ def write_otherwise(world: World, *, nth: int, form: int) -> None:
         raise ViolationError(ALLOWED, f"migrate: {name}, which pyarrow wrote, is not migrated: {migration}")
     world.resume("a migration of another writer's file")
     world.check_durable([entry.directory[0]], with_version=False)
-    check_migrated(world)
+    world.check_sound("after a migration")
     world.follow_anew()
     world.reached["pages of another writer"] += 1
 

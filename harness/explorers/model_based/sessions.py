@@ -22,7 +22,6 @@ from tornproof.impl.repair.repair import ActionKind, repair_table
 from tornproof.impl.storage.interface import OpenMode, ReadableStorage, Storage, StorageReason
 from tornproof.impl.table.partition import PM_FILE, resolve_partition
 from tornproof.impl.txn.transaction import TXN_FILE
-from tornproof.impl.verify.verify import verify_table
 from tornproof.impl.write.table_writer import UncommittedError, WriterDeadError
 from tornproof.model.table import Recover, step
 
@@ -148,16 +147,8 @@ def _migrate(world: World, fault: Fault | None) -> None:
             raise ViolationError(ALLOWED, f"migrate: not all of {names} are {words}: {migration.reason or others}")
         world.resume("a migration")
         world.check_durable(world.state.entries, with_version=False)
-    check_migrated(world)
+    world.check_sound("after a migration")
     world.reached["table migrated"] += 1
-
-
-def check_migrated(world: World) -> None:
-    """Verify a table after a migration."""
-    with orderly("verifying a migrated table"):
-        problems = verify_table(world.files.table(), whole=False).all_problems
-    if problems:
-        raise ViolationError(ALLOWED, f"after a migration {problems[0]}")
 
 
 def _stop(world: World, fault: Fault, what: str, run: Callable[[Storage, str], object]) -> None:

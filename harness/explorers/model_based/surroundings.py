@@ -13,13 +13,11 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from tornproof.harness.common.patch import replaced
-from tornproof.harness.explorers.model_based.files import ViolationError
-from tornproof.harness.explorers.model_based.world import ALLOWED, World, orderly
+from tornproof.harness.explorers.model_based.world import World
 from tornproof.impl.layout.parquet import DATA_FILE, FooterForm
 from tornproof.impl.parquet.encode_options import EncodeOptions
 from tornproof.impl.parquet.fields import Codec
 from tornproof.impl.table.partition import PM_FILE
-from tornproof.impl.verify.verify import verify_table
 
 VOLUME = "volume"
 """A folder beside the partitions, on which nothing is looked for."""
@@ -102,10 +100,7 @@ def encode(world: World, *, form: str) -> None:
 
 def verify(world: World) -> None:
     """Verify the committed version."""
-    with orderly("verify"):
-        problems = verify_table(world.files.table(), whole=False).all_problems
-    if problems:
-        raise ViolationError(ALLOWED, f"verify: {problems[0]}")
+    world.check_sound("verify:")
 
 
 def move(world: World, *, nth: int) -> None:

@@ -30,6 +30,7 @@ from tornproof.impl.txn.pins import Pin
 from tornproof.impl.txn.reader import TransactionReader
 from tornproof.impl.txn.transaction import TXN_FILE, Partition, Transaction
 from tornproof.impl.txn.write import I64_MAX, I64_MIN
+from tornproof.impl.verify.verify import verify_table
 from tornproof.impl.write.partition_change import RowGroupEncoder, WriterOptions
 from tornproof.impl.write.table_writer import TableWriter
 from tornproof.model.table import DirectoryName, Entry, Generation, Generations, Outcome, State, Version
@@ -252,6 +253,13 @@ class World:
         lost = [file for file in self.moved if not file.exists()]
         if lost:
             raise ViolationError(ALLOWED, f"a file that is on another volume was removed: {lost[0].name}")
+
+    def check_sound(self, when: str) -> None:
+        """Verify the committed version."""
+        with orderly("verify"):
+            problems = verify_table(self.files.table(), whole=False).all_problems
+        if problems:
+            raise ViolationError(ALLOWED, f"{when} {problems[0]}")
 
     def remember(self, transaction: Transaction, changed: Iterable[DirectoryName]) -> None:
         """Remember what was committed: its tokens, for later reads, and its bytes, which must not change."""

@@ -8,7 +8,7 @@ import pytest
 from depth import sampled
 
 from tornproof.harness.explorers.corruption import forms
-from tornproof.harness.explorers.corruption.forms import FORMS, difference, failed_controls, made_files
+from tornproof.harness.explorers.corruption.forms import FORMS, Original, difference, failed_controls, made_files
 from tornproof.impl.chunk.duplicates import ChunkForm
 from tornproof.impl.layout.parquet import FooterForm
 
@@ -27,18 +27,19 @@ def test_each_form_is_tried_once_and_all_of_them_are_distinct() -> None:
 
 @pytest.mark.parametrize("name", made_files())
 def test_files_of_numbers_are_the_same_in_each_form(name: str) -> None:
-    assert {form.name: found for form in FORMS if (found := difference(made_files()[name], form))} == {}
+    original = Original(made_files()[name])
+    assert {form.name: found for form in FORMS if (found := difference(original, form))} == {}
 
 
 @pytest.mark.parametrize("name", sampled(5, REAL))
 def test_files_of_servers_are_the_same_in_each_form(name: str, questdb_data: Path) -> None:
-    content = (questdb_data / name).read_bytes()
-    assert {form.name: found for form in FORMS if (found := difference(content, form))} == {}
+    original = Original((questdb_data / name).read_bytes())
+    assert {form.name: found for form in FORMS if (found := difference(original, form))} == {}
 
 
 def test_each_control_is_noticed_and_a_blind_comparison_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [*failed_controls()] == []
-    monkeypatch.setattr(forms, "_differences", lambda content, form: iter(()))
+    monkeypatch.setattr(forms, "_differences", lambda original, form: iter(()))
     assert len([*failed_controls()]) == 3
 
 

@@ -51,6 +51,7 @@ from tornproof.harness.explorers.random.random_cases import (
     random_phase,
 )
 from tornproof.harness.explorers.simulated_phases import goals_of_table, simulated
+from tornproof.harness.explorers.storage.explorer import explore_storage
 from tornproof.harness.parallel.tasks import Exploration, OnProgress, Outcome, TableQuestion, explore
 from tornproof.harness.parallel.workers import Task, Worker
 from tornproof.harness.simulator.filesystem.image import DiskImage
@@ -90,6 +91,7 @@ class PhaseName(enum.StrEnum):
     """The explorers, in the order in which they run."""
 
     VERIFY = "verify"
+    STORAGE = "storage"
     ROUNDTRIP = "roundtrip"
     DAMAGE = "damage"
     STATEFUL = "stateful"
@@ -111,6 +113,7 @@ SIMULATED = {
 }
 """The explorers that run in the simulator; only they know other releases, and scenarios."""
 FIRST_FINDING_ORDER = (
+    PhaseName.STORAGE,
     PhaseName.STATEFUL,
     PhaseName.SCHEDULES,
     PhaseName.CRASH,
@@ -288,6 +291,7 @@ def _check_image(
 def _explorations(question: CheckQuestion) -> dict[PhaseName, Exploration]:
     bounds, seed, settings = question.bounds, question.seed, question.settings()
     return {
+        PhaseName.STORAGE: _one_task(PhaseName.STORAGE, _storage_phase),
         PhaseName.ROUNDTRIP: _one_task(PhaseName.ROUNDTRIP, _roundtrip_phase),
         PhaseName.DAMAGE: damage_exploration(bounds.damages, bounds.pairs),
         PhaseName.STATEFUL: _stateful(bounds.rules, seed),
@@ -473,6 +477,11 @@ def _verify_phase(question: CheckQuestion) -> Phase:
             for problem in report.all_problems
         ),
     )
+
+
+def _storage_phase(worker: Worker) -> Phase:
+    question = worker.question
+    return explore_storage(question.bounds.sequences, question.seed, str(worker.scratch), worker.report_progress)
 
 
 def _roundtrip_phase(worker: Worker) -> Phase:

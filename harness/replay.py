@@ -13,6 +13,7 @@ from tornproof.harness.explorers.kills.explorer import replay_crash
 from tornproof.harness.explorers.model_based.explorer import replay_stateful
 from tornproof.harness.explorers.server.judge import replay_server
 from tornproof.harness.explorers.simulated_phases import replay_case
+from tornproof.harness.explorers.storage.explorer import replay_storage
 from tornproof.harness.mutation.replay import replay_planted
 from tornproof.harness.mutation.seeded import replay_seeded
 from tornproof.harness.simulator.filesystem.image import DiskImage
@@ -39,6 +40,8 @@ def _replay(finding: Finding, image: DiskImage, path: str) -> Verdict:
         match finding.phase:
             case "verify":
                 return _replay_problem(finding, image, path)
+            case "storage":
+                return replay_storage(finding)
             case "roundtrip":
                 return _replay_mismatch(finding, image, path)
             case "damage":

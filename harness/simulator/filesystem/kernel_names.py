@@ -83,6 +83,9 @@ def _rename(kernel: Kernel, session: int, call: Call) -> Answer:
     if moved in kernel.directories and moved in (kernel.entry("/".join(parts[:end])) for end in range(1, len(parts))):
         raise CallRejectedError(os.strerror(errno.EINVAL))
     if replaced is not None:
+        if call.path.startswith(f"{call.target_path}/"):
+            # A folder is asked whether it is empty before what it holds may take its place.
+            raise CallRejectedError(StorageReason.NOT_EMPTY)
         is_directory = moved in kernel.directories
         if is_directory and replaced not in kernel.directories:
             raise CallRejectedError(StorageReason.NOT_A_DIRECTORY)

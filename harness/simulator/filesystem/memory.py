@@ -43,6 +43,8 @@ _WRITES = {CallKind.PWRITE, CallKind.STORE}
 _MAPPED = {CallKind.LOAD, CallKind.STORE, CallKind.READ_MAPPED, CallKind.VIEW}
 _NOT_COUNTED = {CallKind.CLOCK, CallKind.SLEEP, CallKind.END_VIEW}
 _NOT_THERE = (StorageReason.MISSING, StorageReason.NOT_A_DIRECTORY)
+LINKS_MAX = 40
+"""As many symbolic links as Linux follows for one path."""
 
 
 class Killed(BaseException):
@@ -50,7 +52,7 @@ class Killed(BaseException):
 
 
 class _SymbolicLink(FileState):
-    """A file whose content is the absolute path that it leads to; links in a circle are not made."""
+    """A file whose content is the absolute path that it leads to."""
 
     __slots__ = ()
 
@@ -304,6 +306,9 @@ class MemoryStorage(InterceptedStorage):
         if not (is_usable(call.path) and is_usable(call.target_path)):
             raise CallRejectedError(StorageReason.NAME_UNUSABLE)
         path, target_path = self._walk(call.path, follows=follows), call.target_path
+        if call.kind is CallKind.LINK and self._kernel.find(path) is None:
+            # A system looks for what it links before it looks where to, and for what it renames after that.
+            raise CallRejectedError(StorageReason.MISSING)
         if call.kind in (CallKind.RENAME, CallKind.LINK):
             target_path = self._walk(target_path, follows=False)
         is_link = call.kind is CallKind.OPEN_FOR_WRITING and self._is_link(self._kernel.find(path))
@@ -316,7 +321,7 @@ class MemoryStorage(InterceptedStorage):
             raise CallRejectedError(StorageReason.IS_A_DIRECTORY)
         return call._replace(path=path, target_path=target_path)
 
-    def _walk(self, path: str, *, follows: bool) -> str:
+    def _walk(self, path: str, *, follows: bool, link_count: int = 0) -> str:
         """Return where a path leads, without dots, empty names and links; raises CallRejectedError."""
         number = self._kernel.find(path) if path else None
         if number is not None and not (follows and self._is_link(number)):
@@ -325,16 +330,18 @@ class MemoryStorage(InterceptedStorage):
             raise CallRejectedError(StorageReason.MISSING)
         at = "/" if path.startswith("/") else "."
         for name in path.split("/"):
-            at = self._followed(at)
+            at = self._followed(at, link_count)
             if self._kernel.entry(at.removesuffix("/")) not in self._kernel.directories:
                 raise CallRejectedError(StorageReason.NOT_A_DIRECTORY)
             if len(os.fsencode(name)) > NAME_BYTES_MAX:
                 raise CallRejectedError(StorageReason.NAME_TOO_LONG)
             at = posixpath.normpath(posixpath.join(at, name))
-        return (self._followed(at) if follows else at).removesuffix("/")
+        return (self._followed(at, link_count) if follows else at).removesuffix("/")
 
-    def _followed(self, path: str) -> str:
+    def _followed(self, path: str, link_count: int) -> str:
         number = self._kernel.find(path.removesuffix("/"))
         if number is None or not self._is_link(number):
             return path
-        return self._walk(os.fsdecode(self._kernel.files[number].content), follows=True)
+        if link_count == LINKS_MAX:
+            raise CallRejectedError(StorageReason.LINK_NOT_FOLLOWED)
+        return self._walk(os.fsdecode(self._kernel.files[number].content), follows=True, link_count=link_count + 1)

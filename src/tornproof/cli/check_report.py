@@ -25,6 +25,7 @@ ALWAYS_SHOWN = (Outcome.REJECTED, Outcome.HARMLESS, Outcome.SILENT)
 STYLES = {Verdict.VALID: "bold green", Verdict.UNKNOWN: "bold yellow", Verdict.INVALID: "bold red"}
 QUESTIONS = {
     PhaseName.VERIFY: "Is the table sound on disk?",
+    PhaseName.STORAGE: "Do files answer as simulated ones do?",
     PhaseName.ROUNDTRIP: "Do we write the same bytes of _pm?",
     PhaseName.DAMAGE: "Does corruption cause a wrong read?",
     PhaseName.STATEFUL: "Do random operations match the model?",

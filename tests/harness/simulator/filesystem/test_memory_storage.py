@@ -1,15 +1,10 @@
 """An implementation must not notice that its storage is in memory: one suite runs on real files and in memory."""
 
-import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.intercept import InterceptedStorage
@@ -407,112 +402,6 @@ def test_the_clock_never_goes_back_and_moves_by_what_was_slept(storage: Storage)
     start_seconds = storage.monotonic_seconds()
     storage.sleep_seconds(0.01)
     assert storage.monotonic_seconds() >= start_seconds + 0.01
-
-
-# Any sequence of calls
-
-NAMES = ("a", "b", "d", "e", "missing", "x" * 256, "", ".", "..", "\0", "\ud800")
-plain_paths = st.one_of(
-    st.sampled_from(["a", "b", "d", "e", "d/a", "d/b", "d/e", "d/e/a"]),
-    st.lists(st.sampled_from(NAMES[:6]), min_size=1, max_size=3).map("/".join),
-    st.sampled_from(["\0", "d/\ud800", "d/./a", "d//a", "d/e/../b"]),
-)
-paths = st.one_of(plain_paths, st.lists(st.sampled_from(NAMES), max_size=3).map("/".join))
-offsets = st.integers(0, 300)
-indexes = st.integers(0, 3)
-words = st.integers(0, 12).map(lambda number: number * 8)
-calls = st.lists(
-    st.one_of(
-        st.tuples(st.sampled_from(["mkdir", "rmdir", "unlink"]), plain_paths),
-        st.tuples(st.sampled_from(["listdir", "kind", "sync_directory", "open_for_reading"]), paths),
-        st.tuples(st.sampled_from(["rename", "link"]), plain_paths, plain_paths),
-        st.tuples(st.just("open_for_writing"), plain_paths, st.sampled_from(OpenMode)),
-        st.tuples(st.just("open_for_writing"), st.sampled_from(["a", "d/a"]), st.just(OpenMode.EXISTING_OR_NEW)),
-        st.tuples(st.just("pwrite"), indexes, st.binary(max_size=120), offsets),
-        st.tuples(st.just("pread"), indexes, offsets, offsets),
-        st.tuples(st.sampled_from(["truncate", "map"]), indexes, st.integers(1, 300)),
-        st.tuples(st.sampled_from(["size_bytes", "fsync", "fdatasync", "close", "msync"]), indexes),
-        st.tuples(st.just("try_lock"), indexes, st.sampled_from(LockMode), st.integers(0, 9), st.integers(1, 5)),
-        st.tuples(st.just("unlock"), indexes, st.integers(0, 9), st.integers(1, 5)),
-        st.tuples(st.sampled_from(["load_u64", "load_u32"]), indexes, words),
-        st.tuples(st.sampled_from(["store_u64", "store_u32"]), indexes, words, st.integers(0, (1 << 32) - 1)),
-        st.tuples(st.just("read"), indexes, offsets, offsets),
-    ),
-    min_size=1,
-    max_size=30,
-)
-
-
-@dataclass
-class Session:
-    """One storage, driven by calls as data; what was opened is found again by its number."""
-
-    storage: Storage
-    root: str
-    files: list[File] = field(default_factory=list)
-    mappings: list[Mapping] = field(default_factory=list)
-    closed: list[object] = field(default_factory=list)
-
-    def answer(self, name: str, *arguments: object) -> object:
-        try:
-            return self._call(name, *arguments)
-        except (StorageError, AssertionError) as error:
-            return type(error), str(error) if isinstance(error, StorageError) else ""
-
-    def _call(self, name: str, *arguments: object) -> object:
-        if hasattr(MemoryStorage, name):
-            placed = [f"{self.root}/{each}" if type(each) is str else each for each in arguments]
-            opened = getattr(self.storage, name)(*placed)
-            if name.startswith("open"):
-                self.files.append(opened)
-                return "opened"
-            return opened
-        number, *rest = arguments
-        assert isinstance(number, int)
-        opened_here: list[File] | list[Mapping] = self.files if hasattr(File, name) else self.mappings
-        if not opened_here:
-            return "nothing is open"
-        receiver = opened_here[number % len(opened_here)]
-        if receiver in self.closed and name in ("map", "try_lock", "unlock", "fsync", "fdatasync"):
-            return "a bug of the caller"
-        if name == "close":
-            self.closed.append(receiver)
-        if name == "map":
-            self.mappings.append(getattr(receiver, name)(*rest))
-            return "mapped"
-        if name in ("try_lock", "unlock"):
-            *modes, offset_bytes, size_bytes = rest
-            return getattr(receiver, name)(*modes, offset_bytes=offset_bytes, size_bytes=size_bytes)
-        return getattr(receiver, name)(*rest)
-
-    def close(self) -> None:
-        for file in self.files:
-            file.close()
-        for mapping in self.mappings:
-            mapping.unmap()
-
-
-@settings(max_examples=120, deadline=None, derandomize=True)
-@given(calls)
-def test_any_sequence_of_calls_has_the_same_answers_in_memory(sequence: list[tuple[object, ...]]) -> None:
-    with tempfile.TemporaryDirectory() as directory, ExitStack() as stack:
-        root = f"{directory}/top/inner"
-        Path(root).mkdir(parents=True)
-        memory = MemoryStorage()
-        for parent in reversed([Path(root), *Path(root).parents[:-1]]):
-            memory.mkdir(str(parent))
-        here = Session(memory.fork_process(), root)
-        there = Session(OperatingSystemStorage(), root)
-        stack.callback(there.close)
-        for name, *arguments in sequence:
-            try:
-                answer = here.answer(str(name), *arguments)
-            except BusError:
-                return  # it would kill this process
-            assert answer == there.answer(str(name), *arguments), (name, arguments)
-        assert here.storage.counters() == there.storage.counters()
-        image = DiskImage.capture(OperatingSystemStorage(), root, size_bytes_max=1 << 20)
-        assert memory.image().files == image.files
 
 
 # What only a storage in memory does

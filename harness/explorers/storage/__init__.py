@@ -1,0 +1,1 @@
+"""The files of the operating system beside the simulated ones. Begin with `explorer.py`."""

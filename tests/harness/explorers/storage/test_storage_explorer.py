@@ -1,0 +1,96 @@
+"""Real files answer as simulated ones; where they do not, that is a small finding that replays, and controls see it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tornproof.harness.common.patch import replaced
+from tornproof.harness.common.verdict import Finding, Verdict
+from tornproof.harness.explorers.storage import explorer
+from tornproof.harness.explorers.storage.calls import ARGUMENTS, CALLS_MAX
+from tornproof.harness.explorers.storage.explorer import CALLS, CONTROLS, STORAGE, difference, explore_storage
+from tornproof.harness.replay import replay_finding
+from tornproof.harness.simulator.filesystem.image import DiskImage
+from tornproof.impl.storage.operating_system import OperatingSystemStorage
+
+UNUSABLE = ("x" * 256, "\0", "\ud800", "d/\ud800")
+
+
+def verdict_of(finding: Finding) -> Verdict:
+    return replay_finding(finding, DiskImage({}), "/table")
+
+
+def test_files_of_the_system_answer_as_simulated_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[int] = []
+    compared = explorer.difference
+
+    def counted(calls: Any, *arguments: Any) -> str | None:
+        made.append(len(calls))
+        return compared(calls, *arguments)
+
+    monkeypatch.setattr(explorer, "difference", counted)
+    monkeypatch.setattr(explorer, "failed_controls", lambda scratch: iter(()))
+    count = 300
+    phase = explore_storage(count, 5, str(tmp_path))
+    assert (phase.verdict, phase.findings, phase.note) == (Verdict.VALID, (), "")
+    assert (
+        phase.counts == {"sequences": len(made), "calls": sum(made)} == {"sequences": count, "calls": count * CALLS_MAX}
+    )
+    assert {*phase.reached} == {*ARGUMENTS} and min(phase.reached.values()) >= 5
+
+
+@pytest.mark.parametrize("name", UNUSABLE)
+def test_a_name_that_cannot_be_used_is_rejected_alike(name: str, tmp_path: Path) -> None:
+    for call in ("mkdir", "rmdir", "unlink", "listdir", "kind", "own_kind", "sync_directory", "open_for_reading"):
+        assert difference([["mkdir", "d"], [call, name]], str(tmp_path)) is None
+    for mode in ("NEW", "EXISTING", "EXISTING_OR_NEW"):
+        assert difference([["mkdir", "d"], ["open_for_writing", name, mode]], str(tmp_path)) is None
+
+
+def test_each_control_is_noticed_and_with_a_blind_comparison_none_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert explore_storage(40, 0, str(tmp_path)).controls == "passed"
+    monkeypatch.setattr(explorer, "difference", lambda *_: None)
+    phase = explore_storage(40, 0, str(tmp_path))
+    assert phase.verdict is Verdict.UNKNOWN and phase.controls.count("were not noticed") == len(CONTROLS) == 4
+
+
+@pytest.mark.parametrize(("name", "calls_max"), [*zip(CONTROLS, (2, 3, 4, 3), strict=True)])
+def test_what_differs_is_a_finding_of_the_calls_that_are_needed(name: str, calls_max: int, tmp_path: Path) -> None:
+    place, broken = CONTROLS[name]
+    with replaced(f"{STORAGE}:{place}", broken):
+        (finding,) = explore_storage(200, 3, str(tmp_path)).findings
+        assert verdict_of(finding) is Verdict.INVALID
+    calls = finding.evidence[CALLS]
+    assert len(calls) <= calls_max and f"After {len(calls) - 1} calls" in finding.sentence
+    assert str(tmp_path) not in finding.sentence
+    assert verdict_of(finding) is Verdict.VALID
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        *(["unlink", "../../victim"], ["rename", "a", "../../victim"], ["open_for_writing", "../../victim", "NEW"]),
+        *(["link_symbolically", "../..", "b"], ["counters"], ["__init__", "a"], ["pread", 0], [], "unlink"),
+    ],
+)
+def test_calls_of_a_file_that_would_change_another_folder_are_not_made(call: Any, tmp_path: Path) -> None:
+    finding = Finding(property="", phase="storage", sentence="", evidence={CALLS: [["mkdir", "d"], call]})
+    assert verdict_of(finding) is Verdict.UNKNOWN
+    assert verdict_of(replace(finding, evidence={})) is Verdict.UNKNOWN
+
+
+def test_a_mistake_below_the_open_file_is_found_too(tmp_path: Path) -> None:
+    class Unordered(OperatingSystemStorage):
+        def listdir(self, path: str) -> tuple[str, ...]:
+            return super().listdir(path)[::-1]
+
+    with replaced("tornproof.harness.explorers.storage.explorer:OperatingSystemStorage", Unordered):
+        (finding,) = explore_storage(200, 0, str(tmp_path)).findings
+    assert finding.evidence[CALLS][-1][0] == "listdir" and len(finding.evidence[CALLS]) == 3
+    assert [*tmp_path.iterdir()] == []

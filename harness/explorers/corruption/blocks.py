@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from tornproof.harness.explorers.corruption.plan import Kind, Overwrite, difference
+from tornproof.harness.explorers.corruption.plan import BITS_IN_BYTE, Edit, Kind, Overwrite, difference
 
 WORD_BYTES = 8
 BLOCK_BYTES = (512, 4096)
 BLOCKS_MAX = 65_536
 """At most so many words or blocks of one size are damaged in a file; of more, every n-th."""
+PAGE_BITS_MAX = 16
+"""At most so many bits of a page are flipped: its checksum covers all of its bytes alike."""
 
 Contents = Mapping[str, bytes]
 
@@ -30,6 +32,15 @@ def zeroed(contents: Contents, file: str, sizes: Sequence[int], blocks_max: int)
             if edit is not None:
                 kind = Kind.ZEROED_WORD if block_bytes == WORD_BYTES else Kind.ZEROED_BLOCK
                 yield Overwrite(kind, (edit,), f"{block_bytes} bytes at {start} of {file} zeroed")
+
+
+def flipped(contents: Contents, file: str, bodies: Iterable[tuple[int, int]]) -> Iterator[Overwrite]:
+    """Yield the file with one bit flipped in each of some bytes, evenly spread, of each of the `bodies` of pages."""
+    content = contents[file]
+    for start, end in bodies:
+        for offset in block_starts(end - start, 1, PAGE_BITS_MAX):
+            edit = Edit(file, start + offset, bytes([content[start + offset] ^ 1 << offset % BITS_IN_BYTE]))
+            yield Overwrite(Kind.PAGE_BIT, (edit,), f"a bit of byte {start + offset} of {file} flipped")
 
 
 def stale(

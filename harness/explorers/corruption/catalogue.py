@@ -9,7 +9,9 @@ from itertools import islice
 from tornproof.harness.explorers.corruption.blocks import (
     BLOCK_BYTES,
     BLOCKS_MAX,
+    PAGE_BITS_MAX,
     WORD_BYTES,
+    flipped,
     lost,
     misdirected,
     stale,
@@ -64,6 +66,8 @@ def is_sampled(judge: Judge, kind: Kind, file: str) -> bool:
     """Whether only some of the fields, words or blocks of the file are damaged."""
     if kind in CRAFTED:
         return False
+    if kind is Kind.PAGE_BIT:
+        return any(end - start > PAGE_BITS_MAX for start, end in judge.of(kind).protected_bodies(file))
     if kind in (Kind.FIELD, Kind.FORGED):
         return len(_spots(judge, file)) > SPOTS_MAX
     unit = WORD_BYTES if kind in WORD_KINDS else min(BLOCK_BYTES)
@@ -102,6 +106,8 @@ def _damages(judge: Judge, kind: Kind, file: str) -> Iterator[Overwrite | Crafte
             yield from forged_damages(_some(_spots(judge, file)), file, resolved)
         case Kind.ZEROED_WORD | Kind.ZEROED_BLOCK:
             yield from zeroed(contents, file, sizes, limit)
+        case Kind.PAGE_BIT:
+            yield from flipped(contents, file, judge.protected_bodies(file))
         case Kind.STALE_WORD | Kind.STALE_BLOCK:
             yield from stale(contents, file, sizes, limit, older)
         case Kind.MISDIRECTED_WORD | Kind.LOST_WORD if file.endswith(DATA_FILE):

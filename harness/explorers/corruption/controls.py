@@ -62,6 +62,8 @@ def failed_controls(judge: Judge) -> list[str]:
             failures.append(f"{damage} changes nothing")
     if not any(_is_noticed(judge, flip) for flip in _page_flips(judge)):
         failures.append("no flipped bit of any page made a difference")
+    if (bit := first_of(judge, Kind.PAGE_BIT)) and judge.of(Kind.PAGE_BIT).judge(bit)[0] is not Outcome.REJECTED:
+        failures.append(f"{bit} was not rejected, although the page has a checksum")
     with blind_to_metadata():
         if not any(_is_detected(judge, flip) for flip in _descriptor_flips(judge)):
             failures.append("with the checks of _pm switched off, no damage of a column descriptor was silent")

@@ -11,7 +11,7 @@ import bisect
 import enum
 import functools
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -273,6 +273,13 @@ class Judge:
         """Return the first byte of a file that neither reading nor verifying the sound table reads."""
         read = self._read[file]
         return next((each for each in range(self.size_bytes(file)) if not read.have_any(each, each + 1)), None)
+
+    def protected_bodies(self, file: str) -> Iterator[tuple[int, int]]:
+        """Yield the first byte of each page of a file that has a checksum, without its header, and the end."""
+        for placed in self._chunks_at(file, 0, self.size_bytes(file)):
+            for page in self._pages_of(file, placed.chunk):
+                if page.crc is not None:
+                    yield page.body_offset_bytes, page.end_bytes
 
     def changes(self, damage: Damage) -> bool:
         """Say whether a damage changes a file at all."""

@@ -27,6 +27,7 @@ class Kind(enum.StrEnum):
     MISDIRECTED_BLOCK = "misdirected blocks"
     LOST_WORD = "words written elsewhere"
     LOST_BLOCK = "blocks written elsewhere"
+    PAGE_BIT = "bits of new pages flipped"
     FORGED = "fields forged"
     BROKEN = "rules broken"
     REQUIRED = "required features"
@@ -38,8 +39,8 @@ CRAFTED = frozenset({Kind.BROKEN, Kind.REQUIRED, Kind.ALLOWED})
 """Kinds that a writer would have to make: what breaks a rule, what no reader knows yet, and what is left free."""
 LISTED_KINDS = tuple(kind for kind in Kind if kind not in (Kind.FLIP, Kind.CUT, Kind.PAIR))
 """Kinds whose damages are listed, because they follow from the files' contents."""
-GROWN = frozenset({Kind.STALE_WORD, Kind.STALE_BLOCK, Kind.LOST_WORD, Kind.LOST_BLOCK})
-"""Kinds that need older content: they are done to the table after a few more commits."""
+GROWN = frozenset({Kind.STALE_WORD, Kind.STALE_BLOCK, Kind.LOST_WORD, Kind.LOST_BLOCK, Kind.PAGE_BIT})
+"""Kinds that need older content, or pages of our own writer: they are done to the table after a few more commits."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import enum
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any
@@ -18,11 +17,7 @@ from tornproof.harness.common.effort import Bounds
 from tornproof.harness.common.remembered_codecs import remembered_decoding, remembered_encoder
 from tornproof.harness.common.verdict import Finding, Phase, Verdict, cut_short
 from tornproof.harness.explorers.corruption.explorer import damage_exploration
-from tornproof.harness.explorers.corruption.forms import FORMS, Original, difference, files_to_change
-from tornproof.harness.explorers.corruption.forms import PROPERTY as OTHER_FORM
-from tornproof.harness.explorers.corruption.forms import failed_controls as form_controls
-from tornproof.harness.explorers.corruption.roundtrip import failed_controls as roundtrip_controls
-from tornproof.harness.explorers.corruption.roundtrip import reencode_generations
+from tornproof.harness.explorers.corruption.roundtrip_phase import roundtrip_phase
 from tornproof.harness.explorers.kills.exploration import Exploration as CrashExploration
 from tornproof.harness.explorers.kills.exploration import Plan, Share, ShareResult, crash_phase
 from tornproof.harness.explorers.kills.explorer import failures, fault_free_phase
@@ -76,7 +71,7 @@ from tornproof.impl.layout.parquet import DATA_FILE
 from tornproof.impl.storage.interface import ReadableStorage
 from tornproof.impl.table.column_versions import CV_FILE
 from tornproof.impl.table.metadata_file import META_FILE
-from tornproof.impl.table.partition import PM_FILE, read_published
+from tornproof.impl.table.partition import PM_FILE
 from tornproof.impl.table.table import open_table
 from tornproof.impl.txn.transaction import TXN_FILE
 from tornproof.impl.verify.verify import TableReport, verify_table
@@ -485,63 +480,4 @@ def _storage_phase(worker: Worker) -> Phase:
 
 
 def _roundtrip_phase(worker: Worker) -> Phase:
-    table = open_table(worker.question.image, worker.question.path)
-    generations, files, findings = 0, 0, []
-    failed: list[str] | None = None
-    for partition in table.transaction().partitions:
-        partition_files = table.files_of(partition)
-        if not partition.is_parquet or not partition_files.has_pm():
-            continue
-        label = partition_files.pm_label
-        content = read_published(partition_files).content
-        result = reencode_generations(content, file=label)
-        # One file is enough, and of a large table the chains are long.
-        failed = roundtrip_controls(content, file=label) if failed is None else failed
-        files += 1
-        generations += result.generation_count
-        findings += [
-            Finding(
-                property="decoding and encoding a generation gives the same bytes",
-                phase=PhaseName.ROUNDTRIP,
-                sentence=f"{label}: the generation that ends at byte {mismatch.generation_end_bytes} is "
-                f"encoded differently from byte {mismatch.offset_bytes} on.",
-                evidence={"file": label, **dataclasses.asdict(mismatch)},
-            )
-            for mismatch in result.mismatches
-        ]
-    changed_files = files_to_change(table) if generations else {}
-    changed = len(changed_files)
-    findings += findings_of_forms(changed_files)
-    verdict = Verdict.INVALID if findings else Verdict.VALID if generations else Verdict.UNKNOWN
-    return Phase(
-        name=PhaseName.ROUNDTRIP,
-        explored=generations + changed * len(FORMS),
-        complete=True,
-        bound=f"every generation in the chains of {files} _pm files; {changed} Parquet files in {len(FORMS)} other "
-        "forms",
-        verdict=verdict,
-        counts={
-            "files": files,
-            "generations": generations,
-            "changed files": changed,
-            "forms": changed * len(FORMS),
-            "different": len(findings),
-        },
-        note="" if generations else "the table has no _pm, so there was nothing to encode",
-        findings=tuple(findings),
-    ).with_controls([*(failed or []), *form_controls()])
-
-
-def findings_of_forms(files: Mapping[str, bytes]) -> list[Finding]:
-    """Return a finding for each file and each form in which something is different."""
-    return [
-        Finding(
-            property=OTHER_FORM,
-            phase=PhaseName.ROUNDTRIP,
-            sentence=f"{name} in another form ({form.name}): {different}.",
-            evidence={"changed": name, "form": FORMS.index(form)},
-        )
-        for name, original in ((name, Original(content)) for name, content in files.items())
-        for form in FORMS
-        if (different := difference(original, form)) is not None
-    ]
+    return roundtrip_phase(open_table(worker.question.image, worker.question.path))

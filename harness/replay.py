@@ -5,10 +5,9 @@ from __future__ import annotations
 from tornproof.harness.check import DIED, ENDLESS, MAKING, make_table
 from tornproof.harness.common.verdict import Finding, Verdict
 from tornproof.harness.counterexamples.replay import UNUSABLE, is_simulated
-from tornproof.harness.explorers.corruption.forms import FORMS, Original, difference, files_to_change
 from tornproof.harness.explorers.corruption.judge import FOUND, Judge
 from tornproof.harness.explorers.corruption.plan import damage_of, is_inside
-from tornproof.harness.explorers.corruption.roundtrip import Mismatch, reencode_generations
+from tornproof.harness.explorers.corruption.roundtrip_phase import replay_roundtrip
 from tornproof.harness.explorers.kills.explorer import replay_crash
 from tornproof.harness.explorers.model_based.explorer import replay_stateful
 from tornproof.harness.explorers.server.judge import replay_server
@@ -22,7 +21,6 @@ from tornproof.harness.simulator.filesystem.step_bound import EndlessError
 from tornproof.harness.systems.table import TableTarget
 from tornproof.harness.systems.workload import crash_operations
 from tornproof.impl.errors import CorruptError, Problem
-from tornproof.impl.table.partition import PartitionFiles, read_published
 from tornproof.impl.table.table import open_table
 from tornproof.impl.verify.verify import verify_table
 
@@ -43,7 +41,7 @@ def _replay(finding: Finding, image: DiskImage, path: str) -> Verdict:
             case "storage":
                 return replay_storage(finding)
             case "roundtrip":
-                return _replay_mismatch(finding, image, path)
+                return replay_roundtrip(finding, image, path)
             case "damage":
                 return _replay_damage(finding, image, path)
             case "stateful":
@@ -81,18 +79,6 @@ def _replay_problem(finding: Finding, image: DiskImage, path: str) -> Verdict:
         return Verdict.VALID
     wanted = Problem(**finding.evidence)
     return Verdict.INVALID if wanted in problems else Verdict.VALID
-
-
-def _replay_mismatch(finding: Finding, image: DiskImage, path: str) -> Verdict:
-    evidence = finding.evidence
-    if "changed" in evidence:
-        content, form = files_to_change(open_table(image, path))[evidence["changed"]], FORMS[evidence["form"]]
-        return Verdict.VALID if difference(Original(content), form) is None else Verdict.INVALID
-    wanted = Mismatch(generation_end_bytes=evidence["generation_end_bytes"], offset_bytes=evidence["offset_bytes"])
-    name = str(evidence["file"]).partition("/")[0]
-    files = PartitionFiles(storage=image, path=f"{path}/{name}", name=name)
-    result = reencode_generations(read_published(files).content, file=files.pm_label)
-    return Verdict.INVALID if wanted in result.mismatches else Verdict.VALID
 
 
 def _replay_damage(finding: Finding, image: DiskImage, path: str) -> Verdict:

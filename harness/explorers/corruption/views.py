@@ -1,0 +1,100 @@
+"""Whether a generation of `_pm` that is seen through its bytes says the same as the one that is decoded as a whole."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from msgspec.structs import replace
+
+from tornproof.harness.common.patch import wrapped
+from tornproof.impl.errors import CorruptError
+from tornproof.impl.pm.block import Chunk
+from tornproof.impl.pm.chain import Metadata, decode_chain, find_token
+from tornproof.impl.pm.header import Column
+from tornproof.impl.pm.view import MetadataView, VerifiedGenerations, open_view
+
+PROPERTY = "one column of a generation is what decoding all of it gives"
+COMPARED_MAX = 32
+"""Of more columns, and of more bounds, every n-th is compared."""
+
+
+TIME_BYTES = 8
+
+
+def view_problems(data: bytes, *, file: str) -> Iterator[tuple[int, str]]:
+    """Yield the end of each generation in which something is different, and what; raises as `decode_chain` does."""
+    for metadata in decode_chain(data, file=file, end_bytes=len(data)):
+        position = metadata.generation.position
+        token = metadata.token
+        # Of several generations with one token, a reader sees the newest.
+        if find_token(data, token, file=file)[0].end_bytes == position.end_bytes:
+            problem = next(_problems(data, token, metadata, file), None)
+            if problem is not None:
+                yield position.end_bytes, problem
+
+
+def _problems(data: bytes, token: int, metadata: Metadata, file: str) -> Iterator[str]:
+    verified = VerifiedGenerations()
+    view = open_view(data, token, file=file, verified=verified)
+    if view.row_counts.tolist() != [block.num_rows for block in metadata.blocks]:
+        yield "row groups have other numbers of rows"
+    names = [column.name for column in metadata.header.columns]
+    for index in range(0, len(names), len(names) // COMPARED_MAX + 1):
+        if view.find_column(names[index]) != names.index(names[index]):
+            yield f"column {names[index]!r} is found at another place"
+        if view.column(index) != metadata.header.columns[index]:
+            yield f"column {names[index]!r} is another one"
+        for ordinal, block in enumerate(metadata.blocks):
+            if view.chunk(ordinal, index) != block.chunks[index]:
+                yield f"chunk {index} of row group {ordinal} is another one"
+    yield from _wrong_ranges(view, metadata)
+    at = metadata.generation.position.checksum_offset
+    falsified = data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]
+    try:
+        open_view(falsified, token, file=file, verified=verified)
+    except CorruptError:
+        return
+    yield "after it was read, a wrong checksum in its place is not noticed"
+
+
+def _wrong_ranges(view: MetadataView, metadata: Metadata) -> Iterator[str]:
+    """Yield ranges of time for which other row groups are chosen than by looking at each."""
+    bounds = [_bounds(block.chunks, metadata.header.designated_timestamp) for block in metadata.blocks]
+    times = sorted({each for low_and_high in bounds if low_and_high for each in low_and_high})
+    for time in times[:: len(times) // COMPARED_MAX + 1]:
+        for start, end in ((time, time + 1), (time, None), (None, time), (time + 1, None), (None, time + 1)):
+            expected = [
+                ordinal
+                for ordinal, each in enumerate(bounds)
+                if each is None or ((end is None or each[0] < end) and (start is None or each[1] >= start))
+            ]
+            if (found := view.row_groups_between(start, end)) != expected:
+                yield f"of times from {start} to {end}, row groups {found} are read, and not {expected}"
+
+
+def _bounds(chunks: tuple[Chunk, ...], timestamp: int) -> tuple[int, int] | None:
+    if timestamp < 0:
+        return None
+    low, high = chunks[timestamp].minimum, chunks[timestamp].maximum
+    if low is None or high is None or {len(low.value), len(high.value)} != {TIME_BYTES}:
+        return None
+    return int.from_bytes(low.value, "little", signed=True), int.from_bytes(high.value, "little", signed=True)
+
+
+def failed_controls(data: bytes, *, file: str) -> Iterator[str]:
+    """Yield in words each mistake of a view that is not noticed in any generation."""
+    for name, location, broken in (
+        (
+            "checksums that are not compared",
+            "tornproof.impl.pm.view:check_checksum",
+            lambda check: lambda *_, **__: None,
+        ),
+        ("columns without a name", "tornproof.impl.pm.view:decode_column", _nameless),
+    ):
+        with wrapped(location, broken):
+            if not any(view_problems(data, file=file)):
+                yield f"{name} were not noticed"
+
+
+def _nameless(decode: Callable[..., Column]) -> Callable[..., Column]:
+    return lambda *arguments, **settings: replace(decode(*arguments, **settings), name="")

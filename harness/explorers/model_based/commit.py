@@ -29,6 +29,8 @@ FAULT_KINDS = {
     "sync directory": (CallKind.SYNC_DIRECTORY, 3),
     "store": (CallKind.STORE, 64),
     "sync mapping": (CallKind.MSYNC, 4),
+    "sync file": (CallKind.FSYNC, 1),
+    "rename": (CallKind.RENAME, 2),
 }
 STAGE_WORDS = {
     Stage.STARTED: "before a header was stored",

@@ -179,6 +179,11 @@ SIZES: tuple[Steps, ...] = (
     ),
     (*APPEND, _step("grow", count=MANY_GENERATIONS), *READ, *REOPENED, _insert(0, 9), COMMIT, *READ),
     *STRETCHED,
+    # A process that dies while it makes `_txn` longer.
+    (
+        *(_step("spread", count=MANY_PARTITIONS), _step("commit that is killed", kind="sync file", at=0, written_bytes=0)),
+        *(REOPEN, _step("spread", count=MANY_PARTITIONS), COMMIT, *READ),
+    ),
 )
 """Run on one table; with the options of the second one, no partition is rewritten because of its unused bytes."""
 LIMITED: tuple[Steps, ...] = tuple(

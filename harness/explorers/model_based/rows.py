@@ -23,6 +23,7 @@ from tornproof.model.rows import Row, with_row
 FIRST_VALUE = 1_000_000
 SPECIAL_EVERY = 4
 SPECIAL_FRACTIONS = (0.0, -0.0, float("inf"), float("-inf"), float("nan"))
+OUTSIDE_BASIC_PLANE = "\N{ROCKET}"
 MILLISECONDS_PER_DAY = 86_400_000
 
 
@@ -137,7 +138,8 @@ class Rows:
         if tag is TypeTag.SYMBOL:
             # New ones now and then, because each makes the dictionary larger.
             known = sorted({content[index] for content in self.contents if content[index] is not None})
-            return [*known, f"row {number}"][number % (len(known) + 1)]
+            # Some have characters that a server counts twice.
+            return [*known, f"row {number}{OUTSIDE_BASIC_PLANE * (number % 2)}"][number % (len(known) + 1)]
         if self._text_size_bytes and tag in (TypeTag.STRING, TypeTag.VARCHAR):
             return f"{number} ".ljust(self._text_size_bytes, "x")
         make = value_maker(self.shape.types[index], is_ascii=number % 2 == 0)

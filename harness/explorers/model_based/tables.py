@@ -96,6 +96,7 @@ TABLES = (
         },
         keys=frozenset({"ts"}),
         partition_by=PartitionBy.YEAR,
+        added={"seen": "TIMESTAMP", "sent": "TIMESTAMP_NS"},
         nth_options=WITH_FILTERS,
     ),
 )

@@ -157,6 +157,9 @@ class World:
 
     def accept(self, outcomes: Iterable[Outcome], changed: Iterable[DirectoryName], what: str) -> Outcome:
         """Set the model's state to the outcome that the files show, and return it; ViolationError if they show none."""
+        if self.durable is not None and self.durable.named_early:
+            early = self.durable.named_early[0]
+            raise ViolationError(DURABLE, f"{what} gave {early} the place of another file before it was synced")
         with orderly(f"reading the files after {what}"):
             transaction = self.files.transaction()
             names = self.files.directories()

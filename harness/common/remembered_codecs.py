@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any, TypeVar
@@ -60,37 +60,56 @@ def remembered_decoding() -> Iterator[None]:
         yield
 
 
+class _Known:
+    """What a decoder has returned, by its arguments; all of it is forgotten where it becomes too much."""
+
+    def __init__(self, count_max: int) -> None:
+        self.found: dict[Any, Any] = {}
+        self._count_max = count_max
+        self._held_bytes = 0
+
+    def add(self, keys: Sequence[Any], decode: Callable[[], Sequence[Any]], content_bytes: int) -> None:
+        """Decode what was not known."""
+        before = pa.total_allocated_bytes()
+        found = decode()
+        new_bytes = max(0, pa.total_allocated_bytes() - before) + content_bytes
+        if len(self.found) + len(keys) > self._count_max or self._held_bytes + new_bytes > HELD_BYTES_MAX:
+            self.found.clear()
+            self._held_bytes = 0
+        self._held_bytes += new_bytes
+        self.found.update(zip(keys, found, strict=True))
+
+
 def _remembered(decode: Callable[..., Found], *, count_max: int) -> Callable[..., Found]:
-    known: dict[Any, Found] = {}
-    held_bytes = 0
+    known = _Known(count_max)
 
     def remembered(*arguments: Any, **named: Any) -> Found:
-        nonlocal held_bytes
         key = arguments, tuple(named.items())
-        if key in known:
-            return known[key]
-        before = pa.total_allocated_bytes()
-        found = decode(*arguments, **named)
-        new_bytes = max(0, pa.total_allocated_bytes() - before) + sum(map(_content_bytes, arguments))
-        if len(known) >= count_max or held_bytes + new_bytes > HELD_BYTES_MAX:
-            known.clear()
-            held_bytes = 0
-        held_bytes += new_bytes
-        known[key] = found
+        if key not in known.found:
+            known.add([key], lambda: [decode(*arguments, **named)], sum(map(_content_bytes, arguments)))
+        found: Found = known.found[key]
         return found
 
     return remembered
 
 
 def _remembered_each(decode: Callable[..., list[pa.Array | None]]) -> Callable[..., list[pa.Array | None]]:
-    """Cache chunks one by one that are decoded together: of a row group only some differ from one state to another."""
+    """Cache chunks one by one that are decoded together: of a row group only some differ from one state to another.
 
-    def decode_one(*piece: Any, file: str) -> pa.Array | None:
-        (found,) = decode([Piece(*piece)], file=file)
-        return found
+    Those that are new are decoded together, as without a cache.
+    """
+    known = _Known(CHUNK_COUNT_MAX)
 
-    known = _remembered(decode_one, count_max=CHUNK_COUNT_MAX)
-    return lambda pieces, *, file: [known(*piece, file=file) for piece in pieces]
+    def remembered(pieces: Sequence[Piece], *, file: str) -> list[pa.Array | None]:
+        arrays = {piece: known.found[piece, file] for piece in pieces if (piece, file) in known.found}
+        new = [piece for piece in dict.fromkeys(pieces) if piece not in arrays]
+        if new:
+            keys = [(piece, file) for piece in new]
+            known.add(keys, lambda: decode(new, file=file), sum(len(piece.content) for piece in new))
+            arrays |= {piece: known.found[piece, file] for piece in new}
+        return [arrays[piece] for piece in pieces]
+
+    return remembered
 
 
 def _content_bytes(argument: object) -> int:

@@ -181,7 +181,10 @@ SIZES: tuple[Steps, ...] = (
     *STRETCHED,
     # A process that dies while it makes `_txn` longer.
     (
-        *(_step("spread", count=MANY_PARTITIONS), _step("commit that is killed", kind="sync file", at=0, written_bytes=0)),
+        *(
+            _step("spread", count=MANY_PARTITIONS),
+            _step("commit that is killed", kind="sync file", at=0, written_bytes=0),
+        ),
         *(REOPEN, _step("spread", count=MANY_PARTITIONS), COMMIT, *READ),
     ),
 )

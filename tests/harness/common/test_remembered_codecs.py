@@ -2,7 +2,8 @@
 
 import importlib
 from collections import Counter
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, cast
 
 import pyarrow as pa
 import pytest
@@ -76,3 +77,21 @@ def test_other_arguments_are_other_entries(monkeypatch: pytest.MonkeyPatch) -> N
         assert row_group.decode_chunk(b"a", file="one") == (b"a", "one")
         assert row_group.decode_chunk(b"a", file="two") == (b"a", "two")
         assert row_group.decode_chunk(b"b", file="one") == (b"b", "one")
+
+
+def test_chunks_that_are_new_are_decoded_together_as_without_a_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They were decoded one by one, so that no explorer saw what is decoded together."""
+    calls: list[list[object]] = []
+
+    def decode(pieces: Sequence[Any], *, file: str) -> list[Any]:
+        calls.append([piece.column for piece in pieces])
+        return [f"{file} {piece.column}" for piece in pieces]
+
+    monkeypatch.setattr("tornproof.impl.read.row_group.decode_together", decode)
+    a, b, c = (Piece(content=b"x", column=cast("Any", name), chunk=cast("Any", None)) for name in "abc")
+    with remembered_decoding():
+        assert row_group.decode_together([a, b, a], file="f") == ["f a", "f b", "f a"]
+        assert row_group.decode_together([b, c], file="f") == ["f b", "f c"]
+        assert row_group.decode_together([a, b, c], file="f") == ["f a", "f b", "f c"]
+        assert row_group.decode_together([a], file="g") == ["g a"]
+    assert calls == [["a", "b"], ["c"], ["a"]]

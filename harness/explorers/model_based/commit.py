@@ -271,7 +271,8 @@ def _check_committed(world: World, before: State, changes: Changes, directories:
         if new is None or new.directory != old.directory:
             world.ceased[old.directory] = transaction.version
             world.was_replaced |= {old.directory} if new else set()
-        if new is not None and key not in world.staged.dropped and not world.is_limited:
+        is_staged_whole = key in world.staged.dropped or key in world.staged.adopted
+        if new is not None and not is_staged_whole and not world.is_limited:
             _check_growth(world, key, old, new, known[old.directory])
 
 

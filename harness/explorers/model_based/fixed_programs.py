@@ -144,7 +144,14 @@ COMMITS: tuple[Steps, ...] = (
         COMMIT,
         CLOSE,
         REPAIR,
+        REPAIR,
         *READ,
+    ),
+    # What was prepared is merged with what is there, unless that has changed; a row that no partition can have.
+    (
+        *(_insert(0, 9, 24), COMMIT, _step("adopt merged", nth=0, count=3, grows=False), COMMIT, *READ),
+        *(_step("adopt merged", nth=0, count=2, grows=True), *READ, _insert(3), COMMIT),
+        *(_step("insert impossible"), _insert(0, 6), COMMIT, *READ),
     ),
     # All partitions anew, whatever their first writer gave them: filters stay, unless others are asked for.
     (*(_step("rewrite", nth=nth) for nth in range(3)), COMMIT, *READ),
@@ -199,6 +206,13 @@ LIMITED: tuple[Steps, ...] = tuple(
 )
 """What a commit acknowledges must be readable, whatever the limits of readers are."""
 VERIFY = _step("verify")
+IN_PIECES: Steps = (
+    *(_step("work in pieces"), _insert(0, 3, 9, 24, 48), COMMIT, *APPEND, _insert(6, 12), COMMIT, VERIFY, *READ),
+    *(*EACH_VALUE, *BETWEEN, *SELECTED[::9], _step("insert impossible"), REWRITE, COMMIT, _step("insert impossible")),
+    *(_insert(0, 3), KILLED_LATE, CLOSE, REPAIR, VERIFY, REOPEN, *(_insert(3, 27), COMMIT) * 6, PURGE, *READ, VERIFY),
+    *(CLOSE, MIGRATE, VERIFY, *READ),
+)
+"""What is done piece by piece only with large tables."""
 ENCODED: tuple[Steps, ...] = tuple(
     (
         *(_insert(0, 3, 24), COMMIT, CLOSE, _step("encode", form=form), REOPEN, _insert(0, 6, 9, 12, 27, 48)),
@@ -252,6 +266,7 @@ WRITTEN_OTHERWISE: tuple[Steps, ...] = tuple(
 )
 """Run on one table."""
 FIXED_PROGRAMS = {table.name: (*COMMITS, *more) for table, more in zip(TABLES, STOPS, strict=True)}
+FIXED_PROGRAMS = {name: (*programs, IN_PIECES) for name, programs in FIXED_PROGRAMS.items()}
 FIXED_PROGRAMS[TEXTS.name] += (LONG_TEXTS,)
 FIXED_PROGRAMS[PLAIN.name] = (*SIZES, MOVED, *LIMITED, *ENCODED[1::2])
 FIXED_PROGRAMS[SYMBOLS.name] += LIMITED

@@ -41,15 +41,17 @@ from tornproof.harness.explorers.model_based.sessions import (
     use_dead,
 )
 from tornproof.harness.explorers.model_based.start import OPTIONS, TIMES_IN_INTERVAL, Interval
-from tornproof.harness.explorers.model_based.surroundings import encode, limit, move, verify
+from tornproof.harness.explorers.model_based.surroundings import encode, limit, move, verify, work_in_pieces
 from tornproof.harness.explorers.model_based.world import ALLOWED, Staged, World, orderly
-from tornproof.impl.errors import CorruptError
+from tornproof.impl.errors import CorruptError, RowsRejectedError
 from tornproof.impl.layout.parquet import DATA_FILE, MAGIC
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
 from tornproof.impl.table.partition_names import interval_end
 from tornproof.impl.types.questdb import TypeTag
 from tornproof.impl.write.adoption import PreparedPartition
+from tornproof.impl.write.incoming_rows import conform, in_time_order, portions, without_duplicates
 from tornproof.impl.write.partition_build import PartitionBuild
+from tornproof.impl.write.prepared_partition import prepare_partition
 
 Step: TypeAlias = dict[str, Any]
 KEY_COUNT = 3
@@ -159,6 +161,61 @@ def adopt(world: World, *, place: int, count: int) -> None:
     world.reached["partition adopted"] += 1
 
 
+def adopt_merged(world: World, *, nth: int, count: int, grows: bool) -> None:
+    """Prepare a partition with new rows merged into those that it has; it may grow before the commit, and is rejected.
+
+    As the tasks of a batch write do, each for one partition.
+    """
+    key = _pick(_parquet(world), nth)
+    interval = next(each for each in world.start.intervals if each.start <= key < each.end)
+    rows, identities = world.rows.make(
+        [Point(time, row % KEY_COUNT) for row, time in enumerate(interval.times[:count])]
+    )
+    path = f"{world.files.path}/prepared.{len(world.rows.contents)}"
+    with orderly("preparing a merged partition"):
+        snapshot = world.files.snapshot(world.transaction)
+        name, metadata = world.rows.shape.schema.names[world.rows.shape.timestamp], world.start.metadata
+        keys = [world.rows.shape.schema.names[each] for each in (world.rows.shape.timestamp, *world.rows.shape.keys)]
+        fitting = conform(rows, world.rows.shape.schema, name)
+        fitting = without_duplicates(fitting, keys) if world.rows.shape.has_keys else fitting
+        (portion,) = portions(in_time_order(fitting, name), name, metadata, world.transaction.partitions)
+        prepared = prepare_partition(world.process, snapshot, portion, path, world.options)
+    if grows:
+        _write(world, [Point(interval.times[-1], 0)])
+        commit(world)
+        _reject(
+            world,
+            "a partition that has grown since rows were merged with it",
+            lambda: world.open_writer.adopt(prepared),
+        )
+        return
+    with orderly("adopting a merged partition"):
+        world.open_writer.adopt(prepared)
+    world.staged.rows += identities
+    world.staged.adopted[key] = len(identities)
+    world.reached["merged partition adopted"] += 1
+
+
+def insert_impossible(world: World) -> None:
+    """Let a commit be rejected because of a row that no partition can have."""
+    rows, _ = world.rows.make([Point(-1, 0)])
+    _reject(world, "a row from before 1970", lambda: world.open_writer.write(rows))
+
+
+def _reject(world: World, what: str, stage: Callable[[], None]) -> None:
+    """Let the writer reject what is staged now, or the commit of it; nothing may have changed then."""
+    with orderly(what, RowsRejectedError):
+        try:
+            stage()
+            world.open_writer.commit()
+        except RowsRejectedError:
+            world.open_writer.rollback()
+        else:
+            raise ViolationError(ALLOWED, f"{what} was committed")
+    world.check_everything()
+    world.reached["impossible commit rejected"] += 1
+
+
 def _reject_unfinished(world: World, prepared: PreparedPartition, data_path: str) -> None:
     """Let the writer reject a prepared partition while the end of its data is not what the footer says."""
     with world.process.open_for_writing(data_path) as handle:
@@ -259,9 +316,16 @@ def _can_upsert(world: World) -> bool:
 
 def _can_adopt(world: World) -> bool:
     """Whether a partition can be prepared, which cannot have symbols."""
+    return _has_nothing_staged(world) and not _has_symbols(world) and bool(_free(world))
+
+
+def _has_symbols(world: World) -> bool:
     shape = world.rows.shape
-    has_symbols = any(shape.tag_of(index) is TypeTag.SYMBOL for index in range(len(shape.types)))
-    return _has_nothing_staged(world) and not has_symbols and bool(_free(world))
+    return any(shape.tag_of(index) is TypeTag.SYMBOL for index in range(len(shape.types)))
+
+
+def _can_merge(world: World) -> bool:
+    return _has_nothing_staged(world) and not _has_symbols(world) and bool(_parquet(world))
 
 
 def _can_repair(world: World) -> bool:
@@ -327,6 +391,9 @@ RULES: Mapping[str, Rule] = {
     "rewrite": Rule(rewrite, _can_change, 3, _COMMITTED, ("nth",)),
     "drop": Rule(drop, _can_change, 3, _COMMITTED, ("nth",)),
     "adopt": Rule(adopt, _can_adopt, 2, _COMMITTED, ("place", "count")),
+    "adopt merged": Rule(adopt_merged, _can_merge, 0, _COMMITTED, ("nth", "count", "grows")),
+    "insert impossible": Rule(insert_impossible, _has_nothing_staged, 0, _COMMITTED),
+    "work in pieces": Rule(work_in_pieces, _always, 0),
     "roll back": Rule(roll_back, _has_staged, 1, _STAGED),
     "pin": Rule(pin, _can_pin, 3, ("read pinned",), ("reader",)),
     "read pinned": Rule(read_pinned, _has_pins, 4, ("pin",), ("reader",)),

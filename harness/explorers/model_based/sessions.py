@@ -97,7 +97,8 @@ def _repair(world: World, nth: int, count: int, fault: Fault | None) -> None:
     entry = entries[nth % len(entries)]
     file = f"{world.files.name_of(entry.directory)}/{DATA_FILE}"
     with storage.open_for_writing(f"{world.files.path}/{file}") as handle:
-        handle.pwrite(bytes(range(1, 10)) * count, handle.size_bytes())
+        # Other bytes each time, and as many: each of them has to be kept.
+        handle.pwrite(bytes([1 + world.reached["table recovered"] % 9]) * 9 * count, handle.size_bytes())
         tail = handle.pread(handle.size_bytes() - entry.token, entry.token)
     if fault is not None:
         _stop(world, fault, "recover", repair_table)

@@ -93,6 +93,28 @@ ENCODINGS: Mapping[str, EncodeOptions] = MappingProxyType(
 )
 
 
+PIECES: Mapping[str, int] = MappingProxyType(
+    {
+        "tornproof.impl.storage.checksum:HALF_BYTES_MIN": 3,
+        "tornproof.impl.storage.file_pieces:PIECE_BYTES": 100,
+        "tornproof.impl.write.partition_change:STREAMED_BYTES": 1,
+        "tornproof.impl.repair.plan:WINDOW_WORDS": 16,
+        "tornproof.impl.migrate.partition_migration:PIECE_BYTES": 100,
+        "tornproof.impl.table.symbol_index:PIECE_ROWS": 3,
+        "tornproof.impl.read.row_group:CONSTANT_SLICE_BYTES": 1,
+        "tornproof.impl.read.reader:AHEAD_ROW_COUNT": 1,
+        "tornproof.impl.read.decoding:SMALL_BYTES": 1,
+    }
+)
+"""Sizes from which work is divided; all answers must be the same."""
+
+
+def work_in_pieces(world: World) -> None:
+    """Let what is done piece by piece only with large tables be done so, until the end of the program."""
+    for location, size in PIECES.items():
+        world.around.enter_context(replaced(location, size))
+
+
 def encode(world: World, *, form: str) -> None:
     """Let the writers that are opened from now on write files of another form."""
     world.options = replace(world.options, encoding=ENCODINGS[form])

@@ -55,10 +55,10 @@ class Durable:
 
     def rename(self, source: str, target: str) -> None:
         """Rename, and note a file that is not durable and takes the place of another one."""
-        found = os.stat(source, follow_symlinks=False)
+        found = Path(source).lstat()
         if stat.S_ISREG(found.st_mode) and Path(target).exists() and self._unsynced(Path(source), found.st_size):
             self.named_early.append(Path(target).name)
-        os.rename(source, target)
+        Path(source).rename(target)
 
     def missing(self, path: Path, size_bytes: int) -> str | None:
         """Say what of a name or of the first bytes of its file is not durable; None if all of it is."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from typing import Any
 
 from msgspec import structs
@@ -20,7 +21,7 @@ from tornproof.impl.pm.header import decode_header
 from tornproof.impl.query.time_search import ALL_TIMES, TimeRange
 from tornproof.impl.read.reader import Snapshot, open_snapshot
 from tornproof.impl.storage.interface import EntryKind, LockMode, Storage
-from tornproof.impl.table.metadata_file import TableMetadata
+from tornproof.impl.table.metadata_file import PartitionBy, TableMetadata
 from tornproof.impl.table.partition import PM_FILE, PartitionFiles, read_published
 from tornproof.impl.table.partition_names import directory_names, looks_like_partition
 from tornproof.impl.table.table import Table, open_table
@@ -32,6 +33,16 @@ PUBLISHED_SIZE_BYTES = 8
 TEXT_LENGTH_MAX = 4_000
 """Of a violation; values may be long."""
 _OPENINGS = (CallKind.OPEN_FOR_READING, CallKind.OPEN_FOR_WRITING)
+
+NAME_FORMATS = {
+    PartitionBy.NONE: "default",
+    PartitionBy.HOUR: "%Y-%m-%dT%H",
+    PartitionBy.DAY: "%Y-%m-%d",
+    PartitionBy.WEEK: "%G-W%V",
+    PartitionBy.MONTH: "%Y-%m",
+    PartitionBy.YEAR: "%Y",
+}
+"""How directories of partitions are named, for `strftime`."""
 
 
 class ViolationError(Exception):
@@ -133,7 +144,19 @@ class Files:
             (self.names[directory],) = directory_names(
                 timestamp, name_txn, self.metadata.partition_by, nanoseconds=self.metadata.counts_nanoseconds
             )
+            self._check_name(directory)
         return self.names[directory]
+
+    def _check_name(self, directory: DirectoryName) -> None:
+        """Compare a name with what the standard library makes of the time, unless the partition was split."""
+        timestamp, name_txn = directory
+        microseconds = timestamp // (1_000 if self.metadata.counts_nanoseconds else 1)
+        start = datetime(1970, 1, 1) + timedelta(microseconds=microseconds)
+        interval, name = start.strftime(NAME_FORMATS[self.metadata.partition_by]), self.names[directory]
+        expected = interval if name_txn < 0 else f"{interval}.{name_txn}"
+        is_split = len(name) > len(expected) and name.startswith(interval)
+        if name != expected and not is_split:
+            raise ViolationError("the files are what the model allows", f"{expected} is named {name}")
 
     def files_of(self, directory: DirectoryName) -> PartitionFiles:
         """Return the files of a directory."""

@@ -58,7 +58,8 @@ SELECTED = tuple(
 """More than half of all conditions for each column, others for the next one."""
 EACH_VALUE = tuple(_step("read each value", nth=nth) for nth in range(9))
 BETWEEN = tuple(_step("read between", nth=nth, at=at) for nth in range(3) for at in (3, 7))
-AFTER_STOP = (_step("use a dead writer"), CLOSE, REOPEN, _insert(6, 12), COMMIT, *READ)
+VERIFY = _step("verify")
+AFTER_STOP = (VERIFY, _step("use a dead writer"), CLOSE, VERIFY, REOPEN, _insert(6, 12), COMMIT, *READ)
 STRETCHED = tuple(
     (
         *(_insert(0), COMMIT, CLOSE, _step("stretch", token_bytes=(1 << bits) - BYTES_BEFORE), REOPEN, *APPEND, *READ),
@@ -145,6 +146,7 @@ COMMITS: tuple[Steps, ...] = (
         CLOSE,
         REPAIR,
         REPAIR,
+        _step("repair", nth=0, count=2),
         *READ,
     ),
     # What was prepared is merged with what is there, unless that has changed; a row that no partition can have.
@@ -169,6 +171,11 @@ KILLED_COMMIT = _stopped("commit that is killed", kind="sync mapping", at=1)
 RECOVERED: Steps = (*KILLED_COMMIT[:4], REOPEN)
 PURGED: Steps = (_insert(0), COMMIT, REWRITE, COMMIT, PURGE)
 NEW_SYMBOLS: Steps = (_insert(*range(0, 30, KEY_COUNT)), COMMIT)
+KILLED_SYMBOLS: Steps = (
+    *(_insert(*range(0, 30, KEY_COUNT)), KILLED_LATE, VERIFY, REOPEN, VERIFY, _insert(*range(30, 60, KEY_COUNT))),
+    *(COMMIT, VERIFY, *READ, *EACH_VALUE),
+)
+"""The dictionaries have more symbols than the committed version."""
 REPAIRED: Steps = (_insert(0), COMMIT, CLOSE, REPAIR)
 """Short ones, which show what controls have broken."""
 SIZES: tuple[Steps, ...] = (
@@ -205,7 +212,6 @@ LIMITED: tuple[Steps, ...] = tuple(
     for limit in LIMITS
 )
 """What a commit acknowledges must be readable, whatever the limits of readers are."""
-VERIFY = _step("verify")
 IN_PIECES: Steps = (
     *(_step("work in pieces"), _insert(0, 3, 9, 24, 48), COMMIT, *APPEND, _insert(6, 12), COMMIT, VERIFY, *READ),
     *(*EACH_VALUE, *BETWEEN, *SELECTED[::9], _step("insert impossible"), REWRITE, COMMIT, _step("insert impossible")),
@@ -269,6 +275,6 @@ FIXED_PROGRAMS = {table.name: (*COMMITS, *more) for table, more in zip(TABLES, S
 FIXED_PROGRAMS = {name: (*programs, IN_PIECES) for name, programs in FIXED_PROGRAMS.items()}
 FIXED_PROGRAMS[TEXTS.name] += (LONG_TEXTS,)
 FIXED_PROGRAMS[PLAIN.name] = (*SIZES, MOVED, *LIMITED, *ENCODED[1::2])
-FIXED_PROGRAMS[SYMBOLS.name] += LIMITED
+FIXED_PROGRAMS[SYMBOLS.name] += (KILLED_SYMBOLS, *LIMITED)
 FIXED_PROGRAMS[CHANGED.name] += (*LIMITED, *ENCODED)
 FIXED_PROGRAMS[OTHERS.name] = (*WRITTEN_OTHERWISE, *ENCODED[::2])

@@ -25,6 +25,7 @@ from tornproof.impl.txn.transaction import TXN_FILE
 from tornproof.impl.write.table_writer import UncommittedError, WriterDeadError
 from tornproof.model.table import Recover, step
 
+PUBLISHED_BYTES = 8
 UNCOMMITTED = b"bytes that no version names"
 # About as many as there are.
 RECOVERY_STEPS, REPAIR_STEPS, MIGRATION_STEPS = 16, 36, 16
@@ -100,6 +101,10 @@ def _repair(world: World, nth: int, count: int, fault: Fault | None) -> None:
         # Other bytes each time, and as many: each of them has to be kept.
         handle.pwrite(bytes([1 + world.reached["table recovered"] % 9]) * 9 * count, handle.size_bytes())
         tail = handle.pread(handle.size_bytes() - entry.token, entry.token)
+    if count % 2 == 0:
+        # A word that was lost: the file then says that it has no generation.
+        with storage.open_for_writing(f"{world.files.path}/{world.files.name_of(entry.directory)}/{PM_FILE}") as handle:
+            handle.pwrite(bytes(PUBLISHED_BYTES), 0)
     if fault is not None:
         _stop(world, fault, "recover", repair_table)
     before = _contents(world)

@@ -20,7 +20,6 @@ from tornproof.harness.parallel.tasks import SHARED_MEMORY
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.systems.plain_rows import RowShape
-from tornproof.harness.systems.workload import FIRST_TIME
 from tornproof.impl.layout import txn as layout
 from tornproof.impl.read.reader import open_snapshot
 from tornproof.impl.storage.interface import Storage
@@ -33,6 +32,8 @@ from tornproof.impl.write.writer_options import BloomOptions, BloomPosition, Wri
 from tornproof.model.table import DirectoryName
 
 TIMES_IN_INTERVAL = 8
+FIRST_TIME = 1_735_603_200_000_000
+"""A Tuesday, the last day of a leap year, whose week is the first one of the next year; in microseconds."""
 INTERVAL_COUNT = 3
 # Small row groups, so that there are several; in small files only the ratio decides when they are rewritten.
 OPTIONS = (

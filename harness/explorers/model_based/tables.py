@@ -116,6 +116,8 @@ OTHERS = NewTable(
         "day": "DATE",
         "price": "DECIMAL(9,2)",
         "sum": "DECIMAL(38,10)",
+        # With the root, a footer then has 15 elements, of which a list says its length in another way.
+        "w": "INT",
     },
     partition_by=PartitionBy.DAY,
 )

@@ -258,9 +258,9 @@ class World:
             raise ViolationError(ALLOWED, f"a file that is on another volume was removed: {lost[0].name}")
 
     def check_sound(self, when: str) -> None:
-        """Verify the committed version."""
+        """Verify the committed version, and of a table of our own also what lies beside its partitions."""
         with orderly("verify"):
-            problems = verify_table(self.files.table(), whole=False).all_problems
+            problems = verify_table(self.files.table(), whole=self.start.is_ours).all_problems
         if problems:
             raise ViolationError(ALLOWED, f"{when} {problems[0]}")
 

@@ -23,11 +23,13 @@ from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.impl.chunk.duplicate_pages import is_encodable
 from tornproof.impl.chunk.duplicate_values import ChunkSource, read_column_values
 from tornproof.impl.chunk.duplicates import ChunkForm
+from tornproof.impl.extension.chunks import ChunkFacts
 from tornproof.impl.extension.footer import FileFooter, read_file_footer
 from tornproof.impl.extension.point import HeaderForm
 from tornproof.impl.layout.parquet import FooterForm
 from tornproof.impl.migrate.footer_form import change_footer_form
 from tornproof.impl.table.table import Table
+from tornproof.impl.types.physical import PhysicalType
 
 PROPERTY = "a file in another form has the same rows, and is what it was when it is changed back"
 FILE, CHANGED = "/data.parquet", "/changed.parquet"
@@ -43,6 +45,8 @@ SOURCES = {
     ChunkForm.ALP: ChunkSource.DUPLICATE,
     ChunkForm.ALP_ALONE: ChunkSource.ALONE,
 }
+LONG_END = "z" * 25
+"""Bounds of texts that are so long are cut."""
 SAME = ("num_values", "null_count", "bounds", "has_statistics")
 """What a footer says of a chunk wherever and however that is stored."""
 Column: TypeAlias = tuple[pa.ChunkedArray, Sequence[ChunkSource], Sequence[str | None]]
@@ -113,6 +117,16 @@ class Original:
         return _columns(self.content, self.footer)
 
     @functools.cached_property
+    def text_bounds(self) -> dict[str, tuple[bytes, bytes]]:
+        """The smallest and the largest text of each column of texts."""
+        rows = pq.read_table(io.BytesIO(self.content))
+        texts = {
+            name: rows[name].to_pylist() for name in rows.schema.names if rows.schema.field(name).type == pa.string()
+        }
+        known = {name: [each.encode() for each in found if each is not None] for name, found in texts.items()}
+        return {name: (min(found), max(found)) for name, found in known.items() if found}
+
+    @functools.cached_property
     def read_by_others(self) -> str:
         """The rows that pyarrow reads."""
         return _read_by_others(self.content)
@@ -171,7 +185,8 @@ def _differences(original: Original, form: Form) -> Iterator[str]:
             yield f"column {column} comes from {sources}, with the doubts {doubts}"
         if not _is_same(values, original.columns[column][0]):
             yield f"column {column} has other values"
-    yield from _differences_of_chunks(before, after, form)
+    yield from _differences_of_chunks(original, changed, after, form)
+    yield from _differences_of_bounds(original, after)
     if form.is_for_others and _read_by_others(changed) != original.read_by_others:
         yield "pyarrow reads other rows"
     if form.chunks is not ChunkForm.ALP_ALONE:
@@ -180,8 +195,9 @@ def _differences(original: Original, form: Form) -> Iterator[str]:
             yield "it is not what it was when it is changed back"
 
 
-def _differences_of_chunks(before: FileFooter, after: FileFooter, form: Form) -> Iterator[str]:
-    """Compare what the footers say of chunks, of which new ones are elsewhere."""
+def _differences_of_chunks(original: Original, changed: bytes, after: FileFooter, form: Form) -> Iterator[str]:
+    """Compare what the footers say of chunks, of which new ones are elsewhere, and their bloom filters."""
+    before = original.footer
     footer = before.decoded()
     chunks = [*product(range(len(footer.row_groups)), range(len(footer.leaves)))]
     for row_group, column in chunks[:: len(chunks) // CHUNKS_COMPARED_MAX + 1]:
@@ -190,6 +206,28 @@ def _differences_of_chunks(before: FileFooter, after: FileFooter, form: Form) ->
         different = [name for name in fields if getattr(old, name) != getattr(new, name)]
         if different:
             yield f"chunk {column} of row group {row_group} has another {different[0]}"
+        if _filter_of(original.content, old) != _filter_of(changed, new):
+            yield f"chunk {column} of row group {row_group} has another bloom filter"
+
+
+def _filter_of(content: bytes, chunk: ChunkFacts) -> bytes:
+    start = chunk.bloom_filter_offset or 0
+    return content[start : start + (chunk.bloom_filter_length or 0)]
+
+
+def _differences_of_bounds(original: Original, after: FileFooter) -> Iterator[str]:
+    """Compare the bounds of texts, which may be cut, with the texts."""
+    footer = after.decoded()
+    for column, leaf in enumerate(footer.leaves):
+        found = original.text_bounds.get(leaf.dotted_path)
+        if found is not None:
+            bounds = [
+                after.chunk(row_group, column).bound_values(PhysicalType.BYTE_ARRAY)
+                for row_group in range(len(footer.row_groups))
+            ]
+            low, high = min(each[0] or b"" for each in bounds), max(each[1] or b"\xff" for each in bounds)
+            if not low <= found[0] <= found[1] <= high:
+                yield f"column {leaf.dotted_path} has bounds that its texts are not between"
 
 
 def _changed(content: bytes, footer: FooterForm, chunks: ChunkForm, header: HeaderForm = HeaderForm.PLAIN) -> bytes:
@@ -233,7 +271,9 @@ def _bits(array: pa.Array) -> tuple[list[bool], bytes]:
 
 def _written(rows: pa.Table) -> bytes:
     target = io.BytesIO()
-    pq.write_table(rows, target, row_group_size=ROWS_IN_GROUP, data_page_size=2_000, store_schema=False)
+    filters = {name: {"ndv": ROWS_IN_GROUP, "fpp": 0.01} for name in ("wide", "texts")}
+    options: dict[str, Any] = {"data_page_size": 2_000, "store_schema": False, "bloom_filter_options": filters}
+    pq.write_table(rows, target, row_group_size=ROWS_IN_GROUP, **options)
     return target.getvalue()
 
 
@@ -253,6 +293,7 @@ def _numbers(count: int) -> pa.Table:
         "decimals": (np.where(rare, wild, decimals), number % 11 == 0),
         "wild": (wild, never),
         "floats": ((mixed % 4_096 / 8).astype(np.float32), number % 5 == 0),
+        "texts": (np.array([f"{each:03d}{LONG_END}" for each in number % 1_000], object), number % 13 == 0),
         "nulls": (number.astype(np.float64), ~never),
     }
     return pa.table({name: pa.array(values, mask=nulls) for name, (values, nulls) in columns.items()})

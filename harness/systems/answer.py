@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from tornproof.impl.query.time_search import ALL_TIMES, TimeRange
 from tornproof.impl.read.reader import Snapshot
 
 _INTEGERS_OF_SAME_WIDTH = {pa.float32(): pa.int32(), pa.float64(): pa.int64()}
@@ -27,10 +28,18 @@ def read_answer(snapshot: Snapshot) -> Answer:
     names = tuple(
         snapshot.table.directory_of(partition) for partition in snapshot.transaction.partitions if partition.is_parquet
     )
-    fields = [field.with_type(_bits_type(field.type)) for field in snapshot.schema]
-    schema = pa.schema(fields)
-    batches = [pa.record_batch([bits(array) for array in batch.columns], schema=schema) for batch in snapshot.batches()]
-    return Answer(snapshot.transaction.version, names, pa.Table.from_batches(batches, schema=schema))
+    return Answer(snapshot.transaction.version, names, read_rows(snapshot))
+
+
+def read_rows(snapshot: Snapshot, names: list[str] | None = None, times: TimeRange = ALL_TIMES) -> pa.Table:
+    """Read some columns of the rows of a range of times as `bits`."""
+    fields = snapshot.schema_of(snapshot.selected(names))
+    schema = pa.schema([field.with_type(_bits_type(field.type)) for field in fields])
+    batches = [
+        pa.record_batch([bits(array) for array in batch.columns], schema=schema)
+        for batch in snapshot.batches(names, times)
+    ]
+    return pa.Table.from_batches(batches, schema=schema)
 
 
 def bits(values: pa.Array) -> pa.Array:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator
 from itertools import islice
+from typing import TypeAlias
 
 from tornproof.harness.explorers.corruption.blocks import (
     BLOCK_BYTES,
@@ -26,7 +27,19 @@ from tornproof.harness.explorers.corruption.fields import (
     txn_spots,
 )
 from tornproof.harness.explorers.corruption.judge import Judge
-from tornproof.harness.explorers.corruption.plan import CRAFTED, Crafted, Cut, Damage, Flip, Kind, Overwrite, Task
+from tornproof.harness.explorers.corruption.parts import part_damages
+from tornproof.harness.explorers.corruption.plan import (
+    AGAIN,
+    CRAFTED,
+    Again,
+    Crafted,
+    Cut,
+    Damage,
+    Flip,
+    Kind,
+    Overwrite,
+    Task,
+)
 from tornproof.impl.layout.parquet import DATA_FILE
 from tornproof.impl.txn.transaction import TXN_FILE
 
@@ -37,13 +50,16 @@ LISTS_KEPT = 4
 WORD_KINDS = frozenset({Kind.ZEROED_WORD, Kind.STALE_WORD, Kind.MISDIRECTED_WORD, Kind.LOST_WORD})
 
 
+Listed: TypeAlias = Overwrite | Crafted | Again
+
+
 @functools.lru_cache(maxsize=LISTS_KEPT)
-def listed(judge: Judge, kind: Kind, file: str) -> tuple[Overwrite | Crafted, ...]:
+def listed(judge: Judge, kind: Kind, file: str) -> tuple[Listed, ...]:
     """Return all damages of a kind that are tried on a file of the table, or of the table grown from it."""
     return tuple(_damages(judge.of(kind), kind, file))
 
 
-def first_of(judge: Judge, kind: Kind) -> Overwrite | Crafted | None:
+def first_of(judge: Judge, kind: Kind) -> Listed | None:
     """Return the first damage of a kind to any file, without listing the others; None where there is none."""
     return next((damage for file in judge.files(kind) for damage in _damages(judge.of(kind), kind, file)), None)
 
@@ -66,6 +82,8 @@ def is_sampled(judge: Judge, kind: Kind, file: str) -> bool:
     """Whether only some of the fields, words or blocks of the file are damaged."""
     if kind in CRAFTED:
         return False
+    if kind in AGAIN:
+        return True
     if kind is Kind.PAGE_BIT:
         return any(end - start > PAGE_BITS_MAX for start, end in judge.of(kind).protected_bodies(file))
     if kind in (Kind.FIELD, Kind.FORGED):
@@ -90,7 +108,7 @@ def _crafted(judge: Judge, kind: Kind, file: str) -> Iterator[Crafted]:
     return crafted(file, content, (each for each in cases if each[0] is kind))
 
 
-def _damages(judge: Judge, kind: Kind, file: str) -> Iterator[Overwrite | Crafted]:
+def _damages(judge: Judge, kind: Kind, file: str) -> Iterator[Listed]:
     contents, sizes, limit = judge.contents, _sizes(kind), _blocks_max(kind, file)
     older = [judge.contents_of(version.image) for version in judge.older]
     match kind:
@@ -106,6 +124,8 @@ def _damages(judge: Judge, kind: Kind, file: str) -> Iterator[Overwrite | Crafte
             yield from forged_damages(_some(_spots(judge, file)), file, resolved)
         case Kind.ZEROED_WORD | Kind.ZEROED_BLOCK:
             yield from zeroed(contents, file, sizes, limit)
+        case Kind.PART:
+            yield from part_damages(file, len(contents[file]))
         case Kind.PAGE_BIT:
             yield from flipped(contents, file, judge.protected_bodies(file))
         case Kind.STALE_WORD | Kind.STALE_BLOCK:

@@ -16,11 +16,14 @@ from tornproof.harness.explorers.corruption.blocks import BLOCK_BYTES, BLOCKS_MA
 from tornproof.harness.explorers.corruption.catalogue import first_of, listed
 from tornproof.harness.explorers.corruption.fields import Spot, field_damages
 from tornproof.harness.explorers.corruption.judge import FOUND, Judge, Outcome
+from tornproof.harness.explorers.corruption.parts import Question, rows_of
 from tornproof.harness.explorers.corruption.plan import BITS_IN_BYTE, LISTED_KINDS, Cut, Damage, Flip, Kind, Pair
 from tornproof.impl.chunk.chunk import pages_of
+from tornproof.impl.errors import TornproofError
 from tornproof.impl.layout import pm as layout
 from tornproof.impl.layout.parquet import DATA_FILE
 from tornproof.impl.parquet.pages import PageInfo
+from tornproof.impl.read.reader import Snapshot
 from tornproof.impl.repair.repair import RepairReport
 from tornproof.impl.storage.interface import EntryKind, Storage
 from tornproof.impl.table.partition import PM_FILE
@@ -28,6 +31,8 @@ from tornproof.impl.txn.transaction import ENTRY_BYTES, TXN_FILE
 
 FOOTER = "tornproof.impl.pm.footer"
 JUDGE = "tornproof.harness.explorers.corruption.judge"
+PARTS = "tornproof.harness.explorers.corruption.parts"
+CUTS_TRIED = 2
 BODY_BYTES_TRIED = 8
 PAGE_FLIPS_TRIED, PARTS_TRIED = 400, 8
 SMALL_BYTES, WRONG_VALUES = 1_300, 8
@@ -97,6 +102,21 @@ def failed_controls_of_crafted(judge: Judge) -> list[str]:
         )
         if damages and not _any_detected(judge, damages, location, broken)
     ]
+
+
+def failed_controls_of_reads(judge: Judge) -> list[str]:
+    """Return in words which faulty reader of a damaged table does not show where it is read in parts."""
+    cuts = [each for file in judge.files(Kind.PART) for each in listed(judge, Kind.PART, file)[:CUTS_TRIED]]
+    if not cuts or _any_detected(judge, cuts, f"{PARTS}:rows_of", _leaves_out):
+        return []
+    return ["a reader that leaves out what it cannot read was not detected"]
+
+
+def _leaves_out(snapshot: Snapshot, question: Question) -> pa.Table:
+    try:
+        return rows_of(snapshot, question)
+    except TornproofError:
+        return pa.table({})
 
 
 def failed_controls_of_parts(judge: Judge) -> list[str]:

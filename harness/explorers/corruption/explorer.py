@@ -16,6 +16,7 @@ from tornproof.harness.explorers.corruption.controls import (
     failed_controls_of_injectors,
     failed_controls_of_kinds,
     failed_controls_of_parts,
+    failed_controls_of_reads,
 )
 from tornproof.harness.explorers.corruption.judge import Judge
 from tornproof.harness.explorers.corruption.pairs import choose_pairs, pair_tasks
@@ -183,6 +184,7 @@ def _failed_controls(judge: Judge) -> list[str]:
         *of_parts,
         *failed_controls_of_kinds(judge),
         *failed_controls_of_crafted(judge),
+        *failed_controls_of_reads(judge),
     ]
 
 

@@ -12,6 +12,7 @@ import enum
 import functools
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -20,7 +21,8 @@ from msgspec.structs import replace
 from tornproof.harness.common.whose_error import is_of_explorers
 from tornproof.harness.counterexamples.regions import RegionMap, data_regions, pm_regions, txn_regions
 from tornproof.harness.explorers.corruption.history import Version, committed, grow
-from tornproof.harness.explorers.corruption.plan import CRAFTED, GROWN, Crafted, Cut, Damage, Kind
+from tornproof.harness.explorers.corruption.parts import PartReads
+from tornproof.harness.explorers.corruption.plan import CRAFTED, GROWN, Again, Crafted, Cut, Damage, Kind
 from tornproof.harness.explorers.corruption.states import key_of, legal_answers, same_metadata
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
@@ -129,12 +131,14 @@ class Judge:
     def files(self, kind: Kind) -> Sequence[str]:
         """Return the files that a kind of damage is done to: none where it needs older content and there is none.
 
-        Files are crafted for some partitions only, the smallest ones, to one of which a commit can be made.
+        Files are crafted, and tables read in parts, for some partitions only: the smallest ones, to one of which a
+        commit can be made.
         """
-        if kind in CRAFTED:
+        if kind in CRAFTED or kind is Kind.PART:
             rows = {directory: resolved.partition.row_count for directory, resolved in self.partitions.items()}
             smallest = sorted(rows, key=rows.__getitem__)[:CRAFTED_PARTITIONS_MAX]
-            return TXN_FILE, *(file for file in self.regions if file.partition("/")[0] in smallest)
+            files = [file for file in self.regions if file.partition("/")[0] in smallest]
+            return files if kind is Kind.PART else [TXN_FILE, *files]
         return () if kind in GROWN and self.grown is None else tuple(self.of(kind).regions)
 
     def contents_of(self, image: DiskImage) -> dict[str, bytes]:
@@ -216,13 +220,21 @@ class Judge:
     def _judge_crafted(self, crafted: Crafted) -> Outcome:
         """Judge by the whole table what a writer could have made, and what is allowed also by the next commits."""
         takes_commits, damaged = self.takes_commits, self._damaged(crafted)
-        try:
+        with self._errors_as_reasons():
             self.reason = self._misread(damaged, crafted.kind)
             if crafted.file != TXN_FILE:
                 self.reason = self.reason or self._misrecovered(damaged, crafted)
             if crafted.kind is Kind.ALLOWED and takes_commits and not self.reason:
                 self.reached["a commit to what the format allows"] += 1
                 self.reason = self._miswritten(damaged, crafted)
+        return Outcome.NONCONFORMING if self.reason else EXPECTED[crafted.kind]
+
+    @contextmanager
+    def _errors_as_reasons(self) -> Iterator[None]:
+        """Take what the block ends in for the reason; a mistake of an explorer itself is none."""
+        self.reason = ""
+        try:
+            yield
         except EndlessError as error:
             self.reason = f"it does not end: {error}"
         except TornproofError as error:
@@ -231,7 +243,24 @@ class Judge:
             if is_of_explorers(error):
                 raise
             self.reason = f"{type(error).__name__}: {error}"
-        return Outcome.NONCONFORMING if self.reason else EXPECTED[crafted.kind]
+
+    def _judge_again(self, again: Again) -> Outcome:
+        """Judge by reads of parts a damage of which reading everything ends in an error."""
+        damaged, other_rows = self._table_on(self._damaged(again)), ""
+        with self._errors_as_reasons():
+            if _is_readable(damaged):
+                # Its rows may be other ones, of a page without checksum.
+                return self._judge(again.damage)
+            self.reached["parts were read of a table that cannot be read as a whole"] += 1
+            other_rows = self._parts.misread(damaged, again.file.partition("/")[0])
+        if self.reason:
+            return Outcome.NONCONFORMING
+        self.reason = other_rows
+        return Outcome.SILENT if other_rows else Outcome.REJECTED
+
+    @functools.cached_property
+    def _parts(self) -> PartReads:
+        return PartReads(self.snapshot)
 
     def _misread(self, damaged: DiskImage, kind: Kind) -> str:
         """Return in words what is wrong with how a file is read that a writer could have made."""
@@ -248,6 +277,8 @@ class Judge:
     def _judge(self, damage: Damage) -> Outcome:
         if isinstance(damage, Crafted):
             return self._judge_crafted(damage)
+        if isinstance(damage, Again):
+            return self._judge_again(damage)
         if not isinstance(damage, Cut) and not any(
             self._read[file].have_any(start, end) for file, start, end in damage.ranges
         ):
@@ -265,8 +296,8 @@ class Judge:
 
     def judge_whole(self, damage: Damage) -> Outcome:
         """Judge by verifying and reading the whole damaged table, whatever was damaged."""
-        if isinstance(damage, Crafted):
-            return self._judge_crafted(damage)
+        if isinstance(damage, Crafted | Again):
+            return self._judge(damage)
         return _outcome_for(damage, self._judge_table(self._damaged(damage), self._is_unprotected_page(damage)))
 
     def unread_byte(self, file: str) -> int | None:
@@ -447,6 +478,15 @@ class Judge:
 
 
 _WORST_FIRST = (Outcome.REJECTED, Outcome.SILENT, Outcome.EXPOSURE, Outcome.HARMLESS)
+
+
+def _is_readable(table: Table) -> bool:
+    """Whether all rows can be read."""
+    try:
+        read_answer(open_snapshot(table))
+    except TornproofError:
+        return False
+    return True
 
 
 def _outcome_for(damage: Damage, outcome: Outcome) -> Outcome:

@@ -28,6 +28,7 @@ class Kind(enum.StrEnum):
     LOST_WORD = "words written elsewhere"
     LOST_BLOCK = "blocks written elsewhere"
     PAGE_BIT = "bits of new pages flipped"
+    PART = "tables read in parts"
     FORGED = "fields forged"
     BROKEN = "rules broken"
     REQUIRED = "required features"
@@ -37,6 +38,8 @@ class Kind(enum.StrEnum):
 
 CRAFTED = frozenset({Kind.BROKEN, Kind.REQUIRED, Kind.ALLOWED})
 """Kinds that a writer would have to make: what breaks a rule, what no reader knows yet, and what is left free."""
+AGAIN = frozenset({Kind.PART})
+"""Kinds whose damages are bits, lengths and words that are also judged in another way."""
 LISTED_KINDS = tuple(kind for kind in Kind if kind not in (Kind.FLIP, Kind.CUT, Kind.PAIR))
 """Kinds whose damages are listed, because they follow from the files' contents."""
 GROWN = frozenset({Kind.STALE_WORD, Kind.STALE_BLOCK, Kind.LOST_WORD, Kind.LOST_BLOCK, Kind.PAGE_BIT})
@@ -185,6 +188,36 @@ class Crafted:
 
 
 @dataclass(frozen=True, slots=True)
+class Again:
+    """A damage that is judged in the way of a kind that has none of its own."""
+
+    kind: Kind
+    damage: Flip | Cut | Overwrite
+
+    @property
+    def file(self) -> str:
+        """The file that is damaged."""
+        return self.damage.file
+
+    @property
+    def offset_bytes(self) -> int:
+        """The first byte that differs, or is lost."""
+        return self.damage.offset_bytes
+
+    @property
+    def ranges(self) -> tuple[tuple[str, int, int], ...]:
+        """The damaged bytes: file, start, end."""
+        return self.damage.ranges
+
+    def apply(self, content: bytes, file: str | None = None, *, start_bytes: int = 0) -> bytes:
+        """Return the damaged `content`, which starts at `start_bytes` of `file`, by default the one that is damaged."""
+        return self.damage.apply(content, file, start_bytes=start_bytes)
+
+    def __str__(self) -> str:
+        return str(self.damage)
+
+
+@dataclass(frozen=True, slots=True)
 class Pair:
     """Two bits inverted, in one file or in two."""
 
@@ -222,7 +255,7 @@ class Pair:
         return f"{self.first}, and {self.second}"
 
 
-Damage = Flip | Cut | Overwrite | Crafted | Pair
+Damage = Flip | Cut | Overwrite | Crafted | Again | Pair
 
 
 def evidence_of(damage: Damage, field: str) -> dict[str, object]:
@@ -236,6 +269,8 @@ def evidence_of(damage: Damage, field: str) -> dict[str, object]:
         case Pair():
             bits = [{"file": flip.file, "bit": flip.bit} for flip in (damage.first, damage.second)]
             return hit | {"kind": "pair", "bits": bits}
+        case Again():
+            return hit | {"kind": damage.kind.value, "damage": evidence_of(damage.damage, field)}
         case Crafted():
             part = {"removed_bytes": damage.removed_bytes, "content": damage.content.hex()}
             return hit | {"kind": damage.kind.value, **part, "description": damage.description}
@@ -264,6 +299,8 @@ def damage_of(evidence: Mapping[str, Any]) -> Damage:
                 sizes = int(evidence["offset_bytes"]), int(evidence["removed_bytes"])
                 content = bytes.fromhex(evidence["content"])
                 return Crafted(kind, str(evidence["file"]), *sizes, content, str(evidence["description"]))
+            if kind in AGAIN:
+                return _again_of(kind, evidence["damage"])
             edits = tuple(
                 Edit(str(edit["file"]), int(edit["offset_bytes"]), bytes.fromhex(edit["content"]))
                 for edit in evidence["edits"]
@@ -271,6 +308,13 @@ def damage_of(evidence: Mapping[str, Any]) -> Damage:
             if kind in (Kind.FLIP, Kind.CUT, Kind.PAIR) or not edits:
                 raise ValueError(f"damage of kind {name!r} has another form")
             return Overwrite(kind, edits, str(evidence["description"]))
+
+
+def _again_of(kind: Kind, evidence: Mapping[str, Any]) -> Again:
+    damage = damage_of(evidence)
+    if isinstance(damage, Flip | Cut | Overwrite):
+        return Again(kind, damage)
+    raise ValueError(f"damage of kind {damage.kind.value!r} is not judged as {kind.value!r}")
 
 
 def is_inside(damage: Damage, sizes: Mapping[str, int]) -> bool:

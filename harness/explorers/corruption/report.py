@@ -9,7 +9,16 @@ from dataclasses import dataclass, field
 from tornproof.harness.common.verdict import CUT_SHORT, Finding, Phase, Verdict
 from tornproof.harness.explorers.corruption.judge import EXPECTED, FOUND, Outcome
 from tornproof.harness.explorers.corruption.pairs import SEED, ChosenPairs
-from tornproof.harness.explorers.corruption.plan import GROWN, LISTED_KINDS, Crafted, Damage, Kind, Task, evidence_of
+from tornproof.harness.explorers.corruption.plan import (
+    GROWN,
+    LISTED_KINDS,
+    Again,
+    Crafted,
+    Damage,
+    Kind,
+    Task,
+    evidence_of,
+)
 from tornproof.harness.explorers.corruption.tally import Tally
 
 PHASE = "damage"
@@ -165,5 +174,8 @@ def _finding(damage: Damage, field_name: str, reason: str) -> Finding:
         rule = {Kind.BROKEN: "the format forbids this", Kind.REQUIRED: "no reader may read this without knowing it"}
         sentence = f"{damage} ({field_name}): {rule.get(damage.kind, 'the format allows this')}, and {reason}."
         return Finding(property=RULES, phase=PHASE, sentence=sentence, evidence=evidence_of(damage, field_name))
+    if isinstance(damage, Again):
+        sentence = f"With {damage} ({field_name}), {reason or 'other rows are read'}."
+        return Finding(property=PROPERTY, phase=PHASE, sentence=sentence, evidence=evidence_of(damage, field_name))
     sentence = f"With {damage} ({field_name}), the table is verified as sound, and other rows are read."
     return Finding(property=PROPERTY, phase=PHASE, sentence=sentence, evidence=evidence_of(damage, field_name))

@@ -14,7 +14,19 @@ from depth import sampled
 from tornproof.harness.checkers.rules import RULES
 from tornproof.harness.explorers.corruption import controls as damage
 from tornproof.harness.explorers.corruption.judge import Judge, Outcome
-from tornproof.harness.explorers.corruption.plan import CRAFTED, LISTED_KINDS, Crafted, Cut, Flip, Kind, Overwrite, Pair
+from tornproof.harness.explorers.corruption.parts import PartReads
+from tornproof.harness.explorers.corruption.plan import (
+    AGAIN,
+    CRAFTED,
+    LISTED_KINDS,
+    Again,
+    Crafted,
+    Cut,
+    Flip,
+    Kind,
+    Overwrite,
+    Pair,
+)
 from tornproof.harness.explorers.model_based import commit as commits
 from tornproof.harness.explorers.model_based import readers, system_calls
 from tornproof.harness.explorers.model_based.commit import commit
@@ -32,7 +44,8 @@ Blinding = Callable[[Patch], None]
 def failed_of_damage() -> list[str]:
     judge = Judge(made_image(), MADE_PATH)
     of_kinds = damage.failed_controls_of_kinds(judge), damage.failed_controls_of_crafted(judge)
-    return [*damage.failed_controls(judge), *itertools.chain(*of_kinds)]
+    of_reads = damage.failed_controls_of_reads(judge)
+    return [*damage.failed_controls(judge), *itertools.chain(*of_kinds), *of_reads]
 
 
 def not_done(damaged: type[Any], *kinds: Kind) -> Blinding:
@@ -69,11 +82,16 @@ def blinded(owner: Any, name: str) -> Blinding:
     return lambda patch: patch.setattr(owner, name, lambda *_, **__: None)
 
 
+def form_of(kind: Kind) -> type[Any]:
+    return Crafted if kind in CRAFTED else Again if kind in AGAIN else Overwrite
+
+
 DAMAGE_BLINDINGS: dict[str, Blinding] = {
     "no bit is flipped": not_done(Flip),
     "no file is cut": not_done(Cut),
     "no pair is flipped": not_done(Pair),
-    **{f"no {kind.value}": not_done(Crafted if kind in CRAFTED else Overwrite, kind) for kind in LISTED_KINDS},
+    **{f"no {kind.value}": not_done(form_of(kind), kind) for kind in LISTED_KINDS},
+    "reads of parts find nothing": blinded(PartReads, "misread"),
     **{f"{method} finds nothing": blinded(Judge, method) for method in ("_misrecovered", "_answers_after")},
     **{
         f"{method} says harmless": harmless(method)

@@ -35,6 +35,8 @@ UNKNOWN_SECTION = bytes(range(1, 25))
 GARBAGE = b"\xa5" * 64
 PAGE_BYTES = 4096
 FAR_BYTES = 1 << 20
+SLOT_BYTES = 12
+"""The offset of a record, and two sizes."""
 _TXN = "_txn"
 
 Case: TypeAlias = tuple[Kind, str, bytes]
@@ -81,9 +83,8 @@ def txn_cases(content: bytes) -> Iterator[Case]:
     """Yield what a writer at work leaves in the other area of a `_txn`, and records that contradict themselves."""
     base = BaseHeader.unpack(content, 0, file=_TXN)
     live, other = area_of(base, base.version), area_of(base, base.version + 1)
-    slot = BaseHeader.layout.offset_of(f"{'ba'[base.version % 2 == 1]}_record_offset")
-    for name, value in (("zeros", bytes(12)), ("ones", b"\xff" * 12)):
-        yield Kind.ALLOWED, f"{name} in the slot of the other area", _replaced(content, slot, value)
+    for name, value in (("zeros", bytes(SLOT_BYTES)), ("ones", b"\xff" * SLOT_BYTES)):
+        yield Kind.ALLOWED, f"{name} in the slot of the other area", _replaced(content, other.slot_offset_bytes, value)
     yield Kind.ALLOWED, "a page of garbage at the end", content + b"\xa5" * PAGE_BYTES
     apart = other.record_offset >= live.record_offset + live.size_bytes or (
         BaseHeader.layout.size_bytes <= other.record_offset <= live.record_offset - RECORD_BYTES
@@ -94,6 +95,7 @@ def txn_cases(content: bytes) -> Iterator[Case]:
             "garbage in the other record",
             _replaced(content, other.record_offset, b"\xa5" * RECORD_BYTES),
         )
+    yield from _versions(content, base)
     record = TransactionRecord.unpack(content, live.record_offset, file=_TXN)
     starts = range(
         live.record_offset + live.size_bytes - live.partitions_size, live.record_offset + live.size_bytes, ENTRY_BYTES
@@ -120,6 +122,37 @@ def txn_cases(content: bytes) -> Iterator[Case]:
     if len(entries) > 1:
         again = entries[1].changed(timestamp=entries[0].timestamp).pack()
         yield Kind.BROKEN, "two partitions begin at the same time", _replaced(content, starts[1], again)
+
+
+def _versions(content: bytes, base: BaseHeader) -> Iterator[Case]:
+    """Yield versions whose area has the record of another one; only the next version may be there already."""
+    live, other = area_of(base, base.version), area_of(base, base.version + 1)
+    slot, other_slot = (content[each.slot_offset_bytes :][:SLOT_BYTES] for each in (live, other))
+    found = None
+    if BaseHeader.layout.size_bytes <= other.record_offset <= len(content) - RECORD_BYTES:
+        found = TransactionRecord.unpack(content, other.record_offset, file=_TXN).txn
+    for step in (-1, 1):
+        if found != base.version + step:
+            wrong = _with_version(content, base.version + step)
+            yield Kind.BROKEN, f"version {step:+}, whose record is not there", wrong
+    for step in (-4, -2, 2, 4):
+        wrong = _with_version(content, base.version + step)
+        yield Kind.BROKEN, f"version {step:+} with a record of the version", wrong
+    shared = _replaced(content, other.slot_offset_bytes, slot)
+    for step in (-1, 1):
+        wrong = _with_version(shared, base.version + step)
+        yield Kind.BROKEN, f"version {step:+} with the record of the version in both slots", wrong
+    if found != base.version:
+        exchanged = _replaced(content, live.slot_offset_bytes, other_slot)
+        yield Kind.BROKEN, "the record of the other area in the version's slot", exchanged
+    if found is not None and found < base.version:
+        record = TransactionRecord.unpack(content, other.record_offset, file=_TXN).changed(txn=base.version)
+        wrong = _replaced(_with_version(content, base.version - 1), other.record_offset, record.pack())
+        yield Kind.BROKEN, "the version before, with a record that says it is of the version", wrong
+
+
+def _with_version(content: bytes, version: int) -> bytes:
+    return _replaced(content, 0, struct.pack("<q", version))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from types import FunctionType
+from typing import Any
 
 import pytest
 from depth import sampled
@@ -16,11 +17,12 @@ from tornproof.harness.common.patch import replaced
 from tornproof.harness.common.remembered_codecs import remembered_decoding
 from tornproof.harness.common.verdict import Finding, Verdict
 from tornproof.harness.explorers.corruption.catalogue import listed
-from tornproof.harness.explorers.corruption.judge import EXPECTED, FOUND, Judge
-from tornproof.harness.explorers.corruption.plan import Crafted, Kind, damage_of, evidence_of
+from tornproof.harness.explorers.corruption.judge import EXPECTED, FOUND, Judge, Outcome
+from tornproof.harness.explorers.corruption.plan import Crafted, Edit, Kind, Overwrite, damage_of, evidence_of
 from tornproof.harness.replay import replay_finding
 from tornproof.harness.simulator.filesystem.line_bound import bounded_computation
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
+from tornproof.impl.txn.transaction import TXN_FILE
 
 TABLES = (
     *(f"tables/2026-07/{name}/table" for name in ("chain", "nanosecond", "rewrite")),
@@ -83,6 +85,24 @@ def test_a_reader_that_leaves_a_rule_out_is_found_and_the_finding_replays(name: 
     assert replay_finding(finding, image, str(path)) is Verdict.VALID
     with planted(name):
         assert replay_finding(finding, image, str(path)) is Verdict.INVALID
+
+
+def belongs_to_no_newer(record: Any, *_: object) -> None:
+    """Reject no record that is older than the version, and none that contradicts itself."""
+
+
+def test_a_version_with_the_record_of_an_older_one_is_rejected_and_never_a_legal_state(questdb_data: Path) -> None:
+    """The reader under test does not say what a crash may leave: here it takes any record for that of the version."""
+    path = questdb_data / CHAIN
+    judge = judge_of(path)
+    following = Edit(TXN_FILE, 0, bytes([judge.snapshot.transaction.version + 1]))
+    wrong = [each for each in crafted(judge) if ": version " in str(each) or "slot" in str(each)]
+    broken = [each for each in wrong if each.kind is Kind.BROKEN]
+    assert len(broken) >= 7 and {judge.judge(each)[0] for each in broken} == {EXPECTED[Kind.BROKEN]}
+    with replaced("tornproof.impl.txn.transaction:_check_record", belongs_to_no_newer):
+        judge = judge_of(path)
+        assert sum(judge.judge(each)[0] in FOUND for each in broken) >= 5
+        assert judge.judge(Overwrite(Kind.FIELD, (following,), ""))[0] is Outcome.SILENT
 
 
 def ends_in_an_error(*_: object) -> None:

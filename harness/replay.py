@@ -87,7 +87,7 @@ def _replay_damage(finding: Finding, image: DiskImage, path: str) -> Verdict:
     if not judge.files(damage.kind):
         return Verdict.UNKNOWN
     judge = judge.of(damage.kind)
-    if not is_inside(damage, {file: judge.size_bytes(file) for file in judge.regions}):
+    if not is_inside(damage, {file: judge.size_bytes(file) for file in judge.damaged_files}):
         return Verdict.UNKNOWN
     outcome, _ = judge.judge(damage)
     return Verdict.INVALID if outcome in FOUND else Verdict.VALID

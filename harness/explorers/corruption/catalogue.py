@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import TypeAlias
 
+from tornproof.harness.explorers.corruption.beside import beside_damages
 from tornproof.harness.explorers.corruption.blocks import (
     BLOCK_BYTES,
     BLOCKS_MAX,
@@ -126,6 +127,8 @@ def _damages(judge: Judge, kind: Kind, file: str) -> Iterator[Listed]:
             yield from zeroed(contents, file, sizes, limit)
         case Kind.PART:
             yield from part_damages(file, len(contents[file]))
+        case Kind.BESIDE:
+            yield from beside_damages(file, judge.beside[file], len(judge.beside))
         case Kind.PAGE_BIT:
             yield from flipped(contents, file, judge.protected_bodies(file))
         case Kind.STALE_WORD | Kind.STALE_BLOCK:

@@ -31,6 +31,7 @@ from tornproof.impl.txn.transaction import ENTRY_BYTES, TXN_FILE
 
 FOOTER = "tornproof.impl.pm.footer"
 JUDGE = "tornproof.harness.explorers.corruption.judge"
+VERIFY = "tornproof.impl.verify.verify"
 PARTS = "tornproof.harness.explorers.corruption.parts"
 CUTS_TRIED = 2
 BODY_BYTES_TRIED = 8
@@ -107,9 +108,19 @@ def failed_controls_of_crafted(judge: Judge) -> list[str]:
 def failed_controls_of_reads(judge: Judge) -> list[str]:
     """Return in words which faulty reader of a damaged table does not show where it is read in parts."""
     cuts = [each for file in judge.files(Kind.PART) for each in listed(judge, Kind.PART, file)[:CUTS_TRIED]]
-    if not cuts or _any_detected(judge, cuts, f"{PARTS}:rows_of", _leaves_out):
-        return []
-    return ["a reader that leaves out what it cannot read was not detected"]
+    beside = [each for file in judge.files(Kind.BESIDE) for each in listed(judge, Kind.BESIDE, file)[:CUTS_TRIED]]
+    # The sound table is verified while nothing is replaced.
+    outcomes = {judge.judge(each)[0] for each in beside}
+    failures = ["a sound table was not verified"] if outcomes & set(FOUND) else []
+    return failures + [
+        f"{what} was not detected"
+        for what, location, broken, damages in (
+            ("a reader that leaves out what it cannot read", f"{PARTS}:rows_of", _leaves_out, cuts),
+            # Called with three arguments, it raises TypeError there.
+            ("an error that nobody expects", f"{VERIFY}:pending_transaction_count", int, beside),
+        )
+        if damages and not _any_detected(judge, damages, location, broken)
+    ]
 
 
 def _leaves_out(snapshot: Snapshot, question: Question) -> pa.Table:

@@ -20,7 +20,7 @@ from tornproof.harness.explorers.corruption.controls import (
 )
 from tornproof.harness.explorers.corruption.judge import Judge
 from tornproof.harness.explorers.corruption.pairs import choose_pairs, pair_tasks
-from tornproof.harness.explorers.corruption.plan import BITS_IN_BYTE, LISTED_KINDS, Kind, Task, split
+from tornproof.harness.explorers.corruption.plan import AGAIN, BITS_IN_BYTE, LISTED_KINDS, Kind, Task, split
 from tornproof.harness.explorers.corruption.report import PHASE, Plan, Run, phase_of
 from tornproof.harness.explorers.corruption.tally import Tally
 from tornproof.harness.parallel import workers
@@ -40,7 +40,11 @@ WEIGHT_BYTES = 4096
 def plan(judge: Judge, damages_max: int | None = None) -> list[Task]:
     """Return all damage to try, in order, without the pairs; of more than `damages_max` an even sample."""
     kinds_max = None if damages_max is None else damages_max // KINDS_PART
-    return [*plan_bits_and_lengths(judge, damages_max), *_within(judge, plan_kinds(judge), kinds_max)]
+    kinds = plan_kinds(judge)
+    # Of those that are judged again only a few are listed.
+    thinned = iter(_within(judge, [task for task in kinds if task.kind not in AGAIN], kinds_max))
+    tasks = [task if task.kind in AGAIN else next(thinned) for task in kinds]
+    return [*plan_bits_and_lengths(judge, damages_max), *tasks]
 
 
 def plan_bits_and_lengths(judge: Judge, damages_max: int | None = None) -> list[Task]:
@@ -165,7 +169,7 @@ def _plan_in_worker(worker: Worker, damages_max: int | None) -> Plan:
         controls=(*_failed_controls(judge), *failed_controls_of_injectors(), *_unplanned(judge)),
         sizes={file: judge.size_bytes(file) for file in judge.regions},
         # Growing a table may rename its directories.
-        weights={file: _weight(each, file) for each in (judge.grown, judge) if each for file in each.regions},
+        weights={file: _weight(each, file) for each in (judge.grown, judge) if each for file in each.damaged_files},
         sampled=frozenset(
             (task.kind, task.file)
             for task in tasks

@@ -20,6 +20,7 @@ from msgspec.structs import replace
 
 from tornproof.harness.common.whose_error import is_of_explorers
 from tornproof.harness.counterexamples.regions import RegionMap, data_regions, pm_regions, txn_regions
+from tornproof.harness.explorers.corruption.beside import beside_files
 from tornproof.harness.explorers.corruption.history import Version, committed, grow
 from tornproof.harness.explorers.corruption.parts import PartReads
 from tornproof.harness.explorers.corruption.plan import CRAFTED, GROWN, Again, Crafted, Cut, Damage, Kind
@@ -32,7 +33,14 @@ from tornproof.harness.systems.answer import Answer, bits, read_answer
 from tornproof.harness.systems.table_operation import TableOperation
 from tornproof.harness.systems.workload import crash_operations
 from tornproof.impl.chunk.chunk import decode_chunk, pages_of
-from tornproof.impl.errors import CorruptError, IndexedColumnError, ProblemError, TornproofError, UnsupportedError
+from tornproof.impl.errors import (
+    CorruptError,
+    IndexedColumnError,
+    Problem,
+    ProblemError,
+    TornproofError,
+    UnsupportedError,
+)
 from tornproof.impl.layout.parquet import DATA_FILE
 from tornproof.impl.parquet.pages import PageInfo
 from tornproof.impl.parquet.thrift import Known
@@ -47,6 +55,8 @@ from tornproof.impl.verify.pages import ChunkFilter, filter_of
 from tornproof.impl.verify.verify import Counts, check_thrift_footer, verify_partition, verify_table
 
 CRAFTED_PARTITIONS_MAX = 3
+CONTENT = "content"
+"""What all bytes are called of a file whose fields have no names here."""
 
 
 class Outcome(enum.StrEnum):
@@ -109,6 +119,7 @@ class Judge:
                 self._add_partition(self.snapshot.resolve(partition))
         self._read = {file: traced.ranges(f"{path}/{file}") for file in self.regions}
         self.contents = self.contents_of(image)
+        self.beside = beside_files(image, path)
         self.no_past = ""
         self.reason = ""
 
@@ -139,7 +150,14 @@ class Judge:
             smallest = sorted(rows, key=rows.__getitem__)[:CRAFTED_PARTITIONS_MAX]
             files = [file for file in self.regions if file.partition("/")[0] in smallest]
             return files if kind is Kind.PART else [TXN_FILE, *files]
+        if kind is Kind.BESIDE:
+            return tuple(self.beside)
         return () if kind in GROWN and self.grown is None else tuple(self.of(kind).regions)
+
+    @property
+    def damaged_files(self) -> Sequence[str]:
+        """The files that are damaged in any way."""
+        return *self.regions, *self.beside
 
     def contents_of(self, image: DiskImage) -> dict[str, bytes]:
         """Return the content of the files to damage in an image of the table, of those that exist there."""
@@ -244,7 +262,28 @@ class Judge:
                 raise
             self.reason = f"{type(error).__name__}: {error}"
 
+    @functools.cached_property
+    def _problems(self) -> tuple[Problem, ...]:
+        """What the sound table lacks because its copy has only the files that reading and writing Parquet needs."""
+        return verify_table(open_table(self.image, self.path)).all_problems
+
+    def _judge_beside(self, again: Again) -> Outcome:
+        """Judge damage of what no checksum covers: it may be read as other rows, but must not end in another error."""
+        found, sound = Outcome.HARMLESS, self._problems
+        with self._errors_as_reasons():
+            try:
+                table = open_table(self._damaged(again), self.path)
+                is_same = verify_table(table).all_problems == sound
+                answer = read_answer(open_snapshot(table))
+                found = Outcome.REJECTED if not is_same else found if answer == self.answer else Outcome.EXPOSURE
+            except TornproofError:
+                found = Outcome.REJECTED
+        return Outcome.NONCONFORMING if self.reason else found
+
     def _judge_again(self, again: Again) -> Outcome:
+        return self._judge_beside(again) if again.kind is Kind.BESIDE else self._judge_part(again)
+
+    def _judge_part(self, again: Again) -> Outcome:
         """Judge by reads of parts a damage of which reading everything ends in an error."""
         damaged, other_rows = self._table_on(self._damaged(again)), ""
         with self._errors_as_reasons():
@@ -318,7 +357,8 @@ class Judge:
 
     def field_of(self, damage: Damage) -> str:
         """Return the name of the field of the first damaged or missing byte."""
-        return self.regions[damage.file].label(damage.offset_bytes)
+        regions = self.regions.get(damage.file)
+        return regions.label(damage.offset_bytes) if regions else CONTENT
 
     def _content(self, file: str) -> bytes:
         return self.image.files[f"{self.path}/{file}"]

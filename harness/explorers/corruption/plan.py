@@ -29,6 +29,7 @@ class Kind(enum.StrEnum):
     LOST_BLOCK = "blocks written elsewhere"
     PAGE_BIT = "bits of new pages flipped"
     PART = "tables read in parts"
+    BESIDE = "other files damaged"
     FORGED = "fields forged"
     BROKEN = "rules broken"
     REQUIRED = "required features"
@@ -38,7 +39,7 @@ class Kind(enum.StrEnum):
 
 CRAFTED = frozenset({Kind.BROKEN, Kind.REQUIRED, Kind.ALLOWED})
 """Kinds that a writer would have to make: what breaks a rule, what no reader knows yet, and what is left free."""
-AGAIN = frozenset({Kind.PART})
+AGAIN = frozenset({Kind.PART, Kind.BESIDE})
 """Kinds whose damages are bits, lengths and words that are also judged in another way."""
 LISTED_KINDS = tuple(kind for kind in Kind if kind not in (Kind.FLIP, Kind.CUT, Kind.PAIR))
 """Kinds whose damages are listed, because they follow from the files' contents."""

@@ -95,7 +95,15 @@ DAMAGE_BLINDINGS: dict[str, Blinding] = {
     **{f"{method} finds nothing": blinded(Judge, method) for method in ("_misrecovered", "_answers_after")},
     **{
         f"{method} says harmless": harmless(method)
-        for method in ("_judge_txn", "_judge_pm", "_judge_page", "_judge_data", "_judge_table", "judge_whole")
+        for method in (
+            "_judge_txn",
+            "_judge_pm",
+            "_judge_page",
+            "_judge_data",
+            "_judge_table",
+            "_judge_beside",
+            "judge_whole",
+        )
     },
     "silent damage is harmless": never(Outcome.SILENT, Outcome.HARMLESS),
     "silent damage is an exposure": never(Outcome.SILENT, Outcome.EXPOSURE),

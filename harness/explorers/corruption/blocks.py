@@ -12,6 +12,8 @@ BLOCKS_MAX = 65_536
 """At most so many words or blocks of one size are damaged in a file; of more, every n-th."""
 PAGE_BITS_MAX = 16
 """At most so many bits of a page are flipped: its checksum covers all of its bytes alike."""
+FILTER_BITS_MAX = 4
+"""At most so many bits of a filter are cleared: each of them is one of a value."""
 
 Contents = Mapping[str, bytes]
 
@@ -41,6 +43,17 @@ def flipped(contents: Contents, file: str, bodies: Iterable[tuple[int, int]]) ->
         for offset in block_starts(end - start, 1, PAGE_BITS_MAX):
             edit = Edit(file, start + offset, bytes([content[start + offset] ^ 1 << offset % BITS_IN_BYTE]))
             yield Overwrite(Kind.PAGE_BIT, (edit,), f"a bit of byte {start + offset} of {file} flipped")
+
+
+def cleared(contents: Contents, file: str, bitsets: Iterable[tuple[int, int]]) -> Iterator[Overwrite]:
+    """Yield the file with one bit cleared in each of some bytes, evenly spread, of each of the `bitsets`."""
+    content = contents[file]
+    for start, end in bitsets:
+        stored = [offset for offset in range(start, end) if content[offset]]
+        for number in block_starts(len(stored), 1, FILTER_BITS_MAX):
+            offset = stored[number]
+            edit = Edit(file, offset, bytes([content[offset] & content[offset] - 1]))
+            yield Overwrite(Kind.FILTER_BIT, (edit,), f"a bit of byte {offset} of {file} cleared")
 
 
 def stale(

@@ -13,6 +13,7 @@ from tornproof.harness.explorers.corruption.blocks import (
     BLOCKS_MAX,
     PAGE_BITS_MAX,
     WORD_BYTES,
+    cleared,
     flipped,
     lost,
     misdirected,
@@ -87,6 +88,8 @@ def is_sampled(judge: Judge, kind: Kind, file: str) -> bool:
         return True
     if kind is Kind.PAGE_BIT:
         return any(end - start > PAGE_BITS_MAX for start, end in judge.of(kind).protected_bodies(file))
+    if kind is Kind.FILTER_BIT:
+        return any(True for _ in judge.of(kind).protected_filters(file))
     if kind in (Kind.FIELD, Kind.FORGED):
         return len(_spots(judge, file)) > SPOTS_MAX
     unit = WORD_BYTES if kind in WORD_KINDS else min(BLOCK_BYTES)
@@ -125,6 +128,8 @@ def _damages(judge: Judge, kind: Kind, file: str) -> Iterator[Listed]:
             yield from forged_damages(_some(_spots(judge, file)), file, resolved)
         case Kind.ZEROED_WORD | Kind.ZEROED_BLOCK:
             yield from zeroed(contents, file, sizes, limit)
+        case Kind.FILTER_BIT:
+            yield from cleared(contents, file, judge.protected_filters(file))
         case Kind.PART:
             yield from part_damages(file, len(contents[file]))
         case Kind.BESIDE:

@@ -70,6 +70,8 @@ def failed_controls(judge: Judge) -> list[str]:
         failures.append("no flipped bit of any page made a difference")
     if (bit := first_of(judge, Kind.PAGE_BIT)) and judge.of(Kind.PAGE_BIT).judge(bit)[0] is not Outcome.REJECTED:
         failures.append(f"{bit} was not rejected, although the page has a checksum")
+    if (bit := first_of(judge, Kind.FILTER_BIT)) and not _is_filter_noticed(judge.of(Kind.FILTER_BIT), bit):
+        failures.append(f"{bit} was not rejected, or would not be silent if verifying looked at no filters")
     with blind_to_metadata():
         if not any(_is_detected(judge, flip) for flip in _descriptor_flips(judge)):
             failures.append("with the checks of _pm switched off, no damage of a column descriptor was silent")
@@ -216,6 +218,13 @@ def _removes_version(storage: Storage, path: str) -> RepairReport:
     if storage.kind(f"{path}/{TXN_FILE}") is EntryKind.FILE:
         storage.unlink(f"{path}/{TXN_FILE}")
     return RepairReport(table=path, version=None, is_dry_run=False)
+
+
+def _is_filter_noticed(judge: Judge, damage: Damage) -> bool:
+    if judge.judge(damage)[0] is not Outcome.REJECTED:
+        return False
+    with replaced("tornproof.impl.verify.pages:missing_values", lambda *_: 0):
+        return judge.judge(damage)[0] is Outcome.SILENT
 
 
 def _is_noticed(judge: Judge, flip: Flip) -> bool:

@@ -45,6 +45,7 @@ from tornproof.impl.layout.parquet import DATA_FILE
 from tornproof.impl.parquet.pages import PageInfo
 from tornproof.impl.parquet.thrift import Known
 from tornproof.impl.pm.block import Chunk
+from tornproof.impl.pm.bloom_position import reference_of
 from tornproof.impl.pm.header import Column
 from tornproof.impl.read.reader import open_snapshot
 from tornproof.impl.repair.repair import repair_table
@@ -318,6 +319,8 @@ class Judge:
             return self._judge_crafted(damage)
         if isinstance(damage, Again):
             return self._judge_again(damage)
+        if damage.kind is Kind.FILTER_BIT:
+            return self._judge_filter(damage)
         if not isinstance(damage, Cut) and not any(
             self._read[file].have_any(start, end) for file, start, end in damage.ranges
         ):
@@ -335,9 +338,15 @@ class Judge:
 
     def judge_whole(self, damage: Damage) -> Outcome:
         """Judge by verifying and reading the whole damaged table, whatever was damaged."""
-        if isinstance(damage, Crafted | Again):
+        if isinstance(damage, Crafted | Again) or damage.kind is Kind.FILTER_BIT:
             return self._judge(damage)
         return _outcome_for(damage, self._judge_table(self._damaged(damage), self._is_unprotected_page(damage)))
+
+    def _judge_filter(self, damage: Damage) -> Outcome:
+        """Judge a filter that misses a value: all rows are still read without a condition, but verifying must tell."""
+        outcome = self._judge_table(self._damaged(damage), False)
+        self.reason = "the filter misses a value of its column chunk, and the table is verified as sound"
+        return Outcome.SILENT if outcome is Outcome.HARMLESS else outcome
 
     def unread_byte(self, file: str) -> int | None:
         """Return the first byte of a file that neither reading nor verifying the sound table reads."""
@@ -350,6 +359,24 @@ class Judge:
             for page in self._pages_of(file, placed.chunk):
                 if page.crc is not None:
                     yield page.body_offset_bytes, page.end_bytes
+
+    def protected_filters(self, file: str) -> Iterator[tuple[int, int]]:
+        """Yield the first byte and the end of each bitset in a data.parquet, of chunks whose pages have checksums."""
+        directory, _, name = file.rpartition("/")
+        if name != DATA_FILE:
+            return
+        resolved = self.partitions[directory]
+        with resolved.files.open_data() as handle:
+            for ordinal, block in enumerate(resolved.metadata.blocks):
+                for index in resolved.metadata.header.bloom_columns:
+                    reference = reference_of(resolved.metadata, ordinal, index)
+                    found = filter_of(resolved, handle, ordinal, index)
+                    if found is None or reference is None or reference.length_bytes is None:
+                        continue
+                    if all(page.crc is not None for page in self._pages_of(file, block.chunks[index])):
+                        # Parquet's own header may be before it.
+                        end = reference.offset_bytes + reference.length_bytes
+                        yield end - len(found.bitset), end
 
     def changes(self, damage: Damage) -> bool:
         """Say whether a damage changes a file at all."""

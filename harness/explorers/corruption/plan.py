@@ -28,6 +28,7 @@ class Kind(enum.StrEnum):
     LOST_WORD = "words written elsewhere"
     LOST_BLOCK = "blocks written elsewhere"
     PAGE_BIT = "bits of new pages flipped"
+    FILTER_BIT = "bits of new filters cleared"
     PART = "tables read in parts"
     BESIDE = "other files damaged"
     FORGED = "fields forged"
@@ -43,7 +44,7 @@ AGAIN = frozenset({Kind.PART, Kind.BESIDE})
 """Kinds whose damages are bits, lengths and words that are also judged in another way."""
 LISTED_KINDS = tuple(kind for kind in Kind if kind not in (Kind.FLIP, Kind.CUT, Kind.PAIR))
 """Kinds whose damages are listed, because they follow from the files' contents."""
-GROWN = frozenset({Kind.STALE_WORD, Kind.STALE_BLOCK, Kind.LOST_WORD, Kind.LOST_BLOCK, Kind.PAGE_BIT})
+GROWN = frozenset({Kind.STALE_WORD, Kind.STALE_BLOCK, Kind.LOST_WORD, Kind.LOST_BLOCK, Kind.PAGE_BIT, Kind.FILTER_BIT})
 """Kinds that need older content, or pages of our own writer: they are done to the table after a few more commits."""
 
 

@@ -102,6 +102,7 @@ DAMAGE_BLINDINGS: dict[str, Blinding] = {
             "_judge_data",
             "_judge_table",
             "_judge_beside",
+            "_judge_filter",
             "judge_whole",
         )
     },

@@ -19,7 +19,7 @@ from tornproof.harness.explorers.corruption.controls import blind_to_contradicti
 from tornproof.harness.explorers.corruption.fields import Spot, field_damages, txn_spots
 from tornproof.harness.explorers.corruption.judge import EXPECTED, Judge, Outcome
 from tornproof.harness.explorers.corruption.pairs import choose_pairs, pair_tasks
-from tornproof.harness.explorers.corruption.plan import Edit, Flip, Kind, Pair
+from tornproof.harness.explorers.corruption.plan import Edit, Flip, Kind, Pair, evidence_of
 from tornproof.harness.replay import replay_finding
 from tornproof.harness.systems.workload import MADE_PATH, made_image
 from tornproof.impl.layout import txn as txn_layout
@@ -155,6 +155,18 @@ def test_no_damage_of_any_kind_is_silent_and_rollbacks_are_stale_blocks_of_txn(c
         assert outcomes <= {Outcome.REJECTED, Outcome.HARMLESS, Outcome.LEGAL_STATE, Outcome.ROLLBACK}
         assert {kind for kind, outcome in found if outcome is Outcome.ROLLBACK} <= {Kind.STALE_BLOCK}
         assert all(found[kind, EXPECTED.get(kind, Outcome.REJECTED)] for kind in LISTED)
+
+
+def test_a_bit_of_a_filter_beside_checksums_is_rejected_and_found_if_filters_are_not_compared(chain: Judge) -> None:
+    judge = chain.of(Kind.FILTER_BIT)
+    cleared = [each for file in chain.files(Kind.FILTER_BIT) for each in listed(chain, Kind.FILTER_BIT, file)]
+    assert len(cleared) >= 4 and {judge.judge(each)[0] for each in cleared} == {Outcome.REJECTED}
+    evidence = evidence_of(cleared[0], judge.field_of(cleared[0]))
+    finding = Finding(property="p", phase="damage", sentence="s", evidence=evidence)
+    assert replay_finding(finding, chain.image, chain.path) is Verdict.VALID
+    with replaced("tornproof.impl.verify.pages:missing_values", lambda *_: 0):
+        assert {judge.judge(each)[0] for each in cleared} == {Outcome.SILENT}
+        assert replay_finding(finding, chain.image, chain.path) is Verdict.INVALID
 
 
 def test_an_older_txn_is_a_legal_state_one_version_back_and_a_rollback_beyond(chain: Judge) -> None:

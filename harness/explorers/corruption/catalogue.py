@@ -21,6 +21,7 @@ from tornproof.harness.explorers.corruption.blocks import (
     zeroed,
 )
 from tornproof.harness.explorers.corruption.crafted import crafted, data_cases, pm_cases, txn_cases
+from tornproof.harness.explorers.corruption.every_type import value_damages
 from tornproof.harness.explorers.corruption.fields import (
     Spot,
     field_damages,
@@ -134,6 +135,8 @@ def _damages(judge: Judge, kind: Kind, file: str) -> Iterator[Listed]:
             yield from part_damages(file, len(contents[file]))
         case Kind.BESIDE:
             yield from beside_damages(file, judge.beside[file], len(judge.beside))
+        case Kind.VALUE:
+            yield from value_damages(file, contents[file], judge.pages(file))
         case Kind.PAGE_BIT:
             yield from flipped(contents, file, judge.protected_bodies(file))
         case Kind.STALE_WORD | Kind.STALE_BLOCK:

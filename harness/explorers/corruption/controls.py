@@ -17,7 +17,17 @@ from tornproof.harness.explorers.corruption.catalogue import first_of, listed
 from tornproof.harness.explorers.corruption.fields import Spot, field_damages
 from tornproof.harness.explorers.corruption.judge import FOUND, Judge, Outcome
 from tornproof.harness.explorers.corruption.parts import Question, rows_of
-from tornproof.harness.explorers.corruption.plan import BITS_IN_BYTE, LISTED_KINDS, Cut, Damage, Flip, Kind, Pair
+from tornproof.harness.explorers.corruption.plan import (
+    BITS_IN_BYTE,
+    LISTED_KINDS,
+    Again,
+    Cut,
+    Damage,
+    Flip,
+    Kind,
+    Overwrite,
+    Pair,
+)
 from tornproof.impl.chunk.chunk import pages_of
 from tornproof.impl.errors import TornproofError
 from tornproof.impl.layout import pm as layout
@@ -31,6 +41,7 @@ from tornproof.impl.txn.transaction import ENTRY_BYTES, TXN_FILE
 
 FOOTER = "tornproof.impl.pm.footer"
 JUDGE = "tornproof.harness.explorers.corruption.judge"
+CHUNK = "tornproof.impl.chunk.chunk"
 VERIFY = "tornproof.impl.verify.verify"
 PARTS = "tornproof.harness.explorers.corruption.parts"
 CUTS_TRIED = 2
@@ -122,6 +133,21 @@ def failed_controls_of_reads(judge: Judge) -> list[str]:
             ("an error that nobody expects", f"{VERIFY}:pending_transaction_count", int, beside),
         )
         if damages and not _any_detected(judge, damages, location, broken)
+    ]
+
+
+def failed_controls_of_values(judge: Judge) -> list[str]:
+    """Return in words which faulty decoder does not show on values of every type."""
+    values = [each for file in judge.files(Kind.VALUE) for each in listed(judge, Kind.VALUE, file)]
+    arrays = [each for each in values if isinstance(each, Again) and isinstance(each.damage, Overwrite)]
+    return [
+        f"{what} was not detected"
+        for what, location, broken, damages in (
+            # A column is no number, so this raises TypeError there.
+            ("a decoder that ends in an error that nobody expects", f"{CHUNK}:validated", int, values[:1]),
+            ("a decoder that checks nothing", f"{JUDGE}:decode_chunk", lambda *_, **__: pa.nulls(0), arrays[:1]),
+        )
+        if not _any_detected(judge.of(Kind.VALUE), damages, location, broken)
     ]
 
 

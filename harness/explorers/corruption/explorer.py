@@ -17,6 +17,7 @@ from tornproof.harness.explorers.corruption.controls import (
     failed_controls_of_kinds,
     failed_controls_of_parts,
     failed_controls_of_reads,
+    failed_controls_of_values,
 )
 from tornproof.harness.explorers.corruption.judge import Judge
 from tornproof.harness.explorers.corruption.pairs import choose_pairs, pair_tasks
@@ -169,7 +170,12 @@ def _plan_in_worker(worker: Worker, damages_max: int | None) -> Plan:
         controls=(*_failed_controls(judge), *failed_controls_of_injectors(), *_unplanned(judge)),
         sizes={file: judge.size_bytes(file) for file in judge.regions},
         # Growing a table may rename its directories.
-        weights={file: _weight(each, file) for each in (judge.grown, judge) if each for file in each.damaged_files},
+        weights={
+            file: _weight(each, file)
+            for each in (judge.of_every_type, judge.grown, judge)
+            if each
+            for file in each.damaged_files
+        },
         sampled=frozenset(
             (task.kind, task.file)
             for task in tasks
@@ -189,6 +195,7 @@ def _failed_controls(judge: Judge) -> list[str]:
         *failed_controls_of_kinds(judge),
         *failed_controls_of_crafted(judge),
         *failed_controls_of_reads(judge),
+        *failed_controls_of_values(judge),
     ]
 
 

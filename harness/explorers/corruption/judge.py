@@ -21,9 +21,11 @@ from msgspec.structs import replace
 from tornproof.harness.common.whose_error import is_of_explorers
 from tornproof.harness.counterexamples.regions import RegionMap, data_regions, pm_regions, txn_regions
 from tornproof.harness.explorers.corruption.beside import beside_files
+from tornproof.harness.explorers.corruption.every_type import PATH as PATH_OF_EVERY_TYPE
+from tornproof.harness.explorers.corruption.every_type import image_of_every_type
 from tornproof.harness.explorers.corruption.history import Version, committed, grow
 from tornproof.harness.explorers.corruption.parts import PartReads
-from tornproof.harness.explorers.corruption.plan import CRAFTED, GROWN, Again, Crafted, Cut, Damage, Kind
+from tornproof.harness.explorers.corruption.plan import CRAFTED, GROWN, Again, Crafted, Cut, Damage, Kind, Overwrite
 from tornproof.harness.explorers.corruption.states import key_of, legal_answers, same_metadata
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
@@ -134,9 +136,14 @@ class Judge:
             self.no_past = str(error)
             return None
 
+    @functools.cached_property
+    def of_every_type(self) -> Judge:
+        """The judge of a small table with columns of every type."""
+        return Judge(image_of_every_type(), PATH_OF_EVERY_TYPE)
+
     def of(self, kind: Kind) -> Judge:
         """Return the judge of the table that a kind of damage is done to."""
-        judge = self.grown if kind in GROWN else self
+        judge = self.of_every_type if kind is Kind.VALUE else self.grown if kind in GROWN else self
         assert judge is not None, "damage with older content was planned for a table without it"
         return judge
 
@@ -153,6 +160,8 @@ class Judge:
             return files if kind is Kind.PART else [TXN_FILE, *files]
         if kind is Kind.BESIDE:
             return tuple(self.beside)
+        if kind is Kind.VALUE:
+            return tuple(file for file in self.of(kind).regions if file.endswith(DATA_FILE))
         return () if kind in GROWN and self.grown is None else tuple(self.of(kind).regions)
 
     @property
@@ -282,7 +291,20 @@ class Judge:
         return Outcome.NONCONFORMING if self.reason else found
 
     def _judge_again(self, again: Again) -> Outcome:
-        return self._judge_beside(again) if again.kind is Kind.BESIDE else self._judge_part(again)
+        judges = {Kind.BESIDE: self._judge_beside, Kind.PART: self._judge_part, Kind.VALUE: self._judge_value}
+        return judges[again.kind](again)
+
+    def _judge_value(self, again: Again) -> Outcome:
+        """Judge damage of a page without checksum: other values are expected, but not where an array contradicts it."""
+        found = Outcome.HARMLESS
+        with self._errors_as_reasons():
+            found = self._judge_pages(again.damage, again.file.partition("/")[0])
+        if self.reason:
+            return Outcome.NONCONFORMING
+        if isinstance(again.damage, Overwrite) and found is not Outcome.REJECTED:
+            self.reason = "an array is read that has other lengths than it has elements"
+            return Outcome.SILENT
+        return found if found is Outcome.REJECTED else Outcome.HARMLESS
 
     def _judge_part(self, again: Again) -> Outcome:
         """Judge by reads of parts a damage of which reading everything ends in an error."""
@@ -352,6 +374,12 @@ class Judge:
         """Return the first byte of a file that neither reading nor verifying the sound table reads."""
         read = self._read[file]
         return next((each for each in range(self.size_bytes(file)) if not read.have_any(each, each + 1)), None)
+
+    def pages(self, file: str) -> Iterator[tuple[Column, int, int]]:
+        """Yield the column, the first byte without the header, and the end of each page of a file."""
+        for placed in self._chunks_at(file, 0, self.size_bytes(file)):
+            for page in self._pages_of(file, placed.chunk):
+                yield placed.column, page.body_offset_bytes, page.end_bytes
 
     def protected_bodies(self, file: str) -> Iterator[tuple[int, int]]:
         """Yield the first byte of each page of a file that has a checksum, without its header, and the end."""

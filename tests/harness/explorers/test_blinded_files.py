@@ -44,7 +44,7 @@ Blinding = Callable[[Patch], None]
 def failed_of_damage() -> list[str]:
     judge = Judge(made_image(), MADE_PATH)
     of_kinds = damage.failed_controls_of_kinds(judge), damage.failed_controls_of_crafted(judge)
-    of_reads = damage.failed_controls_of_reads(judge)
+    of_reads = damage.failed_controls_of_reads(judge) + damage.failed_controls_of_values(judge)
     return [*damage.failed_controls(judge), *itertools.chain(*of_kinds), *of_reads]
 
 
@@ -103,6 +103,7 @@ DAMAGE_BLINDINGS: dict[str, Blinding] = {
             "_judge_table",
             "_judge_beside",
             "_judge_filter",
+            "_judge_value",
             "judge_whole",
         )
     },

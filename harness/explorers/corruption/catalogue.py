@@ -20,7 +20,7 @@ from tornproof.harness.explorers.corruption.blocks import (
     stale,
     zeroed,
 )
-from tornproof.harness.explorers.corruption.crafted import crafted, data_cases, pm_cases, txn_cases
+from tornproof.harness.explorers.corruption.crafted import crafted, data_cases, page_offset_cases, pm_cases, txn_cases
 from tornproof.harness.explorers.corruption.every_type import value_damages
 from tornproof.harness.explorers.corruption.fields import (
     Spot,
@@ -42,8 +42,10 @@ from tornproof.harness.explorers.corruption.plan import (
     Kind,
     Overwrite,
     Task,
+    difference,
 )
 from tornproof.impl.layout.parquet import DATA_FILE
+from tornproof.impl.table.partition import ResolvedPartition
 from tornproof.impl.txn.transaction import TXN_FILE
 
 SPOTS_MAX = 16_384
@@ -107,7 +109,7 @@ def _crafted(judge: Judge, kind: Kind, file: str) -> Iterator[Crafted]:
     if file == TXN_FILE:
         cases = txn_cases(content)
     elif name == DATA_FILE:
-        cases = data_cases(content, judge.partitions[directory].partition.token)
+        cases = data_cases(content, judge.partitions[directory])
     else:
         cases = pm_cases(judge.partitions[directory])
     return crafted(file, content, (each for each in cases if each[0] is kind))
@@ -137,6 +139,7 @@ def _damages(judge: Judge, kind: Kind, file: str) -> Iterator[Listed]:
             yield from beside_damages(file, judge.beside[file], len(judge.beside))
         case Kind.VALUE:
             yield from value_damages(file, contents[file], judge.pages(file))
+            yield from _wrong_offsets(file, contents[file], judge.partitions[file.rpartition("/")[0]])
         case Kind.PAGE_BIT:
             yield from flipped(contents, file, judge.protected_bodies(file))
         case Kind.STALE_WORD | Kind.STALE_BLOCK:
@@ -152,6 +155,14 @@ def _damages(judge: Judge, kind: Kind, file: str) -> Iterator[Listed]:
             yield from lost(contents, file, sizes, limit, older)
         case _:
             raise AssertionError(f"{kind.value} are not listed")
+
+
+def _wrong_offsets(file: str, content: bytes, resolved: ResolvedPartition) -> Iterator[Again]:
+    """Yield footers with pages outside of their chunk: the given table may have no chunk with a dictionary."""
+    for _, description, made in page_offset_cases(content, resolved):
+        edit = difference(file, content, 0, made)
+        if edit is not None:
+            yield Again(Kind.VALUE, Overwrite(Kind.FIELD, (edit,), f"{file}: {description}"))
 
 
 def _sizes(kind: Kind) -> tuple[int, ...]:

@@ -6,6 +6,7 @@ rows must be read.
 
 from __future__ import annotations
 
+import re
 import struct
 import zlib
 from collections.abc import Iterator
@@ -28,6 +29,7 @@ from tornproof.impl.pm.footer import (
 )
 from tornproof.impl.table.partition import ResolvedPartition
 from tornproof.impl.txn.transaction import ENTRY_BYTES, RECORD_BYTES, area_of
+from tornproof.impl.verify.verify import check_thrift_footer
 
 UNKNOWN_OPTIONAL_BITS = (3, 16, 31)
 UNKNOWN_REQUIRED_BITS = (33, 40, 63)
@@ -35,6 +37,8 @@ UNKNOWN_SECTION = bytes(range(1, 25))
 GARBAGE = b"\xa5" * 64
 PAGE_BYTES = 4096
 FAR_BYTES = 1 << 20
+MORE_FOLLOWS = 128
+"""The bit that is set in all bytes of a number but the last."""
 SLOT_BYTES = 12
 """The offset of a record, and two sizes."""
 _TXN = "_txn"
@@ -72,11 +76,51 @@ def pm_cases(resolved: ResolvedPartition) -> Iterator[Case]:
     yield from _chunks(made)
 
 
-def data_cases(content: bytes, token: int) -> Iterator[Case]:
-    """Yield what a writer that is at work, or was killed, leaves after the token of a `data.parquet`."""
+def data_cases(content: bytes, resolved: ResolvedPartition) -> Iterator[Case]:
+    """Yield what a writer leaves after the token of a `data.parquet`, and footers with pages outside of their chunk."""
+    token = resolved.partition.token
     for name, tail in (("nothing", b""), ("garbage", GARBAGE), ("an end of a file", GARBAGE + MAGIC)):
         yield Kind.ALLOWED, f"{name} after the token", content[:token] + tail
     yield Kind.BROKEN, "no magic before the token", _replaced(content, token - len(MAGIC), bytes(len(MAGIC)))
+    yield from page_offset_cases(content, resolved)
+
+
+def page_offset_cases(content: bytes, resolved: ResolvedPartition) -> Iterator[Case]:
+    """Yield Thrift footers in which the first page of a chunk is elsewhere, in as many bytes as before.
+
+    They are those of the last chunk with a dictionary, and of the last one without, whose numbers are long.
+    """
+    footer, _ = check_thrift_footer(resolved)
+    chunks = [chunk for group in footer.row_groups[:1] for chunk in group.chunks] if footer else []
+    for has_dictionary in (True, False):
+        for chunk in [each for each in chunks if bool(each.dictionary_page_offset) is has_dictionary][-1:]:
+            start = chunk.dictionary_page_offset or chunk.data_page_offset
+            end = start + chunk.total_compressed_size
+            offsets = {"data_page_offset": chunk.data_page_offset, "dictionary_page_offset": start}
+            for name in list(offsets)[: 1 + has_dictionary]:
+                found = _field_at(content, chunk.offset_bytes, offsets[name])
+                for wrong in dict.fromkeys((start - 1, len(MAGIC), end, end + 1)) if found else ():
+                    if len(_number(wrong)) == len(_number(offsets[name])):
+                        made = _replaced(content, found, _number(wrong))
+                        yield Kind.BROKEN, f"{name} of a chunk from {start} to {end} is {wrong}", made
+
+
+def _field_at(content: bytes, start: int, value: int) -> int:
+    """Return the position of the first 64-bit field with a value in a struct of Thrift; 0 if there is none.
+
+    The byte before it is the field's type and its distance from the field before, which is one or two.
+    """
+    found = re.compile(b"[\x16\x26]" + re.escape(_number(value))).search(content, start)
+    return found.start() + 1 if found else 0
+
+
+def _number(value: int) -> bytes:
+    """Return a number of 0 or more in Thrift's compact form."""
+    left, encoded = value << 1, bytearray()
+    while left >= MORE_FOLLOWS:
+        encoded.append(left % MORE_FOLLOWS | MORE_FOLLOWS)
+        left //= MORE_FOLLOWS
+    return bytes([*encoded, left])
 
 
 def txn_cases(content: bytes) -> Iterator[Case]:

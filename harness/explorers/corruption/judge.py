@@ -295,14 +295,14 @@ class Judge:
         return judges[again.kind](again)
 
     def _judge_value(self, again: Again) -> Outcome:
-        """Judge damage of a page without checksum: other values are expected, but not where an array contradicts it."""
+        """Judge damage of a page without checksum: other values are expected, but only of values."""
         found = Outcome.HARMLESS
         with self._errors_as_reasons():
             found = self._judge_pages(again.damage, again.file.partition("/")[0])
         if self.reason:
             return Outcome.NONCONFORMING
         if isinstance(again.damage, Overwrite) and found is not Outcome.REJECTED:
-            self.reason = "an array is read that has other lengths than it has elements"
+            self.reason = "it contradicts the rest of the file, and is not rejected"
             return Outcome.SILENT
         return found if found is Outcome.REJECTED else Outcome.HARMLESS
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from tornproof.harness.explorers.corruption.judge import FOUND, Judge, Outcome
 from tornproof.harness.explorers.corruption.plan import Again, Kind, Overwrite, damage_of, evidence_of
 from tornproof.harness.replay import replay_finding
 from tornproof.harness.systems.workload import MADE_PATH, made_image
+from tornproof.impl.pm import footer_comparison
 from tornproof.impl.types.questdb import TypeTag, tag_of
 
 
@@ -40,6 +42,22 @@ def test_no_damaged_value_ends_in_another_error_and_arrays_fit_their_lengths(mad
     arrays = [each for each in damages if isinstance(each.damage, Overwrite)]
     assert {judge.judge(each)[0] for each in arrays} == {Outcome.REJECTED} and len(arrays) > 50
     assert {judge.judge(each)[0] for each in damages} == {Outcome.REJECTED, Outcome.HARMLESS}
+
+
+def any_page_offset(found: Any, chunk: Any, column: Any) -> Iterator[tuple[str, object, object]]:
+    """Compare everything but where the first data page begins."""
+    return (each for each in compare_chunk(found, chunk, column) if each[0] != "data_page_offset")
+
+
+compare_chunk = footer_comparison._compare_chunk
+
+
+def test_a_data_page_before_the_dictionary_is_rejected_and_found_if_it_is_not_compared(made: Judge) -> None:
+    judge = made.of(Kind.VALUE)
+    wrong = [each for each in damages_of(made) if "data_page_offset" in str(each)]
+    assert len(wrong) >= 4 and {judge.judge(each)[0] for each in wrong} == {Outcome.REJECTED}
+    with replaced("tornproof.impl.pm.footer_comparison:_compare_chunk", any_page_offset):
+        assert sum(judge.judge(each)[0] is Outcome.SILENT for each in wrong) >= 3
 
 
 def test_a_decoder_that_fails_or_takes_what_does_not_fit_is_found_and_replays(made: Judge) -> None:

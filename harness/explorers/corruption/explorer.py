@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from collections import Counter
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import nullcontext
@@ -21,7 +22,7 @@ from tornproof.harness.explorers.corruption.controls import (
 )
 from tornproof.harness.explorers.corruption.judge import Judge
 from tornproof.harness.explorers.corruption.pairs import choose_pairs, pair_tasks
-from tornproof.harness.explorers.corruption.plan import AGAIN, BITS_IN_BYTE, LISTED_KINDS, Kind, Task, split
+from tornproof.harness.explorers.corruption.plan import AGAIN, BITS_IN_BYTE, CRAFTED, LISTED_KINDS, Kind, Task, split
 from tornproof.harness.explorers.corruption.report import PHASE, Plan, Run, phase_of
 from tornproof.harness.explorers.corruption.tally import Tally
 from tornproof.harness.parallel import workers
@@ -34,18 +35,39 @@ TASK_SIZE = 256
 RECHECKS_MAX = 100
 KINDS_PART = 16
 """For all kinds but flips and lengths together, the maximum of damages is divided by this."""
+WRITTEN_COST_MAX = 500
+"""For what a writer could have made, which is listed one by one."""
 WEIGHT_BYTES = 4096
 """Judging a damage takes about as long as decoding the metadata of its file: so many bytes count as one damage."""
 
 
 def plan(judge: Judge, damages_max: int | None = None) -> list[Task]:
     """Return all damage to try, in order, without the pairs; of more than `damages_max` an even sample."""
-    kinds_max = None if damages_max is None else damages_max // KINDS_PART
     kinds = plan_kinds(judge)
-    # Of those that are judged again only a few are listed.
-    thinned = iter(_within(judge, [task for task in kinds if task.kind not in AGAIN], kinds_max))
-    tasks = [task if task.kind in AGAIN else next(thinned) for task in kinds]
-    return [*plan_bits_and_lengths(judge, damages_max), *tasks]
+    # Of those that are judged again only a few are listed; of those that a writer makes, few more for most tables.
+    thinned = {
+        group: iter(_within(judge, [task for task in kinds if _group(task.kind) is group], cost_max))
+        for group, cost_max in (
+            (_Group.FEW, None),
+            (_Group.WRITTEN, damages_max and max(WRITTEN_COST_MAX, damages_max // KINDS_PART)),
+            (_Group.MANY, damages_max and damages_max // KINDS_PART),
+        )
+    }
+    return [*plan_bits_and_lengths(judge, damages_max), *(next(thinned[_group(task.kind)]) for task in kinds)]
+
+
+class _Group(enum.Enum):
+    """Kinds that are thinned together."""
+
+    FEW = enum.auto()
+    WRITTEN = enum.auto()
+    MANY = enum.auto()
+
+
+def _group(kind: Kind) -> _Group:
+    if kind in AGAIN:
+        return _Group.FEW
+    return _Group.WRITTEN if kind in CRAFTED or kind is Kind.FILTER_BIT else _Group.MANY
 
 
 def plan_bits_and_lengths(judge: Judge, damages_max: int | None = None) -> list[Task]:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from depth import sampled
+from depth import nightly, sampled
 from explorations import explore_stateful
 from planted_faults import NOTICED, planted
 
@@ -36,7 +36,7 @@ from tornproof.harness.explorers.model_based.fixed_programs import FIXED_PROGRAM
 from tornproof.harness.explorers.model_based.machine import Search, replay
 from tornproof.harness.explorers.model_based.smaller import Failure
 from tornproof.harness.explorers.model_based.start import StorageKind
-from tornproof.harness.explorers.model_based.tables import OTHERS, PLAIN, SYMBOLS, TABLES
+from tornproof.harness.explorers.model_based.tables import OTHERS, PLAIN, SYMBOLS, TABLES, TEXTS
 from tornproof.harness.mutation.catalogue import fault_named
 from tornproof.harness.mutation.fault_file import FaultFile
 from tornproof.harness.simulator.filesystem.image import DiskImage
@@ -213,6 +213,19 @@ def test_defects_of_large_files_are_noticed_by_the_fixed_programs(fault: str, tm
         (SYMBOLS.name, "columns of the last part are kept", "not all the same length"),
         (TABLES[1].name, "columns by their position", "TYPE of column"),
         (OTHERS.name, "days taken for milliseconds", '"day" = '),
+        (None, "prepared partition checked by name only", "has grown since rows were merged with it was committed"),
+        (None, "copy is known by its size alone", "did not keep what it cut off"),
+        (TABLES[1].name, "week gets the year of its monday", "2025-W01.0 is named 2024-W01.0"),
+        (PLAIN.name, "txn synced before it grows", "not synced is byte 4096 of _txn"),
+        (OTHERS.name, "list of fifteen elements has no count", "schema[14]"),
+        (TABLES[-1].name, "added column forgotten in place", "missing are"),
+        (SYMBOLS.name, "surrogate pairs counted once", "length of symbol"),
+        nightly(PLAIN.name, "size of _txn is not made durable", "not synced is byte 4096 of _txn"),
+        nightly(SYMBOLS.name, "streamed paths outlive their commit", "there are the directories"),
+        nightly(SYMBOLS.name, "part without match keeps the mask position", '"ts" = '),
+        nightly(SYMBOLS.name, "position behind the last symbol is looked up", "verify:"),
+        nightly(TEXTS.name, "generation at the very end of the file is not searched", "PARQUET_META_FILE_SIZE"),
+        nightly(TABLES[-1].name, "leftover of this version kept", "there are the directories"),
     ],
 )
 def test_mistakes_that_little_else_shows_are_noticed_by_the_fixed_programs(

@@ -99,7 +99,8 @@ def page_offset_cases(content: bytes, resolved: ResolvedPartition) -> Iterator[C
             offsets = {"data_page_offset": chunk.data_page_offset, "dictionary_page_offset": start}
             for name in list(offsets)[: 1 + has_dictionary]:
                 found = _field_at(content, chunk.offset_bytes, offsets[name])
-                for wrong in dict.fromkeys((start - 1, len(MAGIC), end, end + 1)) if found else ():
+                outside = {each for each in (start - 1, len(MAGIC), end, end + 1) if not start <= each < end}
+                for wrong in sorted(outside) if found else ():
                     if len(_number(wrong)) == len(_number(offsets[name])):
                         made = _replaced(content, found, _number(wrong))
                         yield Kind.BROKEN, f"{name} of a chunk from {start} to {end} is {wrong}", made

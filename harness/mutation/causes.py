@@ -97,6 +97,7 @@ PLACES = (
     Place("pm.block:encode", PM, COMMIT),
     Place("pm.statistics:", (*CONDITION, *PM), READ),
     Place("pm.", (*PM, "token"), READ),
+    Place("verify.", (*PM, *DATA, ".k", ".v", "symbol"), READ),
     Place("table.partition:_check_data", DATA, READ),
     Place("table.partition_names:", ("directory", *TXN), ("commit", "read", "lies in")),
     Place("table.", (*PM, "token"), READ),

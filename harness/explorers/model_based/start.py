@@ -20,11 +20,12 @@ from tornproof.harness.parallel.tasks import SHARED_MEMORY
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.systems.plain_rows import RowShape
+from tornproof.harness.systems.workload import FIRST_TIME
 from tornproof.impl.layout import txn as layout
 from tornproof.impl.read.reader import open_snapshot
 from tornproof.impl.storage.interface import Storage
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
-from tornproof.impl.table.metadata_file import TableMetadata
+from tornproof.impl.table.metadata_file import PartitionBy, TableMetadata
 from tornproof.impl.table.partition_names import interval_end, interval_start, split_name
 from tornproof.impl.table.table import Table, open_table
 from tornproof.impl.txn.transaction import Partition, Transaction
@@ -32,8 +33,8 @@ from tornproof.impl.write.writer_options import BloomOptions, BloomPosition, Wri
 from tornproof.model.table import DirectoryName
 
 TIMES_IN_INTERVAL = 8
-FIRST_TIME = 1_735_603_200_000_000
-"""A Tuesday, the last day of a leap year, whose week is the first one of the next year; in microseconds."""
+TURN_OF_YEAR = 1_735_603_200_000_000
+"""A day of 2024, in microseconds, whose week is the first one of 2025."""
 INTERVAL_COUNT = 3
 # Small row groups, so that there are several; in small files only the ratio decides when they are rewritten.
 OPTIONS = (
@@ -181,7 +182,8 @@ def _intervals(table: Table, transaction: Transaction, rows: Rows, known: list[i
         interval_of(partition.timestamp) for partition in transaction.partitions if not _is_open(table, partition)
     }
     used = sorted(taken - closed)[-1:]
-    lowest, highest = (min(taken), max(taken)) if taken else ((FIRST_TIME * unit,) * 2,) * 2
+    first_time = unit * (TURN_OF_YEAR if by is PartitionBy.WEEK else FIRST_TIME)
+    lowest, highest = (min(taken), max(taken)) if taken else ((first_time,) * 2,) * 2
     found = list(used)
     if used and interval_of(lowest[0] - 1)[0] >= 0:
         found.append(interval_of(lowest[0] - 1))

@@ -101,8 +101,8 @@ def _repair(world: World, nth: int, count: int, fault: Fault | None) -> None:
         # Other bytes each time, and as many: each of them has to be kept.
         handle.pwrite(bytes([1 + world.reached["table recovered"] % 9]) * 9 * count, handle.size_bytes())
         tail = handle.pread(handle.size_bytes() - entry.token, entry.token)
-    if count % 2 == 0:
-        # A word that was lost: the file then says that it has no generation.
+    if fault is None and count % 2 == 0:
+        # A word that was lost: the file then says that it has no generation, until a recovery is through.
         with storage.open_for_writing(f"{world.files.path}/{world.files.name_of(entry.directory)}/{PM_FILE}") as handle:
             handle.pwrite(bytes(PUBLISHED_BYTES), 0)
     if fault is not None:

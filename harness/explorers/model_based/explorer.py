@@ -53,8 +53,8 @@ from tornproof.harness.explorers.model_based.tables import (
     PLAIN,
     SYMBOLS,
     TABLES,
+    changed_image,
     empty_image,
-    with_other_columns,
 )
 from tornproof.harness.explorers.model_based.world import LARGE_TOKEN_BITS, ROWS, orderly
 from tornproof.harness.simulator.filesystem.image import DiskImage
@@ -625,10 +625,11 @@ def start_of(table: str, encode: RowGroupEncoder) -> Start:
         with orderly("a new table"):
             making = _making(table, encode)
         start = filled(making)
-        if not (BY_NAME[table].added or BY_NAME[table].removed):
+        if not BY_NAME[table].is_changed:
             return replace(start, is_ours=True)
-        with orderly("a table with other columns"):
-            other = prepare(with_other_columns(table, start.files, start.metadata), PATH)
+        with orderly("a table that was changed"):
+            changed = changed_image(table, start.files, start.metadata, start.transaction.partitions)
+            other = prepare(changed, PATH)
         _check_changed(table, start.rows, other.rows.contents)
         return replace(other, is_ours=True)
 

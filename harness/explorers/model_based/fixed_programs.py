@@ -14,7 +14,7 @@ from tornproof.harness.explorers.model_based.sessions import MIGRATION_STEPS, RE
 from tornproof.harness.explorers.model_based.smaller import Steps
 from tornproof.harness.explorers.model_based.start import TIMES_IN_INTERVAL
 from tornproof.harness.explorers.model_based.surroundings import ENCODINGS, LIMITS
-from tornproof.harness.explorers.model_based.tables import CHANGED, OTHERS, PLAIN, SYMBOLS, TABLES, TEXTS
+from tornproof.harness.explorers.model_based.tables import CHANGED, OTHERS, PLAIN, SPLIT, SYMBOLS, TABLES, TEXTS
 from tornproof.harness.explorers.model_based.world import LARGE_TOKEN_BITS
 
 BYTES_BEFORE = 100
@@ -278,3 +278,4 @@ FIXED_PROGRAMS[PLAIN.name] = (*SIZES, MOVED, *LIMITED, *ENCODED[1::2])
 FIXED_PROGRAMS[SYMBOLS.name] += (KILLED_SYMBOLS, *LIMITED)
 FIXED_PROGRAMS[CHANGED.name] += (*LIMITED, *ENCODED)
 FIXED_PROGRAMS[OTHERS.name] = (*WRITTEN_OTHERWISE, *ENCODED[::2])
+FIXED_PROGRAMS[SPLIT.name] = COMMITS

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from msgspec.structs import replace
@@ -17,6 +17,8 @@ from tornproof.impl.table.metadata_file import (
     TableMetadata,
     encode_metadata_file,
 )
+from tornproof.impl.table.partition_names import directory_names
+from tornproof.impl.txn.transaction import Partition
 from tornproof.impl.types.names import type_code
 
 TABLE_NAME = "table"
@@ -29,7 +31,8 @@ PATH = f"/{TABLE_NAME}"
 class NewTable:
     """A table to make: types by column, of which the first is the designated timestamp, and deduplication keys.
 
-    After its first rows, which are written with the `nth_options` of a program, columns are `added` and `removed`.
+    After its first rows, which are written with the `nth_options` of a program, columns are `added` and `removed`, and
+    its partitions become those that a server has split off from ones `split_from` longer intervals.
     """
 
     name: str
@@ -39,6 +42,12 @@ class NewTable:
     added: Mapping[str, str] = field(default_factory=dict)
     removed: frozenset[str] = frozenset()
     nth_options: int = 1
+    split_from: PartitionBy | None = None
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether it is another table after its first rows."""
+        return bool(self.added or self.removed) or self.split_from is not None
 
 
 PLAIN = NewTable(name="days", columns={"ts": "TIMESTAMP", "v": "LONG"}, partition_by=PartitionBy.DAY)
@@ -122,21 +131,46 @@ OTHERS = NewTable(
     partition_by=PartitionBy.DAY,
 )
 """For fixed programs alone."""
-BY_NAME = {table.name: table for table in (PLAIN, *TABLES, OTHERS)}
+SPLIT = NewTable(
+    name="days that were split",
+    columns={"ts": "TIMESTAMP", "v": "LONG", "name": "VARCHAR"},
+    partition_by=PartitionBy.HOUR,
+    split_from=PartitionBy.DAY,
+)
+"""For fixed programs alone."""
+BY_NAME = {table.name: table for table in (PLAIN, *TABLES, OTHERS, SPLIT)}
 
 
-def with_other_columns(name: str, files: Mapping[str, bytes], metadata: TableMetadata) -> DiskImage:
-    """Return the table of a name after columns were added and removed, which changes no other file than `_meta`.
+def changed_image(
+    name: str, files: Mapping[str, bytes], metadata: TableMetadata, partitions: Sequence[Partition]
+) -> DiskImage:
+    """Return the table of a name after it was changed; only `_meta` and names of directories are other ones.
 
-    `files` are by path below the table's directory, `metadata` what they say of its columns.
+    `files` are by path below the table's directory, `metadata` what they say of its columns, of these `partitions`.
     """
+    longer = BY_NAME[name].split_from
+    partition_by = metadata.partition_by if longer is None else longer
+    moved = dict(_directories(each, metadata, partition_by) for each in partitions)
     known = tuple(column for column in metadata.columns if column.name not in BY_NAME[name].removed)
     new = tuple(
         TableColumn(id=number, name=column, type=type_code(text) or 0, is_dedup_key=False)
         for number, (column, text) in enumerate(BY_NAME[name].added.items(), len(metadata.columns))
     )
-    content = encode_metadata_file(replace(metadata, columns=(*known, *new)), table_id=1)
-    return DiskImage.of_files({f"{PATH}/{file}": each for file, each in {**files, META_FILE: content}.items()})
+    changed = replace(metadata, columns=(*known, *new), partition_by=partition_by)
+    found: dict[str, bytes] = {}
+    for file, content in {**files, META_FILE: encode_metadata_file(changed, table_id=1)}.items():
+        directory, separator, rest = file.partition("/")
+        found[f"{PATH}/{moved.get(directory, directory)}{separator}{rest}"] = content
+    return DiskImage.of_files(found)
+
+
+def _directories(partition: Partition, metadata: TableMetadata, partition_by: PartitionBy) -> tuple[str, str]:
+    """Return the name of a partition's directory, and that in a table with other partitions."""
+    before, after = (
+        directory_names(partition.timestamp, partition.name_txn, each, nanoseconds=metadata.counts_nanoseconds)[0]
+        for each in (metadata.partition_by, partition_by)
+    )
+    return before, after
 
 
 def empty_image(name: str) -> DiskImage:

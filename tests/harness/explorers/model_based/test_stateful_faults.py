@@ -36,7 +36,7 @@ from tornproof.harness.explorers.model_based.fixed_programs import FIXED_PROGRAM
 from tornproof.harness.explorers.model_based.machine import Search, replay
 from tornproof.harness.explorers.model_based.smaller import Failure
 from tornproof.harness.explorers.model_based.start import StorageKind
-from tornproof.harness.explorers.model_based.tables import OTHERS, PLAIN, SYMBOLS, TABLES, TEXTS
+from tornproof.harness.explorers.model_based.tables import OTHERS, PLAIN, SPLIT, SYMBOLS, TABLES, TEXTS
 from tornproof.harness.mutation.catalogue import fault_named
 from tornproof.harness.mutation.fault_file import FaultFile
 from tornproof.harness.simulator.filesystem.image import DiskImage
@@ -220,6 +220,7 @@ def test_defects_of_large_files_are_noticed_by_the_fixed_programs(fault: str, tm
         (OTHERS.name, "list of fifteen elements has no count", "schema[14]"),
         (TABLES[-1].name, "added column forgotten in place", "missing are"),
         (SYMBOLS.name, "surrogate pairs counted once", "length of symbol"),
+        (SPLIT.name, "rows run over a split", "the number of rows 15, and should have 14"),
         nightly(PLAIN.name, "size of _txn is not made durable", "not synced is byte 4096 of _txn"),
         nightly(SYMBOLS.name, "streamed paths outlive their commit", "there are the directories"),
         nightly(SYMBOLS.name, "part without match keeps the mask position", '"ts" = '),

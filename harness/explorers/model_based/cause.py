@@ -23,7 +23,7 @@ from tornproof.harness.explorers.model_based.files import ViolationError
 from tornproof.harness.explorers.model_based.rules import RULES, Step
 from tornproof.harness.explorers.model_based.smaller import Failure, Steps
 from tornproof.harness.explorers.model_based.start import Copy
-from tornproof.harness.explorers.model_based.world import ALLOWED, DURABLE, ORDERLY, ROWS, UNSYNCED, World
+from tornproof.harness.explorers.model_based.world import ALLOWED, DURABLE, NAMED_EARLY, ORDERLY, ROWS, UNSYNCED, World
 from tornproof.harness.simulator.filesystem.intercept import Answer, Call, CallKind, InterceptedStorage
 from tornproof.harness.systems.table import TableTarget
 from tornproof.impl.errors import StorageError
@@ -316,7 +316,7 @@ def _said(failure: Failure, watch: Watch) -> tuple[str, str]:
     stopped_at = watch.stopped_at(watch.step)
     noun = _noun(watch.rule) + (f", at: {stopped_at}" if stopped_at else _directories(watch))
     if failure.violation.broken == DURABLE:
-        missing = failure.violation.text.removeprefix(UNSYNCED)
+        missing = failure.violation.text.removeprefix(UNSYNCED).removeprefix(NAMED_EARLY)
         return f"{noun} does not sync what it writes: {missing}", f"{watch.rule}: sync {_file_in(missing)}"
     if watch.rule not in READS and failure.violation.broken in (ORDERLY, ROWS):
         noun = f"a read after {noun}"

@@ -40,6 +40,7 @@ ALLOWED = "the files are what the model allows"
 ROWS = "a version has exactly its rows"
 DURABLE = "what is acknowledged is durable"
 UNSYNCED = "a commit was acknowledged, and not synced is "
+NAMED_EARLY = "not synced before it took the place of another file is "
 # The model's generations of a partition that is not in Parquet: no operation changes them.
 NATIVE = (Generation(token=-1, rows=()),)
 LARGE_TOKEN_BITS = (31, 32)
@@ -158,8 +159,7 @@ class World:
     def accept(self, outcomes: Iterable[Outcome], changed: Iterable[DirectoryName], what: str) -> Outcome:
         """Set the model's state to the outcome that the files show, and return it; ViolationError if they show none."""
         if self.durable is not None and self.durable.named_early:
-            early = self.durable.named_early[0]
-            raise ViolationError(DURABLE, f"{what} gave {early} the place of another file before it was synced")
+            raise ViolationError(DURABLE, f"{NAMED_EARLY}{self.durable.named_early[0]}")
         with orderly(f"reading the files after {what}"):
             transaction = self.files.transaction()
             names = self.files.directories()

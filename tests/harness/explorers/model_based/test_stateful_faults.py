@@ -185,7 +185,7 @@ def test_defects_of_large_files_are_noticed_by_the_fixed_programs(fault: str, tm
     ("table", "fault", "text"),
     [
         (SYMBOLS.name, "symbols not synced (F1)", "not synced is byte"),
-        (SYMBOLS.name, "keys of a hash index not synced (F1)", "of tag.k"),
+        (SYMBOLS.name, "keys of a hash index not synced (F1)", "took the place of another file is tag.k"),
         (SYMBOLS.name, "a block does not know the one before", "previous block"),
         (SYMBOLS.name, "nulls of a symbol are not noted", "says that no row has one"),
         (None, "new _pm not synced before its name", "not synced is byte 0 of _pm"),

@@ -28,7 +28,7 @@ export UV_PYTHON_DOWNLOADS := never
 .PHONY: help setup generated check test lint nightly interop readers programs power mutants bench bench-pipeline lock clean supported-python
 
 help:
-	@echo "make check    every explorer on a bundled QuestDB table (about three minutes of CPU time)"
+	@echo "make check    every explorer on a bundled QuestDB table (about four minutes of CPU time)"
 	@echo "make test     the tests"
 	@echo "make lint     ruff, mypy, import-linter"
 	@echo "make nightly  the slow tests and larger efforts, into $(NIGHTLY)/report; goes on where it was stopped"

@@ -17,6 +17,7 @@ from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.systems.workload import FIRST_TIME
 from tornproof.impl.parquet.encode_options import EncodeOptions
 from tornproof.impl.parquet.fields import Codec
+from tornproof.impl.parquet.pages import PageInfo
 from tornproof.impl.pm.header import Column
 from tornproof.impl.table.create import NewColumn, create_table
 from tornproof.impl.table.metadata_file import PartitionBy
@@ -52,9 +53,10 @@ def image_of_every_type() -> DiskImage:
     return storage.image()
 
 
-def value_damages(file: str, content: bytes, pages: Iterable[tuple[Column, int, int]]) -> Iterator[Again]:
+def value_damages(file: str, content: bytes, pages: Iterable[tuple[Column, PageInfo]]) -> Iterator[Again]:
     """Yield the file with some bits of the `pages`, each with its column, flipped, and with wrong lengths of arrays."""
-    for column, start, end in pages:
+    for column, page in pages:
+        start, end = page.body_offset_bytes, page.end_bytes
         bits = range(start * BITS_IN_BYTE, end * BITS_IN_BYTE, EVERY)
         yield from (Again(Kind.VALUE, Flip(file, bit)) for bit in bits)
         if is_double_array(column.type):

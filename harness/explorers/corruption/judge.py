@@ -375,18 +375,14 @@ class Judge:
         read = self._read[file]
         return next((each for each in range(self.size_bytes(file)) if not read.have_any(each, each + 1)), None)
 
-    def pages(self, file: str) -> Iterator[tuple[Column, int, int]]:
-        """Yield the column, the first byte without the header, and the end of each page of a file."""
+    def pages(self, file: str) -> Iterator[tuple[Column, PageInfo]]:
+        """Yield each page of a file, and its column."""
         for placed in self._chunks_at(file, 0, self.size_bytes(file)):
-            for page in self._pages_of(file, placed.chunk):
-                yield placed.column, page.body_offset_bytes, page.end_bytes
+            yield from ((placed.column, page) for page in self._pages_of(file, placed.chunk))
 
     def protected_bodies(self, file: str) -> Iterator[tuple[int, int]]:
         """Yield the first byte of each page of a file that has a checksum, without its header, and the end."""
-        for placed in self._chunks_at(file, 0, self.size_bytes(file)):
-            for page in self._pages_of(file, placed.chunk):
-                if page.crc is not None:
-                    yield page.body_offset_bytes, page.end_bytes
+        return ((page.body_offset_bytes, page.end_bytes) for _, page in self.pages(file) if page.crc is not None)
 
     def protected_filters(self, file: str) -> Iterator[tuple[int, int]]:
         """Yield the first byte and the end of each bitset in a data.parquet, of chunks whose pages have checksums."""

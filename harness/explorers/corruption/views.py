@@ -7,35 +7,34 @@ from collections.abc import Callable, Iterator
 from msgspec.structs import replace
 
 from tornproof.harness.common.patch import wrapped
+from tornproof.harness.explorers.corruption.plan import BITS_IN_BYTE, Flip
 from tornproof.impl.errors import CorruptError
 from tornproof.impl.pm.block import Chunk
-from tornproof.impl.pm.chain import Metadata, decode_chain, find_token
+from tornproof.impl.pm.chain import Metadata, decode_chain
 from tornproof.impl.pm.header import Column
 from tornproof.impl.pm.view import MetadataView, VerifiedGenerations, open_view
 
 PROPERTY = "one column of a generation is what decoding all of it gives"
 COMPARED_MAX = 32
 """Of more columns, and of more bounds, every n-th is compared."""
-
-
 TIME_BYTES = 8
 
 
 def view_problems(data: bytes, *, file: str) -> Iterator[tuple[int, str]]:
     """Yield the end of each generation in which something is different, and what; raises as `decode_chain` does."""
+    seen: set[int] = set()
     for metadata in decode_chain(data, file=file, end_bytes=len(data)):
-        position = metadata.generation.position
-        token = metadata.token
-        # Of several generations with one token, a reader sees the newest.
-        if find_token(data, token, file=file)[0].end_bytes == position.end_bytes:
-            problem = next(_problems(data, token, metadata, file), None)
+        # Of several generations with one token, a reader sees the newest, which comes first.
+        if metadata.token not in seen:
+            seen.add(metadata.token)
+            problem = next(_problems(data, metadata, file), None)
             if problem is not None:
-                yield position.end_bytes, problem
+                yield metadata.generation.position.end_bytes, problem
 
 
-def _problems(data: bytes, token: int, metadata: Metadata, file: str) -> Iterator[str]:
+def _problems(data: bytes, metadata: Metadata, file: str) -> Iterator[str]:
     verified = VerifiedGenerations()
-    view = open_view(data, token, file=file, verified=verified)
+    view = open_view(data, metadata.token, file=file, verified=verified)
     if view.row_counts.tolist() != [block.num_rows for block in metadata.blocks]:
         yield "row groups have other numbers of rows"
     names = [column.name for column in metadata.header.columns]
@@ -48,10 +47,9 @@ def _problems(data: bytes, token: int, metadata: Metadata, file: str) -> Iterato
             if view.chunk(ordinal, index) != block.chunks[index]:
                 yield f"chunk {index} of row group {ordinal} is another one"
     yield from _wrong_ranges(view, metadata)
-    at = metadata.generation.position.checksum_offset
-    falsified = data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]
+    flip = Flip(file, metadata.generation.position.checksum_offset * BITS_IN_BYTE)
     try:
-        open_view(falsified, token, file=file, verified=verified)
+        open_view(flip.apply(data), metadata.token, file=file, verified=verified)
     except CorruptError:
         return
     yield "after it was read, a wrong checksum in its place is not noticed"

@@ -106,7 +106,7 @@ def failed_controls_of_crafted(judge: Judge) -> list[str]:
     allowed = [each for file in judge.files(Kind.ALLOWED) for each in listed(judge, Kind.ALLOWED, file)]
     metadata = [each for each in allowed if each.file.endswith(f"/{PM_FILE}")]
     first = metadata[:1] if judge.takes_commits else []
-    # The sound table is read after its commits while nothing is replaced.
+    # Commits are made to the sound table while nothing is replaced.
     return [
         f"{what} was not detected"
         for what, location, broken, damages in (

@@ -185,15 +185,19 @@ class Judge:
     @property
     def takes_commits(self) -> bool:
         """Whether our own writer can write to the sound table."""
-        return bool(self._next_answers)
+        return bool(self._next_images)
+
+    @functools.cached_property
+    def _next_images(self) -> list[DiskImage]:
+        """The sound table after each of some commits, none where it takes no commits."""
+        try:
+            return self._committed(self.image)
+        except TornproofError:
+            return []
 
     @functools.cached_property
     def _next_answers(self) -> list[Answer]:
-        """What is read after each of some commits to the sound table, none where it takes no commits."""
-        try:
-            return self._answers_after(self._committed(self.image))
-        except TornproofError:
-            return []
+        return self._answers_after(self._next_images)
 
     @functools.cached_property
     def _next_operations(self) -> tuple[TableOperation, TableOperation]:

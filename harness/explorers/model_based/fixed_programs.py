@@ -263,14 +263,16 @@ STOPS: tuple[tuple[Steps, ...], ...] = (
 WRITTEN_OTHERWISE: tuple[Steps, ...] = tuple(
     (
         *(_alike(Making.DAYS, 0, 3, 6, 9, 24, 48, 57, 60, 63, 66), COMMIT, CLOSE),
-        *(_step("pages of another writer", nth=form // 3 % 4, form=form), REOPEN, *READ),
+        *(_step("pages of another writer", nth=form // 3 % 4, form=form, footer=number), REOPEN, *READ),
+        *(CLOSE, _step("pages of another writer", nth=form // 3 % 4 + 1, form=form & ~4, footer=-1 - number % 7)),
+        *(REOPEN, *READ),
         *(_step("read between", nth=nth, at=nth + 1) for nth in range(8)),
         *(_step("read each value", nth=nth) for nth in range(form % 2, 26, 2)),
         *(_insert(3, 12, 27, 51), COMMIT, *READ),
     )
-    for form in range(0, FORM_COUNT, 3)
+    for number, form in enumerate(range(0, FORM_COUNT, 3))
 )
-"""Run on one table."""
+"""Run on one table. Of each two files the second one has statistics, in which the last footers differ."""
 FIXED_PROGRAMS = {table.name: (*COMMITS, *more) for table, more in zip(TABLES, STOPS, strict=True)}
 FIXED_PROGRAMS = {name: (*programs, IN_PIECES) for name, programs in FIXED_PROGRAMS.items()}
 FIXED_PROGRAMS[TEXTS.name] += (LONG_TEXTS,)

@@ -22,6 +22,7 @@ from tornproof.harness.common.verdict import HasTime, OnProgress, always
 from tornproof.harness.explorers.model_based.cause import Watch
 from tornproof.harness.explorers.model_based.commit import FAULT_KINDS
 from tornproof.harness.explorers.model_based.files import ViolationError
+from tornproof.harness.explorers.model_based.other_footers import CHANGES
 from tornproof.harness.explorers.model_based.other_writers import FORM_COUNT
 from tornproof.harness.explorers.model_based.rules import (
     FAVOURED_RULES,
@@ -55,6 +56,7 @@ _ARGUMENTS: dict[str, st.SearchStrategy[Any]] = {
     "written_bytes": st.sampled_from((0, 8, 40, 99)),
     "reader": st.integers(0, 2),
     "form": st.integers(0, FORM_COUNT - 1),
+    "footer": st.integers(0, len(CHANGES) - 1),
 }
 
 

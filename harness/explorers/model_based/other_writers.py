@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 
 from tornproof.harness.common.made_rows import array_of
 from tornproof.harness.explorers.model_based.files import ViolationError
+from tornproof.harness.explorers.model_based.other_footers import CHANGES, with_footer
 from tornproof.harness.explorers.model_based.rows import MILLISECONDS_PER_DAY
 from tornproof.harness.explorers.model_based.world import ALLOWED, World, orderly
 from tornproof.impl.layout.parquet import DATA_FILE
@@ -38,23 +39,23 @@ def can_be_written(world: World) -> bool:
     return all(shape.tag_of(index) in TYPES for index in range(len(shape.types)))
 
 
-def write_otherwise(world: World, *, nth: int, form: int) -> None:
+def write_otherwise(world: World, *, nth: int, form: int, footer: int = 0) -> None:
     """Put a file of pyarrow with the same rows in the place of a partition's, without `_pm`, and migrate the table."""
     entries = [each for each in world.state.committed.entries if each.token >= 0]
     entry = entries[nth % len(entries)]
-    content = _content(world, entry, form)
+    content = written(_rows_of(world, entry), form=form, footer=footer, sorted_by=world.rows.shape.timestamp)
     storage, path, name = world.files.storage, world.files.path, world.files.name_of(entry.directory)
     storage.unlink(f"{path}/{name}/{PM_FILE}")
     partition = next(each for each in world.transaction.partitions if each.timestamp == entry.directory[0])
     token = len(content).to_bytes(8, "little")
-    for file, written, offset_bytes in (
+    for file, new, offset_bytes in (
         (f"{name}/{DATA_FILE}", content, 0),
         (TXN_FILE, token, partition.token_offset_bytes),
     ):
         with storage.open_for_writing(f"{path}/{file}") as handle:
             if file != TXN_FILE:
                 handle.truncate(0)
-            handle.pwrite(written, offset_bytes)
+            handle.pwrite(new, offset_bytes)
             handle.fsync()
     storage.sync_directory(f"{path}/{name}")
     world.of_others.add(entry.directory)
@@ -71,8 +72,8 @@ def write_otherwise(world: World, *, nth: int, form: int) -> None:
     world.reached["pages of another writer"] += 1
 
 
-def _content(world: World, entry: Entry, form: int) -> bytes:
-    """Return the rows of a partition as pyarrow writes them; a form stands for one of each choice."""
+def _rows_of(world: World, entry: Entry) -> pa.Table:
+    """Return the rows of a partition with the types that another writer gives them."""
     shape, metadata = world.rows.shape, world.start.metadata
     rows = [world.rows.contents[identity] for identity in entry.rows]
     by_name = {column.name: column.id for column in metadata.columns}
@@ -93,9 +94,14 @@ def _content(world: World, entry: Entry, form: int) -> bytes:
         if shape.tag_of(index) is TypeTag.DATE and all(_is_day(row[index]) for row in rows):
             arrays[index] = array.cast(pa.date32())
             fields[index] = fields[index].with_type(pa.date32())
+    return pa.Table.from_arrays(arrays, schema=pa.schema(fields))
+
+
+def written(rows: pa.Table, *, form: int, footer: int, sorted_by: int = 0) -> bytes:
+    """Return a Parquet file of rows as another program writes it; a form stands for one of each choice of pyarrow."""
     target = io.BytesIO()
     pq.write_table(
-        pa.Table.from_arrays(arrays, schema=pa.schema(fields)),
+        rows,
         target,
         store_schema=False,
         compression=COMPRESSIONS[form % len(COMPRESSIONS)],
@@ -104,11 +110,12 @@ def _content(world: World, entry: Entry, form: int) -> bytes:
         data_page_version="2.0" if form & 2 else "1.0",
         write_statistics=not form & 4,
         write_page_checksum=bool(form & 8),
+        write_page_index=form % 3 == 0,
         row_group_size=ROWS_IN_GROUP[form // 3 % 2],
         data_page_size=SMALL_PAGE_BYTES if form & 16 else None,
-        sorting_columns=[pq.SortingColumn(shape.timestamp)] if form % 4 else None,
+        sorting_columns=[pq.SortingColumn(sorted_by)] if form % 4 else None,
     )
-    return target.getvalue()
+    return with_footer(target.getvalue(), CHANGES[footer % len(CHANGES)])
 
 
 def _is_day(value: int | None) -> bool:

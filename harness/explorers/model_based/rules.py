@@ -417,7 +417,9 @@ RULES: Mapping[str, Rule] = {
     "repair that fails": Rule(repair_fails, _can_repair, 1, ("repair", *_CLOSED), ("nth", "count", "at")),
     "migrate that is killed": Rule(migrate_killed, _can_migrate, 1, ("migrate", "repair", *_CLOSED), ("at",)),
     "migrate that fails": Rule(migrate_fails, _can_migrate, 1, ("migrate", "repair", *_CLOSED), ("at",)),
-    "pages of another writer": Rule(write_otherwise, _can_write_otherwise, 1, ("migrate", *_CLOSED), ("nth", "form")),
+    "pages of another writer": Rule(
+        write_otherwise, _can_write_otherwise, 1, ("migrate", *_CLOSED), ("nth", "form", "footer")
+    ),
     "reopen that is killed": Rule(reopen_killed, _is_closed, 5, ("commit that is killed", *_STAGED), ("at",)),
     "reopen that fails": Rule(reopen_fails, _is_closed, 4, ("commit that fails", *_STAGED), ("at",)),
 }

@@ -14,7 +14,7 @@ from tornproof.impl.read.reader import open_snapshot
 from tornproof.impl.table.symbols import read_table_symbols
 from tornproof.impl.table.table import Table
 from tornproof.impl.types.arrow import is_double_array, is_nullable, valid_decimal_shape
-from tornproof.impl.types.questdb import GEOHASH_PRECISION, TypeTag, array_dimensions, tag_of
+from tornproof.impl.types.questdb import GEOHASH_BITS, GEOHASH_PRECISION, TypeTag, array_dimensions, tag_of
 
 NULL_EVERY = 5
 EXACT = decimal.Context(prec=decimal.MAX_PREC)
@@ -69,11 +69,29 @@ def value_maker(column_type: int, symbols: Sequence[str] = (), *, is_ascii: bool
         return lambda number: _nested(number, array_dimensions(column_type))
     if tag is TypeTag.SYMBOL:
         return lambda number: symbols[number % len(symbols)] if symbols else f"symbol {number}"
-    if tag in (TypeTag.GEOBYTE, TypeTag.GEOSHORT, TypeTag.GEOINT, TypeTag.GEOLONG):
+    if tag in GEOHASH_BITS:
         return lambda number: _mixed(number) % (1 << GEOHASH_PRECISION.get(column_type))
     if tag in (TypeTag.STRING, TypeTag.VARCHAR):
         return lambda number: _text(number, is_ascii)
     return None if tag is None else _MAKERS.get(tag)
+
+
+def extreme_values(column_type: int) -> tuple[Any, ...]:
+    """Return the least and the greatest values of a type that are not null, and those of no length; maybe none."""
+    tag, shape = tag_of(column_type), valid_decimal_shape(column_type)
+    if shape is not None:
+        largest = decimal.Decimal(10**shape.precision - 1).scaleb(-shape.scale, EXACT)
+        return largest.copy_negate(), largest
+    if is_double_array(column_type):
+        dimensions = array_dimensions(column_type)
+        return [], _nested_in([None, -0.0, float("inf")], dimensions), _nested_in([], dimensions)
+    if tag in GEOHASH_BITS:
+        return 0, (1 << GEOHASH_PRECISION.get(column_type)) - 1
+    return () if tag is None else _EXTREMES.get(tag, ())
+
+
+def _nested_in(values: list[Any], dimensions: int) -> list[Any]:
+    return values if dimensions == 1 else [_nested_in(values, dimensions - 1)]
 
 
 def _mixed(number: int) -> int:
@@ -118,4 +136,20 @@ _MAKERS: dict[TypeTag, Callable[[int], Any]] = {
     TypeTag.LONG128: lambda number: (_mixed(number) % (1 << 128)).to_bytes(16, "little"),
     TypeTag.LONG256: lambda number: _mixed(number).to_bytes(32, "little"),
     TypeTag.IPV4: lambda number: _mixed(number) % 0xFFFF_FFFF + 1,
+}
+
+# The least INT and LONG are their nulls, and 0 is that of IPV4.
+_EXTREMES: dict[TypeTag, tuple[Any, ...]] = {
+    TypeTag.BYTE: (-(1 << 7), (1 << 7) - 1),
+    TypeTag.SHORT: (-(1 << 15), (1 << 15) - 1),
+    TypeTag.CHAR: (0, (1 << 16) - 1),
+    TypeTag.INT: (1 - (1 << 31), (1 << 31) - 1),
+    TypeTag.LONG: (1 - (1 << 63), (1 << 63) - 1),
+    TypeTag.STRING: ("", "\0"),
+    TypeTag.VARCHAR: ("", "\0"),
+    TypeTag.BINARY: (b"", b"\0"),
+    TypeTag.UUID: (bytes(16), b"\xff" * 16),
+    TypeTag.LONG128: (bytes(16), b"\xff" * 16),
+    TypeTag.LONG256: (bytes(32), b"\xff" * 32),
+    TypeTag.IPV4: (1, 0xFFFF_FFFF),
 }

@@ -15,31 +15,25 @@ from tornproof.harness.simulator.filesystem.kernel import Kernel
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.simulator.process.observer import Property
 from tornproof.harness.simulator.process.trace_rules import Broken
+from tornproof.harness.systems.protected import PROTECTIONS, files_but_pins
 from tornproof.harness.systems.table import TableCommits, TableTarget
 from tornproof.harness.systems.table_readers import Seen, see, seen_in
 from tornproof.harness.systems.table_rules import TableRules
 from tornproof.impl.errors import TornproofError
-from tornproof.impl.layout import meta
 from tornproof.impl.layout.parquet import DATA_FILE
 from tornproof.impl.pm.footer import locate_footer
 from tornproof.impl.read.reader import snapshot_of
-from tornproof.impl.storage.interface import EntryKind, OpenMode, Storage
-from tornproof.impl.table.metadata_file import META_FILE
+from tornproof.impl.storage.interface import EntryKind, Storage
 from tornproof.impl.table.partition import PM_FILE, resolve_partition
-from tornproof.impl.table.partition_names import looks_like_partition, split_name
+from tornproof.impl.table.partition_names import looks_like_partition
 from tornproof.impl.table.table import Table, open_table
-from tornproof.impl.txn.pins import PINS_FILE, Pin, pin_committed
-from tornproof.impl.txn.transaction import TXN_FILE
-from tornproof.impl.types.questdb import TypeTag, tag_of
+from tornproof.impl.txn.pins import Pin, pin_committed
 from tornproof.impl.verify.verify import verify_table
 from tornproof.impl.write.commit import Protocol
 from tornproof.impl.write.table_writer import TableWriter, open_writer
 
 SOUND = "the files are sound"
 ELSEWHERE = "files that a soft link leads to stay"
-FOREIGN = "what another process is about to commit stays"
-LOOKUPS = "lookups by an index find the rows of the table"
-INSERTS = "a server can insert behind the last partition"
 VOLUME = "/volume"
 PM_LIMIT = "tornproof.impl.limits:PM_LIMIT_BYTES"
 PINNED = "a pinned snapshot stays readable and equal to itself"
@@ -149,19 +143,19 @@ def soft_links(baseline: Baseline, mutant: Mutant) -> Catch:
 def protected(baseline: Baseline, mutant: Mutant) -> Catch:
     """Open a writer and commit where a server would lose by it: each time it must reject, and change nothing."""
     path = baseline.sound.path
-    for count, (protect, broken) in enumerate(PROTECTED, start=1):
+    for count, protection in enumerate(PROTECTIONS, start=1):
         storage = baseline.storage()
-        protect(storage, path)
-        before = _files(storage)
+        protection.protect(storage, path)
+        before = files_but_pins(storage)
         with (
             suppress(TornproofError),
             mutant.planted(),
             TableOfServer().open_writer(storage, path) as writer,
         ):
             writer.commit(baseline.operation(baseline.sound.first_session[0]))
-        if _files(storage) != before:
-            return Catch(count, broken)
-    return Catch(len(PROTECTED))
+        if files_but_pins(storage) != before:
+            return Catch(count, protection.property)
+    return Catch(len(PROTECTIONS))
 
 
 class TableOfServer(TableTarget):
@@ -170,46 +164,6 @@ class TableOfServer(TableTarget):
     def writer(self, storage: Storage, path: str, protocol: Protocol) -> TableWriter:
         """Open a writer that allows nothing by which a server would lose."""
         return open_writer(storage, path, options=self.options, protocol=protocol)
-
-
-def _serve(storage: MemoryStorage, path: str) -> None:
-    """Have a server map `_txn`, which is about to commit a directory; the table has a log, so nothing else rejects."""
-    table = open_table(storage, path)
-    transaction = table.transaction()
-    interval, _ = split_name(table.directory_of(transaction.partitions[0]))
-    storage.mkdir(f"{path}/{interval}.{transaction.version}")
-    storage.open_for_writing(f"{path}/{interval}.{transaction.version}/{DATA_FILE}", OpenMode.NEW).close()
-    storage.serve(f"{path}/{TXN_FILE}", "java (process 1)")
-    _set_log(storage, path, is_there=True)
-
-
-def _index(storage: MemoryStorage, path: str) -> None:
-    """Have all SYMBOL columns say that they have an index."""
-    metadata = open_table(storage, path).metadata
-    assert metadata is not None
-    for column in metadata.columns:
-        if tag_of(column.type) is TypeTag.SYMBOL:
-            record_offset = meta.MetaHeader.layout.size_bytes + column.id * meta.MetaColumn.layout.size_bytes
-            _patch(storage, path, record_offset + meta.MetaColumn.layout.offset_of("flags"), meta.INDEXED.mask)
-    _set_log(storage, path, is_there=True)
-
-
-def _set_log(storage: MemoryStorage, path: str, *, is_there: bool = False) -> None:
-    """Have the table say whether it has a write-ahead log."""
-    _patch(storage, path, meta.MetaHeader.layout.offset_of("wal_enabled"), int(is_there))
-
-
-def _patch(storage: MemoryStorage, path: str, offset_bytes: int, value: int) -> None:
-    with storage.open_for_writing(f"{path}/{META_FILE}") as file:
-        file.pwrite(bytes([value]), offset_bytes)
-
-
-def _files(storage: MemoryStorage) -> dict[str, bytes]:
-    return {path: content for path, content in storage.image().files.items() if not path.endswith(PINS_FILE)}
-
-
-PROTECTED = ((_serve, FOREIGN), (_index, LOOKUPS), (_set_log, INSERTS))
-"""What makes a table one that is not written to, and what a server would lose otherwise."""
 
 
 def small_limits(baseline: Baseline, mutant: Mutant) -> Catch:

@@ -68,5 +68,6 @@ def _plain(column: pa.Array | pa.ChunkedArray) -> list[Any]:
         array = array.cast(pa.int64())
     values: list[Any] = array.to_pylist()
     if pat.is_floating(array.type) or pat.is_nested(array.type):
-        return [value if value is None else repr(value) for value in values]
+        # A null inside of an array is read as NaN.
+        return [value if value is None else repr(value).replace("None", "nan") for value in values]
     return values

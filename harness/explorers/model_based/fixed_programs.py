@@ -14,7 +14,16 @@ from tornproof.harness.explorers.model_based.sessions import MIGRATION_STEPS, RE
 from tornproof.harness.explorers.model_based.smaller import Steps
 from tornproof.harness.explorers.model_based.start import TIMES_IN_INTERVAL
 from tornproof.harness.explorers.model_based.surroundings import ENCODINGS, LIMITS
-from tornproof.harness.explorers.model_based.tables import CHANGED, OTHERS, PLAIN, SPLIT, SYMBOLS, TABLES, TEXTS
+from tornproof.harness.explorers.model_based.tables import (
+    CHANGED,
+    EXTREMES,
+    OTHERS,
+    PLAIN,
+    SPLIT,
+    SYMBOLS,
+    TABLES,
+    TEXTS,
+)
 from tornproof.harness.explorers.model_based.world import LARGE_TOKEN_BITS
 
 BYTES_BEFORE = 100
@@ -216,7 +225,7 @@ IN_PIECES: Steps = (
     *(_step("work in pieces"), _insert(0, 3, 9, 24, 48), COMMIT, *APPEND, _insert(6, 12), COMMIT, VERIFY, *READ),
     *(*EACH_VALUE, *BETWEEN, *SELECTED[::9], _step("insert impossible"), REWRITE, COMMIT, _step("insert impossible")),
     *(_insert(0, 3), KILLED_LATE, CLOSE, REPAIR, VERIFY, REOPEN, *(_insert(3, 27), COMMIT) * 6, PURGE, *READ, VERIFY),
-    *(CLOSE, MIGRATE, VERIFY, *READ),
+    *(CLOSE, MIGRATE, VERIFY, *READ, _step("work as usual"), VERIFY, *READ, _step("write to a protected table")),
 )
 """What is done piece by piece only with large tables."""
 ENCODED: tuple[Steps, ...] = tuple(
@@ -273,11 +282,19 @@ WRITTEN_OTHERWISE: tuple[Steps, ...] = tuple(
     for number, form in enumerate(range(0, FORM_COUNT, 3))
 )
 """Run on one table. Of each two files the second one has statistics, in which the last footers differ."""
+ENCODED_IN_PIECES: tuple[Steps, ...] = tuple(
+    (_step("work in pieces"), *program, _step("work as usual"), VERIFY, *READ) for program in ENCODED
+)
+ALL_VALUES: Steps = (
+    *(_insert(*range(24)), COMMIT, *READ, *EACH_VALUE, *BETWEEN, *SELECTED[::2], _insert(*range(12, 30)), COMMIT),
+    *(VERIFY, *READ, REWRITE, COMMIT, *READ, CLOSE, MIGRATE, VERIFY, *READ, *SELECTED[1::6]),
+)
 FIXED_PROGRAMS = {table.name: (*COMMITS, *more) for table, more in zip(TABLES, STOPS, strict=True)}
 FIXED_PROGRAMS = {name: (*programs, IN_PIECES) for name, programs in FIXED_PROGRAMS.items()}
 FIXED_PROGRAMS[TEXTS.name] += (LONG_TEXTS,)
 FIXED_PROGRAMS[PLAIN.name] = (*SIZES, MOVED, *LIMITED, *ENCODED[1::2])
 FIXED_PROGRAMS[SYMBOLS.name] += (KILLED_SYMBOLS, *LIMITED)
 FIXED_PROGRAMS[CHANGED.name] += (*LIMITED, *ENCODED)
-FIXED_PROGRAMS[OTHERS.name] = (*WRITTEN_OTHERWISE, *ENCODED[::2])
+FIXED_PROGRAMS[OTHERS.name] = (*WRITTEN_OTHERWISE, *ENCODED[::2], ENCODED_IN_PIECES[0])
 FIXED_PROGRAMS[SPLIT.name] = COMMITS
+FIXED_PROGRAMS[EXTREMES.name] = (ALL_VALUES, IN_PIECES, *ENCODED, ENCODED_IN_PIECES[1])

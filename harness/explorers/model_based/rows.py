@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from tornproof.harness.common.made_rows import NULL_EVERY, array_of, value_maker
+from tornproof.harness.common.made_rows import NULL_EVERY, array_of, extreme_values, value_maker
 from tornproof.harness.systems.plain_rows import RowShape, Values, plain_rows
 from tornproof.impl.types.arrow import is_nullable
-from tornproof.impl.types.questdb import DECIMAL_DIGITS_MAX, TypeTag
+from tornproof.impl.types.questdb import DECIMAL_DIGITS_MAX, TypeTag, decimal_shape
 from tornproof.model.rows import Row, with_row
 
 FIRST_VALUE = 1_000_000
@@ -134,7 +134,10 @@ class Rows:
             return SPECIAL_FRACTIONS[number // SPECIAL_EVERY % len(SPECIAL_FRACTIONS)]
         if tag in DECIMAL_DIGITS_MAX and number % SPECIAL_EVERY == 1:
             # Others need all bytes of their column.
-            return Decimal(number % 10)
+            return Decimal(number % 10).scaleb(-decimal_shape(self.shape.types[index]).scale)
+        extremes = extreme_values(self.shape.types[index])
+        if number % SPECIAL_EVERY == 2 and extremes and not self._text_size_bytes:
+            return extremes[number // SPECIAL_EVERY % len(extremes)]
         if tag is TypeTag.SYMBOL:
             # New ones now and then, because each makes the dictionary larger.
             known = sorted({content[index] for content in self.contents if content[index] is not None})

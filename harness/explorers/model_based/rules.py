@@ -24,6 +24,7 @@ from tornproof.harness.explorers.model_based.readers import (
     reload,
     unpin,
 )
+from tornproof.harness.explorers.model_based.refusals import write_protected
 from tornproof.harness.explorers.model_based.rows import Making, Point
 from tornproof.harness.explorers.model_based.sessions import (
     close,
@@ -41,7 +42,14 @@ from tornproof.harness.explorers.model_based.sessions import (
     use_dead,
 )
 from tornproof.harness.explorers.model_based.start import OPTIONS, TIMES_IN_INTERVAL, Interval
-from tornproof.harness.explorers.model_based.surroundings import encode, limit, move, verify, work_in_pieces
+from tornproof.harness.explorers.model_based.surroundings import (
+    encode,
+    limit,
+    move,
+    verify,
+    work_as_usual,
+    work_in_pieces,
+)
 from tornproof.harness.explorers.model_based.world import ALLOWED, Staged, World, orderly
 from tornproof.impl.errors import CorruptError, RowsRejectedError
 from tornproof.impl.layout.parquet import DATA_FILE, MAGIC
@@ -394,6 +402,7 @@ RULES: Mapping[str, Rule] = {
     "adopt merged": Rule(adopt_merged, _can_merge, 0, _COMMITTED, ("nth", "count", "grows")),
     "insert impossible": Rule(insert_impossible, _has_nothing_staged, 0, _COMMITTED),
     "work in pieces": Rule(work_in_pieces, _always, 0),
+    "work as usual": Rule(work_as_usual, _always, 0),
     "roll back": Rule(roll_back, _has_staged, 1, _STAGED),
     "pin": Rule(pin, _can_pin, 3, ("read pinned",), ("reader",)),
     "read pinned": Rule(read_pinned, _has_pins, 4, ("pin",), ("reader",)),
@@ -420,6 +429,7 @@ RULES: Mapping[str, Rule] = {
     "pages of another writer": Rule(
         write_otherwise, _can_write_otherwise, 1, ("migrate", *_CLOSED), ("nth", "form", "footer")
     ),
+    "write to a protected table": Rule(write_protected, _can_repair, 0, _CLOSED),
     "reopen that is killed": Rule(reopen_killed, _is_closed, 5, ("commit that is killed", *_STAGED), ("at",)),
     "reopen that fails": Rule(reopen_fails, _is_closed, 4, ("commit that fails", *_STAGED), ("at",)),
 }

@@ -123,7 +123,8 @@ def scratch_directory(kind: StorageKind, directory: str | None) -> Iterator[str]
         return
     if directory is None and SHARED_MEMORY.is_dir():
         directory = str(SHARED_MEMORY)
-    with tempfile.TemporaryDirectory(prefix="stateful-", dir=directory) as made:
+    # A space and what is no ASCII are in many a path.
+    with tempfile.TemporaryDirectory(prefix="stateful ä-", dir=directory) as made:
         yield made
 
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from tornproof.harness.common.patch import replaced
+from tornproof.harness.common.patch import original_of, replaced
 from tornproof.harness.explorers.model_based.world import World
 from tornproof.impl.layout.parquet import DATA_FILE, FooterForm
 from tornproof.impl.parquet.encode_options import EncodeOptions
@@ -107,11 +107,21 @@ PIECES: Mapping[str, int] = MappingProxyType(
     }
 )
 """Sizes from which work is divided; all answers must be the same."""
+USUAL: Mapping[str, int] = MappingProxyType({location: original_of(location) for location in PIECES})
 
 
 def work_in_pieces(world: World) -> None:
     """Let what is done piece by piece only with large tables be done so, until the end of the program."""
-    for location, size in PIECES.items():
+    _set(world, PIECES)
+
+
+def work_as_usual(world: World) -> None:
+    """Let only large tables be worked on piece by piece."""
+    _set(world, USUAL)
+
+
+def _set(world: World, sizes: Mapping[str, int]) -> None:
+    for location, size in sizes.items():
         world.around.enter_context(replaced(location, size))
 
 

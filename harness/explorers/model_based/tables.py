@@ -138,7 +138,29 @@ SPLIT = NewTable(
     split_from=PartitionBy.DAY,
 )
 """For fixed programs alone."""
-BY_NAME = {table.name: table for table in (PLAIN, *TABLES, OTHERS, SPLIT)}
+EXTREMES = NewTable(
+    name="days, types with their least and greatest sizes",
+    columns={
+        "ts": "TIMESTAMP",
+        "one": "DECIMAL(1,1)",
+        "tag": "SYMBOL",
+        "byte": "DECIMAL(2,2)",
+        "few": "DECIMAL(4,4)",
+        "whole": "DECIMAL(9,0)",
+        "word": "DECIMAL(18,18)",
+        "odd": "DECIMAL(25,3)",
+        "most": "DECIMAL(76,76)",
+        "bit": "GEOHASH(1b)",
+        "bits": "GEOHASH(60b)",
+        "cube": "DOUBLE[][][]",
+        "c": "CHAR",
+        "id": "LONG128",
+    },
+    partition_by=PartitionBy.DAY,
+    nth_options=WITH_FILTERS,
+)
+"""For fixed programs alone."""
+BY_NAME = {table.name: table for table in (PLAIN, *TABLES, OTHERS, SPLIT, EXTREMES)}
 
 
 def changed_image(

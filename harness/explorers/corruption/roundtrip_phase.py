@@ -1,4 +1,7 @@
-"""The explorer of what a file says in several ways: generations encoded again, seen in parts, files in other forms."""
+"""The explorer of what a file says in several ways: generations encoded again, seen in parts, files in other forms.
+
+And of files that say much in few bytes.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 
 from tornproof.harness.common.verdict import Finding, Phase, Verdict
-from tornproof.harness.explorers.corruption import forms, roundtrip, views
+from tornproof.harness.explorers.corruption import expansion, forms, roundtrip, views
 from tornproof.harness.explorers.corruption.forms import FORMS, Original, difference, files_to_change
 from tornproof.harness.explorers.corruption.roundtrip import Mismatch, reencode_generations
 from tornproof.harness.explorers.corruption.views import view_problems
@@ -36,26 +39,27 @@ def roundtrip_phase(table: Table) -> Phase:
         if partition.is_parquet and files.has_pm():
             _compare_generations(files, seen)
     changed_files = files_to_change(table) if seen.generations else {}
-    findings = (*seen.findings, *findings_of_forms(changed_files))
+    findings = (*seen.findings, *findings_of_forms(changed_files), *findings_of_expansion())
     verdict = Verdict.INVALID if findings else Verdict.VALID if seen.generations else Verdict.UNKNOWN
-    form_count = len(changed_files) * len(FORMS)
+    form_count, repeated_count = len(changed_files) * len(FORMS), len(expansion.repeated())
     return Phase(
         name=PHASE,
-        explored=seen.generations + form_count,
+        explored=seen.generations + form_count + repeated_count,
         complete=True,
         bound=f"every generation in the chains of {seen.files} _pm files; {len(changed_files)} Parquet files in "
-        f"{len(FORMS)} other forms",
+        f"{len(FORMS)} other forms; {repeated_count} chunks that decode to one byte more than is allowed",
         verdict=verdict,
         counts={
             "files": seen.files,
             "generations": seen.generations,
             "changed files": len(changed_files),
             "forms": form_count,
+            "repeated values": repeated_count,
             "different": len(findings),
         },
         note="" if seen.generations else "the table has no _pm, so there was nothing to encode",
         findings=findings,
-    ).with_controls([*seen.failed, *forms.failed_controls()])
+    ).with_controls([*seen.failed, *forms.failed_controls(), *expansion.failed_controls()])
 
 
 def _compare_generations(files: PartitionFiles, seen: _Seen) -> None:
@@ -103,12 +107,28 @@ def findings_of_forms(files: Mapping[str, bytes]) -> Iterator[Finding]:
                 )
 
 
+def findings_of_expansion() -> Iterator[Finding]:
+    """Yield a finding for each chunk that decodes to more than is allowed, or not at all."""
+    for number, each in enumerate(expansion.repeated()):
+        problem = expansion.problem_of(each)
+        if problem is not None:
+            yield Finding(
+                property=expansion.PROPERTY,
+                phase=PHASE,
+                sentence=f"A chunk with {each.name}: {problem}.",
+                evidence={"repeated": number},
+            )
+
+
 def replay_roundtrip(finding: Finding, image: DiskImage, path: str) -> Verdict:
     """Compare again what differed; raises KeyError, TypeError or ValueError for what is no such finding."""
     evidence = finding.evidence
     if "changed" in evidence:
         content, form = files_to_change(open_table(image, path))[evidence["changed"]], FORMS[evidence["form"]]
         return Verdict.VALID if difference(Original(content), form) is None else Verdict.INVALID
+    if "repeated" in evidence:
+        problem = expansion.problem_of(expansion.repeated()[evidence["repeated"]])
+        return Verdict.VALID if problem is None else Verdict.INVALID
     name = str(evidence["file"]).partition("/")[0]
     files = PartitionFiles(storage=image, path=f"{path}/{name}", name=name)
     content = read_published(files).content

@@ -30,6 +30,8 @@ from tornproof.harness.explorers.model_based.fixed_programs import (
     KILLED_COMMIT,
     LAST_AND_FIRST,
     NEW_SYMBOLS,
+    OPERATED,
+    PROTECTED,
     PURGED,
     RECOVERED,
     REPAIRED,
@@ -59,6 +61,7 @@ from tornproof.harness.explorers.model_based.tables import (
 from tornproof.harness.explorers.model_based.world import LARGE_TOKEN_BITS, ROWS, orderly
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.systems.plain_rows import Values
+from tornproof.harness.systems.protected import PROTECTIONS
 from tornproof.impl.errors import BusyError, ProblemError, StorageError
 from tornproof.impl.layout.parquet import DATA_FILE
 from tornproof.impl.layout.txn import BaseHeader
@@ -108,7 +111,15 @@ COVERAGE_GOALS = (
 )
 
 # These are reached by fixed programs only.
-FIXED_GOALS = ("text of 2^16 bytes", *(f"token of {bits + 1} bits" for bits in LARGE_TOKEN_BITS))
+FIXED_GOALS = (
+    "dry run",
+    "files of a user",
+    "kept files forgotten",
+    "migrated to another place",
+    *(f"refused: {protection.property}" for protection in PROTECTIONS),
+    "text of 2^16 bytes",
+    *(f"token of {bits + 1} bits" for bits in LARGE_TOKEN_BITS),
+)
 STEPS_IN_PART = 300
 PROGRAMS_IN_PART = 4
 SEED_STRIDE = 1009
@@ -293,6 +304,14 @@ def _copies_zeros(_: Callable[..., Any]) -> Callable[..., Any]:
     return copy
 
 
+def _keeps_everything(kept_files: Callable[..., Any]) -> Callable[..., Any]:
+    def kept(*arguments: Any) -> tuple[list[str], list[str]]:
+        ours, foreign = kept_files(*arguments)
+        return [*ours, *foreign], []
+
+    return kept
+
+
 def _makes_mistakes(_: Callable[..., Any]) -> Callable[..., Any]:
     def failing(*_: Any, **__: Any) -> Any:
         raise LookupError("a mistake")
@@ -461,6 +480,20 @@ CONTROLS = (
         location="tornproof.impl.write.new_symbols:HashIndex",
         broken=_indexes_elsewhere,
         program=NEW_SYMBOLS,
+        table=SYMBOLS.name,
+    ),
+    Control(
+        name="own files of a user that are forgotten",
+        location="tornproof.impl.repair.repair:kept_files",
+        broken=_keeps_everything,
+        program=OPERATED,
+        table=SYMBOLS.name,
+    ),
+    Control(
+        name="a writer beside a server",
+        location=f"{WRITER}:reject_if_served",
+        broken=_returns(None),
+        program=PROTECTED,
         table=SYMBOLS.name,
     ),
     Control(

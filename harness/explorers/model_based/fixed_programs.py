@@ -282,6 +282,25 @@ WRITTEN_OTHERWISE: tuple[Steps, ...] = tuple(
     for number, form in enumerate(range(0, FORM_COUNT, 3))
 )
 """Run on one table. Of each two files the second one has statistics, in which the last footers differ."""
+ANNOUNCE, ELSEWHERE = _step("announce"), _step("migrate elsewhere")
+PROTECTED: Steps = (_insert(0), COMMIT, CLOSE, _step("write to a protected table"))
+OPERATED: Steps = (
+    *(
+        _insert(0, 6, 24),
+        COMMIT,
+        _step("put own files"),
+        CLOSE,
+        ELSEWHERE,
+        REPAIR,
+        ANNOUNCE,
+        REOPEN,
+        _insert(3),
+        COMMIT,
+    ),
+    *(CLOSE, ELSEWHERE, _step("repair", nth=1, count=1), _step("forget"), REOPEN, REWRITE, COMMIT, PURGE, *READ),
+    *(_insert(0, 3), KILLED_LATE, REOPEN, CLOSE, MIGRATE, ELSEWHERE, _step("forget"), ANNOUNCE, VERIFY),
+)
+"""What operators do beside commits."""
 ENCODED_IN_PIECES: tuple[Steps, ...] = tuple(
     (_step("work in pieces"), *program, _step("work as usual"), VERIFY, *READ) for program in ENCODED
 )
@@ -290,7 +309,7 @@ ALL_VALUES: Steps = (
     *(VERIFY, *READ, REWRITE, COMMIT, *READ, CLOSE, MIGRATE, VERIFY, *READ, *SELECTED[1::6]),
 )
 FIXED_PROGRAMS = {table.name: (*COMMITS, *more) for table, more in zip(TABLES, STOPS, strict=True)}
-FIXED_PROGRAMS = {name: (*programs, IN_PIECES) for name, programs in FIXED_PROGRAMS.items()}
+FIXED_PROGRAMS = {name: (*programs, IN_PIECES, OPERATED) for name, programs in FIXED_PROGRAMS.items()}
 FIXED_PROGRAMS[TEXTS.name] += (LONG_TEXTS,)
 FIXED_PROGRAMS[PLAIN.name] = (*SIZES, MOVED, *LIMITED, *ENCODED[1::2])
 FIXED_PROGRAMS[SYMBOLS.name] += (KILLED_SYMBOLS, *LIMITED)

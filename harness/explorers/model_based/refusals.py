@@ -41,6 +41,7 @@ def write_protected(world: World) -> None:
                 _commit(storage, path)
             if files_but_pins(storage) != before:
                 raise ViolationError(protection.property, "a writer changed files of a table that it must not write to")
+            world.reached[f"refused: {protection.property}"] += 1
     if isinstance(world.files.storage, OperatingSystemStorage):
         with _mapped(f"{path}/{TXN_FILE}"), orderly("opening a writer", BusyError), suppress(BusyError):
             open_writer(world.files.storage, path, ignore_indexes=True).close()

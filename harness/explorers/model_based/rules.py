@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 
 from tornproof.harness.explorers.model_based.commit import commit, commit_fails, commit_killed
 from tornproof.harness.explorers.model_based.files import ViolationError
+from tornproof.harness.explorers.model_based.operators import announce, forget, migrate_elsewhere, put_own_files
 from tornproof.harness.explorers.model_based.other_writers import can_be_written, write_otherwise
 from tornproof.harness.explorers.model_based.readers import (
     pin,
@@ -429,6 +430,10 @@ RULES: Mapping[str, Rule] = {
     "pages of another writer": Rule(
         write_otherwise, _can_write_otherwise, 1, ("migrate", *_CLOSED), ("nth", "form", "footer")
     ),
+    "put own files": Rule(put_own_files, _has_rows, 0, _COMMITTED),
+    "forget": Rule(forget, _can_repair, 0, ("repair", *_CLOSED)),
+    "announce": Rule(announce, _can_migrate, 0, _CLOSED),
+    "migrate elsewhere": Rule(migrate_elsewhere, _can_migrate, 0, _CLOSED),
     "write to a protected table": Rule(write_protected, _can_repair, 0, _CLOSED),
     "reopen that is killed": Rule(reopen_killed, _is_closed, 5, ("commit that is killed", *_STAGED), ("at",)),
     "reopen that fails": Rule(reopen_fails, _is_closed, 4, ("commit that fails", *_STAGED), ("at",)),

@@ -134,6 +134,7 @@ class World:
         self.around = ExitStack()  # what is other than usual as long as the program runs
         self.is_limited = False
         self.moved: list[Path] = []
+        self.own_files: dict[str, bytes] = {}  # of a user, by path
         self.of_others: set[DirectoryName] = set()
         self.transaction = start.transaction
         self.state = self._first_state()
@@ -256,6 +257,15 @@ class World:
         lost = [file for file in self.moved if not file.exists()]
         if lost:
             raise ViolationError(ALLOWED, f"a file that is on another volume was removed: {lost[0].name}")
+        self.check_own_files()
+
+    def check_own_files(self) -> None:
+        """Compare the files that a user has put beside those of the table."""
+        for path, content in self.own_files.items():
+            with orderly(f"reading {path}, a file of a user"), self.files.storage.open_for_reading(path) as handle:
+                found = handle.pread(handle.size_bytes(), 0)
+            if found != content:
+                raise ViolationError(ALLOWED, f"a file of a user is another one: {path}")
 
     def check_sound(self, when: str) -> None:
         """Verify the committed version, and of a table of our own also what lies beside its partitions."""

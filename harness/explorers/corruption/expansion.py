@@ -1,0 +1,127 @@
+"""Whether a chunk that decodes to more bytes than a reader allows is rejected, in each encoding that pyarrow writes."""
+
+from __future__ import annotations
+
+import functools
+import io
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tornproof.harness.common.patch import replaced
+from tornproof.harness.common.whose_error import is_of_explorers
+from tornproof.impl.chunk.chunk import decode_chunk
+from tornproof.impl.errors import UnsupportedError
+from tornproof.impl.layout.parquet import DATA_FILE
+from tornproof.impl.migrate.convert import convert
+from tornproof.impl.pm.chain import decode_metadata, walk
+
+PROPERTY = "what decodes to more bytes than a reader allows is rejected"
+EXPANSION = "tornproof.impl.chunk.expansion"
+ROW_COUNT, TEXT_BYTES = 300, 400
+"""Values are alike, so that few bytes decode to many."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Repeated:
+    """One value many times, and how it is encoded."""
+
+    value: Any
+    type: pa.DataType
+    value_bytes: int
+    encoding: str | None = None
+    settings: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """It in words."""
+        encoding = self.encoding or "a dictionary"
+        words = ", ".join(f"{key} {value}" for key, value in self.settings.items())
+        return f"{ROW_COUNT} values of {self.value_bytes} bytes ({self.type}) as {encoding}, {words}"
+
+    @property
+    def decoded_bytes(self) -> int:
+        """The bytes of all values, without offsets."""
+        return ROW_COUNT * self.value_bytes
+
+    def content(self) -> bytes:
+        """Return a Parquet file with them in its only chunk."""
+        target = io.BytesIO()
+        rows = pa.table({"v": pa.array([self.value] * ROW_COUNT, self.type)})
+        encodings = {"use_dictionary": True} if self.encoding is None else {"column_encoding": {"v": self.encoding}}
+        pq.write_table(rows, target, **{"use_dictionary": False, **encodings, **self.settings})
+        return target.getvalue()
+
+
+@functools.cache
+def repeated() -> tuple[Repeated, ...]:
+    """Return values of fixed and of other sizes, in each encoding for them, with pages of both versions."""
+    text = "x" * TEXT_BYTES
+    kinds = (
+        (text, pa.string(), TEXT_BYTES, (None, "PLAIN", "DELTA_LENGTH_BYTE_ARRAY", "DELTA_BYTE_ARRAY")),
+        (text.encode(), pa.binary(), TEXT_BYTES, (None, "PLAIN")),
+        (7, pa.int64(), 8, (None, "PLAIN", "DELTA_BINARY_PACKED", "BYTE_STREAM_SPLIT")),
+        (0.5, pa.float64(), 8, (None, "PLAIN", "BYTE_STREAM_SPLIT")),
+        (Decimal(7), pa.decimal128(38, 0), 16, (None, "PLAIN")),
+    )
+    return tuple(
+        Repeated(value=value, type=of, value_bytes=size, encoding=encoding, settings=settings)
+        for value, of, size, encodings in kinds
+        for encoding in encodings
+        for settings in (
+            {"compression": "zstd", "data_page_version": "1.0"},
+            {"compression": "none", "data_page_version": "2.0"},
+            # Its dictionaries have an older number.
+            {"compression": "snappy", "version": "1.0"},
+        )
+    )
+
+
+def problem_of(each: Repeated) -> str | None:
+    """Say what is wrong: it must decode, but not where one byte less is allowed; None if nothing is."""
+    try:
+        if _decode(each.content()) != [each.value] * ROW_COUNT:
+            return "it decodes to other values"
+        if _is_rejected(each):
+            return None
+    except Exception as error:
+        if is_of_explorers(error):
+            raise
+        return f"{type(error).__name__}: {error}"
+    return f"{each.decoded_bytes} bytes are decoded where {each.decoded_bytes - 1} are allowed"
+
+
+def _is_rejected(each: Repeated) -> bool:
+    with ExitStack() as limited:
+        limited.enter_context(replaced(f"{EXPANSION}:EXPANDED_MAX_BYTES", each.decoded_bytes - 1))
+        limited.enter_context(replaced(f"{EXPANSION}:EXPANSION_MAX", 0))
+        try:
+            _decode(each.content())
+        except UnsupportedError:
+            return True
+    return False
+
+
+def failed_controls() -> Iterator[str]:
+    """Yield what is not noticed of a reader that counts no bytes."""
+    with replaced(f"{EXPANSION}:bound_bytes", lambda chunk: 1 << 40):
+        yield from (f"{each.name}: no limit was not noticed" for each in repeated() if problem_of(each) is None)
+
+
+def _decode(content: bytes) -> list[Any]:
+    def read(size_bytes: int, offset_bytes: int) -> bytes:
+        return content[offset_bytes : offset_bytes + size_bytes]
+
+    pm = convert(read, size_bytes=len(content), file=DATA_FILE)
+    metadata = decode_metadata(pm, next(walk(pm, file=DATA_FILE)), file=DATA_FILE)
+    (block,) = metadata.blocks
+    (chunk,) = block.chunks
+    column = metadata.header.columns[0]
+    found = decode_chunk(content[chunk.byte_range_start : chunk.byte_range_end], column, chunk, file=DATA_FILE)
+    values: list[Any] = found.to_pylist()
+    return values

@@ -1,0 +1,136 @@
+"""The rules of a stateful run about what operators do: files of their own, dry runs, migrations to another place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tornproof.harness.explorers.model_based.files import ViolationError
+from tornproof.harness.explorers.model_based.world import ALLOWED, World, orderly
+from tornproof.harness.simulator.filesystem.image import DiskImage
+from tornproof.harness.systems.answer import read_answer
+from tornproof.impl.errors import BusyError
+from tornproof.impl.layout.parquet import DATA_FILE
+from tornproof.impl.migrate.partition_publish import make_directories
+from tornproof.impl.migrate.plan import Outcome
+from tornproof.impl.migrate.table_migration import OUTPUT_SUFFIX, migrate_table
+from tornproof.impl.read.reader import open_snapshot
+from tornproof.impl.repair.kept import KEPT_DIRECTORY
+from tornproof.impl.repair.repair import forget_kept, repair_table
+from tornproof.impl.storage.interface import EntryKind, OpenMode, Storage
+from tornproof.impl.table.metadata_file import META_FILE
+from tornproof.impl.table.partition import PM_FILE
+from tornproof.impl.table.table import open_table
+from tornproof.impl.txn.pins import pin_committed
+from tornproof.impl.txn.transaction import TXN_FILE
+
+ELSEWHERE = "volume/elsewhere"
+"""A folder in which nothing is looked for."""
+IMAGE_BYTES_MAX = 1 << 28
+OWN_FILES = (
+    *(f"{file}.copy" for file in (META_FILE, TXN_FILE, DATA_FILE, PM_FILE)),
+    *(f"before-2024-01-01.1/{DATA_FILE}", f"2024-01-01.1.before/{PM_FILE}"),
+)
+"""Files of a user in a table's directory, and directories that no partition has."""
+OWN_KEPT_FILES = (f"{PM_FILE}.analysed", f"{DATA_FILE}.from-40.gz", f"my-{PM_FILE}", f"{DATA_FILE}.from-here")
+"""Files of a user among those that a recovery has kept of a partition."""
+
+
+def put_own_files(world: World) -> None:
+    """Put files into the table whose names are like ours; whatever is done, they stay as they are."""
+    storage, path = world.files.storage, world.files.path
+    names = [world.files.name_of(each.directory) for each in world.state.committed.entries]
+    kept = (f"{KEPT_DIRECTORY}/{names[0]}/{name}" for name in OWN_KEPT_FILES)
+    for name in (*OWN_FILES, *kept, f"{KEPT_DIRECTORY}/{PM_FILE}"):
+        file = f"{path}/{name}"
+        make_directories(storage, file.rpartition("/")[0])
+        with storage.open_for_writing(file, OpenMode.EXISTING_OR_NEW) as handle:
+            handle.pwrite(name.encode(), 0)
+        world.own_files[file] = name.encode()
+    world.reached["files of a user"] += 1
+
+
+def forget(world: World) -> None:
+    """Forget what recoveries kept; a user's files stay."""
+    storage, kept = world.files.storage, f"{world.files.path}/{KEPT_DIRECTORY}"
+    with orderly("forget"):
+        planned = forget_kept(storage, world.files.path, dry_run=True)
+        before = [*_files_below(storage, kept)]
+        report = forget_kept(storage, world.files.path)
+    if planned.actions != report.actions or len(before) - len(report.actions) != len([*_files_below(storage, kept)]):
+        raise ViolationError(ALLOWED, f"forget: {report.actions} were forgotten, and {planned.actions} announced")
+    left = [file for file in _files_below(storage, kept) if file not in world.own_files]
+    if left:
+        raise ViolationError(ALLOWED, f"forget: what recoveries kept is still there: {left}")
+    world.check_own_files()
+    world.reached["kept files forgotten"] += bool(report.actions)
+
+
+def announce(world: World) -> None:
+    """Ask what a recovery and a migration would do; nothing changes, and beside a reader none is begun."""
+    storage, path = world.files.storage, world.files.path
+    before = _image(world).files
+    with orderly("a dry run"):
+        repair_table(storage, path, dry_run=True)
+        migrate_table(storage, path, dry_run=True)
+    with orderly("a recovery beside a reader", BusyError), pin_committed(storage, path):
+        try:
+            repair_table(storage, path)
+        except BusyError:
+            pass
+        else:
+            raise ViolationError(ALLOWED, "a recovery was done while a reader had the table open")
+    if _image(world).files != before:
+        raise ViolationError(ALLOWED, "a dry run, or a recovery beside a reader, changed files")
+    world.reached["dry run"] += 1
+
+
+def migrate_elsewhere(world: World) -> None:
+    """Write the `_pm` of all partitions to another place: with them the table has the same rows."""
+    storage, path = world.files.storage, world.files.path
+    out = f"{path}/{ELSEWHERE}"
+    written = _migrate(world, out, "", {Outcome.MIGRATED, Outcome.REPLACED, Outcome.ALREADY})
+    _migrate(world, out, ", again", {Outcome.ALREADY})
+    for file in written:
+        _change_last_byte(storage, file)
+    _migrate(world, out, ", over files of as many bytes", {Outcome.REPLACED})
+    image = _image(world)
+    with orderly("reading the table with what was migrated to another place"):
+        expected = read_answer(open_snapshot(open_table(image, path)))
+        for entry, written_to in zip(world.state.committed.entries, written, strict=True):
+            name = world.files.name_of(entry.directory)
+            image = image.with_file(f"{path}/{name}/{PM_FILE}", image.files[written_to])
+        found = read_answer(open_snapshot(open_table(image, path)))
+    if found != expected:
+        raise ViolationError(ALLOWED, "what was migrated to another place shows other rows")
+    world.reached["migrated to another place"] += 1
+
+
+def _migrate(world: World, out: str, words: str, wanted: set[Outcome]) -> list[str]:
+    """Return what is written; ViolationError for another outcome than those that are wanted."""
+    storage = world.files.storage
+    with orderly("migrate"):
+        migration = migrate_table(storage, world.files.path, out=out)
+    names = [world.files.name_of(each.directory) for each in world.state.committed.entries]
+    written = [f"{out}/{name}{OUTPUT_SUFFIX}" for name in names]
+    found = [each.written_to for each in migration.partitions if each.outcome in wanted]
+    if found != written or any(storage.kind(file) is not EntryKind.FILE for file in written):
+        raise ViolationError(ALLOWED, f"migrate to another place{words}: not all of {names} are there: {migration}")
+    return written
+
+
+def _change_last_byte(storage: Storage, path: str) -> None:
+    with storage.open_for_writing(path) as handle:
+        last = handle.size_bytes() - 1
+        handle.pwrite(bytes([handle.pread(1, last)[0] ^ 1]), last)
+
+
+def _image(world: World) -> DiskImage:
+    return DiskImage.capture(world.files.storage, world.files.path, size_bytes_max=IMAGE_BYTES_MAX)
+
+
+def _files_below(storage: Storage, path: str) -> Iterable[str]:
+    if storage.own_kind(path) is EntryKind.DIRECTORY:
+        for name in storage.listdir(path):
+            yield from _files_below(storage, f"{path}/{name}")
+    elif storage.own_kind(path) is not EntryKind.MISSING:
+        yield path

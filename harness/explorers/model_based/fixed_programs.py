@@ -13,7 +13,7 @@ from tornproof.harness.explorers.model_based.rules import KEY_COUNT, Step
 from tornproof.harness.explorers.model_based.sessions import MIGRATION_STEPS, RECOVERY_STEPS, REPAIR_STEPS
 from tornproof.harness.explorers.model_based.smaller import Steps
 from tornproof.harness.explorers.model_based.start import TIMES_IN_INTERVAL
-from tornproof.harness.explorers.model_based.surroundings import ENCODINGS, LIMITS
+from tornproof.harness.explorers.model_based.surroundings import ENCODING_NAMES, LIMITS
 from tornproof.harness.explorers.model_based.tables import (
     CHANGED,
     EXTREMES,
@@ -235,7 +235,7 @@ ENCODED: tuple[Steps, ...] = tuple(
         *(REWRITE, COMMIT, VERIFY, CLOSE),
         *(_step("encode", form=other), REOPEN, _insert(0, 3, 12, 24, 51), COMMIT, *APPEND, VERIFY, *READ),
     )
-    for form, other in pairwise([*ENCODINGS, *ENCODINGS][:5])
+    for form, other in pairwise((*ENCODING_NAMES, ENCODING_NAMES[0]))
 )
 """Files of one form are gone on with in another one."""
 MOVED: Steps = (

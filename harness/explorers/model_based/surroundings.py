@@ -15,10 +15,12 @@ from msgspec.structs import replace
 from tornproof.harness.common.patch import original_of, replaced
 from tornproof.harness.explorers.model_based.world import World
 from tornproof.impl.layout.parquet import DATA_FILE, FooterForm
-from tornproof.impl.parquet.encode_options import EncodeOptions
+from tornproof.impl.parquet.encode_options import ENCODABLE, ColumnOptions, EncodeOptions
 from tornproof.impl.parquet.fields import Codec
 from tornproof.impl.table.partition import PM_FILE
+from tornproof.impl.types.questdb import TypeTag, tag_of
 
+CODECS = (Codec.UNCOMPRESSED, Codec.SNAPPY, Codec.GZIP, Codec.ZSTD, Codec.LZ4_RAW)
 VOLUME = "volume"
 """A folder beside the partitions, on which nothing is looked for."""
 
@@ -92,6 +94,25 @@ ENCODINGS: Mapping[str, EncodeOptions] = MappingProxyType(
     }
 )
 
+ENCODING_NAMES = (*ENCODINGS, "each column otherwise")
+
+
+def _encoding(world: World, form: str) -> EncodeOptions:
+    """Return the options of a form; where each column has its own, in the order of what is possible for it."""
+    if form in ENCODINGS:
+        return ENCODINGS[form]
+    first = next(each for each in world.transaction.partitions if each.is_parquet)
+    columns = world.files.snapshot(world.transaction).resolve(first).metadata.header.columns
+    own = {}
+    for number, column in enumerate(columns):
+        possible = [each for each, physical_types in ENCODABLE.items() if column.physical_type in physical_types]
+        own[column.name] = ColumnOptions(
+            codec=CODECS[number % len(CODECS)],
+            encoding=None if tag_of(column.type) is TypeTag.SYMBOL else possible[number % len(possible)],
+            statistics=None if number % 3 == 0 else number % 3 == 1,
+        )
+    return EncodeOptions(statistics=False, columns=own)
+
 
 PIECES: Mapping[str, int] = MappingProxyType(
     {
@@ -127,7 +148,7 @@ def _set(world: World, sizes: Mapping[str, int]) -> None:
 
 def encode(world: World, *, form: str) -> None:
     """Let the writers that are opened from now on write files of another form."""
-    world.options = replace(world.options, encoding=ENCODINGS[form])
+    world.options = replace(world.options, encoding=_encoding(world, form))
 
 
 def verify(world: World) -> None:

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
+from tornproof.impl.layout.txn import PartitionEntry
 from tornproof.impl.table.create import NewColumn, create_table
 from tornproof.impl.table.metadata_file import (
     META_FILE,
@@ -18,13 +19,15 @@ from tornproof.impl.table.metadata_file import (
     encode_metadata_file,
 )
 from tornproof.impl.table.partition_names import directory_names
-from tornproof.impl.txn.transaction import Partition
+from tornproof.impl.txn.transaction import TXN_FILE, Partition
 from tornproof.impl.types.names import type_code
 
 TABLE_NAME = "table"
 WITH_FILTERS = 4
 """The options with which all columns get bloom filters."""
 PATH = f"/{TABLE_NAME}"
+NO_NAME = b"\xff" * 8
+"""The suffix of a directory without one, in `_txn`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +35,8 @@ class NewTable:
     """A table to make: types by column, of which the first is the designated timestamp, and deduplication keys.
 
     After its first rows, which are written with the `nth_options` of a program, columns are `added` and `removed`, and
-    its partitions become those that a server has split off from ones `split_from` longer intervals.
+    its partitions become those that a server has split off from ones `split_from` longer intervals, the first of which
+    it has never written anew.
     """
 
     name: str
@@ -172,7 +176,13 @@ def changed_image(
     """
     longer = BY_NAME[name].split_from
     partition_by = metadata.partition_by if longer is None else longer
-    moved = dict(_directories(each, metadata, partition_by) for each in partitions)
+    txn = files[TXN_FILE]
+    moved = dict(_directories(each, each.name_txn, metadata, partition_by) for each in partitions)
+    if longer is not None:
+        first = partitions[0]
+        at = first.entry_offset_bytes + PartitionEntry.layout.offset_of("name_txn")
+        txn = txn[:at] + NO_NAME + txn[at + len(NO_NAME) :]
+        moved |= [_directories(first, -1, metadata, partition_by)]
     known = tuple(column for column in metadata.columns if column.name not in BY_NAME[name].removed)
     new = tuple(
         TableColumn(id=number, name=column, type=type_code(text) or 0, is_dedup_key=False)
@@ -180,17 +190,19 @@ def changed_image(
     )
     changed = replace(metadata, columns=(*known, *new), partition_by=partition_by)
     found: dict[str, bytes] = {}
-    for file, content in {**files, META_FILE: encode_metadata_file(changed, table_id=1)}.items():
+    for file, content in {**files, TXN_FILE: txn, META_FILE: encode_metadata_file(changed, table_id=1)}.items():
         directory, separator, rest = file.partition("/")
         found[f"{PATH}/{moved.get(directory, directory)}{separator}{rest}"] = content
     return DiskImage.of_files(found)
 
 
-def _directories(partition: Partition, metadata: TableMetadata, partition_by: PartitionBy) -> tuple[str, str]:
-    """Return the name of a partition's directory, and that in a table with other partitions."""
+def _directories(
+    partition: Partition, name_txn: int, metadata: TableMetadata, partition_by: PartitionBy
+) -> tuple[str, str]:
+    """Return the name of a partition's directory, and that with another suffix in a table with other partitions."""
     before, after = (
-        directory_names(partition.timestamp, partition.name_txn, each, nanoseconds=metadata.counts_nanoseconds)[0]
-        for each in (metadata.partition_by, partition_by)
+        directory_names(partition.timestamp, txn, each, nanoseconds=metadata.counts_nanoseconds)[0]
+        for txn, each in ((partition.name_txn, metadata.partition_by), (name_txn, partition_by))
     )
     return before, after
 

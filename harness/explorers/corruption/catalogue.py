@@ -44,6 +44,7 @@ from tornproof.harness.explorers.corruption.plan import (
     Task,
     difference,
 )
+from tornproof.harness.explorers.corruption.recovered import recovered_damages
 from tornproof.impl.layout.parquet import DATA_FILE
 from tornproof.impl.table.partition import ResolvedPartition
 from tornproof.impl.txn.transaction import TXN_FILE
@@ -135,6 +136,8 @@ def _damages(judge: Judge, kind: Kind, file: str) -> Iterator[Listed]:
             yield from cleared(contents, file, judge.protected_filters(file))
         case Kind.PART:
             yield from part_damages(file, len(contents[file]))
+        case Kind.RECOVERED:
+            yield from recovered_damages(file, contents[file])
         case Kind.BESIDE:
             yield from beside_damages(file, judge.beside[file], len(judge.beside))
         case Kind.VALUE:

@@ -122,6 +122,7 @@ def failed_controls_of_reads(judge: Judge) -> list[str]:
     """Return in words which faulty reader of a damaged table does not show where it is read in parts."""
     cuts = [each for file in judge.files(Kind.PART) for each in listed(judge, Kind.PART, file)[:CUTS_TRIED]]
     beside = [each for file in judge.files(Kind.BESIDE) for each in listed(judge, Kind.BESIDE, file)[:CUTS_TRIED]]
+    recovered = [each for file in judge.files(Kind.RECOVERED) for each in listed(judge, Kind.RECOVERED, file)]
     # The sound table is verified while nothing is replaced.
     outcomes = {judge.judge(each)[0] for each in beside}
     failures = ["a sound table was not verified"] if outcomes & set(FOUND) else []
@@ -130,6 +131,12 @@ def failed_controls_of_reads(judge: Judge) -> list[str]:
         for what, location, broken, damages in (
             ("a reader that leaves out what it cannot read", f"{PARTS}:rows_of", _leaves_out, cuts),
             # Called with three arguments, it raises TypeError there.
+            (
+                "a recovery that removes the version of a damaged table",
+                f"{JUDGE}:repair_table",
+                _removes_version,
+                recovered,
+            ),
             ("an error that nobody expects", f"{VERIFY}:pending_transaction_count", int, beside),
         )
         if damages and not _any_detected(judge, damages, location, broken)

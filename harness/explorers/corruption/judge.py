@@ -153,11 +153,11 @@ class Judge:
         Files are crafted, and tables read in parts, for some partitions only: the smallest ones, to one of which a
         commit can be made.
         """
-        if kind in CRAFTED or kind is Kind.PART:
+        if kind in CRAFTED or kind in (Kind.PART, Kind.RECOVERED):
             rows = {directory: resolved.partition.row_count for directory, resolved in self.partitions.items()}
             smallest = sorted(rows, key=rows.__getitem__)[:CRAFTED_PARTITIONS_MAX]
             files = [file for file in self.regions if file.partition("/")[0] in smallest]
-            return files if kind is Kind.PART else [TXN_FILE, *files]
+            return [TXN_FILE, *files] if kind in CRAFTED else files
         if kind is Kind.BESIDE:
             return tuple(self.beside)
         if kind is Kind.VALUE:
@@ -295,8 +295,36 @@ class Judge:
         return Outcome.NONCONFORMING if self.reason else found
 
     def _judge_again(self, again: Again) -> Outcome:
-        judges = {Kind.BESIDE: self._judge_beside, Kind.PART: self._judge_part, Kind.VALUE: self._judge_value}
+        judges = {
+            Kind.BESIDE: self._judge_beside,
+            Kind.PART: self._judge_part,
+            Kind.RECOVERED: self._judge_recovered,
+            Kind.VALUE: self._judge_value,
+        }
         return judges[again.kind](again)
+
+    def _judge_recovered(self, again: Again) -> Outcome:
+        """Judge what an offline recovery does to damage: it reports it and changes nothing, or all rows are there."""
+        found, damaged = Outcome.REJECTED, self._damaged(again)
+        storage = MemoryStorage.of(damaged)
+        with self._errors_as_reasons():
+            try:
+                report = repair_table(storage, self.path)
+            except IndexedColumnError:
+                return found
+            image = storage.image()
+            self.reached["a recovery of a damaged table"] += 1
+            if report.problems:
+                files = [
+                    f"{self.path}/{file}" for file in self.regions if file.split("/")[0] == again.file.split("/")[0]
+                ]
+                if any(image.files[file] != damaged.files[file] for file in files):
+                    self.reason = "a recovery reports damage, and changes the partition all the same"
+            else:
+                found = self._judge_table(image, self._is_unprotected_page(again.damage))
+                if found in (Outcome.REJECTED, Outcome.ROLLBACK, Outcome.LEGAL_STATE):
+                    self.reason = "a recovery reports no damage, and the table is damaged or has other rows"
+        return Outcome.NONCONFORMING if self.reason else found
 
     def _judge_value(self, again: Again) -> Outcome:
         """Judge damage of a page without checksum: other values are expected, but only of values."""

@@ -30,6 +30,7 @@ class Kind(enum.StrEnum):
     PAGE_BIT = "bits of new pages flipped"
     FILTER_BIT = "bits of new filters cleared"
     PART = "tables read in parts"
+    RECOVERED = "damaged tables recovered"
     BESIDE = "other files damaged"
     VALUE = "values of every type damaged"
     FORGED = "fields forged"
@@ -41,7 +42,7 @@ class Kind(enum.StrEnum):
 
 CRAFTED = frozenset({Kind.BROKEN, Kind.REQUIRED, Kind.ALLOWED})
 """Kinds that a writer would have to make: what breaks a rule, what no reader knows yet, and what is left free."""
-AGAIN = frozenset({Kind.PART, Kind.BESIDE, Kind.VALUE})
+AGAIN = frozenset({Kind.PART, Kind.RECOVERED, Kind.BESIDE, Kind.VALUE})
 """Kinds whose damages are bits, lengths and words that are also judged in another way."""
 LISTED_KINDS = tuple(kind for kind in Kind if kind not in (Kind.FLIP, Kind.CUT, Kind.PAIR))
 """Kinds whose damages are listed, because they follow from the files' contents."""

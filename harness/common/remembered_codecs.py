@@ -31,6 +31,7 @@ every chunk of a few versions has come by is of no use, so there is room for tho
 """
 TOGETHER = "tornproof.impl.read.row_group:decode_together"
 CHUNK_COUNT_MAX = DECODERS["tornproof.impl.read.row_group:decode_chunk"]
+_ABSENT = object()
 HELD_BYTES_MAX = 1 << 26
 """What the entries of one decoder hold of encoded bytes and of Arrow's memory, which is more than an array's bytes."""
 
@@ -68,8 +69,8 @@ class _Known:
         self._count_max = count_max
         self._held_bytes = 0
 
-    def add(self, keys: Sequence[Any], decode: Callable[[], Sequence[Any]], content_bytes: int) -> None:
-        """Decode what was not known."""
+    def add(self, keys: Sequence[Any], decode: Callable[[], Sequence[Any]], content_bytes: int) -> Sequence[Any]:
+        """Decode what was not known, and return it: another thread may forget it at once."""
         before = pa.total_allocated_bytes()
         found = decode()
         new_bytes = max(0, pa.total_allocated_bytes() - before) + content_bytes
@@ -78,6 +79,7 @@ class _Known:
             self._held_bytes = 0
         self._held_bytes += new_bytes
         self.found.update(zip(keys, found, strict=True))
+        return found
 
 
 def _remembered(decode: Callable[..., Found], *, count_max: int) -> Callable[..., Found]:
@@ -85,9 +87,9 @@ def _remembered(decode: Callable[..., Found], *, count_max: int) -> Callable[...
 
     def remembered(*arguments: Any, **named: Any) -> Found:
         key = arguments, tuple(named.items())
-        if key not in known.found:
-            known.add([key], lambda: [decode(*arguments, **named)], sum(map(_content_bytes, arguments)))
-        found: Found = known.found[key]
+        found: Found | None = known.found.get(key)
+        if found is None:
+            (found,) = known.add([key], lambda: [decode(*arguments, **named)], sum(map(_content_bytes, arguments)))
         return found
 
     return remembered
@@ -101,12 +103,12 @@ def _remembered_each(decode: Callable[..., list[pa.Array | None]]) -> Callable[.
     known = _Known(CHUNK_COUNT_MAX)
 
     def remembered(pieces: Sequence[Piece], *, file: str) -> list[pa.Array | None]:
-        arrays = {piece: known.found[piece, file] for piece in pieces if (piece, file) in known.found}
-        new = [piece for piece in dict.fromkeys(pieces) if piece not in arrays]
+        arrays = {piece: known.found.get((piece, file), _ABSENT) for piece in pieces}
+        new = [piece for piece, found in arrays.items() if found is _ABSENT]
         if new:
             keys = [(piece, file) for piece in new]
-            known.add(keys, lambda: decode(new, file=file), sum(len(piece.content) for piece in new))
-            arrays |= {piece: known.found[piece, file] for piece in new}
+            found = known.add(keys, lambda: decode(new, file=file), sum(len(piece.content) for piece in new))
+            arrays |= zip(new, found, strict=True)
         return [arrays[piece] for piece in pieces]
 
     return remembered

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
@@ -19,6 +20,7 @@ from tornproof.impl.pm.chain import walk
 from tornproof.impl.pm.footer import FooterPosition, decode_block_offsets
 from tornproof.impl.pm.header import decode_header
 from tornproof.impl.query.time_search import ALL_TIMES, TimeRange
+from tornproof.impl.read.decoding import SYNCHRONOUS, by_threads
 from tornproof.impl.read.reader import Snapshot, open_snapshot
 from tornproof.impl.storage.interface import EntryKind, LockMode, Storage
 from tornproof.impl.table.metadata_file import PartitionBy, TableMetadata
@@ -114,7 +116,8 @@ class Chain:
 class Files:
     """A table on a storage; remembers the committed bytes that it has read, which must never change.
 
-    `holes` are ranges of a data.parquet that have no bytes, and are not read.
+    `holes` are ranges of a data.parquet that have no bytes, and are not read. With `has_threads` values are decoded
+    beside the thread that reads files, as commands do it.
     """
 
     storage: Storage
@@ -123,6 +126,7 @@ class Files:
     rows: Rows
     names: dict[DirectoryName, str] = field(default_factory=dict)
     holes: dict[DirectoryName, range] = field(default_factory=dict)
+    has_threads: bool = False
     _published: dict[DirectoryName, bytes] = field(default_factory=dict)
     _committed: dict[DirectoryName, bytes] = field(default_factory=dict)
     _chains: dict[DirectoryName, Chain] = field(default_factory=dict)
@@ -260,8 +264,9 @@ class Files:
         return tuple(self._identities(snapshot, times=times, where=snapshot.condition(condition)))
 
     def _identities(self, snapshot: Snapshot, **selection: Any) -> Iterator[int]:
-        for batch in snapshot.batches(**selection):
-            yield from self.rows.identify(batch)
+        with by_threads() if self.has_threads else nullcontext(SYNCHRONOUS) as decoding:
+            for batch in snapshot.batches(decoding=decoding, **selection):
+                yield from self.rows.identify(batch)
 
     def is_pinned(self, version: int) -> bool:
         """Whether a version is locked."""

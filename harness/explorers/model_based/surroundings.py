@@ -134,11 +134,13 @@ USUAL: Mapping[str, int] = MappingProxyType({location: original_of(location) for
 def work_in_pieces(world: World) -> None:
     """Let what is done piece by piece only with large tables be done so, until the end of the program."""
     _set(world, PIECES)
+    world.files.has_threads = True
 
 
 def work_as_usual(world: World) -> None:
     """Let only large tables be worked on piece by piece."""
     _set(world, USUAL)
+    world.files.has_threads = False
 
 
 def _set(world: World, sizes: Mapping[str, int]) -> None:

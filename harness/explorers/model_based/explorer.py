@@ -112,10 +112,12 @@ COVERAGE_GOALS = (
 
 # These are reached by fixed programs only.
 FIXED_GOALS = (
+    "commit in a recovery",
     "dry run",
     "files of a user",
     "kept files forgotten",
     "migrated to another place",
+    "recovery that locks a commit out",
     *(f"refused: {protection.property}" for protection in PROTECTIONS),
     "text of 2^16 bytes",
     *(f"token of {bits + 1} bits" for bits in LARGE_TOKEN_BITS),

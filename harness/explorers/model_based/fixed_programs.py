@@ -301,6 +301,7 @@ OPERATED: Steps = (
     *(_insert(0, 3), KILLED_LATE, REOPEN, CLOSE, MIGRATE, ELSEWHERE, _step("forget"), ANNOUNCE, VERIFY),
 )
 """What operators do beside commits."""
+BESIDE_A_WRITER: Steps = (_insert(0, 6, 24), COMMIT, CLOSE, _step("recover beside a writer"), VERIFY)
 ENCODED_IN_PIECES: tuple[Steps, ...] = tuple(
     (_step("work in pieces"), *program, _step("work as usual"), VERIFY, *READ) for program in ENCODED
 )
@@ -312,7 +313,7 @@ FIXED_PROGRAMS = {table.name: (*COMMITS, *more) for table, more in zip(TABLES, S
 FIXED_PROGRAMS = {name: (*programs, IN_PIECES, OPERATED) for name, programs in FIXED_PROGRAMS.items()}
 FIXED_PROGRAMS[TEXTS.name] += (LONG_TEXTS,)
 FIXED_PROGRAMS[PLAIN.name] = (*SIZES, MOVED, *LIMITED, *ENCODED[1::2])
-FIXED_PROGRAMS[SYMBOLS.name] += (KILLED_SYMBOLS, *LIMITED)
+FIXED_PROGRAMS[SYMBOLS.name] += (KILLED_SYMBOLS, *LIMITED, BESIDE_A_WRITER)
 FIXED_PROGRAMS[CHANGED.name] += (*LIMITED, *ENCODED)
 FIXED_PROGRAMS[OTHERS.name] = (*WRITTEN_OTHERWISE, *ENCODED[::2], ENCODED_IN_PIECES[0])
 FIXED_PROGRAMS[SPLIT.name] = COMMITS

@@ -68,7 +68,7 @@ def forget(world: World) -> None:
 def announce(world: World) -> None:
     """Ask what a recovery and a migration would do; nothing changes, and beside a reader none is begun."""
     storage, path = world.files.storage, world.files.path
-    before = _image(world).files
+    before = image_of(world).files
     with orderly("a dry run"):
         repair_table(storage, path, dry_run=True)
         migrate_table(storage, path, dry_run=True)
@@ -79,7 +79,7 @@ def announce(world: World) -> None:
             pass
         else:
             raise ViolationError(ALLOWED, "a recovery was done while a reader had the table open")
-    if _image(world).files != before:
+    if image_of(world).files != before:
         raise ViolationError(ALLOWED, "a dry run, or a recovery beside a reader, changed files")
     world.reached["dry run"] += 1
 
@@ -93,7 +93,7 @@ def migrate_elsewhere(world: World) -> None:
     for file in written:
         _change_last_byte(storage, file)
     _migrate(world, out, ", over files of as many bytes", {Outcome.REPLACED})
-    image = _image(world)
+    image = image_of(world)
     with orderly("reading the table with what was migrated to another place"):
         expected = read_answer(open_snapshot(open_table(image, path)))
         for entry, written_to in zip(world.state.committed.entries, written, strict=True):
@@ -124,7 +124,8 @@ def _change_last_byte(storage: Storage, path: str) -> None:
         handle.pwrite(bytes([handle.pread(1, last)[0] ^ 1]), last)
 
 
-def _image(world: World) -> DiskImage:
+def image_of(world: World) -> DiskImage:
+    """Return the files of the table."""
     return DiskImage.capture(world.files.storage, world.files.path, size_bytes_max=IMAGE_BYTES_MAX)
 
 

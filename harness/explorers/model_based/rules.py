@@ -25,6 +25,7 @@ from tornproof.harness.explorers.model_based.readers import (
     reload,
     unpin,
 )
+from tornproof.harness.explorers.model_based.recovery_beside import recover_beside_a_writer
 from tornproof.harness.explorers.model_based.refusals import write_protected
 from tornproof.harness.explorers.model_based.rows import Making, Point
 from tornproof.harness.explorers.model_based.sessions import (
@@ -433,6 +434,7 @@ RULES: Mapping[str, Rule] = {
     "put own files": Rule(put_own_files, _has_rows, 0, _COMMITTED),
     "forget": Rule(forget, _can_repair, 0, ("repair", *_CLOSED)),
     "announce": Rule(announce, _can_migrate, 0, _CLOSED),
+    "recover beside a writer": Rule(recover_beside_a_writer, _can_migrate, 0, _CLOSED),
     "migrate elsewhere": Rule(migrate_elsewhere, _can_migrate, 0, _CLOSED),
     "write to a protected table": Rule(write_protected, _can_repair, 0, _CLOSED),
     "reopen that is killed": Rule(reopen_killed, _is_closed, 5, ("commit that is killed", *_STAGED), ("at",)),

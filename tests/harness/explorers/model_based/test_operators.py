@@ -11,7 +11,7 @@ import pytest
 from tornproof.harness.common.patch import wrapped
 from tornproof.harness.explorers.model_based.explorer import FIXED_GOALS, Stateful
 from tornproof.harness.explorers.model_based.files import ViolationError
-from tornproof.harness.explorers.model_based.fixed_programs import IN_PIECES, OPERATED, PROTECTED
+from tornproof.harness.explorers.model_based.fixed_programs import BESIDE_A_WRITER, IN_PIECES, OPERATED, PROTECTED
 from tornproof.harness.explorers.model_based.machine import Search, replay
 from tornproof.harness.explorers.model_based.start import StorageKind
 from tornproof.harness.explorers.model_based.surroundings import PIECES, USUAL
@@ -46,7 +46,7 @@ def everything_kept(kept_files: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def test_operators_find_nothing_wrong(search: Search) -> None:
-    for program in (OPERATED, PROTECTED):
+    for program in (OPERATED, PROTECTED, BESIDE_A_WRITER):
         assert violation(search, program) is None
     goals = {goal for goal in FIXED_GOALS if not goal.startswith(("text", "token"))}
     assert goals <= {point for point, count in search.reached.items() if count}
@@ -75,6 +75,12 @@ def test_a_writer_of_a_protected_table_is_found(search: Search, name: str) -> No
     with file_named(name).patch.planted(lambda: None):
         found = violation(search, PROTECTED)
     assert found is not None and "a writer changed files" in str(found)
+
+
+def test_a_recovery_that_looks_before_it_locks_is_found(search: Search) -> None:
+    with file_named("table is checked for changes before it is locked").patch.planted(lambda: None):
+        found = violation(search, BESIDE_A_WRITER)
+    assert found is not None and "a recovery after one beside a writer" in str(found)
 
 
 def test_work_in_pieces_ends(search: Search) -> None:

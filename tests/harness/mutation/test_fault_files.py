@@ -18,6 +18,8 @@ from tornproof.impl.write import commit
 
 FAULTS_MIN, FAMILIES_MIN, REFERENCES_MIN = 150, 15, 20
 PLANTED_BY_DAY = 20
+IN_PROCESS = [fault for fault in ALL if not fault.patch.change().is_of_more]
+"""The others change more than functions and constants, and are planted in copies alone."""
 
 
 def test_there_are_many_faults_in_many_families_each_with_a_name_of_its_own() -> None:
@@ -40,7 +42,7 @@ def test_each_file_says_who_finds_the_fault_in_words_that_mean_something() -> No
         assert fault.reference.startswith("https://") or not fault.reference, fault.name
 
 
-@pytest.mark.parametrize("fault", sampled(PLANTED_BY_DAY, ALL), ids=lambda fault: fault.name)
+@pytest.mark.parametrize("fault", sampled(PLANTED_BY_DAY, IN_PROCESS), ids=lambda fault: fault.name)
 def test_a_fault_is_planted_as_long_as_its_block_runs(fault: FaultFile) -> None:
     change, module = fault.patch.change(), fault.patch.module_name
 
@@ -59,8 +61,9 @@ def code(module: str, name: str) -> object:
     found = original_of(f"{module}:{first}")
     for each in rest:
         found = vars(found)[each]
-    while not hasattr(found, "__code__"):
-        found = next(getattr(found, each) for each in ("__wrapped__", "__func__", "fget") if hasattr(found, each))
+    # What makes a context manager of a function has a code of its own.
+    while inner := [getattr(found, each) for each in ("__wrapped__", "__func__", "fget") if hasattr(found, each)]:
+        found = inner[0]
     return found.__code__
 
 

@@ -69,9 +69,8 @@ def files_but_pins(storage: MemoryStorage) -> dict[str, bytes]:
 INDEXED: Final = 1
 """As servers write it, so not taken from the layout under test."""
 FOREIGN: Final = "what another process is about to commit stays"
-SERVED: Final = Protection(_serve, FOREIGN)
 PROTECTIONS: Final = (
-    SERVED,
+    Protection(_serve, FOREIGN),
     Protection(_index, "lookups by an index find the rows of the table", TypeTag.SYMBOL),
     Protection(_set_log, "a server can insert behind the last partition"),
 )

@@ -315,9 +315,8 @@ class Judge:
             image = storage.image()
             self.reached["a recovery of a damaged table"] += 1
             if report.problems:
-                files = [
-                    f"{self.path}/{file}" for file in self.regions if file.split("/")[0] == again.file.split("/")[0]
-                ]
+                directory = f"{self.path}/{again.file.partition('/')[0]}"
+                files = [f"{directory}/{name}" for name in (DATA_FILE, PM_FILE)]
                 if any(image.files[file] != damaged.files[file] for file in files):
                     self.reason = "a recovery reports damage, and changes the partition all the same"
             else:

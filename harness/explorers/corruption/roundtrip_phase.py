@@ -5,11 +5,12 @@ And of files that say much in few bytes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 
 from tornproof.harness.common.verdict import Finding, Phase, Verdict
 from tornproof.harness.explorers.corruption import expansion, forms, roundtrip, views
+from tornproof.harness.explorers.corruption.expansion import Repeated
 from tornproof.harness.explorers.corruption.forms import FORMS, Original, difference, files_to_change
 from tornproof.harness.explorers.corruption.roundtrip import Mismatch, reencode_generations
 from tornproof.harness.explorers.corruption.views import view_problems
@@ -38,23 +39,23 @@ def roundtrip_phase(table: Table) -> Phase:
         files = table.files_of(partition)
         if partition.is_parquet and files.has_pm():
             _compare_generations(files, seen)
-    changed_files = files_to_change(table) if seen.generations else {}
-    findings = (*seen.findings, *findings_of_forms(changed_files), *findings_of_expansion())
+    changed_files, chunks = (files_to_change(table), expansion.repeated()) if seen.generations else ({}, ())
+    findings = (*seen.findings, *findings_of_forms(changed_files), *findings_of_expansion(chunks))
     verdict = Verdict.INVALID if findings else Verdict.VALID if seen.generations else Verdict.UNKNOWN
-    form_count, repeated_count = len(changed_files) * len(FORMS), len(expansion.repeated())
+    form_count = len(changed_files) * len(FORMS)
     return Phase(
         name=PHASE,
-        explored=seen.generations + form_count + repeated_count,
+        explored=seen.generations + form_count + len(chunks),
         complete=True,
         bound=f"every generation in the chains of {seen.files} _pm files; {len(changed_files)} Parquet files in "
-        f"{len(FORMS)} other forms; {repeated_count} chunks that decode to one byte more than is allowed",
+        f"{len(FORMS)} other forms; {len(chunks)} chunks that decode to one byte more than is allowed",
         verdict=verdict,
         counts={
             "files": seen.files,
             "generations": seen.generations,
             "changed files": len(changed_files),
             "forms": form_count,
-            "repeated values": repeated_count,
+            "repeated values": len(chunks),
             "different": len(findings),
         },
         note="" if seen.generations else "the table has no _pm, so there was nothing to encode",
@@ -107,9 +108,9 @@ def findings_of_forms(files: Mapping[str, bytes]) -> Iterator[Finding]:
                 )
 
 
-def findings_of_expansion() -> Iterator[Finding]:
+def findings_of_expansion(chunks: Sequence[Repeated]) -> Iterator[Finding]:
     """Yield a finding for each chunk that decodes to more than is allowed, or not at all."""
-    for number, each in enumerate(expansion.repeated()):
+    for number, each in enumerate(chunks):
         problem = expansion.problem_of(each)
         if problem is not None:
             yield Finding(

@@ -285,20 +285,9 @@ WRITTEN_OTHERWISE: tuple[Steps, ...] = tuple(
 ANNOUNCE, ELSEWHERE = _step("announce"), _step("migrate elsewhere")
 PROTECTED: Steps = (_insert(0), COMMIT, CLOSE, _step("write to a protected table"))
 OPERATED: Steps = (
-    *(
-        _insert(0, 6, 24),
-        COMMIT,
-        _step("put own files"),
-        CLOSE,
-        ELSEWHERE,
-        REPAIR,
-        ANNOUNCE,
-        REOPEN,
-        _insert(3),
-        COMMIT,
-    ),
-    *(CLOSE, ELSEWHERE, _step("repair", nth=1, count=1), _step("forget"), REOPEN, REWRITE, COMMIT, PURGE, *READ),
-    *(_insert(0, 3), KILLED_LATE, REOPEN, CLOSE, MIGRATE, ELSEWHERE, _step("forget"), ANNOUNCE, VERIFY),
+    *(_insert(0, 6, 24), COMMIT, _step("put own files"), CLOSE, ELSEWHERE, REPAIR, ANNOUNCE, REOPEN, _insert(3)),
+    *(COMMIT, CLOSE, ELSEWHERE, _step("repair", nth=1, count=1), _step("forget"), REOPEN, REWRITE, COMMIT, PURGE),
+    *(*READ, _insert(0, 3), KILLED_LATE, REOPEN, CLOSE, MIGRATE, ELSEWHERE, _step("forget"), ANNOUNCE, VERIFY),
 )
 """What operators do beside commits."""
 BESIDE_A_WRITER: Steps = (_insert(0, 6, 24), COMMIT, CLOSE, _step("recover beside a writer"), VERIFY)

@@ -26,7 +26,7 @@ def test_most_are_far_smaller_than_what_they_decode_to() -> None:
 
 def test_a_reader_that_knows_one_number_of_dictionaries_only_is_noticed() -> None:
     with replaced(f"{EXPANSION}:BY_DICTIONARY", {PageEncoding.RLE_DICTIONARY}):
-        findings = [*findings_of_expansion()]
+        findings = [*findings_of_expansion(repeated())]
         assert {each.evidence["repeated"] for each in findings} == {
             number
             for number, each in enumerate(repeated())

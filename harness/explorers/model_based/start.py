@@ -123,9 +123,12 @@ def scratch_directory(kind: StorageKind, directory: str | None) -> Iterator[str]
         return
     if directory is None and SHARED_MEMORY.is_dir():
         directory = str(SHARED_MEMORY)
-    # A space and what is no ASCII are in many a path.
-    with tempfile.TemporaryDirectory(prefix="stateful ä-", dir=directory) as made:
+    with tempfile.TemporaryDirectory(prefix="stateful-", dir=directory) as made:
         yield made
+
+
+FOLDER_NAME = "ä folder"
+"""Many a path has spaces, and what is no ASCII."""
 
 
 class Copy(NamedTuple):
@@ -143,7 +146,7 @@ def fresh_copy(start: Start, kind: StorageKind, scratch: str) -> Iterator[Copy]:
         image = DiskImage.of_files({f"{PATH}/{name}": content for name, content in start.files.items()})
         yield Copy(MemoryStorage.of(image), PATH, None)
         return
-    root = Path(scratch, TABLE_NAME)
+    root = Path(scratch, FOLDER_NAME, TABLE_NAME)
     try:
         for name, content in start.files.items():
             file = root / name

@@ -9,7 +9,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tornproof.impl.query.time_search import ALL_TIMES, TimeRange
-from tornproof.impl.read.reader import Snapshot
+from tornproof.impl.read.reader import Snapshot, open_snapshot
+from tornproof.impl.storage.interface import ReadableStorage
+from tornproof.impl.table.table import open_table
 
 _INTEGERS_OF_SAME_WIDTH = {pa.float32(): pa.int32(), pa.float64(): pa.int64()}
 
@@ -29,6 +31,11 @@ def read_answer(snapshot: Snapshot) -> Answer:
         snapshot.table.directory_of(partition) for partition in snapshot.transaction.partitions if partition.is_parquet
     )
     return Answer(snapshot.transaction.version, names, read_rows(snapshot))
+
+
+def answer_of(storage: ReadableStorage, path: str) -> Answer:
+    """Read all parquet partitions of the committed version of the table at `path`."""
+    return read_answer(open_snapshot(open_table(storage, path)))
 
 
 def read_rows(snapshot: Snapshot, names: list[str] | None = None, times: TimeRange = ALL_TIMES) -> pa.Table:

@@ -1,4 +1,4 @@
-"""Tables that nobody but a server may write to, because it would lose by it: what makes a table one, on any storage."""
+"""Tables that nobody but a server may write to, because it would lose by it, and what makes a table one."""
 
 from __future__ import annotations
 

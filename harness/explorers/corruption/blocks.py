@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from tornproof.harness.explorers.corruption.plan import BITS_IN_BYTE, Edit, Kind, Overwrite, difference
+from tornproof.harness.explorers.corruption.plan import BITS_IN_BYTE, Edit, Flip, Kind, Overwrite, difference
 
 WORD_BYTES = 8
 BLOCK_BYTES = (512, 4096)
@@ -23,6 +23,12 @@ def block_starts(size_bytes: int, block_bytes: int, blocks_max: int) -> range:
     count = -(-size_bytes // block_bytes)
     step = max(1, -(-count // blocks_max))
     return range(0, size_bytes, block_bytes * step)
+
+
+def spread_flips(file: str, size_bytes: int, count_max: int) -> Iterator[Flip]:
+    """Yield some bits of a file flipped, evenly spread, of each byte another one than of the one before."""
+    for number, start in enumerate(block_starts(size_bytes, 1, count_max)):
+        yield Flip(file, start * BITS_IN_BYTE + number % BITS_IN_BYTE)
 
 
 def zeroed(contents: Contents, file: str, sizes: Sequence[int], blocks_max: int) -> Iterator[Overwrite]:

@@ -130,13 +130,8 @@ def failed_controls_of_reads(judge: Judge) -> list[str]:
         f"{what} was not detected"
         for what, location, broken, damages in (
             ("a reader that leaves out what it cannot read", f"{PARTS}:rows_of", _leaves_out, cuts),
+            ("a recovery of damage that removes the version", f"{JUDGE}:repair_table", _removes_version, recovered),
             # Called with three arguments, it raises TypeError there.
-            (
-                "a recovery that removes the version of a damaged table",
-                f"{JUDGE}:repair_table",
-                _removes_version,
-                recovered,
-            ),
             ("an error that nobody expects", f"{VERIFY}:pending_transaction_count", int, beside),
         )
         if damages and not _any_detected(judge, damages, location, broken)

@@ -9,11 +9,10 @@ from msgspec.structs import replace
 
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
-from tornproof.harness.systems.answer import Answer, read_answer
+from tornproof.harness.systems.answer import Answer, answer_of
 from tornproof.harness.systems.table import GROWING, TableTarget
 from tornproof.harness.systems.table_operation import TableOperation
 from tornproof.harness.systems.workload import crash_operations
-from tornproof.impl.read.reader import open_snapshot
 from tornproof.impl.table.table import open_table
 from tornproof.impl.write.writer_options import (
     DEFAULT_FALSE_POSITIVE_RATE,
@@ -65,4 +64,4 @@ def committed(
 
 
 def _version(image: DiskImage, path: str) -> Version:
-    return Version(image, read_answer(open_snapshot(open_table(image, path))))
+    return Version(image, answer_of(image, path))

@@ -31,7 +31,7 @@ from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.simulator.filesystem.step_bound import EndlessError
 from tornproof.harness.simulator.filesystem.trace import TracingStorage
-from tornproof.harness.systems.answer import Answer, bits, read_answer
+from tornproof.harness.systems.answer import Answer, answer_of, bits, read_answer
 from tornproof.harness.systems.table_operation import TableOperation
 from tornproof.harness.systems.workload import crash_operations
 from tornproof.impl.chunk.chunk import decode_chunk, pages_of
@@ -206,7 +206,7 @@ class Judge:
         return grown, rewritten
 
     def _answers_after(self, images: Sequence[DiskImage]) -> list[Answer]:
-        return [read_answer(open_snapshot(open_table(each, self.path))) for each in images]
+        return [answer_of(each, self.path) for each in images]
 
     def _committed(self, image: DiskImage) -> list[DiskImage]:
         """Return the table after each of the commits that are also made to the sound one."""

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 
 import pyarrow as pa
 from msgspec import structs
 
-from tornproof.harness.explorers.corruption.blocks import block_starts
-from tornproof.harness.explorers.corruption.plan import BITS_IN_BYTE, Again, Cut, Flip, Kind
+from tornproof.harness.explorers.corruption.blocks import block_starts, spread_flips
+from tornproof.harness.explorers.corruption.plan import Again, Cut, Kind
 from tornproof.harness.systems.answer import read_rows
 from tornproof.impl.errors import TornproofError
 from tornproof.impl.query.time_search import ALL_TIMES, TimeRange
@@ -96,13 +96,8 @@ def rows_of(snapshot: Snapshot, question: Question) -> pa.Table:
 
 def part_damages(file: str, size_bytes: int) -> Iterator[Again]:
     """Yield some lengths and bits of a file."""
-    yield from (Again(Kind.PART, Cut(file, start)) for start in _spread(size_bytes, CUTS_MAX))
-    for number, start in enumerate(_spread(size_bytes, FLIPS_MAX)):
-        yield Again(Kind.PART, Flip(file, start * BITS_IN_BYTE + number % BITS_IN_BYTE))
-
-
-def _spread(size_bytes: int, count: int) -> Sequence[int]:
-    return block_starts(size_bytes, 1, count)
+    yield from (Again(Kind.PART, Cut(file, start)) for start in block_starts(size_bytes, 1, CUTS_MAX))
+    yield from (Again(Kind.PART, flip) for flip in spread_flips(file, size_bytes, FLIPS_MAX))
 
 
 def _spans(snapshot: Snapshot) -> dict[str, _Span]:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from tornproof.harness.simulator.filesystem.image import DiskImage
-from tornproof.harness.systems.answer import Answer, read_answer
+from tornproof.harness.systems.answer import Answer, answer_of
 from tornproof.impl.errors import TornproofError
 from tornproof.impl.layout.txn import BaseHeader, TransactionRecord
 from tornproof.impl.pm.chain import Metadata
-from tornproof.impl.read.reader import Snapshot, open_snapshot
-from tornproof.impl.table.table import open_table
+from tornproof.impl.read.reader import Snapshot
 from tornproof.impl.txn.transaction import RECORD_BYTES, TXN_FILE, area_of
 
 
@@ -37,7 +36,7 @@ def legal_answers(image: DiskImage, path: str, version: int) -> list[Answer]:
         if _txn_of(content, neighbour) != neighbour:
             continue
         try:
-            answers.append(read_answer(open_snapshot(open_table(legal, path))))
+            answers.append(answer_of(legal, path))
         except TornproofError:
             continue
     return answers

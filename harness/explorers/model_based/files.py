@@ -12,6 +12,7 @@ from msgspec import structs
 
 from tornproof.harness.explorers.model_based.rows import Rows
 from tornproof.harness.simulator.filesystem.faulty import FaultyStorage
+from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.intercept import Answer, Call, CallKind
 from tornproof.impl.errors import ProblemError
 from tornproof.impl.layout import txn as txn_layout
@@ -32,6 +33,7 @@ from tornproof.impl.txn.transaction import TXN_FILE, Partition, Transaction, are
 from tornproof.model.table import DirectoryName, Entry, State, Version
 
 PUBLISHED_SIZE_BYTES = 8
+IMAGE_BYTES_MAX = 1 << 28
 TEXT_LENGTH_MAX = 4_000
 """Of a violation; values may be long."""
 _OPENINGS = (CallKind.OPEN_FOR_READING, CallKind.OPEN_FOR_WRITING)
@@ -136,6 +138,10 @@ class Files:
     def table(self) -> Table:
         """Open the table."""
         return open_table(self.storage, self.path)
+
+    def image(self) -> DiskImage:
+        """Return a copy of all files of the table."""
+        return DiskImage.capture(self.storage, self.path, size_bytes_max=IMAGE_BYTES_MAX)
 
     def transaction(self) -> Transaction:
         """Return the committed version."""

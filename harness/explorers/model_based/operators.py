@@ -6,26 +6,22 @@ from collections.abc import Iterable
 
 from tornproof.harness.explorers.model_based.files import ViolationError
 from tornproof.harness.explorers.model_based.world import ALLOWED, World, orderly
-from tornproof.harness.simulator.filesystem.image import DiskImage
-from tornproof.harness.systems.answer import read_answer
+from tornproof.harness.systems.answer import answer_of
 from tornproof.impl.errors import BusyError
 from tornproof.impl.layout.parquet import DATA_FILE
 from tornproof.impl.migrate.partition_publish import make_directories
 from tornproof.impl.migrate.plan import Outcome
 from tornproof.impl.migrate.table_migration import OUTPUT_SUFFIX, migrate_table
-from tornproof.impl.read.reader import open_snapshot
 from tornproof.impl.repair.kept import KEPT_DIRECTORY
 from tornproof.impl.repair.repair import forget_kept, repair_table
 from tornproof.impl.storage.interface import EntryKind, OpenMode, Storage
 from tornproof.impl.table.metadata_file import META_FILE
 from tornproof.impl.table.partition import PM_FILE
-from tornproof.impl.table.table import open_table
 from tornproof.impl.txn.pins import pin_committed
 from tornproof.impl.txn.transaction import TXN_FILE
 
 ELSEWHERE = "volume/elsewhere"
 """A folder in which nothing is looked for."""
-IMAGE_BYTES_MAX = 1 << 28
 OWN_FILES = (
     *(f"{file}.copy" for file in (META_FILE, TXN_FILE, DATA_FILE, PM_FILE)),
     *(f"before-2024-01-01.1/{DATA_FILE}", f"2024-01-01.1.before/{PM_FILE}"),
@@ -56,9 +52,10 @@ def forget(world: World) -> None:
         planned = forget_kept(storage, world.files.path, dry_run=True)
         before = [*_files_below(storage, kept)]
         report = forget_kept(storage, world.files.path)
-    if planned.actions != report.actions or len(before) - len(report.actions) != len([*_files_below(storage, kept)]):
+        after = [*_files_below(storage, kept)]
+    if planned.actions != report.actions or len(before) - len(report.actions) != len(after):
         raise ViolationError(ALLOWED, f"forget: {report.actions} were forgotten, and {planned.actions} announced")
-    left = [file for file in _files_below(storage, kept) if file not in world.own_files]
+    left = [file for file in after if file not in world.own_files]
     if left:
         raise ViolationError(ALLOWED, f"forget: what recoveries kept is still there: {left}")
     world.check_own_files()
@@ -68,7 +65,7 @@ def forget(world: World) -> None:
 def announce(world: World) -> None:
     """Ask what a recovery and a migration would do; nothing changes, and beside a reader none is begun."""
     storage, path = world.files.storage, world.files.path
-    before = image_of(world).files
+    before = world.files.image().files
     with orderly("a dry run"):
         repair_table(storage, path, dry_run=True)
         migrate_table(storage, path, dry_run=True)
@@ -79,7 +76,7 @@ def announce(world: World) -> None:
             pass
         else:
             raise ViolationError(ALLOWED, "a recovery was done while a reader had the table open")
-    if image_of(world).files != before:
+    if world.files.image().files != before:
         raise ViolationError(ALLOWED, "a dry run, or a recovery beside a reader, changed files")
     world.reached["dry run"] += 1
 
@@ -93,13 +90,13 @@ def migrate_elsewhere(world: World) -> None:
     for file in written:
         _change_last_byte(storage, file)
     _migrate(world, out, ", over files of as many bytes", {Outcome.REPLACED})
-    image = image_of(world)
+    image = world.files.image()
     with orderly("reading the table with what was migrated to another place"):
-        expected = read_answer(open_snapshot(open_table(image, path)))
+        expected = answer_of(image, path)
         for entry, written_to in zip(world.state.committed.entries, written, strict=True):
             name = world.files.name_of(entry.directory)
             image = image.with_file(f"{path}/{name}/{PM_FILE}", image.files[written_to])
-        found = read_answer(open_snapshot(open_table(image, path)))
+        found = answer_of(image, path)
     if found != expected:
         raise ViolationError(ALLOWED, "what was migrated to another place shows other rows")
     world.reached["migrated to another place"] += 1
@@ -122,11 +119,6 @@ def _change_last_byte(storage: Storage, path: str) -> None:
     with storage.open_for_writing(path) as handle:
         last = handle.size_bytes() - 1
         handle.pwrite(bytes([handle.pread(1, last)[0] ^ 1]), last)
-
-
-def image_of(world: World) -> DiskImage:
-    """Return the files of the table."""
-    return DiskImage.capture(world.files.storage, world.files.path, size_bytes_max=IMAGE_BYTES_MAX)
 
 
 def _files_below(storage: Storage, path: str) -> Iterable[str]:

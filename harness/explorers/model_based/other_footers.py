@@ -10,7 +10,19 @@ from types import MappingProxyType
 from typing import Final, TypeAlias
 
 from tornproof.impl.layout.parquet import DATA_FILE, MAGIC
-from tornproof.impl.parquet.thrift import Field, Items, Kind, Padded, Struct, Value, decode, encode
+from tornproof.impl.parquet.thrift import (
+    Field,
+    Items,
+    Kind,
+    Padded,
+    Struct,
+    Value,
+    decode,
+    encode,
+    value_of,
+    with_fields,
+    without,
+)
 
 Change: TypeAlias = Callable[[Struct], Struct]
 
@@ -63,7 +75,7 @@ def _everywhere(change: Change) -> Change:
 
 
 def _without(*field_ids: int) -> Change:
-    return lambda struct: Struct(tuple(each for each in struct.fields if each.id not in field_ids))
+    return lambda struct: without(struct, *field_ids)
 
 
 def _renumbered(new_ids: Mapping[int, int]) -> Change:
@@ -75,21 +87,13 @@ def _renumbered(new_ids: Mapping[int, int]) -> Change:
 
 def _with_zero(field_id: int) -> Change:
     """Return a change that sets a number to 0, also where it was left out."""
-
-    def changed(struct: Struct) -> Struct:
-        kept = [each for each in struct.fields if each.id != field_id]
-        return Struct(tuple(sorted([*kept, Field(field_id, Kind.I64, 0)], key=lambda each: each.id)))
-
-    return changed
+    return lambda struct: with_fields(struct, Field(field_id, Kind.I64, 0))
 
 
 def _without_dictionary_offset(struct: Struct) -> Struct:
     """Let the pages of data begin with the dictionary, as in files of the first writers."""
-    by_id = {each.id: each.value for each in struct.fields}
-    first = by_id.get(11, by_id[9])
-    return Struct(
-        tuple(each._replace(value=first) if each.id == 9 else each for each in struct.fields if each.id != 11)
-    )
+    dictionary = value_of(struct, 11)
+    return struct if dictionary is None else with_fields(without(struct, 11), Field(9, Kind.I64, dictionary))
 
 
 def _with_long_headers(struct: Struct) -> Struct:
@@ -128,7 +132,7 @@ def _all(*changes: Change) -> Change:
 
 
 def _with_no_dictionary_at_0(struct: Struct) -> Struct:
-    return struct if any(each.id == 11 for each in struct.fields) else _with_zero(11)(struct)
+    return struct if value_of(struct, 11) is not None else _with_zero(11)(struct)
 
 
 def _with_bounds_of_old_writers(struct: Struct) -> Struct:

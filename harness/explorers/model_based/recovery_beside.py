@@ -11,33 +11,30 @@ from typing import TypeVar
 from tornproof.harness.common.copies import open_writer_of_copy
 from tornproof.harness.common.made_rows import rows_for
 from tornproof.harness.explorers.model_based.files import ViolationError
-from tornproof.harness.explorers.model_based.operators import image_of
+from tornproof.harness.explorers.model_based.sessions import UNCOMMITTED
 from tornproof.harness.explorers.model_based.world import ALLOWED, World, orderly
 from tornproof.harness.simulator.filesystem.intercept import READ_ONLY_CALLS, Call, InterceptedStorage
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
-from tornproof.harness.systems.answer import Answer, read_answer
+from tornproof.harness.systems.answer import answer_of
 from tornproof.impl.errors import BusyError
 from tornproof.impl.layout.parquet import DATA_FILE
-from tornproof.impl.read.reader import open_snapshot
 from tornproof.impl.repair.repair import repair_table
-from tornproof.impl.storage.interface import ReadableStorage, Storage
-from tornproof.impl.table.table import open_table
+from tornproof.impl.storage.interface import Storage
 from tornproof.impl.txn.pins import PINS_FILE
 
-UNCOMMITTED = b"bytes that no version names"
 Result = TypeVar("Result")
 
 
 def recover_beside_a_writer(world: World) -> None:
     """Recover copies while another process commits before one of the calls: it is refused, or no row is lost."""
-    path, image = world.files.path, image_of(world)
+    path, image = world.files.path, world.files.image()
     name = world.files.name_of(world.state.committed.entries[0].directory)
     data = f"{path}/{name}/{DATA_FILE}"
     # In a table of a server nothing is locked until there is something to do.
     image = image.with_file(data, image.files[data] + UNCOMMITTED).without_file(f"{path}/{PINS_FILE}")
     after = MemoryStorage.of(image)
     with orderly("a commit"):
-        expected = [_rows(image, path), _rows(after, path)] if _is_committed(after, path) else []
+        expected = [answer_of(image, path), answer_of(after, path)] if _is_committed(after, path) else []
     for at in count():
         storage = MemoryStorage.of(image)
         beside = _Beside(storage.fork_process(), at, partial(_is_committed, storage.fork_process(), path))
@@ -45,11 +42,10 @@ def recover_beside_a_writer(world: World) -> None:
             repair_table(beside, path)
         with orderly("a recovery after one beside a writer"):
             problems = repair_table(storage, path).problems
-            found = _rows(storage, path)
+            found = answer_of(storage, path)
         if problems or found != expected[beside.answer]:
-            when = (
-                f"before call {at} of a recovery another process {'committed' if beside.answer else 'tried to commit'}"
-            )
+            done = "committed" if beside.answer else "tried to commit"
+            when = f"before call {at} of a recovery another process {done}"
             raise ViolationError(ALLOWED, f"{when}: other rows are there afterwards, or {problems}")
         if beside.count <= at:
             break
@@ -83,7 +79,3 @@ def _is_committed(storage: Storage, path: str) -> bool:
     except BusyError:
         return False
     return True
-
-
-def _rows(storage: ReadableStorage, path: str) -> Answer:
-    return read_answer(open_snapshot(open_table(storage, path)))

@@ -10,7 +10,6 @@ from contextlib import contextmanager, suppress
 from tornproof.harness.common.made_rows import rows_for
 from tornproof.harness.explorers.model_based.files import ViolationError
 from tornproof.harness.explorers.model_based.world import World, orderly
-from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.systems.protected import FOREIGN, PROTECTIONS, files_but_pins
 from tornproof.impl.errors import BusyError, TornproofError
@@ -19,7 +18,6 @@ from tornproof.impl.storage.operating_system import OperatingSystemStorage
 from tornproof.impl.txn.transaction import TXN_FILE
 from tornproof.impl.write.table_writer import open_writer
 
-IMAGE_BYTES_MAX = 1 << 28
 MAP = """
 import mmap, sys
 with open(sys.argv[1], "r+b") as file, mmap.mmap(file.fileno(), 0):
@@ -31,7 +29,7 @@ with open(sys.argv[1], "r+b") as file, mmap.mmap(file.fileno(), 0):
 def write_protected(world: World) -> None:
     """Write to copies that a server has open, with an index, or without a log: each is refused, and stays as it is."""
     path, metadata = world.files.path, world.start.metadata
-    image = DiskImage.capture(world.files.storage, path, size_bytes_max=IMAGE_BYTES_MAX)
+    image = world.files.image()
     for protection in PROTECTIONS:
         if protection.is_possible(metadata):
             storage = MemoryStorage.of(image)

@@ -8,7 +8,7 @@ from contextlib import suppress
 from msgspec import structs
 
 from tornproof.harness.common.copies import open_writer_of_copy
-from tornproof.harness.explorers.model_based.files import Process, ViolationError, entry_of
+from tornproof.harness.explorers.model_based.files import PUBLISHED_SIZE_BYTES, Process, ViolationError, entry_of
 from tornproof.harness.explorers.model_based.world import ALLOWED, ORDERLY, Staged, World, orderly
 from tornproof.harness.simulator.filesystem.faulty import Fault
 from tornproof.harness.simulator.filesystem.memory import Killed
@@ -25,7 +25,6 @@ from tornproof.impl.txn.transaction import TXN_FILE
 from tornproof.impl.write.table_writer import UncommittedError, WriterDeadError
 from tornproof.model.table import Recover, step
 
-PUBLISHED_BYTES = 8
 UNCOMMITTED = b"bytes that no version names"
 # About as many as there are.
 RECOVERY_STEPS, REPAIR_STEPS, MIGRATION_STEPS = 16, 36, 16
@@ -104,7 +103,7 @@ def _repair(world: World, nth: int, count: int, fault: Fault | None) -> None:
     if fault is None and count % 2 == 0:
         # A word that was lost: the file then says that it has no generation, until a recovery is through.
         with storage.open_for_writing(f"{world.files.path}/{world.files.name_of(entry.directory)}/{PM_FILE}") as handle:
-            handle.pwrite(bytes(PUBLISHED_BYTES), 0)
+            handle.pwrite(bytes(PUBLISHED_SIZE_BYTES), 0)
     if fault is not None:
         _stop(world, fault, "recover", repair_table)
     before = _contents(world)

@@ -24,6 +24,7 @@ PACKAGE = importlib.resources.files("tornproof")
 NAME_OF_MARK = "_a_planted_fault_is_reached"
 Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
 COMMON = (int, float, str, bytes, tuple, type(None))
+MISSING = object()
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
@@ -241,16 +242,17 @@ def _with_constant(module: ModuleType, name: str, statement: ast.stmt) -> Iterat
 
 @contextmanager
 def _with_name(modules: Sequence[ModuleType], name: str, value: object) -> Iterator[None]:
-    before = [(each, vars(each)[name]) for each in modules if name in vars(each)]
+    before = [(each, vars(each).get(name, MISSING)) for each in modules]
     for each in modules:
         setattr(each, name, value)
     try:
         yield
     finally:
-        for each in modules:
-            delattr(each, name)
         for each, old in before:
-            setattr(each, name, old)
+            if old is MISSING:
+                delattr(each, name)
+            else:
+                setattr(each, name, old)  # where it stood: the order of a module's names is an answer, too
 
 
 @contextmanager

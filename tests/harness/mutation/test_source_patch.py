@@ -56,6 +56,15 @@ def test_a_changed_constant_is_the_changed_one_in_each_module_that_has_it() -> N
     assert named() == ("default",) and uses(CONSTANT) == 1
 
 
+def test_the_names_of_a_module_are_in_their_order_afterwards() -> None:
+    other = SourcePatch(NAMES, "EPOCH = datetime.datetime(1970, 1, 1)", "EPOCH = datetime.datetime(1970, 1, 2)")
+    before = list(vars(partition_names))
+    for patch in (CONSTANT, other):
+        with patch.planted(lambda: None):
+            pass
+        assert list(vars(partition_names)) == before
+
+
 def test_a_method_is_changed_in_its_class() -> None:
     assert METHOD.location == "tornproof.impl.write.commit:Protocol.actions"
     write = PartitionWrite(

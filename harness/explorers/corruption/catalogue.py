@@ -45,6 +45,7 @@ from tornproof.harness.explorers.corruption.plan import (
     difference,
 )
 from tornproof.harness.explorers.corruption.recovered import recovered_damages
+from tornproof.harness.explorers.corruption.served import served_damages
 from tornproof.impl.layout.parquet import DATA_FILE
 from tornproof.impl.table.partition import ResolvedPartition
 from tornproof.impl.txn.transaction import TXN_FILE
@@ -86,7 +87,7 @@ def damages_of(judge: Judge, task: Task) -> Iterator[Damage]:
 
 def is_sampled(judge: Judge, kind: Kind, file: str) -> bool:
     """Whether only some of the fields, words or blocks of the file are damaged."""
-    if kind in CRAFTED:
+    if kind in CRAFTED or kind is Kind.SERVED:
         return False
     if kind in AGAIN:
         return True
@@ -143,6 +144,8 @@ def _damages(judge: Judge, kind: Kind, file: str) -> Iterator[Listed]:
         case Kind.VALUE:
             yield from value_damages(file, contents[file], judge.pages(file))
             yield from _wrong_offsets(file, contents[file], judge.partitions[file.rpartition("/")[0]])
+        case Kind.SERVED:
+            yield from served_damages(file)
         case Kind.PAGE_BIT:
             yield from flipped(contents, file, judge.protected_bodies(file))
         case Kind.STALE_WORD | Kind.STALE_BLOCK:

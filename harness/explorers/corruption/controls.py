@@ -43,6 +43,7 @@ FOOTER = "tornproof.impl.pm.footer"
 JUDGE = "tornproof.harness.explorers.corruption.judge"
 CHUNK = "tornproof.impl.chunk.chunk"
 VERIFY = "tornproof.impl.verify.verify"
+INDEXES = "tornproof.impl.verify.indexes"
 PARTS = "tornproof.harness.explorers.corruption.parts"
 CUTS_TRIED = 2
 BODY_BYTES_TRIED = 8
@@ -150,6 +151,23 @@ def failed_controls_of_values(judge: Judge) -> list[str]:
             ("a decoder that checks nothing", f"{JUDGE}:decode_chunk", lambda *_, **__: pa.nulls(0), arrays[:1]),
         )
         if not _any_detected(judge.of(Kind.VALUE), damages, location, broken)
+    ]
+
+
+def failed_controls_of_served(judge: Judge) -> list[str]:
+    """Return in words which faulty check of a server's files does not show."""
+    changes = {file: listed(judge, Kind.SERVED, file) for file in judge.files(Kind.SERVED)}
+    indexes = [each for file, found in changes.items() if file.endswith("/indexed.k") for each in found]
+    native = [each for file, found in changes.items() if file.endswith(".d") for each in found]
+    return [
+        f"{what} was not detected"
+        for what, location, broken, damages in (
+            ("a check of no index", f"{INDEXES}:_difference", lambda *_: None, indexes),
+            ("a check of no native partition", f"{VERIFY}:check_native_columns", lambda *_, **__: (), native),
+            # There are no files with this name.
+            ("a check that does not find an index", f"{INDEXES}:suffixed", lambda *_: "none", indexes),
+        )
+        if not _any_detected(judge.of(Kind.SERVED), damages, location, broken)
     ]
 
 

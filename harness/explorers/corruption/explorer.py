@@ -18,6 +18,7 @@ from tornproof.harness.explorers.corruption.controls import (
     failed_controls_of_kinds,
     failed_controls_of_parts,
     failed_controls_of_reads,
+    failed_controls_of_served,
     failed_controls_of_values,
 )
 from tornproof.harness.explorers.corruption.judge import Judge
@@ -194,7 +195,7 @@ def _plan_in_worker(worker: Worker, damages_max: int | None) -> Plan:
         # Growing a table may rename its directories.
         weights={
             file: _weight(each, file)
-            for each in (judge.of_every_type, judge.grown, judge)
+            for each in (judge.of_every_type, judge.of_server, judge.grown, judge)
             if each
             for file in each.damaged_files
         },
@@ -218,6 +219,7 @@ def _failed_controls(judge: Judge) -> list[str]:
         *failed_controls_of_crafted(judge),
         *failed_controls_of_reads(judge),
         *failed_controls_of_values(judge),
+        *failed_controls_of_served(judge),
     ]
 
 

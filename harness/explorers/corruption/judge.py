@@ -11,13 +11,14 @@ import bisect
 import enum
 import functools
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 import pyarrow as pa
 from msgspec.structs import replace
 
+from tornproof.harness.common.patch import replaced
 from tornproof.harness.common.whose_error import is_of_explorers
 from tornproof.harness.counterexamples.regions import RegionMap, data_regions, pm_regions, txn_regions
 from tornproof.harness.explorers.corruption.beside import beside_files
@@ -26,6 +27,8 @@ from tornproof.harness.explorers.corruption.every_type import image_of_every_typ
 from tornproof.harness.explorers.corruption.history import Version, committed, grow
 from tornproof.harness.explorers.corruption.parts import PartReads
 from tornproof.harness.explorers.corruption.plan import CRAFTED, GROWN, Again, Crafted, Cut, Damage, Kind, Overwrite
+from tornproof.harness.explorers.corruption.served import PATH as PATH_OF_SERVER
+from tornproof.harness.explorers.corruption.served import served_files, served_image
 from tornproof.harness.explorers.corruption.states import key_of, legal_answers, same_metadata
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
@@ -58,6 +61,8 @@ from tornproof.impl.verify.pages import ChunkFilter, filter_of
 from tornproof.impl.verify.verify import Counts, check_thrift_footer, verify_partition, verify_table
 
 CRAFTED_PARTITIONS_MAX = 3
+NATIVE, INDEX = "tornproof.impl.verify.native", "tornproof.impl.table.symbol_index"
+SMALL_PIECE_BYTES, SMALL_PIECE_ROWS = 16, 3
 CONTENT = "content"
 """What all bytes are called of a file whose fields have no names here."""
 
@@ -99,9 +104,12 @@ class PlacedChunk:
 class Judge:
     """Holds a sound table's image and right answers, and judges damages of it."""
 
-    def __init__(self, image: DiskImage, path: str, *, older: Sequence[Version] = ()) -> None:
+    def __init__(
+        self, image: DiskImage, path: str, *, older: Sequence[Version] = (), beside: Mapping[str, bytes] | None = None
+    ) -> None:
         """Read the undamaged table; raises what reading raises. `older` are earlier versions, newest first.
 
+        `beside` are the other files to damage, by default some of each kind.
         `reason` says in words why what was judged last is nonconforming.
         """
         self.image, self.path, self.older = image, path, older
@@ -122,7 +130,7 @@ class Judge:
                 self._add_partition(self.snapshot.resolve(partition))
         self._read = {file: traced.ranges(f"{path}/{file}") for file in self.regions}
         self.contents = self.contents_of(image)
-        self.beside = beside_files(image, path)
+        self.beside = beside_files(image, path) if beside is None else beside
         self.no_past = ""
         self.reason = ""
 
@@ -141,9 +149,19 @@ class Judge:
         """The judge of a small table with columns of every type."""
         return Judge(image_of_every_type(), PATH_OF_EVERY_TYPE)
 
+    @functools.cached_property
+    def of_server(self) -> Judge:
+        """The judge of a small table as a server leaves it."""
+        return Judge(served_image(), PATH_OF_SERVER, beside=served_files())
+
     def of(self, kind: Kind) -> Judge:
         """Return the judge of the table that a kind of damage is done to."""
-        judge = self.of_every_type if kind is Kind.VALUE else self.grown if kind in GROWN else self
+        match kind:
+            case Kind.VALUE:
+                return self.of_every_type
+            case Kind.SERVED:
+                return self.of_server
+        judge = self.grown if kind in GROWN else self
         assert judge is not None, "damage with older content was planned for a table without it"
         return judge
 
@@ -160,6 +178,8 @@ class Judge:
             return [TXN_FILE, *files] if kind in CRAFTED else files
         if kind is Kind.BESIDE:
             return tuple(self.beside)
+        if kind is Kind.SERVED:
+            return tuple(served_files())
         if kind is Kind.VALUE:
             return tuple(file for file in self.of(kind).regions if file.endswith(DATA_FILE))
         return () if kind in GROWN and self.grown is None else tuple(self.of(kind).regions)
@@ -299,6 +319,7 @@ class Judge:
             Kind.BESIDE: self._judge_beside,
             Kind.PART: self._judge_part,
             Kind.RECOVERED: self._judge_recovered,
+            Kind.SERVED: self._judge_served,
             Kind.VALUE: self._judge_value,
         }
         return judges[again.kind](again)
@@ -324,6 +345,26 @@ class Judge:
                 if found in (Outcome.REJECTED, Outcome.ROLLBACK, Outcome.LEGAL_STATE):
                     self.reason = "a recovery reports no damage, and the table is damaged or has other rows"
         return Outcome.NONCONFORMING if self.reason else found
+
+    def _judge_served(self, again: Again) -> Outcome:
+        """Judge a change of a server's file: what breaks a rule is reported, also by pieces, and nothing else is."""
+        table, kind = open_table(self._damaged(again), self.path), again.damage.kind
+        with self._errors_as_reasons():
+            report = verify_table(table)
+            with (
+                replaced(f"{NATIVE}:PIECE_BYTES", SMALL_PIECE_BYTES),
+                replaced(f"{INDEX}:PIECE_ROWS", SMALL_PIECE_ROWS),
+            ):
+                by_pieces = verify_table(table)
+            if report.all_problems != by_pieces.all_problems:
+                self.reason = "other problems are found when files are read in smaller pieces"
+            elif kind is Kind.BROKEN and not report.all_problems:
+                self.reason = "the table is verified as sound"
+            elif kind is Kind.ALLOWED and report.all_problems:
+                self.reason = f"it is called damaged: {report.all_problems[0]}"
+            elif kind is Kind.ALLOWED and report.notes:
+                self.reason = f"something is not looked at: {report.notes[0]}"
+        return Outcome.NONCONFORMING if self.reason else EXPECTED[kind]
 
     def _judge_value(self, again: Again) -> Outcome:
         """Judge damage of a page without checksum: other values are expected, but only of values."""

@@ -33,6 +33,7 @@ class Kind(enum.StrEnum):
     RECOVERED = "damaged tables recovered"
     BESIDE = "other files damaged"
     VALUE = "values of every type damaged"
+    SERVED = "files of servers changed"
     FORGED = "fields forged"
     BROKEN = "rules broken"
     REQUIRED = "required features"
@@ -42,8 +43,8 @@ class Kind(enum.StrEnum):
 
 CRAFTED = frozenset({Kind.BROKEN, Kind.REQUIRED, Kind.ALLOWED})
 """Kinds that a writer would have to make: what breaks a rule, what no reader knows yet, and what is left free."""
-AGAIN = frozenset({Kind.PART, Kind.RECOVERED, Kind.BESIDE, Kind.VALUE})
-"""Kinds whose damages are bits, lengths and words that are also judged in another way."""
+AGAIN = frozenset({Kind.PART, Kind.RECOVERED, Kind.BESIDE, Kind.VALUE, Kind.SERVED})
+"""Kinds whose damages are those of others, and are also judged in another way."""
 LISTED_KINDS = tuple(kind for kind in Kind if kind not in (Kind.FLIP, Kind.CUT, Kind.PAIR))
 """Kinds whose damages are listed, because they follow from the files' contents."""
 GROWN = frozenset({Kind.STALE_WORD, Kind.STALE_BLOCK, Kind.LOST_WORD, Kind.LOST_BLOCK, Kind.PAGE_BIT, Kind.FILTER_BIT})
@@ -196,7 +197,7 @@ class Again:
     """A damage that is judged in the way of a kind that has none of its own."""
 
     kind: Kind
-    damage: Flip | Cut | Overwrite
+    damage: Flip | Cut | Overwrite | Crafted
 
     @property
     def file(self) -> str:
@@ -316,7 +317,7 @@ def damage_of(evidence: Mapping[str, Any]) -> Damage:
 
 def _again_of(kind: Kind, evidence: Mapping[str, Any]) -> Again:
     damage = damage_of(evidence)
-    if isinstance(damage, Flip | Cut | Overwrite):
+    if isinstance(damage, Crafted if kind is Kind.SERVED else (Flip, Cut, Overwrite)):
         return Again(kind, damage)
     raise ValueError(f"damage of kind {damage.kind.value!r} is not judged as {kind.value!r}")
 

@@ -1,0 +1,88 @@
+"""Files of servers: what breaks a rule is reported and nothing else is; a check that looks at less is found."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable
+from itertools import islice
+from typing import Any
+
+import pytest
+
+from tornproof.harness.common.patch import replaced, wrapped
+from tornproof.harness.common.verdict import Finding, Verdict
+from tornproof.harness.explorers.corruption.catalogue import listed
+from tornproof.harness.explorers.corruption.judge import FOUND, Judge, Outcome
+from tornproof.harness.explorers.corruption.plan import Again, Kind, damage_of, evidence_of
+from tornproof.harness.explorers.corruption.served import PATH, WIDTHS_BYTES, served_image
+from tornproof.harness.replay import replay_finding
+from tornproof.harness.systems.workload import MADE_PATH, made_image
+from tornproof.impl.table.table import open_table
+from tornproof.impl.verify import native
+from tornproof.impl.verify.verify import verify_table
+
+INDEXES = "tornproof.impl.verify.indexes"
+
+
+@pytest.fixture(scope="module")
+def made() -> Judge:
+    return Judge(made_image(), MADE_PATH)
+
+
+def changes_of(judge: Judge, *ends: str) -> list[Again]:
+    files = [file for file in judge.files(Kind.SERVED) if file.endswith(ends)]
+    return [each for file in files for each in listed(judge, Kind.SERVED, file) if isinstance(each, Again)]
+
+
+def outcomes(judge: Judge, *ends: str) -> Counter[Outcome]:
+    return Counter(judge.of(Kind.SERVED).judge(each)[0] for each in changes_of(judge, *ends))
+
+
+def test_the_table_is_sound_and_all_of_it_is_looked_at() -> None:
+    report = verify_table(open_table(served_image(), PATH))
+    assert (report.all_problems, report.notes) == ((), ())
+    assert report.counts.indexes == 6
+    assert {each.format for each in report.partitions} == {"native", "parquet"}
+
+
+def test_the_widths_of_values_are_those_that_are_checked() -> None:
+    assert {tag.name: width for tag, width in native.WIDTHS_BYTES.items() if tag is not None} == WIDTHS_BYTES
+
+
+def test_what_breaks_a_rule_is_reported_and_what_is_left_free_is_not(made: Judge) -> None:
+    found, kinds = outcomes(made, ""), Counter(each.damage.kind for each in changes_of(made, ""))
+    assert kinds.keys() == {Kind.BROKEN, Kind.ALLOWED} and min(kinds.values()) > 100
+    assert found == {Outcome.REJECTED: kinds[Kind.BROKEN], Outcome.HARMLESS: kinds[Kind.ALLOWED]}
+
+
+@pytest.mark.parametrize(
+    ("location", "broken", "ends"),
+    [
+        (f"{INDEXES}:OLDER_ROW", 0, (".v",)),
+        (f"{INDEXES}:key_position", lambda *_: 1 / 0, (".k",)),
+        ("tornproof.impl.table.symbol_index:_check_counts", lambda *_: None, (".k",)),
+        ("tornproof.impl.verify.native:NULL_SYMBOL", -1, (".d",)),
+        ("tornproof.impl.verify.native:VARCHAR_NULL", 0, (".i", ".7")),
+        ("tornproof.impl.verify.dictionaries:buckets_of", lambda symbols, _: [0] * len(symbols), (".k",)),
+    ],
+)
+def test_a_check_that_looks_otherwise_is_found(made: Judge, location: str, broken: Any, ends: tuple[str, ...]) -> None:
+    with replaced(location, broken):
+        assert any(outcomes(made, *ends)[each] for each in FOUND)
+
+
+def test_a_check_that_ends_after_the_first_piece_is_found(made: Judge, monkeypatch: pytest.MonkeyPatch) -> None:
+    every: Callable[..., Any] = native.NativeColumn._pieces
+    monkeypatch.setattr(native.NativeColumn, "_pieces", lambda self, *sizes: islice(every(self, *sizes), 1))
+    assert outcomes(made, "plain.d", ".i")[Outcome.NONCONFORMING]
+
+
+def test_a_finding_replays(made: Judge) -> None:
+    change = next(each for each in changes_of(made, "indexed.v") if "instead of" in str(each))
+    evidence = json.loads(json.dumps(evidence_of(change, "content")))
+    assert damage_of(evidence) == change
+    finding = Finding(property="p", phase="damage", sentence="s", evidence=evidence)
+    assert replay_finding(finding, made.image, MADE_PATH) is Verdict.VALID
+    with wrapped(f"{INDEXES}:_difference", lambda _: lambda *_: None):
+        assert replay_finding(finding, made.image, MADE_PATH) is Verdict.INVALID

@@ -79,7 +79,7 @@ def explore_stateful(
     storage_kind: StorageKind = StorageKind.FILES,
     directory: str | None = None,
     with_controls: bool = False,
-    with_fixed: bool = True,
+    fixed_on: Sequence[str | None] = (None, *FIXED_PROGRAMS),
     has_time: HasTime = always,
     on_progress: OnProgress = lambda done, total: None,
 ) -> Phase:
@@ -96,7 +96,7 @@ def explore_stateful(
     with scratch_directory(storage_kind, directory) as scratch:
         controls = model_based.CONTROLS if with_controls else ()
         undetected = [control for control in controls if not stateful.detects(control, seed, scratch)]
-        fixed = [stateful.run_fixed(table, scratch) for table in ((None, *FIXED_PROGRAMS) if with_fixed else ())]
+        fixed = [stateful.run_fixed(table, scratch) for table in fixed_on]
         random = [stateful.explore(part, scratch, has_time, on_progress) for part in model_based.parts(steps, seed)]
         findings = [stateful.finding(failed, scratch) for failed in model_based.first_failures([*fixed, *random])]
     return stateful_phase("the table", fixed, random, findings, seed, undetected)

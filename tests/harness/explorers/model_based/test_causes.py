@@ -68,7 +68,7 @@ class LastWorld(Watch):
         self.files = {file: self.recorder.content(f"{world.files.path}/{file}") or b"" for file in files}
 
 
-@pytest.mark.parametrize(("table", "number", "steps"), sampled(6, list(programs())))
+@pytest.mark.parametrize(("table", "number", "steps"), sampled(3, list(programs())))
 def test_files_of_a_sound_writer_are_what_the_model_has_after_each_step(
     table: str | None, number: int, steps: Steps
 ) -> None:

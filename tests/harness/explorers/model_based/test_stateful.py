@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from depth import nightly
+from depth import nightly, sampled
 from explorations import explore_stateful
 
 from tornproof.harness.check import capture_table
@@ -23,7 +23,7 @@ from tornproof.harness.explorers.model_based.explorer import (
     PartResult,
     stateful_phase,
 )
-from tornproof.harness.explorers.model_based.fixed_programs import COMMITS, STOPS
+from tornproof.harness.explorers.model_based.fixed_programs import COMMITS, FIXED_PROGRAMS, STOPS
 from tornproof.harness.explorers.model_based.machine import Search, replay
 from tornproof.harness.explorers.model_based.rows import Point, Rows
 from tornproof.harness.explorers.model_based.rules import RULES, WEIGHTED_RULES, Step
@@ -45,7 +45,7 @@ def explored(table: Path | None, kind: StorageKind, steps: int, **settings: Any)
     return explore_stateful(
         image,
         path,
-        **{"steps": steps, "seed": 1, "storage_kind": kind, "with_fixed": False, **settings},
+        **{"steps": steps, "seed": 1, "storage_kind": kind, "fixed_on": (), **settings},
     )
 
 
@@ -54,7 +54,6 @@ def explored(table: Path | None, kind: StorageKind, steps: int, **settings: Any)
     [
         # `test_blinded_files` tries a control by day.
         # A file in memory can have no hole.
-        ("9.4.2/dedup", 300, False),
         nightly("9.4.2/dedup", 4_000, True),
         nightly(None, 4_000, True),
         nightly("9.4.2/chain", 4_000, True),
@@ -64,13 +63,20 @@ def test_a_run_is_valid_and_reaches_its_coverage_goals(
     questdb_data: Path, name: str | None, steps: int, with_controls: bool
 ) -> None:
     table = questdb_data / "tables" / name / "table" if name else None
-    phase = explored(table, FILES, steps, with_controls=with_controls, with_fixed=True)
+    phase = explored(table, FILES, steps, with_controls=with_controls, fixed_on=(None, *FIXED_PROGRAMS))
     assert (phase.verdict, phase.note, phase.controls) == (Verdict.VALID, "", "passed")
     assert phase.explored == sum(phase.counts.values()) > steps
     assert all(phase.reached[point] for point in (*COVERAGE_GOALS, *FIXED_GOALS))
     assert phase.counts == {rule: phase.reached[f"rule: {rule}"] for rule in RULES} and all(phase.counts.values())
     # A partition that is not in Parquet must not become the first or last one.
     assert ("commit refused" in phase.reached) == (name is not None)
+
+
+@pytest.mark.parametrize("fixed_on", sampled(3, [None, *FIXED_PROGRAMS]))
+def test_programs_on_a_new_table_find_nothing(fixed_on: str | None) -> None:
+    phase = explored(None, FILES, 100, fixed_on=(fixed_on,))
+    assert phase.findings == () and phase.explored == sum(phase.counts.values()) > 100
+    assert phase.counts == {rule: phase.reached[f"rule: {rule}"] for rule in RULES}
 
 
 @pytest.mark.nightly
@@ -239,7 +245,7 @@ def test_rows_of_equal_content_have_one_identity_and_a_nan_equals_itself() -> No
 
 @pytest.mark.nightly
 def test_a_long_run_finds_nothing() -> None:
-    phase = explored(None, FILES, 8_000, with_fixed=True)
+    phase = explored(None, FILES, 8_000, fixed_on=(None, *FIXED_PROGRAMS))
     assert (phase.verdict, phase.note) == (Verdict.VALID, "")
 
 

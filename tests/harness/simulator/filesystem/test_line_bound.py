@@ -7,6 +7,7 @@ from itertools import islice
 from typing import Any
 
 import pytest
+from depth import nightly
 
 from tornproof.harness.check import CheckQuestion, PhaseName, bounds_of, check_image, make_table
 from tornproof.harness.common.effort import Bounds
@@ -130,13 +131,13 @@ PLANTED = {
 }
 
 
-@pytest.mark.parametrize("place", ["commit", "read"])
+@pytest.mark.parametrize("place", ["commit", nightly("read")])
 def test_a_loop_planted_in_a_commit_or_a_read_is_a_finding_of_stateful(place: str) -> None:
     stateful = Stateful(None, "", StorageKind.MEMORY)
     with bounded_computation():
-        assert stateful.run_fixed(None, "").failed is None
+        assert stateful.run_fixed(None, "", range(3)).failed is None
         with wrapped(PLANTED[place], spinning):
-            failed = stateful.run_fixed(None, "").failed
+            failed = stateful.run_fixed(None, "", stops_at_first=True).failed
             assert failed is not None
             finding = stateful.finding(failed, "")
             assert finding.property == Property.ENDS

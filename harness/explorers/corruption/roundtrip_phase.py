@@ -1,6 +1,6 @@
 """The explorer of what a file says in several ways: generations encoded again, seen in parts, files in other forms.
 
-And of files that say much in few bytes.
+And of files that say much in few bytes, and of pages as other writers could make them.
 """
 
 from __future__ import annotations
@@ -9,9 +9,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 
 from tornproof.harness.common.verdict import Finding, Phase, Verdict
-from tornproof.harness.explorers.corruption import expansion, forms, roundtrip, views
+from tornproof.harness.explorers.corruption import expansion, forms, packed_vectors, roundtrip, views
 from tornproof.harness.explorers.corruption.expansion import Repeated
 from tornproof.harness.explorers.corruption.forms import FORMS, Original, difference, files_to_change
+from tornproof.harness.explorers.corruption.packed_vectors import Page
 from tornproof.harness.explorers.corruption.roundtrip import Mismatch, reencode_generations
 from tornproof.harness.explorers.corruption.views import view_problems
 from tornproof.harness.simulator.filesystem.image import DiskImage
@@ -39,16 +40,23 @@ def roundtrip_phase(table: Table) -> Phase:
         files = table.files_of(partition)
         if partition.is_parquet and files.has_pm():
             _compare_generations(files, seen)
-    changed_files, chunks = (files_to_change(table), expansion.repeated()) if seen.generations else ({}, ())
-    findings = (*seen.findings, *findings_of_forms(changed_files), *findings_of_expansion(chunks))
+    changed_files = files_to_change(table) if seen.generations else {}
+    chunks, pages = (expansion.repeated(), packed_vectors.pages()) if seen.generations else ((), ())
+    findings = (
+        *seen.findings,
+        *findings_of_forms(changed_files),
+        *findings_of_expansion(chunks),
+        *findings_of_pages(pages),
+    )
     verdict = Verdict.INVALID if findings else Verdict.VALID if seen.generations else Verdict.UNKNOWN
     form_count = len(changed_files) * len(FORMS)
     return Phase(
         name=PHASE,
-        explored=seen.generations + form_count + len(chunks),
+        explored=seen.generations + form_count + len(chunks) + len(pages),
         complete=True,
         bound=f"every generation in the chains of {seen.files} _pm files; {len(changed_files)} Parquet files in "
-        f"{len(FORMS)} other forms; {len(chunks)} chunks that decode to one byte more than is allowed",
+        f"{len(FORMS)} other forms; {len(chunks)} chunks that decode to one byte more than is allowed; "
+        f"{len(pages)} pages of packed vectors",
         verdict=verdict,
         counts={
             "files": seen.files,
@@ -56,11 +64,14 @@ def roundtrip_phase(table: Table) -> Phase:
             "changed files": len(changed_files),
             "forms": form_count,
             "repeated values": len(chunks),
+            "packed pages": len(pages),
             "different": len(findings),
         },
         note="" if seen.generations else "the table has no _pm, so there was nothing to encode",
         findings=findings,
-    ).with_controls([*seen.failed, *forms.failed_controls(), *expansion.failed_controls()])
+    ).with_controls(
+        [*seen.failed, *forms.failed_controls(), *expansion.failed_controls(), *packed_vectors.failed_controls()]
+    )
 
 
 def _compare_generations(files: PartitionFiles, seen: _Seen) -> None:
@@ -121,6 +132,19 @@ def findings_of_expansion(chunks: Sequence[Repeated]) -> Iterator[Finding]:
             )
 
 
+def findings_of_pages(pages: Sequence[Page]) -> Iterator[Finding]:
+    """Yield a finding for each page of packed vectors that is read otherwise than it was made."""
+    for number, page in enumerate(pages):
+        problem = packed_vectors.problem_of(page)
+        if problem is not None:
+            yield Finding(
+                property=packed_vectors.PROPERTY,
+                phase=PHASE,
+                sentence=f"A page with {page.name}: {problem}.",
+                evidence={"packed": number},
+            )
+
+
 def replay_roundtrip(finding: Finding, image: DiskImage, path: str) -> Verdict:
     """Compare again what differed; raises KeyError, TypeError or ValueError for what is no such finding."""
     evidence = finding.evidence
@@ -129,6 +153,9 @@ def replay_roundtrip(finding: Finding, image: DiskImage, path: str) -> Verdict:
         return Verdict.VALID if difference(Original(content), form) is None else Verdict.INVALID
     if "repeated" in evidence:
         problem = expansion.problem_of(expansion.repeated()[evidence["repeated"]])
+        return Verdict.VALID if problem is None else Verdict.INVALID
+    if "packed" in evidence:
+        problem = packed_vectors.problem_of(packed_vectors.pages()[evidence["packed"]])
         return Verdict.VALID if problem is None else Verdict.INVALID
     name = str(evidence["file"]).partition("/")[0]
     files = PartitionFiles(storage=image, path=f"{path}/{name}", name=name)

@@ -1,6 +1,6 @@
 """The explorer of what a file says in several ways: generations encoded again, seen in parts, files in other forms.
 
-And of files that say much in few bytes, and of pages as other writers could make them.
+And of files that say much in few bytes, of pages as other writers could make them, and of what is spelled out in names.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 
 from tornproof.harness.common.verdict import Finding, Phase, Verdict
-from tornproof.harness.explorers.corruption import expansion, forms, packed_vectors, roundtrip, views
+from tornproof.harness.explorers.corruption import expansion, forms, packed_vectors, roundtrip, views, worked_out
 from tornproof.harness.explorers.corruption.expansion import Repeated
 from tornproof.harness.explorers.corruption.forms import FORMS, Original, difference, files_to_change
 from tornproof.harness.explorers.corruption.packed_vectors import Page
@@ -20,6 +20,8 @@ from tornproof.impl.table.partition import PartitionFiles, read_published
 from tornproof.impl.table.table import Table, open_table
 
 PHASE = "roundtrip"
+PARTS = (forms, expansion, packed_vectors, worked_out)
+"""What is asked once, whatever the table has."""
 ENCODING = "decoding and encoding a generation gives the same bytes"
 
 
@@ -42,21 +44,23 @@ def roundtrip_phase(table: Table) -> Phase:
             _compare_generations(files, seen)
     changed_files = files_to_change(table) if seen.generations else {}
     chunks, pages = (expansion.repeated(), packed_vectors.pages()) if seen.generations else ((), ())
+    answers = worked_out.questions() if seen.generations else ()
     findings = (
         *seen.findings,
         *findings_of_forms(changed_files),
         *findings_of_expansion(chunks),
         *findings_of_pages(pages),
+        *(findings_of_answers() if answers else ()),
     )
     verdict = Verdict.INVALID if findings else Verdict.VALID if seen.generations else Verdict.UNKNOWN
     form_count = len(changed_files) * len(FORMS)
     return Phase(
         name=PHASE,
-        explored=seen.generations + form_count + len(chunks) + len(pages),
+        explored=seen.generations + form_count + len(chunks) + len(pages) + len(answers),
         complete=True,
         bound=f"every generation in the chains of {seen.files} _pm files; {len(changed_files)} Parquet files in "
         f"{len(FORMS)} other forms; {len(chunks)} chunks that decode to one byte more than is allowed; "
-        f"{len(pages)} pages of packed vectors",
+        f"{len(pages)} pages of packed vectors; {len(answers)} names, intervals and hashes worked out twice",
         verdict=verdict,
         counts={
             "files": seen.files,
@@ -65,13 +69,12 @@ def roundtrip_phase(table: Table) -> Phase:
             "forms": form_count,
             "repeated values": len(chunks),
             "packed pages": len(pages),
+            "worked out twice": len(answers),
             "different": len(findings),
         },
         note="" if seen.generations else "the table has no _pm, so there was nothing to encode",
         findings=findings,
-    ).with_controls(
-        [*seen.failed, *forms.failed_controls(), *expansion.failed_controls(), *packed_vectors.failed_controls()]
-    )
+    ).with_controls([*seen.failed, *(failed for each in PARTS for failed in each.failed_controls())])
 
 
 def _compare_generations(files: PartitionFiles, seen: _Seen) -> None:
@@ -145,6 +148,14 @@ def findings_of_pages(pages: Sequence[Page]) -> Iterator[Finding]:
             )
 
 
+def findings_of_answers() -> Iterator[Finding]:
+    """Yield a finding for the first wrong answer of each kind."""
+    for number, problem in worked_out.first_problems():
+        yield Finding(
+            property=worked_out.PROPERTY, phase=PHASE, sentence=f"{problem}.", evidence={"worked_out": number}
+        )
+
+
 def replay_roundtrip(finding: Finding, image: DiskImage, path: str) -> Verdict:
     """Compare again what differed; raises KeyError, TypeError or ValueError for what is no such finding."""
     evidence = finding.evidence
@@ -156,6 +167,9 @@ def replay_roundtrip(finding: Finding, image: DiskImage, path: str) -> Verdict:
         return Verdict.VALID if problem is None else Verdict.INVALID
     if "packed" in evidence:
         problem = packed_vectors.problem_of(packed_vectors.pages()[evidence["packed"]])
+        return Verdict.VALID if problem is None else Verdict.INVALID
+    if "worked_out" in evidence:
+        problem = worked_out.problem_of(worked_out.questions()[evidence["worked_out"]])
         return Verdict.VALID if problem is None else Verdict.INVALID
     name = str(evidence["file"]).partition("/")[0]
     files = PartitionFiles(storage=image, path=f"{path}/{name}", name=name)

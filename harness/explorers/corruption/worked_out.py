@@ -1,0 +1,246 @@
+"""What the format spells out, worked out a second time by docs/format.md: directories, intervals, types, hashes.
+
+Writer and reader have these functions in common, so that a mistake in one is in both, and only a server sees it.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tornproof.harness.common.patch import replaced
+from tornproof.harness.common.whose_error import is_of_explorers
+from tornproof.impl.storage import checksum
+from tornproof.impl.table import partition_names, symbol_hash
+from tornproof.impl.table.metadata_file import PartitionBy
+from tornproof.impl.types import names
+
+PROPERTY = "what the format spells out is what its documentation says"
+CHECKSUM = "tornproof.impl.storage.checksum"
+DAYS = ("1969-12-31", "1970-01-01", "2019-12-30", "2020-02-29", "2021-01-03", "2024-12-31", "2026-11-27")
+TIMES = (
+    *("00:00:00", "07:00:00", "23:00:00", "07:00:30", "07:50:00", "07:50:30", "00:00:01", "00:01:00", "23:59:59"),
+    *("07:00:00.5", "00:00:00.000001", "07:50:30.999999", "23:59:59.100000"),
+)
+NANOSECONDS = (0, 1, 120, 999)
+SYMBOLS = ("", "a", "one", "two", "three", "Aa", "BB", "größe", "🌡", "a long symbol " * 9, "\uffff\uffff\uffff\uffff")
+CAPACITIES = (1, 2, 3, 4, 5, 8, 100, 128, 256, 1 << 20)
+DECIMAL_TAGS = {28: 2, 29: 4, 30: 9, 31: 18, 32: 38, 33: 76}
+"""The digits that fit into 1, 2, 4, 8, 16 and 32 bytes."""
+GEOHASH_TAGS = {14: 7, 15: 15, 16: 31, 17: 60}
+"""The bits of a geohash in 1, 2, 4 and 8 bytes, without the one that says null."""
+PLAIN_TAGS = {
+    **{name: number for number, name in enumerate(("BOOLEAN", "BYTE", "SHORT", "CHAR", "INT", "LONG", "DATE"), 1)},
+    **{name: number for number, name in enumerate(("TIMESTAMP", "FLOAT", "DOUBLE", "STRING", "SYMBOL", "LONG256"), 8)},
+    **{"BINARY": 18, "UUID": 19, "LONG128": 24, "IPV4": 25, "VARCHAR": 26, "TIMESTAMP_NS": 8 | 1 << 18},
+}
+CONTENTS = tuple(bytes(range(256)) * 3 + bytes(rest) for rest in range(9))
+SMALL_HALF_BYTES = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What is worked out twice: its kind, the words for it, what the implementation says, and what is right."""
+
+    kind: str
+    name: str
+    found: Callable[[], Any]
+    expected: Any
+
+
+@functools.cache
+def questions() -> tuple[Question, ...]:
+    """Return all questions, always in the same order."""
+    return (*_directories(), *_types(), *_hashes(), *_checksums())
+
+
+def problem_of(question: Question) -> str | None:
+    """Say what is wrong with an answer; None if it is right."""
+    try:
+        found = question.found()
+    except Exception as error:
+        if is_of_explorers(error):
+            raise
+        return f"{type(error).__name__}: {error}"
+    return None if found == question.expected else f"{found} instead of {question.expected}"
+
+
+def first_problems() -> Iterator[tuple[int, str]]:
+    """Yield the number of the first question of each kind that is answered wrongly, and what is wrong."""
+    seen = set[str]()
+    for number, question in enumerate(questions()):
+        problem = None if question.kind in seen else problem_of(question)
+        if problem is not None:
+            seen.add(question.kind)
+            yield number, f"{question.name}: {problem}"
+
+
+def failed_controls() -> Iterator[str]:
+    """Yield what is not noticed of a hash of bytes, and of directories without a time."""
+    for what, location, broken in (
+        ("another hash", "tornproof.impl.table.symbol_hash:HASH_FACTOR", 33),
+        ("directories without a time", "tornproof.impl.table.partition_names:_time_name", lambda *_: ""),
+    ):
+        with replaced(location, broken):
+            if not any(True for _ in first_problems()):
+                yield f"{what} was not noticed"
+
+
+def _directories() -> Iterator[Question]:
+    """Yield names of partitions, which begin at an interval or where a server has split one, and their intervals."""
+    for (day, time), by in itertools.product(itertools.product(DAYS, TIMES), PartitionBy):
+        for nanosecond in (None, *(NANOSECONDS if "." in time else NANOSECONDS[:2])):
+            is_fine = nanosecond is not None
+            start = np.datetime64(f"{day}T{time}", "ns" if is_fine else "us") + (nanosecond or 0)
+            timestamp = int(start.astype(np.int64))
+            words = f"a partition by {by.name.lower()} at {start}"
+            name = _directory(start, by)
+            settings: dict[str, Any] = {"partition_by": by, "nanoseconds": is_fine}
+            for txn, suffix in ((-1, ""), (12, ".12")):
+                yield Question(
+                    "directories",
+                    f"the directory of {words}",
+                    functools.partial(partition_names.directory_names, timestamp, txn, **settings),
+                    (name + suffix,),
+                )
+                yield Question(
+                    "names",
+                    f"the parts of {name + suffix}",
+                    functools.partial(_parts_of, name + suffix),
+                    (True, (name, txn)),
+                )
+            first, end = _interval(start, by)
+            yield Question(
+                "starts",
+                f"the start of {words}",
+                functools.partial(partition_names.interval_start, timestamp, **settings),
+                first,
+            )
+            yield Question(
+                "ends",
+                f"the end of {words}",
+                functools.partial(partition_names.interval_end, timestamp, **settings),
+                end,
+            )
+
+
+def _parts_of(name: str) -> tuple[bool, tuple[str, int]]:
+    return partition_names.looks_like_partition(name), partition_names.split_name(name)
+
+
+def _directory(start: np.datetime64, by: PartitionBy) -> str:
+    if by is PartitionBy.NONE:
+        return "default"
+    interval, day = _interval_name(start, by), str(start.astype("datetime64[D]"))
+    first = _interval(start, by)[0]
+    if first == int(start.astype(np.int64)):
+        return interval
+    if by is PartitionBy.WEEK:
+        day = f"{interval}-{1 + (int(start.astype('datetime64[D]').astype(np.int64)) + 3) % 7}"
+    clock, _, fraction = str(start).partition("T")[2].partition(".")
+    hours, minutes, seconds = clock.split(":")
+    if int(fraction):
+        return f"{day}T{hours}{minutes}{seconds}-{fraction}"
+    if minutes + seconds != "0000":
+        return f"{day}T{hours}{minutes}{seconds}"
+    return f"{day}T{hours}" if hours != "00" else day
+
+
+def _interval_name(start: np.datetime64, by: PartitionBy) -> str:
+    if by is PartitionBy.WEEK:
+        # A week is of the year in which its Thursday is.
+        day = start.astype("datetime64[D]")
+        thursday = day - (int(day.astype(np.int64)) + 3) % 7 + 3
+        week = int((thursday - thursday.astype("datetime64[Y]").astype("datetime64[D]")).astype(int)) // 7 + 1
+        return f"{thursday.astype('datetime64[Y]')}-W{week:02d}"
+    unit = {PartitionBy.YEAR: "Y", PartitionBy.MONTH: "M", PartitionBy.DAY: "D", PartitionBy.HOUR: "h"}[by]
+    return str(start.astype(f"datetime64[{unit}]"))
+
+
+def _interval(start: np.datetime64, by: PartitionBy) -> tuple[int | None, int | None]:
+    """Return where the interval begins and ends, in the unit of the time."""
+    if by is PartitionBy.NONE:
+        return None, None
+    unit = np.datetime_data(start)[0]
+    if by is PartitionBy.WEEK:
+        day = start.astype("datetime64[D]")
+        first = day - (int(day.astype(np.int64)) + 3) % 7
+        following = first + 7
+    else:
+        name = {PartitionBy.YEAR: "Y", PartitionBy.MONTH: "M", PartitionBy.DAY: "D", PartitionBy.HOUR: "h"}[by]
+        first = start.astype(f"datetime64[{name}]")
+        following = first + 1
+    begin, end = (int(each.astype(f"datetime64[{unit}]").astype(np.int64)) for each in (first, following))
+    return begin, end
+
+
+def _types() -> Iterator[Question]:
+    """Yield types by their names, and names by types; of too many digits or bits there is none."""
+    codes: dict[str, int | None] = dict(PLAIN_TAGS)
+    for digits in range(1, 78):
+        tag = next((tag for tag, most in DECIMAL_TAGS.items() if digits <= most), None)
+        for scale in {0, 1, digits}:
+            codes[f"DECIMAL({digits},{scale})"] = None if tag is None else tag | digits << 8 | scale << 18
+    for bits in range(1, 62):
+        tag = next((tag for tag, most in GEOHASH_TAGS.items() if bits <= most), None)
+        codes[f"GEOHASH({bits}b)"] = None if tag is None else tag | bits << 8 | 1 << 16
+    for dimensions in (1, 2, 5, 32):
+        codes["DOUBLE" + "[]" * dimensions] = 27 | 10 << 8 | dimensions - 1 << 14
+    for name, code in codes.items():
+        yield Question("types", f"the type {name}", functools.partial(names.type_code, name), code)
+        if code is not None:
+            shown = "IPv4" if name == "IPV4" else name
+            yield Question(
+                "type names", f"the name of the type {code}", functools.partial(names.type_name, code), shown
+            )
+    for digits, bits in ((1, 5), (3, 15), (6, 30), (12, 60)):
+        of = functools.partial(names.type_code, f"geohash({digits}c)")
+        yield Question("geohashes", f"a geohash of {digits} digits", of, codes[f"GEOHASH({bits}b)"])
+
+
+def _hashes() -> Iterator[Question]:
+    """Yield where the hash index of a dictionary has symbols."""
+    for capacity in CAPACITIES:
+        bucket_count = next(1 << power for power in range(1, 32) if 1 << power >= capacity // 2)
+        buckets = [_java_hash(symbol) % (1 << 28) % bucket_count for symbol in SYMBOLS]
+        yield Question(
+            "buckets",
+            f"the buckets of symbols in a dictionary for {capacity}",
+            functools.partial(_buckets, capacity),
+            buckets,
+        )
+    yield Question(
+        "positions", "the positions of symbols 5 to 7", lambda: symbol_hash.positions_of(5, 3).tolist(), [104, 112, 120]
+    )
+
+
+def _buckets(capacity: int) -> list[int]:
+    return [*map(int, symbol_hash.buckets_of(SYMBOLS, capacity))]
+
+
+def _java_hash(text: str) -> int:
+    value = 0
+    for unit in np.frombuffer(text.encode("utf-16-le"), "<u2").tolist():
+        value = (31 * value + unit) % (1 << 32)
+    return value
+
+
+def _checksums() -> Iterator[Question]:
+    for content in CONTENTS:
+        yield Question(
+            "checksums",
+            f"the checksum of {len(content)} bytes in halves",
+            functools.partial(_in_halves, content),
+            zlib.crc32(content),
+        )
+
+
+def _in_halves(content: bytes) -> int:
+    with replaced(f"{CHECKSUM}:HALF_BYTES_MIN", SMALL_HALF_BYTES):
+        return checksum.large_crc32(content)

@@ -1,0 +1,51 @@
+"""What is worked out twice is the same, and a mistake in either of writer and reader alike is found and replays."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+from planted_faults import planted
+
+from tornproof.harness.common.patch import replaced
+from tornproof.harness.common.verdict import Verdict
+from tornproof.harness.explorers.corruption.roundtrip_phase import findings_of_answers, replay_roundtrip
+from tornproof.harness.explorers.corruption.worked_out import failed_controls, problem_of, questions
+from tornproof.harness.simulator.filesystem.image import DiskImage
+from tornproof.impl.types.questdb import DECIMAL_DIGITS_MAX, TypeTag
+
+EMPTY = DiskImage.of_files({})
+
+
+def test_all_answers_are_right_and_there_are_several_of_each_kind() -> None:
+    assert [(each.name, problem) for each in questions() if (problem := problem_of(each))] == []
+    counts = Counter(each.kind for each in questions())
+    assert len(counts) == 10 and min(counts[each] for each in ("directories", "types", "ends")) > 200
+    assert [*failed_controls()] == []
+
+
+def kinds_of(findings: list[Any]) -> set[str]:
+    return {questions()[each.evidence["worked_out"]].kind for each in findings}
+
+
+@pytest.mark.parametrize(
+    ("location", "broken", "kinds"),
+    [
+        ("tornproof.impl.types.questdb:DECIMAL_DIGITS_MAX", {**DECIMAL_DIGITS_MAX, TypeTag.DECIMAL64: 19}, {"types"}),
+        ("tornproof.impl.table.symbol_hash:HASH_MASK", 0x07, {"buckets"}),
+        ("tornproof.impl.table.partition_names:_floor", lambda start, _: start, {"directories", "starts", "ends"}),
+        ("tornproof.impl.storage.checksum:crc32_combine", lambda first, second, _: second, {"checksums"}),
+    ],
+)
+def test_a_mistake_is_one_finding_of_a_kind_which_replays(location: str, broken: Any, kinds: set[str]) -> None:
+    with replaced(location, broken):
+        findings = [*findings_of_answers()]
+        assert kinds_of(findings) == kinds and len(findings) == len(kinds)
+        assert {replay_roundtrip(each, EMPTY, "/table") for each in findings} == {Verdict.INVALID}
+    assert {replay_roundtrip(each, EMPTY, "/table") for each in findings} == {Verdict.VALID}
+
+
+def test_a_week_that_gets_the_year_of_its_monday_is_found() -> None:
+    with planted("week gets the year of its monday"):
+        assert kinds_of([*findings_of_answers()]) == {"directories"}

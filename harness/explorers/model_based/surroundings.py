@@ -137,6 +137,12 @@ def work_in_pieces(world: World) -> None:
     world.files.has_threads = True
 
 
+def read_by_threads(world: World) -> None:
+    """Let values be decoded by threads as those of large tables are, many row groups ahead."""
+    _set(world, {each: size for each, size in PIECES.items() if each.startswith("tornproof.impl.read.decoding:")})
+    world.files.has_threads = True
+
+
 def work_as_usual(world: World) -> None:
     """Let only large tables be worked on piece by piece."""
     _set(world, USUAL)

@@ -159,6 +159,8 @@ EXTREMES = NewTable(
         "cube": "DOUBLE[][][]",
         "c": "CHAR",
         "id": "LONG128",
+        "least": "DECIMAL(19,4)",
+        "cell": "GEOHASH(32b)",
     },
     partition_by=PartitionBy.DAY,
     nth_options=WITH_FILTERS,

@@ -3,8 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 
-from tornproof.harness.explorers.corruption.plan import BITS_IN_BYTE, Edit, Flip, Kind, Overwrite, difference
+from tornproof.harness.explorers.corruption.plan import (
+    BITS_IN_BYTE,
+    Again,
+    Edit,
+    Flip,
+    Kind,
+    Overwrite,
+    difference,
+)
 
 WORD_BYTES = 8
 BLOCK_BYTES = (512, 4096)
@@ -14,6 +23,8 @@ PAGE_BITS_MAX = 16
 """At most so many bits of a page are flipped: its checksum covers all of its bytes alike."""
 FILTER_BITS_MAX = 4
 """At most so many bits of a filter are cleared: each of them is one of a value."""
+HEADERS_MAX, HEADER_BITS_MAX = 6, 24
+"""So many page headers of a file are damaged, in so many bits."""
 
 Contents = Mapping[str, bytes]
 
@@ -49,6 +60,13 @@ def flipped(contents: Contents, file: str, bodies: Iterable[tuple[int, int]]) ->
         for offset in block_starts(end - start, 1, PAGE_BITS_MAX):
             edit = Edit(file, start + offset, bytes([content[start + offset] ^ 1 << offset % BITS_IN_BYTE]))
             yield Overwrite(Kind.PAGE_BIT, (edit,), f"a bit of byte {start + offset} of {file} flipped")
+
+
+def header_flips(file: str, headers: Iterable[tuple[int, int]]) -> Iterator[Again]:
+    """Yield the file with one bit flipped in each of some bytes of each of some `headers` of pages."""
+    for start, end in islice(headers, HEADERS_MAX):
+        for flip in spread_flips(file, end - start, HEADER_BITS_MAX):
+            yield Again(Kind.HEADER_BIT, Flip(file, start * BITS_IN_BYTE + flip.bit))
 
 
 def cleared(contents: Contents, file: str, bitsets: Iterable[tuple[int, int]]) -> Iterator[Overwrite]:

@@ -15,6 +15,7 @@ from tornproof.harness.explorers.corruption.blocks import (
     WORD_BYTES,
     cleared,
     flipped,
+    header_flips,
     lost,
     misdirected,
     stale,
@@ -135,6 +136,8 @@ def _damages(judge: Judge, kind: Kind, file: str) -> Iterator[Listed]:
             yield from zeroed(contents, file, sizes, limit)
         case Kind.FILTER_BIT:
             yield from cleared(contents, file, judge.protected_filters(file))
+        case Kind.HEADER_BIT:
+            yield from header_flips(file, judge.protected_headers(file))
         case Kind.PART:
             yield from part_damages(file, len(contents[file]))
         case Kind.RECOVERED:

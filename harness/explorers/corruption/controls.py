@@ -84,6 +84,9 @@ def failed_controls(judge: Judge) -> list[str]:
         failures.append(f"{bit} was not rejected, although the page has a checksum")
     if (bit := first_of(judge, Kind.FILTER_BIT)) and not _is_filter_noticed(judge.of(Kind.FILTER_BIT), bit):
         failures.append(f"{bit} was not rejected, or would not be silent if verifying looked at no filters")
+    headers = [each for file in judge.files(Kind.HEADER_BIT) for each in listed(judge, Kind.HEADER_BIT, file)]
+    if headers and not _any_detected(judge.of(Kind.HEADER_BIT), headers, f"{VERIFY}:page_checks", lambda *_: iter(())):
+        failures.append("a check of no page was not detected")
     with blind_to_metadata():
         if not any(_is_detected(judge, flip) for flip in _descriptor_flips(judge)):
             failures.append("with the checks of _pm switched off, no damage of a column descriptor was silent")

@@ -61,6 +61,7 @@ from tornproof.impl.verify.pages import ChunkFilter, filter_of
 from tornproof.impl.verify.verify import Counts, check_thrift_footer, verify_partition, verify_table
 
 CRAFTED_PARTITIONS_MAX = 3
+VERIFY = "tornproof.impl.verify.verify"
 NATIVE, INDEX = "tornproof.impl.verify.native", "tornproof.impl.table.symbol_index"
 SMALL_PIECE_BYTES, SMALL_PIECE_ROWS = 16, 3
 CONTENT = "content"
@@ -200,6 +201,7 @@ class Judge:
 
     def judge(self, damage: Damage) -> tuple[Outcome, str]:
         """Return the outcome of a damage and the field that it hit."""
+        self.reason = ""
         return _outcome_for(damage, self._judge(damage)), self.field_of(damage)
 
     @property
@@ -317,12 +319,18 @@ class Judge:
     def _judge_again(self, again: Again) -> Outcome:
         judges = {
             Kind.BESIDE: self._judge_beside,
+            Kind.HEADER_BIT: self._judge_header,
             Kind.PART: self._judge_part,
             Kind.RECOVERED: self._judge_recovered,
             Kind.SERVED: self._judge_served,
             Kind.VALUE: self._judge_value,
         }
         return judges[again.kind](again)
+
+    def _judge_header(self, again: Again) -> Outcome:
+        """Judge a page whose sizes only its own header says, because the Thrift footer is too large to be compared."""
+        with replaced(f"{VERIFY}:THRIFT_LIMIT_BYTES", 0):
+            return self._judge_table(self._damaged(again), True)
 
     def _judge_recovered(self, again: Again) -> Outcome:
         """Judge what an offline recovery does to damage: it reports it and changes nothing, or all rows are there."""
@@ -455,6 +463,11 @@ class Judge:
     def protected_bodies(self, file: str) -> Iterator[tuple[int, int]]:
         """Yield the first byte of each page of a file that has a checksum, without its header, and the end."""
         return ((page.body_offset_bytes, page.end_bytes) for _, page in self.pages(file) if page.crc is not None)
+
+    def protected_headers(self, file: str) -> Iterator[tuple[int, int]]:
+        """Yield the first byte and the end of the header of each page of a file that has a checksum."""
+        headers = ((page.header_offset_bytes, page.body_offset_bytes, page.crc) for _, page in self.pages(file))
+        return ((start, end) for start, end, crc in headers if crc is not None)
 
     def protected_filters(self, file: str) -> Iterator[tuple[int, int]]:
         """Yield the first byte and the end of each bitset in a data.parquet, of chunks whose pages have checksums."""
@@ -604,9 +617,14 @@ class Judge:
 
     def _judge_table(self, damaged: DiskImage, unprotected: bool) -> Outcome:
         try:
-            answer = self._read_table(damaged)
+            table = self._sound_table(damaged)
         except TornproofError:
             return Outcome.REJECTED
+        try:
+            answer = read_answer(open_snapshot(table))
+        except TornproofError as error:
+            self.reason = f"it is verified as sound, and cannot be read: {error}"
+            return Outcome.NONCONFORMING
         if answer == self.answer:
             return Outcome.HARMLESS
         if answer in self._legal:
@@ -617,10 +635,14 @@ class Judge:
 
     def _read_table(self, damaged: DiskImage) -> Answer:
         """Verify a table and return its rows; raises CorruptError for the first problem, and UnsupportedError."""
+        return read_answer(open_snapshot(self._sound_table(damaged)))
+
+    def _sound_table(self, damaged: DiskImage) -> Table:
+        """Return a table after verifying it; raises as `_read_table`."""
         table = open_table(damaged, self.path)
         for problem in verify_table(table, whole=False).all_problems:
             raise CorruptError.of(problem)
-        return read_answer(open_snapshot(table))
+        return table
 
     def _is_unprotected_page(self, damage: Damage) -> bool:
         """Whether Parquet has no way to detect the damage: some of it is in a page without checksum."""

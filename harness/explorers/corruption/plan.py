@@ -29,6 +29,7 @@ class Kind(enum.StrEnum):
     LOST_BLOCK = "blocks written elsewhere"
     PAGE_BIT = "bits of new pages flipped"
     FILTER_BIT = "bits of new filters cleared"
+    HEADER_BIT = "bits of new page headers flipped"
     PART = "tables read in parts"
     RECOVERED = "damaged tables recovered"
     BESIDE = "other files damaged"
@@ -43,11 +44,16 @@ class Kind(enum.StrEnum):
 
 CRAFTED = frozenset({Kind.BROKEN, Kind.REQUIRED, Kind.ALLOWED})
 """Kinds that a writer would have to make: what breaks a rule, what no reader knows yet, and what is left free."""
-AGAIN = frozenset({Kind.PART, Kind.RECOVERED, Kind.BESIDE, Kind.VALUE, Kind.SERVED})
+AGAIN = frozenset({Kind.HEADER_BIT, Kind.PART, Kind.RECOVERED, Kind.BESIDE, Kind.VALUE, Kind.SERVED})
 """Kinds whose damages are those of others, and are also judged in another way."""
 LISTED_KINDS = tuple(kind for kind in Kind if kind not in (Kind.FLIP, Kind.CUT, Kind.PAIR))
 """Kinds whose damages are listed, because they follow from the files' contents."""
-GROWN = frozenset({Kind.STALE_WORD, Kind.STALE_BLOCK, Kind.LOST_WORD, Kind.LOST_BLOCK, Kind.PAGE_BIT, Kind.FILTER_BIT})
+GROWN = frozenset(
+    {
+        *(Kind.STALE_WORD, Kind.STALE_BLOCK, Kind.LOST_WORD, Kind.LOST_BLOCK),
+        *(Kind.PAGE_BIT, Kind.FILTER_BIT, Kind.HEADER_BIT),
+    }
+)
 """Kinds that need older content, or pages of our own writer: they are done to the table after a few more commits."""
 
 

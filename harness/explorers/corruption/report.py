@@ -12,7 +12,6 @@ from tornproof.harness.explorers.corruption.pairs import SEED, ChosenPairs
 from tornproof.harness.explorers.corruption.plan import (
     GROWN,
     LISTED_KINDS,
-    Again,
     Crafted,
     Damage,
     Kind,
@@ -174,8 +173,5 @@ def _finding(damage: Damage, field_name: str, reason: str) -> Finding:
         rule = {Kind.BROKEN: "the format forbids this", Kind.REQUIRED: "no reader may read this without knowing it"}
         sentence = f"{damage} ({field_name}): {rule.get(damage.kind, 'the format allows this')}, and {reason}."
         return Finding(property=RULES, phase=PHASE, sentence=sentence, evidence=evidence_of(damage, field_name))
-    if isinstance(damage, Again) or damage.kind is Kind.FILTER_BIT:
-        sentence = f"With {damage} ({field_name}), {reason or 'other rows are read'}."
-        return Finding(property=PROPERTY, phase=PHASE, sentence=sentence, evidence=evidence_of(damage, field_name))
-    sentence = f"With {damage} ({field_name}), the table is verified as sound, and other rows are read."
+    sentence = f"With {damage} ({field_name}), {reason or 'the table is verified as sound, and other rows are read'}."
     return Finding(property=PROPERTY, phase=PHASE, sentence=sentence, evidence=evidence_of(damage, field_name))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
 
 from tornproof.harness.explorers.model_based.files import ViolationError
 from tornproof.harness.explorers.model_based.world import ALLOWED, World, orderly
@@ -10,6 +11,7 @@ from tornproof.harness.systems.answer import answer_of
 from tornproof.impl.errors import BusyError
 from tornproof.impl.layout.parquet import DATA_FILE
 from tornproof.impl.migrate.partition_publish import make_directories
+from tornproof.impl.migrate.plain_file import migrate_file
 from tornproof.impl.migrate.plan import Outcome
 from tornproof.impl.migrate.table_migration import OUTPUT_SUFFIX, migrate_table
 from tornproof.impl.repair.kept import KEPT_DIRECTORY
@@ -17,9 +19,12 @@ from tornproof.impl.repair.repair import forget_kept, repair_table
 from tornproof.impl.storage.interface import EntryKind, OpenMode, Storage
 from tornproof.impl.table.metadata_file import META_FILE
 from tornproof.impl.table.partition import PM_FILE
+from tornproof.impl.table.tables_below import tables_below
 from tornproof.impl.txn.pins import pin_committed
 from tornproof.impl.txn.transaction import TXN_FILE
+from tornproof.model.table import Entry
 
+ALONE = "alone.parquet"
 ELSEWHERE = "volume/elsewhere"
 """A folder in which nothing is looked for."""
 OWN_FILES = (
@@ -78,6 +83,8 @@ def announce(world: World) -> None:
             raise ViolationError(ALLOWED, "a recovery was done while a reader had the table open")
     if world.files.image().files != before:
         raise ViolationError(ALLOWED, "a dry run, or a recovery beside a reader, changed files")
+    if Path(path).is_dir() and Path(path) not in tables_below(Path(path).parent):
+        raise ViolationError(ALLOWED, "the table is not found below the folder that it is in")
     world.reached["dry run"] += 1
 
 
@@ -97,9 +104,29 @@ def migrate_elsewhere(world: World) -> None:
             name = world.files.name_of(entry.directory)
             image = image.with_file(f"{path}/{name}/{PM_FILE}", image.files[written_to])
         found = answer_of(image, path)
+    _migrate_alone(world, out, world.state.committed.entries[0], image.files[written[0]])
     if found != expected:
         raise ViolationError(ALLOWED, "what was migrated to another place shows other rows")
     world.reached["migrated to another place"] += 1
+
+
+def _migrate_alone(world: World, out: str, entry: Entry, expected: bytes) -> None:
+    """Migrate the committed data of a partition as a file of its own: its `_pm` is the same, and the file stays."""
+    storage, file = world.files.storage, f"{out}/{ALONE}"
+    image = world.files.image()
+    content = image.files[f"{world.files.path}/{world.files.name_of(entry.directory)}/{DATA_FILE}"][: entry.token]
+    with storage.open_for_writing(file, OpenMode.EXISTING_OR_NEW) as handle:
+        handle.truncate(0)
+        handle.pwrite(content, 0)
+    if storage.kind(f"{file}{OUTPUT_SUFFIX}") is EntryKind.FILE:
+        storage.unlink(f"{file}{OUTPUT_SUFFIX}")
+    with orderly("migrating a file"):
+        (first,), (again,) = (migrate_file(storage, file).partitions for _ in range(2))
+    image = world.files.image()
+    if first.outcome is not Outcome.MIGRATED or again.outcome is not Outcome.ALREADY or image.files[file] != content:
+        raise ViolationError(ALLOWED, f"migrating a file: {first}, and again: {again}")
+    if image.files[f"{file}{OUTPUT_SUFFIX}"] != expected:
+        raise ViolationError(ALLOWED, "the `_pm` of a file is not that of a partition with the same data")
 
 
 def _migrate(world: World, out: str, words: str, wanted: set[Outcome]) -> list[str]:

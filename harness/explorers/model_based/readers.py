@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from tornproof.harness.explorers.model_based.conditions import FORMS, OPERATORS, Condition, condition_of
 from tornproof.harness.explorers.model_based.files import ViolationError, entry_of, expected_chain, version_of
 from tornproof.harness.explorers.model_based.world import ALLOWED, ROWS, World, orderly
-from tornproof.impl.query.time_search import TimeRange
 from tornproof.impl.txn.pins import pin_committed
 from tornproof.model.table import Pin, Purge, Unpin, resolve, step
 
@@ -157,7 +158,11 @@ def read_between(world: World, *, nth: int, at: int) -> None:
     start, end = sorted(world.rows.timestamp(rows[number % len(rows)]) for number in (nth, at))
     expected = tuple(row for row in rows if start <= world.rows.timestamp(row) < end)
     with orderly(f"reading from {start} to {end}"):
-        found = world.files.read_where(world.files.transaction(), None, TimeRange(start=start, end=end))
+        of = "datetime64[ns]" if world.start.metadata.counts_nanoseconds else "datetime64[us]"
+        # As users write it.
+        texts = [f"{each}{zone}" for each, zone in zip(np.array([start, end]).astype(of), ("", "Z"), strict=True)]
+        times = world.files.snapshot(world.files.transaction()).time_range(*texts)
+        found = world.files.read_where(world.files.transaction(), None, times)
     _check_selected(world, f"from {start} to {end}", expected, found)
 
 

@@ -5,9 +5,12 @@ A step is a rule's name and its arguments. `RULES` also says when a rule is poss
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
+
+import pyarrow as pa
 
 from tornproof.harness.explorers.model_based.commit import commit, commit_fails, commit_killed
 from tornproof.harness.explorers.model_based.files import ViolationError
@@ -208,9 +211,17 @@ def adopt_merged(world: World, *, nth: int, count: int, grows: bool) -> None:
 
 
 def insert_impossible(world: World) -> None:
-    """Let a commit be rejected because of a row that no partition can have."""
+    """Let commits be rejected because of a row that no partition can have, and of values that no column can."""
     rows, _ = world.rows.make([Point(-1, 0)])
     _reject(world, "a row from before 1970", lambda: world.open_writer.write(rows))
+    rows, _ = world.rows.make([Point(world.start.intervals[0].start, 0)])
+    for index, of in enumerate(rows.schema.types):
+        wrong = {pa.float32(): pa.array([1e300]), pa.int8(): pa.array([300])}.get(of)
+        if index == world.rows.shape.timestamp:
+            wrong = pa.nulls(1, of)
+        if wrong is not None:
+            changed = rows.set_column(index, rows.schema.names[index], wrong)
+            _reject(world, f"{wrong[0]} as {of}", functools.partial(world.open_writer.write, changed))
 
 
 def _reject(world: World, what: str, stage: Callable[[], None]) -> None:

@@ -26,7 +26,7 @@ STYLES = {Verdict.VALID: "bold green", Verdict.UNKNOWN: "bold yellow", Verdict.I
 QUESTIONS = {
     PhaseName.VERIFY: "Is the table sound on disk?",
     PhaseName.STORAGE: "Do files answer as simulated ones do?",
-    PhaseName.ROUNDTRIP: "Do we write the same bytes of _pm?",
+    PhaseName.ROUNDTRIP: "Does each form of a fact say the same?",
     PhaseName.DAMAGE: "Does corruption cause a wrong read?",
     PhaseName.STATEFUL: "Do random operations match the model?",
     PhaseName.SCHEDULES: "Does an order of calls mislead a reader?",

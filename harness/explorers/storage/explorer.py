@@ -18,6 +18,7 @@ import numpy as np
 
 from tornproof.harness.common.patch import replaced
 from tornproof.harness.common.verdict import Finding, OnProgress, Phase, Verdict
+from tornproof.harness.explorers.storage import forked
 from tornproof.harness.explorers.storage.calls import ARGUMENTS, CALLS_MAX, Call, Session, drawn, usable_calls
 from tornproof.harness.simulator.filesystem.kernel import BusError
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
@@ -61,19 +62,32 @@ CONTROLS: dict[str, tuple[str, Any]] = {
 def explore_storage(
     sequences_max: int, seed: int, scratch: str, on_progress: OnProgress = lambda done, total: None
 ) -> Phase:
-    """Draw so many sequences of calls, make each of them on both, and make the first that differs smaller."""
+    """Draw so many sequences of calls, make each of them on both, and make the first that differs smaller.
+
+    Then see whether a forked process reads as the one before it.
+    """
     sequence_count, found, answered = _explored(sequences_max, seed, scratch, on_progress)
-    finding = None if found is None else _finding(_smaller(found, scratch), scratch)
+    findings = [] if found is None else [_finding(_smaller(found, scratch), scratch)]
+    if forked.IS_POSSIBLE and (problem := forked.problem()) is not None:
+        sentence = f"After a process has read by threads and is forked, {problem}."
+        evidence = {forked.FORKED: True}
+        findings.append(Finding(property=forked.PROPERTY, phase=PHASE, sentence=sentence, evidence=evidence))
     phase = Phase(
         name=PHASE,
-        explored=sequence_count,
+        explored=sequence_count + forked.IS_POSSIBLE,
         complete=False,
-        bound=f"{sequence_count} sequences of {CALLS_MAX} calls, random from seed {seed}, of one process",
-        verdict=Verdict.VALID if finding is None else Verdict.INVALID,
-        counts={"sequences": sequence_count, "calls": sequence_count * CALLS_MAX},
-        findings=() if finding is None else (finding,),
+        bound=f"{sequence_count} sequences of {CALLS_MAX} calls, random from seed {seed}, of one process; "
+        f"{'one forked process' if forked.IS_POSSIBLE else 'no process can be forked here'}",
+        verdict=Verdict.INVALID if findings else Verdict.VALID,
+        counts={
+            "sequences": sequence_count,
+            "calls": sequence_count * CALLS_MAX,
+            "forked processes": int(forked.IS_POSSIBLE),
+        },
+        findings=tuple(findings),
     )
-    return replace(phase, reached=answered).with_coverage_goals([*ARGUMENTS]).with_controls([*failed_controls(scratch)])
+    failed = [*failed_controls(scratch), *forked.failed_controls()]
+    return replace(phase, reached=answered).with_coverage_goals([*ARGUMENTS]).with_controls(failed)
 
 
 def _finding(calls: Sequence[Call], scratch: str) -> Finding:
@@ -84,6 +98,10 @@ def _finding(calls: Sequence[Call], scratch: str) -> Finding:
 
 def replay_storage(finding: Finding) -> Verdict:
     """Make the calls of a finding again; raises KeyError, TypeError or ValueError for what are no such calls."""
+    if forked.FORKED in finding.evidence:
+        if not forked.IS_POSSIBLE:
+            return Verdict.UNKNOWN
+        return Verdict.VALID if forked.problem() is None else Verdict.INVALID
     calls = usable_calls(finding.evidence[CALLS])
     with tempfile.TemporaryDirectory() as scratch:
         return Verdict.VALID if difference(calls, scratch) is None else Verdict.INVALID

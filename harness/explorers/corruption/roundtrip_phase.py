@@ -5,7 +5,7 @@ And of files that say much in few bytes, of pages as other writers could make th
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 
 from tornproof.harness.common.verdict import Finding, Phase, Verdict
@@ -124,28 +124,23 @@ def findings_of_forms(files: Mapping[str, bytes]) -> Iterator[Finding]:
 
 def findings_of_expansion(chunks: Sequence[Repeated]) -> Iterator[Finding]:
     """Yield a finding for each chunk that decodes to more than is allowed, or not at all."""
-    for number, each in enumerate(chunks):
-        problem = expansion.problem_of(each)
-        if problem is not None:
-            yield Finding(
-                property=expansion.PROPERTY,
-                phase=PHASE,
-                sentence=f"A chunk with {each.name}: {problem}.",
-                evidence={"repeated": number},
-            )
+    problems = (expansion.problem_of(each) for each in chunks)
+    return _numbered("A chunk with", [each.name for each in chunks], problems, expansion.PROPERTY, "repeated")
 
 
 def findings_of_pages(pages: Sequence[Page]) -> Iterator[Finding]:
     """Yield a finding for each page of packed vectors that is read otherwise than it was made."""
-    for number, page in enumerate(pages):
-        problem = packed_vectors.problem_of(page)
+    problems = (packed_vectors.problem_of(each) for each in pages)
+    return _numbered("A page with", [each.name for each in pages], problems, packed_vectors.PROPERTY, "packed")
+
+
+def _numbered(
+    what: str, names: Sequence[str], problems: Iterable[str | None], property_: str, key: str
+) -> Iterator[Finding]:
+    for number, (name, problem) in enumerate(zip(names, problems, strict=True)):
         if problem is not None:
-            yield Finding(
-                property=packed_vectors.PROPERTY,
-                phase=PHASE,
-                sentence=f"A page with {page.name}: {problem}.",
-                evidence={"packed": number},
-            )
+            sentence = f"{what} {name}: {problem}."
+            yield Finding(property=property_, phase=PHASE, sentence=sentence, evidence={key: number})
 
 
 def findings_of_answers() -> Iterator[Finding]:

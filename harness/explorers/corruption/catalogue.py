@@ -46,7 +46,7 @@ from tornproof.harness.explorers.corruption.plan import (
     difference,
 )
 from tornproof.harness.explorers.corruption.recovered import recovered_damages
-from tornproof.harness.explorers.corruption.served import served_damages
+from tornproof.harness.explorers.corruption.served_changes import served_damages
 from tornproof.impl.layout.parquet import DATA_FILE
 from tornproof.impl.table.partition import ResolvedPartition
 from tornproof.impl.txn.transaction import TXN_FILE

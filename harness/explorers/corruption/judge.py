@@ -28,7 +28,8 @@ from tornproof.harness.explorers.corruption.history import Version, committed, g
 from tornproof.harness.explorers.corruption.parts import PartReads
 from tornproof.harness.explorers.corruption.plan import CRAFTED, GROWN, Again, Crafted, Cut, Damage, Kind, Overwrite
 from tornproof.harness.explorers.corruption.served import PATH as PATH_OF_SERVER
-from tornproof.harness.explorers.corruption.served import served_files, served_image
+from tornproof.harness.explorers.corruption.served import served_image
+from tornproof.harness.explorers.corruption.served_changes import served_files
 from tornproof.harness.explorers.corruption.states import key_of, legal_answers, same_metadata
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage

@@ -1,4 +1,4 @@
-"""Changes of one file of a server's table: what breaks a rule must be reported, what the format leaves free must not."""
+"""Changes of one file of a server's table: what breaks a rule must be reported, what is left free must not be."""
 
 from __future__ import annotations
 

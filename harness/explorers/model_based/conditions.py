@@ -39,6 +39,7 @@ literal; and what is between the values of two rows, or is not."""
 _BETWEEN, _NOT_BETWEEN = FORMS - 2, FORMS - 1
 BEYOND_FLOATS = 1e39
 """More than the largest FLOAT."""
+QUOTE = "'"
 _INTEGERS = {TypeTag.BYTE, TypeTag.SHORT, TypeTag.INT, TypeTag.LONG}
 _NUMBERS = {*_INTEGERS, *DECIMAL_DIGITS_MAX}
 _FRACTIONS = {TypeTag.FLOAT, TypeTag.DOUBLE}
@@ -139,6 +140,11 @@ def _comparison(shape: RowShape, row: Values, column: int, symbol: str, *, is_ot
         literal = str(wanted)
     elif is_other and tag_of(column_type) is TypeTag.TIMESTAMP:
         literal = _in_another_zone(column_type, value)
+        if value % 2:
+            literal, wanted = literal.replace("-03:30", "5-03:30"), value + Fraction(1, 2)
+    elif is_other and tag_of(column_type) is TypeTag.DATE:
+        # Of a finer unit.
+        literal, wanted = f"{literal.removesuffix(QUOTE)}5{QUOTE}", value + Fraction(1, 2)
 
     def truth(values: Values) -> Truth:
         other = values[column]

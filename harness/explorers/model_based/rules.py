@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import pyarrow as pa
@@ -60,6 +61,7 @@ from tornproof.harness.explorers.model_based.world import ALLOWED, Staged, World
 from tornproof.impl.errors import CorruptError, RowsRejectedError
 from tornproof.impl.layout.parquet import DATA_FILE, MAGIC
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
+from tornproof.impl.table.partition import PM_FILE
 from tornproof.impl.table.partition_names import interval_end
 from tornproof.impl.types.questdb import TypeTag
 from tornproof.impl.write.adoption import PreparedPartition
@@ -167,6 +169,7 @@ def adopt(world: World, *, place: int, count: int) -> None:
     ):
         build.append(build.encoded(rows))
         prepared = build.finish(interval.start)
+    _check_prepared(world, path)
     _reject_unfinished(world, prepared, f"{path}/{DATA_FILE}")
     with orderly("adopting a partition"):
         world.open_writer.adopt(prepared)
@@ -194,8 +197,11 @@ def adopt_merged(world: World, *, nth: int, count: int, grows: bool) -> None:
         fitting = without_duplicates(fitting, keys) if world.rows.shape.has_keys else fitting
         (portion,) = portions(in_time_order(fitting, name), name, metadata, world.transaction.partitions)
         prepared = prepare_partition(world.process, snapshot, portion, path, world.options)
+    _check_prepared(world, path)
     if grows:
-        _write(world, [Point(interval.times[-1], 0)])
+        known = world.rows.key(world.state.entries[key].rows[0])
+        # In a table with keys there are then as many rows as before.
+        _write(world, [Point(known[0], known[1:]) if world.rows.shape.has_keys else Point(interval.times[-1], 0)])
         commit(world)
         _reject(
             world,
@@ -222,6 +228,11 @@ def insert_impossible(world: World) -> None:
         if wrong is not None:
             changed = rows.set_column(index, rows.schema.names[index], wrong)
             _reject(world, f"{wrong[0]} as {of}", functools.partial(world.open_writer.write, changed))
+
+
+def _check_prepared(world: World, path: str) -> None:
+    """Check that files are durable of which a commit will only sync the names."""
+    world.check_synced({Path(path, name): None for name in (DATA_FILE, PM_FILE)})
 
 
 def _reject(world: World, what: str, stage: Callable[[], None]) -> None:

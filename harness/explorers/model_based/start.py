@@ -159,8 +159,10 @@ def fresh_copy(start: Start, kind: StorageKind, scratch: str) -> Iterator[Copy]:
 
 
 def _with_filters(metadata: TableMetadata) -> Iterator[WriterOptions]:
-    """Yield the options with bloom filters of all columns that can have them, in each of their places."""
+    """Yield the options with bloom filters of all columns but one that can have them, in each of their places."""
     names = [column.name for column in metadata.columns if has_hashes(column.type)]
+    # One has none, and must not be taken to have that of the next one.
+    names = names[1:] or names
     for number, position in enumerate(BloomPosition if names else ()):
         filters = BloomOptions(columns=dict.fromkeys(names, FALSE_POSITIVE_RATE), position=position)
         yield replace(OPTIONS[number % len(OPTIONS)], blooms=filters)

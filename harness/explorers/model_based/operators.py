@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from tornproof.harness.explorers.model_based.files import ViolationError
+from tornproof.harness.explorers.model_based.files import ViolationError, entry_of
 from tornproof.harness.explorers.model_based.world import ALLOWED, World, orderly
 from tornproof.harness.systems.answer import answer_of
 from tornproof.impl.errors import BusyError
@@ -22,6 +22,7 @@ from tornproof.impl.table.partition import PM_FILE
 from tornproof.impl.table.tables_below import tables_below
 from tornproof.impl.txn.pins import pin_committed
 from tornproof.impl.txn.transaction import TXN_FILE
+from tornproof.impl.verify.verify import verify_table
 from tornproof.model.table import Entry
 
 ALONE = "alone.parquet"
@@ -83,9 +84,31 @@ def announce(world: World) -> None:
             raise ViolationError(ALLOWED, "a recovery was done while a reader had the table open")
     if world.files.image().files != before:
         raise ViolationError(ALLOWED, "a dry run, or a recovery beside a reader, changed files")
+    for partition in world.transaction.partitions:
+        if partition.parquet_was_generated:
+            for name in (PM_FILE, DATA_FILE):
+                _lose(world, f"{world.files.name_of(entry_of(partition).directory)}/{name}")
+            break
     if Path(path).is_dir() and Path(path) not in tables_below(Path(path).parent):
         raise ViolationError(ALLOWED, "the table is not found below the folder that it is in")
     world.reached["dry run"] += 1
+
+
+def _lose(world: World, file: str) -> None:
+    """Verify and recover a table that has lost a file, which both must report, and put it back."""
+    storage, path = world.files.storage, f"{world.files.path}/{file}"
+    content = world.files.image().files[path]
+    storage.unlink(path)
+    with orderly(f"looking at a table without {file}"):
+        is_reported = bool(verify_table(world.files.table()).all_problems)
+        is_left = bool(repair_table(storage, world.files.path).problems)
+    if storage.kind(path) is not EntryKind.MISSING or not (is_reported and is_left):
+        words = f"verify reports it: {is_reported}, and recover: {is_left}"
+        raise ViolationError(ALLOWED, f"{file} is missing; {words}")
+    with storage.open_for_writing(path, OpenMode.NEW) as handle:
+        handle.pwrite(content, 0)
+        handle.fsync()
+    storage.sync_directory(path.rpartition("/")[0])
 
 
 def migrate_elsewhere(world: World) -> None:

@@ -21,6 +21,7 @@ from tornproof.impl.txn.transaction import TXN_FILE
 from tornproof.impl.types.questdb import DECIMAL_DIGITS_MAX, TypeTag
 from tornproof.model.table import Entry
 
+WITHOUT_NULL = frozenset({TypeTag.BOOLEAN, TypeTag.SHORT})
 FRACTIONS = frozenset({TypeTag.FLOAT, TypeTag.DOUBLE})
 TYPES = FRACTIONS | {
     *DECIMAL_DIGITS_MAX,
@@ -43,7 +44,9 @@ def write_otherwise(world: World, *, nth: int, form: int, footer: int = 0) -> No
     """Put a file of pyarrow with the same rows in the place of a partition's, without `_pm`, and migrate the table."""
     entries = [each for each in world.state.committed.entries if each.token >= 0]
     entry = entries[nth % len(entries)]
-    content = written(_rows_of(world, entry), form=form, footer=footer, sorted_by=world.rows.shape.timestamp)
+    content = written(
+        _rows_of(world, entry, has_nulls=bool(form & 2)), form=form, footer=footer, sorted_by=world.rows.shape.timestamp
+    )
     storage, path, name = world.files.storage, world.files.path, world.files.name_of(entry.directory)
     storage.unlink(f"{path}/{name}/{PM_FILE}")
     partition = next(each for each in world.transaction.partitions if each.timestamp == entry.directory[0])
@@ -72,8 +75,11 @@ def write_otherwise(world: World, *, nth: int, form: int, footer: int = 0) -> No
     world.reached["pages of another writer"] += 1
 
 
-def _rows_of(world: World, entry: Entry) -> pa.Table:
-    """Return the rows of a partition with the types that another writer gives them."""
+def _rows_of(world: World, entry: Entry, *, has_nulls: bool) -> pa.Table:
+    """Return the rows of a partition with the types that another writer gives them.
+
+    With `has_nulls` false and 0 are stored as nulls in columns whose types have none, as later releases may do.
+    """
     shape, metadata = world.rows.shape, world.start.metadata
     rows = [world.rows.contents[identity] for identity in entry.rows]
     by_name = {column.name: column.id for column in metadata.columns}
@@ -87,7 +93,7 @@ def _rows_of(world: World, entry: Entry) -> pa.Table:
         for index, field in enumerate(shape.schema)
     ]
     arrays = [
-        array_of([_restored(shape.tag_of(index), row[index]) for row in rows], field.type)
+        array_of([_restored(shape.tag_of(index), row[index], has_nulls=has_nulls) for row in rows], field.type)
         for index, field in enumerate(fields)
     ]
     for index, array in enumerate(arrays):
@@ -122,5 +128,7 @@ def _is_day(value: int | None) -> bool:
     return value is None or value % MILLISECONDS_PER_DAY == 0
 
 
-def _restored(tag: TypeTag | None, value: Any) -> Any:
+def _restored(tag: TypeTag | None, value: Any, *, has_nulls: bool) -> Any:
+    if has_nulls and tag in WITHOUT_NULL and not value:
+        return None
     return float(value) if tag in FRACTIONS and value is not None else value

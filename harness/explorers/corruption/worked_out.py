@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import struct
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ from tornproof.harness.common.patch import replaced
 from tornproof.harness.common.whose_error import is_of_explorers
 from tornproof.impl.storage import checksum
 from tornproof.impl.table import partition_names, symbol_hash
-from tornproof.impl.table.metadata_file import PartitionBy
+from tornproof.impl.table.metadata_file import PartitionBy, decode_metadata_file
 from tornproof.impl.types import names
 
 PROPERTY = "what the format spells out is what its documentation says"
@@ -40,6 +41,19 @@ PLAIN_TAGS = {
     **{name: number for number, name in enumerate(("TIMESTAMP", "FLOAT", "DOUBLE", "STRING", "SYMBOL", "LONG256"), 8)},
     **{"BINARY": 18, "UUID": 19, "LONG128": 24, "IPV4": 25, "VARCHAR": 26, "TIMESTAMP_NS": 8 | 1 << 18},
 }
+TIMESTAMP, LONG = PLAIN_TAGS["TIMESTAMP"], PLAIN_TAGS["LONG"]
+META_HEADER, META_COLUMN = struct.Struct("<6i2qBii79x"), struct.Struct("<iqii4xi4x")
+COLUMN_ORDERS: tuple[tuple[str, dict[int, int], set[int], list[int]], ...] = (
+    ("nothing", {}, set(), [0, 1, 2]),
+    ("another type of one in the middle", {3: 1}, set(), [0, 3, 2]),
+    ("another type of the last one", {3: 2}, set(), [0, 1, 3]),
+    ("two changes of one", {3: 1, 4: 3}, set(), [0, 4, 2]),
+    ("two changes of one, and a new one between them", {3: 1, 5: 3}, set(), [0, 5, 2, 4]),
+    ("changes of two in turn", {3: 1, 4: 2, 5: 3, 6: 4}, set(), [0, 5, 6]),
+    ("a removal and a new one", {}, {1}, [0, 2, 3]),
+    ("a removal of one that was changed", {3: 1}, {3}, [0, 2, 4]),
+)
+"""What was changed, which column took the place of which, those that were removed, and the writer indexes in order."""
 CONTENTS = tuple(bytes(range(256)) * 3 + bytes(rest) for rest in range(9))
 SMALL_HALF_BYTES = 3
 
@@ -57,7 +71,7 @@ class Question:
 @functools.cache
 def questions() -> tuple[Question, ...]:
     """Return all questions, always in the same order."""
-    return (*_directories(), *_types(), *_hashes(), *_checksums())
+    return (*_directories(), *_types(), *_hashes(), *_checksums(), *_column_orders())
 
 
 def problem_of(question: Question) -> str | None:
@@ -229,6 +243,27 @@ def _java_hash(text: str) -> int:
     for unit in np.frombuffer(text.encode("utf-16-le"), "<u2").tolist():
         value = (31 * value + unit) % (1 << 32)
     return value
+
+
+def _column_orders() -> Iterator[Question]:
+    """Yield `_meta` of tables whose columns were changed to other types or removed, and the columns in their order."""
+    for name, replaced_by, removed, expected in COLUMN_ORDERS:
+        records = [(replaced_by.get(number, -1), number) for number in range(max(expected) + 1)]
+        dead = {*replaced_by.values(), *removed}
+        content = META_HEADER.pack(len(records), 0, 0, 426, 1, 500_000, 600_000_000, 0, 0, 0, 0)
+        codes = [TIMESTAMP, *[LONG] * (len(records) - 1)]
+        content += b"".join(
+            META_COLUMN.pack(-code if number in dead else code, 0, 0, 0, 1 + replaced)
+            for code, (replaced, number) in zip(codes, records, strict=True)
+        )
+        for _, number in records:
+            text = f"c{number}".encode("utf-16-le")
+            content += len(text[::2]).to_bytes(4, "little") + text
+        yield Question("columns", f"the order of columns after {name}", functools.partial(_ids, content), expected)
+
+
+def _ids(meta: bytes) -> list[int]:
+    return [column.id for column in decode_metadata_file(meta, file="_meta").columns]
 
 
 def _checksums() -> Iterator[Question]:

@@ -5,14 +5,22 @@ And of files that say much in few bytes, of pages as other writers could make th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from operator import attrgetter
+from typing import Any
 
 from tornproof.harness.common.verdict import Finding, Phase, Verdict
-from tornproof.harness.explorers.corruption import expansion, forms, packed_vectors, roundtrip, views, worked_out
-from tornproof.harness.explorers.corruption.expansion import Repeated
+from tornproof.harness.explorers.corruption import (
+    expansion,
+    forms,
+    packed_vectors,
+    roundtrip,
+    views,
+    worked_out,
+    written_options,
+)
 from tornproof.harness.explorers.corruption.forms import FORMS, Original, difference, files_to_change
-from tornproof.harness.explorers.corruption.packed_vectors import Page
 from tornproof.harness.explorers.corruption.roundtrip import Mismatch, reencode_generations
 from tornproof.harness.explorers.corruption.views import view_problems
 from tornproof.harness.simulator.filesystem.image import DiskImage
@@ -20,9 +28,69 @@ from tornproof.impl.table.partition import PartitionFiles, read_published
 from tornproof.impl.table.table import Table, open_table
 
 PHASE = "roundtrip"
-PARTS = (forms, expansion, packed_vectors, worked_out)
-"""What is asked once, whatever the table has."""
 ENCODING = "decoding and encoding a generation gives the same bytes"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """Cases that do not depend on the table; of those of a kind, one problem is a finding.
+
+    `key` is that of the evidence, `count` that of the phase, `words` say what the cases are, and `subject` begins the
+    sentence on one of them.
+    """
+
+    key: str
+    count: str
+    words: str
+    subject: str = ""
+    property: str
+    cases: Callable[[], Sequence[Any]]
+    problem_of: Callable[[Any], str | None]
+    failed_controls: Callable[[], Iterator[str]]
+    kind_of: Callable[[Any], str] = attrgetter("name")
+
+
+EXPANSION = Part(
+    key="repeated",
+    count="repeated values",
+    words="chunks that decode to one byte more than is allowed",
+    subject="A chunk with ",
+    property=expansion.PROPERTY,
+    cases=expansion.repeated,
+    problem_of=expansion.problem_of,
+    failed_controls=expansion.failed_controls,
+)
+PACKED_VECTORS = Part(
+    key="packed",
+    count="packed pages",
+    words="pages of packed vectors",
+    subject="A page with ",
+    property=packed_vectors.PROPERTY,
+    cases=packed_vectors.pages,
+    problem_of=packed_vectors.problem_of,
+    failed_controls=packed_vectors.failed_controls,
+)
+WRITTEN_OPTIONS = Part(
+    key="asked",
+    count="options asked for",
+    words="options of the writer",
+    subject="A file that is written with ",
+    property=written_options.PROPERTY,
+    cases=written_options.asked,
+    problem_of=written_options.problem_of,
+    failed_controls=written_options.failed_controls,
+)
+WORKED_OUT = Part(
+    key="worked_out",
+    count="worked out twice",
+    words="names, intervals, hashes and orders worked out twice",
+    property=worked_out.PROPERTY,
+    cases=worked_out.questions,
+    problem_of=worked_out.problem_of,
+    failed_controls=worked_out.failed_controls,
+    kind_of=attrgetter("kind"),
+)
+PARTS = (EXPANSION, PACKED_VECTORS, WRITTEN_OPTIONS, WORKED_OUT)
 
 
 @dataclass(slots=True)
@@ -42,39 +110,33 @@ def roundtrip_phase(table: Table) -> Phase:
         files = table.files_of(partition)
         if partition.is_parquet and files.has_pm():
             _compare_generations(files, seen)
-    changed_files = files_to_change(table) if seen.generations else {}
-    chunks, pages = (expansion.repeated(), packed_vectors.pages()) if seen.generations else ((), ())
-    answers = worked_out.questions() if seen.generations else ()
-    findings = (
-        *seen.findings,
-        *findings_of_forms(changed_files),
-        *findings_of_expansion(chunks),
-        *findings_of_pages(pages),
-        *(findings_of_answers() if answers else ()),
-    )
+    changed_files, parts = (files_to_change(table), PARTS) if seen.generations else ({}, ())
+    findings = [*seen.findings, *findings_of_forms(changed_files)]
+    findings += [finding for part in parts for finding in findings_of(part)]
     verdict = Verdict.INVALID if findings else Verdict.VALID if seen.generations else Verdict.UNKNOWN
     form_count = len(changed_files) * len(FORMS)
+    counts = {part.count: len(part.cases()) for part in parts}
+    words = [f"{len(part.cases())} {part.words}" for part in parts]
     return Phase(
         name=PHASE,
-        explored=seen.generations + form_count + len(chunks) + len(pages) + len(answers),
+        explored=seen.generations + form_count + sum(counts.values()),
         complete=True,
         bound=f"every generation in the chains of {seen.files} _pm files; {len(changed_files)} Parquet files in "
-        f"{len(FORMS)} other forms; {len(chunks)} chunks that decode to one byte more than is allowed; "
-        f"{len(pages)} pages of packed vectors; {len(answers)} names, intervals and hashes worked out twice",
+        f"{'; '.join([f'{len(FORMS)} other forms', *words])}",
         verdict=verdict,
         counts={
             "files": seen.files,
             "generations": seen.generations,
             "changed files": len(changed_files),
             "forms": form_count,
-            "repeated values": len(chunks),
-            "packed pages": len(pages),
-            "worked out twice": len(answers),
+            **counts,
             "different": len(findings),
         },
         note="" if seen.generations else "the table has no _pm, so there was nothing to encode",
-        findings=findings,
-    ).with_controls([*seen.failed, *(failed for each in PARTS for failed in each.failed_controls())])
+        findings=tuple(findings),
+    ).with_controls(
+        [*seen.failed, *forms.failed_controls(), *(failed for part in PARTS for failed in part.failed_controls())]
+    )
 
 
 def _compare_generations(files: PartitionFiles, seen: _Seen) -> None:
@@ -122,33 +184,15 @@ def findings_of_forms(files: Mapping[str, bytes]) -> Iterator[Finding]:
                 )
 
 
-def findings_of_expansion(chunks: Sequence[Repeated]) -> Iterator[Finding]:
-    """Yield a finding for each chunk that decodes to more than is allowed, or not at all."""
-    problems = (expansion.problem_of(each) for each in chunks)
-    return _numbered("A chunk with", [each.name for each in chunks], problems, expansion.PROPERTY, "repeated")
-
-
-def findings_of_pages(pages: Sequence[Page]) -> Iterator[Finding]:
-    """Yield a finding for each page of packed vectors that is read otherwise than it was made."""
-    problems = (packed_vectors.problem_of(each) for each in pages)
-    return _numbered("A page with", [each.name for each in pages], problems, packed_vectors.PROPERTY, "packed")
-
-
-def _numbered(
-    what: str, names: Sequence[str], problems: Iterable[str | None], property_: str, key: str
-) -> Iterator[Finding]:
-    for number, (name, problem) in enumerate(zip(names, problems, strict=True)):
+def findings_of(part: Part) -> Iterator[Finding]:
+    """Yield a finding for the first case of each kind that has a problem."""
+    seen = set[str]()
+    for number, case in enumerate(part.cases()):
+        problem = None if part.kind_of(case) in seen else part.problem_of(case)
         if problem is not None:
-            sentence = f"{what} {name}: {problem}."
-            yield Finding(property=property_, phase=PHASE, sentence=sentence, evidence={key: number})
-
-
-def findings_of_answers() -> Iterator[Finding]:
-    """Yield a finding for the first wrong answer of each kind."""
-    for number, problem in worked_out.first_problems():
-        yield Finding(
-            property=worked_out.PROPERTY, phase=PHASE, sentence=f"{problem}.", evidence={"worked_out": number}
-        )
+            seen.add(part.kind_of(case))
+            sentence = f"{part.subject}{case.name}: {problem}."
+            yield Finding(property=part.property, phase=PHASE, sentence=sentence, evidence={part.key: number})
 
 
 def replay_roundtrip(finding: Finding, image: DiskImage, path: str) -> Verdict:
@@ -157,15 +201,10 @@ def replay_roundtrip(finding: Finding, image: DiskImage, path: str) -> Verdict:
     if "changed" in evidence:
         content, form = files_to_change(open_table(image, path))[evidence["changed"]], FORMS[evidence["form"]]
         return Verdict.VALID if difference(Original(content), form) is None else Verdict.INVALID
-    if "repeated" in evidence:
-        problem = expansion.problem_of(expansion.repeated()[evidence["repeated"]])
-        return Verdict.VALID if problem is None else Verdict.INVALID
-    if "packed" in evidence:
-        problem = packed_vectors.problem_of(packed_vectors.pages()[evidence["packed"]])
-        return Verdict.VALID if problem is None else Verdict.INVALID
-    if "worked_out" in evidence:
-        problem = worked_out.problem_of(worked_out.questions()[evidence["worked_out"]])
-        return Verdict.VALID if problem is None else Verdict.INVALID
+    for part in PARTS:
+        if part.key in evidence:
+            problem = part.problem_of(part.cases()[evidence[part.key]])
+            return Verdict.VALID if problem is None else Verdict.INVALID
     name = str(evidence["file"]).partition("/")[0]
     files = PartitionFiles(storage=image, path=f"{path}/{name}", name=name)
     content = read_published(files).content

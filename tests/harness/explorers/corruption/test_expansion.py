@@ -8,7 +8,8 @@ from tornproof.harness.common.patch import replaced
 from tornproof.harness.common.verdict import Verdict
 from tornproof.harness.explorers.corruption import expansion
 from tornproof.harness.explorers.corruption.expansion import EXPANSION, failed_controls, problem_of, repeated
-from tornproof.harness.explorers.corruption.roundtrip_phase import findings_of_expansion, replay_roundtrip
+from tornproof.harness.explorers.corruption.roundtrip_phase import EXPANSION as PART
+from tornproof.harness.explorers.corruption.roundtrip_phase import findings_of, replay_roundtrip
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.impl.parquet.fields import PageEncoding
 
@@ -26,7 +27,7 @@ def test_most_are_far_smaller_than_what_they_decode_to() -> None:
 
 def test_a_reader_that_knows_one_number_of_dictionaries_only_is_noticed() -> None:
     with replaced(f"{EXPANSION}:BY_DICTIONARY", {PageEncoding.RLE_DICTIONARY}):
-        findings = [*findings_of_expansion(repeated())]
+        findings = [*findings_of(PART)]
         assert {each.evidence["repeated"] for each in findings} == {
             number
             for number, each in enumerate(repeated())

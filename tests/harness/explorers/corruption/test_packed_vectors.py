@@ -10,7 +10,7 @@ from tornproof.harness.common.patch import replaced
 from tornproof.harness.common.verdict import Verdict
 from tornproof.harness.explorers.corruption import packed_vectors
 from tornproof.harness.explorers.corruption.packed_vectors import LOG_SIZES, failed_controls, pages, problem_of
-from tornproof.harness.explorers.corruption.roundtrip_phase import findings_of_pages, replay_roundtrip
+from tornproof.harness.explorers.corruption.roundtrip_phase import PACKED_VECTORS, findings_of, replay_roundtrip
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.impl.extension import vectors
 from tornproof.impl.extension.bit_packing import unpack
@@ -39,15 +39,15 @@ def divided(integers: Any, scale: Any, precision: Any) -> Any:
 )
 def test_a_reader_of_something_else_is_noticed_and_its_findings_replay(location: str, broken: object) -> None:
     with replaced(location, broken):
-        findings = [*findings_of_pages(pages())]
+        findings = [*findings_of(PACKED_VECTORS)]
         assert {replay_roundtrip(each, DiskImage.of_files({}), "/table") for each in findings} == {Verdict.INVALID}
     assert {replay_roundtrip(each, DiskImage.of_files({}), "/table") for each in findings} == {Verdict.VALID}
 
 
 def test_a_reader_that_decodes_only_the_first_block_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(packed_vectors, "SMALL_BLOCK_VALUES", 1 << 17)
-    assert [*findings_of_pages(pages())] == []
+    assert [*findings_of(PACKED_VECTORS)] == []
     monkeypatch.undo()
     first = vectors.decode_vectors
     with replaced("tornproof.impl.extension.pfor:decode_vectors", lambda *a, **k: iter([next(first(*a, **k))])):
-        assert len([*findings_of_pages(pages())]) > len(pages()) // 4
+        assert len([*findings_of(PACKED_VECTORS)]) > len(pages()) // 4

@@ -10,7 +10,7 @@ from planted_faults import planted
 
 from tornproof.harness.common.patch import replaced
 from tornproof.harness.common.verdict import Verdict
-from tornproof.harness.explorers.corruption.roundtrip_phase import findings_of_answers, replay_roundtrip
+from tornproof.harness.explorers.corruption.roundtrip_phase import WORKED_OUT, findings_of, replay_roundtrip
 from tornproof.harness.explorers.corruption.worked_out import failed_controls, problem_of, questions
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.impl.types.questdb import DECIMAL_DIGITS_MAX, TypeTag
@@ -40,7 +40,7 @@ def kinds_of(findings: list[Any]) -> set[str]:
 )
 def test_a_mistake_is_one_finding_of_a_kind_which_replays(location: str, broken: Any, kinds: set[str]) -> None:
     with replaced(location, broken):
-        findings = [*findings_of_answers()]
+        findings = [*findings_of(WORKED_OUT)]
         assert kinds_of(findings) == kinds and len(findings) == len(kinds)
         assert {replay_roundtrip(each, EMPTY, "/table") for each in findings} == {Verdict.INVALID}
     assert {replay_roundtrip(each, EMPTY, "/table") for each in findings} == {Verdict.VALID}
@@ -48,4 +48,4 @@ def test_a_mistake_is_one_finding_of_a_kind_which_replays(location: str, broken:
 
 def test_a_week_that_gets_the_year_of_its_monday_is_found() -> None:
     with planted("week gets the year of its monday"):
-        assert kinds_of([*findings_of_answers()]) == {"directories"}
+        assert kinds_of([*findings_of(WORKED_OUT)]) == {"directories"}

@@ -60,7 +60,7 @@ def test_what_is_found_told_and_missed_told_nothing_is_printed_and_written(quest
     run = run_here("faults", NAME, "--told", "--table", questdb_data / CHAIN, *ROUNDTRIP, "--report", folder)
     assert run.code == ExitCode.INVALID
     assert "told the scenario" in run.out and "told nothing" in run.out
-    assert f"missed {NAME} (updates, seed 0): not reached" in run.out
+    assert f"missed {NAME} (updates, seed 0): reached" in run.out
     rows = pq.read_table(folder / "faults.parquet", schema=SCHEMA).to_pylist()
     assert [(each["phase"], each["verdict"]) for each in rows] == [("told", "INVALID"), ("roundtrip", "VALID")]
     assert "finds 0 of 1 planted fault" in (folder / "report.html").read_text()

@@ -170,7 +170,7 @@ def failed_controls_of_served(judge: Judge) -> list[str]:
             # There are no files with this name.
             ("a check that does not find an index", f"{INDEXES}:suffixed", lambda *_: "none", indexes),
         )
-        if not _any_detected(judge.of(Kind.SERVED), damages, location, broken)
+        if damages and not _any_detected(judge.of(Kind.SERVED), damages, location, broken)
     ]
 
 

@@ -50,6 +50,7 @@ def plan(judge: Judge, damages_max: int | None = None) -> list[Task]:
         group: iter(_within(judge, [task for task in kinds if _group(task.kind) is group], cost_max))
         for group, cost_max in (
             (_Group.FEW, None),
+            (_Group.SERVED, damages_max and damages_max // KINDS_PART),
             (_Group.WRITTEN, damages_max and max(WRITTEN_COST_MAX, damages_max // KINDS_PART)),
             (_Group.MANY, damages_max and damages_max // KINDS_PART),
         )
@@ -61,13 +62,14 @@ class _Group(enum.Enum):
     """Kinds that are thinned together."""
 
     FEW = enum.auto()
+    SERVED = enum.auto()
     WRITTEN = enum.auto()
     MANY = enum.auto()
 
 
 def _group(kind: Kind) -> _Group:
     if kind in AGAIN:
-        return _Group.FEW
+        return _Group.SERVED if kind is Kind.SERVED else _Group.FEW
     return _Group.WRITTEN if kind in CRAFTED or kind is Kind.FILTER_BIT else _Group.MANY
 
 

@@ -39,7 +39,7 @@ def divided(integers: Any, scale: Any, precision: Any) -> Any:
 )
 def test_a_reader_of_something_else_is_noticed_and_its_findings_replay(location: str, broken: object) -> None:
     with replaced(location, broken):
-        findings = [*findings_of(PACKED_VECTORS)]
+        findings = [*findings_of(PACKED_VECTORS)][:5]
         assert {replay_roundtrip(each, DiskImage.of_files({}), "/table") for each in findings} == {Verdict.INVALID}
     assert {replay_roundtrip(each, DiskImage.of_files({}), "/table") for each in findings} == {Verdict.VALID}
 

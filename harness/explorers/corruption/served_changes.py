@@ -67,8 +67,8 @@ def _cases() -> dict[str, Iterator[Case]]:
 
 
 def _is_tried(directory: str, column: str, days: Sequence[str]) -> bool:
-    """Whether an index is changed: that of a dictionary, and of each day one, which has blocks of its own."""
-    return column == (LATE if directory == days[1] else INDEXED if directory else PLAIN)
+    """Whether an index is changed: that of the first dictionary, and of each day one, which has blocks of its own."""
+    return column == (LATE if directory == days[1] else INDEXED)
 
 
 def _with(content: bytes, offset_bytes: int, value: bytes) -> bytes:

@@ -17,8 +17,11 @@ import numpy as np
 
 from tornproof.harness.common.patch import replaced
 from tornproof.harness.common.whose_error import is_of_explorers
+from tornproof.harness.simulator.filesystem.memory import MemoryStorage
+from tornproof.impl.errors import TornproofError
 from tornproof.impl.storage import checksum
 from tornproof.impl.table import partition_names, symbol_hash
+from tornproof.impl.table.create import NewColumn, create_table
 from tornproof.impl.table.metadata_file import PartitionBy, decode_metadata_file
 from tornproof.impl.types import names
 
@@ -71,7 +74,7 @@ class Question:
 @functools.cache
 def questions() -> tuple[Question, ...]:
     """Return all questions, always in the same order."""
-    return (*_directories(), *_types(), *_hashes(), *_checksums(), *_column_orders())
+    return (*_directories(), *_types(), *_hashes(), *_checksums(), *_column_orders(), *_creations())
 
 
 def problem_of(question: Question) -> str | None:
@@ -254,6 +257,28 @@ def _column_orders() -> Iterator[Question]:
 
 def _ids(meta: bytes) -> list[int]:
     return [column.id for column in decode_metadata_file(meta, file="_meta").columns]
+
+
+def _creations() -> Iterator[Question]:
+    """Yield the creation of a table where there is one already, which has no rows yet."""
+    yield Question("creations", "a second creation of a table", _created_twice, "rejected, and the table is as it was")
+
+
+def _created_twice() -> str:
+    storage = MemoryStorage()
+
+    def create(name: str) -> None:
+        columns = [NewColumn(name="ts", type=TIMESTAMP), NewColumn(name=name, type=LONG)]
+        create_table(storage, "table", columns, timestamp="ts", partition_by=PartitionBy.DAY)
+
+    create("first")
+    before = storage.image().files
+    try:
+        create("second")
+    except TornproofError:
+        is_same = storage.image().files == before
+        return f"rejected, and the table is {'as it was' if is_same else 'another one'}"
+    return "done"
 
 
 def _checksums() -> Iterator[Question]:

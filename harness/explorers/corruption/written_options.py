@@ -23,7 +23,7 @@ from tornproof.impl.write.partition_change import WriterOptions
 
 PROPERTY = "files are written as the options of the writer say"
 PATH = "options"
-COLUMNS = {"ts": "TIMESTAMP", "v": "LONG", "d": "DOUBLE", "name": "VARCHAR"}
+COLUMNS = {"ts": "TIMESTAMP", "v": "LONG", "d": "DOUBLE", "name": "VARCHAR", "flag": "BOOLEAN", "raw": "BINARY"}
 FIRST_TIME = 19_723 * 86_400_000_000
 ROW_COUNT, GROUP_ROWS = 60, 20
 CODECS = {

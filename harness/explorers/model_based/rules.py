@@ -223,6 +223,9 @@ def insert_impossible(world: World) -> None:
     rows, _ = world.rows.make([Point(world.start.intervals[0].start, 0)])
     for index, of in enumerate(rows.schema.types):
         wrong = {pa.float32(): pa.array([1e300]), pa.int8(): pa.array([300])}.get(of)
+        if pa.types.is_list(of) and pa.types.is_list(of.value_type) and not pa.types.is_list(of.value_type.value_type):
+            # As many elements as there would be in lists of one length.
+            wrong = pa.array([[[1.0, 2.0], [3.0], [4.0, 5.0, 6.0]]], of)
         if index == world.rows.shape.timestamp:
             wrong = pa.nulls(1, of)
         if wrong is not None:

@@ -81,7 +81,7 @@ def data_cases(content: bytes, resolved: ResolvedPartition) -> Iterator[Case]:
     token = resolved.partition.token
     for name, tail in (("nothing", b""), ("garbage", GARBAGE), ("an end of a file", GARBAGE + MAGIC)):
         yield Kind.ALLOWED, f"{name} after the token", content[:token] + tail
-    yield Kind.BROKEN, "no magic before the token", _replaced(content, token - len(MAGIC), bytes(len(MAGIC)))
+    yield Kind.BROKEN, "no magic before the token", overwritten(content, token - len(MAGIC), bytes(len(MAGIC)))
     yield from page_offset_cases(content, resolved)
 
 
@@ -102,7 +102,7 @@ def page_offset_cases(content: bytes, resolved: ResolvedPartition) -> Iterator[C
                 outside = {each for each in (start - 1, len(MAGIC), end, end + 1) if not start <= each < end}
                 for wrong in sorted(outside) if found else ():
                     if len(_number(wrong)) == len(_number(offsets[name])):
-                        made = _replaced(content, found, _number(wrong))
+                        made = overwritten(content, found, _number(wrong))
                         yield Kind.BROKEN, f"{name} of a chunk from {start} to {end} is {wrong}", made
 
 
@@ -129,7 +129,8 @@ def txn_cases(content: bytes) -> Iterator[Case]:
     base = BaseHeader.unpack(content, 0, file=_TXN)
     live, other = area_of(base, base.version), area_of(base, base.version + 1)
     for name, value in (("zeros", bytes(SLOT_BYTES)), ("ones", b"\xff" * SLOT_BYTES)):
-        yield Kind.ALLOWED, f"{name} in the slot of the other area", _replaced(content, other.slot_offset_bytes, value)
+        made = overwritten(content, other.slot_offset_bytes, value)
+        yield Kind.ALLOWED, f"{name} in the slot of the other area", made
     yield Kind.ALLOWED, "a page of garbage at the end", content + b"\xa5" * PAGE_BYTES
     apart = other.record_offset >= live.record_offset + live.size_bytes or (
         BaseHeader.layout.size_bytes <= other.record_offset <= live.record_offset - RECORD_BYTES
@@ -138,7 +139,7 @@ def txn_cases(content: bytes) -> Iterator[Case]:
         yield (
             Kind.ALLOWED,
             "garbage in the other record",
-            _replaced(content, other.record_offset, b"\xa5" * RECORD_BYTES),
+            overwritten(content, other.record_offset, b"\xa5" * RECORD_BYTES),
         )
     yield from _versions(content, base)
     record = TransactionRecord.unpack(content, live.record_offset, file=_TXN)
@@ -151,22 +152,22 @@ def txn_cases(content: bytes) -> Iterator[Case]:
     for field in ("txn", "fixed_row_count", *(["transient_row_count"] if is_parquet[-1:] == [True] else ())):
         for step in (-1, 1):
             changed = record.changed(**{field: getattr(record, field) + step})
-            yield Kind.BROKEN, f"{step:+} in {field}", _replaced(content, live.record_offset, changed.pack())
+            yield Kind.BROKEN, f"{step:+} in {field}", overwritten(content, live.record_offset, changed.pack())
     for start, entry, has_rows in zip(starts, entries[:-1], is_parquet, strict=False):
         if has_rows:
             for step in (-1, 1):
                 more = entry.changed(row_count_and_flags=entry.row_count_and_flags + step).pack()
                 total = record.changed(fixed_row_count=record.fixed_row_count + step).pack()
-                wrong = _replaced(_replaced(content, start, more), live.record_offset, total)
+                wrong = overwritten(overwritten(content, start, more), live.record_offset, total)
                 yield Kind.BROKEN, f"{step:+} rows in the entry at {start}, and in all", wrong
     size_offset = live.record_offset + RECORD_BYTES + live.symbols_size
     for size_bytes in (0, live.partitions_size - 8, live.partitions_size + ENTRY_BYTES, -1, FAR_BYTES):
         if size_bytes != live.partitions_size:
-            wrong = _replaced(content, size_offset, struct.pack("<i", size_bytes))
+            wrong = overwritten(content, size_offset, struct.pack("<i", size_bytes))
             yield Kind.BROKEN, f"the partition table is said to have {size_bytes} bytes", wrong
     if len(entries) > 1:
         again = entries[1].changed(timestamp=entries[0].timestamp).pack()
-        yield Kind.BROKEN, "two partitions begin at the same time", _replaced(content, starts[1], again)
+        yield Kind.BROKEN, "two partitions begin at the same time", overwritten(content, starts[1], again)
 
 
 def _versions(content: bytes, base: BaseHeader) -> Iterator[Case]:
@@ -183,21 +184,21 @@ def _versions(content: bytes, base: BaseHeader) -> Iterator[Case]:
     for step in (-4, -2, 2, 4):
         wrong = _with_version(content, base.version + step)
         yield Kind.BROKEN, f"version {step:+} with a record of the version", wrong
-    shared = _replaced(content, other.slot_offset_bytes, slot)
+    shared = overwritten(content, other.slot_offset_bytes, slot)
     for step in (-1, 1):
         wrong = _with_version(shared, base.version + step)
         yield Kind.BROKEN, f"version {step:+} with the record of the version in both slots", wrong
     if found != base.version:
-        exchanged = _replaced(content, live.slot_offset_bytes, other_slot)
+        exchanged = overwritten(content, live.slot_offset_bytes, other_slot)
         yield Kind.BROKEN, "the record of the other area in the version's slot", exchanged
     if found is not None and found < base.version:
         record = TransactionRecord.unpack(content, other.record_offset, file=_TXN).changed(txn=base.version)
-        wrong = _replaced(_with_version(content, base.version - 1), other.record_offset, record.pack())
+        wrong = overwritten(_with_version(content, base.version - 1), other.record_offset, record.pack())
         yield Kind.BROKEN, "the version before, with a record that says it is of the version", wrong
 
 
 def _with_version(content: bytes, version: int) -> bytes:
-    return _replaced(content, 0, struct.pack("<q", version))
+    return overwritten(content, 0, struct.pack("<q", version))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -247,7 +248,7 @@ class _Made:
 
     def with_before(self, offset_bytes: int, value: bytes) -> bytes:
         """Return the file with some bytes before the footer replaced."""
-        return self.with_footer(self.fixed, self.rest, before=_replaced(self.before, offset_bytes, value))
+        return self.with_footer(self.fixed, self.rest, before=overwritten(self.before, offset_bytes, value))
 
 
 def _features(made: _Made) -> Iterator[Case]:
@@ -357,7 +358,7 @@ def _entries(made: _Made) -> Iterator[Case]:
     if count > 1:
         (blocks["of another row group"],) = struct.unpack_from("<I", made.rest, 4)
     for name, block in blocks.items() if count else ():
-        rest = _replaced(made.rest, 0, struct.pack("<I", block))
+        rest = overwritten(made.rest, 0, struct.pack("<I", block))
         yield Kind.BROKEN, f"the first row group's block is {name}", made.with_footer(made.fixed, rest)
 
 
@@ -420,7 +421,8 @@ def _published(content: bytes) -> bytes:
     return struct.pack("<Q", len(content)) + content[8:]
 
 
-def _replaced(content: bytes, offset_bytes: int, value: bytes) -> bytes:
+def overwritten(content: bytes, offset_bytes: int, value: bytes) -> bytes:
+    """Return the content with other bytes from an offset on."""
     return content[:offset_bytes] + value + content[offset_bytes + len(value) :]
 
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tornproof.harness.common.patch import replaced
-from tornproof.harness.common.whose_error import is_of_explorers
+from tornproof.harness.common.whose_error import errors_as_problems
 from tornproof.impl.chunk.chunk import decode_chunk
 from tornproof.impl.errors import UnsupportedError
 from tornproof.impl.layout.parquet import DATA_FILE
@@ -82,17 +82,13 @@ def repeated() -> tuple[Repeated, ...]:
     )
 
 
+@errors_as_problems
 def problem_of(each: Repeated) -> str | None:
     """Say what is wrong: it must decode, but not where one byte less is allowed; None if nothing is."""
-    try:
-        if _decode(each.content()) != [each.value] * ROW_COUNT:
-            return "it decodes to other values"
-        if _is_rejected(each):
-            return None
-    except Exception as error:
-        if is_of_explorers(error):
-            raise
-        return f"{type(error).__name__}: {error}"
+    if _decode(each.content()) != [each.value] * ROW_COUNT:
+        return "it decodes to other values"
+    if _is_rejected(each):
+        return None
     return f"{each.decoded_bytes} bytes are decoded where {each.decoded_bytes - 1} are allowed"
 
 

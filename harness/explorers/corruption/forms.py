@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tornproof.harness.common.patch import wrapped
-from tornproof.harness.common.whose_error import is_of_explorers
+from tornproof.harness.common.whose_error import errors_as_problems
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.impl.chunk.duplicate_pages import is_encodable
@@ -132,14 +132,10 @@ class Original:
         return _read_by_others(self.content)
 
 
+@errors_as_problems
 def difference(original: Original, form: Form) -> str | None:
     """Say what is different in a file's other form; None if nothing is."""
-    try:
-        return next(_differences(original, form), None)
-    except Exception as error:
-        if is_of_explorers(error):
-            raise
-        return f"{type(error).__name__}: {error}"
+    return next(_differences(original, form), None)
 
 
 def failed_controls() -> Iterator[str]:

@@ -408,7 +408,7 @@ class Judge:
     def _misread(self, damaged: DiskImage, kind: Kind) -> str:
         """Return in words what is wrong with how a file is read that a writer could have made."""
         try:
-            answer = self._read_table(damaged)
+            answer = read_answer(open_snapshot(self._sound_table(damaged)))
         except UnsupportedError as error:
             return "" if kind is Kind.REQUIRED else f"it is rejected as unsupported: {error}"
         except TornproofError as error:
@@ -634,12 +634,8 @@ class Judge:
             return Outcome.ROLLBACK
         return Outcome.EXPOSURE if unprotected else Outcome.SILENT
 
-    def _read_table(self, damaged: DiskImage) -> Answer:
-        """Verify a table and return its rows; raises CorruptError for the first problem, and UnsupportedError."""
-        return read_answer(open_snapshot(self._sound_table(damaged)))
-
     def _sound_table(self, damaged: DiskImage) -> Table:
-        """Return a table after verifying it; raises as `_read_table`."""
+        """Return a table after verifying it; raises CorruptError for the first problem, and UnsupportedError."""
         table = open_table(damaged, self.path)
         for problem in verify_table(table, whole=False).all_problems:
             raise CorruptError.of(problem)

@@ -14,13 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from tornproof.harness.common.patch import replaced
-from tornproof.harness.common.whose_error import is_of_explorers
+from tornproof.harness.common.patch import original_of, replaced
+from tornproof.harness.common.whose_error import errors_as_problems
 from tornproof.impl.extension.alp import decode_alp
 from tornproof.impl.extension.pfor import decode_pfor
 
 PROPERTY = "pages of packed vectors have the values that were packed"
-VECTORS = "tornproof.impl.extension.vectors"
+BLOCK_VALUES = "tornproof.impl.extension.vectors:BLOCK_VALUE_COUNT"
 LOG_SIZES = range(3, 16)
 TYPES = ("<i8", "<i4", "<f8", "<f4")
 SPREAD = 0x9E37_79B9_7F4A_7C15
@@ -109,21 +109,17 @@ def pages() -> tuple[Page, ...]:
     return tuple(Page(type=of, log_size=log_size) for log_size in LOG_SIZES for of in TYPES)
 
 
+@errors_as_problems
 def problem_of(page: Page) -> str | None:
     """Say what is wrong with how a page is read, also in small steps; None if nothing is."""
     content, values = page.made()
     expected = np.array(values, page.type).tobytes()
     decode = decode_alp if page.type[1] == "f" else decode_pfor
-    try:
-        for block_values in (None, SMALL_BLOCK_VALUES):
-            with replaced(f"{VECTORS}:BLOCK_VALUE_COUNT", block_values or 1 << 17):
-                found = decode(memoryview(content), len(values), page.type, file="page", at=0)
-            if found.tobytes() != expected:
-                return "it has other values" if block_values is None else "read step by step it has other values"
-    except Exception as error:
-        if is_of_explorers(error):
-            raise
-        return f"{type(error).__name__}: {error}"
+    for when, block_values in (("", original_of(BLOCK_VALUES)), ("read step by step ", SMALL_BLOCK_VALUES)):
+        with replaced(BLOCK_VALUES, block_values):
+            found = decode(memoryview(content), len(values), page.type, file="page", at=0)
+        if found.tobytes() != expected:
+            return f"{when}it has other values"
     return None
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from operator import attrgetter
+from types import ModuleType
 from typing import Any
 
 from tornproof.harness.common.verdict import Finding, Phase, Verdict
@@ -35,18 +36,16 @@ ENCODING = "decoding and encoding a generation gives the same bytes"
 class Part:
     """Cases that do not depend on the table; of those of a kind, one problem is a finding.
 
-    `key` is that of the evidence, `count` that of the phase, `words` say what the cases are, and `subject` begins the
-    sentence on one of them.
+    `module` has the property, what is wrong with a case, and controls. `key` is that of the evidence, `count` that of
+    the phase, `words` say what the cases are, and `subject` begins the sentence on one of them.
     """
 
     key: str
     count: str
     words: str
     subject: str = ""
-    property: str
+    module: ModuleType
     cases: Callable[[], Sequence[Any]]
-    problem_of: Callable[[Any], str | None]
-    failed_controls: Callable[[], Iterator[str]]
     kind_of: Callable[[Any], str] = attrgetter("name")
 
 
@@ -55,39 +54,31 @@ EXPANSION = Part(
     count="repeated values",
     words="chunks that decode to one byte more than is allowed",
     subject="A chunk with ",
-    property=expansion.PROPERTY,
+    module=expansion,
     cases=expansion.repeated,
-    problem_of=expansion.problem_of,
-    failed_controls=expansion.failed_controls,
 )
 PACKED_VECTORS = Part(
     key="packed",
     count="packed pages",
     words="pages of packed vectors",
     subject="A page with ",
-    property=packed_vectors.PROPERTY,
+    module=packed_vectors,
     cases=packed_vectors.pages,
-    problem_of=packed_vectors.problem_of,
-    failed_controls=packed_vectors.failed_controls,
 )
 WRITTEN_OPTIONS = Part(
     key="asked",
     count="options asked for",
     words="options of the writer",
     subject="A file that is written with ",
-    property=written_options.PROPERTY,
+    module=written_options,
     cases=written_options.asked,
-    problem_of=written_options.problem_of,
-    failed_controls=written_options.failed_controls,
 )
 WORKED_OUT = Part(
     key="worked_out",
     count="worked out twice",
     words="names, intervals, hashes and orders worked out twice",
-    property=worked_out.PROPERTY,
+    module=worked_out,
     cases=worked_out.questions,
-    problem_of=worked_out.problem_of,
-    failed_controls=worked_out.failed_controls,
     kind_of=attrgetter("kind"),
 )
 PARTS = (EXPANSION, PACKED_VECTORS, WRITTEN_OPTIONS, WORKED_OUT)
@@ -114,6 +105,8 @@ def roundtrip_phase(table: Table) -> Phase:
     findings = [*seen.findings, *findings_of_forms(changed_files)]
     findings += [finding for part in parts for finding in findings_of(part)]
     verdict = Verdict.INVALID if findings else Verdict.VALID if seen.generations else Verdict.UNKNOWN
+    failed = [*seen.failed, *forms.failed_controls()]
+    failed += [each for part in PARTS for each in part.module.failed_controls()]
     form_count = len(changed_files) * len(FORMS)
     counts = {part.count: len(part.cases()) for part in parts}
     words = [f"{len(part.cases())} {part.words}" for part in parts]
@@ -134,9 +127,7 @@ def roundtrip_phase(table: Table) -> Phase:
         },
         note="" if seen.generations else "the table has no _pm, so there was nothing to encode",
         findings=tuple(findings),
-    ).with_controls(
-        [*seen.failed, *forms.failed_controls(), *(failed for part in PARTS for failed in part.failed_controls())]
-    )
+    ).with_controls(failed)
 
 
 def _compare_generations(files: PartitionFiles, seen: _Seen) -> None:
@@ -188,11 +179,11 @@ def findings_of(part: Part) -> Iterator[Finding]:
     """Yield a finding for the first case of each kind that has a problem."""
     seen = set[str]()
     for number, case in enumerate(part.cases()):
-        problem = None if part.kind_of(case) in seen else part.problem_of(case)
+        problem = None if part.kind_of(case) in seen else part.module.problem_of(case)
         if problem is not None:
             seen.add(part.kind_of(case))
             sentence = f"{part.subject}{case.name}: {problem}."
-            yield Finding(property=part.property, phase=PHASE, sentence=sentence, evidence={part.key: number})
+            yield Finding(property=part.module.PROPERTY, phase=PHASE, sentence=sentence, evidence={part.key: number})
 
 
 def replay_roundtrip(finding: Finding, image: DiskImage, path: str) -> Verdict:
@@ -203,7 +194,7 @@ def replay_roundtrip(finding: Finding, image: DiskImage, path: str) -> Verdict:
         return Verdict.VALID if difference(Original(content), form) is None else Verdict.INVALID
     for part in PARTS:
         if part.key in evidence:
-            problem = part.problem_of(part.cases()[evidence[part.key]])
+            problem = part.module.problem_of(part.cases()[evidence[part.key]])
             return Verdict.VALID if problem is None else Verdict.INVALID
     name = str(evidence["file"]).partition("/")[0]
     files = PartitionFiles(storage=image, path=f"{path}/{name}", name=name)

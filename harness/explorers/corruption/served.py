@@ -16,9 +16,11 @@ import pyarrow as pa
 
 from tornproof.harness.common.copies import open_writer_of_copy
 from tornproof.harness.common.made_rows import array_of, rows_for
+from tornproof.harness.explorers.corruption.crafted import overwritten
 from tornproof.harness.explorers.corruption.every_type import TYPES
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
+from tornproof.harness.systems.workload import FIRST_TIME
 from tornproof.impl.table.create import NewColumn, create_table
 from tornproof.impl.table.metadata_file import PartitionBy
 from tornproof.impl.table.table import Table
@@ -32,7 +34,6 @@ FIRST = {"time": "TIMESTAMP", **dict.fromkeys((INDEXED, LATE, PLAIN), "SYMBOL"),
 COLUMNS = FIRST | {f"c{number}": of for number, of in enumerate(TYPES) if of != "SYMBOL"}
 ID = {name: number for number, name in enumerate(COLUMNS)}
 DAY_MICROSECONDS = 86_400_000_000
-FIRST_DAY = 19_723 * DAY_MICROSECONDS
 ROW_COUNT = 24
 OLDER_COUNT = 5
 """So many rows of the native partition are older than LATE."""
@@ -109,7 +110,7 @@ def served_image() -> DiskImage:
     directories = [table.directory_of(partition) for partition in table.transaction().partitions]
     files = {path.removeprefix(f"{PATH}/"): content for path, content in storage.image().files.items()}
     files[META] = _with_flags(files[f"{PATH}/{META}"])
-    files[TXN] = _with_native(files[TXN], FIRST_DAY + DAY_MICROSECONDS)
+    files[TXN] = _with_native(files[TXN], FIRST_TIME + DAY_MICROSECONDS)
     files[CV] = _column_versions()
     for file in [file for file in files if file.startswith((f"{directories[1]}/", f"{PATH}/"))]:
         del files[file]
@@ -143,7 +144,7 @@ def _suffix(column: str) -> str:
 
 def _rows(table: Table, day: int) -> pa.Table:
     """Return the rows of a day; those before LATE came have no value there."""
-    times = [FIRST_DAY + day * DAY_MICROSECONDS + row for row in range(ROW_COUNT)]
+    times = [FIRST_TIME + day * DAY_MICROSECONDS + row for row in range(ROW_COUNT)]
     rows = rows_for(table, times, seed=1 + day * ROW_COUNT)
     symbols = [SYMBOLS[(row * 2 + day) % len(SYMBOLS)] for row in range(ROW_COUNT)]
     older = (ROW_COUNT, OLDER_COUNT, 0)[day]
@@ -164,10 +165,9 @@ def _symbols_in(dictionary: bytes) -> list[str]:
 
 def _with_native(txn: bytes, timestamp: int) -> bytes:
     """Return a `_txn` in which the partition that begins at a time is not in Parquet."""
-    at = txn.index(ENTRY.pack(timestamp, 0, 0, 0)[: WORD.size])
+    at = txn.index(WORD.pack(timestamp))
     _, row_count, name_txn, _ = ENTRY.unpack_from(txn, at)
-    entry = ENTRY.pack(timestamp, row_count % (1 << ROW_COUNT_BITS), name_txn, -1)
-    return txn[:at] + entry + txn[at + len(entry) :]
+    return overwritten(txn, at, ENTRY.pack(timestamp, row_count % (1 << ROW_COUNT_BITS), name_txn, -1))
 
 
 def _with_flags(meta: bytes) -> bytes:
@@ -180,7 +180,7 @@ def _with_flags(meta: bytes) -> bytes:
 
 def _column_versions() -> bytes:
     """Return `_cv`: since when there are the columns that came later, and which numbers the names of files have."""
-    second, third = FIRST_DAY + DAY_MICROSECONDS, FIRST_DAY + 2 * DAY_MICROSECONDS
+    second, third = FIRST_TIME + DAY_MICROSECONDS, FIRST_TIME + 2 * DAY_MICROSECONDS
     entries = [(SMALLEST, ID[LATE], LATE_NAME, second), (second, ID[LATE], LATE_NAME, OLDER_COUNT)]
     entries.append((second, ID[RENAMED], RENAMED_NAME, 0))
     # The last day was converted before they came, so that it is without them, too.

@@ -6,7 +6,7 @@ import struct
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from tornproof.harness.explorers.corruption.crafted import GARBAGE, Case, crafted
+from tornproof.harness.explorers.corruption.crafted import GARBAGE, Case, crafted, overwritten
 from tornproof.harness.explorers.corruption.plan import Again, Kind
 from tornproof.harness.explorers.corruption.served import (
     ARRAY,
@@ -42,7 +42,7 @@ def served_files() -> dict[str, bytes]:
 
 def served_damages(file: str) -> Iterator[Again]:
     """Yield the changes of a file."""
-    return (Again(Kind.SERVED, each) for each in crafted(file, served_files()[file], _cases()[file]))
+    return (Again(Kind.SERVED, each) for each in crafted(file, served_image().files[f"{PATH}/{file}"], _cases()[file]))
 
 
 def _cases() -> dict[str, Iterator[Case]]:
@@ -71,10 +71,6 @@ def _is_tried(directory: str, column: str, days: Sequence[str]) -> bool:
     return column == (LATE if directory == days[1] else INDEXED)
 
 
-def _with(content: bytes, offset_bytes: int, value: bytes) -> bytes:
-    return content[:offset_bytes] + value + content[offset_bytes + len(value) :]
-
-
 def _of_versions(content: bytes) -> Iterator[Case]:
     """Yield `_cv` of other versions, and with other positions of the area in use."""
     words = struct.unpack_from("<5q", content)
@@ -88,12 +84,12 @@ def _of_versions(content: bytes) -> Iterator[Case]:
         ("with fewer entries than none", 2, -ENTRY.size, Kind.BROKEN),
         ("with another area that is not in use", 3, -1, Kind.ALLOWED),
     ):
-        yield kind, name, _with(content, position * WORD.size, WORD.pack(value))
+        yield kind, name, overwritten(content, position * WORD.size, WORD.pack(value))
     yield Kind.ALLOWED, "with something behind it", content + GARBAGE
     yield Kind.BROKEN, "cut in its entries", content[: words[1] + ENTRY.size - 1]
     # There are so many rows in the files of a column that is there since this row.
     top = words[1] + ENTRY.size + 3 * WORD.size
-    yield Kind.BROKEN, "with a column that came a row earlier", _with(content, top, WORD.pack(OLDER_COUNT - 1))
+    yield Kind.BROKEN, "with a column that came a row earlier", overwritten(content, top, WORD.pack(OLDER_COUNT - 1))
 
 
 def _of_name(content: bytes) -> Iterator[Case]:
@@ -147,10 +143,10 @@ def _of_keys(content: bytes) -> Iterator[Case]:
             ("a last block that is another one", (count, first, last_block + block_bytes, count)),
             ("fewer rows than none", (-1, first, last_block, -1)),
         ):
-            made = _with(content, HEADER.size + key * KEY.size, KEY.pack(*values))
+            made = overwritten(content, HEADER.size + key * KEY.size, KEY.pack(*values))
             yield Kind.BROKEN, f"key {key} has {name}", made
     for key in _ends_of([key for key, (count, *_) in enumerate(keys) if not count]):
-        made = _with(content, HEADER.size + key * KEY.size, KEY.pack(0, -1, FAR, 0))
+        made = overwritten(content, HEADER.size + key * KEY.size, KEY.pack(0, -1, FAR, 0))
         yield Kind.ALLOWED, f"key {key} without rows has blocks", made
 
 
@@ -173,14 +169,14 @@ def _of_rows(keys: bytes, content: bytes, row_count: int) -> Iterator[Case]:
             count -= used
             yield from _of_block(content, start, used, row_count)
             if count == 0:
-                made = _with(content, start + (used - 1) * WORD.size, WORD.pack(FAR))
+                made = overwritten(content, start + (used - 1) * WORD.size, WORD.pack(FAR))
                 yield Kind.BROKEN, f"a row of no commit yet as the last one of key {key}", made
             if used < rows_in_block:
-                made = _with(content, start + used * WORD.size, WORD.pack(-1))
+                made = overwritten(content, start + used * WORD.size, WORD.pack(-1))
                 yield Kind.ALLOWED, f"an unused row in the block at {start}", made
             for is_end, at in ((is_first, links), (count == 0, links + WORD.size)):
                 kind = Kind.ALLOWED if is_end else Kind.BROKEN
-                yield kind, f"a link at {at} that leads elsewhere", _with(content, at, WORD.pack(FAR))
+                yield kind, f"a link at {at} that leads elsewhere", overwritten(content, at, WORD.pack(FAR))
             start, is_first = WORD.unpack_from(content, links + WORD.size)[0], False
 
 
@@ -189,10 +185,10 @@ def _of_block(content: bytes, start: int, count: int, row_count: int) -> Iterato
     inside = [number for number, row in enumerate(rows) if row < row_count]
     for number in inside:
         for wrong in (rows[number] - 1, rows[number] + 1):
-            made = _with(content, start + number * WORD.size, WORD.pack(wrong))
+            made = overwritten(content, start + number * WORD.size, WORD.pack(wrong))
             yield Kind.BROKEN, f"row {wrong} instead of {rows[number]} in the block at {start}", made
     if len(inside) > 1:
-        made = _with(content, start, WORD.pack(rows[1]) + WORD.pack(rows[0]))
+        made = overwritten(content, start, WORD.pack(rows[1]) + WORD.pack(rows[0]))
         yield Kind.BROKEN, f"rows {rows[1]} and {rows[0]} in this order", made
 
 
@@ -209,8 +205,8 @@ def _of_positions(type_name: str, content: bytes, data_bytes: int) -> Iterator[C
             (last // 2, ends[last // 2 - 1] - 1),
             (1, -1),
         ):
-            yield Kind.BROKEN, f"end {number} is {wrong}", _with(content, number * WORD.size, WORD.pack(wrong))
-        yield Kind.ALLOWED, "a longer first value", _with(content, WORD.size, WORD.pack(ends[2]))
+            yield Kind.BROKEN, f"end {number} is {wrong}", overwritten(content, number * WORD.size, WORD.pack(wrong))
+        yield Kind.ALLOWED, "a longer first value", overwritten(content, WORD.size, WORD.pack(ends[2]))
         return
     for row in range(ROWS_TRIED):
         at = row * VARCHAR.size
@@ -222,11 +218,11 @@ def _of_positions(type_name: str, content: bytes, data_bytes: int) -> Iterator[C
                 ("is too long", start, data_bytes - start + 1),
                 ("begins behind the file", FAR << 20, size_bytes),
             ):
-                yield Kind.BROKEN, f"row {row} {name}", _with(content, at, entry.packed(*values))
-            made = _with(content, at, entry.packed(0, size_bytes))
+                yield Kind.BROKEN, f"row {row} {name}", overwritten(content, at, entry.packed(*values))
+            made = overwritten(content, at, entry.packed(0, size_bytes))
             yield Kind.ALLOWED, f"row {row} is at the start of the file", made
         elif entry.is_null:
-            made = _with(content, at, entry.packed(FAR << 20, size_bytes))
+            made = overwritten(content, at, entry.packed(FAR << 20, size_bytes))
             yield Kind.ALLOWED, f"row {row} is null and has a position", made
 
 
@@ -269,11 +265,11 @@ def _of_values(column: str, content: bytes, has_positions: bool) -> Iterator[Cas
     for at in (0, len(content) - SIZE.size):
         (key,) = SIZE.unpack_from(content, at)
         for name, wrong in (("that nobody knows", FAR), ("below none", -1), ("below none", NULL_SYMBOL + 1)):
-            yield Kind.BROKEN, f"a key {name} at {at}", _with(content, at, SIZE.pack(wrong))
+            yield Kind.BROKEN, f"a key {name} at {at}", overwritten(content, at, SIZE.pack(wrong))
         other = NULL_SYMBOL if key != NULL_SYMBOL else 0
         # Of an indexed column, a lookup of either symbol would be wrong.
         yield (
             Kind.BROKEN if is_indexed else Kind.ALLOWED,
             f"another key at {at}",
-            _with(content, at, SIZE.pack(other)),
+            overwritten(content, at, SIZE.pack(other)),
         )

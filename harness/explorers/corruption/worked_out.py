@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from tornproof.harness.common.patch import replaced
-from tornproof.harness.common.whose_error import is_of_explorers
+from tornproof.harness.common.whose_error import errors_as_problems
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.impl.errors import TornproofError
 from tornproof.impl.storage import checksum
@@ -33,6 +33,7 @@ TIMES = (
     *("07:00:00.5", "00:00:00.000001", "07:50:30.999999", "23:59:59.100000"),
 )
 NANOSECONDS = (0, 1, 120, 999)
+UNITS = {PartitionBy.YEAR: "Y", PartitionBy.MONTH: "M", PartitionBy.DAY: "D", PartitionBy.HOUR: "h"}
 SYMBOLS = ("", "a", "one", "two", "three", "Aa", "BB", "größe", "🌡", "a long symbol " * 9, "\uffff\uffff\uffff\uffff")
 CAPACITIES = (1, 2, 3, 4, 5, 8, 100, 128, 256, 1 << 20)
 DECIMAL_TAGS = {28: 2, 29: 4, 30: 9, 31: 18, 32: 38, 33: 76}
@@ -77,14 +78,10 @@ def questions() -> tuple[Question, ...]:
     return (*_directories(), *_types(), *_hashes(), *_checksums(), *_column_orders(), *_creations())
 
 
+@errors_as_problems
 def problem_of(question: Question) -> str | None:
     """Say what is wrong with an answer; None if it is right."""
-    try:
-        found = question.found()
-    except Exception as error:
-        if is_of_explorers(error):
-            raise
-        return f"{type(error).__name__}: {error}"
+    found = question.found()
     return None if found == question.expected else f"{found} instead of {question.expected}"
 
 
@@ -149,7 +146,7 @@ def _directory(start: np.datetime64, by: PartitionBy) -> str:
     if first == int(start.astype(np.int64)):
         return interval
     if by is PartitionBy.WEEK:
-        day = f"{interval}-{1 + (int(start.astype('datetime64[D]').astype(np.int64)) + 3) % 7}"
+        day = f"{interval}-{1 + _weekday(start)}"
     clock, _, fraction = str(start).partition("T")[2].partition(".")
     hours, minutes, seconds = clock.split(":")
     if int(fraction):
@@ -162,12 +159,15 @@ def _directory(start: np.datetime64, by: PartitionBy) -> str:
 def _interval_name(start: np.datetime64, by: PartitionBy) -> str:
     if by is PartitionBy.WEEK:
         # A week is of the year in which its Thursday is.
-        day = start.astype("datetime64[D]")
-        thursday = day - (int(day.astype(np.int64)) + 3) % 7 + 3
+        thursday = start.astype("datetime64[D]") - _weekday(start) + 3
         week = int((thursday - thursday.astype("datetime64[Y]").astype("datetime64[D]")).astype(int)) // 7 + 1
         return f"{thursday.astype('datetime64[Y]')}-W{week:02d}"
-    unit = {PartitionBy.YEAR: "Y", PartitionBy.MONTH: "M", PartitionBy.DAY: "D", PartitionBy.HOUR: "h"}[by]
-    return str(start.astype(f"datetime64[{unit}]"))
+    return str(start.astype(f"datetime64[{UNITS[by]}]"))
+
+
+def _weekday(start: np.datetime64) -> int:
+    """Return the days since the last Monday."""
+    return (int(start.astype("datetime64[D]").astype(np.int64)) + 3) % 7
 
 
 def _interval(start: np.datetime64, by: PartitionBy) -> tuple[int | None, int | None]:
@@ -176,12 +176,10 @@ def _interval(start: np.datetime64, by: PartitionBy) -> tuple[int | None, int | 
         return None, None
     unit = np.datetime_data(start)[0]
     if by is PartitionBy.WEEK:
-        day = start.astype("datetime64[D]")
-        first = day - (int(day.astype(np.int64)) + 3) % 7
+        first = start.astype("datetime64[D]") - _weekday(start)
         following = first + 7
     else:
-        name = {PartitionBy.YEAR: "Y", PartitionBy.MONTH: "M", PartitionBy.DAY: "D", PartitionBy.HOUR: "h"}[by]
-        first = start.astype(f"datetime64[{name}]")
+        first = start.astype(f"datetime64[{UNITS[by]}]")
         following = first + 1
     begin, end = (int(each.astype(f"datetime64[{unit}]").astype(np.int64)) for each in (first, following))
     return begin, end
@@ -192,7 +190,7 @@ def _types() -> Iterator[Question]:
     codes: dict[str, int | None] = dict(PLAIN_TAGS)
     for digits in range(1, 78):
         tag = next((tag for tag, most in DECIMAL_TAGS.items() if digits <= most), None)
-        for scale in {0, 1, digits}:
+        for scale in sorted({0, 1, digits}):
             codes[f"DECIMAL({digits},{scale})"] = None if tag is None else tag | digits << 8 | scale << 18
     for bits in range(1, 62):
         tag = next((tag for tag, most in GEOHASH_TAGS.items() if bits <= most), None)

@@ -12,8 +12,9 @@ import pyarrow.parquet as pq
 
 from tornproof.harness.common.copies import open_writer_of_copy
 from tornproof.harness.common.made_rows import rows_for
-from tornproof.harness.common.whose_error import is_of_explorers
+from tornproof.harness.common.whose_error import errors_as_problems
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
+from tornproof.harness.systems.workload import FIRST_TIME
 from tornproof.impl.parquet.encode_options import ColumnOptions, EncodeOptions, Encoding
 from tornproof.impl.parquet.fields import Codec
 from tornproof.impl.table.create import NewColumn, create_table
@@ -24,7 +25,6 @@ from tornproof.impl.write.partition_change import WriterOptions
 PROPERTY = "files are written as the options of the writer say"
 PATH = "options"
 COLUMNS = {"ts": "TIMESTAMP", "v": "LONG", "d": "DOUBLE", "name": "VARCHAR", "flag": "BOOLEAN", "raw": "BINARY"}
-FIRST_TIME = 19_723 * 86_400_000_000
 ROW_COUNT, GROUP_ROWS = 60, 20
 CODECS = {
     Codec.UNCOMPRESSED: "UNCOMPRESSED",
@@ -66,15 +66,10 @@ def asked() -> tuple[Asked, ...]:
     )
 
 
+@errors_as_problems
 def problem_of(each: Asked) -> str | None:
     """Say what is not as it was asked for in a file of some row groups; None if all is."""
-    try:
-        content = _written(each.options)
-        return next(_differences(content, each.options.encoding), None)
-    except Exception as error:
-        if is_of_explorers(error):
-            raise
-        return f"{type(error).__name__}: {error}"
+    return next(_differences(_written(each.options), each.options.encoding), None)
 
 
 def failed_controls() -> Iterator[str]:

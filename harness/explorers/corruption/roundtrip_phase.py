@@ -1,6 +1,7 @@
 """The explorer of what a file says in several ways: generations encoded again, seen in parts, files in other forms.
 
-And of files that say much in few bytes, of pages as other writers could make them, and of what is spelled out in names.
+And of files that say much in few bytes, of pages as other writers could make them, of what is spelled out in names, and
+of files that are lost.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from tornproof.harness.common.verdict import Finding, Phase, Verdict
 from tornproof.harness.explorers.corruption import (
     expansion,
     forms,
+    lost_files,
     packed_vectors,
     roundtrip,
     views,
@@ -81,7 +83,15 @@ WORKED_OUT = Part(
     cases=worked_out.questions,
     kind_of=attrgetter("kind"),
 )
-PARTS = (EXPANSION, PACKED_VECTORS, WRITTEN_OPTIONS, WORKED_OUT)
+LOST_FILES = Part(
+    key="lost",
+    count="files lost",
+    words="files of a server's table that are lost",
+    module=lost_files,
+    cases=lost_files.lost_files,
+    kind_of=attrgetter("kind"),
+)
+PARTS = (EXPANSION, PACKED_VECTORS, WRITTEN_OPTIONS, WORKED_OUT, LOST_FILES)
 
 
 @dataclass(slots=True)

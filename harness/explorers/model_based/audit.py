@@ -1,7 +1,8 @@
 """What the files of a table say, read without the implementation's decoders, beside what the model says.
 
-`_txn` and `_pm` are read by the offsets of the layout tables alone, and data.parquet by pyarrow. So where a run breaks
-a property, this tells whether the files are wrong, and where, or only what reads them.
+`_txn` and `_pm` are read by the offsets of the layout tables alone, and data.parquet by pyarrow. So at the end of a
+program a mistake is seen that the writer and our readers share. Where a run breaks a property, this tells whether the
+files are wrong, and where, or only what reads them.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tornproof.harness.explorers.model_based.rows import Rows
+from tornproof.harness.explorers.model_based.rows import WITHOUT_NULL, Rows
 from tornproof.harness.systems.plain_rows import plain_rows
 from tornproof.impl.layout import pm, txn
 from tornproof.impl.layout.parquet import DATA_FILE, MAGIC, ParquetTail
@@ -28,6 +29,8 @@ CHECKSUM_START = pm.Header.layout.offset_of("feature_flags")
 SIZE_WORD = struct.Struct("<i")
 GENERATIONS_MAX = 10_000
 VALUE_CHARACTERS_MAX = 60
+INTEGER_BYTES = {"INT32": 4, "INT64": 8}
+"""Bytes of the bounds of numbers, by the names of Parquet's types."""
 
 
 MISSING = "missing"
@@ -234,6 +237,15 @@ class Audit:
         }
         if chunk.statistics is not None and chunk.statistics.has_null_count:
             expected["null_count"] = chunk.statistics.null_count
+        size_bytes = INTEGER_BYTES.get(chunk.physical_type)
+        if size_bytes and chunk.statistics is not None and chunk.statistics.has_min_max:
+            bounds = {"min_stat": chunk.statistics.min_raw, "max_stat": chunk.statistics.max_raw}
+            inlined = (pm.MIN_STAT_INLINED.get(known["stat_flags"]), pm.MAX_STAT_INLINED.get(known["stat_flags"]))
+            expected |= {
+                name: value % (1 << 8 * size_bytes)
+                for (name, value), is_inlined in zip(bounds.items(), inlined, strict=True)
+                if is_inlined
+            }
         yield from _compared(file, pm.ColumnChunk, at, known, expected, of)
 
     def _rows_of(self, file: str, data: bytes, token: int, rows: Sequence[int]) -> Iterator[Difference]:
@@ -257,11 +269,12 @@ class Audit:
             return
         contents = [self._rows.contents[row] for row in rows]
         for index, column in enumerate(self._rows.shape.schema):
-            found = _column(table, column)
+            found, tag = _column(table, column), self._rows.shape.tag_of(index)
             if found is None:
                 continue
             for number, (value, values) in enumerate(zip(found, contents, strict=True)):
-                if value != values[index]:
+                is_stored_null = value is None and tag in WITHOUT_NULL and not values[index]
+                if value != values[index] and not is_stored_null:
                     of = f" of {column.name} in row {number}"
                     shown, wanted = (repr(each)[:VALUE_CHARACTERS_MAX] for each in (value, values[index]))
                     yield Difference(file, "value", 0, token, shown, wanted, of)
@@ -344,16 +357,20 @@ def _column(table: pa.Table, column: pa.Field) -> list[Any] | None:
 def _bounds(file: str, parquet: pq.ParquetFile, table: pa.Table, name: str, token: int) -> Iterator[Difference]:
     """Compare the bounds in the Thrift footer with the values of their row group."""
     index = parquet.schema_arrow.get_field_index(name)
-    start = 0
+    column, start = table.column(name), 0
+    # A time in nanoseconds is no `datetime`.
+    is_time = pa.types.is_timestamp(column.type)
+    column = column.cast(pa.int64()) if is_time else column
     for number in range(parquet.metadata.num_row_groups):
         group = parquet.metadata.row_group(number)
-        values = [each for each in table.column(name).slice(start, group.num_rows).to_pylist() if each is not None]
         statistics = group.column(index).statistics
+        stored = column.slice(start, group.num_rows).to_pylist()
         start += group.num_rows
+        # Nulls and NaN, which does not equal itself, have no part in the bounds.
+        values = [each for each in stored if each is not None and each == each]
         with suppress(TypeError, ValueError, pa.ArrowException):
             if statistics is not None and statistics.has_min_max and values:
-                low, high = statistics.min, statistics.max
-                if type(low) is type(values[0]) and not (low <= min(values) and max(values) <= high):
-                    between = f"around {min(values)} to {max(values)}"
-                    of = f" of {name} in row group {number}"
-                    yield Difference(file, "bounds", 0, token, f"{low} to {high}", between, of)
+                bounds = (statistics.min_raw, statistics.max_raw) if is_time else (statistics.min, statistics.max)
+                if type(bounds[0]) is type(values[0]) and not (bounds[0] <= min(values) and max(values) <= bounds[1]):
+                    found, wanted = f"{bounds[0]} to {bounds[1]}", f"around {min(values)} to {max(values)}"
+                    yield Difference(file, "bounds", 0, token, found, wanted, f" of {name} in row group {number}")

@@ -32,7 +32,7 @@ OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
     ">=": operator.ge,
     "<=": operator.le,
 }
-SIGNS = OPERATORS | {">": operator.gt}
+SIGNS = OPERATORS | {">": operator.gt, "!=": operator.ne}
 FORMS = 9
 """A comparison alone, negated, in a conjunction, in a disjunction; what is in a list of two values or is not; another
 literal; and what is between the values of two rows, or is not."""
@@ -66,6 +66,9 @@ def condition_of(shape: RowShape, row: Values, other: Values, *, column: int, sy
     first = _comparison(shape, row, column, symbol, is_other=form == 6)
     if form in (0, 6):
         return first
+    if form == 1 and symbol == "=":
+        # Also true of a NaN, which is neither less nor greater.
+        return _comparison(shape, row, column, "!=")
     if form == 1:
         return Condition(text=f"NOT {first.text}", truth=lambda values: _negated(first.truth(values)))
     second = _comparison(shape, row, (column + 1) % len(shape.types), "=")

@@ -65,6 +65,8 @@ from tornproof.harness.systems.protected import PROTECTIONS
 from tornproof.impl.errors import BusyError, ProblemError, StorageError
 from tornproof.impl.layout.parquet import DATA_FILE
 from tornproof.impl.layout.txn import BaseHeader
+from tornproof.impl.parquet.footer import FOOTER, FooterParts
+from tornproof.impl.parquet.thrift import with_fields
 from tornproof.impl.pm.encode import FooterFacts
 from tornproof.impl.pm.footer import Generation
 from tornproof.impl.storage.interface import Mapping, OpenMode, Storage
@@ -96,6 +98,7 @@ COVERAGE_GOALS = (
     "pinned reader two generations back",
     "purge refused by a pin",
     "purged",
+    "purged while it was read",
     "recovery stopped",
     "rewrite asked for",
     "rewrite by ratio",
@@ -103,6 +106,7 @@ COVERAGE_GOALS = (
     "row group before or between others",
     "row groups behind others",
     "each value of a column read",
+    "files compared without our decoders",
     "rows left out by a condition",
     "several partitions in one commit",
     "table migrated",
@@ -342,6 +346,15 @@ def _indexes_elsewhere(index: type[Any]) -> type[Any]:
     return Elsewhere
 
 
+def _orders_all_but_one(empty: Callable[..., FooterParts]) -> Callable[..., FooterParts]:
+    def made(schema: Sequence[Any], *more: Any, **others: Any) -> FooterParts:
+        parts, fewer = (empty(each, *more, **others) for each in (schema, schema[:-1]))
+        orders = (each for each in fewer.fields.fields if each.id == FOOTER["column_orders"])
+        return structs.replace(parts, fields=with_fields(parts.fields, *orders))
+
+    return made
+
+
 CONTROLS = (
     Control(
         name="a write that is not continued",
@@ -388,6 +401,12 @@ CONTROLS = (
         name="a purge that removes nothing",
         location=f"{WRITER}:purge",
         broken=_returns(()),
+        program=PURGED,
+    ),
+    Control(
+        name="a purged file that is no orderly answer",
+        location="tornproof.impl.read.reader:FileVanishedError",
+        broken=lambda _: LookupError,
         program=PURGED,
     ),
     Control(
@@ -497,6 +516,12 @@ CONTROLS = (
         broken=_returns(None),
         program=PROTECTED,
         table=SYMBOLS.name,
+    ),
+    Control(
+        name="a footer that only others cannot read",
+        location="tornproof.impl.write.partition_writer:empty_footer",
+        broken=_orders_all_but_one,
+        program=LAST_AND_FIRST,
     ),
     Control(
         name="a commit that ends with a mistake",

@@ -244,7 +244,14 @@ class Files:
         return area_of(base, number).record_offset < area_of(base, number - 1).record_offset
 
     def _txn(self) -> bytes:
-        with self.storage.open_for_reading(f"{self.path}/{TXN_FILE}") as handle:
+        return self.content(TXN_FILE) or b""
+
+    def content(self, file: str) -> bytes | None:
+        """Return what is in a file, by its path below the table; None where there is none."""
+        path = f"{self.path}/{file}"
+        if self.storage.kind(path) is not EntryKind.FILE:
+            return None
+        with self.storage.open_for_reading(path) as handle:
             return handle.pread(handle.size_bytes(), 0)
 
     def snapshot(self, transaction: Transaction) -> Snapshot:

@@ -162,6 +162,8 @@ def _migrate(world: World, out: str, words: str, wanted: set[Outcome]) -> list[s
     found = [each.written_to for each in migration.partitions if each.outcome in wanted]
     if found != written or any(storage.kind(file) is not EntryKind.FILE for file in written):
         raise ViolationError(ALLOWED, f"migrate to another place{words}: not all of {names} are there: {migration}")
+    made = Path(out)
+    world.check_synced(dict.fromkeys((made.parent, made, *map(Path, written))))
     return written
 
 

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 from tornproof.harness.common.made_rows import array_of
 from tornproof.harness.explorers.model_based.files import ViolationError
 from tornproof.harness.explorers.model_based.other_footers import CHANGES, with_footer
-from tornproof.harness.explorers.model_based.rows import MILLISECONDS_PER_DAY
+from tornproof.harness.explorers.model_based.rows import MILLISECONDS_PER_DAY, WITHOUT_NULL
 from tornproof.harness.explorers.model_based.world import ALLOWED, World, orderly
 from tornproof.impl.layout.parquet import DATA_FILE
 from tornproof.impl.migrate.plan import Outcome
@@ -21,7 +21,6 @@ from tornproof.impl.txn.transaction import TXN_FILE
 from tornproof.impl.types.questdb import DECIMAL_DIGITS_MAX, TypeTag
 from tornproof.model.table import Entry
 
-WITHOUT_NULL = frozenset({TypeTag.BOOLEAN, TypeTag.SHORT})
 FRACTIONS = frozenset({TypeTag.FLOAT, TypeTag.DOUBLE})
 TYPES = FRACTIONS | {
     *DECIMAL_DIGITS_MAX,

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 
 import numpy as np
 
 from tornproof.harness.explorers.model_based.conditions import FORMS, OPERATORS, Condition, condition_of
 from tornproof.harness.explorers.model_based.files import ViolationError, entry_of, expected_chain, version_of
 from tornproof.harness.explorers.model_based.world import ALLOWED, ROWS, World, orderly
+from tornproof.impl.errors import FileVanishedError
 from tornproof.impl.txn.pins import pin_committed
-from tornproof.model.table import Pin, Purge, Unpin, resolve, step
+from tornproof.model.table import DirectoryName, Pin, Purge, Unpin, resolve, step
 
 VALUES_MAX = 8
 
@@ -72,6 +74,17 @@ def purge(world: World) -> None:
     world.accept(step(world.state, Purge(kept=kept)), [], "a purge")
     for name in removed:
         world.files.forget(name)
+    _check_vanished(world, removed)
+
+
+def _check_vanished(world: World, removed: Sequence[DirectoryName]) -> None:
+    """Read what was removed as of the version before, as a reader without a pin may: it is not taken for damage."""
+    for partition in world.before.partitions:
+        if partition.is_parquet and entry_of(partition).directory in removed:
+            with orderly("reading what was purged", FileVanishedError), suppress(FileVanishedError):
+                world.files.snapshot(world.before).resolve(partition)
+                raise ViolationError(ALLOWED, "what was purged can still be read")
+            world.reached["purged while it was read"] += 1
 
 
 def reload(world: World) -> None:
@@ -129,13 +142,17 @@ def read_where(world: World, *, nth: int, at: int) -> None:
 
 
 def read_each_value(world: World, *, nth: int) -> None:
-    """Read the rows with each value that a column has, which filters must not hide in whatever row group it is."""
+    """Read the rows with each value that a column has, which filters must not hide in whatever row group it is.
+
+    And those with any other value than a few of them.
+    """
     shape, contents, rows = world.rows.shape, world.rows.contents, _committed_rows(world)
     part, column = divmod(nth, len(shape.types))
     firsts = list({contents[row][column]: row for row in reversed(rows)}.values())
     step = max(1, len(firsts) // VALUES_MAX)
-    for row in firsts[part % step :: step]:
-        _check_condition(world, rows, condition_of(shape, contents[row], (), column=column, symbol="=", form=0))
+    for form, some in ((0, firsts[part % step :: step]), (1, firsts[-2:])):
+        for row in some:
+            _check_condition(world, rows, condition_of(shape, contents[row], (), column=column, symbol="=", form=form))
     world.reached["each value of a column read"] += len(firsts) > 1
 
 

@@ -25,6 +25,8 @@ SPECIAL_EVERY = 4
 SPECIAL_FRACTIONS = (0.0, -0.0, float("inf"), float("-inf"), float("nan"))
 OUTSIDE_BASIC_PLANE = "\N{ROCKET}"
 MILLISECONDS_PER_DAY = 86_400_000
+WITHOUT_NULL = frozenset({TypeTag.BOOLEAN, TypeTag.SHORT})
+"""Types without a null, of which other writers may store one for false and 0."""
 
 
 class Making(StrEnum):

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tornproof.harness.common.whose_error import is_of_explorers
+from tornproof.harness.explorers.model_based.audit import Audit, Expected
 from tornproof.harness.explorers.model_based.differences import difference_of_chains, difference_of_versions
 from tornproof.harness.explorers.model_based.files import (
     Chain,
@@ -107,7 +108,8 @@ class Facts:
 class World:
     """The table of one program, and the model's state of it; `reached` counts the points that a run must reach.
 
-    `transaction` is the committed version as it was read when table and state were last compared.
+    `transaction` is the committed version as it was read when table and state were last compared, `before` the one that
+    it has replaced.
     """
 
     def __init__(self, start: Start, copy: Copy, *, options: WriterOptions, encode: RowGroupEncoder) -> None:
@@ -136,7 +138,7 @@ class World:
         self.moved: list[Path] = []
         self.own_files: dict[str, bytes] = {}  # of a user, by path
         self.of_others: set[DirectoryName] = set()
-        self.transaction = start.transaction
+        self.transaction = self.before = start.transaction
         self.state = self._first_state()
 
     @property
@@ -169,6 +171,8 @@ class World:
             for outcome in outcomes:
                 difference = self._difference(outcome.state, transaction, names, chains)
                 if difference is None:
+                    if transaction.version != self.transaction.version:
+                        self.before = self.transaction
                     self.state, self.transaction = outcome.state, transaction
                     return outcome
                 differences.append(difference)
@@ -258,6 +262,20 @@ class World:
         if lost:
             raise ViolationError(ALLOWED, f"a file that is on another volume was removed: {lost[0].name}")
         self.check_own_files()
+        self.check_files()
+
+    def check_files(self) -> None:
+        """Compare files and model once more, by code that shares no decoder with the implementation."""
+        # A file with a hole has gigabytes.
+        if self.files.holes:
+            return
+        audit = Audit(self.files.content, self.rows, self.files.name_of)
+        known = dict.fromkeys(name for name, _ in self.state.directories)
+        with orderly("reading the files"):
+            difference = next(audit.differences(Expected(self.state.committed, known)), None)
+        if difference is not None:
+            raise ViolationError(ALLOWED, f"without our decoders, {difference.text}")
+        self.reached["files compared without our decoders"] += 1
 
     def check_own_files(self) -> None:
         """Compare the files that a user has put beside those of the table."""

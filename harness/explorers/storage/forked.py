@@ -6,7 +6,9 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
+from typing import NoReturn
 
 import pyarrow as pa
 
@@ -15,9 +17,11 @@ from tornproof.harness.systems.workload import MADE_PATH, made_image
 from tornproof.impl.read.decoding import by_threads
 from tornproof.impl.read.reader import open_snapshot
 from tornproof.impl.storage.checksum import large_crc32
+from tornproof.impl.storage.interface import LockMode
+from tornproof.impl.storage.operating_system import OperatingSystemStorage
 from tornproof.impl.table.table import open_table
 
-PROPERTY = "a forked process reads as the one that it was forked from"
+PROPERTY = "a forked process reads as the one that it was forked from, and locks nothing for it"
 FORKED = "forked"
 """The key of the evidence."""
 IS_POSSIBLE = hasattr(os, "fork")
@@ -25,7 +29,13 @@ SECONDS_MAX, CONTROL_SECONDS = 30.0, 1.0
 """After these a process hangs that otherwise takes some milliseconds."""
 FORK = f"from {__name__} import fork; fork()"
 WITHOUT_HOOKS = "import os; os.register_at_fork = lambda **_: None"
+NEVER_UNLOCKED = (
+    "from tornproof.impl.storage.operating_system_file import OpenFile; "
+    "OpenFile._was_locked = property(lambda file: False, lambda file, was_locked: None)"
+)
 BEGUN = b"."
+LOCKED = 3
+"""The exit code where a file that was closed stays locked."""
 
 
 def problem(code: str = FORK, seconds_max: float = SECONDS_MAX) -> str | None:
@@ -42,6 +52,8 @@ def problem(code: str = FORK, seconds_max: float = SECONDS_MAX) -> str | None:
         return "it does not end"
     finally:
         _end(process)
+    if status == LOCKED:
+        return "what is closed stays locked as long as it lives"
     return f"it reads something else, or dies (exit code {status})" if status else None
 
 
@@ -56,21 +68,43 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def failed_controls() -> Iterator[str]:
-    """Yield what is not noticed of pools whose threads a forked process takes for its own."""
+    """Yield what is not noticed: threads that a forked process takes for its own, and locks that outlive a file."""
     if IS_POSSIBLE and problem(f"{WITHOUT_HOOKS}; {FORK}", CONTROL_SECONDS) is None:
         yield "a forked process that waits for threads of another one was not noticed"
+    if IS_POSSIBLE and problem(f"{NEVER_UNLOCKED}; {FORK}") is None:
+        yield "a forked process that keeps a lock was not noticed"
 
 
 def fork() -> None:
-    """Read, fork, and read again there; the exit code is 0 if both have read the same."""
-    before = _answers()
-    pid = os.fork()
-    if pid:
-        sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+    """Read, lock, fork, and read again there; the exit code is 0 if both have read the same, and nothing stays locked.
+
+    The other process lives until it was seen whether the file is locked.
+    """
+    before, storage = _answers(), OperatingSystemStorage()
+    told, telling = os.pipe()
+    with tempfile.NamedTemporaryFile() as file:
+        locked = storage.open_for_writing(file.name)
+        for byte in range(2):
+            locked.try_lock(LockMode.EXCLUSIVE, offset_bytes=byte, size_bytes=1)
+        locked.unlock(offset_bytes=0, size_bytes=1)
+        pid = os.fork()
+        if not pid:
+            _read_again(before, told, telling)
+        locked.close()
+        with storage.open_for_writing(file.name) as other:
+            is_free = other.try_lock(LockMode.EXCLUSIVE, offset_bytes=0, size_bytes=2)
+    os.close(telling)
+    status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    sys.exit(status or (0 if is_free else LOCKED))
+
+
+def _read_again(before: tuple[int, str], told: int, telling: int) -> NoReturn:
     status = 1
     try:
+        os.close(telling)
         os.write(sys.stdout.fileno(), BEGUN)
         status = int(_answers() != before)
+        os.read(told, 1)
     finally:
         os._exit(status)
 

@@ -292,4 +292,7 @@ def _numbers(count: int) -> pa.Table:
         "texts": (np.array([f"{each:03d}{LONG_END}" for each in number % 1_000], object), number % 13 == 0),
         "nulls": (number.astype(np.float64), ~never),
     }
-    return pa.table({name: pa.array(values, mask=nulls) for name, (values, nulls) in columns.items()})
+    arrays = {name: pa.array(values, mask=nulls) for name, (values, nulls) in columns.items()}
+    # A chunk of lists has another number of values than rows.
+    lists = pa.array([[float(each)] * (each % 4) for each in number], pa.list_(pa.float64()))
+    return pa.table({**arrays, "lists": lists})

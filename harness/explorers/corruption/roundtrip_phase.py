@@ -75,6 +75,14 @@ WRITTEN_OPTIONS = Part(
     module=written_options,
     cases=written_options.asked,
 )
+WRONG_OPTIONS = Part(
+    key="wrong",
+    count="options refused",
+    words="options that no file can have",
+    subject="What must be refused, ",
+    module=written_options,
+    cases=written_options.wrong,
+)
 WORKED_OUT = Part(
     key="worked_out",
     count="worked out twice",
@@ -91,7 +99,7 @@ LOST_FILES = Part(
     cases=lost_files.lost_files,
     kind_of=attrgetter("kind"),
 )
-PARTS = (EXPANSION, PACKED_VECTORS, WRITTEN_OPTIONS, WORKED_OUT, LOST_FILES)
+PARTS = (EXPANSION, PACKED_VECTORS, WRITTEN_OPTIONS, WRONG_OPTIONS, WORKED_OUT, LOST_FILES)
 
 
 @dataclass(slots=True)
@@ -116,7 +124,7 @@ def roundtrip_phase(table: Table) -> Phase:
     findings += [finding for part in parts for finding in findings_of(part)]
     verdict = Verdict.INVALID if findings else Verdict.VALID if seen.generations else Verdict.UNKNOWN
     failed = [*seen.failed, *forms.failed_controls()]
-    failed += [each for part in PARTS for each in part.module.failed_controls()]
+    failed += [each for module in dict.fromkeys(part.module for part in PARTS) for each in module.failed_controls()]
     form_count = len(changed_files) * len(FORMS)
     counts = {part.count: len(part.cases()) for part in parts}
     words = [f"{len(part.cases())} {part.words}" for part in parts]

@@ -9,8 +9,13 @@ import pytest
 from tornproof.harness.common.patch import wrapped
 from tornproof.harness.common.verdict import Verdict
 from tornproof.harness.explorers.corruption import written_options
-from tornproof.harness.explorers.corruption.roundtrip_phase import WRITTEN_OPTIONS, findings_of, replay_roundtrip
-from tornproof.harness.explorers.corruption.written_options import asked, failed_controls, problem_of
+from tornproof.harness.explorers.corruption.roundtrip_phase import (
+    WRITTEN_OPTIONS,
+    WRONG_OPTIONS,
+    findings_of,
+    replay_roundtrip,
+)
+from tornproof.harness.explorers.corruption.written_options import asked, failed_controls, problem_of, wrong
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.impl.parquet.encode_options import EncodeOptions
 
@@ -27,7 +32,7 @@ def test_all_options_are_in_the_files_and_each_is_another_one() -> None:
     [
         ("write_page_checksum", False, {each.name for each in asked()} - {"no checksums of pages"}),
         ("write_page_index", True, {"no page index"}),
-        ("compression", "zstd", {each.name for each in asked()} - {"the codec ZSTD"}),
+        ("compression", "zstd", {each.name for each in asked()} - {"the codec ZSTD", "the highest level of a codec"}),
         ("use_dictionary", [], {"dictionaries"}),
     ],
 )
@@ -52,3 +57,21 @@ def test_a_writer_that_takes_no_options_is_found() -> None:
 def test_a_look_at_nothing_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(written_options, "_differences", lambda *_: iter(()))
     assert len([*failed_controls()]) == len(asked())
+
+
+@pytest.mark.parametrize("place", ["partition_change", "partition_build"])
+def test_options_that_no_file_can_have_are_refused_and_a_writer_that_takes_them_is_found(place: str) -> None:
+    assert [(each.name, problem) for each in wrong() if (problem := problem_of(each))] == []
+    with wrapped(f"tornproof.impl.write.{place}:check_options", lambda _: lambda *_: None):
+        findings = [*findings_of(WRONG_OPTIONS)]
+        assert {replay_roundtrip(each, EMPTY, "/table") for each in findings} == {Verdict.INVALID}
+    assert {wrong()[each.evidence["wrong"]].name for each in findings} >= {
+        "no bounds of the timestamp",
+        "a filter of booleans",
+        "an encoding of another type",
+    }
+
+
+def test_a_writer_that_refuses_everything_is_noticed() -> None:
+    with wrapped("tornproof.impl.write.writer_options:_problems", lambda _: lambda options: ["no"]):
+        assert "what is accepted counts as refused" in list(failed_controls())

@@ -9,7 +9,14 @@ import pytest
 from tornproof.harness.common.verdict import Verdict
 from tornproof.harness.explorers.storage import explorer, forked
 from tornproof.harness.explorers.storage.explorer import explore_storage
-from tornproof.harness.explorers.storage.forked import CONTROL_SECONDS, FORK, WITHOUT_HOOKS, failed_controls, problem
+from tornproof.harness.explorers.storage.forked import (
+    CONTROL_SECONDS,
+    FORK,
+    NEVER_UNLOCKED,
+    WITHOUT_HOOKS,
+    failed_controls,
+    problem,
+)
 from tornproof.harness.replay import replay_finding
 from tornproof.harness.simulator.filesystem.image import DiskImage
 
@@ -45,3 +52,7 @@ def test_a_finding_replays_while_the_mistake_is_there(tmp_path: Path, monkeypatc
     assert "forked" in finding.sentence and replay_finding(finding, DiskImage({}), "/table") is Verdict.INVALID
     monkeypatch.setattr(forked, "problem", lambda: None)
     assert replay_finding(finding, DiskImage({}), "/table") is Verdict.VALID
+
+
+def test_a_lock_that_a_forked_process_keeps_is_found() -> None:
+    assert problem(f"{NEVER_UNLOCKED}; {FORK}") == "what is closed stays locked as long as it lives"

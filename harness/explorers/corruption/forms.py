@@ -109,12 +109,12 @@ class Original:
     @functools.cached_property
     def footer(self) -> FileFooter:
         """Its footer."""
-        return _opened(self.content)
+        return opened(self.content)
 
     @functools.cached_property
     def columns(self) -> dict[str, Column]:
         """Its columns of numbers."""
-        return _columns(self.content, self.footer)
+        return columns_of(self.content, self.footer)
 
     @functools.cached_property
     def text_bounds(self) -> dict[str, tuple[bytes, bytes]]:
@@ -170,23 +170,23 @@ def _forgotten(former: Callable[..., Any]) -> Callable[..., Any]:
 
 def _differences(original: Original, form: Form) -> Iterator[str]:
     before = original.footer
-    changed = _changed(original.content, form.footer, form.chunks, form.header)
-    after = _opened(changed)
+    changed = in_form(original.content, form.footer, form.chunks, form.header)
+    after = opened(changed)
     if (after.form, after.doubt) != (form.footer, None):
         yield f"its footer is {after.form}, with the doubt {after.doubt}"
     if form.chunks is ChunkForm.OLD and after.thrift() != before.thrift():
         yield "its Thrift footer is another one"
-    for column, (values, sources, doubts) in _columns(changed, after).items():
+    for column, (values, sources, doubts) in columns_of(changed, after).items():
         if any(doubts) or set(sources) - {SOURCES[form.chunks]}:
             yield f"column {column} comes from {sources}, with the doubts {doubts}"
-        if not _is_same(values, original.columns[column][0]):
+        if not is_same(values, original.columns[column][0]):
             yield f"column {column} has other values"
     yield from _differences_of_chunks(original, changed, after, form)
     yield from _differences_of_bounds(original, after)
     if form.is_for_others and _read_by_others(changed) != original.read_by_others:
         yield "pyarrow reads other rows"
     if form.chunks is not ChunkForm.ALP_ALONE:
-        back = _changed(changed, FooterForm.THRIFT, ChunkForm.OLD)
+        back = in_form(changed, FooterForm.THRIFT, ChunkForm.OLD)
         if back != original.content:
             yield "it is not what it was when it is changed back"
 
@@ -226,14 +226,16 @@ def _differences_of_bounds(original: Original, after: FileFooter) -> Iterator[st
                 yield f"column {leaf.dotted_path} has bounds that its texts are not between"
 
 
-def _changed(content: bytes, footer: FooterForm, chunks: ChunkForm, header: HeaderForm = HeaderForm.PLAIN) -> bytes:
+def in_form(content: bytes, footer: FooterForm, chunks: ChunkForm, header: HeaderForm = HeaderForm.PLAIN) -> bytes:
+    """Return a file in another form."""
     storage = MemoryStorage.of(DiskImage.of_files({FILE: content}))
     change_footer_form(storage, FILE, footer, chunks=chunks, out=CHANGED, header=header)
     with storage.open_for_reading(CHANGED) as file:
         return file.pread(file.size_bytes(), 0)
 
 
-def _opened(content: bytes) -> FileFooter:
+def opened(content: bytes) -> FileFooter:
+    """Return the footer of a file."""
     return read_file_footer(_read(content), len(content), file=FILE)
 
 
@@ -241,7 +243,8 @@ def _read(content: bytes) -> Callable[[int, int], bytes]:
     return lambda size_bytes, offset_bytes: content[offset_bytes : offset_bytes + size_bytes]
 
 
-def _columns(content: bytes, footer: FileFooter) -> dict[str, Column]:
+def columns_of(content: bytes, footer: FileFooter) -> dict[str, Column]:
+    """Return the columns of numbers, by their names."""
     decoded = footer.decoded()
     found: dict[str, Column] = {}
     for leaf in decoded.leaves:
@@ -256,7 +259,7 @@ def _read_by_others(content: bytes) -> str:
     return repr(pq.read_table(io.BytesIO(content)).to_pydict())
 
 
-def _is_same(one: pa.ChunkedArray, other: pa.ChunkedArray) -> bool:
+def is_same(one: pa.ChunkedArray, other: pa.ChunkedArray) -> bool:
     """Whether arrays are equal to the bit; a null has no bits."""
     return [_bits(chunk) for chunk in one.chunks] == [_bits(chunk) for chunk in other.chunks]
 

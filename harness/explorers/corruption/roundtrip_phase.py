@@ -1,7 +1,7 @@
 """The explorer of what a file says in several ways: generations encoded again, seen in parts, files in other forms.
 
-And of files that say much in few bytes, of pages as other writers could make them, of what is spelled out in names, and
-of files that are lost.
+And of files that say much in few bytes, of pages as other writers could make them, of what is spelled out in names, of
+files that are lost, and of damage that leaves a file readable.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from tornproof.harness.explorers.corruption import (
     expansion,
     forms,
     lost_files,
+    optional_records,
     packed_vectors,
     roundtrip,
     views,
@@ -91,6 +92,14 @@ WORKED_OUT = Part(
     cases=worked_out.questions,
     kind_of=attrgetter("kind"),
 )
+OPTIONAL_RECORDS = Part(
+    key="optional",
+    count="optional bits",
+    words="bits of what is optional",
+    module=optional_records,
+    cases=optional_records.flipped_bits,
+    kind_of=attrgetter("kind"),
+)
 LOST_FILES = Part(
     key="lost",
     count="files lost",
@@ -99,7 +108,7 @@ LOST_FILES = Part(
     cases=lost_files.lost_files,
     kind_of=attrgetter("kind"),
 )
-PARTS = (EXPANSION, PACKED_VECTORS, WRITTEN_OPTIONS, WRONG_OPTIONS, WORKED_OUT, LOST_FILES)
+PARTS = (EXPANSION, PACKED_VECTORS, WRITTEN_OPTIONS, WRONG_OPTIONS, WORKED_OUT, LOST_FILES, OPTIONAL_RECORDS)
 
 
 @dataclass(slots=True)

@@ -1,4 +1,4 @@
-"""What is optional may be damaged; a reader that rejects it, or takes it for right, is found, and a blind look noticed."""
+"""What is optional may be damaged; a reader that rejects it, or takes it for right, is found, a blind look noticed."""
 
 from __future__ import annotations
 

@@ -12,6 +12,7 @@ from tornproof.harness.explorers.corruption import optional_records as module
 from tornproof.harness.explorers.corruption.optional_records import failed_controls, flipped_bits, problem_of
 from tornproof.harness.explorers.corruption.roundtrip_phase import OPTIONAL_RECORDS, findings_of, replay_roundtrip
 from tornproof.harness.simulator.filesystem.image import DiskImage
+from tornproof.impl.chunk.duplicate_values import ChunkSource
 from tornproof.impl.errors import CorruptError
 
 EMPTY = DiskImage.of_files({})
@@ -46,4 +47,4 @@ def test_a_blind_look_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_file_has_both_chunks_of_each_column() -> None:
     sources = [source for _, sources, _ in module._columns().values() for source in sources]
-    assert sources == [module.ChunkSource.DUPLICATE] * 4
+    assert sources == [ChunkSource.DUPLICATE] * 4

@@ -14,6 +14,7 @@ from typing import Any
 
 from tornproof.harness.common.verdict import Finding, Phase, Verdict
 from tornproof.harness.explorers.corruption import (
+    annotated_columns,
     expansion,
     forms,
     lost_files,
@@ -92,6 +93,15 @@ WORKED_OUT = Part(
     cases=worked_out.questions,
     kind_of=attrgetter("kind"),
 )
+ANNOTATED_COLUMNS = Part(
+    key="annotated",
+    count="annotated columns",
+    words="annotations of columns",
+    subject="A column with the annotation ",
+    module=annotated_columns,
+    cases=annotated_columns.annotated_columns,
+    kind_of=attrgetter("type"),
+)
 OPTIONAL_RECORDS = Part(
     key="optional",
     count="optional bits",
@@ -108,7 +118,16 @@ LOST_FILES = Part(
     cases=lost_files.lost_files,
     kind_of=attrgetter("kind"),
 )
-PARTS = (EXPANSION, PACKED_VECTORS, WRITTEN_OPTIONS, WRONG_OPTIONS, WORKED_OUT, LOST_FILES, OPTIONAL_RECORDS)
+PARTS = (
+    EXPANSION,
+    PACKED_VECTORS,
+    WRITTEN_OPTIONS,
+    WRONG_OPTIONS,
+    WORKED_OUT,
+    LOST_FILES,
+    OPTIONAL_RECORDS,
+    ANNOTATED_COLUMNS,
+)
 
 
 @dataclass(slots=True)

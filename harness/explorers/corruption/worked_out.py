@@ -1,4 +1,4 @@
-"""What the format spells out, worked out a second time by docs/format.md: directories, intervals, types, hashes.
+"""What the format spells out, worked out a second time by docs/format.md: directories, types, hashes, reloads and more.
 
 Writer and reader have these functions in common, so that a mistake in one is in both, and only a server sees it.
 """
@@ -19,10 +19,13 @@ from tornproof.harness.common.patch import replaced
 from tornproof.harness.common.whose_error import errors_as_problems
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.impl.errors import TornproofError
+from tornproof.impl.layout.txn import TransactionRecord
 from tornproof.impl.storage import checksum
 from tornproof.impl.table import partition_names, symbol_hash
 from tornproof.impl.table.create import NewColumn, create_table
 from tornproof.impl.table.metadata_file import PartitionBy, decode_metadata_file
+from tornproof.impl.txn.reader import TransactionReader
+from tornproof.impl.txn.transaction import Partition, Transaction
 from tornproof.impl.types import names
 
 PROPERTY = "what the format spells out is what its documentation says"
@@ -60,6 +63,8 @@ COLUMN_ORDERS: tuple[tuple[str, dict[int, int], set[int], list[int]], ...] = (
 """What was changed, which column took the place of which, those that were removed, and the writer indexes in order."""
 CONTENTS = tuple(bytes(range(256)) * 3 + bytes(rest) for rest in range(9))
 SMALL_HALF_BYTES = 3
+COUNTERS = ("partition_table_version", "column_version", "truncate_version")
+"""Of a record: what announces that an older partition is another one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +80,7 @@ class Question:
 @functools.cache
 def questions() -> tuple[Question, ...]:
     """Return all questions, always in the same order."""
-    return (*_directories(), *_types(), *_hashes(), *_checksums(), *_column_orders(), *_creations())
+    return (*_directories(), *_types(), *_hashes(), *_checksums(), *_column_orders(), *_creations(), *_reloads())
 
 
 @errors_as_problems
@@ -277,6 +282,55 @@ def _created_twice() -> str:
         is_same = storage.image().files == before
         return f"rejected, and the table is {'as it was' if is_same else 'another one'}"
     return "done"
+
+
+def _reloads() -> Iterator[Question]:
+    """Yield two versions of a table, and what a reader that follows it is told of the second."""
+    before = dict.fromkeys(range(3), 10)
+    for changes, is_longer, counter in itertools.product(
+        itertools.product((0, 1, None), repeat=len(before)), (False, True), (None, *COUNTERS)
+    ):
+        after = {number: before[number] + more for number, more in enumerate(changes) if more is not None}
+        after |= {len(before): 10} if is_longer else {}
+        same = [number for number in after if after[number] == before.get(number)]
+        # The last partition may grow without announcement, or be gone.
+        is_unannounced = counter is None and not {*before} - {max(before)} <= {*same}
+        yield Question(
+            "reloads",
+            f"row counts {before} and then {after}, {counter or 'no counter'} changed",
+            functools.partial(_reload, before, after, counter),
+            (is_unannounced, [] if counter == "truncate_version" else same),
+        )
+
+
+def _reload(before: dict[int, int], after: dict[int, int], counter: str | None) -> tuple[bool, list[int]]:
+    """Return whether a change was not announced, and which partitions may be kept open."""
+    versions = iter((_version(before, None), _version(after, counter)))
+    with replaced("tornproof.impl.txn.reader:safe_read", lambda *_: next(versions)):
+        reader = TransactionReader(MemoryStorage(), "_txn")
+        reader.reload()
+        found = reader.reload()
+    return bool(found.unannounced), [partition.timestamp for partition in found.unchanged]
+
+
+def _version(row_counts: dict[int, int], counter: str | None) -> Transaction:
+    record = bytearray(TransactionRecord.layout.size_bytes)
+    if counter is not None:
+        record[TransactionRecord.layout.offset_of(counter)] = 1
+    partitions = (
+        Partition(
+            timestamp=timestamp,
+            row_count=row_count,
+            name_txn=-1,
+            token=-1,
+            flags=0,
+            entry_offset_bytes=0,
+            row_count_offset_bytes=0,
+        )
+        for timestamp, row_count in row_counts.items()
+    )
+    decoded = TransactionRecord.unpack(bytes(record), 0, file="_txn")
+    return Transaction(version=0, record=decoded, symbol_counts=(), partitions=tuple(partitions))
 
 
 def _checksums() -> Iterator[Question]:

@@ -1,0 +1,158 @@
+"""Whether a migration takes columns with an annotation that their physical type may have, and rejects all others.
+
+Which may have which is told a second time here, by
+[LogicalTypes.md](https://github.com/apache/parquet-format/blob/master/LogicalTypes.md) of Parquet.
+"""
+
+from __future__ import annotations
+
+import functools
+import io
+import itertools
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tornproof.harness.common.patch import replaced
+from tornproof.harness.common.whose_error import errors_as_problems
+from tornproof.harness.explorers.model_based.other_footers import with_footer
+from tornproof.impl.errors import ProblemError
+from tornproof.impl.migrate.convert import convert
+from tornproof.impl.parquet.thrift import Field, Items, Kind, Struct, with_fields
+
+PROPERTY = "a migration takes a column if its annotation is legal for its type"
+FILE = "annotated.parquet"
+SCHEMA, CONVERTED, SCALE, PRECISION, LOGICAL = 2, 6, 7, 8, 10
+"""Field ids of parquet.thrift: of the footer, and of an element of its schema."""
+DECIMAL, LOGICAL_DECIMAL, TIME, TIMESTAMP, INTEGER = 5, 5, 7, 8, 10
+FIXED_BYTES = (2, 5, 12, 16, 33)
+TYPES: Mapping[str, pa.DataType] = {
+    "BOOLEAN": pa.bool_(),
+    "INT32": pa.int32(),
+    "INT64": pa.int64(),
+    "FLOAT": pa.float32(),
+    "DOUBLE": pa.float64(),
+    "BYTE_ARRAY": pa.binary(),
+    **{f"FIXED({size})": pa.binary(size) for size in FIXED_BYTES},
+}
+TEXTS = {"BYTE_ARRAY"}
+CONVERTED_OF: Mapping[str, tuple[int, set[str]]] = {
+    "UTF8": (0, TEXTS),
+    "ENUM": (4, TEXTS),
+    "DATE": (6, {"INT32"}),
+    "TIME_MILLIS": (7, {"INT32"}),
+    "TIME_MICROS": (8, {"INT64"}),
+    "TIMESTAMP_MILLIS": (9, {"INT64"}),
+    "TIMESTAMP_MICROS": (10, {"INT64"}),
+    **{f"{sign}_{8 << n}": (at + n, {"INT32"}) for sign, at in (("UINT", 11), ("INT", 15)) for n in range(3)},
+    **{f"{sign}_64": (at, {"INT64"}) for sign, at in (("UINT", 14), ("INT", 18))},
+    "JSON": (19, TEXTS),
+    "BSON": (20, TEXTS),
+    "INTERVAL": (21, {"FIXED(12)"}),
+}
+LOGICAL_OF: Mapping[str, tuple[int, set[str]]] = {
+    "STRING": (1, TEXTS),
+    "ENUM": (4, TEXTS),
+    "DATE": (6, {"INT32"}),
+    "JSON": (12, TEXTS),
+    "BSON": (13, TEXTS),
+    "UUID": (14, {"FIXED(16)"}),
+}
+UNITS = ("MILLIS", "MICROS", "NANOS")
+DIGITS = (-1, 0, 1, 4, 5, 9, 10, 11, 12, 18, 19, 28, 29, 38, 39, 78, 79)
+
+
+@dataclass(frozen=True, slots=True)
+class Annotated:
+    """A column of a physical type with fields that annotate it, and whether they may."""
+
+    name: str
+    type: str
+    fields: tuple[Field, ...]
+    is_legal: bool
+
+
+@functools.cache
+def annotated_columns() -> tuple[Annotated, ...]:
+    """Return each type with each annotation."""
+    annotations = (*_converted(), *_logical(), *_decimals())
+    return tuple(
+        Annotated(f"{name} of {of}", of, fields, of in legal)
+        for (name, fields, legal), of in itertools.product(annotations, TYPES)
+    )
+
+
+@errors_as_problems
+def problem_of(each: Annotated) -> str | None:
+    """Say whether it is taken or rejected and should not be; None if it is as it should be."""
+    content = with_footer(_file(each.type), lambda footer: _annotated(footer, each.fields))
+    try:
+        convert(lambda size, start: content[start : start + size], size_bytes=len(content), file=FILE)
+    except ProblemError as error:
+        return f"it is rejected: {error}" if each.is_legal else None
+    return None if each.is_legal else "it is taken"
+
+
+def failed_controls() -> Iterator[str]:
+    """Yield what is not noticed of a migration that takes everything, and of one that takes no texts."""
+    for name, location, broken in (
+        ("every annotation is taken", "schema:check_converted", lambda *_: None),
+        ("every logical type is taken", "schema:check_logical", lambda *_: None),
+        ("no text is taken", "annotations:_CONVERTED_OF", {}),
+    ):
+        with replaced(f"tornproof.impl.migrate.{location}", broken):
+            if all(problem_of(each) is None for each in annotated_columns()):
+                yield f"{name}: not noticed"
+
+
+def _converted() -> Iterator[tuple[str, tuple[Field, ...], set[str]]]:
+    for name, (number, legal) in CONVERTED_OF.items():
+        yield name, (Field(CONVERTED, Kind.I32, number),), legal
+
+
+def _logical() -> Iterator[tuple[str, tuple[Field, ...], set[str]]]:
+    for name, (member, legal) in LOGICAL_OF.items():
+        yield f"logical {name}", _union(member), legal
+    for number, unit in enumerate(UNITS, 1):
+        parts = (Field(1, Kind.BOOL, True), Field(2, Kind.STRUCT, Struct((Field(number, Kind.STRUCT, Struct(())),))))
+        yield f"logical TIME in {unit}", _union(TIME, *parts), {"INT32" if unit == "MILLIS" else "INT64"}
+        yield f"logical TIMESTAMP in {unit}", _union(TIMESTAMP, *parts), {"INT64"}
+    for bits, is_signed in itertools.product((8, 16, 32, 64), (True, False)):
+        parts = (Field(1, Kind.BYTE, bits), Field(2, Kind.BOOL, is_signed))
+        words = f"logical {'' if is_signed else 'U'}INT of {bits} bits"
+        yield words, _union(INTEGER, *parts), {"INT64" if bits == 64 else "INT32"}
+
+
+def _decimals() -> Iterator[tuple[str, tuple[Field, ...], set[str]]]:
+    digits_max: dict[str, float] = {"INT32": 9, "INT64": 18, "BYTE_ARRAY": float("inf")}
+    # As many digits as all numbers of so many bytes have that fit with a sign.
+    digits_max |= {f"FIXED({size})": len(str((1 << 8 * size - 1) - 1)) - 1 for size in FIXED_BYTES}
+    for precision, scale in itertools.product(DIGITS, (0, 1, 4)):
+        is_legal = precision >= 1 and scale <= precision
+        legal = {of for of, digits in digits_max.items() if is_legal and precision <= digits}
+        numbers = Field(1, Kind.I32, scale), Field(2, Kind.I32, precision)
+        old = Field(CONVERTED, Kind.I32, DECIMAL), Field(SCALE, Kind.I32, scale), Field(PRECISION, Kind.I32, precision)
+        yield f"DECIMAL({precision}, {scale})", old, legal
+        yield f"logical DECIMAL({precision}, {scale})", _union(LOGICAL_DECIMAL, *numbers), legal
+
+
+def _union(member: int, *fields: Field) -> tuple[Field, ...]:
+    return (Field(LOGICAL, Kind.STRUCT, Struct((Field(member, Kind.STRUCT, Struct(fields)),))),)
+
+
+def _annotated(footer: Struct, fields: tuple[Field, ...]) -> Struct:
+    (schema,) = (each for each in footer.fields if each.id == SCHEMA)
+    assert isinstance(schema.value, Items)
+    root, column = schema.value.elements
+    assert isinstance(column, Struct)
+    elements = (root, with_fields(column, *fields))
+    return with_fields(footer, schema._replace(value=schema.value._replace(elements=elements)))
+
+
+@functools.cache
+def _file(of: str) -> bytes:
+    target = io.BytesIO()
+    pq.write_table(pa.table({"a": pa.nulls(2, TYPES[of])}), target, store_schema=False)
+    return target.getvalue()

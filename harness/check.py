@@ -17,7 +17,6 @@ from tornproof.harness.common.effort import Bounds
 from tornproof.harness.common.remembered_codecs import remembered_decoding, remembered_encoder
 from tornproof.harness.common.verdict import Finding, Phase, Verdict, cut_short
 from tornproof.harness.explorers.corruption.explorer import damage_exploration
-from tornproof.harness.explorers.corruption.roundtrip_phase import roundtrip_phase
 from tornproof.harness.explorers.kills.exploration import Exploration as CrashExploration
 from tornproof.harness.explorers.kills.exploration import Plan, Share, ShareResult, crash_phase
 from tornproof.harness.explorers.kills.explorer import failures, fault_free_phase
@@ -45,6 +44,7 @@ from tornproof.harness.explorers.random.random_cases import (
     explore_batch,
     random_phase,
 )
+from tornproof.harness.explorers.roundtrip.explorer import roundtrip_phase
 from tornproof.harness.explorers.simulated_phases import goals_of_table, simulated
 from tornproof.harness.explorers.storage.explorer import explore_storage
 from tornproof.harness.parallel.tasks import Exploration, OnProgress, Outcome, TableQuestion, explore

@@ -7,9 +7,9 @@ from tornproof.harness.common.verdict import Finding, Verdict
 from tornproof.harness.counterexamples.replay import UNUSABLE, is_simulated
 from tornproof.harness.explorers.corruption.judge import FOUND, Judge
 from tornproof.harness.explorers.corruption.plan import damage_of, is_inside
-from tornproof.harness.explorers.corruption.roundtrip_phase import replay_roundtrip
 from tornproof.harness.explorers.kills.explorer import replay_crash
 from tornproof.harness.explorers.model_based.explorer import replay_stateful
+from tornproof.harness.explorers.roundtrip.explorer import replay_roundtrip
 from tornproof.harness.explorers.server.judge import replay_server
 from tornproof.harness.explorers.simulated_phases import replay_case
 from tornproof.harness.explorers.storage.explorer import replay_storage

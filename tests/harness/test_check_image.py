@@ -14,8 +14,8 @@ from tornproof.harness import check
 from tornproof.harness.check import DIED, MAKING, CheckQuestion, PhaseName, bounds_of, capture_table, check_image
 from tornproof.harness.common.effort import LARGE_CHUNKS, Bounds
 from tornproof.harness.common.verdict import Phase, Verdict, calls_at_most
-from tornproof.harness.explorers.corruption import roundtrip_phase
-from tornproof.harness.explorers.corruption.forms import files_to_change
+from tornproof.harness.explorers.roundtrip import explorer
+from tornproof.harness.explorers.roundtrip.forms import files_to_change
 from tornproof.harness.explorers.schedules import points as schedule_points
 from tornproof.harness.explorers.simulated_phases import simulate
 from tornproof.harness.parallel.tasks import Exploration, Outcome, Results, explore_here
@@ -196,7 +196,7 @@ def test_a_file_that_another_form_changes_is_a_finding_that_replays(monkeypatch:
     files = files_to_change(open_table(TABLE.image(), "/table"))
     with monkeypatch.context() as patch:
         patch.setattr("tornproof.impl.migrate.footer_form.footer_tail", shortened(footer_tail))
-        findings = [*roundtrip_phase.findings_of_forms(files)]
+        findings = [*explorer.findings_of_forms(files)]
         assert {finding.evidence["changed"] for finding in findings} == {*files}
         assert replay_finding(findings[-1], TABLE.image(), "/table") is Verdict.INVALID
     assert replay_finding(findings[-1], TABLE.image(), "/table") is Verdict.VALID

@@ -8,9 +8,9 @@ import pytest
 
 from tornproof.harness.common.patch import wrapped
 from tornproof.harness.common.verdict import Verdict
-from tornproof.harness.explorers.corruption import optional_records as module
-from tornproof.harness.explorers.corruption.optional_records import failed_controls, flipped_bits, problem_of
-from tornproof.harness.explorers.corruption.roundtrip_phase import OPTIONAL_RECORDS, findings_of, replay_roundtrip
+from tornproof.harness.explorers.roundtrip import optional_records as module
+from tornproof.harness.explorers.roundtrip.explorer import OPTIONAL_RECORDS, findings_of, replay_roundtrip
+from tornproof.harness.explorers.roundtrip.optional_records import failed_controls, flipped_bits, problem_of
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.impl.chunk.duplicate_values import ChunkSource
 from tornproof.impl.errors import CorruptError

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tornproof.harness.common.verdict import Verdict
-from tornproof.harness.explorers.corruption import lost_files as module
-from tornproof.harness.explorers.corruption.lost_files import failed_controls, lost_files, problem_of
-from tornproof.harness.explorers.corruption.roundtrip_phase import LOST_FILES, findings_of, replay_roundtrip
+from tornproof.harness.explorers.roundtrip import lost_files as module
+from tornproof.harness.explorers.roundtrip.explorer import LOST_FILES, findings_of, replay_roundtrip
+from tornproof.harness.explorers.roundtrip.lost_files import failed_controls, lost_files, problem_of
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.impl.verify.indexes import PartitionIndex
 

@@ -7,8 +7,8 @@ import golden_archive
 import pytest
 from depth import sampled
 
-from tornproof.harness.explorers.corruption import forms
-from tornproof.harness.explorers.corruption.forms import FORMS, Original, difference, failed_controls, made_files
+from tornproof.harness.explorers.roundtrip import forms
+from tornproof.harness.explorers.roundtrip.forms import FORMS, Original, difference, failed_controls, made_files
 from tornproof.impl.chunk.duplicates import ChunkForm
 from tornproof.impl.layout.parquet import FooterForm
 

@@ -11,9 +11,9 @@ from depth import sampled
 
 from tornproof.harness.common.patch import replaced, wrapped
 from tornproof.harness.common.verdict import Verdict
-from tornproof.harness.explorers.corruption import roundtrip_phase, views
-from tornproof.harness.explorers.corruption.roundtrip_phase import replay_roundtrip
-from tornproof.harness.explorers.corruption.views import failed_controls, view_problems
+from tornproof.harness.explorers.roundtrip import explorer, views
+from tornproof.harness.explorers.roundtrip.explorer import replay_roundtrip
+from tornproof.harness.explorers.roundtrip.views import failed_controls, view_problems
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.impl.layout import pm as layout
 from tornproof.impl.pm.chain import decode_chain
@@ -77,17 +77,17 @@ def test_blind_comparisons_fail_both_controls(questdb_data: Path) -> None:
     def nothing(*_: object) -> Iterator[str]:
         return iter(())
 
-    with replaced("tornproof.harness.explorers.corruption.views:_problems", nothing):
+    with replaced("tornproof.harness.explorers.roundtrip.views:_problems", nothing):
         assert len([*failed_controls(published(questdb_data / BLOOM), file=BLOOM)]) == 2
 
 
 def test_what_is_different_is_a_finding_that_replays(questdb_data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = str(questdb_data / CHAIN)
     image = DiskImage.capture(OperatingSystemStorage(), path, size_bytes_max=1 << 24)
-    monkeypatch.setattr(roundtrip_phase, "files_to_change", lambda table: {})
+    monkeypatch.setattr(explorer, "files_to_change", lambda table: {})
     with monkeypatch.context() as patch:
         patch.setattr(MetadataView, "find_column", lambda view, name: None)
-        findings = roundtrip_phase.roundtrip_phase(open_table(image, path)).findings
+        findings = explorer.roundtrip_phase(open_table(image, path)).findings
         assert {finding.property for finding in findings} == {views.PROPERTY}
         assert {replay_roundtrip(finding, image, path) for finding in findings} == {Verdict.INVALID}
     assert {replay_roundtrip(finding, image, path) for finding in findings} == {Verdict.VALID}

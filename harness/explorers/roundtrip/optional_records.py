@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tornproof.harness.common.whose_error import errors_as_problems
-from tornproof.harness.explorers.corruption.forms import FILE, Column, columns_of, in_form, is_same, opened
 from tornproof.harness.explorers.corruption.plan import BITS_IN_BYTE, Flip
+from tornproof.harness.explorers.roundtrip.forms import FILE, Column, columns_of, in_form, is_same, opened
 from tornproof.impl.chunk.duplicate_values import ChunkSource
 from tornproof.impl.chunk.duplicates import DUPLICATE_UUID, ChunkForm
 from tornproof.impl.layout.encodings import DuplicateTail

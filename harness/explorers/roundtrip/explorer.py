@@ -13,21 +13,21 @@ from types import ModuleType
 from typing import Any
 
 from tornproof.harness.common.verdict import Finding, Phase, Verdict
-from tornproof.harness.explorers.corruption import (
+from tornproof.harness.explorers.roundtrip import (
     annotated_columns,
     expansion,
     forms,
+    generations,
     lost_files,
     optional_records,
     packed_vectors,
-    roundtrip,
     views,
     worked_out,
     written_options,
 )
-from tornproof.harness.explorers.corruption.forms import FORMS, Original, difference, files_to_change
-from tornproof.harness.explorers.corruption.roundtrip import Mismatch, reencode_generations
-from tornproof.harness.explorers.corruption.views import view_problems
+from tornproof.harness.explorers.roundtrip.forms import FORMS, Original, difference, files_to_change
+from tornproof.harness.explorers.roundtrip.generations import Mismatch, reencode_generations
+from tornproof.harness.explorers.roundtrip.views import view_problems
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.impl.table.partition import PartitionFiles, read_published
 from tornproof.impl.table.table import Table, open_table
@@ -181,7 +181,7 @@ def _compare_generations(files: PartitionFiles, seen: _Seen) -> None:
     result = reencode_generations(content, file=label)
     if not seen.files:
         # One file is enough, and of a large table the chains are long.
-        seen.failed += roundtrip.failed_controls(content, file=label)
+        seen.failed += generations.failed_controls(content, file=label)
         seen.failed += views.failed_controls(content, file=label)
     seen.files += 1
     seen.generations += result.generation_count

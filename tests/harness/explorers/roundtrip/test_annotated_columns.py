@@ -6,9 +6,9 @@ import pytest
 
 from tornproof.harness.common.patch import replaced
 from tornproof.harness.common.verdict import Verdict
-from tornproof.harness.explorers.corruption import annotated_columns as module
-from tornproof.harness.explorers.corruption.annotated_columns import annotated_columns, failed_controls, problem_of
-from tornproof.harness.explorers.corruption.roundtrip_phase import ANNOTATED_COLUMNS, findings_of, replay_roundtrip
+from tornproof.harness.explorers.roundtrip import annotated_columns as module
+from tornproof.harness.explorers.roundtrip.annotated_columns import annotated_columns, failed_controls, problem_of
+from tornproof.harness.explorers.roundtrip.explorer import ANNOTATED_COLUMNS, findings_of, replay_roundtrip
 from tornproof.harness.simulator.filesystem.image import DiskImage
 
 EMPTY = DiskImage.of_files({})

@@ -8,9 +8,9 @@ import pytest
 
 from tornproof.harness.common.patch import replaced
 from tornproof.harness.common.verdict import Verdict
-from tornproof.harness.explorers.corruption import packed_vectors
-from tornproof.harness.explorers.corruption.packed_vectors import LOG_SIZES, failed_controls, pages, problem_of
-from tornproof.harness.explorers.corruption.roundtrip_phase import PACKED_VECTORS, findings_of, replay_roundtrip
+from tornproof.harness.explorers.roundtrip import packed_vectors
+from tornproof.harness.explorers.roundtrip.explorer import PACKED_VECTORS, findings_of, replay_roundtrip
+from tornproof.harness.explorers.roundtrip.packed_vectors import LOG_SIZES, failed_controls, pages, problem_of
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.impl.extension import vectors
 from tornproof.impl.extension.bit_packing import unpack

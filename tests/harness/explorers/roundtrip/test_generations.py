@@ -8,9 +8,9 @@ import golden_archive
 import pm_builder as pm
 import pytest
 
-import tornproof.harness.explorers.corruption.roundtrip as roundtrip
 import tornproof.impl.pm.encode as encode
-from tornproof.harness.explorers.corruption.roundtrip import Mismatch, RoundTrip, reencode_generations
+from tornproof.harness.explorers.roundtrip import generations
+from tornproof.harness.explorers.roundtrip.generations import Mismatch, RoundTrip, reencode_generations
 from tornproof.impl.errors import CorruptError
 from tornproof.impl.layout import pm as layout
 from tornproof.impl.pm.block import OutOfLineOrder, encode_block
@@ -91,7 +91,7 @@ def one_short(parquet_meta_file_size: int) -> bytes:
         pytest.param(encode, "CHECKSUM_START", 0, id="checksum over the size"),
         pytest.param(encode, "CHECKSUM_BYTES", 0, id="footer length without checksum"),
         pytest.param(layout, "BLOCK_ALIGNMENT_BYTES", 16, id="alignment"),
-        pytest.param(roundtrip, "patch_header", one_short, id="published size"),
+        pytest.param(generations, "patch_header", one_short, id="published size"),
     ],
 )
 def test_a_mutated_encoder_is_noticed(
@@ -108,7 +108,7 @@ def test_a_generation_that_skips_an_orphan_is_encoded_after_it(
 ) -> None:
     data = published(questdb_data / ORPHAN)
     assert reencode_generations(data, file=ORPHAN).mismatches == ()
-    monkeypatch.setattr(roundtrip, "find_generation", lambda *_, **__: None)
+    monkeypatch.setattr(generations, "find_generation", lambda *_, **__: None)
     assert reencode_generations(data, file=ORPHAN).mismatches == (
         Mismatch(generation_end_bytes=8536, offset_bytes=7128),
     )

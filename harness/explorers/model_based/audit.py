@@ -239,13 +239,12 @@ class Audit:
             expected["null_count"] = chunk.statistics.null_count
         size_bytes = INTEGER_BYTES.get(chunk.physical_type)
         if size_bytes and chunk.statistics is not None and chunk.statistics.has_min_max:
-            bounds = {"min_stat": chunk.statistics.min_raw, "max_stat": chunk.statistics.max_raw}
-            inlined = (pm.MIN_STAT_INLINED.get(known["stat_flags"]), pm.MAX_STAT_INLINED.get(known["stat_flags"]))
-            expected |= {
-                name: value % (1 << 8 * size_bytes)
-                for (name, value), is_inlined in zip(bounds.items(), inlined, strict=True)
-                if is_inlined
-            }
+            for name, flag, bound in (
+                ("min_stat", pm.MIN_STAT_INLINED, chunk.statistics.min_raw),
+                ("max_stat", pm.MAX_STAT_INLINED, chunk.statistics.max_raw),
+            ):
+                if flag.get(known["stat_flags"]):
+                    expected[name] = bound % (1 << 8 * size_bytes)
         yield from _compared(file, pm.ColumnChunk, at, known, expected, of)
 
     def _rows_of(self, file: str, data: bytes, token: int, rows: Sequence[int]) -> Iterator[Difference]:

@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 from tornproof.harness.common.patch import replaced
 from tornproof.harness.common.whose_error import errors_as_problems
 from tornproof.harness.explorers.model_based.other_footers import with_footer
+from tornproof.harness.explorers.roundtrip.forms import reader_of
 from tornproof.impl.errors import ProblemError
 from tornproof.impl.migrate.convert import convert
 from tornproof.impl.parquet.thrift import Field, Items, Kind, Struct, with_fields
@@ -89,7 +90,7 @@ def problem_of(each: Annotated) -> str | None:
     """Say whether it is taken or rejected and should not be; None if it is as it should be."""
     content = with_footer(_file(each.type), lambda footer: _annotated(footer, each.fields))
     try:
-        convert(lambda size, start: content[start : start + size], size_bytes=len(content), file=FILE)
+        convert(reader_of(content), size_bytes=len(content), file=FILE)
     except ProblemError as error:
         return f"it is rejected: {error}" if each.is_legal else None
     return None if each.is_legal else "it is taken"

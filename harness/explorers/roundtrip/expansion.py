@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 
 from tornproof.harness.common.patch import replaced
 from tornproof.harness.common.whose_error import errors_as_problems
+from tornproof.harness.explorers.roundtrip.forms import reader_of
 from tornproof.impl.chunk.chunk import decode_chunk
 from tornproof.impl.errors import UnsupportedError
 from tornproof.impl.layout.parquet import DATA_FILE
@@ -110,10 +111,7 @@ def failed_controls() -> Iterator[str]:
 
 
 def _decode(content: bytes) -> list[Any]:
-    def read(size_bytes: int, offset_bytes: int) -> bytes:
-        return content[offset_bytes : offset_bytes + size_bytes]
-
-    pm = convert(read, size_bytes=len(content), file=DATA_FILE)
+    pm = convert(reader_of(content), size_bytes=len(content), file=DATA_FILE)
     metadata = decode_metadata(pm, next(walk(pm, file=DATA_FILE)), file=DATA_FILE)
     (block,) = metadata.blocks
     (chunk,) = block.chunks

@@ -236,10 +236,11 @@ def in_form(content: bytes, footer: FooterForm, chunks: ChunkForm, header: Heade
 
 def opened(content: bytes) -> FileFooter:
     """Return the footer of a file."""
-    return read_file_footer(_read(content), len(content), file=FILE)
+    return read_file_footer(reader_of(content), len(content), file=FILE)
 
 
-def _read(content: bytes) -> Callable[[int, int], bytes]:
+def reader_of(content: bytes) -> Callable[[int, int], bytes]:
+    """Return a function that reads so many bytes of a file from an offset on."""
     return lambda size_bytes, offset_bytes: content[offset_bytes : offset_bytes + size_bytes]
 
 
@@ -249,7 +250,7 @@ def columns_of(content: bytes, footer: FileFooter) -> dict[str, Column]:
     found: dict[str, Column] = {}
     for leaf in decoded.leaves:
         if is_encodable(leaf):
-            column = read_column_values(_read(content), decoded, leaf.dotted_path, file=FILE)
+            column = read_column_values(reader_of(content), decoded, leaf.dotted_path, file=FILE)
             found[leaf.dotted_path] = (column.values, column.sources, column.doubts)
     return found
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 from tornproof.harness.common.whose_error import errors_as_problems
 from tornproof.harness.explorers.corruption.served import PATH, TXN, served_image
-from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.impl.errors import Problem
 from tornproof.impl.table.table import open_table
 from tornproof.impl.txn.pins import PINS_FILE
@@ -58,9 +57,8 @@ def failed_controls() -> Iterator[str]:
 
 
 def _reported(lost: Lost) -> Collection[Problem]:
-    image = served_image()
-    rest = {path: content for path, content in image.files.items() if path != f"{PATH}/{lost.file}"}
-    return verify_table(open_table(DiskImage(rest, image.directories), PATH)).all_problems
+    image = served_image().without_file(f"{PATH}/{lost.file}")
+    return verify_table(open_table(image, PATH)).all_problems
 
 
 def _unnamed(lost: Lost, reported: Collection[Problem]) -> str | None:

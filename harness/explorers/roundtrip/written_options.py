@@ -136,12 +136,12 @@ def failed_controls() -> Iterator[str]:
 
 def _is_refused(settings: dict[str, Any]) -> bool:
     """Whether the options, or else both the writer and the preparation of a partition, are refused."""
-    storage, table = _empty_table()
-    assert table.metadata is not None, "the table was made here"
     try:
         options = WriterOptions(**settings)
     except OptionsRejectedError:
         return True
+    storage, table = _empty_table()
+    assert table.metadata is not None, "the table was made here"
     refused = 0
     for begin in (
         lambda: open_writer_of_copy(storage, PATH, options=options),

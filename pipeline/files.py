@@ -1,15 +1,18 @@
 """Files on local disks, HDFS and S3 by one interface: all that jobs read and write besides tables.
 
 It is `pyarrow.fs`, on the driver and in tasks alike, so that executors need no Hadoop jars and Spark's own readers see
-none of these files. A file appears as a whole or not at all, even if several processes write the same one.
+none of these files; HDFS is spoken by `hdfs-native`, which needs no Java. A file appears as a whole or not at all, even
+if several processes write the same one.
 """
 
 from __future__ import annotations
 
 import functools
+import importlib.util
 import os
 import re
 import shutil
+import socket
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -27,12 +30,15 @@ SCHEMES = (LOCAL_SCHEME, *HDFS_SCHEMES, *S3_SCHEMES)
 ENDPOINT_VARIABLES = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
 REGION_VARIABLES = ("AWS_REGION", "AWS_DEFAULT_REGION")
 CREDENTIALS = "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or take a profile or a role that may do this"
-HADOOP = "HDFS needs Hadoop's client: JAVA_HOME, HADOOP_HOME, and CLASSPATH by `hadoop classpath --glob`"
+HDFS_PACKAGE = "hdfs_native"
+NO_HDFS = "HDFS needs the package hdfs-native: `pip install 'tornproof[spark]'`"
+NO_NAME_NODE = "no NameNode is known: name its port, as in hdfs://HOST:8020/PATH, or set HADOOP_CONF_DIR"
+CONNECT_SECONDS = 5
 _ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://([^/]*)/*(.*)", re.DOTALL)
 _AWS = re.compile(r"AWS Error (\w+)(?: \[[^]]*\])? during \w+ operation: (.*)", re.DOTALL)
 _REQUEST = re.compile(r"[;,]? *\(?Request ?ID.*| No response body\.?.*", re.DOTALL)
 _DENIED = re.compile(r"ACCESS_DENIED|CREDENTIAL|ACCESS_KEY|SIGNATURE|TOKEN|AUTH|HTTP response code: 40[13]|Forbidden")
-_NOT_LOADED = re.compile(r"Unable to load lib(jvm|hdfs)|HDFS|hadoop", re.IGNORECASE)
+_RPC = re.compile(r'RPCError\("[\w.]*?(\w+)", "(.*?)(?:\\n|"\)$)', re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -61,6 +67,11 @@ class Location:
         return self.scheme == LOCAL_SCHEME
 
     @property
+    def is_object_store(self) -> bool:
+        """Whether it has no directories, and a file is there when its upload is complete."""
+        return self.scheme in S3_SCHEMES
+
+    @property
     def scheme(self) -> str:
         """The scheme of the address, that of local files for a path."""
         found = _ADDRESS.match(self.address)
@@ -77,7 +88,7 @@ class Location:
         found = _ADDRESS.match(self.address)
         if found is None:
             return self.address
-        return f"{found[2]}/{found[3]}".rstrip("/") if self.scheme in S3_SCHEMES else f"/{found[3]}"
+        return f"{found[2]}/{found[3]}".rstrip("/") if self.is_object_store else f"/{found[3]}"
 
     @property
     def local(self) -> Path:
@@ -119,7 +130,7 @@ class Location:
     def files_below(self) -> list[tuple[Location, int]]:
         """Return all files below a directory by name, with their sizes; raises StorageError, FileMissingError.
 
-        An object store has no directories: one that holds nothing is not there, and has no files.
+        At an address, a directory that is not there has none: an object store has no empty ones.
         """
         from pyarrow.fs import FileSelector, FileType
 
@@ -127,9 +138,9 @@ class Location:
             with self._in_words("list"):
                 found = self._filesystem().get_file_info(FileSelector(self.path, recursive=True))
         except FileMissingError:
-            if self.scheme in S3_SCHEMES:
-                return []
-            raise
+            if self.is_local:
+                raise
+            return []
         start = len(self.path.rstrip("/")) + 1
         return sorted((self / info.path[start:], info.size) for info in found if info.type == FileType.File)
 
@@ -152,6 +163,16 @@ class Location:
         if self.exists():
             with self._in_words("remove"):
                 self._filesystem().delete_file(self.path)
+
+    def delete_directory(self) -> None:
+        """Remove a directory, if it is there, with all that is in it; raises StorageError."""
+        if self.is_object_store:
+            # Removed as a directory, it would leave an empty object in place of the one above it.
+            for file, _ in self.files_below():
+                file.delete_file()
+        elif self.exists():
+            with self._in_words("remove"):
+                self._filesystem().delete_dir(self.path)
 
     @contextmanager
     def whole_file(self) -> Iterator[BinaryIO]:
@@ -178,8 +199,7 @@ class Location:
 
     def _put(self, content: BinaryIO) -> None:
         filesystem = self._filesystem()
-        if self.scheme in S3_SCHEMES:
-            # An object is there when its upload is complete.
+        if self.is_object_store:
             with filesystem.open_output_stream(self.path, compression=None) as stream:
                 shutil.copyfileobj(content, stream)
             return
@@ -188,10 +208,7 @@ class Location:
         filesystem.create_dir(above, recursive=True)
         with filesystem.open_output_stream(partial, compression=None) as stream:
             shutil.copyfileobj(content, stream)
-        # HDFS renames to no name that is taken; what is there has the same content.
-        if self.exists():
-            filesystem.delete_file(self.path)
-        filesystem.move(partial, self.path)
+        filesystem.handler.fs.mv(partial, self.path, overwrite=True)
 
     def _filesystem(self) -> Any:
         found = _ADDRESS.match(self.address)
@@ -203,10 +220,13 @@ class Location:
             yield
         except FileNotFoundError as error:
             raise FileMissingError(file=self.address, operation=operation, reason="it is not there") from error
-        except OSError as error:
+        except (OSError, RuntimeError) as error:
+            # Of HDFS, what is no OSError is a RuntimeError.
+            if isinstance(error, RuntimeError) and self.scheme not in HDFS_SCHEMES:
+                raise
             raise StorageError(file=self.address, operation=operation, reason=self._reason(error)) from error
 
-    def _reason(self, error: OSError) -> str:
+    def _reason(self, error: OSError | RuntimeError) -> str:
         """Return why a file system rejects a call, in one sentence."""
         text = str(error)
         if found := _AWS.search(text):
@@ -217,9 +237,12 @@ class Location:
             if _DENIED.search(f"{found[1]} {found[2]}"):
                 return f"S3 denies access: {CREDENTIALS}"
             return " ".join(_REQUEST.sub("", found[2]).split()) or found[1].lower().replace("_", " ")
-        if self.scheme in HDFS_SCHEMES and _NOT_LOADED.search(text):
-            return f"{text.partition(chr(10))[0]}; {HADOOP}"
-        return error.strerror or text.partition("\n")[0]
+        if found := _RPC.match(text):
+            said = found[2].replace(r"\"", '"')
+            return f"HDFS denies access: {said}" if found[1] == "AccessControlException" else said
+        if isinstance(error, RuntimeError) and "InvalidArgument" in text:
+            return NO_NAME_NODE
+        return getattr(error, "strerror", None) or text.partition("\n")[0]
 
 
 def location_of(given: str | Path | Location) -> Location:
@@ -265,7 +288,23 @@ def _opened(scheme: str, host: str, endpoint: str, region: str) -> Any:
     if scheme == LOCAL_SCHEME:
         return fs.LocalFileSystem()
     if scheme in HDFS_SCHEMES:
-        name, _, port = host.partition(":")
-        return fs.HadoopFileSystem(f"{scheme}://{name}" if name else "default", int(port or 0))
+        return fs.PyFileSystem(fs.FSSpecHandler(_opened_hdfs(scheme, host)))
     chosen = {"endpoint_override": endpoint or None, "region": region or None}
     return fs.S3FileSystem(**{key: value for key, value in chosen.items() if value})
+
+
+def _opened_hdfs(scheme: str, host: str) -> Any:
+    """Return an HDFS: at the address of a NameNode, or by the name that Hadoop's configuration has for it."""
+    if importlib.util.find_spec(HDFS_PACKAGE) is None:
+        raise OSError(NO_HDFS)
+    from hdfs_native.fsspec import HdfsFileSystem, ViewfsFileSystem
+
+    name, _, port = host.partition(":")
+    if port:
+        # The client itself tries for three minutes.
+        try:
+            socket.create_connection((name, int(port)), CONNECT_SECONDS).close()
+        except (OSError, ValueError, OverflowError) as error:
+            raise OSError(f"nothing answers at {host}") from error
+    kind = ViewfsFileSystem if scheme == "viewfs" else HdfsFileSystem
+    return kind(name or None, int(port) if port else None)

@@ -144,8 +144,8 @@ def _work_on(
 
 def _clear_partials(out: Location) -> None:
     """Remove partial files of killed workers; a worker that still runs loses its file, and its task runs again."""
-    for kind in (RESULTS, EVENTS):
-        directory = out / kind
-        if out.is_local and directory.exists():
-            for path in directory.local.glob(f"group=*/.*{PARTIAL}"):
-                path.unlink(missing_ok=True)
+    for directory in (out / RESULTS, out / EVENTS):
+        if not out.is_object_store and directory.exists():
+            for file, _ in directory.files_below():
+                if file.name.startswith(".") and file.name.endswith(PARTIAL):
+                    file.delete_file()

@@ -126,8 +126,7 @@ def _directory_in(scratch: Location | Path | None) -> Iterator[Location]:
     try:
         yield directory
     finally:
-        for file, _ in directory.files_below():
-            file.delete_file()
+        directory.delete_directory()
 
 
 def check_slices(spark: SparkSession, files: Sequence[Location], *, terms: Terms, slice_events: int) -> Checked:

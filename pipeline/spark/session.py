@@ -39,7 +39,8 @@ KINDS = ("*.py", "*.toml", "*.java")
 COMPILED_HEAD = importlib.util.MAGIC_NUMBER + (1).to_bytes(4, "little") + bytes(8)
 LOOPBACK = "127.0.0.1"
 CONNECT_SECONDS = 5
-MASTER = re.compile(r"local(\[.+\])?|local-cluster\[.+\]|spark://.*|k8s://.+|yarn")
+YARN = "yarn"
+MASTER = re.compile(rf"local(\[.+\])?|local-cluster\[.+\]|spark://.*|k8s://.+|{YARN}")
 LOCAL_CLUSTER = re.compile(r"local-cluster\[\s*\d+\s*,\s*(\d+)\s*,\s*\d+\s*\]")
 CONNECT = "pyspark.sql.connect."
 REMOTE_VARIABLE = "SPARK_REMOTE"
@@ -342,11 +343,12 @@ def _embedded_settings(master: str, directory: Path) -> dict[str, str]:
     """Return the settings of a driver whose Java is started here."""
     log = directory / "log4j2.properties"
     log.write_text(QUIET_LOG)
-    has_room_for_sockets = len(os.fsencode(java_home())) + SOCKET_NAME_BYTES <= SOCKET_PATH_BYTES_MAX
+    # The temporary directory of an executor on YARN is that of its container, longer than the name of a socket may be.
+    has_room = master != YARN and len(os.fsencode(java_home())) + SOCKET_NAME_BYTES <= SOCKET_PATH_BYTES_MAX
     chosen = {
         JAVA_OPTIONS: f"-Dlog4j2.configurationFile={log}",
         # Over TCP each task waits some 20 ms for acknowledgements.
-        "spark.python.unix.domain.socket.enabled": str(has_room_for_sockets).lower(),
+        "spark.python.unix.domain.socket.enabled": str(has_room).lower(),
     }
     if is_local(master):
         os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)

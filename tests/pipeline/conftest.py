@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 import quick_java
+from hadoop_cluster import HadoopCluster, hadoop_cluster
 from object_store import CREDENTIALS, NO_CREDENTIALS
 from pyspark.sql import SparkSession
 
@@ -35,3 +36,10 @@ def spark(needs_spark: None) -> Iterator[SparkSession]:
             "local[2,3]", settings={"spark.sql.shuffle.partitions": "2", "spark.ui.enabled": "false"}
         ) as session:
             yield session
+
+
+@pytest.fixture(scope="session")
+def hadoop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HadoopCluster]:
+    """HDFS and YARN, for tests that are nightly."""
+    with hadoop_cluster(tmp_path_factory.mktemp("hadoop")) as cluster:
+        yield cluster

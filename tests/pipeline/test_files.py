@@ -9,9 +9,12 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+from fsspec import AbstractFileSystem
+from fsspec.implementations.memory import MemoryFileSystem
 from object_store import CREDENTIALS, ObjectStore, object_store
 
 from tornproof.impl.errors import FileMissingError, StorageError, UsageError
+from tornproof.pipeline import files
 from tornproof.pipeline.files import Location, location_of, sizes_of
 
 BUCKET = "files"
@@ -24,7 +27,7 @@ def store() -> Iterator[ObjectStore]:
         yield store
 
 
-@pytest.fixture(params=["path", "file", "s3", "s3a"])
+@pytest.fixture(params=["path", "file", "s3", "s3a", pytest.param("hdfs", marks=pytest.mark.nightly)])
 def place(
     request: pytest.FixtureRequest, tmp_path: Path, store: ObjectStore, monkeypatch: pytest.MonkeyPatch
 ) -> Location:
@@ -33,6 +36,8 @@ def place(
         monkeypatch.setenv(name, value)
     if request.param in ("path", "file"):
         return location_of(f"{'file://' if request.param == 'file' else ''}{tmp_path}/there")
+    if request.param == "hdfs":
+        return location_of(f"{request.getfixturevalue('hadoop').url}/{tmp_path.name}/there")
     return location_of(f"{request.param}://{BUCKET}/{tmp_path.name}/there")
 
 
@@ -155,8 +160,49 @@ def test_without_a_credential_the_sentence_says_which_variables_to_set(
         thread.join()
 
 
-def test_without_hadoop_the_sentence_says_what_hdfs_needs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    for name in ("JAVA_HOME", "HADOOP_HOME"):
-        monkeypatch.setenv(name, str(tmp_path))
-    with pytest.raises(StorageError, match=r"^hdfs://host:1/a: cannot read: .*; HDFS needs Hadoop's client"):
-        location_of("hdfs://host:1/a").read_bytes()
+def test_hdfs_that_is_not_there_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HADOOP_CONF_DIR", "HADOOP_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    said = {"hdfs://127.0.0.1:1": "nothing answers at 127.0.0.1:1", "hdfs://": files.NO_NAME_NODE}
+    for address, reason in said.items():
+        for sentence in rejections(location_of(f"{address}/out")):
+            assert reason in sentence
+    monkeypatch.setattr(files, "HDFS_PACKAGE", "hdfs_is_not_here")
+    with pytest.raises(StorageError, match=r"^hdfs://name/a: cannot read: HDFS needs the package hdfs-native: `pip"):
+        location_of("hdfs://name/a").read_bytes()
+
+
+class Refuses(AbstractFileSystem):  # type: ignore[misc]
+    """What HDFS answers to a user who may do nothing, and to a path that it does not take."""
+
+    def info(self, path: str, **_: object) -> dict[str, object]:
+        what = "security.AccessControlException" if path == "/out" else "fs.InvalidPathException"
+        raise RuntimeError(f'RPCError("org.apache.hadoop.{what}", "inode=\\"{path}\\":root\\n\\tat org.apache.x")')
+
+
+@pytest.mark.parametrize(
+    ("path", "reason"), [("out", 'HDFS denies access: inode="/out":root'), ("a:b", 'cannot look at: inode="/a:b":root')]
+)
+def test_what_hdfs_refuses_is_its_first_line(monkeypatch: pytest.MonkeyPatch, path: str, reason: str) -> None:
+    monkeypatch.setattr(files, "_opened_hdfs", lambda *_: Refuses())
+    with pytest.raises(StorageError) as raised:
+        location_of(f"hdfs://refuses/{path}").exists()
+    assert str(raised.value).endswith(reason)
+
+
+def test_a_file_on_hdfs_takes_the_place_of_another_by_a_rename(monkeypatch: pytest.MonkeyPatch) -> None:
+    renamed = []
+
+    class Memory(MemoryFileSystem):  # type: ignore[misc]
+        def mv(self, path1: str, path2: str, *, overwrite: bool = False) -> None:
+            renamed.append((path1.rpartition("/")[2].startswith(".out."), path2, overwrite))
+            super().mv(path1, path2)
+
+    monkeypatch.setattr(files, "_opened_hdfs", lambda *_: Memory())
+    folder = location_of("hdfs://renames/folder")
+    for content in (b"first", b"second"):
+        (folder / "out").write_bytes(content)
+    assert renamed == [(True, "/folder/out", True)] * 2
+    assert [(file.name, file.read_bytes()) for file, _ in folder.files_below()] == [("out", b"second")]
+    folder.delete_directory()
+    assert not folder.exists() and folder.files_below() == []

@@ -10,19 +10,18 @@ import os
 import re
 import shutil
 import subprocess
-import tempfile
 import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from tornproof.harness.systems.server.maven import MavenError, class_path_of
 from tornproof.impl.errors import UsageError
 
-GROUP, ARTIFACT = "org.questdb", "questdb"
+ARTIFACT = "org.questdb:questdb"
 MAIN_CLASS = "io.questdb.ServerMain"
 MAIN_FILE = "io/questdb/ServerMain.class"
-MAVEN_SECONDS_MAX = 600
 JAVA_SECONDS_MAX = 60
 NEWEST = "RELEASE"
 """What Maven calls the newest release, snapshots left out."""
@@ -30,16 +29,6 @@ OWN_BUILD = "own build"
 CLASS_MAJOR_OF_JAVA_0 = 44
 """Java N writes class files of major version 44 + N (Java Virtual Machine Specification, table 4.1-A)."""
 FIRST_WITH_PM = (9, 4, 0)
-COLOURS = re.compile(r"\x1b\[[\d;]*m")
-"""What Maven writes even where it should not."""
-POM = f"""<project>
-  <modelVersion>4.0.0</modelVersion>
-  <groupId>tornproof</groupId><artifactId>server</artifactId><version>1</version><packaging>pom</packaging>
-  <dependencies>
-    <dependency><groupId>{GROUP}</groupId><artifactId>{ARTIFACT}</artifactId><version>%s</version></dependency>
-  </dependencies>
-</project>
-"""
 
 
 class UnavailableError(UsageError):
@@ -78,7 +67,13 @@ def find_release(environment: Mapping[str, str] = os.environ) -> Release:
 
 def release_of(version: str, environment: Mapping[str, str] = os.environ) -> Release:
     """Return a release as the local Maven resolves it; raises UnavailableError."""
-    return _release(resolve_by_maven(version, environment), environment, own=False, was_asked_for=version != NEWEST)
+    was_asked_for = version != NEWEST
+    try:
+        classpath = class_path_of([f"{ARTIFACT}:{version}"], environment)
+    except MavenError as error:
+        reason = f"{error}; a build of one's own is named by QUESTDB_CLASSPATH"
+        raise UnavailableError(reason, was_asked_for=was_asked_for) from error
+    return _release(classpath, environment, own=False, was_asked_for=was_asked_for)
 
 
 def release_at(classpath: str, environment: Mapping[str, str] = os.environ) -> Release:
@@ -104,32 +99,6 @@ def _release(given: str, environment: Mapping[str, str], *, own: bool, was_asked
         + (f"only Java {have}" if have else "none")
         + "; name one by JAVA_HOME",
     )
-
-
-def resolve_by_maven(version: str, environment: Mapping[str, str] = os.environ) -> str:
-    """Return the class path of a release as the local Maven resolves it; raises UnavailableError."""
-    was_asked_for = version != NEWEST
-    maven = shutil.which("mvn", path=environment.get("PATH"))
-    if maven is None:
-        raise UnavailableError(
-            "there is no Maven (mvn) on PATH to fetch a server; install it, or name a build by QUESTDB_CLASSPATH",
-            was_asked_for=was_asked_for,
-        )
-    with tempfile.TemporaryDirectory(prefix="tornproof-maven-") as folder:
-        pom, answer = Path(folder, "pom.xml"), Path(folder, "classpath")
-        pom.write_text(POM % version)
-        command = [maven, "-B", "-q", "-f", str(pom), "dependency:build-classpath"]
-        command += ["-DincludeScope=runtime", f"-Dmdep.outputFile={answer}"]
-        try:
-            done = subprocess.run(command, capture_output=True, text=True, timeout=MAVEN_SECONDS_MAX, check=False)
-        except subprocess.TimeoutExpired:
-            reason = f"Maven did not answer within {MAVEN_SECONDS_MAX} s"
-        else:
-            if done.returncode == 0 and answer.is_file():
-                return answer.read_text().strip()
-            reason = _first_error(done.stdout + done.stderr)
-    name = "the newest release" if version == NEWEST else f"release {version}"
-    raise UnavailableError(f"Maven cannot resolve {name} of {GROUP}:{ARTIFACT}: {reason}", was_asked_for=was_asked_for)
 
 
 def version_numbers(version: str) -> tuple[int, ...]:
@@ -194,9 +163,3 @@ def _main_class_bytes(home: Path) -> bytes:
         return (home / MAIN_FILE).read_bytes()
     with zipfile.ZipFile(home) as archive:
         return archive.read(MAIN_FILE)
-
-
-def _first_error(output: str) -> str:
-    lines = COLOURS.sub("", output).splitlines()
-    errors = [line.removeprefix("[ERROR]").strip() for line in lines if line.startswith("[ERROR]")]
-    return next(filter(None, errors), "it gives no reason")

@@ -6,13 +6,14 @@ import interop_run
 import pytest
 
 from tornproof.harness.systems.server import release as releases
+from tornproof.harness.systems.server.maven import class_path_of
 from tornproof.harness.systems.server.release import (
     MAIN_FILE,
     Release,
     UnavailableError,
     find_release,
     java_needed,
-    resolve_by_maven,
+    release_of,
     version_numbers,
     version_of,
 )
@@ -87,14 +88,15 @@ def test_a_class_path_without_a_server_is_rejected(tmp_path: Path, java_17: dict
 def test_what_maven_resolves_is_the_class_path(tmp_path: Path) -> None:
     script = 'for option; do case "$option" in -Dmdep.outputFile=*) echo a.jar:b.jar > "${option#*=}";; esac; done'
     program(tmp_path, "mvn", script)
-    assert resolve_by_maven("9.3.4", {"PATH": str(tmp_path)}) == "a.jar:b.jar"
+    assert class_path_of(["org.questdb:questdb:9.3.4"], {"PATH": str(tmp_path)}) == "a.jar:b.jar"
 
 
 def test_the_first_error_of_maven_is_the_reason(tmp_path: Path) -> None:
     errors = r"printf '[INFO] x\n\033[0m[ERROR] it is not there\n[ERROR] \n[ERROR] more\n'"
     program(tmp_path, "mvn", f"{errors}; exit 1")
-    with pytest.raises(UnavailableError, match=r"cannot resolve release 9\.4\.2 .*: it is not there$") as raised:
-        resolve_by_maven("9.4.2", {"PATH": str(tmp_path)})
+    sentence = r"cannot resolve org\.questdb:questdb:9\.4\.2: it is not there; a build of one's own is named by"
+    with pytest.raises(UnavailableError, match=sentence) as raised:
+        release_of("9.4.2", {"PATH": str(tmp_path)})
     assert raised.value.was_asked_for
 
 

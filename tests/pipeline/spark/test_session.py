@@ -54,6 +54,14 @@ tornproof.impl.errors.StorageError: a/b: cannot open: it is not there
 """
 
 
+def test_executors_on_yarn_have_no_sockets_with_names(tmp_path: Path, needs_spark: None) -> None:
+    setting = "spark.python.unix.domain.socket.enabled"
+    assert {master: session._embedded_settings(master, tmp_path)[setting] for master in ("yarn", "spark://x:1")} == {
+        "yarn": "false",
+        "spark://x:1": "true",
+    }
+
+
 def test_settings_are_those_of_the_project(spark: SparkSession) -> None:
     assert spark.conf.get("spark.sql.session.timeZone") == "UTC"
     assert spark.conf.get("spark.sql.parquet.outputTimestampType") == "TIMESTAMP_MICROS"

@@ -76,10 +76,10 @@ def merge_each(spark: SparkSession, count: int, work: Work[T], merge: Merge[T], 
     """
     if count == 0:
         return None
-    merged = partial(_merge_some, merge)
-    tasks = _numbers(spark, count, task_count).mapInArrow(partial(_work_on, work), _RETURNED)
-    some = tasks.mapInArrow(merged, _RETURNED).repartition(math.isqrt(task_count) + 1)
-    rows = watched(spark, some.mapInArrow(merged, _RETURNED).collect, lambda done, total: None)
+    # Work and its merge are one function: each function has Python processes of its own, which start and import.
+    tasks = _numbers(spark, count, task_count).mapInArrow(partial(_work_and_merge, work, merge), _RETURNED)
+    some = tasks.repartition(math.isqrt(task_count) + 1).mapInArrow(partial(_merge_some, merge), _RETURNED)
+    rows = watched(spark, some.collect, lambda done, total: None)
     results: list[T] = [pickle.loads(row.result) for row in rows]
     return functools.reduce(merge, results)
 
@@ -99,16 +99,31 @@ def _numbers(spark: SparkSession, count: int, task_count: int | None) -> DataFra
 
 def _work_on(work: Work[Any], batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     begin_task()
-    for batch in batches:
-        for number in batch.column(0).to_pylist():
-            yield _row(number, work(number))
+    for number in _cells(batches, 0):
+        yield _row(number, work(number))
+
+
+def _work_and_merge(
+    work: Work[Any], merge: Merge[Any], batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    begin_task()
+    yield from _merged(merge, (work(number) for number in _cells(batches, 0)))
 
 
 def _merge_some(merge: Merge[Any], batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    results = (pickle.loads(result) for batch in batches for result in batch.column(1).to_pylist())
+    begin_task()
+    yield from _merged(merge, (pickle.loads(result) for result in _cells(batches, 1)))
+
+
+def _merged(merge: Merge[Any], results: Iterator[Any]) -> Iterator[pa.RecordBatch]:
     first = next(results, None)
     if first is not None:
         yield _row(0, functools.reduce(merge, results, first))
+
+
+def _cells(batches: Iterable[pa.RecordBatch], column: int) -> Iterator[Any]:
+    for batch in batches:
+        yield from batch.column(column).to_pylist()
 
 
 def _row(number: int, result: object) -> pa.RecordBatch:

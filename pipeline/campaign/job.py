@@ -23,6 +23,7 @@ from tornproof.pipeline.campaign.tasks import EVENTS, RESULTS, Plan, Task, compl
 from tornproof.pipeline.files import Location, location_of
 from tornproof.pipeline.spark.progress import watched
 from tornproof.pipeline.spark.session import innermost_message, slot_count
+from tornproof.pipeline.spark.tasks import begin_task
 from tornproof.pipeline.whole_file import PARTIAL
 
 if TYPE_CHECKING:
@@ -136,6 +137,7 @@ def _work_on(
     batches: Iterator[pa.RecordBatch],
 ) -> Iterator[pa.RecordBatch]:
     """Run the missing tasks whose indices come in batches, and yield how many are done."""
+    begin_task()
     for batch in batches:
         for index in batch.column(0).to_pylist():
             work(plan[int(missing[index])], out)

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 SLICE_EVENTS = 1_000_000
 """Row groups are combined up to this many events; a larger row group is a slice of its own."""
 SLICES_A_TASK = 4
-"""Between two tasks a worker is idle for some 50 ms, a fifth of the time of a slice; and none may be the only one left."""
+"""Between two tasks a worker is idle for some 50 ms, a fifth of the time of a slice."""
 
 REJECTED = "refused"
 
@@ -133,6 +133,7 @@ def check_slices(spark: SparkSession, files: Sequence[Location], *, terms: Terms
     """Check the events of files in place; raises ScatteredHistoryError if they must be sorted first."""
     slices, event_count = plan_slices(files, slice_events)
     slots = slot_count(spark)
+    # Whole rounds, so that no slot is idle while the last task runs.
     rounds = max(2, -(-len(slices) // (SLICES_A_TASK * slots)))
     task_count = min(len(slices), rounds * slots)
     found = run_each(spark, len(slices), partial(_scan_slice, slices), task_count=task_count)

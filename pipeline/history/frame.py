@@ -58,6 +58,7 @@ def _write(directory: Location, schema: pa.Schema, batches: Iterable[pa.RecordBa
     """Write the rows of a task as a file whose name is the number of the task, as another attempt does."""
     from pyspark import TaskContext
 
+    begin_task()
     context = TaskContext.get()
     assert context is not None
     file = directory / f"part-{context.partitionId():07}{SUFFIX}"

@@ -116,6 +116,7 @@ def sum_up(judged: DataFrame, out: Location | None = None) -> Judged:
 def _sum_some(out: Location | None, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     from pyspark import TaskContext
 
+    begin_task()
     rows = (row for batch in batches for row in zip(*(column.to_pylist() for column in batch.columns), strict=True))
     judgements = ((history, msgspec.json.decode(content, type=Judgement)) for history, content in rows)
     if out is None:

@@ -34,6 +34,7 @@ from tornproof.pipeline.history.groups import (
 )
 from tornproof.pipeline.history.sql import ANSWER, Answer, answer_of, answers_frame
 from tornproof.pipeline.spark.session import innermost_message
+from tornproof.pipeline.spark.tasks import begin_task
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -167,6 +168,7 @@ def _differences(judged: DataFrame, answers: DataFrame) -> tuple[dict[str, str],
 
 def _differing(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Yield the first histories of a task on which they differ, and the number of all."""
+    begin_task()
     found: list[tuple[str, str]] = []
     count = 0
     for batch in batches:

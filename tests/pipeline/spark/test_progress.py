@@ -10,6 +10,7 @@ from pyspark.errors import PythonException
 from pyspark.sql import SparkSession
 
 from tornproof.pipeline.spark.progress import watched
+from tornproof.pipeline.spark.tasks import begin_task
 
 STILL_SECONDS = 0.6
 BEAT_COUNT = 600
@@ -58,6 +59,7 @@ def test_interrupt_ends_the_job(spark: SparkSession, tmp_path: Path, kind: str) 
             time.sleep(0.1)
 
     def beat_in_arrow(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        begin_task()  # as every function that runs in workers of the session of all tests
         for batch in batches:
             beat(batch.column(0)[0].as_py())
             yield batch

@@ -1,0 +1,144 @@
+"""Metadata files of three row groups made byte by byte, as docs/format.md lays them out, with any value in any field.
+
+Nothing is shared with the encoder: what both know of the layout is told a second time here.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from dataclasses import dataclass, field
+
+HEADER, DESCRIPTOR, CHUNK, FOOTER = "<QQiIII", "<QiiiiIBBBB", "<BBBBIQQQQQQQ", "<QIIQQQ"
+INLINE_BYTES_MAX, LENGTH_BITS = 8, 16
+WORD_BYTES = 8
+SORTED_BY_TIMESTAMP = 4
+INLINED_BLOOMS, EXTERNAL_BLOOMS = 1, 3
+HAS_MINIMUM, MINIMUM_INLINED, HAS_MAXIMUM, MAXIMUM_INLINED, HAS_DISTINCT, HAS_NULLS = 1, 2, 8, 16, 64, 128
+GROUP_ROWS = 10
+CHUNK_BYTES, FIRST_BYTE = 100, 4
+THRIFT_BYTES, TAIL_BYTES = 60, 8
+BITSET = bytes(32)
+
+
+@dataclass(slots=True, kw_only=True)
+class DraftColumn:
+    """A column: its writer index, types, levels, and flags, of which bit 2 says that there may be nulls."""
+
+    name: str
+    id: int
+    type: int
+    physical: int
+    fixed_bytes: int = 0
+    max_rep: int = 0
+    max_def: int = 1
+    flags: int = 4
+
+
+@dataclass(slots=True, kw_only=True)
+class DraftChunk:
+    """A column chunk; a bound that is None is not there, nor is a count."""
+
+    start: int
+    values: int = GROUP_ROWS
+    size_bytes: int = CHUNK_BYTES
+    nulls: int | None = None
+    distinct: int | None = None
+    low: bytes | None = None
+    high: bytes | None = None
+    encodings: int = 1
+
+
+@dataclass(slots=True, kw_only=True)
+class Draft:
+    """A file; `place` are the blocks in the order in which they are written.
+
+    Of the row groups whose first column has a filter in the file, `bitsets` has those of which it is there, and
+    `blooms` those of which it is referred to, with the bytes by which the reference is moved. Of filters in
+    `data.parquet`, `blooms` has the offset and the length.
+    """
+
+    columns: list[DraftColumn]
+    groups: list[list[DraftChunk]]
+    rows: list[int] = field(default_factory=lambda: [GROUP_ROWS] * 3)
+    timestamp: int = 0
+    flags: int = SORTED_BY_TIMESTAMP
+    sorting: tuple[int, ...] = ()
+    unused_bytes: int = 0
+    footer_offset: int = 0
+    place: list[int] = field(default_factory=lambda: [0, 1, 2])
+    bitsets: tuple[int, ...] = ()
+    blooms: dict[int, tuple[int, int]] = field(default_factory=dict)
+
+    @property
+    def token(self) -> int:
+        """The size of `data.parquet` that it describes."""
+        return self.footer_offset + THRIFT_BYTES + TAIL_BYTES
+
+    def encoded(self) -> bytes:
+        """Return the bytes."""
+        out = bytearray(self._header())
+        blocks, bitsets = {}, {}
+        for group in self.place:
+            out += bytes(-len(out) % WORD_BYTES)
+            blocks[group] = len(out)
+            out += self._block(group)
+            if group in self.bitsets:
+                out += bytes(-len(out) % WORD_BYTES)
+                bitsets[group] = len(out)
+                out += struct.pack("<i", len(BITSET)) + BITSET
+        out += bytes(-len(out) % WORD_BYTES)
+        start = len(out)
+        out += struct.pack(FOOTER, self.footer_offset, THRIFT_BYTES, len(self.groups), self.unused_bytes, 0, 0)
+        for group in range(len(self.groups)):
+            out += struct.pack("<I", blocks[group] // WORD_BYTES)
+        out += self._references(bitsets)
+        struct.pack_into("<Q", out, 0, len(out) + WORD_BYTES)
+        out += struct.pack("<I", zlib.crc32(out[WORD_BYTES:]))
+        return bytes(out + struct.pack("<I", len(out) - start))
+
+    def _header(self) -> bytes:
+        count = len(self.columns)
+        bloom = struct.pack("<II", 1, 0) if self.flags & INLINED_BLOOMS else b""
+        slots = struct.pack(f"<{len(self.sorting)}I", *self.sorting)
+        names = struct.calcsize(HEADER) + count * struct.calcsize(DESCRIPTOR) + len(slots)
+        out = struct.pack(HEADER, 0, self.flags, self.timestamp, len(self.sorting), count, 0)
+        text = b""
+        for column in self.columns:
+            name, at = column.name.encode(), names + len(text)
+            numbers = column.id, column.type, column.flags, column.fixed_bytes, len(name)
+            out += struct.pack(DESCRIPTOR, at, *numbers, column.physical, column.max_rep, column.max_def, 0)
+            text += name
+        return out + slots + text + bloom
+
+    def _block(self, group: int) -> bytes:
+        out, region = struct.pack("<Q", self.rows[group]), b""
+        for chunk in self.groups[group]:
+            flags = (chunk.distinct is not None) * HAS_DISTINCT | (chunk.nulls is not None) * HAS_NULLS
+            words, sizes = [], 0
+            for shift, bound, present, inlined in (
+                (0, chunk.low, HAS_MINIMUM, MINIMUM_INLINED),
+                (4, chunk.high, HAS_MAXIMUM, MAXIMUM_INLINED),
+            ):
+                content = bound or b""
+                flags |= (bound is not None) * present
+                if len(content) <= INLINE_BYTES_MAX:
+                    flags |= (bound is not None) * inlined
+                    sizes |= len(content) << shift
+                    words.append(int.from_bytes(content, "little"))
+                else:
+                    words.append(len(content) | len(region) << LENGTH_BITS)
+                    region += content
+            head = 0, chunk.encodings, flags, sizes, 0
+            counts = chunk.values, chunk.start, chunk.size_bytes, chunk.nulls or 0, chunk.distinct or 0
+            out += struct.pack(CHUNK, *head, *counts, *words)
+        return out + region
+
+    def _references(self, bitsets: dict[int, int]) -> bytes:
+        groups = range(len(self.groups))
+        if self.flags & EXTERNAL_BLOOMS == EXTERNAL_BLOOMS:
+            return b"".join(struct.pack("<QQ", *self.blooms.get(group, (0, 0))) for group in groups)
+        if not self.flags & INLINED_BLOOMS:
+            return b""
+        moved = {group: bitsets[group] + moved_bytes for group, (moved_bytes, _) in self.blooms.items()}
+        return b"".join(struct.pack("<I", moved.get(group, 0) // WORD_BYTES) for group in groups)

@@ -19,6 +19,7 @@ from tornproof.harness.explorers.roundtrip import (
     forms,
     generations,
     lost_files,
+    metadata_rules,
     optional_records,
     packed_vectors,
     views,
@@ -102,6 +103,15 @@ ANNOTATED_COLUMNS = Part(
     cases=annotated_columns.annotated_columns,
     kind_of=attrgetter("type"),
 )
+METADATA_RULES = Part(
+    key="rule",
+    count="rules of metadata",
+    words="metadata files that break a rule, or come to its limit",
+    subject="A metadata file with ",
+    module=metadata_rules,
+    cases=metadata_rules.rules,
+    kind_of=attrgetter("field"),
+)
 OPTIONAL_RECORDS = Part(
     key="optional",
     count="optional bits",
@@ -125,6 +135,7 @@ PARTS = (
     WRONG_OPTIONS,
     WORKED_OUT,
     LOST_FILES,
+    METADATA_RULES,
     OPTIONAL_RECORDS,
     ANNOTATED_COLUMNS,
 )

@@ -37,7 +37,7 @@ BLOCK_BYTES, BITSET_BYTES = 8 + 4 * 64, 40
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """A change of a sound file, and the field that is wrong then; none if the file stays sound."""
+    """A change of a sound file, and the fields that are wrong then, one for each problem; none if it stays sound."""
 
     name: str
     change: Callable[[Draft], None]
@@ -94,15 +94,14 @@ def problem_of(rule: Rule) -> str | None:
 
 def failed_controls() -> Iterator[str]:
     """Yield what is not noticed of an answer that is wrong in either way."""
-    broken = _sound()
-    broken.unused_bytes = broken.footer_offset + 1
-    for name, draft, field in (
-        ("a broken rule that nothing is expected of", broken, ""),
-        ("a broken rule of which another field is expected", broken, "num_values"),
-        ("a sound file in which a field should be wrong", _sound(), "num_values"),
+    broken = _draft(unused_bytes=_sound().footer_offset + 1)
+    for rule in (
+        Rule(name="a broken rule of which nothing is expected", change=broken),
+        Rule(name="a broken rule of which another field is expected", change=broken, field="num_values"),
+        Rule(name="a sound file of which a field is expected", change=_draft(), field="num_values"),
     ):
-        if _problem_in(draft, field) is None:
-            yield f"{name}: not noticed"
+        if problem_of(rule) is None:
+            yield f"{rule.name}: not noticed"
 
 
 def _problem_in(draft: Draft, field: str) -> str | None:
@@ -113,11 +112,8 @@ def _problem_in(draft: Draft, field: str) -> str | None:
         problems = list(check_metadata(content, metadata, file=FILE))
     except CorruptError as error:
         problems = [error.problem]
-    found = {problem.field.partition(" of ")[0].lower() for problem in problems}
-    expected = {field.lower()} if field else set()
-    if found == expected:
-        return None
-    return f"{', '.join(sorted(found)) or 'nothing'} is reported, instead of {field or 'nothing'}"
+    found = ", ".join(sorted(problem.field.partition(" of ")[0].lower() for problem in problems))
+    return None if found == field else f"{found or 'nothing'} is reported, instead of {field or 'nothing'}"
 
 
 def _sound() -> Draft:
@@ -223,8 +219,9 @@ def _of_filters() -> Iterator[Rule]:
         ("filters of all row groups", (0, 1, 2), own, ""),
         ("a filter of one row group", (1,), {1: (0, 0)}, ""),
         ("a filter that nothing refers to", (0, 1, 2), {0: (0, 0), 2: (0, 0)}, ""),
-        ("the filter of the row group before", (0, 1, 2), {**own, 1: (-apart_bytes, 0)}, BLOOM),
+        ("the filter of the row group before", (0, 1, 2), {**own, 1: (-apart_bytes, 0)}, f"{BLOOM}, {BLOOM}"),
         ("a filter in the block before", (0, 1, 2), {0: (0, 0), 2: (-apart_bytes, 0)}, BLOOM),
+        ("the filter of the row group behind", (0, 1, 2), {**own, 1: (apart_bytes, 0)}, f"{BLOCK}, {BLOOM}"),
         ("a filter in the block behind", (0, 1, 2), {0: (apart_bytes, 0), 2: (0, 0)}, BLOCK),
     ):
         change = _draft(flags=inlined, bitsets=bitsets, blooms=blooms)
@@ -273,13 +270,20 @@ def _of_chunks() -> Iterator[Rule]:
             draft.rows[group] = 0
 
         yield Rule(name=f"no rows, and no bytes, {of}", change=_all(without_rows, *nothing))
-        yield Rule(name=f"one row less in the block {of}", change=_rows(group, GROUP_ROWS - 1), field="num_values")
+        flat = ", ".join(["num_values"] * 3)
+        yield Rule(name=f"one row less in the block {of}", change=_rows(group, GROUP_ROWS - 1), field=flat)
     for name, change, field in (
         ("a chunk within the magic", _chunk(0, 0, start=FIRST_BYTE - 1), "byte_range_start"),
         ("a chunk at the end", _chunk(last, REAL, start=limit - 1, size_bytes=1), ""),
         ("a chunk in the footer", _chunk(last, REAL, start=limit, size_bytes=1), "total_compressed"),
         ("two chunks in the same place", _chunk(last, REAL, start=FIRST_BYTE), "byte_range_start"),
         ("chunks in another order", _all(_chunk(0, 1, start=204), _chunk(0, 2, start=104)), ""),
+        ("a chunk of no bytes elsewhere", _chunk(1, LIST, size_bytes=0, start=FIRST_BYTE + 1), ""),
+        (
+            "a chunk that reaches over two",
+            _chunk(0, 0, size_bytes=3 * CHUNK_BYTES),
+            "byte_range_start, byte_range_start",
+        ),
         ("an empty chunk elsewhere", _chunk(1, LIST, values=0, nulls=0, start=FIRST_BYTE), ""),
     ):
         yield Rule(name=name, change=change, field=field)
@@ -346,6 +350,7 @@ def _of_bounds() -> Iterator[Rule]:
         ("that are in order as unsigned numbers, of a table", 0, zero, less, "min_stat"),
         ("in the wrong order below 0, of other writers", -1, less, least_of_all, "min_stat"),
         ("in the wrong order above 0, of other writers", -1, five, three, "min_stat"),
+        ("in the wrong order down to 0, of other writers", -1, five, zero, "min_stat"),
         ("from a negative number to a greater one, of other writers", -1, less, five, ""),
     ):
         change = _all(_column(WHOLE, id=writer_index), _chunk(1, WHOLE, low=low, high=high))

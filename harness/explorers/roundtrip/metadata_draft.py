@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 HEADER, DESCRIPTOR, CHUNK, FOOTER = "<QQiIII", "<QiiiiIBBBB", "<BBBBIQQQQQQQ", "<QIIQQQ"
 INLINE_BYTES_MAX, LENGTH_BITS = 8, 16
-WORD_BYTES = 8
+WORD_BYTES, SLOT_BYTES = 8, 4
 SORTED_BY_TIMESTAMP = 4
 INLINED_BLOOMS, EXTERNAL_BLOOMS = 1, 3
 HAS_MINIMUM, MINIMUM_INLINED, HAS_MAXIMUM, MAXIMUM_INLINED, HAS_DISTINCT, HAS_NULLS = 1, 2, 8, 16, 64, 128
@@ -67,6 +67,12 @@ class Draft:
     unused_bytes: int = 0
     footer_offset: int = 0
     place: list[int] = field(default_factory=lambda: [0, 1, 2])
+    patches: list[tuple[str, int, str, int]] = field(default_factory=list)
+    """Numbers in place of others: where their record begins, by its name, their offset in it, format and value."""
+    bloom_columns: tuple[int, ...] = (0,)
+    header_extra: bytes = b""
+    footer_flags: int = 0
+    sections: bytes = b""
     bitsets: tuple[int, ...] = ()
     blooms: dict[int, tuple[int, int]] = field(default_factory=dict)
 
@@ -78,28 +84,31 @@ class Draft:
     def encoded(self) -> bytes:
         """Return the bytes."""
         out = bytearray(self._header())
-        blocks, bitsets = {}, {}
+        at = {"header": 0, **{f"column {index}": 32 + 32 * index for index in range(len(self.columns))}}
+        at["bloom columns"] = len(out) - len(self.header_extra) - SLOT_BYTES * (1 + len(self.bloom_columns))
         for group in self.place:
-            out += bytes(-len(out) % WORD_BYTES)
-            blocks[group] = len(out)
+            at[f"block {group}"] = _aligned(out)
             out += self._block(group)
+            at |= {f"chunk {group} {n}": at[f"block {group}"] + 8 + 64 * n for n in range(len(self.columns))}
             if group in self.bitsets:
-                out += bytes(-len(out) % WORD_BYTES)
-                bitsets[group] = len(out)
+                at[f"bitset {group}"] = _aligned(out)
                 out += struct.pack("<i", len(BITSET)) + BITSET
-        out += bytes(-len(out) % WORD_BYTES)
-        start = len(out)
-        out += struct.pack(FOOTER, self.footer_offset, THRIFT_BYTES, len(self.groups), self.unused_bytes, 0, 0)
+        at["footer"] = len(out)
+        counts = THRIFT_BYTES, len(self.groups), self.unused_bytes, 0, self.footer_flags
+        out += struct.pack(FOOTER, self.footer_offset, *counts)
         for group in range(len(self.groups)):
-            out += struct.pack("<I", blocks[group] // WORD_BYTES)
-        out += self._references(bitsets)
+            out += struct.pack("<I", at[f"block {group}"] // WORD_BYTES)
+        out += self._references(at) + self.sections
         struct.pack_into("<Q", out, 0, len(out) + WORD_BYTES)
+        for place, offset, form, value in self.patches:
+            struct.pack_into(form, out, at[place] + offset, value)
         out += struct.pack("<I", zlib.crc32(out[WORD_BYTES:]))
-        return bytes(out + struct.pack("<I", len(out) - start))
+        return bytes(out + struct.pack("<I", len(out) - at["footer"]))
 
     def _header(self) -> bytes:
         count = len(self.columns)
-        bloom = struct.pack("<II", 1, 0) if self.flags & INLINED_BLOOMS else b""
+        blooms = self.bloom_columns if self.flags & INLINED_BLOOMS else ()
+        bloom = struct.pack(f"<{1 + len(blooms)}I", len(blooms), *blooms) if blooms else b""
         slots = struct.pack(f"<{len(self.sorting)}I", *self.sorting)
         names = struct.calcsize(HEADER) + count * struct.calcsize(DESCRIPTOR) + len(slots)
         out = struct.pack(HEADER, 0, self.flags, self.timestamp, len(self.sorting), count, 0)
@@ -109,7 +118,7 @@ class Draft:
             numbers = column.id, column.type, column.flags, column.fixed_bytes, len(name)
             out += struct.pack(DESCRIPTOR, at, *numbers, column.physical, column.max_rep, column.max_def, 0)
             text += name
-        return out + slots + text + bloom
+        return out + slots + text + bloom + self.header_extra
 
     def _block(self, group: int) -> bytes:
         out, region = struct.pack("<Q", self.rows[group]), b""
@@ -134,11 +143,17 @@ class Draft:
             out += struct.pack(CHUNK, *head, *counts, *words)
         return out + region
 
-    def _references(self, bitsets: dict[int, int]) -> bytes:
+    def _references(self, at: dict[str, int]) -> bytes:
         groups = range(len(self.groups))
         if self.flags & EXTERNAL_BLOOMS == EXTERNAL_BLOOMS:
             return b"".join(struct.pack("<QQ", *self.blooms.get(group, (0, 0))) for group in groups)
         if not self.flags & INLINED_BLOOMS:
             return b""
-        moved = {group: bitsets[group] + moved_bytes for group, (moved_bytes, _) in self.blooms.items()}
+        moved = {group: at[f"bitset {group}"] + moved_bytes for group, (moved_bytes, _) in self.blooms.items()}
         return b"".join(struct.pack("<I", moved.get(group, 0) // WORD_BYTES) for group in groups)
+
+
+def _aligned(out: bytearray) -> int:
+    """Return the length of what is made, after zeros up to the next word."""
+    out += bytes(-len(out) % WORD_BYTES)
+    return len(out)

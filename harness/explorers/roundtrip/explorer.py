@@ -20,6 +20,7 @@ from tornproof.harness.explorers.roundtrip import (
     generations,
     lost_files,
     metadata_rules,
+    migrated_orders,
     optional_records,
     packed_vectors,
     views,
@@ -103,6 +104,15 @@ ANNOTATED_COLUMNS = Part(
     cases=annotated_columns.annotated_columns,
     kind_of=attrgetter("type"),
 )
+MIGRATED_ORDERS = Part(
+    key="sorted",
+    count="orders of row groups",
+    words="files whose row groups say how they are sorted",
+    subject="A file whose row groups are ",
+    module=migrated_orders,
+    cases=migrated_orders.sorted_files,
+    kind_of=attrgetter("kind"),
+)
 METADATA_RULES = Part(
     key="rule",
     count="rules of metadata",
@@ -136,6 +146,7 @@ PARTS = (
     WORKED_OUT,
     LOST_FILES,
     METADATA_RULES,
+    MIGRATED_ORDERS,
     OPTIONAL_RECORDS,
     ANNOTATED_COLUMNS,
 )

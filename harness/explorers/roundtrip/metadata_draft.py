@@ -73,6 +73,10 @@ class Draft:
     header_extra: bytes = b""
     footer_flags: int = 0
     sections: bytes = b""
+    references: bytes = b""
+    """All references to filters, in place of those that `blooms` has."""
+    at: dict[str, int] = field(default_factory=dict)
+    """Where each record begins, once the file is encoded."""
     bitsets: tuple[int, ...] = ()
     blooms: dict[int, tuple[int, int]] = field(default_factory=dict)
 
@@ -84,7 +88,8 @@ class Draft:
     def encoded(self) -> bytes:
         """Return the bytes."""
         out = bytearray(self._header())
-        at = {"header": 0, **{f"column {index}": 32 + 32 * index for index in range(len(self.columns))}}
+        at = self.at
+        at |= {"header": 0, **{f"column {index}": 32 + 32 * index for index in range(len(self.columns))}}
         at["bloom columns"] = len(out) - len(self.header_extra) - SLOT_BYTES * (1 + len(self.bloom_columns))
         for group in self.place:
             at[f"block {group}"] = _aligned(out)
@@ -97,6 +102,7 @@ class Draft:
         counts = THRIFT_BYTES, len(self.groups), self.unused_bytes, 0, self.footer_flags
         out += struct.pack(FOOTER, self.footer_offset, *counts)
         for group in range(len(self.groups)):
+            at[f"entry {group}"] = len(out)
             out += struct.pack("<I", at[f"block {group}"] // WORD_BYTES)
         out += self._references(at) + self.sections
         struct.pack_into("<Q", out, 0, len(out) + WORD_BYTES)
@@ -144,6 +150,8 @@ class Draft:
         return out + region
 
     def _references(self, at: dict[str, int]) -> bytes:
+        if self.references:
+            return self.references
         groups = range(len(self.groups))
         if self.flags & EXTERNAL_BLOOMS == EXTERNAL_BLOOMS:
             return b"".join(struct.pack("<QQ", *self.blooms.get(group, (0, 0))) for group in groups)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -22,15 +23,17 @@ from tornproof.harness.explorers.roundtrip.metadata_draft import (
     DraftColumn,
 )
 from tornproof.harness.explorers.roundtrip.views import view_problems
-from tornproof.impl.errors import ProblemError
+from tornproof.impl.errors import Problem, ProblemError
 from tornproof.impl.pm.chain import decode_metadata, resolve
 from tornproof.impl.pm.check import check_metadata
+from tornproof.impl.pm.statistics import proven_bounds
 
 PROPERTY = "the check of a metadata file names each broken rule, and nothing else"
 FILE = "_pm"
 TIMESTAMP, WHOLE, LIST, REAL = range(4)
 """The columns of a draft: a required one, one of other writers, one of lists, and one with a given type."""
 INT64, INT32, DOUBLE = 2, 1, 5
+ARRAY_OF_DOUBLES = 27 | 10 << 8
 GROUPS = range(3)
 DESCENDING, KNOWN_ENCODINGS = 16, 63
 NOT_KEPT = (
@@ -41,6 +44,19 @@ NOT_KEPT = (
     "bounds that are said not to be there",
 )
 """What the encoder leaves out, or lays out in its own order; all else must be the same bytes when encoded again."""
+NUMBER = r"\d+"
+HEADER_FIELDS = {"feature_flags": 8, "designated_timestamp": 16, "sorting_column_count": 20, "reserved": 28}
+COLUMN_FIELDS = {
+    **{"name_offset": 0, "type": 12, "flags": 16, "fixed_byte_len": 20, "name_length": 24},
+    **{"physical_type": 28, "max_rep_level": 29, "reserved": 31},
+}
+CHUNK_FIELDS = {
+    **{"codec": 0, "encodings": 1, "stat_sizes": 3, "reserved": 4, "num_values": 8, "byte_range_start": 16},
+    **{"total_compressed": 24, "null_count": 32, "distinct_count": 40, "min_stat": 48, "max_stat": 56},
+}
+ENTRY_FIELDS = {"block_offset": 0}
+FOOTER_FIELDS = {"parquet_footer_offset": 0, "row_group_count": 12, "unused_bytes": 16, "footer_feature_flags": 32}
+"""Where fields are in their records."""
 BITSET_LENGTH = "bloom bitset length"
 BLOCK, BLOOM = "block_offset", "bloom reference"
 BLOCK_BYTES, BITSET_BYTES = 8 + 4 * 64, 40
@@ -58,36 +74,59 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """A pair of a minimum and a maximum of a type, the lesser one first, as Parquet stores them."""
+    """A pair of a minimum and a maximum of a type, the lesser one first, as Parquet stores them.
+
+    `values` are what they say of the values that are read; None if nothing.
+    """
 
     name: str
     type: int
     physical: int
     low: bytes
     high: bytes
+    values: tuple[object, object] | None
     fixed_bytes: int = 0
     is_ordered: bool = True
 
 
-def _bounds() -> tuple[Bounds, ...]:
-    pack = struct.pack
+@functools.cache
+def bounds_of_types() -> tuple[Bounds, ...]:
+    """Return bounds of each type that compares in its own way."""
+    pack, large = struct.pack, 1 << 40
+    least, most = b"\x01" + bytes(15), b"\x80" + bytes(15)
     return (
-        Bounds("BYTE", 2, INT32, pack("<i", -5), pack("<i", 3)),
-        Bounds("INT", 5, INT32, pack("<i", -(1 << 31)), pack("<i", 256)),
-        Bounds("LONG", 6, INT64, pack("<q", -1), pack("<q", 1 << 40)),
-        Bounds("CHAR", 4, INT32, pack("<i", 7), pack("<i", 0xFFFF)),
-        Bounds("IPv4", 25, INT32, pack("<I", 1 << 30), pack("<I", 1 << 31)),
-        Bounds("BOOLEAN", 1, 0, b"\0", b"\1"),
-        Bounds("FLOAT", 9, 4, pack("<f", -2.5), pack("<f", -0.5)),
-        Bounds("DOUBLE", 10, DOUBLE, pack("<d", -1e300), pack("<d", 1e-300)),
-        Bounds("VARCHAR", 26, 6, b"a", b"a" * 9),
-        Bounds("BINARY", 18, 6, b"\x7f\xff", b"\x80"),
-        Bounds("UUID", 19, 7, b"\x01" + bytes(15), b"\x80" + bytes(15), 16),
-        Bounds("DECIMAL64", 31, 7, pack(">q", -(1 << 40)), pack(">q", 1), 8),
-        Bounds("DECIMAL of other writers", 31, 6, b"\xff", b"\x01\x00"),
-        Bounds("a fixed length without a type", -1, 7, b"\1\2", b"\3\4", 2, False),
-        Bounds("INT96", 8, 3, pack("<q", 5), pack("<q", 9), 0, False),
+        Bounds("BYTE", 2, INT32, pack("<i", -5), pack("<i", 3), (-5, 3)),
+        Bounds("INT", 5, INT32, pack("<i", -(1 << 31)), pack("<i", 256), (-(1 << 31), 256)),
+        Bounds("LONG", 6, INT64, pack("<q", -1), pack("<q", large), (-1, large)),
+        Bounds("DATE", 7, INT64, pack("<q", -1), pack("<q", large), (-1, large)),
+        Bounds("DATE of days", 7, INT32, pack("<i", -1), pack("<i", 2), (-86_400_000, 172_800_000)),
+        Bounds("CHAR", 4, INT32, pack("<i", 7), pack("<i", 0xFFFF), (7, 0xFFFF)),
+        Bounds("IPv4", 25, INT32, pack("<I", 1 << 30), pack("<I", 1 << 31), (1 << 30, 1 << 31)),
+        Bounds("BOOLEAN", 1, 0, b"\0", b"\1", (0, 1)),
+        Bounds("FLOAT", 9, 4, pack("<f", -2.5), pack("<f", -0.5), (-2.5, -0.5)),
+        Bounds("DOUBLE", 10, DOUBLE, pack("<d", -1e300), pack("<d", 1e-300), (-1e300, 1e-300)),
+        Bounds("VARCHAR", 26, 6, b"a", b"a" * 9, (b"a", b"a" * 9)),
+        Bounds("BINARY", 18, 6, b"\x7f\xff", b"\x80", (b"\x7f\xff", b"\x80")),
+        Bounds("UUID", 19, 7, least, most, (least, most), 16),
+        Bounds("DECIMAL64", 31, 7, pack(">q", -large), pack(">q", 1), (-large, 1), 8),
+        Bounds("DECIMAL of other writers", 31, 6, b"\xff", b"\x01\x00", None),
+        Bounds("a fixed length without a type", -1, 7, b"\1\2", b"\3\4", None, 2, False),
+        Bounds("INT96", 8, 3, pack("<q", 5), pack("<q", 9), None, 0, False),
+        Bounds("an array", ARRAY_OF_DOUBLES, 6, b"a", b"b", None),
     )
+
+
+def proven(each: Bounds, low: bytes | None, high: bytes | None) -> tuple[object, object]:
+    """Return what the implementation makes of bounds of that type."""
+    draft = _sound()
+    _all(_typed(each), _chunk(0, REAL, low=low, high=high))(draft)
+    content = draft.encoded()
+    metadata = decode_metadata(content, resolve(content, draft.token, file=FILE).position, file=FILE)
+    return proven_bounds(metadata.header.columns[REAL], metadata.blocks[0].chunks[REAL])
+
+
+def _typed(each: Bounds) -> Callable[[Draft], None]:
+    return _column(REAL, type=each.type, physical=each.physical, fixed_bytes=each.fixed_bytes)
 
 
 @functools.cache
@@ -122,7 +161,33 @@ def problem_of(rule: Rule) -> str | None:
         return "it is encoded in another way"
     if not found and (seen := [problem for _, problem in view_problems(content, file=FILE)]):
         return f"seen in parts, {seen[0]}"
-    return None if found == field else f"{found or 'nothing'} is reported, instead of {field or 'nothing'}"
+    if found != field:
+        return f"{found or 'nothing'} is reported, instead of {field or 'nothing'}"
+    return next(filter(None, (_misplaced(problem, draft) for problem in problems)), None)
+
+
+def _misplaced(problem: Problem, draft: Draft) -> str | None:
+    """Say where a field is that is said to be elsewhere; None if it is there, or no single place is known."""
+    name, _, of = problem.field.partition(" of ")
+    column = re.search(r"column (?:'(\w+)'|(\d+))", of)
+    group = re.search(r"row group (\d+)", of)
+    names = [each.name for each in draft.columns]
+    index = r"\d+" if column is None else str(names.index(column[1]) if column[1] else column[2])
+    places = {
+        "header": HEADER_FIELDS,
+        f"column {index}": COLUMN_FIELDS,
+        rf"chunk {group[1] if group else NUMBER} {index}": CHUNK_FIELDS,
+        f"entry {group[1] if group else NUMBER}": ENTRY_FIELDS,
+        "footer": FOOTER_FIELDS,
+    }
+    known = [
+        draft.at[place] + fields[name.lower()]
+        for pattern, fields in places.items()
+        for place in draft.at
+        if re.fullmatch(pattern, place) and name.lower() in fields
+    ]
+    is_there = not known or problem.offset_bytes in known
+    return None if is_there else f"{problem.field} is said to be at byte {problem.offset_bytes}, and is at {known}"
 
 
 def failed_controls() -> Iterator[str]:
@@ -288,8 +353,7 @@ def _note(length: int) -> bytes:
 
 
 def _two_filters(first: int, second: int) -> Callable[[Draft], None]:
-    references = bytes(4 * 3)  # of the second column
-    return _draft(flags=SORTED_BY_TIMESTAMP | INLINED_BLOOMS, bloom_columns=(first, second), sections=references)
+    return _draft(flags=SORTED_BY_TIMESTAMP | INLINED_BLOOMS, bloom_columns=(first, second), references=bytes(4 * 6))
 
 
 def _last_filter(more_bytes: int) -> Callable[[Draft], None]:
@@ -360,6 +424,8 @@ def _of_filters() -> Iterator[Rule]:
     ):
         change = _draft(flags=inlined, bitsets=bitsets, blooms=blooms)
         yield Rule(name=name, change=change, field=field)
+    two = _draft(flags=external, bloom_columns=(0, 3), references=struct.pack("<12Q", *[0] * 2, 2, 32, *[0] * 8))
+    yield Rule(name="no filter in data.parquet, and one that begins in the magic", change=two, field=BLOOM)
     for name, offset, length, field in (
         ("begins after the magic", FIRST_BYTE, 32, ""),
         ("begins in the magic", FIRST_BYTE - 1, 32, BLOOM),
@@ -458,8 +524,8 @@ def _of_order() -> Iterator[Rule]:
 
 
 def _of_bounds() -> Iterator[Rule]:
-    for each in _bounds():
-        column = _column(REAL, type=each.type, physical=each.physical, fixed_bytes=each.fixed_bytes)
+    for each in bounds_of_types():
+        column = _typed(each)
         for group in GROUPS:
             of = f"of {each.name} in row group {group}"
             for name, low, high, is_sound in (

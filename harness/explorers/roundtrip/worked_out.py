@@ -17,6 +17,7 @@ import numpy as np
 
 from tornproof.harness.common.patch import replaced
 from tornproof.harness.common.whose_error import errors_as_problems
+from tornproof.harness.explorers.roundtrip.metadata_rules import bounds_of_types, proven
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.impl.errors import TornproofError
 from tornproof.impl.layout.txn import TransactionRecord
@@ -80,7 +81,8 @@ class Question:
 @functools.cache
 def questions() -> tuple[Question, ...]:
     """Return all questions, always in the same order."""
-    return (*_directories(), *_types(), *_hashes(), *_checksums(), *_column_orders(), *_creations(), *_reloads())
+    names = (*_directories(), *_types(), *_hashes(), *_checksums())
+    return (*names, *_column_orders(), *_creations(), *_reloads(), *_bounds())
 
 
 @errors_as_problems
@@ -346,3 +348,22 @@ def _checksums() -> Iterator[Question]:
 def _in_halves(content: bytes) -> int:
     with replaced(f"{CHECKSUM}:HALF_BYTES_MIN", SMALL_HALF_BYTES):
         return checksum.large_crc32(content)
+
+
+def _bounds() -> Iterator[Question]:
+    """Yield what bounds of each type prove; of INT and LONG, one alone may be that of unsigned numbers."""
+    for each in bounds_of_types():
+        low, high = each.values or (None, None)
+        may_be_unsigned = each.name in ("INT", "LONG")
+        for words, given, expected in (
+            ("both bounds", (each.low, each.high), (low, high)),
+            ("one value as both bounds", (each.high, each.high), (high, high)),
+            ("both bounds, exchanged,", (each.high, each.low), (None, None)),
+            ("its minimum alone", (each.low, None), (low, None)),
+            ("its maximum alone", (None, each.high), (None, high)),
+            ("its maximum alone as the minimum", (each.high, None), (None if may_be_unsigned else high, None)),
+            ("its minimum alone as the maximum", (None, each.low), (None, None if may_be_unsigned else low)),
+            ("no bound", (None, None), (None, None)),
+        ):
+            name = f"what {words} of {each.name} prove"
+            yield Question("bounds", name, functools.partial(proven, each, *given), expected)

@@ -75,6 +75,8 @@ class Draft:
     sections: bytes = b""
     references: bytes = b""
     """All references to filters, in place of those that `blooms` has."""
+    older: Draft | None = None
+    """The generation before, which has the blocks of the row groups that are not written again."""
     at: dict[str, int] = field(default_factory=dict)
     """Where each record begins, once the file is encoded."""
     bitsets: tuple[int, ...] = ()
@@ -87,10 +89,11 @@ class Draft:
 
     def encoded(self) -> bytes:
         """Return the bytes."""
-        out = bytearray(self._header())
-        at = self.at
+        out = bytearray(self.older.encoded() if self.older else self._header())
+        at, previous_bytes = self.at, len(out) if self.older else 0
+        at |= self.older.at if self.older else {}
         at |= {"header": 0, **{f"column {index}": 32 + 32 * index for index in range(len(self.columns))}}
-        at["bloom columns"] = len(out) - len(self.header_extra) - SLOT_BYTES * (1 + len(self.bloom_columns))
+        at["bloom columns"] = len(self._header()) - len(self.header_extra) - SLOT_BYTES * (1 + len(self.bloom_columns))
         for group in self.place:
             at[f"block {group}"] = _aligned(out)
             out += self._block(group)
@@ -99,7 +102,7 @@ class Draft:
                 at[f"bitset {group}"] = _aligned(out)
                 out += struct.pack("<i", len(BITSET)) + BITSET
         at["footer"] = len(out)
-        counts = THRIFT_BYTES, len(self.groups), self.unused_bytes, 0, self.footer_flags
+        counts = THRIFT_BYTES, len(self.groups), self.unused_bytes, previous_bytes, self.footer_flags
         out += struct.pack(FOOTER, self.footer_offset, *counts)
         for group in range(len(self.groups)):
             at[f"entry {group}"] = len(out)

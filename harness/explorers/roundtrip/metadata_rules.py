@@ -18,6 +18,7 @@ from tornproof.harness.explorers.roundtrip.metadata_draft import (
     GROUP_ROWS,
     INLINED_BLOOMS,
     SORTED_BY_TIMESTAMP,
+    THRIFT_BYTES,
     Draft,
     DraftChunk,
     DraftColumn,
@@ -137,6 +138,7 @@ def rules() -> tuple[Rule, ...]:
         *_of_columns(),
         *_of_footers(),
         *_of_blocks(),
+        *_of_generations(),
         *_of_filters(),
         *_of_chunks(),
         *_of_order(),
@@ -406,6 +408,31 @@ def _of_blocks() -> Iterator[Rule]:
         ("blocks in another order, with texts", _all(texts, _draft(place=[1, 0, 2])), ""),
     ):
         yield Rule(name=name, change=change, field=field)
+
+
+def _of_generations() -> Iterator[Rule]:
+    unknown = _draft(flags=SORTED_BY_TIMESTAMP | 1 << 9, header_extra=bytes(range(24)))
+    for name, place, change, field in (
+        ("another generation with blocks of its own", [0, 1, 2], _draft(), ""),
+        ("another generation with a block of its own", [2], _draft(), ""),
+        ("another generation without a block of its own", [], _draft(), ""),
+        ("blocks of its own, and a feature that need not be known", [0, 1, 2], unknown, ""),
+        ("old blocks, and a feature that need not be known", [0], unknown, ""),
+        ("a wrong count in a block of its own", [1], _chunk(1, WHOLE, values=9), "num_values"),
+    ):
+        yield Rule(name=f"{name}, after {len(place)} blocks", change=_grown(place, change), field=field)
+
+
+def _grown(place: list[int], change: Callable[[Draft], None]) -> Callable[[Draft], None]:
+    """Return a change to one more generation; what its header has, that of the one before has, too."""
+
+    def grow(draft: Draft) -> None:
+        draft.older = _sound()
+        draft.place, draft.footer_offset = place, draft.footer_offset + THRIFT_BYTES
+        change(draft)
+        draft.older.flags, draft.older.header_extra = draft.flags, draft.header_extra
+
+    return grow
 
 
 def _of_filters() -> Iterator[Rule]:

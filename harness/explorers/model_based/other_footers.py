@@ -42,11 +42,11 @@ def with_footer(content: bytes, change: Change) -> bytes:
     return content[:start] + footer + len(footer).to_bytes(LENGTH_BYTES, "little") + MAGIC
 
 
-def _in(path: tuple[int, ...], change: Change) -> Change:
+def within(path: tuple[int, ...], change: Change) -> Change:
     """Return a change of the structs that field ids lead to, through lists, too."""
     if not path:
         return change
-    deeper = _in(path[1:], change)
+    deeper = within(path[1:], change)
 
     def changed(struct: Struct) -> Struct:
         return Struct(
@@ -144,28 +144,28 @@ FOOTERS: Final[Mapping[str, Change]] = MappingProxyType(
         "as pyarrow writes it": lambda struct: struct,
         "only what is required": _all(
             _without(5, 6, 7),
-            _in(GROUPS, _without(4, 5, 6, 7)),
-            _in(CHUNKS, _without(4, 5, 6, 7)),
-            _in(CHUNK_FACTS, _without(8, 10, 12, 13, 14, 15, 16)),
+            within(GROUPS, _without(4, 5, 6, 7)),
+            within(CHUNKS, _without(4, 5, 6, 7)),
+            within(CHUNK_FACTS, _without(8, 10, 12, 13, 14, 15, 16)),
         ),
         "no orders of columns": _without(7),
-        "data that begins with its dictionary": _in(CHUNK_FACTS, _without_dictionary_offset),
-        "0 for no dictionary": _in(CHUNK_FACTS, _with_no_dictionary_at_0),
-        "chunks at 0": _all(_in(CHUNKS, _with_zero(2)), _in(GROUPS, _with_zero(5))),
-        "logical types alone": _in(SCHEMA, _without(6)),
+        "data that begins with its dictionary": within(CHUNK_FACTS, _without_dictionary_offset),
+        "0 for no dictionary": within(CHUNK_FACTS, _with_no_dictionary_at_0),
+        "chunks at 0": _all(within(CHUNKS, _with_zero(2)), within(GROUPS, _with_zero(5))),
+        "logical types alone": within(SCHEMA, _without(6)),
         "long headers of fields": _everywhere(_with_long_headers),
         "wide numbers": _everywhere(_with_wide_numbers),
         # Not in unions, which have one field.
         "unknown fields": _all(
-            *(_in(path, _with_unknown_fields) for path in ((), SCHEMA, GROUPS, CHUNKS, CHUNK_FACTS, STATISTICS))
+            *(within(path, _with_unknown_fields) for path in ((), SCHEMA, GROUPS, CHUNKS, CHUNK_FACTS, STATISTICS))
         ),
         "fields in reverse order": _everywhere(_reversed),
-        "bounds in the fields of old writers": _in(STATISTICS, _renumbered({3: 3, 5: 1, 6: 2})),
-        "bounds in the fields of old and new writers": _in(STATISTICS, _with_bounds_of_old_writers),
-        "bounds without counts of nulls": _in(STATISTICS, _without(3)),
-        "counts of nulls alone": _in(STATISTICS, _without(5, 6, 7, 8)),
-        "lower bounds alone": _in(STATISTICS, _without(5, 7)),
-        "upper bounds alone": _in(STATISTICS, _without(6, 8)),
+        "bounds in the fields of old writers": within(STATISTICS, _renumbered({3: 3, 5: 1, 6: 2})),
+        "bounds in the fields of old and new writers": within(STATISTICS, _with_bounds_of_old_writers),
+        "bounds without counts of nulls": within(STATISTICS, _without(3)),
+        "counts of nulls alone": within(STATISTICS, _without(5, 6, 7, 8)),
+        "lower bounds alone": within(STATISTICS, _without(5, 7)),
+        "upper bounds alone": within(STATISTICS, _without(6, 8)),
     }
 )
 CHANGES: Final = tuple(FOOTERS.values())

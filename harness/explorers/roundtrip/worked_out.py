@@ -6,6 +6,7 @@ Writer and reader have these functions in common, so that a mistake in one is in
 from __future__ import annotations
 
 import functools
+import io
 import itertools
 import struct
 import zlib
@@ -14,13 +15,19 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from tornproof.harness.common.patch import replaced
 from tornproof.harness.common.whose_error import errors_as_problems
+from tornproof.harness.explorers.model_based.other_footers import CHUNK_FACTS, with_footer, within
+from tornproof.harness.explorers.roundtrip.forms import reader_of
 from tornproof.harness.explorers.roundtrip.metadata_rules import bounds_of_types, proven
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.impl.errors import TornproofError
 from tornproof.impl.layout.txn import TransactionRecord
+from tornproof.impl.migrate.convert import convert
+from tornproof.impl.parquet.thrift import Field, Kind, Struct, encode, with_fields
 from tornproof.impl.storage import checksum
 from tornproof.impl.table import partition_names, symbol_hash
 from tornproof.impl.table.create import NewColumn, create_table
@@ -64,6 +71,9 @@ COLUMN_ORDERS: tuple[tuple[str, dict[int, int], set[int], list[int]], ...] = (
 """What was changed, which column took the place of which, those that were removed, and the writer indexes in order."""
 CONTENTS = tuple(bytes(range(256)) * 3 + bytes(rest) for rest in range(9))
 SMALL_HALF_BYTES = 3
+FILTER_BYTES_MAX = 4096
+ONLY = Struct((Field(1, Kind.STRUCT, Struct(())),))
+"""A choice among one, as that of a filter's algorithm, hash and compression."""
 COUNTERS = ("partition_table_version", "column_version", "truncate_version")
 """Of a record: what announces that an older partition is another one."""
 
@@ -82,7 +92,7 @@ class Question:
 def questions() -> tuple[Question, ...]:
     """Return all questions, always in the same order."""
     names = (*_directories(), *_types(), *_hashes(), *_checksums())
-    return (*names, *_column_orders(), *_creations(), *_reloads(), *_bounds())
+    return (*names, *_column_orders(), *_creations(), *_reloads(), *_bounds(), *_filters())
 
 
 @errors_as_problems
@@ -367,3 +377,25 @@ def _bounds() -> Iterator[Question]:
         ):
             name = f"what {words} of {each.name} prove"
             yield Question("bounds", name, functools.partial(proven, each, *given), expected)
+
+
+def _filters() -> Iterator[Question]:
+    """Yield how often a filter is in the metadata of a small file whose row groups share it."""
+    for size_bytes in (32, FILTER_BYTES_MAX):
+        for count in (1, 2, 8):
+            name = f"the copies of a filter of {size_bytes} bytes that {count} row groups share"
+            yield Question("filters", name, functools.partial(_copied_filters, count, size_bytes), count)
+
+
+def _copied_filters(group_count: int, size_bytes: int) -> int:
+    rows, target = pa.table({"a": pa.array(range(group_count), pa.int64())}), io.BytesIO()
+    pq.write_table(rows, target, row_group_size=1, store_schema=False)
+    plain, bits = target.getvalue(), b"\xff" * size_bytes
+    head = encode(Struct((Field(1, Kind.I32, size_bytes), *(Field(number, Kind.STRUCT, ONLY) for number in (2, 3, 4)))))
+    found = head + bits
+    footer_bytes = int.from_bytes(plain[-8:-4], "little") + 8
+    facts = Field(14, Kind.I64, len(plain) - footer_bytes), Field(15, Kind.I32, len(found))
+    content = plain[:-footer_bytes] + found + plain[-footer_bytes:]
+    content = with_footer(content, within(CHUNK_FACTS, lambda chunk: with_fields(chunk, *facts)))
+    metadata = convert(reader_of(content), size_bytes=len(content), file="shared.parquet")
+    return metadata.count(size_bytes.to_bytes(4, "little") + bits)

@@ -11,7 +11,7 @@ from depth import sampled
 
 from tornproof.harness.common.patch import replaced, wrapped
 from tornproof.harness.common.verdict import Verdict
-from tornproof.harness.explorers.roundtrip import explorer, views
+from tornproof.harness.explorers.roundtrip import explorer, metadata_rules, views
 from tornproof.harness.explorers.roundtrip.explorer import replay_roundtrip
 from tornproof.harness.explorers.roundtrip.views import failed_controls, view_problems
 from tornproof.harness.simulator.filesystem.image import DiskImage
@@ -88,6 +88,6 @@ def test_what_is_different_is_a_finding_that_replays(questdb_data: Path, monkeyp
     with monkeypatch.context() as patch:
         patch.setattr(MetadataView, "find_column", lambda view, name: None)
         findings = explorer.roundtrip_phase(open_table(image, path)).findings
-        assert {finding.property for finding in findings} == {views.PROPERTY}
+        assert {finding.property for finding in findings} == {views.PROPERTY, metadata_rules.PROPERTY}
         assert {replay_roundtrip(finding, image, path) for finding in findings} == {Verdict.INVALID}
     assert {replay_roundtrip(finding, image, path) for finding in findings} == {Verdict.VALID}

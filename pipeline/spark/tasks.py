@@ -103,9 +103,7 @@ def _work_on(work: Work[Any], batches: Iterable[pa.RecordBatch]) -> Iterator[pa.
         yield _row(number, work(number))
 
 
-def _work_and_merge(
-    work: Work[Any], merge: Merge[Any], batches: Iterable[pa.RecordBatch]
-) -> Iterator[pa.RecordBatch]:
+def _work_and_merge(work: Work[Any], merge: Merge[Any], batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     begin_task()
     yield from _merged(merge, (work(number) for number in _cells(batches, 0)))
 

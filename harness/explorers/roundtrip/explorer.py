@@ -16,6 +16,7 @@ from tornproof.harness.common.verdict import Finding, Phase, Verdict
 from tornproof.harness.explorers.roundtrip import (
     annotated_columns,
     expansion,
+    footer_rules,
     forms,
     generations,
     lost_files,
@@ -104,6 +105,15 @@ ANNOTATED_COLUMNS = Part(
     cases=annotated_columns.annotated_columns,
     kind_of=attrgetter("type"),
 )
+FOOTER_RULES = Part(
+    key="footer",
+    count="rules of footers",
+    words="footers with numbers that may be or not",
+    subject="A footer with ",
+    module=footer_rules,
+    cases=footer_rules.footer_rules,
+    kind_of=attrgetter("kind"),
+)
 MIGRATED_ORDERS = Part(
     key="sorted",
     count="orders of row groups",
@@ -147,6 +157,7 @@ PARTS = (
     LOST_FILES,
     METADATA_RULES,
     MIGRATED_ORDERS,
+    FOOTER_RULES,
     OPTIONAL_RECORDS,
     ANNOTATED_COLUMNS,
 )

@@ -24,6 +24,7 @@ from tornproof.harness.explorers.model_based.cause import cause_of
 from tornproof.harness.explorers.model_based.commit import STAGE_WORDS
 from tornproof.harness.explorers.model_based.files import ViolationError
 from tornproof.harness.explorers.model_based.fixed_programs import (
+    CLOSE,
     COMMITS,
     FAILED_COMMIT,
     FIXED_PROGRAMS,
@@ -268,6 +269,10 @@ def _renames_a_copy(writer: Any) -> None:
     storage.rename(f"{path}.copy", path)
 
 
+def _leaves_open(writer: Any) -> None:
+    writer._storage.open_for_reading(f"{writer.table.path}/{TXN_FILE}")
+
+
 def _data_of_last_partition(writer: Any) -> tuple[str, int]:
     return f"{writer.table.directory_of(writer.transaction.partitions[-1])}/{DATA_FILE}", 0
 
@@ -480,6 +485,12 @@ CONTROLS = (
         broken=_acting_later(_renames_a_copy),
         is_below=True,
         program=LAST_AND_FIRST,
+    ),
+    Control(
+        name="a file that nobody closes",
+        location=f"{WRITER}:TableWriter",
+        broken=_acting_later(_leaves_open),
+        program=(*LAST_AND_FIRST, CLOSE),
     ),
     Control(
         name="a recovery of the table that keeps other bytes",

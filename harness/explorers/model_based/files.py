@@ -79,20 +79,29 @@ class Process(FaultyStorage):
         """Start without faults."""
         super().__init__(inner)
         self._opened: list[object] = []
+        self._open: dict[int, str] = {}
 
     def intercept(self, call: Call, run: Callable[[], Answer]) -> Answer:
-        """Remember what is opened."""
-        return super().intercept(call, run if call.kind not in _OPENINGS else lambda: self._remembered(run()))
+        """Remember what is opened, and what is still open."""
+        if call.kind is CallKind.CLOSE:
+            self._open.pop(call.file, None)
+        return super().intercept(call, run if call.kind not in _OPENINGS else lambda: self._remembered(call, run()))
 
-    def _remembered(self, answer: Answer) -> Answer:
+    def _remembered(self, call: Call, answer: Answer) -> Answer:
         self._opened.append(answer)
+        self._open[call.file] = call.path
         return answer
+
+    def left_open(self) -> list[str]:
+        """Return the paths of all files that it has opened and not closed."""
+        return list(self._open.values())
 
     def end(self) -> None:
         """Close all files, as the operating system does when a process dies."""
         for file in self._opened:
             file.close()  # type: ignore[attr-defined]
         self._opened.clear()
+        self._open.clear()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

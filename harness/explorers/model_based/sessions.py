@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from pathlib import Path
 
 from msgspec import structs
 
@@ -41,6 +42,8 @@ def close(world: World) -> None:
     if is_said != (bool(world.staged) and not world.is_dead):
         said = "it says that staged changes are discarded" if is_said else "it says nothing of staged changes"
         raise ViolationError(ORDERLY, f"close: {said}, and the model has {len(world.staged.rows)} staged rows")
+    if left_open := world.process.left_open():
+        raise ViolationError(ORDERLY, f"close: {left_open[0]} stays open")
     world.process.end()
     world.writer, world.is_dead = None, False
     world.staged = Staged()
@@ -123,6 +126,7 @@ def _repair(world: World, nth: int, count: int, fault: Fault | None) -> None:
         start = action.after_bytes if action.kind is ActionKind.CUT_DATA else 0
         if action.kept_as and _content(storage, f"{world.files.path}/{action.kept_as}") != before[action.file][start:]:
             raise ViolationError(ALLOWED, f"recover kept other bytes of {action.file} than it changed")
+    world.check_synced({Path(world.files.path, each.kept_as): None for each in report.actions if each.kept_as})
     world.resume("a recovery of the table")
     world.check_durable(world.state.entries, with_version=False)
     world.reached["table recovered"] += 1

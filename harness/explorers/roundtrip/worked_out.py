@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import io
 import itertools
+import json
 import struct
 import zlib
 from collections.abc import Callable, Iterator
@@ -17,12 +18,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from msgspec import structs
 
 from tornproof.harness.common.patch import replaced
 from tornproof.harness.common.whose_error import errors_as_problems
 from tornproof.harness.explorers.model_based.other_footers import CHUNK_FACTS, with_footer, within
 from tornproof.harness.explorers.roundtrip.forms import reader_of
 from tornproof.harness.explorers.roundtrip.metadata_rules import bounds_of_types, proven
+from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.impl.errors import TornproofError
 from tornproof.impl.layout.txn import TransactionRecord
@@ -33,8 +36,10 @@ from tornproof.impl.table import partition_names, symbol_hash
 from tornproof.impl.table.create import NewColumn, create_table
 from tornproof.impl.table.metadata_file import PartitionBy, decode_metadata_file
 from tornproof.impl.txn.reader import TransactionReader
+from tornproof.impl.txn.sequencer import SEQUENCER_FILE, pending_transaction_count
 from tornproof.impl.txn.transaction import Partition, Transaction
 from tornproof.impl.types import names
+from tornproof.impl.write.questdb_json import updated_json
 
 PROPERTY = "what the format spells out is what its documentation says"
 CHECKSUM = "tornproof.impl.storage.checksum"
@@ -74,6 +79,8 @@ SMALL_HALF_BYTES = 3
 FILTER_BYTES_MAX = 4096
 ONLY = Struct((Field(1, Kind.STRUCT, Struct(())),))
 """A choice among one, as that of a filter's algorithm, hash and compression."""
+_OTHERS: tuple[Any, ...] = (None, {}, [1], [[]], "x")
+"""What is no list of columns."""
 COUNTERS = ("partition_table_version", "column_version", "truncate_version")
 """Of a record: what announces that an older partition is another one."""
 
@@ -92,7 +99,7 @@ class Question:
 def questions() -> tuple[Question, ...]:
     """Return all questions, always in the same order."""
     names = (*_directories(), *_types(), *_hashes(), *_checksums())
-    return (*names, *_column_orders(), *_creations(), *_reloads(), *_bounds(), *_filters())
+    return (*names, *_column_orders(), *_creations(), *_reloads(), *_bounds(), *_filters(), *_documents(), *_pending())
 
 
 @errors_as_problems
@@ -399,3 +406,69 @@ def _copied_filters(group_count: int, size_bytes: int) -> int:
     content = with_footer(content, within(CHUNK_FACTS, lambda chunk: with_fields(chunk, *facts)))
     metadata = convert(reader_of(content), size_bytes=len(content), file="shared.parquet")
     return metadata.count(size_bytes.to_bytes(4, "little") + bits)
+
+
+def _documents() -> Iterator[Question]:
+    """Yield documents on columns in the `questdb` key of a footer, and what an update makes of each."""
+    column = {"column_type": 8, "column_top": 0, "id": 0}
+    sound: dict[str, Any] = {"version": 1, "schema": [column]}
+
+    def of_column(**members: Any) -> dict[str, Any]:
+        return {**sound, "schema": [column | members]}
+
+    kept = (
+        *(of_column(format=form) for form in (1, None)),
+        *(of_column(ascii=value) for value in (True, False, None)),
+        *(of_column(column_type=number) for number in (1, 0x7FFFFFFF)),
+        of_column(more={"x": [1, 2]}),
+    )
+    for document in (sound, *kept):
+        yield _document(json.dumps(document), {**document, "unused_bytes": 7})
+    yield _document(json.dumps(of_column(column_top=5)), {**sound, "unused_bytes": 7})
+    yield _document(json.dumps({**sound, "unused_bytes": 3, "x": 1}), {**sound, "unused_bytes": 7, "x": 1})
+    wrong = (
+        *({**sound, "version": version} for version in (None, True, "1", 1.0, 0, 2, -1)),
+        *({**sound, "schema": schema} for schema in _OTHERS),
+        *(of_column(column_type=number) for number in (None, 0, -1, True, "8", 8.0, 0x80000000)),
+        *(of_column(column_top=count) for count in (None, -1, True, "0", 1.5)),
+        *(of_column(format=form) for form in (0, 2, -1, True, "1", 1.0)),
+        *(of_column(ascii=value) for value in (0, 1, "true")),
+        *({**sound, "unused_bytes": count} for count in (None, -1, False, "3", 2.5)),
+        *({name: value for name, value in sound.items() if name != left_out} for left_out in sound),
+    )
+    texts = ("", "null", "[]", "{", '{"version":1,"schema":[],}', '{"version":1,"version":1,"schema":[]}')
+    numbers = (f'{{"version":1,"schema":[],"x":{value}}}' for value in ("NaN", "1e999", '"\\ud800"'))
+    for text in (*map(json.dumps, wrong), *texts, *numbers):
+        yield _document(text, None)
+
+
+def _document(text: str, expected: dict[str, Any] | None) -> Question:
+    right = "rejected" if expected is None else json.dumps(expected, separators=(",", ":"))
+    return Question("documents", f"what an update makes of {text!r}", functools.partial(_updated, text), right)
+
+
+def _updated(text: str) -> str:
+    try:
+        return updated_json(text, unused_bytes=7)
+    except TornproofError:
+        return "rejected"
+
+
+def _pending() -> Iterator[Question]:
+    """Yield logs of a sequencer, and how many of its transactions a version of the seventh does not contain."""
+    for last, expected in ((-1, 0), (6, 0), (7, 0), (8, 1), (1 << 40, (1 << 40) - 7)):
+        for more in (b"", b"\xff" * 9):
+            content = struct.pack("<iq", 0, last) + more
+            name = f"transactions after the seventh in a log of {len(content)} bytes that ends with {last}"
+            yield Question("pending", name, functools.partial(_pending_in, content), expected)
+    for size_bytes in (0, 4, 11):
+        name = f"transactions in a log of {size_bytes} bytes"
+        yield Question("pending", name, functools.partial(_pending_in, bytes(size_bytes)), None)
+    yield Question("pending", "transactions without a log", functools.partial(_pending_in, None), None)
+
+
+def _pending_in(content: bytes | None) -> int | None:
+    version = _version({}, None)
+    version = structs.replace(version, record=version.record.changed(seq_txn=7))
+    image = DiskImage.of_files({} if content is None else {f"table/{SEQUENCER_FILE}": content})
+    return pending_transaction_count(image, "table", version)

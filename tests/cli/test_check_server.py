@@ -23,6 +23,7 @@ from tornproof.harness.explorers.server.target import version_of
 from tornproof.harness.systems.server.client import address_of
 
 SMALL = ("--effort", "small")
+ATTEMPTS = 3
 
 
 def url(server: FakeServer, login: str = "") -> str:
@@ -161,11 +162,19 @@ def test_a_table_that_is_there_already_is_an_error_of_use(tornproof: WarmRunner)
 
 
 def test_an_interrupted_run_drops_its_tables(tmp_path: Path) -> None:
-    with running() as server:
-        process = start(["check", "--server", url(server), "--effort", "large"], tmp_path)
-        wait_until(lambda: sum(statement.startswith("INSERT") for statement in server.statements) > 20)
-        process.send_signal(signal.SIGINT)
-        run = ended(process, tmp_path)
-        assert (run.code, run.processes, run.files) == (130, (), ())
-        assert run.err == "tornproof: interrupted: its tables were dropped\n"
-        assert server.tables == {}
+    """Or names them, where the machine is so busy that the time for an orderly end is over before they are dropped."""
+    for attempt in range(ATTEMPTS):
+        folder = tmp_path / str(attempt)
+        folder.mkdir()
+        with running() as server:
+            process = start(["check", "--server", url(server), "--effort", "large"], folder)
+            wait_until(lambda: sum(statement.startswith("INSERT") for statement in server.statements) > 20)
+            process.send_signal(signal.SIGINT)
+            run = ended(process, folder)
+            assert (run.code, run.processes, run.files) == (130, (), ())
+            if run.err == "tornproof: interrupted: its tables were dropped\n":
+                assert server.tables == {}
+                return
+            assert run.err.endswith(f" may be left at {url(server)}\n")
+            assert all(name in run.err for name in server.tables)
+    pytest.fail(f"of {ATTEMPTS} runs that were interrupted none has dropped its tables")

@@ -42,6 +42,14 @@ def with_footer(content: bytes, change: Change) -> bytes:
     return content[:start] + footer + len(footer).to_bytes(LENGTH_BYTES, "little") + MAGIC
 
 
+def with_elements(struct: Struct, field_id: int, change: Callable[[tuple[Struct, ...]], tuple[Struct, ...]]) -> Struct:
+    """Return a struct with the elements of one of its lists changed."""
+    (field,) = (each for each in struct.fields if each.id == field_id)
+    assert isinstance(field.value, Items)
+    elements = change(tuple(each for each in field.value.elements if isinstance(each, Struct)))
+    return with_fields(struct, field._replace(value=field.value._replace(elements=elements)))
+
+
 def within(path: tuple[int, ...], change: Change) -> Change:
     """Return a change of the structs that field ids lead to, through lists, too."""
     if not path:

@@ -17,11 +17,11 @@ import pyarrow.parquet as pq
 
 from tornproof.harness.common.patch import replaced
 from tornproof.harness.common.whose_error import errors_as_problems
-from tornproof.harness.explorers.model_based.other_footers import with_footer
+from tornproof.harness.explorers.model_based.other_footers import with_elements, with_footer
 from tornproof.harness.explorers.roundtrip.forms import reader_of
 from tornproof.impl.errors import ProblemError
 from tornproof.impl.migrate.convert import convert
-from tornproof.impl.parquet.thrift import Field, Items, Kind, Struct, with_fields
+from tornproof.impl.parquet.thrift import Field, Kind, Struct, with_fields
 
 PROPERTY = "a migration takes a column if its annotation is legal for its type"
 FILE = "annotated.parquet"
@@ -144,12 +144,7 @@ def _union(member: int, *fields: Field) -> tuple[Field, ...]:
 
 
 def _annotated(footer: Struct, fields: tuple[Field, ...]) -> Struct:
-    (schema,) = (each for each in footer.fields if each.id == SCHEMA)
-    assert isinstance(schema.value, Items)
-    root, column = schema.value.elements
-    assert isinstance(column, Struct)
-    elements = (root, with_fields(column, *fields))
-    return with_fields(footer, schema._replace(value=schema.value._replace(elements=elements)))
+    return with_elements(footer, SCHEMA, lambda elements: (elements[0], with_fields(elements[1], *fields)))
 
 
 @functools.cache

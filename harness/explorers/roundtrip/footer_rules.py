@@ -19,8 +19,14 @@ import pyarrow.parquet as pq
 
 from tornproof.harness.common.patch import replaced
 from tornproof.harness.common.whose_error import errors_as_problems
-from tornproof.harness.explorers.model_based.other_footers import Change, with_footer
+from tornproof.harness.explorers.model_based.other_footers import Change, with_elements, with_footer
 from tornproof.harness.explorers.roundtrip.forms import reader_of
+from tornproof.harness.explorers.roundtrip.metadata_draft import (
+    CHUNK_FIELDS,
+    FOOTER_BYTES,
+    WORD_BYTES,
+    chunk_start,
+)
 from tornproof.impl.errors import ProblemError
 from tornproof.impl.migrate.convert import convert
 from tornproof.impl.parquet.thrift import Field, Items, Kind, Struct, value_of, with_fields, without
@@ -29,20 +35,14 @@ PROPERTY = "a migration states the numbers of a footer that may be, and rejects 
 FILE = "footer.parquet"
 ROW_GROUPS, CHUNKS, FACTS, STATISTICS = 4, 1, 3, 12
 GROUP_COUNT, COLUMN_COUNT, GROUP_ROWS = 2, 2, 4
-STATED = {
-    "codec": (0, "B"),
-    "encodings": (1, "B"),
-    "stat_flags": (2, "B"),
-    "null_count": (32, "Q"),
-    "distinct_count": (40, "Q"),
-}
-"""Fields of a chunk of metadata: offset and format."""
+STATED = {"codec": "B", "encodings": "B", "stat_flags": "B", "null_count": "Q", "distinct_count": "Q"}
+"""Fields of a chunk of metadata, and their formats."""
 LONGEST_BOUND_BYTES = (1 << 16) - 1
 REJECTED = "rejected"
 
 Case: TypeAlias = tuple[str, Callable[[int, int], Change], str, int]
 """What the name, the change in a row group and column, the field and the value of a rule are."""
-Chunks: TypeAlias = tuple[Struct, ...]
+Structs: TypeAlias = tuple[Struct, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,10 +109,10 @@ def failed_controls() -> Iterator[str]:
 
 def _stated(metadata: bytes, rule: FooterRule) -> int:
     (length,) = struct.unpack_from("<I", metadata, len(metadata) - 4)
-    entries = len(metadata) - 4 - length + 40
+    entries = len(metadata) - 4 - length + FOOTER_BYTES
     (block,) = struct.unpack_from("<I", metadata, entries + 4 * rule.group)
-    offset, form = STATED[rule.field]
-    return int(struct.unpack_from(f"<{form}", metadata, block * 8 + 8 + 64 * rule.column + offset)[0])
+    at = chunk_start(block * WORD_BYTES, rule.column) + CHUNK_FIELDS[rule.field]
+    return int(struct.unpack_from(f"<{STATED[rule.field]}", metadata, at)[0])
 
 
 def _of_groups() -> Iterator[Case]:
@@ -125,13 +125,13 @@ def _of_groups() -> Iterator[Case]:
         yield name, partial(_group, partial(_with_number, number, value)), field, 0
     yield (
         "a chunk less",
-        partial(_group, lambda group, column: _with_chunks(group, partial(_one_less, column))),
+        partial(_group, lambda group, column: with_elements(group, CHUNKS, partial(_one_less, column))),
         REJECTED,
         0,
     )
     yield (
         "a chunk more",
-        partial(_group, lambda group, column: _with_chunks(group, partial(_one_more, column))),
+        partial(_group, lambda group, column: with_elements(group, CHUNKS, partial(_one_more, column))),
         REJECTED,
         0,
     )
@@ -141,11 +141,11 @@ def _with_number(number: int, value: int, group: Struct, _: int) -> Struct:
     return with_fields(group, Field(number, Kind.I64, value))
 
 
-def _one_less(column: int, chunks: Chunks) -> Chunks:
+def _one_less(column: int, chunks: Structs) -> Structs:
     return (*chunks[:column], *chunks[column + 1 :])
 
 
-def _one_more(column: int, chunks: Chunks) -> Chunks:
+def _one_more(column: int, chunks: Structs) -> Structs:
     return (*chunks, chunks[column])
 
 
@@ -196,21 +196,15 @@ def _list(number: int, *values: int) -> Field:
 
 
 def _group(change: Callable[[Struct, int], Struct], group: int, column: int) -> Change:
-    def changed(footer: Struct) -> Struct:
-        (field,) = (each for each in footer.fields if each.id == ROW_GROUPS)
-        assert isinstance(field.value, Items)
-        elements = list(field.value.elements)
-        elements[group] = change(elements[group], column)  # type: ignore[arg-type]
-        return with_fields(footer, field._replace(value=field.value._replace(elements=tuple(elements))))
-
-    return changed
+    return lambda footer: _with_nth(footer, ROW_GROUPS, group, lambda each: change(each, column))
 
 
 def _chunk(change: Callable[[Struct], Struct], group: int, column: int) -> Change:
-    def changed(each: Struct, _: int) -> Struct:
-        return _with_chunks(each, lambda chunks: (*chunks[:column], change(chunks[column]), *chunks[column + 1 :]))
+    return _group(lambda each, _: _with_nth(each, CHUNKS, column, change), group, column)
 
-    return _group(changed, group, column)
+
+def _with_nth(struct: Struct, field_id: int, nth: int, change: Callable[[Struct], Struct]) -> Struct:
+    return with_elements(struct, field_id, lambda each: (*each[:nth], change(each[nth]), *each[nth + 1 :]))
 
 
 def _facts(fields: tuple[Field, ...], group: int, column: int) -> Change:
@@ -220,12 +214,6 @@ def _facts(fields: tuple[Field, ...], group: int, column: int) -> Change:
         return with_fields(chunk, Field(FACTS, Kind.STRUCT, with_fields(facts, *fields)))
 
     return _chunk(changed, group, column)
-
-
-def _with_chunks(group: Struct, change: Callable[[Chunks], Chunks]) -> Struct:
-    (field,) = (each for each in group.fields if each.id == CHUNKS)
-    assert isinstance(field.value, Items)
-    return with_fields(group, field._replace(value=field.value._replace(elements=change(field.value.elements))))  # type: ignore[arg-type]
 
 
 @functools.cache

@@ -11,8 +11,22 @@ from dataclasses import dataclass, field
 
 HEADER, DESCRIPTOR, CHUNK, FOOTER = "<QQiIII", "<QiiiiIBBBB", "<BBBBIQQQQQQQ", "<QIIQQQ"
 INLINE_BYTES_MAX, LENGTH_BITS = 8, 16
+HEADER_BYTES, DESCRIPTOR_BYTES, FOOTER_BYTES = map(struct.calcsize, (HEADER, DESCRIPTOR, FOOTER))
+HEADER_FIELDS = {"feature_flags": 8, "designated_timestamp": 16, "sorting_column_count": 20, "reserved": 28}
+COLUMN_FIELDS = {
+    **{"name_offset": 0, "type": 12, "flags": 16, "fixed_byte_len": 20, "name_length": 24},
+    **{"physical_type": 28, "max_rep_level": 29, "reserved": 31},
+}
+CHUNK_FIELDS = {
+    **{"codec": 0, "encodings": 1, "stat_flags": 2, "stat_sizes": 3, "reserved": 4, "num_values": 8},
+    **{"byte_range_start": 16, "total_compressed": 24, "null_count": 32, "distinct_count": 40},
+    **{"min_stat": 48, "max_stat": 56},
+}
+ENTRY_FIELDS = {"block_offset": 0}
+FOOTER_FIELDS = {"parquet_footer_offset": 0, "row_group_count": 12, "unused_bytes": 16, "footer_feature_flags": 32}
+"""Where fields are in their records."""
 WORD_BYTES, SLOT_BYTES = 8, 4
-SORTED_BY_TIMESTAMP = 4
+SORTED_BY_TIMESTAMP, DESCENDING = 4, 16
 INLINED_BLOOMS, EXTERNAL_BLOOMS = 1, 3
 HAS_MINIMUM, MINIMUM_INLINED, HAS_MAXIMUM, MAXIMUM_INLINED, HAS_DISTINCT, HAS_NULLS = 1, 2, 8, 16, 64, 128
 GROUP_ROWS = 10
@@ -92,12 +106,12 @@ class Draft:
         out = bytearray(self.older.encoded() if self.older else self._header())
         at, previous_bytes = self.at, len(out) if self.older else 0
         at |= self.older.at if self.older else {}
-        at |= {"header": 0, **{f"column {index}": 32 + 32 * index for index in range(len(self.columns))}}
+        at |= {"header": 0, **{f"column {index}": column_start(index) for index in range(len(self.columns))}}
         at["bloom columns"] = len(self._header()) - len(self.header_extra) - SLOT_BYTES * (1 + len(self.bloom_columns))
         for group in self.place:
             at[f"block {group}"] = _aligned(out)
             out += self._block(group)
-            at |= {f"chunk {group} {n}": at[f"block {group}"] + 8 + 64 * n for n in range(len(self.columns))}
+            at |= {f"chunk {group} {n}": chunk_start(at[f"block {group}"], n) for n in range(len(self.columns))}
             if group in self.bitsets:
                 at[f"bitset {group}"] = _aligned(out)
                 out += struct.pack("<i", len(BITSET)) + BITSET
@@ -119,7 +133,7 @@ class Draft:
         blooms = self.bloom_columns if self.flags & INLINED_BLOOMS else ()
         bloom = struct.pack(f"<{1 + len(blooms)}I", len(blooms), *blooms) if blooms else b""
         slots = struct.pack(f"<{len(self.sorting)}I", *self.sorting)
-        names = struct.calcsize(HEADER) + count * struct.calcsize(DESCRIPTOR) + len(slots)
+        names = column_start(count) + len(slots)
         out = struct.pack(HEADER, 0, self.flags, self.timestamp, len(self.sorting), count, 0)
         text = b""
         for column in self.columns:
@@ -162,6 +176,16 @@ class Draft:
             return b""
         moved = {group: at[f"bitset {group}"] + moved_bytes for group, (moved_bytes, _) in self.blooms.items()}
         return b"".join(struct.pack("<I", moved.get(group, 0) // WORD_BYTES) for group in groups)
+
+
+def column_start(index: int) -> int:
+    """Return where a column's descriptor begins; after the last one, where the sorting columns do."""
+    return HEADER_BYTES + DESCRIPTOR_BYTES * index
+
+
+def chunk_start(block: int, index: int) -> int:
+    """Return where the record of a column chunk begins in a block."""
+    return block + WORD_BYTES + struct.calcsize(CHUNK) * index
 
 
 def _aligned(out: bytearray) -> int:

@@ -13,19 +13,26 @@ from tornproof.harness.explorers.roundtrip.generations import reencode_generatio
 from tornproof.harness.explorers.roundtrip.metadata_draft import (
     BITSET,
     CHUNK_BYTES,
+    CHUNK_FIELDS,
+    COLUMN_FIELDS,
+    DESCENDING,
+    ENTRY_FIELDS,
     EXTERNAL_BLOOMS,
     FIRST_BYTE,
+    FOOTER_FIELDS,
     GROUP_ROWS,
+    HEADER_FIELDS,
     INLINED_BLOOMS,
     SORTED_BY_TIMESTAMP,
     THRIFT_BYTES,
     Draft,
     DraftChunk,
     DraftColumn,
+    chunk_start,
 )
 from tornproof.harness.explorers.roundtrip.views import view_problems
 from tornproof.impl.errors import Problem, ProblemError
-from tornproof.impl.pm.chain import decode_metadata, resolve
+from tornproof.impl.pm.chain import Metadata, decode_metadata, resolve
 from tornproof.impl.pm.check import check_metadata
 from tornproof.impl.pm.statistics import proven_bounds
 
@@ -36,7 +43,7 @@ TIMESTAMP, WHOLE, LIST, REAL = range(4)
 INT64, INT32, DOUBLE = 2, 1, 5
 ARRAY_OF_DOUBLES = 27 | 10 << 8
 GROUPS = range(3)
-DESCENDING, KNOWN_ENCODINGS = 16, 63
+KNOWN_ENCODINGS = 63
 NOT_KEPT = (
     "a filter of one byte",
     "a filter that nothing refers to",
@@ -46,21 +53,9 @@ NOT_KEPT = (
 )
 """What the encoder leaves out, or lays out in its own order; all else must be the same bytes when encoded again."""
 NUMBER = r"\d+"
-HEADER_FIELDS = {"feature_flags": 8, "designated_timestamp": 16, "sorting_column_count": 20, "reserved": 28}
-COLUMN_FIELDS = {
-    **{"name_offset": 0, "type": 12, "flags": 16, "fixed_byte_len": 20, "name_length": 24},
-    **{"physical_type": 28, "max_rep_level": 29, "reserved": 31},
-}
-CHUNK_FIELDS = {
-    **{"codec": 0, "encodings": 1, "stat_sizes": 3, "reserved": 4, "num_values": 8, "byte_range_start": 16},
-    **{"total_compressed": 24, "null_count": 32, "distinct_count": 40, "min_stat": 48, "max_stat": 56},
-}
-ENTRY_FIELDS = {"block_offset": 0}
-FOOTER_FIELDS = {"parquet_footer_offset": 0, "row_group_count": 12, "unused_bytes": 16, "footer_feature_flags": 32}
-"""Where fields are in their records."""
 BITSET_LENGTH = "bloom bitset length"
 BLOCK, BLOOM = "block_offset", "bloom reference"
-BLOCK_BYTES, BITSET_BYTES = 8 + 4 * 64, 40
+BLOCK_BYTES, BITSET_BYTES = chunk_start(0, 4), 40
 """What a block and a filter take, with what comes before the next one."""
 
 
@@ -121,9 +116,12 @@ def proven(each: Bounds, low: bytes | None, high: bytes | None) -> tuple[object,
     """Return what the implementation makes of bounds of that type."""
     draft = _sound()
     _all(_typed(each), _chunk(0, REAL, low=low, high=high))(draft)
-    content = draft.encoded()
-    metadata = decode_metadata(content, resolve(content, draft.token, file=FILE).position, file=FILE)
+    metadata = _decoded(draft.encoded(), draft.token)
     return proven_bounds(metadata.header.columns[REAL], metadata.blocks[0].chunks[REAL])
+
+
+def _decoded(content: bytes, token: int) -> Metadata:
+    return decode_metadata(content, resolve(content, token, file=FILE).position, file=FILE)
 
 
 def _typed(each: Bounds) -> Callable[[Draft], None]:
@@ -153,8 +151,7 @@ def problem_of(rule: Rule) -> str | None:
     rule.change(draft)
     content = draft.encoded()
     try:
-        position = resolve(content, draft.token, file=FILE).position
-        metadata = decode_metadata(content, position, file=FILE)
+        metadata = _decoded(content, draft.token)
         problems = list(check_metadata(content, metadata, file=FILE))
     except ProblemError as error:
         problems = [error.problem]
@@ -174,7 +171,7 @@ def _misplaced(problem: Problem, draft: Draft) -> str | None:
     column = re.search(r"column (?:'(\w+)'|(\d+))", of)
     group = re.search(r"row group (\d+)", of)
     names = [each.name for each in draft.columns]
-    index = r"\d+" if column is None else str(names.index(column[1]) if column[1] else column[2])
+    index = NUMBER if column is None else str(names.index(column[1]) if column[1] else column[2])
     places = {
         "header": HEADER_FIELDS,
         f"column {index}": COLUMN_FIELDS,
@@ -277,7 +274,7 @@ def _of_records() -> Iterator[Rule]:
         ("a sorting column that is none", _draft(flags=0, sorting=(0, 4)), "sorting_columns"),
         ("a reserved word of the header", _patched("header", 28, "I", 1), "reserved"),
         ("a reserved byte of a column", _patched("column 3", 31, "B", 1), "reserved"),
-        ("the last physical type", _all(_column(REAL, physical=7, type=-1, fixed_bytes=1)), ""),
+        ("the last physical type", _column(REAL, physical=7, type=-1, fixed_bytes=1), ""),
         ("a physical type that is none", _column(REAL, physical=8), "physical_type"),
         ("fewer bytes than none", _column(REAL, fixed_bytes=-1), "fixed_byte_len"),
         ("a name within the one before", _patched("column 1", 0, "Q", 160), "name_offset"),
@@ -493,10 +490,7 @@ def _of_chunks() -> Iterator[Rule]:
             yield Rule(name=f"{name} {of}", change=_chunk(group, index, **values), field=field)
         nothing = [_chunk(group, index, values=0, nulls=0, start=0, size_bytes=0) for index in range(4)]
 
-        def without_rows(draft: Draft, group: int = group) -> None:
-            draft.rows[group] = 0
-
-        yield Rule(name=f"no rows, and no bytes, {of}", change=_all(without_rows, *nothing))
+        yield Rule(name=f"no rows, and no bytes, {of}", change=_all(_rows(group, 0), *nothing))
         flat = ", ".join(["num_values"] * 3)
         yield Rule(name=f"one row less in the block {of}", change=_rows(group, GROUP_ROWS - 1), field=flat)
     for name, change, field in (

@@ -18,8 +18,14 @@ import pyarrow.parquet as pq
 
 from tornproof.harness.common.patch import replaced
 from tornproof.harness.common.whose_error import errors_as_problems
-from tornproof.harness.explorers.model_based.other_footers import with_footer
+from tornproof.harness.explorers.model_based.other_footers import with_elements, with_footer
 from tornproof.harness.explorers.roundtrip.forms import reader_of
+from tornproof.harness.explorers.roundtrip.metadata_draft import (
+    COLUMN_FIELDS,
+    DESCENDING,
+    SORTED_BY_TIMESTAMP,
+    column_start,
+)
 from tornproof.impl.errors import ProblemError
 from tornproof.impl.migrate.convert import convert
 from tornproof.impl.parquet.thrift import Field, Items, Kind, Struct, with_fields
@@ -38,8 +44,6 @@ SCHEMA = pa.schema(
 )
 DESIGNATED = 0
 """The one column that may be the designated timestamp: a required one with that annotation."""
-HEADER_BYTES, DESCRIPTOR_BYTES, FLAGS_OFFSET = 32, 32, 16
-SORTED_BY_TIMESTAMP, DESCENDING = 4, 16
 NONE = -1
 
 Sorting: TypeAlias = tuple[tuple[int, bool], ...] | None
@@ -131,26 +135,26 @@ def _told(stated: Stated | None) -> str:
 def _stated_in(metadata: bytes) -> Stated:
     (flags,) = struct.unpack_from("<Q", metadata, 8)
     timestamp, count, column_count = struct.unpack_from("<iII", metadata, 16)
-    starts = [HEADER_BYTES + DESCRIPTOR_BYTES * index for index in range(column_count)]
-    column_flags = [struct.unpack_from("<i", metadata, start + FLAGS_OFFSET)[0] for start in starts]
-    sorting = struct.unpack_from(f"<{count}I", metadata, HEADER_BYTES + DESCRIPTOR_BYTES * column_count)
+    starts = [column_start(index) + COLUMN_FIELDS["flags"] for index in range(column_count)]
+    column_flags = [struct.unpack_from("<i", metadata, start)[0] for start in starts]
+    sorting = struct.unpack_from(f"<{count}I", metadata, column_start(column_count))
     descending = tuple(index for index, each in enumerate(column_flags) if each & DESCENDING)
     return timestamp, (timestamp,) if flags & SORTED_BY_TIMESTAMP else sorting, descending
 
 
 def _with_sorting(footer: Struct, groups: tuple[Sorting, ...]) -> Struct:
-    (before,) = (each for each in footer.fields if each.id == ROW_GROUPS)
-    assert isinstance(before.value, Items)
-    changed = []
-    for group, sorting in zip(before.value.elements, groups, strict=True):
-        assert isinstance(group, Struct)
-        entries = tuple(
-            Struct((Field(1, Kind.I32, column), Field(2, Kind.BOOL, descends), Field(3, Kind.BOOL, False)))
-            for column, descends in sorting or ()
-        )
-        field = Field(SORTING, Kind.LIST, Items(Kind.STRUCT, entries))
-        changed.append(with_fields(group, field) if sorting else group)
-    return with_fields(footer, before._replace(value=before.value._replace(elements=tuple(changed))))
+    def changed(before: tuple[Struct, ...]) -> tuple[Struct, ...]:
+        return tuple(itertools.starmap(_sorted_by, zip(before, groups, strict=True)))
+
+    return with_elements(footer, ROW_GROUPS, changed)
+
+
+def _sorted_by(group: Struct, sorting: Sorting) -> Struct:
+    entries = tuple(
+        Struct((Field(1, Kind.I32, column), Field(2, Kind.BOOL, descends), Field(3, Kind.BOOL, False)))
+        for column, descends in sorting or ()
+    )
+    return with_fields(group, Field(SORTING, Kind.LIST, Items(Kind.STRUCT, entries))) if entries else group
 
 
 @functools.cache

@@ -138,15 +138,13 @@ def read_columns(own: pa.Table, *, known: pa.Table | None = None) -> Columns:
     for name in REQUIRED:
         if table.column(name).null_count:
             raise MalformedHistoryError(f"an event has no {name}")
-    process, processes = _codes(table.column("process"))
-    ranks = np.argsort(np.argsort(np.array(processes.to_pylist(), dtype=object), kind="stable"), kind="stable")
     client, clients = _codes(table.column("client"))
     digest, contents = _texts(table.column("digest"))
     columns = Columns(
         table=table,
         own_count=len(own),
         row=np.arange(len(table)),
-        process=_small(ranks)[process],
+        process=numbers_by_name(table.column("process")),
         sequence=_integers(table.column("sequence")),
         client=client,
         clients=clients,
@@ -173,6 +171,13 @@ def kinds_of(events: pa.Table) -> Integers:
     if column.null_count:
         raise MalformedHistoryError("an event has no kind")
     return _kinds(column if pa.types.is_dictionary(column.type) else column.cast(pa.string()).dictionary_encode())
+
+
+def numbers_by_name(column: pa.ChunkedArray) -> Integers:
+    """Return a number for each text of a column of dictionaries, in the order of the texts."""
+    numbers, names = _codes(column)
+    ranks = np.argsort(np.argsort(np.array(names.to_pylist(), dtype=object), kind="stable"), kind="stable")
+    return _small(ranks)[numbers]
 
 
 def _integers(column: pa.ChunkedArray) -> Integers:

@@ -31,6 +31,7 @@ from tornproof.harness.checkers.snapshot_isolation import (
     Part,
     conclude,
     deaths,
+    judge,
     judge_readers,
     judge_writer,
     read_steps,
@@ -132,6 +133,8 @@ def _directory_in(scratch: Location | Path | None) -> Iterator[Location]:
 def check_slices(spark: SparkSession, files: Sequence[Location], *, terms: Terms, slice_events: int) -> Checked:
     """Check the events of files in place; raises ScatteredHistoryError if they must be sorted first."""
     slices, event_count = plan_slices(files, slice_events)
+    if not slices:
+        return Checked(judgement=judge(EVENT_SCHEMA.empty_table()))
     slots = slot_count(spark)
     # Whole rounds, so that no slot is idle while the last task runs.
     rounds = max(2, -(-len(slices) // (SLICES_A_TASK * slots)))
@@ -149,9 +152,9 @@ def check_slices(spark: SparkSession, files: Sequence[Location], *, terms: Terms
     # Merged on the workers, because each slice may have a sighting of every version.
     sighting = partial(_sightings_of_slice, slices, timeline)
     sightings = merge_each(spark, len(slices), sighting, merged, task_count=task_count)
-    if sightings is None:
-        sightings = EVENT_SCHEMA.empty_table()
-    known = Known(timeline=timeline, seen=read_sightings(sightings), deaths=deaths(shared), before=before)
+    assert sightings is not None
+    seen = read_sightings(sightings, timeline)
+    known = Known(timeline=timeline, seen=seen, deaths=deaths(shared), before=before)
     results = run_each(spark, len(slices), partial(_judge_slice, slices, known, terms), task_count=task_count)
     writer = judge_writer(writing, timeline, seen_survives=terms.seen_survives)
     reasons = [result.reason for result in results if result.reason]

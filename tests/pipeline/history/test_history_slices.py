@@ -50,7 +50,7 @@ def in_slices(slices: Sequence[pa.Table], terms: Terms = TERMS) -> Judgement:
         writing = read_writing(shared)
         timeline = timeline_of(writing)
         seen = functools.reduce(merged, [recorded_sightings(read_columns(own), timeline) for own in slices])
-        known = Known(timeline=timeline, seen=read_sightings(seen), deaths=deaths(shared), before=before)
+        known = Known(timeline=timeline, seen=read_sightings(seen, timeline), deaths=deaths(shared), before=before)
         parts = [judge_slice(own, known, number, terms) for number, own in enumerate(slices)]
     except MalformedHistoryError as error:
         return unknown(str(error), sum(map(len, slices)))

@@ -60,7 +60,7 @@ class StoredChunk(NamedTuple):
     size_bytes: int
 
 
-@functools.lru_cache(maxsize=4096)
+@functools.lru_cache(maxsize=256)
 def chunk_metadata(leaf: Leaf, codec: int, value_count: int, size_bytes: int) -> FileMetaData:
     """Return the metadata of a file that consists of one chunk, whose pages start at its first byte.
 

@@ -135,6 +135,7 @@ def report(commit_count: int, found: list[int], samples: list[Sample]) -> None:
     # Without the start, and the second in which the query was started again.
     settled = samples[len(samples) // 5 :]
     first, last = settled[: len(settled) // 4], settled[-len(settled) // 4 :]
+    grown = []
     for what in ("python_descriptors", "java_descriptors", "python_mib", "java_mib", "query_starts"):
         before, after = (float(np.median([getattr(each, what) for each in part])) for part in (first, last))
         print(f"{what}: {before:.0f} in the first quarter, {after:.0f} in the last one")
@@ -142,7 +143,9 @@ def report(commit_count: int, found: list[int], samples: list[Sample]) -> None:
             starts = np.median([each.query_starts for each in last]) - np.median([each.query_starts for each in first])
             after -= DESCRIPTORS_A_START * float(starts)
         if after > before * GROWTH_MAX and what != "query_starts":
-            print(f"{what} grew")
+            grown.append(what)
+    if grown:
+        sys.exit(f"{', '.join(grown)} grew")
 
 
 def sample(seconds: float, query_starts: int) -> Sample:

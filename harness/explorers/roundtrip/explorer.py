@@ -24,6 +24,9 @@ from tornproof.harness.explorers.roundtrip import (
     migrated_orders,
     optional_records,
     packed_vectors,
+    page_headers,
+    parquet_members,
+    thrift_forms,
     views,
     worked_out,
     written_options,
@@ -71,6 +74,32 @@ PACKED_VECTORS = Part(
     subject="A page with ",
     module=packed_vectors,
     cases=packed_vectors.pages,
+)
+THRIFT_FORMS = Part(
+    key="wire",
+    count="forms of structs",
+    words="structs of Thrift in each form that they may have, or may not",
+    subject="A struct with ",
+    module=thrift_forms,
+    cases=thrift_forms.thrift_forms,
+    kind_of=attrgetter("kind"),
+)
+PARQUET_MEMBERS = Part(
+    key="member",
+    count="members of structs",
+    words="structs of Parquet's metadata with and without each member",
+    module=parquet_members,
+    cases=parquet_members.members_cases,
+    kind_of=attrgetter("table"),
+)
+PAGE_HEADERS = Part(
+    key="header",
+    count="headers of pages",
+    words="chunks of pages whose headers may be or not",
+    subject="A chunk, ",
+    module=page_headers,
+    cases=page_headers.page_chunks,
+    kind_of=attrgetter("kind"),
 )
 WRITTEN_OPTIONS = Part(
     key="asked",
@@ -151,6 +180,9 @@ LOST_FILES = Part(
 PARTS = (
     EXPANSION,
     PACKED_VECTORS,
+    THRIFT_FORMS,
+    PARQUET_MEMBERS,
+    PAGE_HEADERS,
     WRITTEN_OPTIONS,
     WRONG_OPTIONS,
     WORKED_OUT,

@@ -13,6 +13,7 @@ import struct
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from enum import IntEnum
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,7 @@ from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.impl.errors import TornproofError
 from tornproof.impl.layout.txn import TransactionRecord
 from tornproof.impl.migrate.convert import convert
+from tornproof.impl.parquet.fields import Codec, ConvertedType, PageEncoding, PageType, Repetition
 from tornproof.impl.parquet.thrift import Field, Kind, Struct, encode, with_fields
 from tornproof.impl.storage import checksum
 from tornproof.impl.table import partition_names, symbol_hash
@@ -39,6 +41,7 @@ from tornproof.impl.txn.reader import TransactionReader
 from tornproof.impl.txn.sequencer import SEQUENCER_FILE, pending_transaction_count
 from tornproof.impl.txn.transaction import Partition, Transaction
 from tornproof.impl.types import names
+from tornproof.impl.types.physical import PhysicalType
 from tornproof.impl.write.questdb_json import updated_json
 
 PROPERTY = "what the format spells out is what its documentation says"
@@ -74,6 +77,18 @@ COLUMN_ORDERS: tuple[tuple[str, dict[int, int], set[int], list[int]], ...] = (
     ("a removal of one that was changed", {3: 1}, {3}, [0, 2, 4]),
 )
 """What was changed, which column took the place of which, those that were removed, and the writer indexes in order."""
+ENUMERATIONS: dict[type[IntEnum], str] = {
+    PhysicalType: "BOOLEAN INT32 INT64 INT96 FLOAT DOUBLE BYTE_ARRAY FIXED_LEN_BYTE_ARRAY",
+    Repetition: "REQUIRED OPTIONAL REPEATED",
+    Codec: "UNCOMPRESSED SNAPPY GZIP LZO BROTLI LZ4 ZSTD LZ4_RAW",
+    ConvertedType: "UTF8 MAP MAP_KEY_VALUE LIST ENUM DECIMAL DATE TIME_MILLIS TIME_MICROS TIMESTAMP_MILLIS "
+    "TIMESTAMP_MICROS UINT_8 UINT_16 UINT_32 UINT_64 INT_8 INT_16 INT_32 INT_64 JSON BSON INTERVAL",
+    PageType: "DATA_V1 INDEX DICTIONARY DATA_V2",
+    Kind: "- TRUE BOOL BYTE I16 I32 I64 DOUBLE BINARY LIST SET MAP STRUCT UUID",
+    PageEncoding: "PLAIN - PLAIN_DICTIONARY RLE BIT_PACKED DELTA_BINARY_PACKED DELTA_LENGTH_BYTE_ARRAY "
+    "DELTA_BYTE_ARRAY RLE_DICTIONARY BYTE_STREAM_SPLIT ALP PFOR",
+}
+"""Those of Parquet's metadata and of Thrift, by their numbers from 0 on."""
 CONTENTS = tuple(bytes(range(256)) * 3 + bytes(rest) for rest in range(9))
 SMALL_HALF_BYTES = 3
 FILTER_BYTES_MAX = 4096
@@ -99,7 +114,8 @@ class Question:
 def questions() -> tuple[Question, ...]:
     """Return all questions, always in the same order."""
     names = (*_directories(), *_types(), *_hashes(), *_checksums())
-    return (*names, *_column_orders(), *_creations(), *_reloads(), *_bounds(), *_filters(), *_documents(), *_pending())
+    tables = (*_column_orders(), *_creations(), *_reloads(), *_bounds(), *_filters(), *_documents(), *_pending())
+    return (*names, *tables, *_enumerations())
 
 
 @errors_as_problems
@@ -452,6 +468,13 @@ def _updated(text: str) -> str:
         return updated_json(text, unused_bytes=7)
     except TornproofError:
         return "rejected"
+
+
+def _enumerations() -> Iterator[Question]:
+    for of, spelled in ENUMERATIONS.items():
+        expected = {name: number for number, name in enumerate(spelled.split()) if name != "-"}
+        found = functools.partial(lambda members: {each.name: int(each) for each in members}, of)
+        yield Question("enumerations", f"the numbers of {of.__name__}", found, expected)
 
 
 def _pending() -> Iterator[Question]:

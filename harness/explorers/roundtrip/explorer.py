@@ -15,6 +15,7 @@ from typing import Any
 from tornproof.harness.common.verdict import Finding, Phase, Verdict
 from tornproof.harness.explorers.roundtrip import (
     annotated_columns,
+    converted_structs,
     expansion,
     footer_rules,
     forms,
@@ -91,6 +92,15 @@ PARQUET_MEMBERS = Part(
     module=parquet_members,
     cases=parquet_members.members_cases,
     kind_of=attrgetter("table"),
+)
+CONVERTED_STRUCTS = Part(
+    key="converted",
+    count="structs converted",
+    words="structs as QuestDB's converter reads them",
+    subject="A struct of a footer, ",
+    module=converted_structs,
+    cases=converted_structs.converted_reads,
+    kind_of=attrgetter("kind"),
 )
 PAGE_HEADERS = Part(
     key="header",
@@ -182,6 +192,7 @@ PARTS = (
     PACKED_VECTORS,
     THRIFT_FORMS,
     PARQUET_MEMBERS,
+    CONVERTED_STRUCTS,
     PAGE_HEADERS,
     WRITTEN_OPTIONS,
     WRONG_OPTIONS,

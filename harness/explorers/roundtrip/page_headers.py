@@ -19,6 +19,7 @@ import numpy as np
 from tornproof.harness.common.patch import original_of, replaced
 from tornproof.harness.common.whose_error import errors_as_problems
 from tornproof.harness.explorers.roundtrip.thrift_forms import (
+    DEPTH_MAX,
     FALSE,
     KINDS,
     STRUCT,
@@ -26,6 +27,7 @@ from tornproof.harness.explorers.roundtrip.thrift_forms import (
     Members,
     binary,
     byte,
+    in_structs,
     items,
     number,
     struct,
@@ -39,6 +41,7 @@ FILE = "chunk.parquet"
 LIMIT = "tornproof.impl.limits:PAGE_COUNT_LIMIT"
 BASE_BYTES = 400
 DATA, INDEX, DICTIONARY, DATA_V2 = range(4)
+MORE_ID = 4 + 16
 INNER_IDS = {DATA: 5, INDEX: 6, DICTIONARY: 7, DATA_V2: 8}
 INNER_NAMES = {DATA: "data_page_header", DICTIONARY: "dictionary_page_header", DATA_V2: "data_page_header_v2"}
 NUMBERS = {
@@ -92,6 +95,7 @@ class Page:
     number_width_bytes: int = 0
     has_inner: bool = True
     missing_bytes: int = 0
+    more_levels: int = 0
 
     def of(self, name: str) -> int:
         """Return a number of the header."""
@@ -125,6 +129,8 @@ class Page:
         )
         if self.has_inner:
             members += ((INNER_IDS[self.kind], STRUCT, struct(inner), self.id_width_bytes),)
+        if self.more_levels:
+            members += ((MORE_ID, STRUCT, in_structs(self.more_levels - 1), self.id_width_bytes),)
         return struct(members)(0)[0]
 
     def _stored_checksum(self) -> int:
@@ -215,6 +221,11 @@ def _expected(chunk: Chunk) -> Outcome:
     problem: Outcome = None
     for index, page in enumerate(chunk.pages):
         start = len(page.header())
+        if page.more_levels >= DEPTH_MAX:
+            path, stops = ".".join([str(MORE_ID), *["1"] * (DEPTH_MAX - 1)]), page.more_levels + 1
+            at = position + start - stops - (page.more_levels - DEPTH_MAX)
+            problem = f"pages[{index}].{path}", BASE_BYTES + at, False
+            break
         if wrong := _problem_of_page(chunk, page, position):
             name, is_supported = wrong
             problem = f"pages[{index}].{name}", BASE_BYTES + position, not is_supported
@@ -318,7 +329,13 @@ def _is_ordinary(chunk: Chunk, expected: Outcome) -> bool:
     is_short = page.statistics is None or page.statistics in SHORT_STATISTICS
     names = ("encoding", "definition_encoding", "repetition_encoding")
     encodings = [page.of(name) for name in names]
-    is_plain = page.kind == DATA and not page.checksum and not page.id_width_bytes and not page.number_width_bytes
+    is_plain = (
+        page.kind == DATA
+        and not page.checksum
+        and not page.more_levels
+        and not page.id_width_bytes
+        and not page.number_width_bytes
+    )
     return is_plain and is_short and min(encodings) >= 0 and max(encodings) <= ENCODING_MAX
 
 
@@ -335,6 +352,12 @@ def _forms() -> Iterator[Chunk]:
         for width in (2, 4, 5, 6, 10):
             yield _one(f"forms: {kind} with numbers of {width} bytes", Page(kind=kind, number_width_bytes=width))
         yield _one(f"forms: {kind} without more", Page(kind=kind, has_inner=False))
+        for levels in (1, 2, DEPTH_MAX - 2, DEPTH_MAX - 1):
+            yield _one(f"forms: {kind} with {levels} levels more", Page(kind=kind, more_levels=levels))
+    for levels in (DEPTH_MAX, DEPTH_MAX + 6):
+        page = Page(kind=INDEX, more_levels=levels, has_inner=False)
+        yield _one(f"forms: an index with {levels} levels more", page)
+    for kind in (DATA, INDEX, DICTIONARY, DATA_V2):
         for statistics in (*SHORT_STATISTICS, *OTHER_STATISTICS):
             if kind in STATISTICS:
                 name = f"forms: {kind} with statistics of {[each[:2] for each in statistics]}"

@@ -404,6 +404,7 @@ def _variants(table: str) -> Iterator[tuple[str, Members]]:
     for member in members:
         others = tuple(each for each in every if each[0] != member.id)
         yield f"no {member.name}", others
+        yield f"{member.name} alone", (_field(member),)
         for name, kind, value in _values(member.type):
             where = sum(each[0] < member.id for each in others)
             yield f"{member.name} {name}", (*others[:where], (member.id, kind, value, 0), *others[where:])
@@ -423,7 +424,9 @@ def _usual(of: Type, number_of_one: int) -> Made:
         return byte(number_of_one) if of.numbers.kind <= KINDS["byte"] else number(number_of_one)
     if of.kind == KINDS["binary"]:
         return binary(b"text %d" % number_of_one)
-    return struct(tuple(_field(each) for each in declared().get(of.name, ()) if each.is_required))
+    members = declared().get(of.name, ())
+    # Of a union there is one member.
+    return struct(tuple(_field(each) for each in members if each.is_required) or tuple(map(_field, members[:1])))
 
 
 def _values(of: Type) -> Iterator[tuple[str, int, Made]]:

@@ -439,18 +439,19 @@ def _maps() -> Iterator[tuple[str, str, Members]]:
 
 def _nested() -> Iterator[tuple[str, str, Members]]:
     for levels in (1, 2, 3, DEPTH_MAX - 2, DEPTH_MAX - 1):
-        yield "levels", f"{levels} more, of structs", _fields((STRUCT, _in_structs(levels - 1)))
+        yield "levels", f"{levels} more, of structs", _fields((STRUCT, in_structs(levels - 1)))
         yield "levels", f"{levels} more, of lists", _fields((KINDS["list"], _in_lists(levels - 1)))
         yield "levels", f"{levels} more, of maps", _fields((KINDS["map"], _in_maps(levels - 1)))
-    both = struct(_fields((STRUCT, _in_structs(2)), (KINDS["list"], items(STRUCT, (_in_structs(1),) * 2))))
+    both = struct(_fields((STRUCT, in_structs(2)), (KINDS["list"], items(STRUCT, (in_structs(1),) * 2))))
     deep = items(STRUCT, (both,) * 3)
     deeper = items(KINDS["list"], (deep, items(KINDS["list"], ()), deep))
     yield "levels", "of lists in lists", _fields((KINDS["list"], deeper), (STRUCT, both), (KINDS["list"], deep))
     yield "levels", "of all kinds", _fields((KINDS["list"], deep), (STRUCT, both), (KINDS["list"], deep))
 
 
-def _in_structs(levels: int) -> Made:
-    return struct(_fields((STRUCT, _in_structs(levels - 1)))) if levels else struct(())
+def in_structs(levels: int) -> Made:
+    """Return an empty struct inside of so many others."""
+    return struct(_fields((STRUCT, in_structs(levels - 1)))) if levels else struct(())
 
 
 def _in_lists(levels: int) -> Made:

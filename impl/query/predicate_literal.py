@@ -29,7 +29,8 @@ NUMBER_CHARACTERS_MAX: Final = 1000
 # Beyond these exponents, all numbers of so many characters compare alike with every column.
 EXPONENT_MAX: Final = 2 * NUMBER_CHARACTERS_MAX
 INSTANT: Final = re.compile(
-    r"(\d{4})(?:-(\d\d)(?:-(\d\d)(?:[T ](\d\d)(?::(\d\d)(?::(\d\d)(?:\.(\d{1,30}))?)?)?(?:Z|([+-]\d\d):?(\d\d))?)?)?)?",
+    r"(\d{4})(?:-(\d\d)(?:-(\d\d)(?:[T ](\d\d)(?::(\d\d)(?::(\d\d)(?:\.(\d{1,30}))?)?)?"
+    r"(?:Z|([+-](?:[01]\d|2[0-3])):?([0-5]\d))?)?)?)?",
     re.ASCII,
 )
 GEOHASH_DIGITS: Final = "0123456789bcdefghjkmnpqrstuvwxyz"
@@ -143,8 +144,9 @@ def _instant(text: str, units_per_second: int) -> Fraction:
     found = INSTANT.fullmatch(text)
     if found is None:
         raise ValueError(text)
-    year, month, day, hour, minute, second = (int(group or 0) for group in found.groups()[:6])
-    whole = datetime.datetime(year, month or 1, day or 1, hour, minute, second) - datetime.datetime(1970, 1, 1)
+    year, month, day = (int(group or 1) for group in found.groups()[:3])
+    hour, minute, second = (int(group or 0) for group in found.groups()[3:6])
+    whole = datetime.datetime(year, month, day, hour, minute, second) - datetime.datetime(1970, 1, 1)
     seconds = whole.days * 86_400 + whole.seconds
     if found[8]:
         seconds -= int(found[8]) * 3600 + int(f"{found[8][0]}{found[9]}") * 60

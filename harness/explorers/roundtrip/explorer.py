@@ -29,6 +29,7 @@ from tornproof.harness.explorers.roundtrip import (
     parquet_members,
     thrift_forms,
     views,
+    worded_conditions,
     worked_out,
     written_options,
 )
@@ -100,6 +101,15 @@ CONVERTED_STRUCTS = Part(
     subject="A struct of a footer, ",
     module=converted_structs,
     cases=converted_structs.converted_reads,
+    kind_of=attrgetter("kind"),
+)
+WORDED_CONDITIONS = Part(
+    key="worded",
+    count="conditions in words",
+    words="conditions on columns of every type",
+    subject="A condition, ",
+    module=worded_conditions,
+    cases=worded_conditions.worded_conditions,
     kind_of=attrgetter("kind"),
 )
 PAGE_HEADERS = Part(
@@ -193,6 +203,7 @@ PARTS = (
     THRIFT_FORMS,
     PARQUET_MEMBERS,
     CONVERTED_STRUCTS,
+    WORDED_CONDITIONS,
     PAGE_HEADERS,
     WRITTEN_OPTIONS,
     WRONG_OPTIONS,

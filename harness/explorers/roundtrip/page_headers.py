@@ -314,6 +314,8 @@ def _problem_of_many(chunk: Chunk, expected: Outcome) -> str | None:
             return f"as one of many it has the size and the encoding {facts}, and should be {expected}"
         if expected[0]["crc"] is not None:
             return "as one of many its checksum is not looked at"
+        if not all(0 <= each <= ENCODING_MAX for each in (facts[1], *expected[0]["level_encodings"])):
+            return "as one of many it has an encoding that none is"
     return None
 
 

@@ -27,7 +27,9 @@ from tornproof.harness.explorers.roundtrip.thrift_forms import (
     byte,
     items,
     number,
+    signed,
     struct,
+    varint,
 )
 from tornproof.impl.parquet import fields
 from tornproof.impl.parquet.pages import quick_read
@@ -93,6 +95,7 @@ OFFSET_INDEX 1 page_locations [PAGE_LOCATION]!, 2 unencoded_byte_array_data_byte
 CONVERT = "tornproof.impl.parquet.records:_convert"
 QUICKLY_READ = ("PAGE_HEADER", "DATA_PAGE_HEADER", "DATA_PAGE_HEADER_V2", "DICTIONARY_PAGE_HEADER", "STATISTICS")
 """What a quick reader reads; it looks at no text."""
+QUICK_LEVELS, QUICK_NUMBER_BYTES, QUICK_KINDS = 4, 9, {*INTEGER_KINDS, FALSE, KINDS["binary"], STRUCT}
 
 
 class Range(NamedTuple):
@@ -206,8 +209,7 @@ def problem_of(case: Case) -> str | None:
         found = _found(case, table, tolerant)
         if found != expected:
             return f"it is read as {found}, and should be as {expected}"
-    quick = quick_read(case.content, 0, table) if case.table in QUICKLY_READ else None
-    if quick is not None and (problem := _quick_problem(case, *quick)):
+    if case.table in QUICKLY_READ and (problem := _quick_problem(case, quick_read(case.content, 0, table))):
         return problem
     written = _written(case, table)
     return f"it is written as {written.hex()}" if written not in (None, case.content) else _naming_problem(case, table)
@@ -309,16 +311,40 @@ def _value(value: Value, of: Type, tolerant: bool) -> Any:
     return value
 
 
-def _quick_problem(case: Case, found: Mapping[str, Any], end: int) -> str | None:
-    """Say what is wrong with a quick reader's numbers and structs, from where it leaves nothing to a careful one."""
-    if end != len(case.content):
-        return f"a quick reader ends at byte {end} of {len(case.content)}"
+def _quick_problem(case: Case, quick: tuple[dict[str, Any], int] | None) -> str | None:
+    """Say what is wrong with a quick reader's numbers and structs, or with leaving a usual one to a careful one."""
     try:
         expected = _read(case.tree, case.table, tolerant=False)
     except RejectedError as error:
-        return f"a quick reader takes it, and {'.'.join(error.steps)} is wrong"
+        return None if quick is None else f"a quick reader takes it, and {'.'.join(error.steps)} is wrong"
+    if quick is None:
+        return "a quick reader does not take it" if _is_usual(case.tree, case.table, QUICK_LEVELS) else None
+    found, end = quick
+    if end != len(case.content):
+        return f"a quick reader ends at byte {end} of {len(case.content)}"
     wanted, numbers = _numbers_of(expected, case.table), _numbers_of(found, case.table)
     return None if numbers == wanted else f"a quick reader finds {numbers}, and should {wanted}"
+
+
+def _is_usual(tree: Struct, table: str, levels_left: int) -> bool:
+    """Return whether a struct has plain fields with short ids, and in its members what is declared."""
+    by_id = {member.id: member for member in declared().get(table, ())}
+    for field in tree.fields:
+        member = by_id.get(field.id)
+        if field.kind not in QUICK_KINDS or field.id_width_bytes or (member and member.type.kind != field.kind):
+            return False
+        if field.kind in INTEGER_KINDS and _number_bytes(field.value) > QUICK_NUMBER_BYTES:
+            return False
+        inner = member.type.name if member and not member.type.is_tree else ""
+        if isinstance(field.value, Struct) and not (levels_left > 1 and _is_usual(field.value, inner, levels_left - 1)):
+            return False
+    return True
+
+
+def _number_bytes(value: Value) -> int:
+    if isinstance(value, Padded):
+        return value.width_bytes
+    return len(varint(signed(value))) if isinstance(value, int) else 0
 
 
 def _numbers_of(values: Mapping[str, Any], table: str) -> dict[str, Any]:

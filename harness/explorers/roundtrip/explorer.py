@@ -27,6 +27,7 @@ from tornproof.harness.explorers.roundtrip import (
     packed_vectors,
     page_headers,
     parquet_members,
+    raw_arrays,
     thrift_forms,
     views,
     worded_conditions,
@@ -110,6 +111,15 @@ WORDED_CONDITIONS = Part(
     subject="A condition, ",
     module=worded_conditions,
     cases=worded_conditions.worded_conditions,
+    kind_of=attrgetter("kind"),
+)
+RAW_ARRAYS = Part(
+    key="arrays",
+    count="raw arrays",
+    words="arrays as they are stored",
+    subject="Arrays of ",
+    module=raw_arrays,
+    cases=raw_arrays.raw_arrays,
     kind_of=attrgetter("kind"),
 )
 PAGE_HEADERS = Part(
@@ -204,6 +214,7 @@ PARTS = (
     PARQUET_MEMBERS,
     CONVERTED_STRUCTS,
     WORDED_CONDITIONS,
+    RAW_ARRAYS,
     PAGE_HEADERS,
     WRITTEN_OPTIONS,
     WRONG_OPTIONS,

@@ -68,6 +68,20 @@ NO_TIMES = (
     *("0000-01-01", "2024-01-01T00:00+24:00", "2024-01-01T00:00-02:60"),
 )
 
+ADVICE = {
+    "BOOLEAN": "write true or false",
+    "CHAR": "write one character in single quotes",
+    "IPv4": "write an address such as '10.0.0.1'",
+    "UUID": "write it such as '11111111-2222",
+    "LONG256": "write it such as '0x1f'",
+    "DATE TIMESTAMP TIMESTAMP_NS": "write a time such as '2024-01-31T12:30:00.5Z'",
+    "STRING SYMBOL VARCHAR": "write a text in single quotes",
+    "BINARY": "write bytes as x'...'",
+    "LONG128": "write 16 bytes as x'...'",
+    "DOUBLE[]": "only IS NULL can be asked of it",
+}
+LITERAL_CHARACTERS_MAX, SHOWN_CHARACTERS_MAX = 1000, 40
+
 Truth: TypeAlias = bool | None
 """None is SQL's unknown."""
 Key: TypeAlias = int | float | Fraction | bytes
@@ -83,6 +97,13 @@ class Typed:
     keys: tuple[Key | None, ...]
     array: pa.Array
     literals: tuple[tuple[str, Any], ...]
+
+    @property
+    def advice(self) -> str:
+        """What is advised where a literal is none of the type."""
+        if self.name.startswith("GEOHASH"):
+            return f"write a text of {self.code >> 8 & 255} bits, or of base 32 digits"
+        return next((words for names, words in ADVICE.items() if self.name in names.split()), "write a number")
 
     @property
     def column(self) -> SnapshotColumn:
@@ -186,12 +207,14 @@ def _integers() -> Iterator[Typed]:
         literals += [("1.5", Fraction(3, 2)), ("-1.5", Fraction(-3, 2)), ("1e2", 100), ("-.5", Fraction(-1, 2))]
         literals += [("'12'", 12), ("'-1.50'", Fraction(-3, 2)), ("x'7f'", 127), ("1e999999999", Fraction(10) ** 2000)]
         literals += [("1e-999999999", Fraction(1, 10**2000)), *_rejected("''", "'1_0'", "'0x1f'")]
+        literals.append((f"1.{'0' * (LITERAL_CHARACTERS_MAX - 2)}", 1))
+        long = f"1.{'0' * (LITERAL_CHARACTERS_MAX - 1)}", f"'{'w' * (SHOWN_CHARACTERS_MAX - 2)}'"
         yield _of(
             name,
             code,
             arrow,
             (0, 1, -1, 2, -2, 100, 127, high, -high - 1, None),
-            (*literals, *_rejected("'word'", "true")),
+            (*literals, *_rejected("'word'", "true", *long)),
         )
     chars: list[tuple[str, Any]] = [
         ("'a'", 97),
@@ -201,8 +224,9 @@ def _integers() -> Iterator[Typed]:
         ("-1", -1),
         ("65536", 65536),
         ("'0'", 48),
+        ("'\uffff'", 65535),
     ]
-    wrong = _rejected("'ab'", "''", "'😀'", "true")
+    wrong = _rejected("'ab'", "''", "'😀'", "'\U00010000'", "true")
     yield _of("CHAR", 4, pa.uint16(), (0, 48, 96, 97, 98, 0x20AC, 65535, None), (*chars, *wrong))
     literals = [("'10.0.0.1'", (10 << 24) + 1), ("'255.255.255.255'", (1 << 32) - 1), ("5", 5), ("'0.0.0.0'", 0)]
     wrong = _rejected("'10.0.0.256'", "'10.0.1'", "'10.0.0.1.1'", "'::1'", "'5'", "true", "''")
@@ -319,12 +343,13 @@ def _geohashes() -> Iterator[Typed]:
         (30, 16, pa.int32()),
         (60, 17, pa.int64()),
     ):
-        keys = (0, 1, 2, (1 << bits) - 1, (1 << bits - 1) + 1, None)
+        keys: tuple[int | None, ...] = (0, 1, 2, (1 << bits) - 1, (1 << bits - 1) + 1, None)
         literals: list[tuple[str, Any]] = [(f"'{each:0{bits}b}'", each) for each in keys if each is not None]
         if bits % 5 == 0 and bits > 5:
             text = "".join(DIGITS[each * 7 % 32] for each in range(bits // 5))
             number = functools.reduce(lambda found, digit: found * 32 + DIGITS.index(digit), text, 0)
             literals.append((f"'{text}'", number))
+            keys = (*keys, number - 1, number, number + 1)
             literals += [(f"'{text[:-1]}a'", REJECTED), (f"'{text[:-1].upper()}A'", REJECTED), (f"'{text}0'", REJECTED)]
         wrong = [
             (f"'{'0' * (bits + 1)}'", REJECTED),
@@ -412,12 +437,12 @@ def _or_null(truth_of: Callable[[Key | None], Truth], key: Key | None) -> Truth:
 def _wrong_literals(of: Typed) -> Iterator[Worded]:
     for text, key in of.literals:
         if key is REJECTED:
-            shown = text if len(text) <= 40 else f"{text[:40]}..."
-            words = f"column {NAME!r} of type {of.name} cannot be compared with {shown}; "
+            shown = text if len(text) <= SHOWN_CHARACTERS_MAX else f"{text[:SHOWN_CHARACTERS_MAX]}..."
+            words = f"column {NAME!r} of type {of.name} cannot be compared with {shown}; {of.advice}"
             yield Worded(type=of, text=f"{NAME} = {text}", expected=words)
             yield Worded(type=of, text=f"{NAME} IN ({text})", expected=words)
     if of.code != BOOLEAN:
-        yield Worded(type=of, text=NAME, expected=f"of type {of.name} cannot be compared with true; ")
+        yield Worded(type=of, text=NAME, expected=f"of type {of.name} cannot be compared with true; {of.advice}")
 
 
 def _wrong_conditions() -> Iterator[Worded]:

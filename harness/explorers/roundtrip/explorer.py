@@ -20,6 +20,7 @@ from tornproof.harness.explorers.roundtrip import (
     footer_rules,
     forms,
     generations,
+    judged_statistics,
     lost_files,
     metadata_rules,
     migrated_orders,
@@ -122,6 +123,15 @@ RAW_ARRAYS = Part(
     cases=raw_arrays.raw_arrays,
     kind_of=attrgetter("kind"),
 )
+JUDGED_STATISTICS = Part(
+    key="judged",
+    count="statistics judged",
+    words="counts and bounds beside values of every type",
+    subject="Of ",
+    module=judged_statistics,
+    cases=judged_statistics.judged_statistics,
+    kind_of=attrgetter("kind"),
+)
 PAGE_HEADERS = Part(
     key="header",
     count="headers of pages",
@@ -215,6 +225,7 @@ PARTS = (
     CONVERTED_STRUCTS,
     WORDED_CONDITIONS,
     RAW_ARRAYS,
+    JUDGED_STATISTICS,
     PAGE_HEADERS,
     WRITTEN_OPTIONS,
     WRONG_OPTIONS,

@@ -1,0 +1,366 @@
+"""Whether counts and bounds in `_pm` are believed where they fit the values of their pages, and rejected elsewhere.
+
+The order of each type and what a bound may be are those of docs/format.md, applied here a second time to few values.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+import struct
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+
+from tornproof.harness.common.patch import replaced
+from tornproof.harness.common.whose_error import errors_as_problems
+from tornproof.impl.chunk.statistics import are_exact, check_bounds, check_counts
+from tornproof.impl.errors import CorruptError
+from tornproof.impl.pm.block import Chunk, Statistic
+from tornproof.impl.pm.header import Column
+
+PROPERTY = "statistics are believed if they fit the values of their pages, and rejected otherwise"
+FILE, NAME, START_BYTES = "data.parquet", "judged", 8000
+BOOLEAN, INT32, INT64, INT96, FLOAT, DOUBLE, BYTE_ARRAY, FIXED = range(8)
+INTEGERS = (INT32, INT64)
+BINARY, ARRAY_OF_DOUBLES = 18, 27 | 10 << 8
+MANY = 70
+"""So often few values are repeated, because many are compared in another way."""
+CONTINUATION = range(0x80, 0xC0)
+NO_BOUND = bytes(5)
+"""A bound that has the width of no type."""
+
+Stored: TypeAlias = Callable[[Any], bytes]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ordered:
+    """A type: how Arrow has its values, three of them in order, how a bound has one, and what they are compared by."""
+
+    name: str
+    type: int
+    physical: int
+    arrow: pa.DataType
+    values: tuple[Any, Any, Any]
+    stored: Stored
+    key: Callable[[Any], Any] = lambda value: value
+    fixed_bytes: int = 0
+    is_ordered: bool = True
+
+    @property
+    def column(self) -> Column:
+        """The column."""
+        return Column(
+            name=NAME,
+            id=3,
+            type=self.type,
+            flags=0,
+            fixed_byte_len=self.fixed_bytes,
+            physical_type=self.physical,
+            max_rep_level=0,
+            max_def_level=1,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judged:
+    """Values, and what is said of them: counts, and bounds with whether they are exact; `field` is what is wrong."""
+
+    type: Ordered
+    values: tuple[Any, ...]
+    low: tuple[Any, bool] | None = None
+    high: tuple[Any, bool] | None = None
+    more_values: int = 0
+    more_nulls: int | None = 0
+    field: str = ""
+
+    @property
+    def name(self) -> str:
+        """It in words."""
+        counts = f"{self.more_values} values and {self.more_nulls} nulls more"
+        said = f"from {self.low} to {self.high}, {counts}"
+        return f"{len(self.values)} values of {self.type.name}, {self.values[:4]}, {said}"
+
+    @property
+    def kind(self) -> str:
+        """The type, and what is wrong."""
+        return f"{self.type.name} {self.field}"
+
+    @property
+    def array(self) -> pa.Array:
+        """The values as they are stored."""
+        return pa.array(self.values, self.type.arrow)
+
+    @property
+    def chunk(self) -> Chunk:
+        """What is said of them."""
+        null_count = None if self.more_nulls is None else self.values.count(None) + self.more_nulls
+        return Chunk(
+            codec=0,
+            encodings=1,
+            num_values=len(self.values) + self.more_values,
+            byte_range_start=START_BYTES,
+            total_compressed=10,
+            null_count=null_count,
+            distinct_count=None,
+            minimum=self._statistic(self.low),
+            maximum=self._statistic(self.high),
+        )
+
+    def _statistic(self, said: tuple[Any, bool] | None) -> Statistic | None:
+        if said is None:
+            return None
+        value, is_exact = said
+        return Statistic(value if value is NO_BOUND else self.type.stored(value), is_exact)
+
+
+@functools.cache
+def judged_statistics() -> tuple[Judged, ...]:
+    """Return all statistics, always in the same order."""
+    return tuple(each for of in types() for each in (*_counts(of), *_bounds(of), *_many(of), *_texts(of)))
+
+
+@errors_as_problems
+def problem_of(case: Judged) -> str | None:
+    """Say what is wrong with how statistics are judged, alone and with many others; None if nothing is."""
+    found, array = "", case.array
+    try:
+        check_counts(array, case.type.column, case.chunk, file=FILE)
+        check_bounds(array, case.type.column, case.chunk, file=FILE)
+    except CorruptError as error:
+        found = error.problem.field.removesuffix(f" of column {NAME!r}")
+        if (error.problem.file, error.problem.offset_bytes) != (FILE, START_BYTES):
+            return f"{error} is said of another place"
+    if found != case.field:
+        return f"{found or 'nothing'} is wrong, and should be {case.field or 'nothing'}"
+    return _problem_of_many(case)
+
+
+def failed_controls() -> Iterator[str]:
+    """Yield what is not noticed of judges that look at no bounds, and at no counts."""
+    for name, place, broken in (
+        ("no value is below a bound", "_extremes", lambda *_: (None, None)),
+        ("every bound is a truncated text", "_is_truncation", lambda *_: True),
+        ("any counts are right", "check_counts", None),
+    ):
+        location = f"{__name__}:{place}" if broken is None else f"tornproof.impl.chunk.statistics:{place}"
+        with replaced(location, broken or (lambda *_, **__: None)):
+            if all(problem_of(each) is None for each in judged_statistics()):
+                yield f"{name}: not noticed"
+
+
+def _problem_of_many(case: Judged) -> str | None:
+    """Say whether it is one of several chunks that are said to be exact, and are not, or are and are not said to be."""
+    if case.more_values or not case.values:
+        return None
+    sound = Judged(type=case.type, values=case.values[::-1])
+    exact = are_exact(pa.concat_arrays([case.array, sound.array]), case.type.column, [case.chunk, sound.chunk])
+    keys = [case.type.key(value) for value in case.values if value is not None]
+    is_exact = bool(keys) and case.more_nulls == 0 and _is_said(case, min(keys), max(keys))
+    if exact[1]:
+        return "what has no bounds is said to have exact ones"
+    if exact[0] and not is_exact:
+        return "as one of many it is said to be exact"
+    is_seen = exact[0] or not _is_number(case) or any(map(_is_nan, case.values))
+    return "as one of many it is not seen to be exact" if is_exact and not is_seen else None
+
+
+def _is_said(case: Judged, low: Any, high: Any) -> bool:
+    found = [None if each is None or each[0] is NO_BOUND else case.type.key(each[0]) for each in (case.low, case.high)]
+    return found == [low, high]
+
+
+def _is_number(case: Judged) -> bool:
+    return case.type.arrow in (pa.int32(), pa.int64(), pa.float32(), pa.float64()) and case.type.is_ordered
+
+
+def _packed(form: str) -> Stored:
+    return lambda value: struct.pack(form, value)
+
+
+@functools.cache
+def types() -> tuple[Ordered, ...]:
+    """Return a type for each way to store and to compare."""
+    unsigned: Callable[[int], int] = lambda value: value % (1 << 32)  # noqa: E731
+    cents: Callable[[Decimal], int] = lambda value: int(value.scaleb(2))  # noqa: E731
+    large = 1 << 40
+    return (
+        Ordered(name="BYTE", type=2, physical=INT32, arrow=pa.int32(), values=(-7, 0, 9), stored=_packed("<i")),
+        Ordered(
+            name="INT", type=5, physical=INT32, arrow=pa.int32(), values=(-(1 << 31), -1, 256), stored=_packed("<i")
+        ),
+        Ordered(name="LONG", type=6, physical=INT64, arrow=pa.int64(), values=(-large, 1, large), stored=_packed("<q")),
+        Ordered(name="TIMESTAMP", type=8, physical=INT64, arrow=pa.int64(), values=(0, 1, large), stored=_packed("<q")),
+        Ordered(name="CHAR", type=4, physical=INT32, arrow=pa.int32(), values=(7, 300, 65535), stored=_packed("<i")),
+        Ordered(
+            name="IPv4",
+            type=25,
+            physical=INT32,
+            arrow=pa.int32(),
+            values=(1, 1 << 30, -(1 << 31)),
+            stored=_packed("<i"),
+            key=unsigned,
+        ),
+        Ordered(
+            name="FLOAT", type=9, physical=FLOAT, arrow=pa.float32(), values=(-2.5, 0.25, 8.0), stored=_packed("<f")
+        ),
+        Ordered(
+            name="DOUBLE", type=10, physical=DOUBLE, arrow=pa.float64(), values=(-1e300, 0.0, 0.1), stored=_packed("<d")
+        ),
+        Ordered(
+            name="BOOLEAN", type=1, physical=BOOLEAN, arrow=pa.bool_(), values=(False, True, True), stored=_packed("<?")
+        ),
+        Ordered(
+            name="VARCHAR",
+            type=26,
+            physical=BYTE_ARRAY,
+            arrow=pa.binary(),
+            values=(b"a", b"b", b"\xc3\xa9"),
+            stored=bytes,
+        ),
+        Ordered(
+            name="BINARY",
+            type=BINARY,
+            physical=BYTE_ARRAY,
+            arrow=pa.binary(),
+            values=(b"", b"\x7f", b"\xff"),
+            stored=bytes,
+        ),
+        Ordered(
+            name="UUID",
+            type=19,
+            physical=FIXED,
+            arrow=pa.binary(16),
+            values=(bytes(16), b"\x7f" * 16, b"\x80" + bytes(15)),
+            stored=bytes,
+            fixed_bytes=16,
+        ),
+        Ordered(
+            name="DECIMAL",
+            type=31 | 18 << 8 | 2 << 18,
+            physical=FIXED,
+            arrow=pa.decimal128(18, 2),
+            values=(Decimal("-1.50"), Decimal("0.01"), Decimal("12345678901234.56")),
+            stored=lambda value: cents(value).to_bytes(8, "big", signed=True),
+            key=cents,
+            fixed_bytes=8,
+        ),
+        Ordered(
+            name="of no type",
+            type=-1,
+            physical=INT32,
+            arrow=pa.int32(),
+            values=(1, 2, 3),
+            stored=_packed("<i"),
+            is_ordered=False,
+        ),
+        Ordered(
+            name="INT96",
+            type=8,
+            physical=INT96,
+            arrow=pa.binary(12),
+            values=(bytes(12), b"\1" * 12, b"\2" * 12),
+            stored=bytes,
+            is_ordered=False,
+        ),
+    )
+
+
+def _counts(of: Ordered) -> Iterator[Judged]:
+    first = of.values[0]
+    for values in ((), (first,), (first, None), (None, None, None)):
+        yield Judged(type=of, values=values, more_nulls=None)
+        for more_values in (-len(values), -1, 0, 1):
+            for more_nulls in (-1, 0, 1):
+                if len(values) + more_values >= 0 and values.count(None) + more_nulls >= 0:
+                    wrong = "NUM_VALUES" if more_values else "NULL_COUNT" if more_nulls else ""
+                    yield Judged(type=of, values=values, more_values=more_values, more_nulls=more_nulls, field=wrong)
+
+
+def _bounds(of: Ordered) -> Iterator[Judged]:
+    low, middle, high = of.values
+    others: tuple[Any, ...] = (math.nan,) if of.physical in (FLOAT, DOUBLE) else ()
+    bounds = [None, *itertools.product((low, middle, high, *others), (True, False))]
+    for values in ((low, high), (middle,), (middle, None, low), (None, None), (high, middle, *others), others * 2):
+        if values:
+            for said_low, said_high in itertools.product(bounds, repeat=2):
+                yield _judged(of, values, said_low, said_high)
+    if of.physical != BYTE_ARRAY:
+        for is_exact in (True, False):
+            field = "statistics" if of.is_ordered else ""
+            yield Judged(type=of, values=(low, high), low=(NO_BOUND, is_exact), field=field)
+
+
+def _many(of: Ordered) -> Iterator[Judged]:
+    """Yield more values than are compared one by one."""
+    low, middle, high = of.values
+    others: tuple[Any, ...] = (math.nan,) if of.physical in (FLOAT, DOUBLE) else ()
+    for values in ((low, middle, high), (middle, high, None), (low, *others, high), others * 3):
+        for said in ((low, high), (middle, high), (low, middle), (high, low)):
+            if values:
+                yield _judged(of, values * MANY, *((each, True) for each in said))
+
+
+def _texts(of: Ordered) -> Iterator[Judged]:
+    """Yield bounds that are the beginnings of texts."""
+    if of.name == "VARCHAR":
+        values = ("größe mehr".encode(), b"m" * 9)
+        for low, high in itertools.product(
+            (b"", b"gr", b"gs", "grö".encode(), "größe mehr".encode(), b"a"), (b"n", b"mn", b"m" * 9, b"mmmn", b"z")
+        ):
+            yield _judged(of, values, (low, True), (high, True))
+            yield _judged(of, values, (low, False), (high, False))
+        for high in ("é".encode(), "ü".encode(), b"f", b"\xc3"):
+            yield _judged(of, (b"e", "éa".encode()), None, (high, True))
+        yield _judged(of, (b"e", "x\u07ffabc".encode()), None, ("x\u0800".encode(), True))
+
+
+def _judged(
+    of: Ordered, values: tuple[Any, ...], low: tuple[Any, bool] | None, high: tuple[Any, bool] | None
+) -> Judged:
+    return Judged(type=of, values=values, low=low, high=high, field=_wrong(of, values, low, high))
+
+
+def _wrong(of: Ordered, values: Sequence[Any], low: tuple[Any, bool] | None, high: tuple[Any, bool] | None) -> str:
+    """Return the bound that does not fit the values, the lower one first; none if both do."""
+    if not of.is_ordered:
+        return ""
+    said: list[Any] = [None if each is None else of.key(each[0]) for each in (low, high)]
+    if of.physical in INTEGERS and None not in said and said[0] > said[1]:
+        return ""
+    keys = [of.key(value) for value in values if value is not None and not _is_nan(value)]
+    for name, bound, key, outermost in (
+        ("MIN_STAT", low, said[0], min(keys, default=None)),
+        ("MAX_STAT", high, said[1], max(keys, default=None)),
+    ):
+        if bound is None or _is_nan(key):
+            continue
+        is_exact = bound[1] and of.type not in (BINARY, ARRAY_OF_DOUBLES)
+        if outermost is None:
+            if is_exact:
+                return name
+            continue
+        is_outside = key > outermost if name == "MIN_STAT" else key < outermost
+        if is_outside or (is_exact and key != outermost and not _is_beginning(key, outermost)):
+            return name
+    return ""
+
+
+def _is_nan(value: Any) -> bool:
+    return isinstance(value, float) and math.isnan(value)
+
+
+def _is_beginning(bound: Any, value: Any) -> bool:
+    """Return whether a bound is the beginning of a text, or above it by its last character."""
+    if not isinstance(bound, bytes) or len(bound) >= len(value):
+        return False
+    if bound < value:
+        return bool(value[: len(bound)] == bound)
+    kept = len(bound)
+    while kept and bound[kept - 1] in CONTINUATION:
+        kept -= 1
+    return bool(value[: max(kept - 1, 0)] == bound[: max(kept - 1, 0)])

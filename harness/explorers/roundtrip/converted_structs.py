@@ -24,7 +24,7 @@ from tornproof.harness.explorers.roundtrip.thrift_forms import (
     thrift_forms,
     varint,
 )
-from tornproof.impl.migrate.footer_reader import UNKNOWN, StructReader
+from tornproof.impl.migrate.footer_reader import UNKNOWN, StructReader, read_footer
 from tornproof.impl.migrate.rejections import Cause, RejectionError
 from tornproof.impl.migrate.shapes import Union
 from tornproof.impl.parquet import fields
@@ -37,6 +37,8 @@ BITS = {KINDS["i16"]: 16, KINDS["i32"]: 32, KINDS["i64"]: 64}
 COUNT_BYTES_MAX, ID_BYTES_MAX = 5, 3
 STRUCT_COST, ITEM_COST = 2, 8
 """What a struct and an element cost; bytes cost what they are."""
+TAIL_BYTES, BUDGET_BYTES = 8, 1024
+"""Two for each byte are allowed, those behind the footer too, and so many more."""
 UNIONS = {
     *("TIME_UNIT", "LOGICAL_TYPE", "COLUMN_CRYPTO_META_DATA", "ENCRYPTION_ALGORITHM", "COLUMN_ORDER"),
     *("BLOOM_FILTER_ALGORITHM", "BLOOM_FILTER_HASH", "BLOOM_FILTER_COMPRESSION"),
@@ -75,11 +77,11 @@ ROOT = "root"
 
 
 class TurnedAwayError(Exception):
-    """A struct is not read, for a cause and at the end of a path."""
+    """A struct is not read, for a cause and at the end of a path; `struct` is the one that is said to be wrong."""
 
-    def __init__(self, cause: Cause, *steps: str) -> None:
+    def __init__(self, cause: Cause, *steps: str, struct: Struct | None = None) -> None:
         super().__init__(cause, steps)
-        self.cause, self.steps = cause, steps
+        self.cause, self.steps, self.struct = cause, steps, struct
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,7 +109,23 @@ def converted_reads() -> tuple[Read, ...]:
         Read(kind=each.table, name=each.name, content=each.content, table=each.table, tree=each.tree)
         for each in members_cases()
     )
-    return (*wrong, *forms, *members)
+    return (*wrong, *_budgets(), *forms, *members)
+
+
+def _budgets() -> Iterator[Read]:
+    """Yield footers that cost as much as the converter allows for their length, and a little more."""
+    usual = next(each for each in members_cases() if each.name == "FILE_META_DATA: what is required")
+
+    def with_elements(count: int) -> bytes:
+        # A list of booleans in a field that nobody knows.
+        return usual.content[:-1] + b"\x09" + varint(signed(-1)) + b"\xf1" + varint(count, 2) + b"\1" * count + b"\0"
+
+    allowed = 2 * (len(with_elements(0)) + TAIL_BYTES) + BUDGET_BYTES
+    # Each has a byte, for which two more are allowed.
+    count = (allowed - _cost(usual.tree)) // (ITEM_COST - 2)
+    for more in (0, 1):
+        causes = None, Cause.BUDGET if more else None
+        yield Read(kind="budgets", name=f"{more} elements too many", content=with_elements(count + more), causes=causes)
 
 
 @errors_as_problems
@@ -144,7 +162,10 @@ def _any_varint(reader: StructReader, _: int) -> int:
 def _problem_of_cause(case: Read, as_questdb: bool) -> str | None:
     wanted = case.causes[as_questdb]
     try:
-        StructReader(case.content, BASE_BYTES, as_questdb=as_questdb).named(struct_of(None), ROOT)
+        if case.kind == "budgets":
+            read_footer(case.content + bytes(TAIL_BYTES), offset_bytes=BASE_BYTES, as_questdb=as_questdb)
+        else:
+            StructReader(case.content, BASE_BYTES, as_questdb=as_questdb).named(struct_of(None), ROOT)
     except RejectionError as error:
         return None if error.cause is wanted else f"it is rejected because {error.cause.value}, and not for {wanted}"
     return None if wanted is None else f"it is read, and should be rejected because {wanted.value}"
@@ -158,14 +179,15 @@ def _problem(case: Read, tree: Struct, as_questdb: bool) -> str | None:
     try:
         expected: Any = _expected(tree, case.table, as_questdb)
     except TurnedAwayError as error:
-        expected = error.cause, (ROOT, *error.steps)
+        where = None if error.struct is None else error.struct.offset_bytes - tree.offset_bytes
+        expected = error.cause, (ROOT, *error.steps), where
     cost = _cost(tree)
     for budget, outcome in ((cost, expected), (cost - 1, None)):
         reader = StructReader(case.content, BASE_BYTES, budget=budget, as_questdb=as_questdb)
         try:
             found: Any = reader.named(form, ROOT)
         except RejectionError as error:
-            found = error.cause, tuple(map(str, error.steps[::-1]))
+            found = error.cause, tuple(map(str, error.steps[::-1])), _where(error, expected, case)
             if outcome is None and (error.cause is Cause.BUDGET or _is_rejection(expected)):
                 continue
         else:
@@ -177,6 +199,13 @@ def _problem(case: Read, tree: Struct, as_questdb: bool) -> str | None:
         if found != outcome:
             return f"it is read as {found}, and should be as {outcome}"
     return None
+
+
+def _where(error: RejectionError, expected: Any, case: Read) -> int | None:
+    """Return the position of an error, None where it only has to be one in the struct."""
+    where = (error.offset_bytes or 0) - BASE_BYTES
+    is_free = _is_rejection(expected) and expected[2] is None and 0 <= where <= len(case.content)
+    return None if is_free else where
 
 
 def _is_rejection(expected: Any) -> bool:
@@ -216,7 +245,7 @@ def _expected(tree: Struct, table: str, as_questdb: bool) -> Any:
         values[member.name] = None if value is NOT_KNOWN else value
     for member in known.values():
         if member.is_required and member.name not in values and (table, member.name) not in OPTIONAL:
-            raise TurnedAwayError(Cause.FIELD_MISSING, member.name)
+            raise TurnedAwayError(Cause.FIELD_MISSING, member.name, struct=tree)
     return NOT_KNOWN if is_unknown else {name: values.get(name) for name in KEPT.get(table, "").split()}
 
 
@@ -231,7 +260,7 @@ def _expected_union(tree: Struct, table: str, known: dict[int, Declared], as_que
             _skip(field.kind, field.value, as_questdb)
             found = found or NOT_KNOWN
     if len(tree.fields) != 1 or (found is NOT_KNOWN and as_questdb):
-        raise TurnedAwayError(Cause.BAD_DATA)
+        raise TurnedAwayError(Cause.BAD_DATA, struct=tree)
     return found
 
 
@@ -239,7 +268,7 @@ def _named(value: Value, member: Declared, as_questdb: bool) -> Any:
     try:
         return _value(value, member.type, as_questdb)
     except TurnedAwayError as error:
-        raise TurnedAwayError(error.cause, member.name, *error.steps) from None
+        raise TurnedAwayError(error.cause, member.name, *error.steps, struct=error.struct) from None
 
 
 def _value(value: Value, of: Type, as_questdb: bool) -> Any:
@@ -251,7 +280,7 @@ def _value(value: Value, of: Type, as_questdb: bool) -> Any:
             try:
                 values.append(_value(each, of.element, as_questdb))
             except TurnedAwayError as error:
-                raise TurnedAwayError(error.cause, f"[{index}]", *error.steps) from None
+                raise TurnedAwayError(error.cause, f"[{index}]", *error.steps, struct=error.struct) from None
         return tuple(values)
     if of.kind in INTEGER_KINDS:
         return _integer(value, BITS[of.kind])

@@ -74,10 +74,10 @@ EXPANSION = Part(
 PACKED_VECTORS = Part(
     key="packed",
     count="packed pages",
-    words="pages of packed vectors",
+    words="pages of packed vectors, also broken ones",
     subject="A page with ",
     module=packed_vectors,
-    cases=packed_vectors.pages,
+    cases=packed_vectors.all_pages,
 )
 THRIFT_FORMS = Part(
     key="wire",

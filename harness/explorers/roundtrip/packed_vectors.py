@@ -16,6 +16,7 @@ import numpy as np
 
 from tornproof.harness.common.patch import original_of, replaced
 from tornproof.harness.common.whose_error import errors_as_problems
+from tornproof.impl.errors import CorruptError
 from tornproof.impl.extension.alp import decode_alp
 from tornproof.impl.extension.pfor import decode_pfor
 
@@ -26,6 +27,8 @@ TYPES = ("<i8", "<i4", "<f8", "<f4")
 SPREAD = 0x9E37_79B9_7F4A_7C15
 EXCEPTION_EVERY = 7
 FULL_VALUES_MIN = 128
+FILE, AT_BYTES, HEAD_BYTES = "data.parquet", 6, 7
+EXPONENTS_MAX = {"<f8": 18, "<f4": 10}
 SMALL_BLOCK_VALUES = 32
 """So many values are decoded at a time where otherwise only large pages are decoded in several steps."""
 EXPONENTS = {"<f8": ((14, 14), (18, 0), (2, 0), (0, 0)), "<f4": ((10, 0), (7, 5), (1, 1), (0, 0))}
@@ -103,15 +106,132 @@ def _decimals(integers: Sequence[int], exponent: int, factor: int, of: str) -> l
     return list(scaled * np.array(float(f"1e-{exponent}"), of))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokenPage:
+    """A page that contradicts itself: `edits` are bytes at positions of a sound one, `field` is what is wrong then."""
+
+    page: Page
+    words: str
+    field: str
+    edits: tuple[tuple[int, bytes], ...] = ()
+    less_bytes: int = 0
+    more: bytes = b""
+    more_values: int = 0
+
+    @property
+    def name(self) -> str:
+        """It in words."""
+        return f"{self.page.name}, {self.words}"
+
+    def made(self) -> tuple[bytes, int]:
+        """Return its bytes, and how many values it should have."""
+        content, values = self.page.made()
+        changed = bytearray(content)
+        for position, new in self.edits:
+            changed[position : position + len(new)] = new
+        return bytes(changed[: len(changed) - self.less_bytes]) + self.more, len(values) + self.more_values
+
+
+@functools.cache
+def broken_pages() -> tuple[BrokenPage, ...]:
+    """Return pages that must be rejected, of each type."""
+    pages = (Page(type=of, log_size=log_size) for of in TYPES for log_size in (3, 10))
+    return tuple(each for page in pages for each in (*_wrong_heads(page), *_wrong_vectors(page)))
+
+
+def _wrong_heads(page: Page) -> Iterator[BrokenPage]:
+    is_float = page.type[1] == "f"
+    modes = (("compression_mode", 0), ("integer_encoding", 1)) if is_float else (("packing_mode", 0),)
+    for field, position in modes:
+        yield BrokenPage(page=page, words=f"another {field}", field=field, edits=((position, b"\1"),))
+    size_at = 2 if is_float else 1
+    for log_size in (LOG_SIZES[0] - 1, LOG_SIZES[-1] + 1, 255):
+        edits = ((size_at, bytes([log_size])),)
+        yield BrokenPage(page=page, words=f"2^{log_size} values a vector", field="log_vector_size", edits=edits)
+    if not is_float:
+        other = {"8": 4, "4": 8}[page.type[2]]
+        yield BrokenPage(
+            page=page, words="values of another width", field="value_byte_width", edits=((2, bytes([other])),)
+        )
+    for more in (-1, 1):
+        yield BrokenPage(page=page, words=f"{more} values more", field="num_elements", more_values=more)
+    too_many = struct.pack("<i", len(page.made()[1]) + (1 << 20))
+    yield BrokenPage(
+        page=page, words="a million values more", field="num_elements", edits=((3, too_many),), more_values=1 << 20
+    )
+
+
+def _wrong_vectors(page: Page) -> Iterator[BrokenPage]:
+    content, _ = page.made()
+    parts, is_float, bits = page.parts(), page.type[1] == "f", 8 * int(page.type[2])
+    frame_bytes = bits // 8
+    exceptions_at, width_at = (2, 4 + frame_bytes) if is_float else (frame_bytes + 1, frame_bytes)
+    offsets = struct.unpack_from(f"<{len(parts)}I", content, HEAD_BYTES)
+    for number in sorted({0, 1, len(parts) - 1}):
+        count, width = parts[number]
+        start = HEAD_BYTES + offsets[number]
+        head_bytes = 4 + frame_bytes + 1 if is_float else frame_bytes + 3
+        for more in (-1, 1):
+            moved = struct.pack("<I", offsets[number] + more)
+            edits = ((HEAD_BYTES + 4 * number, moved),)
+            # The next one is no longer where it ends either.
+            yield BrokenPage(page=page, words=f"vector {number} moved by {more}", field="", edits=edits)
+        edits = ((start + width_at, bytes([bits + 1])),)
+        yield BrokenPage(page=page, words=f"vector {number} of {bits + 1} bits", field="bit_width", edits=edits)
+        (found,) = struct.unpack_from("<H", content, start + exceptions_at)
+        edits = ((start + exceptions_at, struct.pack("<H", found + 1)),)
+        yield BrokenPage(page=page, words=f"an exception more in vector {number}", field="offsets", edits=edits)
+        if found:
+            position = start + head_bytes + -(-count * width // 8)
+            edits = ((position, struct.pack("<H", count)),)
+            words = f"an exception behind vector {number}"
+            yield BrokenPage(page=page, words=words, field="exception positions", edits=edits)
+        if is_float:
+            for exponent, factor in ((EXPONENTS_MAX[page.type] + 1, 0), (1, 2)):
+                edits = ((start, bytes([exponent, factor])),)
+                words = f"exponent {exponent} and factor {factor} in vector {number}"
+                yield BrokenPage(page=page, words=words, field="exponent", edits=edits)
+    yield BrokenPage(
+        page=page, words="an offset far behind", field="offsets", edits=((HEAD_BYTES, b"\xff\xff\xff\x7f"),)
+    )
+    yield BrokenPage(page=page, words="a byte less", field="offsets", less_bytes=1)
+    yield BrokenPage(page=page, words="a byte more", field="offsets", more=b"\0")
+
+
+def _problem_of_broken(page: BrokenPage) -> str | None:
+    """Say how a page is taken that must be rejected, or where it is said to be wrong; None if it is rejected."""
+    content, count = page.made()
+    of = page.page.type
+    decode = decode_alp if of[1] == "f" else decode_pfor
+    try:
+        found = decode(memoryview(bytes(AT_BYTES) + content)[AT_BYTES:], count, of, file=FILE, at=AT_BYTES)
+    except CorruptError as error:
+        problem = error.problem
+        is_here = problem.file == FILE and AT_BYTES <= (problem.offset_bytes or 0) <= AT_BYTES + HEAD_BYTES
+        is_named = page.field in ("", problem.field.lower())
+        return None if is_here and is_named else f"it is rejected, but with {error}"
+    return f"it is taken for {len(found)} values"
+
+
 @functools.cache
 def pages() -> tuple[Page, ...]:
     """Return a page of each size of vectors and each type."""
     return tuple(Page(type=of, log_size=log_size) for log_size in LOG_SIZES for of in TYPES)
 
 
+@functools.cache
+def all_pages() -> tuple[Page | BrokenPage, ...]:
+    """Return sound pages, and those that must be rejected."""
+    return (*pages(), *broken_pages())
+
+
 @errors_as_problems
-def problem_of(page: Page) -> str | None:
-    """Say what is wrong with how a page is read, also in small steps; None if nothing is."""
+def problem_of(page: Page | BrokenPage) -> str | None:
+    """Say what is wrong with how a page is read, also in small steps, or rejected; None if nothing is."""
+    return _problem_of_broken(page) if isinstance(page, BrokenPage) else _problem_of_sound(page)
+
+
+def _problem_of_sound(page: Page) -> str | None:
     content, values = page.made()
     expected = np.array(values, page.type).tobytes()
     decode = decode_alp if page.type[1] == "f" else decode_pfor
@@ -124,7 +244,10 @@ def problem_of(page: Page) -> str | None:
 
 
 def failed_controls() -> Iterator[str]:
-    """Yield what is not noticed of a reader without exceptions."""
+    """Yield what is not noticed of readers without exceptions, and that look at no heads of pages."""
     with replaced("tornproof.impl.extension.pfor:values_of", lambda rows, vectors: rows.reshape(-1)):
         if problem_of(pages()[0]) is None:
             yield f"{pages()[0].name}: values without exceptions were not noticed"
+    with replaced("tornproof.impl.extension.pfor:check_page", lambda *_, **__: None):
+        if all(problem_of(each) is None for each in broken_pages()):
+            yield "pages whose heads are wrong were not noticed"

@@ -10,14 +10,20 @@ from tornproof.harness.common.patch import replaced
 from tornproof.harness.common.verdict import Verdict
 from tornproof.harness.explorers.roundtrip import packed_vectors
 from tornproof.harness.explorers.roundtrip.explorer import PACKED_VECTORS, findings_of, replay_roundtrip
-from tornproof.harness.explorers.roundtrip.packed_vectors import LOG_SIZES, failed_controls, pages, problem_of
+from tornproof.harness.explorers.roundtrip.packed_vectors import (
+    LOG_SIZES,
+    all_pages,
+    failed_controls,
+    pages,
+    problem_of,
+)
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.impl.extension import vectors
 from tornproof.impl.extension.bit_packing import unpack
 
 
 def test_pages_of_all_sizes_are_read_and_a_reader_without_exceptions_is_noticed() -> None:
-    assert [problem for each in pages() if (problem := problem_of(each))] == []
+    assert [problem for each in all_pages() if (problem := problem_of(each))] == []
     assert [*failed_controls()] == [] and LOG_SIZES == vectors.LOG_VECTOR_SIZES
     widths = {(page.type, width) for page in pages() for _, width in page.parts()}
     assert all(sum(of == page.type for of, _ in widths) > 8 for page in pages())
@@ -51,3 +57,9 @@ def test_a_reader_that_decodes_only_the_first_block_is_noticed(monkeypatch: pyte
     first = vectors.decode_vectors
     with replaced("tornproof.impl.extension.pfor:decode_vectors", lambda *a, **k: iter([next(first(*a, **k))])):
         assert len([*findings_of(PACKED_VECTORS)]) > len(pages()) // 4
+
+
+def test_a_reader_that_believes_widths_and_counts_is_noticed() -> None:
+    with replaced("tornproof.impl.extension.vectors:LOG_VECTOR_SIZES", range(17)):
+        findings = [*findings_of(PACKED_VECTORS)]
+        assert any("2^2 values a vector" in each.sentence for each in findings)

@@ -15,6 +15,7 @@ from typing import Any
 from tornproof.harness.common.verdict import Finding, Phase, Verdict
 from tornproof.harness.explorers.roundtrip import (
     annotated_columns,
+    array_bytes,
     converted_structs,
     expansion,
     footer_rules,
@@ -28,7 +29,6 @@ from tornproof.harness.explorers.roundtrip import (
     packed_vectors,
     page_headers,
     parquet_members,
-    raw_arrays,
     thrift_forms,
     views,
     worded_conditions,
@@ -114,13 +114,13 @@ WORDED_CONDITIONS = Part(
     cases=worded_conditions.worded_conditions,
     kind_of=attrgetter("kind"),
 )
-RAW_ARRAYS = Part(
+ARRAY_BYTES = Part(
     key="arrays",
-    count="raw arrays",
+    count="bytes of arrays",
     words="arrays as they are stored",
     subject="Arrays of ",
-    module=raw_arrays,
-    cases=raw_arrays.raw_arrays,
+    module=array_bytes,
+    cases=array_bytes.array_bytes,
     kind_of=attrgetter("kind"),
 )
 JUDGED_STATISTICS = Part(
@@ -224,7 +224,7 @@ PARTS = (
     PARQUET_MEMBERS,
     CONVERTED_STRUCTS,
     WORDED_CONDITIONS,
-    RAW_ARRAYS,
+    ARRAY_BYTES,
     JUDGED_STATISTICS,
     PAGE_HEADERS,
     WRITTEN_OPTIONS,

@@ -23,12 +23,14 @@ from msgspec import structs
 
 from tornproof.harness.common.patch import replaced
 from tornproof.harness.common.whose_error import errors_as_problems
+from tornproof.harness.explorers.corruption import every_type
 from tornproof.harness.explorers.model_based.other_footers import CHUNK_FACTS, with_footer, within
 from tornproof.harness.explorers.roundtrip.forms import reader_of
 from tornproof.harness.explorers.roundtrip.metadata_rules import bounds_of_types, proven
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.impl.errors import TornproofError
+from tornproof.impl.layout.parquet import DATA_FILE
 from tornproof.impl.layout.txn import TransactionRecord
 from tornproof.impl.migrate.convert import convert
 from tornproof.impl.parquet.fields import Codec, ConvertedType, PageEncoding, PageType, Repetition
@@ -89,6 +91,37 @@ ENUMERATIONS: dict[type[IntEnum], str] = {
     "DELTA_BYTE_ARRAY RLE_DICTIONARY BYTE_STREAM_SPLIT ALP PFOR",
 }
 """Those of Parquet's metadata and of Thrift, by their numbers from 0 on."""
+PARQUET_FORMS = {
+    "TIMESTAMP": "INT64 0 TIMESTAMP_MICROS Timestamp(microseconds)",
+    "BOOLEAN": "BOOLEAN 0 NONE None",
+    "BYTE": "INT32 0 INT_8 Int(8, signed)",
+    "SHORT": "INT32 0 INT_16 Int(16, signed)",
+    "CHAR": "INT32 0 UINT_16 Int(16, unsigned)",
+    "INT": "INT32 0 NONE None",
+    "LONG": "INT64 0 NONE None",
+    "DATE": "INT64 0 TIMESTAMP_MILLIS Timestamp(milliseconds)",
+    "TIMESTAMP_NS": "INT64 0 NONE Timestamp(nanoseconds)",
+    "FLOAT": "FLOAT 0 NONE None",
+    "DOUBLE": "DOUBLE 0 NONE None",
+    **dict.fromkeys(("STRING", "VARCHAR", "SYMBOL"), "BYTE_ARRAY 0 UTF8 String"),
+    **dict.fromkeys(("BINARY", "DOUBLE[]", "DOUBLE[][]"), "BYTE_ARRAY 0 NONE None"),
+    "UUID": "FIXED_LEN_BYTE_ARRAY 16 NONE UUID",
+    "LONG256": "FIXED_LEN_BYTE_ARRAY 32 NONE None",
+    "LONG128": "FIXED_LEN_BYTE_ARRAY 16 NONE None",
+    "IPV4": "INT32 0 UINT_32 Int(32, unsigned)",
+    "GEOHASH(7b)": "INT32 0 INT_8 Int(8, signed)",
+    "GEOHASH(3c)": "INT32 0 INT_16 Int(16, signed)",
+    "GEOHASH(6c)": "INT32 0 INT_32 Int(32, signed)",
+    "GEOHASH(12c)": "INT64 0 INT_64 Int(64, signed)",
+    "DECIMAL(2,1)": "FIXED_LEN_BYTE_ARRAY 1 DECIMAL Decimal(2, 1)",
+    "DECIMAL(4,2)": "FIXED_LEN_BYTE_ARRAY 2 DECIMAL Decimal(4, 2)",
+    "DECIMAL(9,2)": "FIXED_LEN_BYTE_ARRAY 4 DECIMAL Decimal(9, 2)",
+    "DECIMAL(18,3)": "FIXED_LEN_BYTE_ARRAY 8 DECIMAL Decimal(18, 3)",
+    "DECIMAL(38,10)": "FIXED_LEN_BYTE_ARRAY 16 DECIMAL Decimal(38, 10)",
+    "DECIMAL(76,20)": "FIXED_LEN_BYTE_ARRAY 32 DECIMAL Decimal(76, 20)",
+}
+"""Physical type, width, converted and logical type of a column of each type, as pyarrow sees them."""
+NEVER_NULL = {"BOOLEAN", "BYTE", "SHORT", "CHAR"}
 CONTENTS = tuple(bytes(range(256)) * 3 + bytes(rest) for rest in range(9))
 SMALL_HALF_BYTES = 3
 FILTER_BYTES_MAX = 4096
@@ -115,7 +148,7 @@ def questions() -> tuple[Question, ...]:
     """Return all questions, always in the same order."""
     names = (*_directories(), *_types(), *_hashes(), *_checksums())
     tables = (*_column_orders(), *_creations(), *_reloads(), *_bounds(), *_filters(), *_documents(), *_pending())
-    return (*names, *tables, *_enumerations())
+    return (*names, *tables, *_enumerations(), *_parquet_forms())
 
 
 @errors_as_problems
@@ -475,6 +508,37 @@ def _enumerations() -> Iterator[Question]:
         expected = {name: number for number, name in enumerate(spelled.split()) if name != "-"}
         found = functools.partial(lambda members: {each.name: int(each) for each in members}, of)
         yield Question("enumerations", f"the numbers of {of.__name__}", found, expected)
+
+
+def _parquet_forms() -> Iterator[Question]:
+    """Yield how columns of every type are declared in a file that our writer makes."""
+    for number, of in enumerate(every_type.TYPES):
+        # The first one is the designated timestamp.
+        is_required = number == 0 or of in NEVER_NULL
+        expected = f"c{number} {number} {PARQUET_FORMS[of]} {'required' if is_required else 'optional'}"
+        yield Question(
+            "Parquet forms", f"a column of the type {of}", functools.partial(_parquet_form, number), expected
+        )
+
+
+def _parquet_form(number: int) -> str:
+    image = every_type.image_of_every_type()
+    file = pq.ParquetFile(io.BytesIO(next(image.files[path] for path in image.files if path.endswith(DATA_FILE))))
+    column, field = file.schema.column(number), file.schema_arrow.field(number)
+    logical = str(column.logical_type)
+    for text, shorter in (
+        ("isAdjustedToUTC=true, timeUnit=", ""),
+        (", is_from_converted_type=false, force_set_converted_type=false", ""),
+        ("bitWidth=", ""),
+        ("isSigned=true", "signed"),
+        ("isSigned=false", "unsigned"),
+        ("precision=", ""),
+        ("scale=", ""),
+    ):
+        logical = logical.replace(text, shorter)
+    field_id = field.metadata[b"PARQUET:field_id"].decode()
+    form = f"{column.physical_type} {column.length} {column.converted_type} {logical}"
+    return f"{column.name} {field_id} {form} {'optional' if column.max_definition_level else 'required'}"
 
 
 def _pending() -> Iterator[Question]:

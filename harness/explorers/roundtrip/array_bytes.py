@@ -44,7 +44,7 @@ class Arrays:
 
 
 @functools.cache
-def raw_arrays() -> tuple[Arrays, ...]:
+def array_bytes() -> tuple[Arrays, ...]:
     """Return all arrays, always in the same order."""
     return (*_sound(), *_limits(), *_corrupt(), *_ragged())
 
@@ -82,7 +82,7 @@ def failed_controls() -> Iterator[str]:
         ("lengths are those of other dimensions", "_list_counts", partial(_counts_of_others, original_of(COUNTS))),
     ):
         with replaced(f"tornproof.impl.types.raw_arrays:{place}", broken):
-            if all(problem_of(each) is None for each in raw_arrays()):
+            if all(problem_of(each) is None for each in array_bytes()):
                 yield f"{name}: not noticed"
 
 

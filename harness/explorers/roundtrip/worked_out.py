@@ -33,6 +33,7 @@ from tornproof.impl.errors import TornproofError
 from tornproof.impl.layout.parquet import DATA_FILE
 from tornproof.impl.layout.txn import TransactionRecord
 from tornproof.impl.migrate.convert import convert
+from tornproof.impl.migrate.json_rules import JsonError, parse_json
 from tornproof.impl.parquet.fields import Codec, ConvertedType, PageEncoding, PageType, Repetition
 from tornproof.impl.parquet.thrift import Field, Kind, Struct, encode, with_fields
 from tornproof.impl.storage import checksum
@@ -148,7 +149,7 @@ def questions() -> tuple[Question, ...]:
     """Return all questions, always in the same order."""
     names = (*_directories(), *_types(), *_hashes(), *_checksums())
     tables = (*_column_orders(), *_creations(), *_reloads(), *_bounds(), *_filters(), *_documents(), *_pending())
-    return (*names, *tables, *_enumerations(), *_parquet_forms())
+    return (*names, *tables, *_enumerations(), *_parquet_forms(), *_migrated_documents())
 
 
 @errors_as_problems
@@ -489,6 +490,99 @@ def _documents() -> Iterator[Question]:
     numbers = (f'{{"version":1,"schema":[],"x":{value}}}' for value in ("NaN", "1e999", '"\\ud800"'))
     for text in (*map(json.dumps, wrong), *texts, *numbers):
         yield _document(text, None)
+
+
+def _migrated_documents() -> Iterator[Question]:
+    """Yield descriptions of columns, and what a migration reads in them; what no converter takes is rejected."""
+    whole, half = 1 << 64, 1 << 63
+    members: tuple[tuple[dict[str, Any], tuple[list[Any], int | None] | None], ...] = (
+        ({}, ([], None)),
+        ({"version": 2}, None),
+        ({"version": True}, None),
+        ({"version": "1"}, None),
+        ({"version": None}, None),
+        ({"schema": None}, None),
+        ({"schema": {}}, None),
+        ({"schema": [5]}, None),
+        *(({"unused_bytes": count}, ([], None)) for count in (0, whole - 1)),
+        *(({"unused_bytes": count}, None) for count in (-1, whole, 0.5, None, "1")),
+        *(({"squash_tracker": count}, ([], count)) for count in (-half, -2, 0, half - 1)),
+        ({"squash_tracker": -1}, ([], None)),
+        *(({"squash_tracker": count}, None) for count in (-half - 1, half, None)),
+        ({"other": {"version": 2}, "größe": 1}, ([], None)),
+    )
+    for changes, expected in members:
+        yield _migrated(json.dumps({"version": 1, "schema": [], **changes}), expected)
+    tags = {*range(1, 20), *range(24, 34), 40}
+    for tag in range(42):
+        yield _migrated_column(
+            {"column_type": tag}, (tag, False, False, tag == TIMESTAMP, False, False) if tag in tags else None
+        )
+    for bits, of in ((1 << 17, (True, False)), (1 << 20, (False, True)), (1 << 17 | 1 << 20, (True, True))):
+        for tag in (TIMESTAMP, LONG):
+            is_timestamp = tag == TIMESTAMP
+            seen = (is_timestamp, of[0] and is_timestamp, of[1])
+            yield _migrated_column({"column_type": tag | bits}, (tag | bits, False, False, *seen))
+    sound = {"column_type": LONG}
+    right: tuple[tuple[str, tuple[Any, ...], tuple[bool, bool]], ...] = (
+        ("column_top", (0, 5, whole - 1), (False, False)),
+        ("format", (None,), (False, False)),
+        ("format", (1,), (True, False)),
+        ("ascii", (None, False), (False, False)),
+        ("ascii", (True,), (False, True)),
+        ("more", (7, {}), (False, False)),
+    )
+    for name, values, flags in right:
+        for value in values:
+            yield _migrated_column({**sound, name: value}, (LONG, *flags, False, False, False))
+    wrong: dict[str, tuple[Any, ...]] = {
+        "column_top": (-1, whole, None),
+        "format": (0, 2, True, "1"),
+        "ascii": (0, 1, "true"),
+        "column_type": (None, True, -1, 1 << 31),
+    }
+    for name, values in wrong.items():
+        for value in values:
+            yield _migrated_column({**sound, name: value}, None)
+    for text in (
+        '{"version":1,"schema":[],"version":1}',
+        '{"version":1,"schema":[],"\\ud800":1}',
+        '{"version":1,"schema":[],"unused_bytes":-0}',
+        '{"version":1,"schema":[],"unused_bytes":000}',
+        '{"version":1,"schema":[],"unused_bytes":' + "1" * 21 + "}",
+        '{"version":1,"schema":[],"x":NaN}',
+        '{"version":1,"schema":[]',
+        "[]",
+        "",
+        "[" * 100_000,
+    ):
+        yield _migrated(text, None)
+    yield _migrated('{"version":1,"schema":[],"x":1.5,"x":-0}', ([], None))
+
+
+def _migrated_column(column: dict[str, Any], expected: tuple[Any, ...] | None) -> Question:
+    return _migrated(json.dumps({"version": 1, "schema": [column]}), None if expected is None else ([expected], None))
+
+
+def _migrated(text: str, expected: tuple[list[Any], int | None] | None) -> Question:
+    right = "rejected" if expected is None else expected
+    return Question(
+        "migrated documents",
+        f"what a migration reads in {text[:200]!r}",
+        functools.partial(_read_document, text),
+        right,
+    )
+
+
+def _read_document(text: str) -> Any:
+    try:
+        found = parse_json(text)
+    except JsonError:
+        return "rejected"
+    return [
+        (each.type, each.is_local_key_global, each.is_ascii, each.is_timestamp, each.is_designated, each.is_descending)
+        for each in found.columns
+    ], found.squash_tracker
 
 
 def _document(text: str, expected: dict[str, Any] | None) -> Question:

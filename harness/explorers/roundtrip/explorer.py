@@ -30,6 +30,7 @@ from tornproof.harness.explorers.roundtrip import (
     page_headers,
     parquet_members,
     thrift_forms,
+    transaction_files,
     views,
     worded_conditions,
     worked_out,
@@ -132,6 +133,15 @@ JUDGED_STATISTICS = Part(
     cases=judged_statistics.judged_statistics,
     kind_of=attrgetter("kind"),
 )
+TRANSACTION_FILES = Part(
+    key="transaction",
+    count="transaction files",
+    words="transaction files that say what they are, or break a rule",
+    subject="A _txn, ",
+    module=transaction_files,
+    cases=transaction_files.transaction_files,
+    kind_of=attrgetter("kind"),
+)
 PAGE_HEADERS = Part(
     key="header",
     count="headers of pages",
@@ -226,6 +236,7 @@ PARTS = (
     WORDED_CONDITIONS,
     ARRAY_BYTES,
     JUDGED_STATISTICS,
+    TRANSACTION_FILES,
     PAGE_HEADERS,
     WRITTEN_OPTIONS,
     WRONG_OPTIONS,

@@ -87,7 +87,10 @@ def problem_of(rule: FooterRule) -> str | None:
     try:
         metadata = convert(reader_of(content), size_bytes=len(content), file=FILE)
     except ProblemError as error:
-        return None if rule.field == REJECTED else f"it is rejected: {error}"
+        path = error.problem.field
+        is_there = path.startswith(f"row_groups[{rule.group}].")
+        is_there &= "columns[" not in path or f".columns[{rule.column}]." in path
+        return None if rule.field == REJECTED and is_there else f"it is rejected: {error}"
     if rule.field == REJECTED:
         return "it is taken"
     if not rule.field:

@@ -292,9 +292,11 @@ def _of_records() -> Iterator[Rule]:
             "bloom_filter_columns",
         ),
         ("a filter of the last column", _all(inlined, _patched("bloom columns", 4, "I", 3)), ""),
-        ("filters of two columns", _two_filters(0, 3), ""),
-        ("filters of columns that do not ascend", _two_filters(3, 0), "bloom_filter_columns"),
-        ("filters of a column twice", _two_filters(2, 2), "bloom_filter_columns"),
+        ("filters of two columns", _filters_of(0, 3), ""),
+        ("filters of all columns", _filters_of(0, 1, 2, 3), ""),
+        ("more filters than columns", _filters_of(0, 1, 2, 3, 3), "bloom_col_count"),
+        ("filters of columns that do not ascend", _filters_of(3, 0), "bloom_filter_columns"),
+        ("filters of a column twice", _filters_of(2, 2), "bloom_filter_columns"),
         ("a filter without bytes", _all(inlined, _patched("bitset 1", 0, "i", 0)), BITSET_LENGTH),
         ("a filter of less than no bytes", _all(inlined, _patched("bitset 1", 0, "i", -1)), BITSET_LENGTH),
         ("a filter of one byte", _all(inlined, _patched("bitset 1", 0, "i", 1)), ""),
@@ -351,8 +353,9 @@ def _note(length: int) -> bytes:
     return struct.pack("<III", 1, 9, length) + b"note"
 
 
-def _two_filters(first: int, second: int) -> Callable[[Draft], None]:
-    return _draft(flags=SORTED_BY_TIMESTAMP | INLINED_BLOOMS, bloom_columns=(first, second), references=bytes(4 * 6))
+def _filters_of(*columns: int) -> Callable[[Draft], None]:
+    references = bytes(4 * len(columns) * len(GROUPS))
+    return _draft(flags=SORTED_BY_TIMESTAMP | INLINED_BLOOMS, bloom_columns=columns, references=references)
 
 
 def _last_filter(more_bytes: int) -> Callable[[Draft], None]:

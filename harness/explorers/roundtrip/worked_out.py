@@ -47,6 +47,7 @@ from tornproof.impl.txn.reader import TransactionReader
 from tornproof.impl.txn.sequencer import SEQUENCER_FILE, pending_transaction_count
 from tornproof.impl.txn.transaction import Partition, Transaction
 from tornproof.impl.types import names
+from tornproof.impl.types.arrow import arrow_type
 from tornproof.impl.types.physical import PhysicalType
 from tornproof.impl.write.questdb_json import updated_json
 
@@ -278,6 +279,11 @@ def _types() -> Iterator[Question]:
         codes[f"GEOHASH({bits}b)"] = None if tag is None else tag | bits << 8 | 1 << 16
     for dimensions in (1, 2, 5, 32):
         codes["DOUBLE" + "[]" * dimensions] = 27 | 10 << 8 | dimensions - 1 << 14
+    for digits, scale in ((1, 0), (1, 1), (2, 1), (38, 38), (39, 0), (76, 76)):
+        code = codes[f"DECIMAL({digits},{scale})"]
+        of = pa.decimal256(digits, scale) if digits > DECIMAL_TAGS[32] else pa.decimal128(digits, scale)
+        found = functools.partial(arrow_type, code, physical_type=7, fixed_byte_len=1)
+        yield Question("Arrow types", f"the Arrow type of DECIMAL({digits},{scale})", found, of)
     for name, code in codes.items():
         yield Question("types", f"the type {name}", functools.partial(names.type_code, name), code)
         if code is not None:

@@ -36,10 +36,12 @@ from tornproof.impl.layout.parquet import DATA_FILE
 from tornproof.impl.layout.txn import TransactionRecord
 from tornproof.impl.migrate.convert import convert
 from tornproof.impl.migrate.json_rules import JsonError, parse_json
+from tornproof.impl.migrate.table_migration import TablePlan, plan_table
 from tornproof.impl.parquet import bloom
 from tornproof.impl.parquet.fields import Codec, ConvertedType, PageEncoding, PageType, Repetition
 from tornproof.impl.parquet.thrift import Field, Kind, Struct, encode, with_fields
 from tornproof.impl.storage import checksum
+from tornproof.impl.storage.interface import Storage
 from tornproof.impl.table import partition_names, symbol_hash
 from tornproof.impl.table.create import NewColumn, create_table
 from tornproof.impl.table.metadata_file import PartitionBy, decode_metadata_file
@@ -157,7 +159,15 @@ def questions() -> tuple[Question, ...]:
     """Return all questions, always in the same order."""
     names = (*_directories(), *_types(), *_hashes(), *_checksums())
     tables = (*_column_orders(), *_creations(), *_reloads(), *_bounds(), *_filters(), *_documents(), *_pending())
-    return (*names, *tables, *_enumerations(), *_parquet_forms(), *_migrated_documents(), *_bloom_filters())
+    return (
+        *names,
+        *tables,
+        *_enumerations(),
+        *_parquet_forms(),
+        *_migrated_documents(),
+        *_bloom_filters(),
+        *_migrations_of_one(),
+    )
 
 
 @errors_as_problems
@@ -364,6 +374,32 @@ def _created_twice() -> str:
         is_same = storage.image().files == before
         return f"rejected, and the table is {'as it was' if is_same else 'another one'}"
     return "done"
+
+
+def _migrations_of_one() -> Iterator[Question]:
+    """Yield what there is to migrate in tables of one partition and of none, of all or of one by its name."""
+    image, path = every_type.image_of_every_type(), every_type.PATH
+    (directory,) = {file.split("/")[1] for file in image.files if file.endswith(DATA_FILE)}
+    empty = MemoryStorage()
+    create_table(empty, "none", [NewColumn(name="ts", type=TIMESTAMP)], timestamp="ts", partition_by=PartitionBy.DAY)
+    tables: tuple[tuple[str, Storage, str, dict[str | None, int | None]], ...] = (
+        (
+            "one partition",
+            MemoryStorage.of(image),
+            path,
+            {None: 1, directory: 1, f"{directory}1": None, "2024-01-02": None},
+        ),
+        ("no partition", empty, "none", {None: 0, directory: None}),
+    )
+    for words, storage, where, expected in tables:
+        for only, count in expected.items():
+            name = f"what to migrate of a table with {words}, of {only or 'all'}"
+            yield Question("migrations", name, functools.partial(_planned, storage, where, only), count)
+
+
+def _planned(storage: Storage, path: str, only: str | None) -> int | None:
+    plan = plan_table(storage, path, only=only)
+    return len(plan.partitions) if isinstance(plan, TablePlan) else None
 
 
 def _reloads() -> Iterator[Question]:

@@ -15,6 +15,7 @@ from tornproof.harness.common.patch import replaced
 from tornproof.harness.common.whose_error import errors_as_problems
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.impl.errors import CorruptError, ProblemError, UnsupportedError
+from tornproof.impl.layout.txn import PARQUET_GENERATED
 from tornproof.impl.txn.transaction import Transaction, decode_transaction, safe_read
 
 PROPERTY = "`_txn` is read as what its bytes say, and rejected where it breaks a rule"
@@ -143,13 +144,13 @@ def problem_of(file: TransactionFile) -> str | None:
 
 
 def failed_controls() -> Iterator[str]:
-    """Yield what is not noticed of readers that look at no area and at no record, and of counts in other bits."""
+    """Yield what is not noticed of readers that look at no area and at no record, and of a flag in another bit."""
     for name, place, broken in (
-        ("every area is taken", "check_area", lambda *_, **__: None),
-        ("every record is taken", "_check_record", lambda *_: None),
-        ("the record of another area", "ENTRY_BYTES", ENTRY.size * 2),
+        ("every area is taken", "txn.transaction:check_area", lambda *_, **__: None),
+        ("every record is taken", "txn.transaction:_check_record", lambda *_: None),
+        ("another flag says what is in Parquet", "layout.txn:PARQUET_FORMAT", PARQUET_GENERATED),
     ):
-        with replaced(f"tornproof.impl.txn.transaction:{place}", broken):
+        with replaced(f"tornproof.impl.{place}", broken):
             if all(problem_of(each) is None for each in transaction_files()):
                 yield f"{name}: not noticed"
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeAlias
+
+Controls: TypeAlias = Sequence[tuple[str, str, Any]]
+"""Mistakes by their names, each a substitute for what is at a `package.module:name`."""
 
 
 @contextmanager
@@ -24,6 +27,14 @@ def replaced(location: str, substitute: Any) -> Iterator[None]:
 def original_of(location: str) -> Any:
     """Return what is at `package.module:name` now."""
     return getattr(*_module_and_name(location))
+
+
+def not_noticed(controls: Controls, problem_of: Callable[[Any], str | None], cases: Sequence[Any]) -> Iterator[str]:
+    """Yield what is not noticed: the names of substitutes with which no case has a problem."""
+    for name, location, substitute in controls:
+        with replaced(location, substitute):
+            if all(problem_of(each) is None for each in cases):
+                yield f"{name}: not noticed"
 
 
 def _module_and_name(location: str) -> tuple[ModuleType, str]:

@@ -15,7 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from tornproof.harness.common.patch import original_of, replaced
+from tornproof.harness.common.patch import Controls, not_noticed, original_of, replaced
 from tornproof.harness.common.whose_error import errors_as_problems
 from tornproof.impl.errors import CorruptError, RowsRejectedError, UnsupportedError
 from tornproof.impl.types.arrow import list_type
@@ -23,8 +23,8 @@ from tornproof.impl.types.raw_arrays import lists_of, raw_of
 
 PROPERTY = "arrays are stored as their lengths and elements, and what is stored is read as such arrays"
 FILE, FIELD, OFFSET_BYTES, COLUMN = "data.parquet", "arrays", 4711, "values"
-LIMIT = "tornproof.impl.types.raw_arrays:LIST_COUNT_MAX"
-COUNTS = "tornproof.impl.types.raw_arrays:_list_counts"
+ARRAYS = "tornproof.impl.types.raw_arrays"
+LIMIT, COUNTS = f"{ARRAYS}:LIST_COUNT_MAX", f"{ARRAYS}:_list_counts"
 SMALL_LIMIT = 9
 DIMENSIONS_MAX = 32
 
@@ -77,13 +77,12 @@ def _problem(case: Arrays) -> str | None:
 
 def failed_controls() -> Iterator[str]:
     """Yield what is not noticed of arrays whose lengths are not looked at, or stored without filling."""
-    for name, place, broken in (
-        ("there is nothing between lengths and elements", "_header_bytes", lambda dimensions: dimensions * 4),
-        ("lengths are those of other dimensions", "_list_counts", partial(_counts_of_others, original_of(COUNTS))),
-    ):
-        with replaced(f"tornproof.impl.types.raw_arrays:{place}", broken):
-            if all(problem_of(each) is None for each in array_bytes()):
-                yield f"{name}: not noticed"
+    others = partial(_counts_of_others, original_of(COUNTS))
+    controls: Controls = (
+        ("there is nothing between lengths and elements", f"{ARRAYS}:_header_bytes", lambda dimensions: dimensions * 4),
+        ("lengths are those of other dimensions", COUNTS, others),
+    )
+    return not_noticed(controls, problem_of, array_bytes())
 
 
 def _counts_of_others(counts_of: Callable[[Any], Any], lengths: Any) -> Any:

@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from tornproof.harness.common.patch import replaced
+from tornproof.harness.common.patch import Controls, not_noticed
 from tornproof.harness.common.whose_error import errors_as_problems
-from tornproof.harness.explorers.roundtrip.parquet_members import Declared, Type, declared, members_cases
+from tornproof.harness.explorers.roundtrip.parquet_members import Declared, Type, declared, is_of, members_cases
 from tornproof.harness.explorers.roundtrip.thrift_forms import (
     INTEGER_KINDS,
     KINDS,
@@ -23,6 +23,7 @@ from tornproof.harness.explorers.roundtrip.thrift_forms import (
     signed,
     thrift_forms,
     varint,
+    written_bytes,
 )
 from tornproof.impl.migrate.footer_reader import UNKNOWN, StructReader, read_footer
 from tornproof.impl.migrate.rejections import Cause, RejectionError
@@ -140,16 +141,16 @@ def problem_of(case: Read) -> str | None:
 
 def failed_controls() -> Iterator[str]:
     """Yield what is not noticed of readers that take too much, and of one that has no budget."""
-    for name, place, broken in (
-        ("integers of any length are taken", "varint", _any_varint),
-        ("all wire types are taken", "check_kind", lambda *_: None),
-        ("there is no budget", "spend", lambda *_: None),
-        ("fields of other wire types are read", "fits", lambda *_: True),
-    ):
-        readers = type("Broken", (StructReader,), {"__slots__": (), place: broken})
-        with replaced(f"{__name__}:StructReader", readers):
-            if all(problem_of(each) is None for each in converted_reads()):
-                yield f"{name}: not noticed"
+    controls: Controls = [
+        (name, f"{__name__}:StructReader", type("Broken", (StructReader,), {"__slots__": (), place: broken}))
+        for name, place, broken in (
+            ("integers of any length are taken", "varint", _any_varint),
+            ("all wire types are taken", "check_kind", lambda *_: None),
+            ("there is no budget", "spend", lambda *_: None),
+            ("fields of other wire types are read", "fits", lambda *_: True),
+        )
+    ]
+    return not_noticed(controls, problem_of, converted_reads())
 
 
 def _any_varint(reader: StructReader, _: int) -> int:
@@ -237,7 +238,7 @@ def _expected(tree: Struct, table: str, as_questdb: bool) -> Any:
     is_unknown = False
     for field in tree.fields:
         member = known.get(field.id)
-        if member is None or not _is_of(field.kind, field.value, member.type):
+        if member is None or not is_of(field.kind, field.value, member.type):
             _skip(field.kind, field.value, as_questdb)
             continue
         value = _named(field.value, member, as_questdb)
@@ -253,7 +254,7 @@ def _expected_union(tree: Struct, table: str, known: dict[int, Declared], as_que
     found: Any = None
     for field in tree.fields:
         member = known.get(field.id)
-        if member is not None and _is_of(field.kind, field.value, member.type):
+        if member is not None and is_of(field.kind, field.value, member.type):
             value = _named(field.value, member, as_questdb)
             found = NOT_KNOWN if value is NOT_KNOWN else {member.name: value}
         else:
@@ -300,15 +301,8 @@ def _integer(value: Value, bits: int) -> int:
 
 
 def _check(value: Value, bytes_max: int) -> None:
-    if _width_bytes(value) > bytes_max:
+    if written_bytes(value) > bytes_max:
         raise TurnedAwayError(Cause.VARINT)
-
-
-def _width_bytes(value: Value) -> int:
-    """Return in how many bytes a number or a length is written."""
-    if isinstance(value, Padded):
-        return value.width_bytes
-    return len(varint(len(value) if isinstance(value, bytes) else signed(value)))  # type: ignore[arg-type]
 
 
 def _check_widths(tree: Struct) -> None:
@@ -357,14 +351,6 @@ def _skip_many(value: Items | Entries, as_questdb: bool) -> None:
         _skip(kind, each, as_questdb)
 
 
-def _is_of(kind: int, value: Value, of: Type) -> bool:
-    """Return whether a field has the wire type of its declaration, and its elements have."""
-    if kind != of.kind or not of.is_list or not isinstance(value, Items) or not value.elements:
-        return kind == of.kind
-    found, wanted = value.element_kind, of.element.kind
-    return found == wanted or (found in INTEGER_KINDS and wanted in INTEGER_KINDS)
-
-
 def _fits_all(tree: Struct, table: str) -> bool:
     """Return whether every field that is known has the wire type of its declaration."""
     known = _known(table)
@@ -372,7 +358,7 @@ def _fits_all(tree: Struct, table: str) -> bool:
         member = known.get(field.id)
         if member is None:
             continue
-        if not _is_of(field.kind, field.value, member.type):
+        if not is_of(field.kind, field.value, member.type):
             return False
         inner = field.value.elements if isinstance(field.value, Items) else (field.value,)
         if not all(_fits_all(each, member.type.name) for each in inner if isinstance(each, Struct)):

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 import msgspec
 import numpy as np
 
-from tornproof.harness.common.patch import original_of, replaced
+from tornproof.harness.common.patch import Controls, not_noticed, original_of, replaced
 from tornproof.harness.common.whose_error import errors_as_problems
 from tornproof.harness.explorers.roundtrip.thrift_forms import (
     DEPTH_MAX,
@@ -185,15 +185,18 @@ def problem_of(chunk: Chunk) -> str | None:
 
 def failed_controls() -> Iterator[str]:
     """Yield what is not noticed of readers that take every size, every count and every checksum."""
-    for name, place, broken in (
-        ("every size is taken", "pages:check_sizes", lambda *_: None),
-        ("every count is taken", "pages:_check_counts", lambda *_: None),
-        ("checksums are not looked at", "pages:_check_checksums", lambda *_: None),
-        ("every size of many is taken", "single_pages:_are_possible", lambda sizes, *_: sizes >= 0),
-    ):
-        with replaced(f"tornproof.impl.parquet.{place}", broken):
-            if all(problem_of(each) is None for each in page_chunks()):
-                yield f"{name}: not noticed"
+    parquet = "tornproof.impl.parquet"
+    controls: Controls = (
+        ("every size is taken", f"{parquet}.pages:check_sizes", lambda *_: None),
+        ("every count is taken", f"{parquet}.pages:_check_counts", lambda *_: None),
+        ("checksums are not looked at", f"{parquet}.pages:_check_checksums", lambda *_: None),
+        (
+            "every size of many is taken",
+            f"{parquet}.single_pages:_are_possible",
+            lambda sizes, *_: sizes >= 0,
+        ),
+    )
+    return not_noticed(controls, problem_of, page_chunks())
 
 
 def _found(chunk: Chunk) -> Outcome:

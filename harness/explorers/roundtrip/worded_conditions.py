@@ -20,7 +20,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from tornproof.harness.common.patch import replaced
+from tornproof.harness.common.patch import Controls, not_noticed
 from tornproof.harness.common.whose_error import errors_as_problems
 from tornproof.harness.explorers.roundtrip.worked_out import DECIMAL_TAGS
 from tornproof.impl.query.predicate import Operator, truth
@@ -41,7 +41,6 @@ SIGNS: dict[str, Callable[[Any, Any], bool]] = {
     ">=": operator.ge,
 }
 MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
-FLOAT_MAX = float(np.finfo(np.float32).max)
 DIGITS = "0123456789bcdefghjkmnpqrstuvwxyz"
 EPOCH_DAYS = np.datetime64("1970-01-01", "D")
 UNITS = {"ms": 10**3, "us": 10**6, "ns": 10**9}
@@ -153,18 +152,16 @@ def problem_of(case: Worded) -> str | None:
 
 def failed_controls() -> Iterator[str]:
     """Yield what is not noticed of conditions that round, that are mirrored, and of literals that are taken."""
-    for name, place, broken in (
-        ("numbers are rounded", "comparison:math", _Rounding()),
+    controls: Controls = (
+        ("numbers are rounded", "tornproof.impl.query.comparison:math", _Rounding()),
         (
             "the sides of a comparison are as they are written",
-            "predicate_text:_MIRRORED",
+            "tornproof.impl.query.predicate_text:_MIRRORED",
             {each: each for each in Operator},
         ),
-        ("every text is a time", "predicate_literal:_instant", lambda *_: Fraction(0)),
-    ):
-        with replaced(f"tornproof.impl.query.{place}", broken):
-            if all(problem_of(each) is None for each in worded_conditions()):
-                yield f"{name}: not noticed"
+        ("every text is a time", "tornproof.impl.query.predicate_literal:_instant", lambda *_: Fraction(0)),
+    )
+    return not_noticed(controls, problem_of, worded_conditions())
 
 
 class _Rounding:

@@ -5,7 +5,7 @@ import importlib
 import pytest
 
 import tornproof.impl.pm.chain
-from tornproof.harness.common.patch import blind_to_metadata, replaced
+from tornproof.harness.common.patch import blind_to_metadata, not_noticed, replaced
 
 LOCATION = "tornproof.impl.pm.chain:check_checksum"
 
@@ -56,3 +56,13 @@ def test_the_blind_reader_checks_metadata_again_after_an_exception() -> None:
         assert not set(now) & set(originals)
         raise KeyError("inside")
     assert (tornproof.impl.pm.chain.check_checksum, verify.compare_footer) == originals
+
+
+def test_of_substitutes_those_are_named_that_no_case_notices() -> None:
+    def problem_of(number: int) -> str | None:
+        is_replaced = tornproof.impl.pm.chain.check_checksum is substitute
+        return "replaced" if is_replaced and number == 2 else None
+
+    controls = ("one that is seen", LOCATION, substitute), ("one that is not", LOCATION, another)
+    assert [*not_noticed(controls, problem_of, (1, 2))] == ["one that is not: not noticed"]
+    assert [*not_noticed(controls, problem_of, (1,))] == [f"{name}: not noticed" for name, _, _ in controls]

@@ -1,6 +1,6 @@
 """Trials of a fault: what an explorer that is told where to look, and a check that is told nothing, make of it.
 
-A trial of a check runs in a copy of the package, phase after phase as a user would call them, up to the first finding.
+A trial of a check runs in a copy of the package, as a user would call it, up to the first finding.
 """
 
 from __future__ import annotations
@@ -19,18 +19,22 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
-from tornproof.harness.check import FIRST_FINDING_ORDER, PhaseName
+from tornproof.harness.check import PhaseName
 from tornproof.harness.common.verdict import Verdict
 from tornproof.harness.mutation.fault_file import FaultFile
 from tornproof.harness.mutation.planted_copy import PlantedCopy, planted_copy
 
-PHASES = tuple(phase for phase in FIRST_FINDING_ORDER if phase is not PhaseName.RANDOM)
-"""The phases of a check of a given table, in the order in which they are tried."""
+PHASES = tuple(
+    phase for phase in PhaseName if phase not in (PhaseName.VERIFY, PhaseName.RANDOM, PhaseName.SERVER)
+)
+"""The phases that explore a given table."""
+CHECK = "check"
+"""What stands for the phase where several were tried side by side, and none has a finding."""
 TOLD = "told"
 """What stands for the phase where an explorer is told the scenario."""
 REPLAYS = 10
-SECONDS_MAX = 600.0
-"""A process that takes longer hangs: a phase takes at most half a minute where nothing is planted."""
+SECONDS_MAX = 1800.0
+"""A process that takes longer hangs: a check takes a few minutes where nothing is planted."""
 COMPLAINT_CHARACTERS_MAX = 500
 HANGS = "it hangs"
 PARTS = 3
@@ -44,7 +48,7 @@ _TYPES = {
     "cpu_seconds": pa.float64(),
 }
 SCHEMA = pa.schema([pa.field(name, of, nullable=False) for name, of in _TYPES.items()])
-"""A row for each fault, seed and phase that was tried, in the order in which they were.
+"""A row for each fault and seed, with the phase that has the first finding; or one for each phase that was tried alone.
 
 `cpu_seconds` is the time of the processes, with their start, to the first finding, or to the end where there is none.
 """
@@ -70,7 +74,7 @@ class Ended:
 class Trials:
     """Tries faults on one table, or on a new one; what phases count without a fault is remembered by seed.
 
-    With `tries_all` phases are tried after the one that has found the fault, too. Several threads may use it.
+    With `tries_all` each phase is tried alone, whether or not another one finds the fault. Several threads may use it.
     """
 
     table: str | None
@@ -78,7 +82,7 @@ class Trials:
     phases: Sequence[PhaseName] = PHASES
     replay_count: int = REPLAYS
     tries_all: bool = False
-    _sound: dict[tuple[PhaseName, int], Document] = field(default_factory=dict)
+    _sound: dict[tuple[tuple[PhaseName, ...], int], Document] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _running: set[subprocess.Popen[bytes]] = field(default_factory=set)
     _is_stopped: threading.Event = field(default_factory=threading.Event)
@@ -86,11 +90,8 @@ class Trials:
     def rows(self, fault: FaultFile, seed: int) -> Iterator[Row]:
         """Yield the rows of SCHEMA for a fault and a seed; raises PatchError if it does not apply."""
         with planted_copy(fault.patch) as copy:
-            for phase in self.phases:
-                row = {**_of_fault(fault), "seed": seed, "phase": phase, **self._row(copy, phase, seed)}
-                yield row
-                if row["verdict"] == Verdict.INVALID.name and not self.tries_all:
-                    return
+            for phases in [(each,) for each in self.phases] if self.tries_all else [tuple(self.phases)]:
+                yield {**_of_fault(fault), "seed": seed, **self._row(copy, phases, seed)}
 
     def told_row(self, fault: FaultFile) -> Row:
         """Return the row of SCHEMA for the cheapest explorer of a fault, told its scenario, in a process of its own."""
@@ -121,15 +122,16 @@ class Trials:
         for process in tuple(self._running):
             process.kill()
 
-    def _row(self, copy: PlantedCopy, phase: PhaseName, seed: int) -> Row:
+    def _row(self, copy: PlantedCopy, phases: tuple[PhaseName, ...], seed: int) -> Row:
         copy.mark.unlink(missing_ok=True)
-        document, files, cpu_seconds = self._check(copy, phase, seed)
+        document, files, cpu_seconds = self._check(copy, phases, seed)
         first: Row = next(iter(document["findings"]), {})
-        is_known = document["verdict"] != Verdict.UNKNOWN.name
+        is_same = not first and _answer(document) == _answer(self._sound_document(phases, seed))
         return {
+            "phase": phases[0] if len(phases) == 1 else first.get("phase", CHECK),
             "verdict": document["verdict"],
             "reached": copy.mark.exists(),
-            "triggered": not is_known or bool(first) or _answer(document) != _answer(self._sound_document(phase, seed)),
+            "triggered": document["verdict"] == Verdict.UNKNOWN.name or not is_same,
             "property": first.get("property", ""),
             "sentence": first.get("sentence", "") or _doubts(document),
             "cause": "; ".join(first.get("causes", ())),
@@ -139,21 +141,22 @@ class Trials:
             "replay_count": self.replay_count,
         }
 
-    def _sound_document(self, phase: PhaseName, seed: int) -> Document:
+    def _sound_document(self, phases: tuple[PhaseName, ...], seed: int) -> Document:
         with self._lock:
-            if (phase, seed) not in self._sound:
+            if (phases, seed) not in self._sound:
                 with planted_copy(None) as copy:
-                    self._sound[phase, seed] = self._check(copy, phase, seed)[0]
-            return self._sound[phase, seed]
+                    self._sound[phases, seed] = self._check(copy, phases, seed)[0]
+            return self._sound[phases, seed]
 
-    def _check(self, copy: PlantedCopy, phase: PhaseName, seed: int) -> tuple[Document, list[Path], float]:
+    def _check(self, copy: PlantedCopy, phases: tuple[PhaseName, ...], seed: int) -> tuple[Document, list[Path], float]:
         folder = Path(tempfile.mkdtemp(dir=copy.folder))
         path = folder / "check.json"
-        arguments = [*([self.table] if self.table else []), "--only", phase, "--seed", str(seed), "--workers", "1"]
+        only = [argument for phase in phases for argument in ("--only", phase)]
+        arguments = [*([self.table] if self.table else []), *only, "--seed", str(seed), "--workers", "1"]
         outputs = ["--fail-fast", "--effort", self.effort, "--json", str(path), "--findings", str(folder / "findings")]
         ended = self._run(copy, ["-m", "tornproof", "check", *arguments, *outputs])
         if not path.exists():
-            died = {"name": phase, "explored": 0, "note": ended.complaint}
+            died = {"name": ", ".join(phases), "explored": 0, "note": ended.complaint}
             return {"verdict": Verdict.UNKNOWN.name, "phases": [died], "findings": []}, [], ended.cpu_seconds
         document = json.loads(path.read_text())
         cpu_seconds = ended.cpu_seconds - _cpu_seconds_after(document["times"])

@@ -119,17 +119,17 @@ def explore(
     *,
     workers: int,
     seconds: float | None = None,
-    fails_fast: bool = False,
+    first_finding_lengths: Mapping[str, float] | None = None,
     on_progress: OnProgress = lambda progress: None,
 ) -> Outcome:
     """Run the tasks of all explorations in `workers` processes, until `seconds` have passed or an interrupt.
 
-    One that `fails_fast` ends with the first finding: one exploration after the other, the cheapest tasks first and
-    positive controls last, and after it only what makes it smaller runs. An exploration that is stopped ends with the
-    phase of what was done. The first signal that would end this process is in the outcome instead. No process and no
-    file is left behind.
+    With `first_finding_lengths` it ends with the first finding, and after it only what makes that smaller runs. Then
+    explorations are side by side, so that one of twice the length is half as far as another one, the cheapest tasks
+    first and positive controls last. An exploration that is stopped ends with the phase of what was done. The first
+    signal that would end this process is in the outcome instead. No process and no file is left behind.
     """
-    run = _Run(explorations, seconds, on_progress, fails_fast=fails_fast)
+    run = _Run(explorations, seconds, on_progress, first_finding_lengths)
     with interrupts_kept(run.outcome), _scratch() as scratch, Pool(question, scratch, workers) as pool:
         run.to_the_end(pool)
         if run.open_:
@@ -180,11 +180,12 @@ class _Going:
     phase: Phase | None = None
     cases: int = 0
     cost_all: float = 0.0
+    cost_begun: float = 0.0
     cost_done: float = 0.0
     seconds: float = 0.0
     cpu_seconds: float = 0.0
     failures: list[str] = field(default_factory=list)
-    fails_fast: bool = False
+    first_finding_length: float | None = None
     is_ending: bool = False
     """Whether only what makes a finding smaller begins."""
 
@@ -212,10 +213,22 @@ class _Going:
 
     def _rank(self, task: Task) -> tuple[bool, float]:
         """Return the order of the tasks, in which the greatest begins first."""
-        if self.fails_fast:
+        if self.first_finding_length is not None:
             return not task.begins_first, -task.cost
         # A long task that begins last would leave the other processes idle.
         return task.begins_first, task.cost
+
+    def begin(self) -> int:
+        """Return the next task."""
+        index = self.waiting.pop()
+        self.cost_begun += self.tasks[index].cost
+        return index
+
+    @property
+    def next_end(self) -> float:
+        """Where the next task ends, on the scale of the lengths."""
+        cost = self.cost_begun + self.tasks[self.waiting[-1]].cost
+        return cost / self.cost_all * (self.first_finding_length or 1.0)
 
     def receive(self, message: Message) -> None:
         """Record how far a task is, or what it returned."""
@@ -255,17 +268,17 @@ class _Run:
         explorations: Mapping[str, Exploration],
         seconds: float | None,
         on_progress: OnProgress,
-        *,
-        fails_fast: bool,
+        first_finding_lengths: Mapping[str, float] | None,
     ) -> None:
         self.outcome = Outcome()
+        self._fails_fast = first_finding_lengths is not None
+        lengths = first_finding_lengths or {}
         self.all = [
-            _Going(name=name, exploration=exploration, fails_fast=fails_fast)
+            _Going(name=name, exploration=exploration, first_finding_length=lengths.get(name))
             for name, exploration in explorations.items()
         ]
         self._by_name = {going.name: going for going in self.all}
         self._seconds = seconds
-        self._fails_fast = fails_fast
         self._on_progress = on_progress
 
     @property
@@ -325,17 +338,18 @@ class _Run:
             going = self._next()
             if going is None:
                 return
-            index = going.waiting.pop()
+            index = going.begin()
             going.running[index] = process.begin(going.name, index, going.tasks[index])
 
     def _next(self) -> _Going | None:
-        """Return the exploration with waiting tasks that has had the least CPU time; the first one if it fails fast.
+        """Return the exploration with waiting tasks that has had the least CPU time, or falls behind if it fails fast.
 
-        With the least a time limit leaves results of each, and no exploration has its long tasks at the end.
+        With the least a time limit leaves results of each, and no exploration has its long tasks at the end. What is
+        found first may not depend on how fast they are, so that there the costs count.
         """
         ready = [going for going in self.open_ if going.waiting]
         if self._fails_fast:
-            return next(iter(ready), None)
+            return min(ready, key=lambda going: going.next_end, default=None)
         return min(ready, key=lambda going: going.cpu_seconds + len(going.running), default=None)
 
     def _listen(self, pool: Pool, seconds: float) -> list[_Going]:

@@ -90,8 +90,8 @@ def test_a_table_of_an_older_release_is_sound_and_the_rest_is_unknown(questdb_da
     assert "a release before 9.4.0 wrote it" in phases["verify"].note
     assert phases["roundtrip"].note == "the table has no _pm, so there was nothing to encode"
     assert "a release before 9.4.0 and was not migrated" in phases["damage"].note
-    for name in ("roundtrip", "damage"):
-        assert (phases[name].explored, phases[name].findings) == (0, ())
+    assert not phases["roundtrip"].findings and phases["roundtrip"].counts["generations"] == 0
+    assert (phases["damage"].explored, phases["damage"].findings) == (0, ())
     assert not phases["damage"].complete
     assert phases["damage"].bound == "nothing was explored"
 

@@ -6,13 +6,14 @@ files that are lost, and of damage that leaves a file readable.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from operator import attrgetter
 from types import ModuleType
 from typing import Any
 
-from tornproof.harness.common.verdict import Finding, Phase, Verdict
+from tornproof.harness.common.verdict import Finding, Phase, Verdict, cut_short
 from tornproof.harness.explorers.roundtrip import (
     annotated_columns,
     array_bytes,
@@ -39,11 +40,18 @@ from tornproof.harness.explorers.roundtrip import (
 from tornproof.harness.explorers.roundtrip.forms import FORMS, Original, difference, files_to_change
 from tornproof.harness.explorers.roundtrip.generations import Mismatch, reencode_generations
 from tornproof.harness.explorers.roundtrip.views import view_problems
+from tornproof.harness.parallel.tasks import Exploration
+from tornproof.harness.parallel.workers import Task, Worker
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.impl.table.partition import PartitionFiles, read_published
 from tornproof.impl.table.table import Table, open_table
 
 PHASE = "roundtrip"
+FILES, GENERATIONS, CHANGED_FILES, FORM_COUNT = "files", "generations", "changed files", "forms"
+FILE_COUNTS = (FILES, CHANGED_FILES)
+"""Counts of what has the cases, and not of cases."""
+PART_COST = 0.1
+"""That of a part on average, where that of all generations of a small table is 1."""
 ENCODING = "decoding and encoding a generation gives the same bytes"
 
 
@@ -250,80 +258,113 @@ PARTS = (
 )
 
 
-@dataclass(slots=True)
-class _Seen:
-    """What was looked at so far, and what is wrong."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Compared:
+    """How much was compared, by the name of the count, and what is different."""
 
-    files: int = 0
-    generations: int = 0
-    findings: list[Finding] = field(default_factory=list)
-    failed: list[str] = field(default_factory=list)
+    counts: Mapping[str, int]
+    findings: tuple[Finding, ...]
+
+    @property
+    def has_finding(self) -> bool:
+        """Whether anything is different."""
+        return bool(self.findings)
 
 
-def roundtrip_phase(table: Table) -> Phase:
-    """Compare all generations of a table, and some of its data files in other forms."""
-    seen = _Seen()
-    for partition in table.transaction().partitions:
-        files = table.files_of(partition)
-        if partition.is_parquet and files.has_pm():
-            _compare_generations(files, seen)
-    changed_files, parts = (files_to_change(table), PARTS) if seen.generations else ({}, ())
-    findings = [*seen.findings, *findings_of_forms(changed_files)]
-    findings += [finding for part in parts for finding in findings_of(part)]
-    verdict = Verdict.INVALID if findings else Verdict.VALID if seen.generations else Verdict.UNKNOWN
-    failed = [*seen.failed, *forms.failed_controls()]
-    failed += [each for module in dict.fromkeys(part.module for part in PARTS) for each in module.failed_controls()]
-    form_count = len(changed_files) * len(FORMS)
-    counts = {part.count: len(part.cases()) for part in parts}
-    words = [f"{len(part.cases())} {part.words}" for part in parts]
+def roundtrip() -> Exploration:
+    """Compare all generations of a table, some of its data files in other forms, and the cases of each part."""
+    failed, *results = yield [
+        Task(run=_failed_controls, begins_first=True),
+        *(Task(run=_compare_part, arguments=(part.key,), cost=PART_COST) for part in PARTS),
+        Task(run=_compare_forms),
+        Task(run=_compare_generations),
+    ]
+    compared = [each for each in results if each is not None]
+    if not compared:
+        return cut_short(PHASE)
+    counts = {name: count for each in compared for name, count in each.counts.items()}
+    findings = [finding for each in compared for finding in each.findings]
+    has_generations = counts.get(GENERATIONS) != 0
     return Phase(
         name=PHASE,
-        explored=seen.generations + form_count + sum(counts.values()),
-        complete=True,
-        bound=f"every generation in the chains of {seen.files} _pm files; {len(changed_files)} Parquet files in "
-        f"{'; '.join([f'{len(FORMS)} other forms', *words])}",
-        verdict=verdict,
-        counts={
-            "files": seen.files,
-            "generations": seen.generations,
-            "changed files": len(changed_files),
-            "forms": form_count,
-            **counts,
-            "different": len(findings),
-        },
-        note="" if seen.generations else "the table has no _pm, so there was nothing to encode",
+        explored=sum(count for name, count in counts.items() if name not in FILE_COUNTS),
+        complete=len(compared) == len(results),
+        bound="; ".join(_words(counts)),
+        verdict=Verdict.INVALID if findings else Verdict.VALID if has_generations else Verdict.UNKNOWN,
+        counts={**counts, "different": len(findings)},
+        note="" if has_generations else "the table has no _pm, so there was nothing to encode",
         findings=tuple(findings),
     ).with_controls(failed)
 
 
-def _compare_generations(files: PartitionFiles, seen: _Seen) -> None:
-    content, label = read_published(files).content, files.pm_label
-    result = reencode_generations(content, file=label)
-    if not seen.files:
-        # One file is enough, and of a large table the chains are long.
-        seen.failed += generations.failed_controls(content, file=label)
-        seen.failed += views.failed_controls(content, file=label)
-    seen.files += 1
-    seen.generations += result.generation_count
-    seen.findings += [
-        Finding(
-            property=ENCODING,
-            phase=PHASE,
-            sentence=f"{label}: the generation that ends at byte {mismatch.generation_end_bytes} is "
-            f"encoded differently from byte {mismatch.offset_bytes} on.",
-            evidence={"file": label, **asdict(mismatch)},
-        )
-        for mismatch in result.mismatches
-    ]
-    seen.findings += [
-        Finding(
-            property=views.PROPERTY,
-            phase=PHASE,
-            sentence=f"{label}: of the generation that ends at byte {end_bytes}, {problem}.",
-            evidence={"file": label, "view_end_bytes": end_bytes},
-        )
-        for end_bytes, problem in view_problems(content, file=label)
-    ]
+def _words(counts: Mapping[str, int]) -> Iterator[str]:
+    if GENERATIONS in counts:
+        yield f"every generation in the chains of {counts[FILES]} _pm files"
+    if FORM_COUNT in counts:
+        yield f"{counts[CHANGED_FILES]} Parquet files in {len(FORMS)} other forms"
+    yield from (f"{counts[part.count]} {part.words}" for part in PARTS if part.count in counts)
+
+
+def _failed_controls(worker: Worker) -> list[str]:
+    modules = dict.fromkeys((forms, *(part.module for part in PARTS)))
+    failed = [each for module in modules for each in module.failed_controls()]
+    # One file is enough, and of a large table the chains are long.
+    for files in itertools.islice(_metadata_files(_table_of(worker)), 1):
+        content = read_published(files).content
+        failed += generations.failed_controls(content, file=files.pm_label)
+        failed += views.failed_controls(content, file=files.pm_label)
+    return failed
+
+
+def _table_of(worker: Worker) -> Table:
+    return open_table(worker.question.image, worker.question.path)
+
+
+def _metadata_files(table: Table) -> Iterator[PartitionFiles]:
+    for partition in table.transaction().partitions:
+        files = table.files_of(partition)
+        if partition.is_parquet and files.has_pm():
+            yield files
+
+
+def _compare_part(worker: Worker, key: str) -> _Compared:
+    (part,) = (each for each in PARTS if each.key == key)
+    return _Compared(counts={part.count: len(part.cases())}, findings=tuple(findings_of(part)))
+
+
+def _compare_forms(worker: Worker) -> _Compared:
+    files = files_to_change(_table_of(worker))
+    counts = {CHANGED_FILES: len(files), FORM_COUNT: len(files) * len(FORMS)}
+    return _Compared(counts=counts, findings=tuple(findings_of_forms(files)))
+
+
+def _compare_generations(worker: Worker) -> _Compared:
+    files_of = [*_metadata_files(_table_of(worker))]
+    count, findings = 0, list[Finding]()
+    for files in files_of:
+        content, label = read_published(files).content, files.pm_label
+        result = reencode_generations(content, file=label)
+        count += result.generation_count
+        findings += [
+            Finding(
+                property=ENCODING,
+                phase=PHASE,
+                sentence=f"{label}: the generation that ends at byte {mismatch.generation_end_bytes} is "
+                f"encoded differently from byte {mismatch.offset_bytes} on.",
+                evidence={"file": label, **asdict(mismatch)},
+            )
+            for mismatch in result.mismatches
+        ]
+        findings += [
+            Finding(
+                property=views.PROPERTY,
+                phase=PHASE,
+                sentence=f"{label}: of the generation that ends at byte {end_bytes}, {problem}.",
+                evidence={"file": label, "view_end_bytes": end_bytes},
+            )
+            for end_bytes, problem in view_problems(content, file=label)
+        ]
+    return _Compared(counts={FILES: len(files_of), GENERATIONS: count}, findings=tuple(findings))
 
 
 def findings_of_forms(files: Mapping[str, bytes]) -> Iterator[Finding]:

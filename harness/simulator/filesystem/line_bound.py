@@ -44,7 +44,8 @@ def bounded_computation(size_bytes: int = 0) -> Iterator[None]:
     if not is_main or isinstance(signal.getsignal(signal.SIGVTALRM), _Looker):
         yield
         return
-    looker = _Looker(LINES_MAX + size_bytes // BYTES_OF_A_LINE)
+    # Those that wait for the block are the context manager, and what calls us: nothing of it is under test.
+    looker = _Looker(LINES_MAX + size_bytes // BYTES_OF_A_LINE, sys._getframe(2))
     before = signal.signal(signal.SIGVTALRM, looker)
     signal.setitimer(signal.ITIMER_VIRTUAL, LOOK_SECONDS, LOOK_SECONDS)
     try:
@@ -58,8 +59,9 @@ def bounded_computation(size_bytes: int = 0) -> Iterator[None]:
 class _Looker:
     """The handler of the timer's signal."""
 
-    def __init__(self, lines_max: int) -> None:
+    def __init__(self, lines_max: int, caller: FrameType) -> None:
         self._ended: set[CodeType] = set()
+        self._caller = caller
         self.counting = _Counting(self._ended, lines_max)
         self._seconds = 0.0
 
@@ -67,7 +69,7 @@ class _Looker:
         """Count the lines of an operation that was at work at the look before, unless something is traced already."""
         if sys.gettrace() is not None:
             return
-        found = list(_under_test(frame))
+        found = list(_under_test(frame, self._caller))
         if self._ended and not any(each.f_code in self._ended for each in found):
             self._seconds += LOOK_AGAIN_SECONDS
             if self._seconds < LOOK_SECONDS:
@@ -151,10 +153,13 @@ def _was_met(frame: FrameType, event: str, argument: object) -> None:
     """Mark a frame."""
 
 
-def _under_test(frame: FrameType | None) -> Iterator[FrameType]:
-    """Yield what runs of the implementation, and of another system what was called last, the innermost first."""
+def _under_test(frame: FrameType | None, caller: FrameType) -> Iterator[FrameType]:
+    """Yield what runs of the implementation, and of another system what was called last, the innermost first.
+
+    What is beneath the `caller` of the block is a pool of processes, or what runs the tests.
+    """
     has_begun = has_ended = False
-    while frame is not None:
+    while frame is not None and frame is not caller:
         name = _module(frame)
         if name.startswith(_SYSTEM):
             return

@@ -105,6 +105,20 @@ def test_the_only_task_of_one_does_not_wait_for_all_of_another() -> None:
     assert positions == {"many": [1, 3, 4, 5, 6, 7], "one": [2]}
 
 
+def test_up_to_the_first_finding_explorations_are_side_by_side_by_their_lengths() -> None:
+    positions: dict[str, list[int]] = {}
+    costs = {"long": [4, 1, 3], "short": [5, 5], "one": [7]}
+    explorations = {
+        name: exploring(
+            [Task(run=sample_tasks.take_position, cost=cost) for cost in each], partial(positions.__setitem__, name)
+        )
+        for name, each in costs.items()
+    }
+    explore(explorations, 0, workers=1, first_finding_lengths={"long": 16, "short": 4, "one": 5})
+    # They end at 16, 2 and 8; at 2 and 4; and at 5.
+    assert positions == {"long": [6, 1, 5], "short": [2, 3], "one": [4]}
+
+
 def test_a_positive_control_begins_before_the_longest_task() -> None:
     positions: list[list[int]] = []
     costs = [Task(run=sample_tasks.take_position, cost=cost) for cost in (1, 9)]
@@ -117,7 +131,7 @@ def test_a_run_that_fails_fast_ends_with_the_first_finding_made_smaller_and_noth
     waves: list[list[Any]] = []
     never = exploring([Task(run=sample_tasks.never_return)])
     explorations = {"sample": finding_in_waves([9, 7, 8, 3, 6], waves.append), "never": never}
-    outcome = explore(explorations, 0, workers=1, fails_fast=True)
+    outcome = explore(explorations, 0, workers=1, first_finding_lengths={"sample": 1, "never": 2})
     assert [phase.bound for phase in outcome.phases] == ["[3]", "[]"]
     (control, nine, seven, eight, three, six), (smaller,), again = waves
     assert [control, nine, seven, eight, six] == [None] * 5 and three.has_finding
@@ -129,7 +143,8 @@ def test_a_run_that_fails_fast_ends_with_the_first_finding_made_smaller_and_noth
 @pytest.mark.parametrize("fails_fast", [False, True])
 def test_a_run_goes_on_where_it_is_not_to_fail_fast_or_finds_nothing(fails_fast: bool) -> None:
     numbers = [8, 6] if fails_fast else [9, 8, 7]
-    outcome = explore({"sample": finding_in_waves(numbers)}, 0, workers=1, fails_fast=fails_fast)
+    lengths = {"sample": 1} if fails_fast else None
+    outcome = explore({"sample": finding_in_waves(numbers)}, 0, workers=1, first_finding_lengths=lengths)
     (phase,) = outcome.phases
     assert phase.bound == ("[]" if fails_fast else "[9, 7]")
     assert outcome.cut_by is None and (outcome.first_finding_cpu_seconds is None) is fails_fast

@@ -53,7 +53,7 @@ def faults(
     ] = DEFAULT,  # type: ignore[assignment]  # the parser turns it into a number
     only: Annotated[list[PhaseName] | None, typer.Option(help="Try only this phase; may be repeated.")] = None,
     all_phases: Annotated[
-        bool, typer.Option("--all-phases", help="Try the phases after the one with the first finding, too.")
+        bool, typer.Option("--all-phases", help="Try each phase alone, also those that find nothing first.")
     ] = False,
     told: Annotated[
         bool, typer.Option("--told", help="Also run the cheapest explorer of each fault, told the scenario.")

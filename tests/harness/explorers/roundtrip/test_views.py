@@ -14,12 +14,12 @@ from tornproof.harness.common.verdict import Verdict
 from tornproof.harness.explorers.roundtrip import explorer, metadata_rules, views
 from tornproof.harness.explorers.roundtrip.explorer import replay_roundtrip
 from tornproof.harness.explorers.roundtrip.views import failed_controls, view_problems
+from tornproof.harness.parallel.tasks import TableQuestion, explore_here
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.impl.layout import pm as layout
 from tornproof.impl.pm.chain import decode_chain
 from tornproof.impl.pm.view import MetadataView
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
-from tornproof.impl.table.table import open_table
 
 REAL = tuple(
     name for name in golden_archive.member_names() if name.startswith(("tables/", "legacy/")) and name.endswith("/_pm")
@@ -87,7 +87,7 @@ def test_what_is_different_is_a_finding_that_replays(questdb_data: Path, monkeyp
     monkeypatch.setattr(explorer, "files_to_change", lambda table: {})
     with monkeypatch.context() as patch:
         patch.setattr(MetadataView, "find_column", lambda view, name: None)
-        findings = explorer.roundtrip_phase(open_table(image, path)).findings
+        findings = explore_here(explorer.roundtrip(), TableQuestion(image=image, path=path)).findings
         assert {finding.property for finding in findings} == {views.PROPERTY, metadata_rules.PROPERTY}
         assert {replay_roundtrip(finding, image, path) for finding in findings} == {Verdict.INVALID}
     assert {replay_roundtrip(finding, image, path) for finding in findings} == {Verdict.VALID}

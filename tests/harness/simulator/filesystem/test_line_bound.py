@@ -1,5 +1,6 @@
 """Functions that loop without a call are ended, whatever calls them; what only takes long is not."""
 
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -90,6 +91,23 @@ def test_a_function_that_was_ended_is_ended_again_in_the_same_run() -> None:
         for _ in range(3):
             with pytest.raises(EndlessError):
                 spin()
+
+
+def test_what_waits_for_the_block_is_not_under_test() -> None:
+    """Lines of all that a worker did were counted, because its own process looked like an operation that lasts."""
+
+    def look_twice() -> bool:
+        handler = signal.getsignal(signal.SIGVTALRM)
+        assert callable(handler)
+        for _ in range(2):
+            handler(signal.SIGVTALRM, sys._getframe(depth))
+        return sys.gettrace() is not None
+
+    with bounded_computation():
+        depth = 1
+        assert not look_twice()
+        depth = 0
+        assert look_twice()
 
 
 def test_what_makes_calls_is_not_ended_however_many_lines_it_runs() -> None:

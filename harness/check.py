@@ -479,4 +479,3 @@ def _verify_phase(question: CheckQuestion) -> Phase:
 def _storage_phase(worker: Worker) -> Phase:
     question = worker.question
     return explore_storage(question.bounds.sequences, question.seed, str(worker.scratch), worker.report_progress)
-

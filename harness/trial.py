@@ -24,9 +24,7 @@ from tornproof.harness.common.verdict import Verdict
 from tornproof.harness.mutation.fault_file import FaultFile
 from tornproof.harness.mutation.planted_copy import PlantedCopy, planted_copy
 
-PHASES = tuple(
-    phase for phase in PhaseName if phase not in (PhaseName.VERIFY, PhaseName.RANDOM, PhaseName.SERVER)
-)
+PHASES = tuple(phase for phase in PhaseName if phase not in (PhaseName.VERIFY, PhaseName.RANDOM, PhaseName.SERVER))
 """The phases that explore a given table."""
 CHECK = "check"
 """What stands for the phase where several were tried side by side, and none has a finding."""

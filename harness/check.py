@@ -6,7 +6,7 @@ import enum
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any
@@ -107,7 +107,7 @@ SIMULATED = {
     PhaseName.MEMORY: Explorer.MEMORY,
 }
 """The explorers that run in the simulator; only they know other releases, and scenarios."""
-FIRST_FINDING_LENGTHS = {
+FIRST_FINDING_LENGTHS: Mapping[str, float] = {
     PhaseName.STORAGE: 2,
     PhaseName.MEMORY: 2,
     PhaseName.PRODUCT: 2,

@@ -372,7 +372,7 @@ def _explore_batch(worker: Worker, number: int, examples: int) -> BatchResult:
 def _crash(cuts_max: int, failing_calls_max: int) -> Exploration:
     failed, planned = yield [
         Task(run=_crash_controls, begins_first=True),
-        Task(run=_plan_crashes, arguments=(cuts_max, failing_calls_max)),
+        Task(run=_plan_crashes, arguments=(cuts_max, failing_calls_max), cost=0),
     ]
     if isinstance(planned, Phase):
         return planned

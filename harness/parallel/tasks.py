@@ -228,7 +228,7 @@ class _Going:
     def next_end(self) -> float:
         """Where the next task ends, on the scale of the lengths."""
         cost = self.cost_begun + self.tasks[self.waiting[-1]].cost
-        return cost / self.cost_all * (self.first_finding_length or 1.0)
+        return cost / self.cost_all * (self.first_finding_length or 1.0) if cost else 0.0
 
     def receive(self, message: Message) -> None:
         """Record how far a task is, or what it returned."""

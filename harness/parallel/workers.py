@@ -33,6 +33,8 @@ Made = TypeVar("Made")
 class Task:
     """A call of `run` with a `Worker` and the arguments; tasks with the largest `cost` begin first.
 
+    Beside those that it plans, a plan costs nothing.
+
     A positive control `begins_first` of all, because without it no other result counts than a finding. What makes a
     finding smaller is `for_finding`: it also runs in a run that ends with its first finding.
     """

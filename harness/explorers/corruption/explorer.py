@@ -128,7 +128,7 @@ def _weight(judge: Judge, file: str) -> int:
 
 def damage_exploration(damages_max: int | None, pairs_max: int) -> Exploration:
     """Plan, try what is planned piece by piece, and then pairs of the flips that were not rejected."""
-    (planned,) = yield [workers.Task(run=_plan_in_worker, arguments=(damages_max,))]
+    (planned,) = yield [workers.Task(run=_plan_in_worker, arguments=(damages_max,), cost=0)]
     if planned is None:
         return cut_short(PHASE)
     run = Run(plan=planned)

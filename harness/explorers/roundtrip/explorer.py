@@ -17,6 +17,7 @@ from tornproof.harness.common.verdict import Finding, Phase, Verdict, cut_short
 from tornproof.harness.explorers.roundtrip import (
     annotated_columns,
     array_bytes,
+    compared_footers,
     converted_structs,
     expansion,
     footer_rules,
@@ -141,6 +142,15 @@ JUDGED_STATISTICS = Part(
     cases=judged_statistics.judged_statistics,
     kind_of=attrgetter("kind"),
 )
+COMPARED_FOOTERS = Part(
+    key="compared",
+    count="footers compared",
+    words="footers compared with what _pm says",
+    subject="A footer, ",
+    module=compared_footers,
+    cases=compared_footers.compared_footers,
+    kind_of=attrgetter("kind"),
+)
 TRANSACTION_FILES = Part(
     key="transaction",
     count="transaction files",
@@ -237,6 +247,7 @@ LOST_FILES = Part(
 )
 PARTS = (
     WRONG_OPTIONS,
+    COMPARED_FOOTERS,
     TRANSACTION_FILES,
     FOOTER_RULES,
     EXPANSION,

@@ -17,6 +17,7 @@ from tornproof.harness.common.verdict import Finding, Phase, Verdict, cut_short
 from tornproof.harness.explorers.roundtrip import (
     annotated_columns,
     array_bytes,
+    chunks_together,
     compared_footers,
     converted_structs,
     expansion,
@@ -142,6 +143,15 @@ JUDGED_STATISTICS = Part(
     cases=judged_statistics.judged_statistics,
     kind_of=attrgetter("kind"),
 )
+CHUNKS_TOGETHER = Part(
+    key="together",
+    count="chunks together",
+    words="groups of chunks that are decoded together",
+    subject="Of chunks, ",
+    module=chunks_together,
+    cases=chunks_together.chunks_together,
+    kind_of=attrgetter("kind"),
+)
 COMPARED_FOOTERS = Part(
     key="compared",
     count="footers compared",
@@ -265,6 +275,7 @@ PARTS = (
     PAGE_HEADERS,
     PARQUET_MEMBERS,
     PACKED_VECTORS,
+    CHUNKS_TOGETHER,
     CONVERTED_STRUCTS,
 )
 """All parts, those that take least time first."""

@@ -20,6 +20,7 @@ from tornproof.harness.explorers.roundtrip import (
     chunks_together,
     compared_footers,
     converted_structs,
+    edited_footers,
     expansion,
     footer_rules,
     forms,
@@ -152,6 +153,15 @@ CHUNKS_TOGETHER = Part(
     cases=chunks_together.chunks_together,
     kind_of=attrgetter("kind"),
 )
+EDITED_FOOTERS = Part(
+    key="edited",
+    count="footers edited",
+    words="footers that are divided and put together",
+    subject="A footer, ",
+    module=edited_footers,
+    cases=edited_footers.edited_footers,
+    kind_of=attrgetter("kind"),
+)
 COMPARED_FOOTERS = Part(
     key="compared",
     count="footers compared",
@@ -269,6 +279,7 @@ PARTS = (
     WORKED_OUT,
     METADATA_RULES,
     ARRAY_BYTES,
+    EDITED_FOOTERS,
     THRIFT_FORMS,
     WORDED_CONDITIONS,
     OPTIONAL_RECORDS,

@@ -8,19 +8,17 @@ from __future__ import annotations
 
 import functools
 import itertools
-import re
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TypeAlias
 
 from tornproof.harness.common.patch import Controls, not_noticed, original_of, replaced
 from tornproof.harness.common.whose_error import errors_as_problems
 from tornproof.harness.explorers.corruption.served import SMALLEST, WIDTHS_BYTES
+from tornproof.harness.explorers.roundtrip.told import NOT_LOOKED_AT, REFUSED, FalteringImage, Told, told
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.impl.errors import Problem, StorageError
 from tornproof.impl.layout.cv import ColumnVersion
-from tornproof.impl.storage.interface import ReadableFile, StorageReason
 from tornproof.impl.table.column_versions import ColumnVersions
 from tornproof.impl.table.metadata_file import TableColumn
 from tornproof.impl.table.partition import PartitionFiles
@@ -30,14 +28,14 @@ from tornproof.impl.verify.indexes import NotComparedError
 from tornproof.impl.verify.native import check_native_columns, native_keys
 
 PROPERTY = "what is wrong with the files of a native partition is reported, row by row, and nothing else"
-TABLE, DIRECTORY, PATH = "table", "2024-05-02", "table/2024-05-02"
+DIRECTORY, PATH, TXN = "2024-05-02", "table/2024-05-02", "table/_txn"
 TIMESTAMP = 1_714_608_000_000_000
 NAME, ID = "c", 3
 TAGS = {
-    **dict(BOOLEAN=1, BYTE=2, SHORT=3, CHAR=4, INT=5, LONG=6, DATE=7, TIMESTAMP=8, FLOAT=9, DOUBLE=10, STRING=11),
-    **dict(SYMBOL=12, LONG256=13, GEOBYTE=14, GEOSHORT=15, GEOINT=16, GEOLONG=17, BINARY=18, UUID=19, LONG128=24),
-    **dict(IPV4=25, VARCHAR=26, ARRAY=27, DECIMAL8=28, DECIMAL16=29, DECIMAL32=30, DECIMAL64=31, DECIMAL128=32),
-    **dict(DECIMAL256=33),
+    **{"BOOLEAN": 1, "BYTE": 2, "SHORT": 3, "CHAR": 4, "INT": 5, "LONG": 6, "DATE": 7, "TIMESTAMP": 8, "FLOAT": 9},
+    **{"DOUBLE": 10, "STRING": 11, "SYMBOL": 12, "LONG256": 13, "GEOBYTE": 14, "GEOSHORT": 15, "GEOINT": 16},
+    **{"GEOLONG": 17, "BINARY": 18, "UUID": 19, "LONG128": 24, "IPV4": 25, "VARCHAR": 26, "ARRAY": 27, "DECIMAL8": 28},
+    **{"DECIMAL16": 29, "DECIMAL32": 30, "DECIMAL64": 31, "DECIMAL128": 32, "DECIMAL256": 33},
 }
 UNKNOWN = (0, 20, 21, 22, 23, 34, 255)
 STRING, SYMBOL, BINARY, VARCHAR, ARRAY = (TAGS[of] for of in ("STRING", "SYMBOL", "BINARY", "VARCHAR", "ARRAY"))
@@ -50,47 +48,6 @@ PIECE_BYTES = 4 << 20
 FEW_BYTES = 16
 """So many at a time are read, too, so that there are several pieces of few rows."""
 LEAST, MOST = -(1 << 63), (1 << 63) - 1
-
-Told: TypeAlias = tuple[str, str, int | None, list[str], list[str]]
-"""What is told of a place: file, field, offset, and the numbers and names in what was expected and what was found."""
-
-
-class FalteringImage(DiskImage):
-    """An image with paths that cannot be read, and files that are said to be longer than they are."""
-
-    def __init__(self, files: Mapping[str, bytes], refused: Sequence[str], sizes_bytes: Mapping[str, int]) -> None:
-        """Take what is below PATH; what is refused is there."""
-        image = DiskImage.of_files({f"{TABLE}/_txn": b"", **{f"{PATH}/{file}": files[file] for file in files}})
-        super().__init__(image.files, image.directories | {PATH})
-        self._refused = {f"{PATH}/{file}".rstrip("/") for file in refused}
-        self._sizes_bytes = {f"{PATH}/{file}": size_bytes for file, size_bytes in sizes_bytes.items()}
-
-    def open_for_reading(self, path: str) -> ReadableFile:
-        """Open a file unless it is refused."""
-        if path in self._refused:
-            raise StorageError(path, "open", StorageReason.INPUT_OUTPUT)
-        handle = super().open_for_reading(path)
-        return _Longer(handle, self._sizes_bytes[path]) if path in self._sizes_bytes else handle
-
-    def listdir(self, path: str) -> tuple[str, ...]:
-        """List a directory unless it is refused."""
-        if path in self._refused:
-            raise StorageError(path, "list", StorageReason.INPUT_OUTPUT)
-        return super().listdir(path)
-
-
-class _Longer(ReadableFile):
-    def __init__(self, handle: ReadableFile, size_bytes: int) -> None:
-        self._handle, self._size_bytes = handle, size_bytes
-
-    def pread(self, size_bytes: int, offset_bytes: int) -> bytes:
-        return self._handle.pread(size_bytes, offset_bytes)
-
-    def size_bytes(self) -> int:
-        return self._size_bytes
-
-    def close(self) -> None:
-        self._handle.close()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,7 +79,10 @@ class NativeColumns:
         """The files."""
         if not self.is_there:
             return DiskImage.of_files({PATH + file: content for file, content in self.files.items()})
-        return FalteringImage(self.files, self.refused, self.sizes_bytes)
+        files = {f"{PATH}/{file}": content for file, content in self.files.items()}
+        refused = frozenset(f"{PATH}/{file}".rstrip("/") for file in self.refused)
+        sizes_bytes = {f"{PATH}/{file}": size_bytes for file, size_bytes in self.sizes_bytes.items()}
+        return FalteringImage(files | {TXN: b""}, refused, sizes_bytes, frozenset({PATH}))
 
     @property
     def columns(self) -> tuple[TableColumn, ...]:
@@ -135,7 +95,7 @@ class NativeColumns:
     @property
     def versions(self) -> ColumnVersions:
         """What `_cv` says."""
-        return ColumnVersions({each[:2]: ColumnVersion(*each) for each in self.entries})
+        return column_versions(self.entries)
 
     @property
     def partition(self) -> Partition:
@@ -267,6 +227,8 @@ def _of_texts() -> Iterator[NativeColumns]:
         for flags in ((0, 1, 2, 4, 8, 15) if size == 20 else (10,))
     }
     yield from _of_positions(VARCHAR, 3, [_text(16 * row, 16) for row in range(3)], others, data_bytes)
+    none = {f"{size} bytes, flags {flags}": [_text(0, size, flags)] for size in (0, 1, 9) for flags in (0, 1, 3, 4)}
+    yield from _of_positions(VARCHAR, 2, [_text(0, 9, 1), _text(0, 0, 4)], none, 0)
 
 
 def _of_arrays() -> Iterator[NativeColumns]:
@@ -276,6 +238,7 @@ def _of_arrays() -> Iterator[NativeColumns]:
     sizes = (0, 1, 20, 21, data_bytes, data_bytes + 1, -1, (1 << 31) - 1, -(1 << 31))
     others = {f"{size} bytes": [_array(start, size) for start in starts] for size in sizes}
     yield from _of_positions(ARRAY, 3, [_array(16 * row, 16) for row in range(3)], others, data_bytes)
+    yield from _of_positions(ARRAY, 2, [_array(0, 0)] * 2, {"none": [_array(0, 0), _array(5, 0), _array(0, 1)]}, 0)
 
 
 def _of_versions() -> Iterator[NativeColumns]:
@@ -301,7 +264,7 @@ def _of_versions() -> Iterator[NativeColumns]:
 
 
 def _odd() -> Iterator[NativeColumns]:
-    """Yield partitions without a directory, with several columns, with files that cannot be read, and with huge ones."""
+    """Yield partitions without a directory, with several columns, and with files that are huge or cannot be read."""
     for rows in (1, 2):
         for words, files in (("nothing", {}), ("a file", {"": b"?"})):
             yield NativeColumns(
@@ -352,6 +315,12 @@ def failed_controls() -> Iterator[str]:
     return not_noticed(controls, problem_of, native_columns())
 
 
+def column_versions(entries: Iterable[tuple[int, int, int, int]]) -> ColumnVersions:
+    """Return what `_cv` says with these entries."""
+    names = ("partition_timestamp", "column_index", "name_txn", "column_top")
+    return ColumnVersions({each[:2]: ColumnVersion(**dict(zip(names, each, strict=True))) for each in entries})
+
+
 class _NotLookedAt(Exception):  # noqa: N818
     """Why a column is not judged: the names and numbers in the note on it."""
 
@@ -363,9 +332,7 @@ def problem_of(case: NativeColumns) -> str | None:
         expected = _judged(case, is_quick=is_quick)
         if case.is_sound is not None and case.is_sound is bool(expected):
             return f"it is said to be {case.is_sound}, and {expected} is wrong"
-        for piece_bytes in (FEW_BYTES, PIECE_BYTES):
-            with replaced("tornproof.impl.verify.native:PIECE_BYTES", piece_bytes):
-                found = _reported(case, is_quick=is_quick)
+        for found in (_reported(case, is_quick=is_quick), _reported_in_pieces(case, is_quick=is_quick)):
             if found != expected:
                 return f"{found or 'nothing'} is reported, and should be {expected or 'nothing'}"
     return next((problem for column in case.columns if (problem := _problem_of_keys(case, column))), None)
@@ -378,7 +345,12 @@ def _reported(case: NativeColumns, *, is_quick: bool) -> list[Told]:
         reported = check_native_columns(files, case.partition, case.columns, case.versions, symbols, quick=is_quick)
         return [told(each) for each in reported]
     except StorageError:
-        return [("refused", "", None, [], [])]
+        return [REFUSED]
+
+
+def _reported_in_pieces(case: NativeColumns, *, is_quick: bool) -> list[Told]:
+    with replaced("tornproof.impl.verify.native:PIECE_BYTES", FEW_BYTES):
+        return _reported(case, is_quick=is_quick)
 
 
 def _problem_of_keys(case: NativeColumns, column: TableColumn) -> str | None:
@@ -397,19 +369,6 @@ def _problem_of_keys(case: NativeColumns, column: TableColumn) -> str | None:
     return None if found == expected else f"the keys are {found}, and should be {expected}"
 
 
-def told(each: Problem | str) -> Told:
-    """Return what is told of a place, or in a note."""
-    if isinstance(each, str):
-        place, _, why = each.partition(": ")[2].partition(" was not ")
-        return each.partition(": ")[0], place, None, _words(why), ["not looked at"]
-    return each.file, each.field, each.offset_bytes, _words(each.expected), _words(each.actual)
-
-
-def _words(text: str) -> list[str]:
-    """Return the numbers and names of files in a text, and what says that something is not there."""
-    return re.findall(r"[^\s,]*[.\d][^\s,]*|\b(?:null|none|directory|unknown)\b", text)
-
-
 @functools.cache
 def _symbols(count: int) -> SymbolTable:
     return SymbolTable(tuple(f"s{key}" for key in range(count)))
@@ -421,15 +380,15 @@ def _judged(case: NativeColumns, *, is_quick: bool) -> list[Told]:
         what = [] if case.files else ["none"]
         return [(DIRECTORY, "directory", None, ["directory", str(case.row_count)], what)]
     if case.refused == ("",):
-        return [("refused", "", None, [], [])]
+        return [REFUSED]
     found = list[Told]()
     for column in case.columns:
         try:
             found += _of_column(case, column, is_quick=is_quick)
         except _NotLookedAt as error:
-            found.append((DIRECTORY, f"column {column.name!r}", None, [*error.args], ["not looked at"]))
+            found.append((DIRECTORY, f"column {column.name!r}", None, [*error.args], NOT_LOOKED_AT))
         except PermissionError:
-            return [("refused", "", None, [], [])]
+            return [REFUSED]
     return found
 
 

@@ -1,0 +1,516 @@
+"""Whether `verify` says of the index of a SYMBOL column what docs/format.md does, and of nothing else.
+
+The files are made here for few rows, and each of their fields and words is changed to others. What is wrong with them
+is worked out here a second time, row by row.
+"""
+
+from __future__ import annotations
+
+import functools
+import struct
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias
+
+import numpy as np
+import pyarrow as pa
+from msgspec import structs
+
+from tornproof.harness.common.patch import Controls, not_noticed, replaced
+from tornproof.harness.common.whose_error import errors_as_problems
+from tornproof.harness.explorers.corruption import served
+from tornproof.harness.explorers.corruption.crafted import overwritten
+from tornproof.harness.explorers.corruption.served import HEADER, KEY, SIGNATURE, WORD, Index
+from tornproof.harness.explorers.roundtrip.native_columns import DIRECTORY, PATH, TIMESTAMP, TXN, column_versions
+from tornproof.harness.explorers.roundtrip.told import NOT_LOOKED_AT, REFUSED, FalteringImage, Told, told, words_of
+from tornproof.impl.errors import Problem, StorageError
+from tornproof.impl.read.decoding import SYNCHRONOUS
+from tornproof.impl.table.metadata_file import TableColumn
+from tornproof.impl.table.partition import PartitionFiles, resolve_partition
+from tornproof.impl.table.symbols import SymbolTable
+from tornproof.impl.table.table import open_table
+from tornproof.impl.txn.transaction import Partition
+from tornproof.impl.verify.indexes import Indexes, Keys, NotComparedError, parquet_keys
+from tornproof.impl.verify.table_files import TableFiles
+
+PROPERTY = "what is wrong with the index of symbols is reported, row by row, and nothing else"
+INDEX, INDEXES = "tornproof.impl.table.symbol_index", "tornproof.impl.verify.indexes"
+NAME, ID, SYMBOL_TYPE = "s", 3, 12
+SYMBOLS = 3
+SYMBOL_NAMES = tuple(f"s{key}" for key in range(SYMBOLS))
+FILE_BYTES_MAX = 128 << 20
+ROWS_MAX = FILE_BYTES_MAX // 8
+PIECES = (1, 3)
+"""So many rows at a time are compared, too."""
+LEAST, MOST, MOST_INT = -(1 << 63), (1 << 63) - 1, (1 << 31) - 1
+HEADER_FIELDS = {
+    **{"SIGNATURE": (0, "B"), "SEQUENCE": (1, "q"), "VALUE_MEM_SIZE": (9, "q"), "BLOCK_VALUE_COUNT": (17, "i")},
+    **{"KEY_COUNT": (21, "i"), "UNUSED": (25, "i"), "SEQUENCE_CHECK": (29, "q"), "MAX_VALUE": (37, "q")},
+}
+"""The fields of `.k`, by offset and form."""
+KEY_FIELDS = {"VALUE_COUNT": 0, "FIRST_VALUE_BLOCK_OFFSET": 8, "LAST_VALUE_BLOCK_OFFSET": 16, "COUNT_CHECK": 24}
+
+Row: TypeAlias = tuple[int, int, int]
+"""A key, a row that has it, and where in `.v` that is said."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexedRows:
+    """The symbol key of each row, -1 for null, and the files of an index; the first `top` rows are older.
+
+    `instead` is what there is instead of keys; `unread` cannot be read of the table; others are as in a partition.
+    """
+
+    name: str
+    keys: tuple[int, ...]
+    files: Mapping[str, bytes]
+    top: int = 0
+    number: int = -1
+    row_count: int | None = None
+    instead: Problem | NotComparedError | None = None
+    unread: str = ""
+    sizes_bytes: Mapping[str, int] = field(default_factory=dict)
+    refused: tuple[str, ...] = ()
+    is_sound: bool | None = None
+
+    @property
+    def kind(self) -> str:
+        """Whether it is known to be sound."""
+        return f"{self.is_sound}"
+
+    @property
+    def rows(self) -> int:
+        """The rows of the partition."""
+        return len(self.keys) if self.row_count is None else self.row_count
+
+    def compared(self) -> tuple[int, list[Told]]:
+        """Return how many indexes are compared, and what is told of them."""
+        files = {f"{PATH}/{file}": content for file, content in self.files.items()}
+        image = FalteringImage(
+            files | {TXN: b""},
+            frozenset(f"{PATH}/{file}" for file in self.refused),
+            {f"{PATH}/{file}": size_bytes for file, size_bytes in self.sizes_bytes.items()},
+            frozenset({PATH}),
+        )
+        partition = Partition(
+            timestamp=TIMESTAMP,
+            row_count=self.rows,
+            name_txn=-1,
+            token=-1,
+            flags=0,
+            entry_offset_bytes=200,
+            row_count_offset_bytes=208,
+        )
+        columns = (
+            TableColumn(id=1, name="other", type=SYMBOL_TYPE),
+            TableColumn(id=ID, name=NAME, type=SYMBOL_TYPE, is_indexed=True),
+        )
+        beside = TableFiles(
+            columns=columns,
+            versions=None if self.unread == "versions" else column_versions([(TIMESTAMP, ID, self.number, self.top)]),
+            symbols=None if self.unread == "symbols" else {NAME: SymbolTable(SYMBOL_NAMES)},
+        )
+        try:
+            found = Indexes.of(beside).compare(
+                PartitionFiles(storage=image, path=PATH, name=DIRECTORY), partition, lambda *_: self._keys()
+            )
+        except StorageError:
+            return 0, [REFUSED]
+        return found.compared, [told(each) for each in (*found.problems, *found.notes)]
+
+    def _keys(self) -> Keys | Problem:
+        if isinstance(self.instead, NotComparedError):
+            raise self.instead
+        return np.array(self.keys, np.int32) if self.instead is None else self.instead
+
+
+@dataclass(frozen=True, slots=True)
+class DecodedSymbols:
+    """Row groups of symbols, and those of the table; by `column` they are in a day of a server's table, else made."""
+
+    groups: tuple[tuple[str | None, ...], ...]
+    symbols: tuple[str, ...]
+    day: int = 0
+    column: str = ""
+    less_bytes: int = 0
+
+    kind = "decoded"
+
+    @property
+    def name(self) -> str:
+        """It in words."""
+        return f"{self.groups} of {self.symbols}, {self.column} of day {self.day}, {self.less_bytes} bytes less"
+
+
+@functools.cache
+def symbol_indexes() -> tuple[IndexedRows | DecodedSymbols, ...]:
+    """Return all indexes, always in the same order."""
+    return (*_sound(), *_changed(), *_other_files(), *_other_tables(), *_decoded())
+
+
+@errors_as_problems
+def problem_of(case: IndexedRows | DecodedSymbols) -> str | None:
+    """Say what is wrong with what is reported, of all rows in one piece and in several; None if nothing is."""
+    if isinstance(case, DecodedSymbols):
+        return _problem_of_symbols(case)
+    whole, split = (_judged(case, is_split=is_split) for is_split in (False, True))
+    if case.is_sound is not None and case.is_sound is bool(whole or split):
+        return f"it is said to be {case.is_sound}, and {whole} is wrong"
+    for piece_rows, expected in ((0, whole), (1, split), *((rows, whole) for rows in PIECES if whole == split)):
+        found = case.compared() if not piece_rows else _compared_in_pieces(case, piece_rows)
+        wanted = (int(not expected or (expected[-1][-1] != NOT_LOOKED_AT and expected != [REFUSED])), expected)
+        if found != wanted:
+            return f"{found} is reported of {piece_rows or 'all'} rows at a time, and should be {wanted}"
+    return None
+
+
+def _compared_in_pieces(case: IndexedRows, piece_rows: int) -> tuple[int, list[Told]]:
+    with replaced(f"{INDEX}:PIECE_ROWS", piece_rows):
+        return case.compared()
+
+
+def failed_controls() -> Iterator[str]:
+    """Yield what is not noticed of comparisons with no rows, with unchecked headers, and of later rows."""
+    controls: Controls = (
+        ("no row differs", f"{INDEXES}:_difference", lambda *_: None),
+        ("every header is taken", f"{INDEX}:_check_header", lambda *_: None),
+        ("every count is taken", f"{INDEX}:_check_counts", lambda *_: None),
+    )
+    return not_noticed(controls, problem_of, symbol_indexes())
+
+
+def _judged(case: IndexedRows, *, is_split: bool) -> list[Told]:
+    """Return what should be told of an index; rows are compared in blocks if it is split, else together."""
+    if case.unread:
+        return [_note()]
+    if case.rows > ROWS_MAX:
+        return [_note(str(ROWS_MAX))]
+    if isinstance(case.instead, NotComparedError):
+        return [_note(*case.instead.args)]
+    if case.instead is not None:
+        return [told(case.instead)]
+    if min(case.top, case.rows) == case.rows:
+        return []
+    for kind in "kv":
+        if (wrong := _file(case, kind)) is not None:
+            return wrong
+    judge = _Judge(case)
+    wrong_header = judge.header() or judge.counts()
+    if wrong_header:
+        return [wrong_header]
+    found = list[list[Row]]()
+    for key in range(judge.key_count):
+        if wrong_chain := judge.chain(key, found):
+            return [wrong_chain]
+    groups = found if is_split else [[row for block in found for row in block]]
+    wrong_row = judge.rows(groups) or judge.missing(groups)
+    return [wrong_row] if wrong_row else []
+
+
+def _note(*words: str) -> Told:
+    return DIRECTORY, f"the index of column {NAME!r}", None, [*words], NOT_LOOKED_AT
+
+
+def _name(case: IndexedRows, kind: str) -> str:
+    return f"{NAME}.{kind}" if case.number == -1 else f"{NAME}.{kind}.{case.number}"
+
+
+def _file(case: IndexedRows, kind: str) -> list[Told] | None:
+    """Return what is told instead of comparing if a file is not there or cannot be read, else None."""
+    file = _name(case, kind)
+    if file in case.refused or any(each.startswith(f"{file}/") for each in case.files):
+        return [REFUSED]
+    if file in case.files:
+        size_bytes = case.sizes_bytes.get(file, len(case.files[file]))
+        too_large = [_note(f"{DIRECTORY}/{file}", str(FILE_BYTES_MAX), str(size_bytes))]
+        return too_large if size_bytes > FILE_BYTES_MAX else None
+    if max(case.keys, default=-1) < 0:
+        return []
+    others = sorted(each for each in case.files if each.startswith(("s.k", "s.v", "s.pk", "s.pv")))
+    return [_note(*others)] if len(others) > 1 else [(f"{DIRECTORY}/{file}", "file", None, [], ["none"])]
+
+
+class _Judge:
+    """Looks at the files of an index, field by field."""
+
+    def __init__(self, case: IndexedRows) -> None:
+        self.keys, self.top = case.keys, case.top
+        self.keys_file, self.values_file = (f"{DIRECTORY}/{_name(case, kind)}" for kind in "kv")
+        self.k, self.v = (case.files[_name(case, kind)] for kind in "kv")
+        self.key_count = self.block_rows = self.used_bytes = 0
+        self.entries = list[tuple[int, int, int, int]]()
+
+    def header(self) -> Told | None:
+        """Return what is wrong with the header."""
+        if len(self.k) < HEADER.size:
+            words = [str(HEADER.size), str(len(self.k))]
+            return self.keys_file, "Symbol index header", 0, words, [str(HEADER.size)]
+        signature, sequence, used_bytes, block_rows, key_count, _, check, _ = HEADER.unpack_from(self.k)
+        room = (len(self.k) - HEADER.size) // KEY.size
+        for name, is_right, words, actual in (
+            ("SIGNATURE", signature == SIGNATURE, [SIGNATURE], signature),
+            ("SEQUENCE_CHECK", check == sequence, [sequence], check),
+            ("KEY_COUNT", 0 <= key_count <= room, [0, room], key_count),
+            ("BLOCK_VALUE_COUNT", block_rows >= 1, [1], block_rows),
+            ("VALUE_MEM_SIZE", 0 <= used_bytes <= len(self.v), [0, len(self.v), self.values_file], used_bytes),
+        ):
+            if not is_right:
+                return self._of_header(name, words, actual)
+        self.key_count, self.block_rows, self.used_bytes = key_count, block_rows, used_bytes
+        self.entries = [KEY.unpack_from(self.k, HEADER.size + KEY.size * key) for key in range(key_count)]
+        return None
+
+    def counts(self) -> Told | None:
+        """Return what is wrong with the numbers of rows."""
+        room = self.used_bytes // WORD.size
+        for key, (count, *_) in enumerate(self.entries):
+            if count not in range(room + 1):
+                return self._of_key(key, "VALUE_COUNT", [0, room], count)
+        for key, (count, _, _, check) in enumerate(self.entries):
+            if check != count:
+                return self._of_key(key, "COUNT_CHECK", [count], check)
+        block_count = sum(len(range(0, count, self.block_rows)) for count, *_ in self.entries)
+        if block_count * self.block_bytes > self.used_bytes:
+            return self._of_header("VALUE_MEM_SIZE", [block_count, self.block_bytes], self.used_bytes)
+        return None
+
+    def chain(self, key: int, found: list[list[Row]]) -> Told | None:
+        """Add the rows of each block of a key, or return what is wrong with the chain."""
+        (count, at, last, _), before = self.entries[key], None
+        while count > 0:
+            block = range(at, at + self.block_bytes, WORD.size)
+            if at < 0 or block.stop > self.used_bytes or at % self.block_bytes:
+                words = [self.block_bytes, self.used_bytes]
+                if before is None:
+                    return self._of_key(key, "FIRST_VALUE_BLOCK_OFFSET", words, at)
+                return self._of_value(f"next block of key {key}", before + self.block_bytes - WORD.size, words, at)
+            *rows, previous, following = (WORD.unpack_from(self.v, place)[0] for place in block)
+            if before not in (None, previous):
+                return self._of_value(f"previous block of key {key}", block[-2], [before], previous)
+            found.append([(key, row, place) for row, place in zip(rows[:count], block, strict=False)])
+            count -= len(rows)
+            at, before = following, at
+        return self._of_key(key, "LAST_VALUE_BLOCK_OFFSET", [before], last) if before not in (None, last) else None
+
+    def rows(self, groups: list[list[Row]]) -> Told | None:
+        """Return the first row that does not follow, or has another key."""
+        before = (-1, -1)
+        for group in groups:
+            for key, row, place in group:
+                least = before[1] if before[0] == key else -1
+                if row <= least:
+                    return self._of_value(f"row of key {key}", place, [least], row)
+                before = key, row
+            for key, row, place in group:
+                if row < len(self.keys) and self.keys[row] + 1 != key:
+                    has = _named(self.keys[row] + 1)
+                    return self._of_value(f"row of key {key}", place, _named(key), row, *has)
+        return None
+
+    def missing(self, groups: list[list[Row]]) -> Told | None:
+        """Return the first key of which not all rows are there; nulls of older rows need not be."""
+        found = [(key, row) for group in groups for key, row, _ in group if row < len(self.keys)]
+        wanted = [(key + 1, row) for row, key in enumerate(self.keys)]
+        for key in range(max(self.key_count, max(self.keys) + 2)):
+            counts = [
+                sum(each == key and (key > 0 or row >= self.top) for each, row in rows) for rows in (wanted, found)
+            ]
+            if counts[0] != counts[1] and key >= self.key_count:
+                return self._of_header("KEY_COUNT", [key, *_named(key)], self.key_count)
+            if counts[0] != counts[1]:
+                return self._of_key(key, "VALUE_COUNT", [counts[0], *_named(key)], counts[1])
+        return None
+
+    @property
+    def block_bytes(self) -> int:
+        """The size of a block with its links."""
+        return (self.block_rows + 2) * WORD.size
+
+    def _of_header(self, name: str, words: Sequence[object], actual: int) -> Told:
+        return self.keys_file, name, HEADER_FIELDS[name][0], [*map(str, words)], [str(actual)]
+
+    def _of_key(self, key: int, name: str, words: Sequence[object], actual: int) -> Told:
+        place = HEADER.size + KEY.size * key + KEY_FIELDS[name]
+        return self.keys_file, f"{name} of key {key}", place, [*map(str, words)], [str(actual)]
+
+    def _of_value(self, name: str, place: int, words: Sequence[object], *actual: object) -> Told:
+        return self.values_file, name, place, [*map(str, words)], [*map(str, actual)]
+
+
+def _named(key: int) -> list[str]:
+    """Return what is told of a key of the index."""
+    if key == 0:
+        return ["null"]
+    return [repr(SYMBOL_NAMES[key - 1])] if key <= SYMBOLS else ["unknown", str(key - 1)]
+
+
+def _index_files(
+    keys: Sequence[int],
+    block_rows: int,
+    *,
+    top: int = 0,
+    more: Sequence[tuple[int, int]] = (),
+    is_reversed: bool = False,
+) -> dict[str, bytes]:
+    """Return a sound index of rows; `more` keys and rows are of commits that were not completed, or of older rows."""
+    listed = [(key + 1, row) for row, key in enumerate(keys) if key >= 0 or row >= top]
+    listed = sorted([*listed, *more])
+    rows = [tuple(row for each, row in listed if each == key) for key in range(max(listed, default=(0, 0))[0] + 1)]
+    k, v = Index(tuple(rows), block_rows, is_reversed).files()
+    return {"s.k": k, "s.v": v}
+
+
+def _sound() -> Iterator[IndexedRows]:
+    """Yield indexes that lead to each row."""
+    for keys in (
+        *((), (-1,), (0,), (2,), (-1, -1), (0, 0, 0, 0, 0), (2, 2, -1, -1, 0)),
+        (0, 1, 2, -1, 0, 1, 2, -1, 0, 0, 0, 1),
+        (-1,) * 5 + (0, 1, 1, 1, 1, 1, -1),
+    ):
+        for block_rows in (1, 2, 3, 5, 64):
+            for is_reversed in (False, True):
+                files = _index_files(keys, block_rows, is_reversed=is_reversed)
+                words = f"{keys} in blocks of {block_rows}, reversed: {is_reversed}"
+                sound = IndexedRows(name=words, keys=keys, files=files, is_sound=True)
+                yield sound
+                count = len(keys)
+                uncommitted = [(key, row) for key in (0, 1, 4, 9) for row in (count, count + 3)]
+                yield replace(
+                    sound, name=f"{words}, and rows to come", files=_index_files(keys, block_rows, more=uncommitted)
+                )
+                longer = {file: content + b"\xee" * 41 for file, content in files.items()}
+                yield replace(sound, name=f"{words}, and bytes behind", files=longer)
+                for top in range(1, count + 2):
+                    nulls = (-1,) * min(top, count) + keys[top:]
+                    for older in ((), [(0, row) for row in range(0, top, 2) if row < count]):
+                        made = _index_files(nulls, block_rows, top=top, more=older, is_reversed=is_reversed)
+                        name = f"{words}, {top} older with {len(older)}"
+                        yield replace(sound, name=name, keys=nulls, top=top, files=made)
+
+
+def _bases() -> Iterator[IndexedRows]:
+    keys = (0, 1, 2, -1, 0, 1, 2, -1, 0, 0, 0, 1)
+    yield IndexedRows(name="blocks of 2", keys=keys, files=_index_files(keys, 2, is_reversed=True))
+    yield IndexedRows(name="blocks of 1", keys=keys[:6], files=_index_files(keys[:6], 1))
+    older, more = (-1, -1, 1, 1, -1, 1, 1, 1), [(0, 1), (2, 8), (2, 9), (5, 8)]
+    files = _index_files(older, 3, top=2, more=more)
+    yield IndexedRows(name="blocks of 3, with older rows", keys=older, top=2, files=files)
+    renamed = {f"{file}.7": content for file, content in _index_files(keys, 4).items()}
+    yield IndexedRows(name="files with a number", keys=keys, files=renamed, number=7)
+
+
+def _changed() -> Iterator[IndexedRows]:
+    """Yield indexes in which one field or word is another, or some bytes are not there."""
+    for base in _bases():
+        k, v = base.files
+        key_count = HEADER.unpack_from(base.files[k])[4]
+        block_bytes = (HEADER.unpack_from(base.files[k])[3] + 2) * WORD.size
+        steps = (-block_bytes, -8, -1, 1, 8, block_bytes)
+        places = [(k, at, form, name) for name, (at, form) in HEADER_FIELDS.items()]
+        for key in range(key_count):
+            at = HEADER.size + KEY.size * key
+            places += [(k, at + offset, "q", f"{name} of key {key}") for name, offset in KEY_FIELDS.items()]
+            places.append((k, at, "q", f"both counts of key {key}"))
+        places += [(v, at, "q", f"the word at {at}") for at in range(0, len(base.files[v]), WORD.size)]
+        for file, at, form, words in places:
+            (usual,) = struct.unpack_from(f"<{form}", base.files[file], at)
+            for value in _values(form, usual, steps):
+                packed = struct.pack(f"<{form}", value)
+                content = overwritten(base.files[file], at, packed)
+                if words.startswith("both"):
+                    content = overwritten(content, at + KEY_FIELDS["COUNT_CHECK"], packed)
+                name = f"{base.name}, {value} as {words}"
+                yield replace(base, name=name, files={**base.files, file: content})
+        for file, content in base.files.items():
+            for size_bytes in sorted({0, 1, 63, 64, 65, 95, 96, *(max(0, len(content) + step) for step in steps[:3])}):
+                cut = {**base.files, file: content[:size_bytes]}
+                yield replace(base, name=f"{base.name}, {size_bytes} bytes of {file}", files=cut)
+
+
+def _values(form: str, usual: int, steps: Sequence[int]) -> list[int]:
+    """Return other values of a field."""
+    if form == "B":
+        return [0, usual - 1, usual + 1]
+    extremes = (-1, 0, 1, -MOST_INT - 1, MOST_INT) if form == "i" else (-1, 0, 1, LEAST, MOST, 1 << 32, -(1 << 32))
+    return sorted({*extremes, *(usual + step for step in steps)} - {usual})
+
+
+def _other_files() -> Iterator[IndexedRows]:
+    """Yield indexes without a file, with others, or with files that are too large or cannot be read."""
+    for base in _bases():
+        nulls = replace(base, keys=(-1,) * len(base.keys), name=f"{base.name}, all rows without symbols")
+        for case in (base, nulls):
+            for gone in ([0], [1], [0, 1]):
+                files = {
+                    file: content for number, (file, content) in enumerate(base.files.items()) if number not in gone
+                }
+                name = f"{case.name}, without {gone}"
+                for others in ((), ("s.pk",), ("s.pk", "s.pv"), ("s.k.9", "s.v.9"), ("x.k", "s.d", "as.v")):
+                    yield replace(case, name=f"{name}, with {others}", files={**files, **dict.fromkeys(others, b"")})
+        for file in base.files:
+            yield replace(base, name=f"{base.name}, {file} refused", refused=(file,))
+            for size_bytes in (FILE_BYTES_MAX, FILE_BYTES_MAX + 1):
+                sizes = {file: size_bytes}
+                yield replace(base, name=f"{base.name}, {size_bytes} bytes in {file}", sizes_bytes=sizes)
+
+
+def _other_tables() -> Iterator[IndexedRows]:
+    """Yield partitions with too many rows, with rows that cannot be read, and of tables that cannot be read."""
+    base = next(_bases())
+    problem = Problem(f"{DIRECTORY}/x", "row 5", 7, "1 to 2", "3")
+    for unread in ("versions", "symbols"):
+        yield replace(base, name=f"{unread} that cannot be read", unread=unread)
+    yield replace(base, name="rows that cannot be compared", instead=NotComparedError("5.5"))
+    for more in (0, 1):
+        yield replace(base, name=f"the most rows, and {more}", row_count=ROWS_MAX + more, instead=problem)
+
+
+def _decoded() -> Iterator[DecodedSymbols]:
+    """Yield symbols in several row groups, of which some are not those of the table."""
+    for groups in (
+        *((), ((),), (("s0",),), ((None,), (None, None)), (("s0", "s1"), ("s2", None, "s0"))),
+        (("s0", None), (), ("s1", "s0", "s2", "s2")),
+    ):
+        for symbols in (SYMBOL_NAMES, SYMBOL_NAMES[::-1], SYMBOL_NAMES[:2], SYMBOL_NAMES[1:], ()):
+            yield DecodedSymbols(groups, symbols)
+    for day in (0, 2):
+        rows = [served.SYMBOLS[(2 * row + day) % len(served.SYMBOLS)] for row in range(served.ROW_COUNT)]
+        nulls = (None,) * (0 if day else served.ROW_COUNT)
+        for column, values in ((served.INDEXED, tuple(rows)), (served.LATE, nulls or tuple(rows))):
+            symbols = tuple(sorted({each for each in rows if each}))
+            for of, less_bytes in ((symbols, 0), (symbols[:-1], 0), (symbols, 1 << 10)):
+                yield DecodedSymbols((values,), of, day, column, less_bytes)
+
+
+def _problem_of_symbols(case: DecodedSymbols) -> str | None:
+    """Say what is wrong with the keys of decoded symbols."""
+    image = served.served_image()
+    table = open_table(image, served.PATH)
+    partition = table.transaction().partitions[case.day]
+    resolved = resolve_partition(table.files_of(partition), partition)
+    path = f"{resolved.files.path}/data.parquet"
+    if case.less_bytes:
+        files = structs.replace(resolved.files, storage=image.with_file(path, bytes(case.less_bytes)))
+        resolved = structs.replace(resolved, files=files)
+    column = TableColumn(id=served.ID[case.column or served.INDEXED], name=NAME, type=SYMBOL_TYPE)
+    values = [pa.array(each, pa.string()) for each in case.groups]
+    with nullcontext() if case.column else replaced(f"{INDEXES}:_values", lambda *_: iter(values)):
+        try:
+            keys = parquet_keys(resolved, SYNCHRONOUS, column, SymbolTable(case.symbols))
+        except NotComparedError:
+            keys = None
+    found = told(keys) if isinstance(keys, Problem) else keys if keys is None else keys.tolist()
+    expected = _keys_of(case, f"{resolved.files.name}/data.parquet")
+    return None if found == expected else f"the keys are {found}, and should be {expected}"
+
+
+def _keys_of(case: DecodedSymbols, file: str) -> list[int] | Told | None:
+    """Return the key of each row, or what is told of the first symbol that has none."""
+    rows = [value for group in case.groups for value in group]
+    if case.less_bytes and any(rows):
+        return None
+    for row, value in enumerate(rows):
+        if value is not None and value not in case.symbols:
+            return file, f"column {NAME!r}, row {row}", None, [str(len(case.symbols))], words_of(repr(value))
+    return [-1 if value is None else case.symbols.index(value) for value in rows]

@@ -79,10 +79,7 @@ class NativeColumns:
         """The files."""
         if not self.is_there:
             return DiskImage.of_files({PATH + file: content for file, content in self.files.items()})
-        files = {f"{PATH}/{file}": content for file, content in self.files.items()}
-        refused = frozenset(f"{PATH}/{file}".rstrip("/") for file in self.refused)
-        sizes_bytes = {f"{PATH}/{file}": size_bytes for file, size_bytes in self.sizes_bytes.items()}
-        return FalteringImage(files | {TXN: b""}, refused, sizes_bytes, frozenset({PATH}))
+        return partition_image(self.files, self.refused, self.sizes_bytes)
 
     @property
     def columns(self) -> tuple[TableColumn, ...]:
@@ -96,19 +93,6 @@ class NativeColumns:
     def versions(self) -> ColumnVersions:
         """What `_cv` says."""
         return column_versions(self.entries)
-
-    @property
-    def partition(self) -> Partition:
-        """What `_txn` says."""
-        return Partition(
-            timestamp=TIMESTAMP,
-            row_count=self.row_count,
-            name_txn=-1,
-            token=-1,
-            flags=0,
-            entry_offset_bytes=200,
-            row_count_offset_bytes=208,
-        )
 
 
 @functools.cache
@@ -282,6 +266,13 @@ def _odd() -> Iterator[NativeColumns]:
         row_count=2,
         files={f"{NAME}.d": bytes(7), "f.d": bytes(15), "f.i": _text(0, 15) + _text(0, 16)},
     )
+    yield NativeColumns(
+        name="several columns, of which the first is newer than all rows",
+        tags=several,
+        row_count=2,
+        files={},
+        entries=((TIMESTAMP, ID, -1, 2),),
+    )
     yield NativeColumns(name="a column in a directory", tags=(SYMBOL,), row_count=1, files={}, names=("a/b",))
     for tag in (SYMBOL, STRING, VARCHAR):
         files = _files(tag, 3)
@@ -321,6 +312,31 @@ def column_versions(entries: Iterable[tuple[int, int, int, int]]) -> ColumnVersi
     return ColumnVersions({each[:2]: ColumnVersion(**dict(zip(names, each, strict=True))) for each in entries})
 
 
+def partition_of(row_count: int) -> Partition:
+    """Return what `_txn` says of a native partition of so many rows."""
+    return Partition(
+        timestamp=TIMESTAMP,
+        row_count=row_count,
+        name_txn=-1,
+        token=-1,
+        flags=0,
+        entry_offset_bytes=200,
+        row_count_offset_bytes=208,
+    )
+
+
+def partition_image(
+    files: Mapping[str, bytes], refused: Sequence[str] = (), sizes_bytes: Mapping[str, int] | None = None
+) -> DiskImage:
+    """Return a partition with its files, of which some cannot be read, or are said to have other sizes."""
+    return FalteringImage(
+        {f"{PATH}/{file}": content for file, content in files.items()} | {TXN: b""},
+        frozenset(f"{PATH}/{file}".rstrip("/") for file in refused),
+        {f"{PATH}/{file}": size_bytes for file, size_bytes in (sizes_bytes or {}).items()},
+        frozenset({PATH}),
+    )
+
+
 class _NotLookedAt(Exception):  # noqa: N818
     """Why a column is not judged: the names and numbers in the note on it."""
 
@@ -342,7 +358,9 @@ def _reported(case: NativeColumns, *, is_quick: bool) -> list[Told]:
     symbols = None if case.symbols is None else dict.fromkeys(case.names, _symbols(case.symbols))
     files = PartitionFiles(storage=case.image, path=PATH, name=DIRECTORY)
     try:
-        reported = check_native_columns(files, case.partition, case.columns, case.versions, symbols, quick=is_quick)
+        reported = check_native_columns(
+            files, partition_of(case.row_count), case.columns, case.versions, symbols, quick=is_quick
+        )
         return [told(each) for each in reported]
     except StorageError:
         return [REFUSED]
@@ -359,7 +377,7 @@ def _problem_of_keys(case: NativeColumns, column: TableColumn) -> str | None:
         return None
     files = PartitionFiles(storage=case.image, path=PATH, name=DIRECTORY)
     try:
-        keys = native_keys(files, case.partition, case.versions, column, _symbols(0))
+        keys = native_keys(files, partition_of(case.row_count), case.versions, column, _symbols(0))
     except NotComparedError:
         found = None
     else:

@@ -22,15 +22,22 @@ from tornproof.harness.common.whose_error import errors_as_problems
 from tornproof.harness.explorers.corruption import served
 from tornproof.harness.explorers.corruption.crafted import overwritten
 from tornproof.harness.explorers.corruption.served import HEADER, KEY, SIGNATURE, WORD, Index
-from tornproof.harness.explorers.roundtrip.native_columns import DIRECTORY, PATH, TIMESTAMP, TXN, column_versions
-from tornproof.harness.explorers.roundtrip.told import NOT_LOOKED_AT, REFUSED, FalteringImage, Told, told, words_of
+from tornproof.harness.explorers.roundtrip.native_columns import (
+    DIRECTORY,
+    PATH,
+    TIMESTAMP,
+    column_versions,
+    partition_image,
+    partition_of,
+)
+from tornproof.harness.explorers.roundtrip.told import NOT_LOOKED_AT, REFUSED, Told, told, words_of
+from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.impl.errors import Problem, StorageError
 from tornproof.impl.read.decoding import SYNCHRONOUS
 from tornproof.impl.table.metadata_file import TableColumn
 from tornproof.impl.table.partition import PartitionFiles, resolve_partition
 from tornproof.impl.table.symbols import SymbolTable
 from tornproof.impl.table.table import open_table
-from tornproof.impl.txn.transaction import Partition
 from tornproof.impl.verify.indexes import Indexes, Keys, NotComparedError, parquet_keys
 from tornproof.impl.verify.table_files import TableFiles
 
@@ -41,8 +48,8 @@ SYMBOLS = 3
 SYMBOL_NAMES = tuple(f"s{key}" for key in range(SYMBOLS))
 FILE_BYTES_MAX = 128 << 20
 ROWS_MAX = FILE_BYTES_MAX // 8
-PIECES = (1, 3)
-"""So many rows at a time are compared, too."""
+MORE_PIECES = (3, 5)
+"""So many rows of sound indexes are compared at a time, too."""
 LEAST, MOST, MOST_INT = -(1 << 63), (1 << 63) - 1, (1 << 31) - 1
 HEADER_FIELDS = {
     **{"SIGNATURE": (0, "B"), "SEQUENCE": (1, "q"), "VALUE_MEM_SIZE": (9, "q"), "BLOCK_VALUE_COUNT": (17, "i")},
@@ -59,7 +66,8 @@ Row: TypeAlias = tuple[int, int, int]
 class IndexedRows:
     """The symbol key of each row, -1 for null, and the files of an index; the first `top` rows are older.
 
-    `instead` is what there is instead of keys; `unread` cannot be read of the table; others are as in a partition.
+    `instead` is what there is instead of keys, `unread` cannot be read of the table, and the index may be compared some
+    `times`; others are as in a partition.
     """
 
     name: str
@@ -67,6 +75,7 @@ class IndexedRows:
     files: Mapping[str, bytes]
     top: int = 0
     number: int = -1
+    times: int = 1
     row_count: int | None = None
     instead: Problem | NotComparedError | None = None
     unread: str = ""
@@ -80,44 +89,28 @@ class IndexedRows:
         return f"{self.is_sound}"
 
     @property
+    def image(self) -> DiskImage:
+        """The files."""
+        return partition_image(self.files, self.refused, self.sizes_bytes)
+
+    @property
     def rows(self) -> int:
         """The rows of the partition."""
         return len(self.keys) if self.row_count is None else self.row_count
 
-    def compared(self) -> tuple[int, list[Told]]:
-        """Return how many indexes are compared, and what is told of them."""
-        files = {f"{PATH}/{file}": content for file, content in self.files.items()}
-        image = FalteringImage(
-            files | {TXN: b""},
-            frozenset(f"{PATH}/{file}" for file in self.refused),
-            {f"{PATH}/{file}": size_bytes for file, size_bytes in self.sizes_bytes.items()},
-            frozenset({PATH}),
-        )
-        partition = Partition(
-            timestamp=TIMESTAMP,
-            row_count=self.rows,
-            name_txn=-1,
-            token=-1,
-            flags=0,
-            entry_offset_bytes=200,
-            row_count_offset_bytes=208,
-        )
-        columns = (
-            TableColumn(id=1, name="other", type=SYMBOL_TYPE),
-            TableColumn(id=ID, name=NAME, type=SYMBOL_TYPE, is_indexed=True),
-        )
-        beside = TableFiles(
-            columns=columns,
-            versions=None if self.unread == "versions" else column_versions([(TIMESTAMP, ID, self.number, self.top)]),
-            symbols=None if self.unread == "symbols" else {NAME: SymbolTable(SYMBOL_NAMES)},
-        )
+    def compared(self, image: DiskImage) -> tuple[int, list[Told]]:
+        """Return how many of its indexes in an image are compared, and what is told of them."""
+        versions = None if self.unread == "versions" else column_versions([(TIMESTAMP, ID, self.number, self.top)])
+        symbols = None if self.unread == "symbols" else {NAME: SymbolTable(SYMBOL_NAMES)}
+        column = TableColumn(id=ID, name=NAME, type=SYMBOL_TYPE, is_indexed=True)
+        other = TableColumn(id=ID, name="other", type=SYMBOL_TYPE)
+        beside = TableFiles(columns=(other, *(column,) * self.times), versions=versions, symbols=symbols)
+        files = PartitionFiles(storage=image, path=PATH, name=DIRECTORY)
         try:
-            found = Indexes.of(beside).compare(
-                PartitionFiles(storage=image, path=PATH, name=DIRECTORY), partition, lambda *_: self._keys()
-            )
+            found = Indexes.of(beside).compare(files, partition_of(self.rows), lambda *_: self._keys())
         except StorageError:
             return 0, [REFUSED]
-        return found.compared, [told(each) for each in (*found.problems, *found.notes)]
+        return found.compared, [*map(told, found.problems), *map(told, found.notes)]
 
     def _keys(self) -> Keys | Problem:
         if isinstance(self.instead, NotComparedError):
@@ -157,17 +150,19 @@ def problem_of(case: IndexedRows | DecodedSymbols) -> str | None:
     whole, split = (_judged(case, is_split=is_split) for is_split in (False, True))
     if case.is_sound is not None and case.is_sound is bool(whole or split):
         return f"it is said to be {case.is_sound}, and {whole} is wrong"
-    for piece_rows, expected in ((0, whole), (1, split), *((rows, whole) for rows in PIECES if whole == split)):
-        found = case.compared() if not piece_rows else _compared_in_pieces(case, piece_rows)
-        wanted = (int(not expected or (expected[-1][-1] != NOT_LOOKED_AT and expected != [REFUSED])), expected)
-        if found != wanted:
-            return f"{found} is reported of {piece_rows or 'all'} rows at a time, and should be {wanted}"
+    image = case.image
+    for piece_rows, told_once in ((0, whole), (1, split), *((rows, whole) for rows in MORE_PIECES if case.is_sound)):
+        found = _compared_in_pieces(case, image, piece_rows) if piece_rows else case.compared(image)
+        is_compared = told_once != [REFUSED] and all(each[-1] != NOT_LOOKED_AT for each in told_once)
+        expected = (case.times * is_compared, told_once * case.times)
+        if found != expected:
+            return f"{found} is reported of {piece_rows or 'all'} rows at a time, and should be {expected}"
     return None
 
 
-def _compared_in_pieces(case: IndexedRows, piece_rows: int) -> tuple[int, list[Told]]:
+def _compared_in_pieces(case: IndexedRows, image: DiskImage, piece_rows: int) -> tuple[int, list[Told]]:
     with replaced(f"{INDEX}:PIECE_ROWS", piece_rows):
-        return case.compared()
+        return case.compared(image)
 
 
 def failed_controls() -> Iterator[str]:
@@ -244,17 +239,18 @@ class _Judge:
     def header(self) -> Told | None:
         """Return what is wrong with the header."""
         if len(self.k) < HEADER.size:
-            words = [str(HEADER.size), str(len(self.k))]
-            return self.keys_file, "Symbol index header", 0, words, [str(HEADER.size)]
+            sizes = [str(HEADER.size), str(len(self.k))]
+            return self.keys_file, "Symbol index header", 0, sizes, [str(HEADER.size)]
         signature, sequence, used_bytes, block_rows, key_count, _, check, _ = HEADER.unpack_from(self.k)
         room = (len(self.k) - HEADER.size) // KEY.size
-        for name, is_right, words, actual in (
+        rules: tuple[tuple[str, bool, list[object], int], ...] = (
             ("SIGNATURE", signature == SIGNATURE, [SIGNATURE], signature),
             ("SEQUENCE_CHECK", check == sequence, [sequence], check),
             ("KEY_COUNT", 0 <= key_count <= room, [0, room], key_count),
             ("BLOCK_VALUE_COUNT", block_rows >= 1, [1], block_rows),
             ("VALUE_MEM_SIZE", 0 <= used_bytes <= len(self.v), [0, len(self.v), self.values_file], used_bytes),
-        ):
+        )
+        for name, is_right, words, actual in rules:
             if not is_right:
                 return self._of_header(name, words, actual)
         self.key_count, self.block_rows, self.used_bytes = key_count, block_rows, used_bytes
@@ -450,6 +446,12 @@ def _other_files() -> Iterator[IndexedRows]:
                     yield replace(case, name=f"{name}, with {others}", files={**files, **dict.fromkeys(others, b"")})
         for file in base.files:
             yield replace(base, name=f"{base.name}, {file} refused", refused=(file,))
+            files = {**base.files, f"{file}/x": base.files[file]}
+            yield replace(
+                base,
+                name=f"{base.name}, {file} is a directory",
+                files={each: files[each] for each in files if each != file},
+            )
             for size_bytes in (FILE_BYTES_MAX, FILE_BYTES_MAX + 1):
                 sizes = {file: size_bytes}
                 yield replace(base, name=f"{base.name}, {size_bytes} bytes in {file}", sizes_bytes=sizes)
@@ -458,10 +460,14 @@ def _other_files() -> Iterator[IndexedRows]:
 def _other_tables() -> Iterator[IndexedRows]:
     """Yield partitions with too many rows, with rows that cannot be read, and of tables that cannot be read."""
     base = next(_bases())
+    yield replace(base, name="two indexes", times=2, is_sound=True)
+    yield replace(base, name="two wrong indexes", times=2, files={**base.files, f"{NAME}.k": b""})
     problem = Problem(f"{DIRECTORY}/x", "row 5", 7, "1 to 2", "3")
     for unread in ("versions", "symbols"):
         yield replace(base, name=f"{unread} that cannot be read", unread=unread)
-    yield replace(base, name="rows that cannot be compared", instead=NotComparedError("5.5"))
+    for times in (1, 2):
+        name = f"{times} times rows that cannot be compared"
+        yield replace(base, name=name, instead=NotComparedError("5.5"), times=times)
     for more in (0, 1):
         yield replace(base, name=f"the most rows, and {more}", row_count=ROWS_MAX + more, instead=problem)
 
@@ -476,11 +482,11 @@ def _decoded() -> Iterator[DecodedSymbols]:
             yield DecodedSymbols(groups, symbols)
     for day in (0, 2):
         rows = [served.SYMBOLS[(2 * row + day) % len(served.SYMBOLS)] for row in range(served.ROW_COUNT)]
-        nulls = (None,) * (0 if day else served.ROW_COUNT)
-        for column, values in ((served.INDEXED, tuple(rows)), (served.LATE, nulls or tuple(rows))):
-            symbols = tuple(sorted({each for each in rows if each}))
+        late = rows if day else [None] * len(rows)
+        symbols = tuple(sorted({each for each in rows if each}))
+        for column, values in ((served.INDEXED, rows), (served.LATE, late)):
             for of, less_bytes in ((symbols, 0), (symbols[:-1], 0), (symbols, 1 << 10)):
-                yield DecodedSymbols((values,), of, day, column, less_bytes)
+                yield DecodedSymbols((tuple(values),), of, day, column, less_bytes)
 
 
 def _problem_of_symbols(case: DecodedSymbols) -> str | None:

@@ -7,11 +7,9 @@ is worked out here a second time, row by row.
 from __future__ import annotations
 
 import functools
-import struct
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
-from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -20,8 +18,8 @@ from msgspec import structs
 from tornproof.harness.common.patch import Controls, not_noticed, replaced
 from tornproof.harness.common.whose_error import errors_as_problems
 from tornproof.harness.explorers.corruption import served
-from tornproof.harness.explorers.corruption.crafted import overwritten
-from tornproof.harness.explorers.corruption.served import HEADER, KEY, SIGNATURE, WORD, Index
+from tornproof.harness.explorers.corruption.served import Index
+from tornproof.harness.explorers.roundtrip.index_judge import FILE_BYTES_MAX, IndexJudge, Row, changed_indexes
 from tornproof.harness.explorers.roundtrip.native_columns import (
     DIRECTORY,
     PATH,
@@ -46,20 +44,9 @@ INDEX, INDEXES = "tornproof.impl.table.symbol_index", "tornproof.impl.verify.ind
 NAME, ID, SYMBOL_TYPE = "s", 3, 12
 SYMBOLS = 3
 SYMBOL_NAMES = tuple(f"s{key}" for key in range(SYMBOLS))
-FILE_BYTES_MAX = 128 << 20
 ROWS_MAX = FILE_BYTES_MAX // 8
 MORE_PIECES = (3, 5)
 """So many rows of sound indexes are compared at a time, too."""
-LEAST, MOST, MOST_INT = -(1 << 63), (1 << 63) - 1, (1 << 31) - 1
-HEADER_FIELDS = {
-    **{"SIGNATURE": (0, "B"), "SEQUENCE": (1, "q"), "VALUE_MEM_SIZE": (9, "q"), "BLOCK_VALUE_COUNT": (17, "i")},
-    **{"KEY_COUNT": (21, "i"), "UNUSED": (25, "i"), "SEQUENCE_CHECK": (29, "q"), "MAX_VALUE": (37, "q")},
-}
-"""The fields of `.k`, by offset and form."""
-KEY_FIELDS = {"VALUE_COUNT": 0, "FIRST_VALUE_BLOCK_OFFSET": 8, "LAST_VALUE_BLOCK_OFFSET": 16, "COUNT_CHECK": 24}
-
-Row: TypeAlias = tuple[int, int, int]
-"""A key, a row that has it, and where in `.v` that is said."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,16 +177,14 @@ def _judged(case: IndexedRows, *, is_split: bool) -> list[Told]:
     for kind in "kv":
         if (wrong := _file(case, kind)) is not None:
             return wrong
-    judge = _Judge(case)
-    wrong_header = judge.header() or judge.counts()
-    if wrong_header:
-        return [wrong_header]
-    found = list[list[Row]]()
-    for key in range(judge.key_count):
-        if wrong_chain := judge.chain(key, found):
-            return [wrong_chain]
+    names = [_name(case, kind) for kind in "kv"]
+    keys_file, values_file = (f"{DIRECTORY}/{name}" for name in names)
+    judge = IndexJudge(*(case.files[name] for name in names), keys_file=keys_file, values_file=values_file)
+    found = judge.blocks()
+    if isinstance(found, tuple):
+        return [found]
     groups = found if is_split else [[row for block in found for row in block]]
-    wrong_row = judge.rows(groups) or judge.missing(groups)
+    wrong_row = _wrong_row(case, judge, groups) or _missing_row(case, judge, groups)
     return [wrong_row] if wrong_row else []
 
 
@@ -226,112 +211,33 @@ def _file(case: IndexedRows, kind: str) -> list[Told] | None:
     return [_note(*others)] if len(others) > 1 else [(f"{DIRECTORY}/{file}", "file", None, [], ["none"])]
 
 
-class _Judge:
-    """Looks at the files of an index, field by field."""
+def _wrong_row(case: IndexedRows, judge: IndexJudge, groups: list[list[Row]]) -> Told | None:
+    """Return the first row that does not follow, or has another key."""
+    before = (-1, -1)
+    for group in groups:
+        for key, row, place in group:
+            least = before[1] if before[0] == key else -1
+            if row <= least:
+                return judge.of_value(f"row of key {key}", place, [least], row)
+            before = key, row
+        for key, row, place in group:
+            if row < len(case.keys) and case.keys[row] + 1 != key:
+                has = _named(case.keys[row] + 1)
+                return judge.of_value(f"row of key {key}", place, _named(key), row, *has)
+    return None
 
-    def __init__(self, case: IndexedRows) -> None:
-        self.keys, self.top = case.keys, case.top
-        self.keys_file, self.values_file = (f"{DIRECTORY}/{_name(case, kind)}" for kind in "kv")
-        self.k, self.v = (case.files[_name(case, kind)] for kind in "kv")
-        self.key_count = self.block_rows = self.used_bytes = 0
-        self.entries = list[tuple[int, int, int, int]]()
 
-    def header(self) -> Told | None:
-        """Return what is wrong with the header."""
-        if len(self.k) < HEADER.size:
-            sizes = [str(HEADER.size), str(len(self.k))]
-            return self.keys_file, "Symbol index header", 0, sizes, [str(HEADER.size)]
-        signature, sequence, used_bytes, block_rows, key_count, _, check, _ = HEADER.unpack_from(self.k)
-        room = (len(self.k) - HEADER.size) // KEY.size
-        rules: tuple[tuple[str, bool, list[object], int], ...] = (
-            ("SIGNATURE", signature == SIGNATURE, [SIGNATURE], signature),
-            ("SEQUENCE_CHECK", check == sequence, [sequence], check),
-            ("KEY_COUNT", 0 <= key_count <= room, [0, room], key_count),
-            ("BLOCK_VALUE_COUNT", block_rows >= 1, [1], block_rows),
-            ("VALUE_MEM_SIZE", 0 <= used_bytes <= len(self.v), [0, len(self.v), self.values_file], used_bytes),
-        )
-        for name, is_right, words, actual in rules:
-            if not is_right:
-                return self._of_header(name, words, actual)
-        self.key_count, self.block_rows, self.used_bytes = key_count, block_rows, used_bytes
-        self.entries = [KEY.unpack_from(self.k, HEADER.size + KEY.size * key) for key in range(key_count)]
-        return None
-
-    def counts(self) -> Told | None:
-        """Return what is wrong with the numbers of rows."""
-        room = self.used_bytes // WORD.size
-        for key, (count, *_) in enumerate(self.entries):
-            if count not in range(room + 1):
-                return self._of_key(key, "VALUE_COUNT", [0, room], count)
-        for key, (count, _, _, check) in enumerate(self.entries):
-            if check != count:
-                return self._of_key(key, "COUNT_CHECK", [count], check)
-        block_count = sum(len(range(0, count, self.block_rows)) for count, *_ in self.entries)
-        if block_count * self.block_bytes > self.used_bytes:
-            return self._of_header("VALUE_MEM_SIZE", [block_count, self.block_bytes], self.used_bytes)
-        return None
-
-    def chain(self, key: int, found: list[list[Row]]) -> Told | None:
-        """Add the rows of each block of a key, or return what is wrong with the chain."""
-        (count, at, last, _), before = self.entries[key], None
-        while count > 0:
-            block = range(at, at + self.block_bytes, WORD.size)
-            if at < 0 or block.stop > self.used_bytes or at % self.block_bytes:
-                words = [self.block_bytes, self.used_bytes]
-                if before is None:
-                    return self._of_key(key, "FIRST_VALUE_BLOCK_OFFSET", words, at)
-                return self._of_value(f"next block of key {key}", before + self.block_bytes - WORD.size, words, at)
-            *rows, previous, following = (WORD.unpack_from(self.v, place)[0] for place in block)
-            if before not in (None, previous):
-                return self._of_value(f"previous block of key {key}", block[-2], [before], previous)
-            found.append([(key, row, place) for row, place in zip(rows[:count], block, strict=False)])
-            count -= len(rows)
-            at, before = following, at
-        return self._of_key(key, "LAST_VALUE_BLOCK_OFFSET", [before], last) if before not in (None, last) else None
-
-    def rows(self, groups: list[list[Row]]) -> Told | None:
-        """Return the first row that does not follow, or has another key."""
-        before = (-1, -1)
-        for group in groups:
-            for key, row, place in group:
-                least = before[1] if before[0] == key else -1
-                if row <= least:
-                    return self._of_value(f"row of key {key}", place, [least], row)
-                before = key, row
-            for key, row, place in group:
-                if row < len(self.keys) and self.keys[row] + 1 != key:
-                    has = _named(self.keys[row] + 1)
-                    return self._of_value(f"row of key {key}", place, _named(key), row, *has)
-        return None
-
-    def missing(self, groups: list[list[Row]]) -> Told | None:
-        """Return the first key of which not all rows are there; nulls of older rows need not be."""
-        found = [(key, row) for group in groups for key, row, _ in group if row < len(self.keys)]
-        wanted = [(key + 1, row) for row, key in enumerate(self.keys)]
-        for key in range(max(self.key_count, max(self.keys) + 2)):
-            counts = [
-                sum(each == key and (key > 0 or row >= self.top) for each, row in rows) for rows in (wanted, found)
-            ]
-            if counts[0] != counts[1] and key >= self.key_count:
-                return self._of_header("KEY_COUNT", [key, *_named(key)], self.key_count)
-            if counts[0] != counts[1]:
-                return self._of_key(key, "VALUE_COUNT", [counts[0], *_named(key)], counts[1])
-        return None
-
-    @property
-    def block_bytes(self) -> int:
-        """The size of a block with its links."""
-        return (self.block_rows + 2) * WORD.size
-
-    def _of_header(self, name: str, words: Sequence[object], actual: int) -> Told:
-        return self.keys_file, name, HEADER_FIELDS[name][0], [*map(str, words)], [str(actual)]
-
-    def _of_key(self, key: int, name: str, words: Sequence[object], actual: int) -> Told:
-        place = HEADER.size + KEY.size * key + KEY_FIELDS[name]
-        return self.keys_file, f"{name} of key {key}", place, [*map(str, words)], [str(actual)]
-
-    def _of_value(self, name: str, place: int, words: Sequence[object], *actual: object) -> Told:
-        return self.values_file, name, place, [*map(str, words)], [*map(str, actual)]
+def _missing_row(case: IndexedRows, judge: IndexJudge, groups: list[list[Row]]) -> Told | None:
+    """Return the first key of which not all rows are there; nulls of older rows need not be."""
+    found = [(key, row) for group in groups for key, row, _ in group if row < len(case.keys)]
+    wanted = [(key + 1, row) for row, key in enumerate(case.keys)]
+    for key in range(max(judge.key_count, max(case.keys) + 2)):
+        counts = [sum(each == key and (key > 0 or row >= case.top) for each, row in rows) for rows in (wanted, found)]
+        if counts[0] != counts[1] and key >= judge.key_count:
+            return judge.of_header("KEY_COUNT", [key, *_named(key)], judge.key_count)
+        if counts[0] != counts[1]:
+            return judge.of_key(key, "VALUE_COUNT", [counts[0], *_named(key)], counts[1])
+    return None
 
 
 def _named(key: int) -> list[str]:
@@ -399,37 +305,8 @@ def _bases() -> Iterator[IndexedRows]:
 def _changed() -> Iterator[IndexedRows]:
     """Yield indexes in which one field or word is another, or some bytes are not there."""
     for base in _bases():
-        k, v = base.files
-        key_count = HEADER.unpack_from(base.files[k])[4]
-        block_bytes = (HEADER.unpack_from(base.files[k])[3] + 2) * WORD.size
-        steps = (-block_bytes, -8, -1, 1, 8, block_bytes)
-        places = [(k, at, form, name) for name, (at, form) in HEADER_FIELDS.items()]
-        for key in range(key_count):
-            at = HEADER.size + KEY.size * key
-            places += [(k, at + offset, "q", f"{name} of key {key}") for name, offset in KEY_FIELDS.items()]
-            places.append((k, at, "q", f"both counts of key {key}"))
-        places += [(v, at, "q", f"the word at {at}") for at in range(0, len(base.files[v]), WORD.size)]
-        for file, at, form, words in places:
-            (usual,) = struct.unpack_from(f"<{form}", base.files[file], at)
-            for value in _values(form, usual, steps):
-                packed = struct.pack(f"<{form}", value)
-                content = overwritten(base.files[file], at, packed)
-                if words.startswith("both"):
-                    content = overwritten(content, at + KEY_FIELDS["COUNT_CHECK"], packed)
-                name = f"{base.name}, {value} as {words}"
-                yield replace(base, name=name, files={**base.files, file: content})
-        for file, content in base.files.items():
-            for size_bytes in sorted({0, 1, 63, 64, 65, 95, 96, *(max(0, len(content) + step) for step in steps[:3])}):
-                cut = {**base.files, file: content[:size_bytes]}
-                yield replace(base, name=f"{base.name}, {size_bytes} bytes of {file}", files=cut)
-
-
-def _values(form: str, usual: int, steps: Sequence[int]) -> list[int]:
-    """Return other values of a field."""
-    if form == "B":
-        return [0, usual - 1, usual + 1]
-    extremes = (-1, 0, 1, -MOST_INT - 1, MOST_INT) if form == "i" else (-1, 0, 1, LEAST, MOST, 1 << 32, -(1 << 32))
-    return sorted({*extremes, *(usual + step for step in steps)} - {usual})
+        for words, files in changed_indexes(base.files, [*base.files]):
+            yield replace(base, name=f"{base.name}, {words}", files=files)
 
 
 def _other_files() -> Iterator[IndexedRows]:

@@ -64,9 +64,9 @@ class _Resized(ReadableFile):
 def told(each: Problem | str) -> Told:
     """Return what is told of a place, or in a note of what was not looked at."""
     if isinstance(each, str):
-        file, _, rest = each.partition(": ")
-        what, _, why = rest.partition(" was not ")
-        return file, what, None, words_of(why), NOT_LOOKED_AT
+        note = re.fullmatch(r"(?:(\S+): )?(?:(.*) was )?not (?:looked at|compared): (.*)", each)
+        assert note is not None, each
+        return note[1] or "", note[2] or "", None, words_of(note[3]), NOT_LOOKED_AT
     return each.file, each.field, each.offset_bytes, words_of(each.expected), words_of(each.actual)
 
 

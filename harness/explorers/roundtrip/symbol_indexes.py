@@ -46,7 +46,7 @@ SYMBOLS = 3
 SYMBOL_NAMES = tuple(f"s{key}" for key in range(SYMBOLS))
 ROWS_MAX = FILE_BYTES_MAX // 8
 MORE_PIECES = (3, 5)
-"""So many rows of sound indexes are compared at a time, too."""
+"""So many rows are compared at a time, too, where it does not matter which."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,7 +138,8 @@ def problem_of(case: IndexedRows | DecodedSymbols) -> str | None:
     if case.is_sound is not None and case.is_sound is bool(whole or split):
         return f"it is said to be {case.is_sound}, and {whole} is wrong"
     image = case.image
-    for piece_rows, told_once in ((0, whole), (1, split), *((rows, whole) for rows in MORE_PIECES if case.is_sound)):
+    is_of_rows = whole == split and (not whole or whole[0][1].startswith("row of"))
+    for piece_rows, told_once in ((0, whole), (1, split), *((rows, whole) for rows in MORE_PIECES if is_of_rows)):
         found = _compared_in_pieces(case, image, piece_rows) if piece_rows else case.compared(image)
         is_compared = told_once != [REFUSED] and all(each[-1] != NOT_LOOKED_AT for each in told_once)
         expected = (case.times * is_compared, told_once * case.times)
@@ -284,6 +285,8 @@ def _sound() -> Iterator[IndexedRows]:
                 longer = {file: content + b"\xee" * 41 for file, content in files.items()}
                 yield replace(sound, name=f"{words}, and bytes behind", files=longer)
                 for top in range(1, count + 2):
+                    made = _index_files(keys, block_rows, top=top, is_reversed=is_reversed)
+                    yield replace(sound, name=f"{words}, {top} older with symbols", top=top, files=made)
                     nulls = (-1,) * min(top, count) + keys[top:]
                     for older in ((), [(0, row) for row in range(0, top, 2) if row < count]):
                         made = _index_files(nulls, block_rows, top=top, more=older, is_reversed=is_reversed)
@@ -312,8 +315,10 @@ def _changed() -> Iterator[IndexedRows]:
 def _other_files() -> Iterator[IndexedRows]:
     """Yield indexes without a file, with others, or with files that are too large or cannot be read."""
     for base in _bases():
-        nulls = replace(base, keys=(-1,) * len(base.keys), name=f"{base.name}, all rows without symbols")
-        for case in (base, nulls):
+        count = len(base.keys)
+        nulls = replace(base, keys=(-1,) * count, name=f"{base.name}, all rows without symbols")
+        first = replace(base, keys=(0,) * count, name=f"{base.name}, all rows with the first symbol")
+        for case in (base, nulls, first):
             for gone in ([0], [1], [0, 1]):
                 files = {
                     file: content for number, (file, content) in enumerate(base.files.items()) if number not in gone

@@ -72,4 +72,4 @@ def told(each: Problem | str) -> Told:
 
 def words_of(text: str) -> list[str]:
     """Return the numbers and names of files in a text, and what says that something is not there."""
-    return re.findall(r"[^\s,:]*[.\d][^\s,:]*|\b(?:null|none|directory|unknown|missing)\b", text)
+    return re.findall(r"(?<![^\s,:])(?!UTF)[^\s,:]*[.\d][^\s,:]*|\b(?:null|none|directory|unknown|missing)\b", text)

@@ -271,7 +271,7 @@ def _sound() -> Iterator[IndexedRows]:
         (0, 1, 2, -1, 0, 1, 2, -1, 0, 0, 0, 1),
         (-1,) * 5 + (0, 1, 1, 1, 1, 1, -1),
     ):
-        for block_rows in (1, 2, 3, 5, 64):
+        for block_rows in (1, 2, 3, 64):
             for is_reversed in (False, True):
                 files = _index_files(keys, block_rows, is_reversed=is_reversed)
                 words = f"{keys} in blocks of {block_rows}, reversed: {is_reversed}"
@@ -284,7 +284,7 @@ def _sound() -> Iterator[IndexedRows]:
                 )
                 longer = {file: content + b"\xee" * 41 for file, content in files.items()}
                 yield replace(sound, name=f"{words}, and bytes behind", files=longer)
-                for top in range(1, count + 2):
+                for top in sorted({1, 2, count - 1, count, count + 1} & {*range(1, count + 2)}):
                     made = _index_files(keys, block_rows, top=top, is_reversed=is_reversed)
                     yield replace(sound, name=f"{words}, {top} older with symbols", top=top, files=made)
                     nulls = (-1,) * min(top, count) + keys[top:]

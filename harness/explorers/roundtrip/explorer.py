@@ -25,10 +25,13 @@ from tornproof.harness.explorers.roundtrip import (
     lost_files,
     metadata_rules,
     migrated_orders,
+    native_columns,
     optional_records,
     packed_vectors,
     page_headers,
     parquet_members,
+    symbol_dictionaries,
+    symbol_indexes,
     thrift_forms,
     transaction_files,
     views,
@@ -142,6 +145,33 @@ TRANSACTION_FILES = Part(
     cases=transaction_files.transaction_files,
     kind_of=attrgetter("kind"),
 )
+NATIVE_COLUMNS = Part(
+    key="native",
+    count="native partitions",
+    words="partitions in the native format whose files may be or not",
+    subject="A native partition, ",
+    module=native_columns,
+    cases=native_columns.native_columns,
+    kind_of=attrgetter("kind"),
+)
+SYMBOL_INDEXES = Part(
+    key="index",
+    count="indexes of symbols",
+    words="indexes that lead to the rows of symbols or not",
+    subject="An index of symbols, ",
+    module=symbol_indexes,
+    cases=symbol_indexes.symbol_indexes,
+    kind_of=attrgetter("kind"),
+)
+SYMBOL_DICTIONARIES = Part(
+    key="dictionary",
+    count="dictionaries of symbols",
+    words="dictionaries of symbols that can be read or not",
+    subject="A dictionary, ",
+    module=symbol_dictionaries,
+    cases=symbol_dictionaries.symbol_dictionaries,
+    kind_of=attrgetter("kind"),
+)
 PAGE_HEADERS = Part(
     key="header",
     count="headers of pages",
@@ -237,6 +267,9 @@ PARTS = (
     ARRAY_BYTES,
     JUDGED_STATISTICS,
     TRANSACTION_FILES,
+    NATIVE_COLUMNS,
+    SYMBOL_INDEXES,
+    SYMBOL_DICTIONARIES,
     PAGE_HEADERS,
     WRITTEN_OPTIONS,
     WRONG_OPTIONS,

@@ -72,7 +72,7 @@ class NativeColumns:
     @property
     def kind(self) -> str:
         """The types, and whether it is known to be sound."""
-        return f"{self.tags} {self.is_sound}"
+        return f"{self.tags} {'sound' if self.is_sound else 'changed'}"
 
     @property
     def image(self) -> DiskImage:

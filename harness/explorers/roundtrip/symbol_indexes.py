@@ -73,7 +73,7 @@ class IndexedRows:
     @property
     def kind(self) -> str:
         """Whether it is known to be sound."""
-        return f"{self.is_sound}"
+        return "sound" if self.is_sound else "changed"
 
     @property
     def image(self) -> DiskImage:

@@ -432,6 +432,10 @@ def _changed_offsets() -> Iterator[Dictionary]:
         for offset in sorted({*near, 0, -1, CHARACTERS_BYTES_MAX, CHARACTERS_BYTES_MAX + 1, LEAST, MOST}):
             files = {**base.files, "s.o": overwritten(o, _position(key), struct.pack("<q", offset))}
             yield replace(base, name=f"{offset} as offset {key}", files=files)
+    for step in (-1, 0, 1):
+        last = struct.pack("<qq", CHARACTERS_BYTES_MAX, CHARACTERS_BYTES_MAX + LENGTH_BYTES + step)
+        files = {**base.files, "s.o": overwritten(o, _position(len(SYMBOLS) - 1), last)}
+        yield replace(base, name=f"a symbol behind the limit, and {step} bytes", files=files)
     for count in (0, len(SYMBOLS)):
         for capacity in (-1, 0, 1, 2, 8, 9, 1 << 30, -(1 << 31)):
             files = {**base.files, "s.o": overwritten(o, 0, struct.pack("<i", capacity))}

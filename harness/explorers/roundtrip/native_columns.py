@@ -52,7 +52,7 @@ LEAST, MOST = -(1 << 63), (1 << 63) - 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NativeColumns:
-    """A partition with its files; a `top` is that of the column in `_cv`, of which there may be other `entries`.
+    """A partition with its files, and the `entries` of `_cv`; what is below it if it `is_there`, else in its place.
 
     `symbols` is None if the dictionary cannot be read; `sizes_bytes` are what files say, and `refused` cannot be read.
     """
@@ -119,7 +119,7 @@ def _sized() -> Iterator[NativeColumns]:
                 others = {each: files[each] for each in files if each != file}
                 for number, instead in enumerate(({}, {f"{file}.7": content}, {f"{file}/x": b""}, {f"{file}x.d": b""})):
                     words = f"{sound.name}, without {file} ({number})"
-                    yield replace(sound, name=words, files={**others, **instead}, is_sound=None)
+                    yield replace(sound, name=words, files={**others, **instead})
         yield replace(sound, name=f"{rows} rows of {of}, and no file", files={f"x{NAME}.d": b"", "d": b""})
     for tag in UNKNOWN:
         yield NativeColumns(name=f"the type {tag}", tags=(tag,), row_count=2, files={f"{NAME}.d": bytes(80)})

@@ -107,20 +107,23 @@ class IndexedRows:
 
 @dataclass(frozen=True, slots=True)
 class DecodedSymbols:
-    """Row groups of symbols, and those of the table; by `column` they are in a day of a server's table, else made."""
+    """Row groups of symbols, and those of the table.
+
+    With a `column` they are those of a day of a server's table, whose data may be so many zeros instead.
+    """
 
     groups: tuple[tuple[str | None, ...], ...]
     symbols: tuple[str, ...]
     day: int = 0
     column: str = ""
-    less_bytes: int = 0
+    zero_bytes: int = 0
 
     kind = "decoded"
 
     @property
     def name(self) -> str:
         """It in words."""
-        return f"{self.groups} of {self.symbols}, {self.column} of day {self.day}, {self.less_bytes} bytes less"
+        return f"{self.groups} of {self.symbols}, {self.column} of day {self.day}, {self.zero_bytes} zeros instead"
 
 
 @functools.cache
@@ -367,8 +370,8 @@ def _decoded() -> Iterator[DecodedSymbols]:
         late = rows if day else [None] * len(rows)
         symbols = tuple(sorted({each for each in rows if each}))
         for column, values in ((served.INDEXED, rows), (served.LATE, late)):
-            for of, less_bytes in ((symbols, 0), (symbols[:-1], 0), (symbols, 1 << 10)):
-                yield DecodedSymbols((tuple(values),), of, day, column, less_bytes)
+            for of, zero_bytes in ((symbols, 0), (symbols[:-1], 0), (symbols, 1 << 10)):
+                yield DecodedSymbols((tuple(values),), of, day, column, zero_bytes)
 
 
 def _problem_of_symbols(case: DecodedSymbols) -> str | None:
@@ -378,8 +381,8 @@ def _problem_of_symbols(case: DecodedSymbols) -> str | None:
     partition = table.transaction().partitions[case.day]
     resolved = resolve_partition(table.files_of(partition), partition)
     path = f"{resolved.files.path}/data.parquet"
-    if case.less_bytes:
-        files = structs.replace(resolved.files, storage=image.with_file(path, bytes(case.less_bytes)))
+    if case.zero_bytes:
+        files = structs.replace(resolved.files, storage=image.with_file(path, bytes(case.zero_bytes)))
         resolved = structs.replace(resolved, files=files)
     column = TableColumn(id=served.ID[case.column or served.INDEXED], name=NAME, type=SYMBOL_TYPE)
     values = [pa.array(each, pa.string()) for each in case.groups]
@@ -396,7 +399,7 @@ def _problem_of_symbols(case: DecodedSymbols) -> str | None:
 def _keys_of(case: DecodedSymbols, file: str) -> list[int] | Told | None:
     """Return the key of each row, or what is told of the first symbol that has none."""
     rows = [value for group in case.groups for value in group]
-    if case.less_bytes and any(rows):
+    if case.zero_bytes and any(rows):
         return None
     for row, value in enumerate(rows):
         if value is not None and value not in case.symbols:

@@ -25,7 +25,7 @@ from tornproof.impl.table.partition import PartitionFiles
 from tornproof.impl.table.symbols import SymbolTable
 from tornproof.impl.txn.transaction import Partition
 from tornproof.impl.verify.indexes import NotComparedError
-from tornproof.impl.verify.native import check_native_columns, native_keys
+from tornproof.impl.verify.native import PIECE_BYTES, check_native_columns, native_keys
 
 PROPERTY = "what is wrong with the files of a native partition is reported, row by row, and nothing else"
 DIRECTORY, PATH, TXN = "2024-05-02", "table/2024-05-02", "table/_txn"
@@ -44,7 +44,6 @@ NOT_STORED = (1, 4)
 """The bits of a text that is in its position, and of none."""
 OFFSET_BYTES = 6
 CONTENT_BYTES_MAX = 64 << 30
-PIECE_BYTES = 4 << 20
 FEW_BYTES = 16
 """So many at a time are read, too, so that there are several pieces of few rows."""
 LEAST, MOST = -(1 << 63), (1 << 63) - 1

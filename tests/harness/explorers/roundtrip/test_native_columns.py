@@ -9,7 +9,6 @@ from tornproof.harness.common.verdict import Verdict
 from tornproof.harness.explorers.roundtrip.explorer import NATIVE_COLUMNS, findings_of, replay_roundtrip
 from tornproof.harness.explorers.roundtrip.native_columns import (
     CONTENT_BYTES_MAX,
-    PIECE_BYTES,
     TAGS,
     _judged,
     failed_controls,
@@ -25,7 +24,7 @@ def test_native_partitions_are_judged_as_their_rows_are() -> None:
     assert [problem for each in native_columns() if (problem := problem_of(each))] == []
     assert [*failed_controls()] == []
     assert {tag.name: tag.value for tag in TypeTag} == TAGS
-    assert (PIECE_BYTES, CONTENT_BYTES_MAX) == (native.PIECE_BYTES, native.CONTENT_LIMIT_BYTES)
+    assert CONTENT_BYTES_MAX == native.CONTENT_LIMIT_BYTES
 
 
 def test_every_kind_of_problem_and_sound_columns_of_every_type_are_among_them() -> None:

@@ -80,9 +80,10 @@ def dictionary_paths(table: Table, transaction: Transaction, column: TableColumn
 
 def read_offsets_header(storage: ReadableStorage, path: str) -> layout.SymbolOffsetsHeader:
     """Read the settings in a dictionary's `.o`; raises CorruptError, StorageError."""
-    header = layout.SymbolOffsetsHeader.unpack(_read(storage, path, HEADER_BYTES), 0, file=path)
+    file = path.rpartition("/")[2]
+    header = layout.SymbolOffsetsHeader.unpack(_read(storage, path, HEADER_BYTES), 0, file=file)
     if header.symbol_capacity <= 0:
-        position = layout.SymbolOffsetsHeader.at(path.rpartition("/")[2], 0)
+        position = layout.SymbolOffsetsHeader.at(file, 0)
         raise position.corrupt("symbol_capacity", "more than 0", header.symbol_capacity)
     return header
 

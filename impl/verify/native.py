@@ -192,10 +192,10 @@ class NativeColumn(msgspec.Struct, frozen=True, kw_only=True):
         before = 0
         for start, piece in self._pieces("i", positions.size_bytes(self.row_count)):
             starts, ends = positions.decode(piece, before)
-            for index in np.flatnonzero((starts < 0) | (ends < starts) | (ends > data_bytes))[:1].tolist():
+            for index in np.flatnonzero((ends < starts) | (ends > data_bytes))[:1].tolist():
                 offset_bytes = start + index * positions.width_bytes
                 row = self.top + offset_bytes // positions.width_bytes
-                expected = f"{max(0, starts[index])} to {data_bytes}, the size of {self._label('d')}"
+                expected = f"{starts[index]} to {data_bytes}, the size of {self._label('d')}"
                 yield Problem(self._label("i"), f"position of row {row}", offset_bytes, expected, str(ends[index]))
                 return
             before = int(ends[-1])

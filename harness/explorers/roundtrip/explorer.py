@@ -29,10 +29,13 @@ from tornproof.harness.explorers.roundtrip import (
     lost_files,
     metadata_rules,
     migrated_orders,
+    native_columns,
     optional_records,
     packed_vectors,
     page_headers,
     parquet_members,
+    symbol_dictionaries,
+    symbol_indexes,
     thrift_forms,
     transaction_files,
     views,
@@ -180,6 +183,33 @@ TRANSACTION_FILES = Part(
     cases=transaction_files.transaction_files,
     kind_of=attrgetter("kind"),
 )
+NATIVE_COLUMNS = Part(
+    key="native",
+    count="native partitions",
+    words="partitions in the native format whose files may be or not",
+    subject="A native partition, ",
+    module=native_columns,
+    cases=native_columns.native_columns,
+    kind_of=attrgetter("kind"),
+)
+SYMBOL_INDEXES = Part(
+    key="index",
+    count="indexes of symbols",
+    words="indexes that lead to the rows of symbols or not",
+    subject="An index of symbols, ",
+    module=symbol_indexes,
+    cases=symbol_indexes.symbol_indexes,
+    kind_of=attrgetter("kind"),
+)
+SYMBOL_DICTIONARIES = Part(
+    key="dictionary",
+    count="dictionaries of symbols",
+    words="dictionaries of symbols that can be read or not",
+    subject="A dictionary, ",
+    module=symbol_dictionaries,
+    cases=symbol_dictionaries.symbol_dictionaries,
+    kind_of=attrgetter("kind"),
+)
 PAGE_HEADERS = Part(
     key="header",
     count="headers of pages",
@@ -279,6 +309,8 @@ PARTS = (
     WORKED_OUT,
     METADATA_RULES,
     ARRAY_BYTES,
+    SYMBOL_DICTIONARIES,
+    NATIVE_COLUMNS,
     EDITED_FOOTERS,
     THRIFT_FORMS,
     WORDED_CONDITIONS,
@@ -288,6 +320,7 @@ PARTS = (
     PACKED_VECTORS,
     CHUNKS_TOGETHER,
     CONVERTED_STRUCTS,
+    SYMBOL_INDEXES,
 )
 """All parts, those that take least time first."""
 

@@ -11,11 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from real_tables import CHAIN, Seen, put, seen, table_image, verified
 
+from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
 from tornproof.impl.table.column_versions import CV_FILE, DICTIONARY
+from tornproof.impl.table.create import NewColumn, create_table
+from tornproof.impl.table.metadata_file import PartitionBy
 from tornproof.impl.table.symbol_hash import BUCKET_COUNT_MIN, bucket_count, buckets_of
 from tornproof.impl.table.symbols import read_table_symbols
 from tornproof.impl.table.table import open_table
+from tornproof.impl.types.questdb import TypeTag
 
 REAL = (*golden_data.TABLES, *golden_data.INDEXED_TABLES)
 SYMBOL_COUNT = 5
@@ -97,6 +101,15 @@ def test_settings_that_no_dictionary_can_have_are_found(
 ) -> None:
     found = after(questdb_data, kind, put(offset_bytes, bytes(4)))
     assert found == [(f"s.{kind}", field, offset_bytes)]
+
+
+def test_a_header_that_is_cut_is_named_by_its_file_where_there_are_no_symbols_yet() -> None:
+    """`verify` called the file by its whole path, and all others by their names in the table."""
+    storage = MemoryStorage()
+    columns = [NewColumn(name="time", type=TypeTag.TIMESTAMP), NewColumn(name="s", type=TypeTag.SYMBOL)]
+    create_table(storage, "table", columns, timestamp="time", partition_by=PartitionBy.DAY)
+    report = verified("table", storage.image().with_file("table/s.o", bytes(63)))
+    assert seen(report) == [("s.o", "Symbol offsets header", 0)]
 
 
 def test_another_capacity_leads_elsewhere(questdb_data: Path) -> None:

@@ -36,23 +36,26 @@ HASH_BYTES = 16
 GROUP_ROWS = (40, 7)
 COMPRESSED_BYTES = 90
 LOW, HIGH = b"\1" * 8, b"\2" * 8
+NO_STATISTICS = Statistics(**dict.fromkeys(Statistics.__struct_fields__))
 MASKS = {0: 1, 2: 2, 3: 0, 4: 0, 5: 4, 6: 8, 7: 16, 8: 2, 9: 32}
 """The bit in `_pm` of each encoding of Parquet; those of levels have none."""
 ENCODINGS_WITHOUT_BIT = (1, 10, 11)
 
 Pair: TypeAlias = tuple[ParquetFooter, Metadata]
 Changes: TypeAlias = dict[str, Any]
+Contradiction: TypeAlias = tuple[str, int, str, str]
+"""The field, its offset, and the values that are expected and found."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparedFooter:
-    """A footer, what `_pm` says, and where they contradict each other: the field, its offset, and both values."""
+    """A footer, what `_pm` says, and where they contradict each other."""
 
     name: str
     kind: str
     footer: ParquetFooter
     metadata: Metadata
-    contradictions: tuple[tuple[str, int, str, str], ...] = ()
+    contradictions: tuple[Contradiction, ...] = ()
 
 
 @functools.cache
@@ -81,11 +84,14 @@ def failed_controls() -> Iterator[str]:
     return not_noticed(controls, problem_of, compared_footers())
 
 
-def _case(name: str, pair: Pair, *contradictions: tuple[str, int, object, object]) -> ComparedFooter:
-    said = tuple((field, at, str(expected), str(actual)) for field, at, expected, actual in contradictions)
+def _case(name: str, pair: Pair, *contradictions: Contradiction) -> ComparedFooter:
     footer, metadata = pair
     kind = contradictions[0][0] if contradictions else "the same"
-    return ComparedFooter(name=name, kind=kind, footer=footer, metadata=metadata, contradictions=said)
+    return ComparedFooter(name=name, kind=kind, footer=footer, metadata=metadata, contradictions=contradictions)
+
+
+def _wrong(field: str, offset_bytes: int, expected: object, actual: object) -> Contradiction:
+    return field, offset_bytes, str(expected), str(actual)
 
 
 def _base() -> Pair:
@@ -172,12 +178,11 @@ def _group(number: int, rows: int) -> RowGroup:
 def _chunk(number: int, index: int, rows: int) -> ColumnChunk:
     start = 4 + COMPRESSED_BYTES * (len(PHYSICAL_TYPES) * number + index)
     has_dictionary = index == TEXTS
-    statistics = Statistics(
-        **{**dict.fromkeys(Statistics.__struct_fields__), "null_count": number, "min_value": LOW, "max_value": HIGH}
-    )
+    statistics = replace(NO_STATISTICS, null_count=number, min_value=LOW, max_value=HIGH)
+    fields: Changes = dict.fromkeys(ColumnChunk.__struct_fields__)
     return ColumnChunk(
         **{
-            **dict.fromkeys(ColumnChunk.__struct_fields__),
+            **fields,
             "offset_bytes": GROUP_BYTES * (number + 1) + CHUNK_BYTES * index,
             "path_in_schema": (),
             "physical_type": PHYSICAL_TYPES[index],
@@ -260,25 +265,16 @@ def _same() -> Iterator[ComparedFooter]:
     yield _case("no field ids", _with_leaf(base, TEXTS, top={"field_id": None}))
     yield _case("a length where there is none", _with_leaf(base, TEXTS, element={"type_length": 5}))
     yield _case("another name of an element in a list", _with_leaf(base, LISTS, element={"name": "item"}))
-    for field, value in (
-        ("version", 2),
-        ("created_by", "someone"),
-        ("key_values", (("key", None),)),
-        ("length_bytes", 1),
-    ):
+    of_footer: Changes = {"version": 2, "created_by": "someone", "key_values": (("key", None),), "length_bytes": 1}
+    for field, value in of_footer.items():
         yield _case(f"{field} {value}", _with_footer(base, **{field: value}))
     for number, index, path, _ in _places():
-        for field, value in (
-            ("path_in_schema", ("other",)),
-            ("total_uncompressed_size", 1),
-            ("bloom_filter_offset", 7),
-            ("bloom_filter_length", 7),
-            ("column_index_offset", 7),
-            ("column_index_length", 7),
-            ("offset_index_offset", 7),
-            ("offset_index_length", 7),
-            ("file_path", "other"),
-        ):
+        of_chunk: Changes = {
+            **{"path_in_schema": ("other",), "total_uncompressed_size": 1, "file_path": "other"},
+            **{"bloom_filter_offset": 7, "bloom_filter_length": 7, "column_index_offset": 7, "column_index_length": 7},
+            **{"offset_index_offset": 7, "offset_index_length": 7},
+        }
+        for field, value in of_chunk.items():
             yield _case(f"{path}.{field} {value}", _with_chunk(base, number, index, **{field: value}))
         yield _case(f"{path} has distinct values", _with_stated(base, number, index, distinct_count=3))
 
@@ -289,26 +285,25 @@ def _other_numbers() -> Iterator[ComparedFooter]:
     rows = sum(GROUP_ROWS)
     for more in (-1, 1):
         pair = _with_footer(base, num_rows=rows + more)
-        yield _case(f"{more} rows more", pair, ("num_rows", FOOTER_BYTES, rows, rows + more))
+        yield _case(f"{more} rows more", pair, _wrong("num_rows", FOOTER_BYTES, rows, rows + more))
         for number, count in enumerate(GROUP_ROWS):
             field, at = f"row_groups[{number}].num_rows", GROUP_BYTES * (number + 1)
             groups, blocks = [*footer.row_groups], [*metadata.blocks]
             groups[number] = replace(groups[number], num_rows=count + more)
             changed = _with_footer(base, row_groups=tuple(groups))
-            yield _case(f"{more} rows more in row group {number}", changed, (field, at, count, count + more))
+            yield _case(f"{more} rows more in row group {number}", changed, _wrong(field, at, count, count + more))
             blocks[number] = replace(blocks[number], num_rows=count + more)
             yield _case(
                 f"{more} rows more in block {number}",
                 (footer, replace(metadata, blocks=tuple(blocks))),
-                ("num_rows", FOOTER_BYTES, rows + more, rows),
-                (field, at, count + more, count),
+                _wrong("num_rows", FOOTER_BYTES, rows + more, rows),
+                _wrong(field, at, count + more, count),
             )
-    one, three = footer.row_groups[:1], (*footer.row_groups, footer.row_groups[0])
-    for groups in (one, three, ()):
-        wrong = ("row_groups", FOOTER_BYTES, 2, len(groups))
-        yield _case(f"{len(groups)} row groups", _with_footer(base, row_groups=groups), wrong)
+    for others in (footer.row_groups[:1], (*footer.row_groups, footer.row_groups[0]), ()):
+        wrong = _wrong("row_groups", FOOTER_BYTES, 2, len(others))
+        yield _case(f"{len(others)} row groups", _with_footer(base, row_groups=others), wrong)
     for leaves in (footer.leaves[:3], (*footer.leaves, footer.leaves[0]), ()):
-        wrong = ("schema", FOOTER_BYTES, "4 columns", len(leaves))
+        wrong = _wrong("schema", FOOTER_BYTES, "4 columns", len(leaves))
         yield _case(f"{len(leaves)} leaves", _with_footer(base, leaves=leaves, num_rows=1), wrong)
 
 
@@ -317,24 +312,29 @@ def _other_leaves() -> Iterator[ComparedFooter]:
     for index, leaf in enumerate(base[0].leaves):
         path, at = f"schema leaf {index}", LEAF_BYTES * index
         name, other = repr(leaf.top.name), repr("other")
-        yield _case(f"{path} other", _with_leaf(base, index, top={"name": "other"}), (f"{path} name", at, name, other))
-        yield _case(f"{path} other in _pm", _with_column(base, index, name="other"), (f"{path} name", at, other, name))
+        yield _case(
+            f"{path} other", _with_leaf(base, index, top={"name": "other"}), _wrong(f"{path} name", at, name, other)
+        )
+        yield _case(
+            f"{path} other in _pm", _with_column(base, index, name="other"), _wrong(f"{path} name", at, other, name)
+        )
         was, now = leaf.physical_type, PhysicalType.INT32
-        wrong = (f"{path} type", at, was.name, now.name)
+        wrong = _wrong(f"{path} type", at, was.name, now.name)
         yield _case(f"{path} {now.name}", _with_leaf(base, index, physical_type=now), wrong)
         for word, field, stated, was_level in (
             ("maximum repetition level", "max_rep", "max_rep_level", leaf.max_rep),
             ("maximum definition level", "max_def", "max_def_level", leaf.max_def),
         ):
             level = was_level + 1
-            wrong = (f"{path} {word}", at, was_level, level)
-            yield _case(f"{path} {word} {level}", _with_leaf(base, index, **{field: level}), wrong)
+            wrong = _wrong(f"{path} {word}", at, was_level, level)
+            changed: Changes = {field: level}
+            yield _case(f"{path} {word} {level}", _with_leaf(base, index, **changed), wrong)
             pair = _with_column(base, index, **{stated: level})
-            yield _case(f"{path} {word} {level} in _pm", pair, (f"{path} {word}", at, level, was_level))
+            yield _case(f"{path} {word} {level} in _pm", pair, _wrong(f"{path} {word}", at, level, was_level))
         for field_id in (0, -1, 9):
-            wrong = (f"{path} field_id", at, index + 1, field_id)
+            wrong = _wrong(f"{path} field_id", at, index + 1, field_id)
             yield _case(f"{path} field_id {field_id}", _with_leaf(base, index, top={"field_id": field_id}), wrong)
-        wrong = (f"{path} repetition_type", at, "not repeated", "REPEATED")
+        wrong = _wrong(f"{path} repetition_type", at, "not repeated", "REPEATED")
         yield _case(
             f"{path} repeated",
             _with_leaf(base, index, repetition=Repetition.REPEATED),
@@ -343,9 +343,9 @@ def _other_leaves() -> Iterator[ComparedFooter]:
     path, at = f"schema leaf {HASHES} type_length", LEAF_BYTES * HASHES
     for length in (None, HASH_BYTES - 1, HASH_BYTES + 1):
         pair = _with_leaf(base, HASHES, element={"type_length": length})
-        yield _case(f"{path} {length}", pair, (path, at, HASH_BYTES, length))
+        yield _case(f"{path} {length}", pair, _wrong(path, at, HASH_BYTES, length))
     pair = _with_column(base, HASHES, fixed_byte_len=8)
-    yield _case(f"{path} of 8 in _pm", pair, (path, at, 8, HASH_BYTES))
+    yield _case(f"{path} of 8 in _pm", pair, _wrong(path, at, 8, HASH_BYTES))
 
 
 def _other_chunks() -> Iterator[ComparedFooter]:
@@ -355,20 +355,20 @@ def _other_chunks() -> Iterator[ComparedFooter]:
         was, start = PhysicalType(PHYSICAL_TYPES[index]).name, stated.byte_range_start
         for physical in (0, 9):
             pair = _with_chunk(base, number, index, physical_type=physical)
-            yield _case(f"{path}.type {physical}", pair, (f"{path}.type", at, was, physical))
+            yield _case(f"{path}.type {physical}", pair, _wrong(f"{path}.type", at, was, physical))
         for field, more in (("total_compressed", 1), ("total_compressed", -1), ("num_values", 1), ("num_values", -1)):
             key = "total_compressed_size" if field == "total_compressed" else field
             value = getattr(chunk, key)
-            wrong = (f"{path}.{key}", at, value, value + more)
+            wrong = _wrong(f"{path}.{key}", at, value, value + more)
             yield _case(f"{path}.{key} {more} more", _with_chunk(base, number, index, **{key: value + more}), wrong)
             pair = _with_stated(base, number, index, **{field: value + more})
-            yield _case(f"{path}.{field} {more} more in _pm", pair, (wrong[0], at, value + more, value))
+            yield _case(f"{path}.{field} {more} more in _pm", pair, _wrong(wrong[0], at, value + more, value))
         codec = Codec(number + 5)
-        wrong = (f"{path}.codec", at, Codec(number).name, codec.name)
+        wrong = _wrong(f"{path}.codec", at, Codec(number).name, codec.name)
         yield _case(f"{path}.codec {codec.name}", _with_chunk(base, number, index, codec=codec), wrong)
         first = "dictionary_page_offset" if chunk.dictionary_page_offset else "data_page_offset"
         for more in (-1, 1):
-            wrong = (f"{path}.first page offset", at, start, start + more)
+            wrong = _wrong(f"{path}.first page offset", at, start, start + more)
             pair = _with_chunk(base, number, index, **{first: start + more})
             yield _case(f"{path} begins {more} later", pair, wrong)
     yield from _data_pages()
@@ -385,14 +385,14 @@ def _data_pages() -> Iterator[ComparedFooter]:
             yield _case(f"{path} has data at {offset}", _with_chunk(base, number, TEXTS, data_page_offset=offset))
         for offset in (start - 1, last + 1, 0):
             pair = _with_chunk(base, number, TEXTS, data_page_offset=offset)
-            wrong = (f"{path}.data_page_offset", at, f"{start} to {last}", offset)
+            wrong = _wrong(f"{path}.data_page_offset", at, f"{start} to {last}", offset)
             yield _case(f"{path} has data at {offset}", pair, wrong)
             for key, field in (("total_compressed_size", "total_compressed"), ("num_values", "num_values")):
                 empty = _with_stated(_with_chunk(pair, number, TEXTS, **{key: 0}), number, TEXTS, **{field: 0})
                 yield _case(f"{path} has data at {offset}, and {key} 0", empty)
         # An offset of zero is that of no dictionary.
         pair = _with_chunk(base, number, TEXTS, dictionary_page_offset=0)
-        wrong = (f"{path}.first page offset", at, start, start + 30)
+        wrong = _wrong(f"{path}.first page offset", at, start, start + 30)
         yield _case(f"{path} has a dictionary at 0", pair, wrong)
 
 
@@ -401,7 +401,7 @@ def _other_encodings() -> Iterator[ComparedFooter]:
     for number, index, path, at in _places():
         for encoding, mask in MASKS.items():
             pair = _with_chunk(base, number, index, encodings=(encoding,))
-            wrong = (f"{path}.encodings", at, "0x03" if index == TEXTS else "0x01", f"0x{mask:02x}")
+            wrong = _wrong(f"{path}.encodings", at, "0x03" if index == TEXTS else "0x01", f"0x{mask:02x}")
             is_same = mask == (3 if index == TEXTS else 1)
             yield _case(f"{path} in encoding {encoding}", pair, *([] if is_same else [wrong]))
             both = _with_stated(
@@ -409,7 +409,7 @@ def _other_encodings() -> Iterator[ComparedFooter]:
             )
             yield _case(f"{path} in encodings 0 and {encoding}", both)
         for encoding in ENCODINGS_WITHOUT_BIT:
-            wrong = (f"{path}.encodings", at, "0x03" if index == TEXTS else "0x01", "unknown")
+            wrong = _wrong(f"{path}.encodings", at, "0x03" if index == TEXTS else "0x01", "unknown")
             yield _case(f"{path} in {encoding}", _with_chunk(base, number, index, encodings=(0, encoding)), wrong)
 
 
@@ -417,7 +417,7 @@ def _other_bounds() -> Iterator[ComparedFooter]:
     base = _base()
     for number, index, path, at in _places():
         chunk = base[0].row_groups[number].chunks[index]
-        statistics = chunk.statistics or Statistics(**dict.fromkeys(Statistics.__struct_fields__))
+        statistics = chunk.statistics or NO_STATISTICS
         for field, value in (
             ("distinct_count", 5),
             ("is_min_value_exact", True),
@@ -429,7 +429,7 @@ def _other_bounds() -> Iterator[ComparedFooter]:
             yield _case(f"{path}.{field} {value!r}", pair)
         for count in [each for each in (0, 3, None) if each != statistics.null_count]:
             pair = _with_chunk(base, number, index, statistics=replace(statistics, null_count=count))
-            wrong = (f"{path}.null_count", at, statistics.null_count, count)
+            wrong = _wrong(f"{path}.null_count", at, statistics.null_count, count)
             yield _case(f"{path}.null_count {count}", pair, wrong)
         for low in (None, b"", LOW, HIGH):
             for high in (None, b"", LOW, HIGH):
@@ -442,9 +442,7 @@ def _bounded(number: int, index: int, bounds: tuple[bytes | None, bytes | None])
     known: tuple[bytes | None, ...] = (None, None) if index == LISTS else (LOW, HIGH)
     statistics = base[0].row_groups[number].chunks[index].statistics
     low, high = bounds
-    changed = replace(
-        statistics or Statistics(**dict.fromkeys(Statistics.__struct_fields__)), min_value=low, max_value=high
-    )
+    changed = replace(statistics or NO_STATISTICS, min_value=low, max_value=high)
     wrong = [
         (f"{path}.{field}", at, stated.hex() if stated else "none", value.hex() if value else "none")
         for field, stated, value in zip(("min_value", "max_value"), known, bounds, strict=True)

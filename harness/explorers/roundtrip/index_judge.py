@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from tornproof.harness.explorers.corruption.crafted import overwritten
 from tornproof.harness.explorers.corruption.served import HEADER, KEY, SIGNATURE, WORD
-from tornproof.harness.explorers.roundtrip.told import Told
+from tornproof.harness.explorers.roundtrip.reported import Report
 
 LEAST, MOST, MOST_INT = -(1 << 63), (1 << 63) - 1, (1 << 31) - 1
 FILE_BYTES_MAX = 128 << 20
@@ -32,13 +32,13 @@ class IndexJudge:
         self.key_count = self.block_rows = self.used_bytes = 0
         self.entries = list[tuple[int, int, int, int]]()
 
-    def blocks(self) -> list[list[Row]] | Told:
+    def blocks(self) -> list[list[Row]] | Report:
         """Return the rows of each block by key, or what is wrong with the files."""
         found = list[list[Row]]()
         wrong = self._header() or self._counts()
         return wrong or next(filter(None, (self._chain(key, found) for key in range(self.key_count))), found)
 
-    def _header(self) -> Told | None:
+    def _header(self) -> Report | None:
         """Return what is wrong with the header."""
         if len(self.k) < HEADER.size:
             sizes = [str(HEADER.size), str(len(self.k))]
@@ -59,7 +59,7 @@ class IndexJudge:
         self.entries = [KEY.unpack_from(self.k, HEADER.size + KEY.size * key) for key in range(key_count)]
         return None
 
-    def _counts(self) -> Told | None:
+    def _counts(self) -> Report | None:
         """Return what is wrong with the numbers of rows."""
         room = self.used_bytes // WORD.size
         for key, (count, *_) in enumerate(self.entries):
@@ -73,7 +73,7 @@ class IndexJudge:
             return self.of_header("VALUE_MEM_SIZE", [block_count, self.block_bytes], self.used_bytes)
         return None
 
-    def _chain(self, key: int, found: list[list[Row]]) -> Told | None:
+    def _chain(self, key: int, found: list[list[Row]]) -> Report | None:
         """Add the rows of each block of a key, or return what is wrong with the chain."""
         (count, at, last, _), before = self.entries[key], None
         while count > 0:
@@ -96,17 +96,17 @@ class IndexJudge:
         """The size of a block with its links."""
         return (self.block_rows + 2) * WORD.size
 
-    def of_header(self, name: str, words: Sequence[object], actual: int) -> Told:
-        """Return what is told of a field of the header."""
+    def of_header(self, name: str, words: Sequence[object], actual: int) -> Report:
+        """Return what is reported of a field of the header."""
         return self.keys_file, name, HEADER_FIELDS[name][0], [*map(str, words)], [str(actual)]
 
-    def of_key(self, key: int, name: str, words: Sequence[object], actual: int) -> Told:
-        """Return what is told of a field of a key."""
+    def of_key(self, key: int, name: str, words: Sequence[object], actual: int) -> Report:
+        """Return what is reported of a field of a key."""
         place = HEADER.size + KEY.size * key + KEY_FIELDS[name]
         return self.keys_file, f"{name} of key {key}", place, [*map(str, words)], [str(actual)]
 
-    def of_value(self, name: str, place: int, words: Sequence[object], *actual: object) -> Told:
-        """Return what is told of a word of `.v`."""
+    def of_value(self, name: str, place: int, words: Sequence[object], *actual: object) -> Report:
+        """Return what is reported of a word of `.v`."""
         return self.values_file, name, place, [*map(str, words)], [*map(str, actual)]
 
 

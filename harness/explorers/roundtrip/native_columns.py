@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from tornproof.harness.common.patch import Controls, not_noticed, original_of, replaced
 from tornproof.harness.common.whose_error import errors_as_problems
 from tornproof.harness.explorers.corruption.served import SMALLEST, WIDTHS_BYTES
-from tornproof.harness.explorers.roundtrip.told import NOT_LOOKED_AT, REFUSED, FalteringImage, Told, told
+from tornproof.harness.explorers.roundtrip.reported import NOT_LOOKED_AT, REFUSED, FalteringImage, Report, report_of
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.impl.errors import Problem, StorageError
 from tornproof.impl.layout.cv import ColumnVersion
@@ -353,19 +353,19 @@ def problem_of(case: NativeColumns) -> str | None:
     return next((problem for column in case.columns if (problem := _problem_of_keys(case, column))), None)
 
 
-def _reported(case: NativeColumns, *, is_quick: bool) -> list[Told]:
+def _reported(case: NativeColumns, *, is_quick: bool) -> list[Report]:
     symbols = None if case.symbols is None else dict.fromkeys(case.names, _symbols(case.symbols))
     files = PartitionFiles(storage=case.image, path=PATH, name=DIRECTORY)
     try:
         reported = check_native_columns(
             files, partition_of(case.row_count), case.columns, case.versions, symbols, quick=is_quick
         )
-        return [told(each) for each in reported]
+        return [report_of(each) for each in reported]
     except StorageError:
         return [REFUSED]
 
 
-def _reported_in_pieces(case: NativeColumns, *, is_quick: bool) -> list[Told]:
+def _reported_in_pieces(case: NativeColumns, *, is_quick: bool) -> list[Report]:
     with replaced("tornproof.impl.verify.native:PIECE_BYTES", FEW_BYTES):
         return _reported(case, is_quick=is_quick)
 
@@ -391,14 +391,14 @@ def _symbols(count: int) -> SymbolTable:
     return SymbolTable(tuple(f"s{key}" for key in range(count)))
 
 
-def _judged(case: NativeColumns, *, is_quick: bool) -> list[Told]:
-    """Return what should be told of a partition."""
+def _judged(case: NativeColumns, *, is_quick: bool) -> list[Report]:
+    """Return what should be reported of a partition."""
     if not case.is_there:
         what = [] if case.files else ["none"]
         return [(DIRECTORY, "directory", None, ["directory", str(case.row_count)], what)]
     if case.refused == ("",):
         return [REFUSED]
-    found = list[Told]()
+    found = list[Report]()
     for column in case.columns:
         try:
             found += _of_column(case, column, is_quick=is_quick)
@@ -409,7 +409,7 @@ def _judged(case: NativeColumns, *, is_quick: bool) -> list[Told]:
     return found
 
 
-def _of_column(case: NativeColumns, column: TableColumn, *, is_quick: bool) -> list[Told]:
+def _of_column(case: NativeColumns, column: TableColumn, *, is_quick: bool) -> list[Report]:
     top, tag = _top(case, column), column.type & 0xFF
     row_count = case.row_count - top
     if not row_count:
@@ -435,7 +435,7 @@ def _of_column(case: NativeColumns, column: TableColumn, *, is_quick: bool) -> l
     return []
 
 
-def _of_file(case: NativeColumns, column: TableColumn, kind: str, least_bytes: int) -> Told | None:
+def _of_file(case: NativeColumns, column: TableColumn, kind: str, least_bytes: int) -> Report | None:
     """Return what is wrong with a file of a column."""
     file = _file(case, column, kind)
     there = sorted({each.partition("/")[0] for each in case.files})
@@ -454,7 +454,9 @@ def _of_file(case: NativeColumns, column: TableColumn, kind: str, least_bytes: i
     return None
 
 
-def _of_rows(case: NativeColumns, column: TableColumn, kind: str, width_bytes: int, size_bytes: int) -> Iterator[Told]:
+def _of_rows(
+    case: NativeColumns, column: TableColumn, kind: str, width_bytes: int, size_bytes: int
+) -> Iterator[Report]:
     """Yield which rows have wrong keys or positions."""
     file, top = _file(case, column, kind), _top(case, column)
     if size_bytes > CONTENT_BYTES_MAX:

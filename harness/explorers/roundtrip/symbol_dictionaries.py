@@ -19,7 +19,14 @@ from tornproof.harness.common.whose_error import errors_as_problems
 from tornproof.harness.explorers.corruption.crafted import overwritten
 from tornproof.harness.explorers.corruption.served import ENTRY, SMALLEST, Index
 from tornproof.harness.explorers.roundtrip.index_judge import FILE_BYTES_MAX, LEAST, MOST, IndexJudge, changed_indexes
-from tornproof.harness.explorers.roundtrip.told import NOT_LOOKED_AT, REFUSED, FalteringImage, Told, told, words_of
+from tornproof.harness.explorers.roundtrip.reported import (
+    NOT_LOOKED_AT,
+    REFUSED,
+    FalteringImage,
+    Report,
+    report_of,
+    words_of,
+)
 from tornproof.harness.explorers.roundtrip.transaction_files import TransactionFile
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
@@ -133,7 +140,7 @@ def problem_of(case: Dictionary) -> str | None:
     table = Table(storage=case.image, path=PATH, metadata=case.metadata)
     try:
         beside = TableFiles.of(table, case.transaction)
-        found = [*map(told, beside.problems), *map(told, beside.notes)]
+        found = [*map(report_of, beside.problems), *map(report_of, beside.notes)]
     except StorageError:
         found = [REFUSED]
     if found != expected:
@@ -200,8 +207,8 @@ def _problem_of_null(case: Dictionary) -> str | None:
     return None
 
 
-def _judged(case: Dictionary) -> tuple[list[Told], dict[str, tuple[str, ...]]]:
-    """Return what should be told of a table's dictionaries, and their symbols."""
+def _judged(case: Dictionary) -> tuple[list[Report], dict[str, tuple[str, ...]]]:
+    """Return what should be reported of a table's dictionaries, and their symbols."""
     missing = [each for name, _ in case.columns for each in _missing(case, name)]
     if missing:
         return sorted(missing, key=lambda each: each[-1] == NOT_LOOKED_AT), {}
@@ -218,7 +225,7 @@ def _judged(case: Dictionary) -> tuple[list[Told], dict[str, tuple[str, ...]]]:
     return sorted(wrong, key=lambda each: each[-1] == NOT_LOOKED_AT), symbols
 
 
-def _missing(case: Dictionary, name: str) -> Iterator[Told]:
+def _missing(case: Dictionary, name: str) -> Iterator[Report]:
     """Yield which files are not there, or have other names."""
     for kind in KINDS:
         if (file := case.file(name, kind)) in case.files:
@@ -239,8 +246,8 @@ class _Judge:
         self.found = list[str]()
         self.column = name
 
-    def symbols(self) -> Told | None:
-        """Find the symbols, or return what is told instead."""
+    def symbols(self) -> Report | None:
+        """Find the symbols, or return what is reported instead."""
         if not 0 <= self.count <= SYMBOLS_MAX:
             words = (
                 TXN,
@@ -260,7 +267,7 @@ class _Judge:
         offsets = [each for (each,) in struct.iter_unpack("<q", self.o[HEADER_BYTES:end])]
         return self._wrong_offset(offsets) or next(filter(None, map(self._wrong_symbol, offsets, offsets[1:])), None)
 
-    def _wrong_offset(self, offsets: Sequence[int]) -> Told | None:
+    def _wrong_offset(self, offsets: Sequence[int]) -> Report | None:
         least, most = 0, 0
         for key, offset in enumerate(offsets):
             place = HEADER_BYTES + OFFSET_BYTES * key
@@ -272,7 +279,7 @@ class _Judge:
             least, most = offset + LENGTH_BYTES, CHARACTERS_BYTES_MAX
         return None
 
-    def _wrong_symbol(self, start: int, end: int) -> Told | None:
+    def _wrong_symbol(self, start: int, end: int) -> Report | None:
         """Find the next symbol, or return what is wrong with it."""
         key, limit = len(self.found), struct.unpack_from("<q", self.o, HEADER_BYTES + OFFSET_BYTES * self.count)[0]
         content = self.c[:limit]
@@ -303,14 +310,14 @@ def _wrong_unit(units: Sequence[int]) -> int | None:
     return None
 
 
-def _as_note(words: Told, what: str = "") -> Told:
-    """Return what is told in a note of what is beyond a limit."""
+def _as_note(words: Report, what: str = "") -> Report:
+    """Return what is reported in a note of what is beyond a limit."""
     file, name, place, expected, actual = words
     at = [] if place is None else [str(place)]
     return "", what, None, [*words_of(file), *words_of(name), *at, *expected, *actual], NOT_LOOKED_AT
 
 
-def _of_index(case: Dictionary, name: str, symbols: Sequence[str]) -> Iterator[Told]:
+def _of_index(case: Dictionary, name: str, symbols: Sequence[str]) -> Iterator[Report]:
     """Yield what is wrong with how symbols are found."""
     files = [case.file(name, kind) for kind in "okv"]
     o, k, v = (case.files[file] for file in files)
@@ -334,7 +341,7 @@ def _of_index(case: Dictionary, name: str, symbols: Sequence[str]) -> Iterator[T
         yield from _of_positions(judge, f"{name}.o", symbols, _bucket_count(capacity))
 
 
-def _of_positions(judge: IndexJudge, o_file: str, symbols: Sequence[str], count: int) -> Iterator[Told]:
+def _of_positions(judge: IndexJudge, o_file: str, symbols: Sequence[str], count: int) -> Iterator[Report]:
     """Yield the first position that is wrong, or else the first symbol without one."""
     blocks = judge.blocks()
     if isinstance(blocks, tuple):

@@ -28,7 +28,7 @@ from tornproof.harness.explorers.roundtrip.native_columns import (
     partition_image,
     partition_of,
 )
-from tornproof.harness.explorers.roundtrip.told import NOT_LOOKED_AT, REFUSED, Told, told, words_of
+from tornproof.harness.explorers.roundtrip.reported import NOT_LOOKED_AT, REFUSED, Report, report_of, words_of
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.impl.errors import Problem, StorageError
 from tornproof.impl.read.decoding import SYNCHRONOUS
@@ -85,8 +85,8 @@ class IndexedRows:
         """The rows of the partition."""
         return len(self.keys) if self.row_count is None else self.row_count
 
-    def compared(self, image: DiskImage) -> tuple[int, list[Told]]:
-        """Return how many of its indexes in an image are compared, and what is told of them."""
+    def compared(self, image: DiskImage) -> tuple[int, list[Report]]:
+        """Return how many of its indexes in an image are compared, and what is reported of them."""
         versions = None if self.unread == "versions" else column_versions([(TIMESTAMP, ID, self.number, self.top)])
         symbols = None if self.unread == "symbols" else {NAME: SymbolTable(SYMBOL_NAMES)}
         column = TableColumn(id=ID, name=NAME, type=SYMBOL_TYPE, is_indexed=True)
@@ -97,7 +97,7 @@ class IndexedRows:
             found = Indexes.of(beside).compare(files, partition_of(self.rows), lambda *_: self._keys())
         except StorageError:
             return 0, [REFUSED]
-        return found.compared, [*map(told, found.problems), *map(told, found.notes)]
+        return found.compared, [*map(report_of, found.problems), *map(report_of, found.notes)]
 
     def _keys(self) -> Keys | Problem:
         if isinstance(self.instead, NotComparedError):
@@ -151,7 +151,7 @@ def problem_of(case: IndexedRows | DecodedSymbols) -> str | None:
     return None
 
 
-def _compared_in_pieces(case: IndexedRows, image: DiskImage, piece_rows: int) -> tuple[int, list[Told]]:
+def _compared_in_pieces(case: IndexedRows, image: DiskImage, piece_rows: int) -> tuple[int, list[Report]]:
     with replaced(f"{INDEX}:PIECE_ROWS", piece_rows):
         return case.compared(image)
 
@@ -166,8 +166,8 @@ def failed_controls() -> Iterator[str]:
     return not_noticed(controls, problem_of, symbol_indexes())
 
 
-def _judged(case: IndexedRows, *, is_split: bool) -> list[Told]:
-    """Return what should be told of an index; rows are compared in blocks if it is split, else together."""
+def _judged(case: IndexedRows, *, is_split: bool) -> list[Report]:
+    """Return what should be reported of an index; rows are compared in blocks if it is split, else together."""
     if case.unread:
         return [_note()]
     if case.rows > ROWS_MAX:
@@ -175,7 +175,7 @@ def _judged(case: IndexedRows, *, is_split: bool) -> list[Told]:
     if isinstance(case.instead, NotComparedError):
         return [_note(*case.instead.args)]
     if case.instead is not None:
-        return [told(case.instead)]
+        return [report_of(case.instead)]
     if min(case.top, case.rows) == case.rows:
         return []
     for kind in "kv":
@@ -192,7 +192,7 @@ def _judged(case: IndexedRows, *, is_split: bool) -> list[Told]:
     return [wrong_row] if wrong_row else []
 
 
-def _note(*words: str) -> Told:
+def _note(*words: str) -> Report:
     return DIRECTORY, f"the index of column {NAME!r}", None, [*words], NOT_LOOKED_AT
 
 
@@ -200,8 +200,8 @@ def _name(case: IndexedRows, kind: str) -> str:
     return f"{NAME}.{kind}" if case.number == -1 else f"{NAME}.{kind}.{case.number}"
 
 
-def _file(case: IndexedRows, kind: str) -> list[Told] | None:
-    """Return what is told instead of comparing if a file is not there or cannot be read, else None."""
+def _file(case: IndexedRows, kind: str) -> list[Report] | None:
+    """Return what is reported instead of comparing if a file is not there or cannot be read, else None."""
     file = _name(case, kind)
     if file in case.refused or any(each.startswith(f"{file}/") for each in case.files):
         return [REFUSED]
@@ -215,7 +215,7 @@ def _file(case: IndexedRows, kind: str) -> list[Told] | None:
     return [_note(*others)] if len(others) > 1 else [(f"{DIRECTORY}/{file}", "file", None, [], ["none"])]
 
 
-def _wrong_row(case: IndexedRows, judge: IndexJudge, groups: list[list[Row]]) -> Told | None:
+def _wrong_row(case: IndexedRows, judge: IndexJudge, groups: list[list[Row]]) -> Report | None:
     """Return the first row that does not follow, or has another key."""
     before = (-1, -1)
     for group in groups:
@@ -231,7 +231,7 @@ def _wrong_row(case: IndexedRows, judge: IndexJudge, groups: list[list[Row]]) ->
     return None
 
 
-def _missing_row(case: IndexedRows, judge: IndexJudge, groups: list[list[Row]]) -> Told | None:
+def _missing_row(case: IndexedRows, judge: IndexJudge, groups: list[list[Row]]) -> Report | None:
     """Return the first key of which not all rows are there; nulls of older rows need not be."""
     found = [(key, row) for group in groups for key, row, _ in group if row < len(case.keys)]
     wanted = [(key + 1, row) for row, key in enumerate(case.keys)]
@@ -245,7 +245,7 @@ def _missing_row(case: IndexedRows, judge: IndexJudge, groups: list[list[Row]]) 
 
 
 def _named(key: int) -> list[str]:
-    """Return what is told of a key of the index."""
+    """Return what is reported of a key of the index."""
     if key == 0:
         return ["null"]
     return [repr(SYMBOL_NAMES[key - 1])] if key <= SYMBOLS else ["unknown", str(key - 1)]
@@ -391,13 +391,13 @@ def _problem_of_symbols(case: DecodedSymbols) -> str | None:
             keys = parquet_keys(resolved, SYNCHRONOUS, column, SymbolTable(case.symbols))
         except NotComparedError:
             keys = None
-    found = told(keys) if isinstance(keys, Problem) else keys if keys is None else keys.tolist()
+    found = report_of(keys) if isinstance(keys, Problem) else keys if keys is None else keys.tolist()
     expected = _keys_of(case, f"{resolved.files.name}/data.parquet")
     return None if found == expected else f"the keys are {found}, and should be {expected}"
 
 
-def _keys_of(case: DecodedSymbols, file: str) -> list[int] | Told | None:
-    """Return the key of each row, or what is told of the first symbol that has none."""
+def _keys_of(case: DecodedSymbols, file: str) -> list[int] | Report | None:
+    """Return the key of each row, or what is reported of the first symbol that has none."""
     rows = [value for group in case.groups for value in group]
     if case.zero_bytes and any(rows):
         return None

@@ -1,4 +1,4 @@
-"""What `verify` tells of a place in a file, without its words, and images whose files cannot be read."""
+"""What `verify` reports of a place in a file, without its words, and images whose files cannot be read."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.impl.errors import Problem, StorageError
 from tornproof.impl.storage.interface import ReadableFile, StorageReason
 
-Told: TypeAlias = tuple[str, str, int | None, list[str], list[str]]
-"""What is told of a place: file, field, offset, and the numbers and names in what was expected and what was found."""
-REFUSED: Told = ("refused", "", None, [], [])
+Report: TypeAlias = tuple[str, str, int | None, list[str], list[str]]
+"""What is reported of a place: file, field, offset, and the numbers and names in what was expected and found."""
+REFUSED: Report = ("refused", "", None, [], [])
 """Instead, where a file that is there cannot be read."""
 NOT_LOOKED_AT = ["not looked at"]
 """Instead of what was found, in a note."""
@@ -61,8 +61,8 @@ class _Resized(ReadableFile):
         self._handle.close()
 
 
-def told(each: Problem | str) -> Told:
-    """Return what is told of a place, or in a note of what was not looked at."""
+def report_of(each: Problem | str) -> Report:
+    """Return what is reported of a place, or in a note of what was not looked at."""
     if isinstance(each, str):
         note = re.fullmatch(r"(?:(\S+): )?(?:(.*) was )?not (?:looked at|compared): (.*)", each)
         assert note is not None, each

@@ -52,6 +52,8 @@ NOT_KEPT = (
     "bounds that are said not to be there",
 )
 """What the encoder leaves out, or lays out in its own order; all else must be the same bytes when encoded again."""
+COUNTERS = (0, 1, -1, 7, 1 << 40)
+INTEGERS = {"INT": (5, INT32, "<i"), "LONG": (6, INT64, "<q")}
 NUMBER = r"\d+"
 BITSET_LENGTH = "bloom bitset length"
 BLOCK, BLOOM = "block_offset", "bloom reference"
@@ -263,7 +265,10 @@ def _of_records() -> Iterator[Rule]:
             _draft(flags=SORTED_BY_TIMESTAMP | 1 << 9, header_extra=bytes(range(24))),
             "",
         ),
-        ("a counter of squashes", _draft(flags=SORTED_BY_TIMESTAMP | 8, header_extra=bytes(range(8))), ""),
+        *(
+            (f"{count} squashes", _draft(flags=SORTED_BY_TIMESTAMP | 8, header_extra=struct.pack("<q", count)), "")
+            for count in COUNTERS
+        ),
         ("filters elsewhere, and no filters", _draft(flags=SORTED_BY_TIMESTAMP | 2), "feature_flags"),
         ("a timestamp that is no column", _draft(flags=0, timestamp=4), "designated_timestamp"),
         ("a timestamp below none", _draft(flags=0, timestamp=-2), "designated_timestamp"),
@@ -307,7 +312,10 @@ def _of_records() -> Iterator[Rule]:
         ("a covering index", _draft(footer_flags=4, sections=b"index"), ""),
         ("a feature of the footer without a section", _draft(footer_flags=1 << 31), ""),
         ("a section without a feature", _draft(sections=bytes(8)), "footer_length"),
-        ("a transaction", _draft(footer_flags=1, sections=struct.pack("<q", 7)), ""),
+        *(
+            (f"the transaction {number}", _draft(footer_flags=1, sections=struct.pack("<q", number)), "")
+            for number in COUNTERS
+        ),
         ("a transaction and a byte", _draft(footer_flags=1, sections=bytes(9)), "footer_length"),
         ("a note", _draft(footer_flags=2, sections=_note(4)), ""),
         ("a transaction and a note", _draft(footer_flags=3, sections=struct.pack("<q", 7) + _note(4)), ""),
@@ -567,8 +575,15 @@ def _of_bounds() -> Iterator[Rule]:
                 yield Rule(name=f"a maximum with a byte more {of}", change=longer, field="min_stat")
     nan, least = struct.pack("<d", float("nan")), struct.pack("<d", 1.0)
     yield Rule(name="a minimum that is no number", change=_chunk(0, REAL, low=nan, high=least))
-    signed = [struct.pack("<i", value) for value in (0, -1, -2, 5, 3)]
-    zero, less, least_of_all, five, three = signed
+    for of, (number_type, physical, form) in INTEGERS.items():
+        column = _column(WHOLE, type=number_type, physical=physical)
+        for name, change, field in _of_unsigned(form):
+            yield Rule(name=f"bounds of {of} {name}", change=_all(column, change), field=field)
+
+
+def _of_unsigned(form: str) -> Iterator[tuple[str, Callable[[Draft], None], str]]:
+    """Yield bounds that are in order as signed numbers, as unsigned ones, or in no order."""
+    zero, less, least_of_all, five, three = (struct.pack(form, value) for value in (0, -1, -2, 5, 3))
     for name, writer_index, low, high, field in (
         ("that are in order as unsigned numbers, of other writers", -1, zero, less, ""),
         ("that are in order as unsigned numbers, of a table", 0, zero, less, "min_stat"),
@@ -577,5 +592,4 @@ def _of_bounds() -> Iterator[Rule]:
         ("in the wrong order down to 0, of other writers", -1, five, zero, "min_stat"),
         ("from a negative number to a greater one, of other writers", -1, less, five, ""),
     ):
-        change = _all(_column(WHOLE, id=writer_index), _chunk(1, WHOLE, low=low, high=high))
-        yield Rule(name=f"bounds {name}", change=change, field=field)
+        yield name, _all(_column(WHOLE, id=writer_index), _chunk(1, WHOLE, low=low, high=high)), field

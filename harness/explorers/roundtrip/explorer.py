@@ -28,6 +28,7 @@ from tornproof.harness.explorers.roundtrip import (
     judged_statistics,
     lost_files,
     metadata_rules,
+    migrated_filters,
     migrated_orders,
     native_columns,
     optional_records,
@@ -261,6 +262,14 @@ FOOTER_RULES = Part(
     cases=footer_rules.footer_rules,
     kind_of=attrgetter("kind"),
 )
+MIGRATED_FILTERS = Part(
+    key="filter",
+    count="filters migrated",
+    words="bloom filters where footers say that they are, or not",
+    module=migrated_filters,
+    cases=migrated_filters.migrated_filters,
+    kind_of=attrgetter("kind"),
+)
 MIGRATED_ORDERS = Part(
     key="sorted",
     count="orders of row groups",
@@ -297,6 +306,7 @@ LOST_FILES = Part(
 )
 PARTS = (
     WRONG_OPTIONS,
+    MIGRATED_FILTERS,
     COMPARED_FOOTERS,
     TRANSACTION_FILES,
     FOOTER_RULES,

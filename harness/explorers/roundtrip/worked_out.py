@@ -10,6 +10,7 @@ import io
 import itertools
 import json
 import math
+import pickle
 import struct
 import zlib
 from collections.abc import Callable, Iterator
@@ -31,15 +32,27 @@ from tornproof.harness.explorers.roundtrip.forms import reader_of
 from tornproof.harness.explorers.roundtrip.metadata_rules import bounds_of_types, proven
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
-from tornproof.impl.errors import TornproofError
+from tornproof.impl.errors import (
+    BusyError,
+    CorruptError,
+    FileMissingError,
+    FileVanishedError,
+    NotATableError,
+    RowsRejectedError,
+    StorageError,
+    TornproofError,
+    UnsupportedError,
+)
 from tornproof.impl.layout.parquet import DATA_FILE
 from tornproof.impl.layout.txn import TransactionRecord
 from tornproof.impl.migrate.convert import convert
 from tornproof.impl.migrate.json_rules import JsonError, parse_json
+from tornproof.impl.migrate.rejections import RejectedCorruptError
 from tornproof.impl.migrate.table_migration import TablePlan, plan_table
 from tornproof.impl.parquet import bloom
 from tornproof.impl.parquet.fields import Codec, ConvertedType, PageEncoding, PageType, Repetition
 from tornproof.impl.parquet.thrift import Field, Kind, Struct, encode, with_fields
+from tornproof.impl.pm.chain import TokenMissingError
 from tornproof.impl.storage import checksum
 from tornproof.impl.storage.interface import Storage
 from tornproof.impl.table import partition_names, symbol_hash
@@ -167,6 +180,7 @@ def questions() -> tuple[Question, ...]:
         *_migrated_documents(),
         *_bloom_filters(),
         *_migrations_of_one(),
+        *_errors(),
     )
 
 
@@ -774,3 +788,31 @@ def _pending_in(content: bytes | None) -> int | None:
     version = structs.replace(version, record=version.record.changed(seq_txn=7))
     image = DiskImage.of_files({} if content is None else {f"table/{SEQUENCER_FILE}": content})
     return pending_transaction_count(image, "table", version)
+
+
+def _errors() -> Iterator[Question]:
+    """Yield errors as another process gets them."""
+    place = ("_pm", "NUM_ROWS", 8, 1, 2)
+    for error, bases in (
+        (CorruptError(*place), "ProblemError TornproofError"),
+        (UnsupportedError(*place), "ProblemError TornproofError"),
+        (RejectedCorruptError(*place), "CorruptError ProblemError TornproofError"),
+        (TokenMissingError(*place), "CorruptError ProblemError TornproofError"),
+        (StorageError("_txn", "open", "no room"), "TornproofError"),
+        (FileMissingError("_txn", "open", "no file"), "StorageError TornproofError"),
+        (FileVanishedError("_pm"), "FileMissingError StorageError TornproofError"),
+        (FileVanishedError("_pm", "list", "purged"), "FileMissingError StorageError TornproofError"),
+        (RowsRejectedError.at("column", 3, 1, 2), "TornproofError"),
+        (BusyError("a writer holds it"), "TornproofError"),
+        (NotATableError("no table"), "TornproofError"),
+    ):
+        expected = [type(error).__name__, *bases.split()], str(error), vars(error)
+        yield Question(
+            "errors", f"{type(error).__name__} in another process", functools.partial(_unpickled, error), expected
+        )
+
+
+def _unpickled(error: Exception) -> tuple[list[str], str, dict[str, Any]]:
+    found = pickle.loads(pickle.dumps(error))
+    names = [each.__name__ for each in type(found).__mro__]
+    return names[: names.index("Exception")], str(found), vars(found)

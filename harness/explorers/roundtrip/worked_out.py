@@ -53,6 +53,7 @@ from tornproof.impl.parquet import bloom
 from tornproof.impl.parquet.fields import Codec, ConvertedType, PageEncoding, PageType, Repetition
 from tornproof.impl.parquet.thrift import Field, Kind, Struct, encode, with_fields
 from tornproof.impl.pm.chain import TokenMissingError
+from tornproof.impl.read.decoding import SYNCHRONOUS, Decoding, InOrder
 from tornproof.impl.storage import checksum
 from tornproof.impl.storage.interface import Storage
 from tornproof.impl.table import partition_names, symbol_hash
@@ -148,6 +149,7 @@ BLOOM_SALTS = (
 NEVER_NULL = {"BOOLEAN", "BYTE", "SHORT", "CHAR"}
 CONTENTS = tuple(bytes(range(256)) * 3 + bytes(rest) for rest in range(9))
 SMALL_HALF_BYTES = 3
+WORK_BYTES, WORK_BYTES_MAX = (1, 20 << 10, 12 << 20, 33 << 20), 32 << 20
 FILTER_BYTES_MAX = 4096
 ONLY = Struct((Field(1, Kind.STRUCT, Struct(())),))
 """A choice among one, as that of a filter's algorithm, hash and compression."""
@@ -181,6 +183,7 @@ def questions() -> tuple[Question, ...]:
         *_bloom_filters(),
         *_migrations_of_one(),
         *_errors(),
+        *_work(),
     )
 
 
@@ -816,3 +819,34 @@ def _unpickled(error: Exception) -> tuple[list[str], str, dict[str, Any]]:
     found = pickle.loads(pickle.dumps(error))
     names = [each.__name__ for each in type(found).__mro__]
     return names[: names.index("Exception")], str(found), vars(found)
+
+
+def _work() -> Iterator[Question]:
+    """Yield pieces of work of these sizes, so many of which may be in progress, and not more bytes than are allowed."""
+    small, usual, large, too_large = WORK_BYTES
+    sequences = [(small,) * 5, (usual,) * 9, (large,) * 6, (too_large,) * 3, (usual, too_large, small, large) * 3]
+    sequences += itertools.product(WORK_BYTES, repeat=3)
+    for ahead, sizes in itertools.product((0, 1, 4), sequences):
+        name = f"work on {sizes}, {ahead} ahead"
+        yield Question("work", name, functools.partial(_work_done, ahead, sizes), _work_in_order(ahead, sizes))
+
+
+def _work_in_order(ahead: int, sizes: tuple[int, ...]) -> list[list[int]]:
+    """Return which results there are after each piece was begun, and at the end."""
+    found, waiting = list[list[int]](), list[int]()
+    for number in range(len(sizes)):
+        waiting.append(number)
+        given = list[int]()
+        while len(waiting) > ahead or sum(sizes[each] for each in waiting) > WORK_BYTES_MAX:
+            given.append(waiting.pop(0))
+        found.append(given)
+    return [*found, waiting]
+
+
+def _work_done(ahead: int, sizes: tuple[int, ...]) -> list[list[int]]:
+    work = InOrder[int](Decoding(start=SYNCHRONOUS.start, ahead_count=ahead))
+    found = []
+    for number, size_bytes in enumerate(sizes):
+        work.begin(functools.partial(int, number), size_bytes)
+        found.append([*work.due()])
+    return [*found, [*work.rest()]]

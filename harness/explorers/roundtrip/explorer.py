@@ -29,6 +29,7 @@ from tornproof.harness.explorers.roundtrip import (
     packed_vectors,
     page_headers,
     parquet_members,
+    pruned_row_groups,
     thrift_forms,
     transaction_files,
     views,
@@ -131,6 +132,15 @@ JUDGED_STATISTICS = Part(
     subject="Of ",
     module=judged_statistics,
     cases=judged_statistics.judged_statistics,
+    kind_of=attrgetter("kind"),
+)
+PRUNED_ROW_GROUPS = Part(
+    key="pruned",
+    count="row groups pruned",
+    words="row groups, conditions and times that leave rows out or do not",
+    subject="Of ",
+    module=pruned_row_groups,
+    cases=pruned_row_groups.pruned_row_groups,
     kind_of=attrgetter("kind"),
 )
 TRANSACTION_FILES = Part(
@@ -236,6 +246,7 @@ PARTS = (
     WORDED_CONDITIONS,
     ARRAY_BYTES,
     JUDGED_STATISTICS,
+    PRUNED_ROW_GROUPS,
     TRANSACTION_FILES,
     PAGE_HEADERS,
     WRITTEN_OPTIONS,

@@ -6,7 +6,6 @@ A number that the column cannot hold is neither wrapped nor rejected: the compar
 from __future__ import annotations
 
 import math
-import struct
 from collections.abc import Iterable
 from fractions import Fraction
 
@@ -19,6 +18,7 @@ from tornproof.impl.query.predicate import LONG256_BYTES, Comparison, IsIn, Not,
 from tornproof.impl.table.columns import SnapshotColumn
 from tornproof.impl.types.arrow import is_double_array, valid_decimal_shape
 
+FLOAT_BITS, FLOAT_EXPONENT_MIN = 24, -149
 FLOAT_MAX = float(np.finfo(np.float32).max)
 DOUBLE_MAX = float(np.finfo(np.float64).max)
 
@@ -79,9 +79,14 @@ def nearest_float(column: SnapshotColumn, value: Fraction) -> float | None:
     """Return the column's float that is nearest to a number, or None if that is out of its range."""
     try:
         nearest = float(value)
-        return float(struct.unpack("<f", struct.pack("<f", nearest))[0]) if _is_narrow(column) else nearest
+        if not _is_narrow(column):
+            return nearest
+        # From the number itself, because the nearest double may be in the midst of two floats.
+        exponent = max(math.frexp(nearest)[1] - FLOAT_BITS, FLOAT_EXPONENT_MIN)
+        narrow = math.ldexp(round(value / Fraction(2) ** exponent), exponent)
     except OverflowError:
         return None
+    return narrow if abs(narrow) <= FLOAT_MAX else None
 
 
 def never(column: SnapshotColumn) -> Predicate:

@@ -35,6 +35,7 @@ from tornproof.harness.explorers.roundtrip import (
     packed_vectors,
     page_headers,
     parquet_members,
+    pruned_row_groups,
     symbol_dictionaries,
     symbol_indexes,
     thrift_forms,
@@ -146,6 +147,15 @@ JUDGED_STATISTICS = Part(
     subject="Of ",
     module=judged_statistics,
     cases=judged_statistics.judged_statistics,
+    kind_of=attrgetter("kind"),
+)
+PRUNED_ROW_GROUPS = Part(
+    key="pruned",
+    count="row groups pruned",
+    words="row groups, conditions and times that leave rows out or do not",
+    subject="Of ",
+    module=pruned_row_groups,
+    cases=pruned_row_groups.pruned_row_groups,
     kind_of=attrgetter("kind"),
 )
 CHUNKS_TOGETHER = Part(
@@ -331,6 +341,7 @@ PARTS = (
     CHUNKS_TOGETHER,
     CONVERTED_STRUCTS,
     SYMBOL_INDEXES,
+    PRUNED_ROW_GROUPS,
 )
 """All parts, those that take least time first."""
 

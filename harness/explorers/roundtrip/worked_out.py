@@ -726,7 +726,7 @@ def _bloom_filters() -> Iterator[Question]:
         hashes = [xxhash.xxh64_intdigest(content) for content in contents]
         yield Question("bloom filters", f"hashes of {name}", functools.partial(_value_hashes, array), hashes)
         for size_bytes in (32, 64, 4096):
-            filled = _filter_of(hashes, size_bytes)
+            filled = filter_of(hashes, size_bytes)
             name_of = f"a filter of {size_bytes} bytes of {name}"
             made = functools.partial(_made_filter, hashes, size_bytes)
             yield Question("bloom filters", name_of, made, filled)
@@ -762,7 +762,8 @@ def _bits_of(content_bytes: int, value_hash: int) -> Iterator[int]:
         yield block * 256 + word * 32 + ((value_hash % (1 << 32)) * salt % (1 << 32) >> 27)
 
 
-def _filter_of(hashes: list[int], size_bytes: int) -> bytes:
+def filter_of(hashes: list[int], size_bytes: int) -> bytes:
+    """Return a bloom filter of values with these hashes."""
     found = functools.reduce(
         lambda bits, bit: bits | 1 << bit, (bit for each in hashes for bit in _bits_of(size_bytes, each)), 0
     )

@@ -1,10 +1,11 @@
 import math
+from fractions import Fraction
 from typing import Any
 
 import pytest
 import type_values as tv
 
-from tornproof.impl.query.comparison import always, never
+from tornproof.impl.query.comparison import DOUBLE_MAX, FLOAT_MAX, always, nearest_float, never
 from tornproof.impl.query.predicate import And, Comparison, IsIn, IsNull, Not, Operator, Or, Predicate
 from tornproof.impl.query.predicate_literal import PredicateError
 from tornproof.impl.query.predicate_text import TEXT_CHARACTERS_MAX, parse_predicate
@@ -154,6 +155,14 @@ def test_literal_is_the_columns_value_exactly(text: str, value: Any) -> None:
 def test_number_beyond_the_column_matches_always_or_never(text: str, is_always: bool) -> None:
     column = COLUMNS[text.partition(" ")[0]]
     assert parsed(text) == (always(column) if is_always else never(column))
+
+
+def test_number_takes_the_float_that_is_nearest_to_itself_not_to_a_double() -> None:
+    """The number was rounded to a double first, which is in the midst of two floats, and then to the even one."""
+    column = COLUMNS["float"]
+    assert nearest_float(column, Fraction((1 << 24) + 1, 1 << 24) + Fraction(1, 1 << 60)) == 1 + 2**-23
+    assert nearest_float(column, Fraction((1 << 128) - (1 << 103) - 1)) == FLOAT_MAX
+    assert nearest_float(column, Fraction(DOUBLE_MAX)) is None
 
 
 def test_value_that_no_row_can_have_is_left_out_of_a_list() -> None:

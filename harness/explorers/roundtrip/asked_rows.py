@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
+from decimal import Decimal
 from fractions import Fraction
 
 from tornproof.harness.explorers.roundtrip.stored_kinds import (
@@ -70,7 +71,7 @@ class Nearest:
     @property
     def name(self) -> str:
         """It in words."""
-        return f"{float(self.value) if abs(self.value) < HUGE else self.value > 0} as {self.of.name}"
+        return f"{Decimal(self.value.numerator) / self.value.denominator} as {self.of.name}"
 
     @property
     def kind(self) -> str:

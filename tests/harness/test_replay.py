@@ -12,7 +12,7 @@ from rejections import rejection
 
 from tornproof.harness.common.patch import blind_to_metadata
 from tornproof.harness.common.verdict import Finding, Verdict
-from tornproof.harness.explorers.roundtrip.generations import reencode_generations
+from tornproof.harness.explorers.roundtrip.metadata.generations import reencode_generations
 from tornproof.harness.replay import replay_finding
 from tornproof.impl.layout import pm as layout
 from tornproof.impl.table.table import open_table

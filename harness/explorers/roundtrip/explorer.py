@@ -14,40 +14,38 @@ from types import ModuleType
 from typing import Any
 
 from tornproof.harness.common.verdict import Finding, Phase, Verdict, cut_short
-from tornproof.harness.explorers.roundtrip import (
+from tornproof.harness.explorers.roundtrip import forms, worked_out
+from tornproof.harness.explorers.roundtrip.conditions import pruned_row_groups, worded_conditions
+from tornproof.harness.explorers.roundtrip.forms import FORMS, Original, difference, files_to_change
+from tornproof.harness.explorers.roundtrip.metadata import (
+    compared_footers,
+    generations,
+    lost_files,
+    metadata_rules,
+    optional_records,
+    transaction_files,
+    views,
+)
+from tornproof.harness.explorers.roundtrip.metadata.generations import Mismatch, reencode_generations
+from tornproof.harness.explorers.roundtrip.metadata.views import view_problems
+from tornproof.harness.explorers.roundtrip.native import native_columns, symbol_dictionaries, symbol_indexes
+from tornproof.harness.explorers.roundtrip.parquet import (
     annotated_columns,
     array_bytes,
     chunks_together,
-    compared_footers,
     converted_structs,
     edited_footers,
     expansion,
     footer_rules,
-    forms,
-    generations,
     judged_statistics,
-    lost_files,
-    metadata_rules,
     migrated_filters,
     migrated_orders,
-    native_columns,
-    optional_records,
     packed_vectors,
     page_headers,
     parquet_members,
-    pruned_row_groups,
-    symbol_dictionaries,
-    symbol_indexes,
     thrift_forms,
-    transaction_files,
-    views,
-    worded_conditions,
-    worked_out,
     written_options,
 )
-from tornproof.harness.explorers.roundtrip.forms import FORMS, Original, difference, files_to_change
-from tornproof.harness.explorers.roundtrip.generations import Mismatch, reencode_generations
-from tornproof.harness.explorers.roundtrip.views import view_problems
 from tornproof.harness.parallel.tasks import Exploration
 from tornproof.harness.parallel.workers import Task, Worker
 from tornproof.harness.simulator.filesystem.image import DiskImage

@@ -29,7 +29,7 @@ from tornproof.harness.common.whose_error import errors_as_problems
 from tornproof.harness.explorers.corruption import every_type
 from tornproof.harness.explorers.model_based.other_footers import CHUNK_FACTS, with_footer, within
 from tornproof.harness.explorers.roundtrip.forms import reader_of
-from tornproof.harness.explorers.roundtrip.metadata_rules import bounds_of_types, proven
+from tornproof.harness.explorers.roundtrip.metadata.metadata_rules import bounds_of_types, proven
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.impl.errors import (

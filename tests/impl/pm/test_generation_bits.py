@@ -8,7 +8,7 @@ import pytest
 from real_tables import rows_of, snapshot_of, table_image, verified
 from rejections import rejection
 
-from tornproof.harness.explorers.roundtrip.generations import reencode_generations
+from tornproof.harness.explorers.roundtrip.metadata.generations import reencode_generations
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.impl import limits
 from tornproof.impl.errors import UnsupportedError

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from rejections import rejection
 
-from tornproof.harness.explorers.roundtrip.generations import reencode_generations
+from tornproof.harness.explorers.roundtrip.metadata.generations import reencode_generations
 from tornproof.impl.errors import UnsupportedError
 from tornproof.impl.layout import pm as layout
 from tornproof.impl.pm.encode import encode_file

@@ -1,0 +1,60 @@
+"""Conditions are true of what their text says; other literals, signs and limits are noticed."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from tornproof.harness.common.patch import original_of, replaced
+from tornproof.harness.common.verdict import Verdict
+from tornproof.harness.explorers.roundtrip.conditions.worded_conditions import (
+    _truth,
+    failed_controls,
+    problem_of,
+    typed,
+    worded_conditions,
+)
+from tornproof.harness.explorers.roundtrip.explorer import WORDED_CONDITIONS, findings_of, replay_roundtrip
+from tornproof.harness.simulator.filesystem.image import DiskImage
+from tornproof.impl.query.predicate_literal import PredicateError
+from tornproof.impl.query.predicate_text import parse_predicate
+from tornproof.impl.types.names import type_name
+
+
+def test_conditions_are_true_of_what_they_say() -> None:
+    assert [problem for each in worded_conditions() if (problem := problem_of(each))] == []
+    assert [*failed_controls()] == []
+    assert [type_name(each.code) for each in typed()] == [each.name for each in typed()]
+    assert sum(isinstance(each.expected, str) for each in worded_conditions()) > 400
+
+
+def test_the_answers_are_those_of_sql() -> None:
+    assert [_truth("<", 5, key) for key in (4, 5, None)] == [True, False, None]
+    assert [_truth(sign, 1.0, math.nan) for sign in ("=", "!=", "<")] == [False, True, False]
+
+
+def test_months_and_days_that_are_none_are_rejected() -> None:
+    column = next(each.column for each in typed() if each.name == "TIMESTAMP")
+    for text in ("2024-00", "2024-01-00", "2024-01-01T00:00+24:00", "2024-01-01T00:00-02:60"):
+        with pytest.raises(PredicateError, match="cannot be compared with"):
+            parse_predicate(f"value = '{text}'", [column])
+
+
+@pytest.mark.parametrize(
+    ("location", "broken"),
+    [
+        ("predicate_literal:CODE_UNIT_MAX", 0x20AB),
+        ("predicate_literal:GEOHASH_DIGITS", "0123456789abcdefghjkmnpqrstuvwxy"),
+        ("predicate_literal:EXPONENT_MAX", 1),
+        ("predicate_text:TEXT_CHARACTERS_MAX", 1 << 20),
+        ("comparison:FLOAT_MAX", 1.0),
+        ("predicate:_reversed_bytes", lambda array: array),
+    ],
+)
+def test_other_conditions_are_noticed_and_their_findings_replay(location: str, broken: object) -> None:
+    assert original_of(f"tornproof.impl.query.{location}") != broken
+    with replaced(f"tornproof.impl.query.{location}", broken):
+        findings = [*findings_of(WORDED_CONDITIONS)]
+        assert {replay_roundtrip(each, DiskImage.of_files({}), "/table") for each in findings} == {Verdict.INVALID}
+    assert {replay_roundtrip(each, DiskImage.of_files({}), "/table") for each in findings} == {Verdict.VALID}

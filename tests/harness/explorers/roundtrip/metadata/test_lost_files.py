@@ -1,0 +1,34 @@
+"""Each file that a table has lost is named; a verification that excuses some is found, and a blind look is noticed."""
+
+from __future__ import annotations
+
+import pytest
+
+from tornproof.harness.common.verdict import Verdict
+from tornproof.harness.explorers.roundtrip.explorer import LOST_FILES, findings_of, replay_roundtrip
+from tornproof.harness.explorers.roundtrip.metadata import lost_files as module
+from tornproof.harness.explorers.roundtrip.metadata.lost_files import failed_controls, lost_files, problem_of
+from tornproof.harness.simulator.filesystem.image import DiskImage
+from tornproof.impl.verify.indexes import PartitionIndex
+
+EMPTY = DiskImage.of_files({})
+
+
+def test_each_lost_file_is_named() -> None:
+    assert [(each.name, problem) for each in lost_files() if (problem := problem_of(each))] == []
+    kinds = {each.file.rpartition("/")[2].partition(".")[2][:1] for each in lost_files()}
+    assert {*"cokvdi"} <= kinds and [*failed_controls()] == []
+
+
+def test_a_verification_that_excuses_lost_indexes_is_found_and_replays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(PartitionIndex, "_missing", lambda *_: None)
+    findings = [*findings_of(LOST_FILES)]
+    assert {replay_roundtrip(each, EMPTY, "/table") for each in findings} == {Verdict.INVALID}
+    monkeypatch.undo()
+    assert {lost_files()[each.evidence["lost"]].kind[-1] for each in findings} <= {*"kv3"} and len(findings) > 3
+    assert {replay_roundtrip(each, EMPTY, "/table") for each in findings} == {Verdict.VALID}
+
+
+def test_a_look_at_nothing_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_unnamed", lambda *_: None)
+    assert len([*failed_controls()]) == len(lost_files()) - 1

@@ -1,0 +1,49 @@
+"""Each rule of metadata files is checked at its limit; a check that forgets one, or a blind look, is noticed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tornproof.harness.common.patch import replaced
+from tornproof.harness.common.verdict import Verdict
+from tornproof.harness.explorers.roundtrip.explorer import METADATA_RULES, findings_of, replay_roundtrip
+from tornproof.harness.explorers.roundtrip.metadata import metadata_rules as module
+from tornproof.harness.explorers.roundtrip.metadata.metadata_rules import failed_controls, problem_of, rules
+from tornproof.harness.simulator.filesystem.image import DiskImage
+
+EMPTY = DiskImage.of_files({})
+
+
+def test_each_rule_is_checked_and_nothing_else() -> None:
+    assert [(each.name, problem) for each in rules() if (problem := problem_of(each))] == []
+    assert len({each.name for each in rules()}) == len(rules()) > 350
+    assert 130 < sum(bool(each.field) for each in rules()) < 250
+    assert [*failed_controls()] == []
+
+
+@pytest.mark.parametrize(
+    ("place", "broken", "words"),
+    [
+        ("check:_overlaps", lambda *_: [], "nothing is reported, instead of byte_range_start"),
+        ("check:_check_row_order", lambda *_: [], "nothing is reported, instead of min_stat"),
+        ("check:_are_unsigned", lambda *_: False, "min_stat is reported, instead of nothing"),
+        ("check:in_order", lambda *_: True, "nothing is reported, instead of min_stat"),
+        ("check:_check_external_blooms", lambda *_: [], "nothing is reported, instead of bloom reference"),
+        ("statistics:_decoder", lambda *_: bytes, "instead of"),
+    ],
+)
+def test_a_check_that_forgets_a_rule_is_found_and_replays(
+    place: str, broken: Callable[..., object], words: str
+) -> None:
+    with replaced(f"tornproof.impl.pm.{place}", broken):
+        findings = [*findings_of(METADATA_RULES)]
+        assert {replay_roundtrip(each, EMPTY, "/table") for each in findings} == {Verdict.INVALID}
+    assert any(words in each.sentence for each in findings)
+    assert {replay_roundtrip(each, EMPTY, "/table") for each in findings} == {Verdict.VALID}
+
+
+def test_a_blind_look_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "problem_of", lambda _: None)
+    assert len([*failed_controls()]) == 3

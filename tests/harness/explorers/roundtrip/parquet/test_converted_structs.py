@@ -1,0 +1,53 @@
+"""Structs of footers are read as QuestDB's converter does; readers that know or charge something else are noticed."""
+
+from __future__ import annotations
+
+import pytest
+
+from tornproof.harness.common.patch import replaced
+from tornproof.harness.common.verdict import Verdict
+from tornproof.harness.explorers.roundtrip.explorer import CONVERTED_STRUCTS, findings_of, replay_roundtrip
+from tornproof.harness.explorers.roundtrip.parquet import converted_structs
+from tornproof.harness.explorers.roundtrip.parquet.converted_structs import (
+    KEPT,
+    UNIONS,
+    converted_reads,
+    failed_controls,
+    problem_of,
+)
+from tornproof.harness.simulator.filesystem.image import DiskImage
+from tornproof.impl.migrate import shapes
+from tornproof.impl.parquet import fields
+from tornproof.impl.parquet.records import UnionTable
+
+
+def test_structs_are_read_as_the_converter_reads_them() -> None:
+    assert [problem for each in converted_reads() if (problem := problem_of(each))] == []
+    assert [*failed_controls()] == []
+
+
+def test_what_is_a_union_and_what_is_kept_is_said_here_too() -> None:
+    assert {name for name, value in vars(fields).items() if isinstance(value, UnionTable)} == UNIONS
+    kept = {name: shapes.shape_of(getattr(fields, name)).record._fields for name in KEPT}
+    assert kept == {name: tuple(members.split()) for name, members in KEPT.items()}
+
+
+@pytest.mark.parametrize(
+    ("location", "broken"),
+    [
+        ("footer_reader:ITEM_COST", 7),
+        ("footer_reader:STRUCT_COST", 1),
+        ("footer_reader:KIND_BITS", {4: 16, 5: 64, 6: 64}),
+        ("footer_reader:UNKNOWN", None),
+    ],
+)
+def test_another_converter_is_noticed_and_its_findings_replay(location: str, broken: object) -> None:
+    with replaced(f"tornproof.impl.migrate.{location}", broken):
+        findings = [*findings_of(CONVERTED_STRUCTS)]
+        assert {replay_roundtrip(each, DiskImage.of_files({}), "/table") for each in findings} == {Verdict.INVALID}
+    assert {replay_roundtrip(each, DiskImage.of_files({}), "/table") for each in findings} == {Verdict.VALID}
+
+
+def test_members_of_later_releases_are_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(converted_structs, "LATER", {})
+    assert len([*findings_of(CONVERTED_STRUCTS)]) >= 2

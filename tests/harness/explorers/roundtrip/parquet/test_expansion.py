@@ -1,0 +1,42 @@
+"""Chunks that decode to more than is allowed are rejected, and a reader that does not reject them is noticed."""
+
+from __future__ import annotations
+
+import pytest
+
+from tornproof.harness.common.patch import replaced
+from tornproof.harness.common.verdict import Verdict
+from tornproof.harness.explorers.roundtrip.explorer import EXPANSION as PART
+from tornproof.harness.explorers.roundtrip.explorer import findings_of, replay_roundtrip
+from tornproof.harness.explorers.roundtrip.parquet import expansion
+from tornproof.harness.explorers.roundtrip.parquet.expansion import EXPANSION, failed_controls, problem_of, repeated
+from tornproof.harness.simulator.filesystem.image import DiskImage
+from tornproof.impl.parquet.fields import PageEncoding
+
+
+def test_each_is_another_file_that_decodes_and_is_limited() -> None:
+    assert len({each.content() for each in repeated()}) == len({each.name for each in repeated()}) == len(repeated())
+    assert [problem for each in repeated() if (problem := problem_of(each))] == []
+    assert [*failed_controls()] == []
+
+
+def test_most_are_far_smaller_than_what_they_decode_to() -> None:
+    small = [each for each in repeated() if len(each.content()) < each.decoded_bytes // 2]
+    assert len(small) > len(repeated()) // 2
+
+
+def test_a_reader_that_knows_one_number_of_dictionaries_only_is_noticed() -> None:
+    with replaced(f"{EXPANSION}:BY_DICTIONARY", {PageEncoding.RLE_DICTIONARY}):
+        findings = [*findings_of(PART)]
+        assert {each.evidence["repeated"] for each in findings} == {
+            number
+            for number, each in enumerate(repeated())
+            if each.encoding is None and each.settings.get("version") == "1.0" and each.value_bytes > 100
+        }
+        assert {replay_roundtrip(each, DiskImage.of_files({}), "/table") for each in findings} == {Verdict.INVALID}
+    assert {replay_roundtrip(each, DiskImage.of_files({}), "/table") for each in findings} == {Verdict.VALID}
+
+
+def test_a_judge_that_sees_no_excess_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(expansion, "_is_rejected", lambda each: True)
+    assert len([*failed_controls()]) == len(repeated())

@@ -1,0 +1,53 @@
+"""Numbers of a footer are stated or rejected by a migration; one that states others, or a blind look, is noticed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tornproof.harness.common.patch import replaced
+from tornproof.harness.common.verdict import Verdict
+from tornproof.harness.explorers.roundtrip.explorer import FOOTER_RULES, findings_of, replay_roundtrip
+from tornproof.harness.explorers.roundtrip.parquet import footer_rules as module
+from tornproof.harness.explorers.roundtrip.parquet.footer_rules import (
+    REJECTED,
+    failed_controls,
+    footer_rules,
+    problem_of,
+)
+from tornproof.harness.simulator.filesystem.image import DiskImage
+
+EMPTY = DiskImage.of_files({})
+
+
+def test_each_number_is_stated_or_rejected() -> None:
+    assert [(each.name, problem) for each in footer_rules() if (problem := problem_of(each))] == []
+    assert len({each.name for each in footer_rules()}) == len(footer_rules()) > 120
+    assert 40 < sum(each.field == REJECTED for each in footer_rules()) < 60
+    assert [*failed_controls()] == []
+
+
+@pytest.mark.parametrize(
+    ("place", "broken", "words"),
+    [
+        ("chunks:_not_negative", lambda *_: None, "it is taken"),
+        ("chunks:_count", lambda number: number, "argument out of range"),
+        ("chunks:_encodings", lambda _: 1, "encodings is 1, and should be"),
+        ("convert:check_statistics", lambda *_: None, "AssertionError"),
+        ("chunks:STATISTIC_LIMIT_BYTES", 65_534, "it is rejected"),
+    ],
+)
+def test_a_migration_that_takes_other_numbers_is_found_and_replays(
+    place: str, broken: Callable[..., object] | int, words: str
+) -> None:
+    with replaced(f"tornproof.impl.migrate.{place}", broken):
+        findings = [*findings_of(FOOTER_RULES)]
+        assert {replay_roundtrip(each, EMPTY, "/table") for each in findings} == {Verdict.INVALID}
+    assert any(words in each.sentence for each in findings), [each.sentence for each in findings]
+    assert {replay_roundtrip(each, EMPTY, "/table") for each in findings} == {Verdict.VALID}
+
+
+def test_a_blind_look_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "problem_of", lambda _: None)
+    assert len([*failed_controls()]) == 2

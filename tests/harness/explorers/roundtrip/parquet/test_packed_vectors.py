@@ -1,0 +1,65 @@
+"""Pages of packed vectors as other writers could make them are read as what they are; other readers are noticed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tornproof.harness.common.patch import replaced
+from tornproof.harness.common.verdict import Verdict
+from tornproof.harness.explorers.roundtrip.explorer import PACKED_VECTORS, findings_of, replay_roundtrip
+from tornproof.harness.explorers.roundtrip.parquet import packed_vectors
+from tornproof.harness.explorers.roundtrip.parquet.packed_vectors import (
+    LOG_SIZES,
+    all_pages,
+    failed_controls,
+    pages,
+    problem_of,
+)
+from tornproof.harness.simulator.filesystem.image import DiskImage
+from tornproof.impl.extension import vectors
+from tornproof.impl.extension.bit_packing import unpack
+
+
+def test_pages_of_all_sizes_are_read_and_a_reader_without_exceptions_is_noticed() -> None:
+    assert [problem for each in all_pages() if (problem := problem_of(each))] == []
+    assert [*failed_controls()] == [] and LOG_SIZES == vectors.LOG_VECTOR_SIZES
+    widths = {(page.type, width) for page in pages() for _, width in page.parts()}
+    assert all(sum(of == page.type for of, _ in widths) > 8 for page in pages())
+
+
+def divided(integers: Any, scale: Any, precision: Any) -> Any:
+    """Return almost the same as two multiplications do."""
+    powers = precision.powers("")
+    return integers.astype(precision.value) * powers[scale.factor] / powers[scale.exponent]
+
+
+@pytest.mark.parametrize(
+    ("location", "broken"),
+    [
+        ("tornproof.impl.extension.vectors:unpack", lambda content, width, count: unpack(content, width, count) ^ 1),
+        ("tornproof.impl.extension.alp:values_of", lambda rows, _: rows.reshape(-1)),
+        ("tornproof.impl.extension.alp:_decimals", divided),
+    ],
+)
+def test_a_reader_of_something_else_is_noticed_and_its_findings_replay(location: str, broken: object) -> None:
+    with replaced(location, broken):
+        findings = [*findings_of(PACKED_VECTORS)][:5]
+        assert {replay_roundtrip(each, DiskImage.of_files({}), "/table") for each in findings} == {Verdict.INVALID}
+    assert {replay_roundtrip(each, DiskImage.of_files({}), "/table") for each in findings} == {Verdict.VALID}
+
+
+def test_a_reader_that_decodes_only_the_first_block_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(packed_vectors, "SMALL_BLOCK_VALUES", 1 << 17)
+    assert [*findings_of(PACKED_VECTORS)] == []
+    monkeypatch.undo()
+    first = vectors.decode_vectors
+    with replaced("tornproof.impl.extension.pfor:decode_vectors", lambda *a, **k: iter([next(first(*a, **k))])):
+        assert len([*findings_of(PACKED_VECTORS)]) > len(pages()) // 4
+
+
+def test_a_reader_that_believes_widths_and_counts_is_noticed() -> None:
+    with replaced("tornproof.impl.extension.vectors:LOG_VECTOR_SIZES", range(17)):
+        findings = [*findings_of(PACKED_VECTORS)]
+        assert any("2^2 values a vector" in each.sentence for each in findings)

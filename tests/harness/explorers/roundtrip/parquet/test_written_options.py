@@ -1,0 +1,77 @@
+"""Options of a writer are in its files; what is left out is a finding that replays, and a blind look is noticed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tornproof.harness.common.patch import wrapped
+from tornproof.harness.common.verdict import Verdict
+from tornproof.harness.explorers.roundtrip.explorer import (
+    WRITTEN_OPTIONS,
+    WRONG_OPTIONS,
+    findings_of,
+    replay_roundtrip,
+)
+from tornproof.harness.explorers.roundtrip.parquet import written_options
+from tornproof.harness.explorers.roundtrip.parquet.written_options import asked, failed_controls, problem_of, wrong
+from tornproof.harness.simulator.filesystem.image import DiskImage
+from tornproof.impl.parquet.encode_options import EncodeOptions
+
+EMPTY = DiskImage.of_files({})
+
+
+def test_all_options_are_in_the_files_and_each_is_another_one() -> None:
+    assert [(each.name, problem) for each in asked() if (problem := problem_of(each))] == []
+    assert [*failed_controls()] == [] and len(asked()) > 12
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "names"),
+    [
+        ("write_page_checksum", False, {each.name for each in asked()} - {"no checksums of pages"}),
+        ("write_page_index", True, {"no page index"}),
+        ("compression", "zstd", {each.name for each in asked()} - {"the codec ZSTD", "the highest level of a codec"}),
+        ("use_dictionary", [], {"dictionaries"}),
+    ],
+)
+def test_a_writer_that_forgets_an_option_is_found_and_replays(
+    setting: str, value: Any, names: set[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    every = EncodeOptions.of_pyarrow
+    monkeypatch.setattr(EncodeOptions, "of_pyarrow", lambda *own: {**every(*own), setting: value})
+    findings = [*findings_of(WRITTEN_OPTIONS)]
+    assert {asked()[each.evidence["asked"]].name for each in findings} == names
+    assert {replay_roundtrip(each, EMPTY, "/table") for each in findings} == {Verdict.INVALID}
+    monkeypatch.undo()
+    assert {replay_roundtrip(each, EMPTY, "/table") for each in findings} == {Verdict.VALID}
+
+
+def test_a_writer_that_takes_no_options_is_found() -> None:
+    with wrapped("tornproof.impl.write.partition_change:encode_options", lambda _: lambda *_: None):
+        found = {asked()[each.evidence["asked"]].name for each in findings_of(WRITTEN_OPTIONS)}
+    assert found == {each.name for each in asked()} - {"the default", "the codec LZ4"}
+
+
+def test_a_look_at_nothing_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(written_options, "_differences", lambda *_: iter(()))
+    assert len([*failed_controls()]) == len(asked())
+
+
+@pytest.mark.parametrize("place", ["partition_change", "partition_build"])
+def test_options_that_no_file_can_have_are_refused_and_a_writer_that_takes_them_is_found(place: str) -> None:
+    assert [(each.name, problem) for each in wrong() if (problem := problem_of(each))] == []
+    with wrapped(f"tornproof.impl.write.{place}:check_options", lambda _: lambda *_: None):
+        findings = [*findings_of(WRONG_OPTIONS)]
+        assert {replay_roundtrip(each, EMPTY, "/table") for each in findings} == {Verdict.INVALID}
+    assert {wrong()[each.evidence["wrong"]].name for each in findings} >= {
+        "no bounds of the timestamp",
+        "a filter of booleans",
+        "an encoding of another type",
+    }
+
+
+def test_a_writer_that_refuses_everything_is_noticed() -> None:
+    with wrapped("tornproof.impl.write.writer_options:_problems", lambda _: lambda options: ["no"]):
+        assert "what is accepted counts as refused" in list(failed_controls())

@@ -10,7 +10,8 @@ from planted_faults import planted
 
 from tornproof.harness.common.patch import replaced
 from tornproof.harness.common.verdict import Verdict
-from tornproof.harness.explorers.roundtrip.explorer import WORKED_OUT, findings_of, replay_roundtrip
+from tornproof.harness.explorers.roundtrip.explorer import findings_of, replay_roundtrip
+from tornproof.harness.explorers.roundtrip.parts import WORKED_OUT
 from tornproof.harness.explorers.roundtrip.worked_out import failed_controls, problem_of, questions
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.impl.types.questdb import DECIMAL_DIGITS_MAX, TypeTag

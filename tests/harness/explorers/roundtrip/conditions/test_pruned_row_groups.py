@@ -16,7 +16,8 @@ from tornproof.harness.explorers.roundtrip.conditions.pruned_row_groups import (
     pruned_row_groups,
 )
 from tornproof.harness.explorers.roundtrip.conditions.stored_kinds import Condition, kinds, truth_of
-from tornproof.harness.explorers.roundtrip.explorer import PRUNED_ROW_GROUPS, findings_of, replay_roundtrip
+from tornproof.harness.explorers.roundtrip.explorer import findings_of, replay_roundtrip
+from tornproof.harness.explorers.roundtrip.parts import PRUNED_ROW_GROUPS
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.impl.query.pruning import Reason
 

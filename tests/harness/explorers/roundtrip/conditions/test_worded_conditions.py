@@ -15,7 +15,8 @@ from tornproof.harness.explorers.roundtrip.conditions.worded_conditions import (
     typed,
     worded_conditions,
 )
-from tornproof.harness.explorers.roundtrip.explorer import WORDED_CONDITIONS, findings_of, replay_roundtrip
+from tornproof.harness.explorers.roundtrip.explorer import findings_of, replay_roundtrip
+from tornproof.harness.explorers.roundtrip.parts import WORDED_CONDITIONS
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.impl.query.predicate_literal import PredicateError
 from tornproof.impl.query.predicate_text import parse_predicate

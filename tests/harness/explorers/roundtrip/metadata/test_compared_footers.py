@@ -9,12 +9,13 @@ import pytest
 
 from tornproof.harness.common.patch import replaced, wrapped
 from tornproof.harness.common.verdict import Verdict
-from tornproof.harness.explorers.roundtrip.explorer import COMPARED_FOOTERS, findings_of, replay_roundtrip
+from tornproof.harness.explorers.roundtrip.explorer import findings_of, replay_roundtrip
 from tornproof.harness.explorers.roundtrip.metadata.compared_footers import (
     compared_footers,
     failed_controls,
     problem_of,
 )
+from tornproof.harness.explorers.roundtrip.parts import COMPARED_FOOTERS
 from tornproof.harness.simulator.filesystem.image import DiskImage
 
 MODULE = "tornproof.impl.pm.footer_comparison"

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from tornproof.harness.common.verdict import Verdict
-from tornproof.harness.explorers.roundtrip.explorer import LOST_FILES, findings_of, replay_roundtrip
+from tornproof.harness.explorers.roundtrip.explorer import findings_of, replay_roundtrip
 from tornproof.harness.explorers.roundtrip.metadata import lost_files as module
 from tornproof.harness.explorers.roundtrip.metadata.lost_files import failed_controls, lost_files, problem_of
+from tornproof.harness.explorers.roundtrip.parts import LOST_FILES
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.impl.verify.indexes import PartitionIndex
 

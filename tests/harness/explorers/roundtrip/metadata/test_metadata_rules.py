@@ -8,9 +8,10 @@ import pytest
 
 from tornproof.harness.common.patch import replaced
 from tornproof.harness.common.verdict import Verdict
-from tornproof.harness.explorers.roundtrip.explorer import METADATA_RULES, findings_of, replay_roundtrip
+from tornproof.harness.explorers.roundtrip.explorer import findings_of, replay_roundtrip
 from tornproof.harness.explorers.roundtrip.metadata import metadata_rules as module
 from tornproof.harness.explorers.roundtrip.metadata.metadata_rules import failed_controls, problem_of, rules
+from tornproof.harness.explorers.roundtrip.parts import METADATA_RULES
 from tornproof.harness.simulator.filesystem.image import DiskImage
 
 EMPTY = DiskImage.of_files({})

@@ -8,9 +8,10 @@ import pytest
 
 from tornproof.harness.common.patch import wrapped
 from tornproof.harness.common.verdict import Verdict
-from tornproof.harness.explorers.roundtrip.explorer import OPTIONAL_RECORDS, findings_of, replay_roundtrip
+from tornproof.harness.explorers.roundtrip.explorer import findings_of, replay_roundtrip
 from tornproof.harness.explorers.roundtrip.metadata import optional_records as module
 from tornproof.harness.explorers.roundtrip.metadata.optional_records import failed_controls, flipped_bits, problem_of
+from tornproof.harness.explorers.roundtrip.parts import OPTIONAL_RECORDS
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.impl.chunk.duplicate_values import ChunkSource
 from tornproof.impl.errors import CorruptError

@@ -6,7 +6,7 @@ import pytest
 
 from tornproof.harness.common.patch import replaced
 from tornproof.harness.common.verdict import Verdict
-from tornproof.harness.explorers.roundtrip.explorer import TRANSACTION_FILES, findings_of, replay_roundtrip
+from tornproof.harness.explorers.roundtrip.explorer import findings_of, replay_roundtrip
 from tornproof.harness.explorers.roundtrip.metadata.transaction_files import (
     ENTRY,
     HEADER,
@@ -16,6 +16,7 @@ from tornproof.harness.explorers.roundtrip.metadata.transaction_files import (
     problem_of,
     transaction_files,
 )
+from tornproof.harness.explorers.roundtrip.parts import TRANSACTION_FILES
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.impl.txn import transaction
 

@@ -6,7 +6,7 @@ import pytest
 
 from tornproof.harness.common.patch import replaced
 from tornproof.harness.common.verdict import Verdict
-from tornproof.harness.explorers.roundtrip.explorer import NATIVE_COLUMNS, findings_of, replay_roundtrip
+from tornproof.harness.explorers.roundtrip.explorer import findings_of, replay_roundtrip
 from tornproof.harness.explorers.roundtrip.native.native_columns import (
     CONTENT_BYTES_MAX,
     TAGS,
@@ -15,6 +15,7 @@ from tornproof.harness.explorers.roundtrip.native.native_columns import (
     native_columns,
     problem_of,
 )
+from tornproof.harness.explorers.roundtrip.parts import NATIVE_COLUMNS
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.impl.types.questdb import TypeTag
 from tornproof.impl.verify import native

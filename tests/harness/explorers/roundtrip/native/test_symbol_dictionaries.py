@@ -6,7 +6,7 @@ import pytest
 
 from tornproof.harness.common.patch import replaced
 from tornproof.harness.common.verdict import Verdict
-from tornproof.harness.explorers.roundtrip.explorer import SYMBOL_DICTIONARIES, findings_of, replay_roundtrip
+from tornproof.harness.explorers.roundtrip.explorer import findings_of, replay_roundtrip
 from tornproof.harness.explorers.roundtrip.native.symbol_dictionaries import (
     CHARACTERS_BYTES_MAX,
     HEADER_BYTES,
@@ -17,6 +17,7 @@ from tornproof.harness.explorers.roundtrip.native.symbol_dictionaries import (
     problem_of,
     symbol_dictionaries,
 )
+from tornproof.harness.explorers.roundtrip.parts import SYMBOL_DICTIONARIES
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.impl import limits
 from tornproof.impl.table import symbols

@@ -6,7 +6,7 @@ import pytest
 
 from tornproof.harness.common.patch import replaced
 from tornproof.harness.common.verdict import Verdict
-from tornproof.harness.explorers.roundtrip.explorer import SYMBOL_INDEXES, findings_of, replay_roundtrip
+from tornproof.harness.explorers.roundtrip.explorer import findings_of, replay_roundtrip
 from tornproof.harness.explorers.roundtrip.native.index_judge import FILE_BYTES_MAX, HEADER_FIELDS, KEY_FIELDS
 from tornproof.harness.explorers.roundtrip.native.symbol_indexes import (
     ROWS_MAX,
@@ -16,6 +16,7 @@ from tornproof.harness.explorers.roundtrip.native.symbol_indexes import (
     problem_of,
     symbol_indexes,
 )
+from tornproof.harness.explorers.roundtrip.parts import SYMBOL_INDEXES
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.impl.layout.index import IndexHeader, IndexKey
 from tornproof.impl.table import symbol_index

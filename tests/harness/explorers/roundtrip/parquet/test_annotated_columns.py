@@ -6,13 +6,14 @@ import pytest
 
 from tornproof.harness.common.patch import replaced
 from tornproof.harness.common.verdict import Verdict
-from tornproof.harness.explorers.roundtrip.explorer import ANNOTATED_COLUMNS, findings_of, replay_roundtrip
+from tornproof.harness.explorers.roundtrip.explorer import findings_of, replay_roundtrip
 from tornproof.harness.explorers.roundtrip.parquet import annotated_columns as module
 from tornproof.harness.explorers.roundtrip.parquet.annotated_columns import (
     annotated_columns,
     failed_controls,
     problem_of,
 )
+from tornproof.harness.explorers.roundtrip.parts import ANNOTATED_COLUMNS
 from tornproof.harness.simulator.filesystem.image import DiskImage
 
 EMPTY = DiskImage.of_files({})

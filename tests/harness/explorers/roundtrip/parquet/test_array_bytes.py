@@ -6,13 +6,14 @@ import pytest
 
 from tornproof.harness.common.patch import replaced
 from tornproof.harness.common.verdict import Verdict
-from tornproof.harness.explorers.roundtrip.explorer import ARRAY_BYTES, findings_of, replay_roundtrip
+from tornproof.harness.explorers.roundtrip.explorer import findings_of, replay_roundtrip
 from tornproof.harness.explorers.roundtrip.parquet.array_bytes import (
     array_bytes,
     failed_controls,
     problem_of,
     stored_of,
 )
+from tornproof.harness.explorers.roundtrip.parts import ARRAY_BYTES
 from tornproof.harness.simulator.filesystem.image import DiskImage
 
 

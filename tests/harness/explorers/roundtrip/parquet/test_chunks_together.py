@@ -10,7 +10,7 @@ import pytest
 
 from tornproof.harness.common.patch import wrapped
 from tornproof.harness.common.verdict import Verdict
-from tornproof.harness.explorers.roundtrip.explorer import CHUNKS_TOGETHER, findings_of, replay_roundtrip
+from tornproof.harness.explorers.roundtrip.explorer import findings_of, replay_roundtrip
 from tornproof.harness.explorers.roundtrip.parquet.chunks_together import (
     CHANGES,
     COUNTS,
@@ -18,6 +18,7 @@ from tornproof.harness.explorers.roundtrip.parquet.chunks_together import (
     failed_controls,
     problem_of,
 )
+from tornproof.harness.explorers.roundtrip.parts import CHUNKS_TOGETHER
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.impl.chunk.together import MANY_COUNT
 

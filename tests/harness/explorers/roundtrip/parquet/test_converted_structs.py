@@ -6,7 +6,7 @@ import pytest
 
 from tornproof.harness.common.patch import replaced
 from tornproof.harness.common.verdict import Verdict
-from tornproof.harness.explorers.roundtrip.explorer import CONVERTED_STRUCTS, findings_of, replay_roundtrip
+from tornproof.harness.explorers.roundtrip.explorer import findings_of, replay_roundtrip
 from tornproof.harness.explorers.roundtrip.parquet import converted_structs
 from tornproof.harness.explorers.roundtrip.parquet.converted_structs import (
     KEPT,
@@ -15,6 +15,7 @@ from tornproof.harness.explorers.roundtrip.parquet.converted_structs import (
     failed_controls,
     problem_of,
 )
+from tornproof.harness.explorers.roundtrip.parts import CONVERTED_STRUCTS
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.impl.migrate import shapes
 from tornproof.impl.parquet import fields

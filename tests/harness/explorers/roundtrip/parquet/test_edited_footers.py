@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from tornproof.harness.common.verdict import Verdict
-from tornproof.harness.explorers.roundtrip.explorer import EDITED_FOOTERS, findings_of, replay_roundtrip
+from tornproof.harness.explorers.roundtrip.explorer import findings_of, replay_roundtrip
 from tornproof.harness.explorers.roundtrip.parquet.edited_footers import edited_footers, failed_controls, problem_of
+from tornproof.harness.explorers.roundtrip.parts import EDITED_FOOTERS
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.impl.parquet.footer import FooterParts
 

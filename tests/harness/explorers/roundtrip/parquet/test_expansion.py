@@ -6,10 +6,10 @@ import pytest
 
 from tornproof.harness.common.patch import replaced
 from tornproof.harness.common.verdict import Verdict
-from tornproof.harness.explorers.roundtrip.explorer import EXPANSION as PART
 from tornproof.harness.explorers.roundtrip.explorer import findings_of, replay_roundtrip
 from tornproof.harness.explorers.roundtrip.parquet import expansion
 from tornproof.harness.explorers.roundtrip.parquet.expansion import EXPANSION, failed_controls, problem_of, repeated
+from tornproof.harness.explorers.roundtrip.parts import EXPANSION as PART
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.impl.parquet.fields import PageEncoding
 

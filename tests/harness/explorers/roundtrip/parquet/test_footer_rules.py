@@ -8,7 +8,7 @@ import pytest
 
 from tornproof.harness.common.patch import replaced
 from tornproof.harness.common.verdict import Verdict
-from tornproof.harness.explorers.roundtrip.explorer import FOOTER_RULES, findings_of, replay_roundtrip
+from tornproof.harness.explorers.roundtrip.explorer import findings_of, replay_roundtrip
 from tornproof.harness.explorers.roundtrip.parquet import footer_rules as module
 from tornproof.harness.explorers.roundtrip.parquet.footer_rules import (
     REJECTED,
@@ -16,6 +16,7 @@ from tornproof.harness.explorers.roundtrip.parquet.footer_rules import (
     footer_rules,
     problem_of,
 )
+from tornproof.harness.explorers.roundtrip.parts import FOOTER_RULES
 from tornproof.harness.simulator.filesystem.image import DiskImage
 
 EMPTY = DiskImage.of_files({})

@@ -7,7 +7,7 @@ import pytest
 
 from tornproof.harness.common.patch import replaced
 from tornproof.harness.common.verdict import Verdict
-from tornproof.harness.explorers.roundtrip.explorer import JUDGED_STATISTICS, findings_of, replay_roundtrip
+from tornproof.harness.explorers.roundtrip.explorer import findings_of, replay_roundtrip
 from tornproof.harness.explorers.roundtrip.parquet.judged_statistics import (
     MANY,
     _is_beginning,
@@ -16,6 +16,7 @@ from tornproof.harness.explorers.roundtrip.parquet.judged_statistics import (
     problem_of,
     types,
 )
+from tornproof.harness.explorers.roundtrip.parts import JUDGED_STATISTICS
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.impl.chunk import statistics
 

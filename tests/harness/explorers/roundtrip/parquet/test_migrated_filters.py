@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from tornproof.harness.common.verdict import Verdict
-from tornproof.harness.explorers.roundtrip.explorer import MIGRATED_FILTERS, findings_of, replay_roundtrip
+from tornproof.harness.explorers.roundtrip.explorer import findings_of, replay_roundtrip
 from tornproof.harness.explorers.roundtrip.parquet.migrated_filters import failed_controls, migrated_filters, problem_of
+from tornproof.harness.explorers.roundtrip.parts import MIGRATED_FILTERS
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.impl.migrate import blooms
 from tornproof.impl.migrate.blooms import BloomFilters

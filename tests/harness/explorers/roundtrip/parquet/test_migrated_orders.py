@@ -8,9 +8,10 @@ import pytest
 
 from tornproof.harness.common.patch import replaced
 from tornproof.harness.common.verdict import Verdict
-from tornproof.harness.explorers.roundtrip.explorer import MIGRATED_ORDERS, findings_of, replay_roundtrip
+from tornproof.harness.explorers.roundtrip.explorer import findings_of, replay_roundtrip
 from tornproof.harness.explorers.roundtrip.parquet import migrated_orders as module
 from tornproof.harness.explorers.roundtrip.parquet.migrated_orders import failed_controls, problem_of, sorted_files
+from tornproof.harness.explorers.roundtrip.parts import MIGRATED_ORDERS
 from tornproof.harness.simulator.filesystem.image import DiskImage
 
 EMPTY = DiskImage.of_files({})

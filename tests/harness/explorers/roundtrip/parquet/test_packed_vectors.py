@@ -8,7 +8,7 @@ import pytest
 
 from tornproof.harness.common.patch import replaced
 from tornproof.harness.common.verdict import Verdict
-from tornproof.harness.explorers.roundtrip.explorer import PACKED_VECTORS, findings_of, replay_roundtrip
+from tornproof.harness.explorers.roundtrip.explorer import findings_of, replay_roundtrip
 from tornproof.harness.explorers.roundtrip.parquet import packed_vectors
 from tornproof.harness.explorers.roundtrip.parquet.packed_vectors import (
     LOG_SIZES,
@@ -17,6 +17,7 @@ from tornproof.harness.explorers.roundtrip.parquet.packed_vectors import (
     pages,
     problem_of,
 )
+from tornproof.harness.explorers.roundtrip.parts import PACKED_VECTORS
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.impl.extension import vectors
 from tornproof.impl.extension.bit_packing import unpack

@@ -6,8 +6,9 @@ import pytest
 
 from tornproof.harness.common.patch import replaced
 from tornproof.harness.common.verdict import Verdict
-from tornproof.harness.explorers.roundtrip.explorer import PAGE_HEADERS, findings_of, replay_roundtrip
+from tornproof.harness.explorers.roundtrip.explorer import findings_of, replay_roundtrip
 from tornproof.harness.explorers.roundtrip.parquet.page_headers import failed_controls, page_chunks, problem_of
+from tornproof.harness.explorers.roundtrip.parts import PAGE_HEADERS
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.impl.parquet import pages, single_pages
 

@@ -6,13 +6,14 @@ import pytest
 
 from tornproof.harness.common.patch import replaced
 from tornproof.harness.common.verdict import Verdict
-from tornproof.harness.explorers.roundtrip.explorer import PARQUET_MEMBERS, findings_of, replay_roundtrip
+from tornproof.harness.explorers.roundtrip.explorer import findings_of, replay_roundtrip
 from tornproof.harness.explorers.roundtrip.parquet.parquet_members import (
     declared,
     failed_controls,
     members_cases,
     problem_of,
 )
+from tornproof.harness.explorers.roundtrip.parts import PARQUET_MEMBERS
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.impl.parquet import fields
 from tornproof.impl.parquet.records import Member, Table

@@ -6,7 +6,7 @@ import pytest
 
 from tornproof.harness.common.patch import replaced
 from tornproof.harness.common.verdict import Verdict
-from tornproof.harness.explorers.roundtrip.explorer import THRIFT_FORMS, findings_of, replay_roundtrip
+from tornproof.harness.explorers.roundtrip.explorer import findings_of, replay_roundtrip
 from tornproof.harness.explorers.roundtrip.parquet.thrift_forms import (
     failed_controls,
     number,
@@ -15,6 +15,7 @@ from tornproof.harness.explorers.roundtrip.parquet.thrift_forms import (
     thrift_forms,
     varint,
 )
+from tornproof.harness.explorers.roundtrip.parts import THRIFT_FORMS
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.impl.parquet import thrift
 

@@ -8,14 +8,10 @@ import pytest
 
 from tornproof.harness.common.patch import wrapped
 from tornproof.harness.common.verdict import Verdict
-from tornproof.harness.explorers.roundtrip.explorer import (
-    WRITTEN_OPTIONS,
-    WRONG_OPTIONS,
-    findings_of,
-    replay_roundtrip,
-)
+from tornproof.harness.explorers.roundtrip.explorer import findings_of, replay_roundtrip
 from tornproof.harness.explorers.roundtrip.parquet import written_options
 from tornproof.harness.explorers.roundtrip.parquet.written_options import asked, failed_controls, problem_of, wrong
+from tornproof.harness.explorers.roundtrip.parts import WRITTEN_OPTIONS, WRONG_OPTIONS
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.impl.parquet.encode_options import EncodeOptions
 

@@ -1,0 +1,320 @@
+"""The parts of *roundtrip* whose cases do not depend on the table; each is a module with what is right worked out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from operator import attrgetter
+from types import ModuleType
+from typing import Any
+
+from tornproof.harness.explorers.roundtrip import worked_out
+from tornproof.harness.explorers.roundtrip.conditions import pruned_row_groups, worded_conditions
+from tornproof.harness.explorers.roundtrip.metadata import (
+    compared_footers,
+    lost_files,
+    metadata_rules,
+    optional_records,
+    transaction_files,
+)
+from tornproof.harness.explorers.roundtrip.native import native_columns, symbol_dictionaries, symbol_indexes
+from tornproof.harness.explorers.roundtrip.parquet import (
+    annotated_columns,
+    array_bytes,
+    chunks_together,
+    converted_structs,
+    edited_footers,
+    expansion,
+    footer_rules,
+    judged_statistics,
+    migrated_filters,
+    migrated_orders,
+    packed_vectors,
+    page_headers,
+    parquet_members,
+    thrift_forms,
+    written_options,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """Cases that do not depend on the table; of those of a kind, one problem is a finding.
+
+    `module` has the property, what is wrong with a case, and controls. `key` is that of the evidence, `count` that of
+    the phase, `words` say what the cases are, and `subject` begins the sentence on one of them.
+    """
+
+    key: str
+    count: str
+    words: str
+    subject: str = ""
+    module: ModuleType
+    cases: Callable[[], Sequence[Any]]
+    kind_of: Callable[[Any], str] = attrgetter("name")
+
+
+EXPANSION = Part(
+    key="repeated",
+    count="repeated values",
+    words="chunks that decode to one byte more than is allowed",
+    subject="A chunk with ",
+    module=expansion,
+    cases=expansion.repeated,
+)
+PACKED_VECTORS = Part(
+    key="packed",
+    count="packed pages",
+    words="pages of packed vectors, also broken ones",
+    subject="A page with ",
+    module=packed_vectors,
+    cases=packed_vectors.all_pages,
+)
+THRIFT_FORMS = Part(
+    key="wire",
+    count="forms of structs",
+    words="structs of Thrift in each form that they may have, or may not",
+    subject="A struct with ",
+    module=thrift_forms,
+    cases=thrift_forms.thrift_forms,
+    kind_of=attrgetter("kind"),
+)
+PARQUET_MEMBERS = Part(
+    key="member",
+    count="members of structs",
+    words="structs of Parquet's metadata with and without each member",
+    module=parquet_members,
+    cases=parquet_members.members_cases,
+    kind_of=attrgetter("table"),
+)
+CONVERTED_STRUCTS = Part(
+    key="converted",
+    count="structs converted",
+    words="structs as QuestDB's converter reads them",
+    subject="A struct of a footer, ",
+    module=converted_structs,
+    cases=converted_structs.converted_reads,
+    kind_of=attrgetter("kind"),
+)
+WORDED_CONDITIONS = Part(
+    key="worded",
+    count="conditions in words",
+    words="conditions on columns of every type",
+    subject="A condition, ",
+    module=worded_conditions,
+    cases=worded_conditions.worded_conditions,
+    kind_of=attrgetter("kind"),
+)
+ARRAY_BYTES = Part(
+    key="arrays",
+    count="bytes of arrays",
+    words="arrays as they are stored",
+    subject="Arrays of ",
+    module=array_bytes,
+    cases=array_bytes.array_bytes,
+    kind_of=attrgetter("kind"),
+)
+JUDGED_STATISTICS = Part(
+    key="judged",
+    count="statistics judged",
+    words="counts and bounds beside values of every type",
+    subject="Of ",
+    module=judged_statistics,
+    cases=judged_statistics.judged_statistics,
+    kind_of=attrgetter("kind"),
+)
+PRUNED_ROW_GROUPS = Part(
+    key="pruned",
+    count="row groups pruned",
+    words="row groups, conditions and times that leave rows out or do not",
+    subject="Of ",
+    module=pruned_row_groups,
+    cases=pruned_row_groups.pruned_row_groups,
+    kind_of=attrgetter("kind"),
+)
+CHUNKS_TOGETHER = Part(
+    key="together",
+    count="chunks together",
+    words="groups of chunks that are decoded together",
+    subject="Of chunks, ",
+    module=chunks_together,
+    cases=chunks_together.chunks_together,
+    kind_of=attrgetter("kind"),
+)
+EDITED_FOOTERS = Part(
+    key="edited",
+    count="footers edited",
+    words="footers that are divided and put together",
+    subject="A footer, ",
+    module=edited_footers,
+    cases=edited_footers.edited_footers,
+    kind_of=attrgetter("kind"),
+)
+COMPARED_FOOTERS = Part(
+    key="compared",
+    count="footers compared",
+    words="footers compared with what _pm says",
+    subject="A footer, ",
+    module=compared_footers,
+    cases=compared_footers.compared_footers,
+    kind_of=attrgetter("kind"),
+)
+TRANSACTION_FILES = Part(
+    key="transaction",
+    count="transaction files",
+    words="transaction files that say what they are, or break a rule",
+    subject="A _txn, ",
+    module=transaction_files,
+    cases=transaction_files.transaction_files,
+    kind_of=attrgetter("kind"),
+)
+NATIVE_COLUMNS = Part(
+    key="native",
+    count="native partitions",
+    words="partitions in the native format whose files may be or not",
+    subject="A native partition, ",
+    module=native_columns,
+    cases=native_columns.native_columns,
+    kind_of=attrgetter("kind"),
+)
+SYMBOL_INDEXES = Part(
+    key="index",
+    count="indexes of symbols",
+    words="indexes that lead to the rows of symbols or not",
+    subject="An index of symbols, ",
+    module=symbol_indexes,
+    cases=symbol_indexes.symbol_indexes,
+    kind_of=attrgetter("kind"),
+)
+SYMBOL_DICTIONARIES = Part(
+    key="dictionary",
+    count="dictionaries of symbols",
+    words="dictionaries of symbols that can be read or not",
+    subject="A dictionary, ",
+    module=symbol_dictionaries,
+    cases=symbol_dictionaries.symbol_dictionaries,
+    kind_of=attrgetter("kind"),
+)
+PAGE_HEADERS = Part(
+    key="header",
+    count="headers of pages",
+    words="chunks of pages whose headers may be or not",
+    subject="A chunk, ",
+    module=page_headers,
+    cases=page_headers.page_chunks,
+    kind_of=attrgetter("kind"),
+)
+WRITTEN_OPTIONS = Part(
+    key="asked",
+    count="options asked for",
+    words="options of the writer",
+    subject="A file that is written with ",
+    module=written_options,
+    cases=written_options.asked,
+)
+WRONG_OPTIONS = Part(
+    key="wrong",
+    count="options refused",
+    words="options that no file can have",
+    subject="What must be refused, ",
+    module=written_options,
+    cases=written_options.wrong,
+)
+WORKED_OUT = Part(
+    key="worked_out",
+    count="worked out twice",
+    words="names, intervals, hashes and orders worked out twice",
+    module=worked_out,
+    cases=worked_out.questions,
+    kind_of=attrgetter("kind"),
+)
+ANNOTATED_COLUMNS = Part(
+    key="annotated",
+    count="annotated columns",
+    words="annotations of columns",
+    subject="A column with the annotation ",
+    module=annotated_columns,
+    cases=annotated_columns.annotated_columns,
+    kind_of=attrgetter("type"),
+)
+FOOTER_RULES = Part(
+    key="footer",
+    count="rules of footers",
+    words="footers with numbers that may be or not",
+    subject="A footer with ",
+    module=footer_rules,
+    cases=footer_rules.footer_rules,
+    kind_of=attrgetter("kind"),
+)
+MIGRATED_FILTERS = Part(
+    key="filter",
+    count="filters migrated",
+    words="bloom filters where footers say that they are, or not",
+    module=migrated_filters,
+    cases=migrated_filters.migrated_filters,
+    kind_of=attrgetter("kind"),
+)
+MIGRATED_ORDERS = Part(
+    key="sorted",
+    count="orders of row groups",
+    words="files whose row groups say how they are sorted",
+    subject="A file whose row groups are ",
+    module=migrated_orders,
+    cases=migrated_orders.sorted_files,
+    kind_of=attrgetter("kind"),
+)
+METADATA_RULES = Part(
+    key="rule",
+    count="rules of metadata",
+    words="metadata files that break a rule, or come to its limit",
+    subject="A metadata file with ",
+    module=metadata_rules,
+    cases=metadata_rules.rules,
+    kind_of=attrgetter("field"),
+)
+OPTIONAL_RECORDS = Part(
+    key="optional",
+    count="optional bits",
+    words="bits of what is optional",
+    module=optional_records,
+    cases=optional_records.flipped_bits,
+    kind_of=attrgetter("kind"),
+)
+LOST_FILES = Part(
+    key="lost",
+    count="files lost",
+    words="files of a server's table that are lost",
+    module=lost_files,
+    cases=lost_files.lost_files,
+    kind_of=attrgetter("kind"),
+)
+PARTS = (
+    WRONG_OPTIONS,
+    MIGRATED_FILTERS,
+    COMPARED_FOOTERS,
+    TRANSACTION_FILES,
+    FOOTER_RULES,
+    EXPANSION,
+    WRITTEN_OPTIONS,
+    JUDGED_STATISTICS,
+    MIGRATED_ORDERS,
+    LOST_FILES,
+    ANNOTATED_COLUMNS,
+    WORKED_OUT,
+    METADATA_RULES,
+    ARRAY_BYTES,
+    SYMBOL_DICTIONARIES,
+    NATIVE_COLUMNS,
+    EDITED_FOOTERS,
+    THRIFT_FORMS,
+    WORDED_CONDITIONS,
+    OPTIONAL_RECORDS,
+    PAGE_HEADERS,
+    PARQUET_MEMBERS,
+    PACKED_VECTORS,
+    CHUNKS_TOGETHER,
+    CONVERTED_STRUCTS,
+    SYMBOL_INDEXES,
+    PRUNED_ROW_GROUPS,
+)
+"""All parts, those that take least time first."""

@@ -8,7 +8,7 @@ from operator import attrgetter
 from types import ModuleType
 from typing import Any
 
-from tornproof.harness.explorers.roundtrip import worked_out
+from tornproof.harness.explorers.roundtrip import created_tables, worked_out
 from tornproof.harness.explorers.roundtrip.conditions import pruned_row_groups, worded_conditions
 from tornproof.harness.explorers.roundtrip.metadata import (
     compared_footers,
@@ -280,6 +280,15 @@ OPTIONAL_RECORDS = Part(
     cases=optional_records.flipped_bits,
     kind_of=attrgetter("kind"),
 )
+CREATED_TABLES = Part(
+    key="created",
+    count="tables created",
+    words="new tables whose creation a power cut ends anywhere",
+    subject="Of ",
+    module=created_tables,
+    cases=created_tables.created_tables,
+    kind_of=attrgetter("kind"),
+)
 LOST_FILES = Part(
     key="lost",
     count="files lost",
@@ -316,5 +325,6 @@ PARTS = (
     CONVERTED_STRUCTS,
     SYMBOL_INDEXES,
     PRUNED_ROW_GROUPS,
+    CREATED_TABLES,
 )
 """All parts, those that take least time first."""

@@ -9,9 +9,8 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import partial
 
-from tornproof.harness.common.patch import Controls, not_noticed, original_of
+from tornproof.harness.common.patch import Controls, not_noticed
 from tornproof.harness.common.whose_error import errors_as_problems
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.intercept import STEPS, Answer, Call, InterceptedStorage
@@ -102,9 +101,8 @@ def problem_of(case: CreatedTable) -> str | None:
 
 def failed_controls() -> Iterator[str]:
     """Yield what is not noticed of creations that make files durable too late, or not at all."""
-    unsynced: Callable[..., None] = partial(_without_sync, original_of(f"{CREATE}:_write"))
     controls: Controls = (
-        ("files that are not synced", f"{CREATE}:_write", unsynced),
+        ("files that are not synced", f"{CREATE}:_write", _without_sync),
         ("tables that need no name of their own", f"{CREATE}:UNNAMED_TXN_FILE", "_txn"),
     )
     return not_noticed(controls, problem_of, created_tables())
@@ -123,8 +121,9 @@ class _Calls(InterceptedStorage):
         return answer
 
 
-def _without_sync(write: Callable[..., None], storage: Storage, path: str, content: bytes) -> None:
+def _without_sync(storage: Storage, path: str, content: bytes) -> None:
     with storage.open_for_writing(path, OpenMode.EXISTING_OR_NEW) as file:
+        file.truncate(0)
         file.pwrite(content, 0)
 
 

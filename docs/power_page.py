@@ -24,7 +24,7 @@ from tornproof.reports.kit.survival import milestones, survival
 HEAD = """# What a check finds that is told nothing
 
 Each fault is one change of one place of the implementation ([planted faults](faults.md)), planted into a copy of the
-package. A check of the bundled table, which is told nothing of it, then runs phase after phase up to the first finding.
+package. A check of the bundled table, which is told nothing of it, then runs up to the first finding.
 Generated from trials of `tornproof faults` (`make power` tries all) by `docs/power_page.py`; the page of `tornproof
 report` has each cell. CPU seconds are those of the processes, with their start, up to the first finding.
 

@@ -141,7 +141,7 @@ def damage_exploration(damages_max: int | None, pairs_max: int) -> Exploration:
 
 def _try(run: Run, pieces: Sequence[Task], weights: dict[str, int]) -> Generator[Sequence[workers.Task], Results, None]:
     results = yield [
-        workers.Task(run=_judge_in_worker, arguments=(piece,), cost=piece.size * weights[piece.file])
+        workers.Task(run=_judge_in_worker, arguments=(piece,), cost=TASK_SIZE + piece.size * weights[piece.file])
         for piece in pieces
     ]
     for piece, tally in zip(pieces, results, strict=True):

@@ -51,7 +51,7 @@ class Part:
     subject: str = ""
     module: ModuleType
     cases: Callable[[], Sequence[Any]]
-    kind_of: Callable[[Any], str] = attrgetter("name")
+    kind_of: Callable[[Any], str] = attrgetter("kind")
 
 
 EXPANSION = Part(
@@ -61,6 +61,7 @@ EXPANSION = Part(
     subject="A chunk with ",
     module=expansion,
     cases=expansion.repeated,
+    kind_of=attrgetter("name"),
 )
 PACKED_VECTORS = Part(
     key="packed",
@@ -69,6 +70,7 @@ PACKED_VECTORS = Part(
     subject="A page with ",
     module=packed_vectors,
     cases=packed_vectors.all_pages,
+    kind_of=attrgetter("name"),
 )
 THRIFT_FORMS = Part(
     key="wire",
@@ -77,7 +79,6 @@ THRIFT_FORMS = Part(
     subject="A struct with ",
     module=thrift_forms,
     cases=thrift_forms.thrift_forms,
-    kind_of=attrgetter("kind"),
 )
 PARQUET_MEMBERS = Part(
     key="member",
@@ -94,7 +95,6 @@ CONVERTED_STRUCTS = Part(
     subject="A struct of a footer, ",
     module=converted_structs,
     cases=converted_structs.converted_reads,
-    kind_of=attrgetter("kind"),
 )
 WORDED_CONDITIONS = Part(
     key="worded",
@@ -103,7 +103,6 @@ WORDED_CONDITIONS = Part(
     subject="A condition, ",
     module=worded_conditions,
     cases=worded_conditions.worded_conditions,
-    kind_of=attrgetter("kind"),
 )
 ARRAY_BYTES = Part(
     key="arrays",
@@ -112,7 +111,6 @@ ARRAY_BYTES = Part(
     subject="Arrays of ",
     module=array_bytes,
     cases=array_bytes.array_bytes,
-    kind_of=attrgetter("kind"),
 )
 JUDGED_STATISTICS = Part(
     key="judged",
@@ -121,7 +119,6 @@ JUDGED_STATISTICS = Part(
     subject="Of ",
     module=judged_statistics,
     cases=judged_statistics.judged_statistics,
-    kind_of=attrgetter("kind"),
 )
 PRUNED_ROW_GROUPS = Part(
     key="pruned",
@@ -130,7 +127,6 @@ PRUNED_ROW_GROUPS = Part(
     subject="Of ",
     module=pruned_row_groups,
     cases=pruned_row_groups.pruned_row_groups,
-    kind_of=attrgetter("kind"),
 )
 CHUNKS_TOGETHER = Part(
     key="together",
@@ -139,7 +135,6 @@ CHUNKS_TOGETHER = Part(
     subject="Of chunks, ",
     module=chunks_together,
     cases=chunks_together.chunks_together,
-    kind_of=attrgetter("kind"),
 )
 EDITED_FOOTERS = Part(
     key="edited",
@@ -148,7 +143,6 @@ EDITED_FOOTERS = Part(
     subject="A footer, ",
     module=edited_footers,
     cases=edited_footers.edited_footers,
-    kind_of=attrgetter("kind"),
 )
 COMPARED_FOOTERS = Part(
     key="compared",
@@ -157,7 +151,6 @@ COMPARED_FOOTERS = Part(
     subject="A footer, ",
     module=compared_footers,
     cases=compared_footers.compared_footers,
-    kind_of=attrgetter("kind"),
 )
 TRANSACTION_FILES = Part(
     key="transaction",
@@ -166,7 +159,6 @@ TRANSACTION_FILES = Part(
     subject="A _txn, ",
     module=transaction_files,
     cases=transaction_files.transaction_files,
-    kind_of=attrgetter("kind"),
 )
 NATIVE_COLUMNS = Part(
     key="native",
@@ -175,7 +167,6 @@ NATIVE_COLUMNS = Part(
     subject="A native partition, ",
     module=native_columns,
     cases=native_columns.native_columns,
-    kind_of=attrgetter("kind"),
 )
 SYMBOL_INDEXES = Part(
     key="index",
@@ -184,7 +175,6 @@ SYMBOL_INDEXES = Part(
     subject="An index of symbols, ",
     module=symbol_indexes,
     cases=symbol_indexes.symbol_indexes,
-    kind_of=attrgetter("kind"),
 )
 SYMBOL_DICTIONARIES = Part(
     key="dictionary",
@@ -193,7 +183,6 @@ SYMBOL_DICTIONARIES = Part(
     subject="A dictionary, ",
     module=symbol_dictionaries,
     cases=symbol_dictionaries.symbol_dictionaries,
-    kind_of=attrgetter("kind"),
 )
 PAGE_HEADERS = Part(
     key="header",
@@ -202,7 +191,6 @@ PAGE_HEADERS = Part(
     subject="A chunk, ",
     module=page_headers,
     cases=page_headers.page_chunks,
-    kind_of=attrgetter("kind"),
 )
 WRITTEN_OPTIONS = Part(
     key="asked",
@@ -211,6 +199,7 @@ WRITTEN_OPTIONS = Part(
     subject="A file that is written with ",
     module=written_options,
     cases=written_options.asked,
+    kind_of=attrgetter("name"),
 )
 WRONG_OPTIONS = Part(
     key="wrong",
@@ -219,6 +208,7 @@ WRONG_OPTIONS = Part(
     subject="What must be refused, ",
     module=written_options,
     cases=written_options.wrong,
+    kind_of=attrgetter("name"),
 )
 WORKED_OUT = Part(
     key="worked_out",
@@ -226,7 +216,6 @@ WORKED_OUT = Part(
     words="names, intervals, hashes and orders worked out twice",
     module=worked_out,
     cases=worked_out.questions,
-    kind_of=attrgetter("kind"),
 )
 ANNOTATED_COLUMNS = Part(
     key="annotated",
@@ -244,7 +233,6 @@ FOOTER_RULES = Part(
     subject="A footer with ",
     module=footer_rules,
     cases=footer_rules.footer_rules,
-    kind_of=attrgetter("kind"),
 )
 MIGRATED_FILTERS = Part(
     key="filter",
@@ -252,7 +240,6 @@ MIGRATED_FILTERS = Part(
     words="bloom filters where footers say that they are, or not",
     module=migrated_filters,
     cases=migrated_filters.migrated_filters,
-    kind_of=attrgetter("kind"),
 )
 MIGRATED_ORDERS = Part(
     key="sorted",
@@ -261,7 +248,6 @@ MIGRATED_ORDERS = Part(
     subject="A file whose row groups are ",
     module=migrated_orders,
     cases=migrated_orders.sorted_files,
-    kind_of=attrgetter("kind"),
 )
 METADATA_RULES = Part(
     key="rule",
@@ -278,7 +264,6 @@ OPTIONAL_RECORDS = Part(
     words="bits of what is optional",
     module=optional_records,
     cases=optional_records.flipped_bits,
-    kind_of=attrgetter("kind"),
 )
 CREATED_TABLES = Part(
     key="created",
@@ -287,7 +272,6 @@ CREATED_TABLES = Part(
     subject="Of ",
     module=created_tables,
     cases=created_tables.created_tables,
-    kind_of=attrgetter("kind"),
 )
 LOST_FILES = Part(
     key="lost",
@@ -295,7 +279,6 @@ LOST_FILES = Part(
     words="files of a server's table that are lost",
     module=lost_files,
     cases=lost_files.lost_files,
-    kind_of=attrgetter("kind"),
 )
 PARTS = (
     WRONG_OPTIONS,

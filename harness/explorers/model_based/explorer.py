@@ -580,15 +580,19 @@ def programs_on(table: str | None) -> Sequence[Steps]:
 
 
 def fixed_parts() -> list[tuple[str | None, tuple[int, ...]]]:
-    """Divide the programs that are given: a few numbers for each table in turn, so that no table waits for others."""
-    tables = (None, *FIXED_PROGRAMS)
-    longest = max(len(programs_on(table)) for table in tables)
-    return [
-        (table, numbers)
-        for start in range(0, longest, PROGRAMS_IN_PART)
-        for table in tables
-        if (numbers := tuple(range(len(programs_on(table)))[start : start + PROGRAMS_IN_PART]))
+    """Divide the programs that are given: the first ones of each table, which find most, then those of fewest steps."""
+    divided = [
+        (table, tuple(numbers[start : start + PROGRAMS_IN_PART]))
+        for table in (None, *FIXED_PROGRAMS)
+        for numbers in [range(len(programs_on(table)))]
+        for start in numbers[::PROGRAMS_IN_PART]
     ]
+
+    def rank(part: tuple[str | None, tuple[int, ...]]) -> tuple[bool, int]:
+        table, numbers = part
+        return numbers[0] > 0, sum(len(programs_on(table)[number]) for number in numbers)
+
+    return sorted(divided, key=rank)
 
 
 def parts(steps: int, seed: int) -> list[Part]:

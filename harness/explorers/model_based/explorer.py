@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
 from types import FunctionType, SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from msgspec import structs
 
@@ -574,25 +574,48 @@ class PartResult:
         return self.failed is not None
 
 
+FixedPart: TypeAlias = tuple[str | None, tuple[int, ...]]
+"""The name of a table, None for the given one, and the numbers of programs on it."""
+
+
 def programs_on(table: str | None) -> Sequence[Steps]:
     """Return the programs that are given for a table, None for the given one."""
     return COMMITS if table is None else FIXED_PROGRAMS[table]
 
 
-def fixed_parts() -> list[tuple[str | None, tuple[int, ...]]]:
-    """Divide the programs that are given: the first ones of each table, which find most, then those of fewest steps."""
+def fixed_parts() -> list[FixedPart]:
+    """Divide the programs that are given, those that find most for their time first.
+
+    These are the usual commits on each table, then what has rules or a table that nothing before it has, most for each
+    step, then what has fewest steps.
+    """
     divided = [
         (table, tuple(numbers[start : start + PROGRAMS_IN_PART]))
         for table in (None, *FIXED_PROGRAMS)
         for numbers in [range(len(programs_on(table)))]
         for start in numbers[::PROGRAMS_IN_PART]
     ]
+    waiting = sorted(divided, key=lambda part: len(_steps_of(part)))
+    ordered = [part for part in waiting if programs_on(part[0])[part[1][0]] is COMMITS[0]]
+    waiting = [part for part in waiting if part not in ordered]
+    seen = {each for part in ordered for each in _kinds_of(part)}
+    while waiting:
+        best = max(waiting, key=lambda part: len(_kinds_of(part) - seen) / len(_steps_of(part)))
+        if seen.issuperset(_kinds_of(best)):
+            break
+        ordered.append(best)
+        waiting.remove(best)
+        seen |= _kinds_of(best)
+    return ordered + waiting
 
-    def rank(part: tuple[str | None, tuple[int, ...]]) -> tuple[bool, int]:
-        table, numbers = part
-        return numbers[0] > 0, sum(len(programs_on(table)[number]) for number in numbers)
 
-    return sorted(divided, key=rank)
+def _kinds_of(part: FixedPart) -> set[object]:
+    return {part[0], *(step["rule"] for step in _steps_of(part))}
+
+
+def _steps_of(part: FixedPart) -> list[dict[str, Any]]:
+    table, numbers = part
+    return [step for number in numbers for step in programs_on(table)[number]]
 
 
 def parts(steps: int, seed: int) -> list[Part]:

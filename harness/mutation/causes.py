@@ -105,6 +105,7 @@ PLACES = (
     Place("parquet.", DATA, READ),
     Place("extension.", DATA, (*READ, *COMMIT)),
     Place("types.", DATA, (*READ, *COMMIT)),
+    Place("errors:", ANY_FILE, READ),
     Place("chunk.row_group_encoder:", DATA, COMMIT),
     Place("chunk.", DATA, READ),
     Place("write.recovery:_store_version_again", TXN, RECOVERY),

@@ -7,13 +7,14 @@ persistence leave.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from tornproof.harness.common.patch import Controls, not_noticed
 from tornproof.harness.common.whose_error import errors_as_problems
+from tornproof.harness.simulator.filesystem.faulty import FaultyStorage
 from tornproof.harness.simulator.filesystem.image import DiskImage
-from tornproof.harness.simulator.filesystem.intercept import STEPS, Answer, Call, InterceptedStorage
+from tornproof.harness.simulator.filesystem.intercept import STEPS
 from tornproof.harness.simulator.filesystem.kernel import Kernel
 from tornproof.harness.simulator.filesystem.kernel_calls import apply
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
@@ -83,7 +84,7 @@ def created_tables() -> tuple[CreatedTable, ...]:
 @errors_as_problems
 def problem_of(case: CreatedTable) -> str | None:
     """Say after which call a table is neither; None if there is none."""
-    storage = _Calls(MemoryStorage.of(START))
+    storage = FaultyStorage(MemoryStorage.of(START))
     case.create(storage)
     kernel, seen = Kernel.of(START), set[object]()
     for number, call in enumerate(storage.calls, start=1):
@@ -106,19 +107,6 @@ def failed_controls() -> Iterator[str]:
         ("tables that need no name of their own", f"{CREATE}:UNNAMED_TXN_FILE", "_txn"),
     )
     return not_noticed(controls, problem_of, created_tables())
-
-
-class _Calls(InterceptedStorage):
-    """Notes all calls that succeed."""
-
-    def __init__(self, inner: Storage) -> None:
-        super().__init__(inner)
-        self.calls: list[Call] = []
-
-    def intercept(self, call: Call, run: Callable[[], Answer]) -> Answer:
-        answer = run()
-        self.calls.append(call)
-        return answer
 
 
 def _without_sync(storage: Storage, path: str, content: bytes) -> None:

@@ -7,6 +7,7 @@ and docs/format.md; each of their fields is changed on either side, also those t
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, TypeAlias, cast
@@ -183,7 +184,7 @@ def _chunk(number: int, index: int, rows: int) -> ColumnChunk:
     return ColumnChunk(
         **{
             **fields,
-            "offset_bytes": GROUP_BYTES * (number + 1) + CHUNK_BYTES * index,
+            "offset_bytes": _chunk_bytes(number, index),
             "path_in_schema": (),
             "physical_type": PHYSICAL_TYPES[index],
             "codec": Codec(number),
@@ -218,45 +219,49 @@ def _with_footer(pair: Pair, **changes: Any) -> Pair:
     return replace(footer, **changes), metadata
 
 
+def _exchanged(structs: tuple[Any, ...], index: int, **changes: Any) -> tuple[Any, ...]:
+    """Return structs of which one has other fields."""
+    return tuple(replace(each, **changes) if number == index else each for number, each in enumerate(structs))
+
+
 def _with_leaf(pair: Pair, index: int, element: Changes | None = None, top: Changes | None = None, **more: Any) -> Pair:
-    leaves = [*pair[0].leaves]
-    leaf = leaves[index]
-    element, top = element or {}, top or {}
-    changed = replace(leaf, element=replace(leaf.element, **element), top=replace(leaf.top, **top), **more)
-    leaves[index] = changed
-    return _with_footer(pair, leaves=tuple(leaves))
+    leaf = pair[0].leaves[index]
+    parts: Changes = {"element": replace(leaf.element, **element or {}), "top": replace(leaf.top, **top or {})}
+    return _with_footer(pair, leaves=_exchanged(pair[0].leaves, index, **parts, **more))
 
 
 def _with_column(pair: Pair, index: int, **changes: Any) -> Pair:
     footer, metadata = pair
-    columns = [*metadata.header.columns]
-    columns[index] = replace(columns[index], **changes)
-    return footer, replace(metadata, header=replace(metadata.header, columns=tuple(columns)))
+    header = replace(metadata.header, columns=_exchanged(metadata.header.columns, index, **changes))
+    return footer, replace(metadata, header=header)
+
+
+def _with_group(pair: Pair, number: int, **changes: Any) -> Pair:
+    return _with_footer(pair, row_groups=_exchanged(pair[0].row_groups, number, **changes))
+
+
+def _with_block(pair: Pair, number: int, **changes: Any) -> Pair:
+    footer, metadata = pair
+    return footer, replace(metadata, blocks=_exchanged(metadata.blocks, number, **changes))
 
 
 def _with_chunk(pair: Pair, number: int, index: int, **changes: Any) -> Pair:
-    groups = [*pair[0].row_groups]
-    chunks = [*groups[number].chunks]
-    chunks[index] = replace(chunks[index], **changes)
-    groups[number] = replace(groups[number], chunks=tuple(chunks))
-    return _with_footer(pair, row_groups=tuple(groups))
+    return _with_group(pair, number, chunks=_exchanged(pair[0].row_groups[number].chunks, index, **changes))
 
 
 def _with_stated(pair: Pair, number: int, index: int, **changes: Any) -> Pair:
-    footer, metadata = pair
-    blocks = [*metadata.blocks]
-    chunks = [*blocks[number].chunks]
-    chunks[index] = replace(chunks[index], **changes)
-    blocks[number] = replace(blocks[number], chunks=tuple(chunks))
-    return footer, replace(metadata, blocks=tuple(blocks))
+    return _with_block(pair, number, chunks=_exchanged(pair[1].blocks[number].chunks, index, **changes))
+
+
+def _chunk_bytes(number: int, index: int) -> int:
+    """Return where a chunk of a row group is said to begin in the footer."""
+    return GROUP_BYTES * (number + 1) + CHUNK_BYTES * index
 
 
 def _places() -> Iterator[tuple[int, int, str, int]]:
     """Yield each row group and column, the path of its chunk, and where that begins."""
-    for number in range(len(GROUP_ROWS)):
-        for index in range(len(PHYSICAL_TYPES)):
-            path = f"row_groups[{number}].columns[{index}]"
-            yield number, index, path, GROUP_BYTES * (number + 1) + CHUNK_BYTES * index
+    for number, index in itertools.product(range(len(GROUP_ROWS)), range(len(PHYSICAL_TYPES))):
+        yield number, index, f"row_groups[{number}].columns[{index}]", _chunk_bytes(number, index)
 
 
 def _same() -> Iterator[ComparedFooter]:
@@ -281,21 +286,17 @@ def _same() -> Iterator[ComparedFooter]:
 
 def _other_numbers() -> Iterator[ComparedFooter]:
     base = _base()
-    footer, metadata = base
-    rows = sum(GROUP_ROWS)
+    footer, rows = base[0], sum(GROUP_ROWS)
     for more in (-1, 1):
         pair = _with_footer(base, num_rows=rows + more)
         yield _case(f"{more} rows more", pair, _wrong("num_rows", FOOTER_BYTES, rows, rows + more))
         for number, count in enumerate(GROUP_ROWS):
             field, at = f"row_groups[{number}].num_rows", GROUP_BYTES * (number + 1)
-            groups, blocks = [*footer.row_groups], [*metadata.blocks]
-            groups[number] = replace(groups[number], num_rows=count + more)
-            changed = _with_footer(base, row_groups=tuple(groups))
+            changed = _with_group(base, number, num_rows=count + more)
             yield _case(f"{more} rows more in row group {number}", changed, _wrong(field, at, count, count + more))
-            blocks[number] = replace(blocks[number], num_rows=count + more)
             yield _case(
                 f"{more} rows more in block {number}",
-                (footer, replace(metadata, blocks=tuple(blocks))),
+                _with_block(base, number, num_rows=count + more),
                 _wrong("num_rows", FOOTER_BYTES, rows + more, rows),
                 _wrong(field, at, count + more, count),
             )
@@ -377,10 +378,11 @@ def _other_chunks() -> Iterator[ComparedFooter]:
 def _data_pages() -> Iterator[ComparedFooter]:
     """Yield chunks whose data pages are at the edges of the chunk, outside of it, and nowhere, as it has none."""
     base = _base()
-    for number in range(len(GROUP_ROWS)):
+    for number, index, path, at in _places():
+        if index != TEXTS:
+            continue
         stated = base[1].blocks[number].chunks[TEXTS]
         start, last = stated.byte_range_start, stated.byte_range_start + COMPRESSED_BYTES - 1
-        path, at = f"row_groups[{number}].columns[{TEXTS}]", GROUP_BYTES * (number + 1) + CHUNK_BYTES * TEXTS
         for offset in (start, last):
             yield _case(f"{path} has data at {offset}", _with_chunk(base, number, TEXTS, data_page_offset=offset))
         for offset in (start - 1, last + 1, 0):
@@ -433,12 +435,12 @@ def _other_bounds() -> Iterator[ComparedFooter]:
             yield _case(f"{path}.null_count {count}", pair, wrong)
         for low in (None, b"", LOW, HIGH):
             for high in (None, b"", LOW, HIGH):
-                yield _bounded(number, index, (low, high))
+                yield _bounded((number, index, path, at), (low, high))
 
 
-def _bounded(number: int, index: int, bounds: tuple[bytes | None, bytes | None]) -> ComparedFooter:
+def _bounded(place: tuple[int, int, str, int], bounds: tuple[bytes | None, bytes | None]) -> ComparedFooter:
     base = _base()
-    path, at = f"row_groups[{number}].columns[{index}]", GROUP_BYTES * (number + 1) + CHUNK_BYTES * index
+    number, index, path, at = place
     known: tuple[bytes | None, ...] = (None, None) if index == LISTS else (LOW, HIGH)
     statistics = base[0].row_groups[number].chunks[index].statistics
     low, high = bounds

@@ -80,7 +80,7 @@ def chunks_together() -> tuple[ChunksTogether, ...]:
             has_checksums=has_checksums,
             has_dictionary=has_dictionary,
             change=change,
-            place=(number + count) % count,
+            place=number % count,
         )
         for of in types()
         if of.physical != INT96

@@ -16,6 +16,7 @@ from typing import NamedTuple
 from tornproof.harness.common.patch import Controls, not_noticed
 from tornproof.harness.common.whose_error import errors_as_problems
 from tornproof.harness.explorers.roundtrip.parquet.thrift_forms import (
+    BEHIND,
     KINDS,
     STRUCT,
     Made,
@@ -31,8 +32,6 @@ from tornproof.impl.parquet.footer import FooterParts, RowGroupFacts, read_foote
 
 PROPERTY = "a footer is divided and put together without any other change"
 FILE, OFFSET_BYTES = "edited.parquet", 500
-BEHIND = b"\x15\x02\x19"
-"""Bytes behind a footer that are not its own."""
 I16, I32, I64, BINARY, LIST = (KINDS[name] for name in ("i16", "i32", "i64", "binary", "list"))
 SCHEMA, ROW_COUNT, ROW_GROUPS, KEY_VALUES = 2, 3, 4, 5
 UNKNOWN_ID = 40

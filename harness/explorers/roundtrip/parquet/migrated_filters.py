@@ -44,8 +44,8 @@ class MigratedFilter:
     name: str
     kind: str
     content: bytes
-    at: int | None
-    length: int | None
+    at: int | None = 4
+    length: int | None = 47
     found: bytes | None = None
     is_rejected: bool = False
 
@@ -126,7 +126,7 @@ def _placed() -> Iterator[MigratedFilter]:
         )
     for at in (None, 0, -1):
         content = _header(32) + _bitset(32)
-        yield MigratedFilter(name=f"a filter at {at}", kind="place", content=content, at=at, length=47)
+        yield MigratedFilter(name=f"a filter at {at}", kind="place", content=content, at=at)
 
 
 def _sized() -> Iterator[MigratedFilter]:
@@ -137,13 +137,11 @@ def _sized() -> Iterator[MigratedFilter]:
             name=f"a filter that says {size_bytes} bytes",
             kind="size",
             content=b"PAR1" + _header(size_bytes) + _bitset(max(0, size_bytes)),
-            at=4,
-            length=47,
             found=_bitset(size_bytes) if is_filter else None,
             is_rejected=size_bytes < 0,
         )
     content = b"PAR1" + _header(TOTAL_MAX_BYTES + 32) + _bitset(32)
-    yield MigratedFilter(name="more than all may have", kind="size", content=content, at=4, length=47, is_rejected=True)
+    yield MigratedFilter(name="more than all may have", kind="size", content=content, is_rejected=True)
 
 
 def _cut() -> Iterator[MigratedFilter]:
@@ -154,8 +152,6 @@ def _cut() -> Iterator[MigratedFilter]:
             name=f"{size_bytes} of {len(whole)} bytes",
             kind="cut",
             content=whole[:size_bytes],
-            at=4,
-            length=47,
             is_rejected=True,
         )
     for at in (len(whole), len(whole) + 1):
@@ -164,7 +160,6 @@ def _cut() -> Iterator[MigratedFilter]:
             kind="cut",
             content=whole,
             at=at,
-            length=47,
             is_rejected=True,
         )
 
@@ -173,9 +168,7 @@ def _headers() -> Iterator[MigratedFilter]:
     """Yield headers of other kinds of filters, and without a kind."""
     for words, kind in (("another kind", struct(((2, STRUCT, NOTHING, 0),))), ("no kind", NOTHING)):
         content = b"PAR1" + _header(32, kind=kind) + _bitset(32)
-        yield MigratedFilter(
-            name=f"a filter of {words}", kind="header", content=content, at=4, length=47, is_rejected=True
-        )
+        yield MigratedFilter(name=f"a filter of {words}", kind="header", content=content, is_rejected=True)
 
 
 def _long() -> Iterator[MigratedFilter]:
@@ -187,7 +180,5 @@ def _long() -> Iterator[MigratedFilter]:
                 name=f"a header of {len(header)} bytes before {32 + len(behind)}",
                 kind="long header",
                 content=b"PAR1" + header + _bitset(32) + behind,
-                at=4,
-                length=47,
                 found=_bitset(32),
             )

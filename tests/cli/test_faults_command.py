@@ -66,6 +66,15 @@ def test_what_is_found_told_and_missed_told_nothing_is_printed_and_written(quest
     assert "finds 0 of 1 planted fault" in (folder / "report.html").read_text()
 
 
+def test_without_seeds_only_those_that_are_told_are_tried(tmp_path: Path) -> None:
+    run = run_here("faults", NAME, "--told", "--seeds", "0", "--report", tmp_path)
+    assert run.code == ExitCode.VALID
+    rows = pq.read_table(tmp_path / "faults.parquet", schema=SCHEMA).to_pylist()
+    assert [(each["phase"], each["verdict"]) for each in rows] == [("told", "INVALID")]
+    with pytest.raises(UsageError, match="--seeds 0: nothing is tried"):
+        run_here("faults", NAME, "--seeds", "0")
+
+
 def test_trials_that_have_ended_are_on_disk_when_a_later_one_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -58,7 +58,9 @@ def faults(
     told: Annotated[
         bool, typer.Option("--told", help="Also run the cheapest explorer of each fault, told the scenario.")
     ] = False,
-    seeds: Annotated[int, typer.Option(min=1, max=SEEDS_MAX, help="With so many seeds, from 0.")] = 1,
+    seeds: Annotated[
+        int, typer.Option(min=0, max=SEEDS_MAX, help="With so many seeds, from 0; with none only as --told says.")
+    ] = 1,
     replays: Annotated[
         int, typer.Option(min=1, max=REPLAYS_MAX, help="How often a finding must replay to count.")
     ] = REPLAYS,
@@ -88,6 +90,8 @@ def faults(
     )
     rows: list[Row] = []
     wanted = [(fault, seed) for fault in chosen for seed in _seeds(fault, seeds, is_told=told)]
+    if not wanted:
+        raise UsageError("--seeds 0: nothing is tried but what --told adds, where a fault has an explorer")
     # Imported here, because other commands are without what reports need.
     from tornproof.cli.trial_report import print_trials, trials_document, write_trials
 

@@ -34,6 +34,7 @@ from tornproof.harness.explorers.roundtrip.parquet import (
     parquet_members,
     thrift_forms,
     written_options,
+    written_partitions,
 )
 
 
@@ -201,6 +202,14 @@ WRITTEN_OPTIONS = Part(
     cases=written_options.asked,
     kind_of=attrgetter("name"),
 )
+WRITTEN_PARTITIONS = Part(
+    key="written",
+    count="partitions written",
+    words="tables with some options of the writer, whose partitions are written in every way",
+    subject="Of a table with ",
+    module=written_partitions,
+    cases=written_partitions.written_partitions,
+)
 WRONG_OPTIONS = Part(
     key="wrong",
     count="options refused",
@@ -307,6 +316,7 @@ PARTS = (
     CHUNKS_TOGETHER,
     CONVERTED_STRUCTS,
     SYMBOL_INDEXES,
+    WRITTEN_PARTITIONS,
     PRUNED_ROW_GROUPS,
     CREATED_TABLES,
 )

@@ -1,0 +1,322 @@
+"""Whether a partition has what its rows and the options of its writer make of it, in whatever way it was written.
+
+A table goes through all of these ways; `partition_contents.py` says what follows from the bytes of its files.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+import pyarrow as pa
+from msgspec.structs import replace
+
+from tornproof.harness.common.copies import open_writer_of_copy
+from tornproof.harness.common.patch import Controls, not_noticed, original_of, replaced
+from tornproof.harness.common.whose_error import errors_as_problems
+from tornproof.harness.explorers.roundtrip.parquet.partition_contents import Contents
+from tornproof.harness.simulator.filesystem.memory import MemoryStorage
+from tornproof.harness.systems.workload import FIRST_TIME
+from tornproof.impl.layout.parquet import FooterForm
+from tornproof.impl.parquet.encode_options import EncodeOptions
+from tornproof.impl.parquet.fields import Codec
+from tornproof.impl.read.reader import open_snapshot
+from tornproof.impl.storage.interface import OpenMode
+from tornproof.impl.table.create import NewColumn, create_table
+from tornproof.impl.table.metadata_file import META_FILE, PartitionBy, TableMetadata, encode_metadata_file
+from tornproof.impl.table.partition import PM_FILE, resolve_partition
+from tornproof.impl.table.table import open_table
+from tornproof.impl.types.names import type_code
+from tornproof.impl.write.incoming_rows import Portion, timestamps_of
+from tornproof.impl.write.partition_build import PartitionBuild
+from tornproof.impl.write.prepared_partition import prepare_partition
+from tornproof.impl.write.writer_options import BloomOptions, BloomPosition, WriterOptions
+
+PROPERTY = "a partition has what its rows and the options of its writer make of it"
+PATH = "written"
+STREAMED_BYTES = "tornproof.impl.write.partition_change:STREAMED_BYTES"
+COLUMNS = {"ts": "TIMESTAMP", "gone": "INT", "v": "LONG", "same": "LONG", "d": "DOUBLE", "name": "VARCHAR"}
+NUMBERS = frozenset({"ts", "gone", "v", "same", "d", "renamed"})
+FILTERED = ("v", "same", "name")
+GROUP_ROWS, ROW_COUNT = 30, 70
+STEP = 10
+"""Microseconds from one row to the next."""
+LONG_TEXTS, LONG_TEXT_BYTES = 3, 3_000
+"""The first texts of each row group are long."""
+GROUP_BYTES, GROUP_BYTES_MAX = 7_000, 7_300
+"""A slice of rows that were read may have a few bytes more than one of those that were written."""
+RATE = 0.3
+DAY = 86_400_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WrittenPartitions:
+    """A table whose first rows are written with some options, and others `afterwards`; maybe row group by row group."""
+
+    name: str
+    options: WriterOptions
+    afterwards: WriterOptions
+    is_streamed: bool = False
+    kind: str = "partitions"
+
+
+@functools.cache
+def written_partitions() -> tuple[WrittenPartitions, ...]:
+    """Return tables whose options differ from the default in one."""
+    default = WriterOptions(row_group_row_count_max=GROUP_ROWS, rewrite_unused_ratio=1_000.0)
+    twice = replace(default, encoding=EncodeOptions(footer_extension=FooterForm.MIGRATION, duplicates=True))
+    pages = EncodeOptions(footer_extension=FooterForm.PRIVATE, codec=Codec.GZIP, page_row_count_max=20)
+    filters = {
+        f"filters {position.value}": replace(
+            default, blooms=BloomOptions(columns=dict.fromkeys(FILTERED, RATE), position=position)
+        )
+        for position in BloomPosition
+    }
+    external = filters.pop(f"filters {BloomPosition.EXTERNAL.value}")
+    options = {
+        "the default": default,
+        "row groups of few bytes": replace(default, row_group_size_bytes_max=GROUP_BYTES),
+        "every number twice": twice,
+        "small pages": replace(default, encoding=pages),
+        **filters,
+    }
+    return (
+        *(WrittenPartitions(name=name, options=each, afterwards=each) for name, each in options.items()),
+        WrittenPartitions(
+            name="filters row group by row group", options=external, afterwards=external, is_streamed=True
+        ),
+        WrittenPartitions(name="every number twice at first", options=twice, afterwards=default, is_streamed=True),
+    )
+
+
+@errors_as_problems
+def problem_of(case: WrittenPartitions) -> str | None:
+    """Say what is wrong with a partition of the table, and after what; None if nothing ever is."""
+    with ExitStack() as around:
+        if case.is_streamed:
+            around.enter_context(replaced(STREAMED_BYTES, 1))
+        living = _Living(case)
+        for way, start, asked in living.ways():
+            problem = next(_differences(living.contents(start), asked), None)
+            if problem is not None:
+                return f"after {way} {problem}"
+    return None
+
+
+def failed_controls() -> Iterator[str]:
+    """Yield what is not noticed of writers that leave something out."""
+    writer, encoder = "tornproof.impl.write.partition_writer", "tornproof.impl.chunk.row_group_encoder"
+    change = "tornproof.impl.write.partition_change"
+    controls: Controls = (
+        ("nothing is unused", f"{writer}:unused_bytes_of", lambda _: 0),
+        ("duplicates are never unused", f"{writer}:duplicate_bytes_of", lambda _: 0),
+        ("totals stay those of one row group", f"{encoder}:_with_totals", lambda tree, _: tree),
+        ("a page index stays where it was", f"{encoder}:moved_index", lambda index, _: index),
+        ("footers have no extension", f"{writer}:extended_footer", lambda thrift, *_, **__: thrift),
+        ("every other filter is larger", f"{change}:bitset_of_values", _every_other_larger()),
+        ("sizes of row groups do not matter", f"{change}:_first_count", _as_many_rows),
+        ("row groups are as before", f"{change}:_as_before", lambda options, _: options),
+    )
+    return not_noticed(controls, problem_of, written_partitions())
+
+
+def _every_other_larger() -> Callable[[pa.Array, float], bytes]:
+    sizes, bitset_of_values = itertools.cycle((1, 2)), original_of("tornproof.impl.parquet.bloom:bitset_of_values")
+    return lambda values, rate: bitset_of_values(values, rate) * next(sizes)
+
+
+def _as_many_rows(rows: pa.Table, options: WriterOptions) -> int:
+    return min(len(rows), options.row_group_row_count_max)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Asked:
+    """What was asked for in a partition, and its rows if its row groups were to be cut by their size."""
+
+    form: FooterForm
+    has_duplicates: bool
+    codec: Codec | None
+    filters: BloomPosition | None
+    rows: pa.Table | None
+
+
+class _Living:
+    """A table that goes through all ways of writing."""
+
+    def __init__(self, case: WrittenPartitions) -> None:
+        self._case = case
+        self._storage = MemoryStorage()
+        columns = [NewColumn(name=name, type=type_code(of) or 0) for name, of in COLUMNS.items()]
+        create_table(self._storage, PATH, columns, timestamp="ts", partition_by=PartitionBy.DAY)
+        self._known: dict[int, _Asked] = {}
+
+    def ways(self) -> Iterator[tuple[str, int, _Asked]]:
+        """Write in each way, and yield that, the start of the partition, and what was asked for."""
+        first, after = self._case.options, self._case.afterwards
+        times = [FIRST_TIME + STEP * number for number in range(ROW_COUNT)]
+        day = FIRST_TIME // DAY * DAY
+        self._write(first, times)
+        yield "the first rows", day, self._asked(day, first)
+        self._change_columns({"same": "renamed"})
+        self._write(after, [times[-1] + STEP * number for number in range(1, 4)])
+        yield "rows behind others", day, self._asked(day, after)
+        self._write(after, [time + 1 for time in times[GROUP_ROWS : GROUP_ROWS + 3]])
+        yield "rows between others", day, self._asked(day, after)
+        self._change_columns({"gone": None})
+        self._write(after, [time + 2 for time in times[3:6]])
+        yield "a rewrite because of a column that is gone", day, self._asked(day, after)
+        self._write(after, [], rewritten=day)
+        yield "a rewrite that was asked for", day, self._asked(day, after)
+        self._prepare_alone(after, [time + DAY for time in times])
+        yield "the preparation of a partition", day + DAY, self._asked(day + DAY, after, is_alone=True)
+        self._prepare_merged(after, day, [time + 3 for time in times[GROUP_ROWS : GROUP_ROWS + 10]])
+        yield "the preparation of a partition with old rows", day, self._asked(day, after)
+        self._write(after, [times[-1] + 100, times[-1] + DAY + 100])
+        for start in (day, day + DAY):
+            yield "rows behind those that were prepared", start, self._asked(start, after)
+
+    def contents(self, start: int) -> Contents:
+        """Return the files of a partition."""
+        table = open_table(self._storage, PATH)
+        partition = next(each for each in table.transaction().partitions if each.timestamp == start)
+        files = table.files_of(partition)
+        resolved = resolve_partition(files, partition)
+        with files.open_data() as data, self._storage.open_for_reading(f"{files.path}/{PM_FILE}") as pm:
+            return Contents(data.pread(partition.token, 0), pm.pread(pm.size_bytes(), 0), resolved.metadata)
+
+    def _asked(self, start: int, options: WriterOptions, *, is_alone: bool = False) -> _Asked:
+        """Return what was asked for, where the options leave it open as it was before.
+
+        What was prepared alone has no filters, and row groups that are not the writer's.
+        """
+        before, encoding = self._known.get(start), options.encoding
+        filters = before.filters if before else options.blooms.position if options.blooms and not is_alone else None
+        is_cut = bool(options.row_group_size_bytes_max) and not is_alone and (before is None or before.rows is not None)
+        asked = _Asked(
+            form=encoding.footer_extension or (before.form if before else FooterForm.THRIFT),
+            has_duplicates=bool(
+                before and before.has_duplicates if encoding.duplicates is None else encoding.duplicates
+            ),
+            codec=encoding.codec if self._case.options is options else None,
+            filters=filters,
+            rows=self._rows_of(start) if is_cut else None,
+        )
+        self._known[start] = asked
+        return asked
+
+    def _rows_of(self, start: int) -> pa.Table:
+        snapshot = open_snapshot(open_table(self._storage, PATH))
+        rows = pa.Table.from_batches(list(snapshot.batches()), schema=snapshot.schema)
+        times = timestamps_of(rows, "ts")
+        return rows.filter(pa.array((times >= start) & (times < start + DAY)))
+
+    def _write(self, options: WriterOptions, times: Sequence[int], *, rewritten: int | None = None) -> None:
+        with open_writer_of_copy(self._storage, PATH, options=self._now(options)) as writer:
+            writer.write(self._rows(writer.schema, times))
+            if rewritten is not None:
+                writer.rewrite_partition(rewritten)
+            writer.commit()
+
+    def _prepare_alone(self, options: WriterOptions, times: Sequence[int]) -> None:
+        metadata = self._metadata()
+        snapshot = open_snapshot(open_table(self._storage, PATH))
+        rows, path = self._rows(snapshot.schema, times), f"{PATH}/alone"
+        with PartitionBuild(self._storage, path, metadata, self._now(options), table_name=PATH) as build:
+            size = 10 if options.row_group_size_bytes_max else GROUP_ROWS
+            for at in range(0, len(rows), size):
+                build.append(build.encoded(rows.slice(at, size)))
+            prepared = build.finish(times[0] // DAY * DAY)
+        with open_writer_of_copy(self._storage, PATH) as writer:
+            writer.adopt(prepared)
+            writer.commit()
+
+    def _prepare_merged(self, options: WriterOptions, start: int, times: Sequence[int]) -> None:
+        snapshot = open_snapshot(open_table(self._storage, PATH))
+        rows = self._rows(snapshot.schema, times)
+        portion = Portion(timestamp=start, rows=rows, timestamps=timestamps_of(rows, "ts"))
+        prepared = prepare_partition(self._storage, snapshot, portion, f"{PATH}/merged", self._now(options))
+        with open_writer_of_copy(self._storage, PATH) as writer:
+            writer.adopt(prepared)
+            writer.commit()
+
+    def _now(self, options: WriterOptions) -> WriterOptions:
+        """Return the options with the names that columns have now."""
+        if options.blooms is None:
+            return options
+        names = {column.id: column.name for column in self._metadata().columns}
+        asked = {names[list(COLUMNS).index(name)]: rate for name, rate in options.blooms.columns.items()}
+        return replace(options, blooms=replace(options.blooms, columns=asked))
+
+    def _metadata(self) -> TableMetadata:
+        metadata = open_table(self._storage, PATH).metadata
+        assert metadata is not None, "the table was made here"
+        return metadata
+
+    def _change_columns(self, names: dict[str, str | None]) -> None:
+        """Give columns another name, or none, as a server does."""
+        metadata = self._metadata()
+        columns = [(column, names.get(column.name, column.name)) for column in metadata.columns]
+        kept = tuple(replace(column, name=name) for column, name in columns if name is not None)
+        content = encode_metadata_file(replace(metadata, columns=kept), table_id=1)
+        path = f"{PATH}/{META_FILE}"
+        self._storage.unlink(path)
+        with self._storage.open_for_writing(path, OpenMode.NEW) as file:
+            file.pwrite(content, 0)
+
+    def _rows(self, schema: pa.Schema, times: Sequence[int]) -> pa.Table:
+        numbers = range(len(times))
+        values = {
+            "gone": pa.array(numbers, pa.int32()),
+            "d": pa.array([number / 4 for number in numbers], pa.float64()),
+            "name": ["x" * (LONG_TEXT_BYTES if number % GROUP_ROWS < LONG_TEXTS else 1) for number in numbers],
+        }
+        made = [
+            pa.array(times, pa.int64()) if name == "ts" else values.get(name, [time * 7 for time in times])
+            for name in schema.names
+        ]
+        return pa.Table.from_arrays(
+            [pa.array(each).cast(field.type) for each, field in zip(made, schema, strict=True)], schema=schema
+        )
+
+
+def _differences(contents: Contents, asked: _Asked) -> Iterator[str]:
+    """Yield what is wrong in a partition."""
+    yield from contents.problems()
+    if contents.form is not asked.form:
+        yield f"its footer is of the form {contents.form}, and should be of {asked.form}"
+    for number, chunks in enumerate(contents.row_groups):
+        has_duplicate = {chunk.name for chunk in chunks if chunk.duplicate is not None}
+        expected = {chunk.name for chunk in chunks if asked.has_duplicates and chunk.name in NUMBERS}
+        if has_duplicate != expected:
+            yield f"row group {number} has duplicates of {sorted(has_duplicate)}, and should of {sorted(expected)}"
+        codecs = {Codec(chunk.meta["codec"]) for chunk in chunks}
+        if asked.codec is not None and codecs != {asked.codec}:
+            yield f"row group {number} has the codecs {sorted(codecs)}, and should have {asked.codec}"
+    yield from _differences_of_sizes(contents, asked)
+    yield from _differences_of_filters(contents, asked)
+
+
+def _differences_of_sizes(contents: Contents, asked: _Asked) -> Iterator[str]:
+    start = 0
+    for number, group in enumerate(contents.footer["row_groups"]):
+        if asked.rows is not None:
+            size_bytes = asked.rows.slice(start, group["num_rows"]).nbytes
+            if group["num_rows"] > 1 and size_bytes > GROUP_BYTES_MAX:
+                yield f"row group {number} has {size_bytes} bytes, and at most {GROUP_BYTES} were asked for"
+        start += group["num_rows"]
+
+
+def _differences_of_filters(contents: Contents, asked: _Asked) -> Iterator[str]:
+    names = {column.id: column.name for column in contents.metadata.header.columns}
+    for index, name in enumerate(COLUMNS):
+        if index in names:
+            expected = asked.filters if name in FILTERED else None
+            found = set(contents.positions_of_filters(names[index]))
+            if found != {expected}:
+                yield f"column {name} has filters {found}, and should have {expected}"
+    v, same = (list(contents.filters_of(names[list(COLUMNS).index(name)])) for name in ("v", "same"))
+    if v != same:
+        yield "columns with the same values and rates have other filters"

@@ -345,6 +345,11 @@ RESIZED: tuple[Steps, ...] = tuple(
     for size_bytes in (1, 100)
 )
 """Partitions that are rewritten because of their unused bytes, and row groups that are cut by their size."""
+OUTGROWN: Steps = (
+    *(*DROPS, COMMIT, _insert(0), COMMIT, _step("limit", of="row groups")),
+    *(_insert(*range(TIMES_IN_INTERVAL * KEY_COUNT)), COMMIT, *READ),
+)
+"""A partition whose new rows are many more than its old ones, in as many row groups as readers take."""
 FIXED_PROGRAMS = {table.name: (*COMMITS, *more) for table, more in zip(TABLES, STOPS, strict=True)}
 FIXED_PROGRAMS = {name: (*programs, IN_PIECES, OPERATED) for name, programs in FIXED_PROGRAMS.items()}
 FIXED_PROGRAMS[TEXTS.name] += (LONG_TEXTS, LOST_SIZES)
@@ -355,5 +360,5 @@ FIXED_PROGRAMS[OTHERS.name] = (*WRITTEN_OTHERWISE, *ENCODED[::2], ENCODED_IN_PIE
 FIXED_PROGRAMS[SPLIT.name] = COMMITS
 FIXED_PROGRAMS[SYMBOLS.name] += (PREPARED,)
 FIXED_PROGRAMS[CHANGED.name] += (PREPARED,)
-FIXED_PROGRAMS[PLAIN.name] += RESIZED
+FIXED_PROGRAMS[PLAIN.name] += (*RESIZED, OUTGROWN)
 FIXED_PROGRAMS[EXTREMES.name] = (ALL_VALUES, IN_PIECES, *ENCODED, ENCODED_IN_PIECES[1])

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 
@@ -28,6 +28,13 @@ from tornproof.impl.storage.interface import OpenMode
 from tornproof.impl.table.create import NewColumn, create_table
 from tornproof.impl.table.metadata_file import META_FILE, PartitionBy, TableMetadata, encode_metadata_file
 from tornproof.impl.table.partition import PM_FILE, resolve_partition
+from tornproof.impl.table.symbols import (
+    SymbolTable,
+    dictionary_paths,
+    read_offsets_header,
+    read_table_symbols,
+    symbol_columns,
+)
 from tornproof.impl.table.table import open_table
 from tornproof.impl.types.names import type_code
 from tornproof.impl.write.incoming_rows import Portion, timestamps_of
@@ -37,29 +44,45 @@ from tornproof.impl.write.writer_options import BloomOptions, BloomPosition, Wri
 
 PROPERTY = "a partition has what its rows and the options of its writer make of it"
 PATH = "written"
+PM_LIMIT_BYTES = "tornproof.impl.limits:PM_LIMIT_BYTES"
 STREAMED_BYTES = "tornproof.impl.write.partition_change:STREAMED_BYTES"
-COLUMNS = {"ts": "TIMESTAMP", "gone": "INT", "v": "LONG", "same": "LONG", "d": "DOUBLE", "name": "VARCHAR"}
+COLUMNS = {
+    "ts": "TIMESTAMP",
+    "gone": "INT",
+    "v": "LONG",
+    "same": "LONG",
+    "d": "DOUBLE",
+    "name": "VARCHAR",
+    "tag": "SYMBOL",
+}
 NUMBERS = frozenset({"ts", "gone", "v", "same", "d", "renamed"})
 FILTERED = ("v", "same", "name")
-GROUP_ROWS, ROW_COUNT = 30, 70
+GROUP_ROWS, ROW_COUNT = 30, 50
 STEP = 10
 """Microseconds from one row to the next."""
 LONG_TEXTS, LONG_TEXT_BYTES = 3, 3_000
 """The first texts of each row group are long."""
 GROUP_BYTES, GROUP_BYTES_MAX = 7_000, 7_300
 """A slice of rows that were read may have a few bytes more than one of those that were written."""
-RATE = 0.3
+RATE, SMALL_RATE = 0.3, 1e-12
+PM_BYTES_MAX = 10_000
+"""Filters of the small rate do not fit into so many."""
+TAGS = ("a", "b")
 DAY = 86_400_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrittenPartitions:
-    """A table whose first rows are written with some options, and others `afterwards`; maybe row group by row group."""
+    """A table whose first rows are written with some options, and others `afterwards`; maybe row group by row group.
+
+    If there is no room for filters in a `_pm`, they must be in data.parquet.
+    """
 
     name: str
     options: WriterOptions
     afterwards: WriterOptions
     is_streamed: bool = False
+    pm_bytes_max: int | None = None
     kind: str = "partitions"
 
 
@@ -76,15 +99,18 @@ def written_partitions() -> tuple[WrittenPartitions, ...]:
         for position in BloomPosition
     }
     external = filters.pop(f"filters {BloomPosition.EXTERNAL.value}")
+    large = replace(default, blooms=BloomOptions(columns=dict.fromkeys(FILTERED, SMALL_RATE)))
     options = {
-        "the default": default,
         "row groups of few bytes": replace(default, row_group_size_bytes_max=GROUP_BYTES),
         "every number twice": twice,
-        "small pages": replace(default, encoding=pages),
         **filters,
     }
     return (
         *(WrittenPartitions(name=name, options=each, afterwards=each) for name, each in options.items()),
+        WrittenPartitions(name="small pages afterwards", options=default, afterwards=replace(default, encoding=pages)),
+        WrittenPartitions(
+            name="filters that do not fit into _pm", options=large, afterwards=large, pm_bytes_max=PM_BYTES_MAX
+        ),
         WrittenPartitions(
             name="filters row group by row group", options=external, afterwards=external, is_streamed=True
         ),
@@ -98,9 +124,11 @@ def problem_of(case: WrittenPartitions) -> str | None:
     with ExitStack() as around:
         if case.is_streamed:
             around.enter_context(replaced(STREAMED_BYTES, 1))
+        if case.pm_bytes_max is not None:
+            around.enter_context(replaced(PM_LIMIT_BYTES, case.pm_bytes_max))
         living = _Living(case)
         for way, start, asked in living.ways():
-            problem = next(_differences(living.contents(start), asked), None)
+            problem = living.problem_of_nulls() or next(_differences(living.contents(start), asked), None)
             if problem is not None:
                 return f"after {way} {problem}"
     return None
@@ -138,7 +166,7 @@ class _Asked:
 
     form: FooterForm
     has_duplicates: bool
-    codec: Codec | None
+    codec: Codec
     filters: BloomPosition | None
     rows: pa.Table | None
 
@@ -152,6 +180,7 @@ class _Living:
         columns = [NewColumn(name=name, type=type_code(of) or 0) for name, of in COLUMNS.items()]
         create_table(self._storage, PATH, columns, timestamp="ts", partition_by=PartitionBy.DAY)
         self._known: dict[int, _Asked] = {}
+        self._has_null = False
 
     def ways(self) -> Iterator[tuple[str, int, _Asked]]:
         """Write in each way, and yield that, the start of the partition, and what was asked for."""
@@ -168,14 +197,13 @@ class _Living:
         self._change_columns({"gone": None})
         self._write(after, [time + 2 for time in times[3:6]])
         yield "a rewrite because of a column that is gone", day, self._asked(day, after)
-        self._write(after, [], rewritten=day)
-        yield "a rewrite that was asked for", day, self._asked(day, after)
         self._prepare_alone(after, [time + DAY for time in times])
         yield "the preparation of a partition", day + DAY, self._asked(day + DAY, after, is_alone=True)
         self._prepare_merged(after, day, [time + 3 for time in times[GROUP_ROWS : GROUP_ROWS + 10]])
         yield "the preparation of a partition with old rows", day, self._asked(day, after)
         self._write(after, [times[-1] + 100, times[-1] + DAY + 100])
-        for start in (day, day + DAY):
+        # Where there is little room, the other one may have had to be rewritten, and then has filters.
+        for start in (day, day + DAY) if self._case.pm_bytes_max is None else (day,):
             yield "rows behind those that were prepared", start, self._asked(start, after)
 
     def contents(self, start: int) -> Contents:
@@ -187,6 +215,14 @@ class _Living:
         with files.open_data() as data, self._storage.open_for_reading(f"{files.path}/{PM_FILE}") as pm:
             return Contents(data.pread(partition.token, 0), pm.pread(pm.size_bytes(), 0), resolved.metadata)
 
+    def problem_of_nulls(self) -> str | None:
+        """Say whether the dictionary of symbols does not say if rows have a null."""
+        table = open_table(self._storage, PATH)
+        (column,) = symbol_columns(table)
+        path = dictionary_paths(table, table.transaction(), column)["o"]
+        says_null = bool(read_offsets_header(self._storage, path).has_null)
+        return None if says_null == self._has_null else f"the dictionary of {column.name} says {says_null} of nulls"
+
     def _asked(self, start: int, options: WriterOptions, *, is_alone: bool = False) -> _Asked:
         """Return what was asked for, where the options leave it open as it was before.
 
@@ -194,13 +230,15 @@ class _Living:
         """
         before, encoding = self._known.get(start), options.encoding
         filters = before.filters if before else options.blooms.position if options.blooms and not is_alone else None
+        if filters and self._case.pm_bytes_max is not None:
+            filters = BloomPosition.EXTERNAL
         is_cut = bool(options.row_group_size_bytes_max) and not is_alone and (before is None or before.rows is not None)
         asked = _Asked(
             form=encoding.footer_extension or (before.form if before else FooterForm.THRIFT),
             has_duplicates=bool(
                 before and before.has_duplicates if encoding.duplicates is None else encoding.duplicates
             ),
-            codec=encoding.codec if self._case.options is options else None,
+            codec=encoding.codec,
             filters=filters,
             rows=self._rows_of(start) if is_cut else None,
         )
@@ -213,18 +251,18 @@ class _Living:
         times = timestamps_of(rows, "ts")
         return rows.filter(pa.array((times >= start) & (times < start + DAY)))
 
-    def _write(self, options: WriterOptions, times: Sequence[int], *, rewritten: int | None = None) -> None:
+    def _write(self, options: WriterOptions, times: Sequence[int]) -> None:
         with open_writer_of_copy(self._storage, PATH, options=self._now(options)) as writer:
             writer.write(self._rows(writer.schema, times))
-            if rewritten is not None:
-                writer.rewrite_partition(rewritten)
             writer.commit()
 
     def _prepare_alone(self, options: WriterOptions, times: Sequence[int]) -> None:
         metadata = self._metadata()
         snapshot = open_snapshot(open_table(self._storage, PATH))
-        rows, path = self._rows(snapshot.schema, times), f"{PATH}/alone"
-        with PartitionBuild(self._storage, path, metadata, self._now(options), table_name=PATH) as build:
+        rows, path = self._rows(snapshot.schema, times, has_null=True), f"{PATH}/alone"
+        with PartitionBuild(
+            self._storage, path, metadata, self._now(options), table_name=PATH, symbols=self._symbols()
+        ) as build:
             size = 10 if options.row_group_size_bytes_max else GROUP_ROWS
             for at in range(0, len(rows), size):
                 build.append(build.encoded(rows.slice(at, size)))
@@ -237,7 +275,8 @@ class _Living:
         snapshot = open_snapshot(open_table(self._storage, PATH))
         rows = self._rows(snapshot.schema, times)
         portion = Portion(timestamp=start, rows=rows, timestamps=timestamps_of(rows, "ts"))
-        prepared = prepare_partition(self._storage, snapshot, portion, f"{PATH}/merged", self._now(options))
+        path, now = f"{PATH}/merged", self._now(options)
+        prepared = prepare_partition(self._storage, snapshot, portion, path, now, self._symbols())
         with open_writer_of_copy(self._storage, PATH) as writer:
             writer.adopt(prepared)
             writer.commit()
@@ -249,6 +288,10 @@ class _Living:
         names = {column.id: column.name for column in self._metadata().columns}
         asked = {names[list(COLUMNS).index(name)]: rate for name, rate in options.blooms.columns.items()}
         return replace(options, blooms=replace(options.blooms, columns=asked))
+
+    def _symbols(self) -> Mapping[str, SymbolTable]:
+        table = open_table(self._storage, PATH)
+        return read_table_symbols(table, table.transaction())
 
     def _metadata(self) -> TableMetadata:
         metadata = open_table(self._storage, PATH).metadata
@@ -266,11 +309,14 @@ class _Living:
         with self._storage.open_for_writing(path, OpenMode.NEW) as file:
             file.pwrite(content, 0)
 
-    def _rows(self, schema: pa.Schema, times: Sequence[int]) -> pa.Table:
+    def _rows(self, schema: pa.Schema, times: Sequence[int], *, has_null: bool = False) -> pa.Table:
+        """Return rows, of which the first one may have no symbol."""
+        self._has_null |= has_null
         numbers = range(len(times))
         values = {
             "gone": pa.array(numbers, pa.int32()),
             "d": pa.array([number / 4 for number in numbers], pa.float64()),
+            "tag": [None if has_null and number == 0 else TAGS[number % len(TAGS)] for number in numbers],
             "name": ["x" * (LONG_TEXT_BYTES if number % GROUP_ROWS < LONG_TEXTS else 1) for number in numbers],
         }
         made = [
@@ -292,9 +338,9 @@ def _differences(contents: Contents, asked: _Asked) -> Iterator[str]:
         expected = {chunk.name for chunk in chunks if asked.has_duplicates and chunk.name in NUMBERS}
         if has_duplicate != expected:
             yield f"row group {number} has duplicates of {sorted(has_duplicate)}, and should of {sorted(expected)}"
-        codecs = {Codec(chunk.meta["codec"]) for chunk in chunks}
-        if asked.codec is not None and codecs != {asked.codec}:
-            yield f"row group {number} has the codecs {sorted(codecs)}, and should have {asked.codec}"
+    codecs = {Codec(chunk.meta["codec"]) for chunks in contents.row_groups for chunk in chunks}
+    if asked.codec not in codecs:
+        yield f"its codecs are {sorted(codecs)}, and the newest should be {asked.codec}"
     yield from _differences_of_sizes(contents, asked)
     yield from _differences_of_filters(contents, asked)
 

@@ -345,6 +345,10 @@ RESIZED: tuple[Steps, ...] = tuple(
     for size_bytes in (1, 100)
 )
 """Partitions that are rewritten because of their unused bytes, and row groups that are cut by their size."""
+UNWRITABLE: Steps = (
+    *(_insert(0, 9, 24), COMMIT, *APPEND, CLOSE, _step("write to unwritable partitions")),
+    *(_step("work in pieces"), _step("write to unwritable partitions")),
+)
 OUTGROWN: Steps = (
     *(*DROPS, COMMIT, _insert(0), COMMIT, _step("limit", of="row groups")),
     *(_insert(*range(TIMES_IN_INTERVAL * KEY_COUNT)), COMMIT, *READ),
@@ -358,7 +362,7 @@ FIXED_PROGRAMS[SYMBOLS.name] += (KILLED_SYMBOLS, *LIMITED, BESIDE_A_WRITER)
 FIXED_PROGRAMS[CHANGED.name] += (*LIMITED, *ENCODED)
 FIXED_PROGRAMS[OTHERS.name] = (*WRITTEN_OTHERWISE, *ENCODED[::2], ENCODED_IN_PIECES[0])
 FIXED_PROGRAMS[SPLIT.name] = COMMITS
-FIXED_PROGRAMS[SYMBOLS.name] += (PREPARED,)
-FIXED_PROGRAMS[CHANGED.name] += (PREPARED,)
+FIXED_PROGRAMS[SYMBOLS.name] += (PREPARED, UNWRITABLE)
+FIXED_PROGRAMS[CHANGED.name] += (PREPARED, UNWRITABLE)
 FIXED_PROGRAMS[PLAIN.name] += (*RESIZED, OUTGROWN)
 FIXED_PROGRAMS[EXTREMES.name] = (ALL_VALUES, IN_PIECES, *ENCODED, ENCODED_IN_PIECES[1])

@@ -58,6 +58,7 @@ from tornproof.harness.explorers.model_based.surroundings import (
     work_as_usual,
     work_in_pieces,
 )
+from tornproof.harness.explorers.model_based.unwritable import write_unwritable
 from tornproof.harness.explorers.model_based.world import ALLOWED, Staged, World, orderly
 from tornproof.impl.errors import CorruptError, RowsRejectedError
 from tornproof.impl.layout.parquet import DATA_FILE, MAGIC
@@ -483,6 +484,7 @@ RULES: Mapping[str, Rule] = {
     "announce": Rule(announce, _can_migrate, 0, _CLOSED),
     "recover beside a writer": Rule(recover_beside_a_writer, _can_migrate, 0, _CLOSED),
     "migrate elsewhere": Rule(migrate_elsewhere, _can_migrate, 0, _CLOSED),
+    "write to unwritable partitions": Rule(write_unwritable, _has_rows, 0, _COMMITTED),
     "write to a protected table": Rule(write_protected, _can_repair, 0, _CLOSED),
     "reopen that is killed": Rule(reopen_killed, _is_closed, 5, ("commit that is killed", *_STAGED), ("at",)),
     "reopen that fails": Rule(reopen_fails, _is_closed, 4, ("commit that fails", *_STAGED), ("at",)),

@@ -49,14 +49,17 @@ def write_unwritable(world: World) -> None:
 
 
 def _write_to_frozen(world: World, first: Partition, last: Partition) -> None:
-    """Freeze the last partition; rows for it must be refused with all others, and flags of entries stay."""
+    """Freeze the last partition; rows for it must be refused with all that is staged, and flags of entries stay."""
     storage, table = _copy(world)
     _set_flag(storage, table, first, SQUASH_COUNT, SQUASHED)
     _set_flag(storage, table, last, READ_ONLY, 1)
     flags = _flags(table)
     with open_writer_of_copy(storage, table.path, options=world.options, force=True) as writer:
         stages: dict[str, Callable[[], None]] = {
-            "rows for a frozen partition": lambda: _write_both(writer, _row(world, first), _row(world, last)),
+            "rows for a frozen partition": lambda: writer.write(_row(world, last)),
+            "rows for a frozen partition beside a rewrite": lambda: _rewrite_and_write(
+                writer, first, _row(world, last)
+            ),
             "a rewrite of a frozen partition": lambda: writer.rewrite_partition(last.timestamp),
             "a preparation of a frozen partition": lambda: writer.adopt(_prepared(world, storage, last)),
         }
@@ -134,9 +137,9 @@ def _refused(
         raise ViolationError(ALLOWED, f"{what} was refused, and then {changed[0]} was another file")
 
 
-def _write_both(writer: TableWriter, *rows: pa.Table) -> None:
-    for each in rows:
-        writer.write(each)
+def _rewrite_and_write(writer: TableWriter, partition: Partition, rows: pa.Table) -> None:
+    writer.rewrite_partition(partition.timestamp)
+    writer.write(rows)
 
 
 def _prepared(world: World, storage: MemoryStorage, partition: Partition) -> PreparedPartition:

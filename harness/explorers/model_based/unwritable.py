@@ -1,4 +1,4 @@
-"""The rule of a stateful run about partitions that a writer must leave alone: frozen, damaged, or with an orphan.
+"""The rule of a stateful run about partitions that a writer must leave alone, or must not take as they are.
 
 Each is tried on a copy of the table. What is refused must leave nothing behind, and hinder nothing that comes after it.
 """
@@ -24,25 +24,32 @@ from tornproof.impl.layout.bits import Bits
 from tornproof.impl.layout.parquet import DATA_FILE, ParquetTail
 from tornproof.impl.layout.txn import READ_ONLY, SQUASH_COUNT, PartitionEntry
 from tornproof.impl.read.reader import open_snapshot
+from tornproof.impl.table.create import NewColumn, create_table
+from tornproof.impl.table.metadata_file import PartitionBy
 from tornproof.impl.table.partition import PM_FILE, resolve_partition
 from tornproof.impl.table.symbols import read_table_symbols
 from tornproof.impl.table.table import Table, open_table
 from tornproof.impl.txn.transaction import TXN_FILE, Partition
+from tornproof.impl.types.names import type_code
 from tornproof.impl.write.adoption import PreparedPartition
 from tornproof.impl.write.incoming_rows import Portion, timestamps_of
+from tornproof.impl.write.partition_build import PartitionBuild
 from tornproof.impl.write.prepared_partition import prepare_partition
 from tornproof.impl.write.table_writer import TableWriter
+from tornproof.impl.write.writer_options import WriterOptions
 
+ROW_GROUP_COUNT_LIMIT = "tornproof.impl.limits:ROW_GROUP_COUNT_LIMIT"
 PM_LIMIT_BYTES = "tornproof.impl.limits:PM_LIMIT_BYTES"
 SQUASHED = 5
 FLAG_WORD_BYTES = 8
 
 
 def write_unwritable(world: World) -> None:
-    """Write to copies with a frozen partition, a damaged one, and one with an orphan that cannot be put aside."""
+    """Write to copies with a frozen partition, a damaged one, a foreign one, and one with an orphan that stays."""
     partitions = [each for each in world.transaction.partitions if each.is_parquet]
     _write_to_frozen(world, partitions[0], partitions[-1])
     _write_to_damaged(world, partitions[0])
+    _prepare_for_nobody(world, partitions[0].timestamp)
     # No other one may reach the limit that keeps the orphan where it is.
     _write_to_orphaned(world, max(partitions, key=lambda each: world.files.chain(entry_of(each).directory).end_bytes))
 
@@ -88,6 +95,37 @@ def _write_to_damaged(world: World, partition: Partition) -> None:
                 _refused(writer, storage, f"{what} commit", ProblemError, partial(writer.write, _row(world, partition)))
             stage = partial(writer.rewrite_partition, partition.timestamp)
             _refused(writer, storage, f"{what} rewrite", ProblemError, stage)
+
+
+def _prepare_for_nobody(world: World, timestamp: int) -> None:
+    """Prepare partitions with other types than the table has, and with a row group more than readers take."""
+    storage, table = _copy(world)
+    names = world.rows.shape.schema.names
+    designated = names[world.rows.shape.timestamp]
+    columns = [
+        NewColumn(name=name, type=type_code("TIMESTAMP" if name == designated else "UUID") or 0) for name in names
+    ]
+    other = create_table(storage, "/other", columns, timestamp=designated, partition_by=PartitionBy.DAY)
+    assert table.metadata is not None and other.metadata is not None, "both were made here"
+    with (
+        orderly("preparing a partition of another table"),
+        PartitionBuild(storage, f"{table.path}/other", other.metadata, WriterOptions(), table_name="other") as build,
+    ):
+        build.append(build.encoded(rows_for(other, [timestamp], seed=1)))
+        prepared = build.finish(timestamp)
+    with open_writer_of_copy(storage, table.path, options=world.options, force=True) as writer:
+        writer.drop_partition(timestamp)
+        _refused(writer, storage, "a partition of another table", ProblemError, lambda: writer.adopt(prepared))
+    symbols, path = read_table_symbols(table, table.transaction()), f"{table.path}/prepared"
+    with (
+        replaced(ROW_GROUP_COUNT_LIMIT, 1),
+        PartitionBuild(storage, path, table.metadata, world.options, table_name="table", symbols=symbols) as build,
+    ):
+        group = build.encoded(rows_for(table, [timestamp], seed=1))
+        build.append(group)
+        with orderly("a row group too many", RowsRejectedError), suppress(RowsRejectedError):
+            build.append(group)
+            raise ViolationError(ALLOWED, "a partition was prepared with a row group more than readers take")
 
 
 def _write_to_orphaned(world: World, partition: Partition) -> None:

@@ -45,7 +45,11 @@ from tornproof.impl.write.writer_options import BloomOptions, BloomPosition, Wri
 PROPERTY = "a partition has what its rows and the options of its writer make of it"
 PATH = "written"
 PM_LIMIT_BYTES = "tornproof.impl.limits:PM_LIMIT_BYTES"
-STREAMED_BYTES = "tornproof.impl.write.partition_change:STREAMED_BYTES"
+PIECES = {
+    "tornproof.impl.write.partition_change:STREAMED_BYTES": 1,
+    "tornproof.impl.chunk.duplicate_pages:PAGE_ROW_COUNT": 7,
+}
+"""What is only divided if it is large."""
 COLUMNS = {
     "ts": "TIMESTAMP",
     "gone": "INT",
@@ -122,8 +126,8 @@ def written_partitions() -> tuple[WrittenPartitions, ...]:
 def problem_of(case: WrittenPartitions) -> str | None:
     """Say what is wrong with a partition of the table, and after what; None if nothing ever is."""
     with ExitStack() as around:
-        if case.is_streamed:
-            around.enter_context(replaced(STREAMED_BYTES, 1))
+        for location, size in PIECES.items() if case.is_streamed else ():
+            around.enter_context(replaced(location, size))
         if case.pm_bytes_max is not None:
             around.enter_context(replaced(PM_LIMIT_BYTES, case.pm_bytes_max))
         living = _Living(case)

@@ -319,7 +319,7 @@ class _Living:
         numbers = range(len(times))
         values = {
             "gone": pa.array(numbers, pa.int32()),
-            "d": pa.array([number / 4 for number in numbers], pa.float64()),
+            "d": pa.array([None if number % 5 == 2 else number / 4 for number in numbers], pa.float64()),
             "tag": [None if has_null and number == 0 else TAGS[number % len(TAGS)] for number in numbers],
             "name": ["x" * (LONG_TEXT_BYTES if number % GROUP_ROWS < LONG_TEXTS else 1) for number in numbers],
         }

@@ -241,8 +241,10 @@ def _chunk(meta: Mapping[str, Any]) -> Chunk:
 
 
 def _with_totals(row_group: Struct, metas: Sequence[Mapping[str, Any]]) -> Struct:
+    # What is duplicated begins before: that is for nobody who goes by the row group's pages.
     return with_fields(
         row_group,
+        Field(GROUP["file_offset"], Kind.I64, min(map(start_of, metas))),
         Field(GROUP["total_byte_size"], Kind.I64, sum(meta["total_uncompressed_size"] for meta in metas)),
         Field(GROUP["total_compressed_size"], Kind.I64, sum(meta["total_compressed_size"] for meta in metas)),
     )

@@ -212,7 +212,7 @@ class PartitionChanger(msgspec.Struct, kw_only=True):
             return self._create(
                 rows, new_header(self.metadata, bloom_ids=ids, blooms_external=True), files, options, form
             )
-        if options.row_group_row_count_max < rows.count_max:
+        if _has_larger_row_groups(options, rows.count_max):
             return self._create(rows, header, files, _with_larger_row_groups(options), form)
         raise RowsRejectedError(
             f"{files.name}: it would have {found}; write fewer rows or filters, or shorter values, to it"
@@ -386,6 +386,13 @@ def _first_count(rows: pa.Table, options: WriterOptions) -> int:
     while part.nbytes > size_bytes_max and part.num_rows > 1:
         part = part.slice(0, max(1, min(part.num_rows - 1, part.num_rows * size_bytes_max // part.nbytes)))
     return int(part.num_rows)
+
+
+def _has_larger_row_groups(options: WriterOptions, row_count: int) -> bool:
+    """Whether so many rows can be in larger row groups than the options let them be."""
+    size_bytes_max = options.row_group_size_bytes_max
+    is_cut_by_size = size_bytes_max is not None and size_bytes_max < limits.ARRAY_LIMIT_BYTES
+    return options.row_group_row_count_max < row_count or is_cut_by_size
 
 
 def _with_larger_row_groups(options: WriterOptions) -> WriterOptions:

@@ -112,7 +112,7 @@ def _commit(world: World, fault: Fault | None) -> None:
         _stopped(world, changes, calls, _stage(calls, fault), is_killed=isinstance(error, Killed))
     except RowsRejectedError as error:
         world.process.arm()
-        if not is_rejected and not world.is_limited:
+        if not is_rejected and not world.may_reject:
             raise ViolationError(ORDERLY, f"commit: {error}") from error
         world.reached["commit refused"] += 1
         world.accept([_unchanged(world.state)], [], "a rejected commit")
@@ -314,7 +314,8 @@ def _note_growth(world: World, old: Sequence[int], new: Sequence[int], why_rewri
 
 def _check_growth(world: World, key: int, old: Entry, new: Entry, facts: Facts) -> None:
     """Check the choice between growing and rewriting, and the number of unused bytes."""
-    is_over = facts.unused_bytes > world.options.rewrite_unused_ratio * facts.token
+    options = world.options
+    is_over = facts.unused_bytes > min(options.rewrite_unused_ratio * facts.token, options.rewrite_unused_bytes)
     is_asked = key in world.staged.rewritten
     is_own = old.directory[1] >= world.start.transaction.version and old.directory not in world.of_others
     in_place = new.directory == old.directory

@@ -37,6 +37,7 @@ from tornproof.harness.explorers.model_based.fixed_programs import (
     RECOVERED,
     REPAIRED,
     SECOND_WRITER,
+    UNWRITABLE,
 )
 from tornproof.harness.explorers.model_based.machine import FIRST_STEPS, STEPS_IN_PROGRAM, Search, filled, replay
 from tornproof.harness.explorers.model_based.rows import Rows
@@ -526,6 +527,13 @@ CONTROLS = (
         location=f"{WRITER}:reject_if_served",
         broken=_returns(None),
         program=PROTECTED,
+        table=SYMBOLS.name,
+    ),
+    Control(
+        name="a frozen partition that is written to",
+        location=f"{WRITER}:reject_unless_writable",
+        broken=_returns(None),
+        program=UNWRITABLE,
         table=SYMBOLS.name,
     ),
     Control(

@@ -321,6 +321,39 @@ ALL_VALUES: Steps = (
     *(_insert(*range(24)), COMMIT, *READ, *EACH_VALUE, *BETWEEN, *SELECTED[::2], _insert(*range(12, 30)), COMMIT),
     *(VERIFY, *READ, REWRITE, COMMIT, *READ, CLOSE, MIGRATE, VERIFY, *READ, *SELECTED[1::6]),
 )
+PREPARED: Steps = (
+    *(_insert(0, 3, 6, 9, 24), COMMIT),
+    *(
+        step
+        for form in ENCODING_NAMES
+        for step in (
+            *(CLOSE, _step("encode", form=form), REOPEN, _step("adopt instead", nth=0, count=TIMES_IN_INTERVAL)),
+            *(COMMIT, VERIFY, *READ, _insert(0, 12), COMMIT, VERIFY, *READ),
+        )
+    ),
+    *(_step("adopt", place=0, count=2), CLOSE, REOPEN, _step("adopt", place=0, count=2), COMMIT, *READ),
+)
+"""Partitions that are prepared in each form, in the place of others, and left without a commit."""
+RESIZED: tuple[Steps, ...] = tuple(
+    (
+        *(_insert(0, 3, 24), COMMIT, CLOSE, _step("resize", group_bytes=size_bytes, unused_bytes=2_000), REOPEN),
+        *(step for row in range(0, 42, 5) for step in (_insert(row, row + 3), COMMIT)),
+        *(*READ, _step("limit", of="row groups")),
+        *(step for row in range(0, 42, 7) for step in (_insert(row, row + 3), COMMIT)),
+        *(*READ, REWRITE, COMMIT, *READ),
+    )
+    for size_bytes in (1, 100)
+)
+"""Partitions that are rewritten because of their unused bytes, and row groups that are cut by their size."""
+UNWRITABLE: Steps = (
+    *(_insert(0, 9, 24), COMMIT, *APPEND, CLOSE, _step("write to unwritable partitions")),
+    *(_step("work in pieces"), _step("write to unwritable partitions")),
+)
+OUTGROWN: Steps = (
+    *(*DROPS, COMMIT, _insert(0), COMMIT, _step("limit", of="row groups")),
+    *(_insert(*range(TIMES_IN_INTERVAL * KEY_COUNT)), COMMIT, *READ),
+)
+"""A partition whose new rows are many more than its old ones, in as many row groups as readers take."""
 FIXED_PROGRAMS = {table.name: (*COMMITS, *more) for table, more in zip(TABLES, STOPS, strict=True)}
 FIXED_PROGRAMS = {name: (*programs, IN_PIECES, OPERATED) for name, programs in FIXED_PROGRAMS.items()}
 FIXED_PROGRAMS[TEXTS.name] += (LONG_TEXTS, LOST_SIZES)
@@ -329,4 +362,7 @@ FIXED_PROGRAMS[SYMBOLS.name] += (KILLED_SYMBOLS, *LIMITED, BESIDE_A_WRITER)
 FIXED_PROGRAMS[CHANGED.name] += (*LIMITED, *ENCODED)
 FIXED_PROGRAMS[OTHERS.name] = (*WRITTEN_OTHERWISE, *ENCODED[::2], ENCODED_IN_PIECES[0])
 FIXED_PROGRAMS[SPLIT.name] = COMMITS
+FIXED_PROGRAMS[SYMBOLS.name] += (PREPARED, UNWRITABLE)
+FIXED_PROGRAMS[CHANGED.name] += (PREPARED, UNWRITABLE)
+FIXED_PROGRAMS[PLAIN.name] += (*RESIZED, OUTGROWN)
 FIXED_PROGRAMS[EXTREMES.name] = (ALL_VALUES, IN_PIECES, *ENCODED, ENCODED_IN_PIECES[1])

@@ -36,6 +36,8 @@ class Making(StrEnum):
     """Whatever can be null is."""
     DAYS = "days"
     """Dates are those of whole days, which other writers count in days."""
+    KNOWN_SYMBOLS = "known symbols"
+    """No symbol is new."""
 
 
 class Point(NamedTuple):
@@ -144,7 +146,9 @@ class Rows:
             # New ones now and then, because each makes the dictionary larger.
             known = sorted({content[index] for content in self.contents if content[index] is not None})
             # Some have characters that a server counts twice.
-            return [*known, f"row {number}{OUTSIDE_BASIC_PLANE * (number % 2)}"][number % (len(known) + 1)]
+            new = [f"row {number}{OUTSIDE_BASIC_PLANE * (number % 2)}"] * (self._making is not Making.KNOWN_SYMBOLS)
+            choices: list[Any] = [*known, *new] or [None]
+            return choices[number % len(choices)]
         if self._text_size_bytes and tag in (TypeTag.STRING, TypeTag.VARCHAR):
             return f"{number} ".ljust(self._text_size_bytes, "x")
         make = value_maker(self.shape.types[index], is_ascii=number % 2 == 0)

@@ -47,22 +47,25 @@ from tornproof.harness.explorers.model_based.sessions import (
     stretch,
     use_dead,
 )
-from tornproof.harness.explorers.model_based.start import OPTIONS, TIMES_IN_INTERVAL, Interval
+from tornproof.harness.explorers.model_based.start import TIMES_IN_INTERVAL, Interval
 from tornproof.harness.explorers.model_based.surroundings import (
     encode,
     limit,
     move,
     read_by_threads,
+    resize,
     verify,
     work_as_usual,
     work_in_pieces,
 )
+from tornproof.harness.explorers.model_based.unwritable import write_unwritable
 from tornproof.harness.explorers.model_based.world import ALLOWED, Staged, World, orderly
 from tornproof.impl.errors import CorruptError, RowsRejectedError
 from tornproof.impl.layout.parquet import DATA_FILE, MAGIC
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
 from tornproof.impl.table.partition import PM_FILE
 from tornproof.impl.table.partition_names import interval_end
+from tornproof.impl.table.symbols import read_table_symbols
 from tornproof.impl.types.questdb import TypeTag
 from tornproof.impl.write.adoption import PreparedPartition
 from tornproof.impl.write.incoming_rows import conform, in_time_order, portions, without_duplicates
@@ -72,6 +75,7 @@ from tornproof.impl.write.prepared_partition import prepare_partition
 Step: TypeAlias = dict[str, Any]
 KEY_COUNT = 3
 READER_COUNT = 3
+ROWS_IN_PREPARED_GROUP = 2
 
 
 def append(world: World, *, place: int, count: int) -> None:
@@ -158,17 +162,27 @@ def rewrite(world: World, *, nth: int) -> None:
 def adopt(world: World, *, place: int, count: int) -> None:
     """Prepare a partition beside the table, and stage it."""
     free = _free(world)
-    interval = free[place % len(free)]
-    rows, identities = world.rows.make(
-        [Point(time, nth % KEY_COUNT) for nth, time in enumerate(interval.times[: max(1, count)])]
-    )
+    _adopt(world, free[place % len(free)], count)
+
+
+def adopt_instead(world: World, *, nth: int, count: int) -> None:
+    """Stage the drop of a partition, and one that was prepared with symbols of the table in its place."""
+    key = _pick(_parquet(world), nth)
+    drop(world, nth=nth)
+    _adopt(world, next(each for each in world.start.intervals if each.start <= key < each.end), count)
+
+
+def _adopt(world: World, interval: Interval, count: int) -> None:
+    rows, identities = _known_rows(world, interval, max(1, count))
     path = f"{world.files.path}/prepared.{len(world.rows.contents)}"
-    with (
-        orderly("preparing a partition"),
-        PartitionBuild(world.process, path, world.start.metadata, OPTIONS[0], table_name="table") as build,
-    ):
-        build.append(build.encoded(rows))
-        prepared = build.finish(interval.start)
+    with orderly("preparing a partition"):
+        symbols = read_table_symbols(world.files.table(), world.transaction)
+        with PartitionBuild(
+            world.process, path, world.start.metadata, world.options, table_name="table", symbols=symbols
+        ) as build:
+            for start in range(0, len(rows), ROWS_IN_PREPARED_GROUP):
+                build.append(build.encoded(rows.slice(start, ROWS_IN_PREPARED_GROUP)))
+            prepared = build.finish(interval.start)
     _check_prepared(world, path)
     _reject_unfinished(world, prepared, f"{path}/{DATA_FILE}")
     with orderly("adopting a partition"):
@@ -178,6 +192,12 @@ def adopt(world: World, *, place: int, count: int) -> None:
     world.reached["partition adopted"] += 1
 
 
+def _known_rows(world: World, interval: Interval, count: int) -> tuple[pa.Table, tuple[int, ...]]:
+    """Return new rows with symbols of the table alone, because whoever prepares a partition adds none."""
+    with world.rows.alike(Making.KNOWN_SYMBOLS):
+        return world.rows.make([Point(time, nth % KEY_COUNT) for nth, time in enumerate(interval.times[:count])])
+
+
 def adopt_merged(world: World, *, nth: int, count: int, grows: bool) -> None:
     """Prepare a partition with new rows merged into those that it has; it may grow before the commit, and is rejected.
 
@@ -185,9 +205,7 @@ def adopt_merged(world: World, *, nth: int, count: int, grows: bool) -> None:
     """
     key = _pick(_parquet(world), nth)
     interval = next(each for each in world.start.intervals if each.start <= key < each.end)
-    rows, identities = world.rows.make(
-        [Point(time, row % KEY_COUNT) for row, time in enumerate(interval.times[:count])]
-    )
+    rows, identities = _known_rows(world, interval, count)
     path = f"{world.files.path}/prepared.{len(world.rows.contents)}"
     with orderly("preparing a merged partition"):
         snapshot = world.files.snapshot(world.transaction)
@@ -196,7 +214,8 @@ def adopt_merged(world: World, *, nth: int, count: int, grows: bool) -> None:
         fitting = conform(rows, world.rows.shape.schema, name)
         fitting = without_duplicates(fitting, keys) if world.rows.shape.has_keys else fitting
         (portion,) = portions(in_time_order(fitting, name), name, metadata, world.transaction.partitions)
-        prepared = prepare_partition(world.process, snapshot, portion, path, world.options)
+        symbols = read_table_symbols(world.files.table(), world.transaction)
+        prepared = prepare_partition(world.process, snapshot, portion, path, world.options, symbols)
     _check_prepared(world, path)
     if grows:
         known = world.rows.key(world.state.entries[key].rows[0])
@@ -351,7 +370,7 @@ def _can_upsert(world: World) -> bool:
 
 
 def _can_adopt(world: World) -> bool:
-    """Whether a partition can be prepared, which cannot have symbols."""
+    """Whether a partition can be prepared of which random programs know all symbols."""
     return _has_nothing_staged(world) and not _has_symbols(world) and bool(_free(world))
 
 
@@ -361,7 +380,7 @@ def _has_symbols(world: World) -> bool:
 
 
 def _can_merge(world: World) -> bool:
-    return _has_nothing_staged(world) and not _has_symbols(world) and bool(_parquet(world))
+    return _has_nothing_staged(world) and bool(_parquet(world))
 
 
 def _can_repair(world: World) -> bool:
@@ -418,6 +437,7 @@ RULES: Mapping[str, Rule] = {
     "grow": Rule(grow, _has_nothing_staged, 0, _COMMITTED, ("count",)),
     "stretch": Rule(stretch, _can_stretch, 0, ("close", *_COMMITTED), ("token_bytes",)),
     "encode": Rule(encode, _is_closed, 0, ("close",), ("form",)),
+    "resize": Rule(resize, _is_closed, 0, ("close",), ("group_bytes", "unused_bytes")),
     "verify": Rule(verify, _always, 0),
     "limit": Rule(limit, _has_rows, 0, _COMMITTED, ("of",)),
     "move": Rule(move, _can_stretch, 0, ("close", *_COMMITTED), ("nth",)),
@@ -428,6 +448,7 @@ RULES: Mapping[str, Rule] = {
     "drop": Rule(drop, _can_change, 3, _COMMITTED, ("nth",)),
     "adopt": Rule(adopt, _can_adopt, 2, _COMMITTED, ("place", "count")),
     "adopt merged": Rule(adopt_merged, _can_merge, 0, _COMMITTED, ("nth", "count", "grows")),
+    "adopt instead": Rule(adopt_instead, _can_merge, 0, _COMMITTED, ("nth", "count")),
     "insert impossible": Rule(insert_impossible, _has_nothing_staged, 0, _COMMITTED),
     "work in pieces": Rule(work_in_pieces, _always, 0),
     "read by threads": Rule(read_by_threads, _always, 0),
@@ -463,6 +484,7 @@ RULES: Mapping[str, Rule] = {
     "announce": Rule(announce, _can_migrate, 0, _CLOSED),
     "recover beside a writer": Rule(recover_beside_a_writer, _can_migrate, 0, _CLOSED),
     "migrate elsewhere": Rule(migrate_elsewhere, _can_migrate, 0, _CLOSED),
+    "write to unwritable partitions": Rule(write_unwritable, _has_rows, 0, _COMMITTED),
     "write to a protected table": Rule(write_protected, _can_repair, 0, _CLOSED),
     "reopen that is killed": Rule(reopen_killed, _is_closed, 5, ("commit that is killed", *_STAGED), ("at",)),
     "reopen that fails": Rule(reopen_fails, _is_closed, 4, ("commit that fails", *_STAGED), ("at",)),

@@ -21,15 +21,20 @@ from tornproof.impl.table.partition import PM_FILE
 from tornproof.impl.types.questdb import TypeTag, tag_of
 
 CODECS = (Codec.UNCOMPRESSED, Codec.SNAPPY, Codec.GZIP, Codec.ZSTD, Codec.LZ4_RAW)
+RATIO_NEVER_REACHED = 1_000.0
 VOLUME = "volume"
 """A folder beside the partitions, on which nothing is looked for."""
 
 
 class Limit(NamedTuple):
-    """Where a limit is declared, and how large it is for a table that may grow a little."""
+    """Where a limit is declared, and how large it is for a table that may grow a little.
+
+    It `rejects` a commit if nothing else that is written instead has room either.
+    """
 
     location: str
     allowed: Callable[[World], int]
+    rejects: bool = False
 
 
 def _blocks(world: World) -> int:
@@ -55,14 +60,14 @@ def _symbols(world: World) -> int:
 
 LIMITS: Mapping[str, Limit] = MappingProxyType(
     {
-        "bytes of _pm": Limit("tornproof.impl.limits:PM_LIMIT_BYTES", _pm_bytes),
+        "bytes of _pm": Limit("tornproof.impl.limits:PM_LIMIT_BYTES", _pm_bytes, rejects=True),
         "row groups": Limit("tornproof.impl.limits:ROW_GROUP_COUNT_LIMIT", lambda world: _blocks(world) + 1),
         "chunks": Limit(
             "tornproof.impl.limits:CHUNK_COUNT_LIMIT",
             lambda world: (_blocks(world) + 1) * len(world.start.metadata.columns),
         ),
         "generations": Limit("tornproof.impl.limits:GENERATION_COUNT_LIMIT", _generations),
-        "symbols": Limit("tornproof.impl.limits:SYMBOL_COUNT_LIMIT", _symbols),
+        "symbols": Limit("tornproof.impl.limits:SYMBOL_COUNT_LIMIT", _symbols, rejects=True),
         "bytes of nulls in one part": Limit("tornproof.impl.read.row_group:CONSTANT_SLICE_BYTES", lambda world: 1),
     }
 )
@@ -73,7 +78,7 @@ def limit(world: World, *, of: str) -> None:
 
     It then depends on more than the model knows whether a partition is rewritten.
     """
-    location, allowed = LIMITS[of]
+    location, allowed, world.may_reject = LIMITS[of]
     world.around.enter_context(replaced(location, allowed(world)))
     world.is_limited = True
 
@@ -157,6 +162,16 @@ def _set(world: World, sizes: Mapping[str, int]) -> None:
 def encode(world: World, *, form: str) -> None:
     """Let the writers that are opened from now on write files of another form."""
     world.options = replace(world.options, encoding=_encoding(world, form))
+
+
+def resize(world: World, *, group_bytes: int, unused_bytes: int) -> None:
+    """Let the writers that are opened from now on have other limits of a row group and of what is unused."""
+    world.options = replace(
+        world.options,
+        row_group_size_bytes_max=group_bytes,
+        rewrite_unused_bytes=unused_bytes,
+        rewrite_unused_ratio=RATIO_NEVER_REACHED,
+    )
 
 
 def verify(world: World) -> None:

@@ -134,7 +134,7 @@ class World:
         self.committed_partitions: dict[tuple[DirectoryName, int], Partition] = {}
         self.reached: Counter[str] = Counter()
         self.around = ExitStack()  # what is other than usual as long as the program runs
-        self.is_limited = False
+        self.is_limited = self.may_reject = False
         self.moved: list[Path] = []
         self.own_files: dict[str, bytes] = {}  # of a user, by path
         self.of_others: set[DirectoryName] = set()

@@ -8,7 +8,7 @@ from operator import attrgetter
 from types import ModuleType
 from typing import Any
 
-from tornproof.harness.explorers.roundtrip import created_tables, worked_out
+from tornproof.harness.explorers.roundtrip import created_tables, merge_plans, worked_out
 from tornproof.harness.explorers.roundtrip.conditions import pruned_row_groups, worded_conditions
 from tornproof.harness.explorers.roundtrip.metadata import (
     compared_footers,
@@ -34,6 +34,7 @@ from tornproof.harness.explorers.roundtrip.parquet import (
     parquet_members,
     thrift_forms,
     written_options,
+    written_partitions,
 )
 
 
@@ -201,6 +202,22 @@ WRITTEN_OPTIONS = Part(
     cases=written_options.asked,
     kind_of=attrgetter("name"),
 )
+MERGE_PLANS = Part(
+    key="planned",
+    count="merges planned",
+    words="row groups into which rows of all times are merged",
+    subject="Of ",
+    module=merge_plans,
+    cases=merge_plans.merge_plans,
+)
+WRITTEN_PARTITIONS = Part(
+    key="written",
+    count="partitions written",
+    words="tables with some options of the writer, whose partitions are written in every way",
+    subject="Of a table with ",
+    module=written_partitions,
+    cases=written_partitions.written_partitions,
+)
 WRONG_OPTIONS = Part(
     key="wrong",
     count="options refused",
@@ -286,6 +303,7 @@ PARTS = (
     COMPARED_FOOTERS,
     TRANSACTION_FILES,
     FOOTER_RULES,
+    MERGE_PLANS,
     EXPANSION,
     WRITTEN_OPTIONS,
     JUDGED_STATISTICS,
@@ -307,6 +325,7 @@ PARTS = (
     CHUNKS_TOGETHER,
     CONVERTED_STRUCTS,
     SYMBOL_INDEXES,
+    WRITTEN_PARTITIONS,
     PRUNED_ROW_GROUPS,
     CREATED_TABLES,
 )

@@ -1,0 +1,54 @@
+"""Partitions have what was asked for, however they are written; writers that leave something out are noticed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tornproof.harness.common.patch import wrapped
+from tornproof.harness.common.verdict import Verdict
+from tornproof.harness.explorers.roundtrip.explorer import findings_of, replay_roundtrip
+from tornproof.harness.explorers.roundtrip.parquet.written_partitions import (
+    failed_controls,
+    problem_of,
+    written_partitions,
+)
+from tornproof.harness.explorers.roundtrip.parts import WRITTEN_PARTITIONS
+from tornproof.harness.simulator.filesystem.image import DiskImage
+
+
+def test_partitions_have_what_was_asked_for() -> None:
+    assert [problem for each in written_partitions() if (problem := problem_of(each))] == []
+    assert [*failed_controls()] == []
+    assert len({each.name for each in written_partitions()}) == len(written_partitions())
+
+
+def without_first(make: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda options, *more: make(options, *more) and None
+
+
+@pytest.mark.parametrize(
+    ("location", "broken", "words"),
+    [
+        (
+            "tornproof.impl.write.partition_build:encode_options",
+            without_first,
+            "after the preparation of a partition row group 0 has",
+        ),
+        (
+            "tornproof.impl.write.partition_writer:updated_json",
+            lambda _: lambda text, *, unused_bytes: text,
+            "the JSON says that 0 bytes are unused",
+        ),
+    ],
+)
+def test_what_is_left_out_is_a_finding_that_replays(
+    location: str, broken: Callable[[Callable[..., Any]], Callable[..., Any]], words: str
+) -> None:
+    with wrapped(location, broken):
+        findings = [*findings_of(WRITTEN_PARTITIONS)]
+        assert findings and all(words in each.sentence for each in findings)
+        assert {replay_roundtrip(each, DiskImage.of_files({}), "/table") for each in findings} == {Verdict.INVALID}
+    assert {replay_roundtrip(each, DiskImage.of_files({}), "/table") for each in findings} == {Verdict.VALID}

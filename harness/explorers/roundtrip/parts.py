@@ -35,6 +35,7 @@ from tornproof.harness.explorers.roundtrip.parquet import (
     thrift_forms,
     written_options,
 )
+from tornproof.harness.explorers.roundtrip.writing import offered_values, taken_values
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -280,6 +281,15 @@ LOST_FILES = Part(
     module=lost_files,
     cases=lost_files.lost_files,
 )
+TAKEN_VALUES = Part(
+    key="taken",
+    count="columns offered values",
+    words="columns that are offered values of every Arrow type",
+    subject="Of what is offered to ",
+    module=taken_values,
+    cases=offered_values.offered_columns,
+    kind_of=attrgetter("type"),
+)
 PARTS = (
     WRONG_OPTIONS,
     MIGRATED_FILTERS,
@@ -291,6 +301,7 @@ PARTS = (
     JUDGED_STATISTICS,
     MIGRATED_ORDERS,
     LOST_FILES,
+    TAKEN_VALUES,
     ANNOTATED_COLUMNS,
     WORKED_OUT,
     METADATA_RULES,

@@ -33,6 +33,7 @@ from tornproof.harness.explorers.roundtrip.parquet import (
     page_headers,
     parquet_members,
     thrift_forms,
+    verified_filters,
     written_options,
 )
 from tornproof.harness.explorers.roundtrip.writing import offered_values, taken_values
@@ -290,6 +291,14 @@ TAKEN_VALUES = Part(
     cases=offered_values.offered_columns,
     kind_of=attrgetter("type"),
 )
+VERIFIED_FILTERS = Part(
+    key="filled",
+    count="filters filled",
+    words="ways to fill the bloom filters of columns of every type",
+    subject="Of ",
+    module=verified_filters,
+    cases=verified_filters.filled,
+)
 PARTS = (
     WRONG_OPTIONS,
     MIGRATED_FILTERS,
@@ -302,6 +311,7 @@ PARTS = (
     MIGRATED_ORDERS,
     LOST_FILES,
     TAKEN_VALUES,
+    VERIFIED_FILTERS,
     ANNOTATED_COLUMNS,
     WORKED_OUT,
     METADATA_RULES,

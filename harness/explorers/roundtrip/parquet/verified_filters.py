@@ -6,7 +6,6 @@ Filters are filled here by the bytes in which docs/types.md has values stored, a
 from __future__ import annotations
 
 import functools
-import itertools
 import re
 import struct
 from collections.abc import Callable, Iterator, Sequence
@@ -43,7 +42,8 @@ FILES = {
     BloomPosition.BOTH: (PM_FILE, DATA_FILE),
 }
 RATE, SMALL_BYTES, LARGE_BYTES = 0.01, 32, 2048
-"""A filter of so few values as a row group has here is small at that rate."""
+OWN_BYTES = (32, 64, 128)
+"""As large may a filter be that a writer makes of so few values."""
 ROW_COUNT, GROUP_ROWS = 14, 7
 VALUE_BYTES_MAX = 100
 """Longer ones would only cost time."""
@@ -226,9 +226,11 @@ def _not_there(case: Filled, table: Table) -> Iterator[str]:
     for name in FILES[case.position]:
         with table.storage.open_for_reading(f"{files.path}/{name}") as file:
             contents[name] = file.pread(file.size_bytes(), 0)
-    own = Filled(words="", position=case.position, fill=lambda chunks, column: chunks[column], size_bytes=SMALL_BYTES)
-    numbers = itertools.cycle(range(len(filtered_columns())))
-    for bitset, number in zip(own.filters(), numbers, strict=False):
-        for name, content in contents.items():
-            if bitset not in content:
-                yield f"{name} has no filter of a column of the type {filtered_columns()[number].type}"
+    for chunks in stored_row_groups():
+        for column, values in zip(filtered_columns(), chunks, strict=True):
+            hashes = [xxhash.xxh64_intdigest(each) for each in values if each is not None]
+            # How large a filter is, is nothing that a reader relies on.
+            filters = [filter_of(hashes, size_bytes) for size_bytes in OWN_BYTES]
+            for name, content in contents.items():
+                if not any(each in content for each in filters):
+                    yield f"{name} has no filter of a column of the type {column.type}"

@@ -36,7 +36,7 @@ from tornproof.harness.explorers.roundtrip.parquet import (
     verified_filters,
     written_options,
 )
-from tornproof.harness.explorers.roundtrip.writing import offered_values, taken_values
+from tornproof.harness.explorers.roundtrip.writing import offered_values, republished_partitions, taken_values
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -299,6 +299,14 @@ VERIFIED_FILTERS = Part(
     module=verified_filters,
     cases=verified_filters.filled,
 )
+REPUBLISHED_PARTITIONS = Part(
+    key="volumes",
+    count="recoveries with errors",
+    words="volumes on which a recovery cannot write to every partition",
+    subject="Of ",
+    module=republished_partitions,
+    cases=republished_partitions.volumes,
+)
 PARTS = (
     WRONG_OPTIONS,
     MIGRATED_FILTERS,
@@ -311,6 +319,7 @@ PARTS = (
     MIGRATED_ORDERS,
     LOST_FILES,
     TAKEN_VALUES,
+    REPUBLISHED_PARTITIONS,
     VERIFIED_FILTERS,
     ANNOTATED_COLUMNS,
     WORKED_OUT,

@@ -130,22 +130,43 @@ def _column(rows: pa.Table, field: pa.Field) -> pa.Array:
         return pa.repeat(pa.scalar(False if field.type == pa.bool_() else 0, field.type), rows.num_rows)
     _check_size(field.name, rows[field.name])
     column = rows[field.name].combine_chunks()
-    if column.type == field.type:
-        return column
+    fitting = column if column.type == field.type else _cast(column, field)
     try:
-        fitting = column.cast(field.type)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        raise RowsRejectedError.at(field.name, None, field.type, f"{column.type}: {error}") from error
-    if pa.types.is_floating(column.type) and pa.types.is_floating(field.type):
-        _reject_overflow(column, fitting, field)
+        fitting.validate(full=True)
+    except pa.ArrowInvalid as error:
+        raise RowsRejectedError.at(field.name, None, f"sound values of type {field.type}", error) from error
     return fitting
 
 
-def _reject_overflow(column: pa.Array, fitting: pa.Array, field: pa.Field) -> None:
-    """Reject finite numbers that a narrower float can only hold as infinity, which a cast accepts."""
-    row = pc.index(pc.and_not(pc.is_finite(column), pc.is_finite(fitting)), True).as_py()
+def _cast(column: pa.Array, field: pa.Field) -> pa.Array:
+    """Return values in the field's type; rejects those of which a cast would lose something, also if Arrow does not."""
+    try:
+        given = column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+        fitting = given.cast(field.type)
+        is_lost = _lost(given, fitting)
+    except pa.ArrowException as error:
+        raise RowsRejectedError.at(field.name, None, field.type, f"{column.type}: {error}") from error
+    row = -1 if is_lost is None else pc.index(is_lost, True).as_py()
     if row >= 0:
-        raise RowsRejectedError.at(field.name, row, f"a number that {field.type} holds", column[row])
+        raise RowsRejectedError.at(field.name, row, f"a number that {field.type} holds", given[row])
+    return fitting
+
+
+def _lost(given: pa.Array, fitting: pa.Array) -> pa.Array | None:
+    """Return which numbers a cast has changed, or None where it rejects such numbers itself."""
+    if not _is_number(given.type):
+        return None
+    if pa.types.is_floating(fitting.type):
+        # A narrower float is the nearest one, but Arrow also takes infinity for a number that is too large.
+        return pc.and_not(pc.is_finite(given), pc.is_finite(fitting))
+    if pa.types.is_boolean(fitting.type) or pa.types.is_decimal(fitting.type):
+        # Arrow takes every number but 0 for true, and cuts floats to the digits of a decimal.
+        return pc.invert(pc.equal(fitting.cast(given.type), given))
+    return None
+
+
+def _is_number(of: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(of) or pa.types.is_floating(of) or pa.types.is_decimal(of))
 
 
 def _taken(rows: pa.Table, positions: pa.Array | npt.NDArray[np.int64]) -> pa.Table:

@@ -33,9 +33,11 @@ from tornproof.harness.explorers.roundtrip.parquet import (
     page_headers,
     parquet_members,
     thrift_forms,
+    verified_filters,
     written_options,
     written_partitions,
 )
+from tornproof.harness.explorers.roundtrip.writing import offered_values, republished_partitions, taken_values
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -297,6 +299,31 @@ LOST_FILES = Part(
     module=lost_files,
     cases=lost_files.lost_files,
 )
+TAKEN_VALUES = Part(
+    key="taken",
+    count="columns offered values",
+    words="columns that are offered values of every Arrow type",
+    subject="Of what is offered to ",
+    module=taken_values,
+    cases=offered_values.offered_columns,
+    kind_of=attrgetter("type"),
+)
+VERIFIED_FILTERS = Part(
+    key="filled",
+    count="filters filled",
+    words="ways to fill the bloom filters of columns of every type",
+    subject="Of ",
+    module=verified_filters,
+    cases=verified_filters.filled,
+)
+REPUBLISHED_PARTITIONS = Part(
+    key="volumes",
+    count="recoveries with errors",
+    words="volumes on which a recovery cannot write to every partition",
+    subject="Of ",
+    module=republished_partitions,
+    cases=republished_partitions.volumes,
+)
 PARTS = (
     WRONG_OPTIONS,
     MIGRATED_FILTERS,
@@ -309,6 +336,9 @@ PARTS = (
     JUDGED_STATISTICS,
     MIGRATED_ORDERS,
     LOST_FILES,
+    TAKEN_VALUES,
+    REPUBLISHED_PARTITIONS,
+    VERIFIED_FILTERS,
     ANNOTATED_COLUMNS,
     WORKED_OUT,
     METADATA_RULES,

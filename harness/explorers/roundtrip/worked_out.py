@@ -795,7 +795,7 @@ def _bloom_filters() -> Iterator[Question]:
             asked = [*hashes, *(xxhash.xxh64_intdigest(struct.pack("<q", each)) for each in range(100, 140))]
             found = functools.partial(_contained, filled, asked)
             yield Question(
-                "bloom filters", f"what is in {name_of}", found, [_is_in(filled, each) for each in asked] * 2
+                "bloom filters", f"what is in {name_of}", found, [may_be_in(filled, each) for each in asked] * 2
             )
     for count, rate in itertools.product((0, 1, 30, 1000, 10**6, 10**9), (0.5, 0.05, 0.001)):
         bits = -8 * count / math.log(1 - rate ** (1 / 8))
@@ -832,7 +832,8 @@ def filter_of(hashes: list[int], size_bytes: int) -> bytes:
     return found.to_bytes(size_bytes, "little")
 
 
-def _is_in(content: bytes, value_hash: int) -> bool:
+def may_be_in(content: bytes, value_hash: int) -> bool:
+    """Return whether a filter has all bits of a hash."""
     return all(content[bit // 8] >> bit % 8 & 1 for bit in _bits_of(len(content), value_hash))
 
 

@@ -1,5 +1,7 @@
 """How a writer prepares rows, and which ones it rejects with a message."""
 
+import decimal
+import math
 import re
 from random import Random
 from types import SimpleNamespace
@@ -74,6 +76,8 @@ LOSSY: dict[str, tuple[str, pa.Array]] = {
     "text for a UUID": ("u", pa.array(["x"])),
     "list for a number": ("i", pa.array([[1]])),
     "nanoseconds": ("ts", pa.array([1], pa.timestamp("ns"))),
+    # Arrow raises a TypeError for it.
+    "map for an array": ("a", pa.array([[("x", 1)]], pa.map_(pa.string(), pa.int64()))),
 }
 
 
@@ -95,6 +99,36 @@ def test_number_that_a_float_holds_only_as_infinity_is_rejected_and_infinity_is_
         RowsRejectedError, match=r"^column 'f', row 1: expected a number that float holds, found 1e\+39$"
     ):
         conform(pa.table({"ts": [DAY] * 2, "f": pa.array([1.5, 1e39])}), schema, "ts")
+
+
+@pytest.mark.parametrize(
+    ("of", "given", "shown"),
+    [
+        (pa.bool_(), pa.array([1, None, 2]), "2"),
+        (pa.bool_(), pa.array([0.0, 1.0, math.nan]), "nan"),
+        (pa.bool_(), pa.array([1, 0, 7]).dictionary_encode(), "7"),
+        (pa.decimal128(4, 2), pa.array([0.1, None, 0.125]), "0.125"),
+        (pa.float32(), pa.array(map(decimal.Decimal, (0, 1, 10**39)), pa.decimal256(76, 0)), str(10**39)),
+    ],
+)
+def test_number_that_only_a_cast_takes_is_rejected(of: pa.DataType, given: pa.Array, shown: str) -> None:
+    schema = pa.schema([SCHEMA.field("ts"), pa.field("x", of)])
+    times = pa.array([DAY] * 3)
+    with pytest.raises(
+        RowsRejectedError, match=rf"^column 'x', row 2: expected a number that .* holds, found {shown}$"
+    ):
+        conform(pa.table({"ts": times, "x": given}), schema, "ts")
+    kept = conform(pa.table({"ts": times[:2], "x": given[:2]}), schema, "ts")
+    assert kept["x"].null_count == given[:2].null_count
+
+
+def test_values_that_are_not_what_their_type_says_are_rejected() -> None:
+    """The first one ended a commit with an error of Python's, the second one begins behind its memory."""
+    text = pa.Array.from_buffers(pa.string(), 1, [None, pa.py_buffer(b"\0\0\0\0\1\0\0\0"), pa.py_buffer(b"\xff")])
+    views = pa.array([[1.0], [2.0]], pa.list_view(pa.float64()))
+    for name, given in (("n", text), ("a", views)):
+        with pytest.raises(RowsRejectedError, match=f"^column '{name}': expected sound values of type"):
+            conform(pa.table({"ts": pa.array([DAY] * len(given)), name: given}), SCHEMA, "ts")
 
 
 def test_null_is_rejected_where_the_type_has_none() -> None:

@@ -1,22 +1,25 @@
-"""Whether what a writer is asked for is in its files, as pyarrow sees them: codecs, checksums, bounds, limits.
+"""Whether what a writer is asked for is in its files: codecs, levels, encodings, pages, checksums, bounds, limits.
 
-And whether what no file of the table can have is refused.
+Column chunks must be those that pyarrow writes of the same values with the settings of one column alone, which docs/
+writing.md says. And whether what no file of the table can have is refused.
 """
 
 from __future__ import annotations
 
 import functools
 import io
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from msgspec.structs import replace
 
 from tornproof.harness.common.copies import open_writer_of_copy
 from tornproof.harness.common.made_rows import rows_for
 from tornproof.harness.common.whose_error import errors_as_problems
+from tornproof.harness.explorers.roundtrip.parquet.array_bytes import stored_of
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.systems.workload import FIRST_TIME
 from tornproof.impl.layout.parquet import FooterForm
@@ -32,7 +35,13 @@ from tornproof.impl.write.writer_options import BloomOptions, OptionsRejectedErr
 
 PROPERTY = "files are written as the options of the writer say"
 PATH = "options"
-COLUMNS = {"ts": "TIMESTAMP", "v": "LONG", "d": "DOUBLE", "name": "VARCHAR", "flag": "BOOLEAN", "raw": "BINARY"}
+COLUMNS = {
+    **{"ts": "TIMESTAMP", "v": "LONG", "d": "DOUBLE", "name": "VARCHAR", "flag": "BOOLEAN", "raw": "BINARY"},
+    **{"key": "SYMBOL", "u": "UUID", "list": "DOUBLE[]"},
+}
+GROUPS_COMPARED_MAX = 3
+HIGHEST = "the highest level of a codec"
+NEVER_NULL = frozenset({"TIMESTAMP", "BOOLEAN"})
 ROW_COUNT, GROUP_ROWS = 60, 20
 CODECS = {
     Codec.UNCOMPRESSED: "UNCOMPRESSED",
@@ -42,16 +51,38 @@ CODECS = {
     Codec.ZSTD: "ZSTD",
     Codec.LZ4_RAW: "LZ4",
 }
+PYARROW_NAMES = {Codec.UNCOMPRESSED: "NONE"}
+"""Those that pyarrow does not take by the name by which it shows them."""
+LEVELS = {Codec.GZIP: (6, 1), Codec.BROTLI: (0, 11), Codec.ZSTD: (19, 10), Codec.LZ4_RAW: (9, 12)}
+"""Of each codec that has any, two that are not its default, and that make other bytes of the texts here."""
+MANY_ROWS, LONG_TEXT = 1_200, "x" * 2_200
+"""pyarrow looks at the bytes of a page or a dictionary after each 1,024 rows; by default both have a mebibyte."""
 BY_TIME = (pq.SortingColumn(0),)
+ENCODABLE = {
+    Encoding.DICTIONARY: "ts v d name raw key u list",
+    Encoding.PLAIN: "ts v d name flag raw u list",
+    Encoding.DELTA_BINARY_PACKED: "ts v",
+    Encoding.DELTA_LENGTH_BYTE_ARRAY: "name raw list",
+    Encoding.DELTA_BYTE_ARRAY: "name raw u list",
+    Encoding.BYTE_STREAM_SPLIT: "ts v d u",
+}
+"""The columns that can be in each encoding; symbols are always in a dictionary."""
 OTHERS = {"v": Encoding.DELTA_BINARY_PACKED, "d": Encoding.BYTE_STREAM_SPLIT, "name": Encoding.DELTA_BYTE_ARRAY}
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """Options of a writer, and what they are in words."""
+    """Settings of a writer, what they are in words, the columns of its table, and whether it has many long texts."""
 
     name: str
-    options: WriterOptions
+    settings: dict[str, Any]
+    columns: Mapping[str, str] = field(default_factory=lambda: COLUMNS)
+    is_large: bool = False
+
+    @property
+    def options(self) -> WriterOptions:
+        """The options; raises OptionsRejectedError if they are refused."""
+        return WriterOptions(**self.settings)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,18 +104,62 @@ def asked() -> tuple[Asked, ...]:
         "no bounds of one column": EncodeOptions(columns={"v": ColumnOptions(statistics=False)}),
         "bounds of one column": EncodeOptions(statistics=False, columns={"v": ColumnOptions(statistics=True)}),
         "another codec of one column": EncodeOptions(columns={"d": ColumnOptions(codec=Codec.GZIP)}),
-        "the highest level of a codec": EncodeOptions(
-            codec=Codec.ZSTD, level=pa.Codec.maximum_compression_level("zstd")
-        ),
+        HIGHEST: EncodeOptions(codec=Codec.ZSTD, level=pa.Codec.maximum_compression_level("zstd")),
         "the lowest level of one column": EncodeOptions(columns={"d": ColumnOptions(codec=Codec.GZIP, level=1)}),
         "dictionaries": EncodeOptions(columns={name: ColumnOptions(encoding=Encoding.DICTIONARY) for name in OTHERS}),
         "other encodings": EncodeOptions(columns={name: ColumnOptions(encoding=each) for name, each in OTHERS.items()}),
+        "pages of few rows": EncodeOptions(page_row_count_max=7),
+        "pages of few rows without checksums": EncodeOptions(page_row_count_max=3, page_checksums=False),
+        "no bounds, and another codec of the timestamp": EncodeOptions(
+            statistics=False, columns={"ts": ColumnOptions(codec=Codec.GZIP, level=1, encoding=OTHERS["v"])}
+        ),
         **{f"the codec {name}": EncodeOptions(codec=codec) for codec, name in CODECS.items()},
     }
-    return tuple(
-        Asked(name, WriterOptions(row_group_row_count_max=GROUP_ROWS, encoding=each))
-        for name, each in encodings.items()
-    )
+    encodings |= {
+        f"all that can be in {encoding.name}": EncodeOptions(
+            columns={name: ColumnOptions(encoding=encoding) for name in names.split()}
+        )
+        for encoding, names in ENCODABLE.items()
+    }
+    asked = (Asked(name, {"row_group_row_count_max": GROUP_ROWS, "encoding": each}) for name, each in encodings.items())
+    return (*asked, *_mixed_codecs(), *_sizes(), *_large())
+
+
+def _mixed_codecs() -> Iterator[Asked]:
+    """Yield each codec as the default, with columns that have it, it at another level, and each other codec."""
+    own = [ColumnOptions(codec=codec, level=level) for codec in CODECS for level in (None, *LEVELS.get(codec, ())[1:])]
+    for codec in CODECS:
+        level, *others = LEVELS.get(codec, (None,))
+        every = [ColumnOptions(), *(ColumnOptions(level=other) for other in others), *own]
+        columns = {f"text {number}": each for number, each in enumerate(every)}
+        yield Asked(
+            f"the codec {codec.name} at level {level}, and others of single columns",
+            {
+                "row_group_row_count_max": GROUP_ROWS,
+                "encoding": EncodeOptions(codec=codec, level=level, columns=columns),
+            },
+            {"ts": "TIMESTAMP", **dict.fromkeys(columns, "VARCHAR")},
+        )
+
+
+def _sizes() -> Iterator[Asked]:
+    """Yield limits of row groups."""
+    for row_count, size_bytes in ((GROUP_ROWS, 10**9), (100, 2_000), (100, 1_000), (100, 1)):
+        settings = {"row_group_row_count_max": row_count, "row_group_size_bytes_max": size_bytes}
+        yield Asked(f"at most {row_count} rows and {size_bytes} bytes in a row group", settings)
+
+
+def _large() -> Iterator[Asked]:
+    """Yield many texts, the long ones first, which are not compressed, as they repeat much."""
+    by_dictionary = {"name": ColumnOptions(encoding=Encoding.DICTIONARY)}
+    plain = EncodeOptions(codec=Codec.UNCOMPRESSED)
+    for name, encoding, settings in (
+        ("long texts", plain, {}),
+        ("long texts in pages of few bytes", replace(plain, page_size_bytes=4096), {}),
+        ("long texts in a dictionary", replace(plain, columns=by_dictionary), {}),
+        ("long texts in row groups of few bytes", plain, {"row_group_size_bytes_max": 300_000}),
+    ):
+        yield Asked(name, {"encoding": encoding, **settings}, {"ts": "TIMESTAMP", "name": "VARCHAR"}, is_large=True)
 
 
 @functools.cache
@@ -105,9 +180,18 @@ def wrong() -> tuple[Wrong, ...]:
         "a footer that servers cannot read": EncodeOptions(footer_extension=FooterForm.FINAL),
         "no bounds of the timestamp": EncodeOptions(columns={"ts": ColumnOptions(statistics=False)}),
         "a column that is not there": EncodeOptions(columns={"w": ColumnOptions(statistics=False)}),
-        "an encoding of another type": EncodeOptions(columns={"name": ColumnOptions(encoding=OTHERS["v"])}),
+        "a level of the default codec that is not of its own": EncodeOptions(
+            codec=Codec.ZSTD, level=highest, columns={"d": ColumnOptions(codec=Codec.GZIP, level=highest)}
+        ),
+        **{
+            f"column {name} in {encoding.name}": EncodeOptions(columns={name: ColumnOptions(encoding=encoding)})
+            for encoding, names in ENCODABLE.items()
+            for name in COLUMNS
+            if name not in names.split()
+        },
     }
-    blooms = {"a filter of booleans": {"flag": 0.5}, "a filter of a column that is not there": {"w": 0.5}}
+    blooms = {"a filter of booleans": {"flag": 0.5}, "a filter of arrays": {"list": 0.5}}
+    blooms |= {"a filter of a column that is not there": {"w": 0.5}}
     blooms |= {f"a rate of {rate}": {"v": rate} for rate in (0.0, 1.0)}
     return (
         *(Wrong(name, {"encoding": each}) for name, each in encodings.items()),
@@ -121,15 +205,24 @@ def problem_of(each: Asked | Wrong) -> str | None:
     """Say what is not as it was asked for in a file of some row groups, or not refused; None if all is."""
     if isinstance(each, Wrong):
         return None if _is_refused(each.settings) else "nothing refuses it"
-    return next(_differences(_written(each.options), each.options.encoding), None)
+    return _problem_of_other(each, each)
+
+
+@errors_as_problems
+def _problem_of_other(written: Asked, asked: Asked) -> str | None:
+    return next(_differences(*_written(written), asked.options), None)
 
 
 def failed_controls() -> Iterator[str]:
     """Yield what is not noticed of files that were written with other options."""
     for each in asked():
-        other = next(found for found in asked() if found.options != each.options)
-        if next(_differences(_written(other.options), each.options.encoding), None) is None:
+        others = [one for one in asked() if one.settings != each.settings and _rows_of(one) == _rows_of(each)]
+        # Some files are as they should be with other limits of row groups.
+        if all(_problem_of_other(other, each) is None for other in (others[0], others[-1])):
             yield f"{each.name}: a file with other options was not noticed"
+    by_name = {each.name: each for each in asked()}
+    if _problem_of_other(by_name[HIGHEST], by_name["the codec ZSTD"]) is None:
+        yield "a file at another level was not noticed"
     if _is_refused({}):
         yield "what is accepted counts as refused"
 
@@ -155,47 +248,143 @@ def _is_refused(settings: dict[str, Any]) -> bool:
     return refused == 2
 
 
-def _empty_table() -> tuple[MemoryStorage, Table]:
+def _empty_table(columns: Mapping[str, str] = COLUMNS) -> tuple[MemoryStorage, Table]:
     storage = MemoryStorage()
-    columns = [NewColumn(name=name, type=type_code(of) or 0) for name, of in COLUMNS.items()]
-    return storage, create_table(storage, PATH, columns, timestamp="ts", partition_by=PartitionBy.DAY)
+    new = [NewColumn(name=name, type=type_code(of) or 0) for name, of in columns.items()]
+    return storage, create_table(storage, PATH, new, timestamp="ts", partition_by=PartitionBy.DAY)
 
 
-def _written(options: WriterOptions) -> bytes:
-    storage, table = _empty_table()
-    with open_writer_of_copy(storage, PATH, options=options) as writer:
-        writer.write(rows_for(table, [FIRST_TIME + row for row in range(ROW_COUNT)], seed=1))
+def _rows_of(each: Asked) -> tuple[Any, ...]:
+    return each.columns, each.is_large
+
+
+def _written(each: Asked) -> tuple[bytes, pa.Table]:
+    """Return the file that a writer makes, and the rows that it was given."""
+    storage, table = _empty_table(each.columns)
+    count = MANY_ROWS if each.is_large else ROW_COUNT
+    rows = rows_for(table, [FIRST_TIME + row for row in range(count)], seed=1)
+    if each.is_large:
+        texts = [f"{row}{LONG_TEXT[row:]}" for row in range(count)]
+        rows = rows.set_column(1, "name", pa.array(texts))
+    with open_writer_of_copy(storage, PATH, options=each.options) as writer:
+        writer.write(rows)
         writer.commit()
     (partition,) = table.transaction().partitions
     with table.files_of(partition).open_data() as data:
-        return data.pread(partition.token, 0)
+        return data.pread(partition.token, 0), rows
 
 
-def _differences(content: bytes, options: EncodeOptions) -> Iterator[str]:
+def _differences(content: bytes, rows: pa.Table, options: WriterOptions) -> Iterator[str]:
     """Yield what a file of Parquet has otherwise than it should."""
     file = pq.ParquetFile(io.BytesIO(content))
     groups = [file.metadata.row_group(number) for number in range(file.metadata.num_row_groups)]
-    if [group.num_rows for group in groups] != [GROUP_ROWS] * (ROW_COUNT // GROUP_ROWS):
-        yield f"row groups have {[group.num_rows for group in groups]} rows"
+    yield from _wrong_sizes([group.num_rows for group in groups], rows, options)
     if any(group.sorting_columns != BY_TIME for group in groups):
         yield "row groups do not say that they are sorted by time"
-    for index, name in enumerate(COLUMNS):
-        chunk, own = groups[0].column(index), options.columns.get(name, ColumnOptions())
-        codec = CODECS[options.codec if own.codec is None else own.codec]
-        if chunk.compression != codec:
-            yield f"column {name} has the codec {chunk.compression} instead of {codec}"
-        has_bounds = name == "ts" or (options.statistics if own.statistics is None else own.statistics)
-        if (chunk.statistics is not None and chunk.statistics.has_min_max) != has_bounds:
-            yield f"column {name} has bounds: {not has_bounds}"
-        if (chunk.has_column_index or chunk.has_offset_index) and not options.page_index:
-            yield f"column {name} has a page index"
-        if not chunk.has_offset_index and options.page_index:
-            yield f"column {name} has no page index"
-        if own.encoding is not None and own.encoding.value.name not in chunk.encodings:
-            yield f"column {name} has the encodings {chunk.encodings}"
+    encoding = options.encoding
+    for index, name in enumerate(rows.column_names):
+        yield from _wrong_facts(name, groups[0].column(index), encoding)
+        first, whole = 0, _in_stored_form(rows[name], is_key=COLUMNS.get(name) == "SYMBOL")
+        for number, group in enumerate(groups[:GROUPS_COMPARED_MAX]):
+            values = whole[first : first + group.num_rows]
+            if _chunk(content, group.column(index)) != _as_pyarrow_writes(name, values, encoding):
+                yield f"column {name} of row group {number} is not what pyarrow writes with these settings"
+            first += group.num_rows
     has_checksums = _damage_is_noticed(content, groups[0].column(1))
-    if has_checksums != options.page_checksums:
+    if has_checksums != encoding.page_checksums:
         yield f"pages have checksums: {has_checksums}"
+
+
+def _wrong_sizes(row_counts: list[int], rows: pa.Table, options: WriterOptions) -> Iterator[str]:
+    """Yield how many rows are in row groups that are too large, or without need less than half full."""
+    most, size_bytes_max = options.row_group_row_count_max, options.row_group_size_bytes_max or 10**9
+    first = 0
+    for count in row_counts:
+        # Taken out of the others, whose bits would count, too.
+        size_bytes = rows.take(pa.array(range(first, first + count))).nbytes
+        is_last = first + count == len(rows)
+        if count > most or (size_bytes > size_bytes_max and count > 1):
+            yield f"a row group has {count} rows of {size_bytes} bytes"
+        if not is_last and count < most and size_bytes < size_bytes_max // 2:
+            yield f"a row group has only {count} rows of {size_bytes} bytes"
+        first += count
+    if first != len(rows):
+        yield f"row groups have {first} rows"
+
+
+def _wrong_facts(name: str, chunk: Any, options: EncodeOptions) -> Iterator[str]:
+    """Yield what is said otherwise of a column chunk than it should."""
+    own = options.columns.get(name, ColumnOptions())
+    codec = CODECS[options.codec if own.codec is None else own.codec]
+    if chunk.compression != codec:
+        yield f"column {name} has the codec {chunk.compression} instead of {codec}"
+    has_bounds = name == "ts" or (options.statistics if own.statistics is None else own.statistics)
+    has_bounds = has_bounds and name != "list"
+    if (chunk.statistics is not None and chunk.statistics.has_min_max) != has_bounds:
+        yield f"column {name} has bounds: {not has_bounds}"
+    if (chunk.has_column_index or chunk.has_offset_index) and not options.page_index:
+        yield f"column {name} has a page index"
+    if not chunk.has_offset_index and options.page_index:
+        yield f"column {name} has no page index"
+    if own.encoding is not None and own.encoding.value.name not in chunk.encodings:
+        yield f"column {name} has the encodings {chunk.encodings}"
+
+
+def _in_stored_form(column: pa.ChunkedArray, *, is_key: bool) -> pa.Array:
+    """Return values as data.parquet has them; a new dictionary has symbols in the order of the rows."""
+    values = column.combine_chunks()
+    if is_key:
+        return values.dictionary_encode()
+    if pa.types.is_list(values.type):
+        lists = values.to_pylist()
+        return pa.array([None if each is None else stored_of((len(each),), each) for each in lists], pa.binary())
+    if isinstance(values, pa.ExtensionArray):
+        return values.storage
+    return values.view(pa.int64()) if pa.types.is_timestamp(values.type) else values
+
+
+def _with_used_symbols(values: pa.DictionaryArray) -> pa.DictionaryArray:
+    """Return symbols with a dictionary that ends with the largest key in use."""
+    count = 1 + max((key for key in values.indices.to_pylist() if key is not None), default=-1)
+    return pa.DictionaryArray.from_arrays(values.indices, values.dictionary[:count])
+
+
+def _chunk(content: bytes, chunk: Any) -> bytes:
+    start = chunk.data_page_offset
+    if chunk.has_dictionary_page:
+        start = min(start, chunk.dictionary_page_offset)
+    return content[start : start + chunk.total_compressed_size]
+
+
+def _as_pyarrow_writes(name: str, values: pa.Array, options: EncodeOptions) -> bytes:
+    """Return the chunk of a column that pyarrow writes alone, with the settings that are documented."""
+    own = options.columns.get(name, ColumnOptions())
+    codec, level = (options.codec, options.level) if own.codec is None else (own.codec, own.level)
+    level = own.level if own.level is not None else level
+    settings: dict[str, Any] = {"compression": PYARROW_NAMES.get(codec, CODECS[codec]), "compression_level": level}
+    if own.encoding not in (None, Encoding.DICTIONARY):
+        settings["column_encoding"] = own.encoding.value.name
+    is_key = isinstance(values, pa.DictionaryArray)
+    if is_key:
+        values = _with_used_symbols(values)
+    if options.page_row_count_max is not None:
+        settings["max_rows_per_page"] = options.page_row_count_max
+    is_required = COLUMNS.get(name) in NEVER_NULL
+    table = pa.Table.from_arrays([values], schema=pa.schema([pa.field(name, values.type, nullable=not is_required)]))
+    written = io.BytesIO()
+    pq.write_table(
+        table,
+        written,
+        use_dictionary=is_key or own.encoding is Encoding.DICTIONARY,
+        data_page_size=options.page_size_bytes,
+        dictionary_pagesize_limit=1 << 30,
+        write_page_index=options.page_index,
+        write_page_checksum=options.page_checksums,
+        store_schema=False,
+        **settings,
+    )
+    content = written.getvalue()
+    return _chunk(content, pq.ParquetFile(written).metadata.row_group(0).column(0))
 
 
 def _damage_is_noticed(content: bytes, chunk: Any) -> bool:
@@ -204,6 +393,6 @@ def _damage_is_noticed(content: bytes, chunk: Any) -> bool:
     damaged = content[:last] + bytes([content[last] ^ 1]) + content[last + 1 :]
     try:
         pq.read_table(io.BytesIO(damaged), page_checksum_verification=True)
-    except OSError as error:
+    except (OSError, pa.ArrowInvalid) as error:
         return "CRC" in str(error)
     return False

@@ -13,7 +13,8 @@ from tornproof.harness.explorers.roundtrip.explorer import findings_of
 from tornproof.harness.explorers.roundtrip.parquet import written_options
 from tornproof.harness.explorers.roundtrip.parquet.written_options import asked, failed_controls, problem_of, wrong
 from tornproof.harness.explorers.roundtrip.parts import WRITTEN_OPTIONS, WRONG_OPTIONS
-from tornproof.impl.parquet.encode_options import EncodeOptions
+from tornproof.impl.parquet.encode_options import ColumnOptions, EncodeOptions
+from tornproof.impl.parquet.fields import Codec
 
 
 def test_all_options_are_in_the_files_and_each_is_another_one() -> None:
@@ -23,10 +24,17 @@ def test_all_options_are_in_the_files_and_each_is_another_one() -> None:
 @pytest.mark.parametrize(
     ("setting", "value", "names"),
     [
-        ("write_page_checksum", False, {each.name for each in asked()} - {"no checksums of pages"}),
+        ("write_page_checksum", False, {each.name for each in asked() if each.options.encoding.page_checksums}),
         ("write_page_index", True, {"no page index"}),
         ("compression", "zstd", {each.name for each in asked()} - {"the codec ZSTD", "the highest level of a codec"}),
-        ("use_dictionary", [], {"dictionaries"}),
+        # Symbols always have one.
+        (
+            "use_dictionary",
+            [],
+            {each.name for each in asked() if "key" in each.columns} | {"long texts in a dictionary"},
+        ),
+        ("dictionary_pagesize_limit", 1 << 20, {"long texts in a dictionary"}),
+        ("data_page_size", 1 << 20, {"long texts in pages of few bytes"}),
     ],
 )
 def test_a_writer_that_forgets_an_option_is_found_and_replays(
@@ -44,7 +52,21 @@ def test_a_writer_that_forgets_an_option_is_found_and_replays(
 def test_a_writer_that_takes_no_options_is_found() -> None:
     with wrapped("tornproof.impl.write.partition_change:encode_options", lambda _: lambda *_: None):
         found = {asked()[each.evidence["asked"]].name for each in findings_of(WRITTEN_OPTIONS)}
-    assert found == {each.name for each in asked()} - {"the default", "the codec LZ4"}
+    default = EncodeOptions()
+    assert found == {each.name for each in asked() if each.settings.get("encoding", default) != default} - {
+        "the codec LZ4",
+        "all that can be in PLAIN",
+    }
+
+
+def test_a_column_with_the_level_of_another_codec_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def level_of_all(own: EncodeOptions, name: str) -> tuple[Codec, int | None]:
+        asked = own.columns.get(name, ColumnOptions())
+        return asked.codec or own.codec, own.level if asked.level is None else asked.level
+
+    monkeypatch.setattr(EncodeOptions, "codec_of", level_of_all)
+    found = [each.sentence for each in findings_of(WRITTEN_OPTIONS)]
+    assert any("the codec GZIP at level 6, and others of single columns" in each for each in found)
 
 
 def test_a_look_at_nothing_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -61,7 +83,7 @@ def test_options_that_no_file_can_have_are_refused_and_a_writer_that_takes_them_
     assert {wrong()[each.evidence["wrong"]].name for each in findings} >= {
         "no bounds of the timestamp",
         "a filter of booleans",
-        "an encoding of another type",
+        "column name in DELTA_BINARY_PACKED",
     }
 
 

@@ -1,0 +1,157 @@
+"""Whether a writer takes what a column holds, so that it is read again, and refuses everything else.
+
+What is refused must be said of its column, and leave the table, and what is staged beside it, as they are.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tornproof.harness.common.copies import open_writer_of_copy
+from tornproof.harness.common.patch import Controls, not_noticed, original_of
+from tornproof.harness.common.whose_error import errors_as_problems
+from tornproof.harness.explorers.roundtrip.writing.offered_values import Offered, OfferedColumn, offered_columns
+from tornproof.harness.simulator.filesystem.memory import MemoryStorage
+from tornproof.harness.systems.workload import FIRST_TIME
+from tornproof.impl.errors import RowsRejectedError
+from tornproof.impl.read.reader import open_snapshot
+from tornproof.impl.table.create import NewColumn, create_table
+from tornproof.impl.table.metadata_file import PartitionBy
+from tornproof.impl.table.table import Table
+from tornproof.impl.types.names import type_code
+from tornproof.impl.write.partition_build import PartitionBuild
+from tornproof.impl.write.table_writer import TableWriter
+from tornproof.impl.write.writer_options import WriterOptions
+
+PROPERTY = "what a writer takes is read again, and what a column cannot hold is refused"
+PATH, TIME, COLUMN = "offered", "ts", "values"
+SHOWN = 200
+TIMESTAMP = 8
+ONE_ROW = pa.table({TIME: [FIRST_TIME]})
+
+
+@errors_as_problems
+def problem_of(column: OfferedColumn) -> str | None:
+    """Say what is wrong with what becomes of values that are offered to a column; None if nothing is."""
+    storage = MemoryStorage()
+    columns = [NewColumn(name=TIME, type=TIMESTAMP), NewColumn(name=COLUMN, type=type_code(column.type) or 0)]
+    table = create_table(storage, PATH, columns, timestamp=TIME, partition_by=PartitionBy.DAY)
+    problem = _problem_of_build(table, column)
+    with open_writer_of_copy(storage, PATH) as writer:
+        problem = problem or _problem_of_refused(storage, writer, column)
+        if problem is None:
+            taken, problem = _stage(writer, column)
+        if problem is not None:
+            writer.rollback()
+            return problem
+        writer.commit()
+    (partition,) = table.transaction().partitions
+    with table.files_of(partition).open_data() as data:
+        content = data.pread(partition.token, 0)
+    read = pa.Table.from_batches(list(open_snapshot(table).batches()))
+    seen = pq.read_table(io.BytesIO(content))
+    return next(_differences(read, taken, "read", lambda each: each.keys), None) or next(
+        _differences(seen, taken, "seen by pyarrow", lambda each: each.in_file), None
+    )
+
+
+def failed_controls() -> Iterator[str]:
+    """Yield what is not noticed of writers that take what their columns cannot hold, and refuse what they can."""
+    incoming = "tornproof.impl.write.incoming_rows"
+    controls: Controls = (
+        ("numbers that a cast changes", f"{incoming}:_lost", lambda *_: None),
+        ("values of other rows", f"{incoming}:_cast", partial(_cast_opposite, original_of(f"{incoming}:_cast"))),
+        ("casts that fail", f"{incoming}:_cast", lambda column, _: column),
+    )
+    return not_noticed(controls, problem_of, offered_columns())
+
+
+def _cast_opposite(cast: Callable[..., pa.Array], column: pa.Array, field: pa.Field) -> pa.Array:
+    return cast(column[::-1] if pa.types.is_integer(column.type) else column, field)
+
+
+def _rows(array: pa.Array, first: int) -> pa.Table:
+    """Return rows in two pieces, of which the second does not begin where its memory does."""
+    times = pa.array(range(FIRST_TIME + first, FIRST_TIME + first + len(array)))
+    return pa.table({TIME: times, COLUMN: pa.chunked_array([array[:1], array[1:]])})
+
+
+def _problem_of_build(table: Table, column: OfferedColumn) -> str | None:
+    """Say what is taken for a partition that is prepared elsewhere, and must not be."""
+    assert table.metadata is not None, "the table was made here"
+    # Elsewhere, because it makes a directory.
+    with PartitionBuild(MemoryStorage(), "prepared", table.metadata, WriterOptions(), table_name=PATH) as build:
+        for each in column.values:
+            if each.keys is None:
+                rows = _rows(each.array, 0)
+                try:
+                    build.encoded(rows.set_column(0, TIME, rows[TIME].cast(pa.timestamp("us", "UTC"))))
+                except RowsRejectedError as error:
+                    if repr(COLUMN) not in str(error):
+                        return f"{each.words}: it is refused elsewhere without the name of the column: {error}"
+                else:
+                    return f"{each.words}: it is taken elsewhere"
+    return None
+
+
+def _problem_of_refused(storage: MemoryStorage, writer: TableWriter, column: OfferedColumn) -> str | None:
+    """Say what is taken and must not be, or what becomes of files or of a row that was staged before."""
+    before = storage.image().files
+    for each in column.values:
+        if each.keys is None:
+            writer.write(ONE_ROW)
+            try:
+                writer.write(_rows(each.array, 1))
+                writer.commit()
+            except RowsRejectedError as error:
+                if repr(COLUMN) not in str(error):
+                    return f"{each.words}: it is refused without the name of the column: {error}"
+            else:
+                return f"{each.words}: it is taken"
+            writer.rollback()
+    return None if storage.image().files == before else "what is refused has changed files"
+
+
+def _stage(writer: TableWriter, column: OfferedColumn) -> tuple[list[Offered], str | None]:
+    """Stage what may be taken, and return what is, and what is refused and must not be."""
+    taken, count = list[Offered](), 0
+    for each in column.values:
+        if each.keys is not None:
+            try:
+                writer.write(_rows(each.array, count))
+            except RowsRejectedError as error:
+                if each.sure or repr(COLUMN) not in str(error):
+                    return [], f"{each.words}: it is refused: {error}"
+            else:
+                taken.append(each)
+                count += len(each.array)
+    return taken, None
+
+
+def _differences(
+    rows: pa.Table, taken: Sequence[Offered], how: str, keys_of: Callable[[Offered], Sequence[Any] | None]
+) -> Iterator[str]:
+    """Yield what rows have otherwise than they should, and how many they are if that is wrong."""
+    found, first = _keys(rows[COLUMN]), 0
+    for each in taken:
+        wanted = list(keys_of(each) or ())
+        these = found[first : first + len(wanted)]
+        if repr(these) != repr(wanted):
+            shown = f"{str(these)[:SHOWN]}, and should be as {str(wanted)[:SHOWN]}"
+            yield f"{each.words}: it is {how} as {shown}"
+        first += len(wanted)
+    if len(found) != first:
+        yield f"{len(found)} rows are {how}, and should be {first}"
+
+
+def _keys(column: pa.ChunkedArray) -> list[Any]:
+    values = column.combine_chunks()
+    if isinstance(values, pa.ExtensionArray):
+        values = values.storage
+    return list((values.cast(pa.int64()) if pa.types.is_timestamp(values.type) else values).to_pylist())

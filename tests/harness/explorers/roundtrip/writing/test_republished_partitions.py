@@ -1,0 +1,49 @@
+"""Recoveries restate what they can write to; one that stops too early or late is a finding that replays."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
+from tornproof.harness.common.patch import replaced
+from tornproof.harness.common.verdict import Verdict
+from tornproof.harness.explorers.roundtrip.explorer import findings_of, replay_roundtrip
+from tornproof.harness.explorers.roundtrip.parts import REPUBLISHED_PARTITIONS
+from tornproof.harness.explorers.roundtrip.writing import republished_partitions
+from tornproof.harness.explorers.roundtrip.writing.republished_partitions import failed_controls, problem_of, volumes
+from tornproof.harness.simulator.filesystem.image import DiskImage
+from tornproof.impl.errors import StorageError
+from tornproof.impl.table.partition import resolve_partition
+from tornproof.impl.write import recovery
+
+EMPTY = DiskImage.of_files({})
+
+
+def test_what_can_be_written_to_is_restated() -> None:
+    assert [problem for each in volumes() if (problem := problem_of(each))] == []
+    assert [*failed_controls()] == []
+
+
+def up_to_the_first_error(storage: Any, table: Any, transaction: Any) -> None:
+    """Restate partitions until one cannot be written to."""
+    with suppress(StorageError):
+        for partition in transaction.partitions:
+            resolved = resolve_partition(table.files_of(partition), partition)
+            if resolved.resolved.orphan_count:
+                recovery._republish(storage, resolved)
+
+
+def test_a_recovery_that_ends_with_the_first_error_is_found_and_replays() -> None:
+    with replaced("tornproof.impl.write.recovery:_republish_partitions", up_to_the_first_error):
+        findings = [*findings_of(REPUBLISHED_PARTITIONS)]
+        assert {replay_roundtrip(each, EMPTY, "/table") for each in findings} == {Verdict.INVALID}
+    assert any("partition 2 is not restated" in each.sentence for each in findings)
+    assert {replay_roundtrip(each, EMPTY, "/table") for each in findings} == {Verdict.VALID}
+
+
+def test_a_look_at_no_errors_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    left = tuple(each for each in volumes() if each.error is None)
+    monkeypatch.setattr(republished_partitions, "volumes", lambda: left)
+    assert [*failed_controls()] == ["any error leaves a partition: not noticed"]

@@ -1,0 +1,47 @@
+"""A writer takes what columns hold and refuses the rest; one that does not is a finding that replays."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tornproof.harness.common.patch import replaced
+from tornproof.harness.common.verdict import Verdict
+from tornproof.harness.explorers.roundtrip.explorer import findings_of, replay_roundtrip
+from tornproof.harness.explorers.roundtrip.parts import TAKEN_VALUES
+from tornproof.harness.explorers.roundtrip.writing import taken_values
+from tornproof.harness.explorers.roundtrip.writing.offered_values import offered_columns
+from tornproof.harness.explorers.roundtrip.writing.taken_values import failed_controls, problem_of
+from tornproof.harness.simulator.filesystem.image import DiskImage
+from tornproof.impl.types.names import type_code
+from tornproof.impl.types.questdb import TypeTag, tag_of
+
+EMPTY = DiskImage.of_files({})
+
+
+def test_columns_of_every_type_take_what_they_hold() -> None:
+    assert [problem for each in offered_columns() if (problem := problem_of(each))] == []
+    assert [*failed_controls()] == []
+    assert {tag_of(type_code(each.type) or 0) for each in offered_columns()} == {*TypeTag}
+
+
+@pytest.mark.parametrize(
+    ("place", "substitute", "words"),
+    [
+        ("incoming_rows:_lost", lambda *_: None, "type BOOLEAN: 2, int8: it is taken"),
+        ("incoming_rows:_is_number", lambda _: False, "type BOOLEAN: 2, int8: it is taken"),
+    ],
+)
+def test_a_writer_that_takes_more_or_less_is_found_and_replays(place: str, substitute: Any, words: str) -> None:
+    with replaced(f"tornproof.impl.write.{place}", substitute):
+        findings = [*findings_of(TAKEN_VALUES)]
+        assert any(words in each.sentence for each in findings)
+        assert {replay_roundtrip(each, EMPTY, "/table") for each in findings} == {Verdict.INVALID}
+    assert {replay_roundtrip(each, EMPTY, "/table") for each in findings} == {Verdict.VALID}
+
+
+def test_a_look_at_nothing_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(taken_values, "_keys", lambda _: [])
+    monkeypatch.setattr(taken_values, "_differences", lambda *_: iter(()))
+    assert [*failed_controls()] == ["values of other rows: not noticed"]

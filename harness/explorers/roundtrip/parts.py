@@ -11,10 +11,13 @@ from typing import Any
 from tornproof.harness.explorers.roundtrip import created_tables, worked_out
 from tornproof.harness.explorers.roundtrip.conditions import pruned_row_groups, worded_conditions
 from tornproof.harness.explorers.roundtrip.metadata import (
+    column_version_files,
     compared_footers,
     lost_files,
+    meta_files,
     metadata_rules,
     optional_records,
+    placed_partitions,
     transaction_files,
 )
 from tornproof.harness.explorers.roundtrip.native import native_columns, symbol_dictionaries, symbol_indexes
@@ -160,6 +163,30 @@ TRANSACTION_FILES = Part(
     module=transaction_files,
     cases=transaction_files.transaction_files,
 )
+META_FILES = Part(
+    key="meta",
+    count="files of columns",
+    words="_meta files that say what they are, or break a rule",
+    subject="A _meta, ",
+    module=meta_files,
+    cases=meta_files.meta_files,
+)
+COLUMN_VERSION_FILES = Part(
+    key="column_version",
+    count="column versions",
+    words="_cv files that say what they are, or break a rule",
+    subject="A _cv, ",
+    module=column_version_files,
+    cases=column_version_files.column_version_files,
+)
+PLACED_PARTITIONS = Part(
+    key="placed",
+    count="partitions placed",
+    words="partitions beside what tables say of them",
+    subject="A partition, ",
+    module=placed_partitions,
+    cases=placed_partitions.placed_partitions,
+)
 NATIVE_COLUMNS = Part(
     key="native",
     count="native partitions",
@@ -281,9 +308,11 @@ LOST_FILES = Part(
     cases=lost_files.lost_files,
 )
 PARTS = (
+    COLUMN_VERSION_FILES,
     WRONG_OPTIONS,
     MIGRATED_FILTERS,
     COMPARED_FOOTERS,
+    META_FILES,
     TRANSACTION_FILES,
     FOOTER_RULES,
     EXPANSION,
@@ -291,6 +320,7 @@ PARTS = (
     JUDGED_STATISTICS,
     MIGRATED_ORDERS,
     LOST_FILES,
+    PLACED_PARTITIONS,
     ANNOTATED_COLUMNS,
     WORKED_OUT,
     METADATA_RULES,

@@ -232,7 +232,7 @@ def _directories() -> Iterator[Question]:
                     functools.partial(_parts_of, name + suffix),
                     (True, (name, txn)),
                 )
-            first, end = _interval(start, by)
+            first, end = interval_of(start, by)
             yield Question(
                 "starts",
                 f"the start of {words}",
@@ -255,7 +255,7 @@ def _directory(start: np.datetime64, by: PartitionBy) -> str:
     if by is PartitionBy.NONE:
         return "default"
     interval, day = _interval_name(start, by), str(start.astype("datetime64[D]"))
-    first = _interval(start, by)[0]
+    first = interval_of(start, by)[0]
     if first == int(start.astype(np.int64)):
         return interval
     if by is PartitionBy.WEEK:
@@ -283,7 +283,7 @@ def _weekday(start: np.datetime64) -> int:
     return (int(start.astype("datetime64[D]").astype(np.int64)) + 3) % 7
 
 
-def _interval(start: np.datetime64, by: PartitionBy) -> tuple[int | None, int | None]:
+def interval_of(start: np.datetime64, by: PartitionBy) -> tuple[int | None, int | None]:
     """Return where the interval begins and ends, in the unit of the time."""
     if by is PartitionBy.NONE:
         return None, None

@@ -11,6 +11,7 @@ from typing import Any
 from tornproof.harness.explorers.roundtrip import created_tables, worked_out
 from tornproof.harness.explorers.roundtrip.conditions import pruned_row_groups, worded_conditions
 from tornproof.harness.explorers.roundtrip.metadata import (
+    chains,
     column_version_files,
     compared_footers,
     lost_files,
@@ -187,6 +188,14 @@ PLACED_PARTITIONS = Part(
     module=placed_partitions,
     cases=placed_partitions.placed_partitions,
 )
+CHAINS = Part(
+    key="chain",
+    count="chains of generations",
+    words="chains of generations that are counted, or break a rule",
+    subject="Of a chain, ",
+    module=chains,
+    cases=chains.chains,
+)
 NATIVE_COLUMNS = Part(
     key="native",
     count="native partitions",
@@ -313,6 +322,7 @@ PARTS = (
     MIGRATED_FILTERS,
     COMPARED_FOOTERS,
     META_FILES,
+    CHAINS,
     TRANSACTION_FILES,
     FOOTER_RULES,
     EXPANSION,

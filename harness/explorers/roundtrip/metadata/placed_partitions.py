@@ -130,7 +130,7 @@ class PlacedPartition:
         if self.flags & PARQUET:
             found[f"{PATH}/_pm"] = self.draft.encoded()
         if self.data is not None:
-            found[f"{PATH}/data.parquet"] = self.data or _data(self.partition.token)
+            found[f"{PATH}/data.parquet"] = self.data or data_ending_at(self.partition.token)
         return PartitionFiles(storage=DiskImage.of_files(found), path=PATH, name=DIRECTORY)
 
     @property
@@ -191,7 +191,7 @@ def _problems(placed: PlacedPartition) -> Iterator[Problem]:
         yield from check_against_table(resolved, placed.metadata)
 
 
-def _data(token: int, footer_bytes: int = THRIFT_BYTES, magic: bytes = MAGIC) -> bytes:
+def data_ending_at(token: int, footer_bytes: int = THRIFT_BYTES, magic: bytes = MAGIC) -> bytes:
     """Return a data.parquet of which only the end counts."""
     tail = struct.pack("<I", footer_bytes) + magic
     return tail.rjust(max(token, len(tail)), b"\xcd")
@@ -301,19 +301,21 @@ def _ends() -> Iterator[PlacedPartition]:
 def _tails(usual: PlacedPartition, token: int, footer_bytes: int | None) -> Iterator[PlacedPartition]:
     """Yield data.parquet of other sizes and with other last bytes; the length counts only if it is known."""
     for more in (1, 8, 1000):
-        yield replace(usual, name=f"{more} bytes more", data=_data(token) + b"\xff" * more)
+        yield replace(usual, name=f"{more} bytes more", data=data_ending_at(token) + b"\xff" * more)
     for size_bytes in (1, 7, token - 8, token - 1):
         yield replace(
-            usual, name=f"{size_bytes} bytes", data=_data(token)[:size_bytes], expected=((DATA, "size", None),)
+            usual, name=f"{size_bytes} bytes", data=data_ending_at(token)[:size_bytes], expected=((DATA, "size", None),)
         )
     magic = (DATA, "MAGIC", token - 4)
     length = () if footer_bytes is None else ((DATA, "FOOTER_LENGTH", token - TAIL_BYTES),)
     for step in (-1, 1):
-        yield replace(usual, name=f"a length {step} more", data=_data(token, THRIFT_BYTES + step), expected=length)
-        data = _data(token, THRIFT_BYTES + step, b"PARE")
+        yield replace(
+            usual, name=f"a length {step} more", data=data_ending_at(token, THRIFT_BYTES + step), expected=length
+        )
+        data = data_ending_at(token, THRIFT_BYTES + step, b"PARE")
         yield replace(usual, name=f"a length {step} more before PARE", data=data, expected=(magic, *length))
     for other in (b"PAR2", b"par1", bytes(4)):
-        yield replace(usual, name=f"{other!r} at the end", data=_data(token, magic=other), expected=(magic,))
+        yield replace(usual, name=f"{other!r} at the end", data=data_ending_at(token, magic=other), expected=(magic,))
 
 
 def _unmigrated() -> Iterator[PlacedPartition]:

@@ -26,6 +26,7 @@ from tornproof.harness.explorers.roundtrip.parquet import (
     annotated_columns,
     array_bytes,
     chunks_together,
+    cold_reads,
     converted_structs,
     edited_footers,
     expansion,
@@ -139,6 +140,14 @@ CHUNKS_TOGETHER = Part(
     subject="Of chunks, ",
     module=chunks_together,
     cases=chunks_together.chunks_together,
+)
+COLD_READS = Part(
+    key="cold",
+    count="chunks alone",
+    words="chunks that are read alone",
+    subject="A chunk of ",
+    module=cold_reads,
+    cases=cold_reads.cold_reads,
 )
 EDITED_FOOTERS = Part(
     key="edited",
@@ -335,6 +344,7 @@ PARTS = (
     WORKED_OUT,
     METADATA_RULES,
     ARRAY_BYTES,
+    COLD_READS,
     SYMBOL_DICTIONARIES,
     NATIVE_COLUMNS,
     EDITED_FOOTERS,

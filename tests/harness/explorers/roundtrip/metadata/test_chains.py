@@ -8,8 +8,8 @@ from tornproof.harness.common.patch import replaced
 from tornproof.harness.common.verdict import Verdict
 from tornproof.harness.explorers.roundtrip.explorer import findings_of, replay_roundtrip
 from tornproof.harness.explorers.roundtrip.metadata.chains import (
-    failed_controls,
     chains,
+    failed_controls,
     problem_of,
 )
 from tornproof.harness.explorers.roundtrip.parts import CHAINS

@@ -27,7 +27,6 @@ from tornproof.impl.read.cold_read import read_cold
 
 PROPERTY = "a chunk that is read alone has the values that were written"
 FILE = "data.parquet"
-ROWS_IN_GROUP = 3
 BOUND_BYTES = 128 << 20
 """Few bytes must not become more values than these."""
 LISTS: tuple[Any, ...] = (None, [], [None], [None, None], [1.5], [1.5, None], [None, 2.5, 3.5])
@@ -40,7 +39,7 @@ COLUMNS: dict[str, tuple[pa.DataType, tuple[Any, ...]]] = {
     "bytes": (pa.binary(4), (b"abcd", None, b"\0\0\0\0")),
     "nulls": (pa.int64(), (None, None, None)),
     "nulls of texts": (pa.string(), (None, None, None)),
-    **{f"lists {rows}": (pa.list_(pa.float64()), rows) for rows in itertools.combinations_with_replacement(LISTS, 3)},
+    **{f"lists {rows}": (pa.list_(pa.float64()), rows) for rows in itertools.combinations_with_replacement(LISTS, 2)},
 }
 
 
@@ -112,7 +111,7 @@ def _file(of: str) -> tuple[bytes, Metadata]:
     """Return a file with one column, and the metadata that a migration makes of it."""
     table = pa.table({"a": pa.array([*itertools.chain(*_rows(of))], COLUMNS[of][0])})
     target = io.BytesIO()
-    pq.write_table(table, target, row_group_size=ROWS_IN_GROUP, store_schema=False)
+    pq.write_table(table, target, row_group_size=len(COLUMNS[of][1]), store_schema=False)
     content = target.getvalue()
     metadata = convert(reader_of(content), size_bytes=len(content), file=FILE)
     return content, decode_metadata(metadata, resolve(metadata, len(content), file="_pm").position, file="_pm")

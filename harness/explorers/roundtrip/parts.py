@@ -8,7 +8,7 @@ from operator import attrgetter
 from types import ModuleType
 from typing import Any
 
-from tornproof.harness.explorers.roundtrip import created_tables, worked_out
+from tornproof.harness.explorers.roundtrip import asked_tables, created_tables, worked_out
 from tornproof.harness.explorers.roundtrip.conditions import pruned_row_groups, worded_conditions
 from tornproof.harness.explorers.roundtrip.metadata import (
     chains,
@@ -262,6 +262,13 @@ WORKED_OUT = Part(
     module=worked_out,
     cases=worked_out.questions,
 )
+ASKED_TABLES = Part(
+    key="table",
+    count="tables asked",
+    words="questions to tables beside their rows",
+    module=asked_tables,
+    cases=asked_tables.asked_tables,
+)
 ANNOTATED_COLUMNS = Part(
     key="annotated",
     count="annotated columns",
@@ -344,6 +351,7 @@ PARTS = (
     WORKED_OUT,
     METADATA_RULES,
     ARRAY_BYTES,
+    ASKED_TABLES,
     COLD_READS,
     SYMBOL_DICTIONARIES,
     NATIVE_COLUMNS,

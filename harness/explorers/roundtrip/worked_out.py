@@ -253,7 +253,6 @@ def _directories() -> Iterator[Question]:
                 end,
             )
 
-
     for name in NO_DIRECTORIES:
         found = functools.partial(partition_names.looks_like_partition, name)
         yield Question("names", f"whether {name!r} is a partition's directory", found, False)

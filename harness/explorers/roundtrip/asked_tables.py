@@ -14,12 +14,20 @@ from typing import Any
 
 from tornproof.harness.common.patch import Controls, not_noticed, replaced
 from tornproof.harness.explorers.corruption import every_type
-from tornproof.harness.explorers.roundtrip.metadata.metadata_draft import SORTED_BY_TIMESTAMP, Draft, DraftColumn
+from tornproof.harness.explorers.roundtrip.metadata.chains import generation
+from tornproof.harness.explorers.roundtrip.metadata.metadata_draft import (
+    SORTED_BY_TIMESTAMP,
+    WORD_BYTES,
+    Draft,
+    DraftColumn,
+    chunk_start,
+)
 from tornproof.harness.explorers.roundtrip.metadata.placed_partitions import GENERATED, PARQUET
 from tornproof.harness.explorers.roundtrip.metadata.transaction_files import Entry, TransactionFile
 from tornproof.harness.explorers.roundtrip.worked_out import Question, problem_of
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.impl.errors import TornproofError
+from tornproof.impl.pm.view import MetadataView, VerifiedGenerations, open_view
 from tornproof.impl.read.reader import Snapshot, open_snapshot, snapshot_of
 from tornproof.impl.table.indexed_columns import reject_indexed
 from tornproof.impl.table.metadata_file import PartitionBy, TableColumn, TableMetadata
@@ -43,7 +51,7 @@ Columns = Sequence[tuple[int, int, str]]
 @functools.cache
 def asked_tables() -> tuple[Question, ...]:
     """Return all questions, always in the same order."""
-    return (*_ranges(), *_rooms(), *_gone(), *_unnamed(), *_advice(), *_below())
+    return (*_ranges(), *_rooms(), *_gone(), *_unnamed(), *_advice(), *_below(), *_views())
 
 
 def failed_controls() -> Iterator[str]:
@@ -247,3 +255,30 @@ def _found(files: Sequence[str], links: dict[str, str]) -> list[str]:
             top.joinpath(link).parent.mkdir(parents=True, exist_ok=True)
             top.joinpath(link).symlink_to(target)
         return [str(each.relative_to(top)) for each in tables_below(top)]
+
+
+def _views() -> Iterator[Question]:
+    """Yield row groups whose blocks are said to begin near the footer, before which each must end."""
+    draft = generation(0)
+    draft.encoded()
+    last_start = (draft.at["footer"] - chunk_start(0, len(draft.columns))) // WORD_BYTES
+    for group, words in itertools.product(range(len(draft.groups)), (-1, 0, 1, 5, last_start, 1 << 20)):
+        name = f"a view of row group {group} whose block begins {words} words after the last place that has room"
+        yield Question(
+            "views", name, functools.partial(_viewed, group, last_start + words), DAMAGED if words > 0 else "seen"
+        )
+
+
+def _viewed(group: int, start: int) -> Any:
+    draft = generation(0)
+    draft.patches.append((f"entry {group}", 0, "<I", start))
+    content = draft.encoded()
+
+    def found() -> str:
+        return "seen" if len(_view(content, draft.token).row_counts) else "not seen"
+
+    return _outcome(found)
+
+
+def _view(content: bytes, token: int) -> MetadataView:
+    return open_view(content, token, file="_pm", verified=VerifiedGenerations())

@@ -20,6 +20,7 @@ from tornproof.harness.explorers.roundtrip.metadata import (
     optional_records,
     placed_partitions,
     transaction_files,
+    verified_tables,
 )
 from tornproof.harness.explorers.roundtrip.native import native_columns, symbol_dictionaries, symbol_indexes
 from tornproof.harness.explorers.roundtrip.parquet import (
@@ -205,6 +206,14 @@ CHAINS = Part(
     module=chains,
     cases=chains.chains,
 )
+VERIFIED_TABLES = Part(
+    key="verified",
+    count="tables verified",
+    words="tables of which all that is wrong must be reported",
+    subject="Of a table, ",
+    module=verified_tables,
+    cases=verified_tables.verified_tables,
+)
 NATIVE_COLUMNS = Part(
     key="native",
     count="native partitions",
@@ -352,6 +361,7 @@ PARTS = (
     METADATA_RULES,
     ARRAY_BYTES,
     ASKED_TABLES,
+    VERIFIED_TABLES,
     COLD_READS,
     SYMBOL_DICTIONARIES,
     NATIVE_COLUMNS,

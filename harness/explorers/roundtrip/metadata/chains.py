@@ -108,7 +108,7 @@ def failed_controls() -> Iterator[str]:
     return not_noticed(controls, problem_of, chains())
 
 
-def _generation(number: int, older: Draft | None = None, place: Sequence[int] = GROUPS, **values: object) -> Draft:
+def generation(number: int, older: Draft | None = None, place: Sequence[int] = GROUPS, **values: object) -> Draft:
     """Return a generation, whose data.parquet ends later than that of the one before."""
     groups = []
     for group in GROUPS:
@@ -143,7 +143,7 @@ def _grown() -> Iterator[Chain]:
         for number in range(count):
             note = {} if length is None else _noted(length + number)
             place = GROUPS if number == 0 else places
-            drafts.append(_generation(number, drafts[-1] if drafts else None, place, unused_bytes=number, **note))
+            drafts.append(generation(number, drafts[-1] if drafts else None, place, unused_bytes=number, **note))
         content = drafts[-1].encoded()
         for committed, (behind, data_behind) in itertools.product(range(count), BEHIND):
             newer_bytes = len(content) - len(drafts[committed].encoded())
@@ -166,12 +166,12 @@ def _grown() -> Iterator[Chain]:
 def _with_orphans() -> Iterator[Chain]:
     """Yield chains with generations between that nobody refers to, which end at any byte of a word."""
     for length, count, orphan_place in itertools.product(range(1, 9), (1, 2), ((), (2,), (0, 1, 2))):
-        first = _generation(0, **_noted(3))
+        first = generation(0, **_noted(3))
         orphan = first
         for number in range(count):
-            orphan = _generation(1 + number, orphan, orphan_place, **_noted(length))
+            orphan = generation(1 + number, orphan, orphan_place, **_noted(length))
         before = len(first.encoded())
-        newest = _generation(1, orphan, patches=[("footer", PREVIOUS_AT, "<Q", before)])
+        newest = generation(1, orphan, patches=[("footer", PREVIOUS_AT, "<Q", before)])
         yield Chain(
             name=f"{count} orphans with blocks {orphan_place} and notes of {length}",
             kind="orphans",
@@ -196,7 +196,7 @@ def _broken() -> Iterator[Chain]:
             continue
         draft: Draft | None = None
         for number in range(count):
-            draft = _generation(number, draft)
+            draft = generation(number, draft)
             for name, value in values.items() if number == broken else ():
                 setattr(draft.groups[0][TEXT], name, value)
         assert draft is not None
@@ -208,15 +208,15 @@ def _overlapping() -> Iterator[Chain]:
     """Yield chains in which an older footer has a block within the texts of another one."""
     region = chunk_start(0, len(COLUMNS))
     for more in (0, 8, 64):
-        older = _generation(0)
+        older = generation(0)
         older.groups[0][TEXT].low, older.groups[0][TEXT].high = bytes(region + 64 + more), b"\1" * 16
         older.encoded()
         inside = (older.at["block 0"] + region + more) // WORD_BYTES
         older.patches.append(("entry 1", 0, "<I", inside))
-        newest = _generation(1, older)
+        newest = generation(1, older)
         name = f"a block {more} bytes into the texts of another one, in an older generation"
         yield Chain(name=name, kind="overlapping", content=newest.encoded(), token=newest.token, field="MIN_STAT")
-        shared = _generation(1, older, [1])
+        shared = generation(1, older, [1])
         name = f"{name}, whose first block is that of the newest one"
         yield Chain(name=name, kind="overlapping", content=shared.encoded(), token=shared.token, field="MIN_STAT")
 
@@ -224,9 +224,9 @@ def _overlapping() -> Iterator[Chain]:
 def _tokens() -> Iterator[Chain]:
     """Yield chains of two generations, of which the older one has each token from less to more."""
     for step in (-THRIFT_BYTES, -1, 0, 1, THRIFT_BYTES):
-        older = _generation(4, unused_bytes=5)
+        older = generation(4, unused_bytes=5)
         older.footer_offset += step
-        newest = _generation(4, older)
+        newest = generation(4, older)
         yield Chain(
             name=f"a token {step} bytes larger in the older generation",
             kind="tokens",

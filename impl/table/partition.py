@@ -167,7 +167,8 @@ def check_native(files: PartitionFiles, partition: Partition) -> Iterator[Proble
     if files.storage.kind(files.path) is not EntryKind.DIRECTORY:
         return
     names = files.storage.listdir(files.path)
-    if DATA_FILE in names and not any(name.endswith(COLUMN_FILE_SUFFIX) for name in names):
+    # The file of a column that was added or renamed has the number of that behind its name.
+    if DATA_FILE in names and not any(f"{COLUMN_FILE_SUFFIX}." in f"{name}." for name in names):
         expected = f"1, because the directory holds {DATA_FILE} and no column file"
         yield Problem(TXN_FILE, f"PARQUET_FORMAT of {files.name}", partition.flags_offset_bytes, expected, "0")
 

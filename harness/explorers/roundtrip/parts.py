@@ -8,20 +8,26 @@ from operator import attrgetter
 from types import ModuleType
 from typing import Any
 
-from tornproof.harness.explorers.roundtrip import created_tables, merge_plans, worked_out
+from tornproof.harness.explorers.roundtrip import asked_tables, created_tables, merge_plans, worked_out
 from tornproof.harness.explorers.roundtrip.conditions import pruned_row_groups, worded_conditions
 from tornproof.harness.explorers.roundtrip.metadata import (
+    chains,
+    column_version_files,
     compared_footers,
     lost_files,
+    meta_files,
     metadata_rules,
     optional_records,
+    placed_partitions,
     transaction_files,
+    verified_tables,
 )
 from tornproof.harness.explorers.roundtrip.native import native_columns, symbol_dictionaries, symbol_indexes
 from tornproof.harness.explorers.roundtrip.parquet import (
     annotated_columns,
     array_bytes,
     chunks_together,
+    cold_reads,
     converted_structs,
     edited_footers,
     expansion,
@@ -139,6 +145,14 @@ CHUNKS_TOGETHER = Part(
     module=chunks_together,
     cases=chunks_together.chunks_together,
 )
+COLD_READS = Part(
+    key="cold",
+    count="chunks alone",
+    words="chunks that are read alone",
+    subject="A chunk of ",
+    module=cold_reads,
+    cases=cold_reads.cold_reads,
+)
 EDITED_FOOTERS = Part(
     key="edited",
     count="footers edited",
@@ -162,6 +176,46 @@ TRANSACTION_FILES = Part(
     subject="A _txn, ",
     module=transaction_files,
     cases=transaction_files.transaction_files,
+)
+META_FILES = Part(
+    key="meta",
+    count="files of columns",
+    words="_meta files that say what they are, or break a rule",
+    subject="A _meta, ",
+    module=meta_files,
+    cases=meta_files.meta_files,
+)
+COLUMN_VERSION_FILES = Part(
+    key="column_version",
+    count="column versions",
+    words="_cv files that say what they are, or break a rule",
+    subject="A _cv, ",
+    module=column_version_files,
+    cases=column_version_files.column_version_files,
+)
+PLACED_PARTITIONS = Part(
+    key="placed",
+    count="partitions placed",
+    words="partitions beside what tables say of them",
+    subject="A partition, ",
+    module=placed_partitions,
+    cases=placed_partitions.placed_partitions,
+)
+CHAINS = Part(
+    key="chain",
+    count="chains of generations",
+    words="chains of generations that are counted, or break a rule",
+    subject="Of a chain, ",
+    module=chains,
+    cases=chains.chains,
+)
+VERIFIED_TABLES = Part(
+    key="verified",
+    count="tables verified",
+    words="tables of which all that is wrong must be reported",
+    subject="Of a table, ",
+    module=verified_tables,
+    cases=verified_tables.verified_tables,
 )
 NATIVE_COLUMNS = Part(
     key="native",
@@ -235,6 +289,13 @@ WORKED_OUT = Part(
     words="names, intervals, hashes and orders worked out twice",
     module=worked_out,
     cases=worked_out.questions,
+)
+ASKED_TABLES = Part(
+    key="table",
+    count="tables asked",
+    words="questions to tables beside their rows",
+    module=asked_tables,
+    cases=asked_tables.asked_tables,
 )
 ANNOTATED_COLUMNS = Part(
     key="annotated",
@@ -325,9 +386,12 @@ REPUBLISHED_PARTITIONS = Part(
     cases=republished_partitions.volumes,
 )
 PARTS = (
+    COLUMN_VERSION_FILES,
     WRONG_OPTIONS,
     MIGRATED_FILTERS,
     COMPARED_FOOTERS,
+    META_FILES,
+    CHAINS,
     TRANSACTION_FILES,
     FOOTER_RULES,
     MERGE_PLANS,
@@ -339,10 +403,14 @@ PARTS = (
     TAKEN_VALUES,
     REPUBLISHED_PARTITIONS,
     VERIFIED_FILTERS,
+    PLACED_PARTITIONS,
     ANNOTATED_COLUMNS,
     WORKED_OUT,
     METADATA_RULES,
     ARRAY_BYTES,
+    ASKED_TABLES,
+    VERIFIED_TABLES,
+    COLD_READS,
     SYMBOL_DICTIONARIES,
     NATIVE_COLUMNS,
     EDITED_FOOTERS,

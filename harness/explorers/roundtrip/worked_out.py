@@ -73,8 +73,15 @@ CHECKSUM = "tornproof.impl.storage.checksum"
 DAYS = ("1969-12-31", "1970-01-01", "2019-12-30", "2020-02-29", "2021-01-03", "2024-12-31", "2026-11-27")
 TIMES = (
     *("00:00:00", "07:00:00", "23:00:00", "07:00:30", "07:50:00", "07:50:30", "00:00:01", "00:01:00", "23:59:59"),
-    *("07:00:00.5", "00:00:00.000001", "07:50:30.999999", "23:59:59.100000"),
+    *("07:00:00.5", "00:00:00.000001", "07:50:30.999999", "23:59:59.100000", "23:59:59.999999"),
 )
+NO_DIRECTORIES = (
+    *("", ".1", "2024-", "24-01-01", "2024-1-01", "2024-01-01-1", "2024-W5", "2024-W05-", "2024-W05-12", "2024/01"),
+    *("x2024", "default1", "2024-01-01.", "2024-01-01.x", "2024-01-01.-1", "2024-01-01.1.2", "2024-01-01 "),
+    *("2024-01-01.detached", "2024-01-01.5.attachable", "2024-01-01.tmp", "2024.old", "2024-01-01T", "2024-01-01T7"),
+    *("2024-01-01T0750", "2024-01-01T075030-", "2024-01-01T075030-1", "2024-01-01T075030-1234567", "2024T07", "_pm"),
+)
+"""Names that no partition's directory has: others of operators and servers begin like it."""
 NANOSECONDS = (0, 1, 120, 999)
 UNITS = {PartitionBy.YEAR: "Y", PartitionBy.MONTH: "M", PartitionBy.DAY: "D", PartitionBy.HOUR: "h"}
 SYMBOLS = ("", "a", "one", "two", "three", "Aa", "BB", "größe", "🌡", "a long symbol " * 9, "\uffff\uffff\uffff\uffff")
@@ -232,7 +239,7 @@ def _directories() -> Iterator[Question]:
                     functools.partial(_parts_of, name + suffix),
                     (True, (name, txn)),
                 )
-            first, end = _interval(start, by)
+            first, end = interval_of(start, by)
             yield Question(
                 "starts",
                 f"the start of {words}",
@@ -246,6 +253,10 @@ def _directories() -> Iterator[Question]:
                 end,
             )
 
+    for name in NO_DIRECTORIES:
+        found = functools.partial(partition_names.looks_like_partition, name)
+        yield Question("names", f"whether {name!r} is a partition's directory", found, False)
+
 
 def _parts_of(name: str) -> tuple[bool, tuple[str, int]]:
     return partition_names.looks_like_partition(name), partition_names.split_name(name)
@@ -255,7 +266,7 @@ def _directory(start: np.datetime64, by: PartitionBy) -> str:
     if by is PartitionBy.NONE:
         return "default"
     interval, day = _interval_name(start, by), str(start.astype("datetime64[D]"))
-    first = _interval(start, by)[0]
+    first = interval_of(start, by)[0]
     if first == int(start.astype(np.int64)):
         return interval
     if by is PartitionBy.WEEK:
@@ -283,7 +294,7 @@ def _weekday(start: np.datetime64) -> int:
     return (int(start.astype("datetime64[D]").astype(np.int64)) + 3) % 7
 
 
-def _interval(start: np.datetime64, by: PartitionBy) -> tuple[int | None, int | None]:
+def interval_of(start: np.datetime64, by: PartitionBy) -> tuple[int | None, int | None]:
     """Return where the interval begins and ends, in the unit of the time."""
     if by is PartitionBy.NONE:
         return None, None

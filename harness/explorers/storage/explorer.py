@@ -31,6 +31,7 @@ PROPERTY = "files of the operating system answer as the simulated ones do"
 CALLS = "calls"
 """The key of the evidence that holds the calls."""
 CONTROL_SEQUENCES_MAX = 200
+DESCRIPTORS = Path("/proc/self/fd")
 
 
 class _ReadsOneByteLess(OpenFile):
@@ -49,12 +50,19 @@ class _WritesAtTheBeginning(OpenFile):
         super().pwrite(content, 0)
 
 
+class _NeverCloses(OpenFile):
+    def close(self) -> None:
+        super().close()
+        self._kept = os.open(os.devnull, os.O_RDONLY)
+
+
 STORAGE = "tornproof.impl.storage.operating_system"
 CONTROLS: dict[str, tuple[str, Any]] = {
     "a new file that is there already": ("_MODE_FLAGS", dict.fromkeys(OpenMode, os.O_CREAT | os.O_NOFOLLOW)),
     "reads that are a byte too short": ("OpenFile", _ReadsOneByteLess),
     "locks that are always granted": ("OpenFile", _GrantsEveryLock),
     "writes at another place": ("OpenFile", _WritesAtTheBeginning),
+    "descriptors that stay open": ("OpenFile", _NeverCloses),
 }
 """Mistakes of the storage that must be noticed: what is replaced, and by what."""
 
@@ -142,8 +150,21 @@ def _smaller(calls: list[Call], scratch: str) -> list[Call]:
 def difference(calls: Sequence[Call], scratch: str, answered: Counter[str] | None = None) -> str | None:
     """Make calls in a new folder and on simulated files, and say what answers otherwise; None if nothing does.
 
-    It ends where a real process would be killed by a bus error. In `answered` it counts calls that were no error.
+    It ends where a real process would be killed by a bus error. In `answered` it counts calls that were no error. Once
+    everything is closed, no descriptor may be left.
     """
+    before = _descriptor_count()
+    found = _different_answer(calls, scratch, answered)
+    left_count = _descriptor_count() - before
+    return found or (f"{left_count} descriptors stay open" if left_count else None)
+
+
+def _descriptor_count() -> int:
+    """Return how many descriptors this process has open; 0 where the system does not tell."""
+    return len([*DESCRIPTORS.iterdir()]) if DESCRIPTORS.is_dir() else 0
+
+
+def _different_answer(calls: Sequence[Call], scratch: str, answered: Counter[str] | None) -> str | None:
     with _sessions(scratch) as (memory, simulated, real):
         real.answered = Counter() if answered is None else answered
         for call in calls:

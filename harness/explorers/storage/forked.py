@@ -17,7 +17,7 @@ from tornproof.harness.systems.workload import MADE_PATH, made_image
 from tornproof.impl.read.decoding import by_threads
 from tornproof.impl.read.reader import open_snapshot
 from tornproof.impl.storage.checksum import large_crc32
-from tornproof.impl.storage.interface import LockMode
+from tornproof.impl.storage.interface import File, LockMode, OpenMode, Storage
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
 from tornproof.impl.table.table import open_table
 
@@ -78,24 +78,36 @@ def failed_controls() -> Iterator[str]:
 def fork() -> None:
     """Read, lock, fork, and read again there; the exit code is 0 if both have read the same, and nothing stays locked.
 
-    The other process lives until it was seen whether the file is locked.
+    The other process lives until it was seen whether the files are locked.
     """
     before, storage = _answers(), OperatingSystemStorage()
     told, telling = os.pipe()
-    with tempfile.NamedTemporaryFile() as file:
-        locked = storage.open_for_writing(file.name)
-        for byte in range(2):
-            locked.try_lock(LockMode.EXCLUSIVE, offset_bytes=byte, size_bytes=1)
-        locked.unlock(offset_bytes=0, size_bytes=1)
+    with tempfile.TemporaryDirectory() as folder:
+        paths = {mode: f"{folder}/{mode.name}" for mode in LockMode}
+        locked = [_locked(storage, path, mode) for mode, path in paths.items()]
         pid = os.fork()
         if not pid:
             _read_again(before, told, telling)
-        locked.close()
-        with storage.open_for_writing(file.name) as other:
-            is_free = other.try_lock(LockMode.EXCLUSIVE, offset_bytes=0, size_bytes=2)
+        for file in locked:
+            file.close()
+        is_free = all(_is_free(storage, path) for path in paths.values())
     os.close(telling)
     status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     sys.exit(status or (0 if is_free else LOCKED))
+
+
+def _locked(storage: Storage, path: str, mode: LockMode) -> File:
+    """Return a new file of which one range is locked, and another was."""
+    file = storage.open_for_writing(path, OpenMode.NEW)
+    for byte in range(2):
+        file.try_lock(mode, offset_bytes=byte, size_bytes=1)
+    file.unlock(offset_bytes=0, size_bytes=1)
+    return file
+
+
+def _is_free(storage: Storage, path: str) -> bool:
+    with storage.open_for_writing(path) as file:
+        return file.try_lock(LockMode.EXCLUSIVE, offset_bytes=0, size_bytes=2)
 
 
 def _read_again(before: tuple[int, str], told: int, telling: int) -> NoReturn:

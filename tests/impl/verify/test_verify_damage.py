@@ -37,9 +37,10 @@ def test_parquet_directory_under_a_native_entry_is_a_problem_of_the_entry(questd
     flipped = with_format_bit(image, path, 0, 0)
     entry = snapshot_of(path, image).transaction.partitions[0].flags_offset_bytes
     assert seen(verified(path, flipped)) == [("_txn", f"PARQUET_FORMAT of {DAY}", entry)]
-    with_columns = flipped.with_file(f"{path}/{DAY}/ts.d", b"")
-    assert verified(path, with_columns, whole=False).sound
-    assert f"PARQUET_FORMAT of {DAY}" not in [field for _, field, _ in seen(verified(path, with_columns))]
+    for name in ("ts.d", "ts.d.7"):
+        with_columns = flipped.with_file(f"{path}/{DAY}/{name}", b"")
+        assert verified(path, with_columns, whole=False).sound
+        assert f"PARQUET_FORMAT of {DAY}" not in [field for _, field, _ in seen(verified(path, with_columns))]
 
 
 def test_native_directory_under_a_parquet_entry_is_a_problem(questdb_data: Path) -> None:

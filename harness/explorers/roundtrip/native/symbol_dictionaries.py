@@ -202,14 +202,16 @@ def _problem_of_buckets(case: Dictionary) -> str | None:
 
 
 def _problem_of_null(case: Dictionary) -> str | None:
-    """Say whether a note of nulls changes anything else, or is not durable."""
-    storage = MemoryStorage.of(DiskImage.of_files(case.image.files))
-    before, column = storage.image().files, next(each for each in case.metadata.columns if each.id == ID)
-    mark_null(storage, Table(storage=storage, path=PATH, metadata=case.metadata), case.transaction, column)
+    """Say whether a note of nulls changes anything else, or is not durable, be it new or that of a killed writer."""
+    column = next(each for each in case.metadata.columns if each.id == ID)
     path = f"{PATH}/{case.file('s', 'o')}"
-    expected = {**before, path: overwritten(before[path], HAS_NULL_AT, b"\x01")}
-    if storage.image().files != expected or storage.counters().sync_count != 1:
-        return "a note that rows hold nulls changes something else, or is not durable"
+    for noted in (b"\x00", b"\x01"):
+        before = {**case.image.files, path: overwritten(case.image.files[path], HAS_NULL_AT, noted)}
+        storage = MemoryStorage.of(DiskImage.of_files(before))
+        mark_null(storage, Table(storage=storage, path=PATH, metadata=case.metadata), case.transaction, column)
+        expected = {**before, path: overwritten(before[path], HAS_NULL_AT, b"\x01")}
+        if storage.image().files != expected or storage.counters().sync_count != 1:
+            return "a note that rows hold nulls changes something else, or is not durable"
     return None
 
 

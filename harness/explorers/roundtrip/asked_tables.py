@@ -1,0 +1,284 @@
+"""What a table is asked for beside its rows, and how it is refused: ranges of times, room, files that are gone, advice.
+
+And which tables are below a folder. Tables are made here, and each answer is written down beside its question.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from tornproof.harness.common.patch import Controls, not_noticed, replaced
+from tornproof.harness.explorers.corruption import every_type
+from tornproof.harness.explorers.roundtrip.metadata.chains import generation
+from tornproof.harness.explorers.roundtrip.metadata.metadata_draft import (
+    SORTED_BY_TIMESTAMP,
+    WORD_BYTES,
+    Draft,
+    DraftColumn,
+    chunk_start,
+)
+from tornproof.harness.explorers.roundtrip.metadata.placed_partitions import GENERATED, PARQUET
+from tornproof.harness.explorers.roundtrip.metadata.transaction_files import Entry, TransactionFile
+from tornproof.harness.explorers.roundtrip.worked_out import Question, problem_of
+from tornproof.harness.simulator.filesystem.image import DiskImage
+from tornproof.impl.errors import TornproofError
+from tornproof.impl.pm.view import MetadataView, VerifiedGenerations, open_view
+from tornproof.impl.read.reader import Snapshot, open_snapshot, snapshot_of
+from tornproof.impl.table.indexed_columns import reject_indexed
+from tornproof.impl.table.metadata_file import PartitionBy, TableColumn, TableMetadata
+from tornproof.impl.table.parquet_last import parquet_last_advice
+from tornproof.impl.table.table import Table, open_table
+from tornproof.impl.table.tables_below import tables_below
+from tornproof.impl.txn.transaction import Transaction, decode_transaction
+
+__all__ = ["PROPERTY", "asked_tables", "failed_controls", "problem_of"]
+
+PROPERTY = "a table answers what it is asked for, and refuses it for the right reason"
+PATH, TXN = "table", "_txn"
+DAY = 86_400_000_000
+TIMESTAMP, LONG, VARCHAR, SYMBOL, DESIGNATED = 8, 6, 26, 12, 1 << 17
+NO_ROOM, GONE, DAMAGED, NO_TIME = "UnsupportedError", "FileVanishedError", "CorruptError", "UnknownColumnError"
+TIMES: dict[str | None, int | None] = {None: None, "1970-01-01": 0, "1970-01-02T00:00:00.000001": DAY + 1}
+Columns = Sequence[tuple[int, int, str]]
+"""Number, type and name of each; -1 as the number says that it has none."""
+
+
+@functools.cache
+def asked_tables() -> tuple[Question, ...]:
+    """Return all questions, always in the same order."""
+    return (*_ranges(), *_rooms(), *_gone(), *_unnamed(), *_advice(), *_below(), *_views())
+
+
+def failed_controls() -> Iterator[str]:
+    """Yield what is not noticed of a reader by which no file is ever gone, and of one that follows no renaming."""
+    module = "tornproof.impl.read.reader"
+    controls: Controls = (
+        ("no file is gone", f"{module}:FileMissingError", KeyError),
+        ("all columns have one key", f"{module}:column_key", lambda index, _: index),
+    )
+    return not_noticed(controls, problem_of, asked_tables())
+
+
+def _outcome(of: Callable[[], Any]) -> Any:
+    """Return what is answered, or the name of the error."""
+    try:
+        return of()
+    except TornproofError as error:
+        return type(error).__name__
+
+
+def _ranges() -> Iterator[Question]:
+    """Yield ranges of times, which may begin where they end, and not later."""
+    for start, end in itertools.product(TIMES, TIMES):
+        low, high = TIMES[start], TIMES[end]
+        is_right = low is None or high is None or low <= high
+        expected = (low, high) if is_right else "TimeTextError"
+        yield Question("ranges", f"the times from {start} to {end}", functools.partial(_range, start, end), expected)
+
+
+def _range(start: str | None, end: str | None) -> Any:
+    def found() -> tuple[int | None, int | None]:
+        times = _every_type().time_range(start, end)
+        return times.start, times.end
+
+    return _outcome(found)
+
+
+@functools.cache
+def _every_type() -> Snapshot:
+    return open_snapshot(open_table(every_type.image_of_every_type(), every_type.PATH))
+
+
+def _rooms() -> Iterator[Question]:
+    """Yield reads of columns of eight bytes that may take just as much room as they need, and a byte less."""
+    wide = [f"c{number}" for number, of in enumerate(every_type.TYPES) if of in ("TIMESTAMP", "LONG", "DOUBLE", "DATE")]
+    for count in range(1, len(wide) + 1):
+        names = wide[:count]
+        needed_bytes = sum(column.nbytes for batch in _every_type().batches(names) for column in batch.columns)
+        for step in (-1, 0, 8):
+            expected = NO_ROOM if step < 0 else every_type.ROW_COUNT
+            words = f"a read of {count} columns in {step} bytes more than they need"
+            yield Question("rooms", words, functools.partial(_read_within, names, needed_bytes + step), expected)
+
+
+def _read_within(names: list[str], bound_bytes: int) -> Any:
+    with replaced("tornproof.impl.read.row_group:batch_bound_bytes", lambda _: bound_bytes):
+        return _outcome(lambda: sum(batch.num_rows for batch in _every_type().batches(names)))
+
+
+def _gone() -> Iterator[Question]:
+    """Yield partitions of an older version whose files are not there, and what the current version has instead."""
+    mine = Entry(timestamp=DAY, row_count=5, name_txn=3, token=100, flags=PARQUET | GENERATED)
+    earlier = Entry(timestamp=0, row_count=5, name_txn=3, token=100, flags=PARQUET | GENERATED)
+    for words, now, expected in (
+        ("the same", (mine,), DAMAGED),
+        ("the same, which has grown,", (_changed(mine, token=200, row_count=9),), DAMAGED),
+        ("a rewritten one", (_changed(mine, name_txn=7),), GONE),
+        ("one that was rewritten to a directory without a number", (_changed(mine, name_txn=-1),), GONE),
+        ("none", (), GONE),
+        ("another one", (earlier,), GONE),
+        ("the same, and another one", (earlier, mine), DAMAGED),
+    ):
+        found = functools.partial(_resolved, mine, now)
+        yield Question("gone", f"a partition without files, of which the current version has {words}", found, expected)
+
+
+def _changed(entry: Entry, **values: int) -> Entry:
+    kept = {name: getattr(entry, name) for name in ("timestamp", "row_count", "flags", "name_txn", "token")}
+    return Entry(**kept | values)
+
+
+def _version(entries: Sequence[Entry]) -> TransactionFile:
+    last = entries[-1].row_count if entries else 0
+    return TransactionFile(name="", entries=tuple(entries), transient_row_count=last, symbols=())
+
+
+def _decoded(entries: Sequence[Entry]) -> Transaction:
+    return decode_transaction(_version(entries).content(), file=TXN)
+
+
+def _resolved(mine: Entry, now: Sequence[Entry]) -> Any:
+    storage = DiskImage.of_files({f"{PATH}/{TXN}": _version(now).content()})
+    columns = (TableColumn(id=0, name="time", type=TIMESTAMP),)
+    metadata = TableMetadata(columns=columns, partition_by=PartitionBy.DAY, timestamp_id=0)
+    snapshot = snapshot_of(Table(storage=storage, path=PATH, metadata=metadata), _decoded([mine]))
+    return _outcome(lambda: snapshot.resolve(snapshot.transaction.partitions[0]))
+
+
+def _unnamed() -> Iterator[Question]:
+    """Yield partitions of tables without `_meta`, and the columns and the timestamp that the table has."""
+    time, value = (0, TIMESTAMP, "time"), (1, LONG, "value")
+    cases: tuple[tuple[str, Sequence[tuple[int, Columns]], Any], ...] = (
+        ("one partition", [(0, [time, value])], (["time", "value"], 0)),
+        ("a column that was renamed", [(0, [time, value]), (0, [time, (1, LONG, "new")])], (["time", "new"], 0)),
+        ("a column that came later", [(0, [time]), (0, [time, value])], (["time", "value"], 0)),
+        ("a column that went", [(0, [time, value]), (0, [time])], (["time", "value"], 0)),
+        ("columns in another order", [(0, [time, value]), (1, [value, time])], (["time", "value"], 0)),
+        ("another type", [(0, [time, value]), (0, [time, (1, VARCHAR, "value")])], DAMAGED),
+        (
+            "names that were exchanged",
+            [(0, [time, value, (2, LONG, "v")]), (0, [time, (1, LONG, "v"), (2, LONG, "value")])],
+            (["time", "v", "value"], 0),
+        ),
+        ("one name for two", [(0, [time, value]), (0, [time, (2, LONG, "value")])], DAMAGED),
+        ("no timestamp", [(-1, [value])], (["value"], NO_TIME)),
+        ("no timestamp, and times without a number", [(-1, [(-1, TIMESTAMP, "t"), value])], (["t", "value"], NO_TIME)),
+        ("a timestamp without a number", [(1, [value, (-1, TIMESTAMP, "t")])], (["value", "t"], 0)),
+    )
+    for words, partitions, expected in cases:
+        yield Question(
+            "unnamed", f"a table without _meta of {words}", functools.partial(_columns, partitions), expected
+        )
+
+
+def _columns(partitions: Sequence[tuple[int, Columns]]) -> Any:
+    """Return the names of the columns, and what a time of 1970 is in the unit of the designated timestamp."""
+    entries, files = list[Entry](), dict[str, bytes]()
+    for day, (timestamp, columns) in enumerate(partitions):
+        drafts = [
+            DraftColumn(
+                name=name, id=number, type=of | DESIGNATED * (place == timestamp), physical=6 if of == VARCHAR else 2
+            )
+            for place, (number, of, name) in enumerate(columns)
+        ]
+        flags = SORTED_BY_TIMESTAMP if timestamp >= 0 else 0
+        draft = Draft(columns=drafts, groups=[], rows=[], place=[], timestamp=timestamp, flags=flags, footer_offset=4)
+        files[f"{PATH}/1970-01-0{1 + day}/_pm"] = draft.encoded()
+        entries.append(Entry(timestamp=day * DAY, row_count=0, token=draft.token, flags=PARQUET | GENERATED))
+    table = Table(storage=DiskImage.of_files(files), path=PATH, metadata=None)
+
+    def found() -> tuple[list[str], Any]:
+        snapshot = snapshot_of(table, _decoded(entries))
+        return [each.name for each in snapshot.columns], _outcome(lambda: snapshot.time_of("1970-01-01"))
+
+    return _outcome(found)
+
+
+def _advice() -> Iterator[Question]:
+    """Yield tables with and without indexes and a log, whether they are written to, and what is said of their end."""
+    for has_index, has_log, is_last in itertools.product((False, True), repeat=3):
+        of = f"a table with{'' if has_index else 'out'} an index and with{'' if has_log else 'out'} a log"
+        columns = tuple(
+            TableColumn(id=number, name=f"c{number}", type=SYMBOL, is_indexed=has_index and number == 1)
+            for number in range(3)
+        )
+        metadata = TableMetadata(columns=columns, partition_by=PartitionBy.DAY, timestamp_id=-1, has_wal=has_log)
+        table = Table(storage=DiskImage(), path=PATH, metadata=metadata)
+        rejected = "IndexedColumnError" if has_index else None
+        yield Question(
+            "advice",
+            f"a commit to {of}",
+            functools.partial(_outcome, functools.partial(reject_indexed, table)),
+            rejected,
+        )
+        found = functools.partial(_is_said, functools.partial(parquet_last_advice, table, is_last))
+        end = "in Parquet" if is_last else "native"
+        yield Question("advice", f"advice on {of}, whose last partition is {end}", found, is_last and not has_log)
+
+
+def _is_said(advice: Callable[[], str | None]) -> bool:
+    return advice() is not None
+
+
+def _below() -> Iterator[Question]:
+    """Yield folders with tables, links to them, and links that lead in a circle, and the tables below."""
+    cases: tuple[tuple[str, Sequence[str], dict[str, str], list[str]], ...] = (
+        ("nothing", [], {}, []),
+        ("tables", ["b/_txn", "a/_txn", "c/d/_txn"], {}, ["a", "b", "c/d"]),
+        ("a table itself", ["_txn", "a/_txn"], {}, ["."]),
+        ("a table in a table", ["a/_txn", "a/b/_txn"], {}, ["a"]),
+        ("a folder with the name of a file", ["a/_txn/x", "b/_txn"], {}, ["b"]),
+        ("a link to a table", ["b/_txn"], {"a": "b"}, ["a"]),
+        ("a second link to a table", ["b/_txn"], {"c": "b", "d/e": "../b"}, ["b"]),
+        ("a link to a folder of tables", ["a/b/_txn", "a/c/_txn"], {"d": "a"}, ["a/b", "a/c"]),
+        ("a link in a circle", ["a/b/_txn"], {"a/c": "..", "a/d": "d"}, ["a/b"]),
+        ("a link to nothing", ["b/_txn"], {"a": "missing"}, ["b"]),
+    )
+    for words, files, links, expected in cases:
+        yield Question(
+            "below", f"the tables below a folder with {words}", functools.partial(_found, files, links), expected
+        )
+
+
+def _found(files: Sequence[str], links: dict[str, str]) -> list[str]:
+    with tempfile.TemporaryDirectory() as name:
+        top = Path(name)
+        for file in files:
+            top.joinpath(file).parent.mkdir(parents=True, exist_ok=True)
+            top.joinpath(file).touch()
+        for link, target in links.items():
+            top.joinpath(link).parent.mkdir(parents=True, exist_ok=True)
+            top.joinpath(link).symlink_to(target)
+        return [str(each.relative_to(top)) for each in tables_below(top)]
+
+
+def _views() -> Iterator[Question]:
+    """Yield row groups whose blocks are said to begin near the footer, before which each must end."""
+    draft = generation(0)
+    draft.encoded()
+    last_start = (draft.at["footer"] - chunk_start(0, len(draft.columns))) // WORD_BYTES
+    for group, words in itertools.product(range(len(draft.groups)), (-1, 0, 1, 5, last_start, 1 << 20)):
+        name = f"a view of row group {group} whose block begins {words} words after the last place that has room"
+        yield Question(
+            "views", name, functools.partial(_viewed, group, last_start + words), DAMAGED if words > 0 else "seen"
+        )
+
+
+def _viewed(group: int, start: int) -> Any:
+    draft = generation(0)
+    draft.patches.append((f"entry {group}", 0, "<I", start))
+    content = draft.encoded()
+
+    def found() -> str:
+        return "seen" if len(_view(content, draft.token).row_counts) else "not seen"
+
+    return _outcome(found)
+
+
+def _view(content: bytes, token: int) -> MetadataView:
+    return open_view(content, token, file="_pm", verified=VerifiedGenerations())

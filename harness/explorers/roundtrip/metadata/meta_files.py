@@ -1,0 +1,279 @@
+"""Whether `_meta` is read as what docs/format.md says of its bytes, and rejected where it breaks one of its rules.
+
+The files are made here, each of their fields is changed to others, and what they say is worked out a second time.
+"""
+
+from __future__ import annotations
+
+import functools
+import struct
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from tornproof.harness.common.patch import Controls, not_noticed
+from tornproof.harness.common.whose_error import errors_as_problems
+from tornproof.harness.explorers.corruption.crafted import overwritten
+from tornproof.harness.explorers.roundtrip.native.reported import FalteringImage
+from tornproof.impl.errors import CorruptError, ProblemError, UnsupportedError
+from tornproof.impl.table.metadata_file import TableMetadata, read_metadata_file
+
+PROPERTY = "`_meta` is read as what its bytes say, and rejected where it breaks a rule"
+FILE, PATH = "_meta", "table/_meta"
+HEADER, COLUMN, LENGTH = struct.Struct("<6i2qBii79x"), struct.Struct("<iqii4xi4x"), struct.Struct("<i")
+COUNT_AT, PARTITION_BY_AT, TIMESTAMP_AT, WAL_AT = 0, 4, 8, 40
+TYPE_AT, FLAGS_AT, CAPACITY_AT, REPLACING_AT = 0, 4, 16, 24
+LAST_INTERVAL = 5
+INDEXED, DEDUP_KEY = 0, 3
+"""Bits of the flags."""
+TIMESTAMP, SYMBOL, LONG, NANOSECONDS = 8, 12, 6, 1 << 18
+USUAL_CAPACITY = 256
+"""Of a column that has no symbols."""
+COLUMN_COUNT_MAX, FILE_BYTES_MAX = 100_000, 16 << 20
+HIGH, LOW = range(0xD800, 0xDC00), range(0xDC00, 0xE000)
+"""A unit of the first must be before one of the second, and no other may be."""
+LEAST, MOST = -(1 << 31), (1 << 31) - 1
+
+Rejection: TypeAlias = tuple[type[ProblemError], str, int | None]
+"""A class of errors, with the field and the offset that it names."""
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A column as a file has it; a negative type says that it was dropped."""
+
+    name: str
+    type: int
+    flags: int = 0
+    replacing: int = 0
+    capacity: int = 1 << 9
+
+
+@dataclass(frozen=True, slots=True)
+class MetaFile:
+    """A `_meta`, which may be said to be longer than it is."""
+
+    name: str
+    content: bytes
+    size_bytes: int | None = None
+
+    @property
+    def kind(self) -> str:
+        """What is wrong with it, if anything."""
+        expected = _judged(self)
+        return "sound" if isinstance(expected, dict) else expected[1]
+
+
+TABLES: dict[str, tuple[int, tuple[Record, ...]]] = {
+    "a time first": (
+        0,
+        (
+            Record("time", TIMESTAMP, 1 << DEDUP_KEY),
+            Record("symbol", SYMBOL, 1 << INDEXED | 1 << DEDUP_KEY, capacity=64),
+            Record("größe 🌡", LONG, 1 << INDEXED),
+        ),
+    ),
+    "a time in nanoseconds": (1, (Record("a", LONG), Record("b", TIMESTAMP | NANOSECONDS), Record("c", TIMESTAMP))),
+    "another column in nanoseconds": (2, (Record("a", TIMESTAMP | NANOSECONDS), Record("b", LONG), Record("c", 8))),
+    "no time": (-1, (Record("a", TIMESTAMP | NANOSECONDS), Record("b", SYMBOL))),
+    "columns that were dropped and added again": (
+        1,
+        (Record("a", -LONG), Record("time", TIMESTAMP), Record("a", -SYMBOL), Record("a", LONG), Record("b", -1)),
+    ),
+    "columns whose types were changed": (
+        0,
+        (
+            *(Record("time", TIMESTAMP), Record("a", -LONG), Record("b", LONG), Record("a", -5, replacing=2)),
+            *(Record("c", -SYMBOL), Record("a", SYMBOL, replacing=4), Record("c", LONG, replacing=5)),
+        ),
+    ),
+}
+"""Which column is the designated timestamp, and the columns."""
+
+
+@functools.cache
+def meta_files() -> tuple[MetaFile, ...]:
+    """Return all files, always in the same order."""
+    return tuple(each for name in TABLES for each in (*_changed(name), *_cut(name))) + tuple(_large())
+
+
+@errors_as_problems
+def problem_of(file: MetaFile) -> str | None:
+    """Say what is wrong with how a file is read; None if nothing is."""
+    expected = _judged(file)
+    sizes = {} if file.size_bytes is None else {PATH: file.size_bytes}
+    try:
+        found = _facts(read_metadata_file(FalteringImage({PATH: file.content}, sizes_bytes=sizes), PATH))
+    except ProblemError as error:
+        of = type(error), error.problem.field, error.problem.offset_bytes
+        return None if (error.problem.file, of) == (FILE, expected) else f"it is rejected: {error}"
+    if not isinstance(expected, dict):
+        return f"it is taken for {found}, and not rejected because of {expected[1]}"
+    wrong = next((name for name, value in expected.items() if found[name] != value), None)
+    return None if wrong is None else f"{wrong} is {found[wrong]}, and should be {expected[wrong]}"
+
+
+def failed_controls() -> Iterator[str]:
+    """Yield what is not noticed of readers that check neither header nor timestamp, and of a flag in another bit."""
+    module = "tornproof.impl.table.metadata_file"
+    controls: Controls = (
+        ("every timestamp is taken", f"{module}:_check_timestamp", lambda *_: None),
+        ("every position is free", f"{module}:_check_free", lambda *_: None),
+        ("symbols have one capacity", f"{module}:SYMBOL_CAPACITY", USUAL_CAPACITY + 1),
+    )
+    return not_noticed(controls, problem_of, meta_files())
+
+
+def _facts(metadata: TableMetadata) -> dict[str, Any]:
+    return {
+        "columns": [
+            (each.id, each.name, each.type, each.is_dedup_key, each.is_indexed, each.symbol_capacity)
+            for each in metadata.columns
+        ],
+        "the interval": int(metadata.partition_by),
+        "the designated timestamp": metadata.timestamp_id,
+        "the log": metadata.has_wal,
+        "the unit": metadata.counts_nanoseconds,
+    }
+
+
+def _judged(file: MetaFile) -> dict[str, Any] | Rejection:
+    """Return what a file says, or how it must be rejected."""
+    content = file.content
+    if (file.size_bytes or 0) > FILE_BYTES_MAX:
+        return UnsupportedError, "size", None
+    if len(content) < HEADER.size:
+        return CorruptError, "`_meta` header", 0
+    count, partition_by, timestamp = struct.unpack_from("<3i", content)
+    if count < 1 or HEADER.size + count * (COLUMN.size + LENGTH.size) > len(content):
+        return CorruptError, "COLUMN_COUNT", COUNT_AT
+    if count > COLUMN_COUNT_MAX:
+        return UnsupportedError, "COLUMN_COUNT", COUNT_AT
+    if not 0 <= partition_by <= LAST_INTERVAL:
+        return CorruptError, "PARTITION_BY", PARTITION_BY_AT
+    if not -1 <= timestamp < count:
+        return CorruptError, "TIMESTAMP_INDEX", TIMESTAMP_AT
+    names = _names(content, count)
+    if not isinstance(names, list):
+        return names
+    columns = _columns(content, names)
+    if not isinstance(columns, list):
+        return columns
+    designated = [of for number, _, of, *_ in columns if number == timestamp]
+    if timestamp >= 0 and [of & 0xFF for of in designated] != [TIMESTAMP]:
+        return CorruptError, "TIMESTAMP_INDEX", TIMESTAMP_AT
+    return {
+        "columns": columns,
+        "the interval": partition_by,
+        "the designated timestamp": timestamp,
+        "the log": content[WAL_AT] != 0,
+        "the unit": any(of & NANOSECONDS for of in designated),
+    }
+
+
+def _names(content: bytes, count: int) -> list[str] | Rejection:
+    """Read the names, which lie behind all columns."""
+    names, at = list[str](), HEADER.size + count * COLUMN.size
+    for number in range(count):
+        if at + LENGTH.size > len(content):
+            return CorruptError, "`_meta` name length", at
+        (unit_count,) = LENGTH.unpack_from(content, at)
+        start, end = at + LENGTH.size, at + LENGTH.size + 2 * unit_count
+        if unit_count < 1 or end > len(content):
+            return CorruptError, f"CODE_UNIT_COUNT of column {number}", at
+        units = struct.unpack_from(f"<{unit_count}H", content, start)
+        for place, unit in enumerate(units):
+            is_second = place > 0 and units[place - 1] in HIGH
+            if (unit in LOW) != is_second:
+                # Of two halves that do not belong together, the first one is named.
+                return CorruptError, f"name of column {number}", start + 2 * (place - is_second)
+        if units[-1] in HIGH:
+            return CorruptError, f"name of column {number}", end - 2
+        names.append(content[start:end].decode("utf-16-le"))
+        at = end
+    return names
+
+
+def _columns(content: bytes, names: Sequence[str]) -> list[tuple[Any, ...]] | Rejection:
+    """Read the columns that were not dropped; each stands where the first one of those that it replaced stood."""
+    places, taken = list[int](), dict[int, tuple[Any, ...]]()
+    for number, name in enumerate(names):
+        at = HEADER.size + number * COLUMN.size
+        of, flags, _, capacity, replacing = COLUMN.unpack_from(content, at)
+        places.append(places[replacing - 1] if 1 <= replacing <= number else number)
+        if of < 0:
+            continue
+        if places[number] in taken:
+            return CorruptError, f"REPLACING_INDEX of column {number}", at + REPLACING_AT
+        if name in [other for _, other, *_ in taken.values()]:
+            return CorruptError, f"name of column {number}", None
+        is_symbol = of & 0xFF == SYMBOL
+        is_key, is_indexed = bool(flags >> DEDUP_KEY & 1), is_symbol and bool(flags >> INDEXED & 1)
+        taken[places[number]] = number, name, of, is_key, is_indexed, capacity if is_symbol else USUAL_CAPACITY
+    return [taken[place] for place in sorted(taken)]
+
+
+def _content(name: str) -> bytes:
+    """Return a sound file; what is behind belongs to nobody."""
+    timestamp, columns = TABLES[name]
+    found = HEADER.pack(len(columns), 0, timestamp, 426, 7, 500_000, 600_000_000, 3, 1, 1 << 16, 0)
+    found += b"".join(COLUMN.pack(each.type, each.flags, 8, each.capacity, each.replacing) for each in columns)
+    for each in columns:
+        units = each.name.encode("utf-16-le")
+        found += LENGTH.pack(len(units) // 2) + units
+    return found + b"\xff" * 5
+
+
+def _changed(name: str) -> Iterator[MetaFile]:
+    """Yield a file as it is, and with each field changed to others."""
+    content, columns = _content(name), TABLES[name][1]
+    yield MetaFile(name, content)
+
+    def changed(words: str, at: int, number: int, form: str = "<i") -> MetaFile:
+        return MetaFile(f"{name}, {words} is {number}", overwritten(content, at, struct.pack(form, number)))
+
+    count = len(columns)
+    for number in (-1, 0, 1, count - 1, count + 1, LEAST, MOST):
+        yield changed("COLUMN_COUNT", COUNT_AT, number)
+    for number in (-1, *range(LAST_INTERVAL + 2), MOST):
+        yield changed("PARTITION_BY", PARTITION_BY_AT, number)
+    for number in (-2, *range(-1, count + 1), LEAST):
+        yield changed("TIMESTAMP_INDEX", TIMESTAMP_AT, number)
+    for number in (0, 2, 255):
+        yield changed("WAL_ENABLED", WAL_AT, number, "<B")
+    for column in range(count):
+        at, of = HEADER.size + column * COLUMN.size, columns[column].type
+        for number in sorted({LEAST, -TIMESTAMP, 0, TIMESTAMP, TIMESTAMP | NANOSECONDS, SYMBOL, 255, -of} - {of}):
+            yield changed(f"TYPE of {column}", at + TYPE_AT, number)
+        for bit in (0, 1, 2, 3, 4, 8, 63):
+            yield changed(f"FLAGS of {column}", at + FLAGS_AT, columns[column].flags ^ 1 << bit, "<Q")
+        for number in (-1, *range(count + 2), LEAST):
+            yield changed(f"REPLACING_INDEX of {column}", at + REPLACING_AT, number)
+        for number in (-1, 0, 1, MOST):
+            yield changed(f"SYMBOL_CAPACITY of {column}", at + CAPACITY_AT, number)
+    at = HEADER.size + count * COLUMN.size
+    for column in range(count):
+        (units,) = LENGTH.unpack_from(content, at)
+        room = (len(content) - at - LENGTH.size) // 2
+        for number in sorted({LEAST, -1, 0, units - 1, units + 1, room, room + 1, MOST} - {units}):
+            yield changed(f"CODE_UNIT_COUNT of {column}", at, number)
+        for place in range(units):
+            for number in (0, 0x61, HIGH[0], HIGH[-1], LOW[0], LOW[-1], LOW[-1] + 1):
+                yield changed(f"unit {place} of name {column}", at + LENGTH.size + 2 * place, number, "<H")
+        at += LENGTH.size + 2 * units
+
+
+def _cut(name: str) -> Iterator[MetaFile]:
+    """Yield a file that ends earlier: in its header, in a column, in and behind names."""
+    content = _content(name)
+    for size_bytes in (0, 1, 127, 128, 160, *range(164, len(content), 3)):
+        yield MetaFile(f"{name}, {size_bytes} bytes", content[:size_bytes])
+
+
+def _large() -> Iterator[MetaFile]:
+    """Yield files of as many columns, and as large, as is allowed, and more."""
+    content = _content("no time")
+    for size_bytes in (FILE_BYTES_MAX, FILE_BYTES_MAX + 1):
+        yield MetaFile(f"{size_bytes} bytes", content, size_bytes)
+    more = COLUMN_COUNT_MAX + 1
+    yield MetaFile(f"{more} columns", overwritten(content, COUNT_AT, LENGTH.pack(more)).ljust(128 + 36 * more, b"\0"))

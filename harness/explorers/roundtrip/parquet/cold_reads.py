@@ -1,0 +1,117 @@
+"""Whether one chunk that is read alone, by what `_pm` says of it, has the values that pyarrow wrote there.
+
+Such a read looks at no other column and no footer, and need not read chunks of nulls at all; of lists it must.
+"""
+
+from __future__ import annotations
+
+import functools
+import io
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from msgspec.structs import replace
+
+from tornproof.harness.common.patch import Controls, not_noticed
+from tornproof.harness.common.whose_error import errors_as_problems
+from tornproof.harness.explorers.roundtrip.forms import reader_of
+from tornproof.harness.simulator.filesystem.image import DiskImage
+from tornproof.impl.errors import UnsupportedError
+from tornproof.impl.migrate.convert import convert
+from tornproof.impl.pm.chain import Metadata, decode_metadata, resolve
+from tornproof.impl.read.cold_read import read_cold
+
+PROPERTY = "a chunk that is read alone has the values that were written"
+FILE = "data.parquet"
+BOUND_BYTES = 128 << 20
+"""Few bytes must not become more values than these."""
+LISTS: tuple[Any, ...] = (None, [], [None], [None, None], [1.5], [1.5, None], [None, 2.5, 3.5])
+COLUMNS: dict[str, tuple[pa.DataType, tuple[Any, ...]]] = {
+    "numbers": (pa.int64(), (1, None, -(1 << 63))),
+    "small numbers": (pa.int32(), (None, 7, None)),
+    "truths": (pa.bool_(), (True, False, None)),
+    "reals": (pa.float64(), (0.5, None, -0.0)),
+    "texts": (pa.string(), ("", "größe", None)),
+    "bytes": (pa.binary(4), (b"abcd", None, b"\0\0\0\0")),
+    "nulls": (pa.int64(), (None, None, None)),
+    "nulls of texts": (pa.string(), (None, None, None)),
+    **{f"lists {rows}": (pa.list_(pa.float64()), rows) for rows in itertools.combinations_with_replacement(LISTS, 2)},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ColdRead:
+    """A column of two row groups, the second of which is reversed; with a count, its chunk is said to be all nulls."""
+
+    of: str
+    group: int
+    null_count: int | None = None
+
+    @property
+    def name(self) -> str:
+        """It in words."""
+        return f"{self.of} in row group {self.group}" + (f", {self.null_count} nulls" if self.null_count else "")
+
+    @property
+    def kind(self) -> str:
+        """What kind of values it has, or that there are too many."""
+        return "too many" if self.null_count else self.of.partition(" ")[0]
+
+
+@functools.cache
+def cold_reads() -> tuple[ColdRead, ...]:
+    """Return all reads, always in the same order."""
+    plain = (ColdRead(of, group) for of, group in itertools.product(COLUMNS, range(2)))
+    many = {"numbers": 8, "small numbers": 4, "truths": 1, "texts": 8, "bytes": 4}
+    return (*plain, *(ColdRead(of, 0, BOUND_BYTES // width + 1) for of, width in many.items()))
+
+
+@errors_as_problems
+def problem_of(read: ColdRead) -> str | None:
+    """Say what is read otherwise; None if nothing is."""
+    content, metadata = _file(read.of)
+    chunk, column = metadata.blocks[read.group].chunks[0], metadata.header.columns[0]
+    if read.null_count is not None:
+        chunk = replace(chunk, num_values=read.null_count, null_count=read.null_count)
+    with DiskImage.of_files({FILE: content}).open_for_reading(FILE) as handle:
+        try:
+            found = read_cold(handle, column, chunk, file=FILE)
+        except UnsupportedError as error:
+            return None if read.null_count is not None else f"it is rejected: {error}"
+    if read.null_count is not None:
+        return f"{len(found)} values are made of nothing"
+    # The server has no null of a truth.
+    expected = [False if each is None and read.of == "truths" else each for each in _rows(read.of)[read.group]]
+    values = found.to_pylist()
+    return None if values == expected else f"{values} is read instead of {expected}"
+
+
+def failed_controls() -> Iterator[str]:
+    """Yield what is not noticed of readers that take every chunk for one of nulls, and of values of any size."""
+    module = "tornproof.impl.read.cold_read"
+    controls: Controls = (
+        ("all chunks have nulls alone", f"{module}:is_all_null", lambda *_: True),
+        ("values may take any room", f"{module}:batch_bound_bytes", lambda _: BOUND_BYTES << 4),
+    )
+    few = [each for each in cold_reads() if each.null_count is None or each.of == "bytes"]
+    return not_noticed(controls, problem_of, few)
+
+
+def _rows(of: str) -> tuple[list[Any], list[Any]]:
+    rows = [*COLUMNS[of][1]]
+    return rows, rows[::-1]
+
+
+@functools.cache
+def _file(of: str) -> tuple[bytes, Metadata]:
+    """Return a file with one column, and the metadata that a migration makes of it."""
+    table = pa.table({"a": pa.array([*itertools.chain(*_rows(of))], COLUMNS[of][0])})
+    target = io.BytesIO()
+    pq.write_table(table, target, row_group_size=len(COLUMNS[of][1]), store_schema=False)
+    content = target.getvalue()
+    metadata = convert(reader_of(content), size_bytes=len(content), file=FILE)
+    return content, decode_metadata(metadata, resolve(metadata, len(content), file="_pm").position, file="_pm")

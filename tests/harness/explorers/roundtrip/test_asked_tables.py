@@ -1,0 +1,40 @@
+"""Tables answer what they are asked for, and refuse it for the right reason; other answers are noticed."""
+
+from __future__ import annotations
+
+import pytest
+
+from tornproof.harness.common.patch import replaced
+from tornproof.harness.common.verdict import Verdict
+from tornproof.harness.explorers.roundtrip.asked_tables import asked_tables, failed_controls, problem_of
+from tornproof.harness.explorers.roundtrip.explorer import findings_of, replay_roundtrip
+from tornproof.harness.explorers.roundtrip.parts import ASKED_TABLES
+from tornproof.harness.simulator.filesystem.image import DiskImage
+from tornproof.impl.read.row_group import _Group
+
+EMPTY = DiskImage.of_files({})
+
+
+def test_tables_answer_what_they_are_asked_for() -> None:
+    assert [problem for each in asked_tables() if (problem := problem_of(each))] == []
+    assert [*failed_controls()] == []
+
+
+@pytest.mark.parametrize(
+    ("location", "broken", "kind"),
+    [
+        ("table.tables_below:_is_directory", lambda entry: entry.is_dir() and not entry.is_symlink(), "below"),
+        ("table.indexed_columns:indexed_columns", lambda _: (), "advice"),
+    ],
+)
+def test_other_answers_are_noticed_and_their_findings_replay(location: str, broken: object, kind: str) -> None:
+    with replaced(f"tornproof.impl.{location}", broken):
+        findings = [*findings_of(ASKED_TABLES)]
+        assert {asked_tables()[each.evidence["table"]].kind for each in findings} == {kind}
+        assert {replay_roundtrip(each, EMPTY, "/table") for each in findings} == {Verdict.INVALID}
+    assert {replay_roundtrip(each, EMPTY, "/table") for each in findings} == {Verdict.VALID}
+
+
+def test_a_read_that_asks_for_no_room_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_Group, "_check", lambda _: None)
+    assert {asked_tables()[each.evidence["table"]].kind for each in findings_of(ASKED_TABLES)} == {"rooms"}

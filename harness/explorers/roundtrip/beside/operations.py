@@ -1,0 +1,258 @@
+"""Operations on small tables, and acts of another process."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Collection
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+
+from tornproof.harness.common.copies import open_writer_of_copy
+from tornproof.harness.explorers.roundtrip.beside.small_tables import (
+    ALONE,
+    BEFORE,
+    DATA,
+    DAY,
+    FIRST,
+    HOME,
+    OTHERS,
+    OURS,
+    PATH,
+    PM,
+    PREPARED_AT,
+    VERSION_BEFORE,
+    State,
+    append,
+    numbers_in,
+    other_data,
+    prepared,
+    rows_at,
+    small_table,
+)
+from tornproof.harness.simulator.filesystem.image import DiskImage
+from tornproof.harness.systems.answer import read_answer
+from tornproof.impl.errors import BusyError
+from tornproof.impl.layout.parquet import DATA_FILE
+from tornproof.impl.migrate.plain_file import migrate_file
+from tornproof.impl.migrate.table_migration import migrate_table
+from tornproof.impl.read.reader import snapshot_of
+from tornproof.impl.repair.repair import forget_kept, repair_table
+from tornproof.impl.storage.interface import EntryKind, LockMode, OpenMode, Storage
+from tornproof.impl.table.partition import PM_FILE
+from tornproof.impl.table.table import open_table
+from tornproof.impl.txn.pins import PINS_FILE, pin_committed
+
+REFUSED = "refused"
+PUBLISHED_SIZE_BYTES = 8
+OUT = f"{HOME}/elsewhere"
+GROWN, GROWN_BY_OTHER, NEXT_DAY = 4, 5, DAY + 1
+"""Times of rows that are added."""
+
+Numbers = frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """What is done, and what of it: `run` returns what it says, or REFUSED.
+
+    `of` is the state of the table, `rows` are the numbers after it, and `mends` says whether the table is sound then.
+    """
+
+    name: str
+    of: State
+    run: Callable[[Storage], object]
+    rows: Callable[[Numbers], Numbers] = lambda numbers: numbers
+    mends: bool = False
+
+
+@dataclass(slots=True)
+class Other:
+    """Another process, what it keeps open, and the files of the version that it has pinned, as they were then."""
+
+    storage: Storage
+    held: ExitStack = field(default_factory=ExitStack)
+    pinned: dict[str, bytes] = field(default_factory=dict)
+
+    def needs(self, *directories: str) -> None:
+        """Note the files in these directories."""
+        for directory in directories:
+            for name in (DATA_FILE, PM_FILE):
+                if self.storage.kind(f"{directory}/{name}") is EntryKind.FILE:
+                    with self.storage.open_for_reading(f"{directory}/{name}") as file:
+                        self.pinned[f"{directory}/{name}"] = file.pread(file.size_bytes(), 0)
+
+    def lost(self, image: DiskImage) -> str | None:
+        """Return a file that is gone or another one; it may have grown, which the header of a `_pm` says."""
+        for path, before in self.pinned.items():
+            start = PUBLISHED_SIZE_BYTES if path.endswith(PM_FILE) else 0
+            if image.files.get(path, b"")[start : len(before)] != before[start:]:
+                return path
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Act:
+    """What another process does: `run` raises BusyError if it may not.
+
+    `of` are the states in which it can. Without `asks` it neither asks for a lock nor respects one; `rows` are the
+    numbers after it, and `is_first` says that it must have been before the operation.
+    """
+
+    name: str
+    of: Collection[State]
+    run: Callable[[Other], None]
+    rows: Callable[[Numbers], Numbers] = lambda numbers: numbers
+    asks: bool = True
+    is_first: bool = False
+
+
+def _migrate(storage: Storage, out: str | None = None) -> object:
+    return migrate_table(storage, PATH, out=out, only=FIRST.rpartition("/")[2]).is_complete or REFUSED
+
+
+def _migrate_file(storage: Storage) -> object:
+    return migrate_file(storage, ALONE).is_complete or REFUSED
+
+
+def _recover(storage: Storage) -> object:
+    return REFUSED if repair_table(storage, PATH).problems else "recovered"
+
+
+def _forget(storage: Storage) -> object:
+    forget_kept(storage, PATH)
+    return "forgotten"
+
+
+def _purge(storage: Storage) -> object:
+    with open_writer_of_copy(storage, PATH) as writer:
+        writer.purge()
+    return "purged"
+
+
+def _grow(storage: Storage) -> object:
+    append(storage, [GROWN])
+    return "committed"
+
+
+def _adopt(storage: Storage) -> object:
+    with open_writer_of_copy(storage, PATH) as writer:
+        writer.adopt(prepared()[1])
+        writer.commit()
+    return "committed"
+
+
+def _scan(storage: Storage) -> object:
+    with pin_committed(storage, PATH) as pin:
+        return numbers_in(read_answer(snapshot_of(open_table(storage, PATH), pin.transaction)))
+
+
+def _with(*numbers: int) -> Callable[[Numbers], Numbers]:
+    return lambda before: before | {*numbers}
+
+
+def _without_first_day(numbers: Numbers) -> Numbers:
+    return frozenset(number for number in numbers if number >= DAY)
+
+
+OPERATIONS = (
+    Operation("a migration", State.WITHOUT_PM, _migrate, mends=True),
+    Operation("a migration that replaces a `_pm`", State.CONTRADICTED, _migrate, mends=True),
+    Operation("a migration to another place", State.WITHOUT_PM, functools.partial(_migrate, out=OUT)),
+    Operation("a migration of a file", State.FILE, _migrate_file),
+    Operation("a recovery", State.LEFT_OVER, _recover),
+    Operation("a recovery of a table that nobody has locked", State.NEVER_LOCKED, _recover),
+    Operation("forgetting what was kept", State.RECOVERED, _forget),
+    Operation("a purge", State.SOUND, _purge),
+    Operation("a commit", State.SOUND, _grow, _with(GROWN + OURS)),
+    Operation("an adoption", State.PREPARED, _adopt, _with(PREPARED_AT + OURS)),
+    Operation("reading", State.SOUND, _scan),
+)
+
+
+def _append(other: Other) -> None:
+    append(other.storage, [NEXT_DAY])
+
+
+def _grow_otherwise(other: Other) -> None:
+    append(other.storage, [GROWN_BY_OTHER])
+
+
+def _rewrite(other: Other) -> None:
+    """Put the first day into another directory, and purge."""
+    with open_writer_of_copy(other.storage, PATH) as writer:
+        writer.rewrite_partition(0)
+        writer.commit()
+        writer.purge()
+
+
+def _drop(other: Other) -> None:
+    with open_writer_of_copy(other.storage, PATH) as writer:
+        writer.drop_partition(0)
+        writer.commit()
+        writer.purge()
+
+
+def _pin(other: Other) -> None:
+    pin = other.held.enter_context(pin_committed(other.storage, PATH))
+    if not pin.is_held:
+        raise BusyError("the table cannot be pinned")
+    table = open_table(other.storage, PATH)
+    other.needs(*(table.files_of(each).path for each in pin.transaction.partitions))
+
+
+def _pin_and_replace(other: Other) -> None:
+    """Pin a version, which is no longer the last one then."""
+    with ExitStack() as writers:
+        writer = writers.enter_context(open_writer_of_copy(other.storage, PATH))
+        _pin(other)
+        writer.rewrite_partition(0)
+        writer.commit()
+        writer.purge()
+
+
+def _have_pinned(other: Other) -> None:
+    """Hold the lock of a reader that has pinned the version before."""
+    file = other.storage.open_for_reading(f"{PATH}/{PINS_FILE}")
+    other.held.callback(file.close)
+    if not file.try_lock(LockMode.SHARED, offset_bytes=VERSION_BEFORE, size_bytes=1):
+        raise BusyError("the version before is locked")
+    other.needs(BEFORE)
+
+
+def _stay(other: Other) -> None:
+    other.held.enter_context(open_writer_of_copy(other.storage, PATH))
+
+
+def _copy(later: tuple[int, ...], other: Other) -> None:
+    """Put other data in the place of the first day's, or of the file that is alone."""
+    path = DATA if other.storage.kind(DATA) is EntryKind.FILE else ALONE
+    with other.storage.open_for_writing(path) as file:
+        file.truncate(0)
+        file.pwrite(other_data(*later), 0)
+
+
+def _restore(other: Other) -> None:
+    with other.storage.open_for_writing(PM, OpenMode.EXISTING_OR_NEW) as file:
+        file.truncate(0)
+        file.pwrite(small_table(State.LEFT_OVER).files[PM], 0)
+
+
+TABLES = frozenset(State) - {State.FILE}
+LOCKED = TABLES - {State.NEVER_LOCKED, State.PREPARED}
+UNREADABLE = frozenset({State.WITHOUT_PM, State.CONTRADICTED})
+READABLE = TABLES - UNREADABLE
+CONVERTED = UNREADABLE | {State.FILE}
+ACTS = (
+    Act("adds rows to another day", UNREADABLE, _append, _with(NEXT_DAY + OURS)),
+    Act("adds rows to the first day", READABLE, _grow_otherwise, _with(GROWN_BY_OTHER + OURS)),
+    Act("rewrites the first day", READABLE, _rewrite),
+    Act("drops the first day", {*UNREADABLE, State.SOUND, State.PREPARED}, _drop, _without_first_day),
+    Act("pins the version", LOCKED, _pin),
+    Act("pins the version, which another replaces,", READABLE & LOCKED, _pin_and_replace),
+    Act("has the version before pinned", LOCKED, _have_pinned, is_first=True),
+    Act("is a writer", TABLES, _stay),
+    Act("puts data of the same size there", CONVERTED, functools.partial(_copy, (3,)), asks=False),
+    Act("puts longer data there", CONVERTED, functools.partial(_copy, tuple(range(3, 50))), asks=False),
+    Act("puts shorter data there", CONVERTED, functools.partial(_copy, (1,)), asks=False),
+    Act("puts a `_pm` there", {State.WITHOUT_PM}, _restore, asks=False),
+)

@@ -7,7 +7,7 @@ before the next one. It keeps what it has locked or pinned until the operation h
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TypeAlias
@@ -33,7 +33,7 @@ from tornproof.harness.systems.answer import answer_of
 from tornproof.impl.errors import BusyError, TornproofError
 from tornproof.impl.storage.interface import OpenMode, Storage
 from tornproof.impl.table.table import open_table
-from tornproof.impl.txn.pins import PINS_FILE
+from tornproof.impl.txn.pins import PINS_FILE, WRITER_LOCK_OFFSET_BYTES
 from tornproof.impl.verify.verify import verify_table
 
 PROPERTY = "an operation in whose middle another process acts ends as if one came before the other"
@@ -75,6 +75,7 @@ class Ended:
 
     said: object
     has_acted: bool
+    start: Mapping[str, bytes]
     image: DiskImage
     calls: Sequence[Call]
     calls_of_other: Sequence[Call]
@@ -127,7 +128,8 @@ def failed_controls() -> Iterator[str]:
 
 def _ended(case: Beside, *, first: int, may_act: Callable[[Call], bool] = lambda _: True) -> Ended:
     """Run the operation; the other acts as soon as it may, from the call of that number on."""
-    disk = MemoryStorage.of(small_table(case.operation.of))
+    start = small_table(case.operation.of)
+    disk = MemoryStorage.of(start)
     process = BesideStorage(disk.fork_process())
     other = Other(process)
     with other.held:
@@ -138,6 +140,7 @@ def _ended(case: Beside, *, first: int, may_act: Callable[[Call], bool] = lambda
     return Ended(
         said=said,
         has_acted=has_acted,
+        start=start.files,
         image=image,
         calls=beside.calls,
         calls_of_other=process.calls,
@@ -189,9 +192,8 @@ def _problem_between(case: Beside, before: Ended, after: Ended) -> str | None:
     refused = _ended(replace(case, operation=replace(case.operation, run=lambda _: REFUSED)), first=NEVER)
     may_act = _Meeting(before.calls_of_other)
     run = _ended(case, first=0, may_act=may_act)
-    # Of a program that asks for no lock only what is looked at again must be noticed.
     ends = (before, refused, after) if case.act.asks else (before, refused)
-    while run.acted_at is not None and (case.act.asks or _looks_again(run)):
+    while run.acted_at is not None and (case.act.asks or _looks_again(run, refused)):
         problem = f"{run.lost} is gone, which it needs" if run.lost else _difference(run, ends)
         if problem is not None:
             call = run.calls[run.acted_at]
@@ -200,10 +202,31 @@ def _problem_between(case: Beside, before: Ended, after: Ended) -> str | None:
     return None
 
 
-def _looks_again(run: Ended) -> bool:
-    """Whether an operation looks at what another process has changed meanwhile."""
+def _looks_again(run: Ended, changed: Ended) -> bool:
+    """Whether an operation could have noticed that somebody has changed files without asking for a lock.
+
+    It could if it takes the table's lock afterwards, opens such a file, or gets another answer about one.
+    """
     assert run.acted_at is not None
-    return not _all(_changed, run.calls_of_other).isdisjoint(_all(_seen, run.calls[run.acted_at :]))
+    return any(
+        (call.kind is CallKind.LOCK and call.offset_bytes == WRITER_LOCK_OFFSET_BYTES)
+        or _answers(call, run.start) != _answers(call, changed.files)
+        for call in run.calls[run.acted_at :]
+    )
+
+
+def _answers(call: Call, files: Mapping[str, bytes]) -> object:
+    content = files.get(call.path)
+    match call.kind:
+        case CallKind.OPEN_FOR_READING:
+            return content
+        case CallKind.PREAD if content is not None:
+            return content[call.offset_bytes : call.offset_bytes + call.size_bytes]
+        case CallKind.SIZE if content is not None:
+            return len(content)
+        case CallKind.KIND:
+            return content is None
+    return None
 
 
 def _difference(run: Ended, ends: Sequence[Ended]) -> str | None:
@@ -227,7 +250,7 @@ class _Meeting:
         self._concerned = self._changed | _all(_seen, others)
 
     def __call__(self, call: Call) -> bool:
-        return not (self._concerned.isdisjoint(_changed(call)) and self._changed.isdisjoint(_seen(call)))
+        return call.kind is CallKind.LOCK or not (self._concerned.isdisjoint(_changed(call)) and self._changed.isdisjoint(_seen(call)))
 
 
 def _all(concerned: Callable[[Call], Iterator[Concern]], calls: Collection[Call]) -> set[Concern]:

@@ -23,6 +23,7 @@ from tornproof.harness.explorers.roundtrip.beside.small_tables import (
     VERSION_BEFORE,
     State,
     append,
+    committed,
     numbers_in,
     other_data,
     prepared,
@@ -41,6 +42,7 @@ from tornproof.impl.storage.interface import EntryKind, LockMode, OpenMode, Stor
 from tornproof.impl.table.partition import PM_FILE
 from tornproof.impl.table.table import open_table
 from tornproof.impl.txn.pins import PINS_FILE, pin_committed
+from tornproof.impl.txn.transaction import TXN_FILE
 
 REFUSED = "refused"
 PUBLISHED_SIZE_BYTES = 8
@@ -231,6 +233,19 @@ def _copy(later: tuple[int, ...], other: Other) -> None:
         file.pwrite(other_data(*later), 0)
 
 
+def _lengthen(other: Other) -> None:
+    with other.storage.open_for_writing(ALONE) as file:
+        file.pwrite(b"more", file.size_bytes())
+
+
+def _serve(other: Other) -> None:
+    """Commit rows to the first day as a server does, that knows no locks, and one of a release without `_pm`."""
+    grown = committed()
+    for path in (DATA, f"{PATH}/{TXN_FILE}"):
+        with other.storage.open_for_writing(path) as file:
+            file.pwrite(grown.files[path], 0)
+
+
 def _restore(other: Other) -> None:
     with other.storage.open_for_writing(PM, OpenMode.EXISTING_OR_NEW) as file:
         file.truncate(0)
@@ -254,5 +269,7 @@ ACTS = (
     Act("puts data of the same size there", CONVERTED, functools.partial(_copy, (3,)), asks=False),
     Act("puts longer data there", CONVERTED, functools.partial(_copy, tuple(range(3, 50))), asks=False),
     Act("puts shorter data there", CONVERTED, functools.partial(_copy, (1,)), asks=False),
+    Act("makes it longer", {State.FILE}, _lengthen, asks=False),
+    Act("commits as a server does", UNREADABLE, _serve, asks=False),
     Act("puts a `_pm` there", {State.WITHOUT_PM}, _restore, asks=False),
 )

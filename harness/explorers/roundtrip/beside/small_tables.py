@@ -81,11 +81,11 @@ def small_table(state: State) -> DiskImage:
         case State.CONTRADICTED:
             return image.with_file(PM, _sound(more=THIRDS).files[PM])
         case State.LEFT_OVER:
-            return _left_over(image)
+            return _left_over()
         case State.NEVER_LOCKED:
-            return _left_over(image).without_file(f"{PATH}/{PINS_FILE}")
+            return _left_over().without_file(f"{PATH}/{PINS_FILE}")
         case State.RECOVERED:
-            storage = MemoryStorage.of(_left_over(image))
+            storage = MemoryStorage.of(_left_over())
             repair_table(storage, PATH)
             return storage.image()
         case State.PREPARED:
@@ -125,8 +125,14 @@ def _sound(later: Sequence[int] = (3,), more: int = OURS) -> DiskImage:
     return storage.image()
 
 
-def _left_over(image: DiskImage) -> DiskImage:
-    """Return what a writer leaves that is killed before it stores the version."""
-    storage = MemoryStorage.of(image)
+@functools.cache
+def committed() -> DiskImage:
+    """Return a sound table in which the first day has got a row."""
+    storage = MemoryStorage.of(_sound())
     append(storage, (4,))
-    return storage.image().with_file(f"{PATH}/{TXN_FILE}", image.files[f"{PATH}/{TXN_FILE}"])
+    return storage.image()
+
+
+def _left_over() -> DiskImage:
+    """Return what a writer leaves that is killed before it stores the version."""
+    return committed().with_file(f"{PATH}/{TXN_FILE}", _sound().files[f"{PATH}/{TXN_FILE}"])

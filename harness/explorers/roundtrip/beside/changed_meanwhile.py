@@ -69,8 +69,8 @@ class Beside:
 class Ended:
     """What an operation has said, and the disk afterwards.
 
-    The other has acted before the call number `acted_at`, or afterwards, or not at all. `lost` is a file that it needs
-    and that is gone.
+    The other has acted before the call number `acted_at`, or afterwards, or not at all. `pinned` are the
+    directories that it needs, and `lost` is a file of them that is gone.
     """
 
     said: object
@@ -81,6 +81,8 @@ class Ended:
     calls_of_other: Sequence[Call]
     acted_at: int | None
     lost: str | None
+    pinned: frozenset[str]
+    is_locked: bool
 
     @property
     def files(self) -> dict[str, bytes]:
@@ -146,6 +148,8 @@ def _ended(case: Beside, *, first: int, may_act: Callable[[Call], bool] = lambda
         calls_of_other=process.calls,
         acted_at=beside.acted_at,
         lost=other.lost(image),
+        pinned=frozenset(path.rpartition("/")[0] for path in other.pinned),
+        is_locked=disk.is_locked,
     )
 
 
@@ -170,8 +174,14 @@ def _problem_in_order(case: Beside, end: Ended) -> str | None:
     is_done, is_first = end.said != REFUSED, end.acted_at is None
     if end.lost is not None:
         return f"{end.lost} is gone, which it needs"
+    if end.is_locked:
+        return "a lock is left behind"
     if is_first and not (is_done and end.has_acted):
         return f"the operation says {end.said}, and {'it' if end.has_acted else 'nobody else'} can act"
+    if is_done and not is_first and case.act.stays and case.operation.writes:
+        return "the operation is done beside a writer"
+    if is_done and case.operation.purges and not is_first and (left := _unneeded(end)):
+        return f"{min(left)} is left, which nobody needs"
     numbers = frozenset(time + OURS for time in TIMES)
     if isinstance(end.said, list) and end.said != sorted(numbers if is_first else case.act.rows(numbers)):
         return f"the numbers {end.said} are read"
@@ -185,6 +195,14 @@ def _problem_in_order(case: Beside, end: Ended) -> str | None:
         if numbers_in(answer_of(end.image, PATH)) != sorted(expected):
             return f"there are other rows than {sorted(expected)}"
     return None
+
+
+def _unneeded(end: Ended) -> set[str]:
+    """Return the partitions' directories that neither the last version nor a pinned one has."""
+    table = open_table(end.image, PATH)
+    named = {table.files_of(partition).path for partition in table.transaction().partitions}
+    there = {path for path in end.image.directories if path.startswith(f"{PATH}/") and not path.endswith("prepared")}
+    return there - named - end.pinned
 
 
 def _problem_between(case: Beside, before: Ended, after: Ended) -> str | None:
@@ -270,7 +288,7 @@ def _changed(call: Call) -> Iterator[Concern]:
 
 def _seen(call: Call) -> Iterator[Concern]:
     """Yield what its answer depends on."""
-    if call.kind in (CallKind.PREAD, CallKind.SIZE, CallKind.LOAD):
+    if call.kind in (CallKind.OPEN_FOR_READING, CallKind.PREAD, CallKind.SIZE, CallKind.LOAD):
         yield "content", call.path
     if call.kind in (CallKind.KIND, CallKind.OPEN_FOR_READING, CallKind.OPEN_FOR_WRITING):
         yield from (("name", call.path), ("name", call.path.rpartition("/")[0]))

@@ -24,11 +24,11 @@ from tornproof.harness.explorers.roundtrip.beside.small_tables import (
     State,
     append,
     committed,
+    data_of_others,
     numbers_in,
     other_data,
     prepared,
     rows_at,
-    small_table,
 )
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.systems.answer import read_answer
@@ -57,7 +57,8 @@ Numbers = frozenset[int]
 class Operation:
     """What is done, and what of it: `run` returns what it says, or REFUSED.
 
-    `of` is the state of the table, `rows` are the numbers after it, and `mends` says whether the table is sound then.
+    `of` is the state of the table, `rows` are the numbers after it. `mends` says whether the table is sound then,
+    `writes` whether it changes the table's own files, and `purges` whether it removes what nobody needs.
     """
 
     name: str
@@ -65,6 +66,8 @@ class Operation:
     run: Callable[[Storage], object]
     rows: Callable[[Numbers], Numbers] = lambda numbers: numbers
     mends: bool = False
+    writes: bool = True
+    purges: bool = False
 
 
 @dataclass(slots=True)
@@ -97,7 +100,7 @@ class Act:
     """What another process does: `run` raises BusyError if it may not.
 
     `of` are the states in which it can. Without `asks` it neither asks for a lock nor respects one; `rows` are the
-    numbers after it, and `is_first` says that it must have been before the operation.
+    numbers after it, `is_first` says that it must have been before the operation, and `stays` that the table is locked then.
     """
 
     name: str
@@ -106,6 +109,7 @@ class Act:
     rows: Callable[[Numbers], Numbers] = lambda numbers: numbers
     asks: bool = True
     is_first: bool = False
+    stays: bool = False
 
 
 def _migrate(storage: Storage, out: str | None = None) -> object:
@@ -158,16 +162,17 @@ def _without_first_day(numbers: Numbers) -> Numbers:
 
 OPERATIONS = (
     Operation("a migration", State.WITHOUT_PM, _migrate, mends=True),
+    Operation("a migration of another program's data", State.OF_OTHERS, _migrate, mends=True),
     Operation("a migration that replaces a `_pm`", State.CONTRADICTED, _migrate, mends=True),
-    Operation("a migration to another place", State.WITHOUT_PM, functools.partial(_migrate, out=OUT)),
-    Operation("a migration of a file", State.FILE, _migrate_file),
+    Operation("a migration to another place", State.WITHOUT_PM, functools.partial(_migrate, out=OUT), writes=False),
+    Operation("a migration of a file", State.FILE, _migrate_file, writes=False),
     Operation("a recovery", State.LEFT_OVER, _recover),
     Operation("a recovery of a table that nobody has locked", State.NEVER_LOCKED, _recover),
-    Operation("forgetting what was kept", State.RECOVERED, _forget),
-    Operation("a purge", State.SOUND, _purge),
+    Operation("forgetting what was kept", State.RECOVERED, _forget, writes=False),
+    Operation("a purge", State.SOUND, _purge, purges=True),
     Operation("a commit", State.SOUND, _grow, _with(GROWN + OURS)),
     Operation("an adoption", State.PREPARED, _adopt, _with(PREPARED_AT + OURS)),
-    Operation("reading", State.SOUND, _scan),
+    Operation("reading", State.SOUND, _scan, writes=False),
 )
 
 
@@ -194,6 +199,10 @@ def _drop(other: Other) -> None:
         writer.purge()
 
 
+def _migrate_too(other: Other) -> None:
+    migrate_table(other.storage, PATH)
+
+
 def _pin(other: Other) -> None:
     pin = other.held.enter_context(pin_committed(other.storage, PATH))
     if not pin.is_held:
@@ -212,6 +221,13 @@ def _pin_and_replace(other: Other) -> None:
         writer.purge()
 
 
+def _pin_and_append(other: Other) -> None:
+    with open_writer_of_copy(other.storage, PATH) as writer:
+        _pin(other)
+        writer.write(rows_at([NEXT_DAY]))
+        writer.commit()
+
+
 def _have_pinned(other: Other) -> None:
     """Hold the lock of a reader that has pinned the version before."""
     file = other.storage.open_for_reading(f"{PATH}/{PINS_FILE}")
@@ -226,11 +242,24 @@ def _stay(other: Other) -> None:
 
 
 def _copy(later: tuple[int, ...], other: Other) -> None:
-    """Put other data in the place of the first day's, or of the file that is alone."""
-    path = DATA if other.storage.kind(DATA) is EntryKind.FILE else ALONE
-    with other.storage.open_for_writing(path) as file:
+    """Write other data over those of the first day, or over the file that is alone."""
+    _put(_data_in(other), other_data(*later), other)
+
+
+def _move(other: Other) -> None:
+    """Put another file in the place of that file."""
+    _put(f"{HOME}/new", other_data(3), other)
+    other.storage.rename(f"{HOME}/new", _data_in(other))
+
+
+def _data_in(other: Other) -> str:
+    return DATA if other.storage.kind(DATA) is EntryKind.FILE else ALONE
+
+
+def _put(path: str, content: bytes, other: Other) -> None:
+    with other.storage.open_for_writing(path, OpenMode.EXISTING_OR_NEW) as file:
         file.truncate(0)
-        file.pwrite(other_data(*later), 0)
+        file.pwrite(content, 0)
 
 
 def _lengthen(other: Other) -> None:
@@ -246,13 +275,15 @@ def _serve(other: Other) -> None:
             file.pwrite(grown.files[path], 0)
 
 
+def _copy_of_others(other: Other) -> None:
+    _put(DATA, data_of_others((1, 2, 4), "two"), other)
+
+
 def _restore(other: Other) -> None:
-    with other.storage.open_for_writing(PM, OpenMode.EXISTING_OR_NEW) as file:
-        file.truncate(0)
-        file.pwrite(small_table(State.LEFT_OVER).files[PM], 0)
+    _put(PM, committed().files[PM], other)
 
 
-TABLES = frozenset(State) - {State.FILE}
+TABLES = frozenset(State) - {State.OF_OTHERS, State.FILE}
 LOCKED = TABLES - {State.NEVER_LOCKED, State.PREPARED}
 UNREADABLE = frozenset({State.WITHOUT_PM, State.CONTRADICTED})
 READABLE = TABLES - UNREADABLE
@@ -262,14 +293,18 @@ ACTS = (
     Act("adds rows to the first day", READABLE, _grow_otherwise, _with(GROWN_BY_OTHER + OURS)),
     Act("rewrites the first day", READABLE, _rewrite),
     Act("drops the first day", {*UNREADABLE, State.SOUND, State.PREPARED}, _drop, _without_first_day),
-    Act("pins the version", LOCKED, _pin),
+    Act("migrates it, too,", {State.WITHOUT_PM}, _migrate_too),
+    Act("pins the version", LOCKED | {State.NEVER_LOCKED}, _pin),
     Act("pins the version, which another replaces,", READABLE & LOCKED, _pin_and_replace),
+    Act("pins the version, after which another adds rows,", {State.SOUND}, _pin_and_append, _with(NEXT_DAY + OURS)),
     Act("has the version before pinned", LOCKED, _have_pinned, is_first=True),
-    Act("is a writer", TABLES, _stay),
+    Act("is a writer", TABLES, _stay, stays=True),
     Act("puts data of the same size there", CONVERTED, functools.partial(_copy, (3,)), asks=False),
     Act("puts longer data there", CONVERTED, functools.partial(_copy, tuple(range(3, 50))), asks=False),
     Act("puts shorter data there", CONVERTED, functools.partial(_copy, (1,)), asks=False),
+    Act("puts another file there", CONVERTED, _move, asks=False),
     Act("makes it longer", {State.FILE}, _lengthen, asks=False),
+    Act("puts other data there", {State.OF_OTHERS}, _copy_of_others, asks=False),
     Act("commits as a server does", UNREADABLE, _serve, asks=False),
     Act("puts a `_pm` there", {State.WITHOUT_PM}, _restore, asks=False),
 )

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import enum
 import functools
+import io
 from collections.abc import Sequence
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from tornproof.harness.common.copies import open_writer_of_copy
 from tornproof.harness.simulator.filesystem.image import DiskImage
@@ -44,6 +46,7 @@ class State(enum.StrEnum):
 
     SOUND = "a sound table"
     WITHOUT_PM = "a table without a `_pm`"
+    OF_OTHERS = "a table with data of another program without a `_pm`"
     CONTRADICTED = "a table with the `_pm` of other data"
     LEFT_OVER = "a table that a killed writer has left"
     NEVER_LOCKED = "such a table that has no `_pins`"
@@ -78,6 +81,8 @@ def small_table(state: State) -> DiskImage:
             return image
         case State.WITHOUT_PM:
             return image.without_file(PM)
+        case State.OF_OTHERS:
+            return _of_others()
         case State.CONTRADICTED:
             return image.with_file(PM, _sound(more=THIRDS).files[PM])
         case State.LEFT_OVER:
@@ -98,6 +103,30 @@ def small_table(state: State) -> DiskImage:
 def other_data(*later: int) -> bytes:
     """Return data of the first day with other numbers; with 3 as the only later time it has as many bytes."""
     return _sound(later, OTHERS).files[DATA]
+
+
+@functools.cache
+def data_of_others(times: tuple[int, ...], word: str) -> bytes:
+    """Return data of another program, whose footer has a word and no bounds."""
+    target = io.BytesIO()
+    rows = rows_at(times)
+    numbers = [field.with_metadata({"PARQUET:field_id": str(at)}) for at, field in enumerate(rows.schema)]
+    schema = pa.schema([numbers[0].with_nullable(False), numbers[1]])
+    settings = {"store_schema": False, "write_statistics": False, "compression": "none"}
+    with pq.ParquetWriter(target, schema, sorting_columns=[pq.SortingColumn(0)], **settings) as writer:
+        writer.write_table(rows.cast(schema))
+        writer.add_key_value_metadata({"word": word})
+    return target.getvalue()
+
+
+def _of_others() -> DiskImage:
+    """Return the table with data of another program on the first day, and a token that says where they end."""
+    data = data_of_others(TIMES[:3], "one")
+    (partition, _) = open_table(_sound(), PATH).transaction().partitions
+    storage = MemoryStorage.of(_sound().with_file(DATA, data).without_file(PM))
+    with storage.open_for_writing(f"{PATH}/{TXN_FILE}") as file:
+        file.pwrite(len(data).to_bytes(8, "little"), partition.token_offset_bytes)
+    return storage.image()
 
 
 @functools.cache

@@ -7,14 +7,14 @@ before the next one. It keeps what it has locked or pinned until the operation h
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TypeAlias
 
 from tornproof.harness.common.copies import open_writer_of_copy
 from tornproof.harness.common.patch import Controls, not_noticed, replaced
 from tornproof.harness.common.whose_error import errors_as_problems
+from tornproof.harness.explorers.roundtrip.beside.meeting_calls import Meeting, can_notice
 from tornproof.harness.explorers.roundtrip.beside.operations import (
     ACTS,
     OPERATIONS,
@@ -27,13 +27,13 @@ from tornproof.harness.explorers.roundtrip.beside.operations import (
 from tornproof.harness.explorers.roundtrip.beside.small_tables import OURS, PATH, TIMES, State, numbers_in, small_table
 from tornproof.harness.simulator.filesystem.beside import BesideStorage
 from tornproof.harness.simulator.filesystem.image import DiskImage
-from tornproof.harness.simulator.filesystem.intercept import Call, CallKind
+from tornproof.harness.simulator.filesystem.intercept import Call
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.systems.answer import answer_of
 from tornproof.impl.errors import BusyError, TornproofError
-from tornproof.impl.storage.interface import OpenMode, Storage
+from tornproof.impl.storage.interface import Storage
 from tornproof.impl.table.table import open_table
-from tornproof.impl.txn.pins import PINS_FILE, WRITER_LOCK_OFFSET_BYTES
+from tornproof.impl.txn.pins import PINS_FILE
 from tornproof.impl.verify.verify import verify_table
 
 PROPERTY = "an operation in whose middle another process acts ends as if one came before the other"
@@ -41,10 +41,6 @@ PINS, MIGRATE = "tornproof.impl.txn.pins", "tornproof.impl.migrate"
 NEVER = 1 << 60
 ATTEMPTS_MAX = 2
 """How often a reader tries to pin a version, as nothing changes while it does."""
-WRITING = frozenset({CallKind.PWRITE, CallKind.TRUNCATE, CallKind.STORE})
-NAMING = frozenset({CallKind.MKDIR, CallKind.RMDIR, CallKind.RENAME, CallKind.LINK, CallKind.UNLINK})
-LOCKING = frozenset({CallKind.LOCK, CallKind.UNLOCK, CallKind.CLOSE})
-Concern: TypeAlias = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +65,8 @@ class Beside:
 class Ended:
     """What an operation has said, and the disk afterwards.
 
-    The other has acted before the call number `acted_at`, or afterwards, or not at all. `pinned` are the
-    directories that it needs, and `lost` is a file of them that is gone.
+    The other has acted before the call number `acted_at`, or afterwards, or not at all. `pinned` are the directories
+    that it needs, `lost` is a file of them that is gone, and `is_locked` says whether a lock was left behind.
     """
 
     said: object
@@ -101,10 +97,14 @@ class Ended:
         return replace(self, image=disk.image())
 
 
-@functools.cache
+def migrations_beside() -> tuple[Beside, ...]:
+    """Return each migration with each act that is possible, always in the same order."""
+    return tuple(each for each in _all_beside() if each.operation.migrates)
+
+
 def operations_beside() -> tuple[Beside, ...]:
-    """Return each operation with each act that is possible, always in the same order."""
-    return tuple(Beside(operation, act) for operation in OPERATIONS for act in ACTS if operation.of in act.of)
+    """Return each other operation with each act that is possible, always in the same order."""
+    return tuple(each for each in _all_beside() if not each.operation.migrates)
 
 
 @errors_as_problems
@@ -119,13 +119,19 @@ def problem_of(case: Beside) -> str | None:
 
 
 def failed_controls() -> Iterator[str]:
-    """Yield what is not noticed of operations that look too early, and of readers that nothing keeps out."""
-    controls: Controls = (
-        ("recoveries that lock nobody out", "tornproof.impl.repair.repair:_lock", lambda *_: None),
+    """Yield what is not noticed of operations that look too early, and of recoveries that nothing keeps out."""
+    migrating: Controls = (
         ("migrations that do not look again", f"{MIGRATE}.table_migration:check_unchanged", lambda *_: None),
         ("files that look unchanged", f"{MIGRATE}.plain_file:footer_digest", lambda *_, **__: 0),
     )
-    return not_noticed(controls, problem_of, operations_beside())
+    recovering: Controls = (("recoveries that lock nobody out", "tornproof.impl.repair.repair:_lock", lambda *_: None),)
+    yield from not_noticed(migrating, problem_of, migrations_beside())
+    yield from not_noticed(recovering, problem_of, operations_beside())
+
+
+@functools.cache
+def _all_beside() -> tuple[Beside, ...]:
+    return tuple(Beside(operation, act) for operation in OPERATIONS for act in ACTS if operation.of in act.of)
 
 
 def _ended(case: Beside, *, first: int, may_act: Callable[[Call], bool] = lambda _: True) -> Ended:
@@ -171,19 +177,19 @@ def _said(operation: Operation, storage: Storage) -> object:
 
 def _problem_in_order(case: Beside, end: Ended) -> str | None:
     """Say what is wrong with an operation before or after which the other acts."""
-    is_done, is_first = end.said != REFUSED, end.acted_at is None
+    is_done, goes_first = end.said != REFUSED, end.acted_at is None
     if end.lost is not None:
         return f"{end.lost} is gone, which it needs"
     if end.is_locked:
         return "a lock is left behind"
-    if is_first and not (is_done and end.has_acted):
+    if goes_first and not (is_done and end.has_acted):
         return f"the operation says {end.said}, and {'it' if end.has_acted else 'nobody else'} can act"
-    if is_done and not is_first and case.act.stays and case.operation.writes:
+    if is_done and not goes_first and case.act.stays and case.operation.writes:
         return "the operation is done beside a writer"
-    if is_done and case.operation.purges and not is_first and (left := _unneeded(end)):
+    if is_done and case.operation.purges and not goes_first and (left := _unneeded(end)):
         return f"{min(left)} is left, which nobody needs"
     numbers = frozenset(time + OURS for time in TIMES)
-    if isinstance(end.said, list) and end.said != sorted(numbers if is_first else case.act.rows(numbers)):
+    if isinstance(end.said, list) and end.said != sorted(numbers if goes_first else case.act.rows(numbers)):
         return f"the numbers {end.said} are read"
     if not case.act.asks or case.operation.of is State.FILE:
         return None
@@ -191,7 +197,7 @@ def _problem_in_order(case: Beside, end: Ended) -> str | None:
         if problems := verify_table(open_table(end.image, PATH)).all_problems:
             return f"the table is not sound: {problems[0]}"
         steps = [case.operation.rows] * is_done + [case.act.rows]
-        expected = functools.reduce(lambda before, step: step(before), steps if is_first else steps[::-1], numbers)
+        expected = functools.reduce(lambda before, step: step(before), steps if goes_first else steps[::-1], numbers)
         if numbers_in(answer_of(end.image, PATH)) != sorted(expected):
             return f"there are other rows than {sorted(expected)}"
     return None
@@ -208,42 +214,17 @@ def _unneeded(end: Ended) -> set[str]:
 def _problem_between(case: Beside, before: Ended, after: Ended) -> str | None:
     """Say before which call the other acts so that the end is that of no order."""
     refused = _ended(replace(case, operation=replace(case.operation, run=lambda _: REFUSED)), first=NEVER)
-    may_act = _Meeting(before.calls_of_other)
+    may_act = Meeting(before.calls_of_other)
     run = _ended(case, first=0, may_act=may_act)
     ends = (before, refused, after) if case.act.asks else (before, refused)
-    while run.acted_at is not None and (case.act.asks or _looks_again(run, refused)):
+    while run.acted_at is not None and (
+        case.act.asks or can_notice(run.calls[run.acted_at :], run.start, refused.files)
+    ):
         problem = f"{run.lost} is gone, which it needs" if run.lost else _difference(run, ends)
         if problem is not None:
             call = run.calls[run.acted_at]
             return f"if it does so before call {run.acted_at}, {call.kind} of {call.path}, {problem}"
         run = _ended(case, first=run.acted_at + 1, may_act=may_act)
-    return None
-
-
-def _looks_again(run: Ended, changed: Ended) -> bool:
-    """Whether an operation could have noticed that somebody has changed files without asking for a lock.
-
-    It could if it takes the table's lock afterwards, opens such a file, or gets another answer about one.
-    """
-    assert run.acted_at is not None
-    return any(
-        (call.kind is CallKind.LOCK and call.offset_bytes == WRITER_LOCK_OFFSET_BYTES)
-        or _answers(call, run.start) != _answers(call, changed.files)
-        for call in run.calls[run.acted_at :]
-    )
-
-
-def _answers(call: Call, files: Mapping[str, bytes]) -> object:
-    content = files.get(call.path)
-    match call.kind:
-        case CallKind.OPEN_FOR_READING:
-            return content
-        case CallKind.PREAD if content is not None:
-            return content[call.offset_bytes : call.offset_bytes + call.size_bytes]
-        case CallKind.SIZE if content is not None:
-            return len(content)
-        case CallKind.KIND:
-            return content is None
     return None
 
 
@@ -258,39 +239,3 @@ def _difference(run: Ended, ends: Sequence[Ended]) -> str | None:
         if all(run.files.get(path) != end.files.get(path) for end in ends)
     )
     return f"it says {run.said}, not {' or '.join(sorted(said))}, and {', '.join(files) or 'no file alone'} is another"
-
-
-class _Meeting:
-    """Whether it may matter if a call comes before those of another process or after them."""
-
-    def __init__(self, others: Collection[Call]) -> None:
-        self._changed = _all(_changed, others)
-        self._concerned = self._changed | _all(_seen, others)
-
-    def __call__(self, call: Call) -> bool:
-        return call.kind is CallKind.LOCK or not (self._concerned.isdisjoint(_changed(call)) and self._changed.isdisjoint(_seen(call)))
-
-
-def _all(concerned: Callable[[Call], Iterator[Concern]], calls: Collection[Call]) -> set[Concern]:
-    return {each for call in calls for each in concerned(call)}
-
-
-def _changed(call: Call) -> Iterator[Concern]:
-    """Yield what a call changes, as what it is of a path; who has a file open does not need its name."""
-    if call.kind in WRITING:
-        yield "content", call.path
-    if call.kind in NAMING or (call.kind is CallKind.OPEN_FOR_WRITING and call.mode is not OpenMode.EXISTING):
-        for path in {call.path, call.target_path} - {""}:
-            yield from (("name", path), ("names", path.rpartition("/")[0]))
-    if call.kind in LOCKING and call.path.endswith(PINS_FILE):
-        yield "locks", call.path
-
-
-def _seen(call: Call) -> Iterator[Concern]:
-    """Yield what its answer depends on."""
-    if call.kind in (CallKind.OPEN_FOR_READING, CallKind.PREAD, CallKind.SIZE, CallKind.LOAD):
-        yield "content", call.path
-    if call.kind in (CallKind.KIND, CallKind.OPEN_FOR_READING, CallKind.OPEN_FOR_WRITING):
-        yield from (("name", call.path), ("name", call.path.rpartition("/")[0]))
-    if call.kind is CallKind.LISTDIR:
-        yield "names", call.path

@@ -6,6 +6,7 @@ import functools
 from collections.abc import Callable, Collection
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from tornproof.harness.common.copies import open_writer_of_copy
 from tornproof.harness.explorers.roundtrip.beside.small_tables import (
@@ -15,7 +16,6 @@ from tornproof.harness.explorers.roundtrip.beside.small_tables import (
     DAY,
     FIRST,
     HOME,
-    OTHERS,
     OURS,
     PATH,
     PM,
@@ -50,7 +50,13 @@ OUT = f"{HOME}/elsewhere"
 GROWN, GROWN_BY_OTHER, NEXT_DAY = 4, 5, DAY + 1
 """Times of rows that are added."""
 
-Numbers = frozenset[int]
+TABLES = frozenset(State) - {State.OF_OTHERS, State.FILE}
+LOCKED = TABLES - {State.NEVER_LOCKED, State.PREPARED}
+UNREADABLE = frozenset({State.WITHOUT_PM, State.CONTRADICTED})
+READABLE = TABLES - UNREADABLE
+REPLACED = UNREADABLE | {State.FILE}
+CONVERTED = REPLACED | {State.OF_OTHERS}
+Numbers: TypeAlias = frozenset[int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +74,11 @@ class Operation:
     mends: bool = False
     writes: bool = True
     purges: bool = False
+
+    @property
+    def migrates(self) -> bool:
+        """Whether it makes a `_pm`."""
+        return self.of in CONVERTED
 
 
 @dataclass(slots=True)
@@ -100,7 +111,7 @@ class Act:
     """What another process does: `run` raises BusyError if it may not.
 
     `of` are the states in which it can. Without `asks` it neither asks for a lock nor respects one; `rows` are the
-    numbers after it, `is_first` says that it must have been before the operation, and `stays` that the table is locked then.
+    numbers after it, `is_first` says that it has been before, `stays` that the table is locked then.
     """
 
     name: str
@@ -213,8 +224,7 @@ def _pin(other: Other) -> None:
 
 def _pin_and_replace(other: Other) -> None:
     """Pin a version, which is no longer the last one then."""
-    with ExitStack() as writers:
-        writer = writers.enter_context(open_writer_of_copy(other.storage, PATH))
+    with open_writer_of_copy(other.storage, PATH) as writer:
         _pin(other)
         writer.rewrite_partition(0)
         writer.commit()
@@ -283,11 +293,6 @@ def _restore(other: Other) -> None:
     _put(PM, committed().files[PM], other)
 
 
-TABLES = frozenset(State) - {State.OF_OTHERS, State.FILE}
-LOCKED = TABLES - {State.NEVER_LOCKED, State.PREPARED}
-UNREADABLE = frozenset({State.WITHOUT_PM, State.CONTRADICTED})
-READABLE = TABLES - UNREADABLE
-CONVERTED = UNREADABLE | {State.FILE}
 ACTS = (
     Act("adds rows to another day", UNREADABLE, _append, _with(NEXT_DAY + OURS)),
     Act("adds rows to the first day", READABLE, _grow_otherwise, _with(GROWN_BY_OTHER + OURS)),
@@ -299,10 +304,10 @@ ACTS = (
     Act("pins the version, after which another adds rows,", {State.SOUND}, _pin_and_append, _with(NEXT_DAY + OURS)),
     Act("has the version before pinned", LOCKED, _have_pinned, is_first=True),
     Act("is a writer", TABLES, _stay, stays=True),
-    Act("puts data of the same size there", CONVERTED, functools.partial(_copy, (3,)), asks=False),
-    Act("puts longer data there", CONVERTED, functools.partial(_copy, tuple(range(3, 50))), asks=False),
-    Act("puts shorter data there", CONVERTED, functools.partial(_copy, (1,)), asks=False),
-    Act("puts another file there", CONVERTED, _move, asks=False),
+    Act("puts data of the same size there", REPLACED, functools.partial(_copy, (3,)), asks=False),
+    Act("puts longer data there", REPLACED, functools.partial(_copy, tuple(range(3, 50))), asks=False),
+    Act("puts shorter data there", REPLACED, functools.partial(_copy, (1,)), asks=False),
+    Act("puts another file there", REPLACED, _move, asks=False),
     Act("makes it longer", {State.FILE}, _lengthen, asks=False),
     Act("puts other data there", {State.OF_OTHERS}, _copy_of_others, asks=False),
     Act("commits as a server does", UNREADABLE, _serve, asks=False),

@@ -93,11 +93,16 @@ def check_unchanged(table: Table, converted: Converted, version: int) -> None:
     `version` is the one in which the partition was found; entries change only with the version.
     """
     partition = converted.partition
+    try:
+        is_same = committed_footer_digest(converted.files, partition) == converted.footer_digest
+    except CorruptError:
+        is_same = False
+    # The version last, because a server that commits meanwhile may only have made the file longer.
     with table.storage.open_for_reading(f"{table.path}/{TXN_FILE}") as handle:
         has_moved = read_version(handle, TXN_FILE) != version
     if has_moved and partition.identity not in {each.identity for each in table.transaction().partitions}:
         raise BusyError(f"{converted.files.name}: a writer changed the partition meanwhile; try again when it is done")
-    if committed_footer_digest(converted.files, partition) != converted.footer_digest:
+    if not is_same:
         raise BusyError(f"{converted.files.data_label}: the file changed while it was read; nothing was written")
 
 

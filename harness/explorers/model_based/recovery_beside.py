@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from itertools import count
-from typing import TypeVar
 
 from tornproof.harness.common.copies import open_writer_of_copy
 from tornproof.harness.common.made_rows import rows_for
 from tornproof.harness.explorers.model_based.files import ViolationError
 from tornproof.harness.explorers.model_based.sessions import UNCOMMITTED
 from tornproof.harness.explorers.model_based.world import ALLOWED, World, orderly
-from tornproof.harness.simulator.filesystem.intercept import READ_ONLY_CALLS, Call, InterceptedStorage
+from tornproof.harness.simulator.filesystem.beside import BesideStorage
+from tornproof.harness.simulator.filesystem.intercept import READ_ONLY_CALLS, Call
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.systems.answer import answer_of
 from tornproof.impl.errors import BusyError
@@ -21,8 +19,6 @@ from tornproof.impl.layout.parquet import DATA_FILE
 from tornproof.impl.repair.repair import repair_table
 from tornproof.impl.storage.interface import Storage
 from tornproof.impl.txn.pins import PINS_FILE
-
-Result = TypeVar("Result")
 
 
 def recover_beside_a_writer(world: World) -> None:
@@ -35,39 +31,32 @@ def recover_beside_a_writer(world: World) -> None:
     after = MemoryStorage.of(image)
     with orderly("a commit"):
         expected = [answer_of(image, path), answer_of(after, path)] if _is_committed(after, path) else []
-    for at in count():
+    first: int | None = 0
+    while first is not None:
         storage = MemoryStorage.of(image)
-        beside = _Beside(storage.fork_process(), at, partial(_is_committed, storage.fork_process(), path))
+        commits = partial(_commits, world, storage.fork_process(), path)
+        beside = BesideStorage(storage.fork_process(), commits, first=first, may_act=_may_change)
         with orderly("a recovery beside a writer", BusyError), suppress(BusyError):
             repair_table(beside, path)
         with orderly("a recovery after one beside a writer"):
             problems = repair_table(storage, path).problems
             found = answer_of(storage, path)
-        if problems or found != expected[beside.answer]:
-            done = "committed" if beside.answer else "tried to commit"
-            when = f"before call {at} of a recovery another process {done}"
+        is_committed = beside.acted_at is not None
+        if problems or found != expected[is_committed]:
+            when = f"before call {beside.acted_at} of a recovery another process committed"
             raise ViolationError(ALLOWED, f"{when}: other rows are there afterwards, or {problems}")
-        if beside.count <= at:
-            break
-        world.reached["commit in a recovery"] += beside.answer
-        world.reached["recovery that locks a commit out"] += not beside.answer
+        first = None if beside.acted_at is None else beside.acted_at + 1
+        world.reached["commit in a recovery"] += is_committed
 
 
-class _Beside(InterceptedStorage):
-    """A process before one of whose calls another one does something, whose answer is kept."""
+def _may_change(call: Call) -> bool:
+    return call.kind not in READ_ONLY_CALLS
 
-    def __init__(self, inner: Storage, at: int, act: Callable[[], bool]) -> None:
-        super().__init__(inner)
-        self.count, self.answer = 0, False
-        self._at, self._act = at, act
 
-    def intercept(self, call: Call, run: Callable[[], Result]) -> Result:
-        """Act before the call of that number, of those that do not only read."""
-        if call.kind not in READ_ONLY_CALLS:
-            if self.count == self._at:
-                self.answer = self._act()
-            self.count += 1
-        return run()
+def _commits(world: World, storage: Storage, path: str) -> bool:
+    is_committed = _is_committed(storage, path)
+    world.reached["recovery that locks a commit out"] += not is_committed
+    return is_committed
 
 
 def _is_committed(storage: Storage, path: str) -> bool:

@@ -8,7 +8,14 @@ from operator import attrgetter
 from types import ModuleType
 from typing import Any
 
-from tornproof.harness.explorers.roundtrip import asked_tables, created_tables, merge_plans, worked_out
+from tornproof.harness.explorers.roundtrip import (
+    asked_tables,
+    created_tables,
+    merge_plans,
+    spelled_files,
+    worked_out,
+)
+from tornproof.harness.explorers.roundtrip.beside import changed_meanwhile, open_files
 from tornproof.harness.explorers.roundtrip.conditions import pruned_row_groups, worded_conditions
 from tornproof.harness.explorers.roundtrip.metadata import (
     chains,
@@ -385,6 +392,37 @@ REPUBLISHED_PARTITIONS = Part(
     module=republished_partitions,
     cases=republished_partitions.volumes,
 )
+OPEN_FILES = Part(
+    key="open",
+    count="open files",
+    words="processes that have files open, of a table or not",
+    subject="With a process that has ",
+    module=open_files,
+    cases=open_files.processes,
+)
+SPELLED_FILES = Part(
+    key="spelled",
+    count="files spelled",
+    words="paths of files as they may be spelled",
+    module=spelled_files,
+    cases=spelled_files.spelled_files,
+)
+MIGRATIONS_BESIDE = Part(
+    key="migrations_beside",
+    count="migrations beside others",
+    words="migrations in whose middle another process acts",
+    subject="Of ",
+    module=changed_meanwhile,
+    cases=changed_meanwhile.migrations_beside,
+)
+OPERATIONS_BESIDE = Part(
+    key="operations_beside",
+    count="operations beside others",
+    words="other operations in whose middle another process acts",
+    subject="Of ",
+    module=changed_meanwhile,
+    cases=changed_meanwhile.operations_beside,
+)
 PARTS = (
     COLUMN_VERSION_FILES,
     WRONG_OPTIONS,
@@ -404,6 +442,8 @@ PARTS = (
     REPUBLISHED_PARTITIONS,
     VERIFIED_FILTERS,
     PLACED_PARTITIONS,
+    SPELLED_FILES,
+    OPEN_FILES,
     ANNOTATED_COLUMNS,
     WORKED_OUT,
     METADATA_RULES,
@@ -424,7 +464,9 @@ PARTS = (
     CONVERTED_STRUCTS,
     SYMBOL_INDEXES,
     WRITTEN_PARTITIONS,
+    MIGRATIONS_BESIDE,
     PRUNED_ROW_GROUPS,
+    OPERATIONS_BESIDE,
     CREATED_TABLES,
 )
 """All parts, those that take least time first."""

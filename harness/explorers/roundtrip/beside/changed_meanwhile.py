@@ -1,0 +1,241 @@
+"""Whether an operation in whose middle another process acts ends as if the one came before the other.
+
+The other tries before each call of the operation that has to do with the same files; before any other it would be as
+before the next one. It keeps what it has locked or pinned until the operation has ended, and acts then if not before.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+from tornproof.harness.common.copies import open_writer_of_copy
+from tornproof.harness.common.patch import Controls, not_noticed, replaced
+from tornproof.harness.common.whose_error import errors_as_problems
+from tornproof.harness.explorers.roundtrip.beside.meeting_calls import Meeting, can_notice
+from tornproof.harness.explorers.roundtrip.beside.operations import (
+    ACTS,
+    OPERATIONS,
+    READABLE,
+    REFUSED,
+    Act,
+    Operation,
+    Other,
+)
+from tornproof.harness.explorers.roundtrip.beside.small_tables import OURS, PATH, TIMES, State, numbers_in, small_table
+from tornproof.harness.simulator.filesystem.beside import BesideStorage
+from tornproof.harness.simulator.filesystem.image import DiskImage
+from tornproof.harness.simulator.filesystem.intercept import Call
+from tornproof.harness.simulator.filesystem.memory import MemoryStorage
+from tornproof.harness.systems.answer import answer_of
+from tornproof.impl.errors import BusyError, TornproofError
+from tornproof.impl.storage.interface import Storage
+from tornproof.impl.table.table import open_table
+from tornproof.impl.txn.pins import PINS_FILE
+from tornproof.impl.verify.verify import verify_table
+
+PROPERTY = "an operation in whose middle another process acts ends as if one came before the other"
+PINS, MIGRATE = "tornproof.impl.txn.pins", "tornproof.impl.migrate"
+NEVER = 1 << 60
+ATTEMPTS_MAX = 2
+"""How often a reader tries to pin a version, as nothing changes while it does."""
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """An operation, and what another process does."""
+
+    operation: Operation
+    act: Act
+
+    @property
+    def name(self) -> str:
+        """It in words."""
+        return f"{self.operation.name} while another process {self.act.name}"
+
+    @property
+    def kind(self) -> str:
+        """The operation."""
+        return self.operation.name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """What an operation has said, and the disk afterwards.
+
+    The other has acted before the call number `acted_at`, or afterwards, or not at all. `pinned` are the directories
+    that it needs, `lost` is a file of them that is gone, and `is_locked` says whether a lock was left behind.
+    """
+
+    said: object
+    has_acted: bool
+    start: Mapping[str, bytes]
+    image: DiskImage
+    calls: Sequence[Call]
+    calls_of_other: Sequence[Call]
+    acted_at: int | None
+    lost: str | None
+    pinned: frozenset[str]
+    is_locked: bool
+
+    @property
+    def files(self) -> dict[str, bytes]:
+        """All files but the one that is only locked."""
+        return {path: content for path, content in self.image.files.items() if not path.endswith(PINS_FILE)}
+
+    def is_like(self, end: Ended) -> bool:
+        """Whether it is the same end."""
+        return (self.said, self.has_acted, self.files) == (end.said, end.has_acted, end.files)
+
+    def purged(self) -> Ended:
+        """Return it without what another reader has kept from being removed meanwhile."""
+        disk = MemoryStorage.of(self.image)
+        with suppress(TornproofError), open_writer_of_copy(disk, PATH) as writer:
+            writer.purge()
+        return replace(self, image=disk.image())
+
+
+def migrations_beside() -> tuple[Beside, ...]:
+    """Return each migration with each act that is possible, always in the same order."""
+    return tuple(each for each in _all_beside() if each.operation.migrates)
+
+
+def operations_beside() -> tuple[Beside, ...]:
+    """Return each other operation with each act that is possible, always in the same order."""
+    return tuple(each for each in _all_beside() if not each.operation.migrates)
+
+
+@errors_as_problems
+def problem_of(case: Beside) -> str | None:
+    """Say before which call the other acts, and what comes of it that comes of no order; None if nothing does."""
+    with replaced(f"{PINS}:PIN_ATTEMPTS_MAX", ATTEMPTS_MAX):
+        before, after = _ended(case, first=0), _ended(case, first=NEVER)
+        for run in (before, after):
+            if (problem := _problem_in_order(case, run)) is not None:
+                return f"if it does so {'before' if run is before else 'after'} it, {problem}"
+        return None if case.act.is_first else _problem_between(case, before, after)
+
+
+def failed_controls() -> Iterator[str]:
+    """Yield what is not noticed of operations that look too early, and of recoveries that nothing keeps out."""
+    migrating: Controls = (
+        ("migrations that do not look again", f"{MIGRATE}.table_migration:check_unchanged", lambda *_: None),
+        ("files that look unchanged", f"{MIGRATE}.plain_file:footer_digest", lambda *_, **__: 0),
+    )
+    recovering: Controls = (("recoveries that lock nobody out", "tornproof.impl.repair.repair:_lock", lambda *_: None),)
+    yield from not_noticed(migrating, problem_of, migrations_beside())
+    yield from not_noticed(recovering, problem_of, operations_beside())
+
+
+@functools.cache
+def _all_beside() -> tuple[Beside, ...]:
+    return tuple(Beside(operation, act) for operation in OPERATIONS for act in ACTS if operation.of in act.of)
+
+
+def _ended(case: Beside, *, first: int, may_act: Callable[[Call], bool] = lambda _: True) -> Ended:
+    """Run the operation; the other acts as soon as it may, from the call of that number on."""
+    start = small_table(case.operation.of)
+    disk = MemoryStorage.of(start)
+    process = BesideStorage(disk.fork_process())
+    other = Other(process)
+    with other.held:
+        beside = BesideStorage(disk, lambda: _acts(case.act, other), first=first, may_act=may_act)
+        said = _said(case.operation, beside)
+        has_acted = beside.acted_at is not None or _acts(case.act, other)
+        image = disk.image()
+    return Ended(
+        said=said,
+        has_acted=has_acted,
+        start=start.files,
+        image=image,
+        calls=beside.calls,
+        calls_of_other=process.calls,
+        acted_at=beside.acted_at,
+        lost=other.lost(image),
+        pinned=frozenset(path.rpartition("/")[0] for path in other.pinned),
+        is_locked=disk.is_locked,
+    )
+
+
+def _acts(act: Act, other: Other) -> bool:
+    """Let another process act; return whether it may."""
+    try:
+        act.run(other)
+    except BusyError:
+        return False
+    return True
+
+
+def _said(operation: Operation, storage: Storage) -> object:
+    try:
+        return operation.run(storage)
+    except TornproofError:
+        return REFUSED
+
+
+def _problem_in_order(case: Beside, end: Ended) -> str | None:
+    """Say what is wrong with an operation before or after which the other acts."""
+    is_done, goes_first = end.said != REFUSED, end.acted_at is None
+    if end.lost is not None:
+        return f"{end.lost} is gone, which it needs"
+    if end.is_locked:
+        return "a lock is left behind"
+    if goes_first and not (is_done and end.has_acted):
+        return f"the operation says {end.said}, and {'it' if end.has_acted else 'nobody else'} can act"
+    if is_done and not goes_first and case.act.stays and case.operation.writes:
+        return "the operation is done beside a writer"
+    if is_done and case.operation.purges and not goes_first and (left := _unneeded(end)):
+        return f"{min(left)} is left, which nobody needs"
+    numbers = frozenset(time + OURS for time in TIMES)
+    if isinstance(end.said, list) and end.said != sorted(numbers if goes_first else case.act.rows(numbers)):
+        return f"the numbers {end.said} are read"
+    if not case.act.asks or case.operation.of is State.FILE:
+        return None
+    if case.operation.of in READABLE or (case.operation.mends and is_done):
+        if problems := verify_table(open_table(end.image, PATH)).all_problems:
+            return f"the table is not sound: {problems[0]}"
+        steps = [case.operation.rows] * is_done + [case.act.rows]
+        expected = functools.reduce(lambda before, step: step(before), steps if goes_first else steps[::-1], numbers)
+        if numbers_in(answer_of(end.image, PATH)) != sorted(expected):
+            return f"there are other rows than {sorted(expected)}"
+    return None
+
+
+def _unneeded(end: Ended) -> set[str]:
+    """Return the partitions' directories that neither the last version nor a pinned one has."""
+    table = open_table(end.image, PATH)
+    named = {table.files_of(partition).path for partition in table.transaction().partitions}
+    there = {path for path in end.image.directories if path.startswith(f"{PATH}/") and not path.endswith("prepared")}
+    return there - named - end.pinned
+
+
+def _problem_between(case: Beside, before: Ended, after: Ended) -> str | None:
+    """Say before which call the other acts so that the end is that of no order."""
+    refused = _ended(replace(case, operation=replace(case.operation, run=lambda _: REFUSED)), first=NEVER)
+    may_act = Meeting(before.calls_of_other)
+    run = _ended(case, first=0, may_act=may_act)
+    ends = (before, refused, after) if case.act.asks else (before, refused)
+    while run.acted_at is not None and (
+        case.act.asks or can_notice(run.calls[run.acted_at :], run.start, refused.files)
+    ):
+        problem = f"{run.lost} is gone, which it needs" if run.lost else _difference(run, ends)
+        if problem is not None:
+            call = run.calls[run.acted_at]
+            return f"if it does so before call {run.acted_at}, {call.kind} of {call.path}, {problem}"
+        run = _ended(case, first=run.acted_at + 1, may_act=may_act)
+    return None
+
+
+def _difference(run: Ended, ends: Sequence[Ended]) -> str | None:
+    """Say how an end is that of no order."""
+    if any(map(run.is_like, ends)) or any(map(run.purged().is_like, [*ends, *(end.purged() for end in ends)])):
+        return None
+    said = {str(end.said) for end in ends}
+    files = sorted(
+        path
+        for path in set().union(*(end.files for end in (run, *ends)))
+        if all(run.files.get(path) != end.files.get(path) for end in ends)
+    )
+    return f"it says {run.said}, not {' or '.join(sorted(said))}, and {', '.join(files) or 'no file alone'} is another"

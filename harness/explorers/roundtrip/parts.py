@@ -8,7 +8,7 @@ from operator import attrgetter
 from types import ModuleType
 from typing import Any
 
-from tornproof.harness.explorers.roundtrip import created_tables, merge_plans, worked_out
+from tornproof.harness.explorers.roundtrip import created_tables, killed_commits, merge_plans, worked_out
 from tornproof.harness.explorers.roundtrip.conditions import pruned_row_groups, worded_conditions
 from tornproof.harness.explorers.roundtrip.metadata import (
     compared_footers,
@@ -210,6 +210,14 @@ MERGE_PLANS = Part(
     module=merge_plans,
     cases=merge_plans.merge_plans,
 )
+KILLED_COMMITS = Part(
+    key="killed",
+    count="commits killed",
+    words="commits with new symbols and first nulls that are killed at each call",
+    subject="Of a commit of ",
+    module=killed_commits,
+    cases=killed_commits.killed_commits,
+)
 WRITTEN_PARTITIONS = Part(
     key="written",
     count="partitions written",
@@ -325,6 +333,7 @@ PARTS = (
     CHUNKS_TOGETHER,
     CONVERTED_STRUCTS,
     SYMBOL_INDEXES,
+    KILLED_COMMITS,
     WRITTEN_PARTITIONS,
     PRUNED_ROW_GROUPS,
     CREATED_TABLES,

@@ -354,6 +354,12 @@ OUTGROWN: Steps = (
     *(_insert(*range(TIMES_IN_INTERVAL * KEY_COUNT)), COMMIT, *READ),
 )
 """A partition whose new rows are many more than its old ones, in as many row groups as readers take."""
+CHANGED_TWICE: Steps = (
+    *(_insert(0, 24), COMMIT, REWRITE, DROPS[0], COMMIT, *READ),
+    *(_insert(0, 24), COMMIT, REWRITE, DROPS[0], _insert(3), COMMIT, *READ),
+    *(REWRITE, _insert(6), DROPS[1], COMMIT, *READ),
+)
+"""What is staged of one partition contradicts itself: the drop comes first."""
 FIXED_PROGRAMS = {table.name: (*COMMITS, *more) for table, more in zip(TABLES, STOPS, strict=True)}
 FIXED_PROGRAMS = {name: (*programs, IN_PIECES, OPERATED) for name, programs in FIXED_PROGRAMS.items()}
 FIXED_PROGRAMS[TEXTS.name] += (LONG_TEXTS, LOST_SIZES)
@@ -364,5 +370,5 @@ FIXED_PROGRAMS[OTHERS.name] = (*WRITTEN_OTHERWISE, *ENCODED[::2], ENCODED_IN_PIE
 FIXED_PROGRAMS[SPLIT.name] = COMMITS
 FIXED_PROGRAMS[SYMBOLS.name] += (PREPARED, UNWRITABLE)
 FIXED_PROGRAMS[CHANGED.name] += (PREPARED, UNWRITABLE)
-FIXED_PROGRAMS[PLAIN.name] += (*RESIZED, OUTGROWN)
+FIXED_PROGRAMS[PLAIN.name] += (*RESIZED, OUTGROWN, CHANGED_TWICE)
 FIXED_PROGRAMS[EXTREMES.name] = (ALL_VALUES, IN_PIECES, *ENCODED, ENCODED_IN_PIECES[1])

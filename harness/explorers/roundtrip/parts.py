@@ -11,6 +11,7 @@ from typing import Any
 from tornproof.harness.explorers.roundtrip import (
     asked_tables,
     created_tables,
+    killed_commits,
     merge_plans,
     spelled_files,
     worked_out,
@@ -273,6 +274,14 @@ MERGE_PLANS = Part(
     module=merge_plans,
     cases=merge_plans.merge_plans,
 )
+KILLED_COMMITS = Part(
+    key="killed",
+    count="commits killed",
+    words="commits with new symbols and first nulls that are killed at each call",
+    subject="Of a commit of ",
+    module=killed_commits,
+    cases=killed_commits.killed_commits,
+)
 WRITTEN_PARTITIONS = Part(
     key="written",
     count="partitions written",
@@ -463,6 +472,7 @@ PARTS = (
     CHUNKS_TOGETHER,
     CONVERTED_STRUCTS,
     SYMBOL_INDEXES,
+    KILLED_COMMITS,
     WRITTEN_PARTITIONS,
     MIGRATIONS_BESIDE,
     PRUNED_ROW_GROUPS,

@@ -9,7 +9,7 @@ import functools
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 from msgspec.structs import replace
@@ -44,12 +44,13 @@ from tornproof.impl.write.writer_options import BloomOptions, BloomPosition, Wri
 
 PROPERTY = "a partition has what its rows and the options of its writer make of it"
 PATH = "written"
-PM_LIMIT_BYTES = "tornproof.impl.limits:PM_LIMIT_BYTES"
 PIECES = {
     "tornproof.impl.write.partition_change:STREAMED_BYTES": 1,
     "tornproof.impl.chunk.duplicate_pages:PAGE_ROW_COUNT": 7,
 }
 """What is only divided if it is large."""
+LITTLE_ROOM = {"tornproof.impl.limits:PM_LIMIT_BYTES": 10_000}
+"""Filters of the small rate do not fit into so many."""
 COLUMNS = {
     "ts": "TIMESTAMP",
     "gone": "INT",
@@ -69,8 +70,6 @@ LONG_TEXTS, LONG_TEXT_BYTES = 3, 3_000
 GROUP_BYTES, GROUP_BYTES_MAX = 7_000, 7_300
 """A slice of rows that were read may have a few bytes more than one of those that were written."""
 RATE, SMALL_RATE = 0.3, 1e-12
-PM_BYTES_MAX = 10_000
-"""Filters of the small rate do not fit into so many."""
 TAGS = ("a", "b")
 DAY = 86_400_000_000
 
@@ -79,14 +78,13 @@ DAY = 86_400_000_000
 class WrittenPartitions:
     """A table whose first rows are written with some options, and others `afterwards`; maybe row group by row group.
 
-    If there is no room for filters in a `_pm`, they must be in data.parquet.
+    Some `sizes` are others meanwhile. If there is no room for filters in a `_pm`, they must be in data.parquet.
     """
 
     name: str
     options: WriterOptions
     afterwards: WriterOptions
-    is_streamed: bool = False
-    pm_bytes_max: int | None = None
+    sizes: Mapping[str, int] = field(default_factory=dict)
     kind: str = "partitions"
 
 
@@ -112,13 +110,9 @@ def written_partitions() -> tuple[WrittenPartitions, ...]:
     return (
         *(WrittenPartitions(name=name, options=each, afterwards=each) for name, each in options.items()),
         WrittenPartitions(name="small pages afterwards", options=default, afterwards=replace(default, encoding=pages)),
-        WrittenPartitions(
-            name="filters that do not fit into _pm", options=large, afterwards=large, pm_bytes_max=PM_BYTES_MAX
-        ),
-        WrittenPartitions(
-            name="filters row group by row group", options=external, afterwards=external, is_streamed=True
-        ),
-        WrittenPartitions(name="every number twice at first", options=twice, afterwards=default, is_streamed=True),
+        WrittenPartitions(name="filters that do not fit into _pm", options=large, afterwards=large, sizes=LITTLE_ROOM),
+        WrittenPartitions(name="filters row group by row group", options=external, afterwards=external, sizes=PIECES),
+        WrittenPartitions(name="every number twice at first", options=twice, afterwards=default, sizes=PIECES),
     )
 
 
@@ -126,10 +120,8 @@ def written_partitions() -> tuple[WrittenPartitions, ...]:
 def problem_of(case: WrittenPartitions) -> str | None:
     """Say what is wrong with a partition of the table, and after what; None if nothing ever is."""
     with ExitStack() as around:
-        for location, size in PIECES.items() if case.is_streamed else ():
+        for location, size in case.sizes.items():
             around.enter_context(replaced(location, size))
-        if case.pm_bytes_max is not None:
-            around.enter_context(replaced(PM_LIMIT_BYTES, case.pm_bytes_max))
         living = _Living(case)
         for way, start, asked in living.ways():
             problem = living.problem_of_nulls() or next(_differences(living.contents(start), asked), None)
@@ -207,7 +199,7 @@ class _Living:
         yield "the preparation of a partition with old rows", day, self._asked(day, after)
         self._write(after, [times[-1] + 100, times[-1] + DAY + 100])
         # Where there is little room, the other one may have had to be rewritten, and then has filters.
-        for start in (day, day + DAY) if self._case.pm_bytes_max is None else (day,):
+        for start in (day, day + DAY) if self._case.sizes is not LITTLE_ROOM else (day,):
             yield "rows behind those that were prepared", start, self._asked(start, after)
 
     def contents(self, start: int) -> Contents:
@@ -234,7 +226,7 @@ class _Living:
         """
         before, encoding = self._known.get(start), options.encoding
         filters = before.filters if before else options.blooms.position if options.blooms and not is_alone else None
-        if filters and self._case.pm_bytes_max is not None:
+        if filters and self._case.sizes is LITTLE_ROOM:
             filters = BloomPosition.EXTERNAL
         is_cut = bool(options.row_group_size_bytes_max) and not is_alone and (before is None or before.rows is not None)
         asked = _Asked(

@@ -1,0 +1,166 @@
+"""Whether a commit with the first nulls and new symbols of a table may be killed anywhere.
+
+Afterwards the table has all of it or nothing, is sound as servers see it, and takes the next symbols.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import pyarrow as pa
+
+from tornproof.harness.common.copies import open_writer_of_copy
+from tornproof.harness.common.patch import Controls, not_noticed, replaced
+from tornproof.harness.common.whose_error import errors_as_problems
+from tornproof.harness.explorers.model_based.files import Process
+from tornproof.harness.simulator.filesystem.faulty import STEPS, Fault
+from tornproof.harness.simulator.filesystem.image import DiskImage
+from tornproof.harness.simulator.filesystem.intercept import CallKind
+from tornproof.harness.simulator.filesystem.memory import Killed, MemoryStorage
+from tornproof.harness.systems.workload import FIRST_TIME
+from tornproof.impl.read.reader import open_snapshot
+from tornproof.impl.table.create import NewColumn, create_table
+from tornproof.impl.table.metadata_file import PartitionBy
+from tornproof.impl.table.symbols import dictionary_paths, read_offsets_header, symbol_columns
+from tornproof.impl.table.table import open_table
+from tornproof.impl.types.names import type_code
+from tornproof.impl.verify.verify import verify_table
+
+PROPERTY = "a commit that is killed leaves all of its symbols, nulls and rows, or none"
+PATH = "killed"
+STREAMED_BYTES = "tornproof.impl.write.partition_change:STREAMED_BYTES"
+DAY = 86_400_000_000
+
+CALLS = STEPS - {CallKind.STORE}
+"""Where stores are cut off is asked elsewhere: they are most of a commit's steps."""
+
+Rows: TypeAlias = Sequence[tuple[int, str | None]]
+BEFORE: Rows = ((FIRST_TIME, "a"), (FIRST_TIME + 10, "b"))
+LATER: Rows = ((FIRST_TIME + 20, "f"),)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KilledCommits:
+    """The rows of a commit that is killed at each of its calls; a new partition of it may be written piece by piece."""
+
+    name: str
+    rows: Rows
+    is_streamed: bool = False
+    kind: str = "killed commits"
+
+
+@functools.cache
+def killed_commits() -> tuple[KilledCommits, ...]:
+    """Return commits that write in place, and into a new partition."""
+    in_place: Rows = ((FIRST_TIME + 11, "c"), (FIRST_TIME + 12, None), (FIRST_TIME + 13, "d"))
+    new: Rows = ((FIRST_TIME + DAY, None), (FIRST_TIME + DAY + 1, "e"))
+    return (
+        KilledCommits(name="rows of a partition", rows=in_place),
+        KilledCommits(name="rows of a new partition, row group by row group", rows=new, is_streamed=True),
+    )
+
+
+@errors_as_problems
+def problem_of(case: KilledCommits) -> str | None:
+    """Say what is wrong after the commit was killed, and at which of its calls; None if nothing ever is."""
+    image = _image()
+    with ExitStack() as around:
+        if case.is_streamed:
+            around.enter_context(replaced(STREAMED_BYTES, 1))
+        for at in itertools.count():
+            storage = MemoryStorage.of(image)
+            is_killed = _is_killed(storage, case.rows, at)
+            problem = _problem(storage, case.rows, is_committed=not is_killed)
+            if problem is not None:
+                return f"killed at call {at}: {problem}"
+            if not is_killed:
+                return None
+    return None
+
+
+def failed_controls() -> Iterator[str]:
+    """Yield what is not noticed of commits that do something else."""
+    module = "tornproof.impl.write.table_writer"
+    controls: Controls = (
+        ("nulls are not noted", f"{module}:mark_null", lambda *_: None),
+        ("symbols are not written", f"{module}:extend_dictionaries", lambda *_: None),
+    )
+    return not_noticed(controls, problem_of, killed_commits())
+
+
+@functools.cache
+def _image() -> DiskImage:
+    storage = MemoryStorage()
+    columns = [NewColumn(name=name, type=type_code(of) or 0) for name, of in (("ts", "TIMESTAMP"), ("tag", "SYMBOL"))]
+    create_table(storage, PATH, columns, timestamp="ts", partition_by=PartitionBy.DAY)
+    _commit(storage, BEFORE)
+    return storage.image()
+
+
+def _is_killed(storage: MemoryStorage, rows: Rows, at: int) -> bool:
+    """Commit rows in a process that dies at a call, if there are as many."""
+    process = Process(storage)
+    writer = open_writer_of_copy(process, PATH)
+    writer.write(_table_of(rows, writer.schema))
+    process.arm(Fault(at=at, reason=None, among=CALLS))
+    try:
+        writer.commit()
+    except Killed:
+        return True
+    finally:
+        process.arm()
+        process.end()
+    return False
+
+
+def _problem(storage: MemoryStorage, rows: Rows, *, is_committed: bool) -> str | None:
+    """Say what is wrong with what a killed commit has left, then with the next commit."""
+    found = _rows_in(storage)
+    if found not in ([*BEFORE], [*BEFORE, *rows]) or (is_committed and found == [*BEFORE]):
+        return f"the rows are {found}"
+    problem = _unsound(storage, found)
+    if problem is not None:
+        return problem
+    _commit(storage, LATER)
+    expected = sorted([*found, *LATER], key=lambda row: row[0])
+    if _rows_in(storage) != expected:
+        return f"after the next commit the rows are {_rows_in(storage)}"
+    problem = _unsound(storage, expected)
+    return problem and f"after the next commit {problem}"
+
+
+def _unsound(storage: MemoryStorage, rows: Rows) -> str | None:
+    table = open_table(storage, PATH)
+    problems = verify_table(table).all_problems
+    if problems:
+        return str(problems[0])
+    (column,) = symbol_columns(table)
+    path = dictionary_paths(table, table.transaction(), column)["o"]
+    has_null = any(tag is None for _, tag in rows)
+    is_noted = read_offsets_header(storage, path).has_null
+    return "no null is noted in the dictionary" if has_null and not is_noted else None
+
+
+def _commit(storage: MemoryStorage, rows: Rows) -> None:
+    with open_writer_of_copy(storage, PATH) as writer:
+        writer.write(_table_of(rows, writer.schema))
+        writer.commit()
+
+
+def _table_of(rows: Rows, schema: pa.Schema) -> pa.Table:
+    times, tags = zip(*rows, strict=True)
+    return pa.Table.from_arrays([pa.array(times, pa.int64()).cast(schema.field(0).type), pa.array(tags)], schema=schema)
+
+
+def _rows_in(storage: MemoryStorage) -> list[tuple[int, str | None]]:
+    batches = open_snapshot(open_table(storage, PATH)).batches()
+    return [
+        row
+        for batch in batches
+        for row in zip(batch.column(0).cast(pa.int64()).to_pylist(), batch.column(1).to_pylist(), strict=True)
+    ]

@@ -10,7 +10,7 @@ import itertools
 import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from tornproof.harness.common.patch import Controls, not_noticed, replaced
 from tornproof.harness.common.whose_error import errors_as_problems
@@ -108,7 +108,7 @@ def failed_controls() -> Iterator[str]:
     return not_noticed(controls, problem_of, chains())
 
 
-def generation(number: int, older: Draft | None = None, place: Sequence[int] = GROUPS, **values: object) -> Draft:
+def generation(number: int, older: Draft | None = None, place: Sequence[int] = GROUPS, **values: Any) -> Draft:
     """Return a generation, whose data.parquet ends later than that of the one before."""
     groups = []
     for group in GROUPS:
@@ -131,7 +131,7 @@ def generation(number: int, older: Draft | None = None, place: Sequence[int] = G
     return draft
 
 
-def _noted(length: int) -> dict[str, object]:
+def _noted(length: int) -> dict[str, Any]:
     """Return what gives a footer a note of so many bytes, so that the next block must be aligned."""
     return {"footer_flags": NOTE, "sections": struct.pack("<III", 1, 9, length) + b"n" * length}
 
@@ -141,7 +141,7 @@ def _grown() -> Iterator[Chain]:
     for count, places, length in itertools.product(range(1, 5), ((), (1,), (0, 1, 2)), (None, 1, 4)):
         drafts = list[Draft]()
         for number in range(count):
-            note = {} if length is None else _noted(length + number)
+            note: dict[str, Any] = {} if length is None else _noted(length + number)
             place = GROUPS if number == 0 else places
             drafts.append(generation(number, drafts[-1] if drafts else None, place, unused_bytes=number, **note))
         content = drafts[-1].encoded()
@@ -183,12 +183,11 @@ def _with_orphans() -> Iterator[Chain]:
 
 def _broken() -> Iterator[Chain]:
     """Yield chains of which one generation breaks a rule, the newest or an older one."""
-    text = {"low": b"b", "high": b"a"}
-    rules: tuple[tuple[str, dict[str, object], str], ...] = (
+    rules: tuple[tuple[str, dict[str, Any], str], ...] = (
         ("more values than rows", {"values": GROUP_ROWS + 1}, "NUM_VALUES"),
         ("more nulls than values", {"nulls": GROUP_ROWS + 1}, "NULL_COUNT"),
         ("a chunk in the magic", {"start": FIRST_BYTE - 1}, "BYTE_RANGE_START"),
-        ("bounds out of order", text, "MIN_STAT"),
+        ("bounds out of order", {"low": b"b", "high": b"a"}, "MIN_STAT"),
         ("an encoding that is none", {"encodings": 1 | 64}, "ENCODINGS"),
     )
     for (words, values, field), count, broken in itertools.product(rules, (1, 2, 3), range(3)):

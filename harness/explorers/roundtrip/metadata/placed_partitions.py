@@ -10,7 +10,7 @@ import itertools
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 import numpy as np
 
@@ -40,6 +40,9 @@ from tornproof.impl.txn.transaction import Partition
 
 PROPERTY = "what contradicts a partition is named, where it is, and nothing else"
 DIRECTORY = "2024-05-02"
+UNITS: tuple[Literal["us", "ns"], ...] = ("us", "ns")
+PLACES = "2024-02-29T23", "1969-12-29T00"
+"""Times in intervals of other lengths, and before 1970."""
 PATH, PM, DATA = f"table/{DIRECTORY}", f"{DIRECTORY}/_pm", f"{DIRECTORY}/data.parquet"
 META, TXN = "_meta", "_txn"
 ENTRY_AT, ROW_COUNT_AT = 1_000, 72
@@ -212,13 +215,14 @@ def _types() -> Iterator[PlacedPartition]:
         wrong = ((META, "TYPE of column 'c1'", None),) if said not in PLAIN[physical] else ()
         words = f"a column of physical type {physical} that should have {said}"
         yield replace(usual, name=words, columns=columns, table_columns=table, expected=wrong)
-    for words, table in (
+    others: tuple[tuple[str, tuple[Column, ...] | None], ...] = (
         ("columns in another order", (Column(1, LONG), Column(0, TIMESTAMP))),
         ("a column less", (Column(0, TIMESTAMP),)),
         ("a column more", (Column(0, TIMESTAMP), Column(7, 26), Column(1, LONG))),
         ("no columns", None),
-    ):
-        yield replace(usual, name=words, table_columns=table)
+    )
+    for words, of_table in others:
+        yield replace(usual, name=words, table_columns=of_table)
     nameless = (time, Column(UNKNOWN, LONG))
     yield replace(usual, name="a column without a number", columns=nameless, table_columns=(Column(0, TIMESTAMP),))
 
@@ -244,7 +248,7 @@ def _timestamps() -> Iterator[PlacedPartition]:
 
 def _times() -> Iterator[PlacedPartition]:
     """Yield times at both ends of intervals of each length, and of parts of them."""
-    for by, unit, place in itertools.product(PartitionBy, ("us", "ns"), ("2024-02-29T23", "1969-12-29T00")):
+    for by, unit, place in itertools.product(PartitionBy, UNITS, PLACES):
         time = np.datetime64(place, unit)
         begin, end = interval_of(time, by)
         start = int(time.astype(np.int64)) if begin is None else begin

@@ -19,6 +19,7 @@ from tornproof.harness.explorers.roundtrip.metadata.meta_files import (
 )
 from tornproof.harness.explorers.roundtrip.parts import META_FILES
 from tornproof.harness.simulator.filesystem.image import DiskImage
+from tornproof.impl.layout.meta import INDEXED
 from tornproof.impl.table import metadata_file
 
 EMPTY = DiskImage.of_files({})
@@ -39,7 +40,7 @@ def test_files_are_read_as_what_they_say() -> None:
     [
         ("metadata_file:_check_header", lambda *_: None),
         ("metadata_file:CODE_UNIT_BYTES", 1),
-        ("metadata_file:NANOSECOND", metadata_file.layout.INDEXED),
+        ("metadata_file:NANOSECOND", INDEXED),
         ("metadata_file:META_LIMIT_BYTES", 1 << 40),
     ],
 )

@@ -14,7 +14,7 @@ from tornproof.harness.explorers.roundtrip.metadata.placed_partitions import (
 )
 from tornproof.harness.explorers.roundtrip.parts import PLACED_PARTITIONS
 from tornproof.harness.simulator.filesystem.image import DiskImage
-from tornproof.impl.table import check
+from tornproof.impl.types.questdb import NANOSECOND
 
 EMPTY = DiskImage.of_files({})
 
@@ -32,7 +32,7 @@ def test_what_contradicts_is_named() -> None:
         ("check:is_same_type", lambda *_: True),
         ("check:interval_end", lambda *_, **__: None),
         ("check:column_key", lambda index, _: index),
-        ("check:DESIGNATED", check.DESIGNATED.__class__("X", 30, 1, "")),
+        ("check:DESIGNATED", NANOSECOND),
         ("partition:MAGIC", b"PARE"),
         ("partition:COLUMN_FILE_SUFFIX", ".k"),
     ],

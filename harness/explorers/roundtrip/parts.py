@@ -36,7 +36,12 @@ from tornproof.harness.explorers.roundtrip.parquet import (
     verified_filters,
     written_options,
 )
-from tornproof.harness.explorers.roundtrip.writing import offered_values, republished_partitions, taken_values
+from tornproof.harness.explorers.roundtrip.writing import (
+    offered_values,
+    republished_partitions,
+    taken_rows,
+    taken_values,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -291,6 +296,14 @@ TAKEN_VALUES = Part(
     cases=offered_values.offered_columns,
     kind_of=attrgetter("type"),
 )
+TAKEN_ROWS = Part(
+    key="rows",
+    count="rows offered",
+    words="ways to name and time rows",
+    subject="Of ",
+    module=taken_rows,
+    cases=taken_rows.offered_rows,
+)
 VERIFIED_FILTERS = Part(
     key="filled",
     count="filters filled",
@@ -319,6 +332,7 @@ PARTS = (
     MIGRATED_ORDERS,
     LOST_FILES,
     TAKEN_VALUES,
+    TAKEN_ROWS,
     REPUBLISHED_PARTITIONS,
     VERIFIED_FILTERS,
     ANNOTATED_COLUMNS,

@@ -112,7 +112,7 @@ def columns_of_all() -> tuple[str, ...]:
 
 
 def _turned_round(in_order: Callable[..., pa.Table], rows: pa.Table, name: str) -> pa.Table:
-    return in_order(rows.take(pa.array(range(len(rows))[::-1])), name)
+    return in_order(rows.take(pa.array(range(len(rows))[::-1], pa.int64())), name)
 
 
 def _by_position(rows: Rows, schema: pa.Schema) -> pa.Table:

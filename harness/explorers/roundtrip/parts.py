@@ -51,7 +51,12 @@ from tornproof.harness.explorers.roundtrip.parquet import (
     written_options,
     written_partitions,
 )
-from tornproof.harness.explorers.roundtrip.writing import offered_values, republished_partitions, taken_values
+from tornproof.harness.explorers.roundtrip.writing import (
+    offered_values,
+    republished_partitions,
+    taken_rows,
+    taken_values,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -385,6 +390,14 @@ TAKEN_VALUES = Part(
     cases=offered_values.offered_columns,
     kind_of=attrgetter("type"),
 )
+TAKEN_ROWS = Part(
+    key="rows",
+    count="rows offered",
+    words="ways to name and time rows",
+    subject="Of ",
+    module=taken_rows,
+    cases=taken_rows.offered_rows,
+)
 VERIFIED_FILTERS = Part(
     key="filled",
     count="filters filled",
@@ -448,6 +461,7 @@ PARTS = (
     MIGRATED_ORDERS,
     LOST_FILES,
     TAKEN_VALUES,
+    TAKEN_ROWS,
     REPUBLISHED_PARTITIONS,
     VERIFIED_FILTERS,
     PLACED_PARTITIONS,

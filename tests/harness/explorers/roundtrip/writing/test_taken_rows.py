@@ -1,0 +1,43 @@
+"""Rows are taken by names and times; a writer that mixes them up is a finding that replays."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tornproof.harness.common.patch import wrapped
+from tornproof.harness.common.verdict import Verdict
+from tornproof.harness.explorers.roundtrip.explorer import findings_of, replay_roundtrip
+from tornproof.harness.explorers.roundtrip.parts import TAKEN_ROWS
+from tornproof.harness.explorers.roundtrip.writing import taken_rows
+from tornproof.harness.explorers.roundtrip.writing.taken_rows import failed_controls, offered_rows, problem_of
+from tornproof.harness.simulator.filesystem.image import DiskImage
+
+EMPTY = DiskImage.of_files({})
+
+
+def test_rows_are_taken_by_names_and_times() -> None:
+    assert [problem for each in offered_rows() if (problem := problem_of(each))] == []
+    assert [*failed_controls()] == []
+    assert len({each.name for each in offered_rows()}) == len(offered_rows())
+
+
+@pytest.mark.parametrize(
+    ("place", "wrap"),
+    [
+        ("incoming_rows:interval_start", lambda _: lambda *_, **__: 0),
+        ("table_writer:in_time_order", lambda _: lambda rows, _: rows),
+    ],
+)
+def test_a_writer_that_mixes_rows_up_is_found_and_replays(place: str, wrap: Any) -> None:
+    with wrapped(f"tornproof.impl.write.{place}", wrap):
+        findings = [*findings_of(TAKEN_ROWS)]
+        assert findings != []
+        assert {replay_roundtrip(each, EMPTY, "/table") for each in findings} == {Verdict.INVALID}
+    assert {replay_roundtrip(each, EMPTY, "/table") for each in findings} == {Verdict.VALID}
+
+
+def test_a_look_at_nothing_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(taken_rows, "offered_rows", lambda: offered_rows()[:1])
+    assert "rows of one time are turned round: not noticed" in [*failed_controls()]

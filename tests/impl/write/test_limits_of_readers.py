@@ -121,6 +121,14 @@ def test_row_groups_become_larger_where_there_would_be_too_many(monkeypatch: Pat
         assert len(table_on(storage)) == number + 1
 
 
+def test_row_groups_of_few_bytes_become_larger_too(monkeypatch: Patch) -> None:
+    monkeypatch.setattr(limits, "ROW_GROUP_COUNT_LIMIT", 10)
+    # All rows would fit into one row group, but for its bytes.
+    storage = filled(rows(range(100)), options=WriterOptions(row_group_size_bytes_max=1))
+    assert 1 < len(partition_on(storage).metadata.blocks) <= 10
+    assert len(table_on(storage)) == 100
+
+
 def test_a_chain_that_would_become_too_long_starts_anew(monkeypatch: Patch) -> None:
     monkeypatch.setattr(limits, "GENERATION_COUNT_LIMIT", 5)
     storage, counts = filled(rows([0])), []

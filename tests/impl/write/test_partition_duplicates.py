@@ -13,7 +13,9 @@ from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.impl.chunk.duplicate_values import ChunkSource
 from tornproof.impl.chunk.duplicates import duplicates_in
 from tornproof.impl.migrate.chunk_layout import span_of
+from tornproof.impl.parquet.arrow_writer import FOOTER, GROUP
 from tornproof.impl.parquet.encode_options import EncodeOptions
+from tornproof.impl.parquet.thrift import structs_in, value_of
 from tornproof.impl.storage.interface import OpenMode
 from tornproof.impl.table.table import open_table
 from tornproof.impl.verify.verify import verify_table
@@ -64,6 +66,19 @@ def test_row_groups_have_none_from_the_commit_on_that_asks_for_none() -> None:
     write(storage, BATCHES[2], options=asking(False))
     assert duplicate_count(content_of(storage)) == 0
     assert verified(PATH, storage).sound
+
+
+def test_a_row_group_begins_with_its_first_page_and_not_with_a_duplicate() -> None:
+    storage, _ = new_table()
+    for batch in BATCHES[:2]:
+        write(storage, batch, options=asking(True))
+    footer = footer_of_form(content_of(storage))
+    starts = [
+        min(chunk.dictionary_page_offset or chunk.data_page_offset for chunk in each.chunks)
+        for each in footer.row_groups
+    ]
+    trees = structs_in(footer.tree, FOOTER["row_groups"])
+    assert [value_of(tree, GROUP["file_offset"]) for tree in trees] == starts
 
 
 def test_a_rewrite_keeps_them() -> None:

@@ -51,6 +51,11 @@ PIECES = {
 """What is only divided if it is large."""
 LITTLE_ROOM = {"tornproof.impl.limits:PM_LIMIT_BYTES": 10_000}
 """Filters of the small rate do not fit into so many."""
+LITTLE_MEMORY = {
+    "tornproof.impl.read.row_group:BATCH_FLOOR_BYTES": 4_000,
+    "tornproof.impl.read.row_group:EXPANSION_MAX": 1,
+}
+"""Readers take little more than one long text at once, in whatever few bytes it is stored."""
 COLUMNS = {
     "ts": "TIMESTAMP",
     "gone": "INT",
@@ -69,7 +74,7 @@ LONG_TEXTS, LONG_TEXT_BYTES = 3, 3_000
 """The first texts of each row group are long."""
 GROUP_BYTES, GROUP_BYTES_MAX = 7_000, 7_300
 """A slice of rows that were read may have a few bytes more than one of those that were written."""
-RATE, SMALL_RATE = 0.3, 1e-12
+RATE, SMALL_RATE = 1e-6, 1e-12
 TAGS = ("a", "b")
 DAY = 86_400_000_000
 
@@ -100,7 +105,9 @@ def written_partitions() -> tuple[WrittenPartitions, ...]:
         )
         for position in BloomPosition
     }
-    external = filters.pop(f"filters {BloomPosition.EXTERNAL.value}")
+    inlined, external = (
+        filters.pop(f"filters {each.value}") for each in (BloomPosition.INLINED, BloomPosition.EXTERNAL)
+    )
     large = replace(default, blooms=BloomOptions(columns=dict.fromkeys(FILTERED, SMALL_RATE)))
     options = {
         "row groups of few bytes": replace(default, row_group_size_bytes_max=GROUP_BYTES),
@@ -109,6 +116,7 @@ def written_partitions() -> tuple[WrittenPartitions, ...]:
     }
     return (
         *(WrittenPartitions(name=name, options=each, afterwards=each) for name, each in options.items()),
+        WrittenPartitions(name="readers of little memory", options=inlined, afterwards=inlined, sizes=LITTLE_MEMORY),
         WrittenPartitions(name="small pages afterwards", options=default, afterwards=replace(default, encoding=pages)),
         WrittenPartitions(name="filters that do not fit into _pm", options=large, afterwards=large, sizes=LITTLE_ROOM),
         WrittenPartitions(name="filters row group by row group", options=external, afterwards=external, sizes=PIECES),

@@ -752,11 +752,29 @@ def _parquet_forms() -> Iterator[Question]:
         yield Question(
             "Parquet forms", f"a column of the type {of}", functools.partial(_parquet_form, number), expected
         )
+        told = functools.partial(_told_by_json, number)
+        yield Question("JSON of footers", f"a column of the type {of}", told, _told_column(number, of))
+
+
+def _file_of_every_type() -> pq.ParquetFile:
+    image = every_type.image_of_every_type()
+    return pq.ParquetFile(io.BytesIO(next(image.files[path] for path in image.files if path.endswith(DATA_FILE))))
+
+
+def _told_column(number: int, of: str) -> dict[str, Any]:
+    """Return what the JSON in a footer says of a column; only that of the first one is the designated timestamp."""
+    more = {"format": 1} if of == "SYMBOL" else {"ascii": False} if of == "VARCHAR" else {}
+    code = (names.type_code(of) or 0) | (1 << 17 if number == 0 else 0)
+    return {"column_type": code, "column_top": 0, **more}
+
+
+def _told_by_json(number: int) -> dict[str, Any]:
+    told = json.loads(_file_of_every_type().metadata.metadata[b"questdb"])
+    return dict(told["schema"][number])
 
 
 def _parquet_form(number: int) -> str:
-    image = every_type.image_of_every_type()
-    file = pq.ParquetFile(io.BytesIO(next(image.files[path] for path in image.files if path.endswith(DATA_FILE))))
+    file = _file_of_every_type()
     column, field = file.schema.column(number), file.schema_arrow.field(number)
     logical = str(column.logical_type)
     for text, shorter in (

@@ -12,6 +12,7 @@ import struct
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from fractions import Fraction
 from typing import Any, TypeAlias
 
 import pyarrow as pa
@@ -190,6 +191,7 @@ def types() -> tuple[Ordered, ...]:
     """Return a type for each way to store and to compare."""
     unsigned: Callable[[int], int] = lambda value: value % (1 << 32)  # noqa: E731
     cents: Callable[[Decimal], int] = lambda value: int(value.scaleb(2))  # noqa: E731
+    exact_cents: Callable[[Decimal], int] = lambda value: int(Fraction(value) * 100)  # noqa: E731
     large = 1 << 40
     return (
         Ordered(name="BYTE", type=2, physical=INT32, arrow=pa.int32(), values=(-7, 0, 9), stored=_packed("<i")),
@@ -251,6 +253,17 @@ def types() -> tuple[Ordered, ...]:
             stored=lambda value: cents(value).to_bytes(8, "big", signed=True),
             key=cents,
             fixed_bytes=8,
+        ),
+        # More digits than decimal arithmetic keeps by default.
+        Ordered(
+            name="DECIMAL of 38 digits",
+            type=32 | 38 << 8 | 2 << 18,
+            physical=FIXED,
+            arrow=pa.decimal128(38, 2),
+            values=(Decimal(f"-{'9' * 36}.99"), Decimal("0.01"), Decimal(f"{'7' * 36}.71")),
+            stored=lambda value: exact_cents(value).to_bytes(16, "big", signed=True),
+            key=exact_cents,
+            fixed_bytes=16,
         ),
         Ordered(
             name="of no type",

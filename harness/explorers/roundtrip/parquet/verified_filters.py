@@ -6,11 +6,8 @@ Filters are filled here by the bytes in which docs/types.md has values stored, a
 from __future__ import annotations
 
 import functools
-import re
-import struct
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from decimal import Decimal
 from typing import TypeAlias
 
 import pyarrow as pa
@@ -19,8 +16,8 @@ import xxhash
 from tornproof.harness.common.copies import open_writer_of_copy
 from tornproof.harness.common.patch import Controls, not_noticed, replaced
 from tornproof.harness.common.whose_error import errors_as_problems
-from tornproof.harness.explorers.roundtrip.worked_out import DECIMAL_TAGS, filter_of, may_be_in
-from tornproof.harness.explorers.roundtrip.writing.offered_values import EXACT, Key, Offered, offered_columns
+from tornproof.harness.explorers.roundtrip.worked_out import filter_of, may_be_in
+from tornproof.harness.explorers.roundtrip.writing.offered_values import Key, Offered, offered_columns, plain
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.systems.workload import FIRST_TIME
 from tornproof.impl.layout.parquet import DATA_FILE
@@ -47,15 +44,6 @@ OWN_BYTES = (32, 64, 128)
 ROW_COUNT, GROUP_ROWS = 14, 7
 VALUE_BYTES_MAX = 100
 """Longer ones would only cost time."""
-FORMS = {
-    "BYTE SHORT INT GEOHASH(1b) GEOHASH(7b) GEOHASH(8b) GEOHASH(15b) GEOHASH(16b) GEOHASH(31b)": "<i",
-    "CHAR IPV4": "<I",
-    "LONG DATE TIMESTAMP TIMESTAMP_NS GEOHASH(32b) GEOHASH(60b)": "<q",
-    "FLOAT": "<f",
-    "DOUBLE": "<d",
-}
-DECIMAL = re.compile(r"DECIMAL\((\d+),(\d+)\)")
-
 Chunks: TypeAlias = Sequence[Sequence[bytes | None]]
 """The values of the filtered columns in one row group, as they are stored."""
 
@@ -118,20 +106,6 @@ def filtered_columns() -> tuple[Offered, ...]:
     """Return values of the documented Arrow type, without those that are long, for each type that can have a filter."""
     types = [column for column in offered_columns() if column.type != "BOOLEAN" and "[]" not in column.type]
     return tuple(column.values[0] for column in types)
-
-
-def plain(name: str, key: Key) -> bytes:
-    """Return a value of a type as data.parquet stores it."""
-    if isinstance(key, Decimal):
-        match = DECIMAL.fullmatch(name)
-        assert match is not None, name
-        tag = next(tag for tag, digits in DECIMAL_TAGS.items() if int(match[1]) <= digits)
-        return int(key.scaleb(int(match[2]), EXACT)).to_bytes(1 << tag - min(DECIMAL_TAGS), "big", signed=True)
-    if isinstance(key, str):
-        return key.encode()
-    if isinstance(key, bytes):
-        return key
-    return struct.pack(next(form for names, form in FORMS.items() if name in names.split()), key)
 
 
 @functools.cache

@@ -9,6 +9,8 @@ from __future__ import annotations
 import functools
 import itertools
 import math
+import re
+import struct
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Context, Decimal
@@ -18,6 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 from tornproof.harness.explorers.roundtrip.parquet.array_bytes import stored_of
+from tornproof.harness.explorers.roundtrip.worked_out import DECIMAL_TAGS
 
 Key: TypeAlias = Any
 """A value as Python has it; times are integers in their unit, UUIDs are bytes, and arrays are lists."""
@@ -50,6 +53,17 @@ LONG_BYTES = 70_000
 NO_TEXT = (b"\xff", b"a\xc3", b"\xed\xa0\x80", b"\xf8\x88\x80\x80\x80")
 """A byte that begins nothing, a character that is cut, a surrogate and one of five bytes."""
 EXACT = Context(prec=100)
+
+
+FORMS = {
+    "BYTE SHORT INT GEOHASH(1b) GEOHASH(7b) GEOHASH(8b) GEOHASH(15b) GEOHASH(16b) GEOHASH(31b)": "<i",
+    "CHAR IPV4": "<I",
+    "LONG DATE TIMESTAMP TIMESTAMP_NS GEOHASH(32b) GEOHASH(60b)": "<q",
+    "BOOLEAN": "<?",
+    "FLOAT": "<f",
+    "DOUBLE": "<d",
+}
+DECIMAL = re.compile(r"DECIMAL\((\d+),(\d+)\)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +107,20 @@ def offered_columns() -> tuple[OfferedColumn, ...]:
     for each in (*_numbers(), *_times(), *_floats(), *_decimals(), *_texts(), *_bytes(), *_arrays(), *_of_no_type()):
         columns.setdefault(each.type, []).append(each)
     return tuple(OfferedColumn(type=name, values=tuple(values)) for name, values in columns.items())
+
+
+def plain(name: str, key: Key) -> bytes:
+    """Return a value of a type as data.parquet stores it."""
+    if isinstance(key, Decimal):
+        match = DECIMAL.fullmatch(name)
+        assert match is not None, name
+        tag = next(tag for tag, digits in DECIMAL_TAGS.items() if int(match[1]) <= digits)
+        return int(key.scaleb(int(match[2]), EXACT)).to_bytes(1 << tag - min(DECIMAL_TAGS), "big", signed=True)
+    if isinstance(key, str):
+        return key.encode()
+    if isinstance(key, bytes):
+        return key
+    return struct.pack(next(form for names, form in FORMS.items() if name in names.split()), key)
 
 
 def _array_of(keys: Sequence[Key], of: pa.DataType) -> pa.Array:

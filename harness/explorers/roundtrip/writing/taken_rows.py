@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias
 
 import pyarrow as pa
 
 from tornproof.harness.common.copies import open_writer_of_copy
-from tornproof.harness.common.patch import Controls, not_noticed
+from tornproof.harness.common.patch import Controls, not_noticed, replaced
 from tornproof.harness.common.whose_error import errors_as_problems
 from tornproof.harness.explorers.corruption.every_type import TYPES
 from tornproof.harness.explorers.roundtrip.writing.offered_values import NEVER_NULL
@@ -32,7 +32,7 @@ PATH, TIME = "rows", "c0"
 NOON = 1_704_110_400_000_000
 """Of the first day of 2024, in microseconds."""
 HOUR = 3_600 * 10**6
-BOOLEAN, SHORT, LONG, TEXT = (f"c{TYPES.index(name)}" for name in ("BOOLEAN", "SHORT", "LONG", "VARCHAR"))
+LONG, SYMBOL = (f"c{TYPES.index(name)}" for name in ("LONG", "SYMBOL"))
 MISSING = {f"c{number}": False if of == "BOOLEAN" else 0 for number, of in enumerate(TYPES) if of in NEVER_NULL}
 END_TIME = 253_402_300_800_000_000
 """The end of the year 9999, in microseconds."""
@@ -50,13 +50,14 @@ class OfferedRows:
     rows: tuple[dict[str, Any], ...] = ()
     named: tuple[str, ...] = ()
     partition_by: PartitionBy = PartitionBy.DAY
-    directories: tuple[str, ...] = field(default=())
+    directories: tuple[str, ...] = ()
+    symbols_max: int = 1 << 20
 
 
 @functools.cache
 def offered_rows() -> tuple[OfferedRows, ...]:
     """Return all rows, always in the same order."""
-    return (*_named(), *_misnamed(), *_placed(), *_misplaced(), *_nulls())
+    return (*_named(), *_misnamed(), *_placed(), *_misplaced(), *_nulls(), *_symbols())
 
 
 @errors_as_problems
@@ -65,7 +66,8 @@ def problem_of(case: OfferedRows) -> str | None:
     storage = MemoryStorage()
     columns = [NewColumn(name=f"c{number}", type=type_code(of) or 0) for number, of in enumerate(TYPES)]
     table = create_table(storage, PATH, columns, timestamp=TIME, partition_by=case.partition_by)
-    with open_writer_of_copy(storage, PATH) as writer:
+    few_symbols = replaced("tornproof.impl.limits:SYMBOL_COUNT_LIMIT", case.symbols_max)
+    with open_writer_of_copy(storage, PATH) as writer, few_symbols:
         before = storage.image().files
         try:
             for each in case.written:
@@ -175,6 +177,22 @@ def _nulls() -> Iterator[OfferedRows]:
             rows = pa.table({TIME: [NOON] * 3, name: values})
             named = (f"'{name}'", f"row {row}")
             yield OfferedRows(name=f"a null of {of} in row {row}", kind="null", written=(rows,), named=named)
+
+
+def _symbols() -> Iterator[OfferedRows]:
+    """Yield as many symbols as a column may have, in one write and in two, and one more."""
+    for count, ends in ((3, (3,)), (3, (1, 3)), (4, (4,)), (4, (3, 4))):
+        every = pa.table({TIME: range(NOON, NOON + count), SYMBOL: [f"symbol {each}" for each in range(count)]})
+        written = tuple(every[start:end] for start, end in zip((0, *ends), ends, strict=False))
+        rows = tuple({TIME: NOON + each, SYMBOL: f"symbol {each}"} for each in range(count))
+        yield OfferedRows(
+            name=f"{count} symbols where 3 may be, up to {ends}",
+            kind="symbols",
+            written=written,
+            rows=rows,
+            named=(f"'{SYMBOL}'",) if count > 3 else (),
+            symbols_max=3,
+        )
 
 
 def _placed() -> Iterator[OfferedRows]:

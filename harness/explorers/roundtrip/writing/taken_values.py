@@ -6,25 +6,27 @@ What is refused must be said of its column, and leave the table, and what is sta
 from __future__ import annotations
 
 import io
+import itertools
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tornproof.harness.common.copies import open_writer_of_copy
-from tornproof.harness.common.patch import Controls, not_noticed, original_of
+from tornproof.harness.common.patch import Controls, not_noticed
 from tornproof.harness.common.whose_error import errors_as_problems
 from tornproof.harness.explorers.roundtrip.writing.offered_values import Offered, OfferedColumn, offered_columns
+from tornproof.harness.explorers.roundtrip.writing.stated_bounds import wrong_bounds
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.systems.workload import FIRST_TIME
 from tornproof.impl.errors import RowsRejectedError
-from tornproof.impl.read.reader import open_snapshot
+from tornproof.impl.read.reader import Snapshot, open_snapshot
 from tornproof.impl.table.create import NewColumn, create_table
 from tornproof.impl.table.metadata_file import PartitionBy
 from tornproof.impl.table.table import Table
 from tornproof.impl.types.names import type_code
+from tornproof.impl.verify.verify import verify_table
 from tornproof.impl.write.partition_build import PartitionBuild
 from tornproof.impl.write.table_writer import TableWriter
 from tornproof.impl.write.writer_options import WriterOptions
@@ -32,6 +34,7 @@ from tornproof.impl.write.writer_options import WriterOptions
 PROPERTY = "what a writer takes is read again, and what a column cannot hold is refused"
 PATH, TIME, COLUMN = "offered", "ts", "values"
 SHOWN = 200
+GROUP_ROWS = 5
 TIMESTAMP = 8
 ONE_ROW = pa.table({TIME: [FIRST_TIME]})
 
@@ -43,7 +46,7 @@ def problem_of(column: OfferedColumn) -> str | None:
     columns = [NewColumn(name=TIME, type=TIMESTAMP), NewColumn(name=COLUMN, type=type_code(column.type) or 0)]
     table = create_table(storage, PATH, columns, timestamp=TIME, partition_by=PartitionBy.DAY)
     problem = _problem_of_build(table, column)
-    with open_writer_of_copy(storage, PATH) as writer:
+    with open_writer_of_copy(storage, PATH, options=WriterOptions(row_group_row_count_max=GROUP_ROWS)) as writer:
         problem = problem or _problem_of_refused(storage, writer, column)
         if problem is None:
             taken, problem = _stage(writer, column)
@@ -55,10 +58,14 @@ def problem_of(column: OfferedColumn) -> str | None:
     with table.files_of(partition).open_data() as data:
         content = data.pread(partition.token, 0)
     read = pa.Table.from_batches(list(open_snapshot(table).batches()))
-    seen = pq.read_table(io.BytesIO(content))
-    return next(_differences(read, taken, "read", lambda each: each.keys), None) or next(
-        _differences(seen, taken, "seen by pyarrow", lambda each: each.in_file), None
+    seen = pq.ParquetFile(io.BytesIO(content))
+    problems = itertools.chain(
+        _differences(read, taken, "read", lambda each: each.keys),
+        _differences(seen.read(), taken, "seen by pyarrow", lambda each: each.in_file),
+        wrong_bounds(seen, column.type, [key for each in taken for key in each.keys or ()]),
+        (f"verify reports {each}" for each in verify_table(table).all_problems),
     )
+    return next(problems, None)
 
 
 def failed_controls() -> Iterator[str]:
@@ -66,14 +73,21 @@ def failed_controls() -> Iterator[str]:
     incoming = "tornproof.impl.write.incoming_rows"
     controls: Controls = (
         ("numbers that a cast changes", f"{incoming}:_lost", lambda *_: None),
-        ("values of other rows", f"{incoming}:_cast", partial(_cast_opposite, original_of(f"{incoming}:_cast"))),
+        ("row groups are read in the opposite order", f"{__name__}:open_snapshot", _Backwards),
         ("casts that fail", f"{incoming}:_cast", lambda column, _: column),
     )
     return not_noticed(controls, problem_of, offered_columns())
 
 
-def _cast_opposite(cast: Callable[..., pa.Array], column: pa.Array, field: pa.Field) -> pa.Array:
-    return cast(column[::-1] if pa.types.is_integer(column.type) else column, field)
+class _Backwards:
+    """The rows of a table, of which the last row group comes first."""
+
+    def __init__(self, table: Table, snapshot_of: Callable[[Table], Snapshot] = open_snapshot) -> None:
+        self._snapshot = snapshot_of(table)
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Yield the row groups."""
+        yield from reversed(list(self._snapshot.batches()))
 
 
 def _rows(array: pa.Array, first: int) -> pa.Table:

@@ -20,7 +20,7 @@ class Meeting:
     """Whether it may matter if a call comes before those of another process or after them."""
 
     def __init__(self, others: Collection[Call], *, asks: bool) -> None:
-        """Note what these calls are about; of a process that asks for no lock, who opens a file must see its content."""
+        """Note what these calls are about; who opens a file must see what is written without asking for a lock."""
         self._changed = _all(_changed, others)
         if not asks:
             self._changed |= {("opened", path) for what, path in self._changed if what == "content"}

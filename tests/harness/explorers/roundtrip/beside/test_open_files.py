@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -25,7 +24,7 @@ def test_whoever_has_a_file_open_is_seen() -> None:
 
 def paths_alone(process: Path, name: bytes = b"") -> Iterator[tuple[str, tuple[int, int]]]:
     for descriptor in (process / "fd").iterdir():
-        yield os.readlink(descriptor), (0, 0)
+        yield str(descriptor.readlink()), (0, 0)
 
 
 def test_a_look_at_paths_alone_is_found_and_replays(monkeypatch: pytest.MonkeyPatch) -> None:

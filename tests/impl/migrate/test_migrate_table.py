@@ -31,6 +31,7 @@ from tornproof.impl.errors import BusyError, NotATableError, StorageError
 from tornproof.impl.layout import txn as txn_layout
 from tornproof.impl.layout.parquet import DATA_FILE
 from tornproof.impl.migrate.convert import ConversionMode, convert
+from tornproof.impl.migrate.partition_migration import committed_footer_digest
 from tornproof.impl.migrate.plan import Migration, Outcome, PartitionMigration
 from tornproof.impl.migrate.table_migration import migrate_table
 from tornproof.impl.pm.chain import walk
@@ -39,7 +40,7 @@ from tornproof.impl.storage.interface import File, OpenMode, StorageReason
 from tornproof.impl.table.partition import PM_FILE
 from tornproof.impl.table.table import open_table
 from tornproof.impl.txn.pins import PINS_FILE, pin_committed, take_writer_lock
-from tornproof.impl.txn.transaction import TXN_FILE, area_of
+from tornproof.impl.txn.transaction import TXN_FILE, Partition, Transaction, area_of
 from tornproof.impl.write.table_writer import open_writer
 
 LEGACY = "legacy/9.3.4/chain"
@@ -415,6 +416,22 @@ def overwrite(storage: MemoryStorage, path: str, change: Callable[[File], None])
         change(file)
 
 
+def committing(
+    path: str, storage: MemoryStorage, transaction: Transaction, partition: Partition
+) -> Callable[[File], None]:
+    """Return what makes a partition one byte longer in `_txn`."""
+    record_offset = area_of(txn_base(path, storage), transaction.version).record_offset
+
+    def commit(file: File) -> None:
+        # Two versions later the record is in the same area.
+        version = (transaction.version + 2).to_bytes(8, "little")
+        file.pwrite(version, record_offset + txn_layout.TransactionRecord.layout.offset_of("txn"))
+        file.pwrite((partition.token + 1).to_bytes(8, "little"), partition.token_offset_bytes)
+        file.pwrite(version, 0)
+
+    return commit
+
+
 @pytest.mark.parametrize("settings", [{}, {"out": "out"}], ids=["in the table", "beside it"])
 @pytest.mark.parametrize(
     ("file", "change", "words"),
@@ -446,16 +463,28 @@ def test_a_version_that_changes_the_partition_meanwhile_makes_it_busy(
     path, storage = opened(questdb_data)
     transaction = open_table(storage, path).transaction()
     partition = next(each for each in transaction.partitions if each.is_parquet)
-    record_offset = area_of(txn_base(path, storage), transaction.version).record_offset
-
-    def commit(file: File) -> None:
-        # Two versions later the record is in the same area.
-        version = (transaction.version + 2).to_bytes(8, "little")
-        file.pwrite(version, record_offset + txn_layout.TransactionRecord.layout.offset_of("txn"))
-        file.pwrite((partition.token + 1).to_bytes(8, "little"), partition.token_offset_bytes)
-        file.pwrite(version, 0)
-
+    commit = committing(path, storage, transaction, partition)
     meanwhile(monkeypatch, lambda: overwrite(storage, f"{path}/{TXN_FILE}", commit))
+    done = migrate_table(storage, path)
+    assert "a writer changed the partition meanwhile" in only_one(done).sentence
+    assert f"{DAY}/{PM_FILE}" not in files_below(path, storage)
+
+
+def test_a_commit_while_the_footer_is_compared_makes_it_busy(
+    questdb_data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, storage = opened(questdb_data)
+    transaction = open_table(storage, path).transaction()
+    partition = next(each for each in transaction.partitions if each.is_parquet)
+    digests: list[int] = []
+
+    def digest_and_then(*arguments: Any) -> int:
+        digests.append(committed_footer_digest(*arguments))
+        if len(digests) == 2:
+            overwrite(storage, f"{path}/{TXN_FILE}", committing(path, storage, transaction, partition))
+        return digests[-1]
+
+    monkeypatch.setattr("tornproof.impl.migrate.partition_migration.committed_footer_digest", digest_and_then)
     done = migrate_table(storage, path)
     assert "a writer changed the partition meanwhile" in only_one(done).sentence
     assert f"{DAY}/{PM_FILE}" not in files_below(path, storage)

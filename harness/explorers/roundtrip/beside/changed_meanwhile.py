@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 from tornproof.harness.common.copies import open_writer_of_copy
 from tornproof.harness.common.patch import Controls, not_noticed, replaced
+from tornproof.harness.common.remembered_codecs import remembered_decoding
 from tornproof.harness.common.whose_error import errors_as_problems
 from tornproof.harness.explorers.roundtrip.beside.meeting_calls import Meeting, can_notice
 from tornproof.harness.explorers.roundtrip.beside.operations import (
@@ -110,7 +111,7 @@ def operations_beside() -> tuple[Beside, ...]:
 @errors_as_problems
 def problem_of(case: Beside) -> str | None:
     """Say before which call the other acts, and what comes of it that comes of no order; None if nothing does."""
-    with replaced(f"{PINS}:PIN_ATTEMPTS_MAX", ATTEMPTS_MAX):
+    with replaced(f"{PINS}:PIN_ATTEMPTS_MAX", ATTEMPTS_MAX), remembered_decoding():
         before, after = _ended(case, first=0), _ended(case, first=NEVER)
         for run in (before, after):
             if (problem := _problem_in_order(case, run)) is not None:
@@ -125,8 +126,8 @@ def failed_controls() -> Iterator[str]:
         ("files that look unchanged", f"{MIGRATE}.plain_file:footer_digest", lambda *_, **__: 0),
     )
     recovering: Controls = (("recoveries that lock nobody out", "tornproof.impl.repair.repair:_lock", lambda *_: None),)
-    yield from not_noticed(migrating, problem_of, migrations_beside())
-    yield from not_noticed(recovering, problem_of, operations_beside())
+    yield from not_noticed(migrating, problem_of, [each for each in migrations_beside() if not each.act.asks])
+    yield from not_noticed(recovering, problem_of, [each for each in operations_beside() if each.act.stays])
 
 
 @functools.cache
@@ -214,7 +215,7 @@ def _unneeded(end: Ended) -> set[str]:
 def _problem_between(case: Beside, before: Ended, after: Ended) -> str | None:
     """Say before which call the other acts so that the end is that of no order."""
     refused = _ended(replace(case, operation=replace(case.operation, run=lambda _: REFUSED)), first=NEVER)
-    may_act = Meeting(before.calls_of_other)
+    may_act = Meeting(before.calls_of_other, asks=case.act.asks)
     run = _ended(case, first=0, may_act=may_act)
     ends = (before, refused, after) if case.act.asks else (before, refused)
     while run.acted_at is not None and (

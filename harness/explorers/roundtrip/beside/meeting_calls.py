@@ -13,15 +13,17 @@ WRITING = frozenset({CallKind.PWRITE, CallKind.TRUNCATE, CallKind.STORE})
 NAMING = frozenset({CallKind.MKDIR, CallKind.RMDIR, CallKind.RENAME, CallKind.LINK, CallKind.UNLINK})
 LOCKING = frozenset({CallKind.LOCK, CallKind.UNLOCK, CallKind.CLOSE})
 Concern: TypeAlias = tuple[str, str]
-"""What a call has to do with: a content, a name, the names in a directory, locks; and a path."""
+"""What a call has to do with: a content, opening it, a name, names in a directory, locks; and a path."""
 
 
 class Meeting:
     """Whether it may matter if a call comes before those of another process or after them."""
 
-    def __init__(self, others: Collection[Call]) -> None:
-        """Note what these calls are about."""
+    def __init__(self, others: Collection[Call], *, asks: bool) -> None:
+        """Note what these calls are about; who opens a file must see what is written without asking for a lock."""
         self._changed = _all(_changed, others)
+        if not asks:
+            self._changed |= {("opened", path) for what, path in self._changed if what == "content"}
         self._concerned = self._changed | _all(_seen, others)
 
     def __call__(self, call: Call) -> bool:
@@ -73,9 +75,11 @@ def _changed(call: Call) -> Iterator[Concern]:
 
 def _seen(call: Call) -> Iterator[Concern]:
     """Yield what its answer depends on."""
-    if call.kind in (CallKind.OPEN_FOR_READING, CallKind.PREAD, CallKind.SIZE, CallKind.LOAD):
+    if call.kind in (CallKind.PREAD, CallKind.SIZE, CallKind.LOAD):
         yield "content", call.path
     if call.kind in (CallKind.KIND, CallKind.OPEN_FOR_READING, CallKind.OPEN_FOR_WRITING):
         yield from (("name", call.path), ("name", call.path.rpartition("/")[0]))
+    if call.kind is CallKind.OPEN_FOR_READING:
+        yield "opened", call.path
     if call.kind is CallKind.LISTDIR:
         yield "names", call.path

@@ -293,15 +293,16 @@ def _restore(other: Other) -> None:
     _put(PM, committed().files[PM], other)
 
 
+ADDED = _with(NEXT_DAY + OURS)
 ACTS = (
-    Act("adds rows to another day", UNREADABLE, _append, _with(NEXT_DAY + OURS)),
+    Act("adds rows to another day", UNREADABLE, _append, ADDED),
     Act("adds rows to the first day", READABLE, _grow_otherwise, _with(GROWN_BY_OTHER + OURS)),
     Act("rewrites the first day", READABLE, _rewrite),
     Act("drops the first day", {*UNREADABLE, State.SOUND, State.PREPARED}, _drop, _without_first_day),
     Act("migrates it, too,", {State.WITHOUT_PM}, _migrate_too),
     Act("pins the version", LOCKED | {State.NEVER_LOCKED}, _pin),
     Act("pins the version, which another replaces,", READABLE & LOCKED, _pin_and_replace),
-    Act("pins the version, after which another adds rows,", {State.SOUND}, _pin_and_append, _with(NEXT_DAY + OURS)),
+    Act("has pinned a version, after which another adds rows,", {State.SOUND}, _pin_and_append, ADDED, is_first=True),
     Act("has the version before pinned", LOCKED, _have_pinned, is_first=True),
     Act("is a writer", TABLES, _stay, stays=True),
     Act("puts data of the same size there", REPLACED, functools.partial(_copy, (3,)), asks=False),

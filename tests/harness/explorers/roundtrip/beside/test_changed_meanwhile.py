@@ -1,0 +1,41 @@
+"""Operations beside other processes end as if one came before the other; others are found, and a blind look noticed."""
+
+from __future__ import annotations
+
+import pytest
+
+from tornproof.harness.common.verdict import Verdict
+from tornproof.harness.explorers.roundtrip.beside import changed_meanwhile as module
+from tornproof.harness.explorers.roundtrip.beside.changed_meanwhile import (
+    failed_controls,
+    migrations_beside,
+    operations_beside,
+    problem_of,
+)
+from tornproof.harness.explorers.roundtrip.beside.operations import OPERATIONS
+from tornproof.harness.explorers.roundtrip.explorer import findings_of, replay_roundtrip
+from tornproof.harness.explorers.roundtrip.parts import MIGRATIONS_BESIDE
+from tornproof.harness.simulator.filesystem.image import DiskImage
+
+EMPTY = DiskImage.of_files({})
+
+
+def test_operations_beside_others_end_as_in_an_order() -> None:
+    cases = (*migrations_beside(), *operations_beside())
+    assert [(each.name, problem) for each in cases if (problem := problem_of(each))] == []
+    assert {each.operation.name for each in cases} == {each.name for each in OPERATIONS}
+
+
+def test_migrations_that_do_not_look_again_are_found_and_replay(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tornproof.impl.migrate.table_migration.check_unchanged", lambda *_: None)
+    findings = [*findings_of(MIGRATIONS_BESIDE)]
+    assert len(findings) > 2
+    assert {replay_roundtrip(each, EMPTY, "/table") for each in findings} == {Verdict.INVALID}
+    monkeypatch.undo()
+    assert {replay_roundtrip(each, EMPTY, "/table") for each in findings} == {Verdict.VALID}
+
+
+def test_a_look_at_no_end_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert [*failed_controls()] == []
+    monkeypatch.setattr(module, "_difference", lambda *_: None)
+    assert len([*failed_controls()]) == 2

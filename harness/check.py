@@ -122,8 +122,8 @@ FIRST_FINDING_LENGTHS: Mapping[str, float] = {
 }
 """How far a run that ends with the first finding is when each phase is done.
 
-A small table takes about so many seconds of CPU time for one, four times as many for *roundtrip* and *stateful*, which
-find most, and half as many for *damage*, which finds little that they do not.
+A small table takes about so many seconds of CPU time for one, eight times as many for *roundtrip* and four times for
+*stateful*, which find most, and half as many for *damage*, which finds little that they do not.
 """
 MAKING = "making"
 """The key of the evidence that a new table could not be made."""

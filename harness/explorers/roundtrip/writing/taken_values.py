@@ -36,7 +36,6 @@ PATH, TIME, COLUMN = "offered", "ts", "values"
 SHOWN = 200
 GROUP_ROWS = 5
 TIMESTAMP = 8
-ONE_ROW = pa.table({TIME: [FIRST_TIME]})
 
 
 @errors_as_problems
@@ -119,7 +118,7 @@ def _problem_of_refused(storage: MemoryStorage, writer: TableWriter, column: Off
     before = storage.image().files
     for each in column.values:
         if each.keys is None:
-            writer.write(ONE_ROW)
+            writer.write(pa.table({TIME: [FIRST_TIME]}))
             try:
                 writer.write(_rows(each.array, 1))
                 writer.commit()

@@ -289,7 +289,7 @@ def _explorations(question: CheckQuestion) -> dict[PhaseName, Exploration]:
     bounds, seed, settings = question.bounds, question.seed, question.settings()
     return {
         PhaseName.STORAGE: _one_task(PhaseName.STORAGE, _storage_phase),
-        PhaseName.ROUNDTRIP: roundtrip(),
+        PhaseName.ROUNDTRIP: roundtrip(bounds.questions),
         PhaseName.DAMAGE: damage_exploration(bounds.damages, bounds.pairs),
         PhaseName.STATEFUL: _stateful(bounds.rules, seed),
         PhaseName.RANDOM: _random(bounds.test_cases, seed),

@@ -9,7 +9,7 @@ DEFAULT = "medium"
 EFFORT_MAX = 10_000
 LARGE_CHUNKS = 128
 """A table with more column chunks is large: each case reads most of them, so there are fewer cases."""
-NOT_DIVIDED = frozenset({"sequences", "damages", "states", "crash_points", "torn_disks", "case_weight"})
+NOT_DIVIDED = frozenset({"sequences", "questions", "damages", "states", "crash_points", "torn_disks", "case_weight"})
 """What does not depend on the size of a table: of these, cases are weighed, or single calls, or counted as disks."""
 CHUNKS_OF_A_CASE = 32
 """The cases of a large table read together as many chunks as those of a table with so many."""
@@ -26,16 +26,18 @@ def effort_of(asked: int | str) -> int | None:
 class Bounds:
     """The largest number of cases that an explorer tries; if there are fewer, it tries all.
 
-    `sequences` of calls are made on real files, `damages` are flips and lengths of a table's files, weighed by what
-    their metadata takes to decode, `pairs` of flips, `rules` of the state machine, `schedules` reduced ones of a test
-    case, `states` those of a reader beside a crash under one model, `crash_points` those at which the power is cut
-    under one model, `disks` of a large table that this leaves, `second_cuts` disks that are like others for a recovery
-    and from which it is cut again, `torn_disks` those with sectors torn into words at one of them, `test_cases` random
-    ones, `cuts` lengths at which writes tear, `failing_calls` of commits, `kills` of writer processes, `rounds` with a
-    live server. Bounds are divided by `case_weight`: so many times as long as with a small table a case takes.
+    `sequences` of calls are made on real files, `questions` of every four that *roundtrip* has are asked, `damages`
+    are flips and lengths of a table's files, weighed by what their metadata takes to decode, `pairs` of flips,
+    `rules` of the state machine, `schedules` reduced ones of a test case, `states` those of a reader beside a crash
+    under one model, `crash_points` those at which the power is cut under one model, `disks` of a large table that
+    this leaves, `second_cuts` disks that are like others for a recovery and from which it is cut again,
+    `torn_disks` those with sectors torn into words at one of them, `test_cases` random ones, `cuts` lengths at
+    which writes tear, `failing_calls` of commits, `kills` of writer processes, `rounds` with a live server. Bounds
+    are divided by `case_weight`: so many times as long as with a small table a case takes.
     """
 
     sequences: int
+    questions: int
     damages: int
     pairs: int
     rules: int
@@ -57,6 +59,7 @@ class Bounds:
         """Return the bounds of an effort, by which those of the smallest one are multiplied."""
         return cls(
             sequences=100 * effort,
+            questions=effort,
             damages=40_000 * effort,
             pairs=30 * effort,
             rules=400 * effort,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from types import ModuleType
@@ -31,9 +32,12 @@ def original_of(location: str) -> Any:
 
 def not_noticed(controls: Controls, problem_of: Callable[[Any], str | None], cases: Sequence[Any]) -> Iterator[str]:
     """Yield what is not noticed: the names of substitutes with which no case has a problem."""
+    # Cases of a kind stand together, so a few of all kinds come first.
+    step = math.isqrt(len(cases)) or 1
+    spread = [each for first in range(step) for each in cases[first::step]]
     for name, location, substitute in controls:
         with replaced(location, substitute):
-            if all(problem_of(each) is None for each in cases):
+            if all(problem_of(each) is None for each in spread):
                 yield f"{name}: not noticed"
 
 

@@ -146,7 +146,8 @@ def test_metadata_that_is_encoded_differently_is_invalid(tornproof: WarmRunner, 
     odd = TABLE.with_file(tb.PM, pm.set_chunk(TABLE.files[tb.PM], "distinct_count", 7))
     folder = odd.write_to(tmp_path / "table")
     assert tornproof("verify", folder).code == 0
-    run = tornproof("check", folder, "--only", "roundtrip", "--workers", "1", "--findings", tmp_path / "findings")
+    asked = ("--only", "roundtrip", "--effort", "small", "--workers", "1")
+    run = tornproof("check", folder, *asked, "--findings", tmp_path / "findings")
     assert run.code == 1
     assert "is encoded differently from byte" in " ".join(run.out.split())
     assert run.out.startswith("broken: 1 finding in ")
@@ -203,7 +204,7 @@ def test_damage_of_a_larger_table_is_a_sample_by_a_small_effort_and_said_to_be_o
 
 
 def test_a_table_from_before_pm_is_exit_3(tornproof: WarmRunner, questdb_data: Path) -> None:
-    run = tornproof("check", questdb_data / LEGACY, *READING, "--workers", "1", "--json", "-")
+    run = tornproof("check", questdb_data / LEGACY, *READING, "--effort", "small", "--workers", "1", "--json", "-")
     assert run.code == 3
     phases = phases_of(run)
     assert {name: phase["verdict"] for name, phase in phases.items()} == {

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -51,9 +51,11 @@ class _WritesAtTheBeginning(OpenFile):
 
 
 class _NeverCloses(OpenFile):
+    left: ClassVar[ExitStack] = ExitStack()
+
     def close(self) -> None:
         super().close()
-        self._kept = os.open(os.devnull, os.O_RDONLY)
+        self.left.callback(os.close, os.open(os.devnull, os.O_RDONLY))
 
 
 STORAGE = "tornproof.impl.storage.operating_system"
@@ -118,7 +120,7 @@ def replay_storage(finding: Finding) -> Verdict:
 def failed_controls(scratch: str) -> Iterator[str]:
     """Return each mistake of the storage that is not noticed."""
     for name, (place, broken) in CONTROLS.items():
-        with replaced(f"{STORAGE}:{place}", broken):
+        with replaced(f"{STORAGE}:{place}", broken), _NeverCloses.left:
             _, found, _ = _explored(CONTROL_SEQUENCES_MAX, 0, scratch)
         if found is None:
             yield f"{name} were not noticed"

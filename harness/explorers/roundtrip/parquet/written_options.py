@@ -215,7 +215,7 @@ def _problem_of_other(written: Asked, asked: Asked) -> str | None:
 
 def failed_controls() -> Iterator[str]:
     """Yield what is not noticed of files that were written with other options."""
-    for each in asked():
+    for each in asked()[::4]:
         others = [one for one in asked() if one.settings != each.settings and _rows_of(one) == _rows_of(each)]
         # Some files are as they should be with other limits of row groups.
         if all(_problem_of_other(other, each) is None for other in (others[0], others[-1])):

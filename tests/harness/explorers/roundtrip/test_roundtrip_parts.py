@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 import roundtrip_page
 
+from tornproof.harness.common.patch import replaced
 from tornproof.harness.explorers.roundtrip.explorer import findings_of
-from tornproof.harness.explorers.roundtrip.parts import PARTS, Part
+from tornproof.harness.explorers.roundtrip.parts import METADATA_RULES, PARTS, Part
 
 
 @pytest.mark.nightly
@@ -24,3 +25,11 @@ def test_each_part_has_a_key_and_a_count_of_its_own() -> None:
 def test_the_page_of_questions_is_that_of_the_parts() -> None:
     page = Path(__file__).parents[4] / "docs" / "roundtrip.md"
     assert page.read_text() == roundtrip_page.page(), "python docs/roundtrip_page.py > docs/roundtrip.md"
+
+
+@pytest.mark.parametrize(("questions", "every"), [(1, 4), (4, 1), (40, 1)])
+def test_of_four_questions_as_many_are_asked_as_the_effort_has(questions: int, every: int) -> None:
+    asked = list[str]()
+    with replaced(f"{METADATA_RULES.module.__name__}:problem_of", lambda case: asked.append(case.name)):
+        assert [*findings_of(METADATA_RULES, questions)] == []
+    assert [*dict.fromkeys(asked)] == [case.name for case in METADATA_RULES.cases()][::every]

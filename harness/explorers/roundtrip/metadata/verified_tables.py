@@ -23,6 +23,7 @@ from tornproof.harness.explorers.roundtrip.metadata.transaction_files import Ent
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.impl.errors import UnsupportedError
+from tornproof.impl.parquet.encode_options import EncodeOptions
 from tornproof.impl.table.create import NewColumn, create_table
 from tornproof.impl.table.metadata_file import PartitionBy, TableMetadata
 from tornproof.impl.table.table import Table, open_table
@@ -175,7 +176,9 @@ def _files() -> DiskImage:
     create_table(storage, PATH, columns, timestamp="time", partition_by=PartitionBy.DAY)
     blooms = BloomOptions(columns={FILTERED: 0.001}, position=BloomPosition.EXTERNAL)
     times = pa.array(range(ROW_COUNT), pa.timestamp("us", tz="UTC"))
-    with open_writer_of_copy(storage, PATH, options=WriterOptions(blooms=blooms)) as writer:
+    # What a filter is followed by says what one that is elsewhere is taken for.
+    options = WriterOptions(blooms=blooms, encoding=EncodeOptions(page_index=True))
+    with open_writer_of_copy(storage, PATH, options=options) as writer:
         writer.write(pa.table({"time": times, FILTERED: pa.array(range(ROW_COUNT), pa.int64())}))
         writer.commit()
     return storage.image()

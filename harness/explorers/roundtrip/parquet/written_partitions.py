@@ -98,7 +98,7 @@ def written_partitions() -> tuple[WrittenPartitions, ...]:
     """Return tables whose options differ from the default in one."""
     default = WriterOptions(row_group_row_count_max=GROUP_ROWS, rewrite_unused_ratio=1_000.0)
     twice = replace(default, encoding=EncodeOptions(footer_extension=FooterForm.MIGRATION, duplicates=True))
-    pages = EncodeOptions(footer_extension=FooterForm.PRIVATE, codec=Codec.GZIP, page_row_count_max=20)
+    pages = EncodeOptions(footer_extension=FooterForm.PRIVATE, codec=Codec.GZIP, page_row_count_max=20, page_index=True)
     filters = {
         f"filters {position.value}": replace(
             default, blooms=BloomOptions(columns=dict.fromkeys(FILTERED, RATE), position=position)

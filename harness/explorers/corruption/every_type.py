@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 
 from tornproof.harness.common.copies import open_writer_of_copy
 from tornproof.harness.common.made_rows import rows_for
+from tornproof.harness.common.new_tables import new_table
 from tornproof.harness.explorers.corruption.plan import BITS_IN_BYTE, Again, Edit, Flip, Kind, Overwrite
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
@@ -19,10 +20,7 @@ from tornproof.impl.parquet.encode_options import EncodeOptions
 from tornproof.impl.parquet.fields import Codec
 from tornproof.impl.parquet.pages import PageInfo
 from tornproof.impl.pm.header import Column
-from tornproof.impl.table.create import NewColumn, create_table
-from tornproof.impl.table.metadata_file import PartitionBy
 from tornproof.impl.types.arrow import is_double_array
-from tornproof.impl.types.names import type_code
 from tornproof.impl.types.questdb import array_dimensions
 from tornproof.impl.write.partition_change import WriterOptions
 
@@ -44,8 +42,7 @@ SIZE = struct.Struct("<I")
 def image_of_every_type() -> DiskImage:
     """Return the table at PATH; its pages are not compressed."""
     storage = MemoryStorage()
-    columns = [NewColumn(name=f"c{number}", type=type_code(text) or 0) for number, text in enumerate(TYPES)]
-    table = create_table(storage, PATH, columns, timestamp=columns[0].name, partition_by=PartitionBy.DAY)
+    table = new_table(storage, PATH, {f"c{number}": of for number, of in enumerate(TYPES)})
     plain = EncodeOptions(codec=Codec.UNCOMPRESSED, page_checksums=False, page_index=False, statistics=False)
     with open_writer_of_copy(storage, PATH, options=WriterOptions(encoding=plain)) as writer:
         writer.write(rows_for(table, [FIRST_TIME + number for number in range(ROW_COUNT)], seed=1))

@@ -16,13 +16,12 @@ import pyarrow as pa
 
 from tornproof.harness.common.copies import open_writer_of_copy
 from tornproof.harness.common.made_rows import array_of, rows_for
+from tornproof.harness.common.new_tables import new_table
 from tornproof.harness.explorers.corruption.crafted import overwritten
 from tornproof.harness.explorers.corruption.every_type import TYPES
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.systems.workload import FIRST_TIME
-from tornproof.impl.table.create import NewColumn, create_table
-from tornproof.impl.table.metadata_file import PartitionBy
 from tornproof.impl.table.table import Table
 from tornproof.impl.types.names import type_code
 from tornproof.impl.types.questdb import TypeTag, tag_of
@@ -133,8 +132,7 @@ def served_image() -> DiskImage:
 
 
 def _created(storage: MemoryStorage, path: str, column_count: int) -> Table:
-    columns = [NewColumn(name=name, type=type_code(of) or 0) for name, of in COLUMNS.items()][:column_count]
-    return create_table(storage, path, columns, timestamp=columns[0].name, partition_by=PartitionBy.DAY)
+    return new_table(storage, path, dict(itertools.islice(COLUMNS.items(), column_count)))
 
 
 def _suffix(column: str) -> str:

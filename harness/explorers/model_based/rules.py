@@ -169,7 +169,7 @@ def adopt_instead(world: World, *, nth: int, count: int) -> None:
     """Stage the drop of a partition, and one that was prepared with symbols of the table in its place."""
     key = _pick(_parquet(world), nth)
     drop(world, nth=nth)
-    _adopt(world, next(each for each in world.start.intervals if each.start <= key < each.end), count)
+    _adopt(world, _interval_of(world, key), count)
 
 
 def _adopt(world: World, interval: Interval, count: int) -> None:
@@ -192,6 +192,11 @@ def _adopt(world: World, interval: Interval, count: int) -> None:
     world.reached["partition adopted"] += 1
 
 
+def _interval_of(world: World, key: int) -> Interval:
+    """Return the interval that a partition is of."""
+    return next(each for each in world.start.intervals if each.start <= key < each.end)
+
+
 def _known_rows(world: World, interval: Interval, count: int) -> tuple[pa.Table, tuple[int, ...]]:
     """Return new rows with symbols of the table alone, because whoever prepares a partition adds none."""
     with world.rows.alike(Making.KNOWN_SYMBOLS):
@@ -204,7 +209,7 @@ def adopt_merged(world: World, *, nth: int, count: int, grows: bool) -> None:
     As the tasks of a batch write do, each for one partition.
     """
     key = _pick(_parquet(world), nth)
-    interval = next(each for each in world.start.intervals if each.start <= key < each.end)
+    interval = _interval_of(world, key)
     rows, identities = _known_rows(world, interval, count)
     path = f"{world.files.path}/prepared.{len(world.rows.contents)}"
     with orderly("preparing a merged partition"):

@@ -28,9 +28,9 @@ FILES, GENERATIONS, CHANGED_FILES, FORM_COUNT = "files", "generations", "changed
 FILE_COUNTS = (FILES, CHANGED_FILES)
 """Counts of what has the cases, and not of cases."""
 PART_COST = 0.1
+"""That of a part on average, where that of all generations of a small table is 1."""
 OF_EVERY = 4
 """Of so many cases of a part, one after the other, a check asks as many as it is told."""
-"""That of a part on average, where that of all generations of a small table is 1."""
 ENCODING = "decoding and encoding a generation gives the same bytes"
 
 

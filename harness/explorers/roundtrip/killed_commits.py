@@ -15,6 +15,7 @@ from typing import TypeAlias
 import pyarrow as pa
 
 from tornproof.harness.common.copies import open_writer_of_copy
+from tornproof.harness.common.new_tables import new_table
 from tornproof.harness.common.patch import Controls, not_noticed, replaced
 from tornproof.harness.common.whose_error import errors_as_problems
 from tornproof.harness.explorers.model_based.files import Process
@@ -24,11 +25,8 @@ from tornproof.harness.simulator.filesystem.intercept import STEPS, CallKind
 from tornproof.harness.simulator.filesystem.memory import Killed, MemoryStorage
 from tornproof.harness.systems.workload import FIRST_TIME
 from tornproof.impl.read.reader import open_snapshot
-from tornproof.impl.table.create import NewColumn, create_table
-from tornproof.impl.table.metadata_file import PartitionBy
 from tornproof.impl.table.symbols import dictionary_paths, read_offsets_header, symbol_columns
 from tornproof.impl.table.table import open_table
-from tornproof.impl.types.names import type_code
 from tornproof.impl.verify.verify import verify_table
 
 PROPERTY = "a commit that is killed leaves all of its symbols, nulls and rows, or none"
@@ -96,8 +94,7 @@ def failed_controls() -> Iterator[str]:
 @functools.cache
 def _image() -> DiskImage:
     storage = MemoryStorage()
-    columns = [NewColumn(name=name, type=type_code(of) or 0) for name, of in (("ts", "TIMESTAMP"), ("tag", "SYMBOL"))]
-    create_table(storage, PATH, columns, timestamp="ts", partition_by=PartitionBy.DAY)
+    new_table(storage, PATH, {"ts": "TIMESTAMP", "tag": "SYMBOL"})
     _commit(storage, BEFORE)
     return storage.image()
 

@@ -11,14 +11,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tornproof.harness.common.copies import open_writer_of_copy
+from tornproof.harness.common.new_tables import new_table
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.systems.answer import Answer
 from tornproof.impl.layout.parquet import DATA_FILE
 from tornproof.impl.repair.repair import repair_table
 from tornproof.impl.storage.interface import Storage
-from tornproof.impl.table.create import NewColumn, create_table
-from tornproof.impl.table.metadata_file import PartitionBy
 from tornproof.impl.table.partition import PM_FILE
 from tornproof.impl.table.table import open_table
 from tornproof.impl.txn.pins import PINS_FILE
@@ -33,7 +32,6 @@ FIRST, BEFORE = f"{PATH}/1970-01-01.2", f"{PATH}/1970-01-01.0"
 DATA, PM = f"{FIRST}/{DATA_FILE}", f"{FIRST}/{PM_FILE}"
 VERSION_BEFORE = 2
 ALONE = f"{HOME}/alone.parquet"
-TIMESTAMP, LONG = 8, 6
 DAY = 86_400 * 10**6
 PREPARED_AT = 2 * DAY
 TIMES = (1, 2, 3, DAY)
@@ -144,8 +142,7 @@ def prepared() -> tuple[DiskImage, PreparedPartition]:
 @functools.cache
 def _sound(later: Sequence[int] = (3,), more: int = OURS) -> DiskImage:
     storage = MemoryStorage.of(DiskImage({}, frozenset({HOME})))
-    columns = [NewColumn(name="at", type=TIMESTAMP), NewColumn(name="n", type=LONG)]
-    create_table(storage, PATH, columns, timestamp="at", partition_by=PartitionBy.DAY)
+    new_table(storage, PATH, {"at": "TIMESTAMP", "n": "LONG"})
     append(storage, (1, 2, DAY), more)
     append(storage, later, more)
     with open_writer_of_copy(storage, PATH) as writer:

@@ -14,8 +14,8 @@ from typing import Any, TypeAlias
 
 from tornproof.harness.common.patch import Controls, not_noticed
 from tornproof.harness.common.whose_error import errors_as_problems
-from tornproof.harness.explorers.roundtrip.native.reported import FalteringImage
-from tornproof.impl.errors import CorruptError, ProblemError, UnsupportedError
+from tornproof.harness.explorers.roundtrip.metadata.read_files import Rejection, difference, image_of
+from tornproof.impl.errors import CorruptError, UnsupportedError
 from tornproof.impl.table.column_versions import ColumnVersions, read_column_versions
 
 PROPERTY = "`_cv` is read as what its bytes say, and rejected where it breaks a rule"
@@ -34,8 +34,6 @@ TIMES, COLUMNS, ROW_COUNTS = (-86_400_000_000, 0, 86_400_000_000, 172_800_000_00
 
 Entry: TypeAlias = tuple[int, int, int, int]
 """The start of a partition, a column, the number behind the names of its files, and its first row or partition."""
-Rejection: TypeAlias = tuple[type[ProblemError], str, int | None]
-"""A class of errors, with the field and the offset that it names."""
 
 ENTRIES: dict[str, tuple[Entry, ...]] = {
     "no entries": (),
@@ -74,18 +72,8 @@ def column_version_files() -> tuple[ColumnVersionFile, ...]:
 @errors_as_problems
 def problem_of(file: ColumnVersionFile) -> str | None:
     """Say what is wrong with how a file is read; None if nothing is."""
-    expected = _judged(file)
-    sizes = {} if file.size_bytes is None else {PATH: file.size_bytes}
-    image = FalteringImage({PATH: file.content}, sizes_bytes=sizes)
-    try:
-        found = _answers(read_column_versions(image, PATH, version=file.version))
-    except ProblemError as error:
-        of = type(error), error.problem.field, error.problem.offset_bytes
-        return None if (error.problem.file, of) == (FILE, expected) else f"it is rejected: {error}"
-    if isinstance(expected, tuple):
-        return f"it is read, and not rejected because of {expected[1]}"
-    wrong = next((words for words, value in expected.items() if found[words] != value), None)
-    return None if wrong is None else f"{wrong} is {found[wrong]}, and should be {expected[wrong]}"
+    image = image_of(PATH, file.content, file.size_bytes)
+    return difference(lambda: _answers(read_column_versions(image, PATH, version=file.version)), FILE, _judged(file))
 
 
 def failed_controls() -> Iterator[str]:

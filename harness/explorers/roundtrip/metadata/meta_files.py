@@ -9,13 +9,13 @@ import functools
 import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 from tornproof.harness.common.patch import Controls, not_noticed
 from tornproof.harness.common.whose_error import errors_as_problems
 from tornproof.harness.explorers.corruption.crafted import overwritten
-from tornproof.harness.explorers.roundtrip.native.reported import FalteringImage
-from tornproof.impl.errors import CorruptError, ProblemError, UnsupportedError
+from tornproof.harness.explorers.roundtrip.metadata.read_files import Rejection, difference, image_of
+from tornproof.impl.errors import CorruptError, UnsupportedError
 from tornproof.impl.table.metadata_file import TableMetadata, read_metadata_file
 
 PROPERTY = "`_meta` is read as what its bytes say, and rejected where it breaks a rule"
@@ -33,9 +33,6 @@ COLUMN_COUNT_MAX, FILE_BYTES_MAX = 100_000, 16 << 20
 HIGH, LOW = range(0xD800, 0xDC00), range(0xDC00, 0xE000)
 """A unit of the first must be before one of the second, and no other may be."""
 LEAST, MOST = -(1 << 31), (1 << 31) - 1
-
-Rejection: TypeAlias = tuple[type[ProblemError], str, int | None]
-"""A class of errors, with the field and the offset that it names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,17 +97,8 @@ def meta_files() -> tuple[MetaFile, ...]:
 @errors_as_problems
 def problem_of(file: MetaFile) -> str | None:
     """Say what is wrong with how a file is read; None if nothing is."""
-    expected = _judged(file)
-    sizes = {} if file.size_bytes is None else {PATH: file.size_bytes}
-    try:
-        found = _facts(read_metadata_file(FalteringImage({PATH: file.content}, sizes_bytes=sizes), PATH))
-    except ProblemError as error:
-        of = type(error), error.problem.field, error.problem.offset_bytes
-        return None if (error.problem.file, of) == (FILE, expected) else f"it is rejected: {error}"
-    if not isinstance(expected, dict):
-        return f"it is taken for {found}, and not rejected because of {expected[1]}"
-    wrong = next((name for name, value in expected.items() if found[name] != value), None)
-    return None if wrong is None else f"{wrong} is {found[wrong]}, and should be {expected[wrong]}"
+    image = image_of(PATH, file.content, file.size_bytes)
+    return difference(lambda: _facts(read_metadata_file(image, PATH)), FILE, _judged(file))
 
 
 def failed_controls() -> Iterator[str]:

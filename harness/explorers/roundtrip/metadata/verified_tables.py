@@ -13,6 +13,7 @@ from typing import TypeAlias
 import pyarrow as pa
 
 from tornproof.harness.common.copies import open_writer_of_copy
+from tornproof.harness.common.new_tables import new_table
 from tornproof.harness.common.patch import Controls, not_noticed, replaced
 from tornproof.harness.common.whose_error import errors_as_problems
 from tornproof.harness.explorers.corruption.crafted import overwritten
@@ -24,7 +25,6 @@ from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.impl.errors import UnsupportedError
 from tornproof.impl.parquet.encode_options import EncodeOptions
-from tornproof.impl.table.create import NewColumn, create_table
 from tornproof.impl.table.metadata_file import PartitionBy, TableMetadata
 from tornproof.impl.table.table import Table, open_table
 from tornproof.impl.verify.verify import verify_table
@@ -38,7 +38,6 @@ SOUND, DAMAGED, UNKNOWN = "sound", "damaged", "unknown"
 REFUSED = "refused"
 """Instead of what is reported, where a table may be sound and cannot be looked at as a whole."""
 UNKNOWN_FEATURE = 1 << 33
-TIMESTAMP, LONG = 8, 6
 ROW_COUNT, FILTERED = 20, "value"
 LENGTH = struct.Struct("<i")
 REFERENCE = struct.Struct("<QQ")
@@ -172,8 +171,7 @@ def _filtered() -> Iterator[VerifiedTable]:
 def _files() -> DiskImage:
     """Return a table whose numbers have a filter of two blocks in data.parquet."""
     storage = MemoryStorage()
-    columns = [NewColumn(name="time", type=TIMESTAMP), NewColumn(name=FILTERED, type=LONG)]
-    create_table(storage, PATH, columns, timestamp="time", partition_by=PartitionBy.DAY)
+    new_table(storage, PATH, {"time": "TIMESTAMP", FILTERED: "LONG"})
     blooms = BloomOptions(columns={FILTERED: 0.001}, position=BloomPosition.EXTERNAL)
     times = pa.array(range(ROW_COUNT), pa.timestamp("us", tz="UTC"))
     # What a filter is followed by says what one that is elsewhere is taken for.

@@ -126,23 +126,14 @@ class Contents:
 
     def positions_of_filters(self, name: str) -> Iterator[BloomPosition | None]:
         """Yield where each row group has the filter of a column, None where it has none."""
-        header = self.metadata.header
-        index = next(number for number, column in enumerate(header.columns) if column.name == name)
-        for number, references in enumerate(self.metadata.generation.blooms):
-            known = dict(zip(header.bloom_columns, references, strict=True))
-            in_pm = known.get(index)
+        for in_pm, in_data in self._filters(name):
             is_inlined = in_pm is not None and in_pm.length_bytes is None
-            is_in_data = self.row_groups[number][index].bloom_filter is not None
             found = {(True, False): BloomPosition.INLINED, (True, True): BloomPosition.BOTH}
-            yield found.get((is_inlined, is_in_data), BloomPosition.EXTERNAL if in_pm is not None else None)
+            yield found.get((is_inlined, in_data is not None), BloomPosition.EXTERNAL if in_pm is not None else None)
 
     def filters_of(self, name: str) -> Iterator[bytes]:
         """Yield the filters of a column in each row group, wherever they are."""
-        header = self.metadata.header
-        index = next(number for number, column in enumerate(header.columns) if column.name == name)
-        for number, references in enumerate(self.metadata.generation.blooms):
-            in_pm = dict(zip(header.bloom_columns, references, strict=True)).get(index)
-            in_data = self.row_groups[number][index].bloom_filter
+        for in_pm, in_data in self._filters(name):
             if in_pm is not None:
                 yield self._bitset(in_pm)
             if in_data is not None:
@@ -150,6 +141,14 @@ class Contents:
                 whole = self.data[in_data[0] : end]
                 # A header has less bytes than a block of the bitset.
                 yield whole[len(whole) % BITSET_BLOCK_BYTES :]
+
+    def _filters(self, name: str) -> Iterator[tuple[BloomReference | None, tuple[int, int] | None]]:
+        """Yield what `_pm` and data.parquet say of a column's filter in each row group."""
+        header = self.metadata.header
+        index = next(number for number, column in enumerate(header.columns) if column.name == name)
+        for chunks, references in zip(self.row_groups, self.metadata.generation.blooms, strict=True):
+            in_pm = dict(zip(header.bloom_columns, references, strict=True)).get(index)
+            yield in_pm, chunks[index].bloom_filter
 
     def _bitset(self, reference: BloomReference) -> bytes:
         start = reference.offset_bytes

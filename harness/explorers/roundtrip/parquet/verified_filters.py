@@ -14,6 +14,7 @@ import pyarrow as pa
 import xxhash
 
 from tornproof.harness.common.copies import open_writer_of_copy
+from tornproof.harness.common.new_tables import new_table
 from tornproof.harness.common.patch import Controls, not_noticed, replaced
 from tornproof.harness.common.whose_error import errors_as_problems
 from tornproof.harness.explorers.roundtrip.worked_out import filter_of, may_be_in
@@ -21,16 +22,13 @@ from tornproof.harness.explorers.roundtrip.writing.offered_values import Key, Of
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.systems.workload import FIRST_TIME
 from tornproof.impl.layout.parquet import DATA_FILE
-from tornproof.impl.table.create import NewColumn, create_table
-from tornproof.impl.table.metadata_file import PartitionBy
 from tornproof.impl.table.partition import PM_FILE
 from tornproof.impl.table.table import Table
-from tornproof.impl.types.names import type_code
 from tornproof.impl.verify.verify import verify_table
 from tornproof.impl.write.writer_options import BloomOptions, BloomPosition, WriterOptions
 
 PROPERTY = "a bloom filter has all values of its chunk, or is reported"
-PATH, TIME, TIMESTAMP = "filtered", "ts", 8
+PATH, TIME = "filtered", "ts"
 FILTERS = "tornproof.impl.write.partition_change:bitset_of_values"
 REPORTED_MAX = "tornproof.impl.verify.verify:PROBLEMS_PER_PARTITION"
 FILES = {
@@ -156,10 +154,8 @@ def _table(case: Filled) -> Table:
     storage = MemoryStorage()
     columns = [*_columns()]
     names = [f"c{number}" for number in range(len(columns))]
-    new = [NewColumn(name=name, type=type_code(each.type) or 0) for name, (each, _) in zip(names, columns, strict=True)]
-    table = create_table(
-        storage, PATH, [NewColumn(name=TIME, type=TIMESTAMP), *new], timestamp=TIME, partition_by=PartitionBy.DAY
-    )
+    types = {name: each.type for name, (each, _) in zip(names, columns, strict=True)}
+    table = new_table(storage, PATH, {TIME: "TIMESTAMP", **types})
     arrays = []
     for each, keys in columns:
         of = each.array.type

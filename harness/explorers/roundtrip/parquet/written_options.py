@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from tornproof.harness.common.copies import open_writer_of_copy
 from tornproof.harness.common.made_rows import rows_for
+from tornproof.harness.common.new_tables import new_table
 from tornproof.harness.common.whose_error import errors_as_problems
 from tornproof.harness.explorers.roundtrip.parquet.array_bytes import stored_of
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
@@ -26,10 +27,7 @@ from tornproof.impl.layout.parquet import FooterForm
 from tornproof.impl.parquet.encode_options import ColumnOptions, EncodeOptions, Encoding
 from tornproof.impl.parquet.fields import Codec
 from tornproof.impl.parquet.footer import SortingColumn
-from tornproof.impl.table.create import NewColumn, create_table
-from tornproof.impl.table.metadata_file import PartitionBy
 from tornproof.impl.table.table import Table
-from tornproof.impl.types.names import type_code
 from tornproof.impl.write.partition_build import PartitionBuild
 from tornproof.impl.write.writer_options import BloomOptions, OptionsRejectedError, WriterOptions
 
@@ -250,8 +248,7 @@ def _is_refused(settings: dict[str, Any]) -> bool:
 
 def _empty_table(columns: Mapping[str, str] = COLUMNS) -> tuple[MemoryStorage, Table]:
     storage = MemoryStorage()
-    new = [NewColumn(name=name, type=type_code(of) or 0) for name, of in columns.items()]
-    return storage, create_table(storage, PATH, new, timestamp="ts", partition_by=PartitionBy.DAY)
+    return storage, new_table(storage, PATH, columns)
 
 
 def _rows_of(each: Asked) -> tuple[Any, ...]:

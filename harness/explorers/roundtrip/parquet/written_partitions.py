@@ -15,6 +15,7 @@ import pyarrow as pa
 from msgspec.structs import replace
 
 from tornproof.harness.common.copies import open_writer_of_copy
+from tornproof.harness.common.new_tables import new_table
 from tornproof.harness.common.patch import Controls, not_noticed, original_of, replaced
 from tornproof.harness.common.whose_error import errors_as_problems
 from tornproof.harness.explorers.roundtrip.parquet.partition_contents import Contents
@@ -25,8 +26,7 @@ from tornproof.impl.parquet.encode_options import EncodeOptions
 from tornproof.impl.parquet.fields import Codec
 from tornproof.impl.read.reader import open_snapshot
 from tornproof.impl.storage.interface import OpenMode
-from tornproof.impl.table.create import NewColumn, create_table
-from tornproof.impl.table.metadata_file import META_FILE, PartitionBy, TableMetadata, encode_metadata_file
+from tornproof.impl.table.metadata_file import META_FILE, TableMetadata, encode_metadata_file
 from tornproof.impl.table.partition import PM_FILE, resolve_partition
 from tornproof.impl.table.symbols import (
     SymbolTable,
@@ -36,7 +36,6 @@ from tornproof.impl.table.symbols import (
     symbol_columns,
 )
 from tornproof.impl.table.table import open_table
-from tornproof.impl.types.names import type_code
 from tornproof.impl.write.incoming_rows import Portion, timestamps_of
 from tornproof.impl.write.partition_build import PartitionBuild
 from tornproof.impl.write.prepared_partition import prepare_partition
@@ -181,8 +180,7 @@ class _Living:
     def __init__(self, case: WrittenPartitions) -> None:
         self._case = case
         self._storage = MemoryStorage()
-        columns = [NewColumn(name=name, type=type_code(of) or 0) for name, of in COLUMNS.items()]
-        create_table(self._storage, PATH, columns, timestamp="ts", partition_by=PartitionBy.DAY)
+        new_table(self._storage, PATH, COLUMNS)
         self._known: dict[int, _Asked] = {}
         self._has_null = False
 

@@ -16,6 +16,7 @@ from typing import Any
 import pyarrow as pa
 
 from tornproof.harness.common.copies import open_writer_of_copy
+from tornproof.harness.common.new_tables import new_table
 from tornproof.harness.common.patch import Controls, not_noticed
 from tornproof.harness.common.whose_error import errors_as_problems
 from tornproof.harness.simulator.filesystem.faulty import Fault, FaultyStorage
@@ -26,14 +27,12 @@ from tornproof.harness.systems.workload import FIRST_TIME
 from tornproof.impl.errors import RowsRejectedError, StorageError
 from tornproof.impl.read.reader import open_snapshot
 from tornproof.impl.storage.interface import Storage, StorageReason
-from tornproof.impl.table.create import NewColumn, create_table
-from tornproof.impl.table.metadata_file import PartitionBy
 from tornproof.impl.table.table import open_table
 from tornproof.impl.verify.verify import verify_table
 from tornproof.impl.write.table_writer import TableWriter
 
 PROPERTY = "a recovery restates what it can write to, leaves what is read-only, and ends for any other error"
-PATH, TIMESTAMP, LONG = "killed", 8, 6
+PATH = "killed"
 DAY = 86_400 * 10**6
 TIMES = tuple(FIRST_TIME + day * DAY for day in range(3))
 LATER = 5
@@ -142,8 +141,7 @@ class _Volumes(InterceptedStorage):
 def _killed_table() -> DiskImage:
     """Return a table of three partitions, in each of which a killed commit has left a row."""
     storage = MemoryStorage()
-    columns = [NewColumn(name="ts", type=TIMESTAMP), NewColumn(name="v", type=LONG)]
-    create_table(storage, PATH, columns, timestamp="ts", partition_by=PartitionBy.DAY)
+    new_table(storage, PATH, {"ts": "TIMESTAMP", "v": "LONG"})
     with open_writer_of_copy(storage, PATH) as writer:
         writer.write(_rows(*TIMES))
         writer.commit()

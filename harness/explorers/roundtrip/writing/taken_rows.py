@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 
 from tornproof.harness.common.copies import open_writer_of_copy
+from tornproof.harness.common.new_tables import new_table
 from tornproof.harness.common.patch import Controls, not_noticed, replaced
 from tornproof.harness.common.whose_error import errors_as_problems
 from tornproof.harness.explorers.corruption.every_type import TYPES
@@ -22,9 +23,7 @@ from tornproof.harness.explorers.roundtrip.writing.offered_values import NEVER_N
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.impl.errors import RowsRejectedError
 from tornproof.impl.read.reader import open_snapshot
-from tornproof.impl.table.create import NewColumn, create_table
 from tornproof.impl.table.metadata_file import PartitionBy
-from tornproof.impl.types.names import type_code
 from tornproof.impl.write.incoming_rows import in_time_order
 
 PROPERTY = "a writer takes rows by the names of their columns and by their times"
@@ -64,8 +63,8 @@ def offered_rows() -> tuple[OfferedRows, ...]:
 def problem_of(case: OfferedRows) -> str | None:
     """Say what is wrong with what becomes of rows; None if nothing is."""
     storage = MemoryStorage()
-    columns = [NewColumn(name=f"c{number}", type=type_code(of) or 0) for number, of in enumerate(TYPES)]
-    table = create_table(storage, PATH, columns, timestamp=TIME, partition_by=case.partition_by)
+    types = dict(zip(columns_of_all(), TYPES, strict=True))
+    table = new_table(storage, PATH, types, partition_by=case.partition_by)
     few_symbols = replaced("tornproof.impl.limits:SYMBOL_COUNT_LIMIT", case.symbols_max)
     with open_writer_of_copy(storage, PATH) as writer, few_symbols:
         before = storage.image().files

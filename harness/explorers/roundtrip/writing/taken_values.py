@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tornproof.harness.common.copies import open_writer_of_copy
+from tornproof.harness.common.new_tables import new_table
 from tornproof.harness.common.patch import Controls, not_noticed
 from tornproof.harness.common.whose_error import errors_as_problems
 from tornproof.harness.explorers.roundtrip.writing.offered_values import Offered, OfferedColumn, offered_columns
@@ -22,10 +23,7 @@ from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.systems.workload import FIRST_TIME
 from tornproof.impl.errors import RowsRejectedError
 from tornproof.impl.read.reader import Snapshot, open_snapshot
-from tornproof.impl.table.create import NewColumn, create_table
-from tornproof.impl.table.metadata_file import PartitionBy
 from tornproof.impl.table.table import Table
-from tornproof.impl.types.names import type_code
 from tornproof.impl.verify.verify import verify_table
 from tornproof.impl.write.partition_build import PartitionBuild
 from tornproof.impl.write.table_writer import TableWriter
@@ -35,15 +33,13 @@ PROPERTY = "what a writer takes is read again, and what a column cannot hold is 
 PATH, TIME, COLUMN = "offered", "ts", "values"
 SHOWN = 200
 GROUP_ROWS = 5
-TIMESTAMP = 8
 
 
 @errors_as_problems
 def problem_of(column: OfferedColumn) -> str | None:
     """Say what is wrong with what becomes of values that are offered to a column; None if nothing is."""
     storage = MemoryStorage()
-    columns = [NewColumn(name=TIME, type=TIMESTAMP), NewColumn(name=COLUMN, type=type_code(column.type) or 0)]
-    table = create_table(storage, PATH, columns, timestamp=TIME, partition_by=PartitionBy.DAY)
+    table = new_table(storage, PATH, {TIME: "TIMESTAMP", COLUMN: column.type})
     problem = _problem_of_build(table, column)
     with open_writer_of_copy(storage, PATH, options=WriterOptions(row_group_row_count_max=GROUP_ROWS)) as writer:
         problem = problem or _problem_of_refused(storage, writer, column)

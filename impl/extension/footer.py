@@ -7,6 +7,7 @@ whole and contradict each other, one of them is damaged or of another version of
 from __future__ import annotations
 
 import enum
+import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeAlias
 from uuid import UUID
@@ -56,7 +57,7 @@ class Source(enum.StrEnum):
     THRIFT = "Thrift"
 
 
-class FileFooter(msgspec.Struct, frozen=True, kw_only=True):
+class FileFooter(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """The footer of a file: its form, where it starts, and what the answers come from.
 
     `flat` is None where they come from Thrift, and `doubt` says why, if the file has an extension. `header` is how the
@@ -88,17 +89,21 @@ class FileFooter(msgspec.Struct, frozen=True, kw_only=True):
         made = self.thrift() if self.flat is None else self.flat.thrift()
         return decode_footer(made, file=self.file, offset_bytes=self.offset_bytes)
 
+    @functools.cached_property
+    def _decoded_once(self) -> ParquetFooter:
+        return self.decoded()
+
     def chunk(self, row_group: int, column: int) -> ChunkFacts:
         """Return what the schema of FlatBuffers says of a chunk; raises IndexError, CorruptError, UnsupportedError.
 
-        From FlatBuffers it takes the same time for any number of chunks.
+        From FlatBuffers it takes the same time for any number of chunks; a Thrift footer is decoded at the first one.
         """
         if self.flat is not None:
             return self.flat.chunk(row_group, column)
         from tornproof.impl.extension.chunks import chunk_facts
         from tornproof.impl.extension.encode import FILE, GROUP
 
-        footer = self.decoded()
+        footer = self._decoded_once
         groups = structs_in(footer.tree, FILE["row_groups"])
         if not 0 <= row_group < len(groups) or not 0 <= column < len(footer.leaves):
             raise IndexError(f"there is no column {column} of row group {row_group}")

@@ -30,7 +30,8 @@ TIMES = 10
 
 def found_by_check(tornproof: WarmRunner, table: Path, folder: Path) -> Path:
     """Check a table and return the file of its one finding."""
-    run = tornproof("check", table, "--only", "roundtrip", "--effort", "small", "--findings", folder, "--json", "-")
+    asked = ("check", table, "--only", "roundtrip", "--effort", "small", "--fail-fast")
+    run = tornproof(*asked, "--findings", folder, "--json", "-")
     assert run.code == 1, run
     (found,) = run.document["findings"]
     return Path(found["file"])

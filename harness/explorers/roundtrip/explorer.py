@@ -27,8 +27,8 @@ PHASE = "roundtrip"
 FILES, GENERATIONS, CHANGED_FILES, FORM_COUNT = "files", "generations", "changed files", "forms"
 FILE_COUNTS = (FILES, CHANGED_FILES)
 """Counts of what has the cases, and not of cases."""
-PART_COST = 0.1
-"""That of a part on average, where that of all generations of a small table is 1."""
+CONTROLS_COST, FORMS_COST, GENERATIONS_COST = 8.0, 4.0, 0.1
+"""Those of a small table, where that of a part is 1 on average."""
 OF_EVERY = 4
 """Of so many cases of a part, one after the other, a check asks as many as it is told."""
 ENCODING = "decoding and encoding a generation gives the same bytes"
@@ -50,10 +50,10 @@ class _Compared:
 def roundtrip(questions: int = OF_EVERY) -> Exploration:
     """Compare a table's generations, some of its data files in other forms, and so many of four cases of a part."""
     failed, *results = yield [
-        Task(run=_failed_controls, begins_first=True),
-        *(Task(run=_compare_part, arguments=(part.key, questions), cost=PART_COST) for part in PARTS),
-        Task(run=_compare_forms),
-        Task(run=_compare_generations),
+        Task(run=_failed_controls, cost=CONTROLS_COST, begins_first=True),
+        *(Task(run=_compare_part, arguments=(part.key, questions)) for part in PARTS),
+        Task(run=_compare_forms, cost=FORMS_COST),
+        Task(run=_compare_generations, cost=GENERATIONS_COST),
     ]
     compared = [each for each in results if each is not None]
     if not compared:

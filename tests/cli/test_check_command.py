@@ -71,7 +71,8 @@ def checked(tmp_path_factory: pytest.TempPathFactory) -> Checked:
     folder, result = tmp_path_factory.mktemp("checked"), tmp_path_factory.mktemp("result") / "out.json"
     table = TABLE.write_to(folder / "table")
     before = content_of(table)
-    run = cold_run("check", table, "--only", "verify", "--only", "damage", "--workers", "2", "--bounds", "--json", result, folder=folder)
+    asked = ("--only", "verify", "--only", "damage", "--workers", "2", "--bounds")
+    run = cold_run("check", table, *asked, "--json", result, folder=folder)
     return Checked(run, json.loads(result.read_text()), folder, table, before)
 
 

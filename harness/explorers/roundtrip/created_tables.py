@@ -7,7 +7,7 @@ persistence leave.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from tornproof.harness.common.patch import Controls, not_noticed
@@ -86,15 +86,17 @@ def problem_of(case: CreatedTable) -> str | None:
     """Say after which call a table is neither; None if there is none."""
     storage = FaultyStorage(MemoryStorage.of(START))
     case.create(storage)
-    kernel, seen = Kernel.of(START), set[object]()
+    kernel, seen, smaller_files = Kernel.of(START), set[object](), case.smaller.image().files
     for number, call in enumerate(storage.calls, start=1):
         apply(kernel, 0, call)
         is_created = number == len(storage.calls)
         if call.kind in STEPS or is_created:
             for picked in legal_disks(kernel, case.model):
                 identity = picked.disk.identity(), is_created
-                problem = None if identity in seen else _problem_of_disk(case, picked.disk.kernel().image(), is_created)
+                if identity in seen:
+                    continue
                 seen.add(identity)
+                problem = _problem_of_disk(case, picked.disk.kernel().image(), smaller_files, is_created)
                 if problem is not None:
                     return f"if the power fails after call {number}, {call.kind} of {call.path}, {problem}"
     return None
@@ -115,18 +117,17 @@ def _without_sync(storage: Storage, path: str, content: bytes) -> None:
         file.pwrite(content, 0)
 
 
-def _problem_of_disk(case: CreatedTable, image: DiskImage, is_created: bool) -> str | None:
+def _problem_of_disk(
+    case: CreatedTable, image: DiskImage, smaller_files: Mapping[str, bytes], is_created: bool
+) -> str | None:
     storage = MemoryStorage.of(image)
     try:
         table = open_table(storage, PATH)
     except (NotATableError, FileMissingError):
         if is_created:
             return "the table is not there, whose creation has returned"
-        smaller = case.smaller
-        smaller.create(storage)
-        return (
-            None if storage.image().files == smaller.image().files else "another table is created than where nothing is"
-        )
+        case.smaller.create(storage)
+        return None if storage.image().files == smaller_files else "another table is created than where nothing is"
     names = [column.name for column in table.metadata.columns] if table.metadata else []
     if names != ["at", *(each.name for each in case.columns)]:
         return f"the table has the columns {names}"

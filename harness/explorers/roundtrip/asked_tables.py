@@ -24,7 +24,7 @@ from tornproof.harness.explorers.roundtrip.metadata.metadata_draft import (
 )
 from tornproof.harness.explorers.roundtrip.metadata.placed_partitions import GENERATED, PARQUET
 from tornproof.harness.explorers.roundtrip.metadata.transaction_files import Entry, TransactionFile
-from tornproof.harness.explorers.roundtrip.worked_out import Question, problem_of
+from tornproof.harness.explorers.roundtrip.worked_out.question import Question, problem_of
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.impl.errors import TornproofError
 from tornproof.impl.pm.view import MetadataView, VerifiedGenerations, open_view

@@ -14,7 +14,6 @@ from tornproof.harness.explorers.roundtrip import (
     killed_commits,
     merge_plans,
     spelled_files,
-    worked_out,
 )
 from tornproof.harness.explorers.roundtrip.beside import changed_meanwhile, open_files
 from tornproof.harness.explorers.roundtrip.conditions import pruned_row_groups, worded_conditions
@@ -51,6 +50,7 @@ from tornproof.harness.explorers.roundtrip.parquet import (
     written_options,
     written_partitions,
 )
+from tornproof.harness.explorers.roundtrip.worked_out import questions
 from tornproof.harness.explorers.roundtrip.writing import (
     offered_values,
     republished_partitions,
@@ -308,8 +308,8 @@ WORKED_OUT = Part(
     key="worked_out",
     count="worked out twice",
     words="names, intervals, hashes and orders worked out twice",
-    module=worked_out,
-    cases=worked_out.questions,
+    module=questions,
+    cases=questions.questions,
 )
 ASKED_TABLES = Part(
     key="table",

@@ -13,7 +13,7 @@ from tornproof.harness.common.patch import replaced
 from tornproof.harness.common.verdict import Verdict
 from tornproof.harness.explorers.roundtrip.explorer import findings_of
 from tornproof.harness.explorers.roundtrip.parts import WORKED_OUT
-from tornproof.harness.explorers.roundtrip.worked_out import questions
+from tornproof.harness.explorers.roundtrip.worked_out.questions import questions
 from tornproof.impl.types.questdb import DECIMAL_DIGITS_MAX, TypeTag
 
 

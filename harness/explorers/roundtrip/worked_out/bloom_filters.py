@@ -1,0 +1,127 @@
+"""Bloom filters, of which a value of each type has its bits, and how they are copied."""
+
+from __future__ import annotations
+
+import functools
+import io
+import itertools
+import math
+import struct
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import xxhash
+
+from tornproof.harness.explorers.model_based.other_footers import CHUNK_FACTS, with_footer, within
+from tornproof.harness.explorers.roundtrip.forms import reader_of
+from tornproof.harness.explorers.roundtrip.worked_out.hashes import SYMBOLS
+from tornproof.harness.explorers.roundtrip.worked_out.question import Question
+from tornproof.impl.migrate.convert import convert
+from tornproof.impl.parquet import bloom
+from tornproof.impl.parquet.thrift import Field, Kind, Struct, encode, with_fields
+
+BLOOM_SALTS = (
+    *(0x47B6137B, 0x44974D91, 0x8824AD5B, 0xA2B7289D),
+    *(0x705495C7, 0x2DF1424B, 0x9EFC4947, 0x5C6BFB31),
+)
+FILTER_BYTES_MAX = 4096
+ONLY = Struct((Field(1, Kind.STRUCT, Struct(())),))
+"""A choice among one, as that of a filter's algorithm, hash and compression."""
+
+
+def copied_filters() -> Iterator[Question]:
+    """Yield how often a filter is in the metadata of a small file whose row groups share it."""
+    for size_bytes in (32, FILTER_BYTES_MAX):
+        for count in (1, 2, 8):
+            name = f"the copies of a filter of {size_bytes} bytes that {count} row groups share"
+            yield Question("filters", name, functools.partial(_copied_filters, count, size_bytes), count)
+
+
+def _copied_filters(group_count: int, size_bytes: int) -> int:
+    rows, target = pa.table({"a": pa.array(range(group_count), pa.int64())}), io.BytesIO()
+    pq.write_table(rows, target, row_group_size=1, store_schema=False)
+    plain, bits = target.getvalue(), b"\xff" * size_bytes
+    head = encode(Struct((Field(1, Kind.I32, size_bytes), *(Field(number, Kind.STRUCT, ONLY) for number in (2, 3, 4)))))
+    found = head + bits
+    footer_bytes = int.from_bytes(plain[-8:-4], "little") + 8
+    facts = Field(14, Kind.I64, len(plain) - footer_bytes), Field(15, Kind.I32, len(found))
+    content = plain[:-footer_bytes] + found + plain[-footer_bytes:]
+    content = with_footer(content, within(CHUNK_FACTS, lambda chunk: with_fields(chunk, *facts)))
+    metadata = convert(reader_of(content), size_bytes=len(content), file="shared.parquet")
+    return metadata.count(size_bytes.to_bytes(4, "little") + bits)
+
+
+def bloom_filters() -> Iterator[Question]:
+    """Yield hashes of values, the bits that they set in filters, what filters may contain, and how large they are."""
+    numbers = (*range(-3, 4), 1 << 20, -(1 << 31), (1 << 31) - 1)
+    plain = [bytes((row * 7 + at) % 256 for at in range(64)) for row in range(5)]
+    arrays: list[tuple[str, pa.Array, list[bytes]]] = [
+        ("32 bits", pa.array(numbers, pa.int32()), [struct.pack("<i", each) for each in numbers]),
+        ("64 bits", pa.array(numbers, pa.int64()), [struct.pack("<q", each) for each in numbers]),
+        (
+            "16 bits",
+            pa.array(numbers[:8], pa.int32()).slice(0, 7).cast(pa.int16()),
+            [struct.pack("<i", each) for each in numbers[:7]],
+        ),
+        ("floats", pa.array([0.5, -2.0], pa.float32()), [struct.pack("<f", each) for each in (0.5, -2.0)]),
+        ("doubles", pa.array([0.1, -1e300], pa.float64()), [struct.pack("<d", each) for each in (0.1, -1e300)]),
+        ("texts", pa.array(SYMBOLS), [each.encode() for each in SYMBOLS]),
+        ("keys", pa.array(SYMBOLS[::-1]).dictionary_encode(), [each.encode() for each in SYMBOLS[::-1]]),
+        ("values and nulls", pa.array([5, None, 6], pa.int64()), [struct.pack("<q", each) for each in (5, 6)]),
+    ]
+    for width in (1, 2, 3, 4, 5, 7, 8, 9, 12, 16, 24, 31, 32, 33, 64):
+        cut = [each[:width] for each in plain]
+        arrays.append((f"{width} bytes", pa.array(cut, pa.binary(width)), cut))
+    for name, array, contents in arrays:
+        hashes = [xxhash.xxh64_intdigest(content) for content in contents]
+        yield Question("bloom filters", f"hashes of {name}", functools.partial(_value_hashes, array), hashes)
+        for size_bytes in (32, 64, 4096):
+            filled = filter_of(hashes, size_bytes)
+            name_of = f"a filter of {size_bytes} bytes of {name}"
+            made = functools.partial(_made_filter, hashes, size_bytes)
+            yield Question("bloom filters", name_of, made, filled)
+            asked = [*hashes, *(xxhash.xxh64_intdigest(struct.pack("<q", each)) for each in range(100, 140))]
+            found = functools.partial(_contained, filled, asked)
+            yield Question(
+                "bloom filters", f"what is in {name_of}", found, [may_be_in(filled, each) for each in asked] * 2
+            )
+    for count, rate in itertools.product((0, 1, 30, 1000, 10**6, 10**9), (0.5, 0.05, 0.001)):
+        bits = -8 * count / math.log(1 - rate ** (1 / 8))
+        expected = next(1 << power for power in range(5, 28) if 8 << power >= bits or power == 27)
+        name = f"the bytes of a filter of {count} values at a rate of {rate}"
+        yield Question("bloom filters", name, functools.partial(bloom.bitset_size_bytes, count, rate), expected)
+
+
+def _value_hashes(array: pa.Array) -> list[int]:
+    return [int(each) for each in bloom.hashes_of(array)]
+
+
+def _made_filter(hashes: list[int], size_bytes: int) -> bytes:
+    return bloom.build_bitset(np.array(hashes, np.uint64), size_bytes)
+
+
+def _contained(content: bytes, hashes: list[int]) -> list[bool]:
+    together = bloom.probe(content, np.array(hashes, np.uint64)).tolist()
+    return [*(bool(bloom.may_contain(content, each)) for each in hashes), *together]
+
+
+def _bits_of(content_bytes: int, value_hash: int) -> Iterator[int]:
+    """Yield the bits that a hash sets: its upper half chooses a block, its lower half a bit in each of eight words."""
+    block = (value_hash >> 32) * (content_bytes // 32) >> 32
+    for word, salt in enumerate(BLOOM_SALTS):
+        yield block * 256 + word * 32 + ((value_hash % (1 << 32)) * salt % (1 << 32) >> 27)
+
+
+def filter_of(hashes: list[int], size_bytes: int) -> bytes:
+    """Return a bloom filter of values with these hashes."""
+    found = functools.reduce(
+        lambda bits, bit: bits | 1 << bit, (bit for each in hashes for bit in _bits_of(size_bytes, each)), 0
+    )
+    return found.to_bytes(size_bytes, "little")
+
+
+def may_be_in(content: bytes, value_hash: int) -> bool:
+    """Return whether a filter has all bits of a hash."""
+    return all(content[bit // 8] >> bit % 8 & 1 for bit in _bits_of(len(content), value_hash))

@@ -1,0 +1,122 @@
+"""The names of partitions' directories, and the intervals of time that they stand for."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from tornproof.harness.explorers.roundtrip.worked_out.question import Question
+from tornproof.impl.table import partition_names
+from tornproof.impl.table.metadata_file import PartitionBy
+
+DAYS = ("1969-12-31", "1970-01-01", "2019-12-30", "2020-02-29", "2021-01-03", "2024-12-31", "2026-11-27")
+TIMES = (
+    *("00:00:00", "07:00:00", "23:00:00", "07:00:30", "07:50:00", "07:50:30", "00:00:01", "00:01:00", "23:59:59"),
+    *("07:00:00.5", "00:00:00.000001", "07:50:30.999999", "23:59:59.100000", "23:59:59.999999"),
+)
+NO_DIRECTORIES = (
+    *("", ".1", "2024-", "24-01-01", "2024-1-01", "2024-01-01-1", "2024-W5", "2024-W05-", "2024-W05-12", "2024/01"),
+    *("x2024", "default1", "2024-01-01.", "2024-01-01.x", "2024-01-01.-1", "2024-01-01.1.2", "2024-01-01 "),
+    *("2024-01-01.detached", "2024-01-01.5.attachable", "2024-01-01.tmp", "2024.old", "2024-01-01T", "2024-01-01T7"),
+    *("2024-01-01T0750", "2024-01-01T075030-", "2024-01-01T075030-1", "2024-01-01T075030-1234567", "2024T07", "_pm"),
+)
+"""Names that no partition's directory has: others of operators and servers begin like it."""
+NANOSECONDS = (0, 1, 120, 999)
+UNITS = {PartitionBy.YEAR: "Y", PartitionBy.MONTH: "M", PartitionBy.DAY: "D", PartitionBy.HOUR: "h"}
+
+
+def directories() -> Iterator[Question]:
+    """Yield names of partitions, which begin at an interval or where a server has split one, and their intervals."""
+    for (day, time), by in itertools.product(itertools.product(DAYS, TIMES), PartitionBy):
+        for nanosecond in (None, *(NANOSECONDS if "." in time else NANOSECONDS[:2])):
+            is_fine = nanosecond is not None
+            start = np.datetime64(f"{day}T{time}", "ns" if is_fine else "us") + (nanosecond or 0)
+            timestamp = int(start.astype(np.int64))
+            words = f"a partition by {by.name.lower()} at {start}"
+            name = _directory(start, by)
+            settings: dict[str, Any] = {"partition_by": by, "nanoseconds": is_fine}
+            for txn, suffix in ((-1, ""), (12, ".12")):
+                yield Question(
+                    "directories",
+                    f"the directory of {words}",
+                    functools.partial(partition_names.directory_names, timestamp, txn, **settings),
+                    (name + suffix,),
+                )
+                yield Question(
+                    "names",
+                    f"the parts of {name + suffix}",
+                    functools.partial(_parts_of, name + suffix),
+                    (True, (name, txn)),
+                )
+            first, end = interval_of(start, by)
+            yield Question(
+                "starts",
+                f"the start of {words}",
+                functools.partial(partition_names.interval_start, timestamp, **settings),
+                first,
+            )
+            yield Question(
+                "ends",
+                f"the end of {words}",
+                functools.partial(partition_names.interval_end, timestamp, **settings),
+                end,
+            )
+
+    for name in NO_DIRECTORIES:
+        found = functools.partial(partition_names.looks_like_partition, name)
+        yield Question("names", f"whether {name!r} is a partition's directory", found, False)
+
+
+def _parts_of(name: str) -> tuple[bool, tuple[str, int]]:
+    return partition_names.looks_like_partition(name), partition_names.split_name(name)
+
+
+def _directory(start: np.datetime64, by: PartitionBy) -> str:
+    if by is PartitionBy.NONE:
+        return "default"
+    interval, day = _interval_name(start, by), str(start.astype("datetime64[D]"))
+    first = interval_of(start, by)[0]
+    if first == int(start.astype(np.int64)):
+        return interval
+    if by is PartitionBy.WEEK:
+        day = f"{interval}-{1 + _weekday(start)}"
+    clock, _, fraction = str(start).partition("T")[2].partition(".")
+    hours, minutes, seconds = clock.split(":")
+    if int(fraction):
+        return f"{day}T{hours}{minutes}{seconds}-{fraction}"
+    if minutes + seconds != "0000":
+        return f"{day}T{hours}{minutes}{seconds}"
+    return f"{day}T{hours}" if hours != "00" else day
+
+
+def _interval_name(start: np.datetime64, by: PartitionBy) -> str:
+    if by is PartitionBy.WEEK:
+        # A week is of the year in which its Thursday is.
+        thursday = start.astype("datetime64[D]") - _weekday(start) + 3
+        week = int((thursday - thursday.astype("datetime64[Y]").astype("datetime64[D]")).astype(int)) // 7 + 1
+        return f"{thursday.astype('datetime64[Y]')}-W{week:02d}"
+    return str(start.astype(f"datetime64[{UNITS[by]}]"))
+
+
+def _weekday(start: np.datetime64) -> int:
+    """Return the days since the last Monday."""
+    return (int(start.astype("datetime64[D]").astype(np.int64)) + 3) % 7
+
+
+def interval_of(start: np.datetime64, by: PartitionBy) -> tuple[int | None, int | None]:
+    """Return where the interval begins and ends, in the unit of the time."""
+    if by is PartitionBy.NONE:
+        return None, None
+    unit = np.datetime_data(start)[0]
+    if by is PartitionBy.WEEK:
+        first = start.astype("datetime64[D]") - _weekday(start)
+        following = first + 7
+    else:
+        first = start.astype(f"datetime64[{UNITS[by]}]")
+        following = first + 1
+    begin, end = (int(each.astype(f"datetime64[{unit}]").astype(np.int64)) for each in (first, following))
+    return begin, end

@@ -1,0 +1,191 @@
+"""What a migration of a table takes up, and the JSON that it reads and writes."""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from tornproof.harness.explorers.corruption import every_type
+from tornproof.harness.explorers.roundtrip.worked_out.column_types import LONG, TIMESTAMP
+from tornproof.harness.explorers.roundtrip.worked_out.question import Question
+from tornproof.harness.simulator.filesystem.memory import MemoryStorage
+from tornproof.impl.errors import (
+    TornproofError,
+)
+from tornproof.impl.layout.parquet import DATA_FILE
+from tornproof.impl.migrate.json_rules import JsonError, parse_json
+from tornproof.impl.migrate.table_migration import TablePlan, plan_table
+from tornproof.impl.storage.interface import Storage
+from tornproof.impl.table.create import NewColumn, create_table
+from tornproof.impl.table.metadata_file import PartitionBy
+from tornproof.impl.write.questdb_json import updated_json
+
+_OTHERS: tuple[Any, ...] = (None, {}, [1], [[]], "x")
+"""What is no list of columns."""
+
+
+def migrations_of_one() -> Iterator[Question]:
+    """Yield what there is to migrate in tables of one partition and of none, of all or of one by its name."""
+    image, path = every_type.image_of_every_type(), every_type.PATH
+    (directory,) = {file.split("/")[1] for file in image.files if file.endswith(DATA_FILE)}
+    empty = MemoryStorage()
+    create_table(empty, "none", [NewColumn(name="ts", type=TIMESTAMP)], timestamp="ts", partition_by=PartitionBy.DAY)
+    tables: tuple[tuple[str, Storage, str, dict[str | None, int | None]], ...] = (
+        (
+            "one partition",
+            MemoryStorage.of(image),
+            path,
+            {None: 1, directory: 1, f"{directory}1": None, "2024-01-02": None},
+        ),
+        ("no partition", empty, "none", {None: 0, directory: None}),
+    )
+    for words, storage, where, expected in tables:
+        for only, count in expected.items():
+            name = f"what to migrate of a table with {words}, of {only or 'all'}"
+            yield Question("migrations", name, functools.partial(_planned, storage, where, only), count)
+
+
+def _planned(storage: Storage, path: str, only: str | None) -> int | None:
+    plan = plan_table(storage, path, only=only)
+    return len(plan.partitions) if isinstance(plan, TablePlan) else None
+
+
+def documents() -> Iterator[Question]:
+    """Yield documents on columns in the `questdb` key of a footer, and what an update makes of each."""
+    column = {"column_type": 8, "column_top": 0, "id": 0}
+    sound: dict[str, Any] = {"version": 1, "schema": [column]}
+
+    def of_column(**members: Any) -> dict[str, Any]:
+        return {**sound, "schema": [column | members]}
+
+    kept = (
+        *(of_column(format=form) for form in (1, None)),
+        *(of_column(ascii=value) for value in (True, False, None)),
+        *(of_column(column_type=number) for number in (1, 0x7FFFFFFF)),
+        of_column(more={"x": [1, 2]}),
+    )
+    for document in (sound, *kept):
+        yield _document(json.dumps(document), {**document, "unused_bytes": 7})
+    yield _document(json.dumps(of_column(column_top=5)), {**sound, "unused_bytes": 7})
+    yield _document(json.dumps({**sound, "unused_bytes": 3, "x": 1}), {**sound, "unused_bytes": 7, "x": 1})
+    wrong = (
+        *({**sound, "version": version} for version in (None, True, "1", 1.0, 0, 2, -1)),
+        *({**sound, "schema": schema} for schema in _OTHERS),
+        *(of_column(column_type=number) for number in (None, 0, -1, True, "8", 8.0, 0x80000000)),
+        *(of_column(column_top=count) for count in (None, -1, True, "0", 1.5)),
+        *(of_column(format=form) for form in (0, 2, -1, True, "1", 1.0)),
+        *(of_column(ascii=value) for value in (0, 1, "true")),
+        *({**sound, "unused_bytes": count} for count in (None, -1, False, "3", 2.5)),
+        *({name: value for name, value in sound.items() if name != left_out} for left_out in sound),
+    )
+    texts = ("", "null", "[]", "{", '{"version":1,"schema":[],}', '{"version":1,"version":1,"schema":[]}')
+    numbers = (f'{{"version":1,"schema":[],"x":{value}}}' for value in ("NaN", "1e999", '"\\ud800"'))
+    for text in (*map(json.dumps, wrong), *texts, *numbers):
+        yield _document(text, None)
+
+
+def migrated_documents() -> Iterator[Question]:
+    """Yield descriptions of columns, and what a migration reads in them; what no converter takes is rejected."""
+    whole, half = 1 << 64, 1 << 63
+    members: tuple[tuple[dict[str, Any], tuple[list[Any], int | None] | None], ...] = (
+        ({}, ([], None)),
+        ({"version": 2}, None),
+        ({"version": True}, None),
+        ({"version": "1"}, None),
+        ({"version": None}, None),
+        ({"schema": None}, None),
+        ({"schema": {}}, None),
+        ({"schema": [5]}, None),
+        *(({"unused_bytes": count}, ([], None)) for count in (0, whole - 1)),
+        *(({"unused_bytes": count}, None) for count in (-1, whole, 0.5, None, "1")),
+        *(({"squash_tracker": count}, ([], count)) for count in (-half, -2, 0, half - 1)),
+        ({"squash_tracker": -1}, ([], None)),
+        *(({"squash_tracker": count}, None) for count in (-half - 1, half, None)),
+        ({"other": {"version": 2}, "größe": 1}, ([], None)),
+    )
+    for changes, expected in members:
+        yield _migrated(json.dumps({"version": 1, "schema": [], **changes}), expected)
+    tags = {*range(1, 20), *range(24, 34), 40}
+    for tag in range(42):
+        yield _migrated_column(
+            {"column_type": tag}, (tag, False, False, tag == TIMESTAMP, False, False) if tag in tags else None
+        )
+    for bits, of in ((1 << 17, (True, False)), (1 << 20, (False, True)), (1 << 17 | 1 << 20, (True, True))):
+        for tag in (TIMESTAMP, LONG):
+            is_timestamp = tag == TIMESTAMP
+            seen = (is_timestamp, of[0] and is_timestamp, of[1])
+            yield _migrated_column({"column_type": tag | bits}, (tag | bits, False, False, *seen))
+    sound = {"column_type": LONG}
+    right: tuple[tuple[str, tuple[Any, ...], tuple[bool, bool]], ...] = (
+        ("column_top", (0, 5, whole - 1), (False, False)),
+        ("format", (None,), (False, False)),
+        ("format", (1,), (True, False)),
+        ("ascii", (None, False), (False, False)),
+        ("ascii", (True,), (False, True)),
+        ("more", (7, {}), (False, False)),
+    )
+    for name, values, flags in right:
+        for value in values:
+            yield _migrated_column({**sound, name: value}, (LONG, *flags, False, False, False))
+    wrong: dict[str, tuple[Any, ...]] = {
+        "column_top": (-1, whole, None),
+        "format": (0, 2, True, "1"),
+        "ascii": (0, 1, "true"),
+        "column_type": (None, True, -1, 1 << 31),
+    }
+    for name, values in wrong.items():
+        for value in values:
+            yield _migrated_column({**sound, name: value}, None)
+    for text in (
+        '{"version":1,"schema":[],"version":1}',
+        '{"version":1,"schema":[],"\\ud800":1}',
+        '{"version":1,"schema":[],"unused_bytes":-0}',
+        '{"version":1,"schema":[],"unused_bytes":000}',
+        '{"version":1,"schema":[],"unused_bytes":' + "1" * 21 + "}",
+        '{"version":1,"schema":[],"x":NaN}',
+        '{"version":1,"schema":[]',
+        "[]",
+        "",
+        "[" * 100_000,
+    ):
+        yield _migrated(text, None)
+    yield _migrated('{"version":1,"schema":[],"x":1.5,"x":-0}', ([], None))
+
+
+def _migrated_column(column: dict[str, Any], expected: tuple[Any, ...] | None) -> Question:
+    return _migrated(json.dumps({"version": 1, "schema": [column]}), None if expected is None else ([expected], None))
+
+
+def _migrated(text: str, expected: tuple[list[Any], int | None] | None) -> Question:
+    right = "rejected" if expected is None else expected
+    return Question(
+        "migrated documents",
+        f"what a migration reads in {text[:200]!r}",
+        functools.partial(_read_document, text),
+        right,
+    )
+
+
+def _read_document(text: str) -> Any:
+    try:
+        found = parse_json(text)
+    except JsonError:
+        return "rejected"
+    return [
+        (each.type, each.is_local_key_global, each.is_ascii, each.is_timestamp, each.is_designated, each.is_descending)
+        for each in found.columns
+    ], found.squash_tracker
+
+
+def _document(text: str, expected: dict[str, Any] | None) -> Question:
+    right = "rejected" if expected is None else json.dumps(expected, separators=(",", ":"))
+    return Question("documents", f"what an update makes of {text!r}", functools.partial(_updated, text), right)
+
+
+def _updated(text: str) -> str:
+    try:
+        return updated_json(text, unused_bytes=7)
+    except TornproofError:
+        return "rejected"

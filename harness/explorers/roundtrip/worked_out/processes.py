@@ -1,0 +1,85 @@
+"""Errors that go from one process to another, and work that is done in order."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import pickle
+from collections.abc import Iterator
+from typing import Any
+
+from tornproof.harness.explorers.roundtrip.worked_out.question import Question
+from tornproof.impl.errors import (
+    BusyError,
+    CorruptError,
+    FileMissingError,
+    FileVanishedError,
+    NotATableError,
+    RowsRejectedError,
+    StorageError,
+    UnsupportedError,
+)
+from tornproof.impl.migrate.rejections import RejectedCorruptError
+from tornproof.impl.pm.chain import TokenMissingError
+from tornproof.impl.read.decoding import SYNCHRONOUS, Decoding, InOrder
+
+WORK_BYTES, WORK_BYTES_MAX = (1, 20 << 10, 12 << 20, 33 << 20), 32 << 20
+
+
+def errors() -> Iterator[Question]:
+    """Yield errors as another process gets them."""
+    place = ("_pm", "NUM_ROWS", 8, 1, 2)
+    for error, bases in (
+        (CorruptError(*place), "ProblemError TornproofError"),
+        (UnsupportedError(*place), "ProblemError TornproofError"),
+        (RejectedCorruptError(*place), "CorruptError ProblemError TornproofError"),
+        (TokenMissingError(*place), "CorruptError ProblemError TornproofError"),
+        (StorageError("_txn", "open", "no room"), "TornproofError"),
+        (FileMissingError("_txn", "open", "no file"), "StorageError TornproofError"),
+        (FileVanishedError("_pm"), "FileMissingError StorageError TornproofError"),
+        (FileVanishedError("_pm", "list", "purged"), "FileMissingError StorageError TornproofError"),
+        (RowsRejectedError.at("column", 3, 1, 2), "TornproofError"),
+        (BusyError("a writer holds it"), "TornproofError"),
+        (NotATableError("no table"), "TornproofError"),
+    ):
+        expected = [type(error).__name__, *bases.split()], str(error), vars(error)
+        yield Question(
+            "errors", f"{type(error).__name__} in another process", functools.partial(_unpickled, error), expected
+        )
+
+
+def _unpickled(error: Exception) -> tuple[list[str], str, dict[str, Any]]:
+    found = pickle.loads(pickle.dumps(error))
+    names = [each.__name__ for each in type(found).__mro__]
+    return names[: names.index("Exception")], str(found), vars(found)
+
+
+def work() -> Iterator[Question]:
+    """Yield pieces of work of these sizes, so many of which may be in progress, and not more bytes than are allowed."""
+    small, usual, large, too_large = WORK_BYTES
+    sequences = [(small,) * 5, (usual,) * 9, (large,) * 6, (too_large,) * 3, (usual, too_large, small, large) * 3]
+    sequences += itertools.product(WORK_BYTES, repeat=3)
+    for ahead, sizes in itertools.product((0, 1, 4), sequences):
+        name = f"work on {sizes}, {ahead} ahead"
+        yield Question("work", name, functools.partial(_work_done, ahead, sizes), _work_in_order(ahead, sizes))
+
+
+def _work_in_order(ahead: int, sizes: tuple[int, ...]) -> list[list[int]]:
+    """Return which results there are after each piece was begun, and at the end."""
+    found, waiting = list[list[int]](), list[int]()
+    for number in range(len(sizes)):
+        waiting.append(number)
+        given = list[int]()
+        while len(waiting) > ahead or sum(sizes[each] for each in waiting) > WORK_BYTES_MAX:
+            given.append(waiting.pop(0))
+        found.append(given)
+    return [*found, waiting]
+
+
+def _work_done(ahead: int, sizes: tuple[int, ...]) -> list[list[int]]:
+    work = InOrder[int](Decoding(start=SYNCHRONOUS.start, ahead_count=ahead))
+    found = []
+    for number, size_bytes in enumerate(sizes):
+        work.begin(functools.partial(int, number), size_bytes)
+        found.append([*work.due()])
+    return [*found, [*work.rest()]]

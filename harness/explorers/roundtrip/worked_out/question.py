@@ -1,0 +1,26 @@
+"""What is worked out twice, as a question and its answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from tornproof.harness.common.whose_error import errors_as_problems
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What is worked out twice: its kind, the words for it, what the implementation says, and what is right."""
+
+    kind: str
+    name: str
+    found: Callable[[], Any]
+    expected: Any
+
+
+@errors_as_problems
+def problem_of(question: Question) -> str | None:
+    """Say what is wrong with an answer; None if it is right."""
+    found = question.found()
+    return None if found == question.expected else f"{found} instead of {question.expected}"

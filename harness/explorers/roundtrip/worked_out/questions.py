@@ -1,0 +1,52 @@
+"""What the format spells out, worked out a second time by docs/format.md: directories, types, hashes, reloads and more.
+
+Writer and reader have these functions in common, so that a mistake in one is in both, and only a server sees it.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+
+from tornproof.harness.common.patch import replaced
+from tornproof.harness.explorers.roundtrip.worked_out.bloom_filters import bloom_filters, copied_filters
+from tornproof.harness.explorers.roundtrip.worked_out.column_types import bounds, enumerations, parquet_forms, types
+from tornproof.harness.explorers.roundtrip.worked_out.directories import directories
+from tornproof.harness.explorers.roundtrip.worked_out.hashes import checksums, hashes
+from tornproof.harness.explorers.roundtrip.worked_out.migrations import documents, migrated_documents, migrations_of_one
+from tornproof.harness.explorers.roundtrip.worked_out.new_tables import column_orders, creations, new_partitions
+from tornproof.harness.explorers.roundtrip.worked_out.processes import errors, work
+from tornproof.harness.explorers.roundtrip.worked_out.question import Question, problem_of
+from tornproof.harness.explorers.roundtrip.worked_out.transactions import pending, reloads
+
+PROPERTY = "what the format spells out is what its documentation says"
+
+
+@functools.cache
+def questions() -> tuple[Question, ...]:
+    """Return all questions, always in the same order."""
+    names = (*directories(), *types(), *hashes(), *checksums())
+    tables = (*column_orders(), *creations(), *reloads(), *bounds(), *copied_filters(), *documents(), *pending())
+    return (
+        *names,
+        *tables,
+        *enumerations(),
+        *parquet_forms(),
+        *migrated_documents(),
+        *bloom_filters(),
+        *migrations_of_one(),
+        *errors(),
+        *work(),
+        *new_partitions(),
+    )
+
+
+def failed_controls() -> Iterator[str]:
+    """Yield what is not noticed of a hash of bytes, and of directories without a time."""
+    for what, location, broken in (
+        ("another hash", "tornproof.impl.table.symbol_hash:HASH_FACTOR", 33),
+        ("directories without a time", "tornproof.impl.table.partition_names:_time_name", lambda *_: ""),
+    ):
+        with replaced(location, broken):
+            if all(problem_of(question) is None for question in questions()):
+                yield f"{what} was not noticed"

@@ -1,0 +1,91 @@
+"""What a new version of a table announces, and what a sequencer has before it."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import struct
+from collections.abc import Iterator
+
+from msgspec import structs
+
+from tornproof.harness.common.patch import replaced
+from tornproof.harness.explorers.roundtrip.worked_out.question import Question
+from tornproof.harness.simulator.filesystem.image import DiskImage
+from tornproof.harness.simulator.filesystem.memory import MemoryStorage
+from tornproof.impl.layout.txn import TransactionRecord
+from tornproof.impl.txn.reader import TransactionReader
+from tornproof.impl.txn.sequencer import SEQUENCER_FILE, pending_transaction_count
+from tornproof.impl.txn.transaction import Partition, Transaction
+
+COUNTERS = ("partition_table_version", "column_version", "truncate_version")
+"""Of a record: what announces that an older partition is another one."""
+
+
+def reloads() -> Iterator[Question]:
+    """Yield two versions of a table, and what a reader that follows it is told of the second."""
+    before = dict.fromkeys(range(3), 10)
+    for changes, is_longer, counter in itertools.product(
+        itertools.product((0, 1, None), repeat=len(before)), (False, True), (None, *COUNTERS)
+    ):
+        after = {number: before[number] + more for number, more in enumerate(changes) if more is not None}
+        after |= {len(before): 10} if is_longer else {}
+        same = [number for number in after if after[number] == before.get(number)]
+        # The last partition may grow without announcement, or be gone.
+        is_unannounced = counter is None and not {*before} - {max(before)} <= {*same}
+        yield Question(
+            "reloads",
+            f"row counts {before} and then {after}, {counter or 'no counter'} changed",
+            functools.partial(_reload, before, after, counter),
+            (is_unannounced, [] if counter == "truncate_version" else same),
+        )
+
+
+def _reload(before: dict[int, int], after: dict[int, int], counter: str | None) -> tuple[bool, list[int]]:
+    """Return whether a change was not announced, and which partitions may be kept open."""
+    versions = iter((_version(before, None), _version(after, counter)))
+    with replaced("tornproof.impl.txn.reader:safe_read", lambda *_: next(versions)):
+        reader = TransactionReader(MemoryStorage(), "_txn")
+        reader.reload()
+        found = reader.reload()
+    return bool(found.unannounced), [partition.timestamp for partition in found.unchanged]
+
+
+def _version(row_counts: dict[int, int], counter: str | None) -> Transaction:
+    record = bytearray(TransactionRecord.layout.size_bytes)
+    if counter is not None:
+        record[TransactionRecord.layout.offset_of(counter)] = 1
+    partitions = (
+        Partition(
+            timestamp=timestamp,
+            row_count=row_count,
+            name_txn=-1,
+            token=-1,
+            flags=0,
+            entry_offset_bytes=0,
+            row_count_offset_bytes=0,
+        )
+        for timestamp, row_count in row_counts.items()
+    )
+    decoded = TransactionRecord.unpack(bytes(record), 0, file="_txn")
+    return Transaction(version=0, record=decoded, symbol_counts=(), partitions=tuple(partitions))
+
+
+def pending() -> Iterator[Question]:
+    """Yield logs of a sequencer, and how many of its transactions a version of the seventh does not contain."""
+    for last, expected in ((-1, 0), (6, 0), (7, 0), (8, 1), (1 << 40, (1 << 40) - 7)):
+        for more in (b"", b"\xff" * 9):
+            content = struct.pack("<iq", 0, last) + more
+            name = f"transactions after the seventh in a log of {len(content)} bytes that ends with {last}"
+            yield Question("pending", name, functools.partial(_pending_in, content), expected)
+    for size_bytes in (0, 4, 11):
+        name = f"transactions in a log of {size_bytes} bytes"
+        yield Question("pending", name, functools.partial(_pending_in, bytes(size_bytes)), None)
+    yield Question("pending", "transactions without a log", functools.partial(_pending_in, None), None)
+
+
+def _pending_in(content: bytes | None) -> int | None:
+    version = _version({}, None)
+    version = structs.replace(version, record=version.record.changed(seq_txn=7))
+    image = DiskImage.of_files({} if content is None else {f"table/{SEQUENCER_FILE}": content})
+    return pending_transaction_count(image, "table", version)

@@ -15,11 +15,11 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from tornproof.impl.chunk.expansion import PYARROW_ERRORS, bound_bytes, check_expansion
+from tornproof.impl.chunk.expansion import PYARROW_ERRORS, bound_bytes, check_expansion, fixed_width_bytes
 from tornproof.impl.chunk.metadata import Leaf, chunk_metadata
 from tornproof.impl.chunk.statistics import check_bounds, check_counts, raise_corrupt, raise_unsupported
 from tornproof.impl.parquet.arrow_reader import open_reader
-from tornproof.impl.parquet.fields import BY_DICTIONARY, Codec, PageEncoding, PageType
+from tornproof.impl.parquet.fields import BY_DICTIONARY, OF_DICTIONARIES, Codec, PageEncoding, PageType
 from tornproof.impl.parquet.pages import PageInfo, walk_pages
 from tornproof.impl.pm.block import Chunk
 from tornproof.impl.pm.footer_comparison import encodings_mask
@@ -120,7 +120,7 @@ def decode_checked(content: bytes, column: Column, chunk: Chunk, checked: Checke
     """Decode pages that `check_pages` accepted; raises as `decode_chunk`."""
     stored = _read(content, checked.leaf, column, chunk, file, as_dictionary=checked.expanded_bytes is None)
     if checked.leaf.dimensions == 0:
-        check_values(stored, column, chunk, is_vouched=are_vouched(checked.pages, chunk), file=file)
+        check_values(stored, column, chunk, is_vouched=are_vouched(checked.pages, column, chunk), file=file)
     return final_values(stored, column, chunk, file)
 
 
@@ -146,12 +146,12 @@ def pages_of(content: bytes, chunk: Chunk, *, file: str) -> tuple[PageInfo, ...]
     )
 
 
-def are_vouched(pages: tuple[PageInfo, ...], chunk: Chunk) -> bool:
+def are_vouched(pages: tuple[PageInfo, ...], column: Column, chunk: Chunk) -> bool:
     """Whether the checksums that `pages_of` verified prove that the pages are unchanged, to the byte.
 
     A checksum covers a page's body, not its header. `pages_of` compares the header's sizes and counts with the chunk's,
     and the encoding of values must be the only one that the chunk's ENCODINGS, under the CRC of `_pm`, allow. How a v2
-    page's header divides its body is confirmed by nothing.
+    page's header divides its body is confirmed by nothing, and how many texts a dictionary has neither.
     """
     if None in [page.crc for page in pages]:
         return False
@@ -163,8 +163,14 @@ def are_vouched(pages: tuple[PageInfo, ...], chunk: Chunk) -> bool:
         all(page.kind is PageType.DATA_V1 and page.level_encodings == USUAL_LEVELS for page in data_pages)
         # Encodings used only for levels have no bit.
         and all(mask and mask & chunk.encodings for mask in masks)
-        and (encodings <= BY_DICTIONARY if has_dictionary else len(encodings) <= 1)
+        and (encodings <= BY_DICTIONARY and _is_filled(pages[0], column) if has_dictionary else len(encodings) <= 1)
     )
+
+
+def _is_filled(dictionary: PageInfo, column: Column) -> bool:
+    """Whether a dictionary is exactly as large as its number of values says."""
+    size_bytes = dictionary.value_count * fixed_width_bytes(column.physical_type, column.fixed_byte_len)
+    return dictionary.encoding in OF_DICTIONARIES and size_bytes == dictionary.uncompressed_size_bytes
 
 
 @functools.lru_cache(maxsize=4096)

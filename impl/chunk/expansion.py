@@ -28,7 +28,7 @@ def bound_bytes(chunk: Chunk) -> int:
 def expanded_page_bytes(leaf: Leaf, value_count: int, sizes_bytes: Integers, encodings: Integers) -> Integers:
     """Return how many bytes each of many chunks of one page, so large and so encoded, may decode to."""
     is_sharing = leaf.physical_type == PhysicalType.BYTE_ARRAY and encodings == PageEncoding.DELTA_BYTE_ARRAY
-    return value_count * _width_bytes(leaf.physical_type, leaf.fixed_byte_len) + np.where(
+    return value_count * fixed_width_bytes(leaf.physical_type, leaf.fixed_byte_len) + np.where(
         is_sharing, (value_count + 1) * sizes_bytes, sizes_bytes
     )
 
@@ -41,7 +41,7 @@ def check_expansion(
     Raises CorruptError for broken pages, UnsupportedError for pages that may decode to too much.
     """
     physical = column.physical_type
-    width_bytes = _width_bytes(physical, column.fixed_byte_len)
+    width_bytes = fixed_width_bytes(physical, column.fixed_byte_len)
     dictionary = pages[0] if pages and pages[0].kind is PageType.DICTIONARY else None
     dictionary_bytes = dictionary.uncompressed_size_bytes if dictionary else 0
     if dictionary is not None and dictionary.value_count > dictionary_bytes:
@@ -75,7 +75,7 @@ def check_expansion(
     return None
 
 
-def _width_bytes(physical_type: int, fixed_byte_len: int) -> int:
+def fixed_width_bytes(physical_type: int, fixed_byte_len: int) -> int:
     """Return the bytes of a value, 0 if they vary."""
     is_fixed = physical_type == PhysicalType.FIXED_LEN_BYTE_ARRAY
     return max(0, fixed_byte_len) if is_fixed else PHYSICAL_WIDTH_BYTES.get(physical_type, 0)

@@ -79,7 +79,7 @@ def _runs(pieces: Sequence[Piece], file: str) -> Iterator[tuple[list[StoredChunk
         for place in sorted(set(places).difference(pages)):
             checked = check_pages(*pieces[place], file=file)
             if checked.expanded_bytes is not None and checked.expanded_bytes <= SMALL_EXPANDED_BYTES:
-                others[place] = are_vouched(checked.pages, pieces[place].chunk)
+                others[place] = are_vouched(checked.pages, pieces[place].column, pieces[place].chunk)
         if others:
             yield (
                 [StoredChunk(leaf, codec, row_count, pieces[place].chunk.total_compressed) for place in others],

@@ -82,6 +82,8 @@ class PageEncoding(IntEnum):
 
 BY_DICTIONARY = frozenset({PageEncoding.PLAIN_DICTIONARY, PageEncoding.RLE_DICTIONARY})
 """Both encodings for dictionary keys."""
+OF_DICTIONARIES = frozenset({PageEncoding.PLAIN, PageEncoding.PLAIN_DICTIONARY})
+"""Both names of the one encoding for the values of a dictionary."""
 
 
 class PageType(IntEnum):

@@ -81,7 +81,7 @@ def _struct(data: bytes, position: int, plan: _Plan, depth_left: int) -> tuple[V
             value: Any = (number >> 1) ^ -(number & 1)
             if member is not None and not member[2] <= value <= member[3]:
                 raise _UnusualError
-        elif kind <= BOOL:
+        elif TRUE <= kind <= BOOL:
             value, kind = kind == TRUE, BOOL
         elif kind == BINARY:
             if (length := data[position]) < 128:

@@ -157,7 +157,7 @@ def _check(
             checked = check_pages(content, column, chunk, file=file)
             # No checksum covers a page's header: the sizes in it are confirmed by the footer's.
             size = sum(page.header_length_bytes + page.uncompressed_size_bytes for page in checked.pages)
-            is_vouched = size == uncompressed_size and are_vouched(checked.pages, chunk)
+            is_vouched = size == uncompressed_size and are_vouched(checked.pages, column, chunk)
             if bloom_problem is not None or (bloom_filter is None and is_vouched):
                 return _verdict(chunk, bloom_problem)
             is_decoded = True

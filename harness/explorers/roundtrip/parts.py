@@ -47,6 +47,7 @@ from tornproof.harness.explorers.roundtrip.parquet import (
     parquet_members,
     thrift_forms,
     verified_filters,
+    vouched_pages,
     written_options,
     written_partitions,
 )
@@ -165,6 +166,14 @@ COLD_READS = Part(
     subject="A chunk of ",
     module=cold_reads,
     cases=cold_reads.cold_reads,
+)
+VOUCHED_PAGES = Part(
+    key="vouched",
+    count="page headers flipped",
+    words="bits of page headers that are other ones, beside checksums",
+    subject="Of a chunk of ",
+    module=vouched_pages,
+    cases=vouched_pages.vouched_pages,
 )
 EDITED_FOOTERS = Part(
     key="edited",
@@ -457,6 +466,7 @@ PARTS = (
     EXPANSION,
     META_FILES,
     VERIFIED_TABLES,
+    VOUCHED_PAGES,
     FOOTER_RULES,
     CHAINS,
     OPEN_FILES,

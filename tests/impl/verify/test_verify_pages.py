@@ -89,12 +89,12 @@ def test_no_bit_of_a_page_header_makes_a_sound_table_read_otherwise(number: int)
 
 def test_vouched_for_are_only_pages_whose_encoding_is_known_from_elsewhere() -> None:
     resolved = partition_of(written())
-    chunk = resolved.metadata.blocks[0].chunks[1]
+    chunk, column = resolved.metadata.blocks[0].chunks[1], resolved.metadata.header.columns[1]
     (page, *_) = [page for page in pages_of(written()) if page.value_count == chunk.num_values]
-    assert are_vouched((page,), chunk)
-    assert not are_vouched((replace(page, crc=None),), chunk)
-    assert not are_vouched((replace(page, encoding=5),), chunk)
-    assert not are_vouched((replace(page, encoding=99),), chunk)
-    assert not are_vouched((replace(page, encoding=4),), chunk)
-    assert not are_vouched((replace(page, level_encodings=(4, 3)),), chunk)
-    assert not are_vouched((page, replace(page, crc=None)), chunk)
+    assert are_vouched((page,), column, chunk)
+    assert not are_vouched((replace(page, crc=None),), column, chunk)
+    assert not are_vouched((replace(page, encoding=5),), column, chunk)
+    assert not are_vouched((replace(page, encoding=99),), column, chunk)
+    assert not are_vouched((replace(page, encoding=4),), column, chunk)
+    assert not are_vouched((replace(page, level_encodings=(4, 3)),), column, chunk)
+    assert not are_vouched((page, replace(page, crc=None)), column, chunk)

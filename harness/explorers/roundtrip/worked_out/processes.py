@@ -1,11 +1,12 @@
-"""Errors that go from one process to another, and work that is done in order."""
+"""Errors that go from one process to another, work that is done in order, and work in threads."""
 
 from __future__ import annotations
 
 import functools
 import itertools
 import pickle
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from tornproof.harness.explorers.roundtrip.worked_out.question import Question
@@ -21,8 +22,10 @@ from tornproof.impl.errors import (
 )
 from tornproof.impl.migrate.rejections import RejectedCorruptError
 from tornproof.impl.pm.chain import TokenMissingError
-from tornproof.impl.read.decoding import SYNCHRONOUS, Decoding, InOrder
+from tornproof.impl.read.decoding import SYNCHRONOUS, Decoding, InOrder, by_threads
 
+PIECE_COUNT = 500
+"""More than any machine has threads."""
 WORK_BYTES, WORK_BYTES_MAX = (1, 20 << 10, 12 << 20, 33 << 20), 32 << 20
 
 
@@ -83,3 +86,39 @@ def _work_done(ahead: int, sizes: tuple[int, ...]) -> list[list[int]]:
         work.begin(functools.partial(int, number), size_bytes)
         found.append([*work.due()])
     return [*found, [*work.rest()]]
+
+
+def threads() -> Iterator[Question]:
+    """Yield what pieces of work in threads return, while the work of another reader in the same threads ends."""
+    numbers = [*range(PIECE_COUNT)]
+    yield Question("threads", "work beside other work that ends", _beside_others, numbers)
+    yield Question("threads", "work beside a piece that fails", _beside_a_failure, ["ValueError", *numbers[1:]])
+
+
+def _beside_others() -> list[int]:
+    gate = threading.Event()
+    with by_threads() as decoding:
+        results = [decoding.start(functools.partial(_when_open, gate, number)) for number in range(PIECE_COUNT)]
+        with by_threads() as other:
+            other.start(gate.wait)
+            # From here on threads take what waits, most of which is not begun when the other work ends.
+            gate.set()
+        return [result() for result in results]
+
+
+def _when_open(gate: threading.Event, number: int) -> int:
+    gate.wait()
+    return number
+
+
+def _beside_a_failure() -> list[int | str]:
+    with by_threads() as decoding:
+        texts = ["no number", *map(str, range(1, PIECE_COUNT))]
+        return [_found(result) for result in [decoding.start(functools.partial(int, text)) for text in texts]]
+
+
+def _found(result: Callable[[], int]) -> int | str:
+    try:
+        return result()
+    except ValueError as error:
+        return type(error).__name__

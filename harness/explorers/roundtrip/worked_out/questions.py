@@ -15,7 +15,7 @@ from tornproof.harness.explorers.roundtrip.worked_out.directories import directo
 from tornproof.harness.explorers.roundtrip.worked_out.hashes import checksums, hashes
 from tornproof.harness.explorers.roundtrip.worked_out.migrations import documents, migrated_documents, migrations_of_one
 from tornproof.harness.explorers.roundtrip.worked_out.new_tables import column_orders, creations, new_partitions
-from tornproof.harness.explorers.roundtrip.worked_out.processes import errors, work
+from tornproof.harness.explorers.roundtrip.worked_out.processes import errors, threads, work
 from tornproof.harness.explorers.roundtrip.worked_out.question import Question, problem_of
 from tornproof.harness.explorers.roundtrip.worked_out.transactions import pending, reloads
 
@@ -38,6 +38,7 @@ def questions() -> tuple[Question, ...]:
         *errors(),
         *work(),
         *new_partitions(),
+        *threads(),
     )
 
 

@@ -59,7 +59,10 @@ LOGICAL_OF: Mapping[str, tuple[int, set[str]]] = {
     "DATE": (6, {"INT32"}),
     "JSON": (12, TEXTS),
     "BSON": (13, TEXTS),
+    "UNKNOWN": (11, {"INT32"}),
     "UUID": (14, {"FIXED(16)"}),
+    # The server's converter does not know it.
+    "FLOAT16": (15, {*TYPES}),
 }
 UNITS = ("MILLIS", "MICROS", "NANOS")
 DIGITS = (-1, 0, 1, 4, 5, 9, 10, 11, 12, 18, 19, 28, 29, 38, 39, 78, 79)

@@ -1,4 +1,4 @@
-"""Whether a chunk that decodes to more bytes than a reader allows is rejected, in each encoding that pyarrow writes."""
+"""Whether a chunk is rejected that decodes to more bytes than a reader allows, and no other, as pyarrow encodes it."""
 
 from __future__ import annotations
 
@@ -22,21 +22,33 @@ from tornproof.impl.layout.parquet import DATA_FILE
 from tornproof.impl.migrate.convert import convert
 from tornproof.impl.pm.chain import decode_metadata, walk
 
-PROPERTY = "what decodes to more bytes than a reader allows is rejected"
+PROPERTY = "what decodes to more bytes than a reader allows is rejected, and nothing else"
 EXPANSION = "tornproof.impl.chunk.expansion"
 ROW_COUNT, TEXT_BYTES = 300, 400
-"""Values are alike, so that few bytes decode to many."""
+"""Most values are alike, so that few bytes decode to many."""
+FALLS_BACK = {"dictionary_pagesize_limit": 50 * TEXT_BYTES, "write_batch_size": 10}
+"""So large a dictionary makes the rest of a chunk plain pages."""
+ALLOWED_TIMES = 3
+"""Besides the values their pages are counted, with levels that are no more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Repeated:
-    """One value many times, and how it is encoded."""
+    """One value many times, or as many that differ at the end, and how they are encoded."""
 
     value: Any
     type: pa.DataType
     value_bytes: int
     encoding: str | None = None
     settings: dict[str, Any] = field(default_factory=dict)
+    differs: bool = False
+
+    @property
+    def values(self) -> list[Any]:
+        """All of them."""
+        if self.differs:
+            return [f"{number:0>{self.value_bytes}}" for number in range(ROW_COUNT)]
+        return [self.value] * ROW_COUNT
 
     @property
     def name(self) -> str:
@@ -53,7 +65,7 @@ class Repeated:
     def content(self) -> bytes:
         """Return a Parquet file with them in its only chunk."""
         target = io.BytesIO()
-        rows = pa.table({"v": pa.array([self.value] * ROW_COUNT, self.type)})
+        rows = pa.table({"v": pa.array(self.values, self.type)})
         encodings = {"use_dictionary": True} if self.encoding is None else {"column_encoding": {"v": self.encoding}}
         pq.write_table(rows, target, **{"use_dictionary": False, **encodings, **self.settings})
         return target.getvalue()
@@ -70,32 +82,38 @@ def repeated() -> tuple[Repeated, ...]:
         (0.5, pa.float64(), 8, (None, "PLAIN", "BYTE_STREAM_SPLIT")),
         (Decimal(7), pa.decimal128(38, 0), 16, (None, "PLAIN")),
     )
-    return tuple(
-        Repeated(value=value, type=of, value_bytes=size, encoding=encoding, settings=settings)
-        for value, of, size, encodings in kinds
-        for encoding in encodings
-        for settings in (
-            {"compression": "zstd", "data_page_version": "1.0"},
-            {"compression": "none", "data_page_version": "2.0"},
-            # Its dictionaries have an older number.
-            {"compression": "snappy", "version": "1.0"},
-        )
+    mixed = Repeated(value=text, type=pa.string(), value_bytes=TEXT_BYTES, settings=FALLS_BACK, differs=True)
+    return (
+        *(
+            Repeated(value=value, type=of, value_bytes=size, encoding=encoding, settings=settings)
+            for value, of, size, encodings in kinds
+            for encoding in encodings
+            for settings in (
+                {"compression": "zstd", "data_page_version": "1.0"},
+                {"compression": "none", "data_page_version": "2.0"},
+                # Its dictionaries have an older number.
+                {"compression": "snappy", "version": "1.0"},
+            )
+        ),
+        mixed,
     )
 
 
 @errors_as_problems
 def problem_of(each: Repeated) -> str | None:
     """Say what is wrong: it must decode, but not where one byte less is allowed; None if nothing is."""
-    if _decode(each.content()) != [each.value] * ROW_COUNT:
+    if _decode(each.content()) != each.values:
         return "it decodes to other values"
-    if _is_rejected(each):
+    if _is_rejected(each, ALLOWED_TIMES * each.decoded_bytes):
+        return f"{each.decoded_bytes} bytes are rejected where {ALLOWED_TIMES} times as many are allowed"
+    if _is_rejected(each, each.decoded_bytes - 1):
         return None
     return f"{each.decoded_bytes} bytes are decoded where {each.decoded_bytes - 1} are allowed"
 
 
-def _is_rejected(each: Repeated) -> bool:
+def _is_rejected(each: Repeated, allowed_bytes: int) -> bool:
     with ExitStack() as limited:
-        limited.enter_context(replaced(f"{EXPANSION}:EXPANDED_MAX_BYTES", each.decoded_bytes - 1))
+        limited.enter_context(replaced(f"{EXPANSION}:EXPANDED_MAX_BYTES", allowed_bytes))
         limited.enter_context(replaced(f"{EXPANSION}:EXPANSION_MAX", 0))
         try:
             _decode(each.content())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from msgspec import structs
 
@@ -17,6 +17,7 @@ from tornproof.impl.layout.txn import TransactionRecord
 from tornproof.impl.txn.reader import TransactionReader
 from tornproof.impl.txn.sequencer import SEQUENCER_FILE, pending_transaction_count
 from tornproof.impl.txn.transaction import Partition, Transaction
+from tornproof.impl.txn.write import PartitionState, next_version
 
 COUNTERS = ("partition_table_version", "column_version", "truncate_version")
 """Of a record: what announces that an older partition is another one."""
@@ -69,6 +70,37 @@ def _version(row_counts: dict[int, int], counter: str | None) -> Transaction:
     )
     decoded = TransactionRecord.unpack(bytes(record), 0, file="_txn")
     return Transaction(version=0, record=decoded, symbol_counts=(), partitions=tuple(partitions))
+
+
+def announcements() -> Iterator[Question]:
+    """Yield what changes of one of two partitions, and whether the next version announces it to readers that follow.
+
+    They read the last row count in any case, and all else of older partitions only if it is announced.
+    """
+    before = [PartitionState(timestamp=each, row_count=5, flags=0, name_txn=each, token=100) for each in (1, 2)]
+    for number, name in itertools.product(range(2), ("row_count", "flags", "name_txn", "token")):
+        after = [structs.replace(each, **{name: 7}) if place == number else each for place, each in enumerate(before)]
+        words = f"another {name} of {('the first', 'the last')[number]} of two partitions"
+        is_seen_anyway = (number, name) == (1, "row_count")
+        yield Question("announcements", words, functools.partial(_is_announced, before, after), not is_seen_anyway)
+    for words, after in (
+        ("nothing else", before),
+        ("a partition less", before[:1]),
+        ("none", []),
+        ("a first", before[1:]),
+    ):
+        is_other = after != before
+        yield Question("announcements", words, functools.partial(_is_announced, before, after), is_other)
+
+
+def _is_announced(before: Sequence[PartitionState], after: Sequence[PartitionState]) -> bool:
+    current = _version({}, None)
+    partitions = tuple(
+        Partition(entry_offset_bytes=0, row_count_offset_bytes=0, **structs.asdict(each)) for each in before
+    )
+    current = structs.replace(current, partitions=partitions)
+    found = next_version(current, partitions=after, min_timestamp=0, max_timestamp=0)
+    return found.record.partition_table_version != current.record.partition_table_version
 
 
 def pending() -> Iterator[Question]:

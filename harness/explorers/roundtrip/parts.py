@@ -38,6 +38,7 @@ from tornproof.harness.explorers.roundtrip.parquet import (
     converted_structs,
     edited_footers,
     expansion,
+    flat_schemas,
     footer_rules,
     judged_statistics,
     migrated_filters,
@@ -166,6 +167,14 @@ COLD_READS = Part(
     subject="A chunk of ",
     module=cold_reads,
     cases=cold_reads.cold_reads,
+)
+FLAT_SCHEMAS = Part(
+    key="flat",
+    count="flat schemas",
+    words="columns as FlatBuffers say of them what they are",
+    subject="Of a column of ",
+    module=flat_schemas,
+    cases=flat_schemas.flat_schemas,
 )
 VOUCHED_PAGES = Part(
     key="vouched",
@@ -466,6 +475,7 @@ PARTS = (
     EXPANSION,
     META_FILES,
     VERIFIED_TABLES,
+    FLAT_SCHEMAS,
     VOUCHED_PAGES,
     FOOTER_RULES,
     CHAINS,

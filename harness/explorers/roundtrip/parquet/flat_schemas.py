@@ -1,0 +1,192 @@
+"""Whether footers of FlatBuffers say of columns what pyarrow reads from Thrift, at addresses that other readers accept.
+
+Our own reader takes the Thrift footer from what is kept beside the tables, and reads numbers at any address.
+"""
+
+from __future__ import annotations
+
+import functools
+import io
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+from unittest.mock import patch
+
+import flatbuffers.table
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tornproof.harness.common.patch import Controls, not_noticed
+from tornproof.harness.common.whose_error import errors_as_problems
+from tornproof.harness.explorers.model_based.other_footers import with_elements, with_footer
+from tornproof.harness.explorers.roundtrip.forms import opened
+from tornproof.harness.explorers.roundtrip.parquet.annotated_columns import CONVERTED, CONVERTED_OF, SCHEMA
+from tornproof.impl.extension import parquet3_generated as schema
+from tornproof.impl.extension.decode import FlatFooter
+from tornproof.impl.extension.encode import flatbuffer_of
+from tornproof.impl.parquet.thrift import Field, Kind, Struct, with_fields
+
+PROPERTY = "a footer of FlatBuffers says of columns what that of Thrift says, where readers of FlatBuffers look"
+TYPES: dict[str, Callable[[], pa.DataType]] = {
+    "truths": pa.bool_,
+    "bytes": pa.int8,
+    "unsigned shorts": pa.uint16,
+    "numbers": pa.int32,
+    "long numbers": pa.int64,
+    "unsigned long numbers": pa.uint64,
+    "reals": pa.float64,
+    "short reals": pa.float32,
+    "half reals": pa.float16,
+    "texts": pa.string,
+    "binaries": pa.binary,
+    "binaries of five bytes": functools.partial(pa.binary, 5),
+    "days": pa.date32,
+    "times of day": functools.partial(pa.time32, "ms"),
+    "fine times of day": functools.partial(pa.time64, "ns"),
+    **{
+        f"times in {unit}{' of a zone' * bool(zone)}": functools.partial(pa.timestamp, unit, zone)
+        for unit in ("ms", "us", "ns")
+        for zone in (None, "UTC")
+    },
+    "decimals": functools.partial(pa.decimal128, 9, 2),
+    "wide decimals": functools.partial(pa.decimal256, 70, 20),
+    "nulls": pa.null,
+    "identities": pa.uuid,
+}
+OLDER = {"ms": "TIMESTAMP_MILLIS", "us": "TIMESTAMP_MICROS"}
+"""The annotations that older writers add to times, also to those of no zone."""
+PHYSICAL = ("BOOLEAN", "INT32", "INT64", "INT96", "FLOAT", "DOUBLE", "BYTE_ARRAY", "FIXED_LEN_BYTE_ARRAY")
+LOGICAL = (
+    *("None", "String", "Map", "List", "Enum", "Decimal", "Date", "Time", "Timestamp", "Int"),
+    *("Null", "JSON", "BSON", "UUID", "Float16"),
+)
+UNITS = ("milliseconds", "microseconds", "nanoseconds")
+ZONES = ("", " of a zone")
+FILE = "data.parquet"
+ROW_COUNT = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlatSchema:
+    """A column of a type, which may be null or not, maybe with an older annotation beside the logical type."""
+
+    of: str
+    is_nullable: bool
+    older: str | None = None
+
+    @property
+    def name(self) -> str:
+        """It in words."""
+        return f"{self.of}, {'nullable' if self.is_nullable else 'required'}, {self.older or 'nothing'} beside it"
+
+    @property
+    def kind(self) -> str:
+        """The type."""
+        return self.of
+
+    def content(self) -> bytes:
+        """Return a file that has the column, with nulls or without rows."""
+        of = pa.schema([pa.field("a", TYPES[self.of](), nullable=self.is_nullable)])
+        rows = pa.table([pa.nulls(ROW_COUNT, of[0].type)], of) if self.is_nullable else of.empty_table()
+        target = io.BytesIO()
+        pq.write_table(rows, target, store_schema=False)
+        if self.older is None:
+            return target.getvalue()
+        return with_footer(target.getvalue(), functools.partial(_annotated, number=CONVERTED_OF[self.older][0]))
+
+
+@functools.cache
+def flat_schemas() -> tuple[FlatSchema, ...]:
+    """Return all columns, always in the same order."""
+    return (
+        *(
+            FlatSchema(of=of, is_nullable=is_nullable)
+            for of in TYPES
+            for is_nullable in ((True,) if of == "nulls" else (True, False))
+        ),
+        *(
+            FlatSchema(of=f"times in {unit}{zone}", is_nullable=True, older=older)
+            for unit, older in OLDER.items()
+            for zone in ZONES
+        ),
+    )
+
+
+@errors_as_problems
+def problem_of(case: FlatSchema) -> str | None:
+    """Say what readers of FlatBuffers are told otherwise, or find elsewhere; None if nothing is."""
+    content = case.content()
+    flat = flatbuffer_of(opened(content).thrift(), file=FILE)
+    widths = dict[int, int]()
+    with patch.object(flatbuffers.table.Table, "Get", _noting(widths)):
+        found = _told(schema.FileMetaData.GetRootAs(flat, 0).Schema(1))
+        FlatFooter(flat, file=FILE).thrift()
+        if case.is_nullable:
+            FlatFooter(flat, file=FILE).chunk(0, 0)
+    expected = _told_by_pyarrow(content)
+    if found != expected:
+        return f"{found} is said, and should be {expected}"
+    crooked = [at for at, width in widths.items() if at % width]
+    return f"a number of {widths[crooked[0]]} bytes is at byte {crooked[0]}" if crooked else None
+
+
+def failed_controls() -> Iterator[str]:
+    """Yield what is not noticed of footers without logical types."""
+    controls: Controls = (("no logical types", "tornproof.impl.extension.encode:logical_type", lambda *_: (0, 0)),)
+    return not_noticed(controls, problem_of, flat_schemas())
+
+
+def _noting(widths: dict[int, int]) -> Callable[..., Any]:
+    read = flatbuffers.table.Table.Get
+
+    def noted(table: flatbuffers.table.Table, flags: Any, at: int) -> Any:
+        widths[at] = max(widths.get(at, 1), flags.bytewidth)
+        return read(table, flags, at)
+
+    return noted
+
+
+def _told(element: Any) -> dict[str, Any]:
+    logical = LOGICAL[element.LogicalTypeType()]
+    options: dict[str, Any] = {}
+    union = element.LogicalType()
+    if logical in ("Time", "Timestamp"):
+        found = _as(schema.TimeOptions, union)
+        options = {"isAdjustedToUTC": bool(found.IsAdjustedToUtc()), "timeUnit": UNITS[found.Unit()]}
+    elif logical == "Int":
+        found = _as(schema.IntOptions, union)
+        options = {"bitWidth": found.BitWidth(), "isSigned": bool(found.IsSigned())}
+    elif logical == "Decimal":
+        found = _as(schema.DecimalOptions, union)
+        options = {"precision": found.Precision(), "scale": found.Scale()}
+    return {
+        "name": element.Name(),
+        "type": None if element.Type() is None else PHYSICAL[element.Type()],
+        "length": element.TypeLength() or 0,
+        "is_nullable": None if element.RepetitionType() is None else element.RepetitionType() == 1,
+        "logical": {"Type": logical, **options},
+    }
+
+
+def _as(of: Any, union: Any) -> Any:
+    found = of()
+    found.Init(union.Bytes, union.Pos)
+    return found
+
+
+def _told_by_pyarrow(content: bytes) -> dict[str, Any]:
+    column = pq.ParquetFile(io.BytesIO(content)).schema.column(0)
+    logical = json.loads(column.logical_type.to_json())
+    return {
+        "name": b"a",
+        "type": column.physical_type,
+        "length": column.length,
+        "is_nullable": column.max_definition_level == 1,
+        "logical": {name: value for name, value in logical.items() if "converted_type" not in name},
+    }
+
+
+def _annotated(footer: Struct, number: int) -> Struct:
+    older = Field(CONVERTED, Kind.I32, number)
+    return with_elements(footer, SCHEMA, lambda elements: (elements[0], with_fields(elements[1], older)))

@@ -1,0 +1,32 @@
+"""Footers of FlatBuffers say of columns what pyarrow reads from Thrift; others, and crooked ones, are noticed."""
+
+from __future__ import annotations
+
+import pytest
+from planted_faults import planted
+from replayed import first_findings, replayed
+
+from tornproof.harness.common.verdict import Verdict
+from tornproof.harness.explorers.roundtrip.explorer import findings_of
+from tornproof.harness.explorers.roundtrip.parquet.flat_schemas import failed_controls, flat_schemas
+from tornproof.harness.explorers.roundtrip.parts import FLAT_SCHEMAS
+
+
+def test_all_columns_are_as_pyarrow_says() -> None:
+    assert [*findings_of(FLAT_SCHEMAS)] == [] == [*failed_controls()]
+    assert {each.is_nullable for each in flat_schemas()} == {True, False} and len(flat_schemas()) > 50
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        "older annotation goes before logical type",
+        "schema facts of zero are left out",
+        "wide fields follow the table start",
+    ],
+)
+def test_other_footers_are_noticed_and_their_findings_replay(fault: str) -> None:
+    with planted(fault):
+        findings = first_findings(FLAT_SCHEMAS)
+        assert replayed(findings) == {Verdict.INVALID}
+    assert replayed(findings) == {Verdict.VALID}

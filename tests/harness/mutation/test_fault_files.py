@@ -118,3 +118,8 @@ def test_a_file_whose_text_is_gone_does_not_pass_for_a_fault() -> None:
     gone = replace(file_named("merge loses a row"), before="nobody wrote this")
     with pytest.raises(PatchError, match="must occur once"):
         gone.patch.change()
+
+
+def test_no_two_faults_are_the_same_change_for_the_same_explorer() -> None:
+    changes = Counter((fault.file, fault.patch, fault.explorer) for fault in ALL)
+    assert [key for key, count in changes.items() if count > 1] == []

@@ -22,6 +22,8 @@ from tornproof.harness.explorers.roundtrip.writing.stated_bounds import wrong_bo
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.systems.workload import FIRST_TIME
 from tornproof.impl.errors import RowsRejectedError
+from tornproof.impl.layout.parquet import FooterForm
+from tornproof.impl.parquet.encode_options import EncodeOptions
 from tornproof.impl.read.reader import Snapshot, open_snapshot
 from tornproof.impl.table.table import Table
 from tornproof.impl.verify.verify import verify_table
@@ -32,6 +34,7 @@ from tornproof.impl.write.writer_options import WriterOptions
 PROPERTY = "what a writer takes is read again, and what a column cannot hold is refused"
 PATH, TIME, COLUMN = "offered", "ts", "values"
 SHOWN = 200
+TWICE = EncodeOptions(footer_extension=FooterForm.MIGRATION, duplicates=True)
 GROUP_ROWS = 5
 
 
@@ -59,8 +62,22 @@ def problem_of(column: OfferedColumn) -> str | None:
         _differences(seen.read(), taken, "seen by pyarrow", lambda each: each.in_file),
         wrong_bounds(seen, column.type, [key for each in taken for key in each.keys or ()]),
         (f"verify reports {each}" for each in verify_table(table).all_problems),
+        _problems_of_duplicates(column),
     )
     return next(problems, None)
+
+
+def _problems_of_duplicates(column: OfferedColumn) -> Iterator[str]:
+    """Yield what is wrong with the same rows where each number is also stored in another encoding."""
+    storage = MemoryStorage()
+    table = new_table(storage, PATH, {TIME: "TIMESTAMP", COLUMN: column.type})
+    options = WriterOptions(row_group_row_count_max=GROUP_ROWS, encoding=TWICE)
+    with open_writer_of_copy(storage, PATH, options=options) as writer:
+        taken, _ = _stage(writer, column)
+        writer.commit()
+    found = pa.Table.from_batches(list(open_snapshot(table).batches()))
+    yield from _differences(found, taken, "read, with every number twice,", lambda each: each.keys)
+    yield from (f"with every number twice, verify reports {each}" for each in verify_table(table).all_problems)
 
 
 def failed_controls() -> Iterator[str]:

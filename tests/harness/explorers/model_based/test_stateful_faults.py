@@ -227,7 +227,7 @@ def test_defects_of_large_files_are_noticed_by_the_fixed_programs(fault: str, tm
             (OTHERS.name, "list of fifteen elements has no count", "schema[14]"),
             (TABLES[-1].name, "added column forgotten in place", "missing are"),
             (SYMBOLS.name, "surrogate pairs counted once", "length of symbol"),
-            (SPLIT.name, "rows run over a split", "the number of rows 15, and should have 14"),
+            (SPLIT.name, "rows behind a split stay in the first part", "the number of rows 15, and should have 14"),
             (PLAIN.name, "size of _txn is not made durable", "not synced is byte 4096 of _txn"),
             (SYMBOLS.name, "streamed paths outlive their commit", "there are the directories"),
             (SYMBOLS.name, "part without match keeps the mask position", '"ts" = '),

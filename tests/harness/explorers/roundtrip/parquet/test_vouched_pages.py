@@ -1,4 +1,4 @@
-"""No bit of a page's header makes pages with checksums unreadable that are taken for sound; looser rules are noticed."""
+"""No bit of a header makes pages unreadable that checksums prove to be sound; looser rules are noticed."""
 
 from __future__ import annotations
 

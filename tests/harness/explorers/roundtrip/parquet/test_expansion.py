@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from replayed import replayed
+from planted_faults import planted
+from replayed import first_findings, replayed
 
 from tornproof.harness.common.patch import replaced
 from tornproof.harness.common.verdict import Verdict
@@ -36,5 +37,11 @@ def test_a_reader_that_knows_one_number_of_dictionaries_only_is_noticed() -> Non
 
 
 def test_a_judge_that_sees_no_excess_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(expansion, "_is_rejected", lambda each: True)
+    monkeypatch.setattr(expansion, "_is_rejected", lambda each, allowed_bytes: allowed_bytes < each.decoded_bytes)
     assert len([*failed_controls()]) == len(repeated())
+
+
+def test_what_is_rejected_and_not_too_large_is_noticed() -> None:
+    with planted("plain pages beside dictionary refused"):
+        assert replayed(findings := first_findings(PART)) == {Verdict.INVALID}
+    assert replayed(findings) == {Verdict.VALID}

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from tornproof.harness.common.patch import Controls, not_noticed
 from tornproof.harness.common.whose_error import errors_as_problems
-from tornproof.harness.explorers.roundtrip.parquet.judged_statistics import INT96, Ordered, types
+from tornproof.harness.explorers.roundtrip.parquet.judged_statistics import BYTE_ARRAY, INT96, Ordered, types
 from tornproof.impl.chunk.chunk import decode_chunk
 from tornproof.impl.chunk.together import Piece, decode_together
 from tornproof.impl.errors import ProblemError
@@ -65,7 +65,9 @@ class ChunksTogether:
         """Whether the changed chunk is rejected when it is alone; None where that depends on its bytes."""
         if self.change == "another byte" and not self.has_checksums:
             return None
-        is_compared = not self.has_checksums or self.type.type == TIMESTAMP
+        # Nothing but its values says how many there are in a dictionary of texts.
+        is_vouched = self.has_checksums and not (self.has_dictionary and self.type.physical == BYTE_ARRAY)
+        is_compared = not is_vouched or self.type.type == TIMESTAMP
         return self.change in (*REJECTED_ALWAYS, "another byte") or (self.change in BOUNDS and is_compared)
 
 

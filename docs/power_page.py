@@ -7,7 +7,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from tornproof.harness.common.markdown import markdown_table
+from tornproof.harness.mutation.catalogue import ALL
 from tornproof.harness.mutation.fault_file import file_named
+from tornproof.harness.trial import is_set_aside
 from tornproof.reports.faults.trials import (
     BENIGN,
     JUDGES,
@@ -51,6 +53,9 @@ def _parts(trials: Sequence[Trial]) -> Iterator[str]:
         TOTAL_TITLES, (each.cells for each in totals([each for each in checks if each.family != JUDGES]))
     )
     if wanted:
+        aside = {each.name for each in ALL if is_set_aside(each.name) and not each.argument}
+        tried = aside & {each.fault for each in wanted}
+        yield f"Of the {len(aside)} faults that are set aside and harm somebody, {len(tried)} were tried.\n"
         stones = milestones(survival([(each.cpu_seconds, each.is_detected) for each in wanted]))
         left = "; ".join(f"{time:.0f} s: {100 * share:.0f} %" for time, share in stones)
         yield f"Not detected after so many CPU seconds (Kaplan–Meier): {left}.\n"

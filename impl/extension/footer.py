@@ -86,12 +86,12 @@ class FileFooter(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     def decoded(self) -> ParquetFooter:
         """Return the whole footer; raises CorruptError, UnsupportedError."""
-        made = self.thrift() if self.flat is None else self.flat.thrift()
-        return decode_footer(made, file=self.file, offset_bytes=self.offset_bytes)
+        return self._decoded
 
     @functools.cached_property
-    def _decoded_once(self) -> ParquetFooter:
-        return self.decoded()
+    def _decoded(self) -> ParquetFooter:
+        made = self.thrift() if self.flat is None else self.flat.thrift()
+        return decode_footer(made, file=self.file, offset_bytes=self.offset_bytes)
 
     def chunk(self, row_group: int, column: int) -> ChunkFacts:
         """Return what the schema of FlatBuffers says of a chunk; raises IndexError, CorruptError, UnsupportedError.
@@ -103,7 +103,7 @@ class FileFooter(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         from tornproof.impl.extension.chunks import chunk_facts
         from tornproof.impl.extension.encode import FILE, GROUP
 
-        footer = self._decoded_once
+        footer = self._decoded
         groups = structs_in(footer.tree, FILE["row_groups"])
         if not 0 <= row_group < len(groups) or not 0 <= column < len(footer.leaves):
             raise IndexError(f"there is no column {column} of row group {row_group}")

@@ -91,7 +91,7 @@ def annotated_columns() -> tuple[Annotated, ...]:
 @errors_as_problems
 def problem_of(each: Annotated) -> str | None:
     """Say whether it is taken or rejected and should not be; None if it is as it should be."""
-    content = with_footer(_file(each.type), lambda footer: _annotated(footer, each.fields))
+    content = with_footer(_file(each.type), lambda footer: annotated(footer, each.fields))
     try:
         convert(reader_of(content), size_bytes=len(content), file=FILE)
     except ProblemError as error:
@@ -144,7 +144,8 @@ def _union(member: int, *fields: Field) -> tuple[Field, ...]:
     return (Field(LOGICAL, Kind.STRUCT, Struct((Field(member, Kind.STRUCT, Struct(fields)),))),)
 
 
-def _annotated(footer: Struct, fields: tuple[Field, ...]) -> Struct:
+def annotated(footer: Struct, fields: tuple[Field, ...]) -> Struct:
+    """Return a footer whose only column has these fields, too."""
     return with_elements(footer, SCHEMA, lambda elements: (elements[0], with_fields(elements[1], *fields)))
 
 

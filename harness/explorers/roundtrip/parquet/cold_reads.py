@@ -113,5 +113,10 @@ def _file(of: str) -> tuple[bytes, Metadata]:
     target = io.BytesIO()
     pq.write_table(table, target, row_group_size=len(COLUMNS[of][1]), store_schema=False)
     content = target.getvalue()
+    return content, migrated(content)
+
+
+def migrated(content: bytes) -> Metadata:
+    """Return the metadata that a migration makes of a file."""
     metadata = convert(reader_of(content), size_bytes=len(content), file=FILE)
-    return content, decode_metadata(metadata, resolve(metadata, len(content), file="_pm").position, file="_pm")
+    return decode_metadata(metadata, resolve(metadata, len(content), file="_pm").position, file="_pm")

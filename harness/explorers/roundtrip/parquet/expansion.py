@@ -13,14 +13,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tornproof.harness.common.patch import replaced
+from tornproof.harness.common.patch import Controls, not_noticed, replaced
 from tornproof.harness.common.whose_error import errors_as_problems
-from tornproof.harness.explorers.roundtrip.forms import reader_of
+from tornproof.harness.explorers.roundtrip.parquet.cold_reads import migrated
 from tornproof.impl.chunk.chunk import decode_chunk
 from tornproof.impl.errors import UnsupportedError
 from tornproof.impl.layout.parquet import DATA_FILE
-from tornproof.impl.migrate.convert import convert
-from tornproof.impl.pm.chain import decode_metadata, walk
 
 PROPERTY = "what decodes to more bytes than a reader allows is rejected, and nothing else"
 EXPANSION = "tornproof.impl.chunk.expansion"
@@ -36,19 +34,11 @@ ALLOWED_TIMES = 3
 class Repeated:
     """One value many times, or as many that differ at the end, and how they are encoded."""
 
-    value: Any
+    values: list[Any]
     type: pa.DataType
     value_bytes: int
     encoding: str | None = None
     settings: dict[str, Any] = field(default_factory=dict)
-    differs: bool = False
-
-    @property
-    def values(self) -> list[Any]:
-        """All of them."""
-        if self.differs:
-            return [f"{number:0>{self.value_bytes}}" for number in range(ROW_COUNT)]
-        return [self.value] * ROW_COUNT
 
     @property
     def name(self) -> str:
@@ -82,10 +72,10 @@ def repeated() -> tuple[Repeated, ...]:
         (0.5, pa.float64(), 8, (None, "PLAIN", "BYTE_STREAM_SPLIT")),
         (Decimal(7), pa.decimal128(38, 0), 16, (None, "PLAIN")),
     )
-    mixed = Repeated(value=text, type=pa.string(), value_bytes=TEXT_BYTES, settings=FALLS_BACK, differs=True)
+    texts = [f"{number:0>{TEXT_BYTES}}" for number in range(ROW_COUNT)]
     return (
         *(
-            Repeated(value=value, type=of, value_bytes=size, encoding=encoding, settings=settings)
+            Repeated(values=[value] * ROW_COUNT, type=of, value_bytes=size, encoding=encoding, settings=settings)
             for value, of, size, encodings in kinds
             for encoding in encodings
             for settings in (
@@ -95,7 +85,7 @@ def repeated() -> tuple[Repeated, ...]:
                 {"compression": "snappy", "version": "1.0"},
             )
         ),
-        mixed,
+        Repeated(values=texts, type=pa.string(), value_bytes=TEXT_BYTES, settings=FALLS_BACK),
     )
 
 
@@ -123,14 +113,15 @@ def _is_rejected(each: Repeated, allowed_bytes: int) -> bool:
 
 
 def failed_controls() -> Iterator[str]:
-    """Yield what is not noticed of a reader that counts no bytes."""
+    """Yield what is not noticed of a reader that counts no bytes, and of one that counts too many."""
     with replaced(f"{EXPANSION}:bound_bytes", lambda chunk: 1 << 40):
         yield from (f"{each.name}: no limit was not noticed" for each in repeated() if problem_of(each) is None)
+    wider: Controls = (("values count as wider than they are", f"{EXPANSION}:fixed_width_bytes", lambda *_: 1 << 10),)
+    yield from not_noticed(wider, problem_of, repeated())
 
 
 def _decode(content: bytes) -> list[Any]:
-    pm = convert(reader_of(content), size_bytes=len(content), file=DATA_FILE)
-    metadata = decode_metadata(pm, next(walk(pm, file=DATA_FILE)), file=DATA_FILE)
+    metadata = migrated(content)
     (block,) = metadata.blocks
     (chunk,) = block.chunks
     column = metadata.header.columns[0]

@@ -19,40 +19,41 @@ import pyarrow.parquet as pq
 
 from tornproof.harness.common.patch import Controls, not_noticed
 from tornproof.harness.common.whose_error import errors_as_problems
-from tornproof.harness.explorers.model_based.other_footers import with_elements, with_footer
+from tornproof.harness.explorers.model_based.other_footers import with_footer
 from tornproof.harness.explorers.roundtrip.forms import opened
-from tornproof.harness.explorers.roundtrip.parquet.annotated_columns import CONVERTED, CONVERTED_OF, SCHEMA
+from tornproof.harness.explorers.roundtrip.parquet.annotated_columns import CONVERTED, CONVERTED_OF, annotated
 from tornproof.impl.extension import parquet3_generated as schema
 from tornproof.impl.extension.decode import FlatFooter
 from tornproof.impl.extension.encode import flatbuffer_of
-from tornproof.impl.parquet.thrift import Field, Kind, Struct, with_fields
+from tornproof.impl.parquet.thrift import Field, Kind
 
 PROPERTY = "a footer of FlatBuffers says of columns what that of Thrift says, where readers of FlatBuffers look"
-TYPES: dict[str, Callable[[], pa.DataType]] = {
-    "truths": pa.bool_,
-    "bytes": pa.int8,
-    "unsigned shorts": pa.uint16,
-    "numbers": pa.int32,
-    "long numbers": pa.int64,
-    "unsigned long numbers": pa.uint64,
-    "reals": pa.float64,
-    "short reals": pa.float32,
-    "half reals": pa.float16,
-    "texts": pa.string,
-    "binaries": pa.binary,
-    "binaries of five bytes": functools.partial(pa.binary, 5),
-    "days": pa.date32,
-    "times of day": functools.partial(pa.time32, "ms"),
-    "fine times of day": functools.partial(pa.time64, "ns"),
+ZONES = {"": None, " of a zone": "UTC"}
+TYPES: dict[str, pa.DataType] = {
+    "truths": pa.bool_(),
+    "bytes": pa.int8(),
+    "unsigned shorts": pa.uint16(),
+    "numbers": pa.int32(),
+    "long numbers": pa.int64(),
+    "unsigned long numbers": pa.uint64(),
+    "reals": pa.float64(),
+    "short reals": pa.float32(),
+    "half reals": pa.float16(),
+    "texts": pa.string(),
+    "binaries": pa.binary(),
+    "binaries of five bytes": pa.binary(5),
+    "days": pa.date32(),
+    "times of day": pa.time32("ms"),
+    "fine times of day": pa.time64("ns"),
     **{
-        f"times in {unit}{' of a zone' * bool(zone)}": functools.partial(pa.timestamp, unit, zone)
+        f"times in {unit}{words}": pa.timestamp(unit, zone)
         for unit in ("ms", "us", "ns")
-        for zone in (None, "UTC")
+        for words, zone in ZONES.items()
     },
-    "decimals": functools.partial(pa.decimal128, 9, 2),
-    "wide decimals": functools.partial(pa.decimal256, 70, 20),
-    "nulls": pa.null,
-    "identities": pa.uuid,
+    "decimals": pa.decimal128(9, 2),
+    "wide decimals": pa.decimal256(70, 20),
+    "nulls": pa.null(),
+    "identities": pa.uuid(),
 }
 OLDER = {"ms": "TIMESTAMP_MILLIS", "us": "TIMESTAMP_MICROS"}
 """The annotations that older writers add to times, also to those of no zone."""
@@ -62,7 +63,6 @@ LOGICAL = (
     *("Null", "JSON", "BSON", "UUID", "Float16"),
 )
 UNITS = ("milliseconds", "microseconds", "nanoseconds")
-ZONES = ("", " of a zone")
 FILE = "data.parquet"
 ROW_COUNT = 3
 
@@ -87,13 +87,14 @@ class FlatSchema:
 
     def content(self) -> bytes:
         """Return a file that has the column, with nulls or without rows."""
-        of = pa.schema([pa.field("a", TYPES[self.of](), nullable=self.is_nullable)])
+        of = pa.schema([pa.field("a", TYPES[self.of], nullable=self.is_nullable)])
         rows = pa.table([pa.nulls(ROW_COUNT, of[0].type)], of) if self.is_nullable else of.empty_table()
         target = io.BytesIO()
         pq.write_table(rows, target, store_schema=False)
         if self.older is None:
             return target.getvalue()
-        return with_footer(target.getvalue(), functools.partial(_annotated, number=CONVERTED_OF[self.older][0]))
+        older = Field(CONVERTED, Kind.I32, CONVERTED_OF[self.older][0])
+        return with_footer(target.getvalue(), lambda footer: annotated(footer, (older,)))
 
 
 @functools.cache
@@ -185,8 +186,3 @@ def _told_by_pyarrow(content: bytes) -> dict[str, Any]:
         "is_nullable": column.max_definition_level == 1,
         "logical": {name: value for name, value in logical.items() if "converted_type" not in name},
     }
-
-
-def _annotated(footer: Struct, number: int) -> Struct:
-    older = Field(CONVERTED, Kind.I32, number)
-    return with_elements(footer, SCHEMA, lambda elements: (elements[0], with_fields(elements[1], older)))

@@ -18,13 +18,13 @@ import pyarrow.parquet as pq
 
 from tornproof.harness.common.patch import Controls, not_noticed
 from tornproof.harness.common.whose_error import errors_as_problems
-from tornproof.harness.explorers.roundtrip.forms import opened, reader_of
+from tornproof.harness.explorers.roundtrip.forms import opened
+from tornproof.harness.explorers.roundtrip.parquet.cold_reads import migrated
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.impl.chunk.chunk import decode_chunk, pages_of
 from tornproof.impl.errors import ProblemError
-from tornproof.impl.migrate.convert import convert
 from tornproof.impl.parquet.footer import ParquetFooter
-from tornproof.impl.pm.chain import Metadata, decode_metadata, resolve
+from tornproof.impl.pm.chain import Metadata
 from tornproof.impl.read.decoding import SYNCHRONOUS
 from tornproof.impl.verify.pages import CheckedChunk, page_checks
 
@@ -155,6 +155,4 @@ def _file(written: Written) -> tuple[bytes, ParquetFooter, Metadata]:
         store_schema=False,
     )
     content = target.getvalue()
-    made = convert(reader_of(content), size_bytes=len(content), file=FILE)
-    metadata = decode_metadata(made, resolve(made, len(content), file="_pm").position, file="_pm")
-    return content, opened(content).decoded(), metadata
+    return content, opened(content).decoded(), migrated(content)

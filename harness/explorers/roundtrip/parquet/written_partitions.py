@@ -18,6 +18,7 @@ from tornproof.harness.common.copies import open_writer_of_copy
 from tornproof.harness.common.new_tables import new_table
 from tornproof.harness.common.patch import Controls, not_noticed, original_of, replaced
 from tornproof.harness.common.whose_error import errors_as_problems
+from tornproof.harness.explorers.model_based.surroundings import ENCODINGS
 from tornproof.harness.explorers.roundtrip.parquet.partition_contents import Contents
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.systems.workload import FIRST_TIME
@@ -96,7 +97,7 @@ class WrittenPartitions:
 def written_partitions() -> tuple[WrittenPartitions, ...]:
     """Return tables whose options differ from the default in one."""
     default = WriterOptions(row_group_row_count_max=GROUP_ROWS, rewrite_unused_ratio=1_000.0)
-    twice = replace(default, encoding=EncodeOptions(footer_extension=FooterForm.MIGRATION, duplicates=True))
+    twice = replace(default, encoding=ENCODINGS["every number twice"])
     pages = EncodeOptions(footer_extension=FooterForm.PRIVATE, codec=Codec.GZIP, page_row_count_max=20, page_index=True)
     filters = {
         f"filters {position.value}": replace(

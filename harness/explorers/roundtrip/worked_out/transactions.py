@@ -44,7 +44,7 @@ def reloads() -> Iterator[Question]:
 
 def _reload(before: dict[int, int], after: dict[int, int], counter: str | None) -> tuple[bool, list[int]]:
     """Return whether a change was not announced, and which partitions may be kept open."""
-    versions = iter((_version(before, None), _version(after, counter)))
+    versions = iter((_version(_states(before)), _version(_states(after), counter)))
     with replaced("tornproof.impl.txn.reader:safe_read", lambda *_: next(versions)):
         reader = TransactionReader(MemoryStorage(), "_txn")
         reader.reload()
@@ -52,22 +52,18 @@ def _reload(before: dict[int, int], after: dict[int, int], counter: str | None) 
     return bool(found.unannounced), [partition.timestamp for partition in found.unchanged]
 
 
-def _version(row_counts: dict[int, int], counter: str | None) -> Transaction:
+def _states(row_counts: dict[int, int]) -> list[PartitionState]:
+    return [
+        PartitionState(timestamp=timestamp, row_count=row_count, flags=0, name_txn=-1, token=-1)
+        for timestamp, row_count in row_counts.items()
+    ]
+
+
+def _version(states: Sequence[PartitionState], counter: str | None = None) -> Transaction:
     record = bytearray(TransactionRecord.layout.size_bytes)
     if counter is not None:
         record[TransactionRecord.layout.offset_of(counter)] = 1
-    partitions = (
-        Partition(
-            timestamp=timestamp,
-            row_count=row_count,
-            name_txn=-1,
-            token=-1,
-            flags=0,
-            entry_offset_bytes=0,
-            row_count_offset_bytes=0,
-        )
-        for timestamp, row_count in row_counts.items()
-    )
+    partitions = (Partition(entry_offset_bytes=0, row_count_offset_bytes=0, **structs.asdict(each)) for each in states)
     decoded = TransactionRecord.unpack(bytes(record), 0, file="_txn")
     return Transaction(version=0, record=decoded, symbol_counts=(), partitions=tuple(partitions))
 
@@ -94,11 +90,7 @@ def announcements() -> Iterator[Question]:
 
 
 def _is_announced(before: Sequence[PartitionState], after: Sequence[PartitionState]) -> bool:
-    current = _version({}, None)
-    partitions = tuple(
-        Partition(entry_offset_bytes=0, row_count_offset_bytes=0, **structs.asdict(each)) for each in before
-    )
-    current = structs.replace(current, partitions=partitions)
+    current = _version(before)
     found = next_version(current, partitions=after, min_timestamp=0, max_timestamp=0)
     return found.record.partition_table_version != current.record.partition_table_version
 
@@ -117,7 +109,7 @@ def pending() -> Iterator[Question]:
 
 
 def _pending_in(content: bytes | None) -> int | None:
-    version = _version({}, None)
+    version = _version(())
     version = structs.replace(version, record=version.record.changed(seq_txn=7))
     image = DiskImage.of_files({} if content is None else {f"table/{SEQUENCER_FILE}": content})
     return pending_transaction_count(image, "table", version)

@@ -17,13 +17,12 @@ from tornproof.harness.common.copies import open_writer_of_copy
 from tornproof.harness.common.new_tables import new_table
 from tornproof.harness.common.patch import Controls, not_noticed
 from tornproof.harness.common.whose_error import errors_as_problems
+from tornproof.harness.explorers.model_based.surroundings import ENCODINGS
 from tornproof.harness.explorers.roundtrip.writing.offered_values import Offered, OfferedColumn, offered_columns
 from tornproof.harness.explorers.roundtrip.writing.stated_bounds import wrong_bounds
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.systems.workload import FIRST_TIME
 from tornproof.impl.errors import RowsRejectedError
-from tornproof.impl.layout.parquet import FooterForm
-from tornproof.impl.parquet.encode_options import EncodeOptions
 from tornproof.impl.read.reader import Snapshot, open_snapshot
 from tornproof.impl.table.table import Table
 from tornproof.impl.verify.verify import verify_table
@@ -34,7 +33,6 @@ from tornproof.impl.write.writer_options import WriterOptions
 PROPERTY = "what a writer takes is read again, and what a column cannot hold is refused"
 PATH, TIME, COLUMN = "offered", "ts", "values"
 SHOWN = 200
-TWICE = EncodeOptions(footer_extension=FooterForm.MIGRATION, duplicates=True)
 GROUP_ROWS = 5
 
 
@@ -55,7 +53,7 @@ def problem_of(column: OfferedColumn) -> str | None:
     (partition,) = table.transaction().partitions
     with table.files_of(partition).open_data() as data:
         content = data.pread(partition.token, 0)
-    read = pa.Table.from_batches(list(open_snapshot(table).batches()))
+    read = _read(table)
     seen = pq.ParquetFile(io.BytesIO(content))
     problems = itertools.chain(
         _differences(read, taken, "read", lambda each: each.keys),
@@ -71,13 +69,16 @@ def _problems_of_duplicates(column: OfferedColumn) -> Iterator[str]:
     """Yield what is wrong with the same rows where each number is also stored in another encoding."""
     storage = MemoryStorage()
     table = new_table(storage, PATH, {TIME: "TIMESTAMP", COLUMN: column.type})
-    options = WriterOptions(row_group_row_count_max=GROUP_ROWS, encoding=TWICE)
+    options = WriterOptions(row_group_row_count_max=GROUP_ROWS, encoding=ENCODINGS["every number twice"])
     with open_writer_of_copy(storage, PATH, options=options) as writer:
         taken, _ = _stage(writer, column)
         writer.commit()
-    found = pa.Table.from_batches(list(open_snapshot(table).batches()))
-    yield from _differences(found, taken, "read, with every number twice,", lambda each: each.keys)
+    yield from _differences(_read(table), taken, "read, with every number twice,", lambda each: each.keys)
     yield from (f"with every number twice, verify reports {each}" for each in verify_table(table).all_problems)
+
+
+def _read(table: Table) -> pa.Table:
+    return pa.Table.from_batches(list(open_snapshot(table).batches()))
 
 
 def failed_controls() -> Iterator[str]:

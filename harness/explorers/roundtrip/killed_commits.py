@@ -15,7 +15,6 @@ from typing import TypeAlias
 import pyarrow as pa
 
 from tornproof.harness.common.copies import open_writer_of_copy
-from tornproof.harness.common.new_tables import new_table
 from tornproof.harness.common.patch import Controls, not_noticed, replaced
 from tornproof.harness.common.whose_error import errors_as_problems
 from tornproof.harness.explorers.model_based.files import Process
@@ -25,14 +24,19 @@ from tornproof.harness.simulator.filesystem.intercept import STEPS, CallKind
 from tornproof.harness.simulator.filesystem.memory import Killed, MemoryStorage
 from tornproof.harness.systems.workload import FIRST_TIME
 from tornproof.impl.read.reader import open_snapshot
+from tornproof.impl.table.create import NewColumn, create_table
+from tornproof.impl.table.metadata_file import PartitionBy
 from tornproof.impl.table.symbols import dictionary_paths, read_offsets_header, symbol_columns
 from tornproof.impl.table.table import open_table
+from tornproof.impl.types.questdb import TypeTag
 from tornproof.impl.verify.verify import verify_table
 
 PROPERTY = "a commit that is killed leaves all of its symbols, nulls and rows, or none"
 PATH = "killed"
 STREAMED_BYTES = "tornproof.impl.write.partition_change:STREAMED_BYTES"
 DAY = 86_400_000_000
+COLUMNS = (NewColumn(name="ts", type=TypeTag.TIMESTAMP), NewColumn(name="tag", type=TypeTag.SYMBOL, symbol_capacity=2))
+"""With so few hashes that symbols are in the chains of others."""
 
 CALLS = STEPS - {CallKind.STORE}
 """Where stores are cut off is asked elsewhere: they are most of a commit's steps."""
@@ -44,10 +48,14 @@ LATER: Rows = ((FIRST_TIME + 20, "f"),)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KilledCommits:
-    """The rows of a commit that is killed at each of its calls; a new partition of it may be written piece by piece."""
+    """The rows of a commit that is killed at each of its calls; a new partition of it may be written piece by piece.
+
+    One with the rows `before` it was killed right before it would have been committed.
+    """
 
     name: str
     rows: Rows
+    before: Rows = ()
     is_streamed: bool = False
     kind: str = "killed commits"
 
@@ -57,8 +65,10 @@ def killed_commits() -> tuple[KilledCommits, ...]:
     """Return commits that write in place, and into a new partition."""
     in_place: Rows = ((FIRST_TIME + 11, "c"), (FIRST_TIME + 12, None), (FIRST_TIME + 13, "d"))
     new: Rows = ((FIRST_TIME + DAY, None), (FIRST_TIME + DAY + 1, "e"))
+    killed, kept = (tuple((FIRST_TIME + 11 + at, f"{name} {at}") for at in range(8)) for name in ("killed", "kept"))
     return (
         KilledCommits(name="rows of a partition", rows=in_place),
+        KilledCommits(name="rows of a partition where a killed commit has left symbols", rows=kept, before=killed),
         KilledCommits(name="rows of a new partition, row group by row group", rows=new, is_streamed=True),
     )
 
@@ -66,7 +76,7 @@ def killed_commits() -> tuple[KilledCommits, ...]:
 @errors_as_problems
 def problem_of(case: KilledCommits) -> str | None:
     """Say what is wrong after the commit was killed, and at which of its calls; None if nothing ever is."""
-    image = _image()
+    image = _image(case.before)
     with ExitStack() as around:
         if case.is_streamed:
             around.enter_context(replaced(STREAMED_BYTES, 1))
@@ -92,11 +102,18 @@ def failed_controls() -> Iterator[str]:
 
 
 @functools.cache
-def _image() -> DiskImage:
+def _image(killed: Rows) -> DiskImage:
+    """Return a table, with what the last kill leaves of a commit of these rows that is not there afterwards."""
     storage = MemoryStorage()
-    new_table(storage, PATH, {"ts": "TIMESTAMP", "tag": "SYMBOL"})
+    create_table(storage, PATH, COLUMNS, timestamp=COLUMNS[0].name, partition_by=PartitionBy.DAY)
     _commit(storage, BEFORE)
-    return storage.image()
+    image = left = storage.image()
+    for at in itertools.count() if killed else ():
+        storage = MemoryStorage.of(image)
+        if not _is_killed(storage, killed, at) or _rows_in(storage) != [*BEFORE]:
+            break
+        left = storage.image()
+    return left
 
 
 def _is_killed(storage: MemoryStorage, rows: Rows, at: int) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from planted_faults import planted
 from replayed import replayed
 
 from tornproof.harness.common.patch import wrapped
@@ -17,8 +18,14 @@ from tornproof.impl.write.commit import Action
 ACTIONS = "tornproof.impl.write.commit:_DICTIONARY_ACTIONS"
 
 
-def test_a_commit_may_be_killed_anywhere() -> None:
+def test_each_commit_has_a_name_of_its_own() -> None:
     assert len({each.name for each in killed_commits()}) == len(killed_commits())
+
+
+def test_two_kills_show_that_symbols_of_the_first_are_not_taken_out() -> None:
+    with planted("symbols of a killed commit stay in the hash index"):
+        (finding,) = findings_of(KILLED_COMMITS)
+    assert "where a killed commit has left symbols" in finding.sentence
 
 
 def naming_twice(actions: dict[Action, Callable[..., None]]) -> dict[Action, Callable[..., None]]:

@@ -111,7 +111,7 @@ FIRST_FINDING_LENGTHS: Mapping[str, float] = {
     PhaseName.STORAGE: 2,
     PhaseName.MEMORY: 2,
     PhaseName.PRODUCT: 2,
-    PhaseName.ROUNDTRIP: 4,
+    PhaseName.ROUNDTRIP: 8,
     PhaseName.SCHEDULES: 4,
     PhaseName.CRASH: 4,
     PhaseName.POWER: 5,
@@ -122,8 +122,7 @@ FIRST_FINDING_LENGTHS: Mapping[str, float] = {
 }
 """How far a run that ends with the first finding is when each phase is done.
 
-A small table takes about so many seconds of CPU time for one, eight times as many for *roundtrip* and four times for
-*stateful*, which find most, and half as many for *damage*, which finds little that they do not.
+Of a small table one takes a second or two of CPU time, of *roundtrip* six and of *stateful* nine, which find most.
 """
 MAKING = "making"
 """The key of the evidence that a new table could not be made."""

@@ -40,6 +40,7 @@ WRITTEN_COST_MAX = 500
 """For what a writer could have made, which is listed one by one."""
 WEIGHT_BYTES = 4096
 """Judging a damage takes about as long as decoding the metadata of its file: so many bytes count as one damage."""
+CONTROLS_COST = 4 * TASK_SIZE
 
 
 def plan(judge: Judge, damages_max: int | None = None) -> list[Task]:
@@ -132,23 +133,29 @@ def damage_exploration(damages_max: int | None, pairs_max: int) -> Exploration:
     if planned is None:
         return cut_short(PHASE)
     run = Run(plan=planned)
-    yield from _try(run, _pieces(planned), planned.weights)
+    controls = workers.Task(run=_try_controls, cost=CONTROLS_COST, begins_first=True)
+    (run.failed_controls,) = yield from _try(run, _pieces(planned), planned.weights, controls)
     if not run.left:
         run.pairs = choose_pairs(run.tally.different, run.tally.harmless, pairs_max)
         yield from _try(run, list(pair_tasks(run.pairs.pairs, TASK_SIZE)), planned.weights)
     return phase_of(run)
 
 
-def _try(run: Run, pieces: Sequence[Task], weights: dict[str, int]) -> Generator[Sequence[workers.Task], Results, None]:
-    results = yield [
+def _try(
+    run: Run, pieces: Sequence[Task], weights: dict[str, int], *others: workers.Task
+) -> Generator[Sequence[workers.Task], Results, Results]:
+    """Judge the pieces, and return what the other tasks return."""
+    tasks = [
         workers.Task(run=_judge_in_worker, arguments=(piece,), cost=TASK_SIZE + piece.size * weights[piece.file])
         for piece in pieces
     ]
-    for piece, tally in zip(pieces, results, strict=True):
+    results = yield [*others, *tasks]
+    for piece, tally in zip(pieces, results[len(others) :], strict=True):
         if tally is None:
             run.left.append(piece)
         else:
             run.tally.add(tally)
+    return results[: len(others)]
 
 
 def _pieces(plan: Plan) -> list[Task]:
@@ -192,7 +199,6 @@ def _plan_in_worker(worker: Worker, damages_max: int | None) -> Plan:
     tasks = plan(judge, damages_max)
     return Plan(
         tasks=tuple(tasks),
-        controls=(*_failed_controls(judge), *failed_controls_of_injectors(), *_unplanned(judge)),
         sizes={file: judge.size_bytes(file) for file in judge.regions},
         # Growing a table may rename its directories.
         weights={
@@ -212,7 +218,8 @@ def _plan_in_worker(worker: Worker, damages_max: int | None) -> Plan:
     )
 
 
-def _failed_controls(judge: Judge) -> list[str]:
+def _try_controls(worker: Worker) -> list[str]:
+    judge = worker.once(_judge_of)
     of_parts = failed_controls_of_parts(judge) if judge.partitions else []
     return [
         *failed_controls(judge),
@@ -222,6 +229,8 @@ def _failed_controls(judge: Judge) -> list[str]:
         *failed_controls_of_reads(judge),
         *failed_controls_of_values(judge),
         *failed_controls_of_served(judge),
+        *failed_controls_of_injectors(),
+        *_unplanned(judge),
     ]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from tornproof.harness.common.verdict import CUT_SHORT, Finding, Phase, Verdict
@@ -36,12 +36,11 @@ _UNREMARKABLE = (Outcome.REJECTED, Outcome.HARMLESS)
 class Plan:
     """What a run tries, without pairs, and what it only samples.
 
-    `controls` are those that failed; `sizes` and `weights` are by file; `older_count` is the number of versions before
-    the table that stale damage is done to, and where there is no such table, `no_past` says why.
+    `sizes` and `weights` are by file; `older_count` is the number of versions before the table that stale damage is
+    done to, and where there is no such table, `no_past` says why.
     """
 
     tasks: tuple[Task, ...] = ()
-    controls: tuple[str, ...] = ()
     sizes: dict[str, int] = field(default_factory=dict)
     weights: dict[str, int] = field(default_factory=dict)
     sampled: frozenset[tuple[Kind, str]] = frozenset()
@@ -52,9 +51,13 @@ class Plan:
 
 @dataclass(slots=True, kw_only=True)
 class Run:
-    """A run so far: what was planned, what was found, and what was left out for lack of time."""
+    """A run so far: what was planned, what was found, and what was left out for lack of time.
+
+    There are no `failed_controls` where none was tried.
+    """
 
     plan: Plan
+    failed_controls: Sequence[str] | None = None
     pairs: ChosenPairs = field(default_factory=lambda: ChosenPairs((), 0))
     tally: Tally = field(default_factory=Tally)
     left: list[Task] = field(default_factory=list)
@@ -99,7 +102,7 @@ def phase_of(run: Run) -> Phase:
         reached=reached,
         findings=tuple(_findings(tally.found)),
     )
-    return phase.doubted(*_doubts(run)).with_coverage_goals(COVERAGE_GOALS).with_controls(run.plan.controls)
+    return phase.doubted(*_doubts(run)).with_coverage_goals(COVERAGE_GOALS).with_controls(run.failed_controls)
 
 
 def _doubts(run: Run) -> Iterator[str]:

@@ -27,8 +27,10 @@ PHASE = "roundtrip"
 FILES, GENERATIONS, CHANGED_FILES, FORM_COUNT = "files", "generations", "changed files", "forms"
 FILE_COUNTS = (FILES, CHANGED_FILES)
 """Counts of what has the cases, and not of cases."""
-CONTROLS_COST, FORMS_COST, GENERATIONS_COST = 8.0, 4.0, 0.1
-"""Those of a small table, where that of a part is 1 on average."""
+CONTROLS_COST, FORMS_COST, GENERATIONS_COST = 400.0, 200.0, 1.0
+"""Those of a small table, where that of the first part is 1."""
+COST_GROWTH = 1.12
+"""Each part takes so many times as long as the one before it."""
 OF_EVERY = 4
 """Of so many cases of a part, one after the other, a check asks as many as it is told."""
 ENCODING = "decoding and encoding a generation gives the same bytes"
@@ -51,7 +53,10 @@ def roundtrip(questions: int = OF_EVERY) -> Exploration:
     """Compare a table's generations, some of its data files in other forms, and so many of four cases of a part."""
     failed, *results = yield [
         Task(run=_failed_controls, cost=CONTROLS_COST, begins_first=True),
-        *(Task(run=_compare_part, arguments=(part.key, questions)) for part in PARTS),
+        *(
+            Task(run=_compare_part, arguments=(part.key, questions), cost=COST_GROWTH**number)
+            for number, part in enumerate(PARTS)
+        ),
         Task(run=_compare_forms, cost=FORMS_COST),
         Task(run=_compare_generations, cost=GENERATIONS_COST),
     ]

@@ -17,7 +17,7 @@ from tornproof.harness.explorers.roundtrip.worked_out.migrations import document
 from tornproof.harness.explorers.roundtrip.worked_out.new_tables import column_orders, creations, new_partitions
 from tornproof.harness.explorers.roundtrip.worked_out.processes import errors, threads, work
 from tornproof.harness.explorers.roundtrip.worked_out.question import Question, problem_of
-from tornproof.harness.explorers.roundtrip.worked_out.transactions import announcements, pending, reloads
+from tornproof.harness.explorers.roundtrip.worked_out.transactions import announcements, next_versions, pending, reloads
 
 PROPERTY = "what the format spells out is what its documentation says"
 
@@ -40,6 +40,7 @@ def questions() -> tuple[Question, ...]:
         *new_partitions(),
         *threads(),
         *announcements(),
+        *next_versions(),
     )
 
 

@@ -6,6 +6,7 @@ import functools
 import itertools
 import struct
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from msgspec import structs
 
@@ -13,11 +14,11 @@ from tornproof.harness.common.patch import replaced
 from tornproof.harness.explorers.roundtrip.worked_out.question import Question
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
-from tornproof.impl.layout.txn import TransactionRecord
+from tornproof.impl.layout.txn import SymbolCount, TransactionRecord
 from tornproof.impl.txn.reader import TransactionReader
 from tornproof.impl.txn.sequencer import SEQUENCER_FILE, pending_transaction_count
 from tornproof.impl.txn.transaction import Partition, Transaction
-from tornproof.impl.txn.write import PartitionState, next_version
+from tornproof.impl.txn.write import PartitionState, first_version, next_version
 
 COUNTERS = ("partition_table_version", "column_version", "truncate_version")
 """Of a record: what announces that an older partition is another one."""
@@ -93,6 +94,61 @@ def _is_announced(before: Sequence[PartitionState], after: Sequence[PartitionSta
     current = _version(before)
     found = next_version(current, partitions=after, min_timestamp=0, max_timestamp=0)
     return found.record.partition_table_version != current.record.partition_table_version
+
+
+def next_versions() -> Iterator[Question]:
+    """Yield versions with a value of its own in each field, and all fields of the next version and of the first one."""
+    values = {name: 1_000_003 * number for number, name in enumerate(TransactionRecord.layout.names, 1)}
+    before = TransactionRecord(**values | {"left_over": b"\xff" * 12, "symbol_column_count": 1, "txn": 41})
+    counts = (SymbolCount(count=3, transient_count=4),)
+    current = structs.replace(_version(_states({1: 10, 2: 20})), version=41, record=before, symbol_counts=counts)
+    for row_counts, seq_txn, symbols in itertools.product(
+        ({}, {1: 10}, {1: 10, 2: 21}, {1: 11, 2: 20}, {1: 10, 2: 20, 3: 5}), (None, 7), (None, (), counts * 2)
+    ):
+        is_announced = not row_counts or [*row_counts][:-1] != [1] or row_counts[1] != 10
+        *older, last = [*row_counts.values()] or [0]
+        expected = {
+            **structs.asdict(before),
+            "txn": 42,
+            "transient_row_count": last,
+            "fixed_row_count": sum(older),
+            "min_timestamp": -5,
+            "max_timestamp": 6,
+            "partition_table_version": before.partition_table_version + is_announced,
+            "seq_txn": before.seq_txn if seq_txn is None else seq_txn,
+            "left_over": bytes(12),
+            "symbol_column_count": 1 if symbols is None else len(symbols),
+        }
+        words = f"row counts {row_counts}, transaction {seq_txn} of the sequencer, symbol counts {symbols}"
+        found = functools.partial(_next_record, current, _states(row_counts), seq_txn, symbols)
+        yield Question("next versions", words, found, _with_lag_checksum(expected))
+    for count in (0, 1, 3):
+        expected = {**dict.fromkeys(values, 0), "left_over": bytes(12), "symbol_column_count": count}
+        expected |= dict.fromkeys(("min_timestamp", "lag_min_timestamp"), (1 << 63) - 1)
+        expected |= dict.fromkeys(("max_timestamp", "lag_max_timestamp"), -1 << 63)
+        found = functools.partial(_first_record, count)
+        yield Question("next versions", f"the first with {count} symbol columns", found, _with_lag_checksum(expected))
+
+
+def _next_record(
+    current: Transaction, states: Sequence[PartitionState], seq_txn: int | None, symbols: tuple[SymbolCount, ...] | None
+) -> dict[str, object]:
+    following = next_version(
+        current, partitions=states, min_timestamp=-5, max_timestamp=6, symbol_counts=symbols, seq_txn=seq_txn
+    )
+    return structs.asdict(following.record)
+
+
+def _first_record(symbol_column_count: int) -> dict[str, object]:
+    return structs.asdict(first_version(symbol_column_count).record)
+
+
+def _with_lag_checksum(fields: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields with the polynomial of the lag's, whose halves are folded."""
+    names = ("lag_min_timestamp", "lag_max_timestamp", "txn", "seq_txn", "lag_row_count", "lag_txn_count")
+    of_lag = sum(fields[name] * 31**power for power, name in enumerate(reversed(names))) & (1 << 64) - 1
+    (folded,) = struct.unpack("<i", struct.pack("<I", of_lag >> 32 ^ of_lag & 0xFFFFFFFF))
+    return {**fields, "lag_checksum": folded}
 
 
 def pending() -> Iterator[Question]:

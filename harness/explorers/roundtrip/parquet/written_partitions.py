@@ -66,7 +66,7 @@ COLUMNS = {
     "tag": "SYMBOL",
 }
 NUMBERS = frozenset({"ts", "gone", "v", "same", "d", "renamed"})
-FILTERED = ("v", "same", "name")
+FILTERED = ("v", "same", "name", "tag")
 GROUP_ROWS, ROW_COUNT = 30, 50
 STEP = 10
 """Microseconds from one row to the next."""
@@ -122,6 +122,7 @@ def written_partitions() -> tuple[WrittenPartitions, ...]:
         WrittenPartitions(name="small pages afterwards", options=default, afterwards=replace(default, encoding=pages)),
         WrittenPartitions(name="filters that do not fit into _pm", options=large, afterwards=large, sizes=LITTLE_ROOM),
         WrittenPartitions(name="filters row group by row group", options=external, afterwards=external, sizes=PIECES),
+        WrittenPartitions(name="filters that only the first rows were asked for", options=inlined, afterwards=default),
     )
 
 

@@ -4,24 +4,31 @@ from __future__ import annotations
 
 import functools
 import json
+import struct
 from collections.abc import Iterator
 from typing import Any
 
 from tornproof.harness.explorers.corruption import every_type
 from tornproof.harness.explorers.roundtrip.worked_out.column_types import LONG, TIMESTAMP
 from tornproof.harness.explorers.roundtrip.worked_out.question import Question
+from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
-from tornproof.impl.errors import (
-    TornproofError,
-)
+from tornproof.impl.errors import TornproofError
 from tornproof.impl.layout.parquet import DATA_FILE
+from tornproof.impl.migrate.convert import ConversionMode
 from tornproof.impl.migrate.json_rules import JsonError, parse_json
+from tornproof.impl.migrate.partition_migration import Converted, convert_partition
 from tornproof.impl.migrate.table_migration import TablePlan, plan_table
 from tornproof.impl.storage.interface import Storage
 from tornproof.impl.table.create import NewColumn, create_table
 from tornproof.impl.table.metadata_file import PartitionBy
+from tornproof.impl.table.partition import PM_FILE
+from tornproof.impl.table.table import open_table
 from tornproof.impl.write.questdb_json import updated_json
 
+END = struct.Struct("<Q")
+"""The first field of metadata: where its newest generation ends."""
+END_BYTES = END.size
 _OTHERS: tuple[Any, ...] = (None, {}, [1], [[]], "x")
 """What is no list of columns."""
 
@@ -50,6 +57,38 @@ def migrations_of_one() -> Iterator[Question]:
 def _planned(storage: Storage, path: str, only: str | None) -> int | None:
     plan = plan_table(storage, path, only=only)
     return len(plan.partitions) if isinstance(plan, TablePlan) else None
+
+
+def conversions() -> Iterator[Question]:
+    """Yield metadata that a partition has already, and whether a migration makes it anew."""
+    image, path = every_type.image_of_every_type(), every_type.PATH
+    (file,) = (each for each in image.files if each.endswith(PM_FILE))
+    whole = image.files[file]
+    for words, content, expected in (
+        ("sound metadata", whole, "already"),
+        ("no metadata", None, "made"),
+        ("no metadata but zeros", bytes(len(whole)), "made"),
+        ("half of the metadata", whole[: len(whole) // 2], "made"),
+        ("metadata whose end is not published", bytes(END_BYTES) + whole[END_BYTES:], "left to recover"),
+        ("metadata of which a later end is published", END.pack(len(whole) + 8) + whole[END_BYTES:], "left to recover"),
+    ):
+        files = {**image.files, file: content}
+        table = DiskImage.of_files({name: each for name, each in files.items() if each is not None})
+        yield Question(
+            "conversions",
+            f"a migration of a partition with {words}",
+            functools.partial(_converted, table, path),
+            expected,
+        )
+
+
+def _converted(image: DiskImage, path: str) -> str:
+    table = open_table(image, path)
+    (partition,) = table.transaction().partitions
+    found = convert_partition(table, partition, ConversionMode.TOOL, keeps_sound=True)
+    if isinstance(found, Converted):
+        return "made"
+    return "left to recover" if "tornproof recover" in found.reason else found.outcome.value
 
 
 def documents() -> Iterator[Question]:

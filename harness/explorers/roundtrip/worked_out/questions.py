@@ -13,7 +13,12 @@ from tornproof.harness.explorers.roundtrip.worked_out.bloom_filters import bloom
 from tornproof.harness.explorers.roundtrip.worked_out.column_types import bounds, enumerations, parquet_forms, types
 from tornproof.harness.explorers.roundtrip.worked_out.directories import directories
 from tornproof.harness.explorers.roundtrip.worked_out.hashes import checksums, hashes
-from tornproof.harness.explorers.roundtrip.worked_out.migrations import documents, migrated_documents, migrations_of_one
+from tornproof.harness.explorers.roundtrip.worked_out.migrations import (
+    conversions,
+    documents,
+    migrated_documents,
+    migrations_of_one,
+)
 from tornproof.harness.explorers.roundtrip.worked_out.new_tables import column_orders, creations, new_partitions
 from tornproof.harness.explorers.roundtrip.worked_out.processes import errors, threads, work
 from tornproof.harness.explorers.roundtrip.worked_out.question import Question, problem_of
@@ -41,6 +46,7 @@ def questions() -> tuple[Question, ...]:
         *threads(),
         *announcements(),
         *next_versions(),
+        *conversions(),
     )
 
 

@@ -10,6 +10,7 @@ import itertools
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeAlias
 
 import pyarrow as pa
@@ -17,11 +18,9 @@ import pyarrow as pa
 from tornproof.harness.common.copies import open_writer_of_copy
 from tornproof.harness.common.patch import Controls, not_noticed, replaced
 from tornproof.harness.common.whose_error import errors_as_problems
-from tornproof.harness.explorers.model_based.files import Process
-from tornproof.harness.simulator.filesystem.faulty import Fault
+from tornproof.harness.explorers.roundtrip.writing.kills import is_killed, left_by_last_kill
 from tornproof.harness.simulator.filesystem.image import DiskImage
-from tornproof.harness.simulator.filesystem.intercept import STEPS, CallKind
-from tornproof.harness.simulator.filesystem.memory import Killed, MemoryStorage
+from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.systems.workload import FIRST_TIME
 from tornproof.impl.read.reader import open_snapshot
 from tornproof.impl.table.create import NewColumn, create_table
@@ -37,9 +36,6 @@ STREAMED_BYTES = "tornproof.impl.write.partition_change:STREAMED_BYTES"
 DAY = 86_400_000_000
 COLUMNS = (NewColumn(name="ts", type=TypeTag.TIMESTAMP), NewColumn(name="tag", type=TypeTag.SYMBOL, symbol_capacity=2))
 """With so few hashes that symbols are in the chains of others."""
-
-CALLS = STEPS - {CallKind.STORE}
-"""Where stores are cut off is asked elsewhere: they are most of a commit's steps."""
 
 Rows: TypeAlias = Sequence[tuple[int, str | None]]
 BEFORE: Rows = ((FIRST_TIME, "a"), (FIRST_TIME + 10, "b"))
@@ -82,11 +78,11 @@ def problem_of(case: KilledCommits) -> str | None:
             around.enter_context(replaced(STREAMED_BYTES, 1))
         for at in itertools.count():
             storage = MemoryStorage.of(image)
-            is_killed = _is_killed(storage, case.rows, at)
-            problem = _problem(storage, case.rows, is_committed=not is_killed)
+            was_killed = is_killed(storage, PATH, partial(_table_of, case.rows), at)
+            problem = _problem(storage, case.rows, is_committed=not was_killed)
             if problem is not None:
                 return f"killed at call {at}: {problem}"
-            if not is_killed:
+            if not was_killed:
                 return None
     return None
 
@@ -107,29 +103,10 @@ def _image(killed: Rows) -> DiskImage:
     storage = MemoryStorage()
     create_table(storage, PATH, COLUMNS, timestamp=COLUMNS[0].name, partition_by=PartitionBy.DAY)
     _commit(storage, BEFORE)
-    image = left = storage.image()
-    for at in itertools.count() if killed else ():
-        storage = MemoryStorage.of(image)
-        if not _is_killed(storage, killed, at) or _rows_in(storage) != [*BEFORE]:
-            break
-        left = storage.image()
-    return left
-
-
-def _is_killed(storage: MemoryStorage, rows: Rows, at: int) -> bool:
-    """Commit rows in a process that dies at a call, if there are as many."""
-    process = Process(storage)
-    writer = open_writer_of_copy(process, PATH)
-    writer.write(_table_of(rows, writer.schema))
-    process.arm(Fault(at=at, reason=None, among=CALLS))
-    try:
-        writer.commit()
-    except Killed:
-        return True
-    finally:
-        process.arm()
-        process.end()
-    return False
+    image = storage.image()
+    if not killed:
+        return image
+    return left_by_last_kill(image, PATH, partial(_table_of, killed), lambda found: _rows_in(found) != [*BEFORE])
 
 
 def _problem(storage: MemoryStorage, rows: Rows, *, is_committed: bool) -> str | None:

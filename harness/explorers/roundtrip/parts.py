@@ -55,6 +55,7 @@ from tornproof.harness.explorers.roundtrip.parquet import (
 from tornproof.harness.explorers.roundtrip.worked_out import questions
 from tornproof.harness.explorers.roundtrip.writing import (
     offered_values,
+    recovery_rooms,
     republished_partitions,
     taken_rows,
     taken_values,
@@ -305,6 +306,14 @@ KILLED_COMMITS = Part(
     module=killed_commits,
     cases=killed_commits.killed_commits,
 )
+RECOVERY_ROOMS = Part(
+    key="rooms",
+    count="commits in little room",
+    words="commits of which readers accept just so much metadata, killed as late as possible and recovered",
+    subject="Of ",
+    module=recovery_rooms,
+    cases=recovery_rooms.recovery_rooms,
+)
 WRITTEN_PARTITIONS = Part(
     key="written",
     count="partitions written",
@@ -506,6 +515,7 @@ PARTS = (
     CHUNKS_TOGETHER,
     WRITTEN_PARTITIONS,
     OPTIONAL_RECORDS,
+    RECOVERY_ROOMS,
     OPERATIONS_BESIDE,
     PAGE_HEADERS,
     PARQUET_MEMBERS,

@@ -1,0 +1,161 @@
+"""Whether a commit that fits into what readers accept leaves room for its own recovery.
+
+A commit that is killed before its version is stored leaves a generation behind, and the next writer restates the one
+before it (docs/writing.md#recovery). Here readers accept little, and just a bit more from one case to the next.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TypeAlias
+
+import pyarrow as pa
+from msgspec.structs import replace
+
+from tornproof.harness.common.copies import open_writer_of_copy
+from tornproof.harness.common.patch import Controls, not_noticed, original_of, replaced
+from tornproof.harness.common.whose_error import errors_as_problems
+from tornproof.harness.explorers.roundtrip.writing.kills import left_by_last_kill
+from tornproof.harness.simulator.filesystem.image import DiskImage
+from tornproof.harness.simulator.filesystem.memory import MemoryStorage
+from tornproof.harness.systems.workload import FIRST_TIME
+from tornproof.impl.read.reader import open_snapshot
+from tornproof.impl.table.create import NewColumn, create_table
+from tornproof.impl.table.metadata_file import PartitionBy
+from tornproof.impl.table.partition import PM_FILE
+from tornproof.impl.table.table import open_table
+from tornproof.impl.types.questdb import TypeTag
+from tornproof.impl.verify.verify import verify_table
+from tornproof.impl.write.writer_options import WriterOptions
+
+PROPERTY = "a commit that readers accept leaves room for its own recovery"
+PATH = "rooms"
+BYTES, GENERATIONS = "tornproof.impl.limits:PM_LIMIT_BYTES", "tornproof.impl.limits:GENERATION_COUNT_LIMIT"
+COLUMNS = tuple(
+    NewColumn(name=name, type=of, is_dedup_key=True) for name, of in (("ts", TypeTag.TIMESTAMP), ("v", TypeTag.LONG))
+)
+EXCESS = "tornproof.impl.limits:excess"
+FOOTER_BYTES = 48
+"""One of a single row group has more."""
+OPTIONS = WriterOptions(rewrite_unused_ratio=1_000.0)
+"""No partition is rewritten because of what is no longer used."""
+GROUP_ROWS, GROUP_COUNT = 2, 8
+BEFORE_BYTES, AFTER_BYTES, STEP_BYTES = 16, 104, 12
+"""Limits from less than a commit needs to more than it and its recovery do."""
+GENERATION_COUNTS = range(2, 5)
+
+Rows: TypeAlias = Sequence[tuple[int, int]]
+FIRST: Rows = [(FIRST_TIME, number) for number in range(GROUP_ROWS * GROUP_COUNT)]
+"""All of one time, so that a row of that time is merged with all of their row groups."""
+LATER: Rows = [(FIRST_TIME + 9, 9)]
+COMMITS: dict[str, Rows] = {
+    "behind the others": [(FIRST_TIME + 5, 5)],
+    "merged with all row groups into one": [(FIRST_TIME, 3)],
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecoveryRoom:
+    """A commit after which readers accept just so many bytes or generations of metadata."""
+
+    commit: str
+    location: str
+    limit: int
+
+    @property
+    def name(self) -> str:
+        """It in words."""
+        what = "bytes" if self.location == BYTES else "generations"
+        return f"rows {self.commit} where readers accept {self.limit} {what} of metadata"
+
+    @property
+    def kind(self) -> str:
+        """What it is a case of."""
+        return f"{self.commit} {self.location}"
+
+
+@functools.cache
+def recovery_rooms() -> tuple[RecoveryRoom, ...]:
+    """Return all cases, always in the same order."""
+    sizes = {name: _size_bytes(rows) for name, rows in COMMITS.items()}
+    return (
+        *(
+            RecoveryRoom(commit=name, location=BYTES, limit=limit)
+            for name, size in sizes.items()
+            for limit in range(size - BEFORE_BYTES, size + AFTER_BYTES, STEP_BYTES)
+        ),
+        *(
+            RecoveryRoom(commit=name, location=GENERATIONS, limit=limit)
+            for name in COMMITS
+            for limit in GENERATION_COUNTS
+        ),
+    )
+
+
+@errors_as_problems
+def problem_of(case: RecoveryRoom) -> str | None:
+    """Say what is wrong after the commit was killed as late as possible, and the next one; None if nothing is."""
+    with replaced(case.location, case.limit):
+        left = left_by_last_kill(_image(), PATH, partial(_table_of, COMMITS[case.commit]), _is_there)
+        storage = MemoryStorage.of(left)
+        _commit(storage, LATER)
+        expected = [*FIRST, *LATER]
+        if _rows_in(storage) != expected:
+            return f"after the next commit the rows are {_rows_in(storage)} instead of {expected}"
+        return next((str(problem) for problem in verify_table(open_table(storage, PATH)).all_problems), None)
+
+
+def failed_controls() -> Iterator[str]:
+    """Yield what is not noticed of writers that take all room, and of one that leaves none for another footer."""
+    excess = original_of(EXCESS)
+    controls: Controls = (
+        ("nothing is too large", EXCESS, lambda **_: None),
+        (
+            "a recovery needs no room",
+            EXCESS,
+            lambda *, pm_bytes, **others: excess(pm_bytes=pm_bytes - FOOTER_BYTES, **others),
+        ),
+    )
+    return not_noticed(controls, problem_of, recovery_rooms())
+
+
+@functools.cache
+def _image() -> DiskImage:
+    storage = MemoryStorage()
+    create_table(storage, PATH, COLUMNS, timestamp="ts", partition_by=PartitionBy.DAY)
+    _commit(storage, FIRST, options=replace(OPTIONS, row_group_row_count_max=GROUP_ROWS))
+    return storage.image()
+
+
+def _is_there(storage: MemoryStorage) -> bool:
+    return open_table(storage, PATH).transaction().version != open_table(_image(), PATH).transaction().version
+
+
+def _size_bytes(rows: Rows) -> int:
+    """Return how large the metadata of a commit in place is."""
+    storage = MemoryStorage.of(_image())
+    _commit(storage, rows)
+    (size_bytes,) = (len(content) for path, content in storage.image().files.items() if path.endswith(PM_FILE))
+    return size_bytes
+
+
+def _commit(storage: MemoryStorage, rows: Rows, *, options: WriterOptions = OPTIONS) -> None:
+    with open_writer_of_copy(storage, PATH, options=options) as writer:
+        writer.write(_table_of(rows, writer.schema))
+        writer.commit()
+
+
+def _table_of(rows: Rows, schema: pa.Schema) -> pa.Table:
+    columns = (pa.array(each, pa.int64()) for each in zip(*rows, strict=True))
+    return pa.Table.from_arrays([each.cast(of.type) for each, of in zip(columns, schema, strict=True)], schema=schema)
+
+
+def _rows_in(storage: MemoryStorage) -> list[tuple[int, int]]:
+    return [
+        row
+        for batch in open_snapshot(open_table(storage, PATH)).batches()
+        for row in zip(*(column.cast(pa.int64()).to_pylist() for column in batch.columns), strict=True)
+    ]

@@ -22,7 +22,13 @@ from tornproof.harness.explorers.roundtrip.worked_out.migrations import (
 from tornproof.harness.explorers.roundtrip.worked_out.new_tables import column_orders, creations, new_partitions
 from tornproof.harness.explorers.roundtrip.worked_out.processes import errors, threads, work
 from tornproof.harness.explorers.roundtrip.worked_out.question import Question, problem_of
-from tornproof.harness.explorers.roundtrip.worked_out.transactions import announcements, next_versions, pending, reloads
+from tornproof.harness.explorers.roundtrip.worked_out.transactions import (
+    announcements,
+    next_versions,
+    pending,
+    reloads,
+    stores,
+)
 
 PROPERTY = "what the format spells out is what its documentation says"
 
@@ -47,6 +53,7 @@ def questions() -> tuple[Question, ...]:
         *announcements(),
         *next_versions(),
         *conversions(),
+        *stores(),
     )
 
 

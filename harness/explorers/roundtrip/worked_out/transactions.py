@@ -11,15 +11,25 @@ from typing import Any
 from msgspec import structs
 
 from tornproof.harness.common.patch import replaced
+from tornproof.harness.explorers.roundtrip.metadata.transaction_files import (
+    ENTRY,
+    FIRST_AREA,
+    RECORD,
+    SYMBOL,
+    Entry,
+    TransactionFile,
+)
 from tornproof.harness.explorers.roundtrip.worked_out.question import Question
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.impl.layout.txn import SymbolCount, TransactionRecord
 from tornproof.impl.txn.reader import TransactionReader
 from tornproof.impl.txn.sequencer import SEQUENCER_FILE, pending_transaction_count
-from tornproof.impl.txn.transaction import Partition, Transaction
-from tornproof.impl.txn.write import PartitionState, first_version, next_version
+from tornproof.impl.txn.transaction import Partition, Transaction, decode_transaction
+from tornproof.impl.txn.write import PartitionState, first_version, next_version, plan_store
 
+VERSION = struct.Struct("<q")
+PARTITIONS_SIZE_BYTES = 4
 COUNTERS = ("partition_table_version", "column_version", "truncate_version")
 """Of a record: what announces that an older partition is another one."""
 
@@ -153,6 +163,40 @@ def _with_lag_checksum(fields: dict[str, Any]) -> dict[str, Any]:
     of_lag = sum(fields[name] * 31**power for power, name in enumerate(reversed(names))) & (1 << 64) - 1
     (folded,) = struct.unpack("<i", struct.pack("<I", of_lag >> 32 ^ of_lag & 0xFFFFFFFF))
     return {**fields, "lag_checksum": folded}
+
+
+def stores() -> Iterator[Question]:
+    """Yield where the live record may stand, and whether the next one is stored beside it, and is there afterwards."""
+    for symbol_count, older_count, count in itertools.product((0, 1), (0, 1, 2), (0, 1, 3)):
+        smallest = FIRST_AREA + RECORD.size + SYMBOL.size * symbol_count + PARTITIONS_SIZE_BYTES + ENTRY.size * count
+        for offset in (FIRST_AREA, *range(smallest - 16, smallest + 17, 8), 4096):
+            words = f"{symbol_count} symbol counts and {count} partitions beside {older_count} partitions at {offset}"
+            found = functools.partial(_stored, offset, symbol_count, older_count, count)
+            yield Question("stores", f"the stores of a version with {words}", found, "as a whole, and elsewhere")
+
+
+def _stored(offset_bytes: int, symbol_count: int, older_count: int, count: int) -> str:
+    entries = tuple(Entry(timestamp=number, row_count=5) for number in range(older_count))
+    symbols = ((3, 3),) * symbol_count
+    content = TransactionFile(name="", area_offset=offset_bytes, entries=entries, symbols=symbols).content()
+    current = decode_transaction(content, file="_txn")
+    states = _states(dict.fromkeys(range(count), 7))
+    following = next_version(current, partitions=states, min_timestamp=0, max_timestamp=9)
+    plan = plan_store(content, following)
+    stored = bytearray(content.ljust(plan.file_size_bytes, b"\0"))
+    for store in plan.record_stores:
+        stored[store.offset_bytes : store.offset_bytes + store.size_bytes] = store.value.to_bytes(
+            store.size_bytes, "little"
+        )
+    if decode_transaction(bytes(stored), file="_txn") != current:
+        return "over the live record"
+    stored[: VERSION.size] = VERSION.pack(plan.version_store.value)
+    found = decode_transaction(bytes(stored), file="_txn")
+    # A gap of the record keeps what the file had there.
+    record = found.record.changed(left_over=following.record.left_over)
+    is_whole = (record, found.symbol_counts) == (following.record, following.symbol_counts)
+    is_whole &= [PartitionState.of(each) for each in found.partitions] == states
+    return "as a whole, and elsewhere" if is_whole else f"with a record of {_fields(found.record)}"
 
 
 def pending() -> Iterator[Question]:

@@ -89,7 +89,8 @@ def explored_blindly() -> Phase:
         return explore()
 
 
-@pytest.mark.parametrize("count", [2, nightly(1), nightly(5)])
+@pytest.mark.nightly
+@pytest.mark.parametrize("count", [1, 2, 5])
 def test_any_number_of_workers_finds_what_one_process_finds(count: int) -> None:
     assert replace(by_workers(count), seconds=0.0, cpu_seconds=0.0) == explore(damages_max=FEW)
 
@@ -132,7 +133,7 @@ def test_the_plan_has_every_damage_once_and_flips_and_cuts_first(questdb_data: P
     }
 
 
-@pytest.mark.parametrize("damages_max", [nightly(BITS_AND_LENGTHS), BITS_AND_LENGTHS - 1, 2_000, 300, nightly(40)])
+@pytest.mark.parametrize("damages_max", [*map(nightly, (BITS_AND_LENGTHS, BITS_AND_LENGTHS - 1, 2_000, 40)), 300])
 def test_of_many_damages_an_even_sample_is_tried_and_the_bound_says_of_which(damages_max: int) -> None:
     ranges = plan_bits_and_lengths(Judge(TABLE.image(), "/table"), damages_max)
     steps = {task.file: task.step for task in ranges}

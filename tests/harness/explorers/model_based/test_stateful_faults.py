@@ -116,6 +116,7 @@ def noticed(image: DiskImage | None = None, path: str = "/table") -> Failed | No
     return fixed or next(filter(None, found), None)
 
 
+@pytest.mark.nightly
 def test_a_defect_that_one_call_shows_when_it_fails_is_noticed_by_the_fixed_programs() -> None:
     with planted(AT_ONE_CALL):
         assert (
@@ -134,7 +135,7 @@ def test_it_notices_a_planted_defect(fault: FaultFile) -> None:
         assert noticed() is not None
 
 
-@pytest.mark.parametrize("name", sampled(2, list(OWN)))
+@pytest.mark.parametrize("name", sampled(1, list(OWN)))
 def test_it_notices_a_defect_in_one_function(name: str) -> None:
     with wrapped(*OWN[name]):
         assert noticed() is not None
@@ -189,7 +190,7 @@ def test_defects_of_large_files_are_noticed_by_the_fixed_programs(fault: str, tm
 @pytest.mark.parametrize(
     ("table", "fault", "text"),
     sampled(
-        8,
+        3,
         [
             (SYMBOLS.name, "symbols not synced (F1)", "not synced is byte"),
             (SYMBOLS.name, "keys of a hash index not synced (F1)", "took the place of another file is tag.k"),

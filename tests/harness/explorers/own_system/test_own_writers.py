@@ -6,6 +6,7 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 import pytest
+from depth import sampled
 from manifest_log import Log
 
 from tornproof.harness.common.verdict import Verdict, calls_at_most
@@ -108,12 +109,15 @@ def blinded(monkeypatch: pytest.MonkeyPatch, name: str, value: Any) -> Iterator[
 
 @pytest.mark.parametrize(
     ("name", "blind"),
-    [
-        ("_Orders._has", lambda self, order, values: True),
-        ("_Orders._afterwards", lambda self, order: None),
-        ("_Explorer._left_by", lambda self, kernel: self._orders._after((0, 1))),
-        ("Group.sessions", property(lambda self: [self.case.first_session])),
-    ],
+    sampled(
+        2,
+        [
+            ("_Orders._has", lambda self, order, values: True),
+            ("_Orders._afterwards", lambda self, order: None),
+            ("_Explorer._left_by", lambda self, kernel: self._orders._after((0, 1))),
+            ("Group.sessions", property(lambda self: [self.case.first_session])),
+        ],
+    ),
 )
 def test_a_blinded_judge_or_a_second_writer_that_is_missing_fails_a_control(
     name: str, blind: Any, monkeypatch: pytest.MonkeyPatch

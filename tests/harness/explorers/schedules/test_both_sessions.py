@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from planted_faults import planted
 
 from tornproof.harness.check import capture_table
@@ -20,6 +21,7 @@ from tornproof.impl.storage.operating_system import OperatingSystemStorage
 SCHEDULES_MAX = 400
 
 
+@pytest.mark.nightly
 def test_every_finding_replays_also_of_more_commits_than_the_first_session_has(questdb_data: Path) -> None:
     path = str(questdb_data / "tables/9.4.2/chain/table")
     image = capture_table(OperatingSystemStorage(), path)

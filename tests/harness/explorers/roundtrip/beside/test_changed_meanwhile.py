@@ -33,6 +33,7 @@ def test_migrations_that_do_not_look_again_are_found_and_replay(monkeypatch: pyt
     assert replayed(findings) == {Verdict.VALID}
 
 
+@pytest.mark.nightly
 def test_a_look_at_no_end_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_difference", lambda *_: None)
     assert len([*failed_controls()]) == 2

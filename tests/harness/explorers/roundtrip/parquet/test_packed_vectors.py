@@ -47,6 +47,7 @@ def test_a_reader_of_something_else_is_noticed_and_its_findings_replay(location:
     assert replayed(findings) == {Verdict.VALID}
 
 
+@pytest.mark.nightly
 def test_a_reader_that_decodes_only_the_first_block_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(packed_vectors, "SMALL_BLOCK_VALUES", 1 << 17)
     assert [*findings_of(PACKED_VECTORS)] == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from depth import sampled
 from replayed import replayed
 
 from tornproof.harness.common.patch import replaced
@@ -19,15 +20,18 @@ def test_all_headers_are_judged_by_what_they_say() -> None:
 
 @pytest.mark.parametrize(
     ("location", "broken", "kind"),
-    [
-        ("pages:EXPANSION_SLACK_BYTES", 65, "sizes"),
-        ("pages:PAGE_SIZE_MAX_BYTES", pages.PAGE_SIZE_MAX_BYTES + 1, "sizes"),
-        ("pages:_end_of_body", lambda _, position, page: position + page.compressed_size_bytes, "sizes"),
-        ("pages:quick_read", lambda *_: ({"type": 0}, 9), "forms"),
-        ("single_pages:ENCODING_COUNT_MAX", 127, "forms"),
-        ("single_pages:STATISTICS_MEMBER_COUNT_MAX", 7, "forms"),
-        ("single_pages:PAGE_NUMBERS", single_pages.PAGE_NUMBERS[:3], "forms"),
-    ],
+    sampled(
+        2,
+        [
+            ("pages:EXPANSION_SLACK_BYTES", 65, "sizes"),
+            ("pages:PAGE_SIZE_MAX_BYTES", pages.PAGE_SIZE_MAX_BYTES + 1, "sizes"),
+            ("pages:_end_of_body", lambda _, position, page: position + page.compressed_size_bytes, "sizes"),
+            ("pages:quick_read", lambda *_: ({"type": 0}, 9), "forms"),
+            ("single_pages:ENCODING_COUNT_MAX", 127, "forms"),
+            ("single_pages:STATISTICS_MEMBER_COUNT_MAX", 7, "forms"),
+            ("single_pages:PAGE_NUMBERS", single_pages.PAGE_NUMBERS[:3], "forms"),
+        ],
+    ),
 )
 def test_other_rules_are_noticed_and_their_findings_replay(location: str, broken: object, kind: str) -> None:
     with replaced(f"tornproof.impl.parquet.{location}", broken):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from depth import sampled
 from replayed import replayed
 
 from tornproof.harness.common.patch import wrapped
@@ -23,19 +24,26 @@ def test_all_options_are_in_the_files_and_each_is_another_one() -> None:
 
 @pytest.mark.parametrize(
     ("setting", "value", "names"),
-    [
-        ("write_page_checksum", False, {each.name for each in asked() if each.options.encoding.page_checksums}),
-        ("write_page_index", True, {"no page index"}),
-        ("compression", "zstd", {each.name for each in asked()} - {"the codec ZSTD", "the highest level of a codec"}),
-        # Symbols always have one.
-        (
-            "use_dictionary",
-            [],
-            {each.name for each in asked() if "key" in each.columns} | {"long texts in a dictionary"},
-        ),
-        ("dictionary_pagesize_limit", 1 << 20, {"long texts in a dictionary"}),
-        ("data_page_size", 1 << 20, {"long texts in pages of few bytes"}),
-    ],
+    sampled(
+        2,
+        [
+            ("write_page_checksum", False, {each.name for each in asked() if each.options.encoding.page_checksums}),
+            ("write_page_index", True, {"no page index"}),
+            (
+                "compression",
+                "zstd",
+                {each.name for each in asked()} - {"the codec ZSTD", "the highest level of a codec"},
+            ),
+            # Symbols always have one.
+            (
+                "use_dictionary",
+                [],
+                {each.name for each in asked() if "key" in each.columns} | {"long texts in a dictionary"},
+            ),
+            ("dictionary_pagesize_limit", 1 << 20, {"long texts in a dictionary"}),
+            ("data_page_size", 1 << 20, {"long texts in pages of few bytes"}),
+        ],
+    ),
 )
 def test_a_writer_that_forgets_an_option_is_found_and_replays(
     setting: str, value: Any, names: set[str], monkeypatch: pytest.MonkeyPatch

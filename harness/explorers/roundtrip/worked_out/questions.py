@@ -22,13 +22,8 @@ from tornproof.harness.explorers.roundtrip.worked_out.migrations import (
 from tornproof.harness.explorers.roundtrip.worked_out.new_tables import column_orders, creations, new_partitions
 from tornproof.harness.explorers.roundtrip.worked_out.processes import errors, threads, work
 from tornproof.harness.explorers.roundtrip.worked_out.question import Question, problem_of
-from tornproof.harness.explorers.roundtrip.worked_out.transactions import (
-    announcements,
-    next_versions,
-    pending,
-    reloads,
-    stores,
-)
+from tornproof.harness.explorers.roundtrip.worked_out.stored_versions import next_versions, spared_stores, stores
+from tornproof.harness.explorers.roundtrip.worked_out.transactions import announcements, pending, reloads
 
 PROPERTY = "what the format spells out is what its documentation says"
 
@@ -54,6 +49,7 @@ def questions() -> tuple[Question, ...]:
         *next_versions(),
         *conversions(),
         *stores(),
+        *spared_stores(),
     )
 
 

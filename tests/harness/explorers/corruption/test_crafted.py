@@ -72,7 +72,7 @@ def test_in_real_tables_what_breaks_a_rule_is_rejected_and_what_is_allowed_is_re
     )
 
 
-@pytest.mark.parametrize("name", sampled(3, FAULTS))
+@pytest.mark.parametrize("name", sampled(3, list(FAULTS)))
 def test_a_reader_that_leaves_a_rule_out_is_found_and_the_finding_replays(name: str, questdb_data: Path) -> None:
     path = questdb_data / CHAIN
     image = capture_table(OperatingSystemStorage(), str(path))

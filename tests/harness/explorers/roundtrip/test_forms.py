@@ -25,7 +25,7 @@ def test_each_form_is_tried_once_and_all_of_them_are_distinct() -> None:
     }
 
 
-@pytest.mark.parametrize("name", sampled(1, made_files()))
+@pytest.mark.parametrize("name", sampled(1, list(made_files())))
 def test_files_of_numbers_are_the_same_in_each_form(name: str) -> None:
     original = Original(made_files()[name])
     assert {form.name: found for form in FORMS if (found := difference(original, form))} == {}

@@ -1,0 +1,163 @@
+"""The next version of a table: its fields, and where and how it is stored beside the live one."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import struct
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from msgspec import structs
+
+from tornproof.harness.explorers.roundtrip.metadata.transaction_files import (
+    ENTRY,
+    FIRST_AREA,
+    RECORD,
+    SYMBOL,
+    Entry,
+    TransactionFile,
+)
+from tornproof.harness.explorers.roundtrip.worked_out.question import Question
+from tornproof.harness.explorers.roundtrip.worked_out.transactions import states_of, version_of
+from tornproof.impl.layout.txn import SymbolCount, TransactionRecord
+from tornproof.impl.txn.transaction import Transaction, decode_transaction
+from tornproof.impl.txn.write import NextVersion, PartitionState, StorePlan, first_version, next_version, plan_store
+
+VERSION = struct.Struct("<q")
+PARTITIONS_SIZE_BYTES = 4
+
+
+def next_versions() -> Iterator[Question]:
+    """Yield versions with a value of its own in each field, and all fields of the next version and of the first one."""
+    values: dict[str, Any] = {name: 1_000_003 * number for number, name in enumerate(TransactionRecord.layout.names, 1)}
+    before = TransactionRecord(**values | {"left_over": b"\xff" * 12, "symbol_column_count": 1, "txn": 41})
+    counts = (SymbolCount(count=3, transient_count=4),)
+    current = structs.replace(version_of(states_of({1: 10, 2: 20})), version=41, record=before, symbol_counts=counts)
+    for row_counts, seq_txn, symbols in itertools.product(
+        ({}, {1: 10}, {1: 10, 2: 21}, {1: 11, 2: 20}, {1: 10, 2: 20, 3: 5}), (None, 7), (None, (), counts * 2)
+    ):
+        is_announced = not row_counts or [*row_counts][:-1] != [1] or row_counts[1] != 10
+        *older, last = [*row_counts.values()] or [0]
+        expected = {
+            **_fields(before),
+            "txn": 42,
+            "transient_row_count": last,
+            "fixed_row_count": sum(older),
+            "min_timestamp": -5,
+            "max_timestamp": 6,
+            "partition_table_version": before.partition_table_version + is_announced,
+            "seq_txn": before.seq_txn if seq_txn is None else seq_txn,
+            "left_over": bytes(12),
+            "symbol_column_count": 1 if symbols is None else len(symbols),
+        }
+        words = f"row counts {row_counts}, transaction {seq_txn} of the sequencer, symbol counts {symbols}"
+        found = functools.partial(_next_record, current, states_of(row_counts), seq_txn, symbols)
+        yield Question("next versions", words, found, _with_lag_checksum(expected))
+    for count in (0, 1, 3):
+        expected = {**dict.fromkeys(values, 0), "left_over": bytes(12), "symbol_column_count": count}
+        expected |= dict.fromkeys(("min_timestamp", "lag_min_timestamp"), (1 << 63) - 1)
+        expected |= dict.fromkeys(("max_timestamp", "lag_max_timestamp"), -1 << 63)
+        found = functools.partial(_first_record, count)
+        yield Question("next versions", f"the first with {count} symbol columns", found, _with_lag_checksum(expected))
+
+
+def _next_record(
+    current: Transaction, states: Sequence[PartitionState], seq_txn: int | None, symbols: tuple[SymbolCount, ...] | None
+) -> dict[str, object]:
+    following = next_version(
+        current, partitions=states, min_timestamp=-5, max_timestamp=6, symbol_counts=symbols, seq_txn=seq_txn
+    )
+    return _fields(following.record)
+
+
+def _first_record(symbol_column_count: int) -> dict[str, object]:
+    return _fields(first_version(symbol_column_count).record)
+
+
+def _fields(record: TransactionRecord) -> dict[str, Any]:
+    return {name: getattr(record, name) for name in TransactionRecord.layout.names}
+
+
+def _with_lag_checksum(fields: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields with the polynomial of the lag's, whose halves are folded."""
+    names = ("lag_min_timestamp", "lag_max_timestamp", "txn", "seq_txn", "lag_row_count", "lag_txn_count")
+    of_lag = sum(fields[name] * 31**power for power, name in enumerate(reversed(names))) & (1 << 64) - 1
+    (folded,) = struct.unpack("<i", struct.pack("<I", of_lag >> 32 ^ of_lag & 0xFFFFFFFF))
+    return {**fields, "lag_checksum": folded}
+
+
+def stores() -> Iterator[Question]:
+    """Yield where the live record may stand, and whether the next one is stored beside it, and is there afterwards."""
+    for symbol_count, older_count, count in itertools.product((0, 1), (0, 1, 2), (0, 1, 3)):
+        smallest = FIRST_AREA + RECORD.size + SYMBOL.size * symbol_count + PARTITIONS_SIZE_BYTES + ENTRY.size * count
+        for offset in (FIRST_AREA, *range(smallest - 16, smallest + 17, 8), 4096):
+            words = f"{symbol_count} symbol counts and {count} partitions beside {older_count} partitions at {offset}"
+            found = functools.partial(_stored, offset, symbol_count, older_count, count)
+            yield Question("stores", f"the stores of a version with {words}", found, "as a whole, and elsewhere")
+
+
+def _stored(offset_bytes: int, symbol_count: int, older_count: int, count: int) -> str:
+    entries = tuple(Entry(timestamp=number, row_count=5) for number in range(older_count))
+    symbols = ((3, 3),) * symbol_count
+    content = TransactionFile(name="", area_offset=offset_bytes, entries=entries, symbols=symbols).content()
+    current = decode_transaction(content, file="_txn")
+    states = states_of(dict.fromkeys(range(count), 7))
+    following = next_version(current, partitions=states, min_timestamp=0, max_timestamp=9)
+    plan = plan_store(content, following)
+    stored = _with_stores(content, plan)
+    if decode_transaction(stored, file="_txn") != current:
+        return "over the live record"
+    found = decode_transaction(VERSION.pack(plan.version_store.value) + stored[VERSION.size :], file="_txn")
+    # A gap of the record keeps what the file had there.
+    record = found.record.changed(left_over=following.record.left_over)
+    is_whole = (record, found.symbol_counts) == (following.record, following.symbol_counts)
+    is_whole &= [PartitionState.of(each) for each in found.partitions] == states
+    return "as a whole, and elsewhere" if is_whole else f"with a record of {_fields(found.record)}"
+
+
+def _with_stores(content: bytes, plan: StorePlan) -> bytes:
+    stored = bytearray(content.ljust(plan.file_size_bytes, b"\0"))
+    for store in plan.record_stores:
+        end = store.offset_bytes + store.size_bytes
+        stored[store.offset_bytes : end] = store.value.to_bytes(store.size_bytes, "little")
+    return bytes(stored)
+
+
+def spared_stores() -> Iterator[Question]:
+    """Yield three versions after each other, and which words the third one leaves out where all before is durable.
+
+    Only the record of the first one, if it is still there and the third one takes its place, is known to be durable.
+    """
+    for counts in itertools.product((1, 2), repeat=3):
+        for is_other in (False, True):
+            is_spared = counts[0] == counts[2] and not is_other
+            words = f"{counts} partitions, of which the first record {'was replaced' if is_other else 'is there'}"
+            found = functools.partial(_spared, counts, is_other=is_other)
+            yield Question("spared stores", f"versions with {words}", found, "what differs" if is_spared else "all")
+
+
+def _spared(counts: Sequence[int], *, is_other: bool) -> str:
+    first, second, third = counts
+    # The first record is right behind the place of the second, where the third is stored.
+    offset = FIRST_AREA + RECORD.size + PARTITIONS_SIZE_BYTES + ENTRY.size * second
+    entries = tuple(Entry(timestamp=number, row_count=7) for number in range(first))
+    content = TransactionFile(name="", area_offset=offset, entries=entries, symbols=()).content()
+    plan = plan_store(content, _following(content, second))
+    content = VERSION.pack(plan.version_store.value) + _with_stores(content, plan)[VERSION.size :]
+    if is_other:
+        content = content[:offset] + VERSION.pack(3) + content[offset + VERSION.size :]
+    following = _following(content, third)
+    whole = plan_store(content, following).record_stores
+    spared = plan_store(content, following, area_is_durable=True).record_stores
+    differing = tuple(
+        store
+        for store in whole
+        if content[store.offset_bytes :][: store.size_bytes] != store.value.to_bytes(store.size_bytes, "little")
+    )
+    return {whole: "all", differing: "what differs"}.get(spared, "others")
+
+
+def _following(content: bytes, count: int) -> NextVersion:
+    current, states = decode_transaction(content, file="_txn"), states_of(dict.fromkeys(range(count), 7))
+    return next_version(current, partitions=states, min_timestamp=0, max_timestamp=9)

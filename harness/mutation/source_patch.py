@@ -109,7 +109,7 @@ class Change:
         before = _by_name(old.body)
         for key, node in _by_name(new.body).items():
             same = before.pop(key, None)
-            if same is not None and ast.dump(same) == ast.dump(node):
+            if same is not None and _is_same(same, node):
                 continue
             name = f"{prefix}{key}"
             if isinstance(node, FUNCTIONS) and isinstance(same, FUNCTIONS):
@@ -171,6 +171,20 @@ def _by_name(body: list[ast.stmt]) -> dict[str, ast.stmt]:
                 key = ast.unparse(node)
         found[key if key not in found else f"{key} #{len(found)}"] = node
     return found
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    """Whether two syntax trees, or values in them, have the same `ast.dump`, which takes much longer."""
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, list):
+        return len(one) == len(other) and all(map(_is_same, one, other))
+    if isinstance(one, ast.AST):
+        for name in one._fields:
+            if not _is_same(getattr(one, name, None), getattr(other, name, None)):
+                return False
+        return True
+    return repr(one) == repr(other)
 
 
 def _signature(function: Function) -> str:

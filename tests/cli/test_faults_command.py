@@ -13,8 +13,8 @@ from tornproof.harness.trial import SCHEMA, Row, Trials, is_set_aside
 from tornproof.impl.errors import UsageError
 
 CHAIN = "tables/9.4.2/chain/table"
-NAME = "merge loses a row"
-PRODUCT = ("--only", "product", "--effort", "small", "--replays", 1)
+NAME, MISSED = "merge loses a row", "data not synced (F1)"
+MEMORY = ("--only", "memory", "--effort", "small", "--replays", 1)
 
 
 def listed(*arguments: object) -> list[str]:
@@ -55,14 +55,14 @@ def test_a_name_that_does_not_exist_is_rejected_in_a_sentence(arguments: tuple[s
 
 
 def test_what_is_found_told_and_missed_told_nothing_is_printed_and_written(questdb_data: Path, tmp_path: Path) -> None:
-    """The product of reader and writer, a cheap phase, misses a row that a merge loses."""
+    """The orders of stores and loads, a cheap phase, do not show what a missing sync loses."""
     folder = tmp_path / "report"
-    run = run_here("faults", NAME, "--told", "--table", questdb_data / CHAIN, *PRODUCT, "--report", folder)
+    run = run_here("faults", MISSED, "--told", "--table", questdb_data / CHAIN, *MEMORY, "--report", folder)
     assert run.code == ExitCode.INVALID
     assert "told the scenario" in run.out and "told nothing" in run.out
-    assert f"missed {NAME} (updates, seed 0): reached" in run.out
+    assert f"missed {MISSED} (barriers, seed 0): reached" in run.out
     rows = pq.read_table(folder / "faults.parquet", schema=SCHEMA).to_pylist()
-    assert [(each["phase"], each["verdict"]) for each in rows] == [("told", "INVALID"), ("product", "VALID")]
+    assert [(each["phase"], each["verdict"]) for each in rows] == [("told", "INVALID"), ("memory", "VALID")]
     assert "finds 0 of 1 planted fault" in (folder / "report.html").read_text()
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from command_line import TIMEOUT_SECONDS, environment
+from depth import nightly
 from interrupting import processes_of, wait_until
 
 # The place of the command line takes a function of the test, which says when it is at work.
@@ -139,7 +140,7 @@ def end_of(process: subprocess.Popen[str], folder: Path) -> tuple[int, str]:
     ("body", "said"),
     [
         (SWALLOWED, ""),
-        (STUCK, ""),
+        nightly(STUCK, ""),
         (STUCK_OUTSIDE_OF_PYTHON, ""),
         (WITH_PROCESSES, ""),
         (WITH_OUTPUT, ": half of it is done"),

@@ -103,6 +103,7 @@ def test_a_program_that_syncs_is_valid_within_a_bound_that_is_printed(tornproof:
     assert not (data.parent / "findings").exists()
 
 
+@pytest.mark.nightly
 def test_the_result_does_not_depend_on_the_number_of_workers(tornproof: WarmRunner, data: Path) -> None:
     trace = record(tornproof, data)
     told = []

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from command_line import WarmRunner, cold_run, sentence_of
+from depth import nightly
 
 from tornproof.cli.commands.recover import SENTENCES, recover
 from tornproof.impl.errors import UsageError
@@ -172,8 +173,15 @@ def holding(path: Path, how: str = "open") -> Iterator[int]:
         process.stdin.close()
 
 
-@pytest.mark.parametrize("how", ["open", "mapped"])
-@pytest.mark.parametrize("file", ["_txn", f"{DAY}/data.parquet"])
+@pytest.mark.parametrize(
+    ("file", "how"),
+    [
+        ("_txn", "open"),
+        nightly("_txn", "mapped"),
+        nightly(f"{DAY}/data.parquet", "open"),
+        (f"{DAY}/data.parquet", "mapped"),
+    ],
+)
 def test_a_table_in_use_is_rejected_and_the_process_is_named(
     tornproof: WarmRunner, copy_of: Callable[[str], Path], how: str, file: str
 ) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from command_line import WarmRunner, sentence_of
+from depth import nightly
 
 from tornproof.harness.systems.releases import PRESETS
 
@@ -21,12 +22,12 @@ AS_KEYS = {"preset", "readable", "writable", "reason", "hazards"}
     ("table", "preset", "code", "readable", "writable"),
     [
         (CHAIN, "hardened", 0, True, True),
-        (CHAIN, "questdb-9.4.2", 0, True, True),
+        nightly(CHAIN, "questdb-9.4.2", 0, True, True),
         (ORPHANED, "hardened", 0, True, True),
         (ORPHANED, "questdb-9.4.2", 1, False, False),
-        (ORPHANED, "questdb-9.4.3-sync", 1, False, False),
+        nightly(ORPHANED, "questdb-9.4.3-sync", 1, False, False),
         (ORPHANED, "questdb-2026-07", 0, True, True),
-        (NO_VERSION, "questdb-9.4.2", 1, False, False),
+        nightly(NO_VERSION, "questdb-9.4.2", 1, False, False),
         (FLIPPED_PAGE, "questdb-9.4.2", 1, True, True),
         (LEGACY, "questdb-9.4.2", 1, False, False),
     ],

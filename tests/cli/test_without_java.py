@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from command_line import ROOT, SERVER, Run, WarmRunner, sentence_of
+from depth import nightly, sampled
 
 DAY = "2024-01-01.1"
 CHAIN = "tables/9.4.2/chain"
@@ -64,7 +65,7 @@ def run(arguments: list[str], environment: Mapping[str, str], folder: Path) -> R
     return Run(code=done.returncode, out=done.stdout, err=done.stderr)
 
 
-@pytest.mark.parametrize("arguments", ON_SPARK, ids=lambda each: each[0])
+@pytest.mark.parametrize("arguments", sampled(1, ON_SPARK), ids=lambda each: each[0])
 def test_a_job_on_spark_is_rejected_with_one_sentence(
     arguments: list[str], without_java: WarmRunner, copy_of: Callable[[str], Path]
 ) -> None:
@@ -88,7 +89,7 @@ def test_nothing_of_spark_is_imported_before_it_is_needed(environment: Mapping[s
     assert (done.code, done.out, done.err) == (0, "[]\n", "")
 
 
-@pytest.mark.parametrize(("is_ci", "code", "words"), [(False, 0, "SKIPPED"), (True, 1, "ERROR")])
+@pytest.mark.parametrize(("is_ci", "code", "words"), [(False, 0, "SKIPPED"), nightly(True, 1, "ERROR")])
 def test_tests_on_spark_say_why_they_are_skipped_and_fail_in_ci(
     environment: Mapping[str, str], is_ci: bool, code: int, words: str
 ) -> None:

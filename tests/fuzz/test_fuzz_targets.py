@@ -35,7 +35,7 @@ def slow_inputs_are_errors() -> Iterator[None]:
     signal.signal(signal.SIGPROF, before)
 
 
-@pytest.mark.parametrize("input_count", [8, nightly(40)])
+@pytest.mark.parametrize("input_count", [4, nightly(40)])
 @pytest.mark.parametrize("name", TARGETS)
 def test_mutated_real_files_are_decoded_or_rejected(name: str, input_count: int) -> None:
     bugs: list[fuzz_watch.Bug] = []

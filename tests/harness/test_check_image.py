@@ -13,7 +13,7 @@ from tornproof.api.captured import capture_or_make
 from tornproof.harness import check
 from tornproof.harness.check import DIED, MAKING, CheckQuestion, PhaseName, bounds_of, capture_table, check_image
 from tornproof.harness.common.effort import LARGE_CHUNKS, Bounds
-from tornproof.harness.common.verdict import Phase, Verdict, calls_at_most
+from tornproof.harness.common.verdict import Phase, Verdict, calls_at_most, cut_short
 from tornproof.harness.explorers.roundtrip import explorer
 from tornproof.harness.explorers.roundtrip.forms import files_to_change
 from tornproof.harness.explorers.schedules import points as schedule_points
@@ -48,7 +48,8 @@ def captured(path: Path) -> DiskImage:
 
 
 def test_a_table_that_can_be_explored_is_verified_and_damaged() -> None:
-    phases = phases_of(TABLE.image(), "/table", PhaseName.VERIFY, PhaseName.DAMAGE)
+    few = replace(SMALLEST, damages=100)
+    phases = phases_of(TABLE.image(), "/table", PhaseName.VERIFY, PhaseName.DAMAGE, bounds=few)
     assert list(phases) == ["verify", "damage"]
     assert [phase.verdict for phase in phases.values()] == [Verdict.VALID] * 2
     assert [phase.note for phase in phases.values()] == [""] * 2
@@ -92,11 +93,25 @@ def test_damaged_metadata_of_the_table_is_the_finding(content: bytes, tmp_path: 
     assert finding.sentence.startswith("_meta: ")
 
 
-def test_damage_is_reported_even_by_a_run_that_asks_for_another_phase() -> None:
+def test_damage_is_reported_even_by_a_run_that_asks_for_another_phase(monkeypatch: pytest.MonkeyPatch) -> None:
+    def explore(explorations: Mapping[str, Exploration], question: CheckQuestion, **more: object) -> Outcome:
+        return Outcome(phases=[cut_short(name) for name in explorations])
+
     damaged = TABLE.with_file(tb.DATA, b"").image()
-    few = replace(SMALLEST, damages=100)
-    assert list(phases_of(damaged, "/table", PhaseName.DAMAGE, bounds=few)) == ["verify"]
-    assert list(phases_of(TABLE.image(), "/table", PhaseName.DAMAGE, bounds=few)) == ["damage"]
+    assert list(phases_of(damaged, "/table", PhaseName.DAMAGE)) == ["verify"]
+    monkeypatch.setattr(check, "explore", explore)
+    assert list(phases_of(TABLE.image(), "/table", PhaseName.DAMAGE)) == ["damage"]
+
+
+def test_a_table_from_before_pm_has_nothing_to_encode(questdb_data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(explorer, "PARTS", ())
+    path = str(questdb_data / "legacy/9.3.4/chain/table")
+    question = CheckQuestion(image=captured(Path(path)), path=path, has_table=True, bounds=SMALLEST)
+    phase = explore_here(explorer.roundtrip(), question)
+    assert (phase.verdict, phase.note) == (
+        Verdict.UNKNOWN,
+        "the table has no _pm, so there was nothing to encode",
+    )
 
 
 def test_a_table_that_this_release_does_not_know_has_no_verdict() -> None:

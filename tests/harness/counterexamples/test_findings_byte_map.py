@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from depth import sampled
 from file_maps import Map, is_whole
 
 from tornproof.harness.common.remembered_codecs import remembered_decoding
@@ -70,7 +71,7 @@ def ranges_in(found: Map, *states: str) -> list[tuple[int, int, str]]:
     return [(each["start"], each["end"], each["field"]) for each in found["ranges"] if each["state"] in states]
 
 
-@pytest.mark.parametrize("name", LOGS)
+@pytest.mark.parametrize("name", sampled(3, list(LOGS)))
 def test_the_maps_of_a_finding_name_every_byte_once(name: str) -> None:
     found = explained(name)["files"]
     assert found == json.loads(json.dumps(found)) and "_txn" in maps(name)

@@ -8,7 +8,7 @@ from itertools import count
 from typing import Any
 
 import pytest
-from depth import sampled
+from depth import nightly, sampled
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
@@ -45,7 +45,7 @@ from tornproof.harness.systems.toy import HeaderFirst, Toy
 from tornproof.harness.systems.workload import MADE_PATH, made_image
 from tornproof.impl.write.commit import HARDENED
 
-TIMES = 10
+TIMES, FEW_TIMES = 10, 3
 STEPS_MAX = 1_000 + STEP_BUDGET
 """A replay also looks for the cause again."""
 INVALID, VALID, UNKNOWN = Verdict.INVALID, Verdict.VALID, Verdict.UNKNOWN
@@ -78,14 +78,21 @@ def changed(finding: Finding, *path: str | int, to: Any) -> Finding:
     return copy
 
 
-@pytest.mark.parametrize("find", sampled(2, FINDINGS))
-def test_a_finding_replays_ten_times_of_ten_with_the_same_evidence_in_few_steps(
-    find: Callable[[], Finding], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("find", "all_times"),
+    [
+        (toy_finding, TIMES),
+        (cut_finding, FEW_TIMES),
+        *(nightly(find, TIMES) for find in FINDINGS if find is not toy_finding),
+    ],
+)
+def test_a_finding_replays_every_time_with_the_same_evidence_in_few_steps(
+    find: Callable[[], Finding], all_times: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     finding = reread(find())
     step, steps = World.step, count()
     monkeypatch.setattr(World, "step", lambda world, index: (next(steps), step(world, index))[1])
-    for times in range(1, 1 + TIMES):
+    for times in range(1, 1 + all_times):
         replayed = replay_planted(finding)
         assert next(steps) < times * STEPS_MAX
         assert (replayed.verdict, replayed.is_same, replayed.note) == (INVALID, True, "")

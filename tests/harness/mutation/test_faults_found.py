@@ -37,7 +37,7 @@ DEEP = {
 SMALL = [(Explorer.FAILED_SYNC, "one-commit-one-reader"), (Explorer.PRODUCT_A, "one-commit-one-reader")]
 FEW_STEPS = 200
 SAMPLED = 2
-QUICK_SAMPLED = 8
+QUICK_SAMPLED = 4
 # Explorers that take no time.
 QUICK = {Explorer.SEQUENTIAL}
 # Explorers that look at many runs.

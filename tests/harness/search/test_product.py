@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from depth import sampled
+from depth import nightly, sampled
 from explorations import explore_product
 from product_search import ProductSearch
 
@@ -179,7 +179,7 @@ def test_single_schedules_show_what_the_reduction_shows(toy: Toy, model: str) ->
     assert violated - {Property.STALE} <= as_violated <= violated | {Property.DISORDERLY}
 
 
-@pytest.mark.parametrize("model", ["A", "D", "N-512"])
+@pytest.mark.parametrize("model", [nightly("A"), "D", nightly("N-512")])
 def test_a_reader_that_locks_is_explored_by_single_schedules(model: str) -> None:
     for toy, violated in ((Undo(), None), (UndoesTogether(), Property.REJECTED)):
         result = explore_under(control_case(toy), model, 4_000)

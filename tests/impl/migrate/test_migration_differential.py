@@ -155,7 +155,7 @@ def chunks_in_pm(pm: bytes) -> list[Chunk]:
     return [chunk for block in mf.decoded(pm).blocks for chunk in block.chunks]
 
 
-@pytest.mark.parametrize("seed", sampled(2, range(8)))
+@pytest.mark.parametrize("seed", sampled(1, range(8)))
 def test_damaged_footers_are_rejected_or_converted_and_nothing_else(seed: int) -> None:
     random_ = random.Random(seed)
     length = int.from_bytes(SEED[-8:-4], "little")

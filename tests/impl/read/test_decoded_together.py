@@ -192,7 +192,7 @@ def changed(chunk: Chunk, random_: random.Random) -> Chunk:
     return replace(chunk, **{name: new})
 
 
-@pytest.mark.parametrize("seed", [*range(4), *[nightly(seed) for seed in range(4, 40)]])
+@pytest.mark.parametrize("seed", [0, *[nightly(seed) for seed in range(1, 40)]])
 def test_damaged_row_groups_have_the_same_outcome(
     seed: int, row_groups: list[Case], monkeypatch: pytest.MonkeyPatch
 ) -> None:

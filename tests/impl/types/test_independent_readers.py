@@ -25,7 +25,7 @@ READ_FOLDERS = [*FOLDERS, *LAST_STEPS]
 @pytest.mark.parametrize("read", READERS.values(), ids=READERS)
 @pytest.mark.parametrize(
     "name",
-    sampled(8, READ_FOLDERS),
+    sampled(4, READ_FOLDERS),
 )
 def test_other_reader_gets_the_same_rows(
     name: str, read: Callable[[bytes, Path], pa.Table], questdb_data: Path, tmp_path: Path

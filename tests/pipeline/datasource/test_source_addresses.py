@@ -98,7 +98,7 @@ def test_address_without_a_table_says_so_and_nothing_is_written_to_one(session: 
 
 
 @pytest.mark.parametrize(
-    "by", sampled(2, [by for by in PartitionBy if by is not PartitionBy.NONE]), ids=lambda by: by.name
+    "by", sampled(1, [by for by in PartitionBy if by is not PartitionBy.NONE]), ids=lambda by: by.name
 )
 @pytest.mark.parametrize("of", [TypeTag.TIMESTAMP, TIMESTAMP_NS], ids=["microseconds", "nanoseconds"])
 def test_java_names_directories_as_python_does(session: SparkSession, tmp_path: Path, by: PartitionBy, of: int) -> None:

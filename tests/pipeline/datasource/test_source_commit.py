@@ -172,8 +172,15 @@ def test_symbol_that_is_not_in_the_dictionary_yet_is_left_to_the_commit(table: P
 
 
 @pytest.mark.parametrize("seed", [0, *map(nightly, range(1, 6))])
-@pytest.mark.parametrize("has_keys", [False, True], ids=["", "keys"])
-@pytest.mark.parametrize("merged_bytes_min", [prepared.MERGED_BYTES_MIN, 0], ids=["", "merged by tasks"])
+@pytest.mark.parametrize(
+    ("merged_bytes_min", "has_keys"),
+    [
+        pytest.param(prepared.MERGED_BYTES_MIN, False, id=""),
+        nightly(prepared.MERGED_BYTES_MIN, True, id="keys"),
+        nightly(0, False, id="merged by tasks"),
+        pytest.param(0, True, id="merged by tasks, keys"),
+    ],
+)
 def test_any_rows_in_any_tasks_are_there_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int, has_keys: bool, merged_bytes_min: int
 ) -> None:
@@ -403,6 +410,7 @@ def test_batch_of_foreach_batch_that_is_run_again_adds_nothing(session: SparkSes
     assert version_of(table) == 1
 
 
+@pytest.mark.nightly
 def test_stream_into_a_table_writes_a_batch_once_though_spark_forgot_that_it_did(
     session: SparkSession, table: Path, tmp_path: Path
 ) -> None:

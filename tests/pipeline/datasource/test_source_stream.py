@@ -243,7 +243,7 @@ def steps(path: Path, start: Offset, **options: str) -> list[tuple[Offset, list[
         start = end
 
 
-@pytest.mark.parametrize("commits_max", [1, 3, 100])
+@pytest.mark.parametrize("commits_max", [1, 3, nightly(100)])
 def test_step_ends_after_so_many_commits(table: Path, commits_max: int) -> None:
     # More than a row group, a part of one, and rows of several groups.
     sizes = [3, 25, 1, 1, 40, 2, 7]
@@ -441,6 +441,7 @@ def test_stream_goes_on_from_its_checkpoint_without_a_row_twice_or_lost(
         run(spark, table, tmp_path)
 
 
+@pytest.mark.nightly
 def test_spark_takes_so_many_commits_in_each_batch(spark: SparkSession, table: Path, tmp_path: Path) -> None:
     register(spark)
     for first in range(0, 25, 5):

@@ -55,15 +55,16 @@ def test_judge_and_sql_and_brute_force_agree_on_all_histories(
     assert only_order_count > len(cases) // 50
 
 
+@pytest.mark.parametrize("with_sql", [False, nightly(True)], ids=["judge", "judge and SQL"])
 def test_sql_says_the_same_without_hints_and_the_driver_keeps_the_worst_histories(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, with_sql: bool
 ) -> None:
     monkeypatch.setattr(sql, "BROADCAST_EVENTS_MAX", 0)
     monkeypatch.setattr(groups, "HISTORIES_SHOWN_MAX", 3)
     cases = all_cases()[::70]
     (tmp_path / "events").mkdir()
     dataset = open_dataset([write_dataset(cases, tmp_path / "events")])
-    report = check_dataset(spark, dataset, terms=TERMS, with_sql=True, out=tmp_path / "out")
+    report = check_dataset(spark, dataset, terms=TERMS, with_sql=with_sql, out=tmp_path / "out")
     assert (report.disagreements, report.disagreement_count) == ({}, 0)
     found = {case.name: brute_force(case.events, excused=[EXCUSED]) for case in cases}
     verdicts = Counter(each.verdict for each in found.values())
@@ -101,7 +102,7 @@ def write(events: list[Event], path: Path, *, order: str, rows: int = 7) -> Path
 
 @pytest.mark.parametrize(
     ("order", "kind"),
-    [("time_ns", "went_back"), nightly("process", "went_back"), ("backwards", "went_back"), ("process", ORDER)],
+    [nightly("time_ns", "went_back"), nightly("process", "went_back"), ("backwards", "went_back"), ("process", ORDER)],
 )
 def test_one_history_in_slices_of_workers_is_judged_as_a_whole(
     spark: SparkSession, tmp_path: Path, order: str, kind: str

@@ -104,13 +104,17 @@ def read_campaign(directory: Path) -> CampaignData:
 
 def text_of(directory: Path) -> str:
     """What a reader of the page sees, as one line."""
-    return re.sub(r"\s+", " ", unescape(re.sub(r"<[^>]*>", " ", campaign_page(directory).body)))
+    return text_in(campaign_page(directory))
+
+
+def text_in(page: Page) -> str:
+    return re.sub(r"\s+", " ", unescape(re.sub(r"<[^>]*>", " ", page.body)))
 
 
 def test_a_sound_campaign_is_valid_with_its_denominators(sound: Path, with_plots: None) -> None:
     page = campaign_page(sound)
     assert (page.key, page.verdict, page.title) == ("campaign", "VALID", "Campaign mine")
-    text = text_of(sound)
+    text = text_in(page)
     assert "None of 4 runs violates a property." in text and "What is missing" not in text and "abc123" in text
     assert "ours test 0 to 3 1 4 0 0 4" in text and "controls-release control 1 1 0 1 2" in text
     assert page.body == campaign_page(sound).body

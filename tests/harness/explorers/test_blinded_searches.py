@@ -153,7 +153,7 @@ def test_without_blinding_all_controls_pass() -> None:
     assert [*schedules.failures(0)] == []
 
 
-@pytest.mark.parametrize("name", sampled(5, list(SCHEDULE_BLINDINGS)))
+@pytest.mark.parametrize("name", sampled(2, list(SCHEDULE_BLINDINGS)))
 def test_a_blinded_search_of_schedules_is_noticed(name: str, monkeypatch: Patch) -> None:
     blind, method = SCHEDULE_BLINDINGS[name]
     blind(monkeypatch)
@@ -234,7 +234,7 @@ def test_without_blinding_all_controls_of_memory_pass() -> None:
     assert [*failures_of_memory()] == []
 
 
-@pytest.mark.parametrize("name", sampled(3, list(MEMORY_BLINDINGS)))
+@pytest.mark.parametrize("name", sampled(2, list(MEMORY_BLINDINGS)))
 def test_a_blinded_memory_model_is_noticed(name: str, monkeypatch: Patch) -> None:
     MEMORY_BLINDINGS[name](monkeypatch)
     assert any(failures_of_memory())

@@ -193,6 +193,7 @@ def test_without_the_token_alone_the_tail_still_rejects(name: str) -> None:
     assert total(after, HARMLESS) == total(before, HARMLESS)
 
 
+@pytest.mark.nightly
 def test_without_the_checksum_and_meta_values_land_in_other_columns_or_do_not_fit_there() -> None:
     with_meta, _ = found_with(NO_CHECKSUM, name="_pm")
     after, broken = found_with(NO_CHECKSUM, *NO_TABLE_CHECK, name="_pm")

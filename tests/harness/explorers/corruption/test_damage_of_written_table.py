@@ -30,6 +30,7 @@ def grown_table() -> DiskImage:
     return storage.image()
 
 
+@pytest.mark.nightly
 def test_sampled_damage_of_a_written_table_is_noticed_or_harmless() -> None:
     judge = Judge(grown_table(), PATH)
     tally = Tally()

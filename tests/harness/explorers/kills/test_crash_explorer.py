@@ -713,6 +713,7 @@ def test_bounds_count_what_was_acknowledged_and_what_had_started() -> None:
     }
 
 
+@pytest.mark.nightly
 def test_what_a_reader_saw_on_a_disk_is_what_it_sees_on_every_disk_with_the_same_files(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

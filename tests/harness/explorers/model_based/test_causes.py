@@ -197,6 +197,7 @@ def test_the_cause_is_the_action_and_the_file_in_which_a_fault_is_planted(fault:
     assert changes["tried"] >= changes["enough"] == len(changes["changes"])
 
 
+@pytest.mark.nightly
 def test_what_is_not_synced_is_named() -> None:
     _, cause = cause_of("data not synced (F1)", kind=StorageKind.FILES)
     assert "does not sync what it writes: byte" in cause and DATA_FILE in cause

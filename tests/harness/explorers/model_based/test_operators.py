@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from depth import sampled
+from depth import nightly, sampled
 
 from tornproof.harness.common.patch import wrapped
 from tornproof.harness.explorers.model_based.explorer import FIXED_GOALS, Stateful
@@ -22,7 +22,7 @@ from tornproof.harness.mutation.fault_file import file_named
 Wrap = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
-@pytest.fixture(params=StorageKind)
+@pytest.fixture(params=[nightly(StorageKind.FILES), StorageKind.MEMORY])
 def search(tmp_path: Path, request: pytest.FixtureRequest) -> Search:
     kind: StorageKind = request.param
     folder = tmp_path / "with a space"

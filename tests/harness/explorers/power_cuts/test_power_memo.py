@@ -82,6 +82,7 @@ def replayed(disk: Disk, facts: Facts) -> Disk:
     return Disk(tree, tuple(kernel.files[number].content for number in numbers))
 
 
+@pytest.mark.nightly
 def test_a_disk_after_its_recovery_is_the_one_that_the_calls_of_the_recovery_leave(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -179,6 +180,7 @@ def test_no_byte_is_read_twice(ranges: list[tuple[int, int]], expected: list[tup
     assert known.reads == [Read(0, *each) for each in expected]
 
 
+@pytest.mark.nightly
 @given(st.lists(st.tuples(st.booleans(), st.integers(0, 12), st.integers(0, 6)), max_size=12))
 @settings(max_examples=20 * settings().max_examples)
 def test_what_is_read_first_is_what_a_set_of_bytes_says(accesses: list[tuple[bool, int, int]]) -> None:

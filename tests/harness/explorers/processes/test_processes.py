@@ -143,6 +143,7 @@ def test_without_kills_a_run_is_judged_all_the_same(tmp_path: Path, started: lis
     assert are_gone(started)
 
 
+@pytest.mark.nightly
 def test_a_planned_position_of_a_commit_without_a_kill_leaves_the_verdict_unknown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -49,6 +49,7 @@ def test_a_program_is_as_safe_as_its_file_says(tmp_path: Path, name: str, index:
     assert surprise(setting, outcome_of(program, setting, tmp_path)) == ""
 
 
+@pytest.mark.nightly
 @NEEDS_STRACE
 def test_sqlite_is_as_safe_as_its_file_says_in_few_states(tmp_path: Path) -> None:
     found = next(each for each in PROGRAMS["sqlite"].settings if each.label == "delete full")

@@ -176,11 +176,14 @@ def test_a_lock_that_does_not_keep_out_is_found_with_its_cause_and_replays(
 
 @pytest.mark.parametrize(
     ("name", "blind"),
-    [
-        ("_Explorer.kill", lambda self, has_time: 0),
-        ("_Explorer.without_first", lambda self, world, end: world),
-        ("_Orders.broken", None),
-    ],
+    sampled(
+        2,
+        [
+            ("_Explorer.kill", lambda self, has_time: 0),
+            ("_Explorer.without_first", lambda self, world, end: world),
+            ("_Orders.broken", None),
+        ],
+    ),
 )
 def test_a_judge_of_two_writers_that_sees_less_fails_a_control(
     name: str, blind: Any, monkeypatch: pytest.MonkeyPatch

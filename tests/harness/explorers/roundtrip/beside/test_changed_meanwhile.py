@@ -24,6 +24,7 @@ def test_operations_beside_others_end_as_in_an_order() -> None:
     assert {each.operation.name for each in cases} == {each.name for each in OPERATIONS}
 
 
+@pytest.mark.nightly
 def test_migrations_that_do_not_look_again_are_found_and_replay(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tornproof.impl.migrate.table_migration.check_unchanged", lambda *_: None)
     findings = [*findings_of(MIGRATIONS_BESIDE)]

@@ -57,6 +57,7 @@ def test_a_reader_that_decodes_only_the_first_block_is_noticed(monkeypatch: pyte
         assert len([*findings_of(PACKED_VECTORS)]) > len(pages()) // 4
 
 
+@pytest.mark.nightly
 def test_a_reader_that_believes_widths_and_counts_is_noticed() -> None:
     with replaced("tornproof.impl.extension.vectors:LOG_VECTOR_SIZES", range(17)):
         findings = [*findings_of(PACKED_VECTORS)]

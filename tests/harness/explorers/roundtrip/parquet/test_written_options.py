@@ -25,7 +25,7 @@ def test_all_options_are_in_the_files_and_each_is_another_one() -> None:
 @pytest.mark.parametrize(
     ("setting", "value", "names"),
     sampled(
-        2,
+        1,
         [
             ("write_page_checksum", False, {each.name for each in asked() if each.options.encoding.page_checksums}),
             ("write_page_index", True, {"no page index"}),

@@ -84,6 +84,7 @@ def test_findings_are_shown_written_and_replayed_and_a_rerun_writes_none_anew(tm
     assert {file: Path(file).stat().st_mtime_ns for file in times} == times
 
 
+@pytest.mark.nightly
 def test_a_finding_that_was_made_of_another_run_is_made_anew(tmp_path: Path) -> None:
     spec = spec_file(tmp_path, 'scenarios = ["append-and-power-cut"]\npresets = ["specification"]')
     arguments = ("--spec", spec, "--out", str(tmp_path / "out"), "--json", "-")

@@ -161,6 +161,7 @@ def test_a_table_that_is_there_already_is_an_error_of_use(tornproof: WarmRunner)
         assert list(server.tables) == ["tornproof_check_0_0_wal"]
 
 
+@pytest.mark.nightly
 def test_an_interrupted_run_drops_its_tables(tmp_path: Path) -> None:
     """Or names them, where the machine is so busy that the time for an orderly end is over before they are dropped."""
     for attempt in range(ATTEMPTS):

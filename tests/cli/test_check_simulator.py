@@ -135,6 +135,7 @@ def test_a_table_and_a_scenario_exclude_each_other(tornproof: WarmRunner, tmp_pa
     assert run.code == 2 and "name either a TABLE or scenarios" in sentence_of(run)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "explorers",
     # Those of schedules have most to do, and those of the product go through schedules too.

@@ -6,6 +6,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 from command_line import run_here
+from depth import nightly
 
 from tornproof.cli.output import ExitCode
 from tornproof.harness.mutation.fault_file import BENIGN, JUDGES, FaultFile, FaultFileError, fault_files
@@ -54,8 +55,17 @@ def test_a_name_that_does_not_exist_is_rejected_in_a_sentence(arguments: tuple[s
         run_here("faults", *arguments)
 
 
-def test_what_is_found_told_and_missed_told_nothing_is_printed_and_written(questdb_data: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_real", [False, nightly(True)], ids=["rows of the test", "a check"])
+def test_what_is_found_told_and_missed_told_nothing_is_printed_and_written(
+    questdb_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_real: bool
+) -> None:
     """The orders of stores and loads, a cheap phase, do not show what a missing sync loses."""
+
+    def rows(trials: Trials, fault: FaultFile, seed: int) -> Iterator[Row]:
+        yield {**row_of(fault, seed), "argument": "", "phase": "memory", "reached": True}
+
+    if not is_real:
+        monkeypatch.setattr(Trials, "rows", rows)
     folder = tmp_path / "report"
     run = run_here("faults", MISSED, "--told", "--table", questdb_data / CHAIN, *MEMORY, "--report", folder)
     assert run.code == ExitCode.INVALID
@@ -75,16 +85,21 @@ def test_without_seeds_only_those_that_are_told_are_tried(tmp_path: Path) -> Non
         run_here("faults", NAME, "--seeds", "0")
 
 
+def row_of(fault: FaultFile, seed: int) -> Row:
+    """Return a row of a fault that is not reached and not found."""
+    values = {"seed": seed, "case_count": 1, "replayed_count": 0, "replay_count": 0, "cpu_seconds": 1.0}
+    texts = {**dict.fromkeys(("fault", "argument", "phase", "property", "cause"), fault.name), "family": fault.family}
+    flags = dict.fromkeys(("is_set_aside", "reached", "triggered"), False)
+    return {**texts, **values, **flags, "verdict": "VALID", "sentence": ""}
+
+
 def test_trials_that_have_ended_are_on_disk_when_a_later_one_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def rows(trials: Trials, fault: FaultFile, seed: int) -> Iterator[Row]:
         if fault.name == NAME:
             raise OSError("no space left on device")
-        values = {"seed": seed, "case_count": 1, "replayed_count": 0, "replay_count": 0, "cpu_seconds": 1.0}
-        texts = dict.fromkeys(("fault", "family", "argument", "phase", "property", "cause"), fault.name)
-        flags = dict.fromkeys(("is_set_aside", "reached", "triggered"), False)
-        yield {**texts, **values, **flags, "verdict": "VALID", "sentence": "half a character \udc80"}
+        yield {**row_of(fault, seed), "sentence": "half a character \udc80"}
 
     monkeypatch.setattr(Trials, "rows", rows)
     with pytest.raises(OSError, match="no space"):

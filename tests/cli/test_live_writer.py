@@ -292,6 +292,7 @@ def own_table(tmp_path: Path) -> str:
     return made.path
 
 
+@pytest.mark.nightly
 def test_our_own_reads_beside_our_own_purging_writer_all_succeed(tornproof: WarmRunner, own_table: str) -> None:
     """They did not pin, met removed files in most attempts, and gave up after twelve."""
     versions: Counter[int] = Counter()

@@ -169,6 +169,7 @@ def test_one_table_of_a_tree_that_is_damaged_keeps_none_from_being_migrated(
     assert f"{tree}: 10 migrated, 1 rejected" in run.out
 
 
+@pytest.mark.nightly
 def test_many_tables_are_migrated_by_processes_as_each_is_alone(
     tornproof: WarmRunner, copy_of: Callable[[str], Path]
 ) -> None:

@@ -129,6 +129,7 @@ def test_on_spark_the_result_is_the_same(tornproof: WarmRunner, data: Path) -> N
     assert told[0] == told[1] and told[0]["findings"]
 
 
+@pytest.mark.nightly
 def test_a_report_has_the_findings(tornproof: WarmRunner, data: Path) -> None:
     trace, report = record(tornproof, data), data.parent / "report"
     findings = data.parent / "findings"

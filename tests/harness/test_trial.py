@@ -1,7 +1,7 @@
 """Trials of faults: what they say of one that is found, of one that is missed, and of a check that dies or hangs."""
 
+import functools
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pyarrow as pa
@@ -34,9 +34,14 @@ HARMLESS = msgspec.structs.replace(DIES, after='UNPARTITIONED_DIRECTORY = "def" 
 SPINS = msgspec.structs.replace(DIES, after='UNPARTITIONED_DIRECTORY = "default"\nwhile True:\n    pass', name="spins")
 
 
-def rows(questdb_data: Path, fault: FaultFile, **settings: Any) -> list[Row]:
-    settings = {"phases": CHEAPEST, "replay_count": 2, **settings}
-    found = list(Trials(table=str(questdb_data / CHAIN), effort="small", **settings).rows(fault, 0))
+@functools.cache
+def trials(table: Path, phases: tuple[PhaseName, ...]) -> Trials:
+    """Return trials that remember what phases count without a fault."""
+    return Trials(table=str(table), effort="small", phases=phases, replay_count=2)
+
+
+def rows(questdb_data: Path, fault: FaultFile, phases: tuple[PhaseName, ...] = CHEAPEST) -> list[Row]:
+    found = list(trials(questdb_data / CHAIN, phases).rows(fault, 0))
     pa.Table.from_pylist(found, schema=SCHEMA).validate(full=True)
     return found
 

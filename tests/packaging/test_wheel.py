@@ -98,6 +98,7 @@ def test_extras_bring_what_only_pages_and_spark_take(wheel: Path) -> None:
     assert "pyspark" in extras["spark"] and {"pyarrow", "hypothesis", "typer"} <= extras[""]
 
 
+@pytest.mark.nightly
 def test_a_project_with_packages_of_these_names_is_not_disturbed(
     installed: Path, tmp_path: Path, questdb_data: Path
 ) -> None:

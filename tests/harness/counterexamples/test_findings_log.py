@@ -182,6 +182,7 @@ print(run_log(case, from_schedule(case, moves)).trace_hash)
 """
 
 
+@pytest.mark.nightly
 def test_a_trace_is_the_same_in_every_process() -> None:
     case = table_case(protocol=HEADER_BEFORE_BODY)
     (_, moves) = next((world, moves) for world, moves in traces(case) if world.progress.violations)

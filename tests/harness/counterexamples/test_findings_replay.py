@@ -346,6 +346,7 @@ def test_a_finding_records_how_it_was_found_and_how_much_smaller_it_is() -> None
     assert before > after == 1
 
 
+@pytest.mark.nightly
 def test_the_same_run_gives_the_same_finding() -> None:
     def make(case: TestCase) -> str:
         return json.dumps(found(case, C_512).evidence, sort_keys=True)

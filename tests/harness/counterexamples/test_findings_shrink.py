@@ -116,6 +116,7 @@ def test_a_crash_that_nothing_needs_is_left_out() -> None:
     assert DecisionLog.of_document(finding.evidence["log"]).crash_count == 0
 
 
+@pytest.mark.nightly
 def test_a_power_cut_keeps_all_that_need_not_be_lost() -> None:
     case = table_case("specification")
     moves, violation = broken_run(case, B)

@@ -33,7 +33,7 @@ ROOMS = (
     "harness/explorers/recorded/",
     "harness/explorers/own_system/",
 )
-CHEAP = (PhaseName.STORAGE, PhaseName.PRODUCT)
+CHEAP = (PhaseName.PRODUCT,)
 """The phases of which one mistake is tried by day."""
 ALL = [fault for fault in fault_files() if fault.family in (JUDGES, BENIGN)]
 MISTAKES, RIGHT = ([fault for fault in ALL if fault.family == family] for family in (JUDGES, BENIGN))

@@ -164,6 +164,7 @@ def test_an_orphan_stops_a_release_after_one_kill_and_its_next_update_even_with_
     assert "exceeds data length" in violation.sentence
 
 
+@pytest.mark.nightly
 def test_a_step_against_a_rule_is_a_separate_finding_whose_log_has_no_decision() -> None:
     setting = BY_NAME["data not durable (F1)"].setting()
     phase = simulate(Explorer.POWER, [setting])
@@ -176,6 +177,7 @@ def test_a_step_against_a_rule_is_a_separate_finding_whose_log_has_no_decision()
     assert rejected.evidence["explanation"]["neighbour"]["verdict"] == "VALID"
 
 
+@pytest.mark.nightly
 def test_a_session_that_cannot_open_the_table_breaks_recovery_whatever_the_session_before_had_begun() -> None:
     finding = found(BY_NAME["data not durable (F1)"])
     case = case_of(finding.evidence["test_case"])
@@ -203,6 +205,7 @@ def test_a_fault_that_is_not_there_is_not_found() -> None:
     assert replay_with(sound, found(BY_NAME["orphan truncated under a reader"])).verdict is Verdict.VALID
 
 
+@pytest.mark.nightly
 def test_the_size_of_a_finding_is_counted_from_its_file() -> None:
     cut, switched = found(BY_NAME["lost acknowledged commit (F5)"]), found(BY_NAME["stale mapping, ABA on the token"])
     assert size_of(cut) == Size(operations=2, crashes=1, switches=0)

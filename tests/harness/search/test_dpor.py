@@ -211,7 +211,7 @@ BLINDED: dict[str, Blind] = {
 }
 
 
-@pytest.mark.parametrize("blind", sampled(3, list(BLINDED.values())), ids=BLINDED)
+@pytest.mark.parametrize("blind", sampled(3, list(BLINDED.values()), seed=1), ids=BLINDED)
 def test_random_processes_show_that_a_search_is_blind(blind: Blind, monkeypatch: pytest.MonkeyPatch) -> None:
     blind(monkeypatch)
 

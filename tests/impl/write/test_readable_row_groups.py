@@ -85,6 +85,7 @@ def test_columns_that_are_too_much_together_are_divided_and_merged_into(small_bo
     assert table_on(storage)["c39"].to_pylist() == [0] * (row_count + 1)
 
 
+@pytest.mark.nightly
 def test_a_table_of_many_equal_columns_is_read_at_full_size() -> None:
     names = [f"c{number}" for number in range(200)]
     storage, _ = new_table(*(NewColumn(name=name, type=TypeTag.LONG) for name in names))

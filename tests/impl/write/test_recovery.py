@@ -44,6 +44,7 @@ def with_orphans(questdb_data: Path) -> list[str]:
     return [name for name in KILLED if any(orphan_counts(*killed_table(questdb_data, name)))]
 
 
+@pytest.mark.nightly
 def test_committed_generation_is_the_newest_again_after_a_kill_that_left_an_orphan(questdb_data: Path) -> None:
     names = with_orphans(questdb_data)
     assert len(names) >= 3

@@ -367,6 +367,7 @@ def test_offset_names_the_newest_partitions_and_those_that_changed(table: Path) 
     assert between(table, third, fourth) == [101 * DAY_SECONDS]
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("day", [5, 20.5], ids=["grown", "new"])
 def test_old_partition_that_changed_while_no_stream_ran_ends_it(table: Path, day: float) -> None:
     commit(table, [number * DAY_SECONDS for number in range(100) if number != 20])

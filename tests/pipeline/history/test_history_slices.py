@@ -206,6 +206,7 @@ def test_a_death_at_the_time_of_an_event_stands_where_the_names_of_processes_put
     assert in_slices(cut(table, [2, 3])).verdict is verdict
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("one_of", [pytest.param(2, id="some"), ALL])
 def test_the_order_of_slices_does_not_matter(one_of: int) -> None:
     for case in planted()[:: OF_EACH_KIND // 2 * one_of]:

@@ -346,6 +346,7 @@ def test_a_phone_and_a_screen_show_all_columns_of_the_tables_and_the_whole_plots
         assert cut == [], width
 
 
+@pytest.mark.nightly
 def test_a_large_campaign_gives_a_small_page_that_says_what_it_leaves_out(tmp_path: Path) -> None:
     long = "x" * 3000
     write_spec(tmp_path, *(group(f"group {number} {long}") for number in range(200)), group("ours"))

@@ -75,7 +75,7 @@ def calls_others() -> int:
 )
 def test_a_loop_without_a_call_is_ended_and_its_end_says_where(run: Callable[[], object], function: str) -> None:
     texts = set()
-    for _ in range(3):
+    for _ in range(2):
         with bounded_computation(), pytest.raises(EndlessError) as ended:
             run()
         texts.add(str(ended.value))
@@ -232,6 +232,7 @@ def test_a_new_table_whose_making_loops_is_a_finding_that_replays() -> None:
         assert replay_finding(finding, image, "made") is Verdict.INVALID
 
 
+@pytest.mark.nightly
 def test_a_loop_of_a_tables_reader_beside_a_writer_is_a_finding_of_schedules_that_replays() -> None:
     image, _ = make_table()
     settings = [each for each in settings_of_table(image, "made", HARDENED_PRESET) if "two commits" in each.name]

@@ -224,7 +224,7 @@ def remembering() -> Iterator[None]:
     [
         nightly((), NIGHT, False, WITHOUT_SAMPLES, id="new partitions"),
         pytest.param((NIGHT,), LATE, False, (B, CDIR), id="late rows beside a new partition"),
-        pytest.param((NIGHT,), LATE, True, (B, CDIR), id="late rows that executors merge"),
+        nightly((NIGHT,), LATE, True, (B, CDIR), id="late rows that executors merge"),
         nightly((NIGHT,), LATE, False, (*WITHOUT_SAMPLES, C_8), id="late rows, all models"),
         nightly((NIGHT,), LATE, True, (*WITHOUT_SAMPLES, C_8), id="late rows that executors merge, all models"),
         nightly((), NIGHT, False, (*WITHOUT_SAMPLES, C_8), id="new partitions, all models"),

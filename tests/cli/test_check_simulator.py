@@ -43,6 +43,7 @@ FEW_OR_MORE = pytest.mark.parametrize(
 )
 
 
+@pytest.mark.nightly
 @FEW_OR_MORE
 def test_9_4_2_rejects_reads_without_any_fault_and_loses_a_table_by_a_kill(
     tornproof: WarmRunner, tmp_path: Path, asked: tuple[str, ...]

@@ -93,6 +93,7 @@ def test_damaged_metadata_of_the_table_is_the_finding(content: bytes, tmp_path: 
     assert finding.sentence.startswith("_meta: ")
 
 
+@pytest.mark.nightly
 def test_damage_is_reported_even_by_a_run_that_asks_for_another_phase(monkeypatch: pytest.MonkeyPatch) -> None:
     def explore(explorations: Mapping[str, Exploration], question: CheckQuestion, **more: object) -> Outcome:
         return Outcome(phases=[cut_short(name) for name in explorations])

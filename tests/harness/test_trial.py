@@ -57,6 +57,7 @@ def test_a_fault_is_found_by_a_finding_that_replays_and_no_later_phase_is_tried(
     assert only["sentence"] and only["property"] and only["case_count"] and only["cpu_seconds"] > 0
 
 
+@pytest.mark.nightly
 def test_a_harmless_change_is_reached_and_triggers_nothing(questdb_data: Path) -> None:
     (only,) = rows(questdb_data, HARMLESS)
     assert only["reached"] and not only["triggered"] and only["verdict"] == "VALID"

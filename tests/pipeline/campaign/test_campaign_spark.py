@@ -54,6 +54,7 @@ def reported_of(summary: Summary) -> object:
     return summary.result_hash, summary.verdict, summary.detections, summary.injected_faults
 
 
+@pytest.mark.nightly
 def test_one_and_three_partitions_give_the_same_and_retries_and_interruptions_too(
     spark: SparkSession, tmp_path: Path
 ) -> None:

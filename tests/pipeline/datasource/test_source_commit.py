@@ -346,6 +346,7 @@ def numbers_of(path: Path) -> list[int]:
     return [row[1] for row in content_of(path)]
 
 
+@pytest.mark.nightly
 def test_frame_by_partition_has_each_partition_in_one_task(session: SparkSession, table: Path) -> None:
     save(table, [rows_of([0], 1_000, symbols=["a"])])
     shuffled = frame_of(session, 24, 24 * 9).orderBy("s")

@@ -61,11 +61,11 @@ def test_what_is_found_told_and_missed_told_nothing_is_printed_and_written(
 ) -> None:
     """The orders of stores and loads, a cheap phase, do not show what a missing sync loses."""
 
-    def rows(trials: Trials, fault: FaultFile, seed: int) -> Iterator[Row]:
+    def missed(trials: Trials, fault: FaultFile, seed: int) -> Iterator[Row]:
         yield {**row_of(fault, seed), "argument": "", "phase": "memory", "reached": True}
 
     if not is_real:
-        monkeypatch.setattr(Trials, "rows", rows)
+        monkeypatch.setattr(Trials, "rows", missed)
     folder = tmp_path / "report"
     run = run_here("faults", MISSED, "--told", "--table", questdb_data / CHAIN, *MEMORY, "--report", folder)
     assert run.code == ExitCode.INVALID

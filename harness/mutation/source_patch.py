@@ -180,10 +180,7 @@ def _is_same(one: Any, other: Any) -> bool:
     if isinstance(one, list):
         return len(one) == len(other) and all(map(_is_same, one, other))
     if isinstance(one, ast.AST):
-        for name in one._fields:
-            if not _is_same(getattr(one, name, None), getattr(other, name, None)):
-                return False
-        return True
+        return all(_is_same(getattr(one, name, None), getattr(other, name, None)) for name in one._fields)
     return repr(one) == repr(other)
 
 

@@ -56,7 +56,7 @@ def test_judge_and_sql_and_brute_force_agree_on_all_histories(
 
 
 @pytest.mark.parametrize("with_sql", [False, nightly(True)], ids=["judge", "judge and SQL"])
-def test_sql_says_the_same_without_hints_and_the_driver_keeps_the_worst_histories(
+def test_the_driver_keeps_the_worst_histories_and_sql_without_hints_says_the_same(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, with_sql: bool
 ) -> None:
     monkeypatch.setattr(sql, "BROADCAST_EVENTS_MAX", 0)

@@ -64,6 +64,7 @@ def test_a_harmless_change_is_reached_and_triggers_nothing(questdb_data: Path) -
     assert only["replayed_count"] == 0 and only["case_count"] > 0
 
 
+@pytest.mark.nightly
 def test_a_check_that_dies_is_unknown_and_no_finding(questdb_data: Path) -> None:
     (only,) = rows(questdb_data, DIES)
     assert only["verdict"] == "UNKNOWN" and only["replayed_count"] == 0 and "ZeroDivisionError" in only["sentence"]

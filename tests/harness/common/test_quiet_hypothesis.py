@@ -55,6 +55,7 @@ def loaded(path: Path) -> Iterator[None]:
         del sys.modules[path.stem]
 
 
+@pytest.mark.nightly
 def test_constants_of_loaded_modules_are_not_used(tmp_path: Path) -> None:
     before = values_from(quiet_hypothesis())
     with loaded(tmp_path / "module_of_constants.py"):

@@ -56,7 +56,7 @@ SHARED = (
     "no fence after the version",
 )
 """Defects of more than one test, which are found by day too: some of them are replayed then."""
-BY_DAY = drawn(2, [defect for defect in KNOWN if defect.name in SHARED])
+BY_DAY = drawn(1, [defect for defect in KNOWN if defect.name in SHARED])
 
 
 CAUSES = {

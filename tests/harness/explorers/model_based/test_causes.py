@@ -215,6 +215,7 @@ def test_a_table_that_cannot_be_made_has_a_cause_too() -> None:
     assert cause.startswith("the commit leaves a wrong file: value of price in row")
 
 
+@pytest.mark.nightly
 def test_a_condition_is_to_blame_where_all_rows_are_right() -> None:
     finding, _ = cause_of("up to a time is before it")
     texts = [each["text"] for each in finding.evidence["why"]["passes_when"]["changes"]]

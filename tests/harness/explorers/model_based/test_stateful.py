@@ -166,6 +166,7 @@ def test_what_is_never_reached_leaves_the_verdict_unknown_and_is_named(missing: 
     assert (phase.verdict, phase.note) == (verdict, note)
 
 
+@pytest.mark.nightly
 def test_a_control_that_is_not_detected_leaves_the_verdict_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
     sound = Control(
         name="a sound one", location="tornproof.impl.table.partition:resolve", broken=lambda resolve: resolve

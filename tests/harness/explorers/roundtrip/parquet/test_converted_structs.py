@@ -41,6 +41,7 @@ def test_another_converter_is_noticed_and_its_findings_replay(location: str, bro
     assert replayed(findings) == {Verdict.VALID}
 
 
+@pytest.mark.nightly
 def test_members_of_later_releases_are_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(converted_structs, "LATER", {})
     assert len([*findings_of(CONVERTED_STRUCTS)]) >= 2

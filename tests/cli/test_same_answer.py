@@ -69,7 +69,8 @@ def test_a_check_says_the_same_on_a_busy_machine_with_other_processes_and_hashes
 
 
 # By day the machine is kept busy beside the test above alone: the load takes more than what it disturbs.
-@pytest.mark.parametrize("beside", [nullcontext, nightly(busy_machine)], ids=["idle", "busy"])
+@pytest.mark.nightly
+@pytest.mark.parametrize("beside", [nullcontext, busy_machine], ids=["idle", "busy"])
 def test_findings_are_the_same_files(tmp_path: Path, beside: Beside) -> None:
     asked = ("--preset", "questdb-9.4.2", "--scenario", "one-commit-one-reader", "--effort", "1")
     document = compare(tmp_path, *asked, beside=beside)

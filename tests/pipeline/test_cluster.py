@@ -149,6 +149,7 @@ def test_a_driver_that_is_killed_and_started_again_comes_to_the_same(
     assert said["jobs"] == {name: came for name, came in on_threads.items() if name != "archive"}
 
 
+@pytest.mark.nightly
 def test_a_session_of_somebody_else_gets_the_code_when_the_format_is_registered(
     needs_spark: None, questdb_data: Path, tmp_path: Path
 ) -> None:

@@ -309,7 +309,8 @@ def demand_whole(tree: Path, before: dict[str, bytes], after: dict[str, bytes]) 
     return len(made)
 
 
-@pytest.mark.parametrize("days", [10, nightly(60)])
+@pytest.mark.nightly
+@pytest.mark.parametrize("days", [10, 60])
 def test_a_killed_driver_leaves_whole_files_and_a_second_run_finishes(
     spark: SparkSession, legacy_tree: Callable[..., Path], days: int
 ) -> None:
@@ -324,6 +325,7 @@ def test_a_killed_driver_leaves_whole_files_and_a_second_run_finishes(
     assert content_of(tree) == after
 
 
+@pytest.mark.nightly
 def test_a_terminal_shows_progress_and_report_alone_also_with_the_java_of_the_wheel(
     needs_spark: None, legacy_tree: Callable[..., Path], tmp_path: Path
 ) -> None:

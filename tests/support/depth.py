@@ -29,11 +29,16 @@ def sampled(
 ) -> list[Any]:
     """Return single values or tuples of values as cases, all but so many of which, drawn by seed, are for the night.
 
-    What is tried always besides, such as cases that take no time, is not among those that are drawn from.
+    What is tried always besides, such as cases that take no time, and what is for the night already are not among those
+    that are drawn from.
     """
-    others = [number for number, case in enumerate(cases) if not besides(case)]
-    always = {*range(len(cases))} - {*others} | {*drawn(count, others, seed=seed)}
+    others = [number for number, case in enumerate(cases) if not _is_nightly(case) and not besides(case)]
+    always = {*range(len(cases))} - {*others} | {*drawn(min(count, len(others)), others, seed=seed)}
     return [case if number in always else _by_night(case) for number, case in enumerate(cases)]
+
+
+def _is_nightly(case: Any) -> bool:
+    return isinstance(case, PARAMETERS) and any(mark.name == "nightly" for mark in case.marks)
 
 
 def _by_night(case: Any) -> Any:

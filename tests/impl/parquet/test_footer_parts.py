@@ -128,7 +128,6 @@ def test_broken_footer_is_rejected(questdb_data: Path, name: str) -> None:
         parts_of(content[max(4, len(content) - 8 - length_bytes) : -8])
 
 
-@pytest.mark.nightly
 def test_real_updates_add_what_they_drop_to_the_unused_bytes(updates: list[tuple[str, Generation, Generation]]) -> None:
     dropped_count = 0
     for name, old, new in updates:

@@ -151,7 +151,6 @@ def test_many_commits_of_300_columns_are_what_a_plain_merge_makes(questdb_data: 
     assert run.reached["in place"] > 1 and run.reached["rewritten"] > 1
 
 
-@pytest.mark.nightly
 @pytest.mark.parametrize("name", sampled(1, EVERY_STEP_TABLES))
 def test_every_kind_of_commit_is_what_a_plain_merge_makes_and_every_reader_sees(
     name: str, questdb_data: Path, tmp_path: Path

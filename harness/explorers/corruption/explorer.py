@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections import Counter
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 
@@ -27,7 +27,7 @@ from tornproof.harness.explorers.corruption.plan import AGAIN, BITS_IN_BYTE, CRA
 from tornproof.harness.explorers.corruption.report import PHASE, Plan, Run, phase_of
 from tornproof.harness.explorers.corruption.tally import Tally
 from tornproof.harness.parallel import workers
-from tornproof.harness.parallel.tasks import Exploration, Results
+from tornproof.harness.parallel.tasks import Exploration
 from tornproof.harness.parallel.workers import Worker
 from tornproof.impl.layout.parquet import DATA_FILE
 
@@ -41,6 +41,7 @@ WRITTEN_COST_MAX = 500
 WEIGHT_BYTES = 4096
 """Judging a damage takes about as long as decoding the metadata of its file: so many bytes count as one damage."""
 CONTROLS_COST = 4 * TASK_SIZE
+"""They take about as long as a few tasks of a small table."""
 
 
 def plan(judge: Judge, damages_max: int | None = None) -> list[Task]:
@@ -134,28 +135,21 @@ def damage_exploration(damages_max: int | None, pairs_max: int) -> Exploration:
         return cut_short(PHASE)
     run = Run(plan=planned)
     controls = workers.Task(run=_try_controls, cost=CONTROLS_COST, begins_first=True)
-    (run.failed_controls,) = yield from _try(run, _pieces(planned), planned.weights, controls)
+    pieces = _pieces(planned)
+    run.failed_controls, *results = yield [controls, *_tasks(pieces, planned.weights)]
+    run.add(pieces, results)
     if not run.left:
         run.pairs = choose_pairs(run.tally.different, run.tally.harmless, pairs_max)
-        yield from _try(run, list(pair_tasks(run.pairs.pairs, TASK_SIZE)), planned.weights)
+        pairs = list(pair_tasks(run.pairs.pairs, TASK_SIZE))
+        run.add(pairs, (yield _tasks(pairs, planned.weights)))
     return phase_of(run)
 
 
-def _try(
-    run: Run, pieces: Sequence[Task], weights: dict[str, int], *others: workers.Task
-) -> Generator[Sequence[workers.Task], Results, Results]:
-    """Judge the pieces, and return what the other tasks return."""
-    tasks = [
+def _tasks(pieces: Sequence[Task], weights: dict[str, int]) -> list[workers.Task]:
+    return [
         workers.Task(run=_judge_in_worker, arguments=(piece,), cost=TASK_SIZE + piece.size * weights[piece.file])
         for piece in pieces
     ]
-    results = yield [*others, *tasks]
-    for piece, tally in zip(pieces, results[len(others) :], strict=True):
-        if tally is None:
-            run.left.append(piece)
-        else:
-            run.tally.add(tally)
-    return results[: len(others)]
 
 
 def _pieces(plan: Plan) -> list[Task]:

@@ -62,6 +62,14 @@ class Run:
     tally: Tally = field(default_factory=Tally)
     left: list[Task] = field(default_factory=list)
 
+    def add(self, pieces: Sequence[Task], tallies: Sequence[Tally | None]) -> None:
+        """Add what came of each piece; None where it was left out."""
+        for piece, tally in zip(pieces, tallies, strict=True):
+            if tally is None:
+                self.left.append(piece)
+            else:
+                self.tally.add(tally)
+
     @property
     def is_complete(self) -> bool:
         """Whether every bit and every length was tried; for other kinds and for pairs see the bound."""

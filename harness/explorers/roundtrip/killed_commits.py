@@ -7,22 +7,16 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import partial
-from typing import TypeAlias
 
-import pyarrow as pa
-
-from tornproof.harness.common.copies import open_writer_of_copy
 from tornproof.harness.common.patch import Controls, not_noticed, replaced
 from tornproof.harness.common.whose_error import errors_as_problems
-from tornproof.harness.explorers.roundtrip.writing.kills import is_killed, left_by_last_kill
+from tornproof.harness.explorers.roundtrip.writing.kills import Rows, commit, is_killed, left_by_last_kill, rows_in
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.systems.workload import FIRST_TIME
-from tornproof.impl.read.reader import open_snapshot
 from tornproof.impl.table.create import NewColumn, create_table
 from tornproof.impl.table.metadata_file import PartitionBy
 from tornproof.impl.table.symbols import dictionary_paths, read_offsets_header, symbol_columns
@@ -37,7 +31,6 @@ DAY = 86_400_000_000
 COLUMNS = (NewColumn(name="ts", type=TypeTag.TIMESTAMP), NewColumn(name="tag", type=TypeTag.SYMBOL, symbol_capacity=2))
 """With so few hashes that symbols are in the chains of others."""
 
-Rows: TypeAlias = Sequence[tuple[int, str | None]]
 BEFORE: Rows = ((FIRST_TIME, "a"), (FIRST_TIME + 10, "b"))
 LATER: Rows = ((FIRST_TIME + 20, "f"),)
 
@@ -78,7 +71,7 @@ def problem_of(case: KilledCommits) -> str | None:
             around.enter_context(replaced(STREAMED_BYTES, 1))
         for at in itertools.count():
             storage = MemoryStorage.of(image)
-            was_killed = is_killed(storage, PATH, partial(_table_of, case.rows), at)
+            was_killed = is_killed(storage, PATH, case.rows, at)
             problem = _problem(storage, case.rows, is_committed=not was_killed)
             if problem is not None:
                 return f"killed at call {at}: {problem}"
@@ -102,25 +95,23 @@ def _image(killed: Rows) -> DiskImage:
     """Return a table, with what the last kill leaves of a commit of these rows that is not there afterwards."""
     storage = MemoryStorage()
     create_table(storage, PATH, COLUMNS, timestamp=COLUMNS[0].name, partition_by=PartitionBy.DAY)
-    _commit(storage, BEFORE)
+    commit(storage, PATH, BEFORE)
     image = storage.image()
-    if not killed:
-        return image
-    return left_by_last_kill(image, PATH, partial(_table_of, killed), lambda found: _rows_in(found) != [*BEFORE])
+    return left_by_last_kill(image, PATH, killed) if killed else image
 
 
 def _problem(storage: MemoryStorage, rows: Rows, *, is_committed: bool) -> str | None:
     """Say what is wrong with what a killed commit has left, then with the next commit."""
-    found = _rows_in(storage)
+    found = rows_in(storage, PATH)
     if found not in ([*BEFORE], [*BEFORE, *rows]) or (is_committed and found == [*BEFORE]):
         return f"the rows are {found}"
     problem = _unsound(storage, found)
     if problem is not None:
         return problem
-    _commit(storage, LATER)
+    commit(storage, PATH, LATER)
     expected = sorted([*found, *LATER], key=lambda row: row[0])
-    if _rows_in(storage) != expected:
-        return f"after the next commit the rows are {_rows_in(storage)}"
+    if rows_in(storage, PATH) != expected:
+        return f"after the next commit the rows are {rows_in(storage, PATH)}"
     problem = _unsound(storage, expected)
     return problem and f"after the next commit {problem}"
 
@@ -135,23 +126,3 @@ def _unsound(storage: MemoryStorage, rows: Rows) -> str | None:
     has_null = any(tag is None for _, tag in rows)
     is_noted = read_offsets_header(storage, path).has_null
     return "no null is noted in the dictionary" if has_null and not is_noted else None
-
-
-def _commit(storage: MemoryStorage, rows: Rows) -> None:
-    with open_writer_of_copy(storage, PATH) as writer:
-        writer.write(_table_of(rows, writer.schema))
-        writer.commit()
-
-
-def _table_of(rows: Rows, schema: pa.Schema) -> pa.Table:
-    times, tags = zip(*rows, strict=True)
-    return pa.Table.from_arrays([pa.array(times, pa.int64()).cast(schema.field(0).type), pa.array(tags)], schema=schema)
-
-
-def _rows_in(storage: MemoryStorage) -> list[tuple[int, str | None]]:
-    batches = open_snapshot(open_table(storage, PATH)).batches()
-    return [
-        row
-        for batch in batches
-        for row in zip(batch.column(0).cast(pa.int64()).to_pylist(), batch.column(1).to_pylist(), strict=True)
-    ]

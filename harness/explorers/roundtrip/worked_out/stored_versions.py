@@ -101,18 +101,15 @@ def _stored(offset_bytes: int, symbol_count: int, older_count: int, count: int) 
     entries = tuple(Entry(timestamp=number, row_count=5) for number in range(older_count))
     symbols = ((3, 3),) * symbol_count
     content = TransactionFile(name="", area_offset=offset_bytes, entries=entries, symbols=symbols).content()
-    current = decode_transaction(content, file="_txn")
-    states = states_of(dict.fromkeys(range(count), 7))
-    following = next_version(current, partitions=states, min_timestamp=0, max_timestamp=9)
+    following = _following(content, count)
     plan = plan_store(content, following)
-    stored = _with_stores(content, plan)
-    if decode_transaction(stored, file="_txn") != current:
+    if decode_transaction(_with_stores(content, plan), file="_txn") != decode_transaction(content, file="_txn"):
         return "over the live record"
-    found = decode_transaction(VERSION.pack(plan.version_store.value) + stored[VERSION.size :], file="_txn")
+    found = decode_transaction(_committed(content, plan), file="_txn")
     # A gap of the record keeps what the file had there.
     record = found.record.changed(left_over=following.record.left_over)
     is_whole = (record, found.symbol_counts) == (following.record, following.symbol_counts)
-    is_whole &= [PartitionState.of(each) for each in found.partitions] == states
+    is_whole &= [PartitionState.of(each) for each in found.partitions] == _states(count)
     return "as a whole, and elsewhere" if is_whole else f"with a record of {_fields(found.record)}"
 
 
@@ -122,6 +119,10 @@ def _with_stores(content: bytes, plan: StorePlan) -> bytes:
         end = store.offset_bytes + store.size_bytes
         stored[store.offset_bytes : end] = store.value.to_bytes(store.size_bytes, "little")
     return bytes(stored)
+
+
+def _committed(content: bytes, plan: StorePlan) -> bytes:
+    return VERSION.pack(plan.version_store.value) + _with_stores(content, plan)[VERSION.size :]
 
 
 def spared_stores() -> Iterator[Question]:
@@ -144,7 +145,7 @@ def _spared(counts: Sequence[int], *, is_other: bool) -> str:
     entries = tuple(Entry(timestamp=number, row_count=7) for number in range(first))
     content = TransactionFile(name="", area_offset=offset, entries=entries, symbols=()).content()
     plan = plan_store(content, _following(content, second))
-    content = VERSION.pack(plan.version_store.value) + _with_stores(content, plan)[VERSION.size :]
+    content = _committed(content, plan)
     if is_other:
         content = content[:offset] + VERSION.pack(3) + content[offset + VERSION.size :]
     following = _following(content, third)
@@ -159,5 +160,9 @@ def _spared(counts: Sequence[int], *, is_other: bool) -> str:
 
 
 def _following(content: bytes, count: int) -> NextVersion:
-    current, states = decode_transaction(content, file="_txn"), states_of(dict.fromkeys(range(count), 7))
-    return next_version(current, partitions=states, min_timestamp=0, max_timestamp=9)
+    current = decode_transaction(content, file="_txn")
+    return next_version(current, partitions=_states(count), min_timestamp=0, max_timestamp=9)
+
+
+def _states(count: int) -> list[PartitionState]:
+    return states_of(dict.fromkeys(range(count), 7))

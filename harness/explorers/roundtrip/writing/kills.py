@@ -1,9 +1,10 @@
-"""Commits of processes that are killed at a call."""
+"""Commits of rows of a time and a value, by processes that may be killed at a call."""
 
 from __future__ import annotations
 
 import bisect
-from collections.abc import Callable
+from collections.abc import Sequence
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 
@@ -13,17 +14,31 @@ from tornproof.harness.simulator.filesystem.faulty import Fault
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.intercept import STEPS, CallKind
 from tornproof.harness.simulator.filesystem.memory import Killed, MemoryStorage
+from tornproof.impl.read.reader import open_snapshot
+from tornproof.impl.storage.interface import ReadableStorage
+from tornproof.impl.table.table import open_table
+from tornproof.impl.write.writer_options import WriterOptions
 
 CALLS = STEPS - {CallKind.STORE}
 """Where stores are cut off is asked elsewhere: they are most of a commit's steps."""
 CALL_COUNT_MAX = 1 << 8
+DEFAULT = WriterOptions()
+
+Rows: TypeAlias = Sequence[tuple[int, Any]]
 
 
-def is_killed(storage: MemoryStorage, path: str, rows: Callable[[pa.Schema], pa.Table], at: int) -> bool:
+def commit(storage: MemoryStorage, path: str, rows: Rows, *, options: WriterOptions = DEFAULT) -> None:
+    """Commit rows in a process that goes on."""
+    with open_writer_of_copy(storage, path, options=options) as writer:
+        writer.write(_table_of(rows, writer.schema))
+        writer.commit()
+
+
+def is_killed(storage: MemoryStorage, path: str, rows: Rows, at: int) -> bool:
     """Commit rows in a process that dies at a call, and return whether there are so many."""
     process = Process(storage)
     writer = open_writer_of_copy(process, path)
-    writer.write(rows(writer.schema))
+    writer.write(_table_of(rows, writer.schema))
     process.arm(Fault(at=at, reason=None, among=CALLS))
     try:
         writer.commit()
@@ -35,17 +50,34 @@ def is_killed(storage: MemoryStorage, path: str, rows: Callable[[pa.Schema], pa.
     return False
 
 
-def left_by_last_kill(
-    image: DiskImage, path: str, rows: Callable[[pa.Schema], pa.Table], is_there: Callable[[MemoryStorage], bool]
-) -> DiskImage:
+def left_by_last_kill(image: DiskImage, path: str, rows: Rows) -> DiskImage:
     """Return what the last kill leaves after which the commit is not there, or the table if there is no such kill."""
 
     def is_late(at: int) -> bool:
         storage = MemoryStorage.of(image)
-        return not is_killed(storage, path, rows, at) or is_there(storage)
+        return not is_killed(storage, path, rows, at) or _version_of(storage, path) != _version_of(image, path)
 
     storage = MemoryStorage.of(image)
     late = bisect.bisect_left(range(CALL_COUNT_MAX), True, key=is_late)
     if late:
         is_killed(storage, path, rows, late - 1)
     return storage.image()
+
+
+def rows_in(storage: MemoryStorage, path: str) -> list[tuple[int, Any]]:
+    """Return all rows of a table."""
+    return [
+        row
+        for batch in open_snapshot(open_table(storage, path)).batches()
+        for row in zip(batch.column(0).cast(pa.int64()).to_pylist(), batch.column(1).to_pylist(), strict=True)
+    ]
+
+
+def _version_of(storage: ReadableStorage, path: str) -> int:
+    return open_table(storage, path).transaction().version
+
+
+def _table_of(rows: Rows, schema: pa.Schema) -> pa.Table:
+    times, values = zip(*rows, strict=True)
+    arrays = pa.array(times, pa.int64()).cast(schema.field(0).type), pa.array(values, schema.field(1).type)
+    return pa.Table.from_arrays(arrays, schema=schema)

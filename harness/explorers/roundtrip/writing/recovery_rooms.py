@@ -7,22 +7,17 @@ before it (docs/writing.md#recovery). Here readers accept little, and just a bit
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
-from typing import TypeAlias
 
-import pyarrow as pa
 from msgspec.structs import replace
 
-from tornproof.harness.common.copies import open_writer_of_copy
 from tornproof.harness.common.patch import Controls, not_noticed, original_of, replaced
 from tornproof.harness.common.whose_error import errors_as_problems
-from tornproof.harness.explorers.roundtrip.writing.kills import left_by_last_kill
+from tornproof.harness.explorers.roundtrip.writing.kills import Rows, commit, left_by_last_kill, rows_in
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.systems.workload import FIRST_TIME
-from tornproof.impl.read.reader import open_snapshot
 from tornproof.impl.table.create import NewColumn, create_table
 from tornproof.impl.table.metadata_file import PartitionBy
 from tornproof.impl.table.partition import PM_FILE
@@ -47,7 +42,6 @@ BEFORE_BYTES, AFTER_BYTES, STEP_BYTES = 16, 104, 12
 """Limits from less than a commit needs to more than it and its recovery do."""
 GENERATION_COUNTS = range(2, 5)
 
-Rows: TypeAlias = Sequence[tuple[int, int]]
 FIRST: Rows = [(FIRST_TIME, number) for number in range(GROUP_ROWS * GROUP_COUNT)]
 """All of one time, so that a row of that time is merged with all of their row groups."""
 LATER: Rows = [(FIRST_TIME + 9, 9)]
@@ -99,12 +93,11 @@ def recovery_rooms() -> tuple[RecoveryRoom, ...]:
 def problem_of(case: RecoveryRoom) -> str | None:
     """Say what is wrong after the commit was killed as late as possible, and the next one; None if nothing is."""
     with replaced(case.location, case.limit):
-        left = left_by_last_kill(_image(), PATH, partial(_table_of, COMMITS[case.commit]), _is_there)
-        storage = MemoryStorage.of(left)
-        _commit(storage, LATER)
+        storage = MemoryStorage.of(left_by_last_kill(_image(), PATH, COMMITS[case.commit]))
+        commit(storage, PATH, LATER, options=OPTIONS)
         expected = [*FIRST, *LATER]
-        if _rows_in(storage) != expected:
-            return f"after the next commit the rows are {_rows_in(storage)} instead of {expected}"
+        if rows_in(storage, PATH) != expected:
+            return f"after the next commit the rows are {rows_in(storage, PATH)} instead of {expected}"
         return next((str(problem) for problem in verify_table(open_table(storage, PATH)).all_problems), None)
 
 
@@ -126,36 +119,13 @@ def failed_controls() -> Iterator[str]:
 def _image() -> DiskImage:
     storage = MemoryStorage()
     create_table(storage, PATH, COLUMNS, timestamp="ts", partition_by=PartitionBy.DAY)
-    _commit(storage, FIRST, options=replace(OPTIONS, row_group_row_count_max=GROUP_ROWS))
+    commit(storage, PATH, FIRST, options=replace(OPTIONS, row_group_row_count_max=GROUP_ROWS))
     return storage.image()
-
-
-def _is_there(storage: MemoryStorage) -> bool:
-    return open_table(storage, PATH).transaction().version != open_table(_image(), PATH).transaction().version
 
 
 def _size_bytes(rows: Rows) -> int:
     """Return how large the metadata of a commit in place is."""
     storage = MemoryStorage.of(_image())
-    _commit(storage, rows)
+    commit(storage, PATH, rows, options=OPTIONS)
     (size_bytes,) = (len(content) for path, content in storage.image().files.items() if path.endswith(PM_FILE))
     return size_bytes
-
-
-def _commit(storage: MemoryStorage, rows: Rows, *, options: WriterOptions = OPTIONS) -> None:
-    with open_writer_of_copy(storage, PATH, options=options) as writer:
-        writer.write(_table_of(rows, writer.schema))
-        writer.commit()
-
-
-def _table_of(rows: Rows, schema: pa.Schema) -> pa.Table:
-    columns = (pa.array(each, pa.int64()) for each in zip(*rows, strict=True))
-    return pa.Table.from_arrays([each.cast(of.type) for each, of in zip(columns, schema, strict=True)], schema=schema)
-
-
-def _rows_in(storage: MemoryStorage) -> list[tuple[int, int]]:
-    return [
-        row
-        for batch in open_snapshot(open_table(storage, PATH)).batches()
-        for row in zip(*(column.cast(pa.int64()).to_pylist() for column in batch.columns), strict=True)
-    ]

@@ -17,7 +17,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tornproof.impl.errors import RowsRejectedError
-from tornproof.impl.parquet.arrow_writer import BOUND_LIMIT_BYTES
 from tornproof.impl.pm.header import Column
 from tornproof.impl.table.partition_schema import physical_form
 from tornproof.impl.table.symbols import SymbolTable
@@ -84,7 +83,7 @@ def stored_array(values: pa.Array, column: Column, *, symbols: SymbolTable | Non
     _check(values, column)
     tag = tag_of(column.type)
     if tag is TypeTag.SYMBOL:
-        return StoredColumn(array=_by_keys(values, column, symbols), bounds=_text_bounds(values))
+        return StoredColumn(array=_by_keys(values, column, symbols))
     if is_double_array(column.type):
         return StoredColumn(array=raw_of(values, array_dimensions(column.type), column=column.name), bounds=None)
     if valid_decimal_shape(column.type) is not None:
@@ -129,15 +128,6 @@ def _by_keys(values: pa.Array, column: Column, symbols: SymbolTable | None) -> p
     keys = symbol_keys(values, column.name, table)
     key_count = (pc.max(keys).as_py() if keys.null_count < len(keys) else -1) + 1
     return pa.DictionaryArray.from_arrays(keys, pa.array(table.symbols[:key_count], pa.string()))
-
-
-def _text_bounds(values: pa.Array) -> ReplacedBounds:
-    """Return bounds of the values in rows: with nulls, pyarrow may include symbols that no row has."""
-    extremes = pc.min_max(values)
-    if not extremes["min"].is_valid:
-        return None
-    low, high = extremes["min"].as_py().encode(), extremes["max"].as_py().encode()
-    return (low, high) if max(len(low), len(high)) <= BOUND_LIMIT_BYTES else None
 
 
 def _decimals(values: pa.Array, size_bytes: int) -> StoredColumn:

@@ -21,6 +21,7 @@ from type_values import NEVER_NULL, SYMBOLS, TYPES, array_type, arrow, decimal_t
 
 from tornproof.impl.chunk.chunk import decode_chunk, pages_of
 from tornproof.impl.errors import RowsRejectedError
+from tornproof.impl.parquet.dictionaries import dictionary_of
 from tornproof.impl.parquet.fields import PageType
 from tornproof.impl.parquet.footer import ParquetFooter
 from tornproof.impl.pm.block import Chunk
@@ -79,7 +80,8 @@ def write(
     data = written_by_pyarrow(
         stored, store_schema=False, use_dictionary=dictionaries, row_group_size=1 << 24, **options
     )
-    return Written(data, footer_of(data), columns, bounds)
+    of_rows = {name: dictionary_of(stored[name]).bounds() for name in dictionaries}
+    return Written(data, footer_of(data), columns, bounds | of_rows)
 
 
 def write_one(values: pa.Array, column: Column, **options: Any) -> Written:
@@ -173,7 +175,7 @@ def test_only_what_pyarrow_orders_otherwise_has_bounds_of_its_own(name: str) -> 
     if name == "boolean":
         values = pa.array([True])
     stored = stored_array(values, column_of(column_type), symbols=SYMBOLS)
-    assert (stored.bounds is Computed.BY_PYARROW) == (not pa.types.is_decimal(of) and name != "symbol")
+    assert (stored.bounds is Computed.BY_PYARROW) is not pa.types.is_decimal(of)
 
 
 def test_decimals_without_a_value_have_no_bounds() -> None:
@@ -181,13 +183,6 @@ def test_decimals_without_a_value_have_no_bounds() -> None:
     written = write_one(pa.array([None, None], pa.decimal128(2, 1)), column)
     _, chunk = written.chunk(0)
     assert (chunk.minimum, chunk.maximum, chunk.null_count) == (None, None, 2)
-
-
-def test_symbols_that_are_too_long_for_a_bound_have_none() -> None:
-    for length, has_bounds in ((4096, True), (4097, False)):
-        symbols = SymbolTable(("a", "z" * length))
-        stored = stored_array(pa.array(symbols.symbols), column_of(TypeTag.SYMBOL), symbols=symbols)
-        assert stored.bounds == ((b"a", b"z" * length) if has_bounds else None)
 
 
 def runs(body: bytes, bit_width: int, count: int) -> list[int]:

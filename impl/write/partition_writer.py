@@ -90,14 +90,14 @@ def excess_of(after: OpenPartition, before: OpenPartition | None = None) -> limi
     """Return the limit of readers that a new generation exceeds, or None.
 
     The recovery of a commit that is killed between the two restates the generation `before` behind it, so there must be
-    room for one more footer.
+    room for one more footer; the chain is no longer then, because the killed generation is not in it.
     """
     footers = [each.metadata.generation.position.trailer.footer_length for each in (after, before) if each]
     return limits.excess(
         pm_bytes=after.point.base_bytes + max(footers),
         row_group_count=len(after.metadata.blocks),
         column_count=len(after.metadata.header.columns),
-        generation_count=after.generation_count + 1,
+        generation_count=after.generation_count,
     )
 
 

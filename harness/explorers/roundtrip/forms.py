@@ -24,10 +24,12 @@ from tornproof.impl.chunk.duplicate_pages import is_encodable
 from tornproof.impl.chunk.duplicate_values import ChunkSource, read_column_values
 from tornproof.impl.chunk.duplicates import ChunkForm
 from tornproof.impl.extension.chunks import ChunkFacts
-from tornproof.impl.extension.footer import FileFooter, read_file_footer
-from tornproof.impl.extension.point import HeaderForm
+from tornproof.impl.extension.footer import FileFooter, footer_tail, read_file_footer
+from tornproof.impl.extension.point import HeaderForm, with_extension
 from tornproof.impl.layout.parquet import FooterForm
 from tornproof.impl.migrate.footer_form import change_footer_form
+from tornproof.impl.parquet.arrow_writer import FOOTER, GROUP, meta_of, with_meta
+from tornproof.impl.parquet.thrift import Struct, encode, struct_list, structs_in, with_fields
 from tornproof.impl.table.table import Table
 from tornproof.impl.types.physical import PhysicalType
 
@@ -35,8 +37,8 @@ PROPERTY = "a file in another form has the same rows, and is what it was when it
 FILE, CHANGED = "/data.parquet", "/changed.parquet"
 ROW_COUNTS = (0, 1, 2_500)
 """Of the files that are made; vectors of the new encodings have 1,024 values."""
-ROWS_IN_GROUP = 1_100
-FILES_MAX, CHANGED_BYTES_MAX, COLUMN_COUNT_MAX = 6, 1 << 18, 60
+ROWS_IN_GROUP, FEW_ROWS = 1_100, 10
+FILES_MAX, CHANGED_BYTES_MAX, COLUMN_COUNT_MAX = 7, 1 << 18, 60
 """Of the table's files: each is changed often."""
 CHUNKS_COMPARED_MAX = 40
 """Of one file: from a Thrift footer each takes as long as all of it."""
@@ -45,6 +47,7 @@ SOURCES = {
     ChunkForm.ALP: ChunkSource.DUPLICATE,
     ChunkForm.ALP_ALONE: ChunkSource.ALONE,
 }
+UUID_BYTES = 16
 LONG_END = "z" * 25
 """Bounds of texts that are so long are cut."""
 SAME = ("num_values", "null_count", "bounds", "has_statistics")
@@ -82,8 +85,9 @@ FORMS = tuple(
 
 @functools.cache
 def made_files() -> dict[str, bytes]:
-    """Return files of numbers, by their names."""
-    return {f"{count} rows of numbers": _written(_numbers(count)) for count in ROW_COUNTS}
+    """Return files of numbers, by their names; one has extensions of somebody else."""
+    found = {f"{count} rows of numbers": _written(_numbers(count)) for count in ROW_COUNTS}
+    return found | {"numbers whose chunks somebody else extended": _extended_by_others(_written(_numbers(FEW_ROWS)))}
 
 
 def files_to_change(table: Table) -> dict[str, bytes]:
@@ -177,7 +181,8 @@ def _differences(original: Original, form: Form) -> Iterator[str]:
     if form.chunks is ChunkForm.OLD and after.thrift() != before.thrift():
         yield "its Thrift footer is another one"
     for column, (values, sources, doubts) in columns_of(changed, after).items():
-        if any(doubts) or set(sources) - {SOURCES[form.chunks]}:
+        known = original.columns[column][2] if form.chunks is ChunkForm.OLD else ()
+        if (doubts != known and any(doubts)) or set(sources) - {SOURCES[form.chunks]}:
             yield f"column {column} comes from {sources}, with the doubts {doubts}"
         if not is_same(values, original.columns[column][0]):
             yield f"column {column} has other values"
@@ -275,6 +280,21 @@ def _written(rows: pa.Table) -> bytes:
     options: dict[str, Any] = {"data_page_size": 2_000, "store_schema": False, "bloom_filter_options": filters}
     pq.write_table(rows, target, row_group_size=ROWS_IN_GROUP, **options)
     return target.getvalue()
+
+
+def _extended_by_others(content: bytes) -> bytes:
+    """Return a file with an extension of an unknown UUID in the metadata of each chunk."""
+    footer = opened(content).decoded()
+    groups = [
+        with_fields(group, struct_list(GROUP["columns"], map(_extended, structs_in(group, GROUP["columns"]))))
+        for group in structs_in(footer.tree, FOOTER["row_groups"])
+    ]
+    thrift = encode(with_fields(footer.tree, struct_list(FOOTER["row_groups"], groups)))
+    return content[: footer.offset_bytes] + footer_tail(thrift, FooterForm.THRIFT, file=FILE)
+
+
+def _extended(chunk: Struct) -> Struct:
+    return with_meta(chunk, with_extension(meta_of(chunk), b"of somebody else" + bytes(UUID_BYTES)))
 
 
 def _numbers(count: int) -> pa.Table:

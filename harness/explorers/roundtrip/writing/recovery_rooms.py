@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
+from tornproof.harness.common.copies import open_writer_of_copy
 from tornproof.harness.common.patch import Controls, not_noticed, original_of, replaced
 from tornproof.harness.common.whose_error import errors_as_problems
 from tornproof.harness.explorers.roundtrip.writing.kills import Rows, commit, left_by_last_kill, rows_in
@@ -94,11 +95,20 @@ def problem_of(case: RecoveryRoom) -> str | None:
     """Say what is wrong after the commit was killed as late as possible, and the next one; None if nothing is."""
     with replaced(case.location, case.limit):
         storage = MemoryStorage.of(left_by_last_kill(_image(), PATH, COMMITS[case.commit]))
-        commit(storage, PATH, LATER, options=OPTIONS)
-        expected = [*FIRST, *LATER]
-        if rows_in(storage, PATH) != expected:
-            return f"after the next commit the rows are {rows_in(storage, PATH)} instead of {expected}"
-        return next((str(problem) for problem in verify_table(open_table(storage, PATH)).all_problems), None)
+        open_writer_of_copy(storage, PATH).close()
+        problem = _problem_of(storage, "the recovery", FIRST)
+        if problem is None:
+            commit(storage, PATH, LATER, options=OPTIONS)
+            problem = _problem_of(storage, "the next commit", [*FIRST, *LATER])
+        return problem
+
+
+def _problem_of(storage: MemoryStorage, what: str, expected: Rows) -> str | None:
+    """Say what is wrong after something: with the rows, or with the files."""
+    if (rows := rows_in(storage, PATH)) != expected:
+        return f"after {what} the rows are {rows} instead of {expected}"
+    problem = next(iter(verify_table(open_table(storage, PATH)).all_problems), None)
+    return problem and f"after {what} verify reports {problem}"
 
 
 def failed_controls() -> Iterator[str]:

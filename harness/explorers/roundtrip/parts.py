@@ -21,6 +21,7 @@ from tornproof.harness.explorers.roundtrip.metadata import (
     chains,
     column_version_files,
     compared_footers,
+    flipped_footers,
     lost_files,
     meta_files,
     metadata_rules,
@@ -54,6 +55,7 @@ from tornproof.harness.explorers.roundtrip.parquet import (
 )
 from tornproof.harness.explorers.roundtrip.worked_out import questions
 from tornproof.harness.explorers.roundtrip.writing import (
+    lost_orphans,
     offered_values,
     recovery_rooms,
     republished_partitions,
@@ -306,6 +308,13 @@ KILLED_COMMITS = Part(
     module=killed_commits,
     cases=killed_commits.killed_commits,
 )
+LOST_ORPHANS = Part(
+    key="orphan",
+    count="lost orphans",
+    words="recoveries, cut anywhere, from killed commits that only the page cache has",
+    module=lost_orphans,
+    cases=lost_orphans.lost_orphans,
+)
 RECOVERY_ROOMS = Part(
     key="rooms",
     count="commits in little room",
@@ -392,6 +401,13 @@ OPTIONAL_RECORDS = Part(
     words="bits of what is optional",
     module=optional_records,
     cases=optional_records.flipped_bits,
+)
+FLIPPED_FOOTERS = Part(
+    key="flipped",
+    count="flipped footers",
+    words="bits of footers of files that have two, or one of FlatBuffers",
+    module=flipped_footers,
+    cases=flipped_footers.flipped_footers,
 )
 CREATED_TABLES = Part(
     key="created",
@@ -505,6 +521,8 @@ PARTS = (
     ARRAY_BYTES,
     NATIVE_COLUMNS,
     KILLED_COMMITS,
+    LOST_ORPHANS,
+    FLIPPED_FOOTERS,
     THRIFT_FORMS,
     EDITED_FOOTERS,
     WRITTEN_OPTIONS,

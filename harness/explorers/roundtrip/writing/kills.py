@@ -34,10 +34,10 @@ def commit(storage: MemoryStorage, path: str, rows: Rows, *, options: WriterOpti
         writer.commit()
 
 
-def is_killed(storage: MemoryStorage, path: str, rows: Rows, at: int) -> bool:
+def is_killed(storage: MemoryStorage, path: str, rows: Rows, at: int, *, options: WriterOptions = DEFAULT) -> bool:
     """Commit rows in a process that dies at a call, and return whether there are so many."""
     process = Process(storage)
-    writer = open_writer_of_copy(process, path)
+    writer = open_writer_of_copy(process, path, options=options)
     writer.write(_table_of(rows, writer.schema))
     process.arm(Fault(at=at, reason=None, among=CALLS))
     try:
@@ -50,17 +50,19 @@ def is_killed(storage: MemoryStorage, path: str, rows: Rows, at: int) -> bool:
     return False
 
 
-def left_by_last_kill(image: DiskImage, path: str, rows: Rows) -> DiskImage:
+def left_by_last_kill(image: DiskImage, path: str, rows: Rows, *, options: WriterOptions = DEFAULT) -> DiskImage:
     """Return what the last kill leaves after which the commit is not there, or the table if there is no such kill."""
 
     def is_late(at: int) -> bool:
         storage = MemoryStorage.of(image)
-        return not is_killed(storage, path, rows, at) or _version_of(storage, path) != _version_of(image, path)
+        return not is_killed(storage, path, rows, at, options=options) or _version_of(storage, path) != _version_of(
+            image, path
+        )
 
     storage = MemoryStorage.of(image)
     late = bisect.bisect_left(range(CALL_COUNT_MAX), True, key=is_late)
     if late:
-        is_killed(storage, path, rows, late - 1)
+        is_killed(storage, path, rows, late - 1, options=options)
     return storage.image()
 
 

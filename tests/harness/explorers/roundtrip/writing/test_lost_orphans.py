@@ -1,0 +1,48 @@
+"""What a killed commit left in the page cache is lost, and nothing else; a careless recovery is found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from replayed import first_findings, replayed
+
+from tornproof.harness.common.patch import wrapped
+from tornproof.harness.common.verdict import Verdict
+from tornproof.harness.explorers.roundtrip.parts import LOST_ORPHANS
+from tornproof.harness.explorers.roundtrip.writing import lost_orphans as module
+from tornproof.harness.explorers.roundtrip.writing.lost_orphans import FIRST, PATH, failed_controls, lost_orphans
+from tornproof.harness.simulator.filesystem.file_state import PAGE_BYTES
+from tornproof.harness.simulator.filesystem.memory import MemoryStorage
+
+
+def test_processes_see_a_generation_that_is_not_on_disk() -> None:
+    sizes = []
+    for case in lost_orphans():
+        committed, left = module._images(case.count)
+        (path,) = (path for path in left.files if path.endswith("_pm"))
+        sizes.append((len(left.files[path]) - len(committed.files[path])) // PAGE_BYTES)
+        for image in (committed, left):
+            assert module.rows_in(MemoryStorage.of(image), PATH) == FIRST
+        kernel = module._cached(committed, left)
+        assert kernel.image().files == left.files
+        assert {state.versions for state in kernel.files.values()} == {(each,) for each in committed.files.values()}
+    assert sizes == [0, 1, 2]
+
+
+def stored_again(restate: Callable[[Any], bytes]) -> Callable[[Any], bytes]:
+    return lambda resolved: restate(resolved)[:-1] + b"?"
+
+
+def test_a_recovery_that_states_something_else_is_found_and_replays() -> None:
+    with wrapped("tornproof.impl.write.recovery:_restate", stored_again):
+        findings = first_findings(LOST_ORPHANS)
+        assert replayed(findings) == {Verdict.INVALID}
+    assert "if the power fails after call" in findings[0].sentence
+    assert replayed(findings) == {Verdict.VALID}
+
+
+def test_a_blind_look_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_problem_of_disk", lambda _: None)
+    assert [*failed_controls()] == ["only what is new is written: not noticed", "no data are synced: not noticed"]

@@ -315,6 +315,9 @@ def _sizes(made: _Made) -> Iterator[Case]:
     for length_bytes in (0, FOOTER_BYTES + CHECKSUM_BYTES - 1, longest + 1, len(whole), FAR_BYTES, (1 << 32) - 1):
         wrong = made.with_footer(made.fixed, made.rest, length_bytes=length_bytes)
         yield Kind.BROKEN, f"the footer is said to have {length_bytes} bytes", wrong
+    for bit in (0, 31):
+        wrong = made.with_footer(made.fixed, made.rest, checksum_change=1 << bit)
+        yield Kind.BROKEN, f"a checksum with another bit {bit}", wrong
     if not made.flags:
         yield (
             Kind.BROKEN,

@@ -239,6 +239,14 @@ def in_form(content: bytes, footer: FooterForm, chunks: ChunkForm, header: Heade
         return file.pread(file.size_bytes(), 0)
 
 
+def duplicated_file(row_count: int, group_rows: int, *, added: int = 0) -> bytes:
+    """Return a small file of two columns whose chunks are all there twice."""
+    number, target = np.arange(row_count) + added, io.BytesIO()
+    rows = pa.table({"whole": number * 1_001, "parts": number / 4})
+    pq.write_table(rows, target, row_group_size=group_rows, store_schema=False)
+    return in_form(target.getvalue(), FooterForm.THRIFT, ChunkForm.ALP)
+
+
 def opened(content: bytes) -> FileFooter:
     """Return the footer of a file."""
     return read_file_footer(reader_of(content), len(content), file=FILE)

@@ -22,6 +22,7 @@ from tornproof.harness.explorers.roundtrip.metadata import (
     column_version_files,
     compared_footers,
     flipped_footers,
+    forged_duplicates,
     lost_files,
     meta_files,
     metadata_rules,
@@ -402,6 +403,13 @@ OPTIONAL_RECORDS = Part(
     module=optional_records,
     cases=optional_records.flipped_bits,
 )
+FORGED_DUPLICATES = Part(
+    key="forged",
+    count="forged duplicates",
+    words="records that lead to something else than the values of their chunk",
+    module=forged_duplicates,
+    cases=forged_duplicates.forged_duplicates,
+)
 FLIPPED_FOOTERS = Part(
     key="flipped",
     count="flipped footers",
@@ -499,6 +507,7 @@ PARTS = (
     SPELLED_FILES,
     EXPANSION,
     META_FILES,
+    FORGED_DUPLICATES,
     VERIFIED_TABLES,
     FLAT_SCHEMAS,
     VOUCHED_PAGES,

@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 import functools
-import io
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
-
 from tornproof.harness.common.whose_error import errors_as_problems
 from tornproof.harness.explorers.corruption.plan import BITS_IN_BYTE, Flip
-from tornproof.harness.explorers.roundtrip.forms import FILE, Column, columns_of, in_form, is_same, opened
+from tornproof.harness.explorers.roundtrip.forms import FILE, Column, columns_of, duplicated_file, is_same, opened
 from tornproof.impl.chunk.duplicate_values import ChunkSource
-from tornproof.impl.chunk.duplicates import DUPLICATE_UUID, ChunkForm
+from tornproof.impl.chunk.duplicates import DUPLICATE_UUID
 from tornproof.impl.layout.encodings import DuplicateTail
-from tornproof.impl.layout.parquet import FooterForm
 
 PROPERTY = "damage of what is optional leaves a file readable"
 ROW_COUNT = 40
@@ -84,8 +78,4 @@ def _columns() -> dict[str, Column]:
 
 @functools.cache
 def _file(added: int = 0) -> bytes:
-    """Return a small file of two columns whose chunks are all there twice."""
-    number, target = np.arange(ROW_COUNT) + added, io.BytesIO()
-    rows = pa.table({"whole": number * 1_001, "parts": number / 4})
-    pq.write_table(rows, target, row_group_size=ROW_COUNT // 2, store_schema=False)
-    return in_form(target.getvalue(), FooterForm.THRIFT, ChunkForm.ALP)
+    return duplicated_file(ROW_COUNT, ROW_COUNT // 2, added=added)

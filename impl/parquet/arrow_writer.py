@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from msgspec.structs import replace
 
 from tornproof.impl.layout.parquet import ParquetTail
-from tornproof.impl.parquet.dictionaries import Dictionary, dictionary_of
+from tornproof.impl.parquet.dictionaries import used_bounds
 from tornproof.impl.parquet.encode_options import EncodeOptions
 from tornproof.impl.parquet.fields import (
     COLUMN_CHUNK,
@@ -75,12 +75,7 @@ class WrittenRowGroup(msgspec.Struct, frozen=True, kw_only=True):
 def write_row_group(stored: pa.Table, bounds: Bounds, options: EncodeOptions) -> WrittenRowGroup:
     """Write all rows of `stored` as one row group of a file in memory and split it into its parts."""
     assert stored.num_rows > 0 and set(bounds) <= set(stored.column_names), bounds
-    dictionaries = {
-        name: dictionary_of(column)
-        for name, column in zip(stored.column_names, stored.columns, strict=True)
-        if pa.types.is_dictionary(column.type)
-    }
-    file, tree = _write(stored, dictionaries, options)
+    file, tree = _write(stored, options)
     views = read(tree, ROW_GROUP)["columns"]
     trees = value_of(tree, GROUP["columns"])
     assert isinstance(trees, Items)
@@ -89,9 +84,9 @@ def write_row_group(stored: pa.Table, bounds: Bounds, options: EncodeOptions) ->
         assert isinstance(element, Struct)
         column, name = _take_out(file, element, view), view["meta_data"]["path_in_schema"][0]
         wanted = _found_bounds(column)
-        if name in dictionaries:
-            column = _with_dictionary(column, dictionaries[name], options)
-            wanted = dictionaries[name].bounds()
+        if pa.types.is_dictionary(stored.schema.field(name).type):
+            _check_has_keys(column, name)
+            wanted = used_bounds(stored.column(name))
         if name in bounds:
             wanted = bounds[name] or (None, None)
         if not options.has_statistics(name):
@@ -112,16 +107,9 @@ def with_meta(tree: Struct, meta: Struct) -> Struct:
     return with_fields(tree, Field(CHUNK["meta_data"], Kind.STRUCT, meta))
 
 
-def _write(
-    stored: pa.Table, dictionaries: Mapping[str, Dictionary], options: EncodeOptions
-) -> tuple[memoryview, Struct]:
-    for name, dictionary in dictionaries.items():
-        if dictionary.has_equal_values:
-            position = stored.column_names.index(name)
-            values = dictionary.stand_ins()
-            stored = stored.set_column(position, stored.schema.field(position).with_type(values.type), values)
+def _write(stored: pa.Table, options: EncodeOptions) -> tuple[memoryview, Struct]:
     sink = pa.BufferOutputStream()
-    with pq.ParquetWriter(sink, stored.schema, **options.of_pyarrow(stored.schema, dictionaries)) as writer:
+    with pq.ParquetWriter(sink, stored.schema, **options.of_pyarrow(stored.schema)) as writer:
         writer.write_table(stored, row_group_size=stored.num_rows)
     file = memoryview(sink.getvalue())
     tail = ParquetTail.unpack(file, len(file) - TAIL_SIZE_BYTES, file=LABEL)
@@ -146,26 +134,14 @@ def _take_out(file: memoryview, tree: Struct, view: Mapping[str, Any]) -> Writte
     )
 
 
-def _with_dictionary(column: WrittenColumn, dictionary: Dictionary, options: EncodeOptions) -> WrittenColumn:
-    """Return the column with a dictionary page of its real values, if pyarrow was given placeholders."""
-    view = read(meta_of(column.tree), COLUMN_META_DATA)
-    uses = [read(use, PAGE_ENCODING_STATS) for use in view["encoding_stats"].elements]
+def _check_has_keys(column: WrittenColumn, name: str) -> None:
+    uses = [
+        read(use, PAGE_ENCODING_STATS)
+        for use in read(meta_of(column.tree), COLUMN_META_DATA)["encoding_stats"].elements
+    ]
     keys = PageEncoding.RLE_DICTIONARY
     others = [use for use in uses if use["page_type"] != PageType.DICTIONARY and use["encoding"] != keys]
-    assert not others, f"{view['path_in_schema']} must be dictionary-encoded"
-    if not dictionary.has_equal_values:
-        return column
-    (pages,) = column.pages
-    length = view["data_page_offset"] - view["dictionary_page_offset"]
-    page = dictionary.page(bytes(pages[:length]), *options.codec_of(view["path_in_schema"][0]))
-    meta = moved(meta_of(column.tree), (META["data_page_offset"], META["total_compressed_size"]), page.growth_bytes)
-    meta = moved(meta, (META["total_uncompressed_size"],), page.uncompressed_growth_bytes)
-    return replace(
-        column,
-        tree=with_meta(column.tree, meta),
-        pages=(page.content, pages[length:]),
-        offset_index=column.offset_index and moved_index(column.offset_index, page.growth_bytes),
-    )
+    assert not others, f"{name} must be dictionary-encoded"
 
 
 def moved_index(offset_index: Struct, delta_bytes: int) -> Struct:

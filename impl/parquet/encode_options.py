@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -98,14 +98,14 @@ class EncodeOptions(msgspec.Struct, frozen=True, kw_only=True):
         own = self.columns.get(name, _AS_OTHERS).statistics
         return self.statistics if own is None else own
 
-    def of_pyarrow(self, schema: pa.Schema, dictionaries: Collection[str]) -> dict[str, Any]:
-        """Return the arguments for pyarrow's writer; `dictionaries` are always dictionary-encoded."""
+    def of_pyarrow(self, schema: pa.Schema) -> dict[str, Any]:
+        """Return the arguments for pyarrow's writer; columns of Arrow dictionaries are always dictionary-encoded."""
         encodings = {name: own.encoding for name, own in self.columns.items() if own.encoding}
         by_dictionary = [name for name, encoding in encodings.items() if encoding is Encoding.DICTIONARY]
         settings: dict[str, Any] = {
             "compression": PYARROW_CODECS[self.codec],
             "compression_level": self.level,
-            "use_dictionary": [*dictionaries, *by_dictionary],
+            "use_dictionary": [*(field.name for field in schema if pa.types.is_dictionary(field.type)), *by_dictionary],
             "dictionary_pagesize_limit": DICTIONARY_LIMIT_BYTES,
             "data_page_size": self.page_size_bytes,
             "write_page_index": self.page_index,

@@ -58,6 +58,7 @@ from tornproof.harness.explorers.roundtrip.worked_out import questions
 from tornproof.harness.explorers.roundtrip.writing import (
     lost_orphans,
     offered_values,
+    promised_texts,
     recovery_rooms,
     republished_partitions,
     taken_rows,
@@ -309,6 +310,13 @@ KILLED_COMMITS = Part(
     module=killed_commits,
     cases=killed_commits.killed_commits,
 )
+PROMISED_TEXTS = Part(
+    key="ascii",
+    count="promised texts",
+    words="rows that are added where a header says that all texts are ASCII",
+    module=promised_texts,
+    cases=promised_texts.promised_texts,
+)
 LOST_ORPHANS = Part(
     key="orphan",
     count="lost orphans",
@@ -507,6 +515,7 @@ PARTS = (
     SPELLED_FILES,
     EXPANSION,
     META_FILES,
+    PROMISED_TEXTS,
     FORGED_DUPLICATES,
     VERIFIED_TABLES,
     FLAT_SCHEMAS,

@@ -51,7 +51,7 @@ SCHEMA = pa.schema(
         pa.field("points", pa.list_(pa.float64())),
     ]
 )
-SYMBOLS = ["", "beta", "", "alpha"]
+SYMBOLS = ["not used", "beta", "", "alpha"]
 ASCENDING = SortingColumn(column_index=0, descending=False, nulls_first=False)
 OPTIONS = [
     EncodeOptions(),

@@ -21,7 +21,7 @@ from type_values import NEVER_NULL, SYMBOLS, TYPES, array_type, arrow, decimal_t
 
 from tornproof.impl.chunk.chunk import decode_chunk, pages_of
 from tornproof.impl.errors import RowsRejectedError
-from tornproof.impl.parquet.dictionaries import dictionary_of
+from tornproof.impl.parquet.dictionaries import used_bounds
 from tornproof.impl.parquet.fields import PageType
 from tornproof.impl.parquet.footer import ParquetFooter
 from tornproof.impl.pm.block import Chunk
@@ -80,7 +80,7 @@ def write(
     data = written_by_pyarrow(
         stored, store_schema=False, use_dictionary=dictionaries, row_group_size=1 << 24, **options
     )
-    of_rows = {name: dictionary_of(stored[name]).bounds() for name in dictionaries}
+    of_rows = {name: used_bounds(stored[name]) for name in dictionaries}
     return Written(data, footer_of(data), columns, bounds | of_rows)
 
 

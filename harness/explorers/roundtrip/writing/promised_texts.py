@@ -1,0 +1,110 @@
+"""Whether all texts of a partition are ASCII where its header promises that, whatever rows a writer adds.
+
+Servers cut texts of such columns at bytes (docs/format.md). Here a header gets the promise, which is true at first.
+"""
+
+from __future__ import annotations
+
+import functools
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tornproof.harness.common.patch import Controls, not_noticed
+from tornproof.harness.common.whose_error import errors_as_problems
+from tornproof.harness.explorers.roundtrip.metadata.metadata_draft import COLUMN_FIELDS, DESCRIPTOR_BYTES, HEADER_BYTES
+from tornproof.harness.explorers.roundtrip.writing.kills import Rows, commit, rows_in
+from tornproof.harness.simulator.filesystem.image import DiskImage
+from tornproof.harness.simulator.filesystem.memory import MemoryStorage
+from tornproof.harness.systems.workload import FIRST_TIME
+from tornproof.impl.table.create import NewColumn, create_table
+from tornproof.impl.table.metadata_file import PartitionBy
+from tornproof.impl.table.partition import PM_FILE
+from tornproof.impl.table.table import open_table
+from tornproof.impl.types.questdb import TypeTag
+from tornproof.impl.verify.verify import verify_table
+from tornproof.impl.write.partition_change import PartitionChanger
+
+PROPERTY = "texts are ASCII where the header of their partition says so"
+PATH = "promised"
+ASCII = 2
+"""The bit of a column's flags."""
+FLAGS_AT = HEADER_BYTES + DESCRIPTOR_BYTES + COLUMN_FIELDS["flags"]
+"""Where the flags of the second column are."""
+CHECKED_FROM, TRAILER_BYTES, CHECKSUM_BYTES = 8, 8, 4
+FIRST: Rows = [(FIRST_TIME + 10 * number, f"text {number}") for number in range(1, 5)]
+TEXTS = ("text", "", None, "größe", "🌡", "\x7f", "\x80")
+TIMES = {"behind the others": 45, "between others": 15, "before the others": 5, "at the time of another": 20}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromisedText:
+    """A row that is added, and when."""
+
+    text: str | None
+    kind: str
+
+    @property
+    def name(self) -> str:
+        """It in words."""
+        return f"a row with the text {self.text!r} {self.kind}"
+
+
+@functools.cache
+def promised_texts() -> tuple[PromisedText, ...]:
+    """Return all rows, always in the same order."""
+    return tuple(PromisedText(text=text, kind=kind) for kind in TIMES for text in TEXTS)
+
+
+@errors_as_problems
+def problem_of(case: PromisedText) -> str | None:
+    """Say what is wrong with the partition after the commit; None if nothing is."""
+    storage = MemoryStorage.of(_image())
+    added = (FIRST_TIME + TIMES[case.kind], case.text)
+    commit(storage, PATH, [added])
+    expected = sorted([*FIRST, added], key=lambda row: row[0])
+    if (rows := rows_in(storage, PATH)) != expected:
+        return f"the rows are {rows} instead of {expected}"
+    if problems := verify_table(open_table(storage, PATH)).all_problems:
+        return f"verify reports {problems[0]}"
+    table = open_table(storage, PATH)
+    (partition,) = table.transaction().partitions
+    content = storage.image().files[f"{table.files_of(partition).path}/{PM_FILE}"]
+    is_promised = bool(content[FLAGS_AT] & ASCII)
+    return "its header still says that all texts are ASCII" if is_promised and not (case.text or "").isascii() else None
+
+
+def failed_controls() -> Iterator[str]:
+    """Yield what is not noticed of writers that keep a promise which is no longer true, or lose a row."""
+    controls: Controls = (
+        ("rows are lost", f"{__name__}:rows_in", lambda *_: []),
+        ("texts are not looked at", "tornproof.impl.write.partition_change:PartitionChanger", _Careless),
+    )
+    return not_noticed(controls, problem_of, promised_texts())
+
+
+class _Careless(PartitionChanger, kw_only=True):
+    """A writer that does not look at texts."""
+
+    def _breaks_ascii(self, *_: object) -> bool:
+        return False
+
+
+@functools.cache
+def _image() -> DiskImage:
+    storage = MemoryStorage()
+    columns = [NewColumn(name="ts", type=TypeTag.TIMESTAMP), NewColumn(name="v", type=TypeTag.VARCHAR)]
+    create_table(storage, PATH, columns, timestamp="ts", partition_by=PartitionBy.DAY)
+    commit(storage, PATH, FIRST)
+    image = storage.image()
+    (path,) = (path for path in image.files if path.endswith(PM_FILE))
+    return DiskImage({**image.files, path: _promising(image.files[path])}, image.directories)
+
+
+def _promising(content: bytes) -> bytes:
+    """Return a metadata file of one generation whose second column says that it is ASCII."""
+    made = bytearray(content)
+    made[FLAGS_AT] |= ASCII
+    end = len(made) - TRAILER_BYTES
+    made[end : end + CHECKSUM_BYTES] = zlib.crc32(made[CHECKED_FROM:end]).to_bytes(CHECKSUM_BYTES, "little")
+    return bytes(made)

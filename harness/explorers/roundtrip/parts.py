@@ -60,6 +60,7 @@ from tornproof.harness.explorers.roundtrip.writing import (
     offered_values,
     promised_texts,
     recovery_rooms,
+    refused_calls,
     republished_partitions,
     taken_rows,
     taken_values,
@@ -317,6 +318,13 @@ PROMISED_TEXTS = Part(
     module=promised_texts,
     cases=promised_texts.promised_texts,
 )
+REFUSED_CALLS = Part(
+    key="refused",
+    count="refused calls",
+    words="calls to writers, readers and for new tables, of which most are refused",
+    module=refused_calls,
+    cases=refused_calls.refused_calls,
+)
 LOST_ORPHANS = Part(
     key="orphan",
     count="lost orphans",
@@ -515,6 +523,7 @@ PARTS = (
     SPELLED_FILES,
     EXPANSION,
     META_FILES,
+    REFUSED_CALLS,
     PROMISED_TEXTS,
     FORGED_DUPLICATES,
     VERIFIED_TABLES,

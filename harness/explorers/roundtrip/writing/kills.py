@@ -30,7 +30,7 @@ Rows: TypeAlias = Sequence[tuple[int, Any]]
 def commit(storage: MemoryStorage, path: str, rows: Rows, *, options: WriterOptions = DEFAULT) -> None:
     """Commit rows in a process that goes on."""
     with open_writer_of_copy(storage, path, options=options) as writer:
-        writer.write(_table_of(rows, writer.schema))
+        writer.write(table_of(rows, writer.schema))
         writer.commit()
 
 
@@ -38,7 +38,7 @@ def is_killed(storage: MemoryStorage, path: str, rows: Rows, at: int, *, options
     """Commit rows in a process that dies at a call, and return whether there are so many."""
     process = Process(storage)
     writer = open_writer_of_copy(process, path, options=options)
-    writer.write(_table_of(rows, writer.schema))
+    writer.write(table_of(rows, writer.schema))
     process.arm(Fault(at=at, reason=None, among=CALLS))
     try:
         writer.commit()
@@ -79,7 +79,8 @@ def _version_of(storage: ReadableStorage, path: str) -> int:
     return open_table(storage, path).transaction().version
 
 
-def _table_of(rows: Rows, schema: pa.Schema) -> pa.Table:
+def table_of(rows: Rows, schema: pa.Schema) -> pa.Table:
+    """Return rows in the types of a table of two columns."""
     times, values = zip(*rows, strict=True)
     arrays = pa.array(times, pa.int64()).cast(schema.field(0).type), pa.array(values, schema.field(1).type)
     return pa.Table.from_arrays(arrays, schema=schema)

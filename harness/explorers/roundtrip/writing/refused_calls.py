@@ -1,0 +1,200 @@
+"""What may not be asked of a writer, a reader, or for a new table, and that what is refused changes no file.
+
+Each call is made to the same table of two days; what is right is written down beside it.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+
+from tornproof.harness.common.copies import open_writer_of_copy
+from tornproof.harness.common.patch import Controls, not_noticed
+from tornproof.harness.explorers.roundtrip.worked_out.question import Question, problem_of
+from tornproof.harness.explorers.roundtrip.writing.kills import Rows, commit, rows_in, table_of
+from tornproof.harness.simulator.filesystem.image import DiskImage
+from tornproof.harness.simulator.filesystem.memory import MemoryStorage
+from tornproof.harness.systems.workload import FIRST_TIME
+from tornproof.impl.errors import TornproofError
+from tornproof.impl.read.reader import open_snapshot
+from tornproof.impl.table.create import NewColumn, create_table
+from tornproof.impl.table.metadata_file import PartitionBy
+from tornproof.impl.table.table import open_table
+from tornproof.impl.types.questdb import TypeTag
+from tornproof.impl.write.incoming_rows import timestamps_of
+from tornproof.impl.write.partition_build import PartitionBuild
+from tornproof.impl.write.prepared_partition import PreparedPartition
+from tornproof.impl.write.table_writer import TableWriter
+from tornproof.impl.write.writer_options import WriterOptions
+
+__all__ = ["PROPERTY", "failed_controls", "problem_of", "refused_calls"]
+
+PROPERTY = "what may not be asked for is refused for the right reason, and changes nothing"
+PATH, BUILT = "asked", "built"
+DAY = 86_400_000_000
+FIRST_DAY = FIRST_TIME // DAY * DAY
+ROWS: Rows = [(FIRST_TIME + number, number) for number in range(3)]
+LATER: Rows = [(FIRST_TIME + 2 * DAY + number, number) for number in range(2)]
+TS = NewColumn(name="ts", type=TypeTag.TIMESTAMP)
+V = NewColumn(name="v", type=TypeTag.LONG)
+CREATED, REJECTED, DEAD = "created", "TableRejectedError", "WriterDeadError"
+
+Call: TypeAlias = Callable[[MemoryStorage], Any]
+Write: TypeAlias = Callable[[TableWriter, MemoryStorage], Any]
+
+
+@functools.cache
+def refused_calls() -> tuple[Question, ...]:
+    """Return all calls, always in the same order."""
+    return (*_creations(), *_writes(), *_reads())
+
+
+def failed_controls() -> Iterator[str]:
+    """Yield what is not noticed of those who refuse nothing, and of those who change a file before they refuse."""
+    writer, create = "tornproof.impl.write.table_writer", "tornproof.impl.table.create"
+    controls: Controls = (
+        ("a partition may be adopted over another one", f"{writer}:adopted", lambda *_, **__: None),
+        ("a table of any columns is created", f"{create}:_check_columns", lambda *_: None),
+        ("what is refused changes a file", f"{__name__}:_files_of", lambda storage: object()),
+    )
+    return not_noticed(controls, problem_of, refused_calls())
+
+
+def _answer(call: Call) -> Any:
+    """Return what a call answers, or the name of its error, and whether it has changed a file."""
+    storage = MemoryStorage.of(_image())
+    before = _files_of(storage)
+    try:
+        return call(storage)
+    except TornproofError as error:
+        changed = "" if _files_of(storage) == before else ", and files are others"
+        return f"{type(error).__name__}{changed}"
+
+
+def _files_of(storage: MemoryStorage) -> Mapping[str, bytes]:
+    """Return the files of the table; what was prepared elsewhere is not part of it."""
+    return {path: content for path, content in storage.image().files.items() if not path.startswith(BUILT)}
+
+
+@functools.cache
+def _image() -> DiskImage:
+    storage = MemoryStorage()
+    create_table(storage, PATH, [TS, V], timestamp="ts", partition_by=PartitionBy.DAY)
+    for rows in (ROWS, LATER):
+        commit(storage, PATH, rows)
+    return storage.image()
+
+
+def _creations() -> Iterator[Question]:
+    """Yield new tables, also of columns and partitions that no table has."""
+    for words, columns, timestamp, partition_by, expected in (
+        ("two columns", [TS, V], "ts", PartitionBy.DAY, CREATED),
+        ("no partitions", [TS, V], "ts", PartitionBy.NONE, REJECTED),
+        ("a timestamp that is not there", [TS, V], "t", PartitionBy.DAY, REJECTED),
+        ("a timestamp that is a number", [TS, V], "v", PartitionBy.DAY, REJECTED),
+        ("a timestamp in other letters", [TS, V], "TS", PartitionBy.DAY, REJECTED),
+        ("a timestamp that is a date", [NewColumn(name="ts", type=TypeTag.DATE)], "ts", PartitionBy.DAY, REJECTED),
+        ("no columns", [], "ts", PartitionBy.DAY, REJECTED),
+        ("a column twice", [TS, V, V], "ts", PartitionBy.DAY, REJECTED),
+    ):
+        call = functools.partial(_create, columns=columns, timestamp=timestamp, partition_by=partition_by)
+        yield Question("creations", f"a new table with {words}", functools.partial(_answer, call), expected)
+
+
+def _create(storage: MemoryStorage, *, columns: Sequence[NewColumn], timestamp: str, partition_by: PartitionBy) -> str:
+    create_table(storage, "new", columns, timestamp=timestamp, partition_by=partition_by)
+    return CREATED
+
+
+def _writes() -> Iterator[Question]:
+    """Yield calls to a writer; of those that are not refused, the rows of the table afterwards."""
+    early, late = FIRST_DAY, FIRST_DAY + 2 * DAY
+    both = [*ROWS, *LATER]
+    built = [(FIRST_TIME + DAY, 7)]
+    for words, write, expected in (
+        ("drops a partition", lambda writer, _: writer.drop_partition(early), LATER),
+        ("drops where there is none", lambda writer, _: writer.drop_partition(early + DAY), "RowsRejectedError"),
+        ("drops at a time within one", lambda writer, _: writer.drop_partition(early + 1), "RowsRejectedError"),
+        ("rewrites a partition", lambda writer, _: writer.rewrite_partition(late), both),
+        ("rewrites where there is none", lambda writer, _: writer.rewrite_partition(late + DAY), "RowsRejectedError"),
+        ("adopts a partition", lambda writer, storage: writer.adopt(_built(storage, built)), [*ROWS, *built, *LATER]),
+        (
+            "adopts one where there is another",
+            lambda writer, storage: writer.adopt(_built(storage, ROWS)),
+            "RowsRejectedError",
+        ),
+        ("drops it and adopts another", _drop_and_adopt, [*ROWS[:1], *LATER]),
+        ("adopts one and has rows for it", _adopt_and_write, "RowsRejectedError"),
+        ("goes on after its end", _go_on, DEAD),
+        ("has rows without a time", lambda writer, _: writer.write(pa.table({"v": [1]})), "RowsRejectedError"),
+        ("has a column twice", lambda writer, _: writer.write(_twice(writer)), "RowsRejectedError"),
+    ):
+        call = functools.partial(_after, write=write)
+        yield Question("writes", f"a writer that {words}", functools.partial(_answer, call), expected)
+
+
+def _after(storage: MemoryStorage, *, write: Write) -> list[tuple[int, Any]]:
+    """Return the rows after a commit of what is asked for."""
+    with open_writer_of_copy(storage, PATH) as writer:
+        try:
+            write(writer, storage)
+            writer.commit()
+        except BaseException:
+            writer.rollback()
+            raise
+    return rows_in(storage, PATH)
+
+
+def _go_on(writer: TableWriter, _: MemoryStorage) -> None:
+    writer.close()
+    writer.drop_partition(FIRST_DAY)
+
+
+def _drop_and_adopt(writer: TableWriter, storage: MemoryStorage) -> None:
+    writer.drop_partition(FIRST_DAY)
+    writer.adopt(_built(storage, ROWS[:1]))
+
+
+def _adopt_and_write(writer: TableWriter, storage: MemoryStorage) -> None:
+    built = [(FIRST_TIME + DAY, 7)]
+    writer.adopt(_built(storage, built))
+    writer.write(table_of(built, writer.schema))
+
+
+def _twice(writer: TableWriter) -> pa.Table:
+    rows = table_of(ROWS, writer.schema)
+    return rows.append_column("v", rows["v"])
+
+
+def _built(storage: MemoryStorage, rows: Rows) -> PreparedPartition:
+    """Return a partition of these rows that is prepared elsewhere."""
+    table = open_table(storage, PATH)
+    assert table.metadata is not None, "the table was made here"
+    schema = open_snapshot(table).schema
+    with PartitionBuild(storage, BUILT, table.metadata, WriterOptions(), table_name=PATH) as build:
+        made = table_of(rows, schema)
+        build.append(build.encoded(made))
+        return build.finish(int(timestamps_of(made, "ts")[0]) // DAY * DAY)
+
+
+def _reads() -> Iterator[Question]:
+    """Yield columns that are asked for, and how many rows and columns come, or why none."""
+    for names, expected in (
+        (None, (5, 2)),
+        (["v"], (5, 1)),
+        (["v", "ts"], (5, 2)),
+        ([], (5, 0)),
+        (["v", "v"], "RepeatedColumnError"),
+        (["w"], "UnknownColumnError"),
+        (["V"], "UnknownColumnError"),
+    ):
+        call = functools.partial(_shape, names=names)
+        yield Question("reads", f"rows of the columns {names}", functools.partial(_answer, call), expected)
+
+
+def _shape(storage: MemoryStorage, *, names: list[str] | None) -> tuple[int, int]:
+    batches = list(open_snapshot(open_table(storage, PATH)).batches(names))
+    return sum(batch.num_rows for batch in batches), batches[0].num_columns

@@ -48,6 +48,7 @@ from tornproof.harness.explorers.roundtrip.parquet import (
     packed_vectors,
     page_headers,
     parquet_members,
+    schema_trees,
     thrift_forms,
     verified_filters,
     vouched_pages,
@@ -311,6 +312,13 @@ KILLED_COMMITS = Part(
     module=killed_commits,
     cases=killed_commits.killed_commits,
 )
+SCHEMA_TREES = Part(
+    key="tree",
+    count="trees of schemas",
+    words="sequences of elements of a schema that are a tree or not",
+    module=schema_trees,
+    cases=schema_trees.schema_trees,
+)
 PROMISED_TEXTS = Part(
     key="ascii",
     count="promised texts",
@@ -523,6 +531,7 @@ PARTS = (
     SPELLED_FILES,
     EXPANSION,
     META_FILES,
+    SCHEMA_TREES,
     REFUSED_CALLS,
     PROMISED_TEXTS,
     FORGED_DUPLICATES,

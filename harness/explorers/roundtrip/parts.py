@@ -59,6 +59,7 @@ from tornproof.harness.explorers.roundtrip.worked_out import questions
 from tornproof.harness.explorers.roundtrip.writing import (
     lost_orphans,
     offered_values,
+    offline_recoveries,
     promised_texts,
     recovery_rooms,
     refused_calls,
@@ -319,6 +320,13 @@ SCHEMA_TREES = Part(
     module=schema_trees,
     cases=schema_trees.schema_trees,
 )
+OFFLINE_RECOVERIES = Part(
+    key="offline",
+    count="offline recoveries",
+    words="states of a table after a killed commit that are recovered offline",
+    module=offline_recoveries,
+    cases=offline_recoveries.offline_recoveries,
+)
 PROMISED_TEXTS = Part(
     key="ascii",
     count="promised texts",
@@ -532,6 +540,7 @@ PARTS = (
     EXPANSION,
     META_FILES,
     SCHEMA_TREES,
+    OFFLINE_RECOVERIES,
     REFUSED_CALLS,
     PROMISED_TEXTS,
     FORGED_DUPLICATES,

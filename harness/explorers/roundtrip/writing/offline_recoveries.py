@@ -1,0 +1,136 @@
+"""Whether an offline recovery leaves the files of the committed version, and none of the bytes that nobody refers to.
+
+What a recovery may change, and that it leaves no dead bytes, is said in docs/recover.md. Here a commit is killed, maybe
+the next writer restates the version before, and maybe the published size is lost.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from tornproof.harness.common.copies import open_writer_of_copy
+from tornproof.harness.common.patch import Controls, not_noticed, original_of
+from tornproof.harness.common.whose_error import errors_as_problems
+from tornproof.harness.explorers.roundtrip.writing.kills import Rows, commit, left_by_last_kill, rows_in
+from tornproof.harness.simulator.filesystem.image import DiskImage
+from tornproof.harness.simulator.filesystem.memory import MemoryStorage
+from tornproof.harness.systems.workload import FIRST_TIME
+from tornproof.impl.layout.parquet import DATA_FILE
+from tornproof.impl.repair.repair import repair_table
+from tornproof.impl.table.create import NewColumn, create_table
+from tornproof.impl.table.metadata_file import PartitionBy
+from tornproof.impl.table.partition import PM_FILE
+from tornproof.impl.table.table import open_table
+from tornproof.impl.types.questdb import TypeTag
+from tornproof.impl.verify.verify import verify_table
+
+PROPERTY = "an offline recovery leaves the committed version, and nothing else"
+PATH = "recovered"
+COLUMNS = tuple(NewColumn(name=name, type=of) for name, of in (("ts", TypeTag.TIMESTAMP), ("v", TypeTag.LONG)))
+FIRST: Rows = [(FIRST_TIME + number, number) for number in range(5)]
+KILLED: Rows = [(FIRST_TIME + 9, 9)]
+RESTATED, LEFT = "restated by the next writer", "left as it was"
+SIZES: Mapping[str, bytes | None] = {
+    "as it is": None,
+    "zero": bytes(8),
+    "too large": (1 << 40).to_bytes(8, "little"),
+    "in the middle": (100).to_bytes(8, "little"),
+}
+BEHIND = {"nothing": b"", "a page of garbage": b"\xa5" * 4096}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OfflineRecovery:
+    """What a killed commit left, the published size, and what is behind the metadata."""
+
+    kind: str
+    size: str
+    behind: str
+
+    @property
+    def name(self) -> str:
+        """It in words."""
+        return (
+            f"a killed commit that is {self.kind}, with a published size that is {self.size}, and {self.behind} behind"
+        )
+
+
+@functools.cache
+def offline_recoveries() -> tuple[OfflineRecovery, ...]:
+    """Return all states, always in the same order."""
+    return tuple(
+        OfflineRecovery(kind=kind, size=size, behind=behind)
+        for kind, size, behind in itertools.product((LEFT, RESTATED), SIZES, BEHIND)
+    )
+
+
+@errors_as_problems
+def problem_of(case: OfflineRecovery) -> str | None:
+    """Say what is wrong after the recovery; None if nothing is."""
+    storage = MemoryStorage.of(_damaged(case))
+    repair_table(storage, PATH)
+    if (rows := rows_in(storage, PATH)) != FIRST:
+        return f"the rows are {rows} instead of {FIRST}"
+    if problems := verify_table(open_table(storage, PATH)).all_problems:
+        return f"verify reports {problems[0]}"
+    wanted, found = _files(_committed().files), _files(storage.image().files)
+    different = [f"{path} of {len(found[path])} bytes" for path in wanted if found[path] != wanted[path]]
+    return f"another one is {different[0]}" if different else None
+
+
+def failed_controls() -> Iterator[str]:
+    """Yield what is not noticed of recoveries that keep what nobody refers to, and of one that does nothing."""
+    repair = original_of(f"{__name__}:repair_table")
+
+    def and_append(storage: MemoryStorage, path: str) -> None:
+        repair(storage, path)
+        for file in _files(storage.image().files):
+            with storage.open_for_writing(file) as handle:
+                handle.pwrite(b"?", handle.size_bytes())
+
+    controls: Controls = (
+        ("nothing is recovered", f"{__name__}:repair_table", lambda *_: None),
+        ("a byte is left behind", f"{__name__}:repair_table", and_append),
+    )
+    return not_noticed(controls, problem_of, offline_recoveries())
+
+
+def _files(files: Mapping[str, bytes]) -> dict[str, bytes]:
+    """Return the files of the partition, without what a recovery has kept elsewhere."""
+    (directory,) = _partition_paths()
+    return {path: files[path] for path in (f"{directory}/{name}" for name in (PM_FILE, DATA_FILE))}
+
+
+@functools.cache
+def _partition_paths() -> tuple[str, ...]:
+    table = open_table(MemoryStorage.of(_committed()), PATH)
+    return tuple(table.files_of(partition).path for partition in table.transaction().partitions)
+
+
+def _damaged(case: OfflineRecovery) -> DiskImage:
+    image = _left(case.kind)
+    (directory,) = _partition_paths()
+    content, size = image.files[f"{directory}/{PM_FILE}"], SIZES[case.size]
+    content = (size or content[:8]) + content[8:] + BEHIND[case.behind]
+    return DiskImage({**image.files, f"{directory}/{PM_FILE}": content}, image.directories)
+
+
+@functools.cache
+def _left(kind: str) -> DiskImage:
+    left = left_by_last_kill(_committed(), PATH, KILLED)
+    if kind == LEFT:
+        return left
+    storage = MemoryStorage.of(left)
+    open_writer_of_copy(storage, PATH).close()
+    return storage.image()
+
+
+@functools.cache
+def _committed() -> DiskImage:
+    storage = MemoryStorage()
+    create_table(storage, PATH, COLUMNS, timestamp="ts", partition_by=PartitionBy.DAY)
+    commit(storage, PATH, FIRST)
+    return storage.image()

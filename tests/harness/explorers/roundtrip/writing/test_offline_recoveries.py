@@ -1,0 +1,44 @@
+"""What a killed commit left is gone after a recovery; one that keeps it is found, and blind looks are noticed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from replayed import first_findings, replayed
+
+from tornproof.harness.common.patch import wrapped
+from tornproof.harness.common.verdict import Verdict
+from tornproof.harness.explorers.roundtrip.parts import OFFLINE_RECOVERIES
+from tornproof.harness.explorers.roundtrip.writing import offline_recoveries as module
+from tornproof.harness.explorers.roundtrip.writing.offline_recoveries import (
+    LEFT,
+    RESTATED,
+    failed_controls,
+    offline_recoveries,
+)
+
+
+def test_the_metadata_grows_from_state_to_state() -> None:
+    (path,) = (path for path in module._files(module._committed().files) if path.endswith("_pm"))
+    images = (module._committed(), module._left(LEFT), module._left(RESTATED))
+    sizes = [len(image.files[path]) for image in images]
+    assert sizes[0] < sizes[1] < sizes[2]
+    assert len({module._damaged(each).files[path] for each in offline_recoveries()}) == len(offline_recoveries()) == 16
+
+
+def keeping(_: Any) -> Any:
+    return lambda *_, **__: True
+
+
+def test_a_recovery_that_keeps_dead_bytes_is_found_and_replays() -> None:
+    with wrapped("tornproof.impl.repair.plan:_is_all_reached", keeping):
+        findings = first_findings(OFFLINE_RECOVERIES)
+        assert replayed(findings) == {Verdict.INVALID}
+    assert "another one is" in findings[0].sentence
+    assert replayed(findings) == {Verdict.VALID}
+
+
+def test_a_blind_look_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "problem_of", lambda _: None)
+    assert len([*failed_controls()]) == 2

@@ -20,16 +20,25 @@ from tornproof.harness.common.patch import Controls, not_noticed
 from tornproof.harness.common.whose_error import errors_as_problems
 from tornproof.harness.explorers.roundtrip.forms import reader_of
 from tornproof.harness.simulator.filesystem.image import DiskImage
-from tornproof.impl.errors import UnsupportedError
+from tornproof.impl.errors import CorruptError, UnsupportedError
 from tornproof.impl.migrate.convert import convert
 from tornproof.impl.pm.chain import Metadata, decode_metadata, resolve
 from tornproof.impl.read.cold_read import read_cold
+
+
+def _lists(dimensions: int) -> pa.DataType:
+    return pa.list_(_lists(dimensions - 1)) if dimensions else pa.float64()
+
 
 PROPERTY = "a chunk that is read alone has the values that were written"
 FILE = "data.parquet"
 BOUND_BYTES = 128 << 20
 """Few bytes must not become more values than these."""
 LISTS: tuple[Any, ...] = (None, [], [None], [None, None], [1.5], [1.5, None], [None, 2.5, 3.5])
+DEEP: tuple[Any, ...] = (None, [], [[]], [[], []], [[1.5]], [[None, 2.5], [3.5, 4.5]])
+DEEPER: tuple[Any, ...] = (None, [[[1.5], [2.5]], [[None], [4.5]]])
+NO_ARRAYS: tuple[Any, ...] = ([None], [[1.5], None], [[[1.5], None]], [None, [[1.5]]])
+"""Lists in which another list is missing, of two and of three dimensions."""
 COLUMNS: dict[str, tuple[pa.DataType, tuple[Any, ...]]] = {
     "numbers": (pa.int64(), (1, None, -(1 << 63))),
     "small numbers": (pa.int32(), (None, 7, None)),
@@ -40,6 +49,9 @@ COLUMNS: dict[str, tuple[pa.DataType, tuple[Any, ...]]] = {
     "nulls": (pa.int64(), (None, None, None)),
     "nulls of texts": (pa.string(), (None, None, None)),
     **{f"lists {rows}": (pa.list_(pa.float64()), rows) for rows in itertools.combinations_with_replacement(LISTS, 2)},
+    **{f"deep {rows}": (_lists(2), rows) for rows in itertools.combinations_with_replacement(DEEP, 2)},
+    f"deep {DEEPER}": (_lists(3), DEEPER),
+    **{f"incomplete {row}": (_lists(2 + (number >= 2)), (None, row)) for number, row in enumerate(NO_ARRAYS)},
 }
 
 
@@ -82,6 +94,10 @@ def problem_of(read: ColdRead) -> str | None:
             found = read_cold(handle, column, chunk, file=FILE)
         except UnsupportedError as error:
             return None if read.null_count is not None else f"it is rejected: {error}"
+        except CorruptError as error:
+            return None if read.kind == "incomplete" else f"it is rejected: {error}"
+    if read.kind == "incomplete":
+        return "lists that are missing in others are taken"
     if read.null_count is not None:
         return f"{len(found)} values are made of nothing"
     # The server has no null of a truth.
@@ -95,6 +111,7 @@ def failed_controls() -> Iterator[str]:
     module = "tornproof.impl.read.cold_read"
     controls: Controls = (
         ("all chunks have nulls alone", f"{module}:is_all_null", lambda *_: True),
+        ("lists may miss in others", "tornproof.impl.chunk.chunk:_check_inner_lists", lambda *_: None),
         ("values may take any room", f"{module}:batch_bound_bytes", lambda _: BOUND_BYTES << 4),
     )
     few = [each for each in cold_reads() if each.null_count is None or each.of == "bytes"]

@@ -21,6 +21,7 @@ from tornproof.harness.explorers.roundtrip.metadata import (
     chains,
     column_version_files,
     compared_footers,
+    filter_references,
     flipped_footers,
     forged_duplicates,
     lost_files,
@@ -327,6 +328,13 @@ OFFLINE_RECOVERIES = Part(
     module=offline_recoveries,
     cases=offline_recoveries.offline_recoveries,
 )
+FILTER_REFERENCES = Part(
+    key="reference",
+    count="references to filters",
+    words="references to bloom filters in data.parquet, or beside them",
+    module=filter_references,
+    cases=filter_references.filter_references,
+)
 PROMISED_TEXTS = Part(
     key="ascii",
     count="promised texts",
@@ -537,6 +545,7 @@ PARTS = (
     TRANSACTION_FILES,
     COLD_READS,
     SPELLED_FILES,
+    FILTER_REFERENCES,
     EXPANSION,
     META_FILES,
     SCHEMA_TREES,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import io
+import itertools
 import json
 from collections.abc import Iterator
 from enum import IntEnum
@@ -15,9 +16,12 @@ import pyarrow.parquet as pq
 from tornproof.harness.explorers.corruption import every_type
 from tornproof.harness.explorers.roundtrip.metadata.metadata_rules import bounds_of_types, proven
 from tornproof.harness.explorers.roundtrip.worked_out.question import Question
+from tornproof.impl.chunk.chunk import leaf_of
+from tornproof.impl.chunk.metadata import Leaf
 from tornproof.impl.layout.parquet import DATA_FILE
 from tornproof.impl.parquet.fields import Codec, ConvertedType, PageEncoding, PageType, Repetition
 from tornproof.impl.parquet.thrift import Kind
+from tornproof.impl.pm.header import Column
 from tornproof.impl.types import names
 from tornproof.impl.types.arrow import arrow_type
 from tornproof.impl.types.physical import PhysicalType
@@ -74,6 +78,9 @@ PARQUET_FORMS = {
     "DECIMAL(76,20)": "FIXED_LEN_BYTE_ARRAY 32 DECIMAL Decimal(76, 20)",
 }
 """Physical type, width, converted and logical type of a column of each type, as pyarrow sees them."""
+DECIMAL_FORMS = {"INT32", "INT64", "BYTE_ARRAY", "FIXED_LEN_BYTE_ARRAY"}
+LEVELS = ((0, 0), (0, 1), (0, 2), (1, 1), (1, 2), (1, 3), (1, 4), (2, 3), (2, 4), (2, 5), (2, 6))
+"""The highest levels of repetition and definition of a column."""
 NEVER_NULL = {"BOOLEAN", "BYTE", "SHORT", "CHAR"}
 
 
@@ -144,6 +151,38 @@ def parquet_forms() -> Iterator[Question]:
         )
         told = functools.partial(_told_by_json, number)
         yield Question("JSON of footers", f"a column of the type {of}", told, _told_column(number, of))
+
+
+def readable_forms() -> Iterator[Question]:
+    """Yield columns of each type in each physical form and with some levels, and whether such a column can be read."""
+    decimals = dict.fromkeys((name for name in PARQUET_FORMS if name.startswith("DECIMAL")), DECIMAL_FORMS)
+    others = {"DATE": {"INT32"}, "TIMESTAMP": {"INT96"}, "TIMESTAMP_NS": {"INT96"}, **decimals}
+    for of, form in PARQUET_FORMS.items():
+        own, length, *_ = form.split()
+        code = names.type_code(of)
+        dimensions = of.count("[]")
+        for physical, fixed_bytes, levels in itertools.product(PhysicalType, sorted({0, 5, int(length)}), LEVELS):
+            is_whole = of not in ("UUID", "LONG128", "LONG256") or fixed_bytes == int(length)
+            is_plain = physical.name in {own} | others.get(of, set()) and is_whole and levels in ((0, 0), (0, 1))
+            is_list = bool(dimensions) and physical is PhysicalType.DOUBLE
+            # Each list may be null, or only the outer one; each element may be.
+            is_nested = is_list and levels in ((dimensions, 2 * dimensions + 1), (dimensions, dimensions + 2))
+            column = Column(
+                name="c",
+                id=0,
+                type=code,
+                flags=0,
+                fixed_byte_len=fixed_bytes,
+                physical_type=physical,
+                max_rep_level=levels[0],
+                max_def_level=levels[1],
+            )
+            words = f"a column of the type {of} as {physical.name} of {fixed_bytes} bytes with the levels {levels}"
+            yield Question("readable forms", words, functools.partial(_is_readable, column), is_plain or is_nested)
+
+
+def _is_readable(column: Column) -> bool:
+    return isinstance(leaf_of(column), Leaf)
 
 
 def _file_of_every_type() -> pq.ParquetFile:

@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 import functools
+import io
 import json
 import struct
 from collections.abc import Iterator
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+
 from tornproof.harness.explorers.corruption import every_type
+from tornproof.harness.explorers.model_based.other_footers import CHUNKS, STATISTICS, with_footer, within
+from tornproof.harness.explorers.roundtrip.forms import reader_of
 from tornproof.harness.explorers.roundtrip.worked_out.column_types import LONG, TIMESTAMP
 from tornproof.harness.explorers.roundtrip.worked_out.question import Question
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
-from tornproof.impl.errors import TornproofError
+from tornproof.impl.errors import CorruptError, TornproofError, UnsupportedError
 from tornproof.impl.layout.parquet import DATA_FILE
-from tornproof.impl.migrate.convert import ConversionMode
+from tornproof.impl.migrate.convert import ConversionMode, convert
 from tornproof.impl.migrate.json_rules import JsonError, parse_json
 from tornproof.impl.migrate.partition_migration import Converted, convert_partition
 from tornproof.impl.migrate.table_migration import TablePlan, plan_table
+from tornproof.impl.parquet.thrift import Field, Kind, Struct, with_fields
 from tornproof.impl.storage.interface import Storage
 from tornproof.impl.table.create import NewColumn, create_table
 from tornproof.impl.table.metadata_file import PartitionBy
@@ -29,6 +36,8 @@ from tornproof.impl.write.questdb_json import updated_json
 END = struct.Struct("<Q")
 """The first field of metadata: where its newest generation ends."""
 END_BYTES = END.size
+MIN_VALUE = 6
+"""The field of Parquet's statistics."""
 _OTHERS: tuple[Any, ...] = (None, {}, [1], [[]], "x")
 """What is no list of columns."""
 
@@ -89,6 +98,46 @@ def _converted(image: DiskImage, path: str) -> str:
     if isinstance(found, Converted):
         return "made"
     return "left to recover" if "tornproof recover" in found.reason else found.outcome.value
+
+
+def rejections() -> Iterator[Question]:
+    """Yield files that a migration rejects: as damaged, or as sound and not to be described."""
+    target = io.BytesIO()
+    pq.write_table(pa.table({"n": [3, 1], "t": ["a", "b"]}), target, row_group_size=1, store_schema=False)
+    whole = target.getvalue()
+
+    def changed(path: tuple[int, ...], *fields: Field) -> bytes:
+        return with_footer(whole, within(path, lambda struct: with_fields(struct, *fields)))
+
+    for words, content, expected in (
+        ("as it is", whole, "made"),
+        ("with a bound of 65,535 bytes", changed(STATISTICS, _bound((1 << 16) - 1)), "made"),
+        ("with a bound of 65,536 bytes", changed(STATISTICS, _bound(1 << 16)), "UnsupportedError"),
+        ("with chunks in another file", changed(CHUNKS, Field(1, Kind.BINARY, b"other")), "UnsupportedError"),
+        ("with structs in structs", changed((), Field(99, Kind.STRUCT, _nested(200))), "UnsupportedError"),
+        ("with a negative count of rows", changed((), Field(3, Kind.I64, -1)), "CorruptError"),
+        ("without its end", whole[:-1], "CorruptError"),
+        ("without its beginning", whole[-40:], "CorruptError"),
+    ):
+        yield Question("rejections", f"a migration of a file {words}", functools.partial(_outcome, content), expected)
+
+
+def _bound(size_bytes: int) -> Field:
+    return Field(MIN_VALUE, Kind.BINARY, b"a" * size_bytes)
+
+
+def _nested(depth: int) -> Struct:
+    return Struct((Field(1, Kind.STRUCT, _nested(depth - 1)),)) if depth else Struct(())
+
+
+def _outcome(content: bytes) -> str:
+    try:
+        convert(reader_of(content), size_bytes=len(content), file=DATA_FILE)
+    except UnsupportedError:
+        return "UnsupportedError"
+    except CorruptError:
+        return "CorruptError"
+    return "made"
 
 
 def documents() -> Iterator[Question]:

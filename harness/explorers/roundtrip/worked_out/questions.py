@@ -10,7 +10,13 @@ from collections.abc import Iterator
 
 from tornproof.harness.common.patch import replaced
 from tornproof.harness.explorers.roundtrip.worked_out.bloom_filters import bloom_filters, copied_filters
-from tornproof.harness.explorers.roundtrip.worked_out.column_types import bounds, enumerations, parquet_forms, types
+from tornproof.harness.explorers.roundtrip.worked_out.column_types import (
+    bounds,
+    enumerations,
+    parquet_forms,
+    readable_forms,
+    types,
+)
 from tornproof.harness.explorers.roundtrip.worked_out.directories import directories
 from tornproof.harness.explorers.roundtrip.worked_out.hashes import checksums, hashes
 from tornproof.harness.explorers.roundtrip.worked_out.migrations import (
@@ -18,6 +24,7 @@ from tornproof.harness.explorers.roundtrip.worked_out.migrations import (
     documents,
     migrated_documents,
     migrations_of_one,
+    rejections,
 )
 from tornproof.harness.explorers.roundtrip.worked_out.new_tables import column_orders, creations, new_partitions
 from tornproof.harness.explorers.roundtrip.worked_out.processes import errors, threads, work
@@ -50,6 +57,8 @@ def questions() -> tuple[Question, ...]:
         *conversions(),
         *stores(),
         *spared_stores(),
+        *readable_forms(),
+        *rejections(),
     )
 
 

@@ -60,7 +60,7 @@ def change_footer_form(
     with storage.open_for_reading(path) as file:
         size_bytes = file.size_bytes()
         read = _unchanged(file, path, size_bytes)
-        before = read_file_footer(file.pread, size_bytes, file=path)
+        before, footer = _footer_of(file, path, size_bytes)
         form = form or before.form
         plain = PlainFile.of(read, _thrift_of(before), offset_bytes=before.offset_bytes, file=path)
         chunks_before = chunk_form_of(plain)
@@ -75,6 +75,10 @@ def change_footer_form(
             tails.append(footer_tail(change.thrift, form, file=path, header=header))
             _check(tails[0], change, form, path)
             yield tails[0]
+            # Another file may have come there meanwhile, or other data into this one.
+            with storage.open_for_reading(path) as again:
+                if again.size_bytes() != size_bytes or again.pread(len(footer), before.offset_bytes) != footer:
+                    raise _changed(path)
 
         publish_parts(storage, out or path, _in_large_parts(parts()))
     return FormChange(
@@ -130,11 +134,26 @@ def _in_large_parts(parts: Iterator[bytes]) -> Iterator[bytes]:
     yield bytes(held)
 
 
+def _footer_of(file: ReadableFile, path: str, size_bytes: int) -> tuple[FileFooter, bytes]:
+    """Return the footer, and the bytes that it was decoded from."""
+    start = read_file_footer(file.pread, size_bytes, file=path).offset_bytes
+    content = file.pread(size_bytes - start, start)
+
+    def read(wanted_bytes: int, offset_bytes: int) -> bytes:
+        return content[max(offset_bytes - start, 0) : max(offset_bytes - start + wanted_bytes, 0)]
+
+    return read_file_footer(read, size_bytes, file=path), content
+
+
 def _unchanged(file: ReadableFile, path: str, size_bytes: int) -> ReadBytes:
     def read(wanted_bytes: int, offset_bytes: int) -> bytes:
         part = file.pread(wanted_bytes, offset_bytes)
         if file.size_bytes() != size_bytes:
-            raise BusyError(f"{path}: the file changed while it was read; nothing was written")
+            raise _changed(path)
         return part
 
     return read
+
+
+def _changed(path: str) -> BusyError:
+    return BusyError(f"{path}: the file changed while it was read; nothing was written")

@@ -11,6 +11,7 @@ from parquet_files import footer_bytes
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.intercept import Answer, Call, CallKind, InterceptedStorage, Run
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
+from tornproof.impl.chunk.duplicates import ChunkForm
 from tornproof.impl.errors import BusyError, CorruptError, StorageError, UnsupportedError, UsageError
 from tornproof.impl.extension.point import HeaderForm, append_extension
 from tornproof.impl.layout.parquet import FooterForm
@@ -102,23 +103,37 @@ def test_a_damaged_extension_is_made_anew_from_thrift() -> None:
     assert storage.image().files[PATH] == content
 
 
-class Growing(InterceptedStorage):
-    """A storage in which another process appends to the file while it is copied."""
+def numbers_from(start: int) -> bytes:
+    sink = pa.BufferOutputStream()
+    rows = pa.table({"x": pa.array(range(start, start + 400_000))})
+    pq.write_table(rows, sink, use_dictionary=False, compression="none", store_schema=False)
+    return bytes(sink.getvalue())
+
+
+class Meanwhile(InterceptedStorage):
+    """A storage in which another process writes to the file while it is copied."""
+
+    def __init__(self, storage: MemoryStorage, content: bytes, offset_bytes: int) -> None:
+        super().__init__(storage)
+        self._written = content, offset_bytes
 
     def intercept(self, call: Call, run: Run[Answer]) -> Answer:
         if call.kind is CallKind.PWRITE and call.path.endswith(".migrating"):
             with self._inner.open_for_writing(PATH) as file:
-                file.pwrite(b"more", file.size_bytes())
+                file.pwrite(*self._written)
         return run()
 
 
-def test_a_file_that_grows_meanwhile_is_left_alone() -> None:
-    sink = pa.BufferOutputStream()
-    pq.write_table(pa.table({"x": pa.array(range(400_000))}), sink, use_dictionary=False, compression="none")
-    storage = storage_of(sink.getvalue().to_pybytes())
+@pytest.mark.parametrize("is_longer", [True, False])
+@pytest.mark.parametrize("chunks", ChunkForm)
+def test_a_file_that_changes_meanwhile_is_left_alone(chunks: ChunkForm, is_longer: bool) -> None:
+    one, other = (numbers_from(start) for start in (0, 1))
+    assert len(one) == len(other) and one != other
+    storage = storage_of(one)
+    meanwhile = Meanwhile(storage, b"more", len(one)) if is_longer else Meanwhile(storage, other, 0)
     with pytest.raises(BusyError, match="the file changed while it was read; nothing was written"):
-        change_footer_form(Growing(storage), PATH, FooterForm.PRIVATE)
-    assert list(storage.image().files) == [PATH]
+        change_footer_form(meanwhile, PATH, FooterForm.PRIVATE, chunks=chunks)
+    assert storage.image().files == {PATH: one + b"more" if is_longer else other}
 
 
 def test_what_is_no_file_is_said() -> None:

@@ -32,8 +32,10 @@ from tornproof.harness.explorers.roundtrip.beside.small_tables import (
 )
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.systems.answer import read_answer
+from tornproof.impl.chunk.duplicates import ChunkForm
 from tornproof.impl.errors import BusyError
-from tornproof.impl.layout.parquet import DATA_FILE
+from tornproof.impl.layout.parquet import DATA_FILE, FooterForm
+from tornproof.impl.migrate.footer_form import change_footer_form
 from tornproof.impl.migrate.plain_file import migrate_file
 from tornproof.impl.migrate.table_migration import migrate_table
 from tornproof.impl.read.reader import snapshot_of
@@ -131,6 +133,11 @@ def _migrate_file(storage: Storage) -> object:
     return migrate_file(storage, ALONE).is_complete or REFUSED
 
 
+def _change_form(storage: Storage, out: str | None = None) -> object:
+    change_footer_form(storage, ALONE, FooterForm.PRIVATE, chunks=ChunkForm.ALP, out=out)
+    return "changed"
+
+
 def _recover(storage: Storage) -> object:
     return REFUSED if repair_table(storage, PATH).problems else "recovered"
 
@@ -177,6 +184,8 @@ OPERATIONS = (
     Operation("a migration that replaces a `_pm`", State.CONTRADICTED, _migrate, mends=True),
     Operation("a migration to another place", State.WITHOUT_PM, functools.partial(_migrate, out=OUT), writes=False),
     Operation("a migration of a file", State.FILE, _migrate_file, writes=False),
+    Operation("a change of a file's form", State.FILE, _change_form),
+    Operation("a copy of a file in another form", State.FILE, functools.partial(_change_form, out=OUT), writes=False),
     Operation("a recovery", State.LEFT_OVER, _recover),
     Operation("a recovery of a table that nobody has locked", State.NEVER_LOCKED, _recover),
     Operation("forgetting what was kept", State.RECOVERED, _forget, writes=False),

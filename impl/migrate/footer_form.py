@@ -75,12 +75,14 @@ def change_footer_form(
             tails.append(footer_tail(change.thrift, form, file=path, header=header))
             _check(tails[0], change, form, path)
             yield tails[0]
+
+        def check_unchanged() -> None:
             # Another file may have come there meanwhile, or other data into this one.
             with storage.open_for_reading(path) as again:
                 if again.size_bytes() != size_bytes or again.pread(len(footer), before.offset_bytes) != footer:
                     raise _changed(path)
 
-        publish_parts(storage, out or path, _in_large_parts(parts()))
+        publish_parts(storage, out or path, _in_large_parts(parts()), check_unchanged)
     return FormChange(
         path=path,
         written_to=out or path,

@@ -5,7 +5,7 @@ At any time, and after a crash at any time, the path leads to nothing, to the ol
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 
 from tornproof.impl.errors import StorageError, TornproofError
@@ -19,12 +19,18 @@ def publish_file(storage: Storage, path: str, content: bytes) -> None:
     publish_parts(storage, path, (content,))
 
 
-def publish_parts(storage: Storage, path: str, parts: Iterable[bytes]) -> None:
-    """Make `path` a durable file of these parts, atomically; what making them raises leaves no other file either."""
+def publish_parts(
+    storage: Storage, path: str, parts: Iterable[bytes], check_last: Callable[[], None] = lambda: None
+) -> None:
+    """Make `path` a durable file of these parts, atomically.
+
+    What making them raises, or what is checked when all of them are durable, leaves no other file either.
+    """
     unfinished = path + UNFINISHED_SUFFIX
     remove_unfinished(storage, path)
     try:
         write_durably(storage, unfinished, parts)
+        check_last()
         storage.rename(unfinished, path)
     except TornproofError:
         # After a failed sync it is unknown what is on the disk, so the file is not renamed.

@@ -8,7 +8,18 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-from tornproof.impl.parquet.records import Form, Member, Table, UnionTable, choice, integer, list_of, size, struct_of
+from tornproof.impl.parquet.records import (
+    ClosedUnionTable,
+    Form,
+    Member,
+    Table,
+    UnionTable,
+    choice,
+    integer,
+    list_of,
+    size,
+    struct_of,
+)
 from tornproof.impl.parquet.thrift import Kind
 from tornproof.impl.types.physical import PhysicalType
 
@@ -109,7 +120,7 @@ TEXT = Form(kind=Kind.BINARY, is_text=True)
 TREE = struct_of(None, as_tree=True)
 
 DECIMAL_TYPE = Table("DecimalType", Member(1, "scale", I32, True), Member(2, "precision", I32, True))
-TIME_UNIT = UnionTable("TimeUnit", Member(1, "MILLIS", TREE), Member(2, "MICROS", TREE), Member(3, "NANOS", TREE))
+TIME_UNIT = ClosedUnionTable("TimeUnit", Member(1, "MILLIS", TREE), Member(2, "MICROS", TREE), Member(3, "NANOS", TREE))
 TIME_TYPE = Table(
     "TimeType", Member(1, "is_adjusted_to_utc", BOOL, True), Member(2, "unit", struct_of(TIME_UNIT), True)
 )

@@ -16,15 +16,18 @@ from msgspec.structs import replace
 from tornproof.impl.errors import CorruptError, UnsupportedError
 from tornproof.impl.layout.parquet import DATA_FILE, MAGIC, ParquetTail
 from tornproof.impl.parquet.fields import (
+    COLUMN_CHUNK,
+    COLUMN_META_DATA,
     COLUMN_ORDER,
     FILE_META_DATA,
     KEY_VALUE,
     ROW_GROUP,
     SCHEMA_ELEMENT,
+    SIZE_STATISTICS,
     Codec,
     ids_of,
 )
-from tornproof.impl.parquet.records import make, read
+from tornproof.impl.parquet.records import check, make, read
 from tornproof.impl.parquet.schema import SchemaLeaf, read_leaves
 from tornproof.impl.parquet.thrift import (
     NODE_COUNT_MAX,
@@ -38,6 +41,7 @@ from tornproof.impl.parquet.thrift import (
     decode,
     encode,
     struct_list,
+    structs_in,
     value_of,
     with_fields,
     without,
@@ -186,6 +190,39 @@ def decode_footer(
         error.report(file, FILE_META_DATA.path_text)
 
 
+def check_for_others(footer: ParquetFooter, *, file: str) -> None:
+    """Raise CorruptError for what no reader here needs, and other readers would reject."""
+    try:
+        check(footer.tree, FILE_META_DATA)
+        orders = value_of(footer.tree, FOOTER["column_orders"])
+        if isinstance(orders, Items) and len(orders.elements) != len(footer.leaves):
+            raise BrokenError(
+                f"{len(footer.leaves)}, one for each leaf",
+                len(orders.elements),
+                footer.tree.offset_bytes,
+                step="column_orders",
+            )
+        for group in structs_in(footer.tree, FOOTER["row_groups"]):
+            for leaf, chunk in zip(footer.leaves, structs_in(group, GROUP_COLUMNS), strict=True):
+                _check_histograms(chunk, leaf)
+    except BrokenError as error:
+        error.report(file, FILE_META_DATA.path_text)
+
+
+def _check_histograms(chunk: Struct, leaf: SchemaLeaf) -> None:
+    """Raise BrokenError if a chunk counts values of other levels than those of its column."""
+    meta = value_of(chunk, CHUNK_META)
+    sizes = value_of(meta, CHUNK_SIZES) if isinstance(meta, Struct) else None
+    if not isinstance(sizes, Struct):
+        return
+    for name, level_max in (("repetition", leaf.max_rep), ("definition", leaf.max_def)):
+        field = f"{name}_level_histogram"
+        counts = value_of(sizes, SIZES[field])
+        if isinstance(counts, Items) and len(counts.elements) not in (0, level_max + 1):
+            expected = f"counts of {level_max + 1} levels"
+            raise BrokenError(expected, len(counts.elements), sizes.offset_bytes, step=field)
+
+
 def start_of(meta: Mapping[str, Any]) -> int:
     """Return where the chunk of a ColumnMetaData, given by its members' names, starts."""
     return int(meta.get("dictionary_page_offset") or meta["data_page_offset"])
@@ -283,7 +320,9 @@ def _statistics(values: dict[str, Any]) -> Statistics:
 
 
 FOOTER = ids_of(FILE_META_DATA)
-ORDINAL = ids_of(ROW_GROUP)["ordinal"]
+ORDINAL, GROUP_COLUMNS = (ids_of(ROW_GROUP)[name] for name in ("ordinal", "columns"))
+CHUNK_META, CHUNK_SIZES = ids_of(COLUMN_CHUNK)["meta_data"], ids_of(COLUMN_META_DATA)["size_statistics"]
+SIZES = ids_of(SIZE_STATISTICS)
 ELEMENT_TYPE = ids_of(SCHEMA_ELEMENT)["type"]
 VERSION = 1
 """The version in footers of QuestDB."""

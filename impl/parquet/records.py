@@ -10,10 +10,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from tornproof.impl.parquet.thrift import BrokenError, Field, Items, Kind, Known, Padded, Step, Struct, Value, path_text
 
 INTEGER_KINDS = {Kind.I16, Kind.I32, Kind.I64}
+KINDS = frozenset(Kind)
 
 
 class Form(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,9 +71,24 @@ class Table:
 
 
 class UnionTable(Table):
-    """A struct of which exactly one member is present."""
+    """A struct of which exactly one member is present; in newer releases of the format it may be another one."""
 
     __slots__ = ()
+
+    def may_have(self, field: Field) -> bool:
+        """Whether a field may be its member."""
+        member = self.by_id.get(field.id)
+        return member is None or field.kind == member.form.kind
+
+
+class ClosedUnionTable(UnionTable):
+    """A union that gets no new members."""
+
+    __slots__ = ()
+
+    def may_have(self, field: Field) -> bool:
+        """Whether a field is its member."""
+        return field.id in self.by_id and super().may_have(field)
 
 
 def integer(kind: Kind, bits: int) -> Form:
@@ -125,6 +142,40 @@ def read(struct: Struct, table: Table, *, tolerant: bool = False, known: Known |
         if member.name not in values:
             raise _missing(struct, member)
     return values
+
+
+def check(struct: Struct, table: Table) -> None:
+    """Raise BrokenError where other readers would reject a struct that `read` accepts: in what that leaves undecoded.
+
+    They skip fields that they do not know or that have another wire type, and read lists whatever is in them.
+    """
+    for field in struct.fields:
+        member = table.by_id.get(field.id)
+        if member is not None and field.kind == member.form.kind:
+            try:
+                _check_value(field.value, member.form)
+            except BrokenError as error:
+                error.steps.append(member.name)
+                raise
+    if isinstance(table, UnionTable) and not any(map(table.may_have, struct.fields)):
+        raise BrokenError(f"one of {', '.join(table.by_name)}", "none", struct.offset_bytes)
+
+
+def _check_value(value: Value, form: Form) -> None:
+    if isinstance(value, Struct) and form.table is not None:
+        if form.as_tree:
+            read(value, form.table)
+        check(value, form.table)
+    elif isinstance(value, Items) and form.element is not None:
+        if not _fits(value, form) or value.element_kind not in KINDS:
+            raise BrokenError(f"a list of {form.element.kind.name}", f"one of wire type {value.element_kind}")
+        element_form = replace(form.element, as_tree=form.as_tree)
+        for index, element in enumerate(value.elements if element_form.table is not None else ()):
+            try:
+                _check_value(element, element_form)
+            except BrokenError as error:
+                error.steps.append(f"[{index}]")
+                raise
 
 
 def make(table: Table, **values: Any) -> Struct:

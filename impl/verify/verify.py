@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from tornproof.impl.chunk.duplicates import has_duplicates
 from tornproof.impl.errors import CorruptError, Problem, ProblemError, UnsupportedError, counted
 from tornproof.impl.extension.footer import extension_problems
-from tornproof.impl.parquet.footer import ParquetFooter, decode_footer
+from tornproof.impl.parquet.footer import ParquetFooter, check_for_others, decode_footer
 from tornproof.impl.parquet.thrift import Known
 from tornproof.impl.pm.chain import Metadata, decode_chain
 from tornproof.impl.pm.check import check_metadata
@@ -45,6 +45,8 @@ from tornproof.impl.verify.table_files import TableFiles
 PROBLEMS_PER_PARTITION = 20
 NATIVE, PARQUET = "native", "parquet"
 THRIFT_LIMIT_BYTES = 32 * 1024 * 1024
+SAID_BY_PM = frozenset({"type", "repetition_type", "codec"})
+"""Enumerations of Parquet whose numbers are in `_pm`, too."""
 
 Progress = Callable[[str], None]
 
@@ -302,10 +304,13 @@ def check_thrift_footer(
         content = handle.pread(fixed.parquet_footer_length, fixed.parquet_footer_offset)
     try:
         footer = decode_footer(content, file=label, offset_bytes=fixed.parquet_footer_offset, known=known)
+        check_for_others(footer, file=label)
     except CorruptError as error:
         return None, [error.problem]
-    except UnsupportedError:
-        return None, None
+    except UnsupportedError as error:
+        # `_pm` says the same in numbers that are known, so these are no news of another release.
+        is_known = error.problem.field.rpartition(".")[2] in SAID_BY_PM
+        return None, [error.problem] if is_known else None
     problems = list(compare_footer(footer, resolved.metadata, file=label))
     return footer, problems + extension_problems(
         content, file=label, offset_bytes=fixed.parquet_footer_offset, decoded=footer

@@ -1,0 +1,136 @@
+"""Whether a commit to a damaged partition is refused, or leaves the damage to be seen, and never calls it sound.
+
+A writer keeps row groups that it does not read, and gives them new footers with right checksums. So what was damaged
+before must not be readable as something else afterwards.
+"""
+
+from __future__ import annotations
+
+import functools
+import io
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tornproof.harness.common.patch import Controls, not_noticed
+from tornproof.harness.common.whose_error import errors_as_problems
+from tornproof.harness.explorers.corruption.plan import BITS_IN_BYTE, Flip
+from tornproof.harness.explorers.roundtrip.writing.kills import Rows, commit, rows_in
+from tornproof.harness.simulator.filesystem.image import DiskImage
+from tornproof.harness.simulator.filesystem.memory import MemoryStorage
+from tornproof.harness.systems.workload import FIRST_TIME
+from tornproof.impl.errors import TornproofError
+from tornproof.impl.layout.parquet import DATA_FILE
+from tornproof.impl.table.create import NewColumn, create_table
+from tornproof.impl.table.metadata_file import PartitionBy
+from tornproof.impl.table.partition import PM_FILE
+from tornproof.impl.table.table import open_table
+from tornproof.impl.types.questdb import TypeTag
+from tornproof.impl.verify.verify import verify_table
+from tornproof.impl.write.writer_options import WriterOptions
+
+PROPERTY = "damage is not made sound by a commit"
+PATH = "damaged"
+COLUMNS = tuple(NewColumn(name=name, type=of) for name, of in (("ts", TypeTag.TIMESTAMP), ("v", TypeTag.VARCHAR)))
+GROUP_ROWS = 3
+OPTIONS = WriterOptions(row_group_row_count_max=GROUP_ROWS, rewrite_unused_ratio=1_000.0)
+FIRST: Rows = [(FIRST_TIME + 10 * number, f"text {number}") for number in range(3 * GROUP_ROWS)]
+ADDED: dict[str, tuple[int, str]] = {
+    "behind all row groups": (FIRST_TIME + 1_000, "new"),
+    "in the first row group": (FIRST_TIME + 5, "new"),
+}
+BIT_STEP = 53
+"""One bit of so many is flipped: about every seventh byte, each time another bit."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DamagedCommit:
+    """A bit of a partition's file, and where a row is added afterwards."""
+
+    file: str
+    bit: int
+    where: str
+
+    @property
+    def name(self) -> str:
+        """It in words."""
+        return f"bit {self.bit} of {self.file} flipped, and a row added {self.where}"
+
+    @property
+    def kind(self) -> str:
+        """The file, and the place of the row."""
+        return f"{self.file} {self.where}"
+
+
+@functools.cache
+def damaged_commits() -> tuple[DamagedCommit, ...]:
+    """Return all commits, always in the same order."""
+    image = _image()
+    return tuple(
+        DamagedCommit(file=file, bit=bit, where=where)
+        for file in (PM_FILE, DATA_FILE)
+        for bit in range(0, len(image.files[_path(file)]) * BITS_IN_BYTE, BIT_STEP)
+        for where in ADDED
+    )
+
+
+@errors_as_problems
+def problem_of(case: DamagedCommit) -> str | None:
+    """Say what can be read after the commit, and must not; None if nothing."""
+    image, path = _image(), _path(case.file)
+    files = {**image.files, path: Flip(path, case.bit).apply(image.files[path])}
+    storage = MemoryStorage.of(DiskImage(files, image.directories))
+    added = ADDED[case.where]
+    try:
+        commit(storage, PATH, [added], options=OPTIONS)
+    except TornproofError:
+        return None if storage.image().files == files else "the commit is refused, and files are others"
+    expected, rows = sorted([*FIRST, added]), _rows(storage)
+    if rows is not None and rows != expected:
+        return f"the rows are {rows} after the commit"
+    # What was damaged may be among what the commit has replaced.
+    if verify_table(open_table(storage, PATH)).all_problems:
+        return None
+    seen = _rows_seen_by_others(storage)
+    return None if rows == seen == expected else f"verify reports nothing, and others see the rows {seen}"
+
+
+def failed_controls() -> Iterator[str]:
+    """Yield what is not noticed of writers that continue metadata without a look at its checksum, or at the footer."""
+    controls: Controls = (
+        ("checksums are not compared", "tornproof.impl.pm.chain:check_checksum", lambda *_, **__: None),
+        ("no row is added", f"{__name__}:commit", lambda *_, **__: None),
+    )
+    return not_noticed(controls, problem_of, damaged_commits())
+
+
+def _rows(storage: MemoryStorage) -> list[tuple[int, str]] | None:
+    """Return all rows, None if they cannot be read."""
+    try:
+        return rows_in(storage, PATH)
+    except TornproofError:
+        return None
+
+
+def _rows_seen_by_others(storage: MemoryStorage) -> list[tuple[int, str]]:
+    """Return the rows that pyarrow reads."""
+    table = open_table(storage, PATH)
+    (partition,) = table.transaction().partitions
+    with table.files_of(partition).open_data() as data:
+        rows = pq.read_table(io.BytesIO(data.pread(partition.token, 0)))
+    return list(zip(rows["ts"].cast(pa.int64()).to_pylist(), rows["v"].to_pylist(), strict=True))
+
+
+def _path(file: str) -> str:
+    (path,) = (path for path in _image().files if path.endswith(f"/{file}"))
+    return path
+
+
+@functools.cache
+def _image() -> DiskImage:
+    storage = MemoryStorage()
+    create_table(storage, PATH, COLUMNS, timestamp="ts", partition_by=PartitionBy.DAY)
+    commit(storage, PATH, FIRST, options=OPTIONS)
+    return storage.image()

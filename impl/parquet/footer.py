@@ -28,7 +28,7 @@ from tornproof.impl.parquet.fields import (
     ids_of,
 )
 from tornproof.impl.parquet.records import check, make, read
-from tornproof.impl.parquet.schema import SchemaLeaf, read_leaves
+from tornproof.impl.parquet.schema import SchemaLeaf, check_annotation, read_leaves
 from tornproof.impl.parquet.thrift import (
     NODE_COUNT_MAX,
     BrokenError,
@@ -194,6 +194,8 @@ def check_for_others(footer: ParquetFooter, *, file: str) -> None:
     """Raise CorruptError for what no reader here needs, and other readers would reject."""
     try:
         check(footer.tree, FILE_META_DATA)
+        for leaf in footer.leaves:
+            check_annotation(leaf.element)
         orders = value_of(footer.tree, FOOTER["column_orders"])
         if isinstance(orders, Items) and len(orders.elements) != len(footer.leaves):
             raise BrokenError(

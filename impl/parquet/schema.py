@@ -10,13 +10,17 @@ from typing import Any
 
 import msgspec
 
-from tornproof.impl.parquet.fields import SCHEMA_ELEMENT, Repetition
+from tornproof.impl.parquet.fields import LOGICAL_TYPE, SCHEMA_ELEMENT, ConvertedType, Repetition
 from tornproof.impl.parquet.records import read
 from tornproof.impl.parquet.thrift import BrokenError, Struct
 from tornproof.impl.types.physical import PhysicalType
 
 # Paths are tuples, so this also bounds what a hostile schema of many deep leaves can cost.
 SCHEMA_DEPTH_MAX = 64
+BIT_WIDTHS: dict[PhysicalType | None, tuple[int, ...]] = {PhysicalType.INT32: (8, 16, 32), PhysicalType.INT64: (64,)}
+"""Of annotated integers."""
+DIGITS_MAX: dict[PhysicalType | None, int] = {PhysicalType.INT32: 9, PhysicalType.INT64: 18}
+"""Of decimals in integers."""
 
 
 class SchemaElement(msgspec.Struct, frozen=True, kw_only=True):
@@ -92,6 +96,27 @@ def read_leaves(elements: Sequence[dict[str, Any]]) -> tuple[SchemaLeaf, ...]:
 def read_element(struct: Struct) -> SchemaElement:
     """Return a decoded element; raises BrokenError."""
     return _element(read(struct, SCHEMA_ELEMENT))
+
+
+def check_annotation(element: SchemaElement) -> None:
+    """Raise BrokenError for an annotation with numbers that no type has.
+
+    Source: [LogicalTypes.md](https://github.com/apache/parquet-format/blob/master/LogicalTypes.md).
+    """
+    logical = {} if element.logical_type is None else read(element.logical_type, LOGICAL_TYPE)
+    if "INTEGER" in logical:
+        expected, found = BIT_WIDTHS.get(element.physical_type, ()), logical["INTEGER"]["bit_width"]
+        if found not in expected:
+            raise BrokenError(f"one of {expected} bits", found, element.offset_bytes, step="logical_type")
+    decimals = [logical.get("DECIMAL")]
+    if element.converted_type == ConvertedType.DECIMAL:
+        decimals.append({"precision": element.precision or 0, "scale": element.scale or 0})
+    for decimal in filter(None, decimals):
+        precision, scale = decimal["precision"], decimal["scale"]
+        if not (1 <= precision <= DIGITS_MAX.get(element.physical_type, precision) and 0 <= scale <= precision):
+            raise BrokenError(
+                "digits that fit", f"DECIMAL({precision}, {scale})", element.offset_bytes, step="precision"
+            )
 
 
 def _element(values: dict[str, Any]) -> SchemaElement:

@@ -7,19 +7,25 @@ from collections.abc import Iterator
 
 from tornproof.impl.errors import Problem
 from tornproof.impl.layout import pm as layout
-from tornproof.impl.parquet.fields import Codec, PageEncoding, Repetition
+from tornproof.impl.parquet.fields import LOGICAL_TYPE, Codec, PageEncoding, Repetition
 from tornproof.impl.parquet.footer import ColumnChunk, ParquetFooter, RowGroup, Statistics
+from tornproof.impl.parquet.records import read
 from tornproof.impl.parquet.schema import SchemaLeaf
 from tornproof.impl.pm.block import Block, Chunk
 from tornproof.impl.pm.chain import Metadata
 from tornproof.impl.pm.header import Column, FileHeader
+from tornproof.impl.types.arrow import valid_decimal_shape
 from tornproof.impl.types.physical import PhysicalType
+from tornproof.impl.types.questdb import NANOSECOND, TypeTag, tag_of
 
 ENCODING_MASKS = {int(PageEncoding[bits.name]): bits.mask for bits in layout.ENCODINGS.bits}
 """The bit of each Parquet encoding in `_pm`'s mask; encodings used only for levels have none."""
 ENCODING_MASKS |= {PageEncoding.PLAIN_DICTIONARY: ENCODING_MASKS[PageEncoding.RLE_DICTIONARY]}
 ENCODING_MASKS |= {PageEncoding.RLE: 0, PageEncoding.BIT_PACKED: 0}
 _NO_STATISTICS = Statistics(**dict.fromkeys(Statistics.__struct_fields__))
+
+
+_UNITS = {"MILLIS": (TypeTag.DATE, False), "MICROS": (TypeTag.TIMESTAMP, False), "NANOS": (TypeTag.TIMESTAMP, True)}
 
 
 def compare_footer(footer: ParquetFooter, metadata: Metadata, *, file: str) -> Iterator[Problem]:
@@ -64,6 +70,21 @@ def _compare_leaf(leaf: SchemaLeaf, column: Column) -> Iterator[tuple[str, objec
         yield "field_id", column.id, leaf.top.field_id
     if leaf.repetition is Repetition.REPEATED and column.max_rep_level == 0:
         yield "repetition_type", "not repeated", leaf.repetition.name
+    yield from _compare_annotation(leaf, column)
+
+
+def _compare_annotation(leaf: SchemaLeaf, column: Column) -> Iterator[tuple[str, object, object]]:
+    """Yield by which unit or scale other programs read other times or numbers; they may also know none."""
+    tree = leaf.element.logical_type
+    logical = {} if tree is None else read(tree, LOGICAL_TYPE)
+    unit = next(iter(_UNITS.keys() & logical.get("TIMESTAMP", {}).get("unit", {}).keys()), None)
+    known = tag_of(column.type), bool(NANOSECOND.get(column.type))
+    if unit is not None and known in _UNITS.values() and _UNITS[unit] != known:
+        yield "unit", next(name for name, each in _UNITS.items() if each == known), unit
+    shape = valid_decimal_shape(column.type)
+    scale = logical.get("DECIMAL", {}).get("scale")
+    if shape is not None and scale is not None and scale != shape.scale:
+        yield "scale", shape.scale, scale
 
 
 def _compare_row_group(

@@ -27,6 +27,7 @@ from tornproof.harness.explorers.roundtrip.metadata import (
     lost_files,
     meta_files,
     metadata_rules,
+    opened_footers,
     optional_records,
     placed_partitions,
     transaction_files,
@@ -58,6 +59,7 @@ from tornproof.harness.explorers.roundtrip.parquet import (
 )
 from tornproof.harness.explorers.roundtrip.worked_out import questions
 from tornproof.harness.explorers.roundtrip.writing import (
+    damaged_commits,
     lost_orphans,
     offered_values,
     offline_recoveries,
@@ -335,6 +337,20 @@ FILTER_REFERENCES = Part(
     module=filter_references,
     cases=filter_references.filter_references,
 )
+OPENED_FOOTERS = Part(
+    key="opened",
+    count="opened footers",
+    words="footers with a flipped bit that are reported, or opened by others",
+    module=opened_footers,
+    cases=opened_footers.opened_footers,
+)
+DAMAGED_COMMITS = Part(
+    key="damaged",
+    count="damaged commits",
+    words="commits to a partition with a flipped bit",
+    module=damaged_commits,
+    cases=damaged_commits.damaged_commits,
+)
 PROMISED_TEXTS = Part(
     key="ascii",
     count="promised texts",
@@ -583,6 +599,8 @@ PARTS = (
     WORDED_CONDITIONS,
     MIGRATIONS_BESIDE,
     SYMBOL_INDEXES,
+    OPENED_FOOTERS,
+    DAMAGED_COMMITS,
     PACKED_VECTORS,
     CHUNKS_TOGETHER,
     WRITTEN_PARTITIONS,

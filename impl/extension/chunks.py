@@ -22,7 +22,7 @@ from tornproof.impl.parquet.fields import (
     PageType,
     ids_of,
 )
-from tornproof.impl.parquet.thrift import Items, Struct
+from tornproof.impl.parquet.thrift import Items, Struct, unpadded
 
 I8_MAX, I32_MAX, I64_MAX = (1 << 7) - 1, (1 << 31) - 1, (1 << 63) - 1
 CHUNK, META, BOUNDS, PAGES = map(ids_of, (COLUMN_CHUNK, COLUMN_META_DATA, STATISTICS, PAGE_ENCODING_STATS))
@@ -123,14 +123,17 @@ def chunk_facts(chunk: Struct, physical_type: int, row_count: int) -> ChunkFacts
 def integer_in(struct: Struct, field_id: int, high: int) -> int | None:
     """Return an integer of a struct, None if it is absent or does not fit into so many bits."""
     for field in struct.fields:
-        if field.id == field_id and field.value.__class__ is int and ~high <= field.value <= high:
-            return field.value
+        if field.id == field_id:
+            value = unpadded(field.value)
+            if isinstance(value, int) and not isinstance(value, bool) and ~high <= value <= high:
+                return value
     return None
 
 
 def bytes_in(struct: Struct, field_id: int) -> bytes | None:
     """Return a binary of a struct, or None."""
-    return next((each.value for each in struct.fields if each.id == field_id and isinstance(each.value, bytes)), None)
+    found = (unpadded(each.value) for each in struct.fields if each.id == field_id)
+    return next((value for value in found if isinstance(value, bytes)), None)
 
 
 def _struct_in(struct: Struct, field_id: int) -> Struct:

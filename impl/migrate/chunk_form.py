@@ -29,6 +29,7 @@ from tornproof.impl.parquet.thrift import (
     value_of,
     with_fields,
     without,
+    without_padding,
 )
 from tornproof.impl.storage.checksum import large_crc32
 
@@ -216,7 +217,7 @@ class _FooterEdit:
 
     def footer(self) -> Struct:
         """Return the footer."""
-        tree = self._old.footer.tree
+        tree = without_padding(self._old.footer.tree)
         groups = [self._group(index, each) for index, each in enumerate(structs_in(tree, FOOTER["row_groups"]))]
         return with_fields(tree, struct_list(FOOTER["row_groups"], groups))
 

@@ -487,6 +487,25 @@ def put_varint(out: bytearray, number: int, width_bytes: int) -> None:
     out.append(number)
 
 
+def unpadded(value: Value) -> Value:
+    """Return a value without the padding of its varint."""
+    return value.value if isinstance(value, Padded) else value
+
+
+def without_padding(struct: Struct) -> Struct:
+    """Return the struct with each number, also those within it, in as few bytes as it needs."""
+    fields = tuple(each._replace(value=_without_padding(each.value)) for each in struct.fields)
+    return Struct(fields, struct.offset_bytes)
+
+
+def _without_padding(value: Value) -> Value:
+    if isinstance(value, Struct):
+        return without_padding(value)
+    if isinstance(value, Items):
+        return value._replace(elements=tuple(map(_without_padding, value.elements)))
+    return unpadded(value)
+
+
 def value_of(struct: Struct, field_id: int) -> Value | None:
     """Return the value of the first field with this id, or None."""
     return next((field.value for field in struct.fields if field.id == field_id), None)

@@ -64,14 +64,14 @@ def plan_merge(spans: Sequence[Span], timestamps: Timestamps, *, has_keys: bool)
         previous = steps[-1] if steps else None
         if has_keys and isinstance(previous, Merge) and start < previous.end:
             # A row of the previous merge has the same time as the start of this row group.
-            steps[-1] = Merge(previous.first, ordinal, previous.start, max(position, end))
+            steps[-1] = Merge(previous.first, ordinal, previous.start, end)
         elif end > position:
             steps.append(Merge(ordinal, ordinal, position, end))
         elif isinstance(previous, Keep):
             steps[-1] = Keep(previous.first, ordinal + 1)
         else:
             steps.append(Keep(ordinal, ordinal + 1))
-        position = max(position, end)
+        position = end
     if position < len(timestamps):
         steps.append(Insert(position, len(timestamps)))
     return tuple(steps)

@@ -87,7 +87,12 @@ FORMS = tuple(
 def made_files() -> dict[str, bytes]:
     """Return files of numbers, by their names; one has extensions of somebody else."""
     found = {f"{count} rows of numbers": _written(_numbers(count)) for count in ROW_COUNTS}
-    return found | {"numbers whose chunks somebody else extended": _extended_by_others(_written(_numbers(FEW_ROWS)))}
+    return found | {"numbers whose chunks somebody else extended": _extended_by_others(few_numbers())}
+
+
+def few_numbers() -> bytes:
+    """Return a file of few rows with numbers of all kinds."""
+    return _written(_numbers(FEW_ROWS))
 
 
 def files_to_change(table: Table) -> dict[str, bytes]:

@@ -44,6 +44,7 @@ from tornproof.harness.explorers.roundtrip.parquet import (
     expansion,
     flat_schemas,
     footer_rules,
+    forms_of_others,
     judged_statistics,
     migrated_filters,
     migrated_orders,
@@ -351,6 +352,13 @@ DAMAGED_COMMITS = Part(
     module=damaged_commits,
     cases=damaged_commits.damaged_commits,
 )
+FORMS_OF_OTHERS = Part(
+    key="others",
+    count="forms of others",
+    words="files with footers of others in other forms",
+    module=forms_of_others,
+    cases=forms_of_others.forms_of_others,
+)
 PROMISED_TEXTS = Part(
     key="ascii",
     count="promised texts",
@@ -601,6 +609,7 @@ PARTS = (
     SYMBOL_INDEXES,
     OPENED_FOOTERS,
     DAMAGED_COMMITS,
+    FORMS_OF_OTHERS,
     PACKED_VECTORS,
     CHUNKS_TOGETHER,
     WRITTEN_PARTITIONS,

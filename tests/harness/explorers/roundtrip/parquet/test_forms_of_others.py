@@ -1,0 +1,43 @@
+"""Files with footers of others are the same in other forms; a change that loses something is found."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from replayed import first_findings, replayed
+
+from tornproof.harness.common.patch import wrapped
+from tornproof.harness.common.verdict import Verdict
+from tornproof.harness.explorers.model_based.other_footers import FOOTERS
+from tornproof.harness.explorers.roundtrip.forms import few_numbers
+from tornproof.harness.explorers.roundtrip.parquet import forms_of_others as module
+from tornproof.harness.explorers.roundtrip.parquet.forms_of_others import failed_controls, forms_of_others
+from tornproof.harness.explorers.roundtrip.parts import FORMS_OF_OTHERS
+
+
+def test_all_footers_are_others_and_are_changed_into_all_of_some_forms() -> None:
+    kinds = {each.kind for each in forms_of_others()}
+    assert len(forms_of_others()) == len(kinds) * len(module.SOME) and kinds > set(FOOTERS)
+    contents = [module._original(kind).content for kind in sorted(kinds)]
+    assert len(set(contents)) == len(contents) and few_numbers() in contents
+
+
+def unseen(_: Any) -> Any:
+    return lambda value: value
+
+
+@pytest.mark.parametrize(
+    "location", ["tornproof.impl.extension.chunks:unpadded", "tornproof.impl.migrate.chunk_form:without_padding"]
+)
+def test_a_change_that_sees_no_padded_number_is_found_and_replays(location: str) -> None:
+    with wrapped(location, unseen):
+        findings = first_findings(FORMS_OF_OTHERS)
+        assert replayed(findings) == {Verdict.INVALID}
+    assert "wide numbers" in findings[0].sentence
+    assert replayed(findings) == {Verdict.VALID}
+
+
+def test_a_blind_look_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "problem_of", lambda _: None)
+    assert len([*failed_controls()]) == 2

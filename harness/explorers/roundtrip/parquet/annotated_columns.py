@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import io
 import itertools
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -18,9 +19,9 @@ import pyarrow.parquet as pq
 from tornproof.harness.common.patch import Controls, not_noticed
 from tornproof.harness.common.whose_error import errors_as_problems
 from tornproof.harness.explorers.model_based.other_footers import with_elements, with_footer
-from tornproof.harness.explorers.roundtrip.forms import reader_of
+from tornproof.harness.explorers.roundtrip.parquet.cold_reads import migrated
+from tornproof.harness.explorers.roundtrip.worked_out.column_types import DECIMAL_TAGS
 from tornproof.impl.errors import ProblemError
-from tornproof.impl.migrate.convert import convert
 from tornproof.impl.parquet.thrift import Field, Kind, Struct, with_fields
 
 PROPERTY = "a migration takes a column if its annotation is legal for its type"
@@ -64,6 +65,19 @@ LOGICAL_OF: Mapping[str, tuple[int, set[str]]] = {
     # The server's converter does not know it.
     "FLOAT16": (15, {*TYPES}),
 }
+DECIMAL_OF = re.compile(r"DECIMAL\((\d+), (\d+)\)")
+BYTE, SHORT, DATE, VARCHAR, UUID = 2, 3, 7, 26, 19
+COLUMN_TYPES: Mapping[str | tuple[str, str], int] = {
+    **{"BOOLEAN": 1, "INT32": 5, "INT64": 6, "FLOAT": 9, "DOUBLE": 10, "BYTE_ARRAY": 18, "FIXED(16)": 24},
+    **{("INT_8", "INT32"): BYTE, ("logical INT of 8 bits", "INT32"): BYTE},
+    **{("INT_16", "INT32"): SHORT, ("logical INT of 16 bits", "INT32"): SHORT},
+    **{("DATE", "INT32"): DATE, ("logical DATE", "INT32"): DATE},
+    **{("logical TIMESTAMP in MILLIS", "INT64"): DATE, ("logical TIMESTAMP in MICROS", "INT64"): 8},
+    ("logical TIMESTAMP in NANOS", "INT64"): 8 | 1 << 18,
+    **{("UTF8", "BYTE_ARRAY"): VARCHAR, ("logical STRING", "BYTE_ARRAY"): VARCHAR},
+    ("logical UUID", "FIXED(16)"): UUID,
+}
+"""The types of columns by their annotation and physical type, and by the latter alone."""
 UNITS = ("MILLIS", "MICROS", "NANOS")
 DIGITS = (-1, 0, 1, 4, 5, 9, 10, 11, 12, 18, 19, 28, 29, 38, 39, 78, 79)
 
@@ -72,10 +86,15 @@ DIGITS = (-1, 0, 1, 4, 5, 9, 10, 11, 12, 18, 19, 28, 29, 38, 39, 78, 79)
 class Annotated:
     """A column of a physical type with fields that annotate it, and whether they may."""
 
-    name: str
+    annotation: str
     type: str
     fields: tuple[Field, ...]
     is_legal: bool
+
+    @property
+    def name(self) -> str:
+        """It in words."""
+        return f"{self.annotation} of {self.type}"
 
 
 @functools.cache
@@ -83,8 +102,7 @@ def annotated_columns() -> tuple[Annotated, ...]:
     """Return each type with each annotation."""
     annotations = (*_converted(), *_logical(), *_decimals())
     return tuple(
-        Annotated(f"{name} of {of}", of, fields, of in legal)
-        for (name, fields, legal), of in itertools.product(annotations, TYPES)
+        Annotated(name, of, fields, of in legal) for (name, fields, legal), of in itertools.product(annotations, TYPES)
     )
 
 
@@ -93,10 +111,13 @@ def problem_of(each: Annotated) -> str | None:
     """Say whether it is taken or rejected and should not be; None if it is as it should be."""
     content = with_footer(_file(each.type), lambda footer: annotated(footer, each.fields))
     try:
-        convert(reader_of(content), size_bytes=len(content), file=FILE)
+        metadata = migrated(content)
     except ProblemError as error:
         return f"it is rejected: {error}" if each.is_legal else None
-    return None if each.is_legal else "it is taken"
+    if not each.is_legal:
+        return "it is taken"
+    (column,), expected = metadata.header.columns, _type_of(each.annotation, each.type)
+    return None if column.type == expected else f"it becomes a column of the type {column.type}, and not {expected}"
 
 
 def failed_controls() -> Iterator[str]:
@@ -107,6 +128,16 @@ def failed_controls() -> Iterator[str]:
         ("no text is taken", "tornproof.impl.migrate.annotations:_CONVERTED_OF", {}),
     )
     return not_noticed(controls, problem_of, annotated_columns())
+
+
+def _type_of(annotation: str, of: str) -> int:
+    """Return the type of a column with an annotation, by default that of its physical type; -1 if there is none."""
+    decimal = DECIMAL_OF.search(annotation)
+    if decimal is not None:
+        digits, scale = int(decimal[1]), int(decimal[2])
+        tag = next((tag for tag, most in DECIMAL_TAGS.items() if digits <= most), None)
+        return -1 if tag is None else tag | digits << 8 | scale << 18
+    return COLUMN_TYPES.get((annotation, of), COLUMN_TYPES.get(of, -1))
 
 
 def _converted() -> Iterator[tuple[str, tuple[Field, ...], set[str]]]:

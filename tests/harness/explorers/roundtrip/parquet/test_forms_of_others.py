@@ -20,7 +20,8 @@ def test_all_footers_are_others_and_are_changed_into_all_of_some_forms() -> None
     kinds = {each.kind for each in forms_of_others()}
     assert len(forms_of_others()) == len(kinds) * len(module.SOME) and kinds > set(FOOTERS)
     contents = [module._original(kind).content for kind in sorted(kinds)]
-    assert len(set(contents)) == len(contents) and few_numbers() in contents
+    # One change finds nothing to change, because all chunks have a dictionary.
+    assert len(set(contents)) == len(contents) - 1 and few_numbers() in contents
 
 
 def unseen(_: Any) -> Any:

@@ -65,6 +65,7 @@ from tornproof.harness.explorers.roundtrip.writing import (
     offered_values,
     offline_recoveries,
     promised_texts,
+    readable_commits,
     recovery_rooms,
     refused_calls,
     republished_partitions,
@@ -359,6 +360,13 @@ FORMS_OF_OTHERS = Part(
     module=forms_of_others,
     cases=forms_of_others.forms_of_others,
 )
+READABLE_COMMITS = Part(
+    key="readable",
+    count="readable commits",
+    words="commits where readers take little memory",
+    module=readable_commits,
+    cases=readable_commits.readable_commits,
+)
 PROMISED_TEXTS = Part(
     key="ascii",
     count="promised texts",
@@ -609,6 +617,7 @@ PARTS = (
     SYMBOL_INDEXES,
     OPENED_FOOTERS,
     DAMAGED_COMMITS,
+    READABLE_COMMITS,
     FORMS_OF_OTHERS,
     PACKED_VECTORS,
     CHUNKS_TOGETHER,

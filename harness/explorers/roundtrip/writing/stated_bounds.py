@@ -9,8 +9,12 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
+from tornproof.harness.explorers.roundtrip.forms import FILE, opened
 from tornproof.harness.explorers.roundtrip.writing.offered_values import BOUND_BYTES, Key, plain
+from tornproof.impl.parquet.thrift import Items, decode, value_of
 
+MIN_VALUES, MAX_VALUES = 2, 3
+"""Fields of Parquet's ColumnIndex."""
 COLUMN = 1
 """Behind the time."""
 
@@ -30,6 +34,23 @@ def wrong_bounds(file: pq.ParquetFile, name: str, keys: Sequence[Key | None]) ->
                 yield f"of row group {number} the bounds are {found}, and should be {wanted}"
         elif wanted is not None and all(0 < len(each) <= BOUND_BYTES for each in wanted):
             yield f"of row group {number} no bounds are stated, which are {wanted}"
+
+
+def wrong_page_bounds(content: bytes, name: str, keys: Sequence[Key | None]) -> Iterator[str]:
+    """Yield which row groups of one page have an index by which that has other bounds than those of their values."""
+    first, footer = 0, opened(content).decoded()
+    for number, group in enumerate(footer.row_groups):
+        values = keys[first : first + group.num_rows]
+        first += group.num_rows
+        start = group.chunks[COLUMN].column_index_offset
+        wanted = _bounds(name, [key for key in values if key is not None and not _is_nan(key)])
+        if start and wanted is not None:
+            index, _ = decode(content, file=FILE, start=start)
+            lows, highs = (value_of(index, field) for field in (MIN_VALUES, MAX_VALUES))
+            assert isinstance(lows, Items) and isinstance(highs, Items), "an index has both lists"
+            found = [*lows.elements, *highs.elements]
+            if found != wanted:
+                yield f"by the index of row group {number} the bounds of its page are {found}, and should be {wanted}"
 
 
 def _bounds(name: str, keys: Sequence[Key]) -> list[bytes] | None:

@@ -12,14 +12,15 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from msgspec.structs import replace
 
 from tornproof.harness.common.copies import open_writer_of_copy
 from tornproof.harness.common.new_tables import new_table
-from tornproof.harness.common.patch import Controls, not_noticed
+from tornproof.harness.common.patch import Controls, not_noticed, original_of
 from tornproof.harness.common.whose_error import errors_as_problems
 from tornproof.harness.explorers.model_based.surroundings import ENCODINGS
 from tornproof.harness.explorers.roundtrip.writing.offered_values import Offered, OfferedColumn, offered_columns
-from tornproof.harness.explorers.roundtrip.writing.stated_bounds import wrong_bounds
+from tornproof.harness.explorers.roundtrip.writing.stated_bounds import wrong_bounds, wrong_page_bounds
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.systems.workload import FIRST_TIME
 from tornproof.impl.errors import RowsRejectedError
@@ -55,10 +56,12 @@ def problem_of(column: OfferedColumn) -> str | None:
         content = data.pread(partition.token, 0)
     read = _read(table)
     seen = pq.ParquetFile(io.BytesIO(content))
+    keys = [key for each in taken for key in each.keys or ()]
     problems = itertools.chain(
         _differences(read, taken, "read", lambda each: each.keys),
         _differences(seen.read(), taken, "seen by pyarrow", lambda each: each.in_file),
-        wrong_bounds(seen, column.type, [key for each in taken for key in each.keys or ()]),
+        wrong_bounds(seen, column.type, keys),
+        wrong_page_bounds(content, column.type, keys),
         (f"verify reports {each}" for each in verify_table(table).all_problems),
         _problems_of_duplicates(column),
     )
@@ -83,8 +86,14 @@ def _read(table: Table) -> pa.Table:
 
 def failed_controls() -> Iterator[str]:
     """Yield what is not noticed of writers that take what their columns cannot hold, and refuse what they can."""
-    incoming = "tornproof.impl.write.incoming_rows"
+    incoming, bounds = "tornproof.impl.write.incoming_rows", "tornproof.impl.parquet.arrow_writer:_with_bounds"
+    with_bounds = original_of(bounds)
     controls: Controls = (
+        (
+            "an index of other bounds stays",
+            bounds,
+            lambda column, *wanted: replace(with_bounds(column, *wanted), column_index=column.column_index),
+        ),
         ("numbers that a cast changes", f"{incoming}:_lost", lambda *_: None),
         ("row groups are read in the opposite order", f"{__name__}:open_snapshot", _Backwards),
         ("casts that fail", f"{incoming}:_cast", lambda column, _: column),

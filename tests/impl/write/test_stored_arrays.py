@@ -31,7 +31,7 @@ from tornproof.impl.table.partition_schema import new_header
 from tornproof.impl.table.symbols import SymbolTable, read_table_symbols
 from tornproof.impl.types.arrow import list_type
 from tornproof.impl.types.questdb import TypeTag
-from tornproof.impl.write.stored_arrays import Computed, ReplacedBounds, stored_array, stored_table
+from tornproof.impl.write.stored_arrays import Computed, stored_array, stored_table
 
 TABLES = tuple(
     f"{name}/table" for name in golden_data.TABLES if f"{name}/table/_meta" in golden_data.files_named("_meta")
@@ -52,14 +52,14 @@ class Written:
     data: bytes
     footer: ParquetFooter
     columns: tuple[Column, ...]
-    bounds: Mapping[str, ReplacedBounds]
+    bounds: Mapping[str, tuple[bytes | None, bytes | None]]
 
     def chunk(self, location: int) -> tuple[bytes, Chunk]:
         (row_group,) = self.footer.row_groups
         chunk = chunk_of(row_group.chunks[location])
         name = self.columns[location].name
         if name in self.bounds:
-            low, high = map(exact, self.bounds[name] or (None, None))
+            low, high = map(exact, self.bounds[name])
             chunk = replace(chunk, minimum=low, maximum=high)
         return self.data[chunk.byte_range_start : chunk.byte_range_end], chunk
 
@@ -80,8 +80,8 @@ def write(
     data = written_by_pyarrow(
         stored, store_schema=False, use_dictionary=dictionaries, row_group_size=1 << 24, **options
     )
-    of_rows = {name: used_bounds(stored[name]) for name in dictionaries}
-    return Written(data, footer_of(data), columns, bounds | of_rows)
+    known = {name: bound or (None, None) for name, bound in bounds.items()}
+    return Written(data, footer_of(data), columns, known | {name: used_bounds(stored[name]) for name in dictionaries})
 
 
 def write_one(values: pa.Array, column: Column, **options: Any) -> Written:

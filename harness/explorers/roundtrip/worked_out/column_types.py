@@ -160,6 +160,7 @@ def readable_forms() -> Iterator[Question]:
     for of, form in PARQUET_FORMS.items():
         own, length, *_ = form.split()
         code = names.type_code(of)
+        assert code is not None, of
         dimensions = of.count("[]")
         for physical, fixed_bytes, levels in itertools.product(PhysicalType, sorted({0, 5, int(length)}), LEVELS):
             is_whole = of not in ("UUID", "LONG128", "LONG256") or fixed_bytes == int(length)

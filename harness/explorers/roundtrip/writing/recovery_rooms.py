@@ -107,8 +107,8 @@ def _problem_of(storage: MemoryStorage, what: str, expected: Rows) -> str | None
     """Say what is wrong after something: with the rows, or with the files."""
     if (rows := rows_in(storage, PATH)) != expected:
         return f"after {what} the rows are {rows} instead of {expected}"
-    problem = next(iter(verify_table(open_table(storage, PATH)).all_problems), None)
-    return problem and f"after {what} verify reports {problem}"
+    problems = verify_table(open_table(storage, PATH)).all_problems
+    return f"after {what} verify reports {problems[0]}" if problems else None
 
 
 def failed_controls() -> Iterator[str]:

@@ -24,9 +24,9 @@ from tornproof.impl.table.create import NewColumn, create_table
 from tornproof.impl.table.metadata_file import PartitionBy
 from tornproof.impl.table.table import open_table
 from tornproof.impl.types.questdb import TypeTag
+from tornproof.impl.write.adoption import PreparedPartition
 from tornproof.impl.write.incoming_rows import timestamps_of
 from tornproof.impl.write.partition_build import PartitionBuild
-from tornproof.impl.write.prepared_partition import PreparedPartition
 from tornproof.impl.write.table_writer import TableWriter
 from tornproof.impl.write.writer_options import WriterOptions
 

@@ -12,6 +12,7 @@ from tornproof.harness.common.patch import wrapped
 from tornproof.harness.common.verdict import Verdict
 from tornproof.harness.explorers.roundtrip.parts import LOST_ORPHANS
 from tornproof.harness.explorers.roundtrip.writing import lost_orphans as module
+from tornproof.harness.explorers.roundtrip.writing.kills import rows_in
 from tornproof.harness.explorers.roundtrip.writing.lost_orphans import FIRST, PATH, failed_controls, lost_orphans
 from tornproof.harness.simulator.filesystem.file_state import PAGE_BYTES
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
@@ -24,7 +25,7 @@ def test_processes_see_a_generation_that_is_not_on_disk() -> None:
         (path,) = (path for path in left.files if path.endswith("_pm"))
         sizes.append((len(left.files[path]) - len(committed.files[path])) // PAGE_BYTES)
         for image in (committed, left):
-            assert module.rows_in(MemoryStorage.of(image), PATH) == FIRST
+            assert rows_in(MemoryStorage.of(image), PATH) == FIRST
         kernel = module._cached(committed, left)
         assert kernel.image().files == left.files
         assert {state.versions for state in kernel.files.values()} == {(each,) for each in committed.files.values()}

@@ -12,6 +12,7 @@ from tornproof.harness.common.verdict import Verdict
 from tornproof.harness.explorers.roundtrip.parts import REFUSED_CALLS
 from tornproof.harness.explorers.roundtrip.writing import refused_calls as module
 from tornproof.harness.explorers.roundtrip.writing.refused_calls import failed_controls, refused_calls
+from tornproof.impl.errors import TornproofError
 from tornproof.impl.storage.interface import OpenMode
 
 
@@ -36,7 +37,7 @@ def test_a_change_before_a_refusal_is_told() -> None:
     def changing(storage: Any) -> None:
         storage.mkdir(f"{module.PATH}/new")
         with storage.open_for_writing(f"{module.PATH}/new/file", OpenMode.NEW):
-            raise module.TornproofError
+            raise TornproofError
 
     assert module._answer(changing) == "TornproofError, and files are others"
 

@@ -121,7 +121,7 @@ class Judge:
         verify_table(self.snapshot.table, whole=False)
         self.reached: Counter[str] = Counter()
         self._legal = legal_answers(image, path, self.snapshot.transaction.version)
-        self._whole: dict[tuple[object, ...], Outcome] = {}
+        self._whole: dict[tuple[object, ...], tuple[Outcome, str]] = {}
         self._key = key_of(self.snapshot)
         self.partitions: dict[str, ResolvedPartition] = {}
         self._chunks: dict[str, list[PlacedChunk]] = {}
@@ -552,10 +552,13 @@ class Judge:
             return Outcome.HARMLESS
         # The rest of the table is unchanged, so equal keys give equal answers.
         if key not in self._whole:
-            self._whole[key] = self._judge_table(damaged, False)
+            outcome = self._judge_table(damaged, False)
+            outcome = self._judge_reader(damaged) if outcome is Outcome.REJECTED else outcome
+            self._whole[key] = outcome, self.reason
+        outcome, self.reason = self._whole[key]
         self.reached["another snapshot was read through a damaged _txn"] += 1
-        self.reached["a legal state was read"] += self._whole[key] is Outcome.LEGAL_STATE
-        return self._whole[key]
+        self.reached["a legal state was read"] += outcome is Outcome.LEGAL_STATE
+        return outcome
 
     def _judge_pm(self, damage: Damage, directory: str) -> Outcome:
         damaged = self._damaged(damage)
@@ -633,6 +636,17 @@ class Judge:
         if any(answer == version.answer for version in self.older):
             return Outcome.ROLLBACK
         return Outcome.EXPOSURE if unprotected else Outcome.SILENT
+
+    def _judge_reader(self, damaged: DiskImage) -> Outcome:
+        """Judge a reader that does not verify the table before: what verification rejects, it may read right."""
+        try:
+            answer = read_answer(open_snapshot(self._table_on(damaged)))
+        except TornproofError:
+            return Outcome.REJECTED
+        if answer == self.answer or answer in self._legal or any(answer == each.answer for each in self.older):
+            return Outcome.REJECTED
+        self.reason = "the table is verified as damaged, and a reader that does not verify it reads other rows"
+        return Outcome.SILENT
 
     def _sound_table(self, damaged: DiskImage) -> Table:
         """Return a table after verifying it; raises CorruptError for the first problem, and UnsupportedError."""

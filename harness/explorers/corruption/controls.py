@@ -32,6 +32,7 @@ from tornproof.impl.chunk.chunk import pages_of
 from tornproof.impl.errors import TornproofError
 from tornproof.impl.layout import pm as layout
 from tornproof.impl.layout.parquet import DATA_FILE
+from tornproof.impl.layout.txn import PARQUET_FORMAT
 from tornproof.impl.parquet.pages import PageInfo
 from tornproof.impl.read.reader import Snapshot
 from tornproof.impl.repair.repair import RepairReport
@@ -42,7 +43,7 @@ from tornproof.impl.txn.transaction import ENTRY_BYTES, TXN_FILE
 FOOTER = "tornproof.impl.pm.footer"
 JUDGE = "tornproof.harness.explorers.corruption.judge"
 CHUNK = "tornproof.impl.chunk.chunk"
-VERIFY = "tornproof.impl.verify.verify"
+VERIFY, READER = "tornproof.impl.verify.verify", "tornproof.impl.read.reader"
 INDEXES = "tornproof.impl.verify.indexes"
 PARTS = "tornproof.harness.explorers.corruption.parts"
 CUTS_TRIED = 2
@@ -72,6 +73,12 @@ def failed_controls(judge: Judge) -> list[str]:
         cut = Cut(f"{directory}/{DATA_FILE}", resolved.partition.token - 1)
         if judge.judge(cut)[0] is not Outcome.REJECTED:
             failures.append(f"{cut} was not rejected, although it is shorter than the token")
+    with replaced(f"{READER}:check_native", lambda *_: iter(())):
+        failures += (
+            f"{flip} was not detected, although a reader passes over the partition"
+            for flip in _format_flips(judge)
+            if not _is_detected(judge.anew(), flip) and not judge.leaves_a_version(flip)
+        )
     if judge.judge(Cut(TXN_FILE, 0))[0] is not Outcome.REJECTED:
         failures.append(f"an empty {TXN_FILE} was not rejected")
     for kind in LISTED_KINDS:
@@ -225,6 +232,13 @@ def failed_controls_of_injectors() -> list[str]:
 def _checksum_flips(judge: Judge) -> Iterator[Flip]:
     for directory, resolved in judge.partitions.items():
         yield Flip(f"{directory}/{PM_FILE}", resolved.resolved.position.checksum_offset * BITS_IN_BYTE)
+
+
+def _format_flips(judge: Judge) -> Iterator[Flip]:
+    """Yield for each partition a flip of the bit that says that its rows are in Parquet."""
+    (bit,) = (bit for bit in range(WORD_BYTES * BITS_IN_BYTE) if PARQUET_FORMAT.mask == 1 << bit)
+    for resolved in judge.partitions.values():
+        yield Flip(TXN_FILE, resolved.partition.flags_offset_bytes * BITS_IN_BYTE + bit)
 
 
 def _entry_flips(judge: Judge) -> Iterator[Flip]:

@@ -8,6 +8,7 @@ table, and judges a sample a second time, as a check. Damage of two files is jud
 from __future__ import annotations
 
 import bisect
+import copy
 import enum
 import functools
 from collections import Counter
@@ -542,6 +543,19 @@ class Judge:
         first = bisect.bisect_right(chunks, start, key=lambda each: each.chunk.byte_range_end)
         return chunks[first : bisect.bisect_left(chunks, end, key=lambda each: each.chunk.byte_range_start)]
 
+    def leaves_a_version(self, damage: Damage) -> bool:
+        """Whether a reader reads the version, or one before it that a crash or lost writes may leave."""
+        return self._knows(read_answer(open_snapshot(self._table_on(self._damaged(damage)))))
+
+    def _knows(self, answer: Answer) -> bool:
+        return answer == self.answer or answer in self._legal or any(answer == each.answer for each in self.older)
+
+    def anew(self) -> Judge:
+        """Return a judge of the same table that has read nothing through a damaged `_txn` yet."""
+        other = copy.copy(self)
+        other._whole = {}
+        return other
+
     def _judge_txn(self, damage: Damage) -> Outcome:
         damaged = self._damaged(damage)
         try:
@@ -643,7 +657,7 @@ class Judge:
             answer = read_answer(open_snapshot(self._table_on(damaged)))
         except TornproofError:
             return Outcome.REJECTED
-        if answer == self.answer or answer in self._legal or any(answer == each.answer for each in self.older):
+        if self._knows(answer):
             return Outcome.REJECTED
         self.reason = "the table is verified as damaged, and a reader that does not verify it reads other rows"
         return Outcome.SILENT

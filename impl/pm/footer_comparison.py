@@ -14,9 +14,8 @@ from tornproof.impl.parquet.schema import SchemaLeaf
 from tornproof.impl.pm.block import Block, Chunk
 from tornproof.impl.pm.chain import Metadata
 from tornproof.impl.pm.header import Column, FileHeader
-from tornproof.impl.types.arrow import valid_decimal_shape
 from tornproof.impl.types.physical import PhysicalType
-from tornproof.impl.types.questdb import NANOSECOND, TypeTag, tag_of
+from tornproof.impl.types.questdb import DECIMAL_DIGITS_MAX, NANOSECOND, TypeTag, decimal_shape, tag_of
 
 ENCODING_MASKS = {int(PageEncoding[bits.name]): bits.mask for bits in layout.ENCODINGS.bits}
 """The bit of each Parquet encoding in `_pm`'s mask; encodings used only for levels have none."""
@@ -81,10 +80,9 @@ def _compare_annotation(leaf: SchemaLeaf, column: Column) -> Iterator[tuple[str,
     known = tag_of(column.type), bool(NANOSECOND.get(column.type))
     if unit is not None and known in _UNITS.values() and _UNITS[unit] != known:
         yield "unit", next(name for name, each in _UNITS.items() if each == known), unit
-    shape = valid_decimal_shape(column.type)
     scale = logical.get("DECIMAL", {}).get("scale")
-    if shape is not None and scale is not None and scale != shape.scale:
-        yield "scale", shape.scale, scale
+    if known[0] in DECIMAL_DIGITS_MAX and scale is not None and scale != decimal_shape(column.type).scale:
+        yield "scale", decimal_shape(column.type).scale, scale
 
 
 def _compare_row_group(

@@ -17,14 +17,12 @@ import pyarrow.parquet as pq
 from tornproof.harness.common.patch import Controls, not_noticed
 from tornproof.harness.common.whose_error import errors_as_problems
 from tornproof.harness.explorers.corruption.plan import BITS_IN_BYTE, Flip
-from tornproof.harness.explorers.roundtrip.writing.kills import Rows, commit, rows_in
+from tornproof.harness.explorers.roundtrip.writing.kills import Rows, commit, rows_in, table_of_rows
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.systems.workload import FIRST_TIME
 from tornproof.impl.errors import TornproofError
 from tornproof.impl.layout.parquet import DATA_FILE
-from tornproof.impl.table.create import NewColumn, create_table
-from tornproof.impl.table.metadata_file import PartitionBy
 from tornproof.impl.table.partition import PM_FILE
 from tornproof.impl.table.table import open_table
 from tornproof.impl.types.questdb import TypeTag
@@ -33,7 +31,6 @@ from tornproof.impl.write.writer_options import WriterOptions
 
 PROPERTY = "damage is not made sound by a commit"
 PATH = "damaged"
-COLUMNS = tuple(NewColumn(name=name, type=of) for name, of in (("ts", TypeTag.TIMESTAMP), ("v", TypeTag.VARCHAR)))
 GROUP_ROWS = 3
 OPTIONS = WriterOptions(row_group_row_count_max=GROUP_ROWS, rewrite_unused_ratio=1_000.0)
 FIRST: Rows = [(FIRST_TIME + 10 * number, f"text {number}") for number in range(3 * GROUP_ROWS)]
@@ -130,7 +127,4 @@ def _path(file: str) -> str:
 
 @functools.cache
 def _image() -> DiskImage:
-    storage = MemoryStorage()
-    create_table(storage, PATH, COLUMNS, timestamp="ts", partition_by=PartitionBy.DAY)
-    commit(storage, PATH, FIRST, options=OPTIONS)
-    return storage.image()
+    return table_of_rows(PATH, FIRST, of=TypeTag.VARCHAR, options=OPTIONS)

@@ -16,7 +16,10 @@ from tornproof.harness.simulator.filesystem.intercept import STEPS, CallKind
 from tornproof.harness.simulator.filesystem.memory import Killed, MemoryStorage
 from tornproof.impl.read.reader import open_snapshot
 from tornproof.impl.storage.interface import ReadableStorage
+from tornproof.impl.table.create import NewColumn, create_table
+from tornproof.impl.table.metadata_file import PartitionBy
 from tornproof.impl.table.table import open_table
+from tornproof.impl.types.questdb import TypeTag
 from tornproof.impl.write.writer_options import WriterOptions
 
 CALLS = STEPS - {CallKind.STORE}
@@ -25,6 +28,19 @@ CALL_COUNT_MAX = 1 << 8
 DEFAULT = WriterOptions()
 
 Rows: TypeAlias = Sequence[tuple[int, Any]]
+
+
+def table_of_rows(
+    path: str, rows: Rows, *, of: TypeTag = TypeTag.LONG, has_keys: bool = False, options: WriterOptions = DEFAULT
+) -> DiskImage:
+    """Return a new table of a time and a value, which both may be its keys, with these rows."""
+    storage = MemoryStorage()
+    columns = [
+        NewColumn(name=name, type=tag, is_dedup_key=has_keys) for name, tag in (("ts", TypeTag.TIMESTAMP), ("v", of))
+    ]
+    create_table(storage, path, columns, timestamp="ts", partition_by=PartitionBy.DAY)
+    commit(storage, path, rows, options=options)
+    return storage.image()
 
 
 def commit(storage: MemoryStorage, path: str, rows: Rows, *, options: WriterOptions = DEFAULT) -> None:

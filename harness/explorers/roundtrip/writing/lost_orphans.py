@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from tornproof.harness.common.patch import Controls, not_noticed, original_of
 from tornproof.harness.common.whose_error import errors_as_problems
-from tornproof.harness.explorers.roundtrip.writing.kills import Rows, commit, left_by_last_kill, rows_in
+from tornproof.harness.explorers.roundtrip.writing.kills import Rows, left_by_last_kill, rows_in, table_of_rows
 from tornproof.harness.simulator.filesystem.faulty import FaultyStorage
 from tornproof.harness.simulator.filesystem.file_state import FileState
 from tornproof.harness.simulator.filesystem.image import DiskImage
@@ -26,17 +26,13 @@ from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.simulator.persistence.legal_disks import legal_disks
 from tornproof.harness.simulator.persistence.models import B
 from tornproof.harness.systems.workload import FIRST_TIME
-from tornproof.impl.table.create import NewColumn, create_table
-from tornproof.impl.table.metadata_file import PartitionBy
 from tornproof.impl.table.table import open_table
-from tornproof.impl.types.questdb import TypeTag
 from tornproof.impl.verify.verify import verify_table
 from tornproof.impl.write.recovery import recover_for_writing
 from tornproof.impl.write.writer_options import WriterOptions
 
 PROPERTY = "a committed version outlives power cuts in the recovery from a commit that never reached the disk"
 PATH = "lost"
-COLUMNS = tuple(NewColumn(name=name, type=of) for name, of in (("ts", TypeTag.TIMESTAMP), ("v", TypeTag.LONG)))
 OPTIONS = WriterOptions(row_group_row_count_max=1, rewrite_unused_ratio=1_000.0)
 """No partition is rewritten because of what is no longer used."""
 FIRST: Rows = [(FIRST_TIME, 0)]
@@ -117,10 +113,7 @@ def _problem_of_disk(image: DiskImage) -> str | None:
 @functools.cache
 def _images(count: int) -> tuple[DiskImage, DiskImage]:
     """Return what is on disk, and what processes see: the killed commit, too."""
-    storage = MemoryStorage()
-    create_table(storage, PATH, COLUMNS, timestamp="ts", partition_by=PartitionBy.DAY)
-    commit(storage, PATH, FIRST, options=OPTIONS)
-    committed = storage.image()
+    committed = table_of_rows(PATH, FIRST, options=OPTIONS)
     rows = [(FIRST_TIME + number, number) for number in range(1, count + 1)]
     return committed, left_by_last_kill(committed, PATH, rows, options=OPTIONS)
 

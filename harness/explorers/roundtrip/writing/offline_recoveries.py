@@ -14,22 +14,18 @@ from dataclasses import dataclass
 from tornproof.harness.common.copies import open_writer_of_copy
 from tornproof.harness.common.patch import Controls, not_noticed, original_of
 from tornproof.harness.common.whose_error import errors_as_problems
-from tornproof.harness.explorers.roundtrip.writing.kills import Rows, commit, left_by_last_kill, rows_in
+from tornproof.harness.explorers.roundtrip.writing.kills import Rows, left_by_last_kill, rows_in, table_of_rows
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.systems.workload import FIRST_TIME
 from tornproof.impl.layout.parquet import DATA_FILE
 from tornproof.impl.repair.repair import repair_table
-from tornproof.impl.table.create import NewColumn, create_table
-from tornproof.impl.table.metadata_file import PartitionBy
 from tornproof.impl.table.partition import PM_FILE
 from tornproof.impl.table.table import open_table
-from tornproof.impl.types.questdb import TypeTag
 from tornproof.impl.verify.verify import verify_table
 
 PROPERTY = "an offline recovery leaves the committed version, and nothing else"
 PATH = "recovered"
-COLUMNS = tuple(NewColumn(name=name, type=of) for name, of in (("ts", TypeTag.TIMESTAMP), ("v", TypeTag.LONG)))
 FIRST: Rows = [(FIRST_TIME + number, number) for number in range(5)]
 KILLED: Rows = [(FIRST_TIME + 9, 9)]
 RESTATED, LEFT = "restated by the next writer", "left as it was"
@@ -130,7 +126,4 @@ def _left(kind: str) -> DiskImage:
 
 @functools.cache
 def _committed() -> DiskImage:
-    storage = MemoryStorage()
-    create_table(storage, PATH, COLUMNS, timestamp="ts", partition_by=PartitionBy.DAY)
-    commit(storage, PATH, FIRST)
-    return storage.image()
+    return table_of_rows(PATH, FIRST)

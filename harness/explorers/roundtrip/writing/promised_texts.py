@@ -13,12 +13,10 @@ from dataclasses import dataclass
 from tornproof.harness.common.patch import Controls, not_noticed
 from tornproof.harness.common.whose_error import errors_as_problems
 from tornproof.harness.explorers.roundtrip.metadata.metadata_draft import COLUMN_FIELDS, DESCRIPTOR_BYTES, HEADER_BYTES
-from tornproof.harness.explorers.roundtrip.writing.kills import Rows, commit, rows_in
+from tornproof.harness.explorers.roundtrip.writing.kills import Rows, commit, rows_in, table_of_rows
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.systems.workload import FIRST_TIME
-from tornproof.impl.table.create import NewColumn, create_table
-from tornproof.impl.table.metadata_file import PartitionBy
 from tornproof.impl.table.partition import PM_FILE
 from tornproof.impl.table.table import open_table
 from tornproof.impl.types.questdb import TypeTag
@@ -92,11 +90,7 @@ class _Careless(PartitionChanger, kw_only=True):
 
 @functools.cache
 def _image() -> DiskImage:
-    storage = MemoryStorage()
-    columns = [NewColumn(name="ts", type=TypeTag.TIMESTAMP), NewColumn(name="v", type=TypeTag.VARCHAR)]
-    create_table(storage, PATH, columns, timestamp="ts", partition_by=PartitionBy.DAY)
-    commit(storage, PATH, FIRST)
-    image = storage.image()
+    image = table_of_rows(PATH, FIRST, of=TypeTag.VARCHAR)
     (path,) = (path for path in image.files if path.endswith(PM_FILE))
     return DiskImage({**image.files, path: _promising(image.files[path])}, image.directories)
 

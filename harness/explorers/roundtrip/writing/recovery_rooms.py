@@ -15,24 +15,18 @@ from msgspec.structs import replace
 from tornproof.harness.common.copies import open_writer_of_copy
 from tornproof.harness.common.patch import Controls, not_noticed, original_of, replaced
 from tornproof.harness.common.whose_error import errors_as_problems
-from tornproof.harness.explorers.roundtrip.writing.kills import Rows, commit, left_by_last_kill, rows_in
+from tornproof.harness.explorers.roundtrip.writing.kills import Rows, commit, left_by_last_kill, rows_in, table_of_rows
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.systems.workload import FIRST_TIME
-from tornproof.impl.table.create import NewColumn, create_table
-from tornproof.impl.table.metadata_file import PartitionBy
 from tornproof.impl.table.partition import PM_FILE
 from tornproof.impl.table.table import open_table
-from tornproof.impl.types.questdb import TypeTag
 from tornproof.impl.verify.verify import verify_table
 from tornproof.impl.write.writer_options import WriterOptions
 
 PROPERTY = "a commit that readers accept leaves room for its own recovery"
 PATH = "rooms"
 BYTES, GENERATIONS = "tornproof.impl.limits:PM_LIMIT_BYTES", "tornproof.impl.limits:GENERATION_COUNT_LIMIT"
-COLUMNS = tuple(
-    NewColumn(name=name, type=of, is_dedup_key=True) for name, of in (("ts", TypeTag.TIMESTAMP), ("v", TypeTag.LONG))
-)
 EXCESS = "tornproof.impl.limits:excess"
 FOOTER_BYTES = 48
 """One of a single row group has more."""
@@ -127,10 +121,7 @@ def failed_controls() -> Iterator[str]:
 
 @functools.cache
 def _image() -> DiskImage:
-    storage = MemoryStorage()
-    create_table(storage, PATH, COLUMNS, timestamp="ts", partition_by=PartitionBy.DAY)
-    commit(storage, PATH, FIRST, options=replace(OPTIONS, row_group_row_count_max=GROUP_ROWS))
-    return storage.image()
+    return table_of_rows(PATH, FIRST, has_keys=True, options=replace(OPTIONS, row_group_row_count_max=GROUP_ROWS))
 
 
 def _size_bytes(rows: Rows) -> int:

@@ -14,7 +14,7 @@ import pyarrow as pa
 from tornproof.harness.common.copies import open_writer_of_copy
 from tornproof.harness.common.patch import Controls, not_noticed
 from tornproof.harness.explorers.roundtrip.worked_out.question import Question, problem_of
-from tornproof.harness.explorers.roundtrip.writing.kills import Rows, commit, rows_in, table_of
+from tornproof.harness.explorers.roundtrip.writing.kills import Rows, rows_in, table_of, table_of_rows
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.systems.workload import FIRST_TIME
@@ -81,11 +81,7 @@ def _files_of(storage: MemoryStorage) -> Mapping[str, bytes]:
 
 @functools.cache
 def _image() -> DiskImage:
-    storage = MemoryStorage()
-    create_table(storage, PATH, [TS, V], timestamp="ts", partition_by=PartitionBy.DAY)
-    for rows in (ROWS, LATER):
-        commit(storage, PATH, rows)
-    return storage.image()
+    return table_of_rows(PATH, [*ROWS, *LATER])
 
 
 def _creations() -> Iterator[Question]:

@@ -19,7 +19,7 @@ from tornproof.harness.common.whose_error import errors_as_problems
 from tornproof.impl.parquet.fields import Codec, Repetition
 from tornproof.impl.parquet.footer import ColumnChunk, ParquetFooter, RowGroup, Statistics
 from tornproof.impl.parquet.schema import SchemaElement, SchemaLeaf
-from tornproof.impl.parquet.thrift import Struct
+from tornproof.impl.parquet.thrift import Field, Kind, Struct
 from tornproof.impl.pm.block import Block, Chunk, Statistic
 from tornproof.impl.pm.chain import Metadata
 from tornproof.impl.pm.footer import Generation
@@ -35,6 +35,9 @@ DESIGNATED, TEXTS, HASHES, LISTS = range(4)
 PHYSICAL_TYPES = (2, 6, 7, 5)
 HASH_BYTES = 16
 GROUP_ROWS = (40, 7)
+DECIMAL, TIMESTAMP = 5, 8
+UNIT_IDS = {"MILLIS": 1, "MICROS": 2, "NANOS": 3}
+"""Members of Parquet's LogicalType, and of its TimeUnit."""
 COMPRESSED_BYTES = 90
 LOW, HIGH = b"\1" * 8, b"\2" * 8
 NO_STATISTICS = Statistics(**dict.fromkeys(Statistics.__struct_fields__))
@@ -62,7 +65,15 @@ class ComparedFooter:
 @functools.cache
 def compared_footers() -> tuple[ComparedFooter, ...]:
     """Return all pairs, always in the same order."""
-    return (*_same(), *_other_numbers(), *_other_leaves(), *_other_chunks(), *_other_encodings(), *_other_bounds())
+    return (
+        *_same(),
+        *_other_numbers(),
+        *_other_leaves(),
+        *_other_chunks(),
+        *_other_encodings(),
+        *_other_bounds(),
+        *_annotations(),
+    )
 
 
 @errors_as_problems
@@ -80,7 +91,7 @@ def failed_controls() -> Iterator[str]:
     module = "tornproof.impl.pm.footer_comparison"
     controls: Controls = tuple(
         (f"{name} are not compared", f"{module}:_compare_{name}", lambda *_: iter(()))
-        for name in ("leaf", "row_group", "chunk", "statistics")
+        for name in ("leaf", "annotation", "row_group", "chunk", "statistics")
     )
     return not_noticed(controls, problem_of, compared_footers())
 
@@ -454,3 +465,32 @@ def _bounded(place: tuple[int, int, str, int], bounds: tuple[bytes | None, bytes
     is_said = index != DESIGNATED or (low and high)
     pair = _with_chunk(base, number, index, statistics=changed)
     return _case(f"{path} from {low!r} to {high!r}", pair, *(wrong if is_said else []))
+
+
+def _annotations() -> Iterator[ComparedFooter]:
+    """Yield columns of types with units and scales, whose leaves may be annotated with others, or with none."""
+    base, path = _base(), f"schema leaf {DESIGNATED}"
+    units = {**{7: "MILLIS", 8: "MICROS", 8 | 1 << 18: "NANOS"}, 6: None}
+    trees = {name: _union(TIMESTAMP, Field(2, Kind.STRUCT, _union(id_))) for name, id_ in UNIT_IDS.items()}
+    for (of, right), (unit, tree) in itertools.product(units.items(), [*trees.items(), (None, None)]):
+        pair = _with_leaf(_with_column(base, DESIGNATED, type=of), DESIGNATED, element={"logical_type": tree})
+        is_wrong = right is not None and unit is not None and unit != right
+        wrong = [_wrong(f"{path} unit", LEAF_BYTES * DESIGNATED, right, unit)] if is_wrong else []
+        yield _case(f"a column of the type {of} in {unit}", pair, *wrong)
+    for scale, stated in itertools.product((0, 2, 5), (0, 2, 5, None)):
+        digits = Field(2, Kind.I32, 9)
+        tree = None if stated is None else _union(DECIMAL, Field(1, Kind.I32, stated), digits)
+        pair = _with_column(base, DESIGNATED, type=30 | 9 << 8 | scale << 18)
+        is_wrong = stated is not None and stated != scale
+        wrong = [_wrong(f"{path} scale", LEAF_BYTES * DESIGNATED, scale, stated)] if is_wrong else []
+        yield _case(
+            f"decimals of the scale {scale} with that of {stated}",
+            _with_leaf(pair, DESIGNATED, element={"logical_type": tree}),
+            *wrong,
+        )
+
+
+def _union(member: int, *fields: Field) -> Struct:
+    """Return a union, whose member is a struct with these fields; that of a time says whether it is UTC, too."""
+    utc = (Field(1, Kind.BOOL, True),) if member == TIMESTAMP else ()
+    return Struct((Field(member, Kind.STRUCT, Struct((*utc, *fields))),))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import io
+import itertools
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -25,7 +26,7 @@ from tornproof.harness.explorers.roundtrip.parquet.annotated_columns import CONV
 from tornproof.impl.extension import parquet3_generated as schema
 from tornproof.impl.extension.decode import FlatFooter
 from tornproof.impl.extension.encode import flatbuffer_of
-from tornproof.impl.parquet.thrift import Field, Kind
+from tornproof.impl.parquet.thrift import Field, Kind, Struct
 
 PROPERTY = "a footer of FlatBuffers says of columns what that of Thrift says, where readers of FlatBuffers look"
 ZONES = {"": None, " of a zone": "UTC"}
@@ -60,8 +61,13 @@ OLDER = {"ms": "TIMESTAMP_MILLIS", "us": "TIMESTAMP_MICROS"}
 PHYSICAL = ("BOOLEAN", "INT32", "INT64", "INT96", "FLOAT", "DOUBLE", "BYTE_ARRAY", "FIXED_LEN_BYTE_ARRAY")
 LOGICAL = (
     *("None", "String", "Map", "List", "Enum", "Decimal", "Date", "Time", "Timestamp", "Int"),
-    *("Null", "JSON", "BSON", "UUID", "Float16"),
+    *("Null", "JSON", "BSON", "UUID", "Float16", "Variant", "Geometry", "Geography"),
 )
+LOGICAL_TYPE, GEOMETRY, GEOGRAPHY = 10, 17, 18
+"""The field of an element, and members of its union."""
+ALGORITHMS = ("spherical", "vincenty", "thomas", "andoyer", "karney")
+PLAIN = {"INT32": "numbers", "INT64": "long numbers", "BYTE_ARRAY": "binaries"}
+"""Types without an annotation, by their physical type."""
 UNITS = ("milliseconds", "microseconds", "nanoseconds")
 FILE = "data.parquet"
 ROW_COUNT = 3
@@ -69,16 +75,22 @@ ROW_COUNT = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlatSchema:
-    """A column of a type, which may be null or not, maybe with an older annotation beside the logical type."""
+    """A column of a type, which may be null or not, maybe with another annotation, and in an order that is stated.
+
+    The order is by the column, descending or not, with nulls first or not.
+    """
 
     of: str
-    is_nullable: bool
-    older: str | None = None
+    is_nullable: bool = True
+    words: str = "no other annotation"
+    annotation: tuple[Field, ...] = ()
+    order: tuple[bool, bool] | None = None
 
     @property
     def name(self) -> str:
         """It in words."""
-        return f"{self.of}, {'nullable' if self.is_nullable else 'required'}, {self.older or 'nothing'} beside it"
+        order = "" if self.order is None else f", in the order {self.order}"
+        return f"{self.of}, {'nullable' if self.is_nullable else 'required'}, {self.words}{order}"
 
     @property
     def kind(self) -> str:
@@ -90,11 +102,9 @@ class FlatSchema:
         of = pa.schema([pa.field("a", TYPES[self.of], nullable=self.is_nullable)])
         rows = pa.table([pa.nulls(ROW_COUNT, of[0].type)], of) if self.is_nullable else of.empty_table()
         target = io.BytesIO()
-        pq.write_table(rows, target, store_schema=False)
-        if self.older is None:
-            return target.getvalue()
-        older = Field(CONVERTED, Kind.I32, CONVERTED_OF[self.older][0])
-        return with_footer(target.getvalue(), lambda footer: annotated(footer, (older,)))
+        order = None if self.order is None else [pq.SortingColumn(0, *self.order)]
+        pq.write_table(rows, target, store_schema=False, sorting_columns=order)
+        return with_footer(target.getvalue(), lambda footer: annotated(footer, self.annotation))
 
 
 @functools.cache
@@ -107,11 +117,37 @@ def flat_schemas() -> tuple[FlatSchema, ...]:
             for is_nullable in ((True,) if of == "nulls" else (True, False))
         ),
         *(
-            FlatSchema(of=f"times in {unit}{zone}", is_nullable=True, older=older)
+            FlatSchema(of=f"times in {unit}{zone}", words=f"{older} beside it", annotation=_converted(older))
             for unit, older in OLDER.items()
             for zone in ZONES
         ),
+        *(
+            FlatSchema(of=PLAIN[physical], words=f"{older} alone", annotation=_converted(older))
+            for older, (_, legal) in CONVERTED_OF.items()
+            for physical in sorted(legal & PLAIN.keys())
+        ),
+        *(FlatSchema(of="binaries", words=words, annotation=annotation) for words, annotation in _geospatial()),
+        *(
+            FlatSchema(of="numbers", order=(is_descending, has_nulls_first))
+            for is_descending, has_nulls_first in itertools.product((False, True), repeat=2)
+        ),
     )
+
+
+def _converted(name: str) -> tuple[Field, ...]:
+    return (Field(CONVERTED, Kind.I32, CONVERTED_OF[name][0]),)
+
+
+def _geospatial() -> Iterator[tuple[str, tuple[Field, ...]]]:
+    """Yield types of places, with and without a reference system and an algorithm of edges."""
+    systems = ((), (Field(1, Kind.BINARY, b"OGC:CRS84"),))
+    for system, algorithm in itertools.product(systems, (None, *range(len(ALGORITHMS)))):
+        edges = () if algorithm is None else (Field(2, Kind.I32, algorithm),)
+        fields = (Field(GEOGRAPHY, Kind.STRUCT, Struct((*system, *edges))),)
+        yield f"edges {algorithm}, with {len(system)} systems", (Field(LOGICAL_TYPE, Kind.STRUCT, Struct(fields)),)
+    for system in systems:
+        fields = (Field(GEOMETRY, Kind.STRUCT, Struct(system)),)
+        yield f"geometries with {len(system)} systems", (Field(LOGICAL_TYPE, Kind.STRUCT, Struct(fields)),)
 
 
 @errors_as_problems
@@ -121,7 +157,7 @@ def problem_of(case: FlatSchema) -> str | None:
     flat = flatbuffer_of(opened(content).thrift(), file=FILE)
     widths = dict[int, int]()
     with patch.object(flatbuffers.table.Table, "Get", _noting(widths)):
-        found = _told(schema.FileMetaData.GetRootAs(flat, 0).Schema(1))
+        found = _told(schema.FileMetaData.GetRootAs(flat, 0))
         FlatFooter(flat, file=FILE).thrift()
         if case.is_nullable:
             FlatFooter(flat, file=FILE).chunk(0, 0)
@@ -148,7 +184,10 @@ def _noting(widths: dict[int, int]) -> Callable[..., Any]:
     return noted
 
 
-def _told(element: Any) -> dict[str, Any]:
+def _told(root: Any) -> dict[str, Any]:
+    element = root.Schema(1)
+    group = root.RowGroups(0) if root.RowGroupsLength() else None
+    orders = [group.SortingColumns(each) for each in range(group.SortingColumnsLength())] if group else []
     logical = LOGICAL[element.LogicalTypeType()]
     options: dict[str, Any] = {}
     union = element.LogicalType()
@@ -161,7 +200,13 @@ def _told(element: Any) -> dict[str, Any]:
     elif logical == "Decimal":
         found = _as(schema.DecimalOptions, union)
         options = {"precision": found.Precision(), "scale": found.Scale()}
+    elif logical in ("Geometry", "Geography"):
+        found = _as(schema.GeometryType if logical == "Geometry" else schema.GeographyType, union)
+        options = {"crs": found.Crs().decode()} if found.Crs() else {}
+        if logical == "Geography" and found.Algorithm():
+            options["algorithm"] = ALGORITHMS[found.Algorithm()]
     return {
+        "orders": [(each.ColumnIdx(), bool(each.Descending()), bool(each.NullsFirst())) for each in orders],
         "name": element.Name(),
         "type": None if element.Type() is None else PHYSICAL[element.Type()],
         "length": element.TypeLength() or 0,
@@ -177,9 +222,12 @@ def _as(of: Any, union: Any) -> Any:
 
 
 def _told_by_pyarrow(content: bytes) -> dict[str, Any]:
-    column = pq.ParquetFile(io.BytesIO(content)).schema.column(0)
+    file = pq.ParquetFile(io.BytesIO(content))
+    column = file.schema.column(0)
     logical = json.loads(column.logical_type.to_json())
+    orders = file.metadata.row_group(0).sorting_columns if file.metadata.num_row_groups else ()
     return {
+        "orders": [(each.column_index, each.descending, each.nulls_first) for each in orders],
         "name": b"a",
         "type": column.physical_type,
         "length": column.length,

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import pyarrow as pa
+from msgspec.structs import replace
 
 from tornproof.harness.common.copies import open_writer_of_copy
 from tornproof.harness.common.patch import Controls, not_noticed
@@ -94,7 +95,10 @@ def _creations() -> Iterator[Question]:
         ("a timestamp in other letters", [TS, V], "TS", PartitionBy.DAY, REJECTED),
         ("a timestamp that is a date", [NewColumn(name="ts", type=TypeTag.DATE)], "ts", PartitionBy.DAY, REJECTED),
         ("no columns", [], "ts", PartitionBy.DAY, REJECTED),
-        ("a column twice", [TS, V, V], "ts", PartitionBy.DAY, REJECTED),
+        *(
+            (f"the columns {names}", [TS, *(replace(V, name=name) for name in names)], "ts", PartitionBy.DAY, REJECTED)
+            for names in ("vv", "VV", "Vv", "vV", "äÄ")
+        ),
     ):
         call = functools.partial(_create, columns=columns, timestamp=timestamp, partition_by=partition_by)
         yield Question("creations", f"a new table with {words}", functools.partial(_answer, call), expected)

@@ -24,6 +24,7 @@ from tornproof.harness.explorers.roundtrip.writing.stated_bounds import wrong_bo
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.systems.workload import FIRST_TIME
 from tornproof.impl.errors import RowsRejectedError
+from tornproof.impl.parquet.encode_options import EncodeOptions
 from tornproof.impl.read.reader import Snapshot, open_snapshot
 from tornproof.impl.table.table import Table
 from tornproof.impl.verify.verify import verify_table
@@ -35,6 +36,7 @@ PROPERTY = "what a writer takes is read again, and what a column cannot hold is 
 PATH, TIME, COLUMN = "offered", "ts", "values"
 SHOWN = 200
 GROUP_ROWS = 5
+OPTIONS = WriterOptions(row_group_row_count_max=GROUP_ROWS, encoding=EncodeOptions(page_index=True))
 
 
 @errors_as_problems
@@ -43,7 +45,7 @@ def problem_of(column: OfferedColumn) -> str | None:
     storage = MemoryStorage()
     table = new_table(storage, PATH, {TIME: "TIMESTAMP", COLUMN: column.type})
     problem = _problem_of_build(table, column)
-    with open_writer_of_copy(storage, PATH, options=WriterOptions(row_group_row_count_max=GROUP_ROWS)) as writer:
+    with open_writer_of_copy(storage, PATH, options=OPTIONS) as writer:
         problem = problem or _problem_of_refused(storage, writer, column)
         if problem is None:
             taken, problem = _stage(writer, column)

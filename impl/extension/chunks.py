@@ -125,7 +125,7 @@ def integer_in(struct: Struct, field_id: int, high: int) -> int | None:
     for field in struct.fields:
         if field.id == field_id:
             value = unpadded(field.value)
-            if isinstance(value, int) and not isinstance(value, bool) and ~high <= value <= high:
+            if type(value) is int and ~high <= value <= high:
                 return value
     return None
 

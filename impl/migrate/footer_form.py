@@ -60,7 +60,12 @@ def change_footer_form(
     with storage.open_for_reading(path) as file:
         size_bytes = file.size_bytes()
         read = _unchanged(file, path, size_bytes)
-        before, footer = _footer_of(file, path, size_bytes)
+        seen: dict[tuple[int, int], bytes] = {}
+
+        def noting(wanted_bytes: int, offset_bytes: int) -> bytes:
+            return seen.setdefault((wanted_bytes, offset_bytes), file.pread(wanted_bytes, offset_bytes))
+
+        before = read_file_footer(noting, size_bytes, file=path)
         form = form or before.form
         plain = PlainFile.of(read, _thrift_of(before), offset_bytes=before.offset_bytes, file=path)
         chunks_before = chunk_form_of(plain)
@@ -79,7 +84,7 @@ def change_footer_form(
         def check_unchanged() -> None:
             # Another file may have come there meanwhile, or other data into this one.
             with storage.open_for_reading(path) as again:
-                if again.size_bytes() != size_bytes or again.pread(len(footer), before.offset_bytes) != footer:
+                if again.size_bytes() != size_bytes or any(again.pread(*at) != part for at, part in seen.items()):
                     raise _changed(path)
 
         publish_parts(storage, out or path, _in_large_parts(parts()), check_unchanged)
@@ -134,17 +139,6 @@ def _in_large_parts(parts: Iterator[bytes]) -> Iterator[bytes]:
             yield bytes(held)
             held.clear()
     yield bytes(held)
-
-
-def _footer_of(file: ReadableFile, path: str, size_bytes: int) -> tuple[FileFooter, bytes]:
-    """Return the footer, and the bytes that it was decoded from."""
-    start = read_file_footer(file.pread, size_bytes, file=path).offset_bytes
-    content = file.pread(size_bytes - start, start)
-
-    def read(wanted_bytes: int, offset_bytes: int) -> bytes:
-        return content[max(offset_bytes - start, 0) : max(offset_bytes - start + wanted_bytes, 0)]
-
-    return read_file_footer(read, size_bytes, file=path), content
 
 
 def _unchanged(file: ReadableFile, path: str, size_bytes: int) -> ReadBytes:

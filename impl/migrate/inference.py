@@ -6,10 +6,16 @@ from tornproof.impl.migrate.annotations import Annotation
 from tornproof.impl.migrate.schema import Leaf
 from tornproof.impl.migrate.shapes import DecimalType
 from tornproof.impl.types.physical import PhysicalType
-from tornproof.impl.types.questdb import DIMENSIONS_MAX, TIMESTAMP_NS, TypeTag, decimal_type, double_array_type
+from tornproof.impl.types.questdb import (
+    DIMENSIONS_MAX,
+    TIMESTAMP_NS,
+    TYPES_BY_UNIT,
+    TypeTag,
+    decimal_type,
+    double_array_type,
+)
 
 UNKNOWN_TYPE = -1
-_TIMESTAMPS = {"MICROS": int(TypeTag.TIMESTAMP), "NANOS": TIMESTAMP_NS, "MILLIS": int(TypeTag.DATE)}
 _NOTHING = Annotation("")
 
 
@@ -24,7 +30,7 @@ def infer_type(leaf: Leaf) -> int:
             return _of_int32(logical, converted, decimal)
         case PhysicalType.INT64:
             if logical.name == "TIMESTAMP" and logical.unit is not None:
-                return _TIMESTAMPS[logical.unit]
+                return TYPES_BY_UNIT[logical.unit]
             return _decimal(decimal) if decimal else TypeTag.LONG
         case PhysicalType.INT96:
             return TIMESTAMP_NS

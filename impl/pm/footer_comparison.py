@@ -15,16 +15,13 @@ from tornproof.impl.pm.block import Block, Chunk
 from tornproof.impl.pm.chain import Metadata
 from tornproof.impl.pm.header import Column, FileHeader
 from tornproof.impl.types.physical import PhysicalType
-from tornproof.impl.types.questdb import DECIMAL_DIGITS_MAX, NANOSECOND, TypeTag, decimal_shape, tag_of
+from tornproof.impl.types.questdb import DECIMAL_DIGITS_MAX, NANOSECOND, TAG, TYPES_BY_UNIT, decimal_shape, tag_of
 
 ENCODING_MASKS = {int(PageEncoding[bits.name]): bits.mask for bits in layout.ENCODINGS.bits}
 """The bit of each Parquet encoding in `_pm`'s mask; encodings used only for levels have none."""
 ENCODING_MASKS |= {PageEncoding.PLAIN_DICTIONARY: ENCODING_MASKS[PageEncoding.RLE_DICTIONARY]}
 ENCODING_MASKS |= {PageEncoding.RLE: 0, PageEncoding.BIT_PACKED: 0}
 _NO_STATISTICS = Statistics(**dict.fromkeys(Statistics.__struct_fields__))
-
-
-_UNITS = {"MILLIS": (TypeTag.DATE, False), "MICROS": (TypeTag.TIMESTAMP, False), "NANOS": (TypeTag.TIMESTAMP, True)}
 
 
 def compare_footer(footer: ParquetFooter, metadata: Metadata, *, file: str) -> Iterator[Problem]:
@@ -76,12 +73,12 @@ def _compare_annotation(leaf: SchemaLeaf, column: Column) -> Iterator[tuple[str,
     """Yield by which unit or scale other programs read other times or numbers; they may also know none."""
     tree = leaf.element.logical_type
     logical = {} if tree is None else read(tree, LOGICAL_TYPE)
-    unit = next(iter(_UNITS.keys() & logical.get("TIMESTAMP", {}).get("unit", {}).keys()), None)
-    known = tag_of(column.type), bool(NANOSECOND.get(column.type))
-    if unit is not None and known in _UNITS.values() and _UNITS[unit] != known:
-        yield "unit", next(name for name, each in _UNITS.items() if each == known), unit
+    unit = next((each for each in logical.get("TIMESTAMP", {}).get("unit", {}) if each in TYPES_BY_UNIT), None)
+    known = {of: name for name, of in TYPES_BY_UNIT.items()}.get(column.type & (TAG.mask | NANOSECOND.mask))
+    if unit is not None and known is not None and unit != known:
+        yield "unit", known, unit
     scale = logical.get("DECIMAL", {}).get("scale")
-    if known[0] in DECIMAL_DIGITS_MAX and scale is not None and scale != decimal_shape(column.type).scale:
+    if tag_of(column.type) in DECIMAL_DIGITS_MAX and scale is not None and scale != decimal_shape(column.type).scale:
         yield "scale", decimal_shape(column.type).scale, scale
 
 

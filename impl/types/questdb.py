@@ -110,6 +110,8 @@ DECIMAL_DIGITS_MAX = {
 """The decimal types, and the largest precision of each."""
 
 TIMESTAMP_NS = NANOSECOND.put(TypeTag.TIMESTAMP, 1)
+TYPES_BY_UNIT = {"MILLIS": int(TypeTag.DATE), "MICROS": int(TypeTag.TIMESTAMP), "NANOS": TIMESTAMP_NS}
+"""The types of times by Parquet's names of their units."""
 DIMENSIONS_MAX = 32
 
 

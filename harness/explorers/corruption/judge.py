@@ -545,10 +545,15 @@ class Judge:
 
     def leaves_a_version(self, damage: Damage) -> bool:
         """Whether a reader reads the version, or one before it that a crash or lost writes may leave."""
-        return self._knows(read_answer(open_snapshot(self._table_on(self._damaged(damage)))))
+        return self._version_of(read_answer(open_snapshot(self._table_on(self._damaged(damage))))) is not None
 
-    def _knows(self, answer: Answer) -> bool:
-        return answer == self.answer or answer in self._legal or any(answer == each.answer for each in self.older)
+    def _version_of(self, answer: Answer) -> Outcome | None:
+        """Return which version has an answer, as the outcome that it is; None if none has."""
+        if answer == self.answer:
+            return Outcome.HARMLESS
+        if answer in self._legal:
+            return Outcome.LEGAL_STATE
+        return Outcome.ROLLBACK if any(answer == version.answer for version in self.older) else None
 
     def anew(self) -> Judge:
         """Return a judge of the same table that has read nothing through a damaged `_txn` yet."""
@@ -643,13 +648,7 @@ class Judge:
         except TornproofError as error:
             self.reason = f"it is verified as sound, and cannot be read: {error}"
             return Outcome.NONCONFORMING
-        if answer == self.answer:
-            return Outcome.HARMLESS
-        if answer in self._legal:
-            return Outcome.LEGAL_STATE
-        if any(answer == version.answer for version in self.older):
-            return Outcome.ROLLBACK
-        return Outcome.EXPOSURE if unprotected else Outcome.SILENT
+        return self._version_of(answer) or (Outcome.EXPOSURE if unprotected else Outcome.SILENT)
 
     def _judge_reader(self, damaged: DiskImage) -> Outcome:
         """Judge a reader that does not verify the table before: what verification rejects, it may read right."""
@@ -657,7 +656,7 @@ class Judge:
             answer = read_answer(open_snapshot(self._table_on(damaged)))
         except TornproofError:
             return Outcome.REJECTED
-        if self._knows(answer):
+        if self._version_of(answer) is not None:
             return Outcome.REJECTED
         self.reason = "the table is verified as damaged, and a reader that does not verify it reads other rows"
         return Outcome.SILENT

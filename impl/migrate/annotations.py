@@ -8,10 +8,10 @@ from typing import NamedTuple
 from tornproof.impl.migrate.rejections import Cause, RejectionError
 from tornproof.impl.migrate.shapes import DecimalType, IntType, SchemaElement, TimeType, Union
 from tornproof.impl.parquet.fields import CONVERTED_NAMES
+from tornproof.impl.parquet.schema import DIGITS_MAX
 from tornproof.impl.types.physical import PhysicalType
 
 DOUBLE_MAX_BITS = 1023
-DIGITS_MAX = {PhysicalType.INT32: 9, PhysicalType.INT64: 18}
 GROUP_LOGICAL_TYPES = frozenset({"LIST", "MAP"})
 GROUP_CONVERTED_TYPES = frozenset({"LIST", "MAP", "MAP_KEY_VALUE"})
 _CONVERTED_OF = {

@@ -648,7 +648,10 @@ class Judge:
         except TornproofError as error:
             self.reason = f"it is verified as sound, and cannot be read: {error}"
             return Outcome.NONCONFORMING
-        return self._version_of(answer) or (Outcome.EXPOSURE if unprotected else Outcome.SILENT)
+        version = self._version_of(answer)
+        if version is not None:
+            return version
+        return Outcome.EXPOSURE if unprotected else Outcome.SILENT
 
     def _judge_reader(self, damaged: DiskImage) -> Outcome:
         """Judge a reader that does not verify the table before: what verification rejects, it may read right."""

@@ -9,8 +9,8 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from types import ModuleType
 from typing import Any, TypeAlias
 
-Controls: TypeAlias = Sequence[tuple[str, str, Any]]
-"""Mistakes by their names, each a substitute for what is at a `package.module:name`."""
+Controls: TypeAlias = Sequence[tuple[str, str, Any] | tuple[str, str, Any, str]]
+"""Mistakes by their names, each a substitute for what is at a `package.module:name`, and words of what must be said."""
 
 
 @contextmanager
@@ -31,13 +31,14 @@ def original_of(location: str) -> Any:
 
 
 def not_noticed(controls: Controls, problem_of: Callable[[Any], str | None], cases: Sequence[Any]) -> Iterator[str]:
-    """Yield what is not noticed: the names of substitutes with which no case has a problem."""
+    """Yield what is not noticed: the names of substitutes with which no case has a problem, or none in such words."""
     # Cases of a kind stand together, so a few of all kinds come first.
     step = math.isqrt(len(cases)) or 1
     spread = [each for first in range(step) for each in cases[first::step]]
-    for name, location, substitute in controls:
+    for name, location, substitute, *words in controls:
         with replaced(location, substitute):
-            if all(problem_of(each) is None for each in spread):
+            problems = (problem for each in spread if (problem := problem_of(each)) is not None)
+            if not any(all(word in problem for word in words) for problem in problems):
                 yield f"{name}: not noticed"
 
 

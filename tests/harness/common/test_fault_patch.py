@@ -66,3 +66,10 @@ def test_of_substitutes_those_are_named_that_no_case_notices() -> None:
     controls = ("one that is seen", LOCATION, substitute), ("one that is not", LOCATION, another)
     assert [*not_noticed(controls, problem_of, (1, 2))] == ["one that is not: not noticed"]
     assert [*not_noticed(controls, problem_of, (1,))] == [f"{name}: not noticed" for name, _, _ in controls]
+
+
+def test_a_mistake_of_which_other_words_must_be_said_is_not_noticed() -> None:
+    module = "tornproof.harness.common.patch"
+    problem_of = {1: None, 2: "other rows are read"}.get
+    told = [("rows", f"{module}:math", None, "other rows"), ("locks", f"{module}:math", None, "a lock is left")]
+    assert [*not_noticed(told, problem_of, (1, 2))] == ["locks: not noticed"]

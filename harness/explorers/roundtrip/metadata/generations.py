@@ -57,8 +57,13 @@ def reencode_generations(data: bytes, *, file: str) -> RoundTrip:
 
 
 def failed_controls(data: bytes, *, file: str) -> list[str]:
-    """Falsify the checksum of each generation in turn, and return in words those in which no difference is found."""
-    failures = []
+    """Falsify the checksum of each generation in turn, and return in words those in which no difference is found.
+
+    An encoding that ends too early or too late must differ, too.
+    """
+    sizes = (len(data) - 1, len(data)), (len(data), len(data) - 1)
+    ends_differ = all(_first_difference(data[:size], data[:other]) == len(data) - 1 for size, other in sizes)
+    failures = [] if ends_differ else [f"{file}: an encoding that ends too early or too late is no other"]
     for position in walk(data, file=file):
         at = position.checksum_offset
         falsified = data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]

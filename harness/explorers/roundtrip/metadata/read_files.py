@@ -26,5 +26,8 @@ def difference(read: Callable[[], dict[str, Any]], file: str, expected: dict[str
         return None if (error.problem.file, of) == (file, expected) else f"it is rejected: {error}"
     if isinstance(expected, tuple):
         return f"it is read, and not rejected because of {expected[1]}"
-    wrong = next((name for name, value in expected.items() if found[name] != value), None)
-    return None if wrong is None else f"{wrong} is {found[wrong]}, and should be {expected[wrong]}"
+    # What is said and was not worked out is wrong, too: else the working out could forget it.
+    missing = object()
+    names = (name for name in {**expected, **found} if expected.get(name, missing) != found.get(name, missing))
+    wrong = next(names, None)
+    return None if wrong is None else f"{wrong} is {found.get(wrong)}, and should be {expected.get(wrong)}"

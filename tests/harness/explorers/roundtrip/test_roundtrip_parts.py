@@ -1,14 +1,17 @@
 """Each part alone finds nothing in what is right, and notices its controls; a whole check says so of all together."""
 
+from functools import partial
 from operator import attrgetter
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 import roundtrip_page
 
 from tornproof.harness.common.patch import replaced
 from tornproof.harness.explorers.roundtrip.explorer import findings_of
 from tornproof.harness.explorers.roundtrip.parts import METADATA_RULES, PARTS, Part
+from tornproof.harness.simulator.filesystem.intercept import CallKind
 
 
 @pytest.mark.nightly
@@ -25,6 +28,30 @@ def test_each_part_has_a_key_and_a_count_of_its_own() -> None:
 def test_the_page_of_questions_is_that_of_the_parts() -> None:
     page = Path(__file__).parents[4] / "docs" / "roundtrip.md"
     assert page.read_text() == roundtrip_page.page(), "python docs/roundtrip_page.py > docs/roundtrip.md"
+
+
+SUMMED = {"bytes": b"\x00\x01", "text": "a", "number": 1, "set": frozenset({"a", "b"}), "rows": pa.table({"a": [1, 2]})}
+
+
+@pytest.mark.parametrize(
+    ("of", "other"),
+    [
+        *(("bytes", b"\x00\x02"), ("text", "b"), ("number", 2), ("number", True), ("set", frozenset({"a", "c"}))),
+        *(("rows", pa.table({"a": [1, 3]})), ("rows", pa.table({"b": [1, 2]})), ("rows", pa.array([1, 2]))),
+    ],
+)
+def test_a_question_of_which_anything_is_changed_has_another_checksum(of: str, other: object) -> None:
+    question = (SUMMED, partial(len, SUMMED), CallKind.PWRITE, None)
+    changed = SUMMED | {of: other}
+    sums = {
+        roundtrip_page.checksum([question]),
+        roundtrip_page.checksum([(changed, *question[1:])]),
+        roundtrip_page.checksum([(SUMMED, partial(len, changed), *question[2:])]),
+        roundtrip_page.checksum([(SUMMED, partial(str, SUMMED), *question[2:])]),
+        roundtrip_page.checksum([(*question[:2], CallKind.FSYNC, None)]),
+        roundtrip_page.checksum([question, question]),
+    }
+    assert len(sums) == 6
 
 
 @pytest.mark.parametrize(("questions", "every"), [(1, 4), (4, 1), (40, 1)])

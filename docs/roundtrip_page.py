@@ -8,7 +8,7 @@ import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from fractions import Fraction
-from types import FunctionType
+from types import BuiltinFunctionType, FunctionType
 from typing import Any
 
 import pyarrow as pa
@@ -73,8 +73,8 @@ def _members_of(value: Any) -> Iterable[Any]:
         return (part for pair in value.items() for part in pair)
     if isinstance(value, frozenset | set):
         return sorted(value, key=repr)
-    if isinstance(value, FunctionType):
-        return value.__qualname__, *(cell.cell_contents for cell in value.__closure__ or ())
+    if isinstance(value, BuiltinFunctionType | FunctionType):
+        return value.__qualname__, *(cell.cell_contents for cell in getattr(value, "__closure__", None) or ())
     if isinstance(value, functools.partial):
         return value.func, value.args, value.keywords
     if isinstance(value, pa.Table | pa.RecordBatch):
@@ -83,7 +83,7 @@ def _members_of(value: Any) -> Iterable[Any]:
         return value.chunks
     if dataclasses.is_dataclass(value):
         return (getattr(value, field.name) for field in dataclasses.fields(value))
-    return value if isinstance(value, Iterable) else getattr(value, "__struct_fields__", ())
+    return value if isinstance(value, Iterable) else ()
 
 
 def _question(part: Part) -> str:

@@ -80,7 +80,7 @@ def _members_of(value: Any) -> Iterable[Any]:
     if isinstance(value, pa.Table | pa.RecordBatch):
         return value.schema.names, value.columns
     if isinstance(value, pa.ChunkedArray):
-        return value.chunks
+        return [*value.chunks]
     if dataclasses.is_dataclass(value):
         return (getattr(value, field.name) for field in dataclasses.fields(value))
     return value if isinstance(value, Iterable) else ()

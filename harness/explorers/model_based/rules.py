@@ -231,6 +231,7 @@ def adopt_merged(world: World, *, nth: int, count: int, grows: bool) -> None:
             world,
             "a partition that has grown since rows were merged with it",
             lambda: world.open_writer.adopt(prepared),
+            because="has changed since",
         )
         return
     with orderly("adopting a merged partition"):
@@ -243,7 +244,7 @@ def adopt_merged(world: World, *, nth: int, count: int, grows: bool) -> None:
 def insert_impossible(world: World) -> None:
     """Let commits be rejected because of a row that no partition can have, and of values that no column can."""
     rows, _ = world.rows.make([Point(-1, 0)])
-    _reject(world, "a row from before 1970", lambda: world.open_writer.write(rows))
+    _reject(world, "a row from before 1970", lambda: world.open_writer.write(rows), because="a row at")
     rows, _ = world.rows.make([Point(world.start.intervals[0].start, 0)])
     for index, of in enumerate(rows.schema.types):
         wrong = {pa.float32(): pa.array([1e300]), pa.int8(): pa.array([300])}.get(of)
@@ -253,8 +254,9 @@ def insert_impossible(world: World) -> None:
         if index == world.rows.shape.timestamp:
             wrong = pa.nulls(1, of)
         if wrong is not None:
-            changed = rows.set_column(index, rows.schema.names[index], wrong)
-            _reject(world, f"{wrong[0]} as {of}", functools.partial(world.open_writer.write, changed))
+            name = rows.schema.names[index]
+            write = functools.partial(world.open_writer.write, rows.set_column(index, name, wrong))
+            _reject(world, f"{wrong[0]} as {of}", write, because=repr(name))
 
 
 def _check_prepared(world: World, path: str) -> None:
@@ -262,13 +264,15 @@ def _check_prepared(world: World, path: str) -> None:
     world.check_synced({Path(path, name): None for name in (DATA_FILE, PM_FILE)})
 
 
-def _reject(world: World, what: str, stage: Callable[[], None]) -> None:
-    """Let the writer reject what is staged now, or the commit of it; nothing may have changed then."""
+def _reject(world: World, what: str, stage: Callable[[], None], *, because: str) -> None:
+    """Let the writer reject what is staged now, or the commit of it, in these words; nothing may have changed then."""
     with orderly(what, RowsRejectedError):
         try:
             stage()
             world.open_writer.commit()
-        except RowsRejectedError:
+        except RowsRejectedError as error:
+            if because not in str(error):
+                raise ViolationError(ALLOWED, f"{what} was rejected for something else: {error}") from error
             world.open_writer.rollback()
         else:
             raise ViolationError(ALLOWED, f"{what} was committed")

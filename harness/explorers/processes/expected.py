@@ -16,6 +16,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tornproof.harness.common.made_rows import array_of, value_maker
+from tornproof.impl.types.questdb import TypeTag, tag_of
+
 Integers = npt.NDArray[np.int64]
 
 ROW_COUNT_MAX = 32
@@ -38,12 +41,12 @@ class Target:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Form:
-    """How rows are made: `number` names a column for their unique number, `texts` the columns for it as text."""
+    """How rows are made: `number` names a column for their unique number, and `types` are those of all in QuestDB."""
 
     schema: pa.Schema
+    types: tuple[int, ...]
     timestamp: str
     number: str | None
-    texts: tuple[str, ...]
     targets: tuple[Target, ...]
 
 
@@ -206,15 +209,15 @@ def _timestamps(target: Target, numbers: Integers, *, is_ordered: bool) -> Integ
 
 def _make_rows(form: Form, numbers: Integers, timestamps: Integers) -> pa.Table:
     arrays = []
-    for field in form.schema:
+    for field, of in zip(form.schema, form.types, strict=True):
+        # A new symbol would change the dictionary of the table, too, which no version here includes.
+        make = None if tag_of(of) is TypeTag.SYMBOL else value_maker(of, is_ascii=False)
         if field.name == form.timestamp:
             arrays.append(pa.array(timestamps).cast(field.type))
         elif field.name == form.number:
             arrays.append(pa.array(numbers))
-        elif field.name in form.texts:
-            arrays.append(pa.array([f"row {number}" for number in numbers.tolist()]))
-        elif field.type == pa.float64():
-            arrays.append(pa.array(numbers / 2))
+        elif make is not None:
+            arrays.append(array_of([*map(make, numbers.tolist())], field.type))
         else:
             arrays.append(_nothing(field, len(numbers)))
     return pa.Table.from_arrays(arrays, schema=form.schema)

@@ -110,12 +110,11 @@ def _form(table: Table, snapshot: Snapshot) -> Form:
         raise RowsRejectedError(f"{table.path}: it has no partition that rows can be added to, and can have no new one")
     timestamp = next(column.name for column in metadata.columns if column.id == metadata.timestamp_id)
     longs = [column.name for column in metadata.columns if tag_of(column.type) is TypeTag.LONG]
-    texts = [column.name for column in metadata.columns if tag_of(column.type) in (TypeTag.STRING, TypeTag.VARCHAR)]
     return Form(
         schema=snapshot.schema,
+        types=tuple(column.type for column in metadata.columns),
         timestamp=timestamp,
         number=longs[0] if longs else None,
-        texts=tuple(texts),
         targets=targets,
     )
 

@@ -40,7 +40,7 @@ from tornproof.harness.simulator.process.world import NO_RULES
 from tornproof.harness.systems.preset import Preset
 from tornproof.harness.systems.releases import PRESETS
 from tornproof.harness.systems.scenario import Scenario
-from tornproof.harness.systems.toy import NeverSyncs, NeverSyncsNames
+from tornproof.harness.systems.toy import NeverSyncs, NeverSyncsNames, SwallowsErrors
 from tornproof.harness.systems.toy_locks import LockFile
 from tornproof.harness.systems.toy_losses import (
     FORBIDS_COMMITS,
@@ -71,6 +71,7 @@ TOYS: tuple[tuple[Target, str, InjectedFault, TraceRules], ...] = (
     # What happens to the writer, and what a power cut leaves.
     (UndoesWhatWasSeen(), Property.SEEN_LOST, KILL, NO_RULES),
     (CleansUpInPlace(), Property.STALE, FAIL, NO_RULES),
+    (SwallowsErrors(), Property.LOST, FAIL, NO_RULES),
     (NeverSyncs(), Property.LOST, power(B), NO_RULES),
     (NeverSyncsNames(), Property.LOST, power(CDIR), NO_RULES),
     (KeepsUndo(), Property.LOST, power(CDIR), NO_RULES),

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import asdict, replace
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -18,7 +19,9 @@ from tornproof.harness.explorers.processes.expected import (
     new_rows,
     plan_operation,
 )
+from tornproof.harness.explorers.processes.start import NEW_COLUMNS, prepare_table
 from tornproof.harness.explorers.processes.writer import expected_at, operation_of
+from tornproof.impl.types.questdb import TypeTag
 
 HOUR = 3_600_000_000
 
@@ -32,12 +35,12 @@ def form(*, is_kept: bool = False, targets: int = 3) -> Form:
                 pa.field("half", pa.float64()),
                 pa.field("words", pa.string()),
                 pa.field("id", pa.uuid()),
-                pa.field("byte", pa.int8(), nullable=False),
+                pa.field("symbol", pa.string()),
             ]
         ),
+        types=(TypeTag.TIMESTAMP, TypeTag.LONG, TypeTag.DOUBLE, TypeTag.VARCHAR, TypeTag.UUID, TypeTag.SYMBOL),
         timestamp="time",
         number="number",
-        texts=("words",),
         targets=tuple(Target(start=index * HOUR, length=HOUR, is_kept=is_kept) for index in range(targets)),
     )
 
@@ -55,10 +58,16 @@ def test_rows_follow_from_their_attempt() -> None:
     first = 5 * ROW_COUNT_MAX
     assert rows.schema == form().schema
     assert rows["number"].to_pylist() == [first, first + 1]
-    assert rows["half"].to_pylist() == [first / 2, first / 2 + 0.5]
-    assert rows["words"].to_pylist() == [f"row {first}", f"row {first + 1}"]
-    assert rows["id"].null_count == 2 and rows["byte"].to_pylist() == [0, 0]
+    for name in ("half", "words", "id"):
+        assert rows[name].null_count == 0 and len({*rows[name].to_pylist()}) == 2
+    assert rows["symbol"].null_count == 2
     assert all(HOUR + HOUR // 2 <= time < 2 * HOUR for time in times_of(rows))
+
+
+def test_rows_of_the_table_that_is_made_have_other_values_in_each_column(tmp_path: Path) -> None:
+    start = prepare_table(None, "table", tmp_path)
+    (rows,) = new_rows(start.expected, Operation(attempt=1, rows=((0, 9),)), start.form).values()
+    assert [len({*column.to_pylist()}) for column in rows.columns] == [9] * len(NEW_COLUMNS)
 
 
 def test_ordered_rows_are_newer_than_all_earlier_ones_and_others_are_between() -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from operator import attrgetter
 from pathlib import Path
 
 import pm_builder as pm
@@ -16,9 +17,11 @@ from tornproof.harness.common.effort import LARGE_CHUNKS, Bounds
 from tornproof.harness.common.verdict import Phase, Verdict, calls_at_most, cut_short
 from tornproof.harness.explorers.roundtrip import explorer
 from tornproof.harness.explorers.roundtrip.forms import files_to_change
+from tornproof.harness.explorers.roundtrip.parts import PARTS
 from tornproof.harness.explorers.schedules import points as schedule_points
-from tornproof.harness.explorers.simulated_phases import simulate
+from tornproof.harness.explorers.simulated_phases import CUT, simulate
 from tornproof.harness.parallel.tasks import Exploration, Outcome, Results, explore_here
+from tornproof.harness.parallel.workers import Task
 from tornproof.harness.replay import replay_finding
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.systems.scenario import Explorer
@@ -133,8 +136,8 @@ def test_what_is_no_table_is_not_captured(tmp_path: Path, copy_of: Callable[[str
     assert image.files[f"{folder}/_txn"] == (folder / "_txn").read_bytes()
 
 
-def without_controls(exploration: Exploration) -> Exploration:
-    """Run an exploration that is cut before one of its controls begins."""
+def without(are_cut: Callable[[Task], bool], exploration: Exploration) -> Exploration:
+    """Run an exploration that is cut before any of these tasks begins."""
     results: Results | None = None
     while True:
         try:
@@ -142,30 +145,52 @@ def without_controls(exploration: Exploration) -> Exploration:
         except StopIteration as end:
             phase: Phase = end.value
             return phase
-        done = iter((yield [task for task in tasks if not task.begins_first]))
-        results = [None if task.begins_first else next(done) for task in tasks]
+        done = iter((yield [task for task in tasks if not are_cut(task)]))
+        results = [None if are_cut(task) else next(done) for task in tasks]
 
 
-def test_a_control_that_was_not_tried_has_not_failed(monkeypatch: pytest.MonkeyPatch) -> None:
-    def explore(explorations: Mapping[str, Exploration], question: CheckQuestion, **more: object) -> Outcome:
-        return Outcome(
-            phases=[
-                explore_here(without_controls(each), question, has_time=calls_at_most(150))
-                for each in explorations.values()
-            ]
-        )
+@pytest.fixture
+def cut(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Function that has checks cut before tasks that have the given attribute, and soon after their beginning."""
 
-    monkeypatch.setattr(check, "explore", explore)
-    monkeypatch.setattr(check, "fixed_parts", lambda: [(None, (0,))])
-    names = (PhaseName.STATEFUL, PhaseName.SCHEDULES, PhaseName.PRODUCT, PhaseName.RANDOM, PhaseName.CRASH)
-    bounds = replace(SMALLEST, rules=20, schedules=20, states=500, test_cases=1, cuts=0)
-    phases = phases_of(TABLE.image(), "/table", *names, bounds=bounds)
+    def cut_before(attribute: str) -> None:
+        def explore(explorations: Mapping[str, Exploration], question: CheckQuestion, **more: object) -> Outcome:
+            return Outcome(
+                phases=[
+                    explore_here(without(attrgetter(attribute), each), question, has_time=calls_at_most(150))
+                    for each in explorations.values()
+                ]
+            )
+
+        monkeypatch.setattr(check, "explore", explore)
+        monkeypatch.setattr(check, "fixed_parts", lambda: [(None, (0,))])
+        monkeypatch.setattr(explorer, "PARTS", PARTS[:2])
+
+    return cut_before
+
+
+FEW = replace(SMALLEST, damages=20, rules=20, schedules=20, states=500, crash_points=20, test_cases=1, cuts=0)
+SIMULATING = (PhaseName.SCHEDULES, PhaseName.PRODUCT, PhaseName.POWER)
+
+
+def test_a_control_that_was_not_tried_has_not_failed(cut: Callable[[str], None]) -> None:
+    cut("begins_first")
+    names = (PhaseName.ROUNDTRIP, PhaseName.DAMAGE, PhaseName.STATEFUL, *SIMULATING, PhaseName.RANDOM, PhaseName.CRASH)
+    phases = phases_of(TABLE.image(), "/table", *names, bounds=FEW)
     assert list(phases) == [*names]
     for phase in phases.values():
         assert (phase.verdict, phase.controls) == (Verdict.UNKNOWN, "not tried"), phase.name
         assert "the run was cut before a positive control was tried" in phase.note
         assert "a positive control failed" not in phase.note
         assert not phase.findings
+
+
+def test_a_finding_that_was_not_made_small_is_kept_as_it_was_seen(cut: Callable[[str], None]) -> None:
+    cut("for_finding")
+    question = CheckQuestion(image=TABLE.image(), path="/table", has_table=True, bounds=FEW, preset="questdb-9.4.2")
+    for phase in check_image(question, (PhaseName.SCHEDULES, PhaseName.POWER), workers=1).phases:
+        assert phase.verdict is Verdict.INVALID
+        assert {finding.evidence["note"] for finding in phase.findings} == {CUT}
 
 
 def test_an_error_that_nobody_expects_while_the_table_is_read_is_a_finding_that_replays(

@@ -21,6 +21,7 @@ from tornproof.harness.explorers.roundtrip.metadata import (
     chains,
     column_version_files,
     compared_footers,
+    exchanged_files,
     filter_references,
     flipped_footers,
     forged_duplicates,
@@ -367,6 +368,13 @@ READABLE_COMMITS = Part(
     module=readable_commits,
     cases=readable_commits.readable_commits,
 )
+EXCHANGED_FILES = Part(
+    key="exchanged",
+    count="exchanged files",
+    words="partitions with a sound data.parquet of another one",
+    module=exchanged_files,
+    cases=exchanged_files.exchanged_files,
+)
 PROMISED_TEXTS = Part(
     key="ascii",
     count="promised texts",
@@ -580,6 +588,7 @@ PARTS = (
     COLD_READS,
     META_FILES,
     VERIFIED_TABLES,
+    EXCHANGED_FILES,
     FOOTER_RULES,
     EXPANSION,
     FLAT_SCHEMAS,

@@ -15,7 +15,7 @@ from tornproof.harness.explorers.roundtrip import (
     merge_plans,
     spelled_files,
 )
-from tornproof.harness.explorers.roundtrip.beside import changed_meanwhile, open_files
+from tornproof.harness.explorers.roundtrip.beside import changed_meanwhile, closed_files, open_files
 from tornproof.harness.explorers.roundtrip.conditions import pruned_row_groups, worded_conditions
 from tornproof.harness.explorers.roundtrip.metadata import (
     chains,
@@ -375,6 +375,13 @@ EXCHANGED_FILES = Part(
     module=exchanged_files,
     cases=exchanged_files.exchanged_files,
 )
+CLOSED_FILES = Part(
+    key="closed",
+    count="operations and what they open",
+    words="operations, with each call failing or none, that must close what they open",
+    module=closed_files,
+    cases=closed_files.closed_files,
+)
 PROMISED_TEXTS = Part(
     key="ascii",
     count="promised texts",
@@ -605,6 +612,7 @@ PARTS = (
     JUDGED_STATISTICS,
     LOST_FILES,
     ANNOTATED_COLUMNS,
+    CLOSED_FILES,
     METADATA_RULES,
     WORKED_OUT,
     TAKEN_ROWS,

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 
+from msgspec import structs
+
 from tornproof.harness.common.copies import open_writer_of_copy
-from tornproof.harness.common.patch import Controls, not_noticed, replaced
+from tornproof.harness.common.patch import Controls, not_noticed, original_of, replaced
 from tornproof.harness.common.remembered_codecs import remembered_decoding
 from tornproof.harness.common.whose_error import errors_as_problems
 from tornproof.harness.explorers.roundtrip.beside.meeting_calls import Meeting, can_notice
@@ -25,20 +27,35 @@ from tornproof.harness.explorers.roundtrip.beside.operations import (
     Operation,
     Other,
 )
-from tornproof.harness.explorers.roundtrip.beside.small_tables import OURS, PATH, TIMES, State, numbers_in, small_table
+from tornproof.harness.explorers.roundtrip.beside.small_tables import (
+    BEFORE,
+    DATA,
+    OURS,
+    PATH,
+    PM,
+    TIMES,
+    State,
+    numbers_in,
+    small_table,
+)
 from tornproof.harness.simulator.filesystem.beside import BesideStorage
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.intercept import Call
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.systems.answer import answer_of
 from tornproof.impl.errors import BusyError, TornproofError
+from tornproof.impl.layout.parquet import DATA_FILE
+from tornproof.impl.repair.repair import RepairReport
 from tornproof.impl.storage.interface import Storage
 from tornproof.impl.table.table import open_table
-from tornproof.impl.txn.pins import PINS_FILE
+from tornproof.impl.txn.pins import PINS_FILE, WriterLock
 from tornproof.impl.verify.verify import verify_table
+from tornproof.impl.write.commit import PartitionWrite
 
 PROPERTY = "an operation in whose middle another process acts ends as if one came before the other"
 PINS, MIGRATE = "tornproof.impl.txn.pins", "tornproof.impl.migrate"
+REPAIR, WRITER = "tornproof.impl.repair.repair", "tornproof.impl.write.table_writer"
+OPERATION = "tornproof.harness.explorers.roundtrip.beside.operations"
 NEVER = 1 << 60
 ATTEMPTS_MAX = 2
 """How often a reader tries to pin a version, as nothing changes while it does."""
@@ -120,14 +137,124 @@ def problem_of(case: Beside) -> str | None:
 
 
 def failed_controls() -> Iterator[str]:
-    """Yield what is not noticed of operations that look too early, and of recoveries that nothing keeps out."""
-    migrating: Controls = (
+    """Yield what is not noticed of operations that look too early, keep nobody out, or leave something else."""
+    for state in State:
+        # Made before all mistakes, because it is kept.
+        small_table(state)
+    yield from not_noticed(_looks(), problem_of, [each for each in migrations_beside() if not each.act.asks])
+    yield from not_noticed(_migrations(), problem_of, _of("a migration that replaces a `_pm`", "pins the version"))
+    yield from not_noticed(_recoveries(), problem_of, _of("a recovery"))
+    yield from not_noticed(_purges(), problem_of, _of("a purge"))
+    yield from not_noticed(_commits(), problem_of, _of("a commit"))
+    yield from not_noticed(_reads(), problem_of, _of("reading"))
+
+
+def _looks() -> Controls:
+    """Return mistakes of migrations that trust what they have seen."""
+    return (
         ("migrations that do not look again", f"{MIGRATE}.table_migration:check_unchanged", lambda *_: None),
         ("files that look unchanged", f"{MIGRATE}.plain_file:footer_digest", lambda *_, **__: 0),
     )
-    recovering: Controls = (("recoveries that lock nobody out", "tornproof.impl.repair.repair:_lock", lambda *_: None),)
-    yield from not_noticed(migrating, problem_of, [each for each in migrations_beside() if not each.act.asks])
-    yield from not_noticed(recovering, problem_of, [each for each in operations_beside() if each.act.stays])
+
+
+def _migrations() -> Controls:
+    publish = original_of(f"{MIGRATE}.table_migration:publish_file")
+    return (
+        ("a `_pm` that a reader needs is replaced", f"{PINS}:WriterLock", _Careless, f"{PM} is gone, which it needs"),
+        (
+            "a `_pm` ends too early",
+            f"{MIGRATE}.table_migration:publish_file",
+            lambda storage, path, content: publish(storage, path, content[:-1]),
+            "the table is not sound: ",
+        ),
+    )
+
+
+def _recoveries() -> Controls:
+    lock, repair = original_of(f"{REPAIR}:_lock"), original_of(f"{OPERATION}:repair_table")
+
+    def locked_briefly(storage: Storage, path: str, _: ExitStack) -> None:
+        with ExitStack() as held:
+            lock(storage, path, held)
+
+    def without_pins(storage: Storage, path: str) -> RepairReport:
+        report: RepairReport = repair(storage, path)
+        storage.unlink(f"{path}/{PINS_FILE}")
+        return report
+
+    return (
+        ("nobody is locked out", f"{REPAIR}:_lock", lambda *_: None, "the operation is done beside a writer"),
+        ("others are locked out only while they are looked for", f"{REPAIR}:_lock", locked_briefly, "is gone, which"),
+        ("the file that is locked is removed", f"{OPERATION}:repair_table", without_pins, "nobody else can act"),
+    )
+
+
+def _purges() -> Controls:
+    return (
+        ("pins are not looked at", f"{PINS}:WriterLock", _Careless, f"{BEFORE}/{DATA_FILE} is gone, which it needs"),
+        ("nothing is removed", "tornproof.impl.write.purge:_by_need", lambda *_: iter(()), "is left, which nobody"),
+        ("the table is always busy", f"{WRITER}:purge", _busy, "the operation says refused, and it can act"),
+        ("the table stays locked", f"{PINS}:WriterLock", _Unreleased, "a lock is left behind"),
+    )
+
+
+def _commits() -> Controls:
+    execute, conform = (original_of(f"{WRITER}:{name}") for name in ("execute", "conform"))
+
+    def otherwise(change: Callable[[PartitionWrite], PartitionWrite]) -> Callable[..., None]:
+        return lambda protocol, storage, path, writes, plan: execute(
+            protocol, storage, path, [change(each) for each in writes], plan
+        )
+
+    def earlier(name: str) -> Callable[..., None]:
+        return otherwise(lambda write: structs.replace(write, **{name: getattr(write, name) - 8}))
+
+    return (
+        ("data begin in those before", f"{WRITER}:execute", earlier("data_offset_bytes"), f"{DATA} is gone, which"),
+        ("metadata begin in those before", f"{WRITER}:execute", earlier("pm_offset_bytes"), f"{PM} is gone, which"),
+        (
+            "data are zeros",
+            f"{WRITER}:execute",
+            otherwise(lambda write: structs.replace(write, data=bytes(len(write.data)))),
+            "the table is not sound: ",
+        ),
+        ("rows are left out", f"{WRITER}:conform", lambda *of: conform(*of)[:0], "there are other rows than"),
+    )
+
+
+def _reads() -> Controls:
+    snapshot = original_of(f"{OPERATION}:snapshot_of")
+    return (
+        (
+            "the first partition is left out",
+            f"{OPERATION}:snapshot_of",
+            lambda table, version: snapshot(table, structs.replace(version, partitions=version.partitions[1:])),
+            "are read",
+        ),
+    )
+
+
+def _of(operation: str, act: str = "") -> list[Beside]:
+    return [each for each in _all_beside() if each.operation.name == operation and act in each.act.name]
+
+
+def _busy(*_: object) -> None:
+    raise BusyError("the table is busy")
+
+
+class _Careless(WriterLock):
+    """A lock with which nobody is asked whether he reads."""
+
+    @contextmanager
+    def exclude_pins_below(self, _: int) -> Iterator[bool]:
+        yield True
+
+
+class _Unreleased(WriterLock):
+    """A lock that is never released."""
+
+    def release(self) -> None:
+        pass
 
 
 @functools.cache

@@ -10,27 +10,29 @@ import functools
 import io
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tornproof.harness.common.patch import Controls, not_noticed
+from tornproof.harness.common.patch import Controls, not_noticed, original_of
 from tornproof.harness.common.whose_error import errors_as_problems
 from tornproof.harness.explorers.corruption.plan import BITS_IN_BYTE, Flip
 from tornproof.harness.explorers.roundtrip.writing.kills import Rows, commit, rows_in, table_of_rows
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.systems.workload import FIRST_TIME
-from tornproof.impl.errors import TornproofError
+from tornproof.impl.errors import RowsRejectedError, TornproofError
 from tornproof.impl.layout.parquet import DATA_FILE
 from tornproof.impl.table.partition import PM_FILE
 from tornproof.impl.table.table import open_table
 from tornproof.impl.types.questdb import TypeTag
-from tornproof.impl.verify.verify import verify_table
+from tornproof.impl.verify.verify import TableReport, verify_table
 from tornproof.impl.write.writer_options import WriterOptions
 
 PROPERTY = "damage is not made sound by a commit"
 PATH = "damaged"
+NOTHING = TableReport(table=PATH, version=None)
 GROUP_ROWS = 3
 OPTIONS = WriterOptions(row_group_row_count_max=GROUP_ROWS, rewrite_unused_ratio=1_000.0)
 FIRST: Rows = [(FIRST_TIME + 10 * number, f"text {number}") for number in range(3 * GROUP_ROWS)]
@@ -95,12 +97,28 @@ def problem_of(case: DamagedCommit) -> str | None:
 
 
 def failed_controls() -> Iterator[str]:
-    """Yield what is not noticed of writers that continue metadata without a look at its checksum, or at the footer."""
-    controls: Controls = (
-        ("checksums are not compared", "tornproof.impl.pm.chain:check_checksum", lambda *_, **__: None),
-        ("no row is added", f"{__name__}:commit", lambda *_, **__: None),
+    """Yield what is not noticed of writers that continue metadata without a look at its checksum, or change others."""
+    commit_rows = original_of(f"{__name__}:commit")
+
+    def refuse_late(*of: Any, options: WriterOptions) -> None:
+        commit_rows(*of, options=options)
+        raise RowsRejectedError("the rows are refused too late")
+
+    unchecked: Controls = (
+        (
+            "checksums are not compared",
+            "tornproof.impl.pm.chain:check_checksum",
+            lambda *_, **__: None,
+            "after the commit",
+        ),
     )
-    return not_noticed(controls, problem_of, damaged_commits())
+    others: Controls = (
+        ("no row is added", f"{__name__}:commit", lambda *_, **__: None, "after the commit"),
+        ("what is refused has changed files", f"{__name__}:commit", refuse_late, "is refused, and files are others"),
+        ("nothing is verified", f"{__name__}:verify_table", lambda _: NOTHING, "verify reports nothing, and others"),
+    )
+    for file, controls in ((PM_FILE, unchecked), (DATA_FILE, others)):
+        yield from not_noticed(controls, problem_of, [each for each in damaged_commits() if each.file == file])
 
 
 def _rows(storage: MemoryStorage) -> list[tuple[int, str]] | None:

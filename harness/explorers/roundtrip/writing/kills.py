@@ -14,17 +14,22 @@ from tornproof.harness.simulator.filesystem.faulty import Fault
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.intercept import STEPS, CallKind
 from tornproof.harness.simulator.filesystem.memory import Killed, MemoryStorage
+from tornproof.impl.errors import RowsRejectedError
 from tornproof.impl.read.reader import open_snapshot
-from tornproof.impl.storage.interface import ReadableStorage
+from tornproof.impl.storage.interface import OpenMode, ReadableStorage, Storage
 from tornproof.impl.table.create import NewColumn, create_table
-from tornproof.impl.table.metadata_file import PartitionBy
+from tornproof.impl.table.metadata_file import NAME_FILE, PartitionBy
 from tornproof.impl.table.table import open_table
+from tornproof.impl.txn.write import StorePlan
 from tornproof.impl.types.questdb import TypeTag
+from tornproof.impl.write.commit import PartitionWrite, Protocol, execute
+from tornproof.impl.write.table_writer import TableWriter
 from tornproof.impl.write.writer_options import WriterOptions
 
 CALLS = STEPS - {CallKind.STORE}
 """Where stores are cut off is asked elsewhere: they are most of a commit's steps."""
 CALL_COUNT_MAX = 1 << 8
+WRITER = "tornproof.impl.write.table_writer"
 DEFAULT = WriterOptions()
 
 Rows: TypeAlias = Sequence[tuple[int, Any]]
@@ -80,6 +85,39 @@ def left_by_last_kill(image: DiskImage, path: str, rows: Rows, *, options: Write
     if late:
         is_killed(storage, path, rows, late - 1, options=options)
     return storage.image()
+
+
+class UnnamedError(RowsRejectedError):
+    """A refusal that does not say of what."""
+
+    def __init__(self, *_: object) -> None:
+        super().__init__("refused")
+
+
+class Littering(TableWriter):
+    """A writer that leaves a file when it refuses rows."""
+
+    def write(self, rows: pa.Table | pa.RecordBatch) -> None:
+        """Stage rows."""
+        try:
+            super().write(rows)
+        except RowsRejectedError:
+            with self._storage.open_for_writing(f"{self.table.path}/left", OpenMode.EXISTING_OR_NEW):
+                raise
+
+
+def spoil(storage: Storage, path: str) -> None:
+    """Empty the file with the table's name, which no reader of rows looks at, and `verify` does."""
+    with storage.open_for_writing(f"{path}/{NAME_FILE}") as file:
+        file.truncate(0)
+
+
+def execute_and_spoil(
+    protocol: Protocol, storage: Storage, path: str, writes: Sequence[PartitionWrite], plan: StorePlan
+) -> None:
+    """Execute a commit as a writer that loses the table's name."""
+    execute(protocol, storage, path, writes, plan)
+    spoil(storage, path)
 
 
 def rows_in(storage: MemoryStorage, path: str) -> list[tuple[int, Any]]:

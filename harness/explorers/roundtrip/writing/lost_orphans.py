@@ -11,11 +11,18 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 
 from tornproof.harness.common.patch import Controls, not_noticed, original_of
 from tornproof.harness.common.whose_error import errors_as_problems
-from tornproof.harness.explorers.roundtrip.writing.kills import Rows, left_by_last_kill, rows_in, table_of_rows
+from tornproof.harness.explorers.roundtrip.writing.kills import (
+    Rows,
+    left_by_last_kill,
+    rows_in,
+    spoil,
+    table_of_rows,
+)
 from tornproof.harness.simulator.filesystem.faulty import FaultyStorage
 from tornproof.harness.simulator.filesystem.file_state import FileState
 from tornproof.harness.simulator.filesystem.image import DiskImage
@@ -26,13 +33,18 @@ from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.simulator.persistence.legal_disks import legal_disks
 from tornproof.harness.simulator.persistence.models import B
 from tornproof.harness.systems.workload import FIRST_TIME
-from tornproof.impl.table.table import open_table
+from tornproof.impl.storage.interface import Storage
+from tornproof.impl.table.partition import PM_FILE, ResolvedPartition
+from tornproof.impl.table.table import Table, open_table
 from tornproof.impl.verify.verify import verify_table
 from tornproof.impl.write.recovery import recover_for_writing
 from tornproof.impl.write.writer_options import WriterOptions
 
 PROPERTY = "a committed version outlives power cuts in the recovery from a commit that never reached the disk"
 PATH = "lost"
+RECOVERY = "tornproof.impl.write.recovery"
+STORED = f"store a word of {PATH}/2024-01-01.0/_pm, "
+"""After which call a disk is wrong where the size is published before what it counts."""
 OPTIONS = WriterOptions(row_group_row_count_max=1, rewrite_unused_ratio=1_000.0)
 """No partition is rewritten because of what is no longer used."""
 FIRST: Rows = [(FIRST_TIME, 0)]
@@ -82,8 +94,10 @@ def problem_of(case: LostOrphan) -> str | None:
 
 
 def failed_controls() -> Iterator[str]:
-    """Yield what is not noticed of recoveries that write only what is new, and of those that sync no data."""
+    """Yield what is not noticed of recoveries that write only what is new, sync no data, or write in another order."""
     apply_call = original_of(f"{__name__}:apply")
+    recover = original_of(f"{__name__}:recover_for_writing")
+    publish, restate = original_of(f"{RECOVERY}:publish"), original_of(f"{RECOVERY}:_restate")
 
     def without_syncs(kernel: Kernel, session: int, call: Call) -> None:
         if call.kind is not CallKind.FDATASYNC:
@@ -95,9 +109,26 @@ def failed_controls() -> Iterator[str]:
             call = call._replace(content=call.content[known_bytes:], offset_bytes=call.offset_bytes + known_bytes)
         apply_call(kernel, session, call)
 
+    def publish_before(storage: Storage, resolved: ResolvedPartition) -> None:
+        start, content = resolved.resolved.position.end_bytes, resolved.published.content
+        again = content[start:] + restate(resolved)
+        with ExitStack() as opened:
+            handle = opened.enter_context(storage.open_for_writing(f"{resolved.files.path}/{PM_FILE}"))
+            publish(handle, start + len(again), opened)
+            handle.pwrite(again, start)
+            # All of it is sound after the sync, and only a disk between the two stores is not.
+            handle.fdatasync()
+
+    def recover_and_spoil(storage: Storage, table: Table) -> None:
+        recover(storage, table)
+        spoil(storage, PATH)
+
     controls: Controls = (
         ("only what is new is written", f"{__name__}:apply", only_behind),
         ("no data are synced", f"{__name__}:apply", without_syncs),
+        ("what is published is written later, before one sync", f"{RECOVERY}:_republish", publish_before, STORED),
+        ("the name is lost", f"{__name__}:recover_for_writing", recover_and_spoil, "verify reports"),
+        ("rows are lost", f"{__name__}:rows_in", lambda *_: [], "the rows are"),
     )
     return not_noticed(controls, problem_of, lost_orphans())
 

@@ -14,7 +14,14 @@ from dataclasses import dataclass
 from tornproof.harness.common.copies import open_writer_of_copy
 from tornproof.harness.common.patch import Controls, not_noticed, original_of
 from tornproof.harness.common.whose_error import errors_as_problems
-from tornproof.harness.explorers.roundtrip.writing.kills import Rows, left_by_last_kill, rows_in, table_of_rows
+from tornproof.harness.explorers.roundtrip.writing.kills import (
+    Rows,
+    commit,
+    left_by_last_kill,
+    rows_in,
+    spoil,
+    table_of_rows,
+)
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.systems.workload import FIRST_TIME
@@ -78,7 +85,7 @@ def problem_of(case: OfflineRecovery) -> str | None:
 
 
 def failed_controls() -> Iterator[str]:
-    """Yield what is not noticed of recoveries that keep what nobody refers to, and of one that does nothing."""
+    """Yield what is not noticed of recoveries that keep what nobody refers to, do nothing, or change what is needed."""
     repair = original_of(f"{__name__}:repair_table")
 
     def and_append(storage: MemoryStorage, path: str) -> None:
@@ -87,9 +94,19 @@ def failed_controls() -> Iterator[str]:
             with storage.open_for_writing(file) as handle:
                 handle.pwrite(b"?", handle.size_bytes())
 
+    def and_spoil(storage: MemoryStorage, path: str) -> None:
+        repair(storage, path)
+        spoil(storage, path)
+
+    def and_commit(storage: MemoryStorage, path: str) -> None:
+        repair(storage, path)
+        commit(storage, path, KILLED)
+
     controls: Controls = (
         ("nothing is recovered", f"{__name__}:repair_table", lambda *_: None),
-        ("a byte is left behind", f"{__name__}:repair_table", and_append),
+        ("a byte is left behind", f"{__name__}:repair_table", and_append, "another one is"),
+        ("the name is lost", f"{__name__}:repair_table", and_spoil, "verify reports"),
+        ("the killed commit is completed", f"{__name__}:repair_table", and_commit, "the rows are"),
     )
     return not_noticed(controls, problem_of, offline_recoveries())
 

@@ -13,7 +13,14 @@ from dataclasses import dataclass
 from tornproof.harness.common.patch import Controls, not_noticed
 from tornproof.harness.common.whose_error import errors_as_problems
 from tornproof.harness.explorers.roundtrip.metadata.metadata_draft import COLUMN_FIELDS, DESCRIPTOR_BYTES, HEADER_BYTES
-from tornproof.harness.explorers.roundtrip.writing.kills import Rows, commit, rows_in, table_of_rows
+from tornproof.harness.explorers.roundtrip.writing.kills import (
+    WRITER,
+    Rows,
+    commit,
+    execute_and_spoil,
+    rows_in,
+    table_of_rows,
+)
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.systems.workload import FIRST_TIME
@@ -73,11 +80,19 @@ def problem_of(case: PromisedText) -> str | None:
 
 
 def failed_controls() -> Iterator[str]:
-    """Yield what is not noticed of writers that keep a promise which is no longer true, or lose a row."""
+    """Yield what is not noticed of writers that keep a promise which is no longer true, or lose a row or a byte."""
     controls: Controls = (
-        ("rows are lost", f"{__name__}:rows_in", lambda *_: []),
-        ("texts are not looked at", "tornproof.impl.write.partition_change:PartitionChanger", _Careless),
+        ("rows are lost", f"{__name__}:rows_in", lambda *_: [], "the rows are"),
+        ("the name is lost", f"{WRITER}:execute", execute_and_spoil, "verify reports"),
+        (
+            "texts are not looked at",
+            "tornproof.impl.write.partition_change:PartitionChanger",
+            _Careless,
+            "still says that all texts are ASCII",
+        ),
     )
+    # Made before all mistakes, because it is kept.
+    _image()
     return not_noticed(controls, problem_of, promised_texts())
 
 

@@ -15,8 +15,9 @@ import pyarrow as pa
 
 from tornproof.harness.common.copies import open_writer_of_copy
 from tornproof.harness.common.new_tables import new_table
-from tornproof.harness.common.patch import Controls, not_noticed, replaced
+from tornproof.harness.common.patch import Controls, not_noticed, original_of, replaced
 from tornproof.harness.common.whose_error import errors_as_problems
+from tornproof.harness.explorers.roundtrip.writing.kills import WRITER, execute_and_spoil
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.systems.workload import FIRST_TIME
 from tornproof.impl.errors import RowsRejectedError
@@ -92,12 +93,20 @@ def problem_of(case: ReadableCommit) -> str | None:
 
 
 def failed_controls() -> Iterator[str]:
-    """Yield what is not noticed of writers that leave all rows in one row group."""
+    """Yield what is not noticed of writers that leave all rows in one row group, and refuse, lose or change some."""
+    conform, row_groups = original_of(f"{WRITER}:conform"), "tornproof.impl.write.readable_row_groups"
     controls: Controls = (
-        ("row groups of any size", "tornproof.impl.write.readable_row_groups:_is_readable", lambda *_: True),
-        ("chunks of any size", "tornproof.impl.write.readable_row_groups:_is_readable_chunk", lambda *_: True),
+        ("row groups of any size", f"{row_groups}:_is_readable", lambda *_: True),
+        ("chunks of any size", f"{row_groups}:_is_readable_chunk", lambda *_: True),
     )
-    return not_noticed(controls, problem_of, readable_commits())
+    of_any_bound: Controls = (
+        ("no row group is small enough", f"{row_groups}:_is_readable", lambda *_: False, "the rows are refused"),
+        ("a row is left out", f"{WRITER}:conform", lambda *of: conform(*of)[1:], "other rows are read"),
+        ("the name is lost", f"{WRITER}:execute", execute_and_spoil, "verify reports"),
+    )
+    numbers = [each for each in readable_commits() if each.type == "LONG"]
+    yield from not_noticed(controls, problem_of, numbers)
+    yield from not_noticed(of_any_bound, problem_of, [each for each in numbers if each.bound_bytes == BOUND_BYTES[-1]])
 
 
 def _rows(schema: pa.Schema, of: str) -> pa.Table:

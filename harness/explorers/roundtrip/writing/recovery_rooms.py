@@ -15,7 +15,15 @@ from msgspec.structs import replace
 from tornproof.harness.common.copies import open_writer_of_copy
 from tornproof.harness.common.patch import Controls, not_noticed, original_of, replaced
 from tornproof.harness.common.whose_error import errors_as_problems
-from tornproof.harness.explorers.roundtrip.writing.kills import Rows, commit, left_by_last_kill, rows_in, table_of_rows
+from tornproof.harness.explorers.roundtrip.writing.kills import (
+    WRITER,
+    Rows,
+    commit,
+    execute_and_spoil,
+    left_by_last_kill,
+    rows_in,
+    table_of_rows,
+)
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.systems.workload import FIRST_TIME
@@ -106,8 +114,8 @@ def _problem_of(storage: MemoryStorage, what: str, expected: Rows) -> str | None
 
 
 def failed_controls() -> Iterator[str]:
-    """Yield what is not noticed of writers that take all room, and of one that leaves none for another footer."""
-    excess = original_of(EXCESS)
+    """Yield what is not noticed of writers that take all room, leave none for another footer, or lose rows."""
+    excess, conform = original_of(EXCESS), original_of(f"{WRITER}:conform")
     controls: Controls = (
         ("nothing is too large", EXCESS, lambda **_: None),
         (
@@ -115,6 +123,9 @@ def failed_controls() -> Iterator[str]:
             EXCESS,
             lambda *, pm_bytes, **others: excess(pm_bytes=pm_bytes - FOOTER_BYTES, **others),
         ),
+        ("rows are lost", f"{__name__}:rows_in", lambda *_: [], "after the recovery the rows are"),
+        ("rows are left out", f"{WRITER}:conform", lambda *of: conform(*of)[:0], "after the next commit the rows are"),
+        ("the name is lost", f"{WRITER}:execute", execute_and_spoil, "after the next commit verify reports"),
     )
     return not_noticed(controls, problem_of, recovery_rooms())
 

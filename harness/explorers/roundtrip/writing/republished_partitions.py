@@ -14,11 +14,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
+from msgspec import structs
 
 from tornproof.harness.common.copies import open_writer_of_copy
 from tornproof.harness.common.new_tables import new_table
-from tornproof.harness.common.patch import Controls, not_noticed
+from tornproof.harness.common.patch import Controls, not_noticed, original_of
 from tornproof.harness.common.whose_error import errors_as_problems
+from tornproof.harness.explorers.roundtrip.writing.kills import WRITER, execute_and_spoil
 from tornproof.harness.simulator.filesystem.faulty import Fault, FaultyStorage
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.intercept import Call, CallKind, InterceptedStorage
@@ -27,8 +29,10 @@ from tornproof.harness.systems.workload import FIRST_TIME
 from tornproof.impl.errors import RowsRejectedError, StorageError
 from tornproof.impl.read.reader import open_snapshot
 from tornproof.impl.storage.interface import Storage, StorageReason
-from tornproof.impl.table.table import open_table
+from tornproof.impl.table.table import Table, open_table
+from tornproof.impl.txn.transaction import Transaction
 from tornproof.impl.verify.verify import verify_table
+from tornproof.impl.write.partition_change import PartitionChanger
 from tornproof.impl.write.table_writer import TableWriter
 
 PROPERTY = "a recovery restates what it can write to, leaves what is read-only, and ends for any other error"
@@ -112,14 +116,44 @@ def problem_of(case: Volumes) -> str | None:
 
 
 def failed_controls() -> Iterator[str]:
-    """Yield what is not noticed of recoveries that restate nothing, leave all that fails, or nothing."""
+    """Yield what is not noticed of recoveries that restate too little, and of writers after them."""
     recovery = "tornproof.impl.write.recovery"
+    conform, republish = original_of(f"{WRITER}:conform"), original_of(f"{recovery}:_republish_partitions")
+
+    def last_first(storage: Storage, table: Table, version: Transaction) -> None:
+        republish(storage, table, structs.replace(version, partitions=version.partitions[::-1]))
+
     controls: Controls = (
-        ("nothing is restated", f"{recovery}:_republish", lambda *_: None),
-        ("any error leaves a partition", f"{recovery}:UNWRITABLE", tuple(StorageReason)),
-        ("no error leaves a partition", f"{recovery}:UNWRITABLE", ()),
+        ("nothing is restated", f"{recovery}:_republish", lambda *_: None, "partition 0 is not restated"),
+        ("nothing is restated later", f"{recovery}:_republish", lambda *_: None, "without errors partition 0 is not"),
+        ("the last is restated first", f"{recovery}:_republish_partitions", last_first, "partition 0 is not restated"),
+        ("any error leaves a partition", f"{recovery}:UNWRITABLE", tuple(StorageReason), "is not raised"),
+        ("no error leaves a partition", f"{recovery}:UNWRITABLE", (), "it ends: "),
+        ("no rows are taken", f"{WRITER}:reject_unless_writable", _refuse, "takes no rows: "),
+        (
+            "what is left takes rows",
+            "tornproof.impl.write.partition_change:PartitionChanger",
+            _Rewriting,
+            "takes rows, which is left as it is",
+        ),
+        ("rows are lost", f"{WRITER}:conform", lambda *of: conform(*of)[:0], "rows are there afterwards"),
+        ("the name is lost", f"{WRITER}:execute", execute_and_spoil, "after another recovery without errors, "),
     )
+    # Made before all mistakes, because it is kept.
+    _killed_table()
     return not_noticed(controls, problem_of, volumes())
+
+
+def _refuse(*_: object) -> None:
+    raise RowsRejectedError("nothing is taken")
+
+
+class _Rewriting(PartitionChanger, kw_only=True):
+    """A writer that puts each partition into a new directory."""
+
+    def must_rewrite(self, *_: object) -> bool:
+        """Return that it must."""
+        return True
 
 
 class _Volumes(InterceptedStorage):

@@ -16,18 +16,20 @@ import pyarrow as pa
 
 from tornproof.harness.common.copies import open_writer_of_copy
 from tornproof.harness.common.new_tables import new_table
-from tornproof.harness.common.patch import Controls, not_noticed, replaced
+from tornproof.harness.common.patch import Controls, not_noticed, original_of, replaced
 from tornproof.harness.common.whose_error import errors_as_problems
 from tornproof.harness.explorers.corruption.every_type import TYPES
+from tornproof.harness.explorers.roundtrip.writing.kills import WRITER, Littering, UnnamedError
 from tornproof.harness.explorers.roundtrip.writing.offered_values import NEVER_NULL
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.impl.errors import RowsRejectedError
 from tornproof.impl.read.reader import open_snapshot
 from tornproof.impl.table.metadata_file import PartitionBy
-from tornproof.impl.write.incoming_rows import in_time_order
+from tornproof.impl.write.incoming_rows import in_time_order, portions
 
 PROPERTY = "a writer takes rows by the names of their columns and by their times"
 PATH, TIME = "rows", "c0"
+INCOMING = "tornproof.impl.write.incoming_rows"
 NOON = 1_704_110_400_000_000
 """Of the first day of 2024, in microseconds."""
 HOUR = 3_600 * 10**6
@@ -96,15 +98,38 @@ def problem_of(case: OfferedRows) -> str | None:
 
 
 def failed_controls() -> Iterator[str]:
-    """Yield what is not noticed of writers that take rows of all times, leave them unsorted, or name other columns."""
-    writer = "tornproof.impl.write.table_writer"
-    controls: Controls = (
-        ("rows stay as they are written", f"{writer}:in_time_order", lambda rows, _: rows),
-        ("rows of one time are turned round", f"{writer}:in_time_order", partial(_turned_round, in_time_order)),
-        ("rows of all times are dropped", f"{writer}:portions", lambda *_: iter(())),
+    """Yield what is not noticed of writers that take, lose or place rows wrongly, or name other columns."""
+    writer, conform = WRITER, original_of(f"{WRITER}:conform")
+
+    def conform_known(rows: Rows, schema: pa.Schema, time: str) -> pa.Table:
+        return conform(rows.select([name for name in rows.schema.names if name in schema.names]), schema, time)
+
+    def conform_capitals(rows: Rows, *of: Any) -> pa.Table:
+        return conform(rows.rename_columns([name.upper() for name in rows.schema.names]), *of)
+
+    sound: Controls = (
+        ("rows stay as they are written", f"{writer}:in_time_order", lambda rows, _: rows, "a row is"),
+        (
+            "rows of one time are turned round",
+            f"{writer}:in_time_order",
+            partial(_turned_round, in_time_order),
+            "a row",
+        ),
+        ("rows of all times are dropped", f"{writer}:portions", lambda *_: iter(()), "rows are there, and should be"),
         ("columns by their positions", f"{writer}:conform", lambda rows, schema, _: _by_position(rows, schema)),
+        ("names are in capital letters", f"{writer}:conform", conform_capitals, "they are refused: there is no column"),
     )
-    return not_noticed(controls, problem_of, offered_rows())
+    placed: Controls = (
+        ("later partitions are left out", f"{writer}:portions", lambda *of: list(portions(*of))[:1], "they are in"),
+    )
+    misnamed: Controls = (
+        ("columns that are not there are left out", f"{writer}:conform", conform_known, "they are taken"),
+        ("no column is named", f"{INCOMING}:RowsRejectedError", UnnamedError, "they are refused without"),
+        ("a file is left", f"{writer}:TableWriter", Littering, "they are refused, and files have changed"),
+    )
+    yield from not_noticed(sound, problem_of, [*_named()])
+    yield from not_noticed(placed, problem_of, [*_placed()])
+    yield from not_noticed(misnamed, problem_of, [*_misnamed()])
 
 
 def columns_of_all() -> tuple[str, ...]:

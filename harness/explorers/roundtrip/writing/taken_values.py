@@ -19,12 +19,16 @@ from tornproof.harness.common.new_tables import new_table
 from tornproof.harness.common.patch import Controls, not_noticed, original_of
 from tornproof.harness.common.whose_error import errors_as_problems
 from tornproof.harness.explorers.model_based.surroundings import ENCODINGS
+from tornproof.harness.explorers.roundtrip.writing.kills import WRITER, Littering, UnnamedError, execute_and_spoil
 from tornproof.harness.explorers.roundtrip.writing.offered_values import Offered, OfferedColumn, offered_columns
 from tornproof.harness.explorers.roundtrip.writing.stated_bounds import wrong_bounds, wrong_page_bounds
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.systems.workload import FIRST_TIME
 from tornproof.impl.errors import RowsRejectedError
+from tornproof.impl.parquet.arrow_writer import WrittenColumn
 from tornproof.impl.parquet.encode_options import EncodeOptions
+from tornproof.impl.parquet.footer import FooterParts
+from tornproof.impl.parquet.thrift import encode
 from tornproof.impl.read.reader import Snapshot, open_snapshot
 from tornproof.impl.table.table import Table
 from tornproof.impl.verify.verify import verify_table
@@ -34,6 +38,7 @@ from tornproof.impl.write.writer_options import WriterOptions
 
 PROPERTY = "what a writer takes is read again, and what a column cannot hold is refused"
 PATH, TIME, COLUMN = "offered", "ts", "values"
+CHANGE, GROUPS = "tornproof.impl.write.partition_change", "tornproof.impl.chunk.row_group_encoder"
 SHOWN = 200
 GROUP_ROWS = 5
 OPTIONS = WriterOptions(row_group_row_count_max=GROUP_ROWS, encoding=EncodeOptions(page_index=True))
@@ -89,18 +94,79 @@ def _read(table: Table) -> pa.Table:
 def failed_controls() -> Iterator[str]:
     """Yield what is not noticed of writers that take what their columns cannot hold, and refuse what they can."""
     incoming, bounds = "tornproof.impl.write.incoming_rows", "tornproof.impl.parquet.arrow_writer:_with_bounds"
-    with_bounds = original_of(bounds)
+    stored = "tornproof.impl.write.stored_arrays"
+    with_bounds, conform = original_of(bounds), original_of(f"{WRITER}:conform")
+
+    def conform_times(rows: pa.Table, *of: Any) -> pa.Table:
+        if COLUMN in rows.schema.names:
+            raise RowsRejectedError.at(COLUMN, 0, "nothing", "something")
+        return conform(rows, *of)
+
+    def bounded(change: Callable[..., tuple[bytes | None, bytes | None]]) -> Callable[..., WrittenColumn]:
+        return lambda column, *of: with_bounds(column, *(change(*of) if COLUMN.encode() in encode(column.tree) else of))
+
+    new_footer, encode_pages, write_row_group = (
+        original_of(each) for each in (f"{CHANGE}:new_footer", f"{GROUPS}:encode_pages", f"{GROUPS}:write_row_group")
+    )
+
+    def encode_zeros(values: pa.Array, *of: Any, **settings: Any) -> Any:
+        return encode_pages(pa.array([0] * len(values), values.type), *of, **settings)
+
+    def write_turned_round(stored: pa.Table, bounds: Any, options: EncodeOptions) -> Any:
+        order = pa.array(range(len(stored))[:: -1 if options.duplicates else 1], pa.int64())
+        return write_row_group(stored.take(order), bounds, options)
+
+    def footer_turned_round(*of: Any) -> _TurnedRound:
+        return _TurnedRound(new_footer(*of))
+
     controls: Controls = (
         (
             "an index of other bounds stays",
             bounds,
             lambda column, *wanted: replace(with_bounds(column, *wanted), column_index=column.column_index),
+            "by the index of row group",
         ),
-        ("numbers that a cast changes", f"{incoming}:_lost", lambda *_: None),
-        ("row groups are read in the opposite order", f"{__name__}:open_snapshot", _Backwards),
         ("casts that fail", f"{incoming}:_cast", lambda column, _: column),
     )
-    return not_noticed(controls, problem_of, offered_columns())
+    of_floats: Controls = (
+        (
+            "the maximum is also the minimum",
+            bounds,
+            bounded(lambda _, high: (high, high)),
+            "the bounds are",
+        ),
+        ("no bounds are stated", bounds, bounded(lambda *_: (None, None)), "no bounds are stated"),
+        ("numbers that a cast changes", f"{incoming}:_lost", lambda *_: None, ": it is taken"),
+        ("row groups are read in the opposite order", f"{__name__}:open_snapshot", _Backwards, ": it is read as"),
+        ("the last row group is read twice", f"{__name__}:open_snapshot", _Longer, "rows are read, and should be"),
+        ("no column is named", f"{incoming}:RowsRejectedError", UnnamedError, "it is refused without the name"),
+        ("no column is named elsewhere", f"{stored}:RowsRejectedError", UnnamedError, "elsewhere without the name"),
+        ("everything is taken elsewhere", f"{stored}:_check", lambda *_: None, ": it is taken elsewhere"),
+        ("no values are taken", f"{WRITER}:conform", conform_times, ": it is refused: "),
+        ("a file is left", f"{WRITER}:TableWriter", Littering, "what is refused has changed files"),
+        ("the name is lost", f"{WRITER}:execute", execute_and_spoil, "verify reports"),
+        ("others see row groups in the opposite order", f"{CHANGE}:new_footer", footer_turned_round, "seen by pyarrow"),
+        ("numbers are others the second time", f"{GROUPS}:encode_pages", encode_zeros, "number twice, verify reports"),
+        (
+            "rows are others with numbers twice",
+            f"{GROUPS}:write_row_group",
+            write_turned_round,
+            "read, with every number",
+        ),
+    )
+    yield from not_noticed(controls, problem_of, offered_columns())
+    yield from not_noticed(of_floats, problem_of, [each for each in offered_columns() if each.type == "FLOAT"])
+
+
+class _TurnedRound:
+    """A new footer that gets its row groups in the opposite order."""
+
+    def __init__(self, footer: FooterParts) -> None:
+        self._footer = footer
+
+    def with_row_groups(self, row_groups: Sequence[bytes], row_count: int) -> FooterParts:
+        """Return the footer of these row groups."""
+        return self._footer.with_row_groups(row_groups[::-1], row_count)
 
 
 class _Backwards:
@@ -112,6 +178,15 @@ class _Backwards:
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Yield the row groups."""
         yield from reversed(list(self._snapshot.batches()))
+
+
+class _Longer(_Backwards):
+    """The rows of a table, of which those of the last row group come twice."""
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Yield the row groups."""
+        batches = list(self._snapshot.batches())
+        yield from (*batches, *batches[-1:])
 
 
 def _rows(array: pa.Array, first: int) -> pa.Table:

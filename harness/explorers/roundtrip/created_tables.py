@@ -9,12 +9,15 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
-from tornproof.harness.common.patch import Controls, not_noticed
+from msgspec import structs
+
+from tornproof.harness.common.patch import Controls, not_noticed, original_of
 from tornproof.harness.common.whose_error import errors_as_problems
 from tornproof.harness.simulator.filesystem.faulty import FaultyStorage
 from tornproof.harness.simulator.filesystem.image import DiskImage
-from tornproof.harness.simulator.filesystem.intercept import STEPS
+from tornproof.harness.simulator.filesystem.intercept import STEPS, Call, CallKind
 from tornproof.harness.simulator.filesystem.kernel import Kernel
 from tornproof.harness.simulator.filesystem.kernel_calls import apply
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
@@ -22,15 +25,17 @@ from tornproof.harness.simulator.persistence.legal_disks import legal_disks
 from tornproof.harness.simulator.persistence.models import POWER_MODELS, Model
 from tornproof.impl.errors import FileMissingError, NotATableError, TornproofError
 from tornproof.impl.storage.interface import OpenMode, Storage
-from tornproof.impl.table.create import NewColumn, create_table
-from tornproof.impl.table.metadata_file import PartitionBy
+from tornproof.impl.table.create import OWN_FILES, NewColumn, create_table
+from tornproof.impl.table.metadata_file import PartitionBy, TableMetadata
 from tornproof.impl.table.table import Table, open_table
+from tornproof.impl.txn.transaction import TXN_FILE
 from tornproof.impl.verify.verify import verify_table
 
 PROPERTY = "a table whose creation is cut is not there, or whole"
 PATH = "home/table"
 START = DiskImage({}, frozenset({"home"}))
 TIMESTAMP, LONG, SYMBOL = 8, 6, 12
+MANY = 30
 CREATE = "tornproof.impl.table.create"
 
 
@@ -73,7 +78,7 @@ def created_tables() -> tuple[CreatedTable, ...]:
     """Return all creations, always in the same order."""
     text = NewColumn(name="text", type=SYMBOL, symbol_capacity=2)
     # Their metadata take more than one page.
-    many = tuple(NewColumn(name=f"{number} {'x' * 120}", type=LONG) for number in range(30))
+    many = tuple(NewColumn(name=f"{number} {'x' * 120}", type=LONG) for number in range(MANY))
     return tuple(
         CreatedTable(model=model, columns=columns)
         for model in POWER_MODELS
@@ -103,18 +108,55 @@ def problem_of(case: CreatedTable) -> str | None:
 
 
 def failed_controls() -> Iterator[str]:
-    """Yield what is not noticed of creations that make files durable too late, or not at all."""
+    """Yield what is not noticed of creations that make files durable too late, or not at all, or make others."""
+    encode = original_of(f"{CREATE}:encode_metadata_file")
+
+    def with_fewer_columns(metadata: TableMetadata, **more: Any) -> Any:
+        return encode(structs.replace(metadata, columns=metadata.columns[:1]), **more)
+
+    apply_call = original_of(f"{__name__}:apply")
+
+    def without_names(kernel: Kernel, session: int, call: Call) -> None:
+        if call.kind is not CallKind.SYNC_DIRECTORY:
+            apply_call(kernel, session, call)
+
+    every_file = OWN_FILES | {TXN_FILE}
     controls: Controls = (
         ("files that are not synced", f"{CREATE}:_write", _without_sync),
         ("tables that need no name of their own", f"{CREATE}:UNNAMED_TXN_FILE", "_txn"),
+        ("names that are not synced", f"{__name__}:apply", without_names, "is not there, whose creation has returned"),
+        (
+            "columns that are left out",
+            f"{CREATE}:encode_metadata_file",
+            with_fewer_columns,
+            "the table has the columns",
+        ),
+        ("a name that is left out", f"{CREATE}:encode_name", lambda _: b"", "the table is not sound"),
+        (
+            "tables that are taken for unfinished ones",
+            f"{CREATE}:OWN_FILES",
+            every_file,
+            "is created again over itself",
+        ),
     )
-    return not_noticed(controls, problem_of, created_tables())
+    of_many: Controls = (
+        ("files that are not emptied first", f"{CREATE}:_write", _without_truncate, "another table is created than"),
+    )
+    for those, are_many in ((controls, False), (of_many, True)):
+        cases = [each for each in created_tables() if (len(each.columns) == MANY) is are_many]
+        yield from not_noticed(those, problem_of, cases)
 
 
 def _without_sync(storage: Storage, path: str, content: bytes) -> None:
     with storage.open_for_writing(path, OpenMode.EXISTING_OR_NEW) as file:
         file.truncate(0)
         file.pwrite(content, 0)
+
+
+def _without_truncate(storage: Storage, path: str, content: bytes) -> None:
+    with storage.open_for_writing(path, OpenMode.EXISTING_OR_NEW) as file:
+        file.pwrite(content, 0)
+        file.fsync()
 
 
 def _problem_of_disk(

@@ -150,14 +150,18 @@ def difference(original: Original, form: Form) -> str | None:
 def failed_controls() -> Iterator[str]:
     """Yield each of some mistakes that is not noticed in a file that was made."""
     content = made_files()[f"{ROW_COUNTS[-1]} rows of numbers"]
-    for name, location, broken, chunks in (
-        ("values that are larger by one", "tornproof.impl.migrate.chunk_form:encode_pages", _larger, ChunkForm.ALP),
-        ("footers of no other form", "tornproof.impl.migrate.footer_form:footer_tail", _as_thrift, ChunkForm.OLD),
-        ("ways back that lead nowhere", "tornproof.impl.migrate.footer_form:former_file", _forgotten, ChunkForm.ALP),
+    pages, whole = "tornproof.impl.migrate.chunk_form:encode_pages", f"{__name__}:in_form"
+    back = "tornproof.impl.migrate.footer_form:former_file"
+    for name, location, broken, chunks, words in (
+        ("values that are larger by one", pages, _larger, ChunkForm.ALP, "has other values"),
+        ("pages that are cut", pages, _cut, ChunkForm.ALP, "comes from"),
+        ("files of no other form", whole, _in_no_form, ChunkForm.OLD, "its footer is"),
+        ("forms of other files", whole, _of_others, ChunkForm.OLD, "its Thrift footer is another one"),
+        ("ways back that lead nowhere", back, _forgotten, ChunkForm.ALP, "it is not what it was"),
     ):
         form = Form(footer=FooterForm.PRIVATE, chunks=chunks, header=HeaderForm.PLAIN)
         with wrapped(location, broken):
-            if difference(Original(content), form) is None:
+            if words not in (difference(Original(content), form) or ""):
                 yield f"{name} were not noticed"
 
 
@@ -169,8 +173,16 @@ def _shifted(values: pa.Array) -> pa.Array:
     return pa.compute.add(values, pa.scalar(1, values.type))
 
 
-def _as_thrift(tail: Callable[..., bytes]) -> Callable[..., bytes]:
-    return lambda thrift, form, **settings: tail(thrift, FooterForm.THRIFT, **settings)
+def _cut(encode: Callable[..., bytes]) -> Callable[..., bytes]:
+    return lambda *given, **settings: encode(*given, **settings)[:-1]
+
+
+def _in_no_form(change: Callable[..., bytes]) -> Callable[..., bytes]:
+    return lambda content, _, *more: change(content, FooterForm.THRIFT, *more)
+
+
+def _of_others(change: Callable[..., bytes]) -> Callable[..., bytes]:
+    return lambda _, *more: change(few_numbers(), *more)
 
 
 def _forgotten(former: Callable[..., Any]) -> Callable[..., Any]:

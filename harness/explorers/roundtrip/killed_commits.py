@@ -82,10 +82,15 @@ def problem_of(case: KilledCommits) -> str | None:
 
 def failed_controls() -> Iterator[str]:
     """Yield what is not noticed of commits that do something else."""
+    for case in killed_commits():
+        # Made before all mistakes, because it is kept.
+        _image(case.before)
     module = "tornproof.impl.write.table_writer"
     controls: Controls = (
-        ("nulls are not noted", f"{module}:mark_null", lambda *_: None),
-        ("symbols are not written", f"{module}:extend_dictionaries", lambda *_: None),
+        ("nulls are not noted", f"{module}:mark_null", lambda *_: None, ": no null is noted in the dictionary"),
+        ("symbols are not written", f"{module}:extend_dictionaries", lambda *_: None, "after the next commit tag.o: "),
+        ("rows are lost", f"{__name__}:rows_in", lambda *_: [], ": the rows are"),
+        ("the next rows are lost", f"{__name__}:commit", lambda *_: None, "after the next commit the rows are"),
     )
     return not_noticed(controls, problem_of, killed_commits())
 

@@ -7,6 +7,7 @@ import itertools
 import posixpath
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NoReturn
 
 from tornproof.harness.common.patch import Controls, not_noticed
 from tornproof.harness.common.whose_error import errors_as_problems
@@ -77,8 +78,17 @@ def problem_of(case: SpelledFile) -> str | None:
 
 def failed_controls() -> Iterator[str]:
     """Yield what is not noticed of a directory that is only known by its slash."""
+    operations: Controls = (
+        ("nothing is changed", f"{__name__}:change_footer_form", lambda *_: None, "it is not changed"),
+        ("nothing may be changed", f"{__name__}:change_footer_form", _refuse, "it is refused: "),
+    )
+    yield from not_noticed(operations, problem_of, spelled_files())
     controls: Controls = tuple(
         (f"parents in {module}", f"tornproof.impl.migrate.{module}:parent_of", lambda path: path.rpartition("/")[0])
         for module in ("footer_form", "plain_file")
     )
-    return not_noticed(controls, problem_of, spelled_files())
+    yield from not_noticed(controls, problem_of, spelled_files())
+
+
+def _refuse(*_: object) -> NoReturn:
+    raise UsageError("nothing may be changed")

@@ -80,9 +80,20 @@ def failed_controls() -> Iterator[str]:
     """Yield what is not noticed of readers that take another time for that of all partitions, or of dictionaries."""
     module = "tornproof.impl.table.column_versions"
     controls: Controls = (
-        ("entries of all partitions are those of dictionaries", f"{module}:DEFAULT_PARTITION", DICTIONARY),
-        ("entries of dictionaries are not looked up", f"{module}:DICTIONARY", DICTIONARY + 1),
-        ("files may have any size", f"{module}:CV_LIMIT_BYTES", FILE_BYTES_MAX + 1),
+        (
+            "entries of all partitions are those of dictionaries",
+            f"{module}:DEFAULT_PARTITION",
+            DICTIONARY,
+            "the number of column",
+        ),
+        (
+            "entries of dictionaries are not looked up",
+            f"{module}:DICTIONARY",
+            DICTIONARY + 1,
+            "the number of dictionary",
+        ),
+        ("files may have any size", f"{module}:CV_LIMIT_BYTES", FILE_BYTES_MAX + 1, "because of size"),
+        ("files may have no size", f"{module}:CV_LIMIT_BYTES", 0, "it is rejected: "),
     )
     return not_noticed(controls, problem_of, column_version_files())
 

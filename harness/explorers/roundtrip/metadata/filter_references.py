@@ -76,8 +76,14 @@ def failed_controls() -> Iterator[str]:
             return b""
 
     controls: Controls = (
-        ("nothing is rejected", f"{__name__}:bitset_of", reject_nothing),
-        ("all filters are whole", f"{__name__}:bitset_of", lambda *_, **__: BITS),
+        ("nothing is rejected", f"{__name__}:bitset_of", reject_nothing, "are taken for a filter"),
+        ("all filters are whole", f"{__name__}:bitset_of", lambda *_, **__: BITS, "is read instead of"),
+        (
+            "blocks are twice as large",
+            "tornproof.impl.pm.bloom_position:BLOCK_BYTES",
+            2 * BLOCK_BYTES,
+            "it is rejected: ",
+        ),
     )
     return not_noticed(controls, problem_of, filter_references())
 

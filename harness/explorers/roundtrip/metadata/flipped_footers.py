@@ -14,13 +14,15 @@ from typing import NoReturn
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from msgspec import structs
 
-from tornproof.harness.common.patch import Controls, not_noticed
+from tornproof.harness.common.patch import Controls, not_noticed, original_of
 from tornproof.harness.common.whose_error import errors_as_problems
 from tornproof.harness.explorers.corruption.plan import BITS_IN_BYTE, Flip
 from tornproof.harness.explorers.roundtrip.forms import FILE, in_form, opened
 from tornproof.impl.chunk.duplicates import ChunkForm
 from tornproof.impl.errors import CorruptError, UnsupportedError
+from tornproof.impl.extension.footer import FileFooter
 from tornproof.impl.layout.parquet import ExtensionTail, FooterForm, ParquetTail
 
 PROPERTY = "a footer that was changed is not taken for the one that was written"
@@ -71,13 +73,21 @@ def problem_of(case: FlippedFooter) -> str | None:
 
 
 def failed_controls() -> Iterator[str]:
-    """Yield what is not noticed of readers that reject no file for damage, or each."""
+    """Yield what is not noticed of readers that reject no file for damage, or each, or believe what is damaged."""
     doubted = next(
         opened(Flip(FILE, case.bit).apply(_file(case.form))) for case in flipped_footers() if case.kind == FLATBUFFERS
     )
+    believed, other = opened(_file(FooterForm.PRIVATE)), structs.replace(doubted, thrift_bytes=b"")
+    plain, read = _file(FooterForm.THRIFT), original_of(f"{__name__}:opened")
+
+    def other_than_plain(content: bytes) -> FileFooter:
+        return read(content) if content == plain else other
+
     controls: Controls = (
-        ("no damage is rejected", f"{__name__}:opened", lambda _: doubted),
-        ("any damage is rejected", f"{__name__}:opened", _reject),
+        ("no damage is rejected", f"{__name__}:opened", lambda _: doubted, "the damage is not noticed"),
+        ("any damage is rejected", f"{__name__}:opened", _reject, "the file is rejected"),
+        ("damage is believed", f"{__name__}:opened", lambda _: believed, "the FlatBuffers are believed"),
+        ("another footer is read", f"{__name__}:opened", other_than_plain, "its Thrift footer is another one"),
     )
     return not_noticed(controls, problem_of, flipped_footers())
 

@@ -10,6 +10,7 @@ import functools
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NoReturn
 
 from tornproof.harness.common.patch import Controls, not_noticed
 from tornproof.harness.common.whose_error import errors_as_problems
@@ -95,12 +96,23 @@ def problem_of(case: ForgedDuplicate) -> str | None:
 def failed_controls() -> Iterator[str]:
     """Yield what is not noticed of readers that believe everything, and of verifications that compare no values."""
     values, whole = "tornproof.impl.chunk.duplicate_values", _columns()
+    doubted = next(each for each in forged_duplicates() if each.outcome is Outcome.DOUBTED)
+    content = _with_record(doubted.record, **dict(doubted.changes))
+    found = columns_of(content, opened(content))
+    others = {name: (whole[name][0].slice(1), *more) for name, (_, *more) in found.items()}
     controls: Controls = (
-        ("nothing is compared", f"{values}:is_same", lambda *_: True),
-        ("nothing is reported", f"{__name__}:duplicate_problems", lambda *_, **__: ()),
-        ("nothing is doubted", f"{__name__}:columns_of", lambda *_: whole),
+        ("nothing is compared", f"{values}:is_same", lambda *_: True, "verify reports 0 problems"),
+        ("nothing is reported", f"{__name__}:duplicate_problems", lambda *_, **__: (), "verify reports 0 problems"),
+        ("nothing is doubted", f"{__name__}:columns_of", lambda *_: whole, "there are 0 doubts, and 0 chunks"),
+        ("all is doubted", f"{__name__}:columns_of", lambda *_: found, "it is doubted"),
+        ("all is rejected", f"{__name__}:columns_of", _reject, "it is rejected"),
+        ("other values are read", f"{__name__}:columns_of", lambda *_: others, "has other values"),
     )
     return not_noticed(controls, problem_of, forged_duplicates())
+
+
+def _reject(*_: object) -> NoReturn:
+    raise CorruptError(FILE, "duplicate", 0, "another one", "this one")
 
 
 def _changes(number: int) -> Iterator[tuple[str, Outcome, dict[str, int]]]:

@@ -105,9 +105,12 @@ def failed_controls() -> Iterator[str]:
     """Yield what is not noticed of readers that check neither header nor timestamp, and of a flag in another bit."""
     module = "tornproof.impl.table.metadata_file"
     controls: Controls = (
-        ("every timestamp is taken", f"{module}:_check_timestamp", lambda *_: None),
-        ("every position is free", f"{module}:_check_free", lambda *_: None),
-        ("symbols have one capacity", f"{module}:SYMBOL_CAPACITY", USUAL_CAPACITY + 1),
+        ("every timestamp is taken", f"{module}:_check_timestamp", lambda *_: None, "because of TIMESTAMP_INDEX"),
+        ("every position is free", f"{module}:_check_free", lambda *_: None, "because of REPLACING_INDEX"),
+        ("symbols have one capacity", f"{module}:SYMBOL_CAPACITY", USUAL_CAPACITY + 1, "columns is"),
+        ("files may have any size", f"{module}:META_LIMIT_BYTES", FILE_BYTES_MAX + 1, "because of size"),
+        ("tables may have any number of columns", f"{module}:COLUMN_COUNT_LIMIT", 1 << 20, "_meta: CODE_UNIT_COUNT of"),
+        ("no table has columns", f"{module}:COLUMN_COUNT_LIMIT", 0, "it is rejected: "),
     )
     return not_noticed(controls, problem_of, meta_files())
 

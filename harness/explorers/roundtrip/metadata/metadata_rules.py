@@ -8,6 +8,9 @@ import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from msgspec import structs
+
+from tornproof.harness.common.patch import Controls, not_noticed, original_of
 from tornproof.harness.common.whose_error import errors_as_problems
 from tornproof.harness.explorers.roundtrip.metadata.generations import reencode_generations
 from tornproof.harness.explorers.roundtrip.metadata.metadata_draft import (
@@ -35,9 +38,12 @@ from tornproof.impl.errors import Problem, ProblemError
 from tornproof.impl.pm.chain import Metadata, decode_metadata, resolve
 from tornproof.impl.pm.check import check_metadata
 from tornproof.impl.pm.statistics import proven_bounds
+from tornproof.impl.pm.view import MetadataView
 
 PROPERTY = "the check of a metadata file names each broken rule, and nothing else"
 FILE = "_pm"
+CHECK, VIEW = f"{__name__}:check_metadata", "tornproof.harness.explorers.roundtrip.metadata.views:open_view"
+ENCODE = "tornproof.harness.explorers.roundtrip.metadata.generations:encode_file"
 TIMESTAMP, WHOLE, LIST, REAL = range(4)
 """The columns of a draft: a required one, one of other writers, one of lists, and one with a given type."""
 INT64, INT32, DOUBLE = 2, 1, 5
@@ -192,7 +198,19 @@ def _misplaced(problem: Problem, draft: Draft) -> str | None:
 
 
 def failed_controls() -> Iterator[str]:
-    """Yield what is not noticed of an answer that is wrong in either way."""
+    """Yield what is not noticed of an answer that is wrong in either way, and of what is said of a sound file."""
+    check, encode, view = (original_of(each) for each in (CHECK, ENCODE, VIEW))
+    controls: Controls = (
+        ("an encoder stops too early", ENCODE, lambda *of: encode(*of)[:-1], "it is encoded in another way"),
+        (
+            "a view has row groups in the opposite order",
+            VIEW,
+            lambda *of, **more: _turned(view(*of, **more)),
+            "seen in",
+        ),
+        ("fields are elsewhere", CHECK, lambda *of, **more: map(_moved, check(*of, **more)), "is said to be at byte"),
+    )
+    yield from not_noticed(controls, problem_of, (*_of_columns(), *_of_footers()))
     broken = _draft(unused_bytes=_sound().footer_offset + 1)
     for rule in (
         Rule(name="a broken rule of which nothing is expected", change=broken),
@@ -201,6 +219,14 @@ def failed_controls() -> Iterator[str]:
     ):
         if problem_of(rule) is None:
             yield f"{rule.name}: not noticed"
+
+
+def _turned(view: MetadataView) -> MetadataView:
+    return structs.replace(view, block_offsets=view.block_offsets[::-1])
+
+
+def _moved(problem: Problem) -> Problem:
+    return structs.replace(problem, offset_bytes=(problem.offset_bytes or 0) + 1)
 
 
 def _sound() -> Draft:

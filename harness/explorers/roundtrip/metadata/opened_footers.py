@@ -43,6 +43,10 @@ BIT_STEP = 3
 """One bit of so many is flipped: two or three of each byte."""
 
 
+FIRST_COUNT = 100
+"""So many bits are in what a footer says of the types of columns."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenedFooter:
     """A bit of the footer that is flipped."""
@@ -86,10 +90,15 @@ def problem_of(case: OpenedFooter) -> str | None:
 def failed_controls() -> Iterator[str]:
     """Yield what is not noticed of a verification that looks at nothing, and of one that looks at what it needs."""
     controls: Controls = (
-        ("nothing is reported", f"{__name__}:check_thrift_footer", lambda *_: (None, [])),
+        ("nothing is reported", f"{__name__}:check_thrift_footer", lambda *_: (None, []), "and pyarrow says"),
         ("others are not thought of", "tornproof.impl.verify.verify:check_for_others", lambda *_, **__: None),
     )
-    return not_noticed(controls, problem_of, opened_footers())
+    of_values: Controls = (
+        ("nothing is reported of values", f"{__name__}:check_thrift_footer", lambda *_: (None, []), "other values of"),
+    )
+    yield from not_noticed(controls, problem_of, opened_footers())
+    # What the types of the columns are is said first.
+    yield from not_noticed(of_values, problem_of, opened_footers()[:FIRST_COUNT])
 
 
 def _reports(content: bytes) -> bool:

@@ -161,11 +161,13 @@ def problem_of(placed: PlacedPartition) -> str | None:
 def failed_controls() -> Iterator[str]:
     """Yield what is not noticed of comparisons that are not made."""
     controls: Controls = tuple(
-        (name, f"tornproof.impl.table.{function}", lambda *_, **__: iter(()))
+        (name, function, lambda *_, **__: iter(()))
         for name, function in (
-            ("columns are not compared", "check:_check_columns"),
-            ("times are not compared", "check:_check_times"),
-            ("the end of data.parquet is not looked at", "partition:_check_data"),
+            ("columns are not compared", "tornproof.impl.table.check:_check_columns"),
+            ("times are not compared", "tornproof.impl.table.check:_check_times"),
+            ("the end of data.parquet is not looked at", "tornproof.impl.table.partition:_check_data"),
+            ("native partitions are not looked at", f"{__name__}:check_native"),
+            ("what was never migrated is not looked at", f"{__name__}:check_unmigrated"),
         )
     )
     return not_noticed(controls, problem_of, placed_partitions())

@@ -9,7 +9,7 @@ import functools
 import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NoReturn
 
 from tornproof.harness.common.patch import Controls, not_noticed
 from tornproof.harness.common.whose_error import errors_as_problems
@@ -146,11 +146,31 @@ def problem_of(file: TransactionFile) -> str | None:
 def failed_controls() -> Iterator[str]:
     """Yield what is not noticed of readers that look at no area and at no record, and of a flag in another bit."""
     controls: Controls = (
-        ("every area is taken", "tornproof.impl.txn.transaction:check_area", lambda *_, **__: None),
-        ("every record is taken", "tornproof.impl.txn.transaction:_check_record", lambda *_: None),
-        ("another flag says what is in Parquet", "tornproof.impl.layout.txn:PARQUET_FORMAT", PARQUET_GENERATED),
+        (
+            "every area is taken",
+            "tornproof.impl.txn.transaction:check_area",
+            lambda *_, **__: None,
+            "read from its bytes, it is rejected: ",
+        ),
+        ("every record is taken", "tornproof.impl.txn.transaction:_check_record", lambda *_: None, "it is taken for"),
+        (
+            "another flag says what is in Parquet",
+            "tornproof.impl.layout.txn:PARQUET_FORMAT",
+            PARQUET_GENERATED,
+            "partition 1 is",
+        ),
+        (
+            "readers beside a writer read nothing",
+            f"{__name__}:safe_read",
+            _reject,
+            "read beside a writer, it is rejected: ",
+        ),
     )
     return not_noticed(controls, problem_of, transaction_files())
+
+
+def _reject(*_: object, file: str) -> NoReturn:
+    raise CorruptError(file, "area", 0, "another one", "this one")
 
 
 def _facts(transaction: Transaction) -> dict[str, Any]:

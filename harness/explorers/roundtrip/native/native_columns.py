@@ -12,6 +12,8 @@ import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+import numpy as np
+
 from tornproof.harness.common.patch import Controls, not_noticed, original_of, replaced
 from tornproof.harness.common.whose_error import errors_as_problems
 from tornproof.harness.explorers.corruption.served import SMALLEST, WIDTHS_BYTES
@@ -308,7 +310,9 @@ def failed_controls() -> Iterator[str]:
         ("null is the key before the first", f"{native}:NULL_SYMBOL", -1),
         ("texts that are none are looked for", f"{native}:VARCHAR_NULL", 0),
     )
-    return not_noticed(controls, problem_of, native_columns())
+    keys: Controls = (("keys are not read", f"{__name__}:native_keys", lambda *_: np.array([7]), "the keys are [7]"),)
+    yield from not_noticed(controls, problem_of, native_columns())
+    yield from not_noticed(keys, problem_of, [*_of_symbols()])
 
 
 def column_versions(entries: Iterable[tuple[int, int, int, int]]) -> ColumnVersions:

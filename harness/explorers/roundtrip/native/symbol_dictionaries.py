@@ -12,9 +12,9 @@ import re
 import struct
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
-from tornproof.harness.common.patch import Controls, not_noticed
+from tornproof.harness.common.patch import Controls, not_noticed, original_of
 from tornproof.harness.common.whose_error import errors_as_problems
 from tornproof.harness.explorers.corruption.crafted import overwritten
 from tornproof.harness.explorers.corruption.served import ENTRY, SMALLEST, Index
@@ -46,6 +46,7 @@ from tornproof.impl.verify.table_files import TableFiles
 
 PROPERTY = "a dictionary says what its bytes say, and what is wrong with it is reported"
 PATH, TXN = "table", "_txn"
+FILES = "tornproof.impl.verify.table_files"
 ID, SYMBOL_TYPE, LONG_TYPE = 3, 12, 6
 OTHER, OTHER_ID = "b", 9
 OTHER_SYMBOLS = ("one", "two")
@@ -163,12 +164,41 @@ def problem_of(case: Dictionary) -> str | None:
 
 def failed_controls() -> Iterator[str]:
     """Yield what is not noticed of dictionaries in which any offset, any index and any length may be."""
+    read, key_of = original_of(f"{FILES}:read_table_symbols"), SymbolTable.key_of
+
+    buckets, count, positions = buckets_of, bucket_count, positions_of
+
+    def turned_round(*of: Any) -> dict[str, SymbolTable]:
+        return {name: SymbolTable(each.symbols[::-1]) for name, each in read(*of).items()}
+
+    tables: Controls = tuple(
+        (name, "tornproof.impl.table.symbols:SymbolTable", type("Odd", (SymbolTable,), {method: odd}), words)
+        for name, method, odd, words in (
+            ("keys begin at 1", "key_of", lambda *of, **more: key_of(*of, **more) + 1, "the keys of its symbols are"),
+            ("new symbols are the first", "key_of", _key_or_first, "the key of a new one is"),
+            ("rows are not named", "key_of", lambda *of, **_: key_of(*of), "a new one is said to be"),
+            ("no symbols are new", "new_among", lambda *_: (), "a new one is not found"),
+            ("symbols take no bytes", "characters_bytes", 0, "they are said to take"),
+        )
+    )
+    uses: Controls = (
+        ("symbols are turned round", f"{FILES}:read_table_symbols", turned_round, "its symbols are read as"),
+        ("keys are others", f"{__name__}:buckets_of", lambda *of: buckets(*of) + 1, "the keys of its index are"),
+        ("there are more keys", f"{__name__}:bucket_count", lambda *of: count(*of) + 1, "its index has"),
+        ("symbols are elsewhere", f"{__name__}:positions_of", lambda *of: positions(*of) + 1, "later symbols are at"),
+        ("nulls are not noted", f"{__name__}:mark_null", lambda *_: None, "a note that rows hold nulls"),
+    )
+    yield from not_noticed((*tables, *uses), problem_of, [*_sound()])
     controls: Controls = (
         ("any index is right", "tornproof.impl.verify.table_files:check_dictionary", lambda *_: iter(())),
         ("there may be any number of symbols", "tornproof.impl.limits:SYMBOL_COUNT_LIMIT", 1 << 40),
         ("symbols may be of any length", "tornproof.impl.limits:SYMBOL_CHARACTERS_LIMIT_BYTES", 1 << 40),
     )
-    return not_noticed(controls, problem_of, symbol_dictionaries())
+    yield from not_noticed(controls, problem_of, symbol_dictionaries())
+
+
+def _key_or_first(table: SymbolTable, symbol: str, **_: Any) -> int:
+    return table.symbols.index(symbol) if symbol in table.symbols else 0
 
 
 def _problem_of_use(found: Mapping[str, SymbolTable], case: Dictionary) -> str | None:

@@ -163,7 +163,9 @@ def failed_controls() -> Iterator[str]:
         ("files of any size are read", f"{INDEX}:INDEX_LIMIT_BYTES", 1 << 40),
         ("nulls of older rows must be there", f"{INDEXES}:OLDER_ROW", 0),
     )
-    return not_noticed(controls, problem_of, symbol_indexes())
+    keys: Controls = (("keys are not read", f"{__name__}:parquet_keys", lambda *_: np.array([7]), "the keys are [7]"),)
+    yield from not_noticed(controls, problem_of, symbol_indexes())
+    yield from not_noticed(keys, problem_of, [*_decoded()])
 
 
 def _judged(case: IndexedRows, *, is_split: bool) -> list[Report]:

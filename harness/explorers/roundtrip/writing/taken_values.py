@@ -69,7 +69,7 @@ def problem_of(column: OfferedColumn) -> str | None:
         _differences(seen.read(), taken, "seen by pyarrow", lambda each: each.in_file),
         wrong_bounds(seen, column.type, keys),
         wrong_page_bounds(content, column.type, keys),
-        (f"verify reports {each}" for each in verify_table(table).all_problems),
+        (f"once they are taken, verify reports {each}" for each in verify_table(table).all_problems),
         _problems_of_duplicates(column),
     )
     return next(problems, None)
@@ -144,7 +144,7 @@ def failed_controls() -> Iterator[str]:
         ("everything is taken elsewhere", f"{stored}:_check", lambda *_: None, ": it is taken elsewhere"),
         ("no values are taken", f"{WRITER}:conform", conform_times, ": it is refused: "),
         ("a file is left", f"{WRITER}:TableWriter", Littering, "what is refused has changed files"),
-        ("the name is lost", f"{WRITER}:execute", execute_and_spoil, "verify reports"),
+        ("the name is lost", f"{WRITER}:execute", execute_and_spoil, "are taken, verify reports"),
         ("others see row groups in the opposite order", f"{CHANGE}:new_footer", footer_turned_round, "seen by pyarrow"),
         ("numbers are others the second time", f"{GROUPS}:encode_pages", encode_zeros, "number twice, verify reports"),
         (

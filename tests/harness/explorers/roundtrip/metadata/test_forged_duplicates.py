@@ -43,4 +43,4 @@ def test_a_reader_that_tells_no_doubts_is_found_and_replays() -> None:
 
 def test_a_blind_look_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "problem_of", lambda _: None)
-    assert len([*failed_controls()]) == 3
+    assert len([*failed_controls()]) == 6

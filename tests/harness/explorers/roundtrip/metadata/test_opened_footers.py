@@ -34,4 +34,4 @@ def test_a_verification_that_thinks_of_nobody_else_is_found_and_replays() -> Non
 
 def test_a_blind_look_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "problem_of", lambda _: None)
-    assert len([*failed_controls()]) == 2
+    assert len([*failed_controls()]) == 3

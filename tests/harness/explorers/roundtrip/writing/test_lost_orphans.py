@@ -15,6 +15,7 @@ from tornproof.harness.explorers.roundtrip.writing import lost_orphans as module
 from tornproof.harness.explorers.roundtrip.writing.kills import rows_in
 from tornproof.harness.explorers.roundtrip.writing.lost_orphans import FIRST, PATH, failed_controls, lost_orphans
 from tornproof.harness.simulator.filesystem.file_state import PAGE_BYTES
+from tornproof.harness.simulator.filesystem.intercept import CallKind
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 
 
@@ -46,4 +47,9 @@ def test_a_recovery_that_states_something_else_is_found_and_replays() -> None:
 
 def test_a_blind_look_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_problem_of_disk", lambda _: None)
-    assert [*failed_controls()] == ["only what is new is written: not noticed", "no data are synced: not noticed"]
+    assert len([*failed_controls()]) == 5
+
+
+def test_a_look_only_after_syncs_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "STEPS", frozenset({CallKind.FDATASYNC, CallKind.FSYNC, CallKind.MSYNC}))
+    assert "what is published is written later, before one sync: not noticed" in [*failed_controls()]

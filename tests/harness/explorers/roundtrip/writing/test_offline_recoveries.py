@@ -41,4 +41,4 @@ def test_a_recovery_that_keeps_dead_bytes_is_found_and_replays() -> None:
 
 def test_a_blind_look_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "problem_of", lambda _: None)
-    assert len([*failed_controls()]) == 2
+    assert len([*failed_controls()]) == 4

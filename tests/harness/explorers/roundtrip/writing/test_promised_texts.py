@@ -39,4 +39,4 @@ def test_a_writer_that_does_not_look_at_texts_is_found_and_replays() -> None:
 
 def test_a_blind_look_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "problem_of", lambda _: None)
-    assert len([*failed_controls()]) == 2
+    assert len([*failed_controls()]) == 3

@@ -8,6 +8,7 @@ import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+import numpy as np
 from msgspec import structs
 
 from tornproof.harness.common.patch import Controls, not_noticed, original_of
@@ -210,7 +211,20 @@ def failed_controls() -> Iterator[str]:
         ),
         ("fields are elsewhere", CHECK, lambda *of, **more: map(_moved, check(*of, **more)), "is said to be at byte"),
     )
-    yield from not_noticed(controls, problem_of, (*_of_columns(), *_of_footers()))
+    views: Controls = tuple(
+        (name, VIEW, _with(view, method, odd), f"seen in parts, {words}")
+        for name, method, odd, words in (
+            ("row groups have no rows", "row_counts", np.zeros(len(GROUPS)), "row groups have other numbers of rows"),
+            ("all columns are the first", "find_column", lambda *_: TIMESTAMP, "column 'whole' is found at another"),
+            ("columns are not decoded", "column", lambda *_: None, "column 'time' is another one"),
+            ("no row group is read", "row_groups_between", lambda *_: [], "of times from 0 to 1, row groups [] are"),
+        )
+    )
+    unchecked = "tornproof.impl.pm.view:check_checksum"
+    checksums: Controls = (
+        ("checksums are not compared", unchecked, lambda *_, **__: None, "seen in parts, after it was read, a wrong"),
+    )
+    yield from not_noticed((*controls, *views, *checksums), problem_of, (*_of_columns(), *_of_footers()))
     broken = _draft(unused_bytes=_sound().footer_offset + 1)
     for rule in (
         Rule(name="a broken rule of which nothing is expected", change=broken),
@@ -223,6 +237,12 @@ def failed_controls() -> Iterator[str]:
 
 def _turned(view: MetadataView) -> MetadataView:
     return structs.replace(view, block_offsets=view.block_offsets[::-1])
+
+
+def _with(view_of: Callable[..., MetadataView], method: str, odd: object) -> Callable[..., MetadataView]:
+    """Return what opens views in which a method is another one."""
+    kind = type("Odd", (MetadataView,), {method: odd}, frozen=True, kw_only=True)
+    return lambda *of, **more: kind(**structs.asdict(view_of(*of, **more)))
 
 
 def _moved(problem: Problem) -> Problem:

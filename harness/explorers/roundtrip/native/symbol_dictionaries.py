@@ -37,16 +37,17 @@ from tornproof.harness.explorers.roundtrip.native.reported import (
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.impl.errors import RowsRejectedError, StorageError
+from tornproof.impl.storage.interface import Storage
 from tornproof.impl.table.metadata_file import PartitionBy, TableColumn, TableMetadata
 from tornproof.impl.table.symbol_hash import bucket_count, buckets_of, positions_of
-from tornproof.impl.table.symbols import SymbolTable, mark_null
+from tornproof.impl.table.symbols import SymbolTable, dictionary_paths, mark_null
 from tornproof.impl.table.table import Table
 from tornproof.impl.txn.transaction import Transaction, decode_transaction
 from tornproof.impl.verify.table_files import TableFiles
 
 PROPERTY = "a dictionary says what its bytes say, and what is wrong with it is reported"
 PATH, TXN = "table", "_txn"
-FILES = "tornproof.impl.verify.table_files"
+FILES, TABLES = "tornproof.impl.verify.table_files", "tornproof.impl.table.symbols"
 ID, SYMBOL_TYPE, LONG_TYPE = 3, 12, 6
 OTHER, OTHER_ID = "b", 9
 OTHER_SYMBOLS = ("one", "two")
@@ -172,7 +173,7 @@ def failed_controls() -> Iterator[str]:
         return {name: SymbolTable(each.symbols[::-1]) for name, each in read(*of).items()}
 
     tables: Controls = tuple(
-        (name, "tornproof.impl.table.symbols:SymbolTable", type("Odd", (SymbolTable,), {method: odd}), words)
+        (name, f"{TABLES}:SymbolTable", type("Odd", (SymbolTable,), {method: odd}), words)
         for name, method, odd, words in (
             ("keys begin at 1", "key_of", lambda *of, **more: key_of(*of, **more) + 1, "the keys of its symbols are"),
             ("new symbols are the first", "key_of", _key_or_first, "the key of a new one is"),
@@ -186,7 +187,8 @@ def failed_controls() -> Iterator[str]:
         ("keys are others", f"{__name__}:buckets_of", lambda *of: buckets(*of) + 1, "the keys of its index are"),
         ("there are more keys", f"{__name__}:bucket_count", lambda *of: count(*of) + 1, "its index has"),
         ("symbols are elsewhere", f"{__name__}:positions_of", lambda *of: positions(*of) + 1, "later symbols are at"),
-        ("nulls are not noted", f"{__name__}:mark_null", lambda *_: None, "a note that rows hold nulls"),
+        ("nulls are noted otherwise", f"{TABLES}:HAS_NULL", b"\2", "a note that rows hold nulls"),
+        ("nulls are not noted durably", f"{__name__}:mark_null", _note_null, "a note that rows hold nulls"),
     )
     yield from not_noticed((*tables, *uses), problem_of, [*_sound()])
     controls: Controls = (
@@ -195,6 +197,11 @@ def failed_controls() -> Iterator[str]:
         ("symbols may be of any length", "tornproof.impl.limits:SYMBOL_CHARACTERS_LIMIT_BYTES", 1 << 40),
     )
     yield from not_noticed(controls, problem_of, symbol_dictionaries())
+
+
+def _note_null(storage: Storage, table: Table, version: Transaction, column: TableColumn) -> None:
+    with storage.open_for_writing(dictionary_paths(table, version, column)["o"]) as file:
+        file.pwrite(b"\1", HAS_NULL_AT)
 
 
 def _key_or_first(table: SymbolTable, symbol: str, **_: Any) -> int:

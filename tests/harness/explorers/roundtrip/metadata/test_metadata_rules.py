@@ -47,4 +47,4 @@ def test_a_check_that_forgets_a_rule_is_found_and_replays(
 
 def test_a_blind_look_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "problem_of", lambda _: None)
-    assert len([*failed_controls()]) == 6
+    assert len([*failed_controls()]) == 11

@@ -143,10 +143,12 @@ def failed_controls() -> Iterator[str]:
         small_table(state)
     yield from not_noticed(_looks(), problem_of, [each for each in migrations_beside() if not each.act.asks])
     yield from not_noticed(_migrations(), problem_of, _of("a migration that replaces a `_pm`", "pins the version"))
-    yield from not_noticed(_recoveries(), problem_of, _of("a recovery"))
-    yield from not_noticed(_purges(), problem_of, _of("a purge"))
-    yield from not_noticed(_commits(), problem_of, _of("a commit"))
-    yield from not_noticed(_reads(), problem_of, _of("reading"))
+    yield from not_noticed(
+        _recoveries(), problem_of, _of("a recovery", "is a writer") + _of("a recovery", "pins the version")
+    )
+    yield from not_noticed(_purges(), problem_of, _of("a purge", "pinned"))
+    yield from not_noticed(_commits(), problem_of, _of("a commit", "pins the version"))
+    yield from not_noticed(_reads(), problem_of, _of("reading", "pins the version"))
 
 
 def _looks() -> Controls:
@@ -234,7 +236,7 @@ def _reads() -> Controls:
     )
 
 
-def _of(operation: str, act: str = "") -> list[Beside]:
+def _of(operation: str, act: str) -> list[Beside]:
     return [each for each in _all_beside() if each.operation.name == operation and act in each.act.name]
 
 

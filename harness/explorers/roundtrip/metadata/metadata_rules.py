@@ -207,7 +207,7 @@ def failed_controls() -> Iterator[str]:
             "a view has row groups in the opposite order",
             VIEW,
             lambda *of, **more: _turned(view(*of, **more)),
-            "seen in",
+            "seen in parts, chunk",
         ),
         ("fields are elsewhere", CHECK, lambda *of, **more: map(_moved, check(*of, **more)), "is said to be at byte"),
     )

@@ -121,6 +121,8 @@ def test_one_and_three_partitions_give_the_same_and_retries_and_interruptions_to
     assert counts[-1] == (RUN_COUNT, RUN_COUNT, len(resumed.detections)) and counts == sorted(counts)
 
 
+# By day no task fails on Spark, which tries each four times.
+@pytest.mark.nightly
 def test_a_task_that_fails_each_time_ends_the_campaign_with_one_sentence(spark: SparkSession, tmp_path: Path) -> None:
     def fails(task: Task, out: Location) -> None:
         raise OSError("no space left on device")

@@ -52,6 +52,7 @@ def test_a_name_that_cannot_be_used_is_rejected_alike(name: str, tmp_path: Path)
         assert difference([["mkdir", "d"], ["open_for_writing", name, mode]], str(tmp_path)) is None
 
 
+@pytest.mark.nightly
 def test_each_control_is_noticed_and_with_a_blind_comparison_none_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

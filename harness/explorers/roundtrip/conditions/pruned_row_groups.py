@@ -7,6 +7,7 @@ reason. What conditions are true of, and which row groups have some times, is wo
 
 from __future__ import annotations
 
+import enum
 import functools
 import itertools
 import operator
@@ -20,6 +21,8 @@ from tornproof.harness.common.patch import Controls, not_noticed
 from tornproof.harness.common.whose_error import errors_as_problems
 from tornproof.harness.explorers.roundtrip.conditions.asked_rows import AskedRows, Nearest, asked_rows
 from tornproof.harness.explorers.roundtrip.conditions.searched_times import (
+    FIRST,
+    LAST,
     Both,
     Implied,
     Times,
@@ -42,8 +45,10 @@ from tornproof.harness.explorers.roundtrip.conditions.stored_kinds import (
 from tornproof.harness.explorers.roundtrip.worked_out.bloom_filters import filter_of
 from tornproof.impl.pm.block import Block, Chunk, Statistic
 from tornproof.impl.pm.header import Column, FileHeader
-from tornproof.impl.query.predicate import Operator, Predicate
-from tornproof.impl.query.pruning import Pruner, may_match
+from tornproof.impl.query.predicate import Operator, Predicate, truth
+from tornproof.impl.query.pruning import BitsetOf, Pruner, Reason, may_match
+from tornproof.impl.query.time_search import RowGroupTimes, TimeRange, time_of_text
+from tornproof.impl.types.compute import compute
 
 PROPERTY = "a row group is left out if no row of it can match, and only then"
 ROW_COUNT = 3
@@ -357,16 +362,83 @@ def problem_of(case: Case) -> str | None:
 
 
 def failed_controls() -> Iterator[str]:
-    """Yield what is not noticed of bounds and filters that prove nothing, or too much, and of conditions and times."""
+    """Yield what is not noticed of proofs of too little, of too much and for other reasons, of conditions and times."""
+    cases = pruned_row_groups()
+    yield from not_noticed(_controls_of_groups(), problem_of, [each for each in cases if isinstance(each, Group)])
+    rows = [each for each in cases if isinstance(each, AskedRows | Nearest)]
+    yield from not_noticed(_controls_of_rows(), problem_of, rows)
+    times = [each for each in cases if isinstance(each, Times | Implied | Both | Written)]
+    yield from not_noticed(_controls_of_times(), problem_of, times)
+
+
+def _controls_of_groups() -> Controls:
     pruning = "tornproof.impl.query.pruning"
-    controls: Controls = (
-        ("bounds prove nothing", f"{pruning}:proven_bounds", lambda *_: (None, None)),
-        ("filters hold nothing", f"{pruning}:may_contain", lambda *_: False),
-        ("what is equal is less", f"{pruning}:_less", operator.le),
-        ("what is less is equal", "tornproof.impl.query.predicate:_KERNELS", dict.fromkeys(Operator, "equal")),
-        ("times are those of others", "tornproof.impl.query.time_search:_search", lambda *_: 0),
+    filters, bounds, nulls = Reason.BLOOM_FILTER.value, Reason.STATISTICS.value, Reason.NULLS.value
+    return (
+        ("bounds prove nothing", f"{pruning}:proven_bounds", lambda *_: (None, None), "it is kept, and no row can"),
+        ("what is equal is less", f"{pruning}:_less", operator.le, "and a row may match"),
+        ("filters hold nothing", f"{pruning}:may_contain", lambda *_: False, "and a row may match"),
+        ("filters are read first", f"{__name__}:Pruner", _ReadingFirst, "a filter is read that is not needed"),
+        ("filters count as bounds", f"{pruning}:Reason", _reasons(BLOOM_FILTER=bounds), "only filters prove it"),
+        ("bounds count as filters", f"{pruning}:Reason", _reasons(STATISTICS=filters), "and other facts prove it"),
+        ("bounds count as nulls", f"{pruning}:Reason", _reasons(STATISTICS=nulls), "which does not prove it"),
+        ("every row group may match", f"{__name__}:may_match", lambda *_, **__: True, "whether a row may match is not"),
+        ("nulls have bytes", f"{pruning}:is_all_null", lambda *_: False, "should be without bytes"),
     )
-    return not_noticed(controls, problem_of, pruned_row_groups())
+
+
+def _controls_of_rows() -> Controls:
+    predicate = "tornproof.impl.query.predicate"
+    return (
+        ("no columns are named", f"{predicate}:_columns", lambda _: iter(()), "it names the columns"),
+        ("what is less is equal", f"{predicate}:_KERNELS", dict.fromkeys(Operator, "equal"), "it is [True"),
+        ("unknown is true", f"{predicate}:truth", lambda *of: truth(*of).fill_null(True), "it chooses"),
+        ("nothing is null", f"{predicate}:compute", lambda *of: compute(*of) or [None], "of no rows it is something"),
+        ("floats are doubles", "tornproof.impl.query.comparison:_is_narrow", lambda _: False, "the nearest float is"),
+    )
+
+
+def _controls_of_times() -> Controls:
+    search, asked = "tornproof.impl.query.time_search", Times.__module__
+    one: Any = type("One", (TimeRange,), {"both": lambda one, _: one})
+    return (
+        (
+            "bounds out of order are known",
+            f"{search}:_known",
+            lambda bounds: bounds or (FIRST, LAST),
+            "their times are",
+        ),
+        ("maximums are in any order", f"{search}:RowGroupTimes", _MinimumsInOrder, "they are in order"),
+        ("times are those of others", f"{search}:_search", lambda *_: 0, "have times from"),
+        ("the first one stands for all", f"{search}:_hull", lambda ranges: ranges[0], "it is true of"),
+        ("comparisons imply nothing", f"{search}:_range_of", lambda *_: TimeRange(), "and should be from"),
+        ("the first range is in both", f"{asked}:TimeRange", one, "should not be one of them"),
+        (
+            "zones are twice",
+            f"{asked}:time_of_text",
+            lambda text, unit: time_of_text(f"{text}Z", unit),
+            "it is rejected",
+        ),
+        ("all are microseconds", f"{asked}:time_of_text", lambda text, _: time_of_text(text, "us"), "and should be"),
+    )
+
+
+class _ReadingFirst(Pruner):
+    def why_pruned(self, predicate: Predicate, block: Block, *, bitset_of: BitsetOf) -> Reason | None:
+        for position in range(len(block.chunks)):
+            bitset_of(position)
+        return super().why_pruned(predicate, block, bitset_of=bitset_of)
+
+
+class _MinimumsInOrder(RowGroupTimes):
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "in_order", bool((self.minimums[:-1] <= self.minimums[1:]).all()))
+
+
+def _reasons(**others: str) -> Any:
+    """Return reasons some of which are called as others are."""
+    made: Any = enum.StrEnum
+    return made("Reasons", {each.name: each.value for each in Reason} | others)
 
 
 def _asked(condition: Condition, of: Sequence[Kind]) -> Asked:

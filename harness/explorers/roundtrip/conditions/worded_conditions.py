@@ -158,8 +158,20 @@ def failed_controls() -> Iterator[str]:
             "the sides of a comparison are as they are written",
             "tornproof.impl.query.predicate_text:_MIRRORED",
             {each: each for each in Operator},
+            "and should be (",
         ),
-        ("every text is a time", "tornproof.impl.query.predicate_literal:_instant", lambda *_: Fraction(0)),
+        (
+            "every text is a time",
+            "tornproof.impl.query.predicate_literal:_instant",
+            lambda *_: Fraction(0),
+            "and should be rejected with",
+        ),
+        (
+            "short conditions are too long",
+            "tornproof.impl.query.predicate_text:TEXT_CHARACTERS_MAX",
+            9,
+            "it is rejected",
+        ),
     )
     return not_noticed(controls, problem_of, worded_conditions())
 

@@ -23,6 +23,7 @@ from tornproof.harness.explorers.roundtrip.parquet.cold_reads import migrated
 from tornproof.harness.explorers.roundtrip.worked_out.column_types import DECIMAL_TAGS
 from tornproof.impl.errors import ProblemError
 from tornproof.impl.parquet.thrift import Field, Kind, Struct, with_fields
+from tornproof.impl.types.questdb import decimal_type
 
 PROPERTY = "a migration takes a column if its annotation is legal for its type"
 FILE = "annotated.parquet"
@@ -125,7 +126,13 @@ def failed_controls() -> Iterator[str]:
     controls: Controls = (
         ("every annotation is taken", "tornproof.impl.migrate.schema:check_converted", lambda *_: None),
         ("every logical type is taken", "tornproof.impl.migrate.schema:check_logical", lambda *_: None),
-        ("no text is taken", "tornproof.impl.migrate.annotations:_CONVERTED_OF", {}),
+        ("no text is taken", "tornproof.impl.migrate.annotations:_CONVERTED_OF", {}, "it is rejected"),
+        (
+            "decimals have no scale",
+            "tornproof.impl.migrate.inference:decimal_type",
+            lambda precision, _: decimal_type(precision, 0),
+            "it becomes a column of the type",
+        ),
     )
     return not_noticed(controls, problem_of, annotated_columns())
 

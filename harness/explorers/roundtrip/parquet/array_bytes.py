@@ -77,14 +77,27 @@ def _problem(case: Arrays) -> str | None:
 
 def failed_controls() -> Iterator[str]:
     """Yield what is not noticed of arrays whose lengths are not looked at, or stored without filling."""
-    header: Controls = (
+    nest, read = (original_of(f"{ARRAYS}:{name}") for name in ("_nest", "_lengths_and_elements"))
+    controls: Controls = (
         ("there is nothing between lengths and elements", f"{ARRAYS}:_header_bytes", lambda dimensions: dimensions * 4),
+        ("lengths are backwards", f"{ARRAYS}:_lengths_and_elements", partial(_backwards, read), "they are stored as"),
+        ("elements are backwards", f"{ARRAYS}:_nest", lambda found, *of: nest(found[::-1], *of), "they are read as"),
+        ("errors have no place", f"{ARRAYS}:CorruptError", _without_place, "it is rejected with"),
     )
     # The number of elements is the same.
     others = partial(_counts_of_others, original_of(COUNTS))
-    counts: Controls = (("lengths are those of other dimensions", COUNTS, others),)
-    yield from not_noticed(header, problem_of, array_bytes())
+    counts: Controls = (("lengths are those of other dimensions", COUNTS, others, "it is taken for"),)
+    yield from not_noticed(controls, problem_of, array_bytes())
     yield from not_noticed(counts, problem_of, tuple(_limits()))
+
+
+def _backwards(read: Callable[..., Any], *of: Any) -> Any:
+    lengths, elements = read(*of)
+    return lengths[:, ::-1], elements
+
+
+def _without_place(**of: Any) -> CorruptError:
+    return CorruptError(**of | {"offset_bytes": None})
 
 
 def _counts_of_others(counts_of: Callable[[Any], Any], lengths: Any) -> Any:

@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import functools
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from msgspec.structs import replace
 
-from tornproof.harness.common.patch import Controls, not_noticed
+from tornproof.harness.common.patch import Controls, not_noticed, original_of
 from tornproof.harness.common.whose_error import errors_as_problems
 from tornproof.harness.explorers.roundtrip.parquet.judged_statistics import BYTE_ARRAY, INT96, Ordered, types
 from tornproof.impl.chunk.chunk import decode_chunk
@@ -119,11 +120,22 @@ def problem_of(case: ChunksTogether) -> str | None:
 
 def failed_controls() -> Iterator[str]:
     """Yield what is not noticed of chunks whose values nobody compares, and of some that take the place of others."""
+    together, decode = "tornproof.impl.chunk.together", f"{__name__}:decode_chunk"
     controls: Controls = (
-        ("values are not compared", "tornproof.impl.chunk.together:check_values", lambda *_, **__: None),
-        ("nothing is decoded together", "tornproof.impl.chunk.together:_runs", lambda *_: iter(())),
+        ("alone, values are not compared", "tornproof.impl.chunk.chunk:check_values", _nothing, "that one is taken"),
+        ("alone, a byte is missing", decode, partial(_with_less, original_of(decode)), "another one is rejected"),
+        ("values are not compared", f"{together}:check_values", _nothing, "is decoded together, and alone"),
+        ("nothing is decoded together", f"{together}:_runs", lambda *_: iter(()), "are not decoded together"),
     )
     return not_noticed(controls, problem_of, chunks_together())
+
+
+def _with_less(decode: Callable[..., Any], content: bytes, *of: Any, **file: str) -> Any:
+    return decode(content[1:], *of, **file)
+
+
+def _nothing(*_: Any, **__: Any) -> None:
+    """Check nothing."""
 
 
 def _values(of: Ordered, number: int) -> list[Any]:

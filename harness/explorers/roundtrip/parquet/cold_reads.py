@@ -110,9 +110,16 @@ def failed_controls() -> Iterator[str]:
     """Yield what is not noticed of readers that take every chunk for one of nulls, and of values of any size."""
     module = "tornproof.impl.read.cold_read"
     controls: Controls = (
-        ("all chunks have nulls alone", f"{module}:is_all_null", lambda *_: True),
+        ("all chunks have nulls alone", f"{module}:is_all_null", lambda *_: True, "is read instead of"),
+        ("all bytes are none", f"{module}:read_chunk", lambda *_, **__: b"", "it is rejected: "),
         ("lists may miss in others", "tornproof.impl.chunk.chunk:_check_inner_lists", lambda *_: None),
-        ("values may take any room", f"{module}:batch_bound_bytes", lambda _: BOUND_BYTES << 4),
+        ("values may take any room", f"{module}:batch_bound_bytes", lambda _: BOUND_BYTES << 4, "are made of nothing"),
+        (
+            "values may take no room",
+            f"{module}:batch_bound_bytes",
+            lambda _: 0,
+            "it is rejected: data.parquet: NUM_VALUES",
+        ),
     )
     few = [each for each in cold_reads() if each.null_count is None or each.of == "bytes"]
     return not_noticed(controls, problem_of, few)

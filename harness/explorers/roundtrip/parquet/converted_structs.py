@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,6 +25,7 @@ from tornproof.harness.explorers.roundtrip.parquet.thrift_forms import (
     varint,
     written_bytes,
 )
+from tornproof.impl.migrate import footer_reader
 from tornproof.impl.migrate.footer_reader import UNKNOWN, StructReader, read_footer
 from tornproof.impl.migrate.rejections import Cause, RejectionError
 from tornproof.impl.migrate.shapes import Union
@@ -142,15 +143,36 @@ def problem_of(case: Read) -> str | None:
 def failed_controls() -> Iterator[str]:
     """Yield what is not noticed of readers that take too much, and of one that has no budget."""
     controls: Controls = [
-        (name, f"{__name__}:StructReader", type("Broken", (StructReader,), {"__slots__": (), place: broken}))
-        for name, place, broken in (
-            ("integers of any length are taken", "varint", _any_varint),
-            ("all wire types are taken", "check_kind", lambda *_: None),
-            ("there is no budget", "spend", lambda *_: None),
-            ("fields of other wire types are read", "fits", lambda *_: True),
+        (name, f"{__name__}:StructReader", _broken(place, broken), words)
+        for name, place, broken, words in (
+            ("integers of any length are taken", "varint", _any_varint, "it is read, and should be rejected"),
+            ("all wire types are taken", "check_kind", lambda *_: None, "it is read, and should be rejected"),
+            ("all causes are the same", "rejection", _of_one_cause, "it is rejected because"),
+            ("a byte less is read", "named", _one_byte_less, "it ends at byte"),
+            ("there is no budget", "spend", lambda *_: None, "one less than what it costs"),
+            ("fields of other wire types are read", "fits", lambda *_: True, "and should be as"),
         )
     ]
-    return not_noticed(controls, problem_of, converted_reads())
+    yield from not_noticed(controls, problem_of, converted_reads())
+    unlimited = _broken("spend", lambda *_: None)
+    footers: Controls = [
+        ("footers have no budget", "tornproof.impl.migrate.footer_reader:StructReader", unlimited, "it is read, and")
+    ]
+    yield from not_noticed(footers, problem_of, [case for case in converted_reads() if case.kind == "budgets"])
+
+
+def _broken(place: str, broken: Callable[..., Any]) -> Any:
+    return type("Broken", (StructReader,), {"__slots__": (), place: broken})
+
+
+def _of_one_cause(reader: StructReader, _: Cause, *of: Any) -> RejectionError:
+    return footer_reader.StructReader.rejection(reader, Cause.BAD_DATA, *of)
+
+
+def _one_byte_less(reader: StructReader, form: Any, name: str) -> Any:
+    found = footer_reader.StructReader.named(reader, form, name)
+    reader.position -= name == ROOT
+    return found
 
 
 def _any_varint(reader: StructReader, _: int) -> int:

@@ -11,7 +11,7 @@ import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from tornproof.harness.common.patch import Controls, not_noticed
 from tornproof.harness.common.whose_error import errors_as_problems
@@ -29,6 +29,7 @@ from tornproof.harness.explorers.roundtrip.parquet.thrift_forms import (
 )
 from tornproof.impl.errors import CorruptError, ProblemError, UnsupportedError
 from tornproof.impl.parquet.footer import FooterParts, RowGroupFacts, read_footer_tail, row_group_facts, split_footer
+from tornproof.impl.parquet.thrift import decode
 
 PROPERTY = "a footer is divided and put together without any other change"
 FILE, OFFSET_BYTES = "edited.parquet", 500
@@ -128,13 +129,28 @@ def problem_of(case: EditedFooter) -> str | None:
 
 
 def failed_controls() -> Iterator[str]:
-    """Yield what is not noticed of footers whose ordinals stay, and of row groups whose indexes are not counted."""
+    """Yield what is not noticed of ordinals that stay, and of pairs, schemas, facts and tails nobody looks at."""
     footer = "tornproof.impl.parquet.footer"
     controls: Controls = (
+        ("no footer has a value", f"{footer}:FooterParts", _broken("key_value", lambda *_: None), "it is None, and"),
+        ("no pair is put", f"{footer}:FooterParts", _broken("with_key_value", lambda parts, *_: parts), "it is b"),
         ("ordinals stay", f"{footer}:_with_ordinal", lambda content, _: (content, None)),
         ("no ordinal is known", f"{footer}:_ordinal_in", lambda _: None),
+        ("all schemas are the same", f"{footer}:FooterParts", _broken("same_schema", lambda *_: True), "(True, True)"),
+        ("dictionaries are not counted", f"{footer}:start_of", lambda meta: meta["data_page_offset"], "RowGroupFacts"),
+        ("members are not read", f"{footer}:read", lambda *_: {}, "it is taken"),
+        ("positions are in the footer", f"{footer}:decode", _at_the_start, "is said of another place"),
+        ("encryption is not known", f"{footer}:ENCRYPTED_MAGIC", b"", "CorruptError'>, 'magic'"),
     )
     return not_noticed(controls, problem_of, edited_footers())
+
+
+def _broken(place: str, broken: Callable[..., Any]) -> Any:
+    return type("Broken", (FooterParts,), {place: broken}, frozen=True, kw_only=True)
+
+
+def _at_the_start(*of: Any, **settings: Any) -> Any:
+    return decode(*of, **settings | {"offset_bytes": 0})
 
 
 @functools.lru_cache(maxsize=1024)

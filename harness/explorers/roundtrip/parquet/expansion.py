@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tornproof.harness.common.patch import Controls, not_noticed, replaced
+from tornproof.harness.common.patch import Controls, not_noticed, original_of, replaced
 from tornproof.harness.common.whose_error import errors_as_problems
 from tornproof.harness.explorers.roundtrip.parquet.cold_reads import migrated
 from tornproof.impl.chunk.chunk import decode_chunk
@@ -116,8 +116,17 @@ def failed_controls() -> Iterator[str]:
     """Yield what is not noticed of a reader that counts no bytes, and of one that counts too many."""
     with replaced(f"{EXPANSION}:bound_bytes", lambda chunk: 1 << 40):
         yield from (f"{each.name}: no limit was not noticed" for each in repeated() if problem_of(each) is None)
-    wider: Controls = (("values count as wider than they are", f"{EXPANSION}:fixed_width_bytes", lambda *_: 1 << 10),)
-    yield from not_noticed(wider, problem_of, repeated())
+    decode = original_of(f"{__name__}:decode_chunk")
+    controls: Controls = (
+        ("values count as wider than they are", f"{EXPANSION}:fixed_width_bytes", lambda *_: 1 << 10, "are rejected"),
+        (
+            "the first value is left out",
+            f"{__name__}:decode_chunk",
+            lambda *of, **file: decode(*of, **file)[1:],
+            "it decodes to other values",
+        ),
+    )
+    yield from not_noticed(controls, problem_of, repeated())
 
 
 def _decode(content: bytes) -> list[Any]:

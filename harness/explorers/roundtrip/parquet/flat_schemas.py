@@ -11,6 +11,7 @@ import itertools
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 from unittest.mock import patch
 
@@ -18,7 +19,7 @@ import flatbuffers.table
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tornproof.harness.common.patch import Controls, not_noticed
+from tornproof.harness.common.patch import Controls, not_noticed, original_of
 from tornproof.harness.common.whose_error import errors_as_problems
 from tornproof.harness.explorers.model_based.other_footers import with_footer
 from tornproof.harness.explorers.roundtrip.forms import opened
@@ -169,9 +170,24 @@ def problem_of(case: FlatSchema) -> str | None:
 
 
 def failed_controls() -> Iterator[str]:
-    """Yield what is not noticed of footers without logical types."""
-    controls: Controls = (("no logical types", "tornproof.impl.extension.encode:logical_type", lambda *_: (0, 0)),)
+    """Yield what is not noticed of footers without logical types, and of those whose numbers are crooked."""
+    made = f"{__name__}:flatbuffer_of"
+    controls: Controls = (
+        (
+            "no logical types",
+            "tornproof.impl.extension.encode:logical_type",
+            lambda *_: (0, 0),
+            "is said, and should be",
+        ),
+        ("all is one byte further", made, partial(_crooked, original_of(made)), "bytes is at byte"),
+    )
     return not_noticed(controls, problem_of, flat_schemas())
+
+
+def _crooked(flat_of: Callable[..., bytes], thrift: Struct, *, file: str) -> bytes:
+    flat = flat_of(thrift, file=file)
+    # All positions are said from where they are said, but for that of the root.
+    return (int.from_bytes(flat[:4], "little") + 1).to_bytes(4, "little") + b"\0" + flat[4:]
 
 
 def _noting(widths: dict[int, int]) -> Callable[..., Any]:

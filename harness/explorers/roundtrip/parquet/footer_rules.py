@@ -102,8 +102,9 @@ def problem_of(rule: FooterRule) -> str | None:
 def failed_controls() -> Iterator[str]:
     """Yield what is not noticed of a migration that takes all numbers, and of one that takes no encodings."""
     controls: Controls = (
-        ("negative numbers are taken", "tornproof.impl.migrate.chunks:_not_negative", lambda *_: None),
-        ("encodings are not looked at", "tornproof.impl.migrate.chunks:_encodings", lambda _: 0),
+        ("negative numbers are taken", "tornproof.impl.migrate.chunks:_not_negative", lambda *_: None, "it is taken"),
+        ("a codec is not known", "tornproof.impl.migrate.chunks:Codec", range(7), "it is rejected"),
+        ("encodings are not looked at", "tornproof.impl.migrate.chunks:_encodings", lambda _: 0, "and should be"),
     )
     return not_noticed(controls, problem_of, footer_rules())
 

@@ -150,11 +150,19 @@ def failed_controls() -> Iterator[str]:
     """Yield what is not noticed of judges that look at no bounds, and at no counts."""
     statistics = "tornproof.impl.chunk.statistics"
     controls: Controls = (
-        ("no value is below a bound", f"{statistics}:_extremes", lambda *_: (None, None)),
-        ("every bound is a truncated text", f"{statistics}:_is_truncation", lambda *_: True),
-        ("any counts are right", f"{__name__}:check_counts", lambda *_, **__: None),
+        ("any counts are right", f"{__name__}:check_counts", lambda *_, **__: None, "and should be NULL_COUNT"),
+        ("no value is below a bound", f"{statistics}:_extremes", lambda *_: (None, None), "and should be M"),
+        ("every bound is a truncated text", f"{statistics}:_is_truncation", lambda *_: True, "nothing is wrong"),
+        ("errors have no place", f"{statistics}:CorruptError", _without_place, "is said of another place"),
+        ("no bounds are exact", f"{__name__}:are_exact", lambda *_: [False, True], "what has no bounds is said"),
+        ("the first of many are exact", f"{__name__}:are_exact", lambda *_: [True, False], "it is said to be exact"),
+        ("none of many are exact", f"{__name__}:are_exact", lambda *_: [False, False], "it is not seen to be exact"),
     )
     return not_noticed(controls, problem_of, judged_statistics())
+
+
+def _without_place(**of: Any) -> CorruptError:
+    return CorruptError(**of | {"offset_bytes": None})
 
 
 def _problem_of_many(case: Judged) -> str | None:

@@ -10,6 +10,7 @@ import functools
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
+from types import SimpleNamespace
 
 from tornproof.harness.common.patch import Controls, not_noticed
 from tornproof.harness.common.whose_error import errors_as_problems
@@ -85,10 +86,18 @@ def failed_controls() -> Iterator[str]:
     """Yield what is not noticed of migrations that read filters of no length, and whose headers end too early."""
     blooms = "tornproof.impl.migrate.blooms"
     controls: Controls = (
-        ("any size is one of a filter", f"{blooms}:BLOCK_BYTES", 1),
-        ("longer headers are rejected", f"{blooms}:HEADER_MAX_BYTES", 0),
+        ("any size is one of a filter", f"{blooms}:BLOCK_BYTES", 1, "is found, and should be"),
+        ("longer headers are rejected", f"{blooms}:HEADER_MAX_BYTES", 0, "it is rejected: "),
+        ("the cause is another one", f"{blooms}:Cause", SimpleNamespace(BLOOM=Cause.BAD_DATA), "it is rejected for"),
+        ("filters have more room", f"{blooms}:TOTAL_MAX_BYTES", TOTAL_MAX_BYTES + 32, "bytes are left for others"),
+        ("what is cut is filled", f"{__name__}:BloomFilters", _Filling, "it is not rejected"),
     )
     return not_noticed(controls, problem_of, migrated_filters())
+
+
+class _Filling(BloomFilters):
+    def _read(self, length: int, offset_bytes: int) -> bytes:
+        return super()._read(length, offset_bytes).ljust(length, b"\0")
 
 
 def _words(found: bytes | None) -> str:

@@ -38,4 +38,4 @@ def test_a_migration_with_other_rules_is_found_and_replays(place: str, broken: o
 
 def test_a_blind_look_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "problem_of", lambda _: None)
-    assert len([*failed_controls()]) == 3
+    assert len([*failed_controls()]) == 4

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from tornproof.harness.common.patch import original_of, replaced
+from tornproof.harness.common.patch import Controls, not_noticed, original_of, replaced
 from tornproof.harness.common.whose_error import errors_as_problems
 from tornproof.impl.errors import CorruptError
 from tornproof.impl.extension.alp import decode_alp
@@ -248,6 +248,22 @@ def failed_controls() -> Iterator[str]:
     with replaced("tornproof.impl.extension.pfor:values_of", lambda rows, vectors: rows.reshape(-1)):
         if problem_of(pages()[0]) is None:
             yield f"{pages()[0].name}: values without exceptions were not noticed"
-    with replaced("tornproof.impl.extension.pfor:check_page", lambda *_, **__: None):
-        if all(problem_of(each) is None for each in broken_pages()):
-            yield "pages whose heads are wrong were not noticed"
+    controls: Controls = (
+        (
+            "heads are not looked at",
+            "tornproof.impl.extension.pfor:check_page",
+            lambda *_, **__: None,
+            "it is taken for",
+        ),
+        (
+            "errors have no place",
+            "tornproof.impl.extension.vectors:CorruptError",
+            _without_place,
+            "it is rejected, but",
+        ),
+    )
+    yield from not_noticed(controls, problem_of, broken_pages())
+
+
+def _without_place(file: str, field: str, _: int, *of: Any) -> CorruptError:
+    return CorruptError(file, field, None, *of)

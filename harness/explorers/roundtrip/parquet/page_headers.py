@@ -34,7 +34,7 @@ from tornproof.harness.explorers.roundtrip.parquet.thrift_forms import (
 )
 from tornproof.impl.errors import ProblemError, UnsupportedError
 from tornproof.impl.parquet.pages import PageInfo, walk_pages
-from tornproof.impl.parquet.single_pages import single_pages
+from tornproof.impl.parquet.single_pages import SinglePages, single_pages
 
 PROPERTY = "pages are what their headers say, and headers that contradict their pages are rejected"
 FILE = "chunk.parquet"
@@ -186,17 +186,42 @@ def problem_of(chunk: Chunk) -> str | None:
 def failed_controls() -> Iterator[str]:
     """Yield what is not noticed of readers that take every size, every count and every checksum."""
     parquet = "tornproof.impl.parquet"
-    controls: Controls = (
-        ("every size is taken", f"{parquet}.pages:check_sizes", lambda *_: None),
-        ("every count is taken", f"{parquet}.pages:_check_counts", lambda *_: None),
-        ("checksums are not looked at", f"{parquet}.pages:_check_checksums", lambda *_: None),
+    many = f"{parquet}.single_pages"
+    pages: Controls = (
+        ("every size is taken", f"{parquet}.pages:check_sizes", lambda *_: None, "the pages are"),
+        ("every count is taken", f"{parquet}.pages:_check_counts", lambda *_: None, "the pages are"),
+        ("checksums are not looked at", f"{parquet}.pages:_check_checksums", lambda *_: None, "the pages are"),
+    )
+    of_many: Controls = (
+        ("no page of many is found", f"{many}:ENCODING_COUNT_MAX", 0, "an ordinary page beside it"),
+        ("every encoding is one of many", f"{many}:ENCODING_COUNT_MAX", 1 << 30, "it has an encoding that none is"),
+        ("statistics of many have no members", f"{many}:STATISTICS_MEMBER_COUNT_MAX", 0, "it is no ordinary page"),
         (
             "every size of many is taken",
-            f"{parquet}.single_pages:_are_possible",
+            f"{many}:_are_possible",
             lambda sizes, *_: sizes >= 0,
+            "it is one ordinary page",
         ),
+        ("encodings of many are sizes", f"{many}:SinglePages", _with_sizes, "the size and the encoding"),
+        ("every page of many is ordinary", f"{__name__}:single_pages", _walked, "its checksum is not looked at"),
     )
-    return not_noticed(controls, problem_of, page_chunks())
+    yield from not_noticed(pages, problem_of, page_chunks())
+    ordinary = [each for each in page_chunks() if len(each.pages) == 1 and each.pages[0].kind == DATA]
+    yield from not_noticed(of_many, problem_of, ordinary)
+
+
+def _with_sizes(usual: Any, uncompressed_bytes: Any, _: Any) -> SinglePages:
+    return SinglePages(usual, uncompressed_bytes, uncompressed_bytes)
+
+
+def _walked(content: bytes, sizes: Sequence[int], codecs: Sequence[int], value_count: int) -> SinglePages:
+    """Take all pages for ordinary ones, also those with a checksum."""
+    pages = [
+        walk_pages(content[end - size : end], file=FILE, offset_bytes=0, codec=codec, value_count=value_count)[0]
+        for end, size, codec in zip(itertools.accumulate(sizes), sizes, codecs, strict=True)
+    ]
+    numbers = np.array([(page.uncompressed_size_bytes, page.encoding) for page in pages])
+    return SinglePages(np.ones(len(pages), np.bool_), numbers[:, 0], numbers[:, 1])
 
 
 def _found(chunk: Chunk) -> Outcome:

@@ -221,9 +221,20 @@ def failed_controls() -> Iterator[str]:
         ("lists of anything are taken", f"{RECORDS}:_fits", lambda *_: True),
         ("texts are not looked at", f"{RECORDS}:_text", lambda value: value.decode(errors="replace")),
         ("integers of another width are no integers", f"{RECORDS}:INTEGER_KINDS", frozenset()),
-        ("numbers are one too large", CONVERT, partial(_one_more, original_of(CONVERT))),
+        ("numbers are one too large", CONVERT, partial(_one_more, original_of(CONVERT)), "it is read as"),
+        ("nothing is written", f"{__name__}:encode", lambda _: b"", "it is written as"),
+        ("no struct has ids", "tornproof.impl.parquet.fields:ids_of", lambda _: {}, "its ids are"),
+        ("inner fields have no names", f"{RECORDS}:_inner_table", lambda _: None, "is spelled"),
     )
-    return not_noticed(controls, problem_of, members_cases())
+    yield from not_noticed(controls, problem_of, members_cases())
+    quick = f"{__name__}:quick_read"
+    quick_controls: Controls = (
+        ("quick readers take nothing", quick, lambda *_: None, "a quick reader does not take it"),
+        ("quick readers take all", quick, lambda data, *_: ({}, len(data)), "a quick reader takes it, and"),
+        ("quick readers end at the start", quick, lambda *_: ({}, 0), "a quick reader ends at byte"),
+        ("quick readers find nothing", quick, lambda data, *_: ({}, len(data)), "a quick reader finds"),
+    )
+    yield from not_noticed(quick_controls, problem_of, [each for each in members_cases() if each.table in QUICKLY_READ])
 
 
 def _one_more(convert: Callable[..., Any], *arguments: Any) -> Any:

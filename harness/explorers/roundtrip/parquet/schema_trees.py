@@ -118,7 +118,8 @@ def failed_controls() -> Iterator[str]:
     controls: Controls = (
         ("anything is read", f"{__name__}:_read", reject_nothing),
         ("anything is migrated", f"{__name__}:_migrated", migrate_anything),
-        ("no list is an array", "tornproof.impl.migrate.schema:_is_list", lambda _: False),
+        ("no list is an array", "tornproof.impl.migrate.schema:_is_list", lambda _: False, "its leaves are"),
+        ("no group is a list", "tornproof.impl.migrate.schema:GROUP_CONVERTED_TYPES", frozenset(), "it is rejected"),
     )
     return not_noticed(controls, problem_of, schema_trees())
 

@@ -9,12 +9,14 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeAlias
 
-from tornproof.harness.common.patch import Controls, not_noticed
+from tornproof.harness.common.patch import Controls, not_noticed, original_of
 from tornproof.harness.common.whose_error import errors_as_problems
 from tornproof.impl.errors import CorruptError, ProblemError, UnsupportedError
 from tornproof.impl.parquet.thrift import (
+    BrokenError,
     Entries,
     Field,
     Items,
@@ -85,12 +87,69 @@ def problem_of(form: Form) -> str | None:
 
 def failed_controls() -> Iterator[str]:
     """Yield what is not noticed of decoders that take too much, and of an encoder that shortens what it writes."""
+    thrift, of_all = "tornproof.impl.parquet.thrift", f"{__name__}:decode"
+    decoded = original_of(of_all)
     controls: Controls = (
-        ("every field id is taken", "tornproof.impl.parquet.thrift:FIELD_ID_MAX", 1 << 40),
-        ("numbers of any length are taken", "tornproof.impl.parquet.thrift:VARINT_LENGTH_MAX_BYTES", 1 << 10),
-        ("what is longer than needed is written shorter", "tornproof.impl.parquet.thrift:put_varint", _shortest),
+        ("truth is false", f"{thrift}:TRUE", FALSE, "and should be to"),
+        ("every field id is taken", f"{thrift}:FIELD_ID_MAX", 1 << 40, "it is taken for"),
+        ("numbers of any length are taken", f"{thrift}:VARINT_LENGTH_MAX_BYTES", 1 << 10, "it is taken for"),
+        ("errors are one byte further", of_all, partial(_one_further, decoded), "it is rejected, but not at byte"),
+        (
+            "no bytes are left",
+            f"{thrift}:_Decoder",
+            _broken("too_long", _none_left),
+            "it is rejected for another number",
+        ),
+        ("what is cut ends at 0", f"{thrift}:_Decoder", _broken("broken", _at_0), "bytes are rejected at byte 0"),
+        ("what is cut is filled", of_all, lambda data, **of: decoded(data + bytes(9), **of), "are taken for all"),
+        ("all is left out", of_all, partial(_none_if_limited, decoded), "it is decoded to something else where"),
+        ("there are no limits", of_all, partial(_without_limit, decoded), "nodes are taken where one less is"),
+        ("inner lists are kept", f"{thrift}:ELEMENT_DEPTH", 0, "without lists in those of field"),
+        ("caches know all", of_all, lambda data, **of: decoded(_Alike(data), **of), "it is decoded as before"),
+        ("what is longer than needed is written shorter", f"{thrift}:put_varint", _shortest, "and should be as"),
+        ("no value is found", f"{__name__}:value_of", lambda *_: None, "the value of field"),
+        ("no field is left out", f"{__name__}:without", lambda tree, _: tree, "without field"),
+        ("no structs are found", f"{__name__}:structs_in", lambda *_: (), "the structs of field"),
+        ("no field is moved", f"{__name__}:moved", lambda tree, *_: tree, "moved it is"),
+        (
+            "new fields come first",
+            f"{__name__}:with_fields",
+            lambda tree, new: Struct((new, *tree.fields)),
+            "with field",
+        ),
+        ("lists have no structs", f"{__name__}:struct_list", lambda *_: Field(1, KINDS["list"], 0), "a list of"),
     )
     return not_noticed(controls, problem_of, thrift_forms())
+
+
+class _Alike(bytes):
+    def startswith(self, *_: Any) -> bool:
+        return True
+
+
+def _broken(place: str, broken: Callable[..., Any]) -> Any:
+    decoder = original_of("tornproof.impl.parquet.thrift:_Decoder")
+    return type("Broken", (decoder,), {"__slots__": (), place: broken})
+
+
+def _none_left(decoder: Any, claim: str, position: int) -> BrokenError:
+    return BrokenError("at most the 0 bytes that remain", claim, decoder.base + position)
+
+
+def _at_0(*_: Any) -> BrokenError:
+    return BrokenError("more bytes", "their end", 0)
+
+
+def _one_further(decoded: Callable[..., Any], data: bytes, *, offset_bytes: int, **settings: Any) -> Any:
+    return decoded(data, offset_bytes=offset_bytes + 1, **settings)
+
+
+def _none_if_limited(decoded: Callable[..., Any], data: bytes, **settings: Any) -> Any:
+    return (Struct(()), 0) if "node_count_max" in settings else decoded(data, **settings)
+
+
+def _without_limit(decoded: Callable[..., Any], data: bytes, *, node_count_max: int = 0, **settings: Any) -> Any:
+    return decoded(data, **settings)
 
 
 def _shortest(out: bytearray, number: int, _: int) -> None:

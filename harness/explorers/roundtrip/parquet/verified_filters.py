@@ -134,7 +134,8 @@ def failed_controls() -> Iterator[str]:
     verify, bloom = "tornproof.impl.verify.pages", "tornproof.impl.parquet.bloom"
     controls: Controls = (
         ("no filter is looked at", f"{verify}:filter_of", lambda *_: None),
-        ("no value is missing", f"{verify}:missing_values", lambda *_: 0),
+        ("no value is missing", f"{verify}:missing_values", lambda *_: 0, "verify does not report that of"),
+        ("a value is always missing", f"{verify}:missing_values", lambda *_: 1, "verify reports"),
         ("filters are made and looked at with another prime", f"{bloom}:PRIME_3", 1),
     )
     return not_noticed(controls, problem_of, filled())

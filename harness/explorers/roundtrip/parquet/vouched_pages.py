@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tornproof.harness.common.patch import Controls, not_noticed
+from tornproof.harness.common.patch import Controls, not_noticed, original_of
 from tornproof.harness.common.whose_error import errors_as_problems
 from tornproof.harness.explorers.roundtrip.forms import opened
 from tornproof.harness.explorers.roundtrip.parquet.cold_reads import migrated
@@ -116,10 +116,17 @@ def problem_of(case: VouchedPages) -> str | None:
 def failed_controls() -> Iterator[str]:
     """Yield what is not noticed of checksums that are taken for proof of headers."""
     module = "tornproof.impl.verify.pages"
+    decode = original_of(f"{__name__}:decode_chunk")
     controls: Controls = (
         ("all pages with checksums are sound", f"{module}:are_vouched", lambda *_: True),
         ("no page is known to be sound", f"{module}:are_vouched", lambda *_: False),
-        ("a field of no type is false", "tornproof.impl.parquet.pages:TRUE", 0),
+        ("a field of no type is false", "tornproof.impl.parquet.pages:TRUE", 0, "and cannot be read"),
+        (
+            "values are backwards",
+            f"{__name__}:decode_chunk",
+            lambda *of, **file: decode(*of, **file)[::-1],
+            "is read inst",
+        ),
     )
     return not_noticed(controls, problem_of, vouched_pages())
 

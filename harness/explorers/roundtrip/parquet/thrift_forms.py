@@ -89,8 +89,7 @@ def failed_controls() -> Iterator[str]:
     """Yield what is not noticed of decoders that take too much, and of an encoder that shortens what it writes."""
     thrift, of_all = "tornproof.impl.parquet.thrift", f"{__name__}:decode"
     decoded = original_of(of_all)
-    controls: Controls = (
-        ("truth is false", f"{thrift}:TRUE", FALSE, "and should be to"),
+    rejections: Controls = (
         ("every field id is taken", f"{thrift}:FIELD_ID_MAX", 1 << 40, "it is taken for"),
         ("numbers of any length are taken", f"{thrift}:VARINT_LENGTH_MAX_BYTES", 1 << 10, "it is taken for"),
         ("errors are one byte further", of_all, partial(_one_further, decoded), "it is rejected, but not at byte"),
@@ -100,6 +99,9 @@ def failed_controls() -> Iterator[str]:
             _broken("too_long", _none_left),
             "it is rejected for another number",
         ),
+    )
+    controls: Controls = (
+        ("truth is false", f"{thrift}:TRUE", FALSE, "and should be to"),
         ("what is cut ends at 0", f"{thrift}:_Decoder", _broken("broken", _at_0), "bytes are rejected at byte 0"),
         ("what is cut is filled", of_all, lambda data, **of: decoded(data + bytes(9), **of), "are taken for all"),
         ("all is left out", of_all, partial(_none_if_limited, decoded), "it is decoded to something else where"),
@@ -119,7 +121,9 @@ def failed_controls() -> Iterator[str]:
         ),
         ("lists have no structs", f"{__name__}:struct_list", lambda *_: Field(1, KINDS["list"], 0), "a list of"),
     )
-    return not_noticed(controls, problem_of, thrift_forms())
+    forms = thrift_forms()
+    yield from not_noticed(rejections, problem_of, [form for form in forms if form.tree is None])
+    yield from not_noticed(controls, problem_of, [form for form in forms if form.tree is not None])
 
 
 class _Alike(bytes):

@@ -19,6 +19,7 @@ from msgspec.structs import replace
 from tornproof.harness.common.copies import open_writer_of_copy
 from tornproof.harness.common.made_rows import rows_for
 from tornproof.harness.common.new_tables import new_table
+from tornproof.harness.common.patch import Controls, not_noticed
 from tornproof.harness.common.whose_error import errors_as_problems
 from tornproof.harness.explorers.roundtrip.parquet.array_bytes import stored_of
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
@@ -27,6 +28,7 @@ from tornproof.impl.layout.parquet import FooterForm
 from tornproof.impl.parquet.encode_options import ColumnOptions, EncodeOptions, Encoding
 from tornproof.impl.parquet.fields import Codec
 from tornproof.impl.parquet.footer import SortingColumn
+from tornproof.impl.parquet.thrift import struct_list
 from tornproof.impl.table.table import Table
 from tornproof.impl.write.partition_build import PartitionBuild
 from tornproof.impl.write.writer_options import BloomOptions, OptionsRejectedError, WriterOptions
@@ -56,6 +58,8 @@ LEVELS = {Codec.GZIP: (6, 1), Codec.BROTLI: (0, 11), Codec.ZSTD: (19, 10), Codec
 MANY_ROWS, LONG_TEXT = 1_200, "x" * 2_200
 """pyarrow looks at the bytes of a page or a dictionary after each 1,024 rows; by default both have a mebibyte."""
 BY_TIME = (pq.SortingColumn(0),)
+SORTING_COLUMNS = 4
+"""The field of a row group in parquet.thrift."""
 ENCODABLE = {
     Encoding.DICTIONARY: "ts v d name raw key u list",
     Encoding.PLAIN: "ts v d name flag raw u list",
@@ -221,6 +225,48 @@ def failed_controls() -> Iterator[str]:
     by_name = {each.name: each for each in asked()}
     if _problem_of_other(by_name[HIGHEST], by_name["the codec ZSTD"]) is None:
         yield "a file at another level was not noticed"
+    for written, wanted, words in (
+        (
+            "at most 100 rows and 2000 bytes in a row group",
+            "at most 100 rows and 1000 bytes in a row group",
+            "group has 2",
+        ),
+        (
+            "at most 100 rows and 1000 bytes in a row group",
+            "at most 100 rows and 2000 bytes in a row group",
+            "has only",
+        ),
+        ("the codec GZIP", "the default", "has the codec GZIP instead of LZ4"),
+        ("no bounds", "the default", "has bounds: False"),
+        ("the default", "no page index", "has a page index"),
+        ("no page index", "the default", "has no page index"),
+        ("the default", "other encodings", "has the encodings"),
+        ("no checksums of pages", "the default", "pages have checksums: False"),
+    ):
+        if not any(words in each for each in _differences(*_written(by_name[written]), by_name[wanted].options)):
+            yield f"{wanted}: {written} was not noticed"
+    content, rows = _written(by_name["the default"])
+    more = _differences(content, pa.concat_tables([rows, rows]), by_name["the default"].options)
+    if not any(each == f"row groups have {ROW_COUNT} rows" for each in more):
+        yield "rows that are missing were not noticed"
+    controls: Controls = (
+        (
+            "one place takes all options",
+            "tornproof.impl.write.partition_change:check_options",
+            lambda *_: None,
+            "nothing",
+        ),
+    )
+    yield from not_noticed(controls, problem_of, wrong())
+    unsorted: Controls = (
+        (
+            "rows are not said to be sorted",
+            "tornproof.impl.chunk.row_group_encoder:_sorting_field",
+            lambda _: struct_list(SORTING_COLUMNS, ()),
+            "sorted by time",
+        ),
+    )
+    yield from not_noticed(unsorted, problem_of, [by_name["the default"]])
     if _is_refused({}):
         yield "what is accepted counts as refused"
 

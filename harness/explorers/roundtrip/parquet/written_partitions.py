@@ -154,7 +154,31 @@ def failed_controls() -> Iterator[str]:
         ("sizes of row groups do not matter", f"{change}:_first_count", _as_many_rows),
         ("row groups are as before", f"{change}:_as_before", lambda options, _: options),
     )
-    return not_noticed(controls, problem_of, written_partitions())
+    yield from not_noticed(controls, problem_of, written_partitions())
+    reference = original_of(f"{encoder}:_reference")
+    more: Controls = (
+        (
+            "page indexes are longer",
+            f"{encoder}:_reference",
+            lambda name, at, length: reference(name, at, length + 1),
+            "into what begins at",
+        ),
+        (
+            "no partition has nulls",
+            "tornproof.impl.write.table_writer:_has_null",
+            lambda *_: False,
+            "says False of nulls",
+        ),
+    )
+    yield from not_noticed(more, problem_of, written_partitions()[:1])
+    by_name = {each.name: each for each in written_partitions()}
+    codecs: Controls = (("codecs are the default", f"{change}:encode_options", lambda *_: None, "its codecs are"),)
+    yield from not_noticed(codecs, problem_of, [by_name["small pages afterwards"]])
+    made = original_of(f"{change}:new_header")
+    filters: Controls = (
+        ("no filters", f"{change}:new_header", lambda columns, **_: made(columns), "has filters {None}"),
+    )
+    yield from not_noticed(filters, problem_of, [by_name["filters that only the first rows were asked for"]])
 
 
 def _every_other_larger() -> Callable[[pa.Array, float], bytes]:

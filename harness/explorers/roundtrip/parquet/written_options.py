@@ -243,11 +243,10 @@ def failed_controls() -> Iterator[str]:
         ("the default", "other encodings", "has the encodings"),
         ("no checksums of pages", "the default", "pages have checksums: False"),
     ):
-        if not any(words in each for each in _differences(*_written(by_name[written]), by_name[wanted].options)):
+        if words not in (_difference_with(words, by_name[written], by_name[wanted]) or ""):
             yield f"{wanted}: {written} was not noticed"
-    content, rows = _written(by_name["the default"])
-    more = _differences(content, pa.concat_tables([rows, rows]), by_name["the default"].options)
-    if not any(each == f"row groups have {ROW_COUNT} rows" for each in more):
+    words, one = f"row groups have {ROW_COUNT} rows", by_name["the default"]
+    if words not in (_difference_with(words, one, one, times=2) or ""):
         yield "rows that are missing were not noticed"
     controls: Controls = (
         (
@@ -269,6 +268,14 @@ def failed_controls() -> Iterator[str]:
     yield from not_noticed(unsorted, problem_of, [by_name["the default"]])
     if _is_refused({}):
         yield "what is accepted counts as refused"
+
+
+@errors_as_problems
+def _difference_with(words: str, written: Asked, asked: Asked, *, times: int = 1) -> str | None:
+    """Return what is said in these words of a file that should have the rows so many times."""
+    content, rows = _written(written)
+    found = _differences(content, pa.concat_tables([rows] * times), asked.options)
+    return next((each for each in found if words in each), None)
 
 
 def _is_refused(settings: dict[str, Any]) -> bool:

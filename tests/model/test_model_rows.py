@@ -1,6 +1,7 @@
 """The model's rows of a table: where a row goes, what it replaces, and what is not specified."""
 
 import datetime
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -48,6 +49,8 @@ def test_a_dropped_partition_is_gone_before_rows_make_it_anew() -> None:
     content = committed(EMPTY, Change(rows=(row(1, "a"), row(HOUR, "b"))))
     assert values(committed(content, Change(dropped=(0,)))) == {HOUR: ["b"]}
     assert values(committed(content, Change(dropped=(0,), rows=(row(2, "c"),)))) == {0: ["c"], HOUR: ["b"]}
+    split = replace(content, partitions=((0, (row(1, "a"),)), (100, (row(150, "d"),))))
+    assert values(committed(split, Change(dropped=(100,), rows=(row(160, "e"),)))) == {0: ["a", "e"]}
 
 
 def test_a_rewrite_is_a_version_with_the_same_rows_and_nothing_is_none() -> None:

@@ -220,6 +220,8 @@ def _load_again(
         answer, state = found
         node = reader.advance(node, answer)
         state = exploration.observed(node, state)
+    if not state.violated and len(loads_of(state)) < len(loads):
+        raise ValueError("the reader ends before it has loaded all")
     return state
 
 

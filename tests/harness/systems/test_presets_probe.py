@@ -10,7 +10,7 @@ from written_tables import DAY_LENGTH, DIRECTORY, PATH, new_table, rows, write, 
 import tornproof.harness.systems.probe as probing
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
-from tornproof.harness.systems.probe import probe
+from tornproof.harness.systems.probe import Compatibility, cure_of, probe
 from tornproof.harness.systems.releases import HARDENED_PRESET, PRESETS
 from tornproof.impl.errors import CorruptError, NotATableError
 from tornproof.impl.layout import txn as layout
@@ -149,3 +149,18 @@ def test_image_is_not_changed_and_a_table_in_use_can_be_tried() -> None:
         before = dict(image.files)
         first, second = probe(with_wal(image, PATH), PATH, RELEASED), probe(with_wal(image, PATH), PATH, RELEASED)
         assert first == second and dict(image.files) == before
+
+
+def test_each_cure_is_tried_on_a_copy_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    image = table_with_tail(0).image()
+    seen = list[DiskImage]()
+
+    def leave_a_trace(storage: MemoryStorage, path: str) -> None:
+        seen.append(storage.image())
+        storage.mkdir(f"{path}/trace")
+
+    monkeypatch.setattr(probing, "repair_table", leave_a_trace)
+    monkeypatch.setattr(probing, "migrate_table", leave_a_trace)
+    unusable = Compatibility(preset="none", readable=False, writable=False, reason="it is not")
+    assert cure_of(image.with_file(f"{PATH}/_txn", b""), PATH, RELEASED, unusable) is None
+    assert len(seen) == 2 and seen[0].directories == seen[1].directories

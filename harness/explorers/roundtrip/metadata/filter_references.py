@@ -79,6 +79,12 @@ def failed_controls() -> Iterator[str]:
         ("nothing is rejected", f"{__name__}:bitset_of", reject_nothing, "are taken for a filter"),
         ("all filters are whole", f"{__name__}:bitset_of", lambda *_, **__: BITS, "is read instead of"),
         (
+            "a byte more is read",
+            f"{__name__}:bitset_of",
+            lambda *_, **named: (read(*_, **named) or b"") + b"x",
+            "is read instead of",
+        ),
+        (
             "blocks are twice as large",
             "tornproof.impl.pm.bloom_position:BLOCK_BYTES",
             2 * BLOCK_BYTES,

@@ -21,8 +21,17 @@ from tornproof.harness.explorers.roundtrip.metadata.transaction_files import (
 from tornproof.harness.explorers.roundtrip.worked_out.question import Question
 from tornproof.harness.explorers.roundtrip.worked_out.transactions import states_of, version_of
 from tornproof.impl.layout.txn import SymbolCount, TransactionRecord
+from tornproof.impl.txn import write
 from tornproof.impl.txn.transaction import Transaction, decode_transaction
-from tornproof.impl.txn.write import NextVersion, PartitionState, StorePlan, first_version, next_version, plan_store
+from tornproof.impl.txn.write import (
+    NextVersion,
+    PartitionState,
+    StorePlan,
+    WordStore,
+    first_version,
+    next_version,
+    plan_store,
+)
 
 VERSION = struct.Struct("<q")
 PARTITIONS_SIZE_BYTES = 4
@@ -162,13 +171,19 @@ def _is_enough(counts: Sequence[int], *, is_other: bool, is_spared: bool) -> boo
     following = _following(content, third)
     whole = plan_store(content, following).record_stores
     spared = plan_store(content, following, area_is_durable=True).record_stores
-    needed = [
-        store
-        for store in whole
-        if not is_spared
-        or content[store.offset_bytes :][: store.size_bytes] != store.value.to_bytes(store.size_bytes, "little")
-    ]
+    needed = [store for store in whole if not (is_spared and _is_there(content, store))]
     return set(needed) <= set(spared) <= set(whole)
+
+
+def leave_out_equal_words(content: bytes, following: NextVersion, *, area_is_durable: bool = False) -> StorePlan:
+    """Plan a store for a control: only the words that change, whatever record was there before."""
+    plan = write.plan_store(content, following)
+    stores = tuple(store for store in plan.record_stores if not _is_there(content, store))
+    return structs.replace(plan, record_stores=stores) if area_is_durable else plan
+
+
+def _is_there(content: bytes, store: WordStore) -> bool:
+    return content[store.offset_bytes :][: store.size_bytes] == store.value.to_bytes(store.size_bytes, "little")
 
 
 def _following(content: bytes, count: int) -> NextVersion:

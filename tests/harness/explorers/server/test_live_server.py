@@ -1,5 +1,6 @@
 """The explorer of a live server, against one that answers from memory: right, or with one planted defect."""
 
+import fake_server
 import pyarrow.compute as pc
 import pytest
 from depth import always_if
@@ -150,9 +151,11 @@ def test_a_table_that_is_there_already_is_not_touched() -> None:
     assert not any(statement.startswith("DROP TABLE tornproof_check_3_0_dedup") for statement in server.statements)
 
 
-def test_what_answers_is_asked_for_its_version() -> None:
+@pytest.mark.parametrize("version", ["9.3.4", "9.4.3-SNAPSHOT", "[DEVELOPMENT]"])
+def test_what_answers_is_asked_for_its_version(version: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fake_server, "BUILD", f"Build Information: QuestDB {version}, JDK 17.0.15, Commit Hash 9ea3321")
     with FakeServer() as server:
-        assert version_of(server.address) == "QuestDB 9.3.4"
+        assert version_of(server.address) == f"QuestDB {version}"
 
 
 def test_two_reads_that_each_lack_a_commit_of_the_other_are_a_finding() -> None:

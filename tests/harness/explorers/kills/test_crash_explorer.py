@@ -357,6 +357,30 @@ def test_a_broken_target_violates_exactly_what_it_breaks(target: Toy, expected: 
     assert violated(target) == expected
 
 
+class RedoesTwice(Toy):
+    """Its recovery adds the letter of a commit that was killed, and adds it once more."""
+
+    name = "redoes twice"
+
+    def recover(self, storage: Storage, path: str) -> None:
+        super().recover(storage, path)
+        with storage.open_for_writing(f"{path}/state") as file:
+            file.pwrite(b"tt", file.size_bytes())
+
+
+@pytest.mark.parametrize(
+    ("target", "said"),
+    [
+        (RedoesTwice(), "a reader sees commit 2, though only 1 had started"),
+        (Stumbles(), "after the remaining 2 operations a reader sees b'' instead of b'tt'"),
+    ],
+    ids=lambda each: getattr(each, "name", ""),
+)
+def test_what_a_reader_sees_is_said_with_what_it_should_see(target: Toy, said: str) -> None:
+    phase = explore_crashes(target, (b"t", b"t"), path="toy")
+    assert any(said in finding.sentence for finding in phase.findings), phase.findings
+
+
 class TearsWhileAppending(HeaderFirst):
     """Body first, then a header of single bytes: only a kill inside the header's write shows another number."""
 

@@ -79,8 +79,6 @@ TWO_PARTITIONS: Steps = (insert(0, 24), COMMIT)
 RELOAD, READ_FIRST = step("reload"), step("read token", nth=0)
 KILLED_AT_SYNC = step("commit that is killed", kind="sync mapping", at=0, written_bytes=0)
 ADOPTED: Steps = (step("adopt", place=0, count=3), step("append", place=0, count=1), COMMIT)
-
-
 WRITE_UNWRITABLE = step("write to unwritable partitions")
 
 
@@ -88,10 +86,11 @@ def returning(answer: Any) -> Wrap:
     return lambda _: lambda *_, **__: answer
 
 
-def raising(error: Exception) -> Wrap:
+def raising(error: type[Exception], *arguments: str) -> Wrap:
     def wrap(_: Any) -> Any:
         def failing(*_: Any, **__: Any) -> Any:
-            raise error
+            # Anew each time, because it keeps the frames alive that it went through.
+            raise error(*arguments)
 
         return failing
 
@@ -99,7 +98,7 @@ def raising(error: Exception) -> Wrap:
 
 
 def committing(commit: Callable[[Any, Callable[[], int]], int]) -> Wrap:
-    """A writer whose commits are made by a function of it and of what a sound one does."""
+    """Return a writer whose commits are made by a function of it and of what a sound one does."""
 
     def wrap(writer: Any) -> Any:
         class Other(writer):  # type: ignore[misc]
@@ -205,7 +204,7 @@ def resolving(resolve: Callable[[Any, Any, Callable[[Any], Any]], Any]) -> Wrap:
     return wrap
 
 
-def resolving_once() -> Wrap:
+def resolving_once(snapshot: Any) -> Any:
     known: dict[object, Any] = {}
 
     def resolved(_: Any, partition: Any, resolve: Callable[[Any], Any]) -> Any:
@@ -213,7 +212,7 @@ def resolving_once() -> Wrap:
             known[partition.identity] = resolve(partition)
         return known[partition.identity]
 
-    return resolving(resolved)
+    return resolving(resolved)(snapshot)
 
 
 def resolving_committed(snapshot: Any, partition: Any, resolve: Callable[[Any], Any]) -> Any:
@@ -272,7 +271,7 @@ def with_values_of_another(encode: Callable[..., bytes]) -> Callable[..., bytes]
 
 
 def waiting(_: Any) -> Callable[..., WriterLock]:
-    """Return how to wait for the lock of another writer."""
+    """Return what waits for the lock of another writer."""
 
     def taken(storage: Any, path: str) -> WriterLock:
         file = storage.open_for_writing(f"{path}/{PINS_FILE}", OpenMode.EXISTING_OR_NEW)
@@ -302,7 +301,8 @@ def emptying(forget: Callable[..., None]) -> Callable[..., None]:
     def forgotten(storage: Any, path: str, files: list[str]) -> None:
         for file in kept_files(storage, path)[1]:
             if file.endswith(".analysed"):
-                storage.open_for_writing(f"{path}/{file}", OpenMode.EXISTING_OR_NEW).truncate(0)
+                with storage.open_for_writing(f"{path}/{file}") as opened:
+                    opened.truncate(0)
         forget(storage, path, files)
 
     return forgotten
@@ -331,13 +331,13 @@ class Case:
 COMMITS: dict[str, Case] = {
     "a call that fails by itself": Case(
         location=f"{WRITER}:execute",
-        broken=raising(StorageError("_txn", "write", "no space")),
+        broken=raising(StorageError, "_txn", "write", "no space"),
         program=ONE,
         said="commit: StorageError: _txn",
     ),
     "every partition is frozen": Case(
         location=f"{WRITER}:reject_unless_writable",
-        broken=raising(RowsRejectedError("frozen")),
+        broken=raising(RowsRejectedError, "frozen"),
         program=TWO,
         said="commit: frozen",
     ),
@@ -404,7 +404,7 @@ COMMITS: dict[str, Case] = {
     ),
     "a row is rejected for a file": Case(
         location=f"{WRITER}:portions",
-        broken=raising(RowsRejectedError("the disk is full")),
+        broken=raising(RowsRejectedError, "the disk is full"),
         program=(step("insert impossible"),),
         said="was rejected for something else: the disk is full",
     ),
@@ -412,7 +412,7 @@ COMMITS: dict[str, Case] = {
 READERS: dict[str, Case] = {
     "a pin is not held": Case(
         location="tornproof.impl.txn.pins:_lock_committed",
-        broken=raising(StorageError("_pins", "lock", StorageReason.NO_LOCKS)),
+        broken=raising(StorageError, "_pins", "lock", StorageReason.NO_LOCKS),
         program=(*ONE, PIN),
         said="version 1 was pinned, lock held: False",
     ),
@@ -424,7 +424,7 @@ READERS: dict[str, Case] = {
     ),
     "what was resolved once is never looked for again": Case(
         location="tornproof.impl.read.reader:Snapshot",
-        broken=resolving_once(),
+        broken=resolving_once,
         program=(*ONE, REWRITE, COMMIT, PURGE),
         said="what was purged can still be read",
     ),
@@ -468,7 +468,7 @@ SESSIONS: dict[str, Case] = {
     ),
     "a file cannot be recovered": Case(
         location=f"{WRITER}:recover_for_writing",
-        broken=raising(StorageError("_txn", "write", "no space")),
+        broken=raising(StorageError, "_txn", "write", "no space"),
         program=(),
         said="open_writer: StorageError: _txn",
     ),

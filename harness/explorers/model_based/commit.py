@@ -291,7 +291,7 @@ def _check_header(world: World, old: Entry | None, new: Entry, before: Facts | N
     names = world.rows.shape.schema.names
     for column in (each for each in columns if layout.IS_ASCII.get(each.flags) and each.name in names):
         texts = (world.rows.contents[row][names.index(column.name)] for row in new.rows)
-        if not all(text is None or text.isascii() for text in texts):
+        if not all(text is None or (isinstance(text, str) and text.isascii()) for text in texts):
             raise ViolationError(
                 ALLOWED, f"partition {new.directory[0]} says that {column.name} is ASCII, and not all is"
             )

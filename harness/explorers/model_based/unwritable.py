@@ -81,9 +81,12 @@ def _write_to_frozen(world: World, first: Partition, last: Partition) -> None:
 
 def _write_to_damaged(world: World, partition: Partition) -> None:
     """Change bytes of data.parquet: without its end it must not grow, and without a page not be written anew."""
-    block = resolve_partition(world.files.table().files_of(partition), partition).metadata.blocks[-1]
-    last_byte_of_pages = block.chunks[-1].byte_range_start + block.chunks[-1].total_compressed - 1
-    for at in (*range(partition.token - ParquetTail.layout.size_bytes, partition.token), last_byte_of_pages):
+    metadata = resolve_partition(world.files.table().files_of(partition), partition).metadata
+    # Only the designated timestamp is read for certain: pages of nulls alone are not.
+    chunk = metadata.blocks[-1].chunks[metadata.header.designated_timestamp]
+    last_byte_of_page = chunk.byte_range_start + chunk.total_compressed - 1
+    tail = range(partition.token - ParquetTail.layout.size_bytes, partition.token)
+    for at in (*tail, last_byte_of_page):
         storage, table = _copy(world)
         path = f"{table.directory_of(partition)}/{DATA_FILE}"
         with storage.open_for_writing(f"{table.path}/{path}") as file:
@@ -91,7 +94,7 @@ def _write_to_damaged(world: World, partition: Partition) -> None:
             file.pwrite(bytes([byte ^ 1]), at)
         with open_writer_of_copy(storage, table.path, options=world.options, force=True) as writer:
             what = f"with another byte {at} of {path}, a"
-            if at > last_byte_of_pages:
+            if at in tail:
                 _refused(writer, storage, f"{what} commit", ProblemError, partial(writer.write, _row(world, partition)))
             stage = partial(writer.rewrite_partition, partition.timestamp)
             _refused(writer, storage, f"{what} rewrite", ProblemError, stage)
@@ -139,9 +142,9 @@ def _write_to_orphaned(world: World, partition: Partition) -> None:
         process.arm(fault_of("sync mapping", 1, kills=True))
         writer.commit()
     process.end()
-    with storage.open_for_reading(f"{table.path}/{table.directory_of(partition)}/{PM_FILE}") as file:
-        size_bytes = file.size_bytes()
-    with replaced(PM_LIMIT_BYTES, size_bytes):
+    # The commit may have been of a new file, which the recovery has to read.
+    sizes_bytes = [len(content) for path, content in storage.image().files.items() if path.endswith(f"/{PM_FILE}")]
+    with replaced(PM_LIMIT_BYTES, max(sizes_bytes)):
         writer = open_writer_of_copy(storage, table.path, options=world.options, force=True)
     with writer:
         with suppress(RowsRejectedError), orderly("a commit behind an orphan", RowsRejectedError):

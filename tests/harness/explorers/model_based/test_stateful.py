@@ -21,6 +21,7 @@ from tornproof.harness.explorers.model_based.explorer import (
     STEPS_IN_PART,
     Control,
     PartResult,
+    start_of,
     stateful_phase,
 )
 from tornproof.harness.explorers.model_based.fixed_programs import COMMITS, FIXED_PROGRAMS, STOPS
@@ -271,3 +272,17 @@ def test_every_operation_of_the_model_is_driven(monkeypatch: pytest.MonkeyPatch)
         assert replay(search, 0, program) is None
     assert driven >= {(each, False, False) for each in (Commit, Recover, Pin, Unpin, Purge)}
     assert driven >= {(Commit, True, False), (Commit, True, True), (Recover, False, True)}
+
+
+@pytest.mark.parametrize(
+    ("table", "options", "rows"), [("days", 0, [0, 9, 24]), ("weeks in nanoseconds, decimals and arrays", 4, [0, 24])]
+)
+def test_what_cannot_be_written_to_is_no_finding_of_sound_tables(
+    table: str, options: int, rows: list[int], tmp_path: Path
+) -> None:
+    encode = remembered_encoder()
+    search = Search(
+        start=start_of(table, encode), kind=StorageKind.MEMORY, scratch=str(tmp_path), encode=encode, steps=0
+    )
+    program = ({"rule": "insert", "rows": rows}, {"rule": "commit"}, {"rule": "write to unwritable partitions"})
+    assert replay(search, options, program) is None

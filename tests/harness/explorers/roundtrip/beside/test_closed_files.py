@@ -10,8 +10,8 @@ from tornproof.harness.explorers.roundtrip.parts import CLOSED_FILES
 from tornproof.impl.read import counters
 
 
-def test_everything_is_closed_and_readers_that_close_nothing_are_noticed() -> None:
-    assert [*findings_of(CLOSED_FILES)] == [] and [*closed_files.failed_controls()] == []
+def test_readers_that_close_nothing_are_noticed() -> None:
+    assert [*closed_files.failed_controls()] == []
 
 
 def test_a_reader_that_leaves_files_open_is_found_and_replays(monkeypatch: pytest.MonkeyPatch) -> None:

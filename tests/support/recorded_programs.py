@@ -27,13 +27,20 @@ def compiled(folder: Path) -> Path:
     return program
 
 
-def recorded(directory: Path, *command: object, acknowledges: str = "^", with_stacks: bool = False) -> Trace:
+def recorded(
+    directory: Path,
+    *command: object,
+    acknowledges: str = "^",
+    descriptor: int | None = None,
+    with_stacks: bool = False,
+) -> Trace:
     """Record a command whose working directory is the recorded one."""
     return record(
         Recording(
             command=("env", "-C", str(directory), *map(str, command)),
             directory=directory,
             acknowledges=re.compile(acknowledges.encode()),
+            descriptor=descriptor,
             with_stacks=with_stacks,
         )
     )

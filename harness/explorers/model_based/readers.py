@@ -149,11 +149,16 @@ def read_each_value(world: World, *, nth: int) -> None:
     shape, contents, rows = world.rows.shape, world.rows.contents, _committed_rows(world)
     part, column = divmod(nth, len(shape.types))
     firsts = list({contents[row][column]: row for row in reversed(rows)}.values())
-    step = max(1, len(firsts) // VALUES_MAX)
-    for form, some in ((0, firsts[part % step :: step]), (1, firsts[-2:])):
+    for form, some in ((0, share_of(firsts, part)), (1, firsts[-2:])):
         for row in some:
             _check_condition(world, rows, condition_of(shape, contents[row], (), column=column, symbol="=", form=form))
     world.reached["each value of a column read"] += len(firsts) > 1
+
+
+def share_of(rows: list[int], part: int) -> list[int]:
+    """Return a few of many rows, spread evenly; consecutive parts have them all."""
+    step = max(1, len(rows) // VALUES_MAX)
+    return rows[part % step :: step]
 
 
 def _committed_rows(world: World) -> list[int]:

@@ -81,6 +81,15 @@ def test_a_task_that_fails_leaves_the_verdict_open_and_costs_nothing_that_others
     assert reason in phase.note
 
 
+def test_a_task_that_fails_leaves_the_verdict_open_although_later_ones_succeed() -> None:
+    def exploration() -> Exploration:
+        yield [Task(run=sample_tasks.fail)]
+        return (yield from exploring([Task(run=sample_tasks.square, arguments=(3,))]))
+
+    (phase,) = explore({"sample": exploration()}, 0, workers=1).phases
+    assert (phase.verdict, phase.bound) == (Verdict.UNKNOWN, "[9]") and phase.note
+
+
 def test_a_ceiling_takes_what_tasks_have_and_ends_those_that_do_not_check_the_time() -> None:
     phase = phase_of([Task(run=sample_tasks.count_until_stopped), Task(run=sample_tasks.never_return)], seconds=0.5)
     assert (phase.verdict, phase.explored, phase.complete) == (Verdict.VALID, 1, False)

@@ -137,6 +137,14 @@ os.write(1, b"ac"); os.write(1, b"k 1\\nnoise\\nack"); open("f", "w").close(); o
     assert counts_of(trace)["acknowledgements"] == 2
 
 
+def test_each_line_of_a_descriptor_acknowledges_even_one_without_any_text(tmp_path: Path) -> None:
+    program = """import os
+os.write(9, b"\\n"); open("f", "w").close(); os.write(9, b"one\\n \\n")
+"""
+    trace = recorded(tmp_path, *PYTHON, "-c", program, descriptor=9)
+    assert [step.content for step in trace.steps if step.kind is StepKind.ACKNOWLEDGE] == [b"", b"one", b" "]
+
+
 def test_stacks_name_the_function_that_made_a_call_and_its_line_where_that_is_known(tmp_path: Path) -> None:
     program, data = compiled(tmp_path), tmp_path / "data"
     data.mkdir()

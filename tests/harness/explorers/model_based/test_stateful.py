@@ -286,3 +286,12 @@ def test_what_cannot_be_written_to_is_no_finding_of_sound_tables(
     )
     program = ({"rule": "insert", "rows": rows}, {"rule": "commit"}, {"rule": "write to unwritable partitions"})
     assert replay(search, options, program) is None
+
+
+@pytest.mark.parametrize("count", [0, 1, 7, 8, 50, 999])
+@pytest.mark.parametrize("first", [0, 13])
+def test_consecutive_parts_have_all_rows_and_none_twice(count: int, first: int) -> None:
+    rows = list(range(count))
+    step = max(1, count // readers.VALUES_MAX)
+    parts = [readers.share_of(rows, part) for part in range(first, first + step)]
+    assert sorted(itertools.chain(*parts)) == rows

@@ -10,6 +10,7 @@ from tornproof.harness.simulator.persistence import legal_disks as legal_disks_m
 from tornproof.harness.simulator.persistence import legal_files
 from tornproof.harness.simulator.persistence.legal_disks import chosen_disk, legal_disks
 from tornproof.harness.simulator.persistence.legal_files import Limits, file_content, legal_file
+from tornproof.harness.simulator.persistence.legal_names import is_legal, nearest_names
 from tornproof.harness.simulator.persistence.models import (
     C_8,
     C_512,
@@ -87,6 +88,17 @@ def test_what_is_synced_is_kept_in_every_model() -> None:
     for model in MODELS:
         (only,) = legal_disks(kernel, model)
         assert only.disk.files() == {"d/f": b"synced"}
+
+
+def test_of_a_journal_what_it_has_stays_and_the_nearest_choice_to_less_is_that() -> None:
+    kernel = machine()
+    write(kernel, "d/a", b"")
+    write(kernel, "d/b", b"")
+    kernel.journalled_count = 1
+    subsets = [(), (0,), (1,), (0, 1)]
+    assert [names for names in subsets if is_legal(kernel, W_512, names)] == [(0,), (0, 1)]
+    assert [names for names in subsets if is_legal(kernel, N_512, names)] == subsets
+    assert [nearest_names(kernel, W_512, names) for names in subsets] == [(0,), (0,), (0,), (0, 1)]
 
 
 def test_model_a_leaves_the_page_cache() -> None:

@@ -12,10 +12,11 @@ from random_runs import cut_finding, found, switched_finding, table_case
 from tornproof.harness.common.verdict import Finding
 from tornproof.harness.counterexamples.actions import Action, ActionRecorder, in_order
 from tornproof.harness.counterexamples.case_document import case_of
-from tornproof.harness.counterexamples.log import DecisionLog
+from tornproof.harness.counterexamples.log import DecisionLog, parse_deviation
 from tornproof.harness.counterexamples.replay_engine import Observer
 from tornproof.harness.counterexamples.run import Replayer
 from tornproof.harness.counterexamples.step_names import Step
+from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.intercept import Call, CallKind
 from tornproof.harness.simulator.filesystem.kernel import Kernel
 from tornproof.harness.simulator.process.simulated_process import Node
@@ -116,3 +117,12 @@ def test_actions_of_one_verb_and_file_are_one_and_ranges_that_touch_are_one() ->
     writes = [Action("write", (), "f", (0, 8)), Action("write", (), "f", (8, 16)), Action("write", (), "f", (24, 32))]
     assert in_order(writes) == ["write bytes 0 to 16 (f)", "write bytes 24 to 32 (f)"]
     assert in_order([Action("sync f"), Action("sync f"), Action("sync g")]) == ["sync f", "sync g"]
+
+
+def test_files_that_an_operation_has_made_before_a_crash_are_among_those_that_it_changed() -> None:
+    case = table_case("questdb-9.4.3")
+    recorder, kernel = ActionRecorder(case), Kernel.of(DiskImage.of_files({"a": b"new", "b": b"made", "c": b"same"}))
+    recorder._at_begin = {"a": b"old", "c": b"same", "d": b"gone"}
+    kill = parse_deviation("writer@commit 0: write b #1 is killed")
+    recorder.deviated(kill, kernel)
+    assert recorder.changed_before(kill) == {"a": b"old", "b": b""}

@@ -61,6 +61,7 @@ from tornproof.harness.explorers.roundtrip.parquet import (
 )
 from tornproof.harness.explorers.roundtrip.worked_out import questions
 from tornproof.harness.explorers.roundtrip.writing import (
+    changed_columns,
     damaged_commits,
     lost_orphans,
     offered_values,
@@ -382,6 +383,13 @@ CLOSED_FILES = Part(
     module=closed_files,
     cases=closed_files.closed_files,
 )
+CHANGED_COLUMNS = Part(
+    key="altered",
+    count="columns changed",
+    words="writes to partitions after their columns were dropped, renamed or replaced",
+    module=changed_columns,
+    cases=changed_columns.changed_columns,
+)
 PROMISED_TEXTS = Part(
     key="ascii",
     count="promised texts",
@@ -613,6 +621,7 @@ PARTS = (
     LOST_FILES,
     ANNOTATED_COLUMNS,
     CLOSED_FILES,
+    CHANGED_COLUMNS,
     METADATA_RULES,
     WORKED_OUT,
     TAKEN_ROWS,

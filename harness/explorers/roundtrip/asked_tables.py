@@ -264,18 +264,15 @@ def _views() -> Iterator[Question]:
     last_start = (draft.at["footer"] - chunk_start(0, len(draft.columns))) // WORD_BYTES
     for group, words in itertools.product(range(len(draft.groups)), (-1, 0, 1, 5, last_start, 1 << 20)):
         name = f"a view of row group {group} whose block begins {words} words after the last place that has room"
-        yield Question(
-            "views", name, functools.partial(_viewed, group, last_start + words), DAMAGED if words > 0 else "seen"
-        )
+        moved = generation(0)
+        moved.patches.append((f"entry {group}", 0, "<I", last_start + words))
+        found = functools.partial(_viewed, moved.encoded(), moved.token)
+        yield Question("views", name, found, DAMAGED if words > 0 else "seen")
 
 
-def _viewed(group: int, start: int) -> Any:
-    draft = generation(0)
-    draft.patches.append((f"entry {group}", 0, "<I", start))
-    content = draft.encoded()
-
+def _viewed(content: bytes, token: int) -> Any:
     def found() -> str:
-        return "seen" if len(_view(content, draft.token).row_counts) else "not seen"
+        return "seen" if len(_view(content, token).row_counts) else "not seen"
 
     return _outcome(found)
 

@@ -12,12 +12,12 @@ import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tornproof.harness.common.patch import Controls, not_noticed
+from tornproof.harness.common.patch import Controls, not_noticed, original_of
 from tornproof.harness.common.whose_error import errors_as_problems
 from tornproof.harness.explorers.model_based.other_footers import Change, with_elements, with_footer
 from tornproof.harness.explorers.roundtrip.forms import reader_of
@@ -27,7 +27,7 @@ from tornproof.harness.explorers.roundtrip.metadata.metadata_draft import (
     WORD_BYTES,
     chunk_start,
 )
-from tornproof.impl.errors import ProblemError
+from tornproof.impl.errors import CorruptError, ProblemError
 from tornproof.impl.migrate.convert import convert
 from tornproof.impl.parquet.thrift import Field, Items, Kind, Struct, value_of, with_fields, without
 
@@ -100,8 +100,18 @@ def problem_of(rule: FooterRule) -> str | None:
 
 
 def failed_controls() -> Iterator[str]:
-    """Yield what is not noticed of a migration that takes all numbers, and of one that takes no encodings."""
+    """Yield what is not noticed of migrations that take all numbers, no encodings, or name another row group."""
+
+    read = original_of(f"{__name__}:convert")
+
+    def convert_elsewhere(*given: Any, **named: Any) -> Any:
+        try:
+            return read(*given, **named)
+        except ProblemError as error:
+            raise CorruptError(FILE, f"row_groups[{GROUP_COUNT}].total_byte_size", None, 0, -1) from error
+
     controls: Controls = (
+        ("another row group is named", f"{__name__}:convert", convert_elsewhere, "it is rejected"),
         ("negative numbers are taken", "tornproof.impl.migrate.chunks:_not_negative", lambda *_: None, "it is taken"),
         ("a codec is not known", "tornproof.impl.migrate.chunks:Codec", range(7), "it is rejected"),
         ("encodings are not looked at", "tornproof.impl.migrate.chunks:_encodings", lambda _: 0, "and should be"),

@@ -45,4 +45,4 @@ def test_a_migration_that_takes_other_numbers_is_found_and_replays(
 
 def test_a_blind_look_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "problem_of", lambda _: None)
-    assert len([*failed_controls()]) == 3
+    assert len([*failed_controls()]) == 4

@@ -80,7 +80,7 @@ def test_our_implementation_is_valid_and_the_bound_says_what_was_generated(examp
     ("preset", "examples"),
     [
         nightly("questdb-2026-07", 6),
-        ("specification", 6),
+        nightly("specification", 6),
         nightly("questdb-2026-07", 40),
         nightly("specification", 40),
     ],

@@ -12,6 +12,9 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from tornproof.harness.common.copies import open_writer_of_copy
+from tornproof.harness.common.made_rows import rows_for
+from tornproof.harness.common.new_tables import new_table
 from tornproof.harness.common.patch import Controls, not_noticed, replaced
 from tornproof.harness.explorers.corruption import every_type
 from tornproof.harness.explorers.roundtrip.metadata.chains import generation
@@ -26,11 +29,14 @@ from tornproof.harness.explorers.roundtrip.metadata.placed_partitions import GEN
 from tornproof.harness.explorers.roundtrip.metadata.transaction_files import Entry, TransactionFile
 from tornproof.harness.explorers.roundtrip.worked_out.question import Question, problem_of
 from tornproof.harness.simulator.filesystem.image import DiskImage
+from tornproof.harness.simulator.filesystem.memory import MemoryStorage
+from tornproof.harness.systems.workload import FIRST_TIME
 from tornproof.impl.errors import TornproofError
 from tornproof.impl.pm.view import MetadataView, VerifiedGenerations, open_view
 from tornproof.impl.read.reader import Snapshot, open_snapshot, snapshot_of
+from tornproof.impl.storage.operating_system import OperatingSystemStorage
 from tornproof.impl.table.indexed_columns import reject_indexed
-from tornproof.impl.table.metadata_file import PartitionBy, TableColumn, TableMetadata
+from tornproof.impl.table.metadata_file import META_FILE, PartitionBy, TableColumn, TableMetadata
 from tornproof.impl.table.parquet_last import parquet_last_advice
 from tornproof.impl.table.table import Table, open_table
 from tornproof.impl.table.tables_below import tables_below
@@ -44,6 +50,7 @@ DAY = 86_400_000_000
 TIMESTAMP, LONG, VARCHAR, SYMBOL, DESIGNATED = 8, 6, 26, 12, 1 << 17
 NO_ROOM, GONE, DAMAGED, NO_TIME = "UnsupportedError", "FileVanishedError", "CorruptError", "UnknownColumnError"
 TIMES: dict[str | None, int | None] = {None: None, "1970-01-01": 0, "1970-01-02T00:00:00.000001": DAY + 1}
+LINKED_PATH, LINKED_TIMES = "linked", range(FIRST_TIME, FIRST_TIME + 3)
 Columns = Sequence[tuple[int, int, str]]
 """Number, type and name of each; -1 as the number says that it has none."""
 
@@ -51,7 +58,7 @@ Columns = Sequence[tuple[int, int, str]]
 @functools.cache
 def asked_tables() -> tuple[Question, ...]:
     """Return all questions, always in the same order."""
-    return (*_ranges(), *_rooms(), *_gone(), *_unnamed(), *_advice(), *_below(), *_views())
+    return (*_ranges(), *_rooms(), *_gone(), *_unnamed(), *_advice(), *_below(), *_linked(), *_views())
 
 
 def failed_controls() -> Iterator[str]:
@@ -243,6 +250,34 @@ def _below() -> Iterator[Question]:
         yield Question(
             "below", f"the tables below a folder with {words}", functools.partial(_found, files, links), expected
         )
+
+
+def _linked() -> Iterator[Question]:
+    """Yield tables with a partition on another volume, to which a link leads, with and without `_meta`."""
+    for has_meta in (True, False):
+        name = f"a table {'with' if has_meta else 'without'} `_meta` to whose partition a link leads"
+        yield Question("linked", name, functools.partial(_rows_behind_a_link, has_meta=has_meta), len(LINKED_TIMES))
+
+
+def _rows_behind_a_link(*, has_meta: bool) -> int:
+    storage = MemoryStorage()
+    # Without `_meta` the name of a directory is looked for among those of all intervals.
+    table = new_table(storage, LINKED_PATH, {"time": "TIMESTAMP", "v": "LONG"}, partition_by=PartitionBy.HOUR)
+    with open_writer_of_copy(storage, LINKED_PATH) as writer:
+        writer.write(rows_for(table, LINKED_TIMES, seed=0))
+        writer.commit()
+    with tempfile.TemporaryDirectory() as name:
+        table_path, volume = Path(name, LINKED_PATH), Path(name, "volume")
+        for path, content in storage.image().files.items():
+            Path(name, path).parent.mkdir(parents=True, exist_ok=True)
+            Path(name, path).write_bytes(content)
+        (directory,) = (each for each in table_path.iterdir() if each.is_dir())
+        directory.rename(volume)
+        directory.symlink_to(volume)
+        if not has_meta:
+            table_path.joinpath(META_FILE).unlink()
+        snapshot = open_snapshot(open_table(OperatingSystemStorage(), str(table_path)))
+        return sum(batch.num_rows for batch in snapshot.batches())
 
 
 def _found(files: Sequence[str], links: dict[str, str]) -> list[str]:

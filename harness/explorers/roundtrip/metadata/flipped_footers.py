@@ -27,6 +27,7 @@ from tornproof.impl.layout.parquet import ExtensionTail, FooterForm, ParquetTail
 
 PROPERTY = "a footer that was changed is not taken for the one that was written"
 THRIFT, FLATBUFFERS, FINAL = "a Thrift footer", "the FlatBuffers in its extension", "a footer of FlatBuffers alone"
+HEADER = "the header of the extension"
 STOP_BYTES = 1
 """At the end of a struct."""
 BIT_STEP = 5
@@ -54,7 +55,7 @@ def flipped_footers() -> tuple[FlippedFooter, ...]:
         FlippedFooter(form=form, bit=bit, kind=kind)
         for form in (FooterForm.PRIVATE, FooterForm.MIGRATION, FooterForm.FINAL)
         for kind, (start, end) in _footers(form)
-        for bit in range(start * BITS_IN_BYTE, end * BITS_IN_BYTE, BIT_STEP)
+        for bit in range(start * BITS_IN_BYTE, end * BITS_IN_BYTE, 1 if kind == HEADER else BIT_STEP)
     )
 
 
@@ -65,7 +66,7 @@ def problem_of(case: FlippedFooter) -> str | None:
         footer = opened(Flip(FILE, case.bit).apply(_file(case.form)))
     except (CorruptError, UnsupportedError):
         return "the file is rejected" if case.kind == FLATBUFFERS else None
-    if case.kind != FLATBUFFERS:
+    if case.kind not in (FLATBUFFERS, HEADER) or (footer.doubt is None and footer.flat is None):
         return "the damage is not noticed"
     if footer.flat is not None or footer.doubt is None:
         return "the FlatBuffers are believed"
@@ -103,11 +104,11 @@ def _footers(form: FooterForm) -> Iterator[tuple[str, tuple[int, int]]]:
     if form is FooterForm.FINAL:
         yield FINAL, (start, len(content))
         return
-    # Between the two is the header of the extension.
-    yield THRIFT, (start, start + len(_thrift()) - STOP_BYTES)
+    header = start + len(_thrift()) - STOP_BYTES
     end = len(content) - ParquetTail.layout.size_bytes - STOP_BYTES
     tail_start = end - ExtensionTail.layout.size_bytes
-    yield FLATBUFFERS, (tail_start - ExtensionTail.unpack(content, tail_start, file=FILE).flatbuffer_size, end)
+    flat = tail_start - ExtensionTail.unpack(content, tail_start, file=FILE).flatbuffer_size
+    yield from ((THRIFT, (start, header)), (HEADER, (header, flat)), (FLATBUFFERS, (flat, end)))
 
 
 def _thrift() -> bytes:

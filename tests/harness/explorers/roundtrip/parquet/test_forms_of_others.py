@@ -41,4 +41,4 @@ def test_a_change_that_sees_no_padded_number_is_found_and_replays(location: str)
 
 def test_a_blind_look_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "problem_of", lambda _: None)
-    assert len([*failed_controls()]) == 2
+    assert len([*failed_controls()]) == 3

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
+from tornproof.harness.common.copies import open_writer_of_copy
+from tornproof.harness.common.made_rows import rows_for
 from tornproof.impl.storage.interface import Storage
 from tornproof.impl.table.create import NewColumn, create_table
 from tornproof.impl.table.metadata_file import PartitionBy
 from tornproof.impl.table.table import Table
 from tornproof.impl.types.names import type_code
+from tornproof.impl.write.writer_options import WriterOptions
+
+DEFAULT = WriterOptions()
 
 
 def new_table(
@@ -17,3 +22,20 @@ def new_table(
     """Create a table whose columns have the types of these names; the first one is the designated timestamp."""
     columns = [NewColumn(name=name, type=type_code(of) or 0) for name, of in types.items()]
     return create_table(storage, path, columns, timestamp=columns[0].name, partition_by=partition_by)
+
+
+def new_table_of_rows(
+    storage: Storage,
+    path: str,
+    types: Mapping[str, str],
+    times: Sequence[int],
+    *,
+    seed: int = 0,
+    partition_by: PartitionBy = PartitionBy.DAY,
+    options: WriterOptions = DEFAULT,
+) -> None:
+    """Create such a table and commit generated rows of these times, which depend on their number and the seed."""
+    table = new_table(storage, path, types, partition_by=partition_by)
+    with open_writer_of_copy(storage, path, options=options) as writer:
+        writer.write(rows_for(table, times, seed=seed))
+        writer.commit()

@@ -9,9 +9,7 @@ import functools
 import struct
 from collections.abc import Iterable, Iterator
 
-from tornproof.harness.common.copies import open_writer_of_copy
-from tornproof.harness.common.made_rows import rows_for
-from tornproof.harness.common.new_tables import new_table
+from tornproof.harness.common.new_tables import new_table_of_rows
 from tornproof.harness.explorers.corruption.plan import BITS_IN_BYTE, Again, Edit, Flip, Kind, Overwrite
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
@@ -42,11 +40,10 @@ SIZE = struct.Struct("<I")
 def image_of_every_type() -> DiskImage:
     """Return the table at PATH; its pages are not compressed."""
     storage = MemoryStorage()
-    table = new_table(storage, PATH, {f"c{number}": of for number, of in enumerate(TYPES)})
+    columns = {f"c{number}": of for number, of in enumerate(TYPES)}
     plain = EncodeOptions(codec=Codec.UNCOMPRESSED, page_checksums=False, page_index=False, statistics=False)
-    with open_writer_of_copy(storage, PATH, options=WriterOptions(encoding=plain)) as writer:
-        writer.write(rows_for(table, [FIRST_TIME + number for number in range(ROW_COUNT)], seed=1))
-        writer.commit()
+    times = range(FIRST_TIME, FIRST_TIME + ROW_COUNT)
+    new_table_of_rows(storage, PATH, columns, times, seed=1, options=WriterOptions(encoding=plain))
     return storage.image()
 
 

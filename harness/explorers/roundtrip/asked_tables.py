@@ -12,9 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from tornproof.harness.common.copies import open_writer_of_copy
-from tornproof.harness.common.made_rows import rows_for
-from tornproof.harness.common.new_tables import new_table
+from tornproof.harness.common.new_tables import new_table_of_rows
 from tornproof.harness.common.patch import Controls, not_noticed, replaced
 from tornproof.harness.explorers.corruption import every_type
 from tornproof.harness.explorers.roundtrip.metadata.chains import generation
@@ -29,7 +27,6 @@ from tornproof.harness.explorers.roundtrip.metadata.placed_partitions import GEN
 from tornproof.harness.explorers.roundtrip.metadata.transaction_files import Entry, TransactionFile
 from tornproof.harness.explorers.roundtrip.worked_out.question import Question, problem_of
 from tornproof.harness.simulator.filesystem.image import DiskImage
-from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.systems.workload import FIRST_TIME
 from tornproof.impl.errors import TornproofError
 from tornproof.impl.pm.view import MetadataView, VerifiedGenerations, open_view
@@ -50,7 +47,7 @@ DAY = 86_400_000_000
 TIMESTAMP, LONG, VARCHAR, SYMBOL, DESIGNATED = 8, 6, 26, 12, 1 << 17
 NO_ROOM, GONE, DAMAGED, NO_TIME = "UnsupportedError", "FileVanishedError", "CorruptError", "UnknownColumnError"
 TIMES: dict[str | None, int | None] = {None: None, "1970-01-01": 0, "1970-01-02T00:00:00.000001": DAY + 1}
-LINKED_PATH, LINKED_TIMES = "linked", range(FIRST_TIME, FIRST_TIME + 3)
+LINKED_TIMES = range(FIRST_TIME, FIRST_TIME + 3)
 Columns = Sequence[tuple[int, int, str]]
 """Number, type and name of each; -1 as the number says that it has none."""
 
@@ -260,23 +257,17 @@ def _linked() -> Iterator[Question]:
 
 
 def _rows_behind_a_link(*, has_meta: bool) -> int:
-    storage = MemoryStorage()
-    # Without `_meta` the name of a directory is looked for among those of all intervals.
-    table = new_table(storage, LINKED_PATH, {"time": "TIMESTAMP", "v": "LONG"}, partition_by=PartitionBy.HOUR)
-    with open_writer_of_copy(storage, LINKED_PATH) as writer:
-        writer.write(rows_for(table, LINKED_TIMES, seed=0))
-        writer.commit()
     with tempfile.TemporaryDirectory() as name:
-        table_path, volume = Path(name, LINKED_PATH), Path(name, "volume")
-        for path, content in storage.image().files.items():
-            Path(name, path).parent.mkdir(parents=True, exist_ok=True)
-            Path(name, path).write_bytes(content)
+        storage, table_path, volume = OperatingSystemStorage(), Path(name, "linked"), Path(name, "volume")
+        columns = {"time": "TIMESTAMP", "v": "LONG"}
+        # Without `_meta` the name of a directory is looked for among those of all intervals.
+        new_table_of_rows(storage, str(table_path), columns, LINKED_TIMES, partition_by=PartitionBy.HOUR)
         (directory,) = (each for each in table_path.iterdir() if each.is_dir())
         directory.rename(volume)
         directory.symlink_to(volume)
         if not has_meta:
             table_path.joinpath(META_FILE).unlink()
-        snapshot = open_snapshot(open_table(OperatingSystemStorage(), str(table_path)))
+        snapshot = open_snapshot(open_table(storage, str(table_path)))
         return sum(batch.num_rows for batch in snapshot.batches())
 
 

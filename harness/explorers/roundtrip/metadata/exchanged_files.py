@@ -13,9 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from types import SimpleNamespace
 
-from tornproof.harness.common.copies import open_writer_of_copy
-from tornproof.harness.common.made_rows import rows_for
-from tornproof.harness.common.new_tables import new_table
+from tornproof.harness.common.new_tables import new_table_of_rows
 from tornproof.harness.common.patch import Controls, not_noticed
 from tornproof.harness.common.whose_error import errors_as_problems
 from tornproof.harness.simulator.filesystem.image import DiskImage
@@ -135,11 +133,9 @@ def failed_controls() -> Iterator[str]:
 def _table_of(name: str) -> DiskImage:
     origin = ORIGINS[name]
     storage = MemoryStorage()
-    table = new_table(storage, PATH, origin.columns)
     times = [FIRST_TIME + number for number in range(origin.row_count)]
-    with open_writer_of_copy(storage, PATH, options=WriterOptions(row_group_row_count_max=origin.group_rows)) as writer:
-        writer.write(rows_for(table, times, seed=origin.seed))
-        writer.commit()
+    options = WriterOptions(row_group_row_count_max=origin.group_rows)
+    new_table_of_rows(storage, PATH, origin.columns, times, seed=origin.seed, options=options)
     return storage.image()
 
 

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from tornproof.harness.common.copies import open_writer_of_copy
 from tornproof.harness.common.made_rows import rows_for
-from tornproof.harness.common.new_tables import new_table
+from tornproof.harness.common.new_tables import new_table, new_table_of_rows
 from tornproof.harness.common.patch import Controls, not_noticed, original_of
 from tornproof.harness.common.whose_error import errors_as_problems
 from tornproof.harness.simulator.filesystem.image import DiskImage
@@ -137,14 +137,10 @@ def _rows_at_first() -> pa.Table:
 def _image(filters: BloomPosition | None) -> DiskImage:
     """Return the table before any column is changed."""
     storage = MemoryStorage()
-    table = new_table(storage, PATH, COLUMNS)
     names = dict.fromkeys((name for name in COLUMNS if name not in UNFILTERED), 0.01)
     blooms = None if filters is None else BloomOptions(columns=names, position=filters)
-    with open_writer_of_copy(
-        storage, PATH, options=WriterOptions(row_group_row_count_max=GROUP_ROWS, blooms=blooms)
-    ) as writer:
-        writer.write(rows_for(table, TIMES, seed=0))
-        writer.commit()
+    options = WriterOptions(row_group_row_count_max=GROUP_ROWS, blooms=blooms)
+    new_table_of_rows(storage, PATH, COLUMNS, TIMES, options=options)
     return storage.image()
 
 

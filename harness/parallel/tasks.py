@@ -126,7 +126,7 @@ def explore(
 
     With `first_finding_lengths` it ends with the first finding, and after it only what makes that smaller runs. Then
     explorations are side by side, so that one of twice the length is half as far as another one, the cheapest tasks
-    first and positive controls last. An exploration that is stopped ends with the phase of what was done. The first
+    of the earliest turn first and positive controls last. An exploration that is stopped ends with the phase of what was done. The first
     signal that would end this process is in the outcome instead. No process and no file is left behind.
     """
     run = _Run(explorations, seconds, on_progress, first_finding_lengths)
@@ -211,10 +211,10 @@ class _Going:
         self.is_ending = True
         self.waiting = [index for index in self.waiting if self.tasks[index].for_finding]
 
-    def _rank(self, task: Task) -> tuple[bool, float]:
+    def _rank(self, task: Task) -> tuple[float, ...]:
         """Return the order of the tasks, in which the greatest begins first."""
         if self.first_finding_length is not None:
-            return not task.begins_first, -task.cost
+            return not task.begins_first, -task.turn, -task.cost
         # A long task that begins last would leave the other processes idle.
         return task.begins_first, task.cost
 

@@ -36,7 +36,8 @@ class Task:
     Beside those that it plans, a plan costs nothing.
 
     A positive control `begins_first` of all, because without it no other result counts than a finding. What makes a
-    finding smaller is `for_finding`: it also runs in a run that ends with its first finding.
+    finding smaller is `for_finding`: it also runs in a run that ends with its first finding. There tasks of an earlier
+    `turn` begin first.
     """
 
     run: Callable[..., Any]
@@ -44,6 +45,7 @@ class Task:
     cost: float = 1.0
     begins_first: bool = False
     for_finding: bool = False
+    turn: int = 0
 
 
 @dataclass(slots=True, kw_only=True)

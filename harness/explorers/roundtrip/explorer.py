@@ -6,7 +6,8 @@ And of what is worked out a second time, whatever the table is: the parts.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -41,7 +42,8 @@ class _Compared:
     """How much was compared, by the name of the count, and what is different."""
 
     counts: Mapping[str, int]
-    findings: tuple[Finding, ...]
+    findings: Mapping[str, Finding]
+    """By the kind of what was compared."""
 
     @property
     def has_finding(self) -> bool:
@@ -54,8 +56,9 @@ def roundtrip(questions: int = OF_EVERY) -> Exploration:
     failed, *results = yield [
         Task(run=_failed_controls, cost=CONTROLS_COST, begins_first=True),
         *(
-            Task(run=_compare_part, arguments=(part.key, questions), cost=COST_GROWTH**number)
+            Task(run=_compare_part, arguments=(part.key, turn), cost=COST_GROWTH**number, turn=turn)
             for number, part in enumerate(PARTS)
+            for turn in range(min(questions, OF_EVERY))
         ),
         Task(run=_compare_forms, cost=FORMS_COST),
         Task(run=_compare_generations, cost=GENERATIONS_COST),
@@ -63,8 +66,12 @@ def roundtrip(questions: int = OF_EVERY) -> Exploration:
     compared = [each for each in results if each is not None]
     if not compared:
         return cut_short(PHASE)
-    counts = {name: count for each in compared for name, count in each.counts.items()}
-    findings = [finding for each in compared for finding in each.findings]
+    counts = Counter[str]()
+    findings = dict[str, Finding]()
+    for each in compared:
+        counts.update(each.counts)
+        for kind, finding in each.findings.items():
+            findings.setdefault(kind, finding)
     has_generations = counts.get(GENERATIONS) != 0
     return Phase(
         name=PHASE,
@@ -74,7 +81,7 @@ def roundtrip(questions: int = OF_EVERY) -> Exploration:
         verdict=Verdict.INVALID if findings else Verdict.VALID if has_generations else Verdict.UNKNOWN,
         counts={**counts, "different": len(findings)},
         note="" if has_generations else "the table has no _pm, so there was nothing to encode",
-        findings=tuple(findings),
+        findings=tuple(findings.values()),
     ).with_controls(failed)
 
 
@@ -108,16 +115,18 @@ def _metadata_files(table: Table) -> Iterator[PartitionFiles]:
             yield files
 
 
-def _compare_part(worker: Worker, key: str, questions: int) -> _Compared:
+def _compare_part(worker: Worker, key: str, turn: int) -> _Compared:
+    """Ask the case of every four whose turn it is."""
     (part,) = (each for each in PARTS if each.key == key)
-    count = len(_asked(part, questions))
-    return _Compared(counts={part.count: count}, findings=tuple(findings_of(part, questions)))
+    cases = [*enumerate(part.cases())][turn::OF_EVERY]
+    findings = {f"{key}: {kind}": finding for kind, finding in _findings_by_kind(part, cases)}
+    return _Compared(counts={part.count: len(cases)}, findings=findings)
 
 
 def _compare_forms(worker: Worker) -> _Compared:
     files = files_to_change(_table_of(worker))
     counts = {CHANGED_FILES: len(files), FORM_COUNT: len(files) * len(FORMS)}
-    return _Compared(counts=counts, findings=tuple(findings_of_forms(files)))
+    return _Compared(counts=counts, findings=_by_sentence(findings_of_forms(files)))
 
 
 def _compare_generations(worker: Worker) -> _Compared:
@@ -146,7 +155,11 @@ def _compare_generations(worker: Worker) -> _Compared:
             )
             for end_bytes, problem in view_problems(content, file=label)
         ]
-    return _Compared(counts={FILES: len(files_of), GENERATIONS: count}, findings=tuple(findings))
+    return _Compared(counts={FILES: len(files_of), GENERATIONS: count}, findings=_by_sentence(findings))
+
+
+def _by_sentence(findings: Iterable[Finding]) -> dict[str, Finding]:
+    return {finding.sentence: finding for finding in findings}
 
 
 def findings_of_forms(files: Mapping[str, bytes]) -> Iterator[Finding]:
@@ -164,20 +177,21 @@ def findings_of_forms(files: Mapping[str, bytes]) -> Iterator[Finding]:
                 )
 
 
-def _asked(part: Part, questions: int) -> list[tuple[int, Any]]:
-    """Return so many of four cases, with their numbers."""
-    return [(number, case) for number, case in enumerate(part.cases()) if number % OF_EVERY < questions]
+def findings_of(part: Part) -> Iterator[Finding]:
+    """Yield a finding for the first case of each kind that has a problem."""
+    for _, finding in _findings_by_kind(part, enumerate(part.cases())):
+        yield finding
 
 
-def findings_of(part: Part, questions: int = OF_EVERY) -> Iterator[Finding]:
-    """Yield a finding for the first case of each kind that has a problem, of so many of four cases."""
+def _findings_by_kind(part: Part, cases: Iterable[tuple[int, Any]]) -> Iterator[tuple[str, Finding]]:
     seen = set[str]()
-    for number, case in _asked(part, questions):
-        problem = None if part.kind_of(case) in seen else part.module.problem_of(case)
+    for number, case in cases:
+        kind = part.kind_of(case)
+        problem = None if kind in seen else part.module.problem_of(case)
         if problem is not None:
-            seen.add(part.kind_of(case))
+            seen.add(kind)
             sentence = f"{part.subject}{case.name}: {problem}."
-            yield Finding(property=part.module.PROPERTY, phase=PHASE, sentence=sentence, evidence={part.key: number})
+            yield kind, Finding(property=part.module.PROPERTY, phase=PHASE, sentence=sentence, evidence={part.key: number})
 
 
 def replay_roundtrip(finding: Finding, image: DiskImage, path: str) -> Verdict:

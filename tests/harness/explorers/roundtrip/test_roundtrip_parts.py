@@ -1,16 +1,21 @@
 """Each part alone finds nothing in what is right, and notices its controls; a whole check says so of all together."""
 
+from collections.abc import Sequence
 from functools import partial
 from operator import attrgetter
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 import roundtrip_page
 
 from tornproof.harness.common.patch import replaced
-from tornproof.harness.explorers.roundtrip.explorer import findings_of
+from tornproof.harness.common.verdict import Phase
+from tornproof.harness.explorers.roundtrip.explorer import findings_of, roundtrip
 from tornproof.harness.explorers.roundtrip.parts import METADATA_RULES, PARTS, Part
+from tornproof.harness.parallel.tasks import phase_of
+from tornproof.harness.parallel.workers import Task
 from tornproof.harness.simulator.filesystem.intercept import CallKind
 
 
@@ -55,8 +60,28 @@ def test_a_question_of_which_anything_is_changed_has_another_checksum(of: str, o
 
 
 @pytest.mark.parametrize(("questions", "every"), [(1, 4), (4, 1), (40, 1)])
-def test_of_four_questions_as_many_are_asked_as_the_effort_has(questions: int, every: int) -> None:
-    asked = list[str]()
-    with replaced(f"{METADATA_RULES.module.__name__}:problem_of", lambda case: asked.append(case.name)):
-        assert [*findings_of(METADATA_RULES, questions)] == []
-    assert [*dict.fromkeys(asked)] == [case.name for case in METADATA_RULES.cases()][::every]
+def test_of_four_cases_as_many_are_asked_as_the_effort_has(questions: int, every: int) -> None:
+    cases, asked = METADATA_RULES.cases(), list[Any]()
+    with replaced(f"{METADATA_RULES.module.__name__}:problem_of", asked.append):
+        phase = _phase_of_metadata_rules(questions)
+    assert phase.findings == () and phase.counts[METADATA_RULES.count] == len(asked)
+    assert sorted(map(cases.index, asked)) == [*range(len(cases))][::every]
+
+
+def test_what_is_found_in_several_turns_is_one_finding_for_each_kind() -> None:
+    with replaced(f"{METADATA_RULES.module.__name__}:problem_of", lambda case: "wrong"):
+        phase, again = (_phase_of_metadata_rules(questions) for questions in (1, 4))
+    cases = METADATA_RULES.cases()
+    kinds = [METADATA_RULES.kind_of(cases[each.evidence[METADATA_RULES.key]]) for each in again.findings]
+    assert sorted(kinds) == sorted({*map(METADATA_RULES.kind_of, cases)})
+    assert phase.findings and all(each in again.findings for each in phase.findings)
+
+
+def _phase_of_metadata_rules(questions: int) -> Phase:
+    def run(tasks: Sequence[Task]) -> list[Any]:
+        return [
+            task.run(None, *task.arguments) if METADATA_RULES.key in task.arguments else None  # type: ignore[arg-type]
+            for task in tasks
+        ]
+
+    return phase_of(roundtrip(questions), run)

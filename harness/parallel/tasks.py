@@ -30,6 +30,8 @@ INTERRUPTED_SECONDS = 1.0
 OUT_OF_TIME_SECONDS = 5.0
 """How long they may take at the time limit: one case of a large table takes seconds."""
 POLL_SECONDS = 0.1
+TURN_GROWTH = 8
+"""A task of a later turn begins beside those of the turn before it that cost so many times as much."""
 SHARED_MEMORY = Path(os.environ.get("TORNPROOF_SHARED_MEMORY", "/dev/shm"))
 """The parent directory of scratch files; a supervisor can set one that it removes."""
 ROOM_BYTES = 1 << 30
@@ -126,8 +128,9 @@ def explore(
 
     With `first_finding_lengths` it ends with the first finding, and after it only what makes that smaller runs. Then
     explorations are side by side, so that one of twice the length is half as far as another one, the cheapest tasks
-    of the earliest turn first and positive controls last. An exploration that is stopped ends with the phase of what was done. The first
-    signal that would end this process is in the outcome instead. No process and no file is left behind.
+    first, those of a late turn later, and positive controls last. An exploration that is stopped ends with the phase of
+    what was done. The first signal that would end this process is in the outcome instead. No process and no file is
+    left behind.
     """
     run = _Run(explorations, seconds, on_progress, first_finding_lengths)
     with interrupts_kept(run.outcome), _scratch() as scratch, Pool(question, scratch, workers) as pool:
@@ -211,10 +214,10 @@ class _Going:
         self.is_ending = True
         self.waiting = [index for index in self.waiting if self.tasks[index].for_finding]
 
-    def _rank(self, task: Task) -> tuple[float, ...]:
+    def _rank(self, task: Task) -> tuple[bool, float]:
         """Return the order of the tasks, in which the greatest begins first."""
         if self.first_finding_length is not None:
-            return not task.begins_first, -task.turn, -task.cost
+            return not task.begins_first, -task.cost * TURN_GROWTH**task.turn
         # A long task that begins last would leave the other processes idle.
         return task.begins_first, task.cost
 

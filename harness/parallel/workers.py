@@ -36,8 +36,8 @@ class Task:
     Beside those that it plans, a plan costs nothing.
 
     A positive control `begins_first` of all, because without it no other result counts than a finding. What makes a
-    finding smaller is `for_finding`: it also runs in a run that ends with its first finding. There tasks of an earlier
-    `turn` begin first.
+    finding smaller is `for_finding`: it also runs in a run that ends with its first finding. There tasks of a later
+    `turn` begin later.
     """
 
     run: Callable[..., Any]

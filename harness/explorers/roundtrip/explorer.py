@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
+from zlib import crc32
 
 from tornproof.harness.common.verdict import Finding, Phase, Verdict, cut_short
 from tornproof.harness.explorers.roundtrip import forms
@@ -33,7 +34,7 @@ CONTROLS_COST, FORMS_COST, GENERATIONS_COST = 400.0, 200.0, 1.0
 COST_GROWTH = 1.1
 """Each part takes so many times as long as the one before it."""
 OF_EVERY = 4
-"""Of so many cases of a part, one after the other, a check asks as many as it is told."""
+"""Of so many cases of a part a check asks as many as it is told: each has its turn by lot."""
 ENCODING = "decoding and encoding a generation gives the same bytes"
 
 
@@ -116,11 +117,15 @@ def _metadata_files(table: Table) -> Iterator[PartitionFiles]:
 
 
 def _compare_part(worker: Worker, key: str, turn: int) -> _Compared:
-    """Ask the case of every four whose turn it is."""
     (part,) = (each for each in PARTS if each.key == key)
-    cases = [*enumerate(part.cases())][turn::OF_EVERY]
+    cases = [(number, case) for number, case in enumerate(part.cases()) if turn_of(number) == turn]
     findings = {f"{key}: {kind}": finding for kind, finding in _findings_by_kind(part, cases)}
     return _Compared(counts={part.count: len(cases)}, findings=findings)
+
+
+def turn_of(number: int) -> int:
+    """Return when a case is asked: cases that stand in fours are of all kinds in each turn."""
+    return crc32(str(number).encode()) % OF_EVERY
 
 
 def _compare_forms(worker: Worker) -> _Compared:
@@ -191,7 +196,10 @@ def _findings_by_kind(part: Part, cases: Iterable[tuple[int, Any]]) -> Iterator[
         if problem is not None:
             seen.add(kind)
             sentence = f"{part.subject}{case.name}: {problem}."
-            yield kind, Finding(property=part.module.PROPERTY, phase=PHASE, sentence=sentence, evidence={part.key: number})
+            yield (
+                kind,
+                Finding(property=part.module.PROPERTY, phase=PHASE, sentence=sentence, evidence={part.key: number}),
+            )
 
 
 def replay_roundtrip(finding: Finding, image: DiskImage, path: str) -> Verdict:

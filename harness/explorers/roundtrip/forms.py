@@ -11,7 +11,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import Any, TypeAlias
+from unittest.mock import patch
 
+import flatbuffers.table
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -29,6 +31,7 @@ from tornproof.impl.extension.point import HeaderForm, with_extension
 from tornproof.impl.layout.parquet import FooterForm
 from tornproof.impl.migrate.footer_form import change_footer_form
 from tornproof.impl.parquet.arrow_writer import FOOTER, GROUP, meta_of, with_meta
+from tornproof.impl.parquet.footer import ParquetFooter
 from tornproof.impl.parquet.thrift import Struct, encode, struct_list, structs_in, with_fields
 from tornproof.impl.table.table import Table
 from tornproof.impl.types.physical import PhysicalType
@@ -38,7 +41,7 @@ FILE, CHANGED = "/data.parquet", "/changed.parquet"
 ROW_COUNTS = (0, 1, 2_500)
 """Of the files that are made; vectors of the new encodings have 1,024 values."""
 ROWS_IN_GROUP, FEW_ROWS = 1_100, 10
-FILES_MAX, CHANGED_BYTES_MAX, COLUMN_COUNT_MAX = 7, 1 << 18, 60
+FILES_MAX, CHANGED_BYTES_MAX, COLUMN_COUNT_MAX = 8, 1 << 18, 60
 """Of the table's files: each is changed often."""
 CHUNKS_COMPARED_MAX = 40
 """Of one file: from a Thrift footer each takes as long as all of it."""
@@ -48,6 +51,8 @@ SOURCES = {
     ChunkForm.ALP_ALONE: ChunkSource.ALONE,
 }
 UUID_BYTES = 16
+ALIKE = "texts that begin alike"
+"""What they begin with takes an odd number of words of 4 bytes in FlatBuffers."""
 LONG_END = "z" * 25
 """Bounds of texts that are so long are cut."""
 SAME = ("num_values", "null_count", "bounds", "has_statistics")
@@ -85,9 +90,12 @@ FORMS = tuple(
 
 @functools.cache
 def made_files() -> dict[str, bytes]:
-    """Return files of numbers, by their names; one has extensions of somebody else."""
+    """Return files of numbers, by their names, one with extensions of somebody else, and one of texts."""
     found = {f"{count} rows of numbers": _written(_numbers(count)) for count in ROW_COUNTS}
-    return found | {"numbers whose chunks somebody else extended": _extended_by_others(few_numbers())}
+    return found | {
+        "numbers whose chunks somebody else extended": _extended_by_others(few_numbers()),
+        ALIKE: _written(pa.table({"texts": [f"alike-{each}" for each in range(FEW_ROWS)], "wide": range(FEW_ROWS)})),
+    }
 
 
 def few_numbers() -> bytes:
@@ -152,12 +160,20 @@ def failed_controls() -> Iterator[str]:
     content = made_files()[f"{ROW_COUNTS[-1]} rows of numbers"]
     pages, whole = "tornproof.impl.migrate.chunk_form:encode_pages", f"{__name__}:in_form"
     back = "tornproof.impl.migrate.footer_form:former_file"
+    tables = "tornproof.impl.extension.columnar:ALIGNMENT_BYTES"
     for name, location, broken, chunks, words in (
         ("values that are larger by one", pages, _larger, ChunkForm.ALP, "has other values"),
         ("pages that are cut", pages, _cut, ChunkForm.ALP, "comes from"),
         ("files of no other form", whole, _in_no_form, ChunkForm.OLD, "its footer is"),
         ("forms of other files", whole, _of_others, ChunkForm.OLD, "its Thrift footer is another one"),
         ("ways back that lead nowhere", back, _forgotten, ChunkForm.ALP, "it is not what it was"),
+        (
+            "tables at any offset",
+            tables,
+            lambda size_bytes: size_bytes // 2,
+            ChunkForm.OLD,
+            "a number of 8 bytes is at",
+        ),
     ):
         form = Form(footer=FooterForm.PRIVATE, chunks=chunks, header=HeaderForm.PLAIN)
         with wrapped(location, broken):
@@ -203,6 +219,7 @@ def _differences(original: Original, form: Form) -> Iterator[str]:
             yield f"column {column} comes from {sources}, with the doubts {doubts}"
         if not is_same(values, original.columns[column][0]):
             yield f"column {column} has other values"
+    yield from _unaligned(changed)
     yield from _differences_of_chunks(original, changed, after, form)
     yield from _differences_of_bounds(original, after)
     if form.is_for_others and _read_by_others(changed) != original.read_by_others:
@@ -213,12 +230,31 @@ def _differences(original: Original, form: Form) -> Iterator[str]:
             yield "it is not what it was when it is changed back"
 
 
+def _unaligned(content: bytes) -> list[str]:
+    """Return each number of a footer in FlatBuffers that is not at a multiple of its size.
+
+    Programs in C++ and Rust reject such a footer: https://flatbuffers.dev/internals/.
+    """
+    found = list[str]()
+    get = flatbuffers.table.Table.Get
+
+    def noting(table: Any, kind: Any, offset_bytes: int) -> Any:
+        if offset_bytes % kind.bytewidth:
+            found.append(f"a number of {kind.bytewidth} bytes is at byte {offset_bytes} of its FlatBuffers")
+        return get(table, kind, offset_bytes)
+
+    with patch.object(flatbuffers.table.Table, "Get", noting):
+        footer = opened(content)
+        for place in _places(footer.decoded()):
+            footer.chunk(*place)
+    return found
+
+
 def _differences_of_chunks(original: Original, changed: bytes, after: FileFooter, form: Form) -> Iterator[str]:
     """Compare what the footers say of chunks, of which new ones are elsewhere, and their bloom filters."""
     before = original.footer
     footer = before.decoded()
-    chunks = [*product(range(len(footer.row_groups)), range(len(footer.leaves)))]
-    for row_group, column in chunks[:: len(chunks) // CHUNKS_COMPARED_MAX + 1]:
+    for row_group, column in _places(footer):
         old, new = before.chunk(row_group, column), after.chunk(row_group, column)
         fields = old._fields if form.chunks is ChunkForm.OLD else SAME
         different = [name for name in fields if getattr(old, name) != getattr(new, name)]
@@ -226,6 +262,12 @@ def _differences_of_chunks(original: Original, changed: bytes, after: FileFooter
             yield f"chunk {column} of row group {row_group} has another {different[0]}"
         if _filter_of(original.content, old) != _filter_of(changed, new):
             yield f"chunk {column} of row group {row_group} has another bloom filter"
+
+
+def _places(footer: ParquetFooter) -> list[tuple[int, int]]:
+    """Return which chunks are looked at, as row groups and columns."""
+    chunks = [*product(range(len(footer.row_groups)), range(len(footer.leaves)))]
+    return chunks[:: len(chunks) // CHUNKS_COMPARED_MAX + 1]
 
 
 def _filter_of(content: bytes, chunk: ChunkFacts) -> bytes:
@@ -301,7 +343,7 @@ def _bits(array: pa.Array) -> tuple[list[bool], bytes]:
 
 def _written(rows: pa.Table) -> bytes:
     target = io.BytesIO()
-    filters = {name: {"ndv": ROWS_IN_GROUP, "fpp": 0.01} for name in ("wide", "texts")}
+    filters = {name: {"ndv": ROWS_IN_GROUP, "fpp": 0.01} for name in ("wide", "texts") if name in rows.schema.names}
     options: dict[str, Any] = {"data_page_size": 2_000, "store_schema": False, "bloom_filter_options": filters}
     pq.write_table(rows, target, row_group_size=ROWS_IN_GROUP, **options)
     return target.getvalue()

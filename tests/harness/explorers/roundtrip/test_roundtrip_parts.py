@@ -12,7 +12,7 @@ import roundtrip_page
 
 from tornproof.harness.common.patch import replaced
 from tornproof.harness.common.verdict import Phase
-from tornproof.harness.explorers.roundtrip.explorer import findings_of, roundtrip
+from tornproof.harness.explorers.roundtrip.explorer import findings_of, roundtrip, turn_of
 from tornproof.harness.explorers.roundtrip.parts import METADATA_RULES, PARTS, Part
 from tornproof.harness.parallel.tasks import phase_of
 from tornproof.harness.parallel.workers import Task
@@ -59,13 +59,14 @@ def test_a_question_of_which_anything_is_changed_has_another_checksum(of: str, o
     assert len(sums) == 6
 
 
-@pytest.mark.parametrize(("questions", "every"), [(1, 4), (4, 1), (40, 1)])
-def test_of_four_cases_as_many_are_asked_as_the_effort_has(questions: int, every: int) -> None:
+@pytest.mark.parametrize(("questions", "turns"), [(1, 1), (3, 3), (4, 4), (40, 4)])
+def test_of_four_cases_as_many_are_asked_as_the_effort_has(questions: int, turns: int) -> None:
     cases, asked = METADATA_RULES.cases(), list[Any]()
     with replaced(f"{METADATA_RULES.module.__name__}:problem_of", asked.append):
         phase = _phase_of_metadata_rules(questions)
     assert phase.findings == () and phase.counts[METADATA_RULES.count] == len(asked)
-    assert sorted(map(cases.index, asked)) == [*range(len(cases))][::every]
+    assert sorted(map(cases.index, asked)) == [number for number in range(len(cases)) if turn_of(number) < turns]
+    assert turns / 5 < len(asked) / len(cases) <= turns / 3
 
 
 def test_what_is_found_in_several_turns_is_one_finding_for_each_kind() -> None:

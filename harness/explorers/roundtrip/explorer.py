@@ -6,7 +6,7 @@ And of what is worked out a second time, whatever the table is: the parts.
 from __future__ import annotations
 
 import itertools
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -118,14 +118,27 @@ def _metadata_files(table: Table) -> Iterator[PartitionFiles]:
 
 def _compare_part(worker: Worker, key: str, turn: int) -> _Compared:
     (part,) = (each for each in PARTS if each.key == key)
-    cases = [(number, case) for number, case in enumerate(part.cases()) if turn_of(number) == turn]
+    cases = cases_of(part, turn)
     findings = {f"{key}: {kind}": finding for kind, finding in _findings_by_kind(part, cases)}
     return _Compared(counts={part.count: len(cases)}, findings=findings)
 
 
-def turn_of(number: int) -> int:
-    """Return when a case is asked: cases that stand in fours are of all kinds in each turn."""
-    return crc32(str(number).encode()) % OF_EVERY
+def cases_of(part: Part, turn: int) -> list[tuple[int, Any]]:
+    """Return the cases whose turn it is, with their numbers: of each kind a share that is drawn by lot.
+
+    The first turn has a case of each kind, unless every case is a kind of its own.
+    """
+    cases, kinds = part.cases(), defaultdict[str, list[int]](list)
+    for number, case in enumerate(cases):
+        kinds[part.kind_of(case)].append(number)
+    groups = kinds.values() if len(kinds) < len(cases) else [range(len(cases))]
+    drawn = (
+        number
+        for group in groups
+        for rank, number in enumerate(sorted(group, key=lambda number: crc32(str(number).encode())))
+        if rank * OF_EVERY // len(group) == turn
+    )
+    return [(number, cases[number]) for number in sorted(drawn)]
 
 
 def _compare_forms(worker: Worker) -> _Compared:

@@ -1,5 +1,6 @@
 """Each part alone finds nothing in what is right, and notices its controls; a whole check says so of all together."""
 
+from collections import Counter
 from collections.abc import Sequence
 from functools import partial
 from operator import attrgetter
@@ -12,7 +13,7 @@ import roundtrip_page
 
 from tornproof.harness.common.patch import replaced
 from tornproof.harness.common.verdict import Phase
-from tornproof.harness.explorers.roundtrip.explorer import findings_of, roundtrip, turn_of
+from tornproof.harness.explorers.roundtrip.explorer import OF_EVERY, cases_of, findings_of, roundtrip
 from tornproof.harness.explorers.roundtrip.parts import METADATA_RULES, PARTS, Part
 from tornproof.harness.parallel.tasks import phase_of
 from tornproof.harness.parallel.workers import Task
@@ -65,8 +66,23 @@ def test_of_four_cases_as_many_are_asked_as_the_effort_has(questions: int, turns
     with replaced(f"{METADATA_RULES.module.__name__}:problem_of", asked.append):
         phase = _phase_of_metadata_rules(questions)
     assert phase.findings == () and phase.counts[METADATA_RULES.count] == len(asked)
-    assert sorted(map(cases.index, asked)) == [number for number in range(len(cases)) if turn_of(number) < turns]
-    assert turns / 5 < len(asked) / len(cases) <= turns / 3
+    expected = [each for turn in range(turns) for each in cases_of(METADATA_RULES, turn)]
+    assert sorted(map(cases.index, asked)) == sorted(number for number, _ in expected)
+
+
+@pytest.mark.parametrize("part", PARTS, ids=attrgetter("key"))
+def test_each_case_has_one_turn_and_each_kind_is_in_the_first(part: Part) -> None:
+    cases, turns = part.cases(), [cases_of(part, turn) for turn in range(OF_EVERY)]
+    assert sorted(number for turn in turns for number, _ in turn) == [*range(len(cases))]
+    assert all(case is cases[number] for turn in turns for number, case in turn)
+    kinds = Counter(map(part.kind_of, cases))
+    for turn, drawn in enumerate(turns):
+        if len(kinds) == len(cases):
+            assert abs(len(drawn) - len(cases) / OF_EVERY) < 1
+        else:
+            counts = Counter(part.kind_of(case) for _, case in drawn)
+            assert all(abs(counts[kind] - count / OF_EVERY) < 1 for kind, count in kinds.items())
+            assert turn or counts.keys() == kinds.keys()
 
 
 def test_what_is_found_in_several_turns_is_one_finding_for_each_kind() -> None:

@@ -6,12 +6,13 @@ import functools
 import io
 from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from msgspec import structs
 
 from tornproof.harness.common.patch import Controls, not_noticed, original_of, replaced
 from tornproof.harness.common.whose_error import errors_as_problems
@@ -19,6 +20,8 @@ from tornproof.harness.explorers.roundtrip.parquet.cold_reads import migrated
 from tornproof.impl.chunk.chunk import decode_chunk
 from tornproof.impl.errors import UnsupportedError
 from tornproof.impl.layout.parquet import DATA_FILE
+from tornproof.impl.pm.block import Chunk
+from tornproof.impl.pm.header import Column
 
 PROPERTY = "what decodes to more bytes than a reader allows is rejected, and nothing else"
 EXPANSION = "tornproof.impl.chunk.expansion"
@@ -39,18 +42,26 @@ class Repeated:
     value_bytes: int
     encoding: str | None = None
     settings: dict[str, Any] = field(default_factory=dict)
+    rest: Repeated | None = None
+    """What is behind them in the same chunk, from another writer."""
 
     @property
     def name(self) -> str:
         """It in words."""
         encoding = self.encoding or "a dictionary"
         words = ", ".join(f"{key} {value}" for key, value in self.settings.items())
-        return f"{ROW_COUNT} values of {self.value_bytes} bytes ({self.type}) as {encoding}, {words}"
+        rest = f", and behind them {self.rest.name}" if self.rest else ""
+        return f"{ROW_COUNT} values of {self.value_bytes} bytes ({self.type}) as {encoding}, {words}{rest}"
+
+    @property
+    def all_values(self) -> list[Any]:
+        """With those of the rest."""
+        return [*self.values, *(self.rest.all_values if self.rest else ())]
 
     @property
     def decoded_bytes(self) -> int:
         """The bytes of all values, without offsets."""
-        return ROW_COUNT * self.value_bytes
+        return len(self.all_values) * self.value_bytes
 
     def content(self) -> bytes:
         """Return a Parquet file with them in its only chunk."""
@@ -72,6 +83,14 @@ def repeated() -> tuple[Repeated, ...]:
         (0.5, pa.float64(), 8, (None, "PLAIN", "BYTE_STREAM_SPLIT")),
         (Decimal(7), pa.decimal128(38, 0), 16, (None, "PLAIN")),
     )
+    plain_settings = {"compression": "none"}
+    sharing = Repeated(
+        values=[text] * ROW_COUNT,
+        type=pa.string(),
+        value_bytes=TEXT_BYTES,
+        encoding="DELTA_BYTE_ARRAY",
+        settings=plain_settings,
+    )
     texts = [f"{number:0>{TEXT_BYTES}}" for number in range(ROW_COUNT)]
     return (
         *(
@@ -86,13 +105,14 @@ def repeated() -> tuple[Repeated, ...]:
             )
         ),
         Repeated(values=texts, type=pa.string(), value_bytes=TEXT_BYTES, settings=FALLS_BACK),
+        replace(sharing, encoding=None, rest=sharing),
     )
 
 
 @errors_as_problems
 def problem_of(each: Repeated) -> str | None:
     """Say what is wrong: it must decode, but not where one byte less is allowed; None if nothing is."""
-    if _decode(each.content()) != each.values:
+    if _decode(each) != each.all_values:
         return "it decodes to other values"
     if _is_rejected(each, ALLOWED_TIMES * each.decoded_bytes):
         return f"{each.decoded_bytes} bytes are rejected where {ALLOWED_TIMES} times as many are allowed"
@@ -106,7 +126,7 @@ def _is_rejected(each: Repeated, allowed_bytes: int) -> bool:
         limited.enter_context(replaced(f"{EXPANSION}:EXPANDED_MAX_BYTES", allowed_bytes))
         limited.enter_context(replaced(f"{EXPANSION}:EXPANSION_MAX", 0))
         try:
-            _decode(each.content())
+            _decode(each)
         except UnsupportedError:
             return True
     return False
@@ -129,11 +149,27 @@ def failed_controls() -> Iterator[str]:
     yield from not_noticed(controls, problem_of, repeated())
 
 
-def _decode(content: bytes) -> list[Any]:
+def _decode(each: Repeated) -> list[Any]:
+    column, chunk, pages = _chunk(each)
+    found = decode_chunk(pages, column, chunk, file=DATA_FILE)
+    values: list[Any] = found.to_pylist()
+    return values
+
+
+def _chunk(each: Repeated) -> tuple[Column, Chunk, bytes]:
+    """Return the only column, its chunk with all values, and the bytes of that."""
+    content = each.content()
     metadata = migrated(content)
     (block,) = metadata.blocks
     (chunk,) = block.chunks
-    column = metadata.header.columns[0]
-    found = decode_chunk(content[chunk.byte_range_start : chunk.byte_range_end], column, chunk, file=DATA_FILE)
-    values: list[Any] = found.to_pylist()
-    return values
+    pages = content[chunk.byte_range_start : chunk.byte_range_end]
+    if each.rest is not None:
+        _, rest, more = _chunk(each.rest)
+        pages += more
+        chunk = structs.replace(
+            chunk,
+            encodings=chunk.encodings | rest.encodings,
+            num_values=chunk.num_values + rest.num_values,
+            total_compressed=len(pages),
+        )
+    return metadata.header.columns[0], chunk, pages

@@ -96,9 +96,6 @@ def test_what_is_found_in_several_turns_is_one_finding_for_each_kind() -> None:
 
 def _phase_of_metadata_rules(questions: int) -> Phase:
     def run(tasks: Sequence[Task]) -> list[Any]:
-        return [
-            task.run(None, *task.arguments) if METADATA_RULES.key in task.arguments else None  # type: ignore[arg-type]
-            for task in tasks
-        ]
+        return [task.run(None, *task.arguments) if METADATA_RULES.key in task.arguments else None for task in tasks]
 
     return phase_of(roundtrip(questions), run)

@@ -23,11 +23,14 @@ from tornproof.impl.errors import TornproofError
 from tornproof.impl.read.reader import open_snapshot
 from tornproof.impl.table.create import NewColumn, create_table
 from tornproof.impl.table.metadata_file import PartitionBy
-from tornproof.impl.table.table import open_table
+from tornproof.impl.table.partition import PartitionFiles
+from tornproof.impl.table.table import Table, open_table
+from tornproof.impl.txn.transaction import Transaction
 from tornproof.impl.types.questdb import TypeTag
-from tornproof.impl.write.adoption import PreparedPartition
+from tornproof.impl.write.adoption import PreparedPartition, adopted
 from tornproof.impl.write.incoming_rows import timestamps_of
 from tornproof.impl.write.partition_build import PartitionBuild
+from tornproof.impl.write.partition_change import PartitionChange
 from tornproof.impl.write.table_writer import TableWriter
 from tornproof.impl.write.writer_options import WriterOptions
 
@@ -38,6 +41,7 @@ PATH, BUILT = "asked", "built"
 DAY = 86_400_000_000
 FIRST_DAY = FIRST_TIME // DAY * DAY
 ROWS: Rows = [(FIRST_TIME + number, number) for number in range(3)]
+MERGED: Rows = [*ROWS, (FIRST_TIME + 3, 3)]
 LATER: Rows = [(FIRST_TIME + 2 * DAY + number, number) for number in range(2)]
 TS = NewColumn(name="ts", type=TypeTag.TIMESTAMP)
 V = NewColumn(name="v", type=TypeTag.LONG)
@@ -59,9 +63,18 @@ def failed_controls() -> Iterator[str]:
     controls: Controls = (
         ("a partition may be adopted over another one", f"{writer}:adopted", lambda *_, **__: None),
         ("a table of any columns is created", f"{create}:_check_columns", lambda *_: None),
+        ("a merge may be adopted where nothing is left", f"{writer}:adopted", _adopted_alone, "RowsRejectedError"),
         ("what is refused changes a file", f"{__name__}:_files_of", lambda storage: object()),
     )
     return not_noticed(controls, problem_of, refused_calls())
+
+
+def _adopted_alone(
+    table: Table, transaction: Transaction, prepared: PreparedPartition, files: PartitionFiles, *, dropped: set[int]
+) -> PartitionChange:
+    starts = {each.timestamp for each in transaction.partitions} - dropped
+    alone = prepared if prepared.timestamp in starts else replace(prepared, replaces=None)
+    return adopted(table, transaction, alone, files, dropped=dropped)
 
 
 def _answer(call: Call) -> Any:
@@ -128,11 +141,22 @@ def _writes() -> Iterator[Question]:
         ),
         ("drops it and adopts another", _drop_and_adopt, [*ROWS[:1], *LATER]),
         ("adopts one and has rows for it", _adopt_and_write, "RowsRejectedError"),
+        ("adopts one that was merged", _adopt_merged, [*MERGED, *LATER]),
         ("goes on after its end", _go_on, DEAD),
         ("has rows without a time", lambda writer, _: writer.write(pa.table({"v": [1]})), "RowsRejectedError"),
         ("has a column twice", lambda writer, _: writer.write(_twice(writer)), "RowsRejectedError"),
     ):
         call = functools.partial(_after, write=write)
+        yield Question("writes", f"a writer that {words}", functools.partial(_answer, call), expected)
+    others = "RowsRejectedError, and files are others"
+    for words, change, expected in (
+        ("drops a partition", lambda writer: writer.drop_partition(early), "RowsRejectedError"),
+        ("commits that it drops one", lambda writer: (writer.drop_partition(early), writer.commit()), others),
+        ("commits one rewritten", lambda writer: (writer.rewrite_partition(early), writer.commit()), others),
+        ("commits rows", lambda writer: (writer.write(table_of(ROWS, writer.schema)), writer.commit()), others),
+    ):
+        words = f"{words}, and then adopts what was merged with a partition"
+        call = functools.partial(_after, write=functools.partial(_adopt_merged, meanwhile=change))
         yield Question("writes", f"a writer that {words}", functools.partial(_answer, call), expected)
 
 
@@ -162,6 +186,16 @@ def _adopt_and_write(writer: TableWriter, storage: MemoryStorage) -> None:
     built = [(FIRST_TIME + DAY, 7)]
     writer.adopt(_built(storage, built))
     writer.write(table_of(built, writer.schema))
+
+
+def _adopt_merged(
+    writer: TableWriter, storage: MemoryStorage, *, meanwhile: Callable[[TableWriter], object] = bool
+) -> None:
+    """Adopt a partition that was prepared with all rows of one, after which the writer did something else."""
+    prepared = _built(storage, MERGED)
+    replaced = next(each for each in open_table(storage, PATH).transaction().partitions if each.timestamp == FIRST_DAY)
+    meanwhile(writer)
+    writer.adopt(replace(prepared, replaces=replaced))
 
 
 def _twice(writer: TableWriter) -> pa.Table:

@@ -41,6 +41,7 @@ WRONG = {
     "another version": replace(CONTENT, version=2),
     "another partition": replace(CONTENT, partitions=((1, ROWS),)),
     "a partition too many": replace(CONTENT, partitions=((0, ROWS), (1, ()))),
+    "no partition": replace(CONTENT, partitions=()),
     "a row less": replace(CONTENT, partitions=((0, ROWS[:2]),)),
     "another value": replace(CONTENT, partitions=((0, (*ROWS[:2], Row(1, ("b",), 4))),)),
     "another order": replace(CONTENT, partitions=((0, (ROWS[0], *ROWS[:0:-1])),)),

@@ -180,22 +180,38 @@ def test_no_byte_is_read_twice(ranges: list[tuple[int, int]], expected: list[tup
     assert known.reads == [Read(0, *each) for each in expected]
 
 
+@pytest.mark.parametrize("is_compared", [True, False])
+def test_a_write_that_is_compared_reads_the_old_bytes_once(is_compared: bool) -> None:
+    disk = disk_of(f=bytes(8))
+    kernel = disk.kernel()
+    known = Known(disk.tree.path_indexes(), kernel)
+    kernel.handles[0, 1] = Handle(kernel.entry("f"), False)
+    for start in (2, 3):
+        call = Call(kind=CallKind.PWRITE, path="f", file=1, offset_bytes=start, content=b"xx")
+        assert not known.write(call, 0, is_compared=is_compared)
+    size, *old = known.reads
+    assert size == Read(0, 0, 0)
+    assert old == ([Read(0, 2, 4), Read(0, 4, 5)] if is_compared else [])
+
+
 @pytest.mark.nightly
-@given(st.lists(st.tuples(st.booleans(), st.integers(0, 12), st.integers(0, 6)), max_size=12))
+@given(st.lists(st.tuples(st.sampled_from([True, False, None]), st.integers(0, 12), st.integers(0, 6)), max_size=12))
 @settings(max_examples=20 * settings().max_examples)
-def test_what_is_read_first_is_what_a_set_of_bytes_says(accesses: list[tuple[bool, int, int]]) -> None:
+def test_what_is_read_first_is_what_a_set_of_bytes_says(accesses: list[tuple[bool | None, int, int]]) -> None:
+    """A write compares what it overwrites, or does not; None is a read."""
     disk = disk_of(f=bytes(20))
     kernel = disk.kernel()
     known = Known(disk.tree.path_indexes(), kernel)
     kernel.handles[0, 1] = Handle(kernel.entry("f"), False)
     expected, seen = [], set(range(20, 40))
-    for is_write, start, size in accesses:
+    for is_compared, start, size in accesses:
         own = range(start, start + size)
-        if is_write:
-            call = Call(kind=CallKind.PWRITE, path="f", file=1, offset_bytes=start, content=bytes(size))
-            known.write(call, 0, is_compared=False)
-        else:
+        if is_compared is None:
             known.read(Call(kind=CallKind.PREAD, path="f", file=1, offset_bytes=start, size_bytes=size), 0)
+        else:
+            call = Call(kind=CallKind.PWRITE, path="f", file=1, offset_bytes=start, content=bytes(size))
+            known.write(call, 0, is_compared=is_compared)
+        if is_compared is not False:
             expected += [byte for byte in own if byte not in seen]
         seen.update(own)
     assert [byte for read in known.reads for byte in range(read.start, read.stop)] == expected

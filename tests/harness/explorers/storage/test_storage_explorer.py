@@ -74,6 +74,15 @@ def test_what_differs_is_a_finding_of_the_calls_that_are_needed(name: str, calls
     assert verdict_of(finding) is Verdict.VALID
 
 
+def test_descriptors_that_stay_open_replay() -> None:
+    place, broken = CONTROLS["descriptors that stay open"]
+    calls = {CALLS: [["open_for_writing", "a", "NEW"], ["close", 0]]}
+    finding = Finding(property="", phase="storage", sentence="", evidence=calls)
+    with replaced(f"{STORAGE}:{place}", broken), broken.left:
+        assert verdict_of(finding) is Verdict.INVALID
+    assert verdict_of(finding) is Verdict.VALID
+
+
 @pytest.mark.parametrize(
     "call",
     [

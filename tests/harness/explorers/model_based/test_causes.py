@@ -23,6 +23,8 @@ from tornproof.harness.explorers.model_based.world import World
 from tornproof.harness.mutation.causes import found_by_programs
 from tornproof.impl.layout import pm, txn
 from tornproof.impl.layout.parquet import DATA_FILE
+from tornproof.impl.pm.block import chunk_offset
+from tornproof.impl.pm.chain import decode_chain
 from tornproof.impl.table.partition import PM_FILE
 from tornproof.impl.txn.transaction import TXN_FILE
 
@@ -166,6 +168,26 @@ def test_every_changed_byte_of_pm_behind_its_size_is_noticed_and_of_values() -> 
     for file, places in ((PM, [range(8, len(watch.files[PM]))]), (DATA, pages)):
         for at in itertools.chain(*places):
             assert audited({file: flipped(at)}, watch), (file, at)
+
+
+def test_a_count_of_nulls_is_compared_also_where_there_are_no_bounds() -> None:
+    watch = LastWorld()
+    table = "weeks in nanoseconds, decimals and arrays"
+    assert replay(search_on(table), 1, ({"rule": "insert", "rows": [0, 3]}, {"rule": "commit"}), watch=watch) is None
+    unbounded = 0
+    for file, content in watch.files.items():
+        if file.endswith(PM_FILE):
+            rows = pq.read_metadata(pa.BufferReader(watch.files[file.replace(PM_FILE, DATA_FILE)]))
+            end_bytes = int.from_bytes(content[:8], "little")
+            block = next(decode_chain(content, file=file, end_bytes=end_bytes)).blocks[0]
+            for column in range(rows.num_columns):
+                statistics = rows.row_group(0).column(column).statistics
+                if statistics is not None and statistics.has_null_count and not statistics.has_min_max:
+                    unbounded += 1
+                    at = chunk_offset(block.offset_bytes, column) + pm.ColumnChunk.layout.offset_of("null_count")
+                    texts = audited({file: flipped(at)}, watch)
+                    assert any(text.startswith("NULL_COUNT of ") for text in texts), texts
+    assert unbounded > 3
 
 
 def cause_of(fault: str, table: str | None = None, kind: StorageKind = StorageKind.MEMORY) -> tuple[Finding, str]:

@@ -63,6 +63,7 @@ from tornproof.harness.explorers.roundtrip.worked_out import questions
 from tornproof.harness.explorers.roundtrip.writing import (
     changed_columns,
     damaged_commits,
+    grown_forms,
     lost_orphans,
     offered_values,
     offline_recoveries,
@@ -390,6 +391,13 @@ CHANGED_COLUMNS = Part(
     module=changed_columns,
     cases=changed_columns.changed_columns,
 )
+GROWN_FORMS = Part(
+    key="grown",
+    count="rows in other forms",
+    words="rows added to files in other forms",
+    module=grown_forms,
+    cases=grown_forms.grown_forms,
+)
 PROMISED_TEXTS = Part(
     key="ascii",
     count="promised texts",
@@ -622,6 +630,7 @@ PARTS = (
     METADATA_RULES,
     WORKED_OUT,
     EXCHANGED_FILES,
+    GROWN_FORMS,
     TAKEN_ROWS,
     FORGED_DUPLICATES,
     REPUBLISHED_PARTITIONS,

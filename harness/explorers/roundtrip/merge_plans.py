@@ -79,6 +79,7 @@ def failed_controls() -> Iterator[str]:
         ("keys do not matter", location, lambda spans, times, *, has_keys: plan(spans, times, has_keys=False)),
         ("row groups are kept one by one", location, lambda *given, **more: _one_by_one(plan(*given, **more))),
         ("the last step is forgotten", location, lambda *given, **more: plan(*given, **more)[:-1]),
+        ("steps are in another order", location, lambda *given, **more: plan(*given, **more)[::-1]),
     )
     return not_noticed(controls, problem_of, merge_plans())
 

@@ -117,8 +117,8 @@ def failed_controls() -> Iterator[str]:
     others: Controls = (
         ("no row is added", f"{__name__}:commit", lambda *_, **__: None, "after the commit"),
         ("what is refused has changed files", f"{__name__}:commit", refuse_late, "is refused, and files are others"),
-        ("nothing is verified", f"{__name__}:verify_table", lambda _: NOTHING, "verify reports nothing, and others"),
-        ("nothing is read", f"{__name__}:_rows", lambda _: None, "verify reports nothing, and the rows cannot be read"),
+        ("nothing is verified", f"{__name__}:verify_table", lambda _: NOTHING, "and the rows cannot be read"),
+        ("others see nothing", f"{__name__}:_rows_seen_by_others", lambda _: [], "verify reports nothing, and others"),
     )
     for file, controls in ((PM_FILE, unchecked), (DATA_FILE, others)):
         yield from not_noticed(controls, problem_of, [each for each in damaged_commits() if each.file == file])

@@ -238,8 +238,13 @@ def test_the_page_of_known_defects_has_each_of_them_once_in_their_order() -> Non
 
 def test_the_page_has_each_finding_in_words() -> None:
     defect = BY_NAME["header before body (F2)"]
-    page = document([(defect, found(defect))])
+    other = replace(defect, name="another one")
+    page = document([(other, found(defect)), (defect, found(defect))])
     for word in (
+        "| another one |",
+        "## Another one",
+        "| header before body (F2) |",
+        "## Header before body (F2)",
         "- Let a writer commit 1 operation (0 writes 2 rows) beside 1 reader.",
         "- Then reader 1 runs while writer stands in 'commit 0' after “publish _pm size",
         "- However, reader 1 is refused",

@@ -147,6 +147,7 @@ def failed_controls() -> Iterator[str]:
         _recoveries(), problem_of, _of("a recovery", "is a writer") + _of("a recovery", "pins the version")
     )
     yield from not_noticed(_purges(), problem_of, _of("a purge", "pinned"))
+    yield from not_noticed(_purges_of_replaced(), problem_of, _of("a purge", "which another replaces"))
     yield from not_noticed(_commits(), problem_of, _of("a commit", "pins the version"))
     yield from not_noticed(_reads(), problem_of, _of("reading", "pins the version"))
 
@@ -200,6 +201,10 @@ def _purges() -> Controls:
     )
 
 
+def _purges_of_replaced() -> Controls:
+    return (("the version replaced last is not looked at", f"{PINS}:WriterLock", _OneShort, "is gone, which it needs"),)
+
+
 def _commits() -> Controls:
     execute, conform = (original_of(f"{WRITER}:{name}") for name in ("execute", "conform"))
 
@@ -250,6 +255,15 @@ class _Careless(WriterLock):
     @contextmanager
     def exclude_pins_below(self, _: int) -> Iterator[bool]:
         yield True
+
+
+class _OneShort(WriterLock):
+    """A lock with which those are not asked who read the last version that is not kept."""
+
+    @contextmanager
+    def exclude_pins_below(self, oldest_kept_version: int) -> Iterator[bool]:
+        with super().exclude_pins_below(oldest_kept_version - 1) as nobody_reads:
+            yield nobody_reads
 
 
 class _Unreleased(WriterLock):

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from tornproof.harness.explorers.corruption import every_type
 from tornproof.harness.explorers.model_based.other_footers import CHUNKS, STATISTICS, with_footer, within
 from tornproof.harness.explorers.roundtrip.forms import reader_of
-from tornproof.harness.explorers.roundtrip.worked_out.column_types import LONG, TIMESTAMP
+from tornproof.harness.explorers.roundtrip.worked_out.column_types import LONG, PLAIN_TAGS, TIMESTAMP
 from tornproof.harness.explorers.roundtrip.worked_out.question import Question
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
@@ -25,17 +25,19 @@ from tornproof.impl.migrate.convert import ConversionMode, convert
 from tornproof.impl.migrate.json_rules import JsonError, parse_json
 from tornproof.impl.migrate.partition_migration import Converted, convert_partition
 from tornproof.impl.migrate.table_migration import TablePlan, plan_table
-from tornproof.impl.parquet.thrift import Field, Kind, Struct, with_fields
+from tornproof.impl.parquet.thrift import Field, Kind, Struct, struct_list, with_fields
 from tornproof.impl.storage.interface import Storage
 from tornproof.impl.table.create import NewColumn, create_table
 from tornproof.impl.table.metadata_file import PartitionBy
 from tornproof.impl.table.partition import PM_FILE
 from tornproof.impl.table.table import open_table
-from tornproof.impl.write.questdb_json import updated_json
+from tornproof.impl.write.questdb_json import QUESTDB_KEY, updated_json
 
 END = struct.Struct("<Q")
 """The first field of metadata: where its newest generation ends."""
 END_BYTES = END.size
+KEY_VALUES = 5
+"""The field of a footer that has texts by their keys."""
 MIN_VALUE = 6
 """The field of Parquet's statistics."""
 _OTHERS: tuple[Any, ...] = (None, {}, [1], [[]], "x")
@@ -118,8 +120,25 @@ def rejections() -> Iterator[Question]:
         ("with a negative count of rows", changed((), Field(3, Kind.I64, -1)), "CorruptError"),
         ("without its end", whole[:-1], "CorruptError"),
         ("without its beginning", whole[-40:], "CorruptError"),
+        *(
+            (
+                f"of two columns with a document of {count}",
+                changed((), _document_of(count)),
+                says,
+            )
+            for count, says in enumerate(("CorruptError", "CorruptError", "made", "CorruptError"))
+        ),
     ):
         yield Question("rejections", f"a migration of a file {words}", functools.partial(_outcome, content), expected)
+
+
+def _document_of(count: int) -> Field:
+    """Return the field of a footer that has a document of so many columns."""
+    types = (LONG, PLAIN_TAGS["VARCHAR"], LONG)[:count]
+    schema = [{"column_type": of, "column_top": 0, "id": number} for number, of in enumerate(types)]
+    text = json.dumps({"version": 1, "schema": schema}).encode()
+    pair = Struct((Field(1, Kind.BINARY, QUESTDB_KEY.encode()), Field(2, Kind.BINARY, text)))
+    return struct_list(KEY_VALUES, [pair])
 
 
 def _bound(size_bytes: int) -> Field:

@@ -27,6 +27,8 @@ from tornproof.harness.systems.simulation import setting_of
 from tornproof.harness.systems.toy import HeaderFirst, NeverSyncs, NeverSyncsNames, SwallowsErrors, Toy
 from tornproof.harness.systems.toy_locks import Undo, UndoesTogether
 from tornproof.harness.systems.toy_losses import SYNCS_RENAMED, CleansUpInPlace, TrustsZeros
+from tornproof.impl.errors import StorageError
+from tornproof.impl.storage.interface import OpenMode, Storage
 
 EVERY_MODEL = [model.name for model in MODELS]
 
@@ -66,6 +68,28 @@ def test_the_reader_reduction_has_the_outcomes_of_a_search_of_all_states(toy: To
     is_broken = isinstance(toy, HeaderFirst) or (isinstance(toy, CleansUpInPlace) and model == "D")
     assert violated <= all_violated and bool(violated) is bool(all_violated) is is_broken
     assert one.counts.states > len(one.counts.outcomes) > 3
+
+
+class PublishesBriefly(Toy):
+    """Broken where a sync fails: readers see the new letters between two calls of what cleans up."""
+
+    name = "publishes briefly after a failed sync"
+
+    def commit(self, storage: Storage, path: str, operation: bytes) -> None:
+        try:
+            super().commit(storage, path, operation)
+        except StorageError:
+            content = self.read(storage, path)
+            with storage.open_for_writing(f"{path}/undo", OpenMode.EXISTING_OR_NEW) as file:
+                file.pwrite(content, 0)
+            for name in ("new", "undo"):
+                storage.rename(f"{path}/{name}", f"{path}/state")
+            raise
+
+
+def test_what_a_reader_saw_while_a_failed_sync_was_cleaned_up_must_survive_the_kill() -> None:
+    for search in both(control_case(PublishesBriefly()), "D"):
+        assert Property.SEEN_LOST in {violation.property for violation, _ in search.counts.found}
 
 
 @pytest.mark.nightly

@@ -109,6 +109,21 @@ def test_what_waits_for_the_block_is_not_under_test() -> None:
         assert look_twice()
 
 
+def test_an_operation_that_works_in_functions_that_it_calls_is_met_again() -> None:
+    def look() -> None:
+        handler = signal.getsignal(signal.SIGVTALRM)
+        assert callable(handler)
+        handler(signal.SIGVTALRM, sys._getframe())
+
+    def works() -> bool:
+        look()
+        look()
+        return sys.gettrace() is not None
+
+    with bounded_computation():
+        assert works()
+
+
 def test_what_makes_calls_is_not_ended_however_many_lines_it_runs() -> None:
     storage = MemoryStorage()
     with bounded_computation(), storage.open_for_writing("file", OpenMode.NEW) as file:

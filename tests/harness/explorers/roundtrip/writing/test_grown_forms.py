@@ -21,7 +21,8 @@ def test_rows_are_added_to_each_form_that_others_read_and_mistakes_are_noticed()
 
 def test_an_extension_that_stays_because_of_its_id_is_found_and_replays(monkeypatch: pytest.MonkeyPatch) -> None:
     def without_plain(struct: Struct) -> Struct:
-        return Struct(tuple(field for field in struct.fields if field.id != HeaderForm.PLAIN.value), struct.offset_bytes)
+        kept = tuple(field for field in struct.fields if field.id != HeaderForm.PLAIN.value)
+        return Struct(kept, struct.offset_bytes)
 
     assert [*findings_of(GROWN_FORMS)] == []
     monkeypatch.setattr(partition_writer, "without_extension", without_plain)

@@ -43,6 +43,7 @@ OPTIONS = WriterOptions(rewrite_unused_ratio=1_000.0)
 GROUP_ROWS, GROUP_COUNT = 2, 8
 BEFORE_BYTES, AFTER_BYTES, STEP_BYTES = 16, 104, 12
 """Limits from less than a commit needs to more than it and its recovery do."""
+NO_LIMIT = 1 << 40
 GENERATION_COUNTS = range(2, 5)
 
 FIRST: Rows = [(FIRST_TIME, number) for number in range(GROUP_ROWS * GROUP_COUNT)]
@@ -61,17 +62,20 @@ class RecoveryRoom:
     commit: str
     location: str
     limit: int
+    of_readers_alone: bool = False
+    """Whether the writer that is killed knows no limit."""
 
     @property
     def name(self) -> str:
         """It in words."""
         what = "bytes" if self.location == BYTES else "generations"
-        return f"rows {self.commit} where readers accept {self.limit} {what} of metadata"
+        unknown = ", of which the writer knows nothing" * self.of_readers_alone
+        return f"rows {self.commit} where readers accept {self.limit} {what} of metadata{unknown}"
 
     @property
     def kind(self) -> str:
         """What it is a case of."""
-        return f"{self.commit} {self.location}"
+        return f"{self.commit} {self.location} {self.of_readers_alone}"
 
 
 @functools.cache
@@ -85,6 +89,11 @@ def recovery_rooms() -> tuple[RecoveryRoom, ...]:
             for limit in range(size - BEFORE_BYTES, size + AFTER_BYTES, STEP_BYTES)
         ),
         *(
+            RecoveryRoom(commit=name, location=BYTES, limit=limit, of_readers_alone=True)
+            for name, size in sizes.items()
+            for limit in range(size, size + AFTER_BYTES, STEP_BYTES)
+        ),
+        *(
             RecoveryRoom(commit=name, location=GENERATIONS, limit=limit)
             for name in COMMITS
             for limit in GENERATION_COUNTS
@@ -95,11 +104,14 @@ def recovery_rooms() -> tuple[RecoveryRoom, ...]:
 @errors_as_problems
 def problem_of(case: RecoveryRoom) -> str | None:
     """Say what is wrong after the commit was killed as late as possible, and the next one; None if nothing is."""
+    with replaced(case.location, NO_LIMIT if case.of_readers_alone else case.limit):
+        left = left_by_last_kill(_image(), PATH, COMMITS[case.commit])
     with replaced(case.location, case.limit):
-        storage = MemoryStorage.of(left_by_last_kill(_image(), PATH, COMMITS[case.commit]))
+        storage = MemoryStorage.of(left)
         open_writer_of_copy(storage, PATH).close()
         problem = _problem_of(storage, "the recovery", FIRST)
-        if problem is None:
+        # Rows for a partition with an orphan for which there is no room are refused.
+        if problem is None and not case.of_readers_alone:
             commit(storage, PATH, LATER, options=OPTIONS)
             problem = _problem_of(storage, "the next commit", [*FIRST, *LATER])
         return problem

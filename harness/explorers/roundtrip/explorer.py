@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from operator import attrgetter
+from typing import Any, NamedTuple
 from zlib import crc32
 
 from tornproof.harness.common.verdict import Finding, Phase, Verdict, cut_short
@@ -38,18 +39,25 @@ OF_EVERY = 4
 ENCODING = "decoding and encoding a generation gives the same bytes"
 
 
+class _Found(NamedTuple):
+    """A finding, its kind, and the number of the case."""
+
+    kind: str
+    number: int
+    finding: Finding
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Compared:
     """How much was compared, by the name of the count, and what is different."""
 
     counts: Mapping[str, int]
-    findings: Mapping[str, Finding]
-    """By the kind of what was compared."""
+    found: Sequence[_Found]
 
     @property
     def has_finding(self) -> bool:
         """Whether anything is different."""
-        return bool(self.findings)
+        return bool(self.found)
 
 
 def roundtrip(questions: int = OF_EVERY) -> Exploration:
@@ -67,12 +75,12 @@ def roundtrip(questions: int = OF_EVERY) -> Exploration:
     compared = [each for each in results if each is not None]
     if not compared:
         return cut_short(PHASE)
-    counts = Counter[str]()
-    findings = dict[str, Finding]()
+    counts, found = Counter[str](), dict[str, _Found]()
     for each in compared:
         counts.update(each.counts)
-        for kind, finding in each.findings.items():
-            findings.setdefault(kind, finding)
+        for one in each.found:
+            found[one.kind] = min(one, found.get(one.kind, one), key=attrgetter("number"))
+    findings = tuple(one.finding for one in found.values())
     has_generations = counts.get(GENERATIONS) != 0
     return Phase(
         name=PHASE,
@@ -82,7 +90,7 @@ def roundtrip(questions: int = OF_EVERY) -> Exploration:
         verdict=Verdict.INVALID if findings else Verdict.VALID if has_generations else Verdict.UNKNOWN,
         counts={**counts, "different": len(findings)},
         note="" if has_generations else "the table has no _pm, so there was nothing to encode",
-        findings=tuple(findings.values()),
+        findings=findings,
     ).with_controls(failed)
 
 
@@ -119,8 +127,7 @@ def _metadata_files(table: Table) -> Iterator[PartitionFiles]:
 def _compare_part(worker: Worker, key: str, turn: int) -> _Compared:
     (part,) = (each for each in PARTS if each.key == key)
     cases = cases_of(part, turn)
-    findings = {f"{key}: {kind}": finding for kind, finding in _findings_by_kind(part, cases)}
-    return _Compared(counts={part.count: len(cases)}, findings=findings)
+    return _Compared(counts={part.count: len(cases)}, found=[*_found_in(part, cases)])
 
 
 def cases_of(part: Part, turn: int) -> list[tuple[int, Any]]:
@@ -144,7 +151,7 @@ def cases_of(part: Part, turn: int) -> list[tuple[int, Any]]:
 def _compare_forms(worker: Worker) -> _Compared:
     files = files_to_change(_table_of(worker))
     counts = {CHANGED_FILES: len(files), FORM_COUNT: len(files) * len(FORMS)}
-    return _Compared(counts=counts, findings=_by_sentence(findings_of_forms(files)))
+    return _Compared(counts=counts, found=_each(findings_of_forms(files)))
 
 
 def _compare_generations(worker: Worker) -> _Compared:
@@ -173,11 +180,12 @@ def _compare_generations(worker: Worker) -> _Compared:
             )
             for end_bytes, problem in view_problems(content, file=label)
         ]
-    return _Compared(counts={FILES: len(files_of), GENERATIONS: count}, findings=_by_sentence(findings))
+    return _Compared(counts={FILES: len(files_of), GENERATIONS: count}, found=_each(findings))
 
 
-def _by_sentence(findings: Iterable[Finding]) -> dict[str, Finding]:
-    return {finding.sentence: finding for finding in findings}
+def _each(findings: Iterable[Finding]) -> list[_Found]:
+    """Take each finding for one of its own kind."""
+    return [_Found(finding.sentence, 0, finding) for finding in findings]
 
 
 def findings_of_forms(files: Mapping[str, bytes]) -> Iterator[Finding]:
@@ -197,22 +205,20 @@ def findings_of_forms(files: Mapping[str, bytes]) -> Iterator[Finding]:
 
 def findings_of(part: Part) -> Iterator[Finding]:
     """Yield a finding for the first case of each kind that has a problem."""
-    for _, finding in _findings_by_kind(part, enumerate(part.cases())):
+    for _, _, finding in _found_in(part, enumerate(part.cases())):
         yield finding
 
 
-def _findings_by_kind(part: Part, cases: Iterable[tuple[int, Any]]) -> Iterator[tuple[str, Finding]]:
+def _found_in(part: Part, cases: Iterable[tuple[int, Any]]) -> Iterator[_Found]:
     seen = set[str]()
     for number, case in cases:
-        kind = part.kind_of(case)
+        kind = f"{part.key}: {part.kind_of(case)}"
         problem = None if kind in seen else part.module.problem_of(case)
         if problem is not None:
             seen.add(kind)
-            sentence = f"{part.subject}{case.name}: {problem}."
-            yield (
-                kind,
-                Finding(property=part.module.PROPERTY, phase=PHASE, sentence=sentence, evidence={part.key: number}),
-            )
+            sentence, evidence = f"{part.subject}{case.name}: {problem}.", {part.key: number}
+            finding = Finding(property=part.module.PROPERTY, phase=PHASE, sentence=sentence, evidence=evidence)
+            yield _Found(kind, number, finding)
 
 
 def replay_roundtrip(finding: Finding, image: DiskImage, path: str) -> Verdict:

@@ -30,7 +30,7 @@ INTERRUPTED_SECONDS = 1.0
 OUT_OF_TIME_SECONDS = 5.0
 """How long they may take at the time limit: one case of a large table takes seconds."""
 POLL_SECONDS = 0.1
-TURN_GROWTH = 8
+TURN_GROWTH = 3
 """A task of a later turn begins beside those of the turn before it that cost so many times as much."""
 SHARED_MEMORY = Path(os.environ.get("TORNPROOF_SHARED_MEMORY", "/dev/shm"))
 """The parent directory of scratch files; a supervisor can set one that it removes."""

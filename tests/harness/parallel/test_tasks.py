@@ -16,7 +16,7 @@ from sample_tasks import exploring, finding_in_waves, in_waves
 
 from tornproof.harness.common.verdict import Phase, Verdict, calls_at_most
 from tornproof.harness.parallel.fork_server import ForkServer
-from tornproof.harness.parallel.tasks import Exploration, Outcome, Progress, explore, explore_here
+from tornproof.harness.parallel.tasks import TURN_GROWTH, Exploration, Outcome, Progress, explore, explore_here
 from tornproof.harness.parallel.workers import Task
 
 ROOT = Path(__file__).parents[3]
@@ -128,12 +128,12 @@ def test_up_to_the_first_finding_explorations_are_side_by_side_by_their_lengths(
     assert positions == {"long": [6, 1, 5], "short": [2, 3], "one": [4]}
 
 
-def test_those_of_an_earlier_turn_begin_first_where_the_first_finding_ends_the_run() -> None:
+def test_those_of_a_later_turn_begin_as_if_they_cost_more_where_the_first_finding_ends_the_run() -> None:
     positions: list[list[int]] = []
     tasks = [Task(run=sample_tasks.take_position, cost=cost, turn=turn) for turn in (1, 0) for cost in (2, 9)]
     explore({"sample": exploring(tasks, positions.append)}, 0, workers=1, first_finding_lengths={"sample": 1})
     explore({"sample": exploring(tasks, positions.append)}, 0, workers=1)
-    assert positions[0] == [3, 4, 1, 2] and positions[1][1::2] == [1, 2]
+    assert TURN_GROWTH == 3 and positions[0] == [2, 4, 1, 3] and positions[1][1::2] == [1, 2]
 
 
 def test_a_positive_control_begins_before_the_longest_task() -> None:

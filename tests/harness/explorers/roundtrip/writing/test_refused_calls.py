@@ -44,4 +44,4 @@ def test_a_change_before_a_refusal_is_told() -> None:
 
 def test_a_blind_look_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "problem_of", lambda _: None)
-    assert len([*failed_controls()]) == 3
+    assert len([*failed_controls()]) == 4

@@ -83,13 +83,12 @@ def repeated() -> tuple[Repeated, ...]:
         (0.5, pa.float64(), 8, (None, "PLAIN", "BYTE_STREAM_SPLIT")),
         (Decimal(7), pa.decimal128(38, 0), 16, (None, "PLAIN")),
     )
-    plain_settings = {"compression": "none"}
     sharing = Repeated(
         values=[text] * ROW_COUNT,
         type=pa.string(),
         value_bytes=TEXT_BYTES,
         encoding="DELTA_BYTE_ARRAY",
-        settings=plain_settings,
+        settings={"compression": "none"},
     )
     texts = [f"{number:0>{TEXT_BYTES}}" for number in range(ROW_COUNT)]
     return (

@@ -24,7 +24,7 @@ from tornproof.harness.explorers.roundtrip.writing.kills import (
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.systems.workload import FIRST_TIME
-from tornproof.impl.layout.parquet import DATA_FILE, MAGIC, FooterForm
+from tornproof.impl.layout.parquet import DATA_FILE, FooterForm, ParquetTail
 from tornproof.impl.migrate.convert import convert
 from tornproof.impl.parquet.thrift import Field, decode
 from tornproof.impl.table.partition import PM_FILE
@@ -38,8 +38,6 @@ DAY = 86_400_000_000
 FIRST_DAY = FIRST_TIME // DAY * DAY
 FIRST: Rows = [(FIRST_TIME + 10 * number, number) for number in range(5)]
 OTHER_DAY: Rows = [(FIRST_TIME + DAY, 7)]
-LENGTH_BYTES = 4
-"""Of the number between the footer and the magic of a Parquet file."""
 EXTENSION_IDS = {-16_384, 32_767}
 """What 32767 is as it is, read as a zigzag number, and as one."""
 TIMES = {"behind the others": 100, "between others": 15}
@@ -98,15 +96,17 @@ def failed_controls() -> Iterator[str]:
         ("the old extension stays, too", f"{writer}:without_extension", lambda struct: struct, "2 extensions"),
         ("others see other rows", f"{__name__}:_seen_by_others", lambda content: [], "pyarrow reads"),
     )
-    _ = [_image(each.form) for each in grown_forms()]
+    for each in grown_forms():
+        # Made before all mistakes, because it is kept.
+        _image(each.form)
     return not_noticed(controls, problem_of, grown_forms())
 
 
 def _extensions(content: bytes) -> list[Field]:
     """Return the fields of the Thrift footer in which extensions are."""
-    end = len(content) - len(MAGIC) - LENGTH_BYTES
-    size_bytes = int.from_bytes(content[end : end + LENGTH_BYTES], "little")
-    tree, _ = decode(content[end - size_bytes : end], file=DATA_FILE)
+    end = len(content) - ParquetTail.layout.size_bytes
+    start = end - ParquetTail.unpack(content, end, file=DATA_FILE).footer_length
+    tree, _ = decode(content[start:end], file=DATA_FILE)
     return [field for field in tree.fields if field.id in EXTENSION_IDS]
 
 

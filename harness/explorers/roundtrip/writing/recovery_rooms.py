@@ -84,14 +84,10 @@ def recovery_rooms() -> tuple[RecoveryRoom, ...]:
     sizes = {name: _size_bytes(rows) for name, rows in COMMITS.items()}
     return (
         *(
-            RecoveryRoom(commit=name, location=BYTES, limit=limit)
+            RecoveryRoom(commit=name, location=BYTES, limit=limit, of_readers_alone=alone)
+            for alone, before_bytes in ((False, BEFORE_BYTES), (True, 0))
             for name, size in sizes.items()
-            for limit in range(size - BEFORE_BYTES, size + AFTER_BYTES, STEP_BYTES)
-        ),
-        *(
-            RecoveryRoom(commit=name, location=BYTES, limit=limit, of_readers_alone=True)
-            for name, size in sizes.items()
-            for limit in range(size, size + AFTER_BYTES, STEP_BYTES)
+            for limit in range(size - before_bytes, size + AFTER_BYTES, STEP_BYTES)
         ),
         *(
             RecoveryRoom(commit=name, location=GENERATIONS, limit=limit)

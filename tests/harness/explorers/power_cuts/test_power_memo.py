@@ -159,6 +159,14 @@ def test_what_follows_a_truncation_is_not_read_from_the_disk() -> None:
     assert seen(examining, disk_of(f=b"xbc")) == b"x\0\0"
 
 
+def known_of_file(size_bytes: int) -> Known:
+    """Return what is known of a disk with a file of zeros, which session 0 has open as its file 1: nothing."""
+    disk = disk_of(f=bytes(size_bytes))
+    kernel = disk.kernel()
+    kernel.handles[0, 1] = Handle(kernel.entry("f"), False)
+    return Known(disk.tree.path_indexes(), kernel)
+
+
 @pytest.mark.parametrize(
     ("ranges", "expected"),
     [
@@ -170,10 +178,7 @@ def test_what_follows_a_truncation_is_not_read_from_the_disk() -> None:
     ],
 )
 def test_no_byte_is_read_twice(ranges: list[tuple[int, int]], expected: list[tuple[int, int]]) -> None:
-    disk = disk_of(f=bytes(8))
-    kernel = disk.kernel()
-    known = Known(disk.tree.path_indexes(), kernel)
-    kernel.handles[0, 1] = Handle(kernel.entry("f"), False)
+    known = known_of_file(8)
     for start, stop in ranges:
         call = Call(kind=CallKind.PREAD, path="f", file=1, offset_bytes=start, size_bytes=stop - start)
         known.read(call, 0)
@@ -182,10 +187,7 @@ def test_no_byte_is_read_twice(ranges: list[tuple[int, int]], expected: list[tup
 
 @pytest.mark.parametrize("is_compared", [True, False])
 def test_a_write_that_is_compared_reads_the_old_bytes_once(is_compared: bool) -> None:
-    disk = disk_of(f=bytes(8))
-    kernel = disk.kernel()
-    known = Known(disk.tree.path_indexes(), kernel)
-    kernel.handles[0, 1] = Handle(kernel.entry("f"), False)
+    known = known_of_file(8)
     for start in (2, 3):
         call = Call(kind=CallKind.PWRITE, path="f", file=1, offset_bytes=start, content=b"xx")
         assert not known.write(call, 0, is_compared=is_compared)
@@ -199,10 +201,7 @@ def test_a_write_that_is_compared_reads_the_old_bytes_once(is_compared: bool) ->
 @settings(max_examples=20 * settings().max_examples)
 def test_what_is_read_first_is_what_a_set_of_bytes_says(accesses: list[tuple[bool | None, int, int]]) -> None:
     """A write compares what it overwrites, or does not; None is a read."""
-    disk = disk_of(f=bytes(20))
-    kernel = disk.kernel()
-    known = Known(disk.tree.path_indexes(), kernel)
-    kernel.handles[0, 1] = Handle(kernel.entry("f"), False)
+    known = known_of_file(20)
     expected, seen = [], set(range(20, 40))
     for is_compared, start, size in accesses:
         own = range(start, start + size)

@@ -67,8 +67,10 @@ class Trace:
         """The number of states."""
         return len(self.kernels)
 
-    def next_change(self, trace_index: int, accessed: tuple[Access, ...], *, counts_acknowledged: bool) -> int | None:
-        """Return the first later index at which one of these ranges, or what is acknowledged, has changed."""
+    def next_change(
+        self, trace_index: int, accessed: tuple[Access, ...], *, counts_acknowledged: bool, counts_recovered: bool
+    ) -> int | None:
+        """Return the first later index at which one of these ranges, or what is acknowledged or recovered, changed."""
         found = []
         for of, start, stop, _ in accessed:
             changes = self._changes.get(of, ())
@@ -79,6 +81,8 @@ class Trace:
         if counts_acknowledged:
             next_one = bisect_right(self._acknowledgements, trace_index)
             found += self._acknowledgements[next_one : next_one + 1]
+        if counts_recovered and trace_index < self.recovered_state < len(self):
+            found.append(self.recovered_state)
         return min(found, default=None)
 
 
@@ -182,7 +186,10 @@ class ReaderReduction:
                 opened = state
             kernel.handles, kernel.mappings = others
             yield self._after(opened, trace, trace_index, following), trace_index
-            trace_index = trace.next_change(trace_index, accessed, counts_acknowledged=node.begins)
+            # What is told after a recovery that dropped the commit under way is judged without that commit.
+            trace_index = trace.next_change(
+                trace_index, accessed, counts_acknowledged=node.begins, counts_recovered=bool(following.marks)
+            )
 
     def _after(self, state: ReaderState, trace: Trace, trace_index: int, node: Node) -> ReaderState:
         name, own, reads = self._process.name, state.progress, state.reads

@@ -25,6 +25,7 @@ from tornproof.harness.explorers.roundtrip.metadata import (
     filter_references,
     flipped_footers,
     forged_duplicates,
+    forged_flatbuffers,
     lost_files,
     meta_files,
     metadata_rules,
@@ -47,6 +48,7 @@ from tornproof.harness.explorers.roundtrip.parquet import (
     footer_rules,
     forms_of_others,
     judged_statistics,
+    level_runs,
     migrated_filters,
     migrated_orders,
     packed_vectors,
@@ -101,6 +103,22 @@ EXPANSION = Part(
     subject="A chunk with ",
     module=expansion,
     cases=expansion.repeated,
+    kind_of=attrgetter("name"),
+)
+FORGED_FLATBUFFERS = Part(
+    key="flatbuffers",
+    count="forged FlatBuffers",
+    words="bytes of FlatBuffers that are changed, with right checksums",
+    module=forged_flatbuffers,
+    cases=forged_flatbuffers.forged_flatbuffers,
+)
+LEVEL_RUNS = Part(
+    key="levels",
+    count="runs of levels",
+    words="runs of levels in a page of numbers, also broken ones",
+    subject="A page with ",
+    module=level_runs,
+    cases=level_runs.level_runs,
     kind_of=attrgetter("name"),
 )
 PACKED_VECTORS = Part(
@@ -648,6 +666,8 @@ PARTS = (
     PAGE_HEADERS,
     SYMBOL_INDEXES,
     KILLED_COMMITS,
+    LEVEL_RUNS,
+    FORGED_FLATBUFFERS,
     PACKED_VECTORS,
     OPTIONAL_RECORDS,
     CONVERTED_STRUCTS,

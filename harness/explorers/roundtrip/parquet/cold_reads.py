@@ -26,8 +26,12 @@ from tornproof.impl.pm.chain import Metadata, decode_metadata, resolve
 from tornproof.impl.read.cold_read import read_cold
 
 
-def _lists(dimensions: int) -> pa.DataType:
-    return pa.list_(_lists(dimensions - 1)) if dimensions else pa.float64()
+def _lists(dimensions: int, *, has_all: bool = False) -> pa.DataType:
+    """Return lists of doubles, in which no other list may be missing if it `has_all`."""
+    if not dimensions:
+        return pa.float64()
+    is_nullable = dimensions == 1 or not has_all
+    return pa.list_(pa.field("element", _lists(dimensions - 1, has_all=has_all), nullable=is_nullable))
 
 
 PROPERTY = "a chunk that is read alone has the values that were written"
@@ -51,6 +55,8 @@ COLUMNS: dict[str, tuple[pa.DataType, tuple[Any, ...]]] = {
     **{f"lists {rows}": (pa.list_(pa.float64()), rows) for rows in itertools.combinations_with_replacement(LISTS, 2)},
     **{f"deep {rows}": (_lists(2), rows) for rows in itertools.combinations_with_replacement(DEEP, 2)},
     f"deep {DEEPER}": (_lists(3), DEEPER),
+    f"complete {DEEP}": (_lists(2, has_all=True), DEEP),
+    f"complete {DEEPER}": (_lists(3, has_all=True), DEEPER),
     **{f"incomplete {row}": (_lists(2 + (number >= 2)), (None, row)) for number, row in enumerate(NO_ARRAYS)},
 }
 

@@ -6,6 +6,7 @@ Filters are filled here by the bytes in which docs/types.md has values stored, a
 from __future__ import annotations
 
 import functools
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -22,6 +23,7 @@ from tornproof.harness.explorers.roundtrip.writing.offered_values import Key, Of
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.systems.workload import FIRST_TIME
 from tornproof.impl.layout.parquet import DATA_FILE
+from tornproof.impl.parquet.encode_options import EncodeOptions
 from tornproof.impl.table.partition import PM_FILE
 from tornproof.impl.table.table import Table
 from tornproof.impl.verify.verify import verify_table
@@ -54,11 +56,13 @@ class Filled:
     position: BloomPosition
     fill: Callable[[Chunks, int], Sequence[bytes | None]] | None
     size_bytes: int = LARGE_BYTES
+    has_checksums: bool = True
 
     @property
     def name(self) -> str:
         """It in words."""
-        return f"filters of {self.words} {self.position.value}"
+        pages = "" if self.has_checksums else ", of pages without checksums"
+        return f"filters of {self.words} {self.position.value}{pages}"
 
     @property
     def kind(self) -> str:
@@ -96,7 +100,17 @@ def filled() -> tuple[Filled, ...]:
         for words in (all_values, others)
     ]
     own = [Filled(words="the writer's own making", position=position, fill=None) for position in BloomPosition]
-    return (*own, *made, *elsewhere)
+    unreadable = [
+        Filled(
+            words="all values, and of no whole blocks",
+            position=BloomPosition.INLINED,
+            fill=fills[all_values],
+            size_bytes=SMALL_BYTES + 1,
+            has_checksums=has_checksums,
+        )
+        for has_checksums in (True, False)
+    ]
+    return (*own, *made, *elsewhere, *unreadable)
 
 
 @functools.cache
@@ -115,17 +129,17 @@ def stored_row_groups() -> tuple[Chunks, ...]:
 
 @errors_as_problems
 def problem_of(case: Filled) -> str | None:
-    """Say which filter is not there, is reported without need, or misses values without a report; None if none is."""
+    """Say which filter is not there, is reported without need, or is wrong without a report; None if none is."""
     table = _table(case)
     with replaced(REPORTED_MAX, 1000):
-        reported = {(each.field, each.actual): str(each) for each in verify_table(table).all_problems}
-    wanted = [] if case.fill is None else [*_missed(case)]
-    for place in wanted:
-        if place not in reported:
-            return f"verify does not report that of {' '.join(place)}"
-    for place, words in reported.items():
-        if place not in wanted:
-            return f"verify reports {words}"
+        problems = verify_table(table).all_problems
+    reported = Counter((each.field, each.actual) for each in problems)
+    wanted = Counter(() if case.fill is None else _wrong(case))
+    for place in wanted - reported:
+        return f"verify does not report that of {' '.join(place)}"
+    for each in problems:
+        if (each.field, each.actual) in reported - wanted:
+            return f"verify reports {each}"
     return next(_not_there(case, table), None) if case.fill is None else None
 
 
@@ -164,7 +178,8 @@ def _table(case: Filled) -> Table:
         arrays.append(pa.array(keys, storage_type).cast(of))
     rows = pa.table({TIME: range(FIRST_TIME, FIRST_TIME + ROW_COUNT), **dict(zip(names, arrays, strict=True))})
     blooms = BloomOptions(columns=dict.fromkeys(names, RATE), position=case.position)
-    options = WriterOptions(row_group_row_count_max=GROUP_ROWS, blooms=blooms)
+    encoding = EncodeOptions(page_checksums=case.has_checksums)
+    options = WriterOptions(row_group_row_count_max=GROUP_ROWS, blooms=blooms, encoding=encoding)
     with open_writer_of_copy(storage, PATH, options=options) as writer:
         writer.write(rows)
         if case.fill is None:
@@ -177,9 +192,12 @@ def _table(case: Filled) -> Table:
     return table
 
 
-def _missed(case: Filled) -> Iterator[tuple[str, str]]:
-    """Yield, in words of `verify`, which filters do not have all values, and how many they lack."""
+def _wrong(case: Filled) -> Iterator[tuple[str, str]]:
+    """Yield, in words of `verify`, which filters do not have all values, and how many they lack, or cannot be read."""
     filters = case.filters()
+    if case.size_bytes % SMALL_BYTES:
+        yield from (("bloom bitset LENGTH", str(len(each))) for each in filters)
+        return
     for ordinal, chunks in enumerate(stored_row_groups()):
         for number, values in enumerate(chunks):
             bitset, there = next(filters), [each for each in values if each is not None]

@@ -38,6 +38,9 @@ END = struct.Struct("<Q")
 END_BYTES = END.size
 KEY_VALUES = 5
 """The field of a footer that has texts by their keys."""
+MAGIC, PAGE_BYTES = b"PAR1", 12
+"""The start of a file and of its first page."""
+DESIGNATED = TIMESTAMP | 1 << 17
 MIN_VALUE = 6
 """The field of Parquet's statistics."""
 _OTHERS: tuple[Any, ...] = (None, {}, [1], [[]], "x")
@@ -104,12 +107,15 @@ def _converted(image: DiskImage, path: str) -> str:
 
 def rejections() -> Iterator[Question]:
     """Yield files that a migration rejects: as damaged, or as sound and not to be described."""
-    target = io.BytesIO()
-    pq.write_table(pa.table({"n": [3, 1], "t": ["a", "b"]}), target, row_group_size=1, store_schema=False)
-    whole = target.getvalue()
+    whole = _written({"n": [3, 1], "t": ["a", "b"]})
+    times = _written({"ts": [1, 2]}, write_statistics=False, use_dictionary=False, compression="none")
 
-    def changed(path: tuple[int, ...], *fields: Field) -> bytes:
-        return with_footer(whole, within(path, lambda struct: with_fields(struct, *fields)))
+    def changed(path: tuple[int, ...], *fields: Field, of: bytes = whole) -> bytes:
+        return with_footer(of, within(path, lambda struct: with_fields(struct, *fields)))
+
+    # Without bounds, the first and the last time are read from the pages.
+    designated = changed((), _document_of(DESIGNATED), of=times)
+    page = designated[len(MAGIC) :][:PAGE_BYTES]
 
     for words, content, expected in (
         ("as it is", whole, "made"),
@@ -118,12 +124,14 @@ def rejections() -> Iterator[Question]:
         ("with chunks in another file", changed(CHUNKS, Field(1, Kind.BINARY, b"other")), "UnsupportedError"),
         ("with structs in structs", changed((), Field(99, Kind.STRUCT, _nested(200))), "UnsupportedError"),
         ("with a negative count of rows", changed((), Field(3, Kind.I64, -1)), "CorruptError"),
+        ("with times", designated, "made"),
+        ("with times in a page without a header", designated.replace(page, bytes(len(page))), "CorruptError"),
         ("without its end", whole[:-1], "CorruptError"),
         ("without its beginning", whole[-40:], "CorruptError"),
         *(
             (
                 f"of two columns with a document of {count}",
-                changed((), _document_of(count)),
+                changed((), _document_of(LONG, PLAIN_TAGS["VARCHAR"], LONG, count=count)),
                 says,
             )
             for count, says in enumerate(("CorruptError", "CorruptError", "made", "CorruptError"))
@@ -132,10 +140,15 @@ def rejections() -> Iterator[Question]:
         yield Question("rejections", f"a migration of a file {words}", functools.partial(_outcome, content), expected)
 
 
-def _document_of(count: int) -> Field:
-    """Return the field of a footer that has a document of so many columns."""
-    types = (LONG, PLAIN_TAGS["VARCHAR"], LONG)[:count]
-    schema = [{"column_type": of, "column_top": 0, "id": number} for number, of in enumerate(types)]
+def _written(columns: dict[str, list[Any]], **settings: Any) -> bytes:
+    target = io.BytesIO()
+    pq.write_table(pa.table(columns), target, row_group_size=1, store_schema=False, **settings)
+    return target.getvalue()
+
+
+def _document_of(*types: int, count: int = 1) -> Field:
+    """Return the field of a footer that has a document of so many columns, of the first of these types."""
+    schema = [{"column_type": of, "column_top": 0, "id": number} for number, of in enumerate(types[:count])]
     text = json.dumps({"version": 1, "schema": schema}).encode()
     pair = Struct((Field(1, Kind.BINARY, QUESTDB_KEY.encode()), Field(2, Kind.BINARY, text)))
     return struct_list(KEY_VALUES, [pair])

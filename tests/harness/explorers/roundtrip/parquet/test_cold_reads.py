@@ -9,6 +9,9 @@ from tornproof.harness.common.patch import replaced
 from tornproof.harness.common.verdict import Verdict
 from tornproof.harness.explorers.roundtrip.parquet.cold_reads import (
     BOUND_BYTES,
+    DEEP,
+    DEEPER,
+    _file,
 )
 from tornproof.harness.explorers.roundtrip.parts import COLD_READS
 from tornproof.impl.read.row_group import BATCH_FLOOR_BYTES
@@ -16,6 +19,14 @@ from tornproof.impl.read.row_group import BATCH_FLOOR_BYTES
 
 def test_chunks_that_are_read_alone_have_their_values() -> None:
     assert BOUND_BYTES == BATCH_FLOOR_BYTES
+
+
+@pytest.mark.parametrize(("rows", "others", "dimensions"), [(DEEP, DEEP[:2], 2), (DEEPER, DEEPER, 3)])
+def test_lists_have_levels_for_a_null_of_each_list_or_of_the_outer_one_alone(
+    rows: object, others: object, dimensions: int
+) -> None:
+    levels = [_file(name)[1].header.columns[0].max_def_level for name in (f"deep {others}", f"complete {rows}")]
+    assert levels == [2 * dimensions + 1, dimensions + 2]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,98 @@
+"""Whether FlatBuffers with right checksums are rejected where they say something else, and never end in another error.
+
+Checksums only say that nobody damaged the bytes; whoever writes them may have made any. Every byte is changed alone.
+"""
+
+from __future__ import annotations
+
+import functools
+import io
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from types import SimpleNamespace
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tornproof.harness.common.patch import Controls, not_noticed
+from tornproof.harness.common.whose_error import errors_as_problems
+from tornproof.harness.explorers.roundtrip.forms import FILE, in_form, opened
+from tornproof.impl.chunk.duplicates import ChunkForm
+from tornproof.impl.errors import CorruptError, UnsupportedError
+from tornproof.impl.extension.footer import checksums
+from tornproof.impl.layout.parquet import FINAL_MAGIC, FinalTail, FooterForm
+
+PROPERTY = "FlatBuffers that say something else are rejected"
+BYTES = {"one more": lambda byte: byte + 1 & 255, "one less": lambda byte: byte - 1 & 255, "all bits": lambda _: 255}
+
+
+@dataclass(frozen=True, slots=True)
+class ForgedFlatBuffers:
+    """A byte of the FlatBuffers of a file that has no other footer, and what becomes of it."""
+
+    at: int
+    kind: str
+
+    @property
+    def name(self) -> str:
+        """It in words."""
+        return f"FlatBuffers with {self.kind} in byte {self.at}"
+
+    def content(self) -> bytes:
+        """Return the file with right checksums."""
+        start, whole = _file()
+        flat = bytearray(whole[start : -FinalTail.layout.size_bytes])
+        flat[self.at] = BYTES[self.kind](flat[self.at])
+        return whole[:start] + flat + FinalTail(**checksums(flat), magic=FINAL_MAGIC).pack()
+
+
+@functools.cache
+def forged_flatbuffers() -> tuple[ForgedFlatBuffers, ...]:
+    """Return each change of each byte, always in the same order."""
+    start, whole = _file()
+    size_bytes = len(whole) - FinalTail.layout.size_bytes - start
+    return tuple(ForgedFlatBuffers(at, kind) for kind in BYTES for at in range(size_bytes))
+
+
+@errors_as_problems
+def problem_of(case: ForgedFlatBuffers) -> str | None:
+    """Say whether other bytes are taken for the Thrift footer of which they were made; None if they are rejected."""
+    try:
+        footer = opened(case.content())
+        assert footer.flat is not None, "there is no other footer"
+        with suppress(IndexError):  # there may be no row group, or one without chunks
+            footer.chunk(0, 0)
+        made = footer.thrift()
+    except (CorruptError, UnsupportedError):
+        return None
+    return None if made == _thrift() else "another Thrift footer is made of them"
+
+
+def failed_controls() -> Iterator[str]:
+    """Yield what is not noticed of readers that believe any FlatBuffers, and that let errors of theirs through."""
+    controls: Controls = (
+        (
+            "nothing is checked",
+            "tornproof.impl.extension.footer:_flat_footer",
+            lambda content, _: SimpleNamespace(thrift=lambda: content, chunk=lambda *_: None),
+            "another Thrift footer",
+        ),
+        ("errors come through", "tornproof.impl.extension.decode:BROKEN", (), "Error"),
+    )
+    return not_noticed(controls, problem_of, forged_flatbuffers())
+
+
+def _thrift() -> bytes:
+    _, whole = _file()
+    return opened(whole).thrift()
+
+
+@functools.cache
+def _file() -> tuple[int, bytes]:
+    """Return where the FlatBuffers of a file start, and the file."""
+    target = io.BytesIO()
+    rows = pa.table({"number": [1, 2], "text": ["a", "b"]}).replace_schema_metadata({"key": "value"})
+    pq.write_table(rows, target, row_group_size=1, store_schema=False)
+    whole = in_form(target.getvalue(), FooterForm.FINAL, ChunkForm.OLD)
+    return opened(whole).offset_bytes, whole

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from types import ModuleType
 from typing import Any, TypeAlias
 
-Controls: TypeAlias = Sequence[tuple[str, str, Any] | tuple[str, str, Any, str]]
+Controls: TypeAlias = Sequence[tuple[str, str, object, *tuple[str, ...]]]
 """Mistakes by their names, each a substitute for what is at a `package.module:name`, and words of what must be said."""
 
 

@@ -53,6 +53,8 @@ def test_accepts_a_behaviour(events: tuple[Event, ...]) -> None:
     ("events", "reason"),
     [
         pytest.param((*ONE_COMMIT, *read(0)), "expected commit 1", id="a stale read"),
+        pytest.param((*read(0), *ONE_COMMIT, *read(0)), "expected commit 1", id="a second read is stale"),
+        pytest.param((*read(0), COMMIT, *read(1, "b"), *read(0)), "expected commit 1", id="a second read sees less"),
         pytest.param((*ONE_COMMIT, *read(2)), "expected commit 1", id="a version that nobody committed"),
         pytest.param((COMMIT, *read(1), *read(0)), "expected commit 1", id="a reader goes back"),
         pytest.param((COMMIT, *read(1, "a"), *read(0, "b")), "expected commit 1", id="a later reader sees less"),

@@ -1,5 +1,6 @@
 """States of bytes follow from what the disk can hold, and a map made of them is whole whatever the file is."""
 
+import kernel_programs
 import numpy as np
 import pytest
 from file_maps import Map, is_whole
@@ -21,6 +22,7 @@ from tornproof.harness.counterexamples.byte_map import (
     states_before,
 )
 from tornproof.harness.counterexamples.regions import PAST_TOKEN, Region, RegionMap
+from tornproof.harness.counterexamples.state_recorder import _durable_paths
 from tornproof.harness.simulator.filesystem.file_state import FileState
 
 CONTENT = st.binary(max_size=24)
@@ -118,3 +120,12 @@ def test_joined_ranges_show_that_something_was_not_durable(states: tuple[int, ..
 
 def test_reads_that_touch_are_one() -> None:
     assert merged_ranges([(4, 8), (0, 4), (2, 3), (10, 12), (9, 9)]) == [(0, 8), (10, 12)]
+
+
+def test_a_name_is_durable_where_it_leads_to_the_same_file_on_disk() -> None:
+    kernel = kernel_programs.machine()
+    seen = []
+    for call in (("create", "r/a"), ("syncdir", "r"), ("create", "r/b"), ("rename", "r/b", "r/a"), ("syncdir", "r")):
+        assert kernel_programs.run(kernel, call)
+        seen.append([*_durable_paths(kernel)])
+    assert seen == [[], ["r/a"], ["r/a"], [], ["r/a"]]

@@ -128,6 +128,17 @@ def test_a_process_that_runs_by_the_policy_is_no_switch() -> None:
     assert [type(each) for each in switched.rows[-1].decisions] == [Switch, Kill]
 
 
+def test_each_switch_is_in_the_row_in_which_it_takes_effect_and_in_no_other() -> None:
+    steps = ("store a word _txn #14", "store a word _txn #15")
+    log = DecisionLog.parse("\n".join(f"writer@commit 0: {step} -> reader 1" for step in steps))
+    lanes = LaneRecorder(table_case(readers=1), log)
+    for number in range(3):
+        lanes.rows.append(Row("writer", "commit 0"))
+        lanes.deviated(Kill(Step("reader 1", f"read {number}")), lanes.case.kernel())
+    switches = [[each for each in row.decisions if isinstance(each, Switch)] for row in lanes.rows[1::2]]
+    assert switches == [[log.deviations[0]], [log.deviations[1]], []]
+
+
 def test_the_narrative_is_the_sentences() -> None:
     for finding in (switched_finding(), cut_finding()):
         assert explanation(finding)["narrative"] == sentences(finding.property, finding.evidence)

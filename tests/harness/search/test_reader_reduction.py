@@ -80,6 +80,9 @@ def test_broken_toys_are_detected_and_sound_ones_are_not() -> None:
     assert violated(control_case(AcknowledgesFirst(), LETTERS)) == {Property.STALE}
     assert violated(control_case(InPlace(), NUMBERS)) == {Property.WRONG_SNAPSHOT}
     assert violated(control_case(LooksOnce(), NUMBERS)) == {Property.WRONG_SNAPSHOT}
+    # It is wrong only where two commits are made during one read.
+    assert violated(control_case(InPlace(), NUMBERS[:1])) == {Property.WRONG_SNAPSHOT}
+    assert violated(control_case(LooksOnce(), NUMBERS[:1])) == set()
     assert violated(control_case(Toy(), LETTERS)) == set()
     assert violated(control_case(Record(), NUMBERS)) == set()
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import io
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from types import SimpleNamespace
@@ -17,14 +17,18 @@ import pyarrow.parquet as pq
 
 from tornproof.harness.common.patch import Controls, not_noticed
 from tornproof.harness.common.whose_error import errors_as_problems
-from tornproof.harness.explorers.roundtrip.forms import FILE, in_form, opened
+from tornproof.harness.explorers.roundtrip.forms import in_form, opened
 from tornproof.impl.chunk.duplicates import ChunkForm
 from tornproof.impl.errors import CorruptError, UnsupportedError
 from tornproof.impl.extension.footer import checksums
 from tornproof.impl.layout.parquet import FINAL_MAGIC, FinalTail, FooterForm
 
 PROPERTY = "FlatBuffers that say something else are rejected"
-BYTES = {"one more": lambda byte: byte + 1 & 255, "one less": lambda byte: byte - 1 & 255, "all bits": lambda _: 255}
+BYTES: Mapping[str, Callable[[int], int]] = {
+    "one more": lambda byte: byte + 1 & 255,
+    "one less": lambda byte: byte - 1 & 255,
+    "all bits": lambda _: 255,
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -178,7 +178,17 @@ def failed_controls() -> Iterator[str]:
     filters: Controls = (
         ("no filters", f"{change}:new_header", lambda columns, **_: made(columns), "has filters {None}"),
     )
-    yield from not_noticed(filters, problem_of, [by_name["filters that only the first rows were asked for"]])
+    fewer: Controls = (
+        ("the last row group has no filters", f"{__name__}:Contents", _FewerFilters, "None", "<BloomPosition"),
+    )
+    for each in (filters, fewer):
+        yield from not_noticed(each, problem_of, [by_name["filters that only the first rows were asked for"]])
+
+
+class _FewerFilters(Contents):
+    def positions_of_filters(self, name: str) -> Iterator[BloomPosition | None]:
+        *found, _ = super().positions_of_filters(name)
+        yield from (*found, None)
 
 
 def _every_other_larger() -> Callable[[pa.Array, float], bytes]:

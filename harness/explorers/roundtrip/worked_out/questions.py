@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 from tornproof.harness.common.patch import replaced
 from tornproof.harness.explorers.roundtrip.worked_out import stored_versions
+from tornproof.harness.explorers.roundtrip.worked_out.bit_fields import bit_fields
 from tornproof.harness.explorers.roundtrip.worked_out.bloom_filters import bloom_filters, copied_filters
 from tornproof.harness.explorers.roundtrip.worked_out.column_types import (
     bounds,
@@ -65,6 +66,7 @@ def questions() -> tuple[Question, ...]:
         *spared_stores(),
         *readable_forms(),
         *rejections(),
+        *bit_fields(),
     )
 
 

@@ -128,6 +128,12 @@ def failed_controls() -> Iterator[str]:
         ),
         ("casts that fail", f"{incoming}:_cast", lambda column, _: column),
     )
+    keys_of = original_of(f"{__name__}:_keys")
+
+    def without_long_ends(column: pa.ChunkedArray) -> list[Any]:
+        return [key[:-1] if isinstance(key, str) and len(key) > SHOWN else key for key in keys_of(column)]
+
+    of_texts: Controls = (("ends of long texts are lost", f"{__name__}:_keys", without_long_ends, ": it is read as"),)
     of_floats: Controls = (
         (
             "the maximum is also the minimum",
@@ -155,6 +161,7 @@ def failed_controls() -> Iterator[str]:
         ),
     )
     yield from not_noticed(controls, problem_of, offered_columns())
+    yield from not_noticed(of_texts, problem_of, [each for each in offered_columns() if each.type == "VARCHAR"])
     yield from not_noticed(of_floats, problem_of, [each for each in offered_columns() if each.type == "FLOAT"])
 
 

@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -11,14 +12,16 @@ from planted_faults import planted
 
 from tornproof.harness.common.remembered_codecs import remembered_decoding, remembered_encoder
 from tornproof.harness.common.verdict import Finding
+from tornproof.harness.explorers.model_based import audit
 from tornproof.harness.explorers.model_based.audit import Audit, Expected
 from tornproof.harness.explorers.model_based.cause import RIGHT, Watch
 from tornproof.harness.explorers.model_based.explorer import start_of
 from tornproof.harness.explorers.model_based.fixed_programs import COMMITS, FIXED_PROGRAMS
 from tornproof.harness.explorers.model_based.machine import Search, replay
+from tornproof.harness.explorers.model_based.rows import WITHOUT_NULL
 from tornproof.harness.explorers.model_based.smaller import Steps
 from tornproof.harness.explorers.model_based.start import StorageKind, prepare
-from tornproof.harness.explorers.model_based.tables import TABLES
+from tornproof.harness.explorers.model_based.tables import OTHERS, TABLES
 from tornproof.harness.explorers.model_based.world import World
 from tornproof.harness.mutation.causes import found_by_programs
 from tornproof.impl.layout import pm, txn
@@ -188,6 +191,35 @@ def test_a_count_of_nulls_is_compared_also_where_there_are_no_bounds() -> None:
                     texts = audited({file: flipped(at)}, watch)
                     assert any(text.startswith("NULL_COUNT of ") for text in texts), texts
     assert unbounded > 3
+
+
+def test_a_null_that_others_read_in_a_column_without_nulls_stands_for_zero_and_nothing_else(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    watch, rows = LastWorld(), [0, 3, 6, 9]
+    steps: Steps = ({"rule": "insert", "rows": rows}, {"rule": "commit"})
+    assert replay(search_on(OTHERS.name), 1, steps, watch=watch) is None
+    shape, contents = watch.world.rows.shape, [watch.world.rows.contents[row] for row in rows]
+    columns = [index for index in range(len(shape.schema)) if shape.tag_of(index) in WITHOUT_NULL]
+    assert len(columns) == 2
+    read = audit._column
+    for index in columns:
+        assert any(values[index] for values in contents)
+        for are_all_null in (False, True):
+
+            def with_nulls(table: pa.Table, column: pa.Field, of: int = index, all_null: bool = are_all_null) -> Any:
+                found = read(table, column)
+                is_this = column == shape.schema[of]
+                return [None if is_this and (all_null or not each) else each for each in found or ()]
+
+            monkeypatch.setattr(audit, "_column", with_nulls)
+            assert (audited({}, watch) == []) is not are_all_null
+
+
+def test_rules_that_are_not_possible_are_neither_counted_nor_reached() -> None:
+    search = search_on(None)
+    search.run_fixed(({"rule": "close"}, {"rule": "commit"}, {"rule": "close"}), 0)
+    assert search.counts == {"close": 1}
 
 
 def cause_of(fault: str, table: str | None = None, kind: StorageKind = StorageKind.MEMORY) -> tuple[Finding, str]:

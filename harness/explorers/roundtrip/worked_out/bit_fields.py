@@ -1,0 +1,62 @@
+"""Where the bits of words are that have several fields, by docs/format.md from the lowest bit up."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Mapping
+from types import ModuleType
+
+from tornproof.harness.explorers.roundtrip.worked_out.question import Question
+from tornproof.impl.layout import meta, pm, txn
+from tornproof.impl.layout.bits import Bits
+from tornproof.impl.migrate import json_rules
+from tornproof.impl.types import questdb
+
+NO_NAME = "-"
+STATISTICS = (
+    "MIN_STAT_PRESENT MIN_STAT_INLINED MIN_STAT_VALUE_EXACT MAX_STAT_PRESENT MAX_STAT_INLINED MAX_STAT_VALUE_EXACT"
+)
+WORDS: Mapping[str, tuple[ModuleType, str]] = {
+    "the flags of a column in _meta": (meta, "INDEXED - SYMBOL_CACHE DEDUP_KEY"),
+    "the minor format in _meta": (meta, "MINOR_FORMAT_CHECKSUM:16 MINOR_FORMAT_VERSION:16"),
+    "the row count and flags of a partition": (
+        txn,
+        "ROW_COUNT:44 SQUASH_COUNT:16 PARQUET_GENERATED PARQUET_FORMAT READ_ONLY",
+    ),
+    "the flags of a column in _pm": (pm, "LOCAL_KEY_IS_GLOBAL IS_ASCII FIELD_REPETITION:2 DESCENDING"),
+    "the features of a header": (pm, "BLOOM_FILTERS BLOOM_FILTERS_EXTERNAL SORTING_IS_DTS_ASC SQUASH_TRACKER"),
+    "the features of a footer": (pm, "SEQ_TXN SCRATCHPAD COVERING_INDEX -:29 COVERING_INDEX_REQUIRED"),
+    "the features that a reader may ignore or not": (pm, "OPTIONAL_FEATURES:32 REQUIRED_FEATURES:32"),
+    "the flags of statistics": (pm, f"{STATISTICS} DISTINCT_COUNT_PRESENT NULL_COUNT_PRESENT"),
+    "the sizes of statistics": (pm, "MIN_STAT_SIZE:4 MAX_STAT_SIZE:4"),
+    "a statistic that is elsewhere": (pm, "STAT_REFERENCE_LENGTH:16 STAT_REFERENCE_OFFSET:48"),
+    "the type of a column": (questdb, "TAG:8 -:9 DESIGNATED NANOSECOND"),
+    "the type of an array": (questdb, "-:8 ELEMENT_TAG:6 DIMENSIONS_MINUS_1:5"),
+    "the type of a decimal": (questdb, "-:8 PRECISION:8 -:2 SCALE:8"),
+    "the type of a geohash": (questdb, "-:8 GEOHASH_PRECISION:8 GEOHASH_FLAG"),
+    "the type of a column in JSON": (json_rules, "-:20 DESIGNATED_DESCENDING"),
+}
+"""The fields of each word, and how many bits each has where it has more than one."""
+
+
+def bit_fields() -> Iterator[Question]:
+    """Yield the first bit and the number of bits of each field, as they are found in a word in which it is set."""
+    for name, (module, spelled) in WORDS.items():
+        expected, first = {}, 0
+        for each in spelled.split():
+            field, _, count = each.partition(":")
+            if field != NO_NAME:
+                expected[field] = ((1 << int(count or 1)) - 1) << first
+            first += int(count or 1)
+        yield Question("bit fields", name, functools.partial(_masks, module, tuple(expected)), expected)
+
+
+def _masks(module: ModuleType, fields: tuple[str, ...]) -> dict[str, int]:
+    """Return which bits of a word are set where all those of a field are, each of which is read there again."""
+    masks = {}
+    for name in fields:
+        field: Bits = getattr(module, name)
+        masks[name] = field.put(0, (1 << field.size_bits) - 1)
+        for bit in range(field.size_bits):
+            assert field.get(field.put(0, 1 << bit)) == 1 << bit, f"{name} is read as it was written"
+    return masks

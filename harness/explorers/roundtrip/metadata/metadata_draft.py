@@ -95,6 +95,8 @@ class Draft:
     """Where each record begins, once the file is encoded."""
     bitsets: tuple[int, ...] = ()
     blooms: dict[int, tuple[int, int]] = field(default_factory=dict)
+    footer_start: int | None = None
+    """Where the last word says that the footer begins, if elsewhere."""
 
     @property
     def token(self) -> int:
@@ -126,7 +128,8 @@ class Draft:
         for place, offset, form, value in self.patches:
             struct.pack_into(form, out, at[place] + offset, value)
         out += struct.pack("<I", zlib.crc32(out[WORD_BYTES:]))
-        return bytes(out + struct.pack("<I", len(out) - at["footer"]))
+        start = at["footer"] if self.footer_start is None else self.footer_start
+        return bytes(out + struct.pack("<I", len(out) - start))
 
     def _header(self) -> bytes:
         count = len(self.columns)

@@ -25,10 +25,12 @@ from tornproof.harness.explorers.roundtrip.metadata.metadata_draft import (
     FIRST_BYTE,
     FOOTER_FIELDS,
     GROUP_ROWS,
+    HEADER_BYTES,
     HEADER_FIELDS,
     INLINED_BLOOMS,
     SORTED_BY_TIMESTAMP,
     THRIFT_BYTES,
+    WORD_BYTES,
     Draft,
     DraftChunk,
     DraftColumn,
@@ -370,6 +372,15 @@ def _of_records() -> Iterator[Rule]:
         ("no notes", _draft(footer_flags=2, sections=struct.pack("<I", 0)), "scratchpad"),
         ("more notes than there are", _draft(footer_flags=2, sections=struct.pack("<III", 2, 9, 0)), "scratchpad"),
         ("a row group more than there are", _patched("footer", 12, "I", 4), "row_group_count"),
+        *(
+            (f"a footer that begins {words}", _draft(footer_start=start), "footer_length")
+            for words, start in (
+                ("in the header", HEADER_BYTES - 1),
+                ("where the file begins", 0),
+                ("before the file", -WORD_BYTES),
+                ("far before the file", -(1 << 31)),
+            )
+        ),
     ):
         yield Rule(name=name, change=change, field=field)
     for group in GROUPS:

@@ -22,6 +22,7 @@ from tornproof.harness.simulator.process.observer import Violation
 from tornproof.harness.simulator.process.world import World
 from tornproof.harness.systems.releases import PRESETS
 from tornproof.harness.systems.table import TableTarget
+from tornproof.harness.systems.toy import HeaderFirst
 from tornproof.harness.systems.workload import MADE_PATH, crash_operations, made_image
 from tornproof.impl.write.commit import HARDENED
 
@@ -150,3 +151,15 @@ def switched_finding() -> Finding:
 def cut_finding(model: Model = C_8) -> Finding:
     """Return the finding of a power cut that a commit by the specification does not survive."""
     return found(table_case("specification"), model)
+
+
+@functools.cache
+def killed_finding() -> Finding:
+    """Return the finding of a kill that the next session of a released server does not survive."""
+    return found(table_case("questdb-9.4.3"), "kill")
+
+
+@functools.cache
+def toy_finding() -> Finding:
+    """Return the finding of a reader beside a toy that stores its header first."""
+    return found(toy_case(HeaderFirst(), readers=(Readers(),)))

@@ -1,6 +1,5 @@
 """A finding of the simulator is a file that replays to the same finding, or to UNKNOWN with the reason."""
 
-import functools
 import json
 from collections.abc import Callable
 from dataclasses import replace
@@ -9,6 +8,7 @@ from typing import Any
 
 import pytest
 from depth import nightly, sampled
+from evidence_checksums import REMADE, RUNS, checksums, recorded
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
@@ -17,9 +17,11 @@ from random_runs import (
     broken_run,
     cut_finding,
     found,
+    killed_finding,
     switched_finding,
     table_case,
     toy_case,
+    toy_finding,
 )
 
 from tornproof.harness.common.verdict import Finding, Verdict
@@ -49,16 +51,6 @@ TIMES, FEW_TIMES = 10, 3
 STEPS_MAX = 1_000 + STEP_BUDGET
 """A replay also looks for the cause again."""
 INVALID, VALID, UNKNOWN = Verdict.INVALID, Verdict.VALID, Verdict.UNKNOWN
-
-
-@functools.cache
-def killed_finding() -> Finding:
-    return found(table_case("questdb-9.4.3"), "kill")
-
-
-@functools.cache
-def toy_finding() -> Finding:
-    return found(toy_case(HeaderFirst(), readers=(Readers(),)))
 
 
 FINDINGS = [switched_finding, killed_finding, cut_finding, toy_finding]
@@ -97,6 +89,11 @@ def test_a_finding_replays_every_time_with_the_same_evidence_in_few_steps(
         assert next(steps) < times * STEPS_MAX
         assert (replayed.verdict, replayed.is_same, replayed.note) == (INVALID, True, "")
     assert replay_finding(finding, made_image(), "nowhere") is INVALID
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_the_evidence_is_what_it_was(name: str) -> None:
+    assert checksums(RUNS[name]()) == recorded()[name], REMADE
 
 
 @EACH

@@ -8,6 +8,8 @@ from statistics import median
 
 import pytest
 from depth import always_if, drawn, sampled
+from evidence_checksums import REMADE as REMADE_EVIDENCE
+from evidence_checksums import checksums, recorded
 
 from tornproof.harness.common.markdown import markdown_table
 from tornproof.harness.common.verdict import Finding, Verdict
@@ -56,6 +58,8 @@ SHARED = (
     "no fence after the version",
 )
 """Defects of more than one test, which are found by day too: some of them are replayed then."""
+SOON = SHARED[3:6]
+"""Found in less than a second."""
 BY_DAY = drawn(1, [defect for defect in KNOWN if defect.name in SHARED])
 
 
@@ -117,6 +121,15 @@ def test_a_known_defect_replays_every_time_with_the_same_evidence_and_not_withou
         kind, words = CAUSES[defect.name]
         changes = finding.evidence["explanation"]["passes_when"]["changes"]
         assert any(kind in change["kind"] and words in change["text"] for change in changes), changes
+
+
+@pytest.mark.parametrize("defect", always_if(lambda each: each.name in SOON, KNOWN), ids=lambda defect: defect.name)
+def test_the_evidence_of_a_known_defect_is_what_it_was(defect: KnownDefect) -> None:
+    assert checksums(found(defect)) == recorded()[defect.name], REMADE_EVIDENCE
+
+
+def test_there_is_evidence_of_each_defect() -> None:
+    assert {defect.name for defect in KNOWN} < recorded().keys()
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from _pytest.unraisableexception import gc_collect_iterations_key
 
 from tornproof.harness.common.quiet_hypothesis import by_seed_alone
 
-pytest_plugins = ["cpu_times", "rewritten"]
+pytest_plugins = ["cpu_times", "recorded_phases", "rewritten"]
 
 # Same examples in every run, and no failure because a machine was busy; --hypothesis-profile default searches anew.
 for name, example_count in (("day", 50), ("night", 500)):

@@ -1,7 +1,7 @@
 """Schedule × crash: two searches with one result, complete, and broken targets that are detected in few moves."""
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -10,7 +10,7 @@ from explorations import explore_product
 from product_search import ProductSearch
 
 from tornproof.harness.common.remembered_codecs import remembered_decoding
-from tornproof.harness.common.verdict import Verdict, calls_at_most
+from tornproof.harness.common.verdict import Phase, Verdict, calls_at_most
 from tornproof.harness.counterexamples.replay import replay_log
 from tornproof.harness.explorers.schedules.crash import COVERAGE_GOALS_OF_KILLS, control_case, explore_under
 from tornproof.harness.search.crash_world import Disks, Sessions
@@ -119,8 +119,11 @@ def test_the_reader_reduction_has_the_outcomes_of_a_search_of_all_states_of_a_ta
     ),
     ids=lambda value: getattr(value, "name", str(value)),
 )
-def test_a_broken_toy_is_detected_by_the_model_that_can_see_it(toy: Toy, model: str, violated: str) -> None:
+def test_a_broken_toy_is_detected_by_the_model_that_can_see_it(
+    toy: Toy, model: str, violated: str, as_recorded: Callable[[Phase], None]
+) -> None:
     phase = explore_product(control_case(toy), [model])
+    as_recorded(phase)
     assert phase.verdict is Verdict.INVALID
     found = [finding for finding in phase.findings if finding.property == violated]
     assert found and "log" in found[0].evidence, phase.findings
@@ -137,8 +140,11 @@ def test_a_broken_toy_is_detected_by_the_model_that_can_see_it(toy: Toy, model: 
     ],
     ids=lambda value: getattr(value, "name", str(value)),
 )
-def test_what_only_a_power_cut_or_a_failing_sync_can_show_survives_the_others(toy: Toy, model: str) -> None:
+def test_what_only_a_power_cut_or_a_failing_sync_can_show_survives_the_others(
+    toy: Toy, model: str, as_recorded: Callable[[Phase], None]
+) -> None:
     phase = explore_product(control_case(toy), [model])
+    as_recorded(phase)
     assert phase.findings == () and phase.complete
 
 

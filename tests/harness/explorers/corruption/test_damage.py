@@ -3,6 +3,7 @@
 import functools
 import json
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -95,8 +96,11 @@ def test_any_number_of_workers_finds_what_one_process_finds(count: int) -> None:
     assert replace(by_workers(count), seconds=0.0, cpu_seconds=0.0) == explore(damages_max=FEW)
 
 
-def test_every_damage_is_counted_once_by_its_kind_and_once_by_its_outcome() -> None:
+def test_every_damage_is_counted_once_by_its_kind_and_once_by_its_outcome(
+    as_recorded: Callable[[Phase], None],
+) -> None:
     first = explored()
+    as_recorded(first)
     assert (first.verdict, first.complete, first.note, first.controls) == (Verdict.VALID, True, "", "passed")
     by_outcome = {outcome.value: first.counts[outcome.value] for outcome in Outcome}
     by_kind = {kind.value: first.counts[kind.value] for kind in Kind}

@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 
@@ -64,8 +64,9 @@ def violated(target: Toy) -> set[str]:
 # Verdicts
 
 
-def test_a_sound_target_is_valid_and_the_counts_are_those_of_its_steps() -> None:
+def test_a_sound_target_is_valid_and_the_counts_are_those_of_its_steps(as_recorded: Callable[[Phase], None]) -> None:
     phase = explored(Toy())
+    as_recorded(phase)
     assert phase.verdict is Verdict.VALID and phase.findings == () and phase.note == ""
     assert phase.complete and phase.controls == "passed"
     # Once sync directory; then open, truncate, write, sync, rename, sync directory; the writes hold 3, 4 and 9 bytes.

@@ -212,8 +212,11 @@ def test_a_reader_sees_every_version_and_may_see_any_later_one_next() -> None:
         assert each.seen == set(itertools.combinations_with_replacement(range(3), 2))
 
 
-def test_with_all_fences_the_phase_is_valid_and_says_what_was_explored() -> None:
+def test_with_all_fences_the_phase_is_valid_and_says_what_was_explored(
+    as_recorded: Callable[[Phase], None],
+) -> None:
     phase = explore()
+    as_recorded(phase)
     assert (phase.verdict, phase.complete, phase.controls, phase.note) == (Verdict.VALID, True, "passed", "")
     assert phase.findings == ()
     assert [phase.counts[f"executions under {case}"] for case in CASES] == [99, 99, 169, 169]

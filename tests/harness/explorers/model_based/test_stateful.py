@@ -2,6 +2,7 @@
 
 import itertools
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -74,8 +75,9 @@ def test_a_run_is_valid_and_reaches_its_coverage_goals(
 
 
 @pytest.mark.parametrize("fixed_on", sampled(1, [None, *FIXED_PROGRAMS], seed=2))
-def test_programs_on_a_new_table_find_nothing(fixed_on: str | None) -> None:
+def test_programs_on_a_new_table_find_nothing(fixed_on: str | None, as_recorded: Callable[[Phase], None]) -> None:
     phase = explored(None, FILES, 100, fixed_on=(fixed_on,))
+    as_recorded(phase)
     assert phase.findings == () and phase.explored == sum(phase.counts.values()) > 100
     assert phase.counts == {rule: phase.reached[f"rule: {rule}"] for rule in RULES}
 

@@ -1,7 +1,7 @@
 """A format that is not ours under every explorer of the simulator, and under damage."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -58,8 +58,11 @@ def reread(finding: Finding) -> Finding:
 
 
 @pytest.mark.parametrize("explorer", sampled(2, EXPLORERS, seed=1))
-def test_the_sound_format_is_valid_and_says_what_that_is_worth(explorer: Explorer) -> None:
+def test_the_sound_format_is_valid_and_says_what_that_is_worth(
+    explorer: Explorer, as_recorded: Callable[[Phase], None]
+) -> None:
     phase = explored(explorer, target(Log()))
+    as_recorded(phase)
     assert (phase.verdict, phase.controls, phase.note) == (Verdict.VALID, "passed", "")
     # Of disks that are alike for a recovery only some are cut again.
     assert phase.complete or (explorer is Explorer.POWER and "N-512 complete for one cut" in phase.bound)

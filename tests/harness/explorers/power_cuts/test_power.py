@@ -3,7 +3,7 @@
 import dataclasses
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 
 import pyarrow as pa
@@ -206,9 +206,12 @@ def test_only_a_crash_inside_a_recovery_finds_one_that_works_in_place() -> None:
     ),
     ids=lambda value: value.name,
 )
-def test_a_finding_is_replayed_from_its_evidence_alone(target: Target, model: Model) -> None:
+def test_a_finding_is_replayed_from_its_evidence_alone(
+    target: Target, model: Model, as_recorded: Callable[[Phase], None]
+) -> None:
     case = toy_case(target)
     phase = phase_of(case, model, points=())
+    as_recorded(phase)
     assert phase.verdict is Verdict.INVALID and phase.findings
     for finding in phase.findings:
         assert replay_power(case, finding) is Verdict.INVALID
@@ -274,9 +277,12 @@ def test_invalid_evidence_cannot_be_replayed(evidence: dict[str, object]) -> Non
     [CDIR, *(nightly(model) for model in (A, B, C_4096, C_512, N_512))],
     ids=str,
 )
-def test_the_hardened_commit_is_safe_and_explored_completely(table: TestCase, model: Model) -> None:
+def test_the_hardened_commit_is_safe_and_explored_completely(
+    table: TestCase, model: Model, as_recorded: Callable[[Phase], None]
+) -> None:
     settings = Settings(limits=Limits(file_count=1024))
     phase = phase_of(table, model, settings=settings)
+    as_recorded(phase)
     assert (phase.verdict, phase.complete, phase.findings, phase.note) == (Verdict.VALID, True, (), "")
     assert phase.counts[f"{model}: distinct disks"] >= 60
     assert phase.counts[f"{model}: disks tried"] == phase.counts[f"{model}: legal disks"]
@@ -388,8 +394,11 @@ def test_the_bound_names_the_complete_model_and_the_one_without_enough_time() ->
     assert "A complete" in phase.bound and "C-8 a sample of " in phase.bound
 
 
-def test_a_sample_of_torn_sectors_leaves_the_other_models_complete(table: TestCase) -> None:
+def test_a_sample_of_torn_sectors_leaves_the_other_models_complete(
+    table: TestCase, as_recorded: Callable[[Phase], None]
+) -> None:
     phase = phase_of(dataclasses.replace(table, first_session=(0,)), A, C_8, points=())
+    as_recorded(phase)
     assert phase.complete and "A complete" in phase.bound and "C-8 a sample of " in phase.bound
 
 

@@ -1,5 +1,6 @@
 """Random operations, schedules and crashes: they can be executed, and what is broken is found."""
 
+from collections.abc import Callable
 from contextlib import suppress
 
 import numpy as np
@@ -68,8 +69,11 @@ def test_the_moves_of_a_run_lead_to_its_end_again() -> None:
 
 
 @pytest.mark.parametrize("examples", [10, nightly(60)])
-def test_our_implementation_is_valid_and_the_bound_says_what_was_generated(examples: int) -> None:
+def test_our_implementation_is_valid_and_the_bound_says_what_was_generated(
+    examples: int, as_recorded: Callable[[Phase], None]
+) -> None:
     phase = explored("hardened", examples=examples)
+    as_recorded(phase)
     assert (phase.verdict, phase.controls, phase.complete) == (Verdict.VALID, "passed", False), phase.note
     assert phase.explored > examples and phase.counts["refused undisturbed"] == 0
     assert all(phase.reached[name] for name in COVERAGE_GOALS)

@@ -2,7 +2,7 @@
 
 import random
 import shlex
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
 
@@ -57,8 +57,11 @@ def explored(checker: str, *left_out: StepKind, seconds: float = 60) -> Phase:
     return explore_here(explore_recorded(asked), asked)
 
 
-def test_accepts_a_program_that_syncs_and_says_what_was_covered() -> None:
+def test_accepts_a_program_that_syncs_and_says_what_was_covered(
+    as_recorded: Callable[[Phase], None],
+) -> None:
     phase = explored(RIGHT)
+    as_recorded(phase)
     assert (phase.verdict, phase.complete, phase.note) == (Verdict.VALID, True, "")
     assert phase.bound == "every disk under A, B, Cdir at 7 crash points"
     assert phase.explored == phase.counts["different states"] == 6

@@ -1,6 +1,6 @@
 """The schedules explorer: its methods together, its findings, its bound, its controls."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -29,8 +29,11 @@ def explored(case: TestCase, schedules_max: int | None = None, seed: int = 0) ->
         return explore_schedules(case, schedules_max=schedules_max, seed=seed)
 
 
-def test_two_commits_beside_a_reader_are_valid_and_complete_by_both_methods() -> None:
+def test_two_commits_beside_a_reader_are_valid_and_complete_by_both_methods(
+    as_recorded: Callable[[Phase], None],
+) -> None:
     phase = explored(table_case([GROW, GROW]))
+    as_recorded(phase)
 
     assert (phase.verdict, phase.complete, phase.controls, phase.note) == (Verdict.VALID, True, "passed", "")
     assert "every order of dependent calls" in phase.bound and "any number of such readers" in phase.bound
@@ -48,8 +51,9 @@ def test_two_commits_beside_a_reader_are_valid_and_complete_by_both_methods() ->
         assert phase.reached[point], point
 
 
-def test_a_pinned_reader_and_a_purge_block_each_other_and_nothing_breaks() -> None:
+def test_a_pinned_reader_and_a_purge_block_each_other_and_nothing_breaks(as_recorded: Callable[[Phase], None]) -> None:
     phase = explored(table_case([PURGE], readers=2, style="pinned"))
+    as_recorded(phase)
 
     assert (phase.verdict, phase.complete) == (Verdict.VALID, True)
     for point in (

@@ -244,10 +244,13 @@ def _problem_of_sound(page: Page) -> str | None:
 
 
 def failed_controls() -> Iterator[str]:
-    """Yield what is not noticed of readers without exceptions, and that look at no heads of pages."""
+    """Yield what is not noticed of readers without exceptions, without negative zeros, and that look at no heads."""
     with replaced("tornproof.impl.extension.pfor:values_of", lambda rows, vectors: rows.reshape(-1)):
         if problem_of(pages()[0]) is None:
             yield f"{pages()[0].name}: values without exceptions were not noticed"
+    decode = original_of(f"{__name__}:decode_alp")
+    zeros: Controls = (("no zero is negative", f"{__name__}:decode_alp", lambda *of, **to: decode(*of, **to) + 0.0),)
+    yield from not_noticed(zeros, problem_of, [page for page in pages() if page.type[1] == "f"])
     controls: Controls = (
         (
             "heads are not looked at",

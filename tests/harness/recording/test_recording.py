@@ -200,6 +200,17 @@ os.rename("f", "g"); os.symlink("g", "h")
         recorded_python(tmp_path, program)
 
 
+def test_rejects_a_run_of_which_a_call_is_not_followed_also_if_the_program_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = "import os; os.pwrite(os.open('f', os.O_CREAT | os.O_RDWR), b'x', 0); raise SystemExit(3)"
+    assert recorded_python(tmp_path, program).end.exit_code == 3
+    monkeypatch.delitem(following._HANDLERS, "pwrite64")
+    (tmp_path / "f").unlink()
+    with pytest.raises(NotFollowedError, match="does not lead to what is there now"):
+        recorded_python(tmp_path, program)
+
+
 def test_differences_are_named_where_they_are() -> None:
     assert difference({"a": b"xy"}, {"a": b"xz"}) == "a differs at byte 1 of 2, and 2 were recorded"
     assert difference({"a": b"x"}, {}) == "a is not there"

@@ -4,7 +4,8 @@ import functools
 import math
 from collections.abc import Callable, Iterable
 from operator import ge
-from typing import Any, TypeAlias
+from types import SimpleNamespace
+from typing import Any, TypeAlias, cast
 
 import pytest
 from depth import nightly, sampled
@@ -13,13 +14,15 @@ from table_cases import GROW, table_case
 from toy_processes import CELLS, Step, Toys, drawn_toys, process, program, read_only_calls, world_of
 
 from tornproof.harness.common.remembered_codecs import remembered_decoding
-from tornproof.harness.search.contention import Contention, Depths
+from tornproof.harness.search.contention import Contention, Depths, _Effect, _Reads
 from tornproof.harness.search.dpor import Counts, Run, explore_all
 from tornproof.harness.search.outcome import Outcome, Outcomes
 from tornproof.harness.search.transitions import State, follow
 from tornproof.harness.simulator.filesystem.accesses import SIZE, Access, accesses, are_dependent
+from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.intercept import READ_ONLY_CALLS, Call, CallKind
 from tornproof.harness.simulator.filesystem.kernel import Kernel
+from tornproof.harness.simulator.filesystem.kernel_calls import apply
 from tornproof.harness.simulator.process.case import TestCase
 from tornproof.harness.simulator.process.observer import Property
 from tornproof.harness.simulator.process.simulated_process import Node, Say
@@ -266,6 +269,20 @@ def test_reads_that_are_repeated_are_those_that_would_be_made(seeds: range, monk
     assert sum(each.repeated_count for each in comparisons) > len(seeds) / 2
     monkeypatch.setattr("tornproof.harness.search.contention._Reads.fits", lambda *arguments: True)
     assert any(compared(drawn_toys(seed).world(), 200).differing for seed in seeds)
+
+
+def test_reads_are_not_repeated_where_a_file_has_another_size() -> None:
+    kernel = Kernel.of(DiskImage.of_files({"a": b"x"}))
+    opened = Call(kind=CallKind.OPEN_FOR_READING, path="a", file=1)
+    apply(kernel, 0, opened)
+    node = cast(Node, SimpleNamespace(call=Call(kind=CallKind.SIZE, path="a", file=1)))
+    reads = _Reads(kernel, node, 1)
+    reads.add(kernel, 0, kernel.handles[0, 1], _Effect((), 1), node)
+    assert reads.fits(kernel, (0,))
+    longer = kernel.fork()
+    apply(longer, 1, Call(kind=CallKind.OPEN_FOR_WRITING, path="a", file=1, mode=OpenMode.EXISTING))
+    apply(longer, 1, Call(kind=CallKind.PWRITE, path="a", file=1, offset_bytes=1, content=b"y"))
+    assert longer.directories is kernel.directories and not reads.fits(longer, (0,))
 
 
 @pytest.mark.parametrize("schedules_max", [150, nightly(20_000)])

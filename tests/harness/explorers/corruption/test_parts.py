@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections import Counter
 from pathlib import Path
@@ -16,7 +17,7 @@ from tornproof.harness.common.patch import replaced
 from tornproof.harness.common.verdict import Finding, Verdict
 from tornproof.harness.explorers.corruption.catalogue import listed
 from tornproof.harness.explorers.corruption.judge import Judge, Outcome
-from tornproof.harness.explorers.corruption.parts import PartReads
+from tornproof.harness.explorers.corruption.parts import COLUMNS_MAX, PartReads
 from tornproof.harness.explorers.corruption.plan import Again, Cut, Kind, damage_of, evidence_of
 from tornproof.harness.replay import replay_finding
 from tornproof.harness.systems.workload import MADE_PATH, made_image
@@ -57,6 +58,15 @@ def test_ranges_overlap_the_damaged_partition_and_its_neighbours(made: Judge) ->
     assert all("column 'ts'" in each and "column 'v'" in each for each in asked)
     ranges = [[each for each in questions if "times" in each] for questions in asked]
     assert [len(each) for each in ranges] == [4, 4] and len(set(ranges[0]) & set(ranges[1])) == 1
+
+
+def test_columns_that_are_read_alone_are_spread_over_the_table(questdb_data: Path) -> None:
+    path = str(questdb_data / "tables/9.4.2/types/table")
+    snapshot = Judge(capture_table(OperatingSystemStorage(), path), path).snapshot
+    names = [column.name for column in snapshot.columns]
+    asked = [names.index(each.column) for each in PartReads(snapshot).questions("") if each.column is not None]
+    apart = {after - before for before, after in itertools.pairwise(asked)}
+    assert asked[0] == 0 and len(asked) <= COLUMNS_MAX and len(apart) == 1 and len(names) - asked[-1] <= max(apart)
 
 
 def test_a_range_that_leaves_out_a_damaged_partition_is_found_and_replays(made: Judge, monkeypatch: Any) -> None:

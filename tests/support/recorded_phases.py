@@ -11,6 +11,7 @@ import os
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import TypeAlias
 
 import pytest
 
@@ -21,8 +22,11 @@ RECORD = "TORNPROOF_RECORD"
 LEFT_OUT = ("seconds", "cpu_seconds", "varying", "findings")
 
 
+AsRecorded: TypeAlias = Callable[[Phase], None]
+
+
 @pytest.fixture
-def as_recorded(request: pytest.FixtureRequest) -> Callable[[Phase], None]:
+def as_recorded(request: pytest.FixtureRequest) -> AsRecorded:
     """Return what demands that a phase has the counts, goals, bound and findings that it had before in this test."""
     file = FOLDER / f"{re.sub('[^0-9A-Za-z]+', '-', f'{request.path.stem} {request.node.name}').strip('-')}.json"
 

@@ -1,16 +1,17 @@
 """Schedule × crash: two searches with one result, complete, and broken targets that are detected in few moves."""
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from depth import nightly, sampled
 from explorations import explore_product
 from product_search import ProductSearch
+from recorded_phases import AsRecorded
 
 from tornproof.harness.common.remembered_codecs import remembered_decoding
-from tornproof.harness.common.verdict import Phase, Verdict, calls_at_most
+from tornproof.harness.common.verdict import Verdict, calls_at_most
 from tornproof.harness.counterexamples.replay import replay_log
 from tornproof.harness.explorers.schedules.crash import COVERAGE_GOALS_OF_KILLS, control_case, explore_under
 from tornproof.harness.search.crash_world import Disks, Sessions
@@ -120,7 +121,7 @@ def test_the_reader_reduction_has_the_outcomes_of_a_search_of_all_states_of_a_ta
     ids=lambda value: getattr(value, "name", str(value)),
 )
 def test_a_broken_toy_is_detected_by_the_model_that_can_see_it(
-    toy: Toy, model: str, violated: str, as_recorded: Callable[[Phase], None]
+    toy: Toy, model: str, violated: str, as_recorded: AsRecorded
 ) -> None:
     phase = explore_product(control_case(toy), [model])
     as_recorded(phase)
@@ -141,7 +142,7 @@ def test_a_broken_toy_is_detected_by_the_model_that_can_see_it(
     ids=lambda value: getattr(value, "name", str(value)),
 )
 def test_what_only_a_power_cut_or_a_failing_sync_can_show_survives_the_others(
-    toy: Toy, model: str, as_recorded: Callable[[Phase], None]
+    toy: Toy, model: str, as_recorded: AsRecorded
 ) -> None:
     phase = explore_product(control_case(toy), [model])
     as_recorded(phase)

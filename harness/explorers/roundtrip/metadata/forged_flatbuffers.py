@@ -17,9 +17,10 @@ import pyarrow.parquet as pq
 
 from tornproof.harness.common.patch import Controls, not_noticed
 from tornproof.harness.common.whose_error import errors_as_problems
-from tornproof.harness.explorers.roundtrip.forms import in_form, opened
+from tornproof.harness.explorers.roundtrip.forms import FILE, in_form, opened
 from tornproof.impl.chunk.duplicates import ChunkForm
 from tornproof.impl.errors import CorruptError, UnsupportedError
+from tornproof.impl.extension.decode import FlatFooter
 from tornproof.impl.extension.footer import checksums
 from tornproof.impl.layout.parquet import FINAL_MAGIC, FinalTail, FooterForm
 
@@ -45,18 +46,17 @@ class ForgedFlatBuffers:
 
     def content(self) -> bytes:
         """Return the file with right checksums."""
-        start, whole = _file()
-        flat = bytearray(whole[start : -FinalTail.layout.size_bytes])
+        before, content = _file()
+        flat = bytearray(content)
         flat[self.at] = BYTES[self.kind](flat[self.at])
-        return whole[:start] + flat + FinalTail(**checksums(flat), magic=FINAL_MAGIC).pack()
+        return before + flat + FinalTail(**checksums(flat), magic=FINAL_MAGIC).pack()
 
 
 @functools.cache
 def forged_flatbuffers() -> tuple[ForgedFlatBuffers, ...]:
     """Return each change of each byte, always in the same order."""
-    start, whole = _file()
-    size_bytes = len(whole) - FinalTail.layout.size_bytes - start
-    return tuple(ForgedFlatBuffers(at, kind) for kind in BYTES for at in range(size_bytes))
+    _, flat = _file()
+    return tuple(ForgedFlatBuffers(at, kind) for kind in BYTES for at in range(len(flat)))
 
 
 @errors_as_problems
@@ -88,15 +88,16 @@ def failed_controls() -> Iterator[str]:
 
 
 def _thrift() -> bytes:
-    _, whole = _file()
-    return opened(whole).thrift()
+    _, flat = _file()
+    return FlatFooter(flat, file=FILE).thrift()
 
 
 @functools.cache
-def _file() -> tuple[int, bytes]:
-    """Return where the FlatBuffers of a file start, and the file."""
+def _file() -> tuple[bytes, bytes]:
+    """Return what is before the FlatBuffers of a file, and these."""
     target = io.BytesIO()
     rows = pa.table({"number": [1, 2], "text": ["a", "b"]}).replace_schema_metadata({"key": "value"})
     pq.write_table(rows, target, row_group_size=1, store_schema=False)
     whole = in_form(target.getvalue(), FooterForm.FINAL, ChunkForm.OLD)
-    return opened(whole).offset_bytes, whole
+    start = opened(whole).offset_bytes
+    return whole[:start], whole[start : -FinalTail.layout.size_bytes]

@@ -18,6 +18,7 @@ import numpy as np
 from tornproof.harness.common.patch import Controls, not_noticed, original_of
 from tornproof.harness.common.whose_error import errors_as_problems
 from tornproof.harness.explorers.roundtrip.parquet.page_headers import DATA, Page
+from tornproof.harness.explorers.roundtrip.parquet.thrift_forms import varint
 from tornproof.impl.chunk.duplicate_pages import KINDS, decode_pages
 from tornproof.impl.errors import CorruptError
 from tornproof.impl.types.physical import PhysicalType
@@ -43,15 +44,11 @@ class Run(NamedTuple):
 
     def encoded(self) -> bytes:
         """Return the run as a page has it."""
-        number, head = self.times << 1 | bool(self.packed), bytearray()
-        while number >= 128 or len(head) < self.number_bytes - 1:
-            head.append(number & 127 | 128)
-            number >>= 7
-        head.append(number)
+        head = varint(self.times << 1 | bool(self.packed), self.number_bytes)
         if not self.packed:
-            return bytes(head) + bytes([self.level])
+            return head + bytes([self.level])
         bits = sum(level << bit for bit, level in enumerate(self.packed))
-        return bytes(head) + bits.to_bytes(-(-len(self.packed) // BYTE_BITS), "little")
+        return head + bits.to_bytes(-(-len(self.packed) // BYTE_BITS), "little")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,9 +58,14 @@ class LevelRuns:
     name: str
     runs: Sequence[Run]
     levels: Sequence[int] | None
-    value_count: int = 8
+    broken_count: int = 8
     less_bytes: int = 0
     length_bytes: int | None = None
+
+    @property
+    def value_count(self) -> int:
+        """How many values the page says that it has."""
+        return self.broken_count if self.levels is None else len(self.levels)
 
     def content(self, physical_type: PhysicalType) -> bytes:
         """Return a chunk of one page."""
@@ -74,7 +76,7 @@ class LevelRuns:
         values = kind.encode(_values(sum(self.levels or ()), kind.value))
         body = length_bytes.to_bytes(LENGTH_BYTES, "little") + runs + values
         numbers = {
-            "value_count": len(self.levels) if self.levels is not None else self.value_count,
+            "value_count": self.value_count,
             "encoding": kind.encoding,
             "definition_encoding": RLE_LEVELS,
             "repetition_encoding": RLE_LEVELS,
@@ -116,8 +118,8 @@ def failed_controls() -> Iterator[str]:
 
 def _problem_of(case: LevelRuns, physical_type: PhysicalType) -> str | None:
     content, kind = case.content(physical_type), KINDS[physical_type]
-    count = case.value_count if case.levels is None else len(case.levels)
-    decode = functools.partial(decode_pages, content, physical_type, count, is_optional=True, file=FILE, offset_bytes=0)
+    settings: dict[str, Any] = {"is_optional": True, "file": FILE, "offset_bytes": 0}
+    decode = functools.partial(decode_pages, content, physical_type, case.value_count, **settings)
     with suppress(CorruptError):  # what is imported for the first page is not counted for it
         decode()
     tracemalloc.start()
@@ -185,7 +187,7 @@ def _broken() -> Iterator[LevelRuns]:
     yield LevelRuns(name="a run without its level", runs=[Run(8, 1)], levels=None, less_bytes=1)
     yield LevelRuns(name="packed levels without their bytes", runs=[Run(1, packed=[1] * 8)], levels=None, less_bytes=1)
     many = Run(MANY, packed=[1] * 8)
-    yield LevelRuns(name="one byte of many packed levels", runs=[many], levels=None, value_count=1000)
+    yield LevelRuns(name="one byte of many packed levels", runs=[many], levels=None, broken_count=1000)
     for length_bytes in (1 << 10, (1 << 32) - 1):
         yield LevelRuns(
             name=f"levels of {length_bytes} bytes", runs=[Run(8, 1)], levels=None, length_bytes=length_bytes

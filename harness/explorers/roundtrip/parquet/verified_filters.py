@@ -137,8 +137,9 @@ def problem_of(case: Filled) -> str | None:
     wanted = Counter(() if case.fill is None else _wrong(case))
     for place in wanted - reported:
         return f"verify does not report that of {' '.join(place)}"
+    needless = reported - wanted
     for each in problems:
-        if (each.field, each.actual) in reported - wanted:
+        if (each.field, each.actual) in needless:
             return f"verify reports {each}"
     return next(_not_there(case, table), None) if case.fill is None else None
 

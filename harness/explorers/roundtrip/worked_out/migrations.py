@@ -20,7 +20,7 @@ from tornproof.harness.explorers.roundtrip.worked_out.question import Question
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.impl.errors import CorruptError, TornproofError, UnsupportedError
-from tornproof.impl.layout.parquet import DATA_FILE
+from tornproof.impl.layout.parquet import DATA_FILE, MAGIC
 from tornproof.impl.migrate.convert import ConversionMode, convert
 from tornproof.impl.migrate.json_rules import JsonError, parse_json
 from tornproof.impl.migrate.partition_migration import Converted, convert_partition
@@ -38,8 +38,8 @@ END = struct.Struct("<Q")
 END_BYTES = END.size
 KEY_VALUES = 5
 """The field of a footer that has texts by their keys."""
-MAGIC, PAGE_BYTES = b"PAR1", 12
-"""The start of a file and of its first page."""
+PAGE_BYTES = 12
+"""The start of a file's first page."""
 DESIGNATED = TIMESTAMP | 1 << 17
 MIN_VALUE = 6
 """The field of Parquet's statistics."""
@@ -115,7 +115,9 @@ def rejections() -> Iterator[Question]:
 
     # Without bounds, the first and the last time are read from the pages.
     designated = changed((), _document_of(DESIGNATED), of=times)
-    page = designated[len(MAGIC) :][:PAGE_BYTES]
+    page = slice(len(MAGIC), len(MAGIC) + PAGE_BYTES)
+    without_page = designated[: page.start] + bytes(PAGE_BYTES) + designated[page.stop :]
+    types = (LONG, PLAIN_TAGS["VARCHAR"], LONG)
 
     for words, content, expected in (
         ("as it is", whole, "made"),
@@ -125,13 +127,13 @@ def rejections() -> Iterator[Question]:
         ("with structs in structs", changed((), Field(99, Kind.STRUCT, _nested(200))), "UnsupportedError"),
         ("with a negative count of rows", changed((), Field(3, Kind.I64, -1)), "CorruptError"),
         ("with times", designated, "made"),
-        ("with times in a page without a header", designated.replace(page, bytes(len(page))), "CorruptError"),
+        ("with times in a page without a header", without_page, "CorruptError"),
         ("without its end", whole[:-1], "CorruptError"),
         ("without its beginning", whole[-40:], "CorruptError"),
         *(
             (
                 f"of two columns with a document of {count}",
-                changed((), _document_of(LONG, PLAIN_TAGS["VARCHAR"], LONG, count=count)),
+                changed((), _document_of(*types[:count])),
                 says,
             )
             for count, says in enumerate(("CorruptError", "CorruptError", "made", "CorruptError"))
@@ -146,9 +148,9 @@ def _written(columns: dict[str, list[Any]], **settings: Any) -> bytes:
     return target.getvalue()
 
 
-def _document_of(*types: int, count: int = 1) -> Field:
-    """Return the field of a footer that has a document of so many columns, of the first of these types."""
-    schema = [{"column_type": of, "column_top": 0, "id": number} for number, of in enumerate(types[:count])]
+def _document_of(*types: int) -> Field:
+    """Return the field of a footer that has a document of columns of these types."""
+    schema = [{"column_type": of, "column_top": 0, "id": number} for number, of in enumerate(types)]
     text = json.dumps({"version": 1, "schema": schema}).encode()
     pair = Struct((Field(1, Kind.BINARY, QUESTDB_KEY.encode()), Field(2, Kind.BINARY, text)))
     return struct_list(KEY_VALUES, [pair])

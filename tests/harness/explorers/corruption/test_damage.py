@@ -3,7 +3,6 @@
 import functools
 import json
 import re
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ import pytest
 import table_builder as tb
 from depth import nightly
 from explorations import explore_damage
+from recorded_phases import AsRecorded
 
 from tornproof.harness.check import capture_table
 from tornproof.harness.common.patch import blind_to_metadata, replaced
@@ -96,9 +96,7 @@ def test_any_number_of_workers_finds_what_one_process_finds(count: int) -> None:
     assert replace(by_workers(count), seconds=0.0, cpu_seconds=0.0) == explore(damages_max=FEW)
 
 
-def test_every_damage_is_counted_once_by_its_kind_and_once_by_its_outcome(
-    as_recorded: Callable[[Phase], None],
-) -> None:
+def test_every_damage_is_counted_once_by_its_kind_and_once_by_its_outcome(as_recorded: AsRecorded) -> None:
     first = explored()
     as_recorded(first)
     assert (first.verdict, first.complete, first.note, first.controls) == (Verdict.VALID, True, "", "passed")

@@ -2,12 +2,13 @@
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 
 import pytest
 from depth import nightly, sampled
+from recorded_phases import AsRecorded
 
 from tornproof.harness.common.remembered_codecs import remembered_decoding, remembered_encoder
 from tornproof.harness.common.verdict import HasTime, Phase, Verdict, always, calls_at_most
@@ -64,7 +65,7 @@ def violated(target: Toy) -> set[str]:
 # Verdicts
 
 
-def test_a_sound_target_is_valid_and_the_counts_are_those_of_its_steps(as_recorded: Callable[[Phase], None]) -> None:
+def test_a_sound_target_is_valid_and_the_counts_are_those_of_its_steps(as_recorded: AsRecorded) -> None:
     phase = explored(Toy())
     as_recorded(phase)
     assert phase.verdict is Verdict.VALID and phase.findings == () and phase.note == ""

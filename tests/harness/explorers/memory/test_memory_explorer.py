@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from depth import always_if, drawn, nightly
 from explorations import explore_variant
+from recorded_phases import AsRecorded
 
 from tornproof.harness.common.verdict import Finding, HasTime, Phase, Verdict, always, calls_at_most
 from tornproof.harness.explorers.memory.exploration import (
@@ -212,9 +213,7 @@ def test_a_reader_sees_every_version_and_may_see_any_later_one_next() -> None:
         assert each.seen == set(itertools.combinations_with_replacement(range(3), 2))
 
 
-def test_with_all_fences_the_phase_is_valid_and_says_what_was_explored(
-    as_recorded: Callable[[Phase], None],
-) -> None:
+def test_with_all_fences_the_phase_is_valid_and_says_what_was_explored(as_recorded: AsRecorded) -> None:
     phase = explore()
     as_recorded(phase)
     assert (phase.verdict, phase.complete, phase.controls, phase.note) == (Verdict.VALID, True, "passed", "")

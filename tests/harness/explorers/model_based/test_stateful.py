@@ -2,7 +2,6 @@
 
 import itertools
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +9,7 @@ import pyarrow as pa
 import pytest
 from depth import nightly, sampled
 from explorations import explore_stateful
+from recorded_phases import AsRecorded
 
 from tornproof.harness.check import capture_table
 from tornproof.harness.common.remembered_codecs import remembered_encoder
@@ -75,7 +75,7 @@ def test_a_run_is_valid_and_reaches_its_coverage_goals(
 
 
 @pytest.mark.parametrize("fixed_on", sampled(1, [None, *FIXED_PROGRAMS], seed=2))
-def test_programs_on_a_new_table_find_nothing(fixed_on: str | None, as_recorded: Callable[[Phase], None]) -> None:
+def test_programs_on_a_new_table_find_nothing(fixed_on: str | None, as_recorded: AsRecorded) -> None:
     phase = explored(None, FILES, 100, fixed_on=(fixed_on,))
     as_recorded(phase)
     assert phase.findings == () and phase.explored == sum(phase.counts.values()) > 100

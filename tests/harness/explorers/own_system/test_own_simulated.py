@@ -1,7 +1,7 @@
 """A format that is not ours under every explorer of the simulator, and under damage."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from depth import sampled
 from manifest_log import MISTAKES, Log
+from recorded_phases import AsRecorded
 
 from tornproof.harness.common.effort import EFFORTS, Bounds
 from tornproof.harness.common.verdict import Finding, Phase, Verdict, calls_at_most
@@ -58,9 +59,7 @@ def reread(finding: Finding) -> Finding:
 
 
 @pytest.mark.parametrize("explorer", sampled(2, EXPLORERS, seed=1))
-def test_the_sound_format_is_valid_and_says_what_that_is_worth(
-    explorer: Explorer, as_recorded: Callable[[Phase], None]
-) -> None:
+def test_the_sound_format_is_valid_and_says_what_that_is_worth(explorer: Explorer, as_recorded: AsRecorded) -> None:
     phase = explored(explorer, target(Log()))
     as_recorded(phase)
     assert (phase.verdict, phase.controls, phase.note) == (Verdict.VALID, "passed", "")

@@ -3,7 +3,7 @@
 import dataclasses
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import nullcontext
 
 import pyarrow as pa
@@ -11,6 +11,7 @@ import pytest
 import table_builder as tb
 from depth import nightly, sampled
 from msgspec import structs
+from recorded_phases import AsRecorded
 
 from tornproof.harness.common.patch import replaced
 from tornproof.harness.common.remembered_codecs import remembered_decoding, remembered_encoder
@@ -206,9 +207,7 @@ def test_only_a_crash_inside_a_recovery_finds_one_that_works_in_place() -> None:
     ),
     ids=lambda value: value.name,
 )
-def test_a_finding_is_replayed_from_its_evidence_alone(
-    target: Target, model: Model, as_recorded: Callable[[Phase], None]
-) -> None:
+def test_a_finding_is_replayed_from_its_evidence_alone(target: Target, model: Model, as_recorded: AsRecorded) -> None:
     case = toy_case(target)
     phase = phase_of(case, model, points=())
     as_recorded(phase)
@@ -278,7 +277,7 @@ def test_invalid_evidence_cannot_be_replayed(evidence: dict[str, object]) -> Non
     ids=str,
 )
 def test_the_hardened_commit_is_safe_and_explored_completely(
-    table: TestCase, model: Model, as_recorded: Callable[[Phase], None]
+    table: TestCase, model: Model, as_recorded: AsRecorded
 ) -> None:
     settings = Settings(limits=Limits(file_count=1024))
     phase = phase_of(table, model, settings=settings)
@@ -394,9 +393,7 @@ def test_the_bound_names_the_complete_model_and_the_one_without_enough_time() ->
     assert "A complete" in phase.bound and "C-8 a sample of " in phase.bound
 
 
-def test_a_sample_of_torn_sectors_leaves_the_other_models_complete(
-    table: TestCase, as_recorded: Callable[[Phase], None]
-) -> None:
+def test_a_sample_of_torn_sectors_leaves_the_other_models_complete(table: TestCase, as_recorded: AsRecorded) -> None:
     phase = phase_of(dataclasses.replace(table, first_session=(0,)), A, C_8, points=())
     as_recorded(phase)
     assert phase.complete and "A complete" in phase.bound and "C-8 a sample of " in phase.bound

@@ -1,12 +1,12 @@
 """Random operations, schedules and crashes: they can be executed, and what is broken is found."""
 
-from collections.abc import Callable
 from contextlib import suppress
 
 import numpy as np
 import pytest
 from depth import nightly
 from explorations import explore_random
+from recorded_phases import AsRecorded
 
 from tornproof.harness.common.remembered_codecs import remembered_decoding
 from tornproof.harness.common.verdict import HasTime, Phase, Verdict, always, calls_at_most
@@ -70,7 +70,7 @@ def test_the_moves_of_a_run_lead_to_its_end_again() -> None:
 
 @pytest.mark.parametrize("examples", [10, nightly(60)])
 def test_our_implementation_is_valid_and_the_bound_says_what_was_generated(
-    examples: int, as_recorded: Callable[[Phase], None]
+    examples: int, as_recorded: AsRecorded
 ) -> None:
     phase = explored("hardened", examples=examples)
     as_recorded(phase)

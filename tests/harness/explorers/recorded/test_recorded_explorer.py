@@ -2,11 +2,12 @@
 
 import random
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
 import pytest
+from recorded_phases import AsRecorded
 from recorded_programs import PYTHON
 
 from tornproof.harness.common.verdict import Phase, Verdict
@@ -57,9 +58,7 @@ def explored(checker: str, *left_out: StepKind, seconds: float = 60) -> Phase:
     return explore_here(explore_recorded(asked), asked)
 
 
-def test_accepts_a_program_that_syncs_and_says_what_was_covered(
-    as_recorded: Callable[[Phase], None],
-) -> None:
+def test_accepts_a_program_that_syncs_and_says_what_was_covered(as_recorded: AsRecorded) -> None:
     phase = explored(RIGHT)
     as_recorded(phase)
     assert (phase.verdict, phase.complete, phase.note) == (Verdict.VALID, True, "")

@@ -1,10 +1,11 @@
 """The schedules explorer: its methods together, its findings, its bound, its controls."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import pytest
+from recorded_phases import AsRecorded
 from table_cases import ABANDON, GROW, PURGE, table_case
 
 from tornproof.harness.common.remembered_codecs import remembered_decoding
@@ -29,9 +30,7 @@ def explored(case: TestCase, schedules_max: int | None = None, seed: int = 0) ->
         return explore_schedules(case, schedules_max=schedules_max, seed=seed)
 
 
-def test_two_commits_beside_a_reader_are_valid_and_complete_by_both_methods(
-    as_recorded: Callable[[Phase], None],
-) -> None:
+def test_two_commits_beside_a_reader_are_valid_and_complete_by_both_methods(as_recorded: AsRecorded) -> None:
     phase = explored(table_case([GROW, GROW]))
     as_recorded(phase)
 
@@ -51,7 +50,7 @@ def test_two_commits_beside_a_reader_are_valid_and_complete_by_both_methods(
         assert phase.reached[point], point
 
 
-def test_a_pinned_reader_and_a_purge_block_each_other_and_nothing_breaks(as_recorded: Callable[[Phase], None]) -> None:
+def test_a_pinned_reader_and_a_purge_block_each_other_and_nothing_breaks(as_recorded: AsRecorded) -> None:
     phase = explored(table_case([PURGE], readers=2, style="pinned"))
     as_recorded(phase)
 

@@ -20,13 +20,13 @@ INDEXES = "tornproof.impl.extension.decode:_indexes"
 
 def test_each_byte_is_changed_and_nothing_else() -> None:
     cases = forged.forged_flatbuffers()
-    start, whole = forged._file()
-    length = len(cases) // len(forged.BYTES)
-    assert {case.at for case in cases} == {*range(length)} and start + length + 16 == len(whole)
+    before, flat = forged._file()
+    whole, length = before + flat, len(cases) // len(forged.BYTES)
+    assert {case.at for case in cases} == {*range(length)} and length == len(flat)
     for case in cases[:: length // 7]:
         content = case.content()
-        assert [at for at in range(start + length) if content[at] != whole[at]] in ([start + case.at], [])
-        assert len(content) == len(whole) and content[-4:] == b"PAR3"
+        assert [at for at in range(len(whole)) if content[at] != whole[at]] in ([len(before) + case.at], [])
+        assert len(content) == len(whole) + 16 and content[-4:] == b"PAR3"
 
 
 def test_some_bytes_mean_nothing_and_most_are_rejected() -> None:

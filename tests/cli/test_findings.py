@@ -76,6 +76,7 @@ def damage_finding(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return Path(saved[0]["file"])
 
 
+@pytest.mark.nightly
 def test_silent_damage_is_seen_again_ten_times_of_ten_by_the_reader_that_is_blind_to_it(damage_finding: Path) -> None:
     finding, image, path = load_finding(damage_finding)
     with blind_to_metadata():

@@ -41,6 +41,7 @@ def test_width_of_the_terminal_is_never_exceeded(width: int, questdb_data: Path)
         assert max(map(len, lines)) <= width, name
 
 
+@pytest.mark.nightly
 def test_long_lists_are_cut_with_a_count_and_shown_whole_on_demand(questdb_data: Path) -> None:
     path = questdb_data / next(name for name in golden_data.files("tables/9.4.2/wide/table/*/_pm"))
     names = [column["name"] for column in document_of(path)["columns"]]

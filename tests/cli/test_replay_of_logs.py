@@ -69,6 +69,7 @@ def test_it_is_explained(tornproof: WarmRunner, tmp_path: Path) -> None:
     assert run.out.endswith("INVALID: it happens again\n")
 
 
+@pytest.mark.nightly
 def test_the_bytes_of_a_power_cut_are_shown(tornproof: WarmRunner, tmp_path: Path) -> None:
     run = tornproof("replay", saved(tmp_path, cut_finding(B)))
     assert run.code == 1

@@ -58,6 +58,7 @@ def test_target_that_cannot_be_imported_is_an_error_and_no_bug(tmp_path: Path) -
         run("unheard", MUTATION, tmp_path)
 
 
+@pytest.mark.nightly
 def test_kept_input_shows_its_bug_again_and_a_harmless_one_does_not(tmp_path: Path) -> None:
     for target, content, code in (("planted_hang", b"H", 1), ("planted_hang", b"x", 0)):
         path = tmp_path / "input"
@@ -67,6 +68,7 @@ def test_kept_input_shows_its_bug_again_and_a_harmless_one_does_not(tmp_path: Pa
         assert bool(again.stdout) == bool(code)
 
 
+@pytest.mark.nightly
 def test_bug_of_an_earlier_run_is_tried_again(tmp_path: Path) -> None:
     bugs = tmp_path / "cv" / "bugs"
     bugs.mkdir(parents=True)

@@ -88,6 +88,7 @@ def document_of(result: Result, file: Path) -> dict[str, object]:
     return dict(json.loads(file.read_text()))
 
 
+@pytest.mark.nightly
 def test_a_campaign_its_histories_its_page_and_a_finding_need_no_local_file(
     spark: SparkSession, there: str, tmp_path: Path, empty: Path, spec: Path
 ) -> None:

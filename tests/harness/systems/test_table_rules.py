@@ -1,6 +1,7 @@
 """Rules for single steps on a table: they let the hardened commit pass, and name each planted step that breaks one."""
 
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator
 
 import pytest
 from msgspec import structs
@@ -16,12 +17,14 @@ from tornproof.harness.simulator.process.case import Readers, TestCase
 from tornproof.harness.simulator.process.observer import Property
 from tornproof.harness.simulator.process.trace_rules import Broken
 from tornproof.harness.simulator.process.world import World
+from tornproof.harness.systems import table_rules, table_rules_controls
 from tornproof.harness.systems.table import TableTarget
-from tornproof.harness.systems.table_rules import TableRules
+from tornproof.harness.systems.table_rules import TableRules, live_record
 from tornproof.harness.systems.workload import MADE_PATH, crash_operations, made_image
 from tornproof.impl.storage.interface import OpenMode
 from tornproof.impl.table.partition import resolve_partition
 from tornproof.impl.table.table import open_table
+from tornproof.impl.txn.transaction import HEADER_BYTES
 from tornproof.impl.write import commit
 from tornproof.impl.write.commit import HARDENED, Action, Protocol
 from tornproof.impl.write.recovery import _restate
@@ -209,3 +212,44 @@ def test_a_table_that_cannot_be_read_has_no_committed_bytes(machine: Machine) ->
     assert machine.judge(CallKind.PWRITE, f"{machine.directory}/data.parquet", content=b"x") is None
     del machine.kernel.directories[machine.kernel.entry(MADE_PATH)]["_txn"]
     assert machine.judge(CallKind.PWRITE, f"{machine.directory}/data.parquet", content=b"y") is None
+
+
+def blind_to_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(table_rules, "_durable_number", lambda kernel, path: kernel.find(path))
+
+
+def blind_to_the_header(monkeypatch: pytest.MonkeyPatch) -> None:
+    sees = table_rules._is_durable
+    monkeypatch.setattr(
+        table_rules,
+        "_is_durable",
+        lambda kernel, number, start, stop: stop == HEADER_BYTES or sees(kernel, number, start, stop),
+    )
+
+
+def blind_to_the_record(monkeypatch: pytest.MonkeyPatch) -> None:
+    sees, record = table_rules._is_durable, live_record(made_image().files[TXN])[1]
+    monkeypatch.setattr(
+        table_rules,
+        "_is_durable",
+        lambda kernel, number, start, stop: (start, stop) == record or sees(kernel, number, start, stop),
+    )
+
+
+@pytest.mark.parametrize(
+    ("blind", "missed"),
+    [
+        (blind_to_names, [r"the name .*/data\.parquet", r"the name .*/_pm"]),
+        (blind_to_the_header, ["the header of .*/_txn"]),
+        (blind_to_the_record, ["the record of .*/_txn"]),
+    ],
+)
+def test_rules_that_forget_one_thing_fail_the_controls_of_that_and_no_other(
+    blind: Callable[[pytest.MonkeyPatch], None], missed: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert table_rules_controls.failed_controls.__wrapped__() == ()
+    blind(monkeypatch)
+    failed = table_rules_controls.failed_controls.__wrapped__()
+    assert len(failed) == len(missed)
+    for said, what in zip(failed, missed, strict=True):
+        assert re.search(f"accept a version before {what} is on disk$", said)

@@ -144,6 +144,7 @@ def listed(session: SparkSession, path: Path) -> list[str]:
     return [str(file.getPath().getName()) for file in system.listStatus(folder)]
 
 
+@pytest.mark.nightly
 @pytest.mark.skipif(shutil.which("javac") is None, reason="no Java compiler")
 @pytest.mark.parametrize("release", ["17", "21"])
 def test_class_is_plain_java(tmp_path: Path, release: str) -> None:

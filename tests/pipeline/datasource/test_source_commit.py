@@ -363,6 +363,7 @@ def test_frame_by_partition_has_each_partition_in_one_task(session: SparkSession
     assert numbers_of(table) == [*range(24, 24 * 9), 1_000]
 
 
+@pytest.mark.nightly
 def test_sql_makes_tables_and_views_of_one_and_inserts_into_it(session: SparkSession, table: Path) -> None:
     session.sql(f"CREATE TABLE quotes USING tornproof OPTIONS (path '{table}')")
     try:

@@ -284,6 +284,7 @@ def test_files_are_local_whatever_file_system_is_the_default(spark: SparkSession
         configuration.set("fs.defaultFS", default)
 
 
+@pytest.mark.nightly
 def test_table_without_rows_has_a_schema(spark: SparkSession, tmp_path: Path) -> None:
     assert_native(spark, new_table(tmp_path / "t", {"v": TypeTag.UUID}))
 

@@ -79,6 +79,7 @@ def test_real_tables_reach_spark_as_our_reader_reads_them(
         assert found.equals(expected), name
 
 
+@pytest.mark.nightly
 def test_query_without_filters_after_one_with_filters_reads_everything(session: SparkSession, table: Path) -> None:
     frame = loaded(session, table)
     narrow = frame.where("v >= 250 and v < 260")

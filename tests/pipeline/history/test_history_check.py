@@ -116,6 +116,7 @@ def test_one_history_in_slices_of_workers_is_judged_as_a_whole(
     assert checked.worker_peak_bytes > 0
 
 
+@pytest.mark.nightly
 def test_events_that_stand_mixed_up_are_sorted_first(spark: SparkSession, tmp_path: Path) -> None:
     events = correct_history(7)
     table = to_arrow(events)

@@ -45,6 +45,7 @@ def test_one_page_is_shown_and_links_history_and_addresses_lead_to_the_others(
         wait_shown(page, key)
 
 
+@pytest.mark.nightly
 def test_all_pages_stand_below_each_other_without_script(every_part: str, open_report: Opener) -> None:
     page = open_report(every_part, javascript=False)
     assert page.locator("article.page:visible").count() == 3
@@ -132,6 +133,7 @@ def test_buttons_and_clicks_step_through_a_playback(every_part: str, open_report
     assert spoken(page) == "Step 3 of 3: power cut"
 
 
+@pytest.mark.nightly
 def test_play_goes_to_the_end_and_pause_stops_it(every_part: str, open_report: Opener) -> None:
     page = open_report(every_part, alone=True)
     page.clock.install(time=0)
@@ -260,6 +262,7 @@ def test_axe_finds_what_is_wrong(open_report: Opener, axe_violations: Callable[[
         assert rule in found
 
 
+@pytest.mark.nightly
 def test_opening_lays_out_the_page_in_front_and_none_of_the_others(open_report: Opener) -> None:
     table = Markup("<table>") + Markup("<tr><td>one</td><td>two</td></tr>") * 200 + Markup("</table>")
     pages = [Page(key=f"run-{number}", group="Runs", title=f"Run {number}", body=table) for number in range(40)]

@@ -3,6 +3,7 @@
 import itertools
 from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -27,14 +28,19 @@ from tornproof.harness.explorers.model_based.explorer import (
 )
 from tornproof.harness.explorers.model_based.fixed_programs import COMMITS, FIXED_PROGRAMS, STOPS
 from tornproof.harness.explorers.model_based.machine import Search, replay
+from tornproof.harness.explorers.model_based.refusals import write_protected
 from tornproof.harness.explorers.model_based.rows import Point, Rows
 from tornproof.harness.explorers.model_based.rules import RULES, WEIGHTED_RULES, Step
 from tornproof.harness.explorers.model_based.start import StorageKind, prepare
 from tornproof.harness.mutation.catalogue import fault_named
 from tornproof.harness.mutation.fault import Mutant
 from tornproof.harness.simulator.filesystem.image import DiskImage
+from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.systems.plain_rows import RowShape
+from tornproof.harness.systems.protected import PROTECTIONS
+from tornproof.harness.systems.workload import MADE_PATH, made_image
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
+from tornproof.impl.table.table import open_table
 from tornproof.impl.types.questdb import TypeTag
 from tornproof.model.table import Commit, Operation, Outcome, Pin, Purge, Recover, State, Unpin, step
 
@@ -274,6 +280,14 @@ def test_every_operation_of_the_model_is_driven(monkeypatch: pytest.MonkeyPatch)
         assert replay(search, 0, program) is None
     assert driven >= {(each, False, False) for each in (Commit, Recover, Pin, Unpin, Purge)}
     assert driven >= {(Commit, True, False), (Commit, True, True), (Recover, False, True)}
+
+
+def test_a_refusal_counts_only_where_the_table_can_have_what_it_is_for() -> None:
+    image, reached = made_image(), Counter[str]()
+    storage, start = MemoryStorage.of(image), SimpleNamespace(metadata=open_table(image, MADE_PATH).metadata)
+    files = SimpleNamespace(path=MADE_PATH, storage=storage, image=storage.image)
+    write_protected(SimpleNamespace(files=files, start=start, reached=reached))  # type: ignore[arg-type]
+    assert reached == {f"refused: {each.property}": 1 for each in PROTECTIONS if each.of is not TypeTag.SYMBOL}
 
 
 @pytest.mark.parametrize(

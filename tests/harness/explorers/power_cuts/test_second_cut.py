@@ -1,5 +1,6 @@
 """The power is cut again from every disk on which a process would have read something else."""
 
+import dataclasses
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
@@ -7,18 +8,20 @@ from typing import NamedTuple
 import pytest
 from depth import nightly
 
+from tornproof.harness.common.verdict import Verdict
 from tornproof.harness.explorers.power_cuts.alike import Alike
 from tornproof.harness.explorers.power_cuts.controls import toy_case, violated
 from tornproof.harness.explorers.power_cuts.exploration import ModelExploration, Settings
 from tornproof.harness.explorers.power_cuts.explorer import Power, covers
 from tornproof.harness.explorers.power_cuts.judge import PowerJudge
 from tornproof.harness.explorers.power_cuts.points import CUT_TWICE
+from tornproof.harness.explorers.power_cuts.replay import replay_power
 from tornproof.harness.explorers.power_cuts.sessions import explore_model
 from tornproof.harness.explorers.power_cuts.trace import Traces
 from tornproof.harness.simulator.persistence.models import C_512, MODELS, N_512, D
 from tornproof.harness.simulator.process.observer import Property
 from tornproof.harness.systems.toy import ToyWriter
-from tornproof.harness.systems.toy_losses import SECTOR_BYTES, KeepsRedo, LeavesRecord, RecoversUnsynced
+from tornproof.harness.systems.toy_losses import SECTOR_BYTES, AdoptsUnsynced, KeepsRedo, LeavesRecord, RecoversUnsynced
 from tornproof.impl.storage.interface import OpenMode, Storage
 
 NIGHT = range(64)
@@ -128,3 +131,13 @@ def test_where_only_some_disks_are_cut_again_the_bound_says_so_and_models_of_one
     assert not some.is_complete and "N-512 complete for one cut: " in some.bound
     assert " that differ for it" in some.bound and some.distinct_count < every.distinct_count
     assert some.has_every_disk and covers(some, C_512) is (not some.findings)
+
+
+def test_what_a_first_cut_left_and_nobody_was_told_of_may_be_lost_by_the_second_in_a_replay_too() -> None:
+    case = toy_case(AdoptsUnsynced())
+    power = Power(case)
+    lost = power.explore(dataclasses.replace(C_512, everything_dies=False), Settings()).findings
+    assert not power.explore(C_512, Settings()).findings
+    power.close()
+    twice = [finding for finding in lost if len(finding.evidence["cuts"]) > 1]
+    assert twice and {replay_power(case, finding) for finding in twice} == {Verdict.VALID}

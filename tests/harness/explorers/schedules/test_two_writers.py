@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, nullcontext
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -23,6 +24,7 @@ from tornproof.harness.explorers.schedules.writers import (
     KEPT_OUT,
     ONE_ORDER,
 )
+from tornproof.harness.explorers.schedules.writers_cause import Taken, _violated_if_waiting
 from tornproof.harness.explorers.simulated_phases import simulate
 from tornproof.harness.mutation.fault_file import file_named
 from tornproof.harness.replay import replay_finding
@@ -220,3 +222,37 @@ def test_waiting_helps_at_the_step_of_a_cause_and_at_no_later_one() -> None:
         assert all(later > number for later, _ in others) and others
         assert (call.kind, call.path) == (CallKind.STORE, f"{PATH}/_txn")
         assert "store version again (_txn)" in causes_of(explorer.with_cause(finding).evidence)[0]
+
+
+class Steps:
+    """A world of processes that have so many steps each, which are kept in the order in which they are taken."""
+
+    def __init__(self, *counts: int) -> None:
+        self.left, self.taken = [*counts], ""
+
+    @property
+    def nodes(self) -> list[Any]:
+        return [SimpleNamespace(goes_on=count > 0) for count in self.left]
+
+    def fork(self) -> "Steps":
+        return Steps(*self.left)
+
+    def step(self, process: int) -> None:
+        self.left[process] -= 1
+        self.taken += str(process)
+
+    def run(self, process: int) -> None:
+        while self.left[process]:
+            self.step(process)
+
+    def finish(self) -> None:
+        for process in range(len(self.left)):
+            self.run(process)
+
+
+def test_who_waits_for_another_one_leaves_the_order_of_all_others_as_it_was() -> None:
+    order, judged = [0, 1, 0, 2, 1, 2, 1], []
+    taken = [Taken(process, "", True, False, ()) for process in order]
+    explorer: Any = SimpleNamespace(world=Steps(2, 3, 2), judge=lambda world: judged.append(world.taken) or [])
+    assert _violated_if_waiting(explorer, taken, 1, 0) == set()
+    assert judged == ["0012121"]

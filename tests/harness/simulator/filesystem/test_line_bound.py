@@ -69,6 +69,7 @@ def calls_others() -> int:
         sorted(range(20), key=lambda number: -number)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("run", "function"),
     [(spin, "spin"), (lambda: taken(endless()), "endless"), (calls_others, "calls_others")],

@@ -1,11 +1,12 @@
 """The view model on the well-known litmus tests of memory models."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import pytest
 
 from tornproof.harness.simulator.filesystem.intercept import Call, CallKind
+from tornproof.harness.simulator.memory_model import litmus
 from tornproof.harness.simulator.memory_model.memory_views import (
     SIZE_BYTES,
     SIZE_OFFSET_BYTES,
@@ -144,3 +145,34 @@ def test_other_files_are_others() -> None:
 def test_a_file_that_is_written_is_beyond_the_model() -> None:
     with pytest.raises(NotMappedError):
         history(Call(kind=CallKind.PWRITE, path="file", content=b"x", size_bytes=1))
+
+
+def keep_order_without_store_fences(monkeypatch: pytest.MonkeyPatch) -> None:
+    of = StoreHistory.of
+
+    def fenced(initial: bytes, calls: Iterable[tuple[Call, int]], *arguments: Any, **options: Any) -> StoreHistory:
+        return of(initial, (each for call in calls for each in (call, (FENCE, 1))), *arguments, **options)
+
+    monkeypatch.setattr(StoreHistory, "of", fenced)
+
+
+def keep_order_without_load_fences(monkeypatch: pytest.MonkeyPatch) -> None:
+    loads = StoreHistory.loads
+
+    def fenced(self: StoreHistory, model: MemoryModel, view: View, *of: int) -> Iterator[Any]:
+        return loads(self, model, view.fenced(), *of)
+
+    monkeypatch.setattr(StoreHistory, "loads", fenced)
+
+
+@pytest.mark.parametrize(
+    ("blind", "missed"),
+    [(keep_order_without_store_fences, "a store fence"), (keep_order_without_load_fences, "a load fence")],
+)
+def test_a_simulator_that_has_no_use_for_one_fence_fails_the_control_of_that_one(
+    blind: Callable[[pytest.MonkeyPatch], None], missed: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert not [*litmus.failed_controls()]
+    blind(monkeypatch)
+    (said,) = litmus.failed_controls()
+    assert said.startswith("under weak ") and said.endswith(f": a message without {missed}")

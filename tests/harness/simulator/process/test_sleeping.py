@@ -7,7 +7,13 @@ from toy_processes import CELLS, world_of
 
 from tornproof.harness.simulator.filesystem.intercept import CallKind
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
-from tornproof.harness.simulator.filesystem.step_bound import CALLS_MAX, REPEATED_CALLS_MAX, CallCount, EndlessError
+from tornproof.harness.simulator.filesystem.step_bound import (
+    CALLS_MAX,
+    IDLE_SECONDS,
+    REPEATED_CALLS_MAX,
+    CallCount,
+    EndlessError,
+)
 from tornproof.harness.simulator.process.simulated_process import Body, Node, Process, Say
 from tornproof.harness.simulator.process.world import World
 from tornproof.impl.storage.interface import EntryKind, OpenMode, Storage
@@ -159,6 +165,17 @@ def test_a_process_that_gets_on_may_make_many_calls(call: Callable[[int], tuple[
     count, said = ended(call)
     assert CALLS_MAX <= count < 1.01 * CALLS_MAX
     assert said.startswith("it goes on after 100,000 calls, now: ")
+
+
+def test_who_does_something_new_no_longer_repeats_itself_and_its_waits_do_not_add_up() -> None:
+    calls = CallCount()
+    for _ in range(REPEATED_CALLS_MAX // 1_000):
+        for _ in range(2_000):
+            calls.add("look at", "lock")
+        assert calls.is_repeating and calls.lasting_seconds(1.0) == 1.0 + IDLE_SECONDS
+        for number in range(1_000):
+            calls.add("read", "data", number)
+        assert not calls.is_repeating and calls.lasting_seconds(1.0) == 1.0
 
 
 def test_only_a_bounded_storage_is_bounded_and_all_that_is_made_from_it() -> None:

@@ -56,8 +56,6 @@ Real mistakes of earlier versions that no explorer was to see. Tests are the onl
   not damage native partitions, where it has no checksum to go by. Tests remove and cut their files, one at a time.
 - `recover` that does not refuse an index: it runs offline, on tables that a server left; none that the explorers start
   from has an index. `protected tables` asks it of the writer.
-- `recover --forget` that follows a link in `_recovered`: only a person makes such links. `soft links` asks it of a
-  purge.
 - Sentences that do not lead on: tests read them.
 """
 

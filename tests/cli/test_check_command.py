@@ -155,6 +155,7 @@ def test_metadata_that_is_encoded_differently_is_invalid(tornproof: WarmRunner, 
     assert "next: tornproof replay" in run.out
 
 
+@pytest.mark.nightly
 def test_a_ceiling_makes_the_bound_smaller_and_says_so(tornproof: WarmRunner, questdb_data: Path) -> None:
     table = questdb_data / "tables/9.4.2/history/table"
     run = tornproof(

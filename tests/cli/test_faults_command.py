@@ -76,6 +76,7 @@ def test_what_is_found_told_and_missed_told_nothing_is_printed_and_written(
     assert "finds 0 of 1 planted fault" in (folder / "report.html").read_text()
 
 
+@pytest.mark.nightly
 def test_without_seeds_only_those_that_are_told_are_tried(tmp_path: Path) -> None:
     run = run_here("faults", NAME, "--told", "--seeds", "0", "--report", tmp_path)
     assert run.code == ExitCode.VALID

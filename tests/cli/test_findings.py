@@ -58,6 +58,7 @@ def test_an_unsound_table_is_seen_again_each_time_and_from_a_shell(
     assert run.out.endswith("INVALID: it happens again\n")
 
 
+@pytest.mark.nightly
 def test_metadata_that_is_encoded_differently_is_seen_again_each_time(tornproof: WarmRunner, tmp_path: Path) -> None:
     file = found_by_check(tornproof, ODD.write_to(tmp_path / "table"), tmp_path / "findings")
     assert [tornproof("replay", file).code for _ in range(FEW_TIMES)] == [1] * FEW_TIMES

@@ -56,6 +56,7 @@ def test_a_program_is_recorded_and_counted(tornproof: WarmRunner, data: Path) ->
     }
 
 
+@pytest.mark.nightly
 def test_a_program_that_fails_is_recorded_and_said_to_have_failed(tornproof: WarmRunner, data: Path) -> None:
     trace = data.parent / "trace"
     run = tornproof("record", "--dir", data, "--out", trace, "--", *PYTHON, "-c", PROGRAM, data, "fail")
@@ -140,6 +141,7 @@ def test_a_report_has_the_findings(tornproof: WarmRunner, data: Path) -> None:
     assert "rename of new to current is not on disk" in page
 
 
+@pytest.mark.nightly
 def test_an_end_that_the_checker_rejects_gives_no_verdict(tornproof: WarmRunner, data: Path) -> None:
     trace = record(tornproof, data)
     run = tornproof("power", trace, "--check", "test -e {dir}/other")

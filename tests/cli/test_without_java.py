@@ -84,6 +84,7 @@ def test_another_command_needs_no_java(
     assert (done.code, "Java" in done.err, "Spark" in done.err) == (0, False, False), done
 
 
+@pytest.mark.nightly
 def test_nothing_of_spark_is_imported_before_it_is_needed(environment: Mapping[str, str], tmp_path: Path) -> None:
     done = run(["-c", IMPORT_ALL], environment, tmp_path)
     assert (done.code, done.out, done.err) == (0, "[]\n", "")

@@ -187,6 +187,7 @@ def test_report_is_a_dataset_for_spark(spark: SparkSession, legacy_tree: Callabl
 # Who converts, and who writes
 
 
+@pytest.mark.nightly
 def test_partitions_of_one_table_are_spread_and_come_back_in_order(
     spark: SparkSession, legacy_tree: Callable[..., Path]
 ) -> None:

@@ -1,6 +1,7 @@
 """What a table is asked for beside its rows, and how it is refused: ranges of times, room, files that are gone, advice.
 
-And which tables are below a folder. Tables are made here, and each answer is written down beside its question.
+And which tables are below a folder, and which files recoveries have kept. Tables are made here, and each answer is
+written down beside its question.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from tornproof.harness.systems.workload import FIRST_TIME
 from tornproof.impl.errors import TornproofError
 from tornproof.impl.pm.view import MetadataView, VerifiedGenerations, open_view
 from tornproof.impl.read.reader import Snapshot, open_snapshot, snapshot_of
+from tornproof.impl.repair.kept import kept_files
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
 from tornproof.impl.table.indexed_columns import reject_indexed
 from tornproof.impl.table.metadata_file import META_FILE, PartitionBy, TableColumn, TableMetadata
@@ -43,6 +45,8 @@ __all__ = ["PROPERTY", "asked_tables", "failed_controls", "problem_of"]
 
 PROPERTY = "a table answers what it is asked for, and refuses it for the right reason"
 PATH, TXN = "table", "_txn"
+KEPT_DIRECTORY, KEPT_FILE = "_recovered", "_pm"
+"""Where recoveries keep what they replace."""
 DAY = 86_400_000_000
 TIMESTAMP, LONG, VARCHAR, SYMBOL, DESIGNATED = 8, 6, 26, 12, 1 << 17
 NO_ROOM, GONE, DAMAGED, NO_TIME = "UnsupportedError", "FileVanishedError", "CorruptError", "UnknownColumnError"
@@ -55,7 +59,7 @@ Columns = Sequence[tuple[int, int, str]]
 @functools.cache
 def asked_tables() -> tuple[Question, ...]:
     """Return all questions, always in the same order."""
-    return (*_ranges(), *_rooms(), *_gone(), *_unnamed(), *_advice(), *_below(), *_linked(), *_views())
+    return (*_ranges(), *_rooms(), *_gone(), *_unnamed(), *_advice(), *_below(), *_linked(), *_kept(), *_views())
 
 
 def failed_controls() -> Iterator[str]:
@@ -245,7 +249,10 @@ def _below() -> Iterator[Question]:
     )
     for words, files, links, expected in cases:
         yield Question(
-            "below", f"the tables below a folder with {words}", functools.partial(_found, files, links), expected
+            "below",
+            f"the tables below a folder with {words}",
+            functools.partial(_made, files, links, _found),
+            expected,
         )
 
 
@@ -254,6 +261,23 @@ def _linked() -> Iterator[Question]:
     for has_meta in (True, False):
         name = f"a table {'with' if has_meta else 'without'} `_meta` to whose partition a link leads"
         yield Question("linked", name, functools.partial(_rows_behind_a_link, has_meta=has_meta), len(LINKED_TIMES))
+
+
+def _kept() -> Iterator[Question]:
+    """Yield links in the directory of what recoveries keep, which are followed by nobody who forgets it."""
+    kept = f"{KEPT_DIRECTORY}/2024-01-01"
+    for words, file, links, ours in (
+        ("a kept file", f"{kept}/{KEPT_FILE}", {}, True),
+        ("a link to a kept file", f"volume/{KEPT_FILE}", {f"{kept}/{KEPT_FILE}": f"../../volume/{KEPT_FILE}"}, False),
+        ("a link to a directory of kept files", f"volume/{KEPT_FILE}", {kept: "../volume"}, False),
+        ("a link to a directory of them all", f"volume/2024-01-01/{KEPT_FILE}", {KEPT_DIRECTORY: "volume"}, False),
+    ):
+        found = functools.partial(_made, [file], links, _kept_in)
+        yield Question("kept", f"what can be forgotten of {words}", found, [f"{kept}/{KEPT_FILE}"] * ours)
+
+
+def _kept_in(top: Path) -> list[str]:
+    return kept_files(OperatingSystemStorage(), str(top))[0]
 
 
 def _rows_behind_a_link(*, has_meta: bool) -> int:
@@ -271,16 +295,21 @@ def _rows_behind_a_link(*, has_meta: bool) -> int:
         return sum(batch.num_rows for batch in snapshot.batches())
 
 
-def _found(files: Sequence[str], links: dict[str, str]) -> list[str]:
+def _made(files: Sequence[str], links: dict[str, str], found: Callable[[Path], list[str]]) -> list[str]:
+    """Return what is found in a folder of these empty files and links."""
     with tempfile.TemporaryDirectory() as name:
         top = Path(name)
+        for path in map(top.joinpath, (*files, *links)):
+            path.parent.mkdir(parents=True, exist_ok=True)
         for file in files:
-            top.joinpath(file).parent.mkdir(parents=True, exist_ok=True)
             top.joinpath(file).touch()
         for link, target in links.items():
-            top.joinpath(link).parent.mkdir(parents=True, exist_ok=True)
             top.joinpath(link).symlink_to(target)
-        return [str(each.relative_to(top)) for each in tables_below(top)]
+        return found(top)
+
+
+def _found(top: Path) -> list[str]:
+    return [str(each.relative_to(top)) for each in tables_below(top)]
 
 
 def _views() -> Iterator[Question]:

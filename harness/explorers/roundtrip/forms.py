@@ -168,6 +168,7 @@ def failed_controls() -> Iterator[str]:
         ("forms of other files", whole, _of_others, ChunkForm.OLD, "its Thrift footer is another one"),
         ("ways back that lead nowhere", back, _forgotten, ChunkForm.ALP, "it is not what it was"),
         ("tables at any offset", tables, lambda _: 4, ChunkForm.OLD, "a number of 8 bytes is at"),
+        ("forms of which none is the same again", whole, _grown, ChunkForm.OLD, "another one when it is changed"),
     ):
         form = Form(footer=FooterForm.PRIVATE, chunks=chunks, header=HeaderForm.PLAIN)
         with wrapped(location, broken):
@@ -195,6 +196,10 @@ def _of_others(change: Callable[..., bytes]) -> Callable[..., bytes]:
     return lambda _, *more: change(few_numbers(), *more)
 
 
+def _grown(change: Callable[..., bytes]) -> Callable[..., bytes]:
+    return lambda content, footer, *more: change(content, footer, *more) + b"?" * (opened(content).form is footer)
+
+
 def _forgotten(former: Callable[..., Any]) -> Callable[..., Any]:
     return lambda plain: plain
 
@@ -218,6 +223,8 @@ def _differences(original: Original, form: Form) -> Iterator[str]:
     yield from _differences_of_bounds(original, after)
     if form.is_for_others and _read_by_others(changed) != original.read_by_others:
         yield "pyarrow reads other rows"
+    if in_form(changed, form.footer, form.chunks, form.header) != changed:
+        yield "it is another one when it is changed into the same form again"
     if form.chunks is not ChunkForm.ALP_ALONE:
         back = in_form(changed, FooterForm.THRIFT, ChunkForm.OLD)
         if back != original.content:

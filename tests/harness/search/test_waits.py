@@ -284,6 +284,7 @@ def replays_always(finding: Finding, times: int) -> None:
     assert replay_planted(read_back).verdict is not Verdict.INVALID
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("target", "times"),
     [(LockFile(), TIMES), nightly(BusyLockFile(), 1)],

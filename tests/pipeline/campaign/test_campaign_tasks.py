@@ -117,6 +117,7 @@ def test_each_runs_rows_of_events_are_a_history_that_can_be_judged(tmp_path: Pat
     assert set(results["verdict"].to_pylist()) == {"VALID", "INVALID"}
 
 
+@pytest.mark.nightly
 def test_a_task_that_is_done_again_writes_the_same_bytes(tmp_path: Path) -> None:
     tasks = done(tmp_path, spec_of(*SMALL))
     first = content_of(tmp_path)
@@ -146,6 +147,7 @@ def test_results_are_written_last_and_what_fails_leaves_nothing_half(
     assert list(content_of(tmp_path)) == [path_of(task, tmp_path, EVENTS).relative_to(tmp_path).as_posix()]
 
 
+@pytest.mark.nightly
 def test_the_hash_is_that_of_the_rows_whoever_wrote_them_and_when(tmp_path: Path) -> None:
     spec = spec_of(*SMALL)
     tasks = done(tmp_path / "a", spec)

@@ -318,6 +318,7 @@ def lenient(spark: SparkSession) -> Iterator[SparkSession]:
         spark.conf.unset(name)
 
 
+@pytest.mark.nightly
 def test_settings_of_the_session_do_not_change_what_is_read(
     lenient: SparkSession, tmp_path: Path, some_values: dict[str, pa.Array]
 ) -> None:

@@ -151,6 +151,7 @@ def test_lines_that_contradict_the_table_are_rejects_and_a_contradicting_schema_
         run(spark, position, ArchiveSettings(schema=read_schema_file(position / "s.toml", None)))
 
 
+@pytest.mark.nightly
 def test_a_file_of_nothing_but_bad_lines_is_remembered_without_a_version(spark: SparkSession, position: Path) -> None:
     put(position, "a.jsonl", frames(range(10)))
     run(spark, position)

@@ -37,6 +37,7 @@ def test_exception_of_a_worker_has_its_message(spark: SparkSession) -> None:
         watched(spark, lambda: spark.sparkContext.parallelize([0], 1).map(fail).collect(), ignore)
 
 
+@pytest.mark.nightly
 def test_counts_are_those_of_all_stages_so_far(spark: SparkSession) -> None:
     def slow(pair: tuple[int, int]) -> tuple[int, int]:
         time.sleep(0.3)

@@ -27,6 +27,7 @@ def spoken(page: BrowserPage) -> str:
     return page.locator("[data-playback-text]:visible").inner_text()
 
 
+@pytest.mark.nightly
 def test_one_page_is_shown_and_links_history_and_addresses_lead_to_the_others(
     every_part: str, open_report: Opener
 ) -> None:

@@ -63,6 +63,7 @@ def test_the_plot_says_its_numbers_to_those_who_do_not_see_it() -> None:
     assert "20 rows, 1,400 bytes in use, 600 unused, 60 dead, 40 of orphans" in drawn
 
 
+@pytest.mark.nightly
 def test_ten_thousand_partitions_make_a_bounded_page_with_the_damaged_ones_first(
     questdb_data: Path,
 ) -> None:

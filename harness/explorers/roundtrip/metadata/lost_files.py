@@ -1,19 +1,28 @@
-"""Whether `verify` names each file that a table of a server has lost."""
+"""Whether `verify` names each file that a table of a server has lost, whatever its columns are called."""
 
 from __future__ import annotations
 
 import functools
+import itertools
+import re
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+from types import SimpleNamespace
 
+from tornproof.harness.common.new_tables import new_table
+from tornproof.harness.common.patch import Controls, not_noticed
 from tornproof.harness.common.whose_error import errors_as_problems
 from tornproof.harness.explorers.corruption.served import PATH, TXN, served_image
+from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.impl.errors import Problem
 from tornproof.impl.table.table import open_table
 from tornproof.impl.txn.pins import PINS_FILE
 from tornproof.impl.verify.verify import verify_table
 
 PROPERTY = "every file that a table needs and has lost is reported"
+COLUMNS = {"a[b]": "ab", "a|b": "a", "a{2}": "aa", "a$": "a", "a[": "aa", "é\U0001f600": "é"}
+"""Names of columns, each with one that is its own where it is taken for a pattern, or similar."""
+DICTIONARY_FILES = ("c", "k", "o", "v")
 FREE = frozenset({TXN, PINS_FILE})
 """Without the first there is no table; the second is made anew where it is needed."""
 
@@ -36,24 +45,77 @@ class Lost:
         return f"{directory}/{name.partition('.')[2] or name}"
 
 
+@dataclass(frozen=True, slots=True)
+class Dictionary:
+    """A file of the dictionary of a column, by that of its kind; `instead` is a file that is there in its place."""
+
+    column: str
+    file_kind: str
+    instead: str
+
+    @property
+    def name(self) -> str:
+        """It in words."""
+        beside = f", and there is {self.instead}" if self.instead else ""
+        return f"{self.column}.{self.file_kind} is lost{beside}"
+
+    @property
+    def kind(self) -> str:
+        """The column, and whether another file may be its own."""
+        return f"dictionary of {self.column}, {self.is_another}"
+
+    @property
+    def is_another(self) -> bool:
+        """Whether the other file is called as that of another version."""
+        return self.instead.startswith(f"{self.column}.")
+
+
 @functools.cache
-def lost_files() -> tuple[Lost, ...]:
-    """Return each file of the table."""
+def lost_files() -> tuple[Lost | Dictionary, ...]:
+    """Return each file of the table, and those of dictionaries of columns with names that patterns take otherwise."""
     files = (path.removeprefix(f"{PATH}/") for path in sorted(served_image().files))
-    return tuple(Lost(file) for file in files if file not in FREE)
+    return (*(Lost(file) for file in files if file not in FREE), *_dictionaries())
+
+
+def _dictionaries() -> Iterator[Dictionary]:
+    for (column, similar), kind in itertools.product(COLUMNS.items(), DICTIONARY_FILES):
+        for instead in ("", f"{column}.{kind}.7", f"{similar}.{kind}.7"):
+            yield Dictionary(column, kind, instead)
 
 
 @errors_as_problems
-def problem_of(lost: Lost) -> str | None:
+def problem_of(lost: Lost | Dictionary) -> str | None:
     """Say what is wrong: the file must be named; None if it is."""
-    return _unnamed(lost, _reported(lost))
+    return _unnamed(lost, _reported(lost)) if isinstance(lost, Lost) else _wrong_of(lost)
+
+
+def _wrong_of(lost: Dictionary) -> str | None:
+    """Say what is wrong where a dictionary is lost: one of another version may be its own, and is only noted."""
+    storage = MemoryStorage()
+    new_table(storage, PATH, {"time": "TIMESTAMP", lost.column: "SYMBOL"})
+    image, file = storage.image(), f"{lost.column}.{lost.file_kind}"
+    content, image = image.files[f"{PATH}/{file}"], image.without_file(f"{PATH}/{file}")
+    if lost.instead:
+        image = image.with_file(f"{PATH}/{lost.instead}", content)
+    report = verify_table(open_table(image, PATH))
+    named = [each.file for each in report.all_problems]
+    if named != ([] if lost.is_another else [file]):
+        return f"verify names {', '.join(named) or 'no file'}"
+    noted = any(lost.instead in note for note in report.notes)
+    return "it is not noted that another one is there" if lost.is_another and not noted else None
 
 
 def failed_controls() -> Iterator[str]:
     """Yield what is not noticed of a verification that names another file."""
-    first, *others = lost_files()
+    first, *others = (each for each in lost_files() if isinstance(each, Lost))
     reported = _reported(first)
     yield from (f"{each.name}: to name {first.file} was enough" for each in others if _unnamed(each, reported) is None)
+    patterns = SimpleNamespace(compile=re.compile, escape=str)
+    controls: Controls = (
+        ("names are patterns", "tornproof.impl.verify.table_files:re", patterns, "error"),
+        ("other columns' files may be the column's own", "tornproof.impl.verify.table_files:re", patterns, "no file"),
+    )
+    yield from not_noticed(controls, problem_of, [*_dictionaries()])
 
 
 def _reported(lost: Lost) -> Collection[Problem]:

@@ -1,24 +1,27 @@
 """Whether pages of packed vectors are read as other writers could make them: vectors of all sizes, any bits.
 
 They are made here by docs/format.md, bit by bit, and share nothing with the code that reads them; our own writer makes
-vectors of one size alone.
+vectors of one size alone. What that one packs must come back.
 """
 
 from __future__ import annotations
 
 import functools
+import itertools
 import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from msgspec import structs
 
 from tornproof.harness.common.patch import Controls, not_noticed, original_of, replaced
 from tornproof.harness.common.whose_error import errors_as_problems
 from tornproof.impl.errors import CorruptError
-from tornproof.impl.extension.alp import decode_alp
-from tornproof.impl.extension.pfor import decode_pfor
+from tornproof.impl.extension.alp import decode_alp, encode_alp
+from tornproof.impl.extension.pfor import decode_pfor, encode_pfor
+from tornproof.impl.extension.vectors import Vectors, encode_vectors
 
 PROPERTY = "pages of packed vectors have the values that were packed"
 BLOCK_VALUES = "tornproof.impl.extension.vectors:BLOCK_VALUE_COUNT"
@@ -34,6 +37,10 @@ SMALL_BLOCK_VALUES = 32
 EXPONENTS = {"<f8": ((14, 14), (18, 0), (2, 0), (0, 0)), "<f4": ((10, 0), (7, 5), (1, 1), (0, 0))}
 """Exponents and factors of vectors."""
 FRAMES = {"8": (-(1 << 40), 0, 5, 1 << 50), "4": (-(1 << 20), 0, 3, 1 << 22)}
+PACKED_COUNT = 1_024
+"""As many values as a vector of ours has."""
+POSITION_BYTES, PACKED_HEAD_BYTES = 2, 24
+"""What an exception takes besides its value, and a vector or page at most besides its values."""
 EXCEPTIONS: dict[str, Sequence[Any]] = {
     "<i8": (-(1 << 63), (1 << 63) - 1, -1),
     "<i4": (-(1 << 31), (1 << 31) - 1, -1),
@@ -219,16 +226,78 @@ def pages() -> tuple[Page, ...]:
     return tuple(Page(type=of, log_size=log_size) for log_size in LOG_SIZES for of in TYPES)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Packed:
+    """Values of a NumPy type for our own writer."""
+
+    type: str
+    words: str
+    values: Sequence[Any]
+
+    @property
+    def name(self) -> str:
+        """It in words."""
+        return f"what we pack of values of the type {self.type[1:]}, {self.words}"
+
+
 @functools.cache
-def all_pages() -> tuple[Page | BrokenPage, ...]:
-    """Return sound pages, and those that must be rejected."""
-    return (*pages(), *broken_pages())
+def packed() -> tuple[Packed, ...]:
+    """Return values of all types that take no bits, few, and all that there are."""
+    return tuple(Packed(type=of, words=words, values=values) for of in TYPES for words, values in _offered(of).items())
+
+
+def _offered(of: str) -> dict[str, Sequence[Any]]:
+    bits = 8 * int(of[2])
+    high = (1 << bits - 1) - 1
+    spread = [(row + 1) * SPREAD % (1 << bits) - high - 1 for row in range(PACKED_COUNT)]
+    far = itertools.cycle(EXCEPTIONS[of])
+    special = [value for row in range(PACKED_COUNT) for value in (row, next(far))]
+    offered: dict[str, Sequence[Any]] = {
+        "none": (),
+        "one": (5,),
+        "all alike": [7] * PACKED_COUNT,
+        "in order": range(-PACKED_COUNT, PACKED_COUNT, 2),
+        "from the least to the greatest": [-high - 1, high, 0, -1] * (PACKED_COUNT // 4),
+        "over all that there are": spread,
+        "each second one far away": special,
+        "few far away": [*range(PACKED_COUNT), *EXCEPTIONS[of]],
+    }
+    if of[1] == "f":
+        # The largest whole numbers that a float holds next to its integers.
+        whole = [value >> bits // 2 << bits // 2 for value in spread]
+        decimals = [value / 100 for value in range(-PACKED_COUNT, PACKED_COUNT)]
+        offered |= {"whole numbers over all that there are": whole, "of two decimals": decimals}
+    return offered
+
+
+def _problem_of_packed(packed: Packed) -> str | None:
+    """Say which value does not come back from a page of our own; None if each does."""
+    values = np.array(packed.values, packed.type)
+    encode, decode = (encode_alp, decode_alp) if packed.type[1] == "f" else (encode_pfor, decode_pfor)
+    page = encode(values)
+    found = decode(memoryview(page), len(values), packed.type, file=FILE, at=0)
+    wrong = np.flatnonzero(found.view(f"u{packed.type[2]}") != values.view(f"u{packed.type[2]}"))
+    if len(wrong):
+        return f"value {wrong[0]} comes back as {found[wrong[0]]}, and was {values[wrong[0]]}"
+    most = len(values) * (values.itemsize + POSITION_BYTES) + (len(values) // PACKED_COUNT + 2) * PACKED_HEAD_BYTES
+    return None if len(page) <= most else f"its page has {len(page)} bytes, and needs {most} if each is an exception"
+
+
+@functools.cache
+def all_pages() -> tuple[Page | BrokenPage | Packed, ...]:
+    """Return sound pages, those that must be rejected, and values for pages of our own."""
+    return (*pages(), *broken_pages(), *packed())
 
 
 @errors_as_problems
-def problem_of(page: Page | BrokenPage) -> str | None:
-    """Say what is wrong with how a page is read, also in small steps, or rejected; None if nothing is."""
-    return _problem_of_broken(page) if isinstance(page, BrokenPage) else _problem_of_sound(page)
+def problem_of(page: Page | BrokenPage | Packed) -> str | None:
+    """Say what is wrong with how a page is read, also in small steps, or rejected or made; None if nothing is."""
+    match page:
+        case BrokenPage():
+            return _problem_of_broken(page)
+        case Packed():
+            return _problem_of_packed(page)
+    return _problem_of_sound(page)
 
 
 def _problem_of_sound(page: Page) -> str | None:
@@ -266,6 +335,20 @@ def failed_controls() -> Iterator[str]:
         ),
     )
     yield from not_noticed(controls, problem_of, broken_pages())
+    narrow: Controls = tuple(
+        (
+            f"numbers of {of} take a bit less",
+            f"tornproof.impl.extension.{of}:encode_vectors",
+            _narrowed,
+            "comes back as",
+        )
+        for of in ("alp", "pfor")
+    )
+    yield from not_noticed(narrow, problem_of, packed())
+
+
+def _narrowed(vectors: Vectors) -> bytes:
+    return encode_vectors(structs.replace(vectors, numbers=vectors.numbers - vectors.numbers % 2))
 
 
 def _without_place(file: str, field: str, _: int, *of: Any) -> CorruptError:

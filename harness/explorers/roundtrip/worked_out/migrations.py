@@ -108,7 +108,16 @@ def _converted(image: DiskImage, path: str) -> str:
 def rejections() -> Iterator[Question]:
     """Yield files that a migration rejects: as damaged, or as sound and not to be described."""
     whole = _written({"n": [3, 1], "t": ["a", "b"]})
-    times = _written({"ts": [1, 2]}, write_statistics=False, use_dictionary=False, compression="none")
+    times, later_times = (
+        _written(
+            {"ts": [1, 2]},
+            is_first_empty=is_first_empty,
+            write_statistics=False,
+            use_dictionary=False,
+            compression="none",
+        )
+        for is_first_empty in (False, True)
+    )
 
     def changed(path: tuple[int, ...], *fields: Field, of: bytes = whole) -> bytes:
         return with_footer(of, within(path, lambda struct: with_fields(struct, *fields)))
@@ -127,6 +136,7 @@ def rejections() -> Iterator[Question]:
         ("with structs in structs", changed((), Field(99, Kind.STRUCT, _nested(200))), "UnsupportedError"),
         ("with a negative count of rows", changed((), Field(3, Kind.I64, -1)), "CorruptError"),
         ("with times", designated, "made"),
+        ("with times behind a row group of none", changed((), _document_of(DESIGNATED), of=later_times), "made"),
         ("with times in a page without a header", without_page, "CorruptError"),
         ("without its end", whole[:-1], "CorruptError"),
         ("without its beginning", whole[-40:], "CorruptError"),
@@ -142,9 +152,13 @@ def rejections() -> Iterator[Question]:
         yield Question("rejections", f"a migration of a file {words}", functools.partial(_outcome, content), expected)
 
 
-def _written(columns: dict[str, list[Any]], **settings: Any) -> bytes:
-    target = io.BytesIO()
-    pq.write_table(pa.table(columns), target, row_group_size=1, store_schema=False, **settings)
+def _written(columns: dict[str, list[Any]], *, is_first_empty: bool = False, **settings: Any) -> bytes:
+    """Return a file with a row group for each row, and one without rows before them."""
+    target, table = io.BytesIO(), pa.table(columns)
+    with pq.ParquetWriter(target, table.schema, store_schema=False, **settings) as writer:
+        if is_first_empty:
+            writer.write_table(table.slice(0, 0))
+        writer.write_table(table, row_group_size=1)
     return target.getvalue()
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from tornproof.harness.common.copies import open_writer_of_copy
-from tornproof.harness.common.patch import Controls, not_noticed, original_of
+from tornproof.harness.common.patch import Controls, not_noticed, original_of, replaced
 from tornproof.harness.common.whose_error import errors_as_problems
 from tornproof.harness.explorers.roundtrip.writing.kills import (
     Rows,
@@ -42,6 +42,9 @@ SIZES: Mapping[str, bytes | None] = {
     "too large": (1 << 40).to_bytes(8, "little"),
     "in the middle": (100).to_bytes(8, "little"),
 }
+WINDOW = "tornproof.impl.repair.plan:WINDOW_WORDS"
+SMALL_WINDOW_WORDS = 16
+"""So many words are searched at a time where otherwise only metadata of more than 1 MiB is searched in steps."""
 BEHIND = {"nothing": b"", "a page of garbage": b"\xa5" * 4096}
 
 
@@ -72,7 +75,14 @@ def offline_recoveries() -> tuple[OfflineRecovery, ...]:
 
 @errors_as_problems
 def problem_of(case: OfflineRecovery) -> str | None:
-    """Say what is wrong after the recovery; None if nothing is."""
+    """Say what is wrong after the recovery, also by a search in small steps; None if nothing is."""
+    found = _problem_after(case)
+    with replaced(WINDOW, SMALL_WINDOW_WORDS):
+        in_steps = found or _problem_after(case)
+    return in_steps if in_steps is None or found else f"by a search in small steps {in_steps}"
+
+
+def _problem_after(case: OfflineRecovery) -> str | None:
     storage = MemoryStorage.of(_damaged(case))
     repair_table(storage, PATH)
     if (rows := rows_in(storage, PATH)) != FIRST:

@@ -46,9 +46,8 @@ def wrong_page_bounds(content: bytes, name: str, keys: Sequence[Key | None]) -> 
         wanted = _bounds(name, [key for key in values if key is not None and not _is_nan(key)])
         if start and wanted is not None:
             index, _ = decode(content, file=FILE, start=start)
-            lows, highs = (value_of(index, field) for field in (MIN_VALUES, MAX_VALUES))
-            assert isinstance(lows, Items) and isinstance(highs, Items), "an index has both lists"
-            found = [*lows.elements, *highs.elements]
+            lists = (value_of(index, field) for field in (MIN_VALUES, MAX_VALUES))
+            found = [bound for each in lists if isinstance(each, Items) for bound in each.elements]
             if found != wanted:
                 yield f"by the index of row group {number} the bounds of its page are {found}, and should be {wanted}"
 

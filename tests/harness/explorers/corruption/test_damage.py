@@ -255,6 +255,7 @@ def test_every_finding_is_plain_data_that_replays() -> None:
     assert {replay_finding(finding, image, "/table") for finding in findings} == {Verdict.VALID}
 
 
+@pytest.mark.nightly
 def test_second_judgements_are_spread_over_the_whole_run() -> None:
     judge = Judge(SMALL.image(), "/table")
     pieces = [piece for task in plan(judge, FEW) for piece in split(task, TASK_SIZE)]

@@ -151,6 +151,7 @@ def test_a_bug_of_the_explorer_is_no_finding(monkeypatch: pytest.MonkeyPatch) ->
         explored(None, MEMORY, 300)
 
 
+@pytest.mark.nightly
 def test_a_run_that_is_cut_off_reports_how_far_it_came() -> None:
     seen: list[tuple[int, int | None]] = []
     phase = explored(

@@ -89,6 +89,7 @@ def test_what_a_power_cut_took_is_said_with_the_names_of_the_targets_fields() ->
     assert "manifest is the file of before" in "\n".join(simulated_execution(phase.findings[0]))
 
 
+@pytest.mark.nightly
 def test_the_first_finding_needs_the_mildest_model_that_shows_it() -> None:
     def model_of(name: str) -> str:
         (cut,) = explored(Explorer.POWER, target(MISTAKES[name])).findings[0].evidence["log"]

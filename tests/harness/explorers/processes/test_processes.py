@@ -217,6 +217,7 @@ def test_a_reader_that_never_answers_leaves_the_verdict_unknown(
     assert are_gone(started)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "name",
     [

@@ -40,7 +40,7 @@ def test_files_of_servers_are_the_same_in_each_form(name: str, questdb_data: Pat
 def test_each_control_is_noticed_and_a_blind_comparison_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [*failed_controls()] == []
     monkeypatch.setattr(forms, "_differences", lambda original, form: iter(()))
-    assert len([*failed_controls()]) == 6
+    assert len([*failed_controls()]) == 7
 
 
 @pytest.mark.parametrize("blinded", ["is_same", "_read_by_others"])

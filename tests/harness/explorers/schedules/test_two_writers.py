@@ -251,8 +251,14 @@ class Steps:
 
 
 def test_who_waits_for_another_one_leaves_the_order_of_all_others_as_it_was() -> None:
-    order, judged = [0, 1, 0, 2, 1, 2, 1], []
+    order = [0, 1, 0, 2, 1, 2, 1]
+    judged: list[str] = []
+
+    def judge(world: Steps) -> list[Any]:
+        judged.append(world.taken)
+        return []
+
     taken = [Taken(process, "", True, False, ()) for process in order]
-    explorer: Any = SimpleNamespace(world=Steps(2, 3, 2), judge=lambda world: judged.append(world.taken) or [])
+    explorer: Any = SimpleNamespace(world=Steps(2, 3, 2), judge=judge)
     assert _violated_if_waiting(explorer, taken, 1, 0) == set()
     assert judged == ["0012121"]

@@ -1,6 +1,6 @@
 """The view model on the well-known litmus tests of memory models."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import pytest
@@ -10,6 +10,7 @@ from tornproof.harness.simulator.memory_model import litmus
 from tornproof.harness.simulator.memory_model.memory_views import (
     SIZE_BYTES,
     SIZE_OFFSET_BYTES,
+    Loaded,
     MemoryModel,
     NotMappedError,
     StoreHistory,
@@ -159,7 +160,7 @@ def keep_order_without_store_fences(monkeypatch: pytest.MonkeyPatch) -> None:
 def keep_order_without_load_fences(monkeypatch: pytest.MonkeyPatch) -> None:
     loads = StoreHistory.loads
 
-    def fenced(self: StoreHistory, model: MemoryModel, view: View, *of: int) -> Iterator[Any]:
+    def fenced(self: StoreHistory, model: MemoryModel, view: View, *of: int) -> list[Loaded]:
         return loads(self, model, view.fenced(), *of)
 
     monkeypatch.setattr(StoreHistory, "loads", fenced)

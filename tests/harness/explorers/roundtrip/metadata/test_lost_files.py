@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import re
+from types import SimpleNamespace
+
 import pytest
 from replayed import replayed
 
 from tornproof.harness.common.verdict import Verdict
 from tornproof.harness.explorers.roundtrip.explorer import findings_of
 from tornproof.harness.explorers.roundtrip.metadata import lost_files as module
-from tornproof.harness.explorers.roundtrip.metadata.lost_files import failed_controls, lost_files
+from tornproof.harness.explorers.roundtrip.metadata.lost_files import Lost, failed_controls, lost_files
 from tornproof.harness.explorers.roundtrip.parts import LOST_FILES
+from tornproof.impl.verify import table_files
 from tornproof.impl.verify.indexes import PartitionIndex
+
+OF_SERVER = [each for each in lost_files() if isinstance(each, Lost)]
 
 
 def test_each_lost_file_is_named() -> None:
-    kinds = {each.file.rpartition("/")[2].partition(".")[2][:1] for each in lost_files()}
+    kinds = {each.file.rpartition("/")[2].partition(".")[2][:1] for each in OF_SERVER}
     assert {*"cokvdi"} <= kinds
 
 
@@ -29,4 +35,19 @@ def test_a_verification_that_excuses_lost_indexes_is_found_and_replays(monkeypat
 
 def test_a_look_at_nothing_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_unnamed", lambda *_: None)
-    assert len([*failed_controls()]) == len(lost_files()) - 1
+    assert len([*failed_controls()]) == len(OF_SERVER) - 1
+
+
+def test_names_that_are_patterns_are_found_and_replay(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(table_files, "re", SimpleNamespace(compile=re.compile, escape=str))
+    findings = [*findings_of(LOST_FILES)]
+    assert replayed(findings) == {Verdict.INVALID}
+    columns = {lost_files()[each.evidence["lost"]].kind.removeprefix("dictionary of ")[:4] for each in findings}
+    assert len(columns) > 3
+    monkeypatch.undo()
+    assert replayed(findings) == {Verdict.VALID}
+
+
+def test_a_look_at_no_dictionaries_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_wrong_of", lambda *_: None)
+    assert len([*failed_controls()]) == 2

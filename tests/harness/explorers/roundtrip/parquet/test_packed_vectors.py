@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
+from msgspec import structs
 from replayed import first_findings, replayed
 
 from tornproof.harness.common.patch import replaced
@@ -18,6 +20,7 @@ from tornproof.harness.explorers.roundtrip.parquet.packed_vectors import (
 from tornproof.harness.explorers.roundtrip.parts import PACKED_VECTORS
 from tornproof.impl.extension import vectors
 from tornproof.impl.extension.bit_packing import unpack
+from tornproof.impl.extension.vectors import Vectors, encode_vectors
 
 
 def test_pages_of_all_sizes_are_read_and_a_reader_without_exceptions_is_noticed() -> None:
@@ -44,6 +47,18 @@ def test_a_reader_of_something_else_is_noticed_and_its_findings_replay(location:
     with replaced(location, broken):
         findings = first_findings(PACKED_VECTORS)
         assert replayed(findings) == {Verdict.INVALID}
+    assert replayed(findings) == {Verdict.VALID}
+
+
+@pytest.mark.parametrize("of", ["alp", "pfor"])
+def test_a_writer_that_loses_bits_is_noticed_and_its_findings_replay(of: str) -> None:
+    def narrowed(vectors: Vectors) -> bytes:
+        return encode_vectors(structs.replace(vectors, numbers=vectors.numbers >> np.uint64(1) << np.uint64(1)))
+
+    with replaced(f"tornproof.impl.extension.{of}:encode_vectors", narrowed):
+        findings = first_findings(PACKED_VECTORS)
+        assert findings and replayed(findings) == {Verdict.INVALID}
+        assert all(each.sentence.startswith("A page with what we pack of values") for each in findings)
     assert replayed(findings) == {Verdict.VALID}
 
 

@@ -32,11 +32,12 @@ from tornproof.harness.systems.workload import FIRST_TIME
 from tornproof.impl.errors import TornproofError
 from tornproof.impl.pm.view import MetadataView, VerifiedGenerations, open_view
 from tornproof.impl.read.reader import Snapshot, open_snapshot, snapshot_of
-from tornproof.impl.repair.kept import kept_files
+from tornproof.impl.repair.kept import KEPT_DIRECTORY, kept_files
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
 from tornproof.impl.table.indexed_columns import reject_indexed
 from tornproof.impl.table.metadata_file import META_FILE, PartitionBy, TableColumn, TableMetadata
 from tornproof.impl.table.parquet_last import parquet_last_advice
+from tornproof.impl.table.partition import PM_FILE
 from tornproof.impl.table.table import Table, open_table
 from tornproof.impl.table.tables_below import tables_below
 from tornproof.impl.txn.transaction import Transaction, decode_transaction
@@ -45,8 +46,6 @@ __all__ = ["PROPERTY", "asked_tables", "failed_controls", "problem_of"]
 
 PROPERTY = "a table answers what it is asked for, and refuses it for the right reason"
 PATH, TXN = "table", "_txn"
-KEPT_DIRECTORY, KEPT_FILE = "_recovered", "_pm"
-"""Where recoveries keep what they replace."""
 DAY = 86_400_000_000
 TIMESTAMP, LONG, VARCHAR, SYMBOL, DESIGNATED = 8, 6, 26, 12, 1 << 17
 NO_ROOM, GONE, DAMAGED, NO_TIME = "UnsupportedError", "FileVanishedError", "CorruptError", "UnknownColumnError"
@@ -267,13 +266,13 @@ def _kept() -> Iterator[Question]:
     """Yield links in the directory of what recoveries keep, which are followed by nobody who forgets it."""
     kept = f"{KEPT_DIRECTORY}/2024-01-01"
     for words, file, links, ours in (
-        ("a kept file", f"{kept}/{KEPT_FILE}", {}, True),
-        ("a link to a kept file", f"volume/{KEPT_FILE}", {f"{kept}/{KEPT_FILE}": f"../../volume/{KEPT_FILE}"}, False),
-        ("a link to a directory of kept files", f"volume/{KEPT_FILE}", {kept: "../volume"}, False),
-        ("a link to a directory of them all", f"volume/2024-01-01/{KEPT_FILE}", {KEPT_DIRECTORY: "volume"}, False),
+        ("a kept file", f"{kept}/{PM_FILE}", {}, True),
+        ("a link to a kept file", f"volume/{PM_FILE}", {f"{kept}/{PM_FILE}": f"../../volume/{PM_FILE}"}, False),
+        ("a link to a directory of kept files", f"volume/{PM_FILE}", {kept: "../volume"}, False),
+        ("a link to a directory of them all", f"volume/2024-01-01/{PM_FILE}", {KEPT_DIRECTORY: "volume"}, False),
     ):
         found = functools.partial(_made, [file], links, _kept_in)
-        yield Question("kept", f"what can be forgotten of {words}", found, [f"{kept}/{KEPT_FILE}"] * ours)
+        yield Question("kept", f"what can be forgotten of {words}", found, [f"{kept}/{PM_FILE}"] * ours)
 
 
 def _kept_in(top: Path) -> list[str]:

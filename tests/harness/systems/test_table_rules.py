@@ -24,7 +24,7 @@ from tornproof.harness.systems.workload import MADE_PATH, crash_operations, made
 from tornproof.impl.storage.interface import OpenMode
 from tornproof.impl.table.partition import resolve_partition
 from tornproof.impl.table.table import open_table
-from tornproof.impl.txn.transaction import HEADER_BYTES
+from tornproof.impl.txn.transaction import HEADER_BYTES, VERSION_BYTES
 from tornproof.impl.write import commit
 from tornproof.impl.write.commit import HARDENED, Action, Protocol
 from tornproof.impl.write.recovery import _restate
@@ -218,22 +218,17 @@ def blind_to_names(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(table_rules, "_durable_number", lambda kernel, path: kernel.find(path))
 
 
-def blind_to_the_header(monkeypatch: pytest.MonkeyPatch) -> None:
+def blind_to(monkeypatch: pytest.MonkeyPatch, bytes_at: tuple[int, int]) -> None:
     sees = table_rules._is_durable
-    monkeypatch.setattr(
-        table_rules,
-        "_is_durable",
-        lambda kernel, number, start, stop: stop == HEADER_BYTES or sees(kernel, number, start, stop),
-    )
+    monkeypatch.setattr(table_rules, "_is_durable", lambda *of: of[2:] == bytes_at or sees(*of))
+
+
+def blind_to_the_header(monkeypatch: pytest.MonkeyPatch) -> None:
+    blind_to(monkeypatch, (VERSION_BYTES, HEADER_BYTES))
 
 
 def blind_to_the_record(monkeypatch: pytest.MonkeyPatch) -> None:
-    sees, record = table_rules._is_durable, live_record(made_image().files[TXN])[1]
-    monkeypatch.setattr(
-        table_rules,
-        "_is_durable",
-        lambda kernel, number, start, stop: (start, stop) == record or sees(kernel, number, start, stop),
-    )
+    blind_to(monkeypatch, live_record(made_image().files[TXN])[1])
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import itertools
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -205,11 +205,16 @@ def _wrong_vectors(page: Page) -> Iterator[BrokenPage]:
     yield BrokenPage(page=page, words="a byte more", field="offsets", more=b"\0")
 
 
+def _codec(of: str) -> tuple[Callable[[Any], bytes], Callable[..., Any]]:
+    """Return what packs values of a NumPy type and what reads them, which controls replace."""
+    return (encode_alp, decode_alp) if of[1] == "f" else (encode_pfor, decode_pfor)
+
+
 def _problem_of_broken(page: BrokenPage) -> str | None:
     """Say how a page is taken that must be rejected, or where it is said to be wrong; None if it is rejected."""
     content, count = page.made()
     of = page.page.type
-    decode = decode_alp if of[1] == "f" else decode_pfor
+    _, decode = _codec(of)
     try:
         found = decode(memoryview(bytes(AT_BYTES) + content)[AT_BYTES:], count, of, file=FILE, at=AT_BYTES)
     except CorruptError as error:
@@ -273,7 +278,7 @@ def _offered(of: str) -> dict[str, Sequence[Any]]:
 def _problem_of_packed(packed: Packed) -> str | None:
     """Say which value does not come back from a page of our own; None if each does."""
     values = np.array(packed.values, packed.type)
-    encode, decode = (encode_alp, decode_alp) if packed.type[1] == "f" else (encode_pfor, decode_pfor)
+    encode, decode = _codec(packed.type)
     page = encode(values)
     found = decode(memoryview(page), len(values), packed.type, file=FILE, at=0)
     wrong = np.flatnonzero(found.view(f"u{packed.type[2]}") != values.view(f"u{packed.type[2]}"))
@@ -303,7 +308,7 @@ def problem_of(page: Page | BrokenPage | Packed) -> str | None:
 def _problem_of_sound(page: Page) -> str | None:
     content, values = page.made()
     expected = np.array(values, page.type).tobytes()
-    decode = decode_alp if page.type[1] == "f" else decode_pfor
+    _, decode = _codec(page.type)
     for when, block_values in (("", original_of(BLOCK_VALUES)), ("read step by step ", SMALL_BLOCK_VALUES)):
         with replaced(BLOCK_VALUES, block_values):
             found = decode(memoryview(content), len(values), page.type, file="page", at=0)

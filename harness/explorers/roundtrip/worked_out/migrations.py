@@ -108,16 +108,8 @@ def _converted(image: DiskImage, path: str) -> str:
 def rejections() -> Iterator[Question]:
     """Yield files that a migration rejects: as damaged, or as sound and not to be described."""
     whole = _written({"n": [3, 1], "t": ["a", "b"]})
-    times, later_times = (
-        _written(
-            {"ts": [1, 2]},
-            is_first_empty=is_first_empty,
-            write_statistics=False,
-            use_dictionary=False,
-            compression="none",
-        )
-        for is_first_empty in (False, True)
-    )
+    plain: dict[str, Any] = {"write_statistics": False, "use_dictionary": False, "compression": "none"}
+    times, later_times = (_written({"ts": [1, 2]}, is_first_empty=each, **plain) for each in (False, True))
 
     def changed(path: tuple[int, ...], *fields: Field, of: bytes = whole) -> bytes:
         return with_footer(of, within(path, lambda struct: with_fields(struct, *fields)))
@@ -153,7 +145,7 @@ def rejections() -> Iterator[Question]:
 
 
 def _written(columns: dict[str, list[Any]], *, is_first_empty: bool = False, **settings: Any) -> bytes:
-    """Return a file with a row group for each row, and one without rows before them."""
+    """Return a file with a row group for each row, and maybe one without rows before them."""
     target, table = io.BytesIO(), pa.table(columns)
     with pq.ParquetWriter(target, table.schema, store_schema=False, **settings) as writer:
         if is_first_empty:

@@ -76,10 +76,12 @@ def offline_recoveries() -> tuple[OfflineRecovery, ...]:
 @errors_as_problems
 def problem_of(case: OfflineRecovery) -> str | None:
     """Say what is wrong after the recovery, also by a search in small steps; None if nothing is."""
-    found = _problem_after(case)
-    with replaced(WINDOW, SMALL_WINDOW_WORDS):
-        in_steps = found or _problem_after(case)
-    return in_steps if in_steps is None or found else f"by a search in small steps {in_steps}"
+    for how, window_words in (("", original_of(WINDOW)), ("by a search in small steps ", SMALL_WINDOW_WORDS)):
+        with replaced(WINDOW, window_words):
+            problem = _problem_after(case)
+        if problem is not None:
+            return f"{how}{problem}"
+    return None
 
 
 def _problem_after(case: OfflineRecovery) -> str | None:

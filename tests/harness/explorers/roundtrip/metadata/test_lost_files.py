@@ -16,11 +16,13 @@ from tornproof.harness.explorers.roundtrip.parts import LOST_FILES
 from tornproof.impl.verify import table_files
 from tornproof.impl.verify.indexes import PartitionIndex
 
-OF_SERVER = [each for each in lost_files() if isinstance(each, Lost)]
+
+def lost_by_server() -> list[Lost]:
+    return [each for each in lost_files() if isinstance(each, Lost)]
 
 
 def test_each_lost_file_is_named() -> None:
-    kinds = {each.file.rpartition("/")[2].partition(".")[2][:1] for each in OF_SERVER}
+    kinds = {each.file.rpartition("/")[2].partition(".")[2][:1] for each in lost_by_server()}
     assert {*"cokvdi"} <= kinds
 
 
@@ -35,7 +37,7 @@ def test_a_verification_that_excuses_lost_indexes_is_found_and_replays(monkeypat
 
 def test_a_look_at_nothing_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_unnamed", lambda *_: None)
-    assert len([*failed_controls()]) == len(OF_SERVER) - 1
+    assert len([*failed_controls()]) == len(lost_by_server()) - 1
 
 
 def test_names_that_are_patterns_are_found_and_replay(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from msgspec import structs
 
@@ -55,7 +55,7 @@ from tornproof.harness.simulator.filesystem.step_bound import EndlessError
 from tornproof.harness.simulator.process.observer import Property
 from tornproof.harness.systems.preset import Preset
 from tornproof.harness.systems.releases import HARDENED_PRESET, PRESETS
-from tornproof.harness.systems.scenario import Explorer
+from tornproof.harness.systems.scenario import Explorer, ScenarioError, load_scenario
 from tornproof.harness.systems.simulation import (
     HARDENED,
     Setting,
@@ -75,6 +75,8 @@ from tornproof.impl.table.partition import PM_FILE
 from tornproof.impl.table.table import open_table
 from tornproof.impl.txn.transaction import TXN_FILE
 from tornproof.impl.verify.verify import TableReport, verify_table
+
+Made = TypeVar("Made")
 
 CAPTURE_LIMIT_BYTES = 96 * 1024 * 1024
 FILES_THAT_COUNT = frozenset({TXN_FILE, META_FILE, CV_FILE, PM_FILE, DATA_FILE})
@@ -110,23 +112,24 @@ SIMULATED = {
 FIRST_FINDING_LENGTHS: Mapping[str, float] = {
     PhaseName.STORAGE: 2,
     PhaseName.MEMORY: 2,
-    PhaseName.PRODUCT: 2,
-    PhaseName.SCHEDULES: 4,
+    PhaseName.ROUNDTRIP: 2,
+    PhaseName.STATEFUL: 3,
+    PhaseName.PRODUCT: 4,
     PhaseName.CRASH: 4,
-    PhaseName.POWER: 5,
     PhaseName.PROCESSES: 5,
-    PhaseName.STATEFUL: 5,
-    PhaseName.ROUNDTRIP: 5,
+    PhaseName.SCHEDULES: 8,
+    PhaseName.POWER: 8,
     PhaseName.RANDOM: 10,
     PhaseName.DAMAGE: 30,
 }
 """How far a run that ends with the first finding is when each phase is done.
 
-*roundtrip* and *stateful* take more CPU time than all others together, and find most, so that they are no longer than
-the others here; *damage* finds little that they do not.
+*roundtrip* and *stateful* find most; *schedules*, *product* and *power* take longer than both, and find little that
+they do not; *damage* finds least.
 """
 MAKING = "making"
-"""The key of the evidence that a new table could not be made."""
+"""The key of the evidence that a new table, or a test case, could not be made; beside it is what was asked."""
+ASKED = ("has_table", "scenarios", "preset")
 ENDLESS = "endless"
 """The key of the evidence that verifying the table does not end."""
 DIED = "died"
@@ -157,7 +160,7 @@ class CheckQuestion(TableQuestion):
         if self.preset is None and not self.scenarios:
             others = {PhaseName.SERVER, *([PhaseName.RANDOM] if self.has_table else [])}
             return tuple(name for name in PhaseName if name not in others)
-        named = {explorer for setting in self.settings() for explorer in setting.explorers}
+        named = {explorer for name in self.scenarios for explorer in load_scenario(name).explorers}
         simulated_names = [name for name, explorer in SIMULATED.items() if explorer in named or not self.scenarios]
         is_random = not self.scenarios and not self.has_table
         return (*simulated_names, PhaseName.RANDOM) if is_random else tuple(simulated_names)
@@ -213,11 +216,23 @@ def _counts(name: str) -> bool:
 
 def make_table() -> tuple[DiskImage, str]:
     """Return a small new table at MADE_PATH, or none and the error that it ended in, which is a finding."""
+    image, error = _made(made_image)
+    return image or DiskImage({}), error
+
+
+def start_error_of(question: CheckQuestion) -> str:
+    """Return the error in which making the tables that a check starts from ends, or ""; raises ScenarioError."""
+    return question.start_error or _made(question.settings)[1]
+
+
+def _made(make: Callable[[], Made]) -> tuple[Made | None, str]:
     try:
         with bounded_computation():
-            return made_image(), ""
+            return make(), ""
+    except ScenarioError:
+        raise
     except (Exception, EndlessError) as error:
-        return DiskImage({}), f"{type(error).__name__}: {error}"
+        return None, f"{type(error).__name__}: {error}"
 
 
 def complaint_of(image: DiskImage, path: str) -> object:
@@ -255,7 +270,7 @@ def check_image(
     If the table is unsound, or could not be made, that is the finding, and nothing else is explored.
     """
     if question.start_error:
-        return Outcome(phases=[_start_phase(question.start_error)])
+        return Outcome(phases=[_start_phase(question, question.start_error)])
     with bounded_computation(question.image.size_bytes):
         return _check_image(question, phases, workers, seconds, on_progress, fails_fast=fails_fast)
 
@@ -273,6 +288,8 @@ def _check_image(
     shown = [verified] if PhaseName.VERIFY in phases or verified.verdict is not Verdict.VALID else []
     if verified.verdict is not Verdict.VALID:
         return Outcome(phases=shown)
+    if error := start_error_of(question):
+        return Outcome(phases=[_start_phase(question, error)])
     explorations = _explorations(question)
     outcome = explore(
         {name: explorations[name] for name in PhaseName if name in phases and name in explorations},
@@ -428,9 +445,10 @@ def _processes_phase(worker: Worker) -> Phase:
     )
 
 
-def _start_phase(error: str) -> Phase:
-    sentence = f"A small new table cannot be made: {error}."
-    return _unverified(sentence, ORDERLY, {MAKING: error}, bound="commits that make a small new table")
+def _start_phase(question: CheckQuestion, error: str) -> Phase:
+    sentence = f"{'Test cases on the table' if question.has_table else 'A small new table'} cannot be made: {error}."
+    evidence = {MAKING: error, **{name: getattr(question, name) for name in ASKED}}
+    return _unverified(sentence, ORDERLY, evidence, bound="commits before the first test case")
 
 
 def _unverified(sentence: str, broken: str, evidence: dict[str, Any], bound: str = "the committed version") -> Phase:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tornproof.harness.check import DIED, ENDLESS, MAKING, make_table
+from tornproof.harness.check import ASKED, DIED, ENDLESS, MAKING, CheckQuestion, make_table, start_error_of
+from tornproof.harness.common.effort import Bounds
 from tornproof.harness.common.verdict import Finding, Verdict
 from tornproof.harness.counterexamples.replay import UNUSABLE, is_simulated
 from tornproof.harness.explorers.corruption.judge import FOUND, Judge
@@ -64,7 +65,11 @@ def _replay(finding: Finding, image: DiskImage, path: str) -> Verdict:
 
 def _replay_problem(finding: Finding, image: DiskImage, path: str) -> Verdict:
     if MAKING in finding.evidence:
-        _, error = make_table()
+        asked = {name: finding.evidence[name] for name in ASKED}
+        start_error = "" if asked["has_table"] else make_table()[1]
+        error = start_error_of(
+            CheckQuestion(image=image, path=path, start_error=start_error, bounds=Bounds.of(1), **asked)
+        )
         return Verdict.VALID if not error else Verdict.INVALID if error == finding.evidence[MAKING] else Verdict.UNKNOWN
     try:
         problems = verify_table(open_table(image, path), whole=False).all_problems

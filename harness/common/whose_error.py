@@ -4,10 +4,22 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import ParamSpec
+from typing import Literal, ParamSpec, TypeVar
 
 Arguments = ParamSpec("Arguments")
+Value = TypeVar("Value")
 EXPLORERS = "tornproof.harness.explorers."
+
+
+class UnmetError(Exception):
+    """What is explored did not do what an explorer needs to go on, which is a problem of it."""
+
+
+def needed(value: Value | Literal[False] | None, words: str) -> Value:
+    """Return a value that what is explored must give; raises UnmetError with the words if it is None or False."""
+    if value is None or value is False:
+        raise UnmetError(words)
+    return value
 
 
 def is_of_explorers(error: Exception) -> bool:

@@ -247,6 +247,33 @@ def test_a_table_that_cannot_be_made_is_a_finding_that_replays(
         (finding,) = phase.findings
         assert phase.verdict is Verdict.INVALID and str(error) in finding.sentence
         assert replay_finding(finding, image, path) is Verdict.INVALID
-        other = replace(finding, evidence={MAKING: "another error"})
+        other = replace(finding, evidence={**finding.evidence, MAKING: "another error"})
+        assert replay_finding(other, image, path) is Verdict.UNKNOWN
+    assert replay_finding(finding, image, path) is Verdict.VALID
+
+
+@pytest.mark.parametrize("has_table", [False, True])
+def test_a_test_case_that_cannot_be_made_is_a_finding_that_replays(
+    monkeypatch: pytest.MonkeyPatch, *, has_table: bool
+) -> None:
+    """It was an error line, and nothing was found."""
+
+    def broken(*_: object, **__: object) -> None:
+        raise ZeroDivisionError("a mistake")
+
+    path, image, start_error = ("/table", TABLE.image(), "") if has_table else capture_or_make(None)
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            "tornproof.harness.systems.simulation.TestCase"
+            if has_table
+            else "tornproof.harness.systems.scenario_case.open_table",
+            broken,
+        )
+        question = CheckQuestion(image=image, path=path, has_table=has_table, start_error=start_error, bounds=SMALLEST)
+        (phase,) = check_image(question, workers=1).phases
+        (finding,) = phase.findings
+        assert phase.verdict is Verdict.INVALID and "ZeroDivisionError: a mistake" in finding.sentence
+        assert replay_finding(finding, image, path) is Verdict.INVALID
+        other = replace(finding, evidence={**finding.evidence, MAKING: "another error"})
         assert replay_finding(other, image, path) is Verdict.UNKNOWN
     assert replay_finding(finding, image, path) is Verdict.VALID

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 
 from tornproof.harness.common.copies import open_writer_of_copy
 from tornproof.harness.common.new_tables import new_table
+from tornproof.harness.common.whose_error import needed
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.systems.answer import Answer
@@ -131,8 +132,7 @@ def _of_others() -> DiskImage:
 def prepared() -> tuple[DiskImage, PreparedPartition]:
     """Return the table with a prepared partition of one row."""
     storage = MemoryStorage.of(_sound())
-    metadata = open_table(storage, PATH).metadata
-    assert metadata is not None
+    metadata = needed(open_table(storage, PATH).metadata, "the new table has no metadata")
     with PartitionBuild(storage, f"{PATH}/prepared", metadata, WriterOptions(), table_name="table") as build:
         build.append(build.encoded(rows_at([PREPARED_AT])))
         partition = build.finish(PREPARED_AT)

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tornproof.harness.common.patch import Controls, not_noticed
-from tornproof.harness.common.whose_error import errors_as_problems
+from tornproof.harness.common.whose_error import errors_as_problems, needed
 from tornproof.harness.explorers.roundtrip.forms import FILE, in_form, opened
 from tornproof.impl.chunk.duplicates import ChunkForm
 from tornproof.impl.errors import CorruptError, UnsupportedError
@@ -64,7 +64,7 @@ def problem_of(case: ForgedFlatBuffers) -> str | None:
     """Say whether other bytes are taken for the Thrift footer of which they were made; None if they are rejected."""
     try:
         footer = opened(case.content())
-        assert footer.flat is not None, "there is no other footer"
+        needed(footer.flat, "there is no other footer")
         with suppress(IndexError):  # there may be no row group, or one without chunks
             footer.chunk(0, 0)
         made = footer.thrift()

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import TypeAlias
 
+from tornproof.harness.common.whose_error import needed
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.impl.errors import Problem, StorageError
 from tornproof.impl.storage.interface import ReadableFile, StorageReason
@@ -64,8 +65,7 @@ class _Resized(ReadableFile):
 def report_of(each: Problem | str) -> Report:
     """Return what is reported of a place, or in a note of what was not looked at."""
     if isinstance(each, str):
-        note = re.fullmatch(r"(?:(\S+): )?(?:(.*) was )?not (?:looked at|compared): (.*)", each)
-        assert note is not None, each
+        note = needed(re.fullmatch(r"(?:(\S+): )?(?:(.*) was )?not (?:looked at|compared): (.*)", each), each)
         return note[1] or "", note[2] or "", None, words_of(note[3]), NOT_LOOKED_AT
     return each.file, each.field, each.offset_bytes, words_of(each.expected), words_of(each.actual)
 

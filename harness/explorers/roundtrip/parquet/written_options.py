@@ -20,7 +20,7 @@ from tornproof.harness.common.copies import open_writer_of_copy
 from tornproof.harness.common.made_rows import rows_for
 from tornproof.harness.common.new_tables import new_table
 from tornproof.harness.common.patch import Controls, not_noticed
-from tornproof.harness.common.whose_error import errors_as_problems
+from tornproof.harness.common.whose_error import errors_as_problems, needed
 from tornproof.harness.explorers.roundtrip.parquet.array_bytes import stored_of
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.systems.workload import FIRST_TIME
@@ -285,11 +285,11 @@ def _is_refused(settings: dict[str, Any]) -> bool:
     except OptionsRejectedError:
         return True
     storage, table = _empty_table()
-    assert table.metadata is not None, "the table was made here"
+    metadata = needed(table.metadata, "the new table has no metadata")
     refused = 0
     for begin in (
         lambda: open_writer_of_copy(storage, PATH, options=options),
-        lambda: PartitionBuild(storage, f"{PATH}/prepared", table.metadata, options, table_name=PATH),
+        lambda: PartitionBuild(storage, f"{PATH}/prepared", metadata, options, table_name=PATH),
     ):
         try:
             with begin():

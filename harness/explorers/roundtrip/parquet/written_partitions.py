@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from tornproof.harness.common.copies import open_writer_of_copy
 from tornproof.harness.common.new_tables import new_table
 from tornproof.harness.common.patch import Controls, not_noticed, original_of, replaced
-from tornproof.harness.common.whose_error import errors_as_problems
+from tornproof.harness.common.whose_error import errors_as_problems, needed
 from tornproof.harness.explorers.model_based.surroundings import ENCODINGS
 from tornproof.harness.explorers.roundtrip.parquet.partition_contents import Contents
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
@@ -330,9 +330,7 @@ class _Living:
         return read_table_symbols(table, table.transaction())
 
     def _metadata(self) -> TableMetadata:
-        metadata = open_table(self._storage, PATH).metadata
-        assert metadata is not None, "the table was made here"
-        return metadata
+        return needed(open_table(self._storage, PATH).metadata, "the new table has no metadata")
 
     def _change_columns(self, names: dict[str, str | None]) -> None:
         """Give columns another name, or none, as a server does."""

@@ -6,6 +6,7 @@ import functools
 from collections.abc import Iterator, Mapping
 from types import ModuleType
 
+from tornproof.harness.common.whose_error import needed
 from tornproof.harness.explorers.roundtrip.worked_out.question import Question
 from tornproof.impl.layout import meta, pm, txn
 from tornproof.impl.layout.bits import Bits
@@ -58,5 +59,5 @@ def _masks(module: ModuleType, fields: tuple[str, ...]) -> dict[str, int]:
         field: Bits = getattr(module, name)
         masks[name] = field.put(0, (1 << field.size_bits) - 1)
         for bit in range(field.size_bits):
-            assert field.get(field.put(0, 1 << bit)) == 1 << bit, f"{name} is read as it was written"
+            needed(field.get(field.put(0, 1 << bit)) == 1 << bit, f"bit {bit} of {name} is read as another one")
     return masks

@@ -17,7 +17,7 @@ from tornproof.harness.common.copies import open_writer_of_copy
 from tornproof.harness.common.made_rows import rows_for
 from tornproof.harness.common.new_tables import new_table, new_table_of_rows
 from tornproof.harness.common.patch import Controls, not_noticed, original_of
-from tornproof.harness.common.whose_error import errors_as_problems
+from tornproof.harness.common.whose_error import errors_as_problems, needed
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.systems.workload import FIRST_TIME
@@ -146,8 +146,7 @@ def _image(filters: BloomPosition | None) -> DiskImage:
 
 def _changed(case: ChangedColumn) -> DiskImage:
     image = _image(case.filters)
-    metadata = open_table(image, PATH).metadata
-    assert metadata is not None
+    metadata = needed(open_table(image, PATH).metadata, "the new table has no metadata")
     columns = [each for each in metadata.columns if each.name != case.column or case.change == RENAMED]
     columns = [replace(each, name=NEW_NAME) if each.name == case.column else each for each in columns]
     if case.change == REPLACED:

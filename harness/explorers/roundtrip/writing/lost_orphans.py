@@ -15,7 +15,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 
 from tornproof.harness.common.patch import Controls, not_noticed, original_of
-from tornproof.harness.common.whose_error import errors_as_problems
+from tornproof.harness.common.whose_error import errors_as_problems, needed
 from tornproof.harness.explorers.roundtrip.writing.kills import (
     Rows,
     left_by_last_kill,
@@ -151,7 +151,7 @@ def _images(count: int) -> tuple[DiskImage, DiskImage]:
 
 def _cached(disk: DiskImage, seen: DiskImage) -> Kernel:
     """Return a kernel whose page cache has files that count as clean, and are others than those on disk."""
-    assert disk.files.keys() == seen.files.keys(), "the commit has made no file"
+    needed(disk.files.keys() == seen.files.keys(), "the commit has made another file")
     kernel = Kernel.of(disk)
     for path, number in kernel.paths():
         if path in seen.files:

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from tornproof.harness.common.copies import open_writer_of_copy
 from tornproof.harness.common.patch import Controls, not_noticed
+from tornproof.harness.common.whose_error import needed
 from tornproof.harness.explorers.roundtrip.worked_out.question import Question, problem_of
 from tornproof.harness.explorers.roundtrip.writing.kills import Rows, rows_in, table_of, table_of_rows
 from tornproof.harness.simulator.filesystem.image import DiskImage
@@ -206,9 +207,9 @@ def _twice(writer: TableWriter) -> pa.Table:
 def _built(storage: MemoryStorage, rows: Rows) -> PreparedPartition:
     """Return a partition of these rows that is prepared elsewhere."""
     table = open_table(storage, PATH)
-    assert table.metadata is not None, "the table was made here"
+    metadata = needed(table.metadata, "the new table has no metadata")
     schema = open_snapshot(table).schema
-    with PartitionBuild(storage, BUILT, table.metadata, WriterOptions(), table_name=PATH) as build:
+    with PartitionBuild(storage, BUILT, metadata, WriterOptions(), table_name=PATH) as build:
         made = table_of(rows, schema)
         build.append(build.encoded(made))
         return build.finish(int(timestamps_of(made, "ts")[0]) // DAY * DAY)

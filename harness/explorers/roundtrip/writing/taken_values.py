@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from tornproof.harness.common.copies import open_writer_of_copy
 from tornproof.harness.common.new_tables import new_table
 from tornproof.harness.common.patch import Controls, not_noticed, original_of
-from tornproof.harness.common.whose_error import errors_as_problems
+from tornproof.harness.common.whose_error import errors_as_problems, needed
 from tornproof.harness.explorers.model_based.surroundings import ENCODINGS
 from tornproof.harness.explorers.roundtrip.writing.kills import WRITER, Littering, UnnamedError, execute_and_spoil
 from tornproof.harness.explorers.roundtrip.writing.offered_values import Offered, OfferedColumn, offered_columns
@@ -204,9 +204,9 @@ def _rows(array: pa.Array, first: int) -> pa.Table:
 
 def _problem_of_build(table: Table, column: OfferedColumn) -> str | None:
     """Say what is taken for a partition that is prepared elsewhere, and must not be."""
-    assert table.metadata is not None, "the table was made here"
+    metadata = needed(table.metadata, "the new table has no metadata")
     # Elsewhere, because it makes a directory.
-    with PartitionBuild(MemoryStorage(), "prepared", table.metadata, WriterOptions(), table_name=PATH) as build:
+    with PartitionBuild(MemoryStorage(), "prepared", metadata, WriterOptions(), table_name=PATH) as build:
         for each in column.values:
             if each.keys is None:
                 rows = _rows(each.array, 0)

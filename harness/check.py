@@ -113,7 +113,7 @@ FIRST_FINDING_LENGTHS: Mapping[str, float] = {
     PhaseName.STORAGE: 2,
     PhaseName.MEMORY: 2,
     PhaseName.ROUNDTRIP: 2,
-    PhaseName.STATEFUL: 3,
+    PhaseName.STATEFUL: 2.5,
     PhaseName.PRODUCT: 4,
     PhaseName.CRASH: 4,
     PhaseName.PROCESSES: 5,

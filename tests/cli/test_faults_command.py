@@ -1,5 +1,6 @@
 """`tornproof faults`: which faults it tries, what it prints and writes, and its exit code."""
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -71,6 +72,15 @@ def test_what_is_found_told_and_missed_told_nothing_is_printed_and_written(
     assert run.code == ExitCode.INVALID
     assert "told the scenario" in run.out and "told nothing" in run.out
     assert f"missed {MISSED} (barriers, seed 0): reached" in run.out
+    # Where standard error is no terminal, each trial that has ended has its line.
+    ends = [
+        re.fullmatch(rf"(\d) of 2: {re.escape(MISSED)}: (\w+) in (\w+) after [\d.]+ s of CPU time", line)
+        for line in run.err.splitlines()
+    ]
+    assert sorted(end[2] for end in ends if end) == ["INVALID", "VALID"] and [end[1] for end in ends if end] == [
+        "1",
+        "2",
+    ]
     rows = pq.read_table(folder / "faults.parquet", schema=SCHEMA).to_pylist()
     assert [(each["phase"], each["verdict"]) for each in rows] == [("told", "INVALID"), ("memory", "VALID")]
     assert "finds 0 of 1 planted fault" in (folder / "report.html").read_text()

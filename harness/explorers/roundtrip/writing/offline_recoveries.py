@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import functools
 import itertools
+import struct
+import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -45,7 +47,10 @@ SIZES: Mapping[str, bytes | None] = {
 WINDOW = "tornproof.impl.repair.plan:WINDOW_WORDS"
 SMALL_WINDOW_WORDS = 16
 """So many words are searched at a time where otherwise only metadata of more than 1 MiB is searched in steps."""
-BEHIND = {"nothing": b"", "a page of garbage": b"\xa5" * 4096}
+NOTHING, GARBAGE, UNREADABLE = "nothing", "a page of garbage", "a generation of the same rows that nobody can read"
+LENGTH_BYTES, TRAILER_BYTES = 4, 8
+REQUIRED_FEATURE_BYTE = 36
+"""Of a footer; readers reject it if a bit of it is one that they do not know."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +74,7 @@ def offline_recoveries() -> tuple[OfflineRecovery, ...]:
     """Return all states, always in the same order."""
     return tuple(
         OfflineRecovery(kind=kind, size=size, behind=behind)
-        for kind, size, behind in itertools.product((LEFT, RESTATED), SIZES, BEHIND)
+        for kind, size, behind in itertools.product((LEFT, RESTATED), SIZES, (NOTHING, GARBAGE, UNREADABLE))
     )
 
 
@@ -139,8 +144,18 @@ def _damaged(case: OfflineRecovery) -> DiskImage:
     image = _left(case.kind)
     (directory,) = _partition_paths()
     content, size = image.files[f"{directory}/{PM_FILE}"], SIZES[case.size]
-    content = (size or content[:8]) + content[8:] + BEHIND[case.behind]
+    content = (size or content[:8]) + content[8:]
+    content += {NOTHING: b"", GARBAGE: b"\xa5" * 4096, UNREADABLE: _unreadable(content)}[case.behind]
     return DiskImage({**image.files, f"{directory}/{PM_FILE}": content}, image.directories)
+
+
+def _unreadable(content: bytes) -> bytes:
+    """Return the footer of the committed version as one behind `content`, but with a feature that must be known."""
+    (committed,) = (each for path, each in _committed().files.items() if path.endswith(PM_FILE))
+    (length,) = struct.unpack("<I", committed[-LENGTH_BYTES:])
+    footer = bytearray(committed[-LENGTH_BYTES - length : -TRAILER_BYTES])
+    footer[REQUIRED_FEATURE_BYTE] |= 1 << 1
+    return bytes(footer) + struct.pack("<II", zlib.crc32(content[8:] + footer), length)
 
 
 @functools.cache

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from tornproof.cli.console import result_console
+from tornproof.cli.console import error_console, result_console
 from tornproof.cli.effort_option import METAVAR, parse_effort
 from tornproof.cli.numbers import CORES, workers_within
 from tornproof.cli.output import ExitCode, JsonOption, write_json
@@ -138,6 +138,7 @@ def _run(
 ) -> bool:
     """Save the rows of the trials that have ended, in their order, at each end; return whether an interrupt came."""
     ended: dict[int, list[Row]] = {}
+    errors = error_console()
 
     def rows_of(one: tuple[FaultFile, int | None]) -> list[Row]:
         fault, seed = one
@@ -151,12 +152,20 @@ def _run(
                 ended[numbers[future]] = future.result()
                 save([row for number in sorted(ended) for row in ended[number]])
                 progress.update(task, completed=len(ended))
+                if not errors.is_terminal:
+                    # A log has no bars, and some trials take minutes.
+                    for row in ended[numbers[future]]:
+                        errors.print(f"{len(ended)} of {len(wanted)}: {_ended(row)}", soft_wrap=True)
         except KeyboardInterrupt:
             trials.stop()
             return True
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
     return False
+
+
+def _ended(row: Row) -> str:
+    return f"{row['fault']}: {row['verdict']} in {row['phase']} after {row['cpu_seconds']:.1f} s of CPU time"
 
 
 def _seeds(fault: FaultFile, count: int, *, is_told: bool) -> Iterator[int | None]:

@@ -17,6 +17,7 @@ from tornproof.harness.explorers.roundtrip.writing.offline_recoveries import (
     failed_controls,
     offline_recoveries,
 )
+from tornproof.impl.errors import UnsupportedError
 
 
 def test_the_metadata_grows_from_state_to_state() -> None:
@@ -24,7 +25,7 @@ def test_the_metadata_grows_from_state_to_state() -> None:
     images = (module._committed(), module._left(LEFT), module._left(RESTATED))
     sizes = [len(image.files[path]) for image in images]
     assert sizes[0] < sizes[1] < sizes[2]
-    assert len({module._damaged(each).files[path] for each in offline_recoveries()}) == len(offline_recoveries()) == 16
+    assert len({module._damaged(each).files[path] for each in offline_recoveries()}) == len(offline_recoveries()) == 24
 
 
 def keeping(_: Any) -> Any:
@@ -37,6 +38,22 @@ def test_a_recovery_that_keeps_dead_bytes_is_found_and_replays() -> None:
         assert replayed(findings) == {Verdict.INVALID}
     assert "another one is" in findings[0].sentence
     assert replayed(findings) == {Verdict.VALID}
+
+
+def test_a_search_that_ends_at_what_nobody_can_read_is_found() -> None:
+    with wrapped("tornproof.impl.repair.plan:decode_metadata", ending_at_the_unknown):
+        findings = first_findings(OFFLINE_RECOVERIES)
+        assert findings and replayed(findings) == {Verdict.INVALID}
+
+
+def ending_at_the_unknown(decode: Any) -> Any:
+    def ending(*arguments: Any, **settings: Any) -> Any:
+        try:
+            return decode(*arguments, **settings)
+        except UnsupportedError as error:
+            raise NotImplementedError(error) from error
+
+    return ending
 
 
 def test_a_blind_look_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:

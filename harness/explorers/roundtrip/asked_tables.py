@@ -28,6 +28,7 @@ from tornproof.harness.explorers.roundtrip.metadata.placed_partitions import GEN
 from tornproof.harness.explorers.roundtrip.metadata.transaction_files import Entry, TransactionFile
 from tornproof.harness.explorers.roundtrip.worked_out.question import Question, problem_of
 from tornproof.harness.simulator.filesystem.image import DiskImage
+from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.systems.workload import FIRST_TIME
 from tornproof.impl.errors import TornproofError
 from tornproof.impl.pm.view import MetadataView, VerifiedGenerations, open_view
@@ -51,6 +52,7 @@ TIMESTAMP, LONG, VARCHAR, SYMBOL, DESIGNATED = 8, 6, 26, 12, 1 << 17
 NO_ROOM, GONE, DAMAGED, NO_TIME = "UnsupportedError", "FileVanishedError", "CorruptError", "UnknownColumnError"
 TIMES: dict[str | None, int | None] = {None: None, "1970-01-01": 0, "1970-01-02T00:00:00.000001": DAY + 1}
 LINKED_TIMES = range(FIRST_TIME, FIRST_TIME + 3)
+TEXTS = [f"t{number}" for number in range(60)]
 Columns = Sequence[tuple[int, int, str]]
 """Number, type and name of each; -1 as the number says that it has none."""
 
@@ -102,20 +104,31 @@ def _every_type() -> Snapshot:
 
 
 def _rooms() -> Iterator[Question]:
-    """Yield reads of columns of eight bytes that may take just as much room as they need, and a byte less."""
-    wide = [f"c{number}" for number, of in enumerate(every_type.TYPES) if of in ("TIMESTAMP", "LONG", "DOUBLE", "DATE")]
-    for count in range(1, len(wide) + 1):
-        names = wide[:count]
-        needed_bytes = sum(column.nbytes for batch in _every_type().batches(names) for column in batch.columns)
-        for step in (-1, 0, 8):
-            expected = NO_ROOM if step < 0 else every_type.ROW_COUNT
-            words = f"a read of {count} columns in {step} bytes more than they need"
-            yield Question("rooms", words, functools.partial(_read_within, names, needed_bytes + step), expected)
+    """Yield reads of columns that may take just as much room as they need, and a byte less."""
+    # Before they are decoded, booleans count as bytes.
+    every = [f"c{number}" for number, of in enumerate(every_type.TYPES) if of != "BOOLEAN"]
+    for words, snapshot, names in (("columns of each type", _every_type, every), ("texts", _texts, TEXTS)):
+        for count in range(1, len(names) + 1):
+            some = names[:count]
+            needed_bytes = sum(column.nbytes for batch in snapshot().batches(some) for column in batch.columns)
+            for step in (-1, 0, 8):
+                expected = NO_ROOM if step < 0 else every_type.ROW_COUNT
+                name = f"a read of {count} {words} in {step} bytes more than they need"
+                read = functools.partial(_read_within, snapshot, some, needed_bytes + step)
+                yield Question("rooms", name, read, expected)
 
 
-def _read_within(names: list[str], bound_bytes: int) -> Any:
+@functools.cache
+def _texts() -> Snapshot:
+    storage = MemoryStorage()
+    columns = {"ts": "TIMESTAMP", **dict.fromkeys(TEXTS, "VARCHAR")}
+    new_table_of_rows(storage, PATH, columns, range(FIRST_TIME, FIRST_TIME + every_type.ROW_COUNT))
+    return open_snapshot(open_table(storage, PATH))
+
+
+def _read_within(snapshot: Callable[[], Snapshot], names: Sequence[str], bound_bytes: int) -> Any:
     with replaced("tornproof.impl.read.row_group:batch_bound_bytes", lambda _: bound_bytes):
-        return _outcome(lambda: sum(batch.num_rows for batch in _every_type().batches(names)))
+        return _outcome(lambda: sum(batch.num_rows for batch in snapshot().batches(names)))
 
 
 def _gone() -> Iterator[Question]:

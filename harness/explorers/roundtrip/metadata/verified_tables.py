@@ -6,7 +6,7 @@ import functools
 import itertools
 import struct
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -98,19 +98,20 @@ def _reported(case: VerifiedTable) -> Reported:
 
 
 def _together() -> Iterator[VerifiedTable]:
-    """Yield tables of partitions that are sound, damaged, or have a feature that nobody knows."""
-    for count in (1, 2, 3):
+    """Yield tables of partitions that are sound, damaged, or have a feature that nobody knows, also without `_meta`."""
+    fields = {DAMAGED: ("ROW_COUNT",), UNKNOWN: ("FEATURE_FLAGS",), SOUND: ()}
+    for count, is_whole in itertools.product((1, 2, 3), (False, True)):
         for states in itertools.product((SOUND, DAMAGED, UNKNOWN), repeat=count):
+            found = tuple(sorted([*(field for each in states for field in fields[each]), *["file"] * is_whole]))
             # Only of a table without damage there is no verdict.
-            fields = {DAMAGED: ("ROW_COUNT",), UNKNOWN: ("FEATURE_FLAGS",), SOUND: ()}
-            found = tuple(sorted(field for each in states for field in fields[each]))
-            expected = REFUSED if UNKNOWN in states and DAMAGED not in states else found
-            made = functools.partial(_table_of, states)
-            yield VerifiedTable(f"partitions that are {', '.join(states)}", "together", made, expected)
+            is_refused = UNKNOWN in states and DAMAGED not in states and not is_whole
+            made = functools.partial(_table_of, states, {f"{PATH}/{NAME}": b""} if is_whole else {})
+            name = f"partitions that are {', '.join(states)}{', and no _meta beside a name' * is_whole}"
+            yield VerifiedTable(name, "together", made, REFUSED if is_refused else found, is_whole=is_whole)
 
 
-def _table_of(states: Sequence[str]) -> Table:
-    files, entries = dict[str, bytes](), list[Entry]()
+def _table_of(states: Sequence[str], others: Mapping[str, bytes]) -> Table:
+    files, entries = dict(others), list[Entry]()
     for day, state in enumerate(states):
         draft = generation(0)
         for group in draft.groups:

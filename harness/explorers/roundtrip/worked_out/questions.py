@@ -20,6 +20,7 @@ from tornproof.harness.explorers.roundtrip.worked_out.column_types import (
     types,
 )
 from tornproof.harness.explorers.roundtrip.worked_out.directories import directories
+from tornproof.harness.explorers.roundtrip.worked_out.flat_bounds import flat_bounds
 from tornproof.harness.explorers.roundtrip.worked_out.hashes import checksums, hashes
 from tornproof.harness.explorers.roundtrip.worked_out.migrations import (
     conversions,
@@ -67,6 +68,7 @@ def questions() -> tuple[Question, ...]:
         *readable_forms(),
         *rejections(),
         *bit_fields(),
+        *flat_bounds(),
     )
 
 

@@ -20,7 +20,7 @@ from tornproof.impl.types.questdb import DECIMAL_DIGITS_MAX, TypeTag
 
 def test_all_answers_are_right_and_there_are_several_of_each_kind() -> None:
     counts = Counter(each.kind for each in questions())
-    assert len(counts) == 36 and min(counts[each] for each in ("directories", "types", "ends")) > 200
+    assert len(counts) == 37 and min(counts[each] for each in ("directories", "types", "ends")) > 200
 
 
 def kinds_of(findings: list[Any]) -> set[str]:
@@ -34,6 +34,7 @@ def kinds_of(findings: list[Any]) -> set[str]:
         ("tornproof.impl.table.symbol_hash:HASH_MASK", 0x07, {"buckets"}),
         ("tornproof.impl.table.partition_names:_floor", lambda start, _: start, {"directories", "starts", "ends"}),
         ("tornproof.impl.storage.checksum:crc32_combine", lambda first, second, _: second, {"checksums"}),
+        ("tornproof.impl.extension.bounds:SUFFIX_SIZE_MAX_BYTES", 15, {"bounds in FlatBuffers"}),
         ("tornproof.impl.layout.txn:READ_ONLY", Bits("READ_ONLY", 63, 1, ""), {"bit fields"}),
     ],
 )

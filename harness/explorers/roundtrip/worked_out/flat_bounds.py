@@ -1,0 +1,83 @@
+"""What a FlatBuffers footer states of minima and maxima, by the comment of its schema."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
+from tornproof.harness.explorers.roundtrip.worked_out.question import Question
+from tornproof.impl.extension.bounds import Bound, packed_bounds, unpacked_bound
+from tornproof.impl.types.physical import PhysicalType
+
+STATED_BYTES_MAX = 16
+ENDS = (b"", b"a", b"a" * 8, b"\0" * 9, b"a" * 15, b"\xff" * 15, b"a" * 16, b"\xff" * 16, b"a" * 17, b"\xff" * 17)
+STARTS = (b"", b"\0", b"prefix", b"a prefix that is longer than a bound may be")
+WORDS = {"INT32": (4, 0), "FLOAT": (4, 0), "INT64": (0, 8), "DOUBLE": (0, 8), "INT96": (4, 8)}
+"""How many bytes of a value are in the word of four bytes, and behind them in that of eight."""
+
+Stated = tuple[int, int, int, int] | None
+"""The words of four bytes, of the low and of the high eight, and the length."""
+
+
+def flat_bounds() -> Iterator[Question]:
+    """Yield both bounds of texts and numbers, each of which is a value or a limit, or is not there."""
+    pairs, exactness = itertools.product((None, *ENDS), repeat=2), itertools.product((False, True), repeat=2)
+    for start, differ, ends, are_exact in itertools.product(STARTS, (b"", b"-+"), pairs, exactness):
+        bounds = [
+            None if end is None else Bound(start + differ[place : place + 1] + end, is_exact)
+            for place, (end, is_exact) in enumerate(zip(ends, are_exact, strict=True))
+        ]
+        yield _question(PhysicalType.BYTE_ARRAY, bounds, _of_texts(bounds))
+    for name, (few, more) in WORDS.items():
+        for size_bytes, is_exact in itertools.product((few + more - 1, few + more, few + more + 1), (False, True)):
+            value = bytes(range(1, size_bytes + 1))
+            little = [int.from_bytes(each, "little") for each in (value[:few], value[few:])]
+            length = size_bytes if is_exact else -size_bytes
+            stated = (*little, 0, length) if size_bytes == few + more else None
+            yield _question(PhysicalType[name], [Bound(value, is_exact), None], ([stated, None], b""))
+
+
+def _question(physical_type: PhysicalType, bounds: list[Bound | None], expected: Any) -> Question:
+    words = " to ".join("none" if each is None else f"{each.value!r} ({each.is_exact})" for each in bounds)
+    found = functools.partial(_stated, physical_type, bounds)
+    return Question("bounds in FlatBuffers", f"{words} of {physical_type.name}", found, expected)
+
+
+def _of_texts(bounds: list[Bound | None]) -> tuple[list[Stated], bytes]:
+    """Return what is stated of texts, of which at most 16 bytes are behind what both begin with."""
+    values = [each.value for each in bounds if each is not None]
+    common = 0
+    while len(values) > 1 and all(len(value) > common for value in values) and values[0][common] == values[1][common]:
+        common += 1
+    return [_of_text(each, common, place) for place, each in enumerate(bounds)], values[0][:common] if common else b""
+
+
+def _of_text(bound: Bound | None, common: int, place: int) -> Stated:
+    if bound is None:
+        return None
+    rest, is_exact = bound.value[common:], bound.is_exact
+    if len(rest) > STATED_BYTES_MAX:
+        # What is cut is a limit, and one above must not be below the text.
+        digits, is_exact = [*rest[:STATED_BYTES_MAX]], False
+        while place and digits and digits[-1] == 255:
+            digits.pop()
+        if not digits:
+            return None
+        digits[-1] += place
+        rest = bytes(digits).ljust(STATED_BYTES_MAX, b"\0")
+    if not rest and not is_exact:
+        return None
+    number = sum(digit << 8 * power for power, digit in enumerate(reversed(rest)))
+    return 0, number % (1 << 64), number >> 64, len(rest) if is_exact else -len(rest)
+
+
+def _stated(physical_type: PhysicalType, bounds: list[Bound | None]) -> Any:
+    """Return both bounds and the prefix in the fields of the schema, if they are read again as they are stated."""
+    packed = packed_bounds(physical_type, *bounds)
+    for stated, bound in zip(packed[:2], bounds, strict=True):
+        again = None if stated is None else unpacked_bound(physical_type, stated, packed.prefix)
+        if stated is not None and again != bound and not (again and bound and not again.is_exact):
+            return f"{bound} is read as {again}"
+    return [None if each is None else tuple(each) for each in packed[:2]], packed.prefix

@@ -26,31 +26,37 @@ from tornproof.harness.explorers.roundtrip.metadata.metadata_draft import (
 )
 from tornproof.harness.explorers.roundtrip.metadata.placed_partitions import GENERATED, PARQUET
 from tornproof.harness.explorers.roundtrip.metadata.transaction_files import Entry, TransactionFile
+from tornproof.harness.explorers.roundtrip.worked_out.new_tables import META_COLUMN, META_HEADER
 from tornproof.harness.explorers.roundtrip.worked_out.question import Question, problem_of
 from tornproof.harness.simulator.filesystem.image import DiskImage
+from tornproof.harness.simulator.filesystem.intercept import Call, InterceptedStorage
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.systems.workload import FIRST_TIME
-from tornproof.impl.errors import TornproofError
+from tornproof.impl.errors import StorageError, TornproofError
 from tornproof.impl.pm.view import MetadataView, VerifiedGenerations, open_view
 from tornproof.impl.read.reader import Snapshot, open_snapshot, snapshot_of
 from tornproof.impl.repair.kept import KEPT_DIRECTORY, kept_files
+from tornproof.impl.repair.repair import repair_table
+from tornproof.impl.storage.interface import Storage, StorageReason
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
 from tornproof.impl.table.indexed_columns import reject_indexed
 from tornproof.impl.table.metadata_file import META_FILE, PartitionBy, TableColumn, TableMetadata
 from tornproof.impl.table.parquet_last import parquet_last_advice
 from tornproof.impl.table.partition import PM_FILE
 from tornproof.impl.table.table import Table, open_table
-from tornproof.impl.table.tables_below import tables_below
+from tornproof.impl.table.tables_below import is_root, tables_below
+from tornproof.impl.txn.pins import pin_committed
 from tornproof.impl.txn.transaction import Transaction, decode_transaction
 
 __all__ = ["PROPERTY", "asked_tables", "failed_controls", "problem_of"]
 
 PROPERTY = "a table answers what it is asked for, and refuses it for the right reason"
-PATH, TXN = "table", "_txn"
+PATH, TXN, PINS = "table", "_txn", "_pins"
 DAY = 86_400_000_000
 TIMESTAMP, LONG, VARCHAR, SYMBOL, DESIGNATED = 8, 6, 26, 12, 1 << 17
 NO_ROOM, GONE, DAMAGED, NO_TIME = "UnsupportedError", "FileVanishedError", "CorruptError", "UnknownColumnError"
 TIMES: dict[str | None, int | None] = {None: None, "1970-01-01": 0, "1970-01-02T00:00:00.000001": DAY + 1}
+META_FLAGS_BYTES, INDEXED = 4, 1
 LINKED_TIMES = range(FIRST_TIME, FIRST_TIME + 3)
 TEXTS = [f"t{number}" for number in range(60)]
 Columns = Sequence[tuple[int, int, str]]
@@ -60,7 +66,24 @@ Columns = Sequence[tuple[int, int, str]]
 @functools.cache
 def asked_tables() -> tuple[Question, ...]:
     """Return all questions, always in the same order."""
-    return (*_ranges(), *_rooms(), *_gone(), *_unnamed(), *_advice(), *_below(), *_linked(), *_kept(), *_views())
+    return (
+        *_ranges(),
+        *_rooms(),
+        *_gone(),
+        *_unnamed(),
+        *_advice(),
+        *_below(),
+        *_linked(),
+        *_kept(),
+        *_views(),
+        *_pinned(),
+        *_dry_runs(),
+    )
+
+
+def _others() -> Iterator[Question]:
+    yield from _pinned()
+    yield from _dry_runs()
 
 
 def failed_controls() -> Iterator[str]:
@@ -126,7 +149,7 @@ def _texts() -> Snapshot:
     return open_snapshot(open_table(storage, PATH))
 
 
-def _read_within(snapshot: Callable[[], Snapshot], names: Sequence[str], bound_bytes: int) -> Any:
+def _read_within(snapshot: Callable[[], Snapshot], names: list[str], bound_bytes: int) -> Any:
     with replaced("tornproof.impl.read.row_group:batch_bound_bytes", lambda _: bound_bytes):
         return _outcome(lambda: sum(batch.num_rows for batch in snapshot().batches(names)))
 
@@ -260,12 +283,18 @@ def _below() -> Iterator[Question]:
         ("a link to nothing", ["b/_txn"], {"a": "missing"}, ["b"]),
     )
     for words, files, links, expected in cases:
-        yield Question(
-            "below",
-            f"the tables below a folder with {words}",
-            functools.partial(_made, files, links, _found),
-            expected,
-        )
+        of = f"a folder with {words}"
+        yield Question("below", f"the tables below {of}", functools.partial(_made, files, links, _found), expected)
+        is_above = expected not in ([], ["."])
+        found = functools.partial(_made, files, links, _is_root)
+        yield Question("below", f"whether {of} has tables below it", found, is_above)
+    for words, files in (("files", ["a/b", "c"]), ("a file that is no folder", ["_txn/x"])):
+        found = functools.partial(_made, files, {}, _is_root)
+        yield Question("below", f"whether a folder with {words} has tables below it", found, False)
+
+
+def _is_root(top: Path) -> bool:
+    return is_root(str(top))
 
 
 def _linked() -> Iterator[Question]:
@@ -273,6 +302,64 @@ def _linked() -> Iterator[Question]:
     for has_meta in (True, False):
         name = f"a table {'with' if has_meta else 'without'} `_meta` to whose partition a link leads"
         yield Question("linked", name, functools.partial(_rows_behind_a_link, has_meta=has_meta), len(LINKED_TIMES))
+
+
+class _Refusing(InterceptedStorage):
+    """A storage that refuses all calls on the file of pins, for one reason."""
+
+    def __init__(self, inner: Storage, reason: StorageReason) -> None:
+        super().__init__(inner)
+        self._reason = reason
+
+    def intercept(self, call: Call, run: Callable[[], Any]) -> Any:
+        if call.path.endswith(PINS):
+            raise StorageError(file=call.path, operation=call.kind.value, reason=self._reason)
+        return run()
+
+
+def _pinned() -> Iterator[Question]:
+    """Yield readers who may not open the file of pins: they read without one if that is because of its permissions."""
+    for reason in StorageReason:
+        expected = False if reason.name in ("MISSING", "NOT_PERMITTED") else "StorageError"
+        words = f"whether a reader has a pin where {reason.value}"
+        yield Question("pins", words, functools.partial(_is_pinned, reason), expected)
+
+
+def _is_pinned(reason: StorageReason) -> Any:
+    def found() -> bool:
+        with pin_committed(_Refusing(storage, reason), PATH) as pin:
+            return pin.is_held
+
+    storage = MemoryStorage()
+    new_table_of_rows(storage, PATH, {"ts": "TIMESTAMP"}, LINKED_TIMES)
+    return _outcome(found)
+
+
+def _dry_runs() -> Iterator[Question]:
+    """Yield recoveries of tables with and without an index, and dry runs of them, which promise what is then done."""
+    for has_index, is_damaged, dry_run in itertools.product((False, True), repeat=3):
+        words = f"{'a dry run of ' * dry_run}a recovery of a {'damaged' if is_damaged else 'sound'} table"
+        expected = "IndexedColumnError" if has_index and is_damaged else ["publish_committed"] * is_damaged
+        found = functools.partial(_recovered, has_index=has_index, is_damaged=is_damaged, dry_run=dry_run)
+        yield Question("dry runs", f"{words} with{'' if has_index else 'out'} an index", found, expected)
+
+
+def _recovered(*, has_index: bool, is_damaged: bool, dry_run: bool) -> Any:
+    storage = MemoryStorage()
+    new_table_of_rows(storage, PATH, {"ts": "TIMESTAMP", "s": "SYMBOL"}, LINKED_TIMES)
+    files = dict(storage.image().files)
+    if has_index:
+        # Of the second column; there is no encoder of tables with an index.
+        at = META_HEADER.size + META_COLUMN.size + META_FLAGS_BYTES
+        content = bytearray(files[f"{PATH}/{META_FILE}"])
+        content[at] |= INDEXED
+        files[f"{PATH}/{META_FILE}"] = bytes(content)
+    (file,) = (each for each in files if each.endswith(PM_FILE))
+    if is_damaged:
+        files[file] = bytes(WORD_BYTES) + files[file][WORD_BYTES:]
+    storage = MemoryStorage.of(DiskImage(files, storage.image().directories))
+    report = functools.partial(repair_table, storage, PATH, dry_run=dry_run)
+    return _outcome(lambda: [str(action.kind) for action in report().actions])
 
 
 def _kept() -> Iterator[Question]:
@@ -307,7 +394,7 @@ def _rows_behind_a_link(*, has_meta: bool) -> int:
         return sum(batch.num_rows for batch in snapshot.batches())
 
 
-def _made(files: Sequence[str], links: dict[str, str], found: Callable[[Path], list[str]]) -> list[str]:
+def _made(files: Sequence[str], links: dict[str, str], found: Callable[[Path], Any]) -> Any:
     """Return what is found in a folder of these empty files and links."""
     with tempfile.TemporaryDirectory() as name:
         top = Path(name)

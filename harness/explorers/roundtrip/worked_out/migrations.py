@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import io
+import itertools
 import json
 import struct
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from tornproof.harness.common.whose_error import needed
 from tornproof.harness.explorers.corruption import every_type
 from tornproof.harness.explorers.model_based.other_footers import CHUNKS, STATISTICS, with_footer, within
 from tornproof.harness.explorers.roundtrip.forms import reader_of
@@ -26,6 +28,7 @@ from tornproof.impl.migrate.json_rules import JsonError, parse_json
 from tornproof.impl.migrate.partition_migration import Converted, convert_partition
 from tornproof.impl.migrate.table_migration import TablePlan, plan_table
 from tornproof.impl.parquet.thrift import Field, Kind, Struct, struct_list, with_fields
+from tornproof.impl.pm.chain import decode_chain
 from tornproof.impl.storage.interface import Storage
 from tornproof.impl.table.create import NewColumn, create_table
 from tornproof.impl.table.metadata_file import PartitionBy
@@ -142,22 +145,52 @@ def rejections() -> Iterator[Question]:
         ),
     ):
         yield Question("rejections", f"a migration of a file {words}", functools.partial(_outcome, content), expected)
+    for mode, expected in ((ConversionMode.SERVER, "CorruptError"), (ConversionMode.TOOL, "made")):
+        for text in (b"", b"{", b"[]", b'{"version":2}', b"null"):
+            found = functools.partial(_outcome, changed((), _document(text)), mode)
+            yield Question("rejections", f"a migration, by the {mode.name}, of a document {text!r}", found, expected)
 
 
-def _written(columns: dict[str, list[Any]], *, is_first_empty: bool = False, **settings: Any) -> bytes:
-    """Return a file with a row group for each row, and maybe one without rows before them."""
+def decoded_times() -> Iterator[Question]:
+    """Yield files without bounds, and the first and the last time of each of their row groups."""
+    for count, group_rows in itertools.product((1, 2, 5, 9), (1, 2, 5)):
+        times = [1000 * number for number in range(count)]
+        whole = _written({"ts": times}, group_rows=group_rows, write_statistics=False, use_dictionary=False)
+        content = with_footer(whole, within((), lambda struct: with_fields(struct, _document_of(DESIGNATED))))
+        groups = [times[at : at + group_rows] for at in range(0, count, group_rows)]
+        expected = [(group[0], group[-1]) for group in groups]
+        words = f"the times in row groups of {group_rows} of {count} rows without bounds"
+        yield Question("decoded times", words, functools.partial(_times_of, content), expected)
+
+
+def _times_of(content: bytes) -> list[tuple[int, ...]]:
+    """Return the bounds that metadata state of the only column."""
+    made = convert(reader_of(content), size_bytes=len(content), file=DATA_FILE)
+    metadata = next(decode_chain(made, file=PM_FILE, end_bytes=len(made)))
+    chunks = [chunk for block in metadata.blocks for chunk in block.chunks]
+    bounds = [[needed(each, "there is no bound") for each in (chunk.minimum, chunk.maximum)] for chunk in chunks]
+    return [tuple(int.from_bytes(each.value, "little") for each in pair) for pair in bounds]
+
+
+def _written(
+    columns: dict[str, list[Any]], *, group_rows: int = 1, is_first_empty: bool = False, **settings: Any
+) -> bytes:
+    """Return a file with a row group for each row, or so many, and maybe one without rows before them."""
     target, table = io.BytesIO(), pa.table(columns)
     with pq.ParquetWriter(target, table.schema, store_schema=False, **settings) as writer:
         if is_first_empty:
             writer.write_table(table.slice(0, 0))
-        writer.write_table(table, row_group_size=1)
+        writer.write_table(table, row_group_size=group_rows)
     return target.getvalue()
 
 
 def _document_of(*types: int) -> Field:
     """Return the field of a footer that has a document of columns of these types."""
     schema = [{"column_type": of, "column_top": 0, "id": number} for number, of in enumerate(types)]
-    text = json.dumps({"version": 1, "schema": schema}).encode()
+    return _document(json.dumps({"version": 1, "schema": schema}).encode())
+
+
+def _document(text: bytes) -> Field:
     pair = Struct((Field(1, Kind.BINARY, QUESTDB_KEY.encode()), Field(2, Kind.BINARY, text)))
     return struct_list(KEY_VALUES, [pair])
 
@@ -170,9 +203,9 @@ def _nested(depth: int) -> Struct:
     return Struct((Field(1, Kind.STRUCT, _nested(depth - 1)),)) if depth else Struct(())
 
 
-def _outcome(content: bytes) -> str:
+def _outcome(content: bytes, mode: ConversionMode = ConversionMode.SERVER) -> str:
     try:
-        convert(reader_of(content), size_bytes=len(content), file=DATA_FILE)
+        convert(reader_of(content), size_bytes=len(content), file=DATA_FILE, mode=mode)
     except UnsupportedError:
         return "UnsupportedError"
     except CorruptError:
@@ -195,9 +228,9 @@ def documents() -> Iterator[Question]:
         of_column(more={"x": [1, 2]}),
     )
     for document in (sound, *kept):
-        yield _document(json.dumps(document), {**document, "unused_bytes": 7})
-    yield _document(json.dumps(of_column(column_top=5)), {**sound, "unused_bytes": 7})
-    yield _document(json.dumps({**sound, "unused_bytes": 3, "x": 1}), {**sound, "unused_bytes": 7, "x": 1})
+        yield _updated_document(json.dumps(document), {**document, "unused_bytes": 7})
+    yield _updated_document(json.dumps(of_column(column_top=5)), {**sound, "unused_bytes": 7})
+    yield _updated_document(json.dumps({**sound, "unused_bytes": 3, "x": 1}), {**sound, "unused_bytes": 7, "x": 1})
     wrong = (
         *({**sound, "version": version} for version in (None, True, "1", 1.0, 0, 2, -1)),
         *({**sound, "schema": schema} for schema in _OTHERS),
@@ -211,7 +244,7 @@ def documents() -> Iterator[Question]:
     texts = ("", "null", "[]", "{", '{"version":1,"schema":[],}', '{"version":1,"version":1,"schema":[]}')
     numbers = (f'{{"version":1,"schema":[],"x":{value}}}' for value in ("NaN", "1e999", '"\\ud800"'))
     for text in (*map(json.dumps, wrong), *texts, *numbers):
-        yield _document(text, None)
+        yield _updated_document(text, None)
 
 
 def migrated_documents() -> Iterator[Question]:
@@ -307,7 +340,7 @@ def _read_document(text: str) -> Any:
     ], found.squash_tracker
 
 
-def _document(text: str, expected: dict[str, Any] | None) -> Question:
+def _updated_document(text: str, expected: dict[str, Any] | None) -> Question:
     right = "rejected" if expected is None else json.dumps(expected, separators=(",", ":"))
     return Question("documents", f"what an update makes of {text!r}", functools.partial(_updated, text), right)
 

@@ -14,10 +14,12 @@ from tornproof.impl.errors import (
     TornproofError,
 )
 from tornproof.impl.table.create import NewColumn, create_table
-from tornproof.impl.table.metadata_file import PartitionBy, TableColumn, TableMetadata, decode_metadata_file
+from tornproof.impl.table.metadata_file import META_FILE, PartitionBy, TableColumn, TableMetadata, decode_metadata_file
 from tornproof.impl.table.partition_schema import new_header
 
 META_HEADER, META_COLUMN = struct.Struct("<6i2qBii79x"), struct.Struct("<iqii4xi4x")
+META_ID = 4
+"""The place of the table's number among these fields."""
 COLUMN_ORDERS: tuple[tuple[str, dict[int, int], set[int], list[int]], ...] = (
     ("nothing", {}, set(), [0, 1, 2]),
     ("another type of one in the middle", {3: 1}, set(), [0, 3, 2]),
@@ -82,6 +84,8 @@ def creations() -> Iterator[Question]:
     ):
         found = functools.partial(_is_created, NewColumn(name="column", type=number))
         yield Question("creations", f"a column of type {number:#x}", found, is_right)
+    for number in (0, 1, 2, 7, (1 << 31) - 1):
+        yield Question("creations", f"a table with the id {number}", functools.partial(_id_of, number), number)
     for capacity in (-1, 0, 1, 2, 3, 4, 5, 1023, 1024, 1025, (1 << 20) - 1, 1 << 20, (1 << 20) + 1):
         made = functools.partial(_capacity_of, capacity)
         expected = (
@@ -102,6 +106,13 @@ def _is_created(column: NewColumn | None = None, table: str = "table", *, has_ke
     except TornproofError:
         return False
     return True
+
+
+def _id_of(table_id: int) -> int:
+    storage, columns = MemoryStorage(), [NewColumn(name="ts", type=TIMESTAMP)]
+    create_table(storage, "table", columns, timestamp="ts", partition_by=PartitionBy.DAY, table_id=table_id)
+    number: int = META_HEADER.unpack_from(storage.image().files[f"table/{META_FILE}"])[META_ID]
+    return number
 
 
 def _capacity_of(capacity: int) -> int | None:

@@ -24,6 +24,7 @@ from tornproof.harness.explorers.roundtrip.worked_out.flat_bounds import flat_bo
 from tornproof.harness.explorers.roundtrip.worked_out.hashes import checksums, hashes
 from tornproof.harness.explorers.roundtrip.worked_out.migrations import (
     conversions,
+    decoded_times,
     documents,
     migrated_documents,
     migrations_of_one,
@@ -32,6 +33,12 @@ from tornproof.harness.explorers.roundtrip.worked_out.migrations import (
 from tornproof.harness.explorers.roundtrip.worked_out.new_tables import column_orders, creations, new_partitions
 from tornproof.harness.explorers.roundtrip.worked_out.processes import errors, threads, work
 from tornproof.harness.explorers.roundtrip.worked_out.question import Question, problem_of
+from tornproof.harness.explorers.roundtrip.worked_out.reports import (
+    counted_migrations,
+    counted_reads,
+    refusals,
+    verdicts,
+)
 from tornproof.harness.explorers.roundtrip.worked_out.stored_versions import (
     leave_out_equal_words,
     next_versions,
@@ -67,8 +74,13 @@ def questions() -> tuple[Question, ...]:
         *spared_stores(),
         *readable_forms(),
         *rejections(),
+        *decoded_times(),
         *bit_fields(),
         *flat_bounds(),
+        *counted_reads(),
+        *counted_migrations(),
+        *verdicts(),
+        *refusals(),
     )
 
 

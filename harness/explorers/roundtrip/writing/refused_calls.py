@@ -13,7 +13,8 @@ import pyarrow as pa
 from msgspec.structs import replace
 
 from tornproof.harness.common.copies import open_writer_of_copy
-from tornproof.harness.common.patch import Controls, not_noticed
+from tornproof.harness.common.new_tables import new_table
+from tornproof.harness.common.patch import Controls, not_noticed, replaced
 from tornproof.harness.common.whose_error import needed
 from tornproof.harness.explorers.roundtrip.worked_out.question import Question, problem_of
 from tornproof.harness.explorers.roundtrip.writing.kills import Rows, rows_in, table_of, table_of_rows
@@ -44,6 +45,7 @@ FIRST_DAY = FIRST_TIME // DAY * DAY
 ROWS: Rows = [(FIRST_TIME + number, number) for number in range(3)]
 MERGED: Rows = [*ROWS, (FIRST_TIME + 3, 3)]
 LATER: Rows = [(FIRST_TIME + 2 * DAY + number, number) for number in range(2)]
+TEXTS = ["a text", "b" * 50, "", "another text"]
 TS = NewColumn(name="ts", type=TypeTag.TIMESTAMP)
 V = NewColumn(name="v", type=TypeTag.LONG)
 CREATED, REJECTED, DEAD = "created", "TableRejectedError", "WriterDeadError"
@@ -149,6 +151,9 @@ def _writes() -> Iterator[Question]:
     ):
         call = functools.partial(_after, write=write)
         yield Question("writes", f"a writer that {words}", functools.partial(_answer, call), expected)
+    for step, answer in ((-1, "RowsRejectedError"), (0, len(TEXTS)), (1, len(TEXTS))):
+        words = f"a writer of texts for which an array has room for {step} bytes more than they need"
+        yield Question("writes", words, functools.partial(_answer, functools.partial(_within, step=step)), answer)
     others = "RowsRejectedError, and files are others"
     for words, change, expected in (
         ("drops a partition", lambda writer: writer.drop_partition(early), "RowsRejectedError"),
@@ -171,6 +176,19 @@ def _after(storage: MemoryStorage, *, write: Write) -> list[tuple[int, Any]]:
             writer.rollback()
             raise
     return rows_in(storage, PATH)
+
+
+def _within(_: MemoryStorage, *, step: int) -> int:
+    """Return how many rows a new table has after texts were written out of order."""
+    storage = MemoryStorage()
+    new_table(storage, PATH, {"ts": "TIMESTAMP", "t": "VARCHAR"})
+    with open_writer_of_copy(storage, PATH) as writer:
+        times = [FIRST_TIME - number for number in range(len(TEXTS))]
+        rows = pa.table([times, TEXTS], names=["ts", "t"]).cast(writer.schema)
+        with replaced("tornproof.impl.limits:ARRAY_LIMIT_BYTES", rows.column("t").nbytes + step):
+            writer.write(rows)
+            writer.commit()
+    return sum(batch.num_rows for batch in open_snapshot(open_table(storage, PATH)).batches())
 
 
 def _go_on(writer: TableWriter, _: MemoryStorage) -> None:

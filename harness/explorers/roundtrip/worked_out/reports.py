@@ -1,0 +1,188 @@
+"""What reports of reads, migrations and verifications count, and the reasons for which a system refuses a call."""
+
+from __future__ import annotations
+
+import errno
+import functools
+import itertools
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from tornproof.harness.common.whose_error import needed
+from tornproof.harness.explorers.roundtrip.metadata.placed_partitions import GENERATED, PARQUET
+from tornproof.harness.explorers.roundtrip.metadata.transaction_files import Entry, TransactionFile
+from tornproof.harness.explorers.roundtrip.worked_out.question import Question
+from tornproof.harness.explorers.roundtrip.writing.kills import table_of_rows
+from tornproof.harness.simulator.filesystem.image import DiskImage
+from tornproof.harness.simulator.filesystem.memory import MemoryStorage
+from tornproof.harness.systems.workload import FIRST_TIME
+from tornproof.impl.errors import StorageError
+from tornproof.impl.migrate.plan import Migration, Outcome, PartitionMigration
+from tornproof.impl.migrate.table_migration import TablePlan, plan_table
+from tornproof.impl.query.predicate_text import parse_predicate
+from tornproof.impl.query.time_search import TimeRange
+from tornproof.impl.read.counters import ReadCounters
+from tornproof.impl.read.reader import Snapshot, open_snapshot
+from tornproof.impl.storage.operating_system_file import TranslateOsErrors
+from tornproof.impl.table.table import open_table
+from tornproof.impl.verify.verify import LookedAt, PartitionReport, TableReport
+from tornproof.impl.write.partition_change import WriterOptions
+
+PATH, TXN = "table", "_txn"
+DAY = 86_400_000_000
+DAYS, ROWS_OF_A_DAY, ROWS_OF_A_GROUP = 2, 20, 4
+REASONS = {
+    "it is not there": ("ENOENT",),
+    "permission denied": ("EACCES", "EPERM"),
+    "it is a directory": ("EISDIR",),
+    "it or a part of its path is not a directory": ("ENOTDIR",),
+    "it is not a regular file": ("ENXIO", "ENODEV"),
+    "its name is too long": ("ENAMETOOLONG",),
+    "a symbolic link in its path leads in a circle or must not be followed": ("ELOOP",),
+    "it is already there": ("EEXIST",),
+    "it is not empty": ("ENOTEMPTY",),
+    "no space is left": ("ENOSPC", "EDQUOT"),
+    "the file system is read-only": ("EROFS",),
+    "it is closed or was not opened for this": ("EBADF",),
+    "input/output error": ("EIO",),
+}
+"""Of the numbers of the system, by their names."""
+
+
+def counted_reads() -> Iterator[Question]:
+    """Yield reads of a range of times and values, and what is counted of their row groups, rows and columns."""
+    rows = [
+        (FIRST_TIME + day * DAY + number, day * ROWS_OF_A_DAY + number)
+        for day, number in itertools.product(range(DAYS), range(ROWS_OF_A_DAY))
+    ]
+    groups = [rows[at : at + ROWS_OF_A_GROUP] for at in range(0, len(rows), ROWS_OF_A_GROUP)]
+    for (first, last), values, names in itertools.product(
+        ((0, 39), (4, 7), (5, 9), (18, 21), (39, 39)), ((0, 39), (4, 7), (6, 30), (50, 60)), (["v"], ["ts", "v"])
+    ):
+        times = rows[first][0], rows[last][0]
+        in_time = [group for group in groups if group[-1][0] >= times[0] and group[0][0] <= times[1]]
+        read = [group for group in in_time if group[-1][1] >= values[0] and group[0][1] <= values[1]]
+        found = [row for row in rows if times[0] <= row[0] <= times[1] and values[0] <= row[1] <= values[1]]
+        expected = {
+            "row groups": len(groups),
+            "read": len(read),
+            "time": len(groups) - len(in_time),
+            "statistics": len(in_time) - len(read),
+            "rows of those read": sum(map(len, read)),
+            "rows": len(found),
+            # The condition needs both columns.
+            "chunks": 2 * len(read),
+        }
+        words = f"{' and '.join(names)} of rows {first} to {last} with values from {values[0]} to {values[1]}"
+        counted = functools.partial(_counted, tuple(rows), names, times, values)
+        yield Question("counts of reads", f"a read of {words}", counted, expected)
+
+
+def _counted(
+    rows: tuple[tuple[int, int], ...], names: list[str], times: tuple[int, int], values: tuple[int, int]
+) -> dict[str, int]:
+    snapshot, counters = _snapshot(rows), ReadCounters()
+    where = parse_predicate(f"v BETWEEN {values[0]} AND {values[1]}", snapshot.columns)
+    within = TimeRange(start=times[0], end=times[1] + 1)
+    batches = [*snapshot.batches(names, within, where, counters)]
+    needed(counters.returned_row_count == sum(batch.num_rows for batch in batches), "other rows are counted")
+    return {
+        "row groups": counters.row_group_count,
+        "read": counters.kept_row_group_count,
+        "time": sum(count for reason, count in counters.pruned.items() if reason == "time"),
+        "statistics": sum(count for reason, count in counters.pruned.items() if reason == "statistics"),
+        "rows of those read": counters.scanned_row_count,
+        "rows": counters.returned_row_count,
+        "chunks": counters.chunk_count,
+    }
+
+
+@functools.cache
+def _snapshot(rows: tuple[tuple[int, int], ...]) -> Snapshot:
+    image = table_of_rows(PATH, [*rows], options=WriterOptions(row_group_row_count_max=ROWS_OF_A_GROUP))
+    return open_snapshot(open_table(MemoryStorage.of(image), PATH))
+
+
+def counted_migrations() -> Iterator[Question]:
+    """Yield what is counted of migrations, and of what there is to migrate in tables of several formats."""
+    names = ("migrated", "replaced", "already", "rejected")
+    for outcomes, native_count in itertools.product(
+        itertools.chain.from_iterable(itertools.product(names, repeat=count) for count in range(3)), (0, 3)
+    ):
+        expected = {**{name: outcomes.count(name) for name in names}, "native": native_count}
+        words = f"a migration of partitions that are {', '.join(outcomes) or 'none'} beside {native_count} native ones"
+        found = functools.partial(_counts, outcomes, native_count)
+        yield Question("counts of migrations", words, found, (expected, "rejected" not in outcomes))
+    for flags in itertools.product((PARQUET | GENERATED, 0), repeat=3):
+        image = DiskImage.of_files({f"{PATH}/{TXN}": _transaction(flags)})
+        days = [(f"1970-01-0{1 + day}", (each,)) for day, each in enumerate(flags)]
+        for only, meant in ((None, flags), *days):
+            there_is = sum(map(bool, meant)), sum(not each for each in meant)
+            words = f"what to migrate of {only or 'all'} of partitions with the flags {flags}"
+            yield Question("counts of migrations", words, functools.partial(_planned, image, only), there_is)
+
+
+def _counts(outcomes: Sequence[str], native_count: int) -> tuple[dict[str, int], bool]:
+    partitions = tuple(
+        PartitionMigration(name=f"{number}", outcome=Outcome(outcome), token=8)
+        for number, outcome in enumerate(outcomes)
+    )
+    migration = Migration(path=PATH, partitions=partitions, native_count=native_count)
+    return dict(migration.counts()), migration.is_complete
+
+
+def _transaction(flags: Sequence[int]) -> bytes:
+    entries = [
+        Entry(timestamp=day * DAY, row_count=1, flags=each, token=100 if each else -1) for day, each in enumerate(flags)
+    ]
+    return TransactionFile(name="", entries=tuple(entries), transient_row_count=1, symbols=()).content()
+
+
+def _planned(image: DiskImage, only: str | None) -> Any:
+    plan = plan_table(MemoryStorage.of(image), PATH, only=only)
+    return (len(plan.partitions), plan.native_count) if isinstance(plan, TablePlan) else plan
+
+
+def verdicts() -> Iterator[Question]:
+    """Yield tables of sound partitions in both formats, and the verdict, which says what it does not cover."""
+    for parquet_count, native_count, is_looked_at in itertools.product(range(3), range(3), (False, True)):
+        looked_at = "sizes" if is_looked_at else "nothing"
+        limit = "looked at only in sizes" if is_looked_at else "not looked at"
+        native = f"{_some(native_count, 'native partition')} ({_some(7 * native_count, 'row')}) {limit}"
+        words = f"{_some(parquet_count, 'parquet partition')}"
+        yield Question(
+            "verdicts",
+            f"{words} and {native}",
+            functools.partial(_verdict, parquet_count, native_count, looked_at),
+            f"sound in its {words}; {native}" if native_count else "sound",
+        )
+
+
+def _some(count: int, noun: str) -> str:
+    return f"{count} {noun}{'s' * (count != 1)}"
+
+
+def _verdict(parquet_count: int, native_count: int, looked_at: str) -> str:
+    partitions = [
+        *(PartitionReport(name="p", format="parquet", rows=5, token=8) for _ in range(parquet_count)),
+        *(
+            PartitionReport(name="n", format="native", rows=7, token=-1, looked_at=LookedAt(looked_at))
+            for _ in range(native_count)
+        ),
+    ]
+    return TableReport(table=PATH, version=1, partitions=tuple(partitions)).verdict
+
+
+def refusals() -> Iterator[Question]:
+    """Yield the errors of a system, and the reason that each is; of others it has the words."""
+    for reason, names in REASONS.items():
+        for name in names:
+            yield Question("refusals", f"a call that ends in {name}", functools.partial(_refusal, name), reason)
+
+
+def _refusal(name: str) -> str:
+    try:
+        with TranslateOsErrors("_txn", "open"):
+            raise OSError(getattr(errno, name), "the words of a system")
+    except StorageError as error:
+        return str(error.reason)

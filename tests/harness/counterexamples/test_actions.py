@@ -12,10 +12,10 @@ from random_runs import cut_finding, found, switched_finding, table_case
 from tornproof.harness.common.verdict import Finding
 from tornproof.harness.counterexamples.actions import Action, ActionRecorder, in_order
 from tornproof.harness.counterexamples.case_document import case_of
-from tornproof.harness.counterexamples.log import DecisionLog, parse_deviation
+from tornproof.harness.counterexamples.log import DecisionLog, Kill, parse_deviation
 from tornproof.harness.counterexamples.replay_engine import Observer
 from tornproof.harness.counterexamples.run import Replayer
-from tornproof.harness.counterexamples.step_names import Step
+from tornproof.harness.counterexamples.step_names import OPEN, Step
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.intercept import Call, CallKind
 from tornproof.harness.simulator.filesystem.kernel import Kernel
@@ -126,3 +126,13 @@ def test_files_that_an_operation_has_made_before_a_crash_are_among_those_that_it
     kill = parse_deviation("writer@commit 0: write b #1 is killed")
     recorder.deviated(kill, kernel)
     assert recorder.changed_before(kill) == {"a": b"old", "b": b""}
+
+
+def test_an_operation_begins_again_after_a_kill_also_if_it_has_the_same_name() -> None:
+    recorder = ActionRecorder(case_of(killed_finding().evidence["test_case"]))
+    opening = Step("writer 1", OPEN, CallKind.SIZE, "_txn")
+    for session in range(2):
+        kernel = Kernel.of(DiskImage.of_files({"table/_txn": b"%d" % session}))
+        recorder.stepping(opening, Call(kind=CallKind.SIZE, path="table/_txn"), kernel)
+        recorder.deviated(Kill(opening), kernel)
+    assert [begin.files["table/_txn"] for begin in recorder.begins] == [b"0", b"1"]

@@ -3,7 +3,7 @@
 import json
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 
 import pytest
@@ -38,6 +38,7 @@ from tornproof.harness.explorers.kills.plan import (
     sampled_cuts,
 )
 from tornproof.harness.explorers.kills.sessions import REWORDED
+from tornproof.harness.simulator.filesystem.faulty import Fault, FaultyStorage
 from tornproof.harness.simulator.filesystem.intercept import Call, CallKind
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.simulator.filesystem.step_bound import STEP_BOUND
@@ -45,6 +46,7 @@ from tornproof.harness.simulator.process.observer import Property
 from tornproof.harness.systems.table import TableTarget
 from tornproof.harness.systems.toy import HeaderFirst, RecoversInPlace, Toy, ToyWriter
 from tornproof.harness.systems.toy_locks import BusyLockFile, LockFile, is_made
+from tornproof.harness.systems.toy_losses import TakesPartForWhole
 from tornproof.harness.systems.workload import MADE_PATH, crash_operations, made_image
 from tornproof.impl.errors import BusyError, StorageError
 from tornproof.impl.storage.interface import EntryKind, File, LockMode, OpenMode, Storage, StorageReason
@@ -761,3 +763,15 @@ def test_what_a_reader_saw_on_a_disk_is_what_it_sees_on_every_disk_with_the_same
     with remembered_decoding():
         Exploration(judge, "table", Plan.of(judge, 40, 1)).run()
     assert min(compared.values()) > 500, compared
+
+
+@pytest.mark.parametrize(("written_bytes", "is_taken"), [(0, False), (1, True)])
+def test_the_toy_that_takes_a_part_for_the_whole_takes_nothing_for_nothing(written_bytes: int, is_taken: bool) -> None:
+    """Otherwise it would be broken without a write that fails after a part of it."""
+    inner = MemoryStorage()
+    inner.mkdir("toy")
+    fault = Fault(at=0, reason=StorageReason.NO_SPACE, among=frozenset({CallKind.PWRITE}), written_bytes=written_bytes)
+    storage = FaultyStorage(inner, fault)
+    with nullcontext() if is_taken else pytest.raises(StorageError):
+        TakesPartForWhole().write_anew(storage, "toy/state", b"letters")
+    assert storage.fired[fault] == 1

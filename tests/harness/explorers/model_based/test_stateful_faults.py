@@ -19,6 +19,7 @@ from tornproof.harness.common.patch import wrapped
 from tornproof.harness.common.remembered_codecs import remembered_encoder
 from tornproof.harness.common.verdict import Finding, Phase, Verdict
 from tornproof.harness.explorers.model_based.explorer import (
+    STEPS_IN_PART,
     Failed,
     Part,
     PartResult,
@@ -288,3 +289,9 @@ def test_a_violation_keeps_no_frame_alive_whose_views_of_files_a_collection_woul
     with planted("blocks are not aligned"):
         violation = replay(search, 0, LAST_AND_FIRST)
     assert violation is not None and not (violation.__traceback__ or violation.__context__ or violation.__cause__)
+
+
+def test_random_programs_begin_on_every_table_of_ours_and_on_the_given_one() -> None:
+    for seed in (0, 1, 7):
+        tables = [part.table for part in parts(2 * len(TABLES) * STEPS_IN_PART, seed)]
+        assert {*tables} == {None, *(each.name for each in TABLES)} and tables.count(None) == len(TABLES)

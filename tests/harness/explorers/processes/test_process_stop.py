@@ -2,7 +2,7 @@
 
 import pytest
 
-from tornproof.harness.explorers.processes.stop import COMMIT, Stop, Stopped, StoppingStorage
+from tornproof.harness.explorers.processes.stop import COMMIT, RECOVERY, Stop, Stopped, StoppingStorage
 from tornproof.harness.simulator.filesystem.memory import Killed, MemoryStorage
 from tornproof.impl.storage.interface import OpenMode
 
@@ -85,3 +85,15 @@ def test_another_stage_is_another_position() -> None:
     storage = stopping("purge: make directory")
     storage.mkdir("t/a")
     assert stops == []
+
+
+def test_what_a_recovery_publishes_counts_for_no_commit() -> None:
+    storage = stopping("commit: make directory")
+    storage.stage = RECOVERY
+    with storage.open_for_writing("t/_pm", OpenMode.NEW) as file:
+        file.truncate(64)
+        file.map(8).store_u64(0, 5)
+    storage.stage = COMMIT
+    with pytest.raises(Killed):
+        storage.mkdir("t/a")
+    assert stops == [Stopped(position="commit: make directory", is_published=False)]

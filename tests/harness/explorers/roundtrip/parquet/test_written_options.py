@@ -12,7 +12,13 @@ from tornproof.harness.common.patch import wrapped
 from tornproof.harness.common.verdict import Verdict
 from tornproof.harness.explorers.roundtrip.explorer import findings_of
 from tornproof.harness.explorers.roundtrip.parquet import written_options
-from tornproof.harness.explorers.roundtrip.parquet.written_options import asked, failed_controls, problem_of, wrong
+from tornproof.harness.explorers.roundtrip.parquet.written_options import (
+    LEVELS,
+    asked,
+    failed_controls,
+    problem_of,
+    wrong,
+)
 from tornproof.harness.explorers.roundtrip.parts import WRITTEN_OPTIONS, WRONG_OPTIONS
 from tornproof.impl.parquet.encode_options import ColumnOptions, EncodeOptions
 from tornproof.impl.parquet.fields import Codec
@@ -98,3 +104,12 @@ def test_options_that_no_file_can_have_are_refused_and_a_writer_that_takes_them_
 def test_a_writer_that_refuses_everything_is_noticed() -> None:
     with wrapped("tornproof.impl.write.writer_options:_problems", lambda _: lambda options: ["no"]):
         assert "what is accepted counts as refused" in list(failed_controls())
+
+
+def test_columns_with_a_codec_of_their_own_have_each_level_and_none() -> None:
+    for each in asked():
+        if "and others of single columns" in each.name:
+            encoding = each.options.encoding
+            own = {(column.codec, column.level) for column in encoding.columns.values() if column.codec is not None}
+            assert own >= {(codec, None) for codec, _ in own}
+            assert {codec for codec, level in own if level is not None} == {*LEVELS}

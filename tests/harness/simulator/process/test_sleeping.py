@@ -60,6 +60,19 @@ def test_who_saw_something_new_or_has_said_something_does_not_wait() -> None:
     assert calls_of(looks_and_sleeps(5, says=True), kinds)[0] == [LOOK] * 5
 
 
+@pytest.mark.parametrize(("counts", "expected"), [((2, 1), [LOOK] * 3), ((2, 1, 1), [*[LOOK] * 4, SLEEP])])
+def test_who_sleeps_earlier_than_in_the_round_before_does_not_repeat_itself(
+    counts: tuple[int, ...], expected: list[CallKind]
+) -> None:
+    def run(storage: Storage, say: Say) -> None:
+        for count in counts:
+            for number in range(count):
+                storage.kind(f"lock {number}")
+            storage.sleep_seconds(1.0)
+
+    assert calls_of(run, kinds)[0] == expected
+
+
 def test_sleeping_without_looking_is_no_wait_for_others() -> None:
     def run(storage: Storage, say: Say) -> None:
         for _ in range(99):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -55,9 +56,10 @@ def test_what_is_left_out_is_a_finding_that_replays(
 
 
 def test_a_later_row_group_that_is_too_large_is_noticed() -> None:
-    large = GROUP_BYTES_MAX // 8 + 1
-    rows = pa.table({"v": pa.array(range(large + 4), pa.int64())})
-    for counts, wrong in (((2, 2, large), [2]), ((2, large, 2), [1]), ((large, 2, 2), [0]), ((2, 2), [])):
-        contents = SimpleNamespace(footer={"row_groups": [{"num_rows": count} for count in counts]})
+    groups = {"small": [""] * 2, "large": ["x" * GROUP_BYTES_MAX, "x"], "single": ["x" * GROUP_BYTES_MAX * 2]}
+    for kinds in itertools.product(groups, repeat=3):
+        texts = [groups[kind] for kind in kinds]
+        rows = pa.table({"text": [text for group in texts for text in group]})
+        contents = SimpleNamespace(footer={"row_groups": [{"num_rows": len(group)} for group in texts]})
         found = [*_differences_of_sizes(contents, SimpleNamespace(rows=rows))]  # type: ignore[arg-type]  # what is looked at of them
-        assert [each.split()[2] for each in found] == [str(number) for number in wrong]
+        assert [int(each.split()[2]) for each in found] == [at for at, kind in enumerate(kinds) if kind == "large"]

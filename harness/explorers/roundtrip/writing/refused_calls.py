@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, TypeAlias
+from contextlib import suppress
+from typing import Any, NoReturn, TypeAlias
 
 import pyarrow as pa
 from msgspec.structs import replace
@@ -21,7 +22,7 @@ from tornproof.harness.explorers.roundtrip.writing.kills import Rows, rows_in, t
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.systems.workload import FIRST_TIME
-from tornproof.impl.errors import TornproofError
+from tornproof.impl.errors import RowsRejectedError, TornproofError
 from tornproof.impl.read.reader import open_snapshot
 from tornproof.impl.table.create import NewColumn, create_table
 from tornproof.impl.table.metadata_file import PartitionBy
@@ -40,6 +41,7 @@ __all__ = ["PROPERTY", "failed_controls", "problem_of", "refused_calls"]
 
 PROPERTY = "what may not be asked for is refused for the right reason, and changes nothing"
 PATH, BUILT = "asked", "built"
+WRITER, CHANGES = "tornproof.impl.write.table_writer", "tornproof.impl.write.partition_change"
 DAY = 86_400_000_000
 FIRST_DAY = FIRST_TIME // DAY * DAY
 ROWS: Rows = [(FIRST_TIME + number, number) for number in range(3)]
@@ -62,11 +64,11 @@ def refused_calls() -> tuple[Question, ...]:
 
 def failed_controls() -> Iterator[str]:
     """Yield what is not noticed of those who refuse nothing, and of those who change a file before they refuse."""
-    writer, create = "tornproof.impl.write.table_writer", "tornproof.impl.table.create"
+    create = "tornproof.impl.table.create"
     controls: Controls = (
-        ("a partition may be adopted over another one", f"{writer}:adopted", lambda *_, **__: None),
+        ("a partition may be adopted over another one", f"{WRITER}:adopted", lambda *_, **__: None),
         ("a table of any columns is created", f"{create}:_check_columns", lambda *_: None),
-        ("a merge may be adopted where nothing is left", f"{writer}:adopted", _adopted_alone, "RowsRejectedError"),
+        ("a merge may be adopted where nothing is left", f"{WRITER}:adopted", _adopted_alone, "RowsRejectedError"),
         ("what is refused changes a file", f"{__name__}:_files_of", lambda storage: object()),
     )
     return not_noticed(controls, problem_of, refused_calls())
@@ -154,6 +156,9 @@ def _writes() -> Iterator[Question]:
     for step, answer in ((-1, "RowsRejectedError"), (0, len(TEXTS)), (1, len(TEXTS))):
         words = f"a writer of texts for which an array has room for {step} bytes more than they need"
         yield Question("writes", words, functools.partial(_answer, functools.partial(_within, step=step)), answer)
+    for error in (KeyboardInterrupt, MemoryError, RowsRejectedError):
+        words = f"a writer whose plan ends in {error.__name__} when it has written a directory"
+        yield Question("writes", words, functools.partial(_left_by, error), ["as it was"])
     others = "RowsRejectedError, and files are others"
     for words, change, expected in (
         ("drops a partition", lambda writer: writer.drop_partition(early), "RowsRejectedError"),
@@ -176,6 +181,24 @@ def _after(storage: MemoryStorage, *, write: Write) -> list[tuple[int, Any]]:
             writer.rollback()
             raise
     return rows_in(storage, PATH)
+
+
+def _left_by(error: type[BaseException]) -> list[str]:
+    """Return what is left of the directory of a large partition after an error that comes when it was written."""
+
+    def fail(*_: object, **__: object) -> NoReturn:
+        raise error("it ends here")
+
+    storage = MemoryStorage.of(_image())
+    before = storage.image()
+    with replaced(f"{CHANGES}:STREAMED_BYTES", 0), open_writer_of_copy(storage, PATH) as writer:
+        writer.write(table_of([(FIRST_TIME + DAY, 7)], writer.schema))
+        with replaced(f"{WRITER}:next_version", fail), suppress(error):
+            writer.commit()
+        needed(writer._changer.streamed, "no directory was written")
+        writer.rollback()
+    left = [*(storage.image().directories - before.directories), *(storage.image().files.keys() - before.files.keys())]
+    return sorted(left) or ["as it was"]
 
 
 def _within(_: MemoryStorage, *, step: int) -> int:

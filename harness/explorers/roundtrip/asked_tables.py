@@ -81,11 +81,6 @@ def asked_tables() -> tuple[Question, ...]:
     )
 
 
-def _others() -> Iterator[Question]:
-    yield from _pinned()
-    yield from _dry_runs()
-
-
 def failed_controls() -> Iterator[str]:
     """Yield what is not noticed of a reader by which no file is ever gone, and of one that follows no renaming."""
     module = "tornproof.impl.read.reader"

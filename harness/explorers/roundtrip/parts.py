@@ -66,6 +66,7 @@ from tornproof.harness.explorers.roundtrip.writing import (
     changed_columns,
     damaged_commits,
     grown_forms,
+    limited_commits,
     lost_orphans,
     offered_values,
     offline_recoveries,
@@ -445,6 +446,14 @@ RECOVERY_ROOMS = Part(
     module=recovery_rooms,
     cases=recovery_rooms.recovery_rooms,
 )
+LIMITED_COMMITS = Part(
+    key="limited",
+    count="commits under limits",
+    words="commits under lower and lower limits of readers",
+    subject="Of ",
+    module=limited_commits,
+    cases=limited_commits.limited_commits,
+)
 WRITTEN_PARTITIONS = Part(
     key="written",
     count="partitions written",
@@ -681,6 +690,7 @@ PARTS = (
     CREATED_TABLES,
     OPENED_FOOTERS,
     READABLE_COMMITS,
+    LIMITED_COMMITS,
     DAMAGED_COMMITS,
     PRUNED_ROW_GROUPS,
     RECOVERY_ROOMS,

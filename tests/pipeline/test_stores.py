@@ -124,6 +124,7 @@ def test_a_campaign_its_histories_its_page_and_a_finding_need_no_local_file(
     assert list(empty.iterdir()) == []
 
 
+@pytest.mark.nightly
 def test_a_worker_that_dies_and_results_that_are_lost_change_nothing(
     spark: SparkSession, there: str, tmp_path: Path, spec: Path
 ) -> None:

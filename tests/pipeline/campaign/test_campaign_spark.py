@@ -132,6 +132,7 @@ def test_a_task_that_fails_each_time_ends_the_campaign_with_one_sentence(spark: 
     assert str(failed.value) == "a task of the campaign failed: OSError: no space left on device"
 
 
+@pytest.mark.nightly
 def test_the_command_runs_on_spark_and_its_findings_replay_without_it(spark: SparkSession, tmp_path: Path) -> None:
     spec = tmp_path / "spec.toml"
     spec.write_text(

@@ -383,6 +383,7 @@ def test_sql_makes_tables_and_views_of_one_and_inserts_into_it(session: SparkSes
         session.sql("DROP TABLE quotes")
 
 
+@pytest.mark.nightly
 def test_insert_without_a_path_writes_to_no_table_wherever_its_rows_come_from(
     session: SparkSession, table: Path, tmp_path: Path
 ) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from depth import nightly
 from pyspark.errors import PythonException
 from pyspark.sql import SparkSession
 
@@ -52,7 +53,7 @@ def test_counts_are_those_of_all_stages_so_far(spark: SparkSession) -> None:
     assert any(done < count for done, count in reported)
 
 
-@pytest.mark.parametrize("kind", ["rdd", "query"])
+@pytest.mark.parametrize("kind", ["rdd", nightly("query")])
 def test_interrupt_ends_the_job(spark: SparkSession, tmp_path: Path, kind: str) -> None:
     def beat(name: str) -> None:
         for count in range(BEAT_COUNT):

@@ -1,4 +1,4 @@
-"""What a writer acknowledges is read under each limit; one that goes beyond a limit is found, and blind looks noticed."""
+"""What is acknowledged is read under each limit; a writer that goes beyond is found, and blind looks are noticed."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ from tornproof.harness.systems.workload import FIRST_TIME
 from tornproof.impl.errors import StorageError, TornproofError
 from tornproof.impl.pm.view import MetadataView, VerifiedGenerations, open_view
 from tornproof.impl.read.reader import Snapshot, open_snapshot, snapshot_of
-from tornproof.impl.repair.kept import KEPT_DIRECTORY, kept_files
+from tornproof.impl.repair.kept import KEPT_DIRECTORY, kept_files, kept_name
 from tornproof.impl.repair.repair import repair_table
 from tornproof.impl.storage.interface import Storage, StorageReason
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
@@ -368,6 +368,25 @@ def _kept() -> Iterator[Question]:
     ):
         found = functools.partial(_made, [file], links, _kept_in)
         yield Question("kept", f"what can be forgotten of {words}", found, [f"{kept}/{PM_FILE}"] * ours)
+
+    content = b"ten bytes."
+    for words, there, name in (
+        ("the same bytes", content, PM_FILE),
+        ("bytes that begin in the same way", content[:-1] + b"!", f"{PM_FILE}.1"),
+        ("bytes that end in the same way", b"!" + content[1:], f"{PM_FILE}.1"),
+        ("fewer bytes", content[:-1], f"{PM_FILE}.1"),
+        ("more bytes", content + b"!", f"{PM_FILE}.1"),
+        ("nothing", None, PM_FILE),
+    ):
+        found = functools.partial(_kept_as, content, there)
+        yield Question("kept", f"where bytes are kept beside {words}", found, f"{kept}/{name}")
+
+
+def _kept_as(content: bytes, there: bytes | None) -> str:
+    files = {f"{PATH}/2024-01-01/{PM_FILE}": content, f"{PATH}/{KEPT_DIRECTORY}/2024-01-01/{PM_FILE}": there}
+    image = DiskImage.of_files({path: each for path, each in files.items() if each is not None})
+    with replaced("tornproof.impl.storage.file_pieces:PIECE_BYTES", 4):
+        return kept_name(image, PATH, f"2024-01-01/{PM_FILE}", 0)
 
 
 def _kept_in(top: Path) -> list[str]:

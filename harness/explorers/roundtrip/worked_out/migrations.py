@@ -7,7 +7,7 @@ import io
 import itertools
 import json
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -21,12 +21,15 @@ from tornproof.harness.explorers.roundtrip.worked_out.column_types import LONG, 
 from tornproof.harness.explorers.roundtrip.worked_out.question import Question
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
+from tornproof.impl.chunk.duplicate_values import read_column_values
 from tornproof.impl.errors import CorruptError, TornproofError, UnsupportedError
+from tornproof.impl.extension.encode import flatbuffer_of
 from tornproof.impl.layout.parquet import DATA_FILE, MAGIC
 from tornproof.impl.migrate.convert import ConversionMode, convert
 from tornproof.impl.migrate.json_rules import JsonError, parse_json
 from tornproof.impl.migrate.partition_migration import Converted, convert_partition
 from tornproof.impl.migrate.table_migration import TablePlan, plan_table
+from tornproof.impl.parquet.footer import decode_footer
 from tornproof.impl.parquet.thrift import Field, Kind, Struct, struct_list, with_fields
 from tornproof.impl.pm.chain import decode_chain
 from tornproof.impl.storage.interface import Storage
@@ -39,6 +42,8 @@ from tornproof.impl.write.questdb_json import QUESTDB_KEY, updated_json
 END = struct.Struct("<Q")
 """The first field of metadata: where its newest generation ends."""
 END_BYTES = END.size
+FOOTER_END = struct.Struct("<I4x")
+"""The end of a file: the length of its footer, and four letters."""
 KEY_VALUES = 5
 """The field of a footer that has texts by their keys."""
 PAGE_BYTES = 12
@@ -149,6 +154,41 @@ def rejections() -> Iterator[Question]:
         for text in (b"", b"{", b"[]", b'{"version":2}', b"null"):
             found = functools.partial(_outcome, changed((), _document(text)), mode)
             yield Question("rejections", f"a migration, by the {mode.name}, of a document {text!r}", found, expected)
+
+
+def other_forms() -> Iterator[Question]:
+    """Yield files of numbers, whether their footer gets another form, and their values, if they are in the file."""
+    whole = _written({"n": [3, 1]})
+    encrypted = Field(8, Kind.STRUCT, Struct((Field(1, Kind.STRUCT, Struct(())),)))
+    for words, path, field, expected in (
+        ("with one more field", (), Field(99, Kind.I32, 1), ("made", [3, 1])),
+        ("with columns that are encrypted", (), encrypted, ("UnsupportedError", [3, 1])),
+        ("with chunks in another file", CHUNKS, Field(1, Kind.BINARY, b"other"), ("made", "UnsupportedError")),
+        ("with chunks in a file without a name", CHUNKS, Field(1, Kind.BINARY, b""), ("made", [3, 1])),
+    ):
+        content = with_footer(whole, within(path, functools.partial(_with, field)))
+        yield Question("other forms", f"a file {words}", functools.partial(_other_form, content), expected)
+
+
+def _with(field: Field, struct: Struct) -> Struct:
+    return with_fields(struct, field)
+
+
+def _other_form(content: bytes) -> tuple[Any, Any]:
+    end = len(content) - FOOTER_END.size
+    thrift = content[end - FOOTER_END.unpack(content[end:])[0] : end]
+    footer, read = decode_footer(thrift, file=DATA_FILE, offset_bytes=0), reader_of(content)
+    return (
+        _unless_refused(lambda: flatbuffer_of(thrift, file=DATA_FILE) and "made"),
+        _unless_refused(lambda: read_column_values(read, footer, "n", file=DATA_FILE).values.to_pylist()),
+    )
+
+
+def _unless_refused(of: Callable[[], Any]) -> Any:
+    try:
+        return of()
+    except TornproofError as error:
+        return type(error).__name__
 
 
 def decoded_times() -> Iterator[Question]:

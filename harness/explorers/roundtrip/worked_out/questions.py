@@ -28,6 +28,7 @@ from tornproof.harness.explorers.roundtrip.worked_out.migrations import (
     documents,
     migrated_documents,
     migrations_of_one,
+    other_forms,
     rejections,
 )
 from tornproof.harness.explorers.roundtrip.worked_out.new_tables import column_orders, creations, new_partitions
@@ -75,6 +76,7 @@ def questions() -> tuple[Question, ...]:
         *readable_forms(),
         *rejections(),
         *decoded_times(),
+        *other_forms(),
         *bit_fields(),
         *flat_bounds(),
         *counted_reads(),

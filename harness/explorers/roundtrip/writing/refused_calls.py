@@ -24,6 +24,7 @@ from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.systems.workload import FIRST_TIME
 from tornproof.impl.errors import RowsRejectedError, TornproofError
 from tornproof.impl.read.reader import open_snapshot
+from tornproof.impl.storage.interface import OpenMode
 from tornproof.impl.table.create import NewColumn, create_table
 from tornproof.impl.table.metadata_file import PartitionBy
 from tornproof.impl.table.partition import PartitionFiles
@@ -144,6 +145,8 @@ def _writes() -> Iterator[Question]:
             lambda writer, storage: writer.adopt(_built(storage, ROWS)),
             "RowsRejectedError",
         ),
+        ("adopts one with the rows of another day", _adopt_another_day, "CorruptError"),
+        ("adopts one whose columns are others", _adopt_other_columns, "CorruptError"),
         ("drops it and adopts another", _drop_and_adopt, [*ROWS[:1], *LATER]),
         ("adopts one and has rows for it", _adopt_and_write, "RowsRejectedError"),
         ("adopts one that was merged", _adopt_merged, [*MERGED, *LATER]),
@@ -222,6 +225,22 @@ def _go_on(writer: TableWriter, _: MemoryStorage) -> None:
 def _drop_and_adopt(writer: TableWriter, storage: MemoryStorage) -> None:
     writer.drop_partition(FIRST_DAY)
     writer.adopt(_built(storage, ROWS[:1]))
+
+
+def _adopt_another_day(writer: TableWriter, storage: MemoryStorage) -> None:
+    writer.adopt(replace(_built(storage, [(FIRST_TIME + DAY, 7)]), timestamp=FIRST_DAY + 5 * DAY))
+
+
+def _adopt_other_columns(writer: TableWriter, storage: MemoryStorage) -> None:
+    """Adopt a partition that was prepared for a table whose second column has another type."""
+    other = MemoryStorage.of(table_of_rows(PATH, ROWS, of=TypeTag.INT))
+    prepared = _built(other, [(FIRST_TIME + DAY, 7)])
+    storage.mkdir(BUILT)
+    for path, content in other.image().files.items():
+        if path.startswith(f"{BUILT}/"):
+            with storage.open_for_writing(path, OpenMode.NEW) as file:
+                file.pwrite(content, 0)
+    writer.adopt(prepared)
 
 
 def _adopt_and_write(writer: TableWriter, storage: MemoryStorage) -> None:

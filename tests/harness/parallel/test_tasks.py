@@ -16,7 +16,15 @@ from sample_tasks import exploring, finding_in_waves, in_waves
 
 from tornproof.harness.common.verdict import Phase, Verdict, calls_at_most
 from tornproof.harness.parallel.fork_server import ForkServer
-from tornproof.harness.parallel.tasks import TURN_GROWTH, Exploration, Outcome, Progress, explore, explore_here
+from tornproof.harness.parallel.tasks import (
+    TURN_GROWTH,
+    Exploration,
+    Outcome,
+    Progress,
+    explore,
+    explore_here,
+    interrupts_kept,
+)
 from tornproof.harness.parallel.workers import Task
 
 ROOT = Path(__file__).parents[3]
@@ -226,3 +234,16 @@ def test_processes_end_with_one_that_is_killed() -> None:
         # The pipe ends when the last process that holds it has ended.
         assert process.stdout.read() == ""
     assert len(set(children)) == 2
+
+
+@pytest.mark.parametrize("is_ignored", [False, True])
+def test_a_signal_that_is_ignored_interrupts_nothing(is_ignored: bool) -> None:
+    """A run under nohup goes on when its terminal is closed."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN if is_ignored else signal.SIG_DFL)
+    outcome = Outcome()
+    try:
+        with interrupts_kept(outcome):
+            os.kill(os.getpid(), signal.SIGHUP)
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    assert outcome.interrupted_by == (None if is_ignored else signal.SIGHUP)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tornproof.harness.recording.system_calls import Ended, Lines, Stopped, SystemCall, descriptor_of, text_of
+from tornproof.harness.recording.system_calls import Ended, Lines, Stopped, SystemCall, descriptor_of, text_of, texts_of
 
 
 def events(*lines: str) -> list[SystemCall | Ended | Stopped]:
@@ -68,3 +68,9 @@ def test_descriptors_say_whether_their_file_is_still_there() -> None:
     assert descriptor_of("0x1f") == (31, None, False)
     with pytest.raises(ValueError, match="no descriptor"):
         descriptor_of("{}")
+
+
+def test_a_vector_with_a_buffer_that_was_cut_is_rejected() -> None:
+    assert texts_of(r'[{iov_base="\x61", iov_len=1}, {iov_base="\x62\x63", iov_len=2}]') == b"abc"
+    with pytest.raises(ValueError, match="cut"):
+        texts_of(r'[{iov_base="\x61", iov_len=1}, {iov_base="\x62"..., iov_len=9}]')

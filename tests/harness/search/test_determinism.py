@@ -11,13 +11,16 @@ import numpy as np
 import pytest
 from depth import nightly
 from table_cases import ABANDON, GROW, PURGE, table_case
+from toy_processes import world_of
 
 from tornproof.harness.common.remembered_codecs import remembered_decoding
 from tornproof.harness.common.verdict import Finding
 from tornproof.harness.mutation.known import KNOWN, find_defect
 from tornproof.harness.mutation.replay import replay_planted
+from tornproof.harness.search.outcome import Outcomes
 from tornproof.harness.search.random_schedules import Sampler, pct, uniform
 from tornproof.harness.search.transitions import Schedule
+from tornproof.harness.simulator.process.simulated_process import Body
 from tornproof.harness.simulator.process.world import World
 
 HASH_SEEDS = ("0", "4711")
@@ -119,3 +122,15 @@ def test_findings_of_a_schedule_and_of_a_power_cut_have_the_same_traces_again_ho
 
     answers = in_processes("t.replays(sys.stdin.read())", hash_seeds, text)
     assert answers == [" ".join(expected)] * len(hash_seeds)
+
+
+def test_an_empty_directory_makes_another_outcome() -> None:
+    def makes(name: str) -> Body:
+        return lambda storage, say: storage.mkdir(name)
+
+    worlds = [world_of([makes(name)]) for name in ("a", "b")]
+    for world in worlds:
+        while world.nodes[0].call is not None:
+            world.step(0)
+    first, second = (Outcomes().of(world) for world in worlds)
+    assert first.files != second.files and first == Outcomes().of(worlds[0])

@@ -1,11 +1,12 @@
 """A server that died says of what."""
 
+import mmap
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
-from tornproof.harness.systems.server.process import Server
+from tornproof.harness.systems.server.process import Server, _open_files
 
 START = "2026-01-01 I server started"
 FAILED = "2026-01-01 E could not open"
@@ -30,3 +31,13 @@ def test_the_signal_of_which_java_died_comes_before_errors_and_these_before_all_
     server = Server(cast(Any, None), tmp_path)
     server.log.write_text("\n".join(lines))
     assert server.last_words() == words
+
+
+def test_a_file_that_is_only_mapped_is_open(tmp_path: Path) -> None:
+    path = tmp_path / "mapped"
+    path.write_bytes(bytes(10))
+    with path.open("rb") as file:
+        mapping = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
+    assert str(path) in _open_files(Path("/proc/self"))
+    mapping.close()
+    assert str(path) not in _open_files(Path("/proc/self"))

@@ -194,6 +194,11 @@ def test_what_the_committed_version_names_is_not_removed(machine: Machine, kind:
     assert broken is not None and broken.is_content
 
 
+def test_nothing_takes_the_place_of_what_the_committed_version_names(machine: Machine) -> None:
+    broken = machine.judge(CallKind.RENAME, f"{MADE_PATH}/elsewhere", target_path=f"{machine.directory}/_pm")
+    assert broken is not None and broken.is_content
+
+
 def test_other_files_and_directories_are_not_checked(machine: Machine) -> None:
     apply(machine.kernel, 0, Call(kind=CallKind.MKDIR, path=f"{MADE_PATH}/2000-01-01T00.1"))
     for name in ("2000-01-01T00.1/data.parquet", "2000-01-01T00.1/_pm", "_name"):

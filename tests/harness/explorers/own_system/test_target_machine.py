@@ -22,6 +22,7 @@ from tornproof.harness.explorers.kills.exploration import (
     WORKING_RECOVERY,
 )
 from tornproof.harness.explorers.own_system import machine as target_machine
+from tornproof.harness.explorers.own_system.damage import Run
 from tornproof.harness.explorers.own_system.execution import Execution
 from tornproof.harness.explorers.own_system.machine import (
     CONTROLS,
@@ -529,3 +530,35 @@ def test_nothing_of_a_target_outlives_a_kill() -> None:
     steps = CONTROLS[0][2]
     violation = violation_of(Repairs(), "toy", steps)
     assert violation is not None and violation.violated is Property.REJECTED
+
+
+class MakesDirectories(Toy):
+    """Makes one more directory whenever a writer is opened."""
+
+    name = "makes directories"
+
+    @contextmanager
+    def open_writer(self, storage: Storage, path: str) -> Iterator[ToyWriter]:
+        storage.mkdir(f"{path}/{len(storage.listdir(path))}")
+        with super().open_writer(storage, path) as writer:
+            yield writer
+
+
+def test_a_second_opening_may_not_make_a_directory_either() -> None:
+    (finding,) = explored(MakesDirectories()).findings
+    assert finding.property == Property.IDEMPOTENT
+
+
+def test_what_a_writer_leaves_at_its_end_is_damaged_too() -> None:
+    class WritesAtItsEnd(Toy):
+        name = "writes at its end"
+
+        @contextmanager
+        def open_writer(self, storage: Storage, path: str) -> Iterator[ToyWriter]:
+            with super().open_writer(storage, path) as writer:
+                yield writer
+            with storage.open_for_writing(f"{path}/end", OpenMode.EXISTING_OR_NEW) as file:
+                file.pwrite(b"end", 0)
+
+    run = Run.of(WritesAtItsEnd(), [b"one", b"two"], path="toy")
+    assert run.contents["end"] == b"end" and len(run.images) == len(run.states) == 3

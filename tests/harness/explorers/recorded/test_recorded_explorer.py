@@ -15,7 +15,12 @@ from tornproof.harness.explorers.recorded import states as recorded_states
 from tornproof.harness.explorers.recorded.checker import Checker
 from tornproof.harness.explorers.recorded.effects import site
 from tornproof.harness.explorers.recorded.explorer import RecordedQuestion, check_one, explore_recorded
-from tornproof.harness.explorers.recorded.states import enumerate_states, points_of, state_named
+from tornproof.harness.explorers.recorded.states import (
+    enumerate_points,
+    enumerate_states,
+    points_of,
+    state_named,
+)
 from tornproof.harness.parallel.tasks import explore_here
 from tornproof.harness.recording.replaying import Machine, tree_of
 from tornproof.harness.recording.steps import End, Start, Step, StepKind, Trace
@@ -279,3 +284,12 @@ def test_a_sync_of_a_range_keeps_that_range_of_every_version() -> None:
 def test_names_that_were_made_up_are_of_one_site(one: str, other: str, is_same: bool) -> None:
     steps = [Step(kind=StepKind.UNLINK, call=1, name="unlink", path=path) for path in (one, other)]
     assert (site(steps[0]) == site(steps[1])) is is_same
+
+
+def test_what_is_a_sample_at_one_point_is_not_complete_although_it_is_at_another_one() -> None:
+    few = Limits(file_count=1, names_count=1, disk_count=1)
+    points = [*points_of(trace(StepKind.FSYNC), B)]
+    whole = {legal_disks(point.machine.kernel, B, few).is_complete: point for point in points}
+    assert enumerate_points([whole[True]], B, few, 10_000).is_complete
+    for order in ((False,), (False, True), (True, False)):
+        assert not enumerate_points([whole[each] for each in order], B, few, 10_000).is_complete

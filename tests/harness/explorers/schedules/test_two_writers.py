@@ -262,3 +262,16 @@ def test_who_waits_for_another_one_leaves_the_order_of_all_others_as_it_was() ->
     explorer: Any = SimpleNamespace(world=Steps(2, 3, 2), judge=judge)
     assert _violated_if_waiting(explorer, taken, 1, 0) == set()
     assert judged == ["0012121"]
+
+
+def test_what_two_readers_saw_must_fit_one_order_together() -> None:
+    def said(*reads: tuple[str, tuple[frozenset[str], ...]]) -> writers._Said:
+        return writers._Said(begun=(1, 1), acknowledged=(1, 1), reads=reads, violations=())
+
+    case = SimpleNamespace(oracle=frozenset)
+    orders = writers._Orders(SimpleNamespace(sessions=[("a",), ("b",)], case=case))  # type: ignore[arg-type]  # no more is asked of it
+    first, second, both = frozenset("a"), frozenset("b"), frozenset("ab")
+    assert orders.broken(said(("reader 1", (first, both)), ("reader 2", (first,))), both) is None
+    assert orders.broken(said(("reader 1", (second,)), ("reader 2", (both,))), both) is None
+    contradicting = orders.broken(said(("reader 1", (first,)), ("reader 2", (second,))), both)
+    assert contradicting is not None and contradicting.process == "readers"

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from depth import sampled
+from msgspec import structs
 
 from tornproof.harness.common.patch import replaced
 from tornproof.harness.common.verdict import Finding, Verdict
@@ -106,3 +107,14 @@ def test_a_mistake_below_the_open_file_is_found_too(tmp_path: Path) -> None:
         (finding,) = explore_storage(200, 0, str(tmp_path)).findings
     assert finding.evidence[CALLS][-1][0] == "listdir" and len(finding.evidence[CALLS]) == 3
     assert [*tmp_path.iterdir()] == []
+
+
+def test_what_real_files_count_is_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    counters = OperatingSystemStorage.counters
+
+    def another(storage: OperatingSystemStorage) -> Any:
+        found = counters(storage)
+        return structs.replace(found, sync_count=found.sync_count + 1)
+
+    monkeypatch.setattr(OperatingSystemStorage, "counters", another)
+    assert "the counters are" in str(difference([["mkdir", "d"]], str(tmp_path)))

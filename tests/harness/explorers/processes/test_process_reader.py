@@ -1,0 +1,45 @@
+"""Which reads of a process are repeated beside a writer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from types import SimpleNamespace
+
+import pytest
+
+from tornproof.harness.explorers.processes.reader import _Reading
+from tornproof.impl.errors import CorruptError, FileMissingError
+
+GONE = FileMissingError("_pm", "open", "it is not there")
+
+
+@pytest.mark.parametrize(
+    ("error", "versions", "is_repeated"),
+    [
+        (GONE, (1, 2), True),
+        (GONE, (1, 1), False),
+        (CorruptError("_pm", "file", None, "a file", "none"), (1, 2), True),
+        (CorruptError("_pm", "CHECKSUM", 8, 1, 2), (1, 2), False),
+    ],
+)
+def test_only_who_misses_a_file_of_an_older_version_reads_again(
+    error: Exception, versions: tuple[int, ...], is_repeated: bool
+) -> None:
+    """What is torn beside a commit must be recorded, and not read once more."""
+    seen: Iterator[int] = iter((*versions, versions[-1]))
+    table = SimpleNamespace(transaction=lambda: SimpleNamespace(version=next(seen)))
+    answers = iter((error, (2, "digest")))
+
+    def read() -> tuple[int, str]:
+        answer = next(answers)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    reading = _Reading.__new__(_Reading)
+    reading._table = table  # type: ignore[assignment]  # no more is asked of it
+    if is_repeated:
+        assert reading._reloading(read) == (2, "digest")
+    else:
+        with pytest.raises(type(error)):
+            reading._reloading(read)

@@ -10,7 +10,7 @@ import functools
 import itertools
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from tornproof.harness.common.new_tables import new_table_of_rows
@@ -28,11 +28,13 @@ from tornproof.harness.explorers.roundtrip.metadata.placed_partitions import GEN
 from tornproof.harness.explorers.roundtrip.metadata.transaction_files import Entry, TransactionFile
 from tornproof.harness.explorers.roundtrip.worked_out.new_tables import META_COLUMN, META_HEADER
 from tornproof.harness.explorers.roundtrip.worked_out.question import Question, problem_of
+from tornproof.harness.simulator.filesystem.faulty import FaultyStorage
 from tornproof.harness.simulator.filesystem.image import DiskImage
-from tornproof.harness.simulator.filesystem.intercept import Call, InterceptedStorage
+from tornproof.harness.simulator.filesystem.intercept import Call, CallKind, InterceptedStorage
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.systems.workload import FIRST_TIME
 from tornproof.impl.errors import StorageError, TornproofError
+from tornproof.impl.migrate.table_migration import migrate_table
 from tornproof.impl.pm.view import MetadataView, VerifiedGenerations, open_view
 from tornproof.impl.read.reader import Snapshot, open_snapshot, snapshot_of
 from tornproof.impl.repair.kept import KEPT_DIRECTORY, kept_files, kept_name
@@ -59,6 +61,7 @@ TIMES: dict[str | None, int | None] = {None: None, "1970-01-01": 0, "1970-01-02T
 META_FLAGS_BYTES, INDEXED = 4, 1
 LINKED_TIMES = range(FIRST_TIME, FIRST_TIME + 3)
 TEXTS = [f"t{number}" for number in range(60)]
+NAMED = {"ts": "TIMESTAMP", "s": "SYMBOL"}
 Columns = Sequence[tuple[int, int, str]]
 """Number, type and name of each; -1 as the number says that it has none."""
 
@@ -78,6 +81,7 @@ def asked_tables() -> tuple[Question, ...]:
         *_views(),
         *_pinned(),
         *_dry_runs(),
+        *_synced_names(),
     )
 
 
@@ -297,6 +301,33 @@ def _linked() -> Iterator[Question]:
     for has_meta in (True, False):
         name = f"a table {'with' if has_meta else 'without'} `_meta` to whose partition a link leads"
         yield Question("linked", name, functools.partial(_rows_behind_a_link, has_meta=has_meta), len(LINKED_TIMES))
+
+
+def _synced_names() -> Iterator[Question]:
+    """Yield what makes files and directories, none of whose names may be lost in a power cut afterwards."""
+    calls: tuple[tuple[str, Callable[[Storage], object]], ...] = (
+        ("a new table with rows", lambda storage: new_table_of_rows(storage, "new", {"ts": "TIMESTAMP"}, LINKED_TIMES)),
+        ("a new table with symbols", lambda storage: new_table_of_rows(storage, "new", NAMED, LINKED_TIMES)),
+        ("a migration", lambda storage: migrate_table(storage, every_type.PATH)),
+        ("a migration to a new directory", lambda storage: migrate_table(storage, every_type.PATH, out="out")),
+        ("a migration to one that is there", lambda storage: migrate_table(storage, every_type.PATH, out=".")),
+    )
+    for words, call in calls:
+        yield Question("synced", f"the names that are not synced after {words}", functools.partial(_unsynced, call), [])
+
+
+def _unsynced(call: Callable[[Storage], object]) -> list[str]:
+    image = every_type.image_of_every_type()
+    files = {path: content for path, content in image.files.items() if not path.endswith(PM_FILE)}
+    storage = FaultyStorage(MemoryStorage.of(DiskImage(files, image.directories)))
+    call(storage)
+    changed = dict[str, int]()
+    for number, each in enumerate(storage.calls):
+        if each.kind in (CallKind.MKDIR, CallKind.RENAME):
+            changed[str(PurePosixPath(each.target_path or each.path).parent)] = number
+        elif each.kind is CallKind.SYNC_DIRECTORY:
+            changed.pop(each.path, None)
+    return sorted(changed)
 
 
 class _Refusing(InterceptedStorage):

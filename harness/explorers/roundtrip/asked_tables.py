@@ -7,8 +7,10 @@ written down beside its question.
 from __future__ import annotations
 
 import functools
+import gc
 import itertools
 import tempfile
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -39,7 +41,7 @@ from tornproof.impl.pm.view import MetadataView, VerifiedGenerations, open_view
 from tornproof.impl.read.reader import Snapshot, open_snapshot, snapshot_of
 from tornproof.impl.repair.kept import KEPT_DIRECTORY, kept_files, kept_name
 from tornproof.impl.repair.repair import repair_table
-from tornproof.impl.storage.interface import Storage, StorageReason
+from tornproof.impl.storage.interface import LockMode, OpenMode, Storage, StorageReason
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
 from tornproof.impl.table.indexed_columns import reject_indexed
 from tornproof.impl.table.metadata_file import META_FILE, PartitionBy, TableColumn, TableMetadata
@@ -349,6 +351,22 @@ def _pinned() -> Iterator[Question]:
         expected = False if reason.name in ("MISSING", "NOT_PERMITTED") else "StorageError"
         words = f"whether a reader has a pin where {reason.value}"
         yield Question("pins", words, functools.partial(_is_pinned, reason), expected)
+    yield Question("pins", "whether a lock ends with a file that was forgotten", _is_free_again, [False, True])
+
+
+def _is_free_again() -> list[bool]:
+    """Return whether another file gets a lock before and after the one that holds it is forgotten."""
+    with tempfile.TemporaryDirectory() as name, warnings.catch_warnings(action="ignore", category=ResourceWarning):
+        storage, path = OperatingSystemStorage(), f"{name}/{PINS}"
+        forgotten = [storage.open_for_writing(path, OpenMode.NEW)]
+        granted = list[bool]()
+        with storage.open_for_writing(path) as other:
+            forgotten[0].try_lock(LockMode.EXCLUSIVE, offset_bytes=0, size_bytes=1)
+            for _ in range(2):
+                granted.append(other.try_lock(LockMode.EXCLUSIVE, offset_bytes=0, size_bytes=1))
+                forgotten.clear()
+                gc.collect()
+        return granted
 
 
 def _is_pinned(reason: StorageReason) -> Any:

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import errno
 import functools
+import hashlib
 import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import pyarrow as pa
+
+from tornproof.harness.common.copies import open_writer_of_copy
+from tornproof.harness.common.new_tables import new_table
+from tornproof.harness.common.patch import replaced
 from tornproof.harness.common.whose_error import needed
 from tornproof.harness.explorers.roundtrip.metadata.placed_partitions import GENERATED, PARQUET
 from tornproof.harness.explorers.roundtrip.metadata.transaction_files import Entry, TransactionFile
@@ -31,6 +37,7 @@ from tornproof.impl.write.partition_change import WriterOptions
 PATH, TXN = "table", "_txn"
 DAY = 86_400_000_000
 DAYS, ROWS_OF_A_DAY, ROWS_OF_A_GROUP = 2, 20, 4
+WIDE, WIDE_TEXT = "wide", "".join(hashlib.sha256(b"%d" % number).hexdigest() for number in range(1_000))
 REASONS = {
     "it is not there": ("ENOENT",),
     "permission denied": ("EACCES", "EPERM"),
@@ -76,6 +83,29 @@ def counted_reads() -> Iterator[Question]:
         words = f"{' and '.join(names)} of rows {first} to {last} with values from {values[0]} to {values[1]}"
         counted = functools.partial(_counted, tuple(rows), names, times, values)
         yield Question("counts of reads", f"a read of {words}", counted, expected)
+    yield Question(
+        "counts of reads", "whether a read of narrow columns takes the wide one between them", _takes_wide, False
+    )
+
+
+def _takes_wide() -> bool:
+    """Return whether a read of many narrow columns reads as many bytes as the wide one takes that they are around."""
+    storage, narrow = MemoryStorage(), [f"n{number}" for number in range(40)]
+    types = {
+        "ts": "TIMESTAMP",
+        **dict.fromkeys(narrow[:20], "LONG"),
+        WIDE: "VARCHAR",
+        **dict.fromkeys(narrow[20:], "LONG"),
+    }
+    new_table(storage, PATH, types)
+    with open_writer_of_copy(storage, PATH) as writer:
+        values = [pa.array([FIRST_TIME]), *[pa.array([1])] * 20, pa.array([WIDE_TEXT]), *[pa.array([1])] * 20]
+        writer.write(pa.table(dict(zip(types, values, strict=True))).cast(writer.schema))
+        writer.commit()
+    counters = ReadCounters()
+    with replaced("tornproof.impl.table.partition:GAP_MAX_BYTES", len(WIDE_TEXT) // 8):
+        needed(len([*open_snapshot(open_table(storage, PATH)).batches(narrow, counters=counters)]), "there are no rows")
+    return counters.read_bytes > len(WIDE_TEXT) // 2
 
 
 def _counted(

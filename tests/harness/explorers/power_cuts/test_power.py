@@ -4,7 +4,7 @@ import dataclasses
 import json
 import re
 from collections.abc import Iterator
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 
 import pyarrow as pa
 import pytest
@@ -54,6 +54,7 @@ from tornproof.harness.systems.toy import (
     RecoversInPlace,
     SwallowsErrors,
     Toy,
+    ToyWriter,
 )
 from tornproof.harness.systems.toy_control import Control
 from tornproof.harness.systems.toy_losses import (
@@ -65,7 +66,7 @@ from tornproof.harness.systems.toy_losses import (
     TrustsZeros,
 )
 from tornproof.harness.systems.workload import MADE_PATH, crash_operations, made_image
-from tornproof.impl.storage.interface import Storage
+from tornproof.impl.storage.interface import EntryKind, Storage
 from tornproof.impl.types.questdb import TypeTag
 from tornproof.impl.write.commit import HARDENED, RecoveryAction
 
@@ -135,6 +136,27 @@ def test_every_model_keeps_what_is_synced_and_loses_what_is_not(model: Model) ->
     assert bool(violated(model, SwallowsErrors())) is (model is D)
     assert violated(model, NeverDone())
     assert failed_controls([model]) == []
+
+
+class RenamesAtEachOpening(Toy):
+    """Changes no byte when it is opened, but a name."""
+
+    name = "renames at each opening"
+
+    def create(self, storage: Storage, path: str) -> None:
+        super().create(storage, path)
+        self.write_anew(storage, f"{path}/one", b"a mark")
+
+    @contextmanager
+    def open_writer(self, storage: Storage, path: str) -> Iterator[ToyWriter]:
+        names = [f"{path}/one", f"{path}/two"]
+        storage.rename(*(names if storage.kind(names[0]) is EntryKind.FILE else reversed(names)))
+        with super().open_writer(storage, path) as writer:
+            yield writer
+
+
+def test_a_second_recovery_may_not_change_a_name_either() -> None:
+    assert Property.IDEMPOTENT in {each.property for each in phase_of(toy_case(RenamesAtEachOpening()), A).findings}
 
 
 def test_a_model_is_left_out_only_where_one_that_contains_it_was_complete_and_nothing_was_found() -> None:

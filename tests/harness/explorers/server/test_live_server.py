@@ -1,10 +1,15 @@
 """The explorer of a live server, against one that answers from memory: right, or with one planted defect."""
 
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+
 import fake_server
 import pyarrow.compute as pc
 import pytest
 from depth import always_if
 from fake_server import Defect, FakeServer
+from real_tables import CHAIN
 
 from tornproof.harness.checkers.snapshot_isolation import judge
 from tornproof.harness.common.history import SCHEMA
@@ -14,6 +19,7 @@ from tornproof.harness.explorers.server.content import FORMS, after, insert_sql,
 from tornproof.harness.explorers.server.explorer import Result, explore_server
 from tornproof.harness.explorers.server.judge import forks_of, judged_of, replay_server
 from tornproof.harness.explorers.server.record import TableRecord
+from tornproof.harness.explorers.server.run import Round, Seen
 from tornproof.harness.explorers.server.target import version_of
 from tornproof.impl.errors import UsageError
 
@@ -173,3 +179,17 @@ def test_two_reads_that_each_lack_a_commit_of_the_other_are_a_finding() -> None:
     (finding,) = forks_of([record])
     assert "one saw versions [0, 1] of its writers, and other saw versions [1, 0]" in finding.sentence
     assert replay_server(finding) is Verdict.INVALID
+
+
+@pytest.mark.parametrize(("file", "bytes_kept", "count"), [("_txn", None, 0), ("_txn", 20, 1), ("_meta", 5, 1)])
+def test_a_table_that_a_server_left_and_nobody_can_open_is_a_finding(
+    copy_of: Callable[[str], Path], file: str, bytes_kept: int | None, count: int
+) -> None:
+    table = copy_of(CHAIN)
+    content = (table / file).read_bytes()
+    (table / file).write_bytes(content[:bytes_kept])
+    one, seen = Round.__new__(Round), Seen()
+    one._target = SimpleNamespace(data=table.parent)
+    one._seen = seen
+    one._verify(SimpleNamespace(directory=table.name, name="chain"))  # type: ignore[arg-type]  # nor of this
+    assert (len(seen.troubles.findings), seen.counts["verified tables"]) == (count, 1)

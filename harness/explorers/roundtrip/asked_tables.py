@@ -29,13 +29,13 @@ from tornproof.harness.explorers.roundtrip.metadata.metadata_draft import (
 from tornproof.harness.explorers.roundtrip.metadata.placed_partitions import GENERATED, PARQUET
 from tornproof.harness.explorers.roundtrip.metadata.transaction_files import Entry, TransactionFile
 from tornproof.harness.explorers.roundtrip.worked_out.new_tables import META_COLUMN, META_HEADER
-from tornproof.harness.explorers.roundtrip.worked_out.question import Question, problem_of
+from tornproof.harness.explorers.roundtrip.worked_out.question import Question, outcome_of, problem_of
 from tornproof.harness.simulator.filesystem.faulty import FaultyStorage
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.intercept import Call, CallKind, InterceptedStorage
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.systems.workload import FIRST_TIME
-from tornproof.impl.errors import StorageError, TornproofError
+from tornproof.impl.errors import StorageError
 from tornproof.impl.migrate.table_migration import migrate_table
 from tornproof.impl.pm.view import MetadataView, VerifiedGenerations, open_view
 from tornproof.impl.read.reader import Snapshot, open_snapshot, snapshot_of
@@ -97,14 +97,6 @@ def failed_controls() -> Iterator[str]:
     return not_noticed(controls, problem_of, asked_tables())
 
 
-def _outcome(of: Callable[[], Any]) -> Any:
-    """Return what is answered, or the name of the error."""
-    try:
-        return of()
-    except TornproofError as error:
-        return type(error).__name__
-
-
 def _ranges() -> Iterator[Question]:
     """Yield ranges of times, which may begin where they end, and not later."""
     for start, end in itertools.product(TIMES, TIMES):
@@ -119,7 +111,7 @@ def _range(start: str | None, end: str | None) -> Any:
         times = _every_type().time_range(start, end)
         return times.start, times.end
 
-    return _outcome(found)
+    return outcome_of(found)
 
 
 @functools.cache
@@ -152,7 +144,7 @@ def _texts() -> Snapshot:
 
 def _read_within(snapshot: Callable[[], Snapshot], names: list[str], bound_bytes: int) -> Any:
     with replaced("tornproof.impl.read.row_group:batch_bound_bytes", lambda _: bound_bytes):
-        return _outcome(lambda: sum(batch.num_rows for batch in snapshot().batches(names)))
+        return outcome_of(lambda: sum(batch.num_rows for batch in snapshot().batches(names)))
 
 
 def _gone() -> Iterator[Question]:
@@ -191,7 +183,7 @@ def _resolved(mine: Entry, now: Sequence[Entry]) -> Any:
     columns = (TableColumn(id=0, name="time", type=TIMESTAMP),)
     metadata = TableMetadata(columns=columns, partition_by=PartitionBy.DAY, timestamp_id=0)
     snapshot = snapshot_of(Table(storage=storage, path=PATH, metadata=metadata), _decoded([mine]))
-    return _outcome(lambda: snapshot.resolve(snapshot.transaction.partitions[0]))
+    return outcome_of(lambda: snapshot.resolve(snapshot.transaction.partitions[0]))
 
 
 def _unnamed() -> Iterator[Question]:
@@ -238,9 +230,9 @@ def _columns(partitions: Sequence[tuple[int, Columns]]) -> Any:
 
     def found() -> tuple[list[str], Any]:
         snapshot = snapshot_of(table, _decoded(entries))
-        return [each.name for each in snapshot.columns], _outcome(lambda: snapshot.time_of("1970-01-01"))
+        return [each.name for each in snapshot.columns], outcome_of(lambda: snapshot.time_of("1970-01-01"))
 
-    return _outcome(found)
+    return outcome_of(found)
 
 
 def _advice() -> Iterator[Question]:
@@ -257,7 +249,7 @@ def _advice() -> Iterator[Question]:
         yield Question(
             "advice",
             f"a commit to {of}",
-            functools.partial(_outcome, functools.partial(reject_indexed, table)),
+            functools.partial(outcome_of, functools.partial(reject_indexed, table)),
             rejected,
         )
         found = functools.partial(_is_said, functools.partial(parquet_last_advice, table, is_last))
@@ -376,7 +368,7 @@ def _is_pinned(reason: StorageReason) -> Any:
 
     storage = MemoryStorage()
     new_table_of_rows(storage, PATH, {"ts": "TIMESTAMP"}, LINKED_TIMES)
-    return _outcome(found)
+    return outcome_of(found)
 
 
 def _dry_runs() -> Iterator[Question]:
@@ -403,7 +395,7 @@ def _recovered(*, has_index: bool, is_damaged: bool, dry_run: bool) -> Any:
         files[file] = bytes(WORD_BYTES) + files[file][WORD_BYTES:]
     storage = MemoryStorage.of(DiskImage(files, storage.image().directories))
     report = functools.partial(repair_table, storage, PATH, dry_run=dry_run)
-    return _outcome(lambda: [str(action.kind) for action in report().actions])
+    return outcome_of(lambda: [str(action.kind) for action in report().actions])
 
 
 def _kept() -> Iterator[Question]:
@@ -491,7 +483,7 @@ def _viewed(content: bytes, token: int) -> Any:
     def found() -> str:
         return "seen" if len(_view(content, token).row_counts) else "not seen"
 
-    return _outcome(found)
+    return outcome_of(found)
 
 
 def _view(content: bytes, token: int) -> MetadataView:

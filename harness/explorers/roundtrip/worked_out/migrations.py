@@ -7,7 +7,7 @@ import io
 import itertools
 import json
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -18,7 +18,7 @@ from tornproof.harness.explorers.corruption import every_type
 from tornproof.harness.explorers.model_based.other_footers import CHUNKS, STATISTICS, with_footer, within
 from tornproof.harness.explorers.roundtrip.forms import reader_of
 from tornproof.harness.explorers.roundtrip.worked_out.column_types import LONG, PLAIN_TAGS, TIMESTAMP
-from tornproof.harness.explorers.roundtrip.worked_out.question import Question
+from tornproof.harness.explorers.roundtrip.worked_out.question import Question, outcome_of
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.impl.chunk.duplicate_values import read_column_values
@@ -179,16 +179,9 @@ def _other_form(content: bytes) -> tuple[Any, Any]:
     thrift = content[end - FOOTER_END.unpack(content[end:])[0] : end]
     footer, read = decode_footer(thrift, file=DATA_FILE, offset_bytes=0), reader_of(content)
     return (
-        _unless_refused(lambda: flatbuffer_of(thrift, file=DATA_FILE) and "made"),
-        _unless_refused(lambda: read_column_values(read, footer, "n", file=DATA_FILE).values.to_pylist()),
+        outcome_of(lambda: flatbuffer_of(thrift, file=DATA_FILE) and "made"),
+        outcome_of(lambda: read_column_values(read, footer, "n", file=DATA_FILE).values.to_pylist()),
     )
-
-
-def _unless_refused(of: Callable[[], Any]) -> Any:
-    try:
-        return of()
-    except TornproofError as error:
-        return type(error).__name__
 
 
 def decoded_times() -> Iterator[Question]:

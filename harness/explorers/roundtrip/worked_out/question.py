@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tornproof.harness.common.whose_error import errors_as_problems
+from tornproof.impl.errors import TornproofError
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,3 +25,11 @@ def problem_of(question: Question) -> str | None:
     """Say what is wrong with an answer; None if it is right."""
     found = question.found()
     return None if found == question.expected else f"{found} instead of {question.expected}"
+
+
+def outcome_of(call: Callable[[], Any]) -> Any:
+    """Return what a call answers, or the name of the error of the implementation."""
+    try:
+        return call()
+    except TornproofError as error:
+        return type(error).__name__

@@ -114,6 +114,10 @@ def failed_controls() -> Iterator[str]:
     def with_fewer_columns(metadata: TableMetadata, **more: Any) -> Any:
         return encode(structs.replace(metadata, columns=metadata.columns[:1]), **more)
 
+    def with_another_name(metadata: TableMetadata, **more: Any) -> Any:
+        *columns, last = metadata.columns
+        return encode(structs.replace(metadata, columns=(*columns, structs.replace(last, name="another"))), **more)
+
     apply_call = original_of(f"{__name__}:apply")
 
     def without_names(kernel: Kernel, session: int, call: Call) -> None:
@@ -131,6 +135,7 @@ def failed_controls() -> Iterator[str]:
             with_fewer_columns,
             "the table has the columns",
         ),
+        ("another name", f"{CREATE}:encode_metadata_file", with_another_name, "the table has the columns"),
         ("a name that is left out", f"{CREATE}:encode_name", lambda _: b"", "the table is not sound"),
         (
             "tables that are taken for unfinished ones",

@@ -90,6 +90,7 @@ def failed_controls() -> Iterator[str]:
         ("nulls are not noted", f"{module}:mark_null", lambda *_: None, ": no null is noted in the dictionary"),
         ("symbols are not written", f"{module}:extend_dictionaries", lambda *_: None, "after the next commit tag.o: "),
         ("rows are lost", f"{__name__}:rows_in", lambda *_: [], ": the rows are"),
+        ("nothing is committed", f"{__name__}:is_killed", lambda *_: False, "killed at call 0: the rows are"),
         ("the next rows are lost", f"{__name__}:commit", lambda *_: None, "after the next commit the rows are"),
     )
     return not_noticed(controls, problem_of, killed_commits())

@@ -9,8 +9,10 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from types import SimpleNamespace
 
+from msgspec.structs import replace
+
 from tornproof.harness.common.new_tables import new_table
-from tornproof.harness.common.patch import Controls, not_noticed
+from tornproof.harness.common.patch import Controls, not_noticed, original_of
 from tornproof.harness.common.whose_error import errors_as_problems
 from tornproof.harness.explorers.corruption.served import PATH, TXN, served_image
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
@@ -111,7 +113,9 @@ def failed_controls() -> Iterator[str]:
     reported = _reported(first)
     yield from (f"{each.name}: to name {first.file} was enough" for each in others if _unnamed(each, reported) is None)
     patterns = SimpleNamespace(compile=re.compile, escape=str)
+    verify = original_of(f"{__name__}:verify_table")
     controls: Controls = (
+        ("nothing is noted", f"{__name__}:verify_table", lambda table: replace(verify(table), notes=()), "not noted"),
         ("names are patterns", "tornproof.impl.verify.table_files:re", patterns, "error"),
         ("other columns' files may be the column's own", "tornproof.impl.verify.table_files:re", patterns, "no file"),
     )

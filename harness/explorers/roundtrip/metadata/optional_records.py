@@ -5,7 +5,9 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
+from tornproof.harness.common.patch import replaced
 from tornproof.harness.common.whose_error import errors_as_problems
 from tornproof.harness.explorers.corruption.plan import BITS_IN_BYTE, Flip
 from tornproof.harness.explorers.roundtrip.forms import FILE, Column, columns_of, duplicated_file, is_same, opened
@@ -63,6 +65,17 @@ def failed_controls() -> Iterator[str]:
     ):
         if words not in (_problem_in(content) or ""):
             yield f"{name}: not noticed"
+    every, whole = columns_of, _columns()
+
+    def with_fewer_old_values(*of: Any) -> Any:
+        return {
+            name: (column[0].slice(1) if ChunkSource.OLD in column[1] else column[0], *column[1:])
+            for name, column in every(*of).items()
+        }
+
+    with replaced(f"{__name__}:columns_of", with_fewer_old_values), replaced(f"{__name__}:_columns", lambda: whole):
+        if "has other values" not in (problem_of(flipped_bits()[0]) or ""):
+            yield "other values of the old chunk: not noticed"
 
 
 def _problem_in(content: bytes) -> str | None:

@@ -9,6 +9,7 @@ import functools
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 from msgspec.structs import replace
@@ -18,6 +19,7 @@ from tornproof.harness.common.made_rows import rows_for
 from tornproof.harness.common.new_tables import new_table, new_table_of_rows
 from tornproof.harness.common.patch import Controls, not_noticed, original_of
 from tornproof.harness.common.whose_error import errors_as_problems, needed
+from tornproof.harness.explorers.roundtrip.writing.kills import WRITER
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.systems.workload import FIRST_TIME
@@ -103,8 +105,18 @@ def problem_of(case: ChangedColumn) -> str | None:
 def failed_controls() -> Iterator[str]:
     """Yield what is not noticed of writers that add no rows, of other rows at first, and of what verify reports."""
     rows = original_of(f"{__name__}:rows_for")
+    conform = original_of(f"{WRITER}:conform")
+
+    def without_values(*of: Any) -> pa.Table:
+        made = conform(*of)
+        if NEW_NAME not in made.column_names:
+            return made
+        field = made.schema.field(NEW_NAME)
+        return made.set_column(made.column_names.index(NEW_NAME), field, pa.nulls(len(made), field.type))
+
     few = [each for each in changed_columns() if each.column == "whole"]
     controls: Controls = (
+        ("a renamed column has no values", f"{WRITER}:conform", without_values, "there are other rows afterwards"),
         ("nothing is staged", f"{__name__}:_stage", lambda *_: None, "there are other rows afterwards"),
         ("nothing is read", f"{__name__}:_rows_at_first", lambda: rows(_new(), [0], seed=0), "before anything"),
         ("filters are of nothing", "tornproof.impl.verify.pages:missing_values", lambda *_: 1, "verify reports"),

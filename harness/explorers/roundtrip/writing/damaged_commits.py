@@ -24,6 +24,7 @@ from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.systems.workload import FIRST_TIME
 from tornproof.impl.errors import RowsRejectedError, TornproofError
 from tornproof.impl.layout.parquet import DATA_FILE
+from tornproof.impl.storage.interface import OpenMode
 from tornproof.impl.table.partition import PM_FILE
 from tornproof.impl.table.table import open_table
 from tornproof.impl.types.questdb import TypeTag
@@ -106,6 +107,10 @@ def failed_controls() -> Iterator[str]:
         commit_rows(*of, options=options)
         raise RowsRejectedError("the rows are refused too late")
 
+    def refuse_and_leave(storage: MemoryStorage, path: str, *_: Any, **__: Any) -> None:
+        storage.open_for_writing(f"{path}/left", OpenMode.NEW).close()
+        raise RowsRejectedError("the rows are refused, and a file is left")
+
     unchecked: Controls = (
         (
             "checksums are not compared",
@@ -117,6 +122,7 @@ def failed_controls() -> Iterator[str]:
     others: Controls = (
         ("no row is added", f"{__name__}:commit", lambda *_, **__: None, "after the commit"),
         ("what is refused has changed files", f"{__name__}:commit", refuse_late, "is refused, and files are others"),
+        ("what is refused leaves a file", f"{__name__}:commit", refuse_and_leave, "is refused, and files are others"),
         ("nothing is verified", f"{__name__}:verify_table", lambda _: NOTHING, "and the rows cannot be read"),
         ("others see nothing", f"{__name__}:_rows_seen_by_others", lambda _: [], "verify reports nothing, and others"),
     )

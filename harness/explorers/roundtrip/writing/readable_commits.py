@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tornproof.harness.common.copies import open_writer_of_copy
 from tornproof.harness.common.new_tables import new_table
@@ -95,12 +96,18 @@ def problem_of(case: ReadableCommit) -> str | None:
 def failed_controls() -> Iterator[str]:
     """Yield what is not noticed of writers that leave all rows in one row group, and refuse, lose or change some."""
     conform, row_groups = original_of(f"{WRITER}:conform"), "tornproof.impl.write.readable_row_groups"
+
+    def with_others(*of: Any) -> pa.Table:
+        made = conform(*of)
+        return made.set_column(1, made.schema.field(1), pc.add(made.column(1), 1))
+
     controls: Controls = (
         ("row groups of any size", f"{row_groups}:_is_readable", lambda *_: True),
         ("chunks of any size", f"{row_groups}:_is_readable_chunk", lambda *_: True),
     )
     of_any_bound: Controls = (
         ("no row group is small enough", f"{row_groups}:_is_readable", lambda *_: False, "the rows are refused"),
+        ("other values are stored", f"{WRITER}:conform", with_others, "other rows are read"),
         ("a row is left out", f"{WRITER}:conform", lambda *of: conform(*of)[1:], "other rows are read"),
         ("the name is lost", f"{WRITER}:execute", execute_and_spoil, "verify reports"),
     )

@@ -22,6 +22,7 @@ from tornproof.harness.explorers.roundtrip.writing.kills import (
     execute_and_spoil,
     left_by_last_kill,
     rows_in,
+    spoil,
     table_of_rows,
 )
 from tornproof.harness.simulator.filesystem.image import DiskImage
@@ -30,6 +31,7 @@ from tornproof.harness.systems.workload import FIRST_TIME
 from tornproof.impl.table.partition import PM_FILE
 from tornproof.impl.table.table import open_table
 from tornproof.impl.verify.verify import verify_table
+from tornproof.impl.write.table_writer import TableWriter
 from tornproof.impl.write.writer_options import WriterOptions
 
 PROPERTY = "a commit that readers accept leaves room for its own recovery"
@@ -124,6 +126,12 @@ def _problem_of(storage: MemoryStorage, what: str, expected: Rows) -> str | None
 def failed_controls() -> Iterator[str]:
     """Yield what is not noticed of writers that take all room, leave none for another footer, or lose rows."""
     excess, conform = original_of(EXCESS), original_of(f"{WRITER}:conform")
+    open_writer = original_of(f"{__name__}:open_writer_of_copy")
+
+    def open_and_spoil(storage: MemoryStorage, path: str) -> TableWriter:
+        spoil(storage, path)
+        return open_writer(storage, path)  # type: ignore[no-any-return]
+
     controls: Controls = (
         ("nothing is too large", EXCESS, lambda **_: None),
         (
@@ -131,6 +139,7 @@ def failed_controls() -> Iterator[str]:
             EXCESS,
             lambda *, pm_bytes, **others: excess(pm_bytes=pm_bytes - FOOTER_BYTES, **others),
         ),
+        ("a file is spoilt", f"{__name__}:open_writer_of_copy", open_and_spoil, "after the recovery verify reports"),
         ("rows are lost", f"{__name__}:rows_in", lambda *_: [], "after the recovery the rows are"),
         ("rows are left out", f"{WRITER}:conform", lambda *of: conform(*of)[:0], "after the next commit the rows are"),
         ("the name is lost", f"{WRITER}:execute", execute_and_spoil, "after the next commit verify reports"),

@@ -36,4 +36,4 @@ def test_a_writer_that_continues_any_metadata_is_found_and_replays() -> None:
 
 def test_a_blind_look_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "problem_of", lambda _: None)
-    assert len([*failed_controls()]) == 5
+    assert len([*failed_controls()]) == 6

@@ -35,5 +35,6 @@ def test_a_writer_that_mixes_rows_up_is_found_and_replays(place: str, wrap: Any)
 
 
 def test_a_look_at_nothing_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(taken_rows, "_named", lambda: offered_rows()[:1])
+    first = offered_rows()[:1]
+    monkeypatch.setattr(taken_rows, "_named", lambda: first)
     assert "rows of one time are turned round: not noticed" in [*failed_controls()]

@@ -55,6 +55,7 @@ from tornproof.impl.txn.transaction import Transaction, decode_transaction
 __all__ = ["PROPERTY", "asked_tables", "failed_controls", "problem_of"]
 
 PROPERTY = "a table answers what it is asked for, and refuses it for the right reason"
+REAL = "tornproof.impl.storage.operating_system"
 PATH, TXN, PINS = "table", "_txn", "_pins"
 DAY = 86_400_000_000
 TIMESTAMP, LONG, VARCHAR, SYMBOL, DESIGNATED = 8, 6, 26, 12, 1 << 17
@@ -325,14 +326,14 @@ def _unsynced(call: Callable[[Storage], object]) -> list[str]:
 
 
 class _Refusing(InterceptedStorage):
-    """A storage that refuses all calls on the file of pins, for one reason."""
+    """A storage that refuses all calls on the file of pins, or only its locks, for one reason."""
 
-    def __init__(self, inner: Storage, reason: StorageReason) -> None:
+    def __init__(self, inner: Storage, reason: StorageReason, *, at_lock: bool) -> None:
         super().__init__(inner)
-        self._reason = reason
+        self._reason, self._at_lock = reason, at_lock
 
     def intercept(self, call: Call, run: Callable[[], Any]) -> Any:
-        if call.path.endswith(PINS):
+        if call.path.endswith(PINS) and (call.kind is CallKind.LOCK or not self._at_lock):
             raise StorageError(file=call.path, operation=call.kind.value, reason=self._reason)
         return run()
 
@@ -343,7 +344,30 @@ def _pinned() -> Iterator[Question]:
         expected = False if reason.name in ("MISSING", "NOT_PERMITTED") else "StorageError"
         words = f"whether a reader has a pin where {reason.value}"
         yield Question("pins", words, functools.partial(_is_pinned, reason), expected)
+        # Where there are no locks, as on other systems, nobody has a pin.
+        expected = False if reason is StorageReason.NO_LOCKS else "StorageError"
+        words = f"whether a reader has a pin that cannot be locked: {reason.value}"
+        yield Question("pins", words, functools.partial(_is_pinned, reason, at_lock=True), expected)
+    for words, location, substitute in (
+        ("another system", "sys:platform", "darwin"),
+        ("a machine without fences", f"{REAL}:fence_of_this_machine", lambda: None),
+    ):
+        found = functools.partial(_is_locked_where, location, substitute)
+        yield Question("pins", f"whether a lock is granted on {words}", found, "StorageError")
     yield Question("pins", "whether a lock ends with a file that was forgotten", _is_free_again, [False, True])
+
+
+def _is_locked_where(location: str, substitute: object) -> Any:
+    """Return whether a lock of a file that is there is granted by a real storage, elsewhere than here."""
+
+    def granted() -> bool:
+        with replaced(location, substitute), OperatingSystemStorage().open_for_writing(path) as file:
+            return file.try_lock(LockMode.EXCLUSIVE, offset_bytes=0, size_bytes=1)
+
+    with tempfile.TemporaryDirectory() as name:
+        path = f"{name}/{PINS}"
+        Path(path).touch()
+        return outcome_of(granted)
 
 
 def _is_free_again() -> list[bool]:
@@ -361,9 +385,9 @@ def _is_free_again() -> list[bool]:
         return granted
 
 
-def _is_pinned(reason: StorageReason) -> Any:
+def _is_pinned(reason: StorageReason, *, at_lock: bool = False) -> Any:
     def found() -> bool:
-        with pin_committed(_Refusing(storage, reason), PATH) as pin:
+        with pin_committed(_Refusing(storage, reason, at_lock=at_lock), PATH) as pin:
             return pin.is_held
 
     storage = MemoryStorage()

@@ -75,6 +75,7 @@ from tornproof.harness.explorers.roundtrip.writing import (
     recovery_rooms,
     refused_calls,
     republished_partitions,
+    special_commits,
     taken_rows,
     taken_values,
 )
@@ -454,6 +455,14 @@ LIMITED_COMMITS = Part(
     module=limited_commits,
     cases=limited_commits.limited_commits,
 )
+SPECIAL_COMMITS = Part(
+    key="special",
+    count="commits to special tables",
+    words="commits to tables with nearly equal keys, renamed columns and native neighbours",
+    subject="After ",
+    module=special_commits,
+    cases=special_commits.special_commits,
+)
 WRITTEN_PARTITIONS = Part(
     key="written",
     count="partitions written",
@@ -661,6 +670,7 @@ PARTS = (
     TAKEN_ROWS,
     FORGED_DUPLICATES,
     REPUBLISHED_PARTITIONS,
+    SPECIAL_COMMITS,
     SYMBOL_DICTIONARIES,
     NATIVE_COLUMNS,
     FLIPPED_FOOTERS,

@@ -28,9 +28,12 @@ from tornproof.impl.migrate.table_migration import TablePlan, plan_table
 from tornproof.impl.query.predicate_text import parse_predicate
 from tornproof.impl.query.time_search import TimeRange
 from tornproof.impl.read.counters import ReadCounters
-from tornproof.impl.read.reader import Snapshot, open_snapshot
+from tornproof.impl.read.reader import Snapshot, open_snapshot, snapshot_of
 from tornproof.impl.storage.operating_system_file import TranslateOsErrors
-from tornproof.impl.table.table import open_table
+from tornproof.impl.table.metadata_file import PartitionBy, TableColumn, TableMetadata
+from tornproof.impl.table.table import Table, open_table
+from tornproof.impl.txn.transaction import decode_transaction
+from tornproof.impl.types.questdb import TypeTag
 from tornproof.impl.verify.verify import LookedAt, PartitionReport, TableReport
 from tornproof.impl.write.partition_change import WriterOptions
 
@@ -83,9 +86,35 @@ def counted_reads() -> Iterator[Question]:
         words = f"{' and '.join(names)} of rows {first} to {last} with values from {values[0]} to {values[1]}"
         counted = functools.partial(_counted, tuple(rows), names, times, values)
         yield Question("counts of reads", f"a read of {words}", counted, expected)
-    yield Question(
-        "counts of reads", "whether a read of narrow columns takes the wide one between them", _takes_wide, False
+    for flags in itertools.product((PARQUET | GENERATED, GENERATED, 0), repeat=3):
+        words = f"the rows that are not read of partitions with the flags {flags}"
+        row_count = sum(1 + day for day, each in enumerate(flags) if not each & PARQUET)
+        yield Question("counts of reads", words, functools.partial(_native_rows, flags), row_count)
+    words = "the chunks that are decoded of columns without values"
+    yield Question("counts of reads", words, _chunks_without_values, 1)
+    words = "whether a read of narrow columns takes the wide one between them"
+    yield Question("counts of reads", words, _takes_wide, False)
+
+
+def _chunks_without_values() -> int:
+    """Return how many chunks are decoded of a column with values and one of nulls alone."""
+    storage, counters = MemoryStorage(), ReadCounters()
+    new_table(storage, PATH, {"ts": "TIMESTAMP", "null": "VARCHAR"})
+    with open_writer_of_copy(storage, PATH) as writer:
+        writer.write(pa.table({"ts": [FIRST_TIME], "null": pa.nulls(1, pa.string())}).cast(writer.schema))
+        writer.commit()
+    needed([*open_snapshot(open_table(storage, PATH)).batches(counters=counters)], "there are no rows")
+    return counters.chunk_count
+
+
+def _native_rows(flags: Sequence[int]) -> int:
+    entries = [Entry(timestamp=day * DAY, row_count=1 + day, flags=each, token=100) for day, each in enumerate(flags)]
+    content = TransactionFile(name="", entries=tuple(entries), transient_row_count=3, symbols=()).content()
+    metadata = TableMetadata(
+        columns=(TableColumn(id=0, name="ts", type=TypeTag.TIMESTAMP),), partition_by=PartitionBy.DAY, timestamp_id=0
     )
+    table = Table(storage=DiskImage({}), path=PATH, metadata=metadata)
+    return snapshot_of(table, decode_transaction(content, file=TXN)).native_row_count
 
 
 def _takes_wide() -> bool:

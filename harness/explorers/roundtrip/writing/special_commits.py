@@ -1,0 +1,201 @@
+"""What commits to special tables leave: with keys that are nearly equal, renamed columns, and native neighbours.
+
+Each table is made here, and what must be there afterwards is written down beside it.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+from msgspec.structs import replace
+
+from tornproof.harness.common.copies import open_writer_of_copy
+from tornproof.harness.common.new_tables import new_table
+from tornproof.harness.common.patch import Controls, not_noticed, original_of, replaced
+from tornproof.harness.common.whose_error import needed
+from tornproof.harness.explorers.roundtrip.worked_out.question import Question, outcome_of, problem_of
+from tornproof.harness.explorers.roundtrip.writing.kills import Rows, commit, rows_in, table_of, table_of_rows
+from tornproof.harness.simulator.filesystem.memory import MemoryStorage
+from tornproof.harness.systems.workload import FIRST_TIME
+from tornproof.impl.parquet.encode_options import ColumnOptions, EncodeOptions
+from tornproof.impl.parquet.fields import Codec
+from tornproof.impl.read.reader import open_snapshot
+from tornproof.impl.table.create import NewColumn, create_table
+from tornproof.impl.table.metadata_file import META_FILE, PartitionBy, encode_metadata_file
+from tornproof.impl.table.table import open_table
+from tornproof.impl.txn.transaction import TXN_FILE
+from tornproof.impl.types.names import type_code
+from tornproof.impl.write.writer_options import BloomOptions, WriterOptions
+
+__all__ = ["PROPERTY", "failed_controls", "problem_of", "special_commits"]
+
+PROPERTY = "a commit to a special table leaves what it should"
+PATH = "special"
+DAY = 86_400_000_000
+FIRST_DAY = FIRST_TIME // DAY * DAY
+FLAGS_BYTES, FORMAT_BITS = 8, 3 << 60
+"""Where the flags of an entry of `_txn` are, and those that say that a partition is in Parquet, and was generated."""
+KEYS: dict[str, tuple[Any, Any]] = {
+    "DECIMAL(38,0)": (Decimal(12345678901234567890), Decimal(12345678901234567891)),
+    "DECIMAL(18,3)": (Decimal("123456789012345.678"), Decimal("123456789012345.679")),
+    "LONG": ((1 << 53) + 1, 1 << 53),
+    "DOUBLE": (0.1, 0.1 + 2**-55),
+    "VARCHAR": ("a", "A"),
+    "TIMESTAMP": (FIRST_TIME, FIRST_TIME + 1),
+    "UUID": (bytes(15) + b"\1", bytes(15) + b"\2"),
+}
+"""Two keys of each type that are nearly equal."""
+WRITER = "tornproof.impl.write.table_writer"
+
+
+@functools.cache
+def special_commits() -> tuple[Question, ...]:
+    """Return all commits, always in the same order."""
+    return (*_keyed(), *_remembering(), *_beside_native(), *_renamed(), *_second_attempts())
+
+
+def failed_controls() -> Iterator[str]:
+    """Yield what is not noticed of writers for which all keys are equal, and of one that forgets a row."""
+    conform = original_of(f"{WRITER}:conform")
+    controls: Controls = (
+        ("a row is left out", f"{WRITER}:conform", lambda *of: conform(*of)[1:]),
+        ("codecs are the default ones", "tornproof.impl.write.partition_change:encode_options", lambda *_: None),
+    )
+    return not_noticed(controls, problem_of, special_commits())
+
+
+def _keyed() -> Iterator[Question]:
+    """Yield rows of one time with two keys of a type, in one commit and in two, and the rows that are left."""
+    for of, keys in KEYS.items():
+        for pair, is_together in itertools.product(((0, 1), (0, 0)), (True, False)):
+            values = [keys[number] for number in pair]
+            words = f"rows of the {of} keys {values} in {'one commit' if is_together else 'two commits'}"
+            found = functools.partial(_left_of, of, values, is_together=is_together)
+            yield Question("keys", words, found, len({*pair}))
+
+
+def _left_of(of: str, keys: Sequence[Any], *, is_together: bool) -> int:
+    storage = MemoryStorage()
+    columns = [
+        NewColumn(name=name, type=needed(type_code(each), each), is_dedup_key=True)
+        for name, each in (("ts", "TIMESTAMP"), ("key", of))
+    ]
+    create_table(storage, PATH, columns, timestamp="ts", partition_by=PartitionBy.DAY)
+    for some in [keys] if is_together else [[key] for key in keys]:
+        with open_writer_of_copy(storage, PATH) as writer:
+            writer.write(_keyed_rows(writer.schema, some))
+            writer.commit()
+    return sum(batch.num_rows for batch in open_snapshot(open_table(storage, PATH)).batches())
+
+
+def _keyed_rows(schema: pa.Schema, keys: Sequence[Any]) -> pa.Table:
+    of = schema.field("key").type
+    is_extension = isinstance(of, pa.BaseExtensionType)
+    values = pa.array(keys, of.storage_type if is_extension else of)
+    if is_extension:
+        values = pa.ExtensionArray.from_storage(of, values)
+    times = pa.array([FIRST_TIME] * len(keys)).cast(schema.field("ts").type)
+    return pa.Table.from_arrays([times, values], schema=schema)
+
+
+def _remembering() -> Iterator[Question]:
+    """Yield commits of one writer that remembers so many partitions, and writes to several of them in turn."""
+    sequences = ("0 1 0 1", "0 1 2 0 1 2", "0 01 0", "01 0 012 0 1", "012 2 01 2 0")
+    for count, days in itertools.product((1, 2, 3, 64), sequences):
+        commits = [
+            [(FIRST_TIME + int(day) * DAY + number, number) for day in together]
+            for number, together in enumerate(days.split())
+        ]
+        words = f"commits to the days {days} by a writer that remembers {count}"
+        found = functools.partial(_one_by_one, count, commits)
+        yield Question("remembered", words, found, sorted(itertools.chain(*commits)))
+
+
+def _one_by_one(count: int, commits: Sequence[Rows]) -> Any:
+    storage = MemoryStorage()
+    new_table(storage, PATH, {"ts": "TIMESTAMP", "v": "LONG"})
+    with replaced(f"{WRITER}:REMEMBERED_PARTITIONS_MAX", count), open_writer_of_copy(storage, PATH) as writer:
+        for rows in commits:
+            writer.write(table_of(rows, writer.schema))
+            writer.commit()
+    return rows_in(storage, PATH)
+
+
+def _beside_native() -> Iterator[Question]:
+    """Yield drops of a day in a table of three, one of which is native and may not become the first or the last one."""
+    for native, dropped in itertools.permutations(range(3), 2):
+        others = {*range(3)} - {dropped}
+        is_refused = native == 1
+        words = f"a drop of day {dropped} of three, of which day {native} is native"
+        expected = "RowsRejectedError" if is_refused else [day for day in others if day != native]
+        yield Question("native", words, functools.partial(_dropped, native, dropped), expected)
+
+
+def _dropped(native: int, dropped: int) -> Any:
+    storage = MemoryStorage.of(table_of_rows(PATH, [(FIRST_DAY + day * DAY, day) for day in range(3)]))
+    entry = open_table(storage, PATH).transaction().partitions[native]
+    with storage.open_for_writing(f"{PATH}/{TXN_FILE}") as file:
+        at = entry.entry_offset_bytes + FLAGS_BYTES
+        word = int.from_bytes(file.pread(8, at), "little")
+        file.pwrite((word & ~FORMAT_BITS).to_bytes(8, "little"), at)
+
+    def drop() -> list[int]:
+        with open_writer_of_copy(storage, PATH, allow_parquet_last=True) as writer:
+            writer.drop_partition(FIRST_DAY + dropped * DAY)
+            writer.commit()
+        partitions = open_table(storage, PATH).transaction().partitions
+        return [(each.timestamp - FIRST_DAY) // DAY for each in partitions if each.is_parquet]
+
+    return outcome_of(drop)
+
+
+def _renamed() -> Iterator[Question]:
+    """Yield commits that ask for a codec of a column by the name that it has now."""
+    for codec, is_renamed in itertools.product((Codec.GZIP, Codec.SNAPPY), (False, True)):
+        words = f"a commit with the codec {codec.name} of a column that was {'renamed' if is_renamed else 'kept'}"
+        found = functools.partial(_codec_of, codec, is_renamed=is_renamed)
+        yield Question("renamed", words, found, int(codec))
+
+
+def _codec_of(codec: Codec, *, is_renamed: bool) -> int:
+    storage = MemoryStorage.of(table_of_rows(PATH, [(FIRST_TIME, 1)]))
+    name = "renamed" if is_renamed else "v"
+    metadata = needed(open_table(storage, PATH).metadata, "the new table has no metadata")
+    columns = tuple(replace(each, name=name) if each.name == "v" else each for each in metadata.columns)
+    content = encode_metadata_file(replace(metadata, columns=columns), table_id=1)
+    storage = MemoryStorage.of(storage.image().with_file(f"{PATH}/{META_FILE}", content))
+    encoding = EncodeOptions(columns={name: ColumnOptions(codec=codec)})
+    commit(storage, PATH, [(FIRST_TIME + 1, 2)], options=WriterOptions(encoding=encoding, rewrite_unused_ratio=100.0))
+    snapshot = open_snapshot(open_table(storage, PATH))
+    (partition,) = snapshot.transaction.partitions
+    return int(snapshot.resolve(partition).metadata.blocks[-1].chunks[1].codec)
+
+
+def _second_attempts() -> Iterator[Question]:
+    """Yield commits whose filters make metadata too large, streamed or not: filters are then in data.parquet."""
+    for limit, is_streamed in itertools.product((1 << 20, 2_000), (False, True)):
+        words = f"filters where metadata may have {limit} bytes, {'streamed' if is_streamed else 'at once'}"
+        found = functools.partial(_filters_under, limit, is_streamed=is_streamed)
+        yield Question("filters", words, found, (1, limit < 1 << 20))
+
+
+def _filters_under(limit: int, *, is_streamed: bool) -> tuple[int, bool]:
+    """Return how many columns have filters, and whether these are in data.parquet."""
+    storage = MemoryStorage()
+    new_table(storage, PATH, {"ts": "TIMESTAMP", "v": "LONG"})
+    rows = [(FIRST_TIME + number, number) for number in range(2_000)]
+    with ExitStack() as around:
+        around.enter_context(replaced("tornproof.impl.limits:PM_LIMIT_BYTES", limit))
+        if is_streamed:
+            around.enter_context(replaced("tornproof.impl.write.partition_change:STREAMED_BYTES", 1))
+        commit(storage, PATH, rows, options=WriterOptions(blooms=BloomOptions(columns={"v": 0.01})))
+    snapshot = open_snapshot(open_table(storage, PATH))
+    (partition,) = snapshot.transaction.partitions
+    header = snapshot.resolve(partition).metadata.header
+    return len(header.bloom_columns), header.blooms_external

@@ -1,0 +1,48 @@
+"""Commits to special tables leave what they should; writers that do not are found, and a blind look is noticed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from replayed import replayed
+
+from tornproof.harness.common.patch import wrapped
+from tornproof.harness.common.verdict import Verdict
+from tornproof.harness.explorers.roundtrip.explorer import findings_of
+from tornproof.harness.explorers.roundtrip.parts import SPECIAL_COMMITS
+from tornproof.harness.explorers.roundtrip.writing import special_commits as module
+from tornproof.harness.explorers.roundtrip.writing.special_commits import failed_controls, special_commits
+
+
+def as_doubles(comparable: Callable[[pa.ChunkedArray], pa.Array]) -> Callable[[pa.ChunkedArray], pa.Array]:
+    def compared(column: pa.ChunkedArray) -> pa.Array:
+        values = comparable(column)
+        return values.cast(pa.float64()) if pa.types.is_decimal(values.type) else values
+
+    return compared
+
+
+@pytest.mark.parametrize(
+    ("location", "wrap", "kinds"),
+    [
+        ("tornproof.impl.write.incoming_rows:_comparable", as_doubles, {"keys"}),
+        ("tornproof.impl.write.partition_change:encode_options", lambda _: lambda *_: None, {"renamed"}),
+        ("tornproof.impl.write.partition_change:excess_of", lambda _: lambda *_: None, {"filters"}),
+    ],
+)
+def test_what_a_writer_does_otherwise_is_found_and_replays(
+    location: str, wrap: Callable[[Any], Any], kinds: set[str]
+) -> None:
+    with wrapped(location, wrap):
+        findings = [*findings_of(SPECIAL_COMMITS)]
+        assert {special_commits()[each.evidence["special"]].kind for each in findings} == kinds
+        assert replayed(findings) == {Verdict.INVALID}
+    assert replayed(findings) == {Verdict.VALID}
+
+
+def test_a_blind_look_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "problem_of", lambda _: None)
+    assert len([*failed_controls()]) == 2

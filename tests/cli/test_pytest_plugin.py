@@ -195,6 +195,7 @@ def test_the_page_for_ones_own_format_leads_to_its_finding_and_to_its_cure(run: 
     assert_shown(re.sub("crash-|power-", "crash-", shown.partition("\n")[2]), re.sub("crash-|power-", "crash-", output))
 
 
+@pytest.mark.nightly
 def test_the_command_replays_the_finding_of_a_test_from_anywhere(
     run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -244,7 +245,7 @@ def test_there_is_no_fixture_without_the_plugin(tmp_path: Path) -> None:
 # Broken and sound targets
 
 
-@pytest.mark.parametrize("example_count", [20, nightly(300)])
+@pytest.mark.parametrize("example_count", [nightly(20), nightly(300)])
 def test_broken_targets_fail_by_what_they_break_and_a_sound_one_passes(
     run: Run, tmp_path: Path, example_count: int
 ) -> None:

@@ -264,6 +264,7 @@ def test_task_that_fails_once_is_tried_again_and_its_rows_are_there_once(
     assert (version_of(table), staging_of(table)) == (1, [])
 
 
+@pytest.mark.nightly
 def test_job_that_fails_leaves_the_table_as_it_was(frame: DataFrame, table: Path) -> None:
     def fails(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield from batches

@@ -130,6 +130,7 @@ they do not; *damage* finds least.
 MAKING = "making"
 """The key of the evidence that a new table, or a test case, could not be made; beside it is what was asked."""
 ASKED = ("has_table", "scenarios", "preset")
+"""The fields of the question that such evidence has."""
 ENDLESS = "endless"
 """The key of the evidence that verifying the table does not end."""
 DIED = "died"
@@ -288,9 +289,10 @@ def _check_image(
     shown = [verified] if PhaseName.VERIFY in phases or verified.verdict is not Verdict.VALID else []
     if verified.verdict is not Verdict.VALID:
         return Outcome(phases=shown)
-    if error := start_error_of(question):
+    settings, error = _made(question.settings)
+    if settings is None:
         return Outcome(phases=[_start_phase(question, error)])
-    explorations = _explorations(question)
+    explorations = _explorations(question, settings)
     outcome = explore(
         {name: explorations[name] for name in PhaseName if name in phases and name in explorations},
         question,
@@ -302,8 +304,8 @@ def _check_image(
     return replace(outcome, phases=[*shown, *outcome.phases])
 
 
-def _explorations(question: CheckQuestion) -> dict[PhaseName, Exploration]:
-    bounds, seed, settings = question.bounds, question.seed, question.settings()
+def _explorations(question: CheckQuestion, settings: tuple[Setting, ...]) -> dict[PhaseName, Exploration]:
+    bounds, seed = question.bounds, question.seed
     return {
         PhaseName.STORAGE: _one_task(PhaseName.STORAGE, _storage_phase),
         PhaseName.ROUNDTRIP: roundtrip(bounds.questions),

@@ -65,7 +65,8 @@ def _replay(finding: Finding, image: DiskImage, path: str) -> Verdict:
 
 def _replay_problem(finding: Finding, image: DiskImage, path: str) -> Verdict:
     if MAKING in finding.evidence:
-        asked = {name: finding.evidence[name] for name in ASKED}
+        # Older evidence has no question: it was always about a new table.
+        asked = {"has_table": False} | {name: finding.evidence[name] for name in ASKED if name in finding.evidence}
         start_error = "" if asked["has_table"] else make_table()[1]
         error = start_error_of(
             CheckQuestion(image=image, path=path, start_error=start_error, bounds=Bounds.of(1), **asked)

@@ -188,9 +188,10 @@ def test_a_table_without_parquet_partitions_is_exit_3(tornproof: WarmRunner, tmp
     }
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("name", "bounds"),
-    [nightly("", replace(Bounds.of(1), damages=100)), nightly("tables/9.4.2/allnull/table", Bounds.of(1))],
+    [("", replace(Bounds.of(1), damages=100)), ("tables/9.4.2/allnull/table", Bounds.of(1))],
     ids=["less than small", "small"],
 )
 def test_damage_of_a_table_that_is_large_for_the_effort_is_a_sample_and_said_to_be_one(

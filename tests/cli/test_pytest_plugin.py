@@ -245,7 +245,8 @@ def test_there_is_no_fixture_without_the_plugin(tmp_path: Path) -> None:
 # Broken and sound targets
 
 
-@pytest.mark.parametrize("example_count", [nightly(20), nightly(300)])
+@pytest.mark.nightly
+@pytest.mark.parametrize("example_count", [20, 300])
 def test_broken_targets_fail_by_what_they_break_and_a_sound_one_passes(
     run: Run, tmp_path: Path, example_count: int
 ) -> None:

@@ -247,7 +247,9 @@ def test_a_table_that_cannot_be_made_is_a_finding_that_replays(
         (finding,) = phase.findings
         assert phase.verdict is Verdict.INVALID and str(error) in finding.sentence
         assert replay_finding(finding, image, path) is Verdict.INVALID
-        other = replace(finding, evidence={**finding.evidence, MAKING: "another error"})
+        older = replace(finding, evidence={MAKING: finding.evidence[MAKING]})
+        assert replay_finding(older, image, path) is Verdict.INVALID
+        other = replace(finding, evidence={MAKING: "another error"})
         assert replay_finding(other, image, path) is Verdict.UNKNOWN
     assert replay_finding(finding, image, path) is Verdict.VALID
 

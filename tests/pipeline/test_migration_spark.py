@@ -98,7 +98,8 @@ def damage(tree: Path) -> None:
 # The same as in one process
 
 
-@pytest.mark.parametrize(("copies", "days", "count"), [nightly(1, 4, 16), nightly(2, 20, 44)], ids=["few", "many"])
+@pytest.mark.nightly
+@pytest.mark.parametrize(("copies", "days", "count"), [(1, 4, 16), (2, 20, 44)], ids=["few", "many"])
 def test_result_is_that_of_one_process(
     spark: SparkSession, legacy_tree: Callable[..., Path], questdb_data: Path, copies: int, days: int, count: int
 ) -> None:

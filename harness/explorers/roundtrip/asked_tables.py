@@ -1,7 +1,7 @@
 """What a table is asked for beside its rows, and how it is refused: ranges of times, room, files that are gone, advice.
 
-And which tables are below a folder, and which files recoveries have kept. Tables are made here, and each answer is
-written down beside its question.
+And which tables are below a folder, which files recoveries have kept, who has pins and locks, and which names are
+synced. Tables are made here, and each answer is written down beside its question.
 """
 
 from __future__ import annotations
@@ -319,12 +319,12 @@ def _unsynced(call: Callable[[Storage], object]) -> list[str]:
     files = {path: content for path, content in image.files.items() if not path.endswith(PM_FILE)}
     storage = FaultyStorage(MemoryStorage.of(DiskImage(files, image.directories)))
     call(storage)
-    changed = dict[str, int]()
-    for number, each in enumerate(storage.calls):
+    changed = set[str]()
+    for each in storage.calls:
         if each.kind in (CallKind.MKDIR, CallKind.RENAME):
-            changed[str(PurePosixPath(each.target_path or each.path).parent)] = number
+            changed.add(str(PurePosixPath(each.target_path or each.path).parent))
         elif each.kind is CallKind.SYNC_DIRECTORY:
-            changed.pop(each.path, None)
+            changed.discard(each.path)
     return sorted(changed)
 
 

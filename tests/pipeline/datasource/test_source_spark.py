@@ -153,8 +153,9 @@ def busy_table(tmp_path: Path) -> Iterator[Path]:
     assert writer.exitcode == 0
 
 
-@pytest.mark.parametrize("reader_count", [nightly(3), nightly(10)])
-@pytest.mark.parametrize("by", [nightly("source"), "scan"])
+@pytest.mark.nightly
+@pytest.mark.parametrize("reader_count", [3, 10])
+@pytest.mark.parametrize("by", ["source", "scan"])
 def test_reads_beside_a_writer_see_one_committed_version_each(
     session: SparkSession, busy_table: Path, tmp_path: Path, reader_count: int, by: str
 ) -> None:

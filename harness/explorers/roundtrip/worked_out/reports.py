@@ -26,6 +26,7 @@ from tornproof.impl.errors import StorageError
 from tornproof.impl.migrate.plan import Migration, Outcome, PartitionMigration
 from tornproof.impl.migrate.table_migration import TablePlan, plan_table
 from tornproof.impl.query.predicate_text import parse_predicate
+from tornproof.impl.query.pruning import Reason
 from tornproof.impl.query.time_search import TimeRange
 from tornproof.impl.read.counters import ReadCounters
 from tornproof.impl.read.reader import Snapshot, open_snapshot, snapshot_of
@@ -108,13 +109,11 @@ def _chunks_without_values() -> int:
 
 
 def _native_rows(flags: Sequence[int]) -> int:
-    entries = [Entry(timestamp=day * DAY, row_count=1 + day, flags=each, token=100) for day, each in enumerate(flags)]
-    content = TransactionFile(name="", entries=tuple(entries), transient_row_count=3, symbols=()).content()
     metadata = TableMetadata(
         columns=(TableColumn(id=0, name="ts", type=TypeTag.TIMESTAMP),), partition_by=PartitionBy.DAY, timestamp_id=0
     )
     table = Table(storage=DiskImage({}), path=PATH, metadata=metadata)
-    return snapshot_of(table, decode_transaction(content, file=TXN)).native_row_count
+    return snapshot_of(table, decode_transaction(_transaction(flags), file=TXN)).native_row_count
 
 
 def _takes_wide() -> bool:
@@ -148,8 +147,8 @@ def _counted(
     return {
         "row groups": counters.row_group_count,
         "read": counters.kept_row_group_count,
-        "time": sum(count for reason, count in counters.pruned.items() if reason == "time"),
-        "statistics": sum(count for reason, count in counters.pruned.items() if reason == "statistics"),
+        "time": counters.pruned[Reason.TIME],
+        "statistics": counters.pruned[Reason.STATISTICS],
         "rows of those read": counters.scanned_row_count,
         "rows": counters.returned_row_count,
         "chunks": counters.chunk_count,
@@ -191,10 +190,12 @@ def _counts(outcomes: Sequence[str], native_count: int) -> tuple[dict[str, int],
 
 
 def _transaction(flags: Sequence[int]) -> bytes:
+    """Return the transaction of a day for each flag, of as many rows as there are days by then."""
     entries = [
-        Entry(timestamp=day * DAY, row_count=1, flags=each, token=100 if each else -1) for day, each in enumerate(flags)
+        Entry(timestamp=day * DAY, row_count=1 + day, flags=each, token=100 if each else -1)
+        for day, each in enumerate(flags)
     ]
-    return TransactionFile(name="", entries=tuple(entries), transient_row_count=1, symbols=()).content()
+    return TransactionFile(name="", entries=tuple(entries), transient_row_count=len(flags), symbols=()).content()
 
 
 def _planned(image: DiskImage, only: str | None) -> Any:

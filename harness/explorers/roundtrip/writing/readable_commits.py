@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tornproof.harness.common.copies import open_writer_of_copy
+from tornproof.harness.common.made_rows import array_of
 from tornproof.harness.common.new_tables import new_table
 from tornproof.harness.common.patch import Controls, not_noticed, original_of, replaced
 from tornproof.harness.common.whose_error import errors_as_problems
@@ -117,10 +118,5 @@ def failed_controls() -> Iterator[str]:
 
 
 def _rows(schema: pa.Schema, of: str) -> pa.Table:
-    times = pa.array(range(FIRST_TIME, FIRST_TIME + ROW_COUNT)).cast(schema.field("ts").type)
-    field = schema.field("value")
-    storage_type = field.type.storage_type if isinstance(field.type, pa.BaseExtensionType) else field.type
-    values = pa.array([VALUES[of]] * ROW_COUNT, storage_type)
-    if isinstance(field.type, pa.BaseExtensionType):
-        values = pa.ExtensionArray.from_storage(field.type, values)
-    return pa.Table.from_arrays([times, values], schema=schema)
+    values = ([*range(FIRST_TIME, FIRST_TIME + ROW_COUNT)], [VALUES[of]] * ROW_COUNT)
+    return pa.Table.from_arrays([array_of(*each) for each in zip(values, schema.types, strict=True)], schema=schema)

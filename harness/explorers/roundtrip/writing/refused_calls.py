@@ -18,7 +18,7 @@ from tornproof.harness.common.new_tables import new_table
 from tornproof.harness.common.patch import Controls, not_noticed, replaced
 from tornproof.harness.common.whose_error import needed
 from tornproof.harness.explorers.roundtrip.worked_out.question import Question, problem_of
-from tornproof.harness.explorers.roundtrip.writing.kills import Rows, rows_in, table_of, table_of_rows
+from tornproof.harness.explorers.roundtrip.writing.kills import Rows, row_count_in, rows_in, table_of, table_of_rows
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.systems.workload import FIRST_TIME
@@ -214,7 +214,7 @@ def _within(_: MemoryStorage, *, step: int) -> int:
         with replaced("tornproof.impl.limits:ARRAY_LIMIT_BYTES", rows.column("t").nbytes + step):
             writer.write(rows)
             writer.commit()
-    return sum(batch.num_rows for batch in open_snapshot(open_table(storage, PATH)).batches())
+    return row_count_in(storage, PATH)
 
 
 def _go_on(writer: TableWriter, _: MemoryStorage) -> None:

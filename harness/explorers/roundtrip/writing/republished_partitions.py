@@ -20,7 +20,7 @@ from tornproof.harness.common.copies import open_writer_of_copy
 from tornproof.harness.common.new_tables import new_table
 from tornproof.harness.common.patch import Controls, not_noticed, original_of
 from tornproof.harness.common.whose_error import errors_as_problems, needed
-from tornproof.harness.explorers.roundtrip.writing.kills import WRITER, execute_and_spoil
+from tornproof.harness.explorers.roundtrip.writing.kills import WRITER, execute_and_spoil, row_count_in
 from tornproof.harness.simulator.filesystem.faulty import Fault, FaultyStorage
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.intercept import Call, CallKind, InterceptedStorage
@@ -104,7 +104,7 @@ def problem_of(case: Volumes) -> str | None:
         problem = _problem_of_orphans(disk, case.reasons[: case.reasons.index(case.error)])
         if problem is not None:
             return problem
-    if (count := _row_count(disk)) != len(TIMES) + taken:
+    if (count := row_count_in(disk, PATH)) != len(TIMES) + taken:
         return f"{count} rows are there afterwards, and should be {len(TIMES) + taken}"
     # The errors are gone.
     open_writer_of_copy(disk, PATH).close()
@@ -201,10 +201,6 @@ def _orphan_counts(storage: Storage) -> list[int]:
     """Return how many newer generations than the committed one each partition has."""
     snapshot = open_snapshot(open_table(storage, PATH))
     return [snapshot.resolve(each).resolved.orphan_count for each in snapshot.transaction.partitions]
-
-
-def _row_count(storage: Storage) -> int:
-    return sum(batch.num_rows for batch in open_snapshot(open_table(storage, PATH)).batches())
 
 
 def _problem_of_orphans(disk: Storage, reasons: tuple[StorageReason | None, ...]) -> str | None:

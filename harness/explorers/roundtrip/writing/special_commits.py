@@ -16,15 +16,24 @@ import pyarrow as pa
 from msgspec.structs import replace
 
 from tornproof.harness.common.copies import open_writer_of_copy
+from tornproof.harness.common.made_rows import array_of
 from tornproof.harness.common.new_tables import new_table
 from tornproof.harness.common.patch import Controls, not_noticed, original_of, replaced
 from tornproof.harness.common.whose_error import needed
 from tornproof.harness.explorers.roundtrip.worked_out.question import Question, outcome_of, problem_of
-from tornproof.harness.explorers.roundtrip.writing.kills import Rows, commit, rows_in, table_of, table_of_rows
+from tornproof.harness.explorers.roundtrip.writing.kills import (
+    Rows,
+    commit,
+    row_count_in,
+    rows_in,
+    table_of,
+    table_of_rows,
+)
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.systems.workload import FIRST_TIME
 from tornproof.impl.parquet.encode_options import ColumnOptions, EncodeOptions
 from tornproof.impl.parquet.fields import Codec
+from tornproof.impl.pm.chain import Metadata
 from tornproof.impl.read.reader import open_snapshot
 from tornproof.impl.table.create import NewColumn, create_table
 from tornproof.impl.table.metadata_file import META_FILE, PartitionBy, encode_metadata_file
@@ -61,7 +70,7 @@ def special_commits() -> tuple[Question, ...]:
 
 
 def failed_controls() -> Iterator[str]:
-    """Yield what is not noticed of writers for which all keys are equal, and of one that forgets a row."""
+    """Yield what is not noticed of a writer that leaves out a row, and of one that knows the default codec alone."""
     conform = original_of(f"{WRITER}:conform")
     controls: Controls = (
         ("a row is left out", f"{WRITER}:conform", lambda *of: conform(*of)[1:]),
@@ -91,17 +100,12 @@ def _left_of(of: str, keys: Sequence[Any], *, is_together: bool) -> int:
         with open_writer_of_copy(storage, PATH) as writer:
             writer.write(_keyed_rows(writer.schema, some))
             writer.commit()
-    return sum(batch.num_rows for batch in open_snapshot(open_table(storage, PATH)).batches())
+    return row_count_in(storage, PATH)
 
 
 def _keyed_rows(schema: pa.Schema, keys: Sequence[Any]) -> pa.Table:
-    of = schema.field("key").type
-    is_extension = isinstance(of, pa.BaseExtensionType)
-    values = pa.array(keys, of.storage_type if is_extension else of)
-    if is_extension:
-        values = pa.ExtensionArray.from_storage(of, values)
-    times = pa.array([FIRST_TIME] * len(keys)).cast(schema.field("ts").type)
-    return pa.Table.from_arrays([times, values], schema=schema)
+    values = ([FIRST_TIME] * len(keys), [*keys])
+    return pa.Table.from_arrays([array_of(*each) for each in zip(values, schema.types, strict=True)], schema=schema)
 
 
 def _remembering() -> Iterator[Question]:
@@ -131,9 +135,9 @@ def _beside_native() -> Iterator[Question]:
     """Yield drops of a day in a table of three, one of which is native and may not become the first or the last one."""
     for native, dropped in itertools.permutations(range(3), 2):
         others = {*range(3)} - {dropped}
-        is_refused = native == 1
         words = f"a drop of day {dropped} of three, of which day {native} is native"
-        expected = "RowsRejectedError" if is_refused else [day for day in others if day != native]
+        # The day between the others would become the first or the last one.
+        expected = "RowsRejectedError" if native == 1 else [day for day in others if day != native]
         yield Question("native", words, functools.partial(_dropped, native, dropped), expected)
 
 
@@ -172,9 +176,14 @@ def _codec_of(codec: Codec, *, is_renamed: bool) -> int:
     storage = MemoryStorage.of(storage.image().with_file(f"{PATH}/{META_FILE}", content))
     encoding = EncodeOptions(columns={name: ColumnOptions(codec=codec)})
     commit(storage, PATH, [(FIRST_TIME + 1, 2)], options=WriterOptions(encoding=encoding, rewrite_unused_ratio=100.0))
+    return int(_metadata_of(storage).blocks[-1].chunks[1].codec)
+
+
+def _metadata_of(storage: MemoryStorage) -> Metadata:
+    """Return the metadata of the only partition."""
     snapshot = open_snapshot(open_table(storage, PATH))
     (partition,) = snapshot.transaction.partitions
-    return int(snapshot.resolve(partition).metadata.blocks[-1].chunks[1].codec)
+    return snapshot.resolve(partition).metadata
 
 
 def _second_attempts() -> Iterator[Question]:
@@ -195,7 +204,5 @@ def _filters_under(limit: int, *, is_streamed: bool) -> tuple[int, bool]:
         if is_streamed:
             around.enter_context(replaced("tornproof.impl.write.partition_change:STREAMED_BYTES", 1))
         commit(storage, PATH, rows, options=WriterOptions(blooms=BloomOptions(columns={"v": 0.01})))
-    snapshot = open_snapshot(open_table(storage, PATH))
-    (partition,) = snapshot.transaction.partitions
-    header = snapshot.resolve(partition).metadata.header
+    header = _metadata_of(storage).header
     return len(header.bloom_columns), header.blooms_external

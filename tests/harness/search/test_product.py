@@ -1,7 +1,7 @@
 """Schedule × crash: two searches with one result, complete, and broken targets that are detected in few moves."""
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -210,6 +210,18 @@ def test_single_schedules_show_what_the_reduction_shows(toy: Toy, model: str) ->
     violated, as_violated = ({violation.property for violation, _ in search.counts.found} for search in (one, other))
     # What is stale depends on the order of independent calls, of which one order was run.
     assert violated - {Property.STALE} <= as_violated <= violated | {Property.DISORDERLY}
+
+
+def test_a_search_that_has_no_bound_left_for_writers_that_stopped_is_not_complete() -> None:
+    class HasNothingLeft(CrashedSchedules):
+        def _go_on_from(self, crashes: Sequence[Any], states_max: int) -> None:
+            super()._go_on_from(crashes, states_max)
+            self._states_max = self.counts.states
+
+    sessions = Sessions.of(control_case(Toy()), fails=True)
+    whole, cut = (search(sessions, "D", disks_of("D")) for search in (CrashedSchedules, HasNothingLeft))
+    assert (whole.run().is_complete, cut.run().is_complete) == (True, False)
+    sessions.close()
 
 
 @pytest.mark.parametrize("model", [nightly("A"), "D", nightly("N-512")])

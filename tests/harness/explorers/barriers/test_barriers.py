@@ -1,6 +1,7 @@
 """Which barriers a commit needs: which model misses each one, and that the page on guarantees says so."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -166,6 +167,8 @@ def test_the_document_and_the_page_say_what_was_found() -> None:
     assert "| B | F3; F1 F2 | completely |" in text
     assert "| A | no barrier is needed | completely |" in text
     assert "| Cdir | no set | completely |" in text
+    first, *others = made(A, ())
+    assert "| A | no barrier is needed | a sample |" in markdown([replace(first, is_complete=False), *others])
     assert "The hardened commit, with all six, is **unsafe** in Cdir." in text
     assert f"| F3 | – | – | {Property.LOST} |" in text
     assert f"| F1 F2 | {SAFE} | {SAFE} | {UNSAFE} |" in text

@@ -640,6 +640,23 @@ def test_a_finding_names_the_step_and_the_nested_kill_that_it_needs() -> None:
     )
 
 
+class LosesInCommitsAndInRecoveries(RecoversInPlace):
+    """Empties the state before it writes the new one."""
+
+    def write_anew(self, storage: Storage, path: str, content: bytes) -> None:
+        with storage.open_for_writing(path, OpenMode.EXISTING_OR_NEW) as file:
+            file.truncate(0)
+            with storage.open_for_writing(path.replace("new", "state")) as state:
+                state.truncate(0)
+            file.pwrite(content, 0)
+
+
+def test_what_a_commit_loses_and_what_a_recovery_loses_are_two_findings_even_at_the_same_file() -> None:
+    findings = [each for each in explored(LosesInCommitsAndInRecoveries()).findings if each.property == Property.LOST]
+    kill_counts = {len(each.evidence["kills"]) for each in findings if each.evidence.get("path") == "toy/new"}
+    assert kill_counts == {1, 2}
+
+
 @pytest.mark.parametrize(
     "evidence",
     [

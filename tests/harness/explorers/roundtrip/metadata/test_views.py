@@ -46,12 +46,17 @@ def one_later(method: Callable[..., Any]) -> Callable[..., Any]:
     return lambda view, start=None, end=None: method(view, None if start is None else start + 1, end)
 
 
+def without_a_start(method: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda view, start=None, end=None: [] if start is None else method(view, start, end)
+
+
 @pytest.mark.parametrize(
     ("method", "broken", "said"),
     [
         ("find_column", lambda find: lambda view, name: None, "at another place"),
         ("chunk", lambda chunk: lambda view, ordinal, index: chunk(view, ordinal, 0), "chunk 1 of row group 0"),
         ("row_groups_between", one_later, "row groups [] are read, and not [0]"),
+        ("row_groups_between", without_a_start, "of times from None to"),
         ("row_counts", lambda _: property(lambda view: view.block_offsets * 0), "other numbers of rows"),
     ],
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import os
 import tempfile
 from collections.abc import Iterator
@@ -11,7 +12,7 @@ from pathlib import Path
 
 from tornproof.harness.common.patch import Controls, not_noticed
 from tornproof.harness.common.whose_error import errors_as_problems
-from tornproof.impl.storage.holders import Holder, holders_of, mappers_of
+from tornproof.impl.storage.holders import Holder, OpenFiles, holders_of, mappers_of
 
 PROPERTY = "whoever has a file of a table open is seen, and nobody else"
 HOLDERS = "tornproof.impl.storage.holders"
@@ -97,8 +98,10 @@ def problem_of(process: Process) -> str | None:
         name = "unknown" if process.command is None else process.command.decode(errors="backslashreplace").strip()
         later = Holder(pid=LATER_PID, command="later")
         one = Holder(pid=PID, command=name)
-        for table in (TABLE, f"{TABLE}/", LINK):
-            found = holders_of(f"{root}/{table}", processes=root / "proc")
+        holders = functools.partial(holders_of, processes=root / "proc")
+        opened = OpenFiles(root / "proc")
+        for table, ask in itertools.product((TABLE, f"{TABLE}/", LINK), (opened.holders_of, holders)):
+            found = ask(f"{root}/{table}")
             if found != ((one, later) if process.holds else (later,)):
                 return f"{table!r} is held by {', '.join(map(str, found)) or 'nobody'}"
         for file in (TXN, f"{LINK}/_txn"):

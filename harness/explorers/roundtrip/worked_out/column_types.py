@@ -108,6 +108,9 @@ def types() -> Iterator[Question]:
             yield Question(
                 "type names", f"the name of the type {code}", functools.partial(names.type_name, code), shown
             )
+    for words in ("DECIMAL(18, 1)", "decimal( 18 , 1 )", "Decimal(18 ,1)"):
+        found = functools.partial(names.type_code, words)
+        yield Question("types", f"the type {words}", found, codes["DECIMAL(18,1)"])
     for digits, bits in ((1, 5), (3, 15), (6, 30), (12, 60)):
         of = functools.partial(names.type_code, f"geohash({digits}c)")
         yield Question("geohashes", f"a geohash of {digits} digits", of, codes[f"GEOHASH({bits}b)"])

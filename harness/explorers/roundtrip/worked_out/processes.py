@@ -20,7 +20,7 @@ from tornproof.impl.errors import (
     StorageError,
     UnsupportedError,
 )
-from tornproof.impl.migrate.rejections import RejectedCorruptError
+from tornproof.impl.migrate.rejections import Cause, RejectedCorruptError, RejectionError, error_of
 from tornproof.impl.pm.chain import TokenMissingError
 from tornproof.impl.read.decoding import SYNCHRONOUS, Decoding, InOrder, by_threads
 
@@ -36,6 +36,8 @@ def errors() -> Iterator[Question]:
         (CorruptError(*place), "ProblemError TornproofError"),
         (UnsupportedError(*place), "ProblemError TornproofError"),
         (RejectedCorruptError(*place), "CorruptError ProblemError TornproofError"),
+        (error_of(RejectionError(Cause.JSON, 1, 2), file="_pm"), "CorruptError ProblemError TornproofError"),
+        (error_of(RejectionError(Cause.DEPTH, 1, 2), file="_pm"), "UnsupportedError ProblemError TornproofError"),
         (TokenMissingError(*place), "CorruptError ProblemError TornproofError"),
         (StorageError("_txn", "open", "no room"), "TornproofError"),
         (FileMissingError("_txn", "open", "no file"), "StorageError TornproofError"),

@@ -22,6 +22,8 @@ from tornproof.harness.explorers.roundtrip.worked_out.column_types import (
 from tornproof.harness.explorers.roundtrip.worked_out.directories import directories
 from tornproof.harness.explorers.roundtrip.worked_out.flat_bounds import flat_bounds
 from tornproof.harness.explorers.roundtrip.worked_out.hashes import checksums, hashes
+from tornproof.harness.explorers.roundtrip.worked_out.machines import machines
+from tornproof.harness.explorers.roundtrip.worked_out.memory import held
 from tornproof.harness.explorers.roundtrip.worked_out.migrations import (
     conversions,
     decoded_times,
@@ -83,6 +85,8 @@ def questions() -> tuple[Question, ...]:
         *counted_migrations(),
         *verdicts(),
         *refusals(),
+        *machines(),
+        *held(),
     )
 
 

@@ -37,14 +37,26 @@ def reloads() -> Iterator[Question]:
         yield Question(
             "reloads",
             f"row counts {before} and then {after}, {counter or 'no counter'} changed",
-            functools.partial(_reload, before, after, counter),
+            functools.partial(_reload, states_of(before), states_of(after), counter),
             (is_unannounced, [] if counter == "truncate_version" else same),
+        )
+    states = states_of(before)
+    for number, name, counter in itertools.product(before, ("flags", "name_txn", "token"), (None, *COUNTERS)):
+        others = [structs.replace(each, **{name: 7}) if each.timestamp == number else each for each in states]
+        same = [each for each in before if each != number and counter != "truncate_version"]
+        yield Question(
+            "reloads",
+            f"another {name} of partition {number} of three, {counter or 'no counter'} changed",
+            functools.partial(_reload, states, others, counter),
+            (counter is None and number != max(before), same),
         )
 
 
-def _reload(before: dict[int, int], after: dict[int, int], counter: str | None) -> tuple[bool, list[int]]:
+def _reload(
+    before: Sequence[PartitionState], after: Sequence[PartitionState], counter: str | None
+) -> tuple[bool, list[int]]:
     """Return whether a change was not announced, and which partitions may be kept open."""
-    versions = iter((version_of(states_of(before)), version_of(states_of(after), counter)))
+    versions = iter((version_of(before), version_of(after, counter)))
     with replaced("tornproof.impl.txn.reader:safe_read", lambda *_: next(versions)):
         reader = TransactionReader(MemoryStorage(), "_txn")
         reader.reload()

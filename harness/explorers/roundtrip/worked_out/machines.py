@@ -1,0 +1,104 @@
+"""What machines have: fences by their processors, permissions of what is made, and names of what is no file."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from tornproof.harness.common.patch import replaced
+from tornproof.harness.explorers.roundtrip.worked_out.question import Question, outcome_of
+from tornproof.impl.storage.fences import fence_of
+from tornproof.impl.storage.interface import OpenMode
+from tornproof.impl.storage.operating_system import OperatingSystemStorage
+
+ORDERED = ("x86_64", "AMD64", "i386", "i686")
+"""Processors that keep the order of loads, and of stores, so that nothing is asked of the system."""
+SYSTEM_CALLS = {"aarch64": 283, "riscv64": 283, "loongarch64": 283, "ppc64le": 365, "armv7l": None, "unknown": None}
+"""The number of Linux's barrier on others, where it is known."""
+COMMANDS = (-1, 0, 1, 2, 8, 9, 0x1FE, 0x1FF)
+"""Which commands of the barrier a system has, of which the first bit is that of the one for all processors."""
+MASKS = (0o000, 0o002, 0o022, 0o077)
+
+
+def machines() -> Iterator[Question]:
+    """Yield fences of processors, permissions under masks, and what there is in place of a file."""
+    for machine, commands in itertools.product((*ORDERED, *SYSTEM_CALLS), COMMANDS):
+        number = SYSTEM_CALLS.get(machine)
+        is_there = number is not None and commands > 0 and commands % 2 == 1
+        barrier = [(number, 0, 0, 0), (number, 1, 0, 0)] if is_there else None
+        for answer, passed in ((0, barrier), (-1, barrier and "OSError")):
+            words = f"what a fence of {machine} asks of a system with the commands {commands}, which answers {answer}"
+            found = functools.partial(_fence, machine, commands, answer)
+            yield Question("fences", words, found, [] if machine in ORDERED else passed)
+    words = "what a fence of aarch64 asks of another system than Linux"
+    yield Question("fences", words, functools.partial(_fence, "aarch64", 1, 0, system="darwin"), None)
+    for mask in MASKS:
+        expected = {"directory": 0o777 & ~mask, "file": 0o666 & ~mask}
+        words = f"the permissions of what is made where the mask is {mask:03o}"
+        yield Question("permissions", words, functools.partial(_permissions, mask), expected)
+    opened: dict[str, Callable[[OperatingSystemStorage, str], Any]] = {
+        "read": lambda storage, path: storage.open_for_reading(path),
+        "written": lambda storage, path: storage.open_for_writing(path),
+        "written, or made": lambda storage, path: storage.open_for_writing(path, OpenMode.EXISTING_OR_NEW),
+    }
+    for words, call in opened.items():
+        found = functools.partial(_opened_pipe, call)
+        yield Question(
+            "pipes", f"whether a pipe that is {words} is refused and waited for", found, ("StorageError", [])
+        )
+
+
+def _fence(machine: str, commands: int, answer: int, *, system: str = "linux") -> Any:
+    """Return what is asked of the system by a fence and before it, None if there is no fence."""
+    asked = list[tuple[int, ...]]()
+
+    def system_call(*given: int) -> int:
+        asked.append(given)
+        return answer if given[1] else commands
+
+    library = SimpleNamespace(syscall=system_call)
+    with replaced("ctypes:CDLL", lambda *_, **__: library), replaced("sys:platform", system):
+        fence = fence_of(machine)
+        if fence is None:
+            return None
+        try:
+            fence()
+        except OSError as error:
+            return type(error).__name__
+    return asked
+
+
+def _permissions(mask: int) -> dict[str, int]:
+    before = os.umask(mask)
+    try:
+        # The folder itself is made for its owner alone.
+        with tempfile.TemporaryDirectory() as name:
+            storage, directory, file = OperatingSystemStorage(), Path(name, "directory"), Path(name, "file")
+            storage.mkdir(str(directory))
+            storage.open_for_writing(str(file), OpenMode.NEW).close()
+            return {each.name: each.stat().st_mode & 0o777 for each in (directory, file)}
+    finally:
+        os.umask(before)
+
+
+def _opened_pipe(call: Callable[[OperatingSystemStorage, str], Any]) -> tuple[Any, list[str]]:
+    """Return what comes of opening a pipe, and the names that were opened so that one waits for the other end."""
+    waited, open_file = list[str](), os.open
+
+    def opening(path: Any, flags: int, *more: Any, **settings: Any) -> int:
+        if not flags & os.O_NONBLOCK:
+            waited.append(Path(path).name)
+        return open_file(path, flags | os.O_NONBLOCK, *more, **settings)
+
+    with tempfile.TemporaryDirectory() as name:
+        path = f"{name}/pipe"
+        os.mkfifo(path)
+        with replaced("os:open", opening):
+            answer = outcome_of(lambda: call(OperatingSystemStorage(), path))
+    return answer, waited

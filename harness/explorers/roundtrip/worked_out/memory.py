@@ -1,0 +1,106 @@
+"""What is in memory at a time: results that were taken, what is remembered, and pieces of large partitions."""
+
+from __future__ import annotations
+
+import functools
+import gc
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pyarrow as pa
+
+from tornproof.harness.common.copies import open_writer_of_copy
+from tornproof.harness.common.new_tables import new_table
+from tornproof.harness.common.patch import replaced
+from tornproof.harness.explorers.corruption import every_type
+from tornproof.harness.explorers.roundtrip.worked_out.question import Question
+from tornproof.harness.simulator.filesystem.faulty import FaultyStorage
+from tornproof.harness.simulator.filesystem.intercept import CallKind
+from tornproof.harness.simulator.filesystem.memory import MemoryStorage
+from tornproof.harness.systems.workload import FIRST_TIME
+from tornproof.impl.chunk.metadata import Leaf, chunk_metadata
+from tornproof.impl.chunk.row_group_encoder import encode_row_group
+from tornproof.impl.read.decoding import SYNCHRONOUS, InOrder, by_threads
+from tornproof.impl.read.reader import open_snapshot
+from tornproof.impl.table.partition import ResolvedPartition
+from tornproof.impl.table.table import open_table
+from tornproof.impl.types.physical import PhysicalType
+from tornproof.impl.verify.pages import page_checks
+from tornproof.impl.write.writer_options import WriterOptions
+
+PATH = "table"
+PIECE_COUNT = 1_000
+"""More than any machine has threads, each of which may hold one piece, and more than what is remembered."""
+GROUP_COUNTS = (1, 2, 5)
+
+
+class _Piece:
+    """What is held or not."""
+
+
+def held() -> Iterator[Question]:
+    """Yield what may not be held: many results and metadata, row groups to be written, and pieces of unknown size."""
+    for words, found in (("results of threads", _holds_results), ("metadata of single chunks", _holds_metadata)):
+        yield Question("held", f"whether {words} are held that nobody needs", found, False)
+    for count in GROUP_COUNTS:
+        words = f"how many of {count} row groups of a new directory are encoded before the first is written"
+        yield Question("held", words, functools.partial(_encoded_ahead, count), 1)
+    sizes = [chunk.total_compressed for block in _resolved().metadata.blocks for chunk in block.chunks]
+    yield Question("held", "the sizes of a verification's pieces of work", _sizes_of_work, sizes)
+
+
+def _are_many(references: list[Callable[[], Any]]) -> bool:
+    gc.collect()
+    return sum(each() is not None for each in references) > PIECE_COUNT // 2
+
+
+def _holds_results() -> bool:
+    with by_threads() as decoding:
+        return _are_many([weakref.ref(decoding.start(_Piece)()) for _ in range(PIECE_COUNT)])
+
+
+def _holds_metadata() -> bool:
+    leaf = Leaf(PhysicalType.INT64)
+    return _are_many([weakref.ref(chunk_metadata(leaf, 0, 1, size)) for size in range(PIECE_COUNT)])
+
+
+def _encoded_ahead(group_count: int) -> int:
+    """Return how many row groups of a large partition are encoded when its file is written for the first time."""
+    storage = FaultyStorage(MemoryStorage())
+    written_before = list[int]()
+
+    def encode(*given: Any, **settings: Any) -> Any:
+        written_before.append(sum(call.kind is CallKind.PWRITE for call in storage.calls))
+        return encode_row_group(*given, **settings)
+
+    new_table(storage, PATH, {"ts": "TIMESTAMP"})
+    options = WriterOptions(row_group_row_count_max=1)
+    with (
+        replaced("tornproof.impl.write.partition_change:STREAMED_BYTES", 0),
+        open_writer_of_copy(storage, PATH, options=options, encode=encode) as writer,
+    ):
+        writer.write(pa.table({"ts": range(FIRST_TIME, FIRST_TIME + group_count)}).cast(writer.schema))
+        writer.commit()
+    return written_before.count(written_before[0])
+
+
+def _sizes_of_work() -> list[int]:
+    """Return the sizes that a verification tells of its pieces of work, by which it bounds what is in progress."""
+    sizes = list[int]()
+
+    class Noting(InOrder[Any]):
+        def begin(self, work: Callable[[], Any], input_bytes: int) -> None:
+            sizes.append(input_bytes)
+            super().begin(work, input_bytes)
+
+    with replaced("tornproof.impl.verify.pages:InOrder", Noting):
+        (*_,) = page_checks(_resolved(), None, SYNCHRONOUS)
+    return sizes
+
+
+@functools.cache
+def _resolved() -> ResolvedPartition:
+    snapshot = open_snapshot(open_table(every_type.image_of_every_type(), every_type.PATH))
+    (partition,) = snapshot.transaction.partitions
+    return snapshot.resolve(partition)

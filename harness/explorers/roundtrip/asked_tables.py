@@ -12,11 +12,13 @@ import itertools
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from tornproof.harness.common.new_tables import new_table_of_rows
+from tornproof.harness.common.new_tables import new_table, new_table_of_rows
 from tornproof.harness.common.patch import Controls, not_noticed, replaced
+from tornproof.harness.common.whose_error import needed
 from tornproof.harness.explorers.corruption import every_type
 from tornproof.harness.explorers.roundtrip.metadata.chains import generation
 from tornproof.harness.explorers.roundtrip.metadata.metadata_draft import (
@@ -30,16 +32,16 @@ from tornproof.harness.explorers.roundtrip.metadata.placed_partitions import GEN
 from tornproof.harness.explorers.roundtrip.metadata.transaction_files import Entry, TransactionFile
 from tornproof.harness.explorers.roundtrip.worked_out.new_tables import META_COLUMN, META_HEADER
 from tornproof.harness.explorers.roundtrip.worked_out.question import Question, outcome_of, problem_of
-from tornproof.harness.simulator.filesystem.faulty import FaultyStorage
+from tornproof.harness.simulator.filesystem.faulty import Fault, FaultyStorage
 from tornproof.harness.simulator.filesystem.image import DiskImage
-from tornproof.harness.simulator.filesystem.intercept import Call, CallKind, InterceptedStorage
+from tornproof.harness.simulator.filesystem.intercept import CHANGES, Call, CallKind, InterceptedStorage
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.systems.workload import FIRST_TIME
 from tornproof.impl.errors import StorageError
 from tornproof.impl.migrate.table_migration import migrate_table
 from tornproof.impl.pm.view import MetadataView, VerifiedGenerations, open_view
 from tornproof.impl.read.reader import Snapshot, open_snapshot, snapshot_of
-from tornproof.impl.repair.kept import KEPT_DIRECTORY, kept_files, kept_name
+from tornproof.impl.repair.kept import KEPT_DIRECTORY, keep, kept_files, kept_name
 from tornproof.impl.repair.repair import repair_table
 from tornproof.impl.storage.interface import LockMode, OpenMode, Storage, StorageReason
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
@@ -62,6 +64,9 @@ TIMESTAMP, LONG, VARCHAR, SYMBOL, DESIGNATED = 8, 6, 26, 12, 1 << 17
 NO_ROOM, GONE, DAMAGED, NO_TIME = "UnsupportedError", "FileVanishedError", "CorruptError", "UnknownColumnError"
 TIMES: dict[str | None, int | None] = {None: None, "1970-01-01": 0, "1970-01-02T00:00:00.000001": DAY + 1}
 META_FLAGS_BYTES, INDEXED = 4, 1
+KEPT_FILE = f"2024-01-01/{PM_FILE}"
+KEPT_AS = f"{KEPT_DIRECTORY}/{KEPT_FILE}"
+NO_SPACE, BROKEN = StorageReason.NO_SPACE, StorageReason.INPUT_OUTPUT
 LINKED_TIMES = range(FIRST_TIME, FIRST_TIME + 3)
 TEXTS = [f"t{number}" for number in range(60)]
 NAMED = {"ts": "TIMESTAMP", "s": "SYMBOL"}
@@ -85,6 +90,8 @@ def asked_tables() -> tuple[Question, ...]:
         *_pinned(),
         *_dry_runs(),
         *_synced_names(),
+        *_unreferenced(),
+        *_left_copies(),
     )
 
 
@@ -305,6 +312,7 @@ def _synced_names() -> Iterator[Question]:
     """Yield what makes files and directories, none of whose names may be lost in a power cut afterwards."""
     calls: tuple[tuple[str, Callable[[Storage], object]], ...] = (
         ("a new table with rows", lambda storage: new_table_of_rows(storage, "new", {"ts": "TIMESTAMP"}, LINKED_TIMES)),
+        ("a new table named with a slash", lambda storage: new_table(storage, "new/", NAMED)),
         ("a new table with symbols", lambda storage: new_table_of_rows(storage, "new", NAMED, LINKED_TIMES)),
         ("a migration", lambda storage: migrate_table(storage, every_type.PATH)),
         ("a migration to a new directory", lambda storage: migrate_table(storage, every_type.PATH, out="out")),
@@ -315,9 +323,7 @@ def _synced_names() -> Iterator[Question]:
 
 
 def _unsynced(call: Callable[[Storage], object]) -> list[str]:
-    image = every_type.image_of_every_type()
-    files = {path: content for path, content in image.files.items() if not path.endswith(PM_FILE)}
-    storage = FaultyStorage(MemoryStorage.of(DiskImage(files, image.directories)))
+    storage = FaultyStorage(_without_pm())
     call(storage)
     changed = set[str]()
     for each in storage.calls:
@@ -405,6 +411,52 @@ def _dry_runs() -> Iterator[Question]:
         expected = "IndexedColumnError" if has_index and is_damaged else ["publish_committed"] * is_damaged
         found = functools.partial(_recovered, has_index=has_index, is_damaged=is_damaged, dry_run=dry_run)
         yield Question("dry runs", f"{words} with{'' if has_index else 'out'} an index", found, expected)
+
+    for out in (None, "out", "."):
+        words = f"what a dry run of a migration to {out or 'the table'} changes"
+        yield Question("dry runs", words, functools.partial(_changed_by_dry_run, out), [])
+
+
+def _changed_by_dry_run(out: str | None) -> list[str]:
+    storage = FaultyStorage(_without_pm())
+    needed(migrate_table(storage, every_type.PATH, out=out, dry_run=True).partitions, "there is nothing to migrate")
+    return [f"{call.kind} {call.path}" for call in storage.calls if call.kind in CHANGES]
+
+
+def _without_pm() -> MemoryStorage:
+    image = every_type.image_of_every_type()
+    files = {path: content for path, content in image.files.items() if not path.endswith(PM_FILE)}
+    return MemoryStorage.of(DiskImage(files, image.directories))
+
+
+def _unreferenced() -> Iterator[Question]:
+    """Yield tables of each interval with directories, and those that a version without partitions does not name."""
+    names = ["1970-01-01", "default", "default.5", "other"]
+    for partition_by in PartitionBy:
+        expected = [each for each in names[:3] if each != "default" or partition_by is not PartitionBy.NONE]
+        words = f"the directories that are not named of a table by {partition_by.name.lower()}"
+        yield Question("unreferenced", words, functools.partial(_unreferenced_of, partition_by, names), expected)
+
+
+def _unreferenced_of(partition_by: PartitionBy, names: Sequence[str]) -> list[str]:
+    metadata = TableMetadata(columns=(), partition_by=partition_by, timestamp_id=-1)
+    image = DiskImage.of_files({f"{PATH}/{name}/{PM_FILE}": b"" for name in names})
+    return [*Table(storage=image, path=PATH, metadata=metadata).unreferenced_directories(_decoded([]))]
+
+
+def _left_copies() -> Iterator[Question]:
+    """Yield copies of what recoveries keep that end in an error, of which nothing may be left."""
+    for kind, reason in itertools.product((CallKind.PWRITE, CallKind.FSYNC), (NO_SPACE, BROKEN)):
+        words = f"what is left of a copy when it cannot {kind}: {reason.value}"
+        yield Question("kept", words, functools.partial(_left_of_copy, kind, reason), [])
+
+
+def _left_of_copy(kind: CallKind, reason: StorageReason) -> list[str]:
+    file = f"{PATH}/{KEPT_FILE}"
+    storage = MemoryStorage.of(DiskImage.of_files({file: b"what is kept"}))
+    with suppress(StorageError):
+        keep(FaultyStorage(storage, Fault(at=0, reason=reason, among=frozenset({kind}))), PATH, KEPT_FILE, 0, KEPT_AS)
+    return [path.removeprefix(f"{PATH}/") for path in storage.image().files if path != file]
 
 
 def _recovered(*, has_index: bool, is_damaged: bool, dry_run: bool) -> Any:

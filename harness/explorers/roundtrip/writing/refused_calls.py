@@ -150,7 +150,9 @@ def _writes() -> Iterator[Question]:
         ("drops it and adopts another", _drop_and_adopt, [*ROWS[:1], *LATER]),
         ("adopts one and has rows for it", _adopt_and_write, "RowsRejectedError"),
         ("adopts one that was merged", _adopt_merged, [*MERGED, *LATER]),
+        ("adopts one that was merged with one of other flags", _adopt_merged_with_marked, "RowsRejectedError"),
         ("goes on after its end", _go_on, DEAD),
+        ("is closed while rows are refused", _close_at_refusal, "RowsRejectedError"),
         ("has rows without a time", lambda writer, _: writer.write(pa.table({"v": [1]})), "RowsRejectedError"),
         ("has a column twice", lambda writer, _: writer.write(_twice(writer)), "RowsRejectedError"),
     ):
@@ -249,14 +251,27 @@ def _adopt_and_write(writer: TableWriter, storage: MemoryStorage) -> None:
     writer.write(table_of(built, writer.schema))
 
 
+def _close_at_refusal(writer: TableWriter, _: MemoryStorage) -> None:
+    try:
+        writer.write(table_of(ROWS, writer.schema))
+        writer.write(pa.table({"v": [1]}))
+    finally:
+        writer.close()
+
+
 def _adopt_merged(
-    writer: TableWriter, storage: MemoryStorage, *, meanwhile: Callable[[TableWriter], object] = bool
+    writer: TableWriter, storage: MemoryStorage, *, meanwhile: Callable[[TableWriter], object] = bool, **before: int
 ) -> None:
     """Adopt a partition that was prepared with all rows of one, after which the writer did something else."""
     prepared = _built(storage, MERGED)
-    replaced = next(each for each in open_table(storage, PATH).transaction().partitions if each.timestamp == FIRST_DAY)
+    merged = next(each for each in open_table(storage, PATH).transaction().partitions if each.timestamp == FIRST_DAY)
     meanwhile(writer)
-    writer.adopt(replace(prepared, replaces=replaced))
+    writer.adopt(replace(prepared, replaces=replace(merged, **before)))
+
+
+def _adopt_merged_with_marked(writer: TableWriter, storage: MemoryStorage) -> None:
+    """Adopt a partition that was merged with one whose flags were others then."""
+    _adopt_merged(writer, storage, flags=0)
 
 
 def _twice(writer: TableWriter) -> pa.Table:

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, suppress
 from decimal import Decimal
 from typing import Any
 
@@ -29,12 +29,14 @@ from tornproof.harness.explorers.roundtrip.writing.kills import (
     table_of,
     table_of_rows,
 )
+from tornproof.harness.simulator.filesystem.intercept import STEPS, Call, InterceptedStorage
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.systems.workload import FIRST_TIME
 from tornproof.impl.parquet.encode_options import ColumnOptions, EncodeOptions
 from tornproof.impl.parquet.fields import Codec
 from tornproof.impl.pm.chain import Metadata
 from tornproof.impl.read.reader import open_snapshot
+from tornproof.impl.storage.interface import Storage
 from tornproof.impl.table.create import NewColumn, create_table
 from tornproof.impl.table.metadata_file import META_FILE, PartitionBy, encode_metadata_file
 from tornproof.impl.table.table import open_table
@@ -60,13 +62,23 @@ KEYS: dict[str, tuple[Any, Any]] = {
     "UUID": (bytes(15) + b"\1", bytes(15) + b"\2"),
 }
 """Two keys of each type that are nearly equal."""
+ADDED: Rows = [(FIRST_TIME + DAY, 2), (FIRST_TIME + 2 * DAY, 3)]
+"""To a day that is there, and to another one."""
 WRITER = "tornproof.impl.write.table_writer"
 
 
 @functools.cache
 def special_commits() -> tuple[Question, ...]:
     """Return all commits, always in the same order."""
-    return (*_keyed(), *_remembering(), *_beside_native(), *_renamed(), *_second_attempts())
+    return (
+        *_keyed(),
+        *_remembering(),
+        *_beside_native(),
+        *_made_anew(),
+        *_interrupted(),
+        *_renamed(),
+        *_second_attempts(),
+    )
 
 
 def failed_controls() -> Iterator[str]:
@@ -142,12 +154,8 @@ def _beside_native() -> Iterator[Question]:
 
 
 def _dropped(native: int, dropped: int) -> Any:
-    storage = MemoryStorage.of(table_of_rows(PATH, [(FIRST_DAY + day * DAY, day) for day in range(3)]))
-    entry = open_table(storage, PATH).transaction().partitions[native]
-    with storage.open_for_writing(f"{PATH}/{TXN_FILE}") as file:
-        at = entry.entry_offset_bytes + FLAGS_BYTES
-        word = int.from_bytes(file.pread(8, at), "little")
-        file.pwrite((word & ~FORMAT_BITS).to_bytes(8, "little"), at)
+    storage = _of_days(3)
+    _change_flags(storage, native, lambda word: word & ~FORMAT_BITS)
 
     def drop() -> list[int]:
         with open_writer_of_copy(storage, PATH, allow_parquet_last=True) as writer:
@@ -157,6 +165,79 @@ def _dropped(native: int, dropped: int) -> Any:
         return [(each.timestamp - FIRST_DAY) // DAY for each in partitions if each.is_parquet]
 
     return outcome_of(drop)
+
+
+def _of_days(count: int) -> MemoryStorage:
+    return MemoryStorage.of(table_of_rows(PATH, [(FIRST_DAY + day * DAY, day) for day in range(count)]))
+
+
+def _change_flags(storage: MemoryStorage, number: int, change: Callable[[int], int]) -> None:
+    """Change the word of a partition that has its flags, and the number of its rows."""
+    at = open_table(storage, PATH).transaction().partitions[number].entry_offset_bytes + FLAGS_BYTES
+    with storage.open_for_writing(f"{PATH}/{TXN_FILE}") as file:
+        word = int.from_bytes(file.pread(8, at), "little")
+        file.pwrite(change(word).to_bytes(8, "little"), at)
+
+
+def _made_anew() -> Iterator[Question]:
+    """Yield drops of a day in whose place the same commit makes another one, and the flags that this one has."""
+    for name, bit in (("no mark", 0), ("the mark of what is not written to", 1 << 62), ("a squash counter", 5 << 44)):
+        words = f"the flags of a day that is made anew in place of one with {name}"
+        yield Question("made anew", words, functools.partial(_flags_made_anew, bit), FORMAT_BITS)
+
+
+def _flags_made_anew(bit: int) -> int:
+    storage = _of_days(2)
+    _change_flags(storage, 0, lambda word: word | bit)
+    with open_writer_of_copy(storage, PATH) as writer:
+        writer.drop_partition(FIRST_DAY)
+        writer.write(table_of([(FIRST_TIME, 7)], writer.schema))
+        writer.commit()
+    return open_table(storage, PATH).transaction().partitions[0].flags
+
+
+def _interrupted() -> Iterator[Question]:
+    """Yield commits that an interrupt ends before one of their changes: the writer is dead, and the rows are there."""
+    for number in range(_change_count()):
+        words = f"whether a writer is dead, and all rows are there or none, after an interrupt of change {number}"
+        yield Question("interrupted", words, functools.partial(_after_interrupt, number), ("WriterDeadError", True))
+
+
+class _Interrupting(InterceptedStorage):
+    """A storage in which an interrupt comes in place of a change, once."""
+
+    def __init__(self, inner: Storage) -> None:
+        super().__init__(inner)
+        self.count, self.due = 0, -1
+
+    def intercept(self, call: Call, run: Callable[[], Any]) -> Any:
+        self.count += call.kind in STEPS
+        if self.due in range(self.count):
+            self.due = -1
+            raise KeyboardInterrupt
+        return run()
+
+
+def _change_count() -> int:
+    storage = _Interrupting(_of_days(2))
+    with open_writer_of_copy(storage, PATH) as writer:
+        writer.write(table_of(ADDED, writer.schema))
+        before = storage.count
+        writer.commit()
+        return storage.count - before
+
+
+def _after_interrupt(number: int) -> tuple[Any, bool]:
+    disk = _of_days(2)
+    before, storage = rows_in(disk, PATH), _Interrupting(disk)
+    with open_writer_of_copy(storage, PATH) as writer:
+        writer.write(table_of(ADDED, writer.schema))
+        storage.due = storage.count + number
+        with suppress(KeyboardInterrupt):
+            writer.commit()
+        answer = outcome_of(writer.commit)
+    open_writer_of_copy(disk, PATH).close()
+    return answer, rows_in(disk, PATH) in (before, sorted([*before, *ADDED]))
 
 
 def _renamed() -> Iterator[Question]:

@@ -30,9 +30,9 @@ from tornproof.impl.extension.footer import FileFooter, footer_tail, read_file_f
 from tornproof.impl.extension.point import HeaderForm, with_extension
 from tornproof.impl.layout.parquet import FooterForm
 from tornproof.impl.migrate.footer_form import change_footer_form
-from tornproof.impl.parquet.arrow_writer import FOOTER, GROUP, meta_of, with_meta
+from tornproof.impl.parquet.arrow_writer import FOOTER, GROUP, META, meta_of, with_meta
 from tornproof.impl.parquet.footer import ParquetFooter
-from tornproof.impl.parquet.thrift import Struct, encode, struct_list, structs_in, with_fields
+from tornproof.impl.parquet.thrift import Struct, encode, struct_list, structs_in, value_of, with_fields
 from tornproof.impl.table.table import Table
 from tornproof.impl.types.physical import PhysicalType
 
@@ -219,6 +219,8 @@ def _differences(original: Original, form: Form) -> Iterator[str]:
         if not is_same(values, original.columns[column][0]):
             yield f"column {column} has other values"
     yield from _unaligned(changed)
+    if form.chunks is ChunkForm.ALP_ALONE:
+        yield from _other_totals(after.decoded())
     yield from _differences_of_chunks(original, changed, after, form)
     yield from _differences_of_bounds(original, after)
     if form.is_for_others and _read_by_others(changed) != original.read_by_others:
@@ -229,6 +231,16 @@ def _differences(original: Original, form: Form) -> Iterator[str]:
         back = in_form(changed, FooterForm.THRIFT, ChunkForm.OLD)
         if back != original.content:
             yield "it is not what it was when it is changed back"
+
+
+def _other_totals(footer: ParquetFooter) -> Iterator[str]:
+    """Yield row groups whose sizes are not those of all of their chunks, where each chunk is there once."""
+    for number, group in enumerate(structs_in(footer.tree, FOOTER["row_groups"])):
+        facts = [meta_of(chunk) for chunk in structs_in(group, GROUP["columns"])]
+        for of, name in (("total_byte_size", "total_uncompressed_size"), ("total_compressed_size",) * 2):
+            total, sizes = value_of(group, GROUP[of]), [value_of(each, META[name]) for each in facts]
+            if total is not None and total != sum(sizes):
+                yield f"row group {number} is said to have {total} bytes, and its chunks have {sum(sizes)}"
 
 
 def _unaligned(content: bytes) -> list[str]:

@@ -85,6 +85,8 @@ Truth: TypeAlias = bool | None
 """None is SQL's unknown."""
 Key: TypeAlias = int | float | Fraction | bytes
 REJECTED = object()
+PARTS_MAX = 2_000
+"""Of a condition: so many comparisons fit into the longest text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,7 +135,7 @@ class Worded:
 def worded_conditions() -> tuple[Worded, ...]:
     """Return all conditions, always in the same order."""
     found = itertools.chain.from_iterable((*_wrong_literals(of), *_conditions(of)) for of in typed())
-    return (*_wrong_conditions(), *found)
+    return (*_wrong_conditions(), *_long_conditions(), *found)
 
 
 @errors_as_problems
@@ -452,6 +454,18 @@ def _wrong_literals(of: Typed) -> Iterator[Worded]:
             yield Worded(type=of, text=f"{NAME} IN ({text})", expected=words)
     if of.code != BOOLEAN:
         yield Worded(type=of, text=NAME, expected=f"of type {of.name} cannot be compared with true; {of.advice}")
+
+
+def _long_conditions() -> Iterator[Worded]:
+    """Yield conditions of so many parts as fit into the longest text."""
+    of = next(each for each in typed() if each.name == "INT")
+    for word, sign, is_true in (
+        ("OR", "=", [each == 1 for each in of.keys]),
+        ("AND", "!=", [each != 1 for each in of.keys]),
+    ):
+        text = f" {word} ".join([f"{NAME} {sign} 1"] * PARTS_MAX)
+        expected = tuple(None if key is None else each for key, each in zip(of.keys, is_true, strict=True))
+        yield Worded(type=of, text=text, expected=expected)
 
 
 def _wrong_conditions() -> Iterator[Worded]:

@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from tornproof.harness.common.patch import replaced
 from tornproof.harness.common.whose_error import needed
 from tornproof.harness.explorers.corruption import every_type
 from tornproof.harness.explorers.model_based.other_footers import CHUNKS, STATISTICS, with_footer, within
@@ -28,6 +29,7 @@ from tornproof.impl.layout.parquet import DATA_FILE, MAGIC
 from tornproof.impl.migrate.convert import ConversionMode, convert
 from tornproof.impl.migrate.json_rules import JsonError, parse_json
 from tornproof.impl.migrate.partition_migration import Converted, convert_partition
+from tornproof.impl.migrate.plain_file import migrate_file
 from tornproof.impl.migrate.table_migration import TablePlan, plan_table
 from tornproof.impl.parquet.footer import decode_footer
 from tornproof.impl.parquet.thrift import Field, Kind, Struct, struct_list, with_fields
@@ -49,6 +51,8 @@ KEY_VALUES = 5
 PAGE_BYTES = 12
 """The start of a file's first page."""
 DESIGNATED = TIMESTAMP | 1 << 17
+GLOBAL_KEYS, ASCII, OPTIONAL = 1, 2, 4
+"""Flags of a column in metadata."""
 MIN_VALUE = 6
 """The field of Parquet's statistics."""
 _OTHERS: tuple[Any, ...] = (None, {}, [1], [[]], "x")
@@ -152,8 +156,54 @@ def rejections() -> Iterator[Question]:
         yield Question("rejections", f"a migration of a file {words}", functools.partial(_outcome, content), expected)
     for mode, expected in ((ConversionMode.SERVER, "CorruptError"), (ConversionMode.TOOL, "made")):
         for text in (b"", b"{", b"[]", b'{"version":2}', b"null"):
-            found = functools.partial(_outcome, changed((), _document(text)), mode)
+            content = changed((), _document(text))
+            found = functools.partial(_outcome, content, mode)
             yield Question("rejections", f"a migration, by the {mode.name}, of a document {text!r}", found, expected)
+            found = functools.partial(_is_migrated_alone, content, mode)
+            words = f"whether a file alone, with a document {text!r}, is migrated by the {mode.name}"
+            yield Question("rejections", words, found, expected == "made")
+    wide = _written({"a": [1, 2], "b": [3, 4], "c": [5, 6]})
+    for limit, expected in ((5, "UnsupportedError"), (6, "made"), (7, "made")):
+        words = f"a migration of a file with 6 chunks where readers take {limit}"
+        yield Question("rejections", words, functools.partial(_outcome_within, wide, limit), expected)
+
+
+def _is_migrated_alone(content: bytes, mode: ConversionMode) -> bool:
+    storage = MemoryStorage.of(DiskImage.of_files({DATA_FILE: content}))
+    return not migrate_file(storage, DATA_FILE, mode=mode, out=".").counts()["rejected"]
+
+
+def _outcome_within(content: bytes, limit: int) -> str:
+    with replaced("tornproof.impl.limits:CHUNK_COUNT_LIMIT", limit):
+        return _outcome(content)
+
+
+def described() -> Iterator[Question]:
+    """Yield documents on a column of texts, and the type and the flags that the metadata of a migration give it."""
+    whole = _written({"t": ["a", "b"]})
+    for of, form, is_ascii in itertools.product(("VARCHAR", "SYMBOL"), (None, 1), (None, False, True)):
+        column = {"column_type": PLAIN_TAGS[of], "column_top": 0, "format": form, "ascii": is_ascii}
+        told = {name: value for name, value in column.items() if value is not None}
+        flags = OPTIONAL | GLOBAL_KEYS * (form == 1) | ASCII * bool(is_ascii)
+        words = f"what a migration says of a column with {told}"
+        yield Question("described", words, functools.partial(_described, whole, [told]), (PLAIN_TAGS[of], flags))
+    columns = [{"column_type": PLAIN_TAGS[of], "column_top": 0} for of in ("VARCHAR", "SYMBOL")]
+    for several in (columns, columns[::-1]):
+        words = f"what a migration says of a column with {' and then '.join(map(str, several))}"
+        found = functools.partial(_described, whole, several)
+        yield Question("described", words, found, (several[0]["column_type"], OPTIONAL))
+
+
+def _described(content: bytes, told: list[dict[str, Any]]) -> tuple[int, int]:
+    """Return what the metadata say of the only column, on which a footer has so many documents."""
+    texts = [json.dumps({"version": 1, "schema": [each]}).encode() for each in told]
+    made = convert(
+        reader_of(changed := with_footer(content, within((), lambda struct: with_fields(struct, _document(*texts))))),
+        size_bytes=len(changed),
+        file=DATA_FILE,
+    )
+    (column,) = next(decode_chain(made, file=PM_FILE, end_bytes=len(made))).header.columns
+    return column.type, column.flags
 
 
 def other_forms() -> Iterator[Question]:
@@ -223,9 +273,9 @@ def _document_of(*types: int) -> Field:
     return _document(json.dumps({"version": 1, "schema": schema}).encode())
 
 
-def _document(text: bytes) -> Field:
-    pair = Struct((Field(1, Kind.BINARY, QUESTDB_KEY.encode()), Field(2, Kind.BINARY, text)))
-    return struct_list(KEY_VALUES, [pair])
+def _document(*texts: bytes) -> Field:
+    key = Field(1, Kind.BINARY, QUESTDB_KEY.encode())
+    return struct_list(KEY_VALUES, [Struct((key, Field(2, Kind.BINARY, text))) for text in texts])
 
 
 def _bound(size_bytes: int) -> Field:

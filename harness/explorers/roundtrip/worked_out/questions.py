@@ -20,13 +20,14 @@ from tornproof.harness.explorers.roundtrip.worked_out.column_types import (
     types,
 )
 from tornproof.harness.explorers.roundtrip.worked_out.directories import directories
-from tornproof.harness.explorers.roundtrip.worked_out.flat_bounds import flat_bounds
+from tornproof.harness.explorers.roundtrip.worked_out.flat_footers import flat_bounds, flat_dictionaries, flat_groups
 from tornproof.harness.explorers.roundtrip.worked_out.hashes import checksums, hashes
 from tornproof.harness.explorers.roundtrip.worked_out.machines import machines
 from tornproof.harness.explorers.roundtrip.worked_out.memory import held
 from tornproof.harness.explorers.roundtrip.worked_out.migrations import (
     conversions,
     decoded_times,
+    described,
     documents,
     migrated_documents,
     migrations_of_one,
@@ -37,8 +38,10 @@ from tornproof.harness.explorers.roundtrip.worked_out.new_tables import column_o
 from tornproof.harness.explorers.roundtrip.worked_out.processes import errors, threads, work
 from tornproof.harness.explorers.roundtrip.worked_out.question import Question, problem_of
 from tornproof.harness.explorers.roundtrip.worked_out.reports import (
+    changed_sizes,
     counted_migrations,
     counted_reads,
+    looked_at,
     refusals,
     verdicts,
 )
@@ -77,14 +80,19 @@ def questions() -> tuple[Question, ...]:
         *spared_stores(),
         *readable_forms(),
         *rejections(),
+        *described(),
         *decoded_times(),
         *other_forms(),
         *bit_fields(),
         *flat_bounds(),
+        *flat_dictionaries(),
+        *flat_groups(),
         *counted_reads(),
         *counted_migrations(),
         *verdicts(),
         *refusals(),
+        *looked_at(),
+        *changed_sizes(),
         *machines(),
         *held(),
     )

@@ -1,4 +1,4 @@
-"""What reports of reads, migrations and verifications count, and the reasons for which a system refuses a call."""
+"""What reports of reads, migrations, verifications and other forms say, and why a system refuses a call."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import errno
 import functools
 import hashlib
 import itertools
+import struct
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -15,6 +16,7 @@ from tornproof.harness.common.copies import open_writer_of_copy
 from tornproof.harness.common.new_tables import new_table
 from tornproof.harness.common.patch import replaced
 from tornproof.harness.common.whose_error import needed
+from tornproof.harness.explorers.roundtrip.forms import FORMS, Form, few_numbers, opened
 from tornproof.harness.explorers.roundtrip.metadata.placed_partitions import GENERATED, PARQUET
 from tornproof.harness.explorers.roundtrip.metadata.transaction_files import Entry, TransactionFile
 from tornproof.harness.explorers.roundtrip.worked_out.question import Question
@@ -23,6 +25,7 @@ from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.systems.workload import FIRST_TIME
 from tornproof.impl.errors import StorageError
+from tornproof.impl.migrate.footer_form import change_footer_form
 from tornproof.impl.migrate.plan import Migration, Outcome, PartitionMigration
 from tornproof.impl.migrate.table_migration import TablePlan, plan_table
 from tornproof.impl.query.predicate_text import parse_predicate
@@ -30,16 +33,19 @@ from tornproof.impl.query.pruning import Reason
 from tornproof.impl.query.time_search import TimeRange
 from tornproof.impl.read.counters import ReadCounters
 from tornproof.impl.read.reader import Snapshot, open_snapshot, snapshot_of
+from tornproof.impl.storage.interface import OpenMode
 from tornproof.impl.storage.operating_system_file import TranslateOsErrors
 from tornproof.impl.table.metadata_file import PartitionBy, TableColumn, TableMetadata
 from tornproof.impl.table.table import Table, open_table
 from tornproof.impl.txn.transaction import decode_transaction
 from tornproof.impl.types.questdb import TypeTag
-from tornproof.impl.verify.verify import LookedAt, PartitionReport, TableReport
+from tornproof.impl.verify.verify import LookedAt, PartitionReport, TableReport, verify_table
 from tornproof.impl.write.partition_change import WriterOptions
 
 PATH, TXN = "table", "_txn"
 DAY = 86_400_000_000
+ENTRY = struct.Struct("<4q")
+"""Of a partition in `_txn`: its timestamp, flags and rows, name and token."""
 DAYS, ROWS_OF_A_DAY, ROWS_OF_A_GROUP = 2, 20, 4
 WIDE, WIDE_TEXT = "wide", "".join(hashlib.sha256(b"%d" % number).hexdigest() for number in range(1_000))
 REASONS = {
@@ -231,6 +237,45 @@ def _verdict(parquet_count: int, native_count: int, looked_at: str) -> str:
         ),
     ]
     return TableReport(table=PATH, version=1, partitions=tuple(partitions)).verdict
+
+
+def looked_at() -> Iterator[Question]:
+    """Yield native partitions and what a verification says that it looked at, of all of a table or of sizes alone."""
+    for quick in (False, True):
+        words = f"what {'a quick' if quick else 'a'} verification looks at in a native partition"
+        found = functools.partial(_looked_at, quick=quick)
+        yield Question("looked at", words, found, LookedAt.SIZES if quick else LookedAt.OFFSETS_AND_SYMBOL_KEYS)
+
+
+def _looked_at(*, quick: bool) -> LookedAt:
+    """Return it for the only partition of a table, which has the files of one of its two columns."""
+    files = dict(table_of_rows(PATH, [(FIRST_TIME, 1)]).files)
+    (entry,) = open_table(DiskImage.of_files(files), PATH).transaction().partitions
+    content = bytearray(files[f"{PATH}/{TXN}"])
+    ENTRY.pack_into(content, entry.entry_offset_bytes, entry.timestamp, 1, -1, -1)
+    beside = {path: each for path, each in files.items() if path.count("/") == 1}
+    own = {f"{PATH}/{TXN}": bytes(content), f"{PATH}/2024-01-01/ts.d": bytes(8)}
+    (report,) = verify_table(open_table(DiskImage.of_files(beside | own), PATH), quick=quick).partitions
+    return report.looked_at
+
+
+def changed_sizes() -> Iterator[Question]:
+    """Yield changes of a file's form, and its sizes before and after, and those of its footer."""
+    for form in FORMS:
+        yield Question("sizes", f"the sizes of a file that gets a {form.name}", functools.partial(_sizes, form), True)
+
+
+def _sizes(form: Form) -> Any:
+    """Return whether all sizes are right, and if not what is said and what is right."""
+    before, storage = few_numbers(), MemoryStorage()
+    with storage.open_for_writing("before", OpenMode.NEW) as file:
+        file.pwrite(before, 0)
+    said = change_footer_form(storage, "before", form.footer, chunks=form.chunks, out="after", header=form.header)
+    after = storage.image().files["after"]
+    of_footers = (len(content) - opened(content).offset_bytes for content in (before, after))
+    right = (len(before), len(after), *of_footers)
+    found = (said.size_before, said.size_after, said.footer_before, said.footer_after)
+    return found == right or f"{found}, and not {right},"
 
 
 def refusals() -> Iterator[Question]:

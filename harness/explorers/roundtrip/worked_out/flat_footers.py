@@ -1,14 +1,24 @@
-"""What a FlatBuffers footer states of minima and maxima, by the comment of its schema."""
+"""What a FlatBuffers footer states of minima and maxima, dictionaries and nested columns, by its schema."""
 
 from __future__ import annotations
 
 import functools
+import io
 import itertools
 from collections.abc import Iterator
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tornproof.harness.explorers.model_based.other_footers import SCHEMA, with_footer, within
+from tornproof.harness.explorers.roundtrip.forms import opened
 from tornproof.harness.explorers.roundtrip.worked_out.question import Question
+from tornproof.impl.extension import parquet3_generated as schema
 from tornproof.impl.extension.bounds import Bound, packed_bounds, unpacked_bound
+from tornproof.impl.extension.decode import FlatFooter
+from tornproof.impl.extension.encode import flatbuffer_of
+from tornproof.impl.parquet.thrift import without
 from tornproof.impl.types.physical import PhysicalType
 
 STATED_BYTES_MAX = 16
@@ -16,6 +26,14 @@ ENDS = (b"", b"a", b"a" * 8, b"\0" * 9, b"a" * 15, b"\xff" * 15, b"a" * 16, b"\x
 STARTS = (b"", b"\0", b"prefix", b"a prefix that is longer than a bound may be")
 WORDS = {"INT32": (4, 0), "FLOAT": (4, 0), "INT64": (0, 8), "DOUBLE": (0, 8), "INT96": (4, 8)}
 """How many bytes of a value are in the word of four bytes, and behind them in that of eight."""
+
+DICTIONARY_BYTES = 400
+"""Of a dictionary that has room for some of the texts."""
+LOGICAL_TYPE = 10
+"""The field of an element of the schema."""
+GROUPS = {"lists": 3, "maps": 2, "key": 1}
+"""The members of the union of logical types: lists, maps and texts."""
+FILE = "data.parquet"
 
 Stated = tuple[int, int, int, int] | None
 """The words of four bytes, of the low and of the high eight, and the length."""
@@ -37,6 +55,52 @@ def flat_bounds() -> Iterator[Question]:
             length = size_bytes if is_exact else -size_bytes
             stated = (*little, 0, length) if size_bytes == few + more else None
             yield _question(PhysicalType[name], [Bound(value, is_exact), None], ([stated, None], b""))
+
+
+def flat_dictionaries() -> Iterator[Question]:
+    """Yield chunks of texts, and whether a dictionary has all of them, so that readers need not look at the pages."""
+    for words, is_used, limit_bytes, expected in (
+        ("in a dictionary", True, 1 << 20, True),
+        ("of which some are in a dictionary", True, DICTIONARY_BYTES, False),
+        ("without a dictionary", False, 1 << 20, False),
+    ):
+        found = functools.partial(_is_in_dictionary, is_used, limit_bytes)
+        yield Question("dictionaries in FlatBuffers", f"whether all texts {words} are in one", found, expected)
+
+
+def _is_in_dictionary(is_used: bool, limit_bytes: int) -> bool:
+    rows, target = pa.table({"t": [f"text {number % 500}" for number in range(2_000)]}), io.BytesIO()
+    pages: dict[str, Any] = {"data_page_size": 500, "write_batch_size": 50}
+    pq.write_table(rows, target, use_dictionary=is_used, dictionary_pagesize_limit=limit_bytes, **pages)
+    return _flat(target.getvalue()).chunk(0, 0).is_fully_dict_encoded
+
+
+def flat_groups() -> Iterator[Question]:
+    """Yield lists and maps, with their logical types and with the older annotations alone, and their logical types."""
+    rows = pa.table(
+        {
+            "lists": pa.array([[1]], pa.list_(pa.int64())),
+            "maps": pa.array([[("a", 1)]], pa.map_(pa.string(), pa.int64())),
+        }
+    )
+    target = io.BytesIO()
+    pq.write_table(rows, target, store_schema=False)
+    newer = target.getvalue()
+    older = with_footer(newer, within(SCHEMA, lambda element: without(element, LOGICAL_TYPE)))
+    for words, content in (("logical types", newer), ("older annotations alone", older)):
+        found = functools.partial(_logical_types, content)
+        yield Question("groups in FlatBuffers", f"the logical types of groups with {words}", found, GROUPS)
+
+
+def _logical_types(content: bytes) -> dict[str, int]:
+    root = schema.FileMetaData.GetRootAs(flatbuffer_of(opened(content).thrift(), file=FILE), 0)
+    elements = [root.Schema(number) for number in range(root.SchemaLength())]
+    found = {each.Name().decode(): each.LogicalTypeType() for each in elements}
+    return {name: kind for name, kind in found.items() if kind}
+
+
+def _flat(content: bytes) -> FlatFooter:
+    return FlatFooter(flatbuffer_of(opened(content).thrift(), file=FILE), file=FILE)
 
 
 def _question(physical_type: PhysicalType, bounds: list[Bound | None], expected: Any) -> Question:

@@ -6,7 +6,7 @@ import functools
 import itertools
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -99,8 +99,8 @@ def problem_of(process: Process) -> str | None:
         later = Holder(pid=LATER_PID, command="later")
         one = Holder(pid=PID, command=name)
         holders = functools.partial(holders_of, processes=root / "proc")
-        opened = OpenFiles(root / "proc")
-        for table, ask in itertools.product((TABLE, f"{TABLE}/", LINK), (opened.holders_of, holders)):
+        asked: tuple[Callable[[str], tuple[Holder, ...]], ...] = (OpenFiles(root / "proc").holders_of, holders)
+        for table, ask in itertools.product((TABLE, f"{TABLE}/", LINK), asked):
             found = ask(f"{root}/{table}")
             if found != ((one, later) if process.holds else (later,)):
                 return f"{table!r} is held by {', '.join(map(str, found)) or 'nobody'}"

@@ -159,9 +159,9 @@ def rejections() -> Iterator[Question]:
             content = changed((), _document(text))
             found = functools.partial(_outcome, content, mode)
             yield Question("rejections", f"a migration, by the {mode.name}, of a document {text!r}", found, expected)
-            found = functools.partial(_is_migrated_alone, content, mode)
+            is_migrated = functools.partial(_is_migrated_alone, content, mode)
             words = f"whether a file alone, with a document {text!r}, is migrated by the {mode.name}"
-            yield Question("rejections", words, found, expected == "made")
+            yield Question("rejections", words, is_migrated, expected == "made")
     wide = _written({"a": [1, 2], "b": [3, 4], "c": [5, 6]})
     for limit, expected in ((5, "UnsupportedError"), (6, "made"), (7, "made")):
         words = f"a migration of a file with 6 chunks where readers take {limit}"

@@ -9,28 +9,33 @@ import pm_builder as pm
 import pyarrow as pa
 import pytest
 import table_builder as tb
+from manifest_log import Log
 
 from tornproof.api.captured import capture_or_make
 from tornproof.harness import check
 from tornproof.harness.check import DIED, MAKING, CheckQuestion, PhaseName, bounds_of, capture_table, check_image
 from tornproof.harness.common.effort import LARGE_CHUNKS, Bounds
 from tornproof.harness.common.verdict import Phase, Verdict, calls_at_most, cut_short
+from tornproof.harness.explorers.own_system.simulated import cases_of
 from tornproof.harness.explorers.roundtrip import explorer
 from tornproof.harness.explorers.roundtrip.forms import files_to_change
 from tornproof.harness.explorers.roundtrip.parts import PARTS
 from tornproof.harness.explorers.schedules import points as schedule_points
-from tornproof.harness.explorers.simulated_phases import CUT, simulate
+from tornproof.harness.explorers.simulated_phases import CUT, GivenSettings, simulate, simulated
 from tornproof.harness.parallel.tasks import Exploration, Outcome, Results, explore_here
 from tornproof.harness.parallel.workers import Task
 from tornproof.harness.replay import replay_finding
 from tornproof.harness.simulator.filesystem.image import DiskImage
+from tornproof.harness.simulator.process.case import Readers
 from tornproof.harness.systems.scenario import Explorer
+from tornproof.harness.systems.simulation import Setting
 from tornproof.impl.errors import CorruptError, NotATableError, UnsupportedError
 from tornproof.impl.extension.footer import footer_tail
 from tornproof.impl.layout import pm as layout
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
 from tornproof.impl.table.table import open_table
 from tornproof.impl.types.questdb import TypeTag
+from tornproof.testing import target
 
 TABLE = tb.build({"v": (TypeTag.LONG, pa.array([1, 2, None]))})
 SMALLEST = Bounds.of(1)
@@ -191,6 +196,20 @@ def test_a_finding_that_was_not_made_small_is_kept_as_it_was_seen(cut: Callable[
     for phase in check_image(question, (PhaseName.SCHEDULES, PhaseName.POWER), workers=1).phases:
         assert phase.verdict is Verdict.INVALID
         assert {finding.evidence["note"] for finding in phase.findings} == {CUT}
+
+
+@pytest.mark.parametrize("is_cut", [False, True])
+def test_a_test_case_of_which_a_part_was_not_begun_is_not_complete(*, is_cut: bool) -> None:
+    (case,) = cases_of(Explorer.PRODUCT, target(Log()), [b"one"], [Readers()]).values()
+    models = ("A", "D")
+    setting = Setting(name="log", case=case, explorers=frozenset({Explorer.PRODUCT}), models=models)
+    question = GivenSettings(given=(setting,), bounds=SMALLEST)
+
+    def is_left_out(task: Task) -> bool:
+        return task.begins_first or (is_cut and task.arguments[-1] == models[-1])
+
+    phase = explore_here(without(is_left_out, simulated(Explorer.PRODUCT, question.given)), question)
+    assert {phase.complete, phase.test_cases["log"]["complete"]} == {not is_cut}
 
 
 def test_an_error_that_nobody_expects_while_the_table_is_read_is_a_finding_that_replays(

@@ -93,6 +93,16 @@ m[0] = 1; m[5000] = 2; m.flush(4096, 4096); m[1] = 3; os.fsync(f); m[9000] = 4
     assert {version[5000:5001] for version in state.versions} == {b"\2"}
 
 
+def test_a_sync_of_a_mapping_that_begins_later_in_its_file_keeps_the_pages_there(tmp_path: Path) -> None:
+    program = """import mmap, os
+f = os.open("m", os.O_CREAT | os.O_RDWR); os.ftruncate(f, 3 * 4096); os.pwrite(f, b"\\1", 0)
+m = mmap.mmap(f, 2 * 4096, offset=4096); m[8] = 2; m[5000] = 3; m.flush(0, 4096)
+"""
+    trace = recorded_python(tmp_path, program)
+    (state,) = left(trace).kernel.files.values()
+    assert [{version[at] for version in state.versions} for at in (0, 4096 + 8, 4096 + 5000)] == [{0, 1}, {2}, {0, 3}]
+
+
 def test_stores_of_a_program_with_threads_are_seen_before_it_goes_on(tmp_path: Path) -> None:
     """Every thread that stopped let the process go on, so that it had stored more by the time its files were read."""
     program = """import mmap, os, threading

@@ -21,6 +21,7 @@ from tornproof.harness.replay import replay_finding
 from tornproof.harness.systems.workload import MADE_PATH, made_image
 from tornproof.impl.table.table import open_table
 from tornproof.impl.verify import native
+from tornproof.impl.verify.indexes import NotComparedError
 from tornproof.impl.verify.verify import verify_table
 
 INDEXES = "tornproof.impl.verify.indexes"
@@ -85,6 +86,16 @@ def test_a_check_that_ends_after_the_first_piece_is_found(made: Judge, monkeypat
     every: Callable[..., Any] = native.NativeColumn._pieces
     monkeypatch.setattr(native.NativeColumn, "_pieces", lambda self, *sizes: islice(every(self, *sizes), 1))
     assert outcomes(made, "plain.d", ".i")[Outcome.NONCONFORMING]
+
+
+def test_an_index_that_is_skipped_with_a_note_is_found(made: Judge) -> None:
+    def skipped(*_: object) -> None:
+        raise NotComparedError("its blocks are of an unknown size")
+
+    judge, change = made.of_server, next(each for each in changes_of(made, ".v") if each.damage.kind is Kind.ALLOWED)
+    with replaced(f"{INDEXES}:_difference", skipped):
+        assert judge.judge(change)[0] is Outcome.NONCONFORMING
+    assert "its blocks are of an unknown size" in judge.reason
 
 
 def test_a_finding_replays(made: Judge) -> None:

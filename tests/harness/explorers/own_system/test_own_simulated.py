@@ -188,6 +188,17 @@ def test_damage_that_is_read_is_found_with_its_field_and_replays() -> None:
     assert labelled.findings[0].sentence.startswith("With bit 2 of byte 0 of manifest flipped (record count), ")
 
 
+def test_of_two_fields_of_one_file_that_are_read_unchecked_each_is_a_finding() -> None:
+    phase = explore_damage(Run.of(target(Log(), read=unchecked_numbers), OPERATIONS, path=PATH), cases=10_000)
+    flipped = [finding.evidence["field"] for finding in phase.findings if finding.evidence["kind"] == "flip"]
+    assert flipped == ["record count", "checksum of the log"]
+
+
+def unchecked_numbers(storage: Storage, path: str) -> bytes:
+    with storage.open_for_reading(f"{path}/manifest") as file:
+        return file.pread(8, 0)
+
+
 def unchecked_count(storage: Storage, path: str) -> int:
     with storage.open_for_reading(f"{path}/manifest") as file:
         return int.from_bytes(file.pread(4, 0), "little")

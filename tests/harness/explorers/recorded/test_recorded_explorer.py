@@ -40,6 +40,7 @@ STEPS = (
     Step(kind=StepKind.ACKNOWLEDGE, call=6, name="write", content=b"done"),
 )
 RIGHT = 'case "$(cat $0/cur)" in new) ;; old) test ! -s $1 ;; *) false ;; esac'
+LOGGED = "while read -r each; do grep -q $each $0/log || exit 1; done < $1"
 
 
 def trace(*left_out: StepKind) -> Trace:
@@ -284,6 +285,37 @@ def test_a_sync_of_a_range_keeps_that_range_of_every_version() -> None:
 def test_names_that_were_made_up_are_of_one_site(one: str, other: str, is_same: bool) -> None:
     steps = [Step(kind=StepKind.UNLINK, call=1, name="unlink", path=path) for path in (one, other)]
     assert (site(steps[0]) == site(steps[1])) is is_same
+
+
+def test_writes_of_two_functions_to_one_file_are_two_causes_each_with_the_sync_that_it_needs() -> None:
+    def write(call: int, offset: int, function: str) -> Step:
+        return Step(
+            kind=StepKind.WRITE,
+            call=call,
+            name="pwrite64",
+            path="log",
+            handle=1,
+            offset=offset,
+            content=function.encode(),
+            stack=(f"it: {function} at it.c:{call}",),
+        )
+
+    steps = (
+        Step(kind=StepKind.OPEN, call=1, name="openat", path="log", handle=1),
+        write(2, 0, "commit"),
+        Step(kind=StepKind.ACKNOWLEDGE, call=3, name="write", content=b"commit"),
+        write(4, 6, "compact"),
+        Step(kind=StepKind.ACKNOWLEDGE, call=5, name="write", content=b"compact"),
+    )
+    start = Start(format=1, tornproof="0", command=("it",), directories=(), files={"log": b""}, links={})
+    asked = RecordedQuestion(
+        trace=Trace(start=start, steps=steps, end=End(exit_code=0, calls=5, steps=len(steps))),
+        checker=Checker(command=shlex.join(["sh", "-c", LOGGED, "{dir}", "{acks}"]), seconds=60),
+        models=("B",),
+        states_max=99,
+    )
+    phase = explore_here(explore_recorded(asked), asked)
+    assert [finding.evidence["closed_by"]["after"] for finding in phase.findings] == [1, 3]
 
 
 def test_what_is_a_sample_at_one_point_is_not_complete_although_it_is_at_another_one() -> None:

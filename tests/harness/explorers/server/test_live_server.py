@@ -1,6 +1,7 @@
 """The explorer of a live server, against one that answers from memory: right, or with one planted defect."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -15,10 +16,10 @@ from tornproof.harness.checkers.snapshot_isolation import judge
 from tornproof.harness.common.history import SCHEMA
 from tornproof.harness.common.verdict import Verdict
 from tornproof.harness.explorers.server.clients import Plan
-from tornproof.harness.explorers.server.content import FORMS, after, insert_sql, made_rows
+from tornproof.harness.explorers.server.content import FORMS, Rows, after, first_rows, insert_sql, made_rows
 from tornproof.harness.explorers.server.explorer import Result, explore_server
-from tornproof.harness.explorers.server.judge import forks_of, judged_of, replay_server
-from tornproof.harness.explorers.server.record import TableRecord
+from tornproof.harness.explorers.server.judge import findings_of, forks_of, judged_of, replay_server
+from tornproof.harness.explorers.server.record import Lane, TableRecord
 from tornproof.harness.explorers.server.run import Round, Seen
 from tornproof.harness.explorers.server.target import version_of
 from tornproof.impl.errors import UsageError
@@ -132,6 +133,24 @@ def test_a_server_that_stops_answering_gives_no_verdict_and_its_tables_are_named
     assert "left on the server: tornproof_check_3_0_wal, " in result.phase.note
 
 
+def test_a_history_that_cannot_be_judged_gives_no_verdict_although_another_one_is_longer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    begin_commit = TableRecord.begin_commit
+
+    def forgotten(record: TableRecord, lane: Lane, rows: Rows) -> None:
+        with record.changed:
+            begin_commit(record, lane, rows)
+            if lane.writer:
+                lane.events.pop()
+
+    monkeypatch.setattr(TableRecord, "begin_commit", forgotten)
+    plan = replace(SMALL, commits=2, reads=2, conversions=1)
+    phase = explored(FakeServer(is_ours=False), plan).phase
+    assert phase.verdict is Verdict.UNKNOWN, phase
+    assert "(commit_acknowledged of writer 1) has no start" in phase.note
+
+
 def test_a_run_that_is_cut_in_its_first_round_gives_no_verdict_and_leaves_no_table() -> None:
     with FakeServer(is_ours=False) as server:
         # Not after a number of calls: how often it is asked depends on how fast the round is.
@@ -162,6 +181,19 @@ def test_what_answers_is_asked_for_its_version(version: str, monkeypatch: pytest
     monkeypatch.setattr(fake_server, "BUILD", f"Build Information: QuestDB {version}, JDK 17.0.15, Commit Hash 9ea3321")
     with FakeServer() as server:
         assert version_of(server.address) == f"QuestDB {version}"
+
+
+def test_rows_of_a_writer_that_there_is_not_are_a_finding_though_those_of_the_others_are_right() -> None:
+    record = TableRecord("t", FORMS[0], writers=1)
+    (lane,) = record.lanes
+    for others in ((), first_rows(7)):
+        record.begin_read("one")
+        record.end_read("one", sorted([*lane.rows[0], *others], key=lambda row: row[0]))
+    findings = [*findings_of(judged_of([record]))]
+    assert [(each.property, each.evidence["count"]) for each in findings] == [("torn_content", 1)]
+    (finding,) = findings
+    assert "there are rows of writers [7]" in finding.sentence
+    assert replay_server(finding) is Verdict.INVALID
 
 
 def test_two_reads_that_each_lack_a_commit_of_the_other_are_a_finding() -> None:

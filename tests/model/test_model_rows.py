@@ -72,12 +72,13 @@ def test_a_row_goes_to_the_last_partition_of_its_interval_that_starts_before_it(
     assert [partition_of(time, starts, Interval.HOUR, 1) for time in (HOUR, HOUR + 50)] == [HOUR, HOUR + 50]
 
 
-def test_which_of_two_rows_of_one_key_stays_is_not_specified() -> None:
+@pytest.mark.parametrize("keys", [1, ()], ids=["beside_the_time", "the_time_alone"])
+def test_which_of_two_rows_of_one_key_stays_is_not_specified(keys: object) -> None:
     twice = Content(
-        version=1, partitions=((0, (row(1, "a", keys=1), row(1, "b", keys=1))),), interval=Interval.HOUR, ticks=1
+        version=1, partitions=((0, (row(1, "a", keys=keys), row(1, "b", keys=keys))),), interval=Interval.HOUR, ticks=1
     )
-    assert after(twice, Change(rows=(row(5, "c", keys=1),))) is None
-    assert after(twice, Change(rows=(row(HOUR, "c", keys=1),))) is not None
+    assert after(twice, Change(rows=(row(5, "c", keys=keys),))) is None
+    assert after(twice, Change(rows=(row(HOUR, "c", keys=keys),))) is not None
 
 
 @given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 3)), max_size=12))

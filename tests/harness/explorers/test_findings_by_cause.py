@@ -33,8 +33,14 @@ def power_cut(*paths: str, at: dict[str, Any] = STORE, names: list[int] | None =
 
 def seen(*paths: str) -> Finding:
     """Return a finding as the power explorer makes it."""
-    choice = json.dumps(["C-8", None, {path: [0, 0, []] for path in paths}])
-    return Finding(property="p", phase="power", sentence="s", evidence={"cuts": [{"step": 1, "choice": choice}]})
+    return seen_after([*paths])
+
+
+def seen_after(*cuts: list[str]) -> Finding:
+    """Return the same after several power cuts, each with the files that it took back."""
+    choices = [json.dumps(["C-8", None, {path: [0, 0, []] for path in paths}]) for paths in cuts]
+    evidence = {"cuts": [{"step": 1, "choice": choice} for choice in choices]}
+    return Finding(property="p", phase="power", sentence="s", evidence=evidence)
 
 
 def test_two_findings_of_one_property_are_of_two_kinds() -> None:
@@ -77,6 +83,13 @@ def test_what_loses_more_than_a_finding_needs_is_the_same_and_another_loss_is_no
     others = [(setting, seen(DATA, "t/_txn")), (setting, seen("t/_txn")), (setting, seen("t/_txn", "t/x/_pm"))]
     assert [each for _, each in _of_other_causes(others, known)] == [seen("t/_txn")]
     assert len([*_of_other_causes([(elsewhere, seen(DATA))], known)]) == 1, "known of another test case only"
+
+
+def test_what_any_of_several_power_cuts_took_back_is_a_cause() -> None:
+    setting = setting_named("append-and-power-cut")
+    record, header = seen_after(["t/_txn"], [DATA]), seen_after(["t/x/_pm"], [DATA])
+    assert [each for _, each in _of_other_causes([(setting, header)], [(setting, record)])] == [header]
+    assert not [*_of_other_causes([(setting, record)], [(setting, seen("t/_txn"))])], "the first cut is enough"
 
 
 def setting_named(name: str, preset: str = "hardened") -> Setting:

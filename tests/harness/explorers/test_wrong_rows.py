@@ -35,6 +35,7 @@ from tornproof.harness.systems.table_operation import TableOperation
 from tornproof.impl.read.reader import open_snapshot
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
 from tornproof.impl.table.table import open_table
+from tornproof.model.rows import Content
 
 FAULT = fault_named("merge loses a row")
 RANDOM_TEST_CASES = 14
@@ -90,6 +91,19 @@ def test_without_the_model_it_is_missed(properties_broken: Callable[[], set[str]
     """All readers agree with the fault-free run, which was all that these explorers compared them with."""
     with planted(FAULT), replaced("tornproof.harness.systems.table:specification_of", lambda *_: None):
         assert properties_broken() == set()
+
+
+def unable(*_: object) -> Content:
+    raise KeyError("a type that it does not know")
+
+
+@pytest.mark.parametrize("properties_broken", [in_schedules, in_power_cuts, in_product])
+def test_a_model_that_cannot_answer_is_not_taken_for_one_that_agrees(
+    properties_broken: Callable[[], set[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(table_specification.TableSpecification, "after", unable)
+    with pytest.raises(KeyError, match="a type that it does not know"):
+        properties_broken()
 
 
 def test_the_finding_is_replayed_while_the_merge_is_wrong() -> None:

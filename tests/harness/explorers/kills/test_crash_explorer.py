@@ -120,6 +120,41 @@ def test_a_lock_that_a_failed_writer_keeps_is_found_because_the_next_writer_cann
     assert violated(KeepsLock()) == {Property.RECOVERY}
 
 
+class RecoversAlone(Toy):
+    """Its readers wait for a recovery."""
+
+    name = "recovers alone"
+
+    def recover(self, storage: Storage, path: str) -> None:
+        file = storage.open_for_writing(f"{path}/state")
+        file.lock(LockMode.EXCLUSIVE, offset_bytes=0, size_bytes=1)
+        super().recover(storage, path)
+        self.end(file)
+
+    def end(self, file: File) -> None:
+        file.close()
+
+    def read(self, storage: Storage, path: str) -> bytes:
+        with storage.open_for_reading(f"{path}/state") as file:
+            file.lock(LockMode.SHARED, offset_bytes=0, size_bytes=1)
+            return file.pread(file.size_bytes(), 0)
+
+
+class ShutsReadersOut(RecoversAlone):
+    """Keeps the lock after its recovery."""
+
+    name = "shuts readers out"
+
+    def end(self, file: File) -> None:
+        pass
+
+
+def test_a_lock_that_a_recovery_keeps_from_readers_is_found() -> None:
+    """They have read a disk with the same files before, which nobody had locked."""
+    assert violated(RecoversAlone()) == set()
+    assert violated(ShutsReadersOut()) == {Property.ENDS}
+
+
 class RemovesLockFile(LockFile):
     """Only one writer is alive at a time, so a lock file that is there when one is opened is nobody's."""
 

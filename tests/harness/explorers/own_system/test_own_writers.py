@@ -21,9 +21,10 @@ from tornproof.harness.explorers.schedules.writers import (
     failed_controls,
     replay_writers,
 )
-from tornproof.harness.simulator.process.case import Readers
+from tornproof.harness.simulator.process.case import Readers, TestCase
 from tornproof.harness.simulator.process.observer import Property
 from tornproof.harness.systems.scenario import Explorer
+from tornproof.harness.systems.toy_locks import UnlockedReaders
 from tornproof.testing import LockMode, OpenMode, Storage, StorageError, target
 
 OPERATIONS = (b"one", b"twos")
@@ -78,6 +79,31 @@ def test_writers_that_lock_each_other_out_are_sound(waits: bool) -> None:
     assert (phase.verdict, phase.controls, phase.note, phase.findings) == (Verdict.VALID, "passed", "", ())
     assert phase.reached[BOTH_ACKNOWLEDGED] > 0 and (phase.reached[REJECTED] > 0) is not waits
     assert phase.complete and phase.explored > 5
+
+
+class GoesBack(UnlockedReaders):
+    """Takes back what it has written, for a moment."""
+
+    name = "goes back"
+
+    def commit(self, storage: Storage, path: str, operation: bytes) -> None:
+        with storage.open_for_writing(f"{path}/state") as file:
+            file.lock(LockMode.EXCLUSIVE, offset_bytes=0, size_bytes=1)
+            size = file.size_bytes()
+            file.pwrite(operation, size)
+            file.truncate(size)
+            file.pwrite(operation, size)
+
+
+def test_a_reader_that_sees_commits_and_then_fewer_of_them_is_found() -> None:
+    once, twice = (
+        TestCase(target=GoesBack(), path="toy", operations=(b"a", b"b"), first_session=(0, 1), readers=(readers,))
+        for readers in (Readers(read_count=1), Readers(read_count=2))
+    )
+    phase = explore_writers(Group(case=once, writer_count=2), schedules_max=2_000, controls=())
+    assert phase.verdict is Verdict.VALID, "each of the two states is what some commits leave"
+    phase = explore_writers(Group(case=twice, writer_count=2), schedules_max=2_000, controls=())
+    assert [finding.property for finding in phase.findings] == [ONE_ORDER]
 
 
 def test_a_search_that_is_cut_says_so_and_one_that_reached_less_than_it_must_is_no_verdict() -> None:

@@ -57,6 +57,7 @@ from tornproof.harness.systems.toy import (
     ToyWriter,
 )
 from tornproof.harness.systems.toy_control import Control
+from tornproof.harness.systems.toy_locks import Undo
 from tornproof.harness.systems.toy_losses import (
     RECOVERS_LAZILY,
     SYNCS_RENAMED_DATA,
@@ -173,6 +174,15 @@ def test_a_model_is_left_out_only_where_one_that_contains_it_was_complete_and_no
     bound = power_phase(case, [result], None).bound
     assert "; B, C-4096, C-512, W-512, Cdir leave no other disks than N-512" in bound
     assert "leave no other disks" not in power_phase(broken, [found], None).bound
+
+
+def test_a_model_that_left_out_disks_of_a_crash_inside_of_a_recovery_is_a_sample_and_covers_none() -> None:
+    power = Power(toy_case(Undo()))
+    every, some = (power.explore(N_512, Settings(nested_limits=Limits(disk_count=count))) for count in (128, 2))
+    power.close()
+    assert every.is_complete and covers(every, B)
+    assert not some.is_complete and "N-512 a sample of " in some.bound
+    assert not some.findings and not any(covers(some, model) for model in MODELS)
 
 
 @pytest.fixture

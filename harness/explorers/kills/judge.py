@@ -152,8 +152,8 @@ class Judge:
     def fail(self, storage: MemoryStorage, failure: Failure) -> tuple[MemoryStorage, int, int] | None:
         """Let a call of a commit fail, and return the disk after it and its bounds, or None if the call is never made.
 
-        The process survives the failure: another writer must be able to take what the failed one released, such as
-        locks. Uses the disk up.
+        The process survives the failure: readers and another writer must get in although it is there, whatever locks
+        it has kept. Uses the disk up.
         """
         session: Session | None = None
         is_acknowledged = False
@@ -167,10 +167,12 @@ class Judge:
             return None
         if is_acknowledged and failure.call.kind in BARRIERS:
             raise Violation(Property.SYNCED, "the commit was acknowledged")
-        left = storage.copy()
+        left, low, high = storage.copy(), failure.operation + is_acknowledged, failure.operation + 1
+        if storage.is_locked:
+            self._observe(storage, low, high, 0)
         with self._orderly(Property.RECOVERY, "opening another writer after the failed one"), self._session(storage):
             pass
-        return left, failure.operation + is_acknowledged, failure.operation + 1
+        return left, low, high
 
     def _go_on(self, storage: MemoryStorage, index: int) -> None:
         """Open a second time, do the remaining operations and compare the end; cached for each recovered state."""

@@ -149,6 +149,29 @@ class ShutsReadersOut(RecoversAlone):
         pass
 
 
+class CommitsAlone(RecoversAlone):
+    """Its readers wait for a commit, and for ever for one that failed."""
+
+    name = "commits alone"
+
+    def commit(self, storage: Storage, path: str, operation: bytes) -> None:
+        file = storage.open_for_writing(f"{path}/state")
+        file.lock(LockMode.EXCLUSIVE, offset_bytes=0, size_bytes=1)
+        with storage.open_for_reading(f"{path}/state") as state:
+            content = state.pread(state.size_bytes(), 0) + operation
+        self.write_anew(storage, f"{path}/new", content)
+        storage.rename(f"{path}/new", f"{path}/state")
+        self.sync_names(storage, path)
+        file.close()
+
+    def recover(self, storage: Storage, path: str) -> None:
+        Toy.recover(self, storage, path)
+
+
+def test_a_lock_that_a_failed_commit_keeps_from_readers_is_found() -> None:
+    assert violated(CommitsAlone()) == {Property.ENDS}
+
+
 def test_a_lock_that_a_recovery_keeps_from_readers_is_found() -> None:
     """They have read a disk with the same files before, which nobody had locked."""
     assert violated(RecoversAlone()) == set()

@@ -18,7 +18,7 @@ from tornproof.harness.common.effort import LARGE_CHUNKS, Bounds
 from tornproof.harness.common.verdict import Phase, Verdict, calls_at_most, cut_short
 from tornproof.harness.explorers.own_system.simulated import cases_of
 from tornproof.harness.explorers.roundtrip import explorer
-from tornproof.harness.explorers.roundtrip.forms import files_to_change
+from tornproof.harness.explorers.roundtrip.forms import few_numbers, files_to_change
 from tornproof.harness.explorers.roundtrip.parts import PARTS
 from tornproof.harness.explorers.schedules import points as schedule_points
 from tornproof.harness.explorers.simulated_phases import CUT, GivenSettings, simulate, simulated
@@ -33,7 +33,7 @@ from tornproof.impl.errors import CorruptError, NotATableError, UnsupportedError
 from tornproof.impl.extension.footer import footer_tail
 from tornproof.impl.layout import pm as layout
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
-from tornproof.impl.table.table import open_table
+from tornproof.impl.table.table import Table, open_table
 from tornproof.impl.types.questdb import TypeTag
 from tornproof.testing import target
 
@@ -114,6 +114,7 @@ def test_damage_is_reported_even_by_a_run_that_asks_for_another_phase(monkeypatc
 
 def test_a_table_from_before_pm_has_nothing_to_encode(questdb_data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(explorer, "PARTS", ())
+    monkeypatch.setattr(explorer, "files_to_change", one_file)
     path = str(questdb_data / "legacy/9.3.4/chain/table")
     question = CheckQuestion(image=captured(Path(path)), path=path, has_table=True, bounds=SMALLEST)
     phase = explore_here(explorer.roundtrip(), question)
@@ -139,6 +140,11 @@ def test_what_is_no_table_is_not_captured(tmp_path: Path, copy_of: Callable[[str
     image = captured(folder)
     assert image.files[f"{folder}/_meta"] == image.files[f"{folder}/notes.txt"] == b""
     assert image.files[f"{folder}/_txn"] == (folder / "_txn").read_bytes()
+
+
+def one_file(_: Table) -> dict[str, bytes]:
+    """Return what is changed into other forms, in place of all files that are made and those of the table."""
+    return {"few numbers": few_numbers()}
 
 
 def without(are_cut: Callable[[Task], bool], exploration: Exploration) -> Exploration:
@@ -170,6 +176,7 @@ def cut(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
         monkeypatch.setattr(check, "explore", explore)
         monkeypatch.setattr(check, "fixed_parts", lambda: [(None, (0,))])
         monkeypatch.setattr(explorer, "PARTS", PARTS[:2])
+        monkeypatch.setattr(explorer, "files_to_change", one_file)
 
     return cut_before
 

@@ -107,10 +107,6 @@ def test_crash_states_are_found_on_spark_as_in_one_process(on_threads: dict[str,
     assert here[0] == "INVALID" and here[1] > 5 and here[-1]
 
 
-def test_executors_were_killed_while_they_worked(on_cluster: dict[str, Any]) -> None:
-    assert on_cluster["jobs"]["killed"] == ["killed while campaigning", "killed while migrating"]
-
-
 def test_nothing_but_the_answer_is_printed(on_cluster: dict[str, Any]) -> None:
     assert on_cluster["stdout"].count("\n") == 1
     # The Python processes of a killed executor, which write where the driver does, may end with a trace of their own.
@@ -128,7 +124,7 @@ def standalone(needs_spark: None, tmp_path_factory: pytest.TempPathFactory) -> I
 def test_a_standalone_cluster_comes_to_the_same_though_executors_are_killed(
     standalone: str, inputs: Path, on_threads: dict[str, Any], tmp_path: Path, how: str
 ) -> None:
-    said = said_by(run_script(inputs, tmp_path, how.format(standalone)))
+    said = said_by(run_script(inputs, tmp_path, how.format(standalone), "executor"))
     assert all("tornproof-code" in file for _, _, files, _ in said["executors"] for file in files)
     assert said["jobs"].pop("killed") == ["killed while campaigning", "killed while migrating"]
     assert said["jobs"] == on_threads

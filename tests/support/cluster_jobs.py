@@ -2,11 +2,12 @@
 
 `python cluster_jobs.py CHECKOUT INPUTS FOLDER MASTER [VICTIM]`: the checkout is known to the driver alone. The session
 is one of ours on MASTER, or with `active:MASTER` one that somebody else has made. VICTIM is killed twice, in a campaign
-and in a migration: an executor, or the driver, which then is to be started again.
+and in a migration: an executor, or the driver, which then is to be started again. Without one nobody is.
 """
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import os
@@ -232,14 +233,12 @@ def session_on(master: str) -> Iterator[SparkSession]:
     spark.stop()
 
 
-def main(inputs: Path, folder: Path, master: str, victim: str = "executor") -> None:
+def main(inputs: Path, folder: Path, master: str, victim: str | None = None) -> None:
     """Print one JSON document."""
     with session_on(master) as spark:
-        application = spark.sparkContext.applicationId
-        done = {
-            "executors": executors_of(spark),
-            "jobs": do_jobs_with_a_kill(spark, inputs, folder / "jobs", victim),
-        }
+        application, jobs = spark.sparkContext.applicationId, folder / "jobs"
+        do = functools.partial(do_jobs_with_a_kill, victim=victim) if victim else do_jobs
+        done = {"executors": executors_of(spark), "jobs": do(spark, inputs, jobs)}
     print(json.dumps({"driver": os.getpid(), "application": application, **done}))
 
 

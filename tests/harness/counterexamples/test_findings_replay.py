@@ -47,7 +47,7 @@ from tornproof.harness.systems.toy import HeaderFirst, Toy
 from tornproof.harness.systems.workload import MADE_PATH, made_image
 from tornproof.impl.write.commit import HARDENED
 
-TIMES, FEW_TIMES = 10, 3
+TIMES, FEW_TIMES = 10, 2
 STEPS_MAX = 1_000 + STEP_BUDGET
 """A replay also looks for the cause again."""
 INVALID, VALID, UNKNOWN = Verdict.INVALID, Verdict.VALID, Verdict.UNKNOWN

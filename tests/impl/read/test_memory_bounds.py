@@ -7,7 +7,7 @@ import pm_builder as pm
 import pyarrow as pa
 import pytest
 import table_builder as tb
-from depth import nightly, sampled
+from depth import nightly
 from memory_child import cost_of
 from msgspec.structs import replace
 from parquet_files import written
@@ -110,7 +110,8 @@ def test_few_zeros_are_read(tmp_path: Path) -> None:
     assert read == [1_000_000, 7 * 1_000_000 * LONG_BYTES + 6 * 125_000]  # the timestamp has no bits for nulls
 
 
-@pytest.mark.parametrize("dictionary", sampled(1, [False, True]))
+@pytest.mark.nightly
+@pytest.mark.parametrize("dictionary", [False, True])
 def test_text_that_unpacks_to_much_more_than_its_bytes_is_unsupported(dictionary: bool, tmp_path: Path) -> None:
     text = pa.scalar("x" * 120)
     bomb = of_repeats(1, text, TypeTag.VARCHAR, 1_900_000, tmp_path / "bomb", dictionary=dictionary)

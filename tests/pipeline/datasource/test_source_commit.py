@@ -405,6 +405,8 @@ def test_insert_without_a_path_writes_to_no_table_wherever_its_rows_come_from(
             session.sql(f"DROP TABLE {name}")
 
 
+# By day the same is asked without Spark.
+@pytest.mark.nightly
 def test_batch_of_foreach_batch_that_is_run_again_adds_nothing(session: SparkSession, table: Path) -> None:
     for _ in range(2):
         options = {"query": "q", "batch": "0", "allow_parquet_last": "true"}

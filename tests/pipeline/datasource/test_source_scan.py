@@ -103,7 +103,8 @@ def data_of(path: Path) -> Path:
     return found
 
 
-@pytest.mark.parametrize("names", [SOME_TABLES, nightly(TABLES)], ids=["some", "all"])
+@pytest.mark.nightly
+@pytest.mark.parametrize("names", [TABLES], ids=["all"])
 def test_real_tables_have_the_rows_that_our_reader_finds(
     spark: SparkSession, questdb_data: Path, names: Sequence[str]
 ) -> None:

@@ -136,7 +136,8 @@ def test_it_notices_a_planted_defect(fault: FaultFile) -> None:
         assert noticed() is not None
 
 
-@pytest.mark.parametrize("name", sampled(1, list(OWN)))
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", OWN)
 def test_it_notices_a_defect_in_one_function(name: str) -> None:
     with wrapped(*OWN[name]):
         assert noticed() is not None

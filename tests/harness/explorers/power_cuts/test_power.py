@@ -352,7 +352,8 @@ def test_the_hardened_commit_is_safe_when_syncs_fail(table: TestCase, first_sess
     assert len(power_points.all_coverage_goals(MODELS)) >= 12
 
 
-@pytest.mark.parametrize("follows", [nightly("a kill"), "a failed sync"])
+@pytest.mark.nightly
+@pytest.mark.parametrize("follows", ["a kill", "a failed sync"])
 def test_a_recovery_that_does_not_store_the_version_again_is_found_where_the_page_cache_survives(
     table: TestCase, follows: str
 ) -> None:
@@ -381,7 +382,8 @@ def version_again_and_not_the_size(storage: Storage, table_path: str, version: i
         mapping.msync()
 
 
-@pytest.mark.parametrize("is_size_synced", [nightly(True), False])
+@pytest.mark.nightly
+@pytest.mark.parametrize("is_size_synced", [True, False])
 def test_a_commit_killed_before_the_sync_of_a_longer_txn_loses_no_later_one(is_size_synced: bool) -> None:
     # Its `_txn` has no room for another record.
     start = tb.build({"v": (TypeTag.LONG, pa.array([1, 2, None]))}).image()

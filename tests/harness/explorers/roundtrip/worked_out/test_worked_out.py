@@ -6,6 +6,7 @@ from collections import Counter
 from typing import Any
 
 import pytest
+from depth import nightly
 from planted_faults import planted
 from replayed import replayed
 
@@ -30,12 +31,14 @@ def kinds_of(findings: list[Any]) -> set[str]:
 @pytest.mark.parametrize(
     ("location", "broken", "kinds"),
     [
-        ("tornproof.impl.types.questdb:DECIMAL_DIGITS_MAX", {**DECIMAL_DIGITS_MAX, TypeTag.DECIMAL64: 19}, {"types"}),
+        nightly(
+            "tornproof.impl.types.questdb:DECIMAL_DIGITS_MAX", {**DECIMAL_DIGITS_MAX, TypeTag.DECIMAL64: 19}, {"types"}
+        ),
         ("tornproof.impl.table.symbol_hash:HASH_MASK", 0x07, {"buckets"}),
         ("tornproof.impl.table.partition_names:_floor", lambda start, _: start, {"directories", "starts", "ends"}),
-        ("tornproof.impl.storage.checksum:crc32_combine", lambda first, second, _: second, {"checksums"}),
-        ("tornproof.impl.extension.bounds:SUFFIX_SIZE_MAX_BYTES", 15, {"bounds in FlatBuffers"}),
-        ("tornproof.impl.layout.txn:READ_ONLY", Bits("READ_ONLY", 63, 1, ""), {"bit fields"}),
+        nightly("tornproof.impl.storage.checksum:crc32_combine", lambda first, second, _: second, {"checksums"}),
+        nightly("tornproof.impl.extension.bounds:SUFFIX_SIZE_MAX_BYTES", 15, {"bounds in FlatBuffers"}),
+        nightly("tornproof.impl.layout.txn:READ_ONLY", Bits("READ_ONLY", 63, 1, ""), {"bit fields"}),
     ],
 )
 def test_a_mistake_is_one_finding_of_a_kind_which_replays(location: str, broken: Any, kinds: set[str]) -> None:

@@ -92,6 +92,16 @@ def flat_groups() -> Iterator[Question]:
         yield Question("groups in FlatBuffers", f"the logical types of groups with {words}", found, GROUPS)
 
 
+    empty = io.BytesIO()
+    pq.ParquetWriter(empty, rows.schema).close()
+    found = functools.partial(_row_group_count, empty.getvalue())
+    yield Question("groups in FlatBuffers", "how many row groups a file without any has", found, 0)
+
+
+def _row_group_count(content: bytes) -> int:
+    return _flat(content).row_group_count
+
+
 def _logical_types(content: bytes) -> dict[str, int]:
     root = schema.FileMetaData.GetRootAs(flatbuffer_of(opened(content).thrift(), file=FILE), 0)
     elements = [root.Schema(number) for number in range(root.SchemaLength())]

@@ -144,7 +144,7 @@ class ChunkChange(msgspec.Struct, kw_only=True):
             return
         columns = [index for index, leaf in enumerate(old.footer.leaves) if is_encodable(leaf)]
         if not columns or not old.footer.row_groups:
-            raise UsageError(f"{old.file}: it has no doubles, floats or integers outside of lists")
+            raise UsageError(f"{old.file}: it has no chunks of doubles, floats or integers outside of lists")
         is_alone = self.form is ChunkForm.ALP_ALONE
         layout = ChunkLayout(old.footer, file=old.file, dropped=[*_dropped(old.footer, columns)] if is_alone else ())
         new: dict[New, NewChunk] = {}

@@ -139,7 +139,7 @@ def test_the_footer_changes_alone_and_the_duplicates_stay() -> None:
 
 
 def test_a_file_without_numbers_is_left_as_it_is() -> None:
-    with pytest.raises(UsageError, match="it has no doubles, floats or integers outside of lists"):
+    with pytest.raises(UsageError, match="it has no chunks of doubles, floats or integers outside of lists"):
         changed(written(pa.table({"name": ["a", "b"]})), ChunkForm.ALP)
 
 

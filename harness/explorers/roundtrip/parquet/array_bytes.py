@@ -25,6 +25,7 @@ PROPERTY = "arrays are stored as their lengths and elements, and what is stored 
 FILE, FIELD, OFFSET_BYTES, COLUMN = "data.parquet", "arrays", 4711, "values"
 ARRAYS = "tornproof.impl.types.raw_arrays"
 LIMIT, COUNTS = f"{ARRAYS}:LIST_COUNT_MAX", f"{ARRAYS}:_list_counts"
+BYTE_LIMIT = f"{ARRAYS}:BINARY_MAX_BYTES"
 SMALL_LIMIT = 9
 DIMENSIONS_MAX = 32
 
@@ -41,6 +42,7 @@ class Arrays:
     error: type[Exception] | None = None
     words: str = ""
     list_limit: int | None = None
+    byte_limit: int | None = None
 
 
 @functools.cache
@@ -53,7 +55,8 @@ def array_bytes() -> tuple[Arrays, ...]:
 def problem_of(case: Arrays) -> str | None:
     """Say what is wrong with how arrays are stored or read, alone and between others; None if nothing is."""
     limit = original_of(LIMIT) if case.list_limit is None else case.list_limit
-    with replaced(LIMIT, limit):
+    byte_limit = original_of(BYTE_LIMIT) if case.byte_limit is None else case.byte_limit
+    with replaced(LIMIT, limit), replaced(BYTE_LIMIT, byte_limit):
         return _problem(case) if case.error is None else _problem_of_error(case, case.error)
 
 
@@ -201,6 +204,21 @@ def _limits() -> Iterator[Arrays]:
             error=UnsupportedError if count == SMALL_LIMIT else None,
             words=words,
             list_limit=SMALL_LIMIT,
+        )
+    lists = ([1.0, 2.0], None, [3.0])
+    stored = (stored_of((2,), [1.0, 2.0]), None, stored_of((1,), [3.0]))
+    size_bytes = sum(len(each) for each in stored if each)
+    for limit in (size_bytes - 1, size_bytes):
+        is_enough = limit == size_bytes
+        yield Arrays(
+            kind="limits",
+            name=f"{size_bytes} bytes where {limit} may be",
+            dimensions=1,
+            lists=lists,
+            stored=stored if is_enough else (),
+            error=None if is_enough else RowsRejectedError,
+            words=f"at most {limit} bytes of arrays, found {size_bytes}",
+            byte_limit=limit,
         )
 
 

@@ -43,6 +43,12 @@ DEEP: tuple[Any, ...] = (None, [], [[]], [[], []], [[1.5]], [[None, 2.5], [3.5, 
 DEEPER: tuple[Any, ...] = (None, [[[1.5], [2.5]], [[None], [4.5]]])
 NO_ARRAYS: tuple[Any, ...] = ([None], [[1.5], None], [[[1.5], None]], [None, [[1.5]]])
 """Lists in which another list is missing, of two and of three dimensions."""
+WITHOUT_NULL = {
+    "nulls of truths": pa.bool_(),
+    "nulls of bytes": pa.int8(),
+    "nulls of short numbers": pa.int16(),
+}
+"""Types of which a server has no null."""
 COLUMNS: dict[str, tuple[pa.DataType, tuple[Any, ...]]] = {
     "numbers": (pa.int64(), (1, None, -(1 << 63))),
     "small numbers": (pa.int32(), (None, 7, None)),
@@ -52,6 +58,7 @@ COLUMNS: dict[str, tuple[pa.DataType, tuple[Any, ...]]] = {
     "bytes": (pa.binary(4), (b"abcd", None, b"\0\0\0\0")),
     "nulls": (pa.int64(), (None, None, None)),
     "nulls of texts": (pa.string(), (None, None, None)),
+    **{name: (of, (None, None, None)) for name, of in WITHOUT_NULL.items()},
     **{f"lists {rows}": (pa.list_(pa.float64()), rows) for rows in itertools.combinations_with_replacement(LISTS, 2)},
     **{f"deep {rows}": (_lists(2), rows) for rows in itertools.combinations_with_replacement(DEEP, 2)},
     f"deep {DEEPER}": (_lists(3), DEEPER),
@@ -106,8 +113,8 @@ def problem_of(read: ColdRead) -> str | None:
         return "lists that are missing in others are taken"
     if read.null_count is not None:
         return f"{len(found)} values are made of nothing"
-    # The server has no null of a truth.
-    expected = [False if each is None and read.of == "truths" else each for each in _rows(read.of)[read.group]]
+    null = 0 if read.of == "truths" or read.of in WITHOUT_NULL else None
+    expected = [null if each is None else each for each in _rows(read.of)[read.group]]
     values = found.to_pylist()
     return None if values == expected else f"{values} is read instead of {expected}"
 

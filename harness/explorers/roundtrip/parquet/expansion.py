@@ -44,6 +44,7 @@ class Repeated:
     settings: dict[str, Any] = field(default_factory=dict)
     rest: Repeated | None = None
     """What is behind them in the same chunk, from another writer."""
+    is_required: bool = False
 
     @property
     def name(self) -> str:
@@ -51,7 +52,8 @@ class Repeated:
         encoding = self.encoding or "a dictionary"
         words = ", ".join(f"{key} {value}" for key, value in self.settings.items())
         rest = f", and behind them {self.rest.name}" if self.rest else ""
-        return f"{ROW_COUNT} values of {self.value_bytes} bytes ({self.type}) as {encoding}, {words}{rest}"
+        of = f"{'required ' * self.is_required}{self.type}"
+        return f"{ROW_COUNT} values of {self.value_bytes} bytes ({of}) as {encoding}, {words}{rest}"
 
     @property
     def all_values(self) -> list[Any]:
@@ -66,7 +68,8 @@ class Repeated:
     def content(self) -> bytes:
         """Return a Parquet file with them in its only chunk."""
         target = io.BytesIO()
-        rows = pa.table({"v": pa.array(self.values, self.type)})
+        schema = pa.schema([pa.field("v", self.type, nullable=not self.is_required)])
+        rows = pa.table([pa.array(self.values, self.type)], schema)
         encodings = {"use_dictionary": True} if self.encoding is None else {"column_encoding": {"v": self.encoding}}
         pq.write_table(rows, target, **{"use_dictionary": False, **encodings, **self.settings})
         return target.getvalue()
@@ -105,6 +108,7 @@ def repeated() -> tuple[Repeated, ...]:
         ),
         Repeated(values=texts, type=pa.string(), value_bytes=TEXT_BYTES, settings=FALLS_BACK),
         replace(sharing, encoding=None, rest=sharing),
+        replace(sharing, is_required=True),
     )
 
 

@@ -6,19 +6,20 @@ import functools
 import io
 import itertools
 from collections.abc import Iterator
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tornproof.harness.explorers.model_based.other_footers import SCHEMA, with_footer, within
+from tornproof.harness.explorers.model_based.other_footers import CHUNK_FACTS, SCHEMA, with_footer, within
 from tornproof.harness.explorers.roundtrip.forms import opened
 from tornproof.harness.explorers.roundtrip.worked_out.question import Question
 from tornproof.impl.extension import parquet3_generated as schema
 from tornproof.impl.extension.bounds import Bound, packed_bounds, unpacked_bound
 from tornproof.impl.extension.decode import FlatFooter
 from tornproof.impl.extension.encode import flatbuffer_of
-from tornproof.impl.parquet.thrift import without
+from tornproof.impl.parquet.thrift import Struct, struct_list, structs_in, value_of, with_fields, without
 from tornproof.impl.types.physical import PhysicalType
 
 STATED_BYTES_MAX = 16
@@ -31,8 +32,10 @@ DICTIONARY_BYTES = 400
 """Of a dictionary that has room for some of the texts."""
 LOGICAL_TYPE = 10
 """The field of an element of the schema."""
-GROUPS = {"lists": 3, "maps": 2, "key": 1}
-"""The members of the union of logical types: lists, maps and texts."""
+GROUPS = {"lists": 3, "maps": 2, "key": 1, "decimals": 5}
+"""The members of the union of logical types: lists, maps, texts and decimals."""
+ENCODING_STATS, DICTIONARY_PAGE = 13, 2
+"""The field of a chunk's facts that counts pages by kind and encoding, and a kind."""
 FILE = "data.parquet"
 
 Stated = tuple[int, int, int, int] | None
@@ -64,15 +67,30 @@ def flat_dictionaries() -> Iterator[Question]:
         ("of which some are in a dictionary", True, DICTIONARY_BYTES, False),
         ("without a dictionary", False, 1 << 20, False),
     ):
-        found = functools.partial(_is_in_dictionary, is_used, limit_bytes)
+        found = functools.partial(_is_fully_in_dictionary, _texts(is_used, limit_bytes))
         yield Question("dictionaries in FlatBuffers", f"whether all texts {words} are in one", found, expected)
+    for words, kept in (("no page", ()), ("the dictionary's page", (DICTIONARY_PAGE,))):
+        content = with_footer(_texts(True, 1 << 20), within(CHUNK_FACTS, functools.partial(_with_pages, kept)))
+        found = functools.partial(_is_fully_in_dictionary, content)
+        name = f"whether all texts are in a dictionary whose footer names {words} alone"
+        yield Question("dictionaries in FlatBuffers", name, found, False)
 
 
-def _is_in_dictionary(is_used: bool, limit_bytes: int) -> bool:
+def _with_pages(kept: tuple[int, ...], facts: Struct) -> Struct:
+    """Return the facts of a chunk with those entries on its pages that are of some kinds of pages."""
+    pages = [each for each in structs_in(facts, ENCODING_STATS) if value_of(each, 1) in kept]
+    return with_fields(facts, struct_list(ENCODING_STATS, pages))
+
+
+def _texts(is_used: bool, limit_bytes: int) -> bytes:
     rows, target = pa.table({"t": [f"text {number % 500}" for number in range(2_000)]}), io.BytesIO()
     pages: dict[str, Any] = {"data_page_size": 500, "write_batch_size": 50}
     pq.write_table(rows, target, use_dictionary=is_used, dictionary_pagesize_limit=limit_bytes, **pages)
-    return _flat(target.getvalue()).chunk(0, 0).is_fully_dict_encoded
+    return target.getvalue()
+
+
+def _is_fully_in_dictionary(content: bytes) -> bool:
+    return _flat(content).chunk(0, 0).is_fully_dict_encoded
 
 
 def flat_groups() -> Iterator[Question]:
@@ -81,16 +99,16 @@ def flat_groups() -> Iterator[Question]:
         {
             "lists": pa.array([[1]], pa.list_(pa.int64())),
             "maps": pa.array([[("a", 1)]], pa.map_(pa.string(), pa.int64())),
+            "decimals": pa.array([Decimal("12.34")], pa.decimal128(9, 2)),
         }
     )
     target = io.BytesIO()
-    pq.write_table(rows, target, store_schema=False)
+    pq.write_table(rows, target, store_schema=False, store_decimal_as_integer=True)
     newer = target.getvalue()
     older = with_footer(newer, within(SCHEMA, lambda element: without(element, LOGICAL_TYPE)))
     for words, content in (("logical types", newer), ("older annotations alone", older)):
         found = functools.partial(_logical_types, content)
         yield Question("groups in FlatBuffers", f"the logical types of groups with {words}", found, GROUPS)
-
 
     empty = io.BytesIO()
     pq.ParquetWriter(empty, rows.schema).close()

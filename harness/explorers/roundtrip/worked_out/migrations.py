@@ -22,9 +22,10 @@ from tornproof.harness.explorers.roundtrip.worked_out.column_types import LONG, 
 from tornproof.harness.explorers.roundtrip.worked_out.question import Question, outcome_of
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
-from tornproof.impl.chunk.duplicate_values import read_column_values
+from tornproof.impl.chunk.duplicate_values import read_chunk_values, read_column_values
 from tornproof.impl.errors import CorruptError, TornproofError, UnsupportedError
 from tornproof.impl.extension.encode import flatbuffer_of
+from tornproof.impl.extension.footer import read_file_footer
 from tornproof.impl.layout.parquet import DATA_FILE, MAGIC
 from tornproof.impl.migrate.convert import ConversionMode, convert
 from tornproof.impl.migrate.json_rules import JsonError, parse_json
@@ -218,6 +219,19 @@ def other_forms() -> Iterator[Question]:
     ):
         content = with_footer(whole, within(path, functools.partial(_with, field)))
         yield Question("other forms", f"a file {words}", functools.partial(_other_form, content), expected)
+    for number, column in itertools.product(range(-2, 4), range(-2, 3)):
+        expected = [[3], [1]][number] if number in (0, 1) and column == 0 else "IndexError"
+        found = functools.partial(_chunk_values, whole, number, column)
+        yield Question("other forms", f"values of column {column} of row group {number} of two", found, expected)
+
+
+def _chunk_values(content: bytes, row_group: int, column: int) -> Any:
+    read = reader_of(content)
+    footer = read_file_footer(read, len(content), file=DATA_FILE).decoded()
+    try:
+        return read_chunk_values(read, footer, row_group, column, file=DATA_FILE).values.to_pylist()
+    except IndexError as error:
+        return type(error).__name__
 
 
 def _with(field: Field, struct: Struct) -> Struct:
@@ -236,13 +250,14 @@ def _other_form(content: bytes) -> tuple[Any, Any]:
 
 def decoded_times() -> Iterator[Question]:
     """Yield files without bounds, and the first and the last time of each of their row groups."""
-    for count, group_rows in itertools.product((1, 2, 5, 9), (1, 2, 5)):
+    for count, group_rows, encoding in itertools.product((1, 2, 5, 9), (1, 2, 5), ("PLAIN", "DELTA_BINARY_PACKED")):
         times = [1000 * number for number in range(count)]
-        whole = _written({"ts": times}, group_rows=group_rows, write_statistics=False, use_dictionary=False)
+        plain: dict[str, Any] = {"write_statistics": False, "use_dictionary": False, "column_encoding": encoding}
+        whole = _written({"ts": times}, group_rows=group_rows, **plain)
         content = with_footer(whole, within((), lambda struct: with_fields(struct, _document_of(DESIGNATED))))
         groups = [times[at : at + group_rows] for at in range(0, count, group_rows)]
         expected = [(group[0], group[-1]) for group in groups]
-        words = f"the times in row groups of {group_rows} of {count} rows without bounds"
+        words = f"the times, {encoding}, in row groups of {group_rows} of {count} rows without bounds"
         yield Question("decoded times", words, functools.partial(_times_of, content), expected)
 
 

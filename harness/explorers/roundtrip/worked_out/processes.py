@@ -6,6 +6,7 @@ import functools
 import itertools
 import pickle
 import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -26,6 +27,8 @@ from tornproof.impl.read.decoding import SYNCHRONOUS, Decoding, InOrder, by_thre
 
 PIECE_COUNT = 500
 """More than any machine has threads."""
+LONG_SECONDS = 0.05
+"""Of a piece of work that takes longer than to leave a block."""
 WORK_BYTES, WORK_BYTES_MAX = (1, 20 << 10, 12 << 20, 33 << 20), 32 << 20
 
 
@@ -95,6 +98,21 @@ def threads() -> Iterator[Question]:
     numbers = [*range(PIECE_COUNT)]
     yield Question("threads", "work beside other work that ends", _beside_others, numbers)
     yield Question("threads", "work beside a piece that fails", _beside_a_failure, ["ValueError", *numbers[1:]])
+    yield Question("threads", "whether work that has begun is done when nobody asks for it any more", _is_done, True)
+
+
+def _is_done() -> bool:
+    begun, done = threading.Event(), threading.Event()
+
+    def work() -> None:
+        begun.set()
+        time.sleep(LONG_SECONDS)
+        done.set()
+
+    with by_threads() as decoding:
+        decoding.start(work)
+        begun.wait()
+    return done.is_set()
 
 
 def _beside_others() -> list[int]:

@@ -37,6 +37,7 @@ from tornproof.harness.explorers.roundtrip.worked_out.migrations import (
 from tornproof.harness.explorers.roundtrip.worked_out.new_tables import column_orders, creations, new_partitions
 from tornproof.harness.explorers.roundtrip.worked_out.processes import errors, threads, work
 from tornproof.harness.explorers.roundtrip.worked_out.question import Question, problem_of
+from tornproof.harness.explorers.roundtrip.worked_out.reads import asked_in_words
 from tornproof.harness.explorers.roundtrip.worked_out.reports import (
     changed_sizes,
     counted_migrations,
@@ -95,6 +96,7 @@ def questions() -> tuple[Question, ...]:
         *changed_sizes(),
         *machines(),
         *held(),
+        *asked_in_words(),
     )
 
 

@@ -16,7 +16,7 @@ from tornproof.harness.common.copies import open_writer_of_copy
 from tornproof.harness.common.new_tables import new_table
 from tornproof.harness.common.patch import replaced
 from tornproof.harness.common.whose_error import needed
-from tornproof.harness.explorers.roundtrip.forms import FORMS, Form, few_numbers, opened
+from tornproof.harness.explorers.roundtrip.forms import FORMS, Form, few_numbers, in_form, opened
 from tornproof.harness.explorers.roundtrip.metadata.placed_partitions import GENERATED, PARQUET
 from tornproof.harness.explorers.roundtrip.metadata.transaction_files import Entry, TransactionFile
 from tornproof.harness.explorers.roundtrip.worked_out.question import Question
@@ -24,7 +24,7 @@ from tornproof.harness.explorers.roundtrip.writing.kills import table_of_rows
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.systems.workload import FIRST_TIME
-from tornproof.impl.errors import StorageError
+from tornproof.impl.errors import Problem, StorageError
 from tornproof.impl.migrate.footer_form import change_footer_form
 from tornproof.impl.migrate.plan import Migration, Outcome, PartitionMigration
 from tornproof.impl.migrate.table_migration import TablePlan, plan_table
@@ -177,6 +177,11 @@ def counted_migrations() -> Iterator[Question]:
         words = f"a migration of partitions that are {', '.join(outcomes) or 'none'} beside {native_count} native ones"
         found = functools.partial(_counts, outcomes, native_count)
         yield Question("counts of migrations", words, found, (expected, "rejected" not in outcomes))
+    for problem_count, reason in itertools.product(range(2), ("", "there is another writer")):
+        of = Migration(path=PATH, problems=(Problem(TXN, "file", None, "", ""),) * problem_count, reason=reason)
+        words = f"whether a migration with {problem_count} problems and the reason {reason!r} is complete"
+        found = functools.partial(getattr, of, "is_complete")
+        yield Question("counts of migrations", words, found, not problem_count and not reason)
     for flags in itertools.product((PARQUET | GENERATED, 0), repeat=3):
         image = DiskImage.of_files({f"{PATH}/{TXN}": _transaction(flags)})
         days = [(f"1970-01-0{1 + day}", (each,)) for day, each in enumerate(flags)]
@@ -263,6 +268,14 @@ def changed_sizes() -> Iterator[Question]:
     """Yield changes of a file's form, and its sizes before and after, and those of its footer."""
     for form in FORMS:
         yield Question("sizes", f"the sizes of a file that gets a {form.name}", functools.partial(_sizes, form), True)
+        words = f"whether a file that gets a {form.name} is the same if few bytes are read at a time"
+        yield Question("sizes", words, functools.partial(_is_same_in_parts, form), True)
+
+
+def _is_same_in_parts(form: Form) -> bool:
+    whole = in_form(few_numbers(), form.footer, form.chunks, form.header)
+    with replaced("tornproof.impl.migrate.chunk_form:PART_SIZE_BYTES", 100):
+        return in_form(few_numbers(), form.footer, form.chunks, form.header) == whole
 
 
 def _sizes(form: Form) -> Any:

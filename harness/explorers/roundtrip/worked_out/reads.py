@@ -1,0 +1,61 @@
+"""What readers are asked for in words: columns in other letters, empty conditions, and rows without columns."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
+from tornproof.harness.explorers.roundtrip.worked_out.question import Question, outcome_of
+from tornproof.harness.explorers.roundtrip.writing.kills import table_of_rows
+from tornproof.harness.systems.workload import FIRST_TIME
+from tornproof.impl.query.predicate import columns_of
+from tornproof.impl.query.predicate_literal import PredicateError
+from tornproof.impl.query.predicate_text import parse_predicate
+from tornproof.impl.read.reader import Snapshot, open_snapshot
+from tornproof.impl.table.columns import SnapshotColumn
+from tornproof.impl.table.table import open_table
+from tornproof.impl.types.questdb import TypeTag
+
+PATH = "table"
+NAMES = ("price", "Price", "PRICE", "preis")
+ROWS = [(FIRST_TIME + number, number) for number in range(5)]
+
+
+def asked_in_words() -> Iterator[Question]:
+    """Yield names of columns as tables and conditions write them, empty conditions, and conditions without columns."""
+    for names, asked in itertools.product((*zip(NAMES), ("price", "PRICE"), ("a", "Preis")), NAMES):
+        same = [name for name in names if name == asked] or [each for each in names if each.lower() == asked.lower()]
+        words = f"which of the columns {', '.join(names)} a condition on {asked} is about"
+        yield Question(
+            "names", words, functools.partial(_column_of, names, asked), same[0] if len(same) == 1 else "PredicateError"
+        )
+    for where, expected in ((None, len(ROWS)), ("v > 2", 2), ("", "PredicateError"), (" ", "PredicateError")):
+        for columns in (None, [], ["ts"]):
+            words = f"how many rows of the columns {columns} come where {where!r} holds"
+            yield Question("rows asked for", words, functools.partial(_row_count, where, columns), expected)
+
+
+def _column_of(names: tuple[str, ...], asked: str) -> str:
+    columns = [
+        SnapshotColumn(id=number, name=name, type=TypeTag.LONG, physical_type=2) for number, name in enumerate(names)
+    ]
+    try:
+        predicate = parse_predicate(f"{asked} = 1", columns)
+    except PredicateError as error:
+        return type(error).__name__
+    (column,) = columns_of(predicate)
+    return column.name
+
+
+def _row_count(where: str | None, columns: list[str] | None) -> Any:
+    snapshot = _snapshot()
+    return outcome_of(
+        lambda: sum(batch.num_rows for batch in snapshot.batches(columns, where=snapshot.condition(where)))
+    )
+
+
+@functools.cache
+def _snapshot() -> Snapshot:
+    return open_snapshot(open_table(table_of_rows(PATH, ROWS), PATH))

@@ -1,8 +1,9 @@
-"""Where the bits of words are that have several fields, by docs/format.md from the lowest bit up."""
+"""Where the bits of words are that have several fields, from the lowest bit up, and where records have their bytes."""
 
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Iterator, Mapping
 from types import ModuleType
 
@@ -10,6 +11,7 @@ from tornproof.harness.common.whose_error import needed
 from tornproof.harness.explorers.roundtrip.worked_out.question import Question
 from tornproof.impl.layout import meta, pm, txn
 from tornproof.impl.layout.bits import Bits
+from tornproof.impl.layout.record import Layout
 from tornproof.impl.migrate import json_rules
 from tornproof.impl.types import questdb
 
@@ -61,3 +63,19 @@ def _masks(module: ModuleType, fields: tuple[str, ...]) -> dict[str, int]:
         for bit in range(field.size_bits):
             needed(field.get(field.put(0, 1 << bit)) == 1 << bit, f"bit {bit} of {name} is read as another one")
     return masks
+
+
+def annotations_of_records() -> Iterator[Question]:
+    """Yield records behind other bytes, and the bytes that are shown of each, which are those in the file."""
+    for record, start in itertools.product(
+        (txn.TransactionRecord, txn.PartitionEntry, pm.Footer, meta.MetaColumn), (0, 1, 96)
+    ):
+        size_bytes = record.layout.size_bytes
+        content = bytes(number * 37 % 251 for number in range(start + size_bytes + 9))
+        words = f"the bytes of a {record.__name__} at byte {start}"
+        yield Question("annotated records", words, functools.partial(_is_shown, record.layout, content, start), True)
+
+
+def _is_shown(layout: Layout, content: bytes, start: int) -> bool:
+    shown = [(at, bytes.fromhex(text)) for at, text, *_ in layout.annotate(content, start)]
+    return len(shown) > 1 and all(start <= at and content[at : at + len(each)] == each for at, each in shown)

@@ -23,6 +23,19 @@ SYSTEM_CALLS = {"aarch64": 283, "riscv64": 283, "loongarch64": 283, "ppc64le": 3
 """The number of Linux's barrier on others, where it is known."""
 COMMANDS = (-1, 0, 1, 2, 8, 9, 0x1FE, 0x1FF)
 """Which commands of the barrier a system has, of which the first bit is that of the one for all processors."""
+UNUSABLE_NAMES = ("a\0b", "\ud800")
+CALLS: dict[str, Callable[[OperatingSystemStorage, str], Any]] = {
+    "a read of": lambda storage, path: storage.open_for_reading(path),
+    "a write to": lambda storage, path: storage.open_for_writing(path, OpenMode.NEW),
+    "a list of": lambda storage, path: storage.listdir(path),
+    "a look at": lambda storage, path: storage.kind(path),
+    "a new directory": lambda storage, path: storage.mkdir(path),
+    "a removal of": lambda storage, path: storage.unlink(path),
+    "a removal of the directory": lambda storage, path: storage.rmdir(path),
+    "another name of": lambda storage, path: storage.rename(path, "other"),
+    "a link to": lambda storage, path: storage.link(path, "other"),
+    "a sync of": lambda storage, path: storage.sync_directory(path),
+}
 MASKS = (0o000, 0o002, 0o022, 0o077)
 
 
@@ -52,6 +65,15 @@ def machines() -> Iterator[Question]:
         yield Question(
             "pipes", f"whether a pipe that is {words} is refused and waited for", found, ("StorageError", [])
         )
+
+    for name, (words, call) in itertools.product(UNUSABLE_NAMES, CALLS.items()):
+        yield Question(
+            "unusable names", f"what comes of {words} {name!r}", functools.partial(_called, call, name), "StorageError"
+        )
+
+
+def _called(call: Callable[[OperatingSystemStorage, str], Any], name: str) -> Any:
+    return outcome_of(lambda: call(OperatingSystemStorage(), name))
 
 
 def _fence(machine: str, commands: int, answer: int, *, system: str = "linux") -> Any:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from tornproof.harness.common.patch import replaced
 from tornproof.harness.explorers.roundtrip.worked_out import stored_versions
-from tornproof.harness.explorers.roundtrip.worked_out.bit_fields import bit_fields
+from tornproof.harness.explorers.roundtrip.worked_out.bit_fields import annotations_of_records, bit_fields
 from tornproof.harness.explorers.roundtrip.worked_out.bloom_filters import bloom_filters, copied_filters
 from tornproof.harness.explorers.roundtrip.worked_out.column_types import (
     bounds,
@@ -42,7 +42,6 @@ from tornproof.harness.explorers.roundtrip.worked_out.reports import (
     changed_sizes,
     counted_migrations,
     counted_reads,
-    looked_at,
     refusals,
     verdicts,
 )
@@ -52,7 +51,8 @@ from tornproof.harness.explorers.roundtrip.worked_out.stored_versions import (
     spared_stores,
     stores,
 )
-from tornproof.harness.explorers.roundtrip.worked_out.transactions import announcements, pending, reloads
+from tornproof.harness.explorers.roundtrip.worked_out.transactions import announcements, patience, pending, reloads
+from tornproof.harness.explorers.roundtrip.worked_out.verifications import looked_at, verified
 
 PROPERTY = "what the format spells out is what its documentation says"
 
@@ -85,6 +85,7 @@ def questions() -> tuple[Question, ...]:
         *decoded_times(),
         *other_forms(),
         *bit_fields(),
+        *annotations_of_records(),
         *flat_bounds(),
         *flat_dictionaries(),
         *flat_groups(),
@@ -97,6 +98,8 @@ def questions() -> tuple[Question, ...]:
         *machines(),
         *held(),
         *asked_in_words(),
+        *verified(),
+        *patience(),
     )
 
 

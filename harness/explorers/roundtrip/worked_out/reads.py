@@ -7,19 +7,25 @@ import itertools
 from collections.abc import Iterator
 from typing import Any
 
+from tornproof.harness.common.new_tables import new_table_of_rows
 from tornproof.harness.explorers.roundtrip.worked_out.question import Question, outcome_of
 from tornproof.harness.explorers.roundtrip.writing.kills import table_of_rows
+from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.systems.workload import FIRST_TIME
+from tornproof.impl.pm.view import VerifiedGenerations, open_view
 from tornproof.impl.query.predicate import columns_of
 from tornproof.impl.query.predicate_literal import PredicateError
 from tornproof.impl.query.predicate_text import parse_predicate
 from tornproof.impl.read.reader import Snapshot, open_snapshot
 from tornproof.impl.table.columns import SnapshotColumn
+from tornproof.impl.table.partition import PM_FILE
 from tornproof.impl.table.table import open_table
 from tornproof.impl.types.questdb import TypeTag
 
 PATH = "table"
 NAMES = ("price", "Price", "PRICE", "preis")
+WIDE_NAMES = ("zeit", "größe", "abcdefg", "日本", "ab", "größen")
+"""Some have as many bytes as others have characters."""
 ROWS = [(FIRST_TIME + number, number) for number in range(5)]
 
 
@@ -35,6 +41,20 @@ def asked_in_words() -> Iterator[Question]:
         for columns in (None, [], ["ts"]):
             words = f"how many rows of the columns {columns} come where {where!r} holds"
             yield Question("rows asked for", words, functools.partial(_row_count, where, columns), expected)
+
+    for number, name in enumerate(WIDE_NAMES):
+        words = f"the place of the column {name} in metadata"
+        yield Question("names", words, functools.partial(_place_of, name), number)
+
+
+def _place_of(name: str) -> int | None:
+    storage = MemoryStorage()
+    new_table_of_rows(
+        storage, PATH, {each: "LONG" if number else "TIMESTAMP" for number, each in enumerate(WIDE_NAMES)}, [FIRST_TIME]
+    )
+    (partition,) = open_table(storage, PATH).transaction().partitions
+    (content,) = (each for path, each in storage.image().files.items() if path.endswith(PM_FILE))
+    return open_view(content, partition.token, file=PM_FILE, verified=VerifiedGenerations()).find_column(name)
 
 
 def _column_of(names: tuple[str, ...], asked: str) -> str:

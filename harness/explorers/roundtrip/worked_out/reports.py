@@ -1,4 +1,4 @@
-"""What reports of reads, migrations, verifications and other forms say, and why a system refuses a call."""
+"""What reports of reads, migrations and other forms say, the verdicts, and why a system refuses a call."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import errno
 import functools
 import hashlib
 import itertools
-import struct
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -39,13 +38,11 @@ from tornproof.impl.table.metadata_file import PartitionBy, TableColumn, TableMe
 from tornproof.impl.table.table import Table, open_table
 from tornproof.impl.txn.transaction import decode_transaction
 from tornproof.impl.types.questdb import TypeTag
-from tornproof.impl.verify.verify import LookedAt, PartitionReport, TableReport, verify_table
+from tornproof.impl.verify.verify import LookedAt, PartitionReport, TableReport
 from tornproof.impl.write.partition_change import WriterOptions
 
 PATH, TXN = "table", "_txn"
 DAY = 86_400_000_000
-ENTRY = struct.Struct("<4q")
-"""Of a partition in `_txn`: its timestamp, flags and rows, name and token."""
 DAYS, ROWS_OF_A_DAY, ROWS_OF_A_GROUP = 2, 20, 4
 WIDE, WIDE_TEXT = "wide", "".join(hashlib.sha256(b"%d" % number).hexdigest() for number in range(1_000))
 REASONS = {
@@ -242,26 +239,6 @@ def _verdict(parquet_count: int, native_count: int, looked_at: str) -> str:
         ),
     ]
     return TableReport(table=PATH, version=1, partitions=tuple(partitions)).verdict
-
-
-def looked_at() -> Iterator[Question]:
-    """Yield native partitions and what a verification says that it looked at, of all of a table or of sizes alone."""
-    for quick in (False, True):
-        words = f"what {'a quick' if quick else 'a'} verification looks at in a native partition"
-        found = functools.partial(_looked_at, quick=quick)
-        yield Question("looked at", words, found, LookedAt.SIZES if quick else LookedAt.OFFSETS_AND_SYMBOL_KEYS)
-
-
-def _looked_at(*, quick: bool) -> LookedAt:
-    """Return it for the only partition of a table, which has the files of one of its two columns."""
-    files = dict(table_of_rows(PATH, [(FIRST_TIME, 1)]).files)
-    (entry,) = open_table(DiskImage.of_files(files), PATH).transaction().partitions
-    content = bytearray(files[f"{PATH}/{TXN}"])
-    ENTRY.pack_into(content, entry.entry_offset_bytes, entry.timestamp, 1, -1, -1)
-    beside = {path: each for path, each in files.items() if path.count("/") == 1}
-    own = {f"{PATH}/{TXN}": bytes(content), f"{PATH}/2024-01-01/ts.d": bytes(8)}
-    (report,) = verify_table(open_table(DiskImage.of_files(beside | own), PATH), quick=quick).partitions
-    return report.looked_at
 
 
 def changed_sizes() -> Iterator[Question]:

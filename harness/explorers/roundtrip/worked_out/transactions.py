@@ -1,24 +1,33 @@
-"""What a new version of a table announces, and what a sequencer has before it."""
+"""What a new version of a table announces, what a sequencer has before it, and how long readers try to see one."""
 
 from __future__ import annotations
 
 import functools
 import itertools
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 from msgspec import structs
 
 from tornproof.harness.common.patch import replaced
-from tornproof.harness.explorers.roundtrip.worked_out.question import Question
+from tornproof.harness.explorers.roundtrip.beside.closed_files import Opened
+from tornproof.harness.explorers.roundtrip.worked_out.question import Question, outcome_of
+from tornproof.harness.explorers.roundtrip.writing.kills import table_of_rows
 from tornproof.harness.simulator.filesystem.image import DiskImage
+from tornproof.harness.simulator.filesystem.intercept import Call, CallKind, InterceptedStorage
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
+from tornproof.harness.systems.workload import FIRST_TIME
+from tornproof.impl.errors import CorruptError, StorageError
 from tornproof.impl.layout.txn import TransactionRecord
+from tornproof.impl.storage.interface import StorageReason
+from tornproof.impl.txn.pins import pin_committed
 from tornproof.impl.txn.reader import TransactionReader
 from tornproof.impl.txn.sequencer import SEQUENCER_FILE, pending_transaction_count
-from tornproof.impl.txn.transaction import Partition, Transaction
+from tornproof.impl.txn.transaction import Partition, Transaction, safe_read
 from tornproof.impl.txn.write import PartitionState, next_version
 
+CLOCK_STEP_SECONDS, SLEEPS_MAX = 0.3, 50
 COUNTERS = ("partition_table_version", "column_version", "truncate_version")
 """Of a record: what announces that an older partition is another one."""
 
@@ -123,3 +132,51 @@ def _pending_in(content: bytes | None) -> int | None:
     version = structs.replace(version, record=version.record.changed(seq_txn=7))
     image = DiskImage.of_files({} if content is None else {f"table/{SEQUENCER_FILE}": content})
     return pending_transaction_count(image, "table", version)
+
+
+class _Slow(InterceptedStorage):
+    """A storage whose clock goes on whenever it is asked, and which ends what sleeps too often."""
+
+    def __init__(self) -> None:
+        super().__init__(MemoryStorage.of(table_of_rows("table", [(FIRST_TIME, 0)])))
+        self.seconds, self.sleep_count = 0.0, 0
+
+    def intercept(self, call: Call, run: Callable[[], Any]) -> Any:
+        if call.kind is CallKind.CLOCK:
+            self.seconds += CLOCK_STEP_SECONDS
+            return self.seconds
+        self.sleep_count += call.kind is CallKind.SLEEP
+        if self.sleep_count > SLEEPS_MAX:
+            raise StorageError(file=call.path, operation=call.kind.value, reason=StorageReason.INPUT_OUTPUT)
+        return run()
+
+
+def patience() -> Iterator[Question]:
+    """Yield readers beside a writer that never stops, and what comes of them: they give up, and leave nothing open."""
+    yield Question("patience", "what comes of a read whose version keeps changing", _never_read, "BusyError")
+    for words, attempts, error in (("are gone", 0, "BusyError"), ("are damaged", 9, "CorruptError")):
+        found = functools.partial(_left_open, attempts)
+        yield Question("patience", f"what a pin leaves open if versions {words}", found, (error, []))
+
+
+def _never_read() -> Any:
+    storage = _Slow()
+    with replaced("tornproof.impl.txn.transaction:is_committed_still", lambda *_: False):
+        return outcome_of(lambda: safe_read(storage, "table/_txn"))
+
+
+def _left_open(attempts: int) -> tuple[Any, list[str]]:
+    """Return what comes of a pin, and which files are open then; the second look at `_txn` sees a damaged one."""
+    storage, looks = Opened(MemoryStorage.of(table_of_rows("table", [(FIRST_TIME, 0)]))), itertools.count()
+
+    def read(*of: Any, **settings: Any) -> Transaction:
+        if next(looks) and attempts:
+            raise CorruptError("_txn", "VERSION", 0, 1, 2)
+        return safe_read(*of, **settings)
+
+    with (
+        replaced("tornproof.impl.txn.pins:safe_read", read),
+        replaced("tornproof.impl.txn.pins:PIN_ATTEMPTS_MAX", attempts),
+    ):
+        answer = outcome_of(lambda: pin_committed(storage, "table"))
+    return answer, [call.path for call in storage.left.values()]

@@ -34,10 +34,11 @@ from tornproof.harness.explorers.roundtrip.worked_out.new_tables import META_COL
 from tornproof.harness.explorers.roundtrip.worked_out.question import Question, outcome_of, problem_of
 from tornproof.harness.simulator.filesystem.faulty import Fault, FaultyStorage
 from tornproof.harness.simulator.filesystem.image import DiskImage
-from tornproof.harness.simulator.filesystem.intercept import CHANGES, Call, CallKind, InterceptedStorage
+from tornproof.harness.simulator.filesystem.intercept import BARRIERS, CHANGES, Call, CallKind, InterceptedStorage
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.systems.workload import FIRST_TIME
 from tornproof.impl.errors import StorageError
+from tornproof.impl.layout.parquet import DATA_FILE
 from tornproof.impl.migrate.table_migration import migrate_table
 from tornproof.impl.pm.view import MetadataView, VerifiedGenerations, open_view
 from tornproof.impl.read.reader import Snapshot, open_snapshot, snapshot_of
@@ -319,17 +320,36 @@ def _synced_names() -> Iterator[Question]:
         ("a migration to one that is there", lambda storage: migrate_table(storage, every_type.PATH, out=".")),
     )
     for words, call in calls:
-        yield Question("synced", f"the names that are not synced after {words}", functools.partial(_unsynced, call), [])
+        found = functools.partial(_unsynced, _without_pm(), call)
+        yield Question("synced", f"what is not synced after {words}", found, [])
+    for words, change in (
+        ("what is behind the committed bytes", lambda name, each: each + b"?" * name.endswith(DATA_FILE)),
+        (
+            "metadata that are not published",
+            lambda name, each: bytes(8 * name.endswith(PM_FILE)) + each[8 * name.endswith(PM_FILE) :],
+        ),
+    ):
+        storage = MemoryStorage.of(_changed_image(change))
+        found = functools.partial(_unsynced, storage, lambda storage: repair_table(storage, every_type.PATH))
+        yield Question("synced", f"what is not synced after a recovery of {words}", found, [])
 
 
-def _unsynced(call: Callable[[Storage], object]) -> list[str]:
-    storage = FaultyStorage(_without_pm())
+def _changed_image(change: Callable[[str, bytes], bytes]) -> DiskImage:
+    image = every_type.image_of_every_type()
+    return DiskImage({path: change(path, content) for path, content in image.files.items()}, image.directories)
+
+
+def _unsynced(start: MemoryStorage, call: Callable[[Storage], object]) -> list[str]:
+    """Return the directories and the files that a call has changed and not synced."""
+    storage = FaultyStorage(MemoryStorage.of(start.image()))
     call(storage)
     changed = set[str]()
     for each in storage.calls:
-        if each.kind in (CallKind.MKDIR, CallKind.RENAME):
+        if each.kind in (CallKind.PWRITE, CallKind.TRUNCATE, CallKind.STORE):
+            changed.add(each.path)
+        elif each.kind in (CallKind.MKDIR, CallKind.RENAME):
             changed.add(str(PurePosixPath(each.target_path or each.path).parent))
-        elif each.kind is CallKind.SYNC_DIRECTORY:
+        elif each.kind in BARRIERS:
             changed.discard(each.path)
     return sorted(changed)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import io
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -194,7 +195,7 @@ def wrong() -> tuple[Wrong, ...]:
     }
     blooms = {"a filter of booleans": {"flag": 0.5}, "a filter of arrays": {"list": 0.5}}
     blooms |= {"a filter of a column that is not there": {"w": 0.5}}
-    blooms |= {f"a rate of {rate}": {"v": rate} for rate in (0.0, 1.0)}
+    blooms |= {f"a rate of {rate}": {"v": rate} for rate in (0.0, 1.0, -0.5, 2.0, math.nan, math.inf)}
     return (
         *(Wrong(name, {"encoding": each}) for name, each in encodings.items()),
         *(Wrong(name, {"blooms": BloomOptions(columns=each)}) for name, each in blooms.items()),

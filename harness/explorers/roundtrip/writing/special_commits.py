@@ -42,6 +42,7 @@ from tornproof.impl.table.metadata_file import META_FILE, PartitionBy, encode_me
 from tornproof.impl.table.table import open_table
 from tornproof.impl.txn.transaction import TXN_FILE
 from tornproof.impl.types.names import type_code
+from tornproof.impl.write.table_writer import open_writer
 from tornproof.impl.write.writer_options import BloomOptions, WriterOptions
 
 __all__ = ["PROPERTY", "failed_controls", "problem_of", "special_commits"]
@@ -76,6 +77,7 @@ def special_commits() -> tuple[Question, ...]:
         *_beside_native(),
         *_made_anew(),
         *_interrupted(),
+        *_symbols(),
         *_renamed(),
         *_second_attempts(),
     )
@@ -100,19 +102,27 @@ def _keyed() -> Iterator[Question]:
             found = functools.partial(_left_of, of, values, is_together=is_together)
             yield Question("keys", words, found, len({*pair}))
 
+    # There is nothing by which such keys can be compared.
+    found = functools.partial(_left_of, "DOUBLE[]", [[1.0], [2.0]], is_together=True)
+    yield Question("keys", "rows of one time with two arrays as keys", found, "RowsRejectedError")
 
-def _left_of(of: str, keys: Sequence[Any], *, is_together: bool) -> int:
+
+def _left_of(of: str, keys: Sequence[Any], *, is_together: bool) -> Any:
     storage = MemoryStorage()
     columns = [
         NewColumn(name=name, type=needed(type_code(each), each), is_dedup_key=True)
         for name, each in (("ts", "TIMESTAMP"), ("key", of))
     ]
     create_table(storage, PATH, columns, timestamp="ts", partition_by=PartitionBy.DAY)
-    for some in [keys] if is_together else [[key] for key in keys]:
-        with open_writer_of_copy(storage, PATH) as writer:
-            writer.write(_keyed_rows(writer.schema, some))
-            writer.commit()
-    return row_count_in(storage, PATH)
+
+    def left() -> int:
+        for some in [keys] if is_together else [[key] for key in keys]:
+            with open_writer_of_copy(storage, PATH) as writer:
+                writer.write(_keyed_rows(writer.schema, some))
+                writer.commit()
+        return row_count_in(storage, PATH)
+
+    return outcome_of(left)
 
 
 def _keyed_rows(schema: pa.Schema, keys: Sequence[Any]) -> pa.Table:
@@ -151,6 +161,9 @@ def _beside_native() -> Iterator[Question]:
         # The day between the others would become the first or the last one.
         expected = "RowsRejectedError" if native == 1 else [day for day in others if day != native]
         yield Question("native", words, functools.partial(_dropped, native, dropped), expected)
+    for dropped, expected in ((2, "ParquetLastError"), (0, [1, 2])):
+        words = f"a drop of day {dropped} of three, of which the last one is native, beside a server"
+        yield Question("native", words, functools.partial(_left_for_a_server, dropped), expected)
 
 
 def _dropped(native: int, dropped: int) -> Any:
@@ -177,6 +190,48 @@ def _change_flags(storage: MemoryStorage, number: int, change: Callable[[int], i
     with storage.open_for_writing(f"{PATH}/{TXN_FILE}") as file:
         word = int.from_bytes(file.pread(8, at), "little")
         file.pwrite(change(word).to_bytes(8, "little"), at)
+
+
+def _left_for_a_server(dropped: int) -> Any:
+    """Return the days that are left of a table whose last one is native, and which has no write-ahead log."""
+    storage = _of_days(3)
+    _change_flags(storage, 2, lambda word: word & ~FORMAT_BITS)
+
+    def drop() -> list[int]:
+        with open_writer(storage, PATH) as writer:
+            writer.drop_partition(FIRST_DAY + dropped * DAY)
+            writer.commit()
+        return [(each.timestamp - FIRST_DAY) // DAY for each in open_table(storage, PATH).transaction().partitions]
+
+    return outcome_of(drop)
+
+
+def _symbols() -> Iterator[Question]:
+    """Yield commits of symbols, of which some are new, and how many a version says that there are, and may be."""
+    for words, texts, expected in (
+        ("one", ["a"], (1, 1)),
+        ("several", ["a", "b", "a", "c"], (3, 3)),
+        ("none that is new", ["a", None], (1, 1)),
+        ("no text", [None], (0, 0)),
+    ):
+        for commit_count in (1, 2):
+            found = functools.partial(_symbol_counts, texts, commit_count)
+            name = f"the counts of symbols after {commit_count} commits of {words}"
+            yield Question("symbols", name, found, [expected])
+
+
+def _symbol_counts(texts: Sequence[str | None], commit_count: int) -> list[tuple[int, int]]:
+    """Return the numbers of symbols and of those that may be there, in each column, when the last commit is done."""
+    storage = MemoryStorage()
+    new_table(storage, PATH, {"ts": "TIMESTAMP", "s": "SYMBOL"})
+    with open_writer_of_copy(storage, PATH) as writer:
+        for number in range(commit_count):
+            some = texts if number == commit_count - 1 else texts[:1]
+            rows = {"ts": range(FIRST_TIME, FIRST_TIME + len(some)), "s": pa.array(some, pa.string())}
+            writer.write(pa.table(rows).cast(writer.schema))
+            writer.commit()
+    counts = open_table(storage, PATH).transaction().symbol_counts
+    return [(each.count, each.transient_count) for each in counts]
 
 
 def _made_anew() -> Iterator[Question]:

@@ -12,7 +12,7 @@ import itertools
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -65,6 +65,13 @@ TIMESTAMP, LONG, VARCHAR, SYMBOL, DESIGNATED = 8, 6, 26, 12, 1 << 17
 NO_ROOM, GONE, DAMAGED, NO_TIME = "UnsupportedError", "FileVanishedError", "CorruptError", "UnknownColumnError"
 TIMES: dict[str | None, int | None] = {None: None, "1970-01-01": 0, "1970-01-02T00:00:00.000001": DAY + 1}
 META_FLAGS_BYTES, INDEXED = 4, 1
+SOUND = "without damage"
+DAMAGES: dict[str, Callable[[bytes], bytes]] = {
+    SOUND: lambda metadata: metadata,
+    "whose metadata are not published": lambda metadata: bytes(WORD_BYTES) + metadata[WORD_BYTES:],
+    "with a word behind its metadata": lambda metadata: metadata + bytes(WORD_BYTES),
+    "with a generation behind its metadata": lambda metadata: metadata + metadata[-100:],
+}
 KEPT_FILE = f"2024-01-01/{PM_FILE}"
 KEPT_AS = f"{KEPT_DIRECTORY}/{KEPT_FILE}"
 NO_SPACE, BROKEN = StorageReason.NO_SPACE, StorageReason.INPUT_OUTPUT
@@ -384,6 +391,8 @@ def _pinned() -> Iterator[Question]:
         found = functools.partial(_is_locked_where, location, substitute)
         yield Question("pins", f"whether a lock is granted on {words}", found, "StorageError")
     yield Question("pins", "whether a lock ends with a file that was forgotten", _is_free_again, [False, True])
+    words = "whether a lock ends with its file, which was refused another one and is still mapped"
+    yield Question("pins", words, _is_free_beside_a_mapping, [True, False, True])
 
 
 def _is_locked_where(location: str, substitute: object) -> Any:
@@ -414,6 +423,19 @@ def _is_free_again() -> list[bool]:
         return granted
 
 
+def _is_free_beside_a_mapping() -> list[bool]:
+    """Return whether two locks of a file are granted, the second of which another one has, and the first afterwards."""
+    with tempfile.TemporaryDirectory() as name:
+        storage, path = OperatingSystemStorage(), f"{name}/{PINS}"
+        Path(path).write_bytes(bytes(WORD_BYTES))
+        with storage.open_for_writing(path) as other, ExitStack() as held:
+            other.try_lock(LockMode.EXCLUSIVE, offset_bytes=1, size_bytes=1)
+            with storage.open_for_writing(path) as file:
+                held.enter_context(file.map(WORD_BYTES))
+                granted = [file.try_lock(LockMode.EXCLUSIVE, offset_bytes=at, size_bytes=1) for at in range(2)]
+            return [*granted, other.try_lock(LockMode.EXCLUSIVE, offset_bytes=0, size_bytes=1)]
+
+
 def _is_pinned(reason: StorageReason, *, at_lock: bool = False) -> Any:
     def found() -> bool:
         with pin_committed(_Refusing(storage, reason, at_lock=at_lock), PATH) as pin:
@@ -426,10 +448,11 @@ def _is_pinned(reason: StorageReason, *, at_lock: bool = False) -> Any:
 
 def _dry_runs() -> Iterator[Question]:
     """Yield recoveries of tables with and without an index, and dry runs of them, which promise what is then done."""
-    for has_index, is_damaged, dry_run in itertools.product((False, True), repeat=3):
-        words = f"{'a dry run of ' * dry_run}a recovery of a {'damaged' if is_damaged else 'sound'} table"
+    for has_index, dry_run, damage in itertools.product((False, True), (False, True), DAMAGES):
+        words = f"{'a dry run of ' * dry_run}a recovery of a table {damage}"
+        is_damaged = damage != SOUND
         expected = "IndexedColumnError" if has_index and is_damaged else ["publish_committed"] * is_damaged
-        found = functools.partial(_recovered, has_index=has_index, is_damaged=is_damaged, dry_run=dry_run)
+        found = functools.partial(_recovered, has_index=has_index, damage=damage, dry_run=dry_run)
         yield Question("dry runs", f"{words} with{'' if has_index else 'out'} an index", found, expected)
 
     for out in (None, "out", "."):
@@ -479,7 +502,7 @@ def _left_of_copy(kind: CallKind, reason: StorageReason) -> list[str]:
     return [path.removeprefix(f"{PATH}/") for path in storage.image().files if path != file]
 
 
-def _recovered(*, has_index: bool, is_damaged: bool, dry_run: bool) -> Any:
+def _recovered(*, has_index: bool, damage: str, dry_run: bool) -> Any:
     storage = MemoryStorage()
     new_table_of_rows(storage, PATH, {"ts": "TIMESTAMP", "s": "SYMBOL"}, LINKED_TIMES)
     files = dict(storage.image().files)
@@ -490,8 +513,7 @@ def _recovered(*, has_index: bool, is_damaged: bool, dry_run: bool) -> Any:
         content[at] |= INDEXED
         files[f"{PATH}/{META_FILE}"] = bytes(content)
     (file,) = (each for each in files if each.endswith(PM_FILE))
-    if is_damaged:
-        files[file] = bytes(WORD_BYTES) + files[file][WORD_BYTES:]
+    files[file] = DAMAGES[damage](files[file])
     storage = MemoryStorage.of(DiskImage(files, storage.image().directories))
     report = functools.partial(repair_table, storage, PATH, dry_run=dry_run)
     return outcome_of(lambda: [str(action.kind) for action in report().actions])

@@ -12,14 +12,15 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tornproof.harness.explorers.model_based.other_footers import CHUNK_FACTS, SCHEMA, with_footer, within
+from tornproof.harness.explorers.model_based.other_footers import CHUNK_FACTS, SCHEMA, Change, with_footer, within
+from tornproof.harness.explorers.model_based.other_footers import GROUPS as ROW_GROUPS
 from tornproof.harness.explorers.roundtrip.forms import opened
 from tornproof.harness.explorers.roundtrip.worked_out.question import Question
 from tornproof.impl.extension import parquet3_generated as schema
 from tornproof.impl.extension.bounds import Bound, packed_bounds, unpacked_bound
 from tornproof.impl.extension.decode import FlatFooter
 from tornproof.impl.extension.encode import flatbuffer_of
-from tornproof.impl.parquet.thrift import Struct, struct_list, structs_in, value_of, with_fields, without
+from tornproof.impl.parquet.thrift import Field, Kind, Struct, struct_list, structs_in, value_of, with_fields, without
 from tornproof.impl.types.physical import PhysicalType
 
 STATED_BYTES_MAX = 16
@@ -30,8 +31,8 @@ WORDS = {"INT32": (4, 0), "FLOAT": (4, 0), "INT64": (0, 8), "DOUBLE": (0, 8), "I
 
 DICTIONARY_BYTES = 400
 """Of a dictionary that has room for some of the texts."""
-LOGICAL_TYPE = 10
-"""The field of an element of the schema."""
+LOGICAL_TYPE, ORDINAL, NUM_VALUES = 10, 7, 5
+"""The fields of an element of the schema, of a row group, and of a chunk's facts."""
 GROUPS = {"lists": 3, "maps": 2, "key": 1, "decimals": 5}
 """The members of the union of logical types: lists, maps, texts and decimals."""
 ENCODING_STATS, DICTIONARY_PAGE = 13, 2
@@ -114,6 +115,41 @@ def flat_groups() -> Iterator[Question]:
     pq.ParquetWriter(empty, rows.schema).close()
     found = functools.partial(_row_group_count, empty.getvalue())
     yield Question("groups in FlatBuffers", "how many row groups a file without any has", found, 0)
+
+
+def restored() -> Iterator[Question]:
+    """Yield files with many row groups, and with one chunk that is unlike the others, and whether Thrift comes back."""
+    few = pa.table({name: [0.5, 1.5, 2.5] for name in ("a", "b", "c")})
+    for words, rows in (("200 row groups", pa.table({"a": range(200)})), ("9 chunks", few)):
+        target = io.BytesIO()
+        pq.write_table(rows, target, row_group_size=1, store_schema=False, write_page_index=True)
+        content = with_footer(target.getvalue(), within(ROW_GROUPS, _numbering()))
+        yield Question("restored", f"a footer of {words}", functools.partial(_comes_back, content), True)
+        for place in range(0, len(rows.column_names) * 3, 4):
+            changed = with_footer(content, within(CHUNK_FACTS, _twice_at(place)))
+            words_of_place = f"a footer of {words}, of which chunk {place} has two counts of values"
+            yield Question("restored", words_of_place, functools.partial(_comes_back, changed), True)
+
+
+def _numbering() -> Change:
+    """Return a change that gives each row group its number."""
+    numbers = itertools.count()
+    return lambda group: with_fields(group, Field(ORDINAL, Kind.I16, next(numbers)))
+
+
+def _twice_at(place: int) -> Change:
+    """Return a change that gives one chunk two counts of values, which no skeleton gives back."""
+    places = itertools.count()
+
+    def change(facts: Struct) -> Struct:
+        return Struct((*facts.fields, Field(NUM_VALUES, Kind.I64, 0))) if next(places) == place else facts
+
+    return change
+
+
+def _comes_back(content: bytes) -> bool:
+    thrift = opened(content).thrift()
+    return FlatFooter(flatbuffer_of(thrift, file=FILE), file=FILE).thrift() == thrift
 
 
 def _row_group_count(content: bytes) -> int:

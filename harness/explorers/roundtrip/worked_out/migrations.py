@@ -16,8 +16,9 @@ import pyarrow.parquet as pq
 from tornproof.harness.common.patch import replaced
 from tornproof.harness.common.whose_error import needed
 from tornproof.harness.explorers.corruption import every_type
-from tornproof.harness.explorers.model_based.other_footers import CHUNKS, STATISTICS, with_footer, within
+from tornproof.harness.explorers.model_based.other_footers import CHUNK_FACTS, CHUNKS, STATISTICS, with_footer, within
 from tornproof.harness.explorers.roundtrip.forms import reader_of
+from tornproof.harness.explorers.roundtrip.metadata.metadata_draft import SORTED_BY_TIMESTAMP
 from tornproof.harness.explorers.roundtrip.worked_out.column_types import LONG, PLAIN_TAGS, TIMESTAMP
 from tornproof.harness.explorers.roundtrip.worked_out.question import Question, outcome_of
 from tornproof.harness.simulator.filesystem.image import DiskImage
@@ -35,6 +36,7 @@ from tornproof.impl.migrate.table_migration import TablePlan, plan_table
 from tornproof.impl.parquet.footer import decode_footer
 from tornproof.impl.parquet.thrift import Field, Kind, Struct, struct_list, with_fields
 from tornproof.impl.pm.chain import decode_chain
+from tornproof.impl.pm.header import FileHeader
 from tornproof.impl.storage.interface import Storage
 from tornproof.impl.table.create import NewColumn, create_table
 from tornproof.impl.table.metadata_file import PartitionBy
@@ -51,7 +53,9 @@ KEY_VALUES = 5
 """The field of a footer that has texts by their keys."""
 PAGE_BYTES = 12
 """The start of a file's first page."""
-DESIGNATED = TIMESTAMP | 1 << 17
+DESIGNATED, DESCENDING = TIMESTAMP | 1 << 17, 1 << 20
+BLOOM_FILTER_OFFSET, BEHIND_BYTES = 14, 4096
+"""The field of a chunk's facts, and a place behind any file that is made here."""
 GLOBAL_KEYS, ASCII, OPTIONAL = 1, 2, 4
 """Flags of a column in metadata."""
 MIN_VALUE = 6
@@ -179,6 +183,32 @@ def _outcome_within(content: bytes, limit: int) -> str:
         return _outcome(content)
 
 
+def filters_behind() -> Iterator[Question]:
+    """Yield files whose filter is behind their end, in a longer file or not, and whether a migration has it."""
+    for words, is_longer, expected in (("in a longer file", True, True), ("in no file", False, "RejectedCorruptError")):
+        found = functools.partial(_has_filter, is_longer=is_longer)
+        yield Question("filters behind", f"whether there is a filter that is behind a file {words}", found, expected)
+
+
+def _has_filter(*, is_longer: bool) -> Any:
+    """Return whether metadata of a file of numbers have the filter that the footer says is behind its end."""
+    target, options = io.BytesIO(), {"n": {"ndv": 10, "fpp": 0.01}}
+    pq.write_table(pa.table({"n": [1, 2]}), target, store_schema=False, bloom_filter_options=options)
+    whole = target.getvalue()
+    column = pq.ParquetFile(io.BytesIO(whole)).metadata.row_group(0).column(0)
+    at = needed(column.bloom_filter_offset, "there is no filter")
+    moved = within(CHUNK_FACTS, functools.partial(_with, Field(BLOOM_FILTER_OFFSET, Kind.I64, BEHIND_BYTES)))
+    content = with_footer(whole, moved)
+    longer = content.ljust(BEHIND_BYTES, b"\0") + whole[at : at + column.bloom_filter_length]
+    read, end_bytes = reader_of(longer if is_longer else content), len(longer) if is_longer else None
+
+    def found() -> bool:
+        made = convert(read, size_bytes=len(content), file=DATA_FILE, physical_size_bytes=end_bytes)
+        return bool(next(decode_chain(made, file=PM_FILE, end_bytes=len(made))).header.bloom_columns)
+
+    return outcome_of(found)
+
+
 def described() -> Iterator[Question]:
     """Yield documents on a column of texts, and the type and the flags that the metadata of a migration give it."""
     whole = _written({"t": ["a", "b"]})
@@ -194,16 +224,34 @@ def described() -> Iterator[Question]:
         found = functools.partial(_described, whole, several)
         yield Question("described", words, found, (several[0]["column_type"], OPTIONAL))
 
+    times = _written({"ts": [1, 2]})
+    for words, bits, expected in (
+        ("none", 0, (-1, 0, ())),
+        ("ascending times", DESIGNATED, (0, SORTED_BY_TIMESTAMP, ())),
+        ("descending times", DESIGNATED | DESCENDING, (0, 0, (0,))),
+    ):
+        told = {"column_type": TIMESTAMP | bits, "column_top": 0}
+        found = functools.partial(_order, times, told)
+        yield Question("described", f"the order that a migration says of a file with {words}", found, expected)
+
+
+def _order(content: bytes, told: dict[str, Any]) -> tuple[int, int, tuple[int, ...]]:
+    """Return the designated timestamp, whether rows ascend by it, and by which columns they are sorted if not."""
+    header = _header(content, [told])
+    return header.designated_timestamp, header.feature_flags, header.sorting_columns
+
+
+def _header(content: bytes, told: list[dict[str, Any]]) -> FileHeader:
+    """Return the header of the metadata that a migration makes of a file whose footer has so many documents."""
+    texts = [json.dumps({"version": 1, "schema": [each]}).encode() for each in told]
+    changed = with_footer(content, within((), lambda struct: with_fields(struct, _document(*texts))))
+    made = convert(reader_of(changed), size_bytes=len(changed), file=DATA_FILE)
+    return next(decode_chain(made, file=PM_FILE, end_bytes=len(made))).header
+
 
 def _described(content: bytes, told: list[dict[str, Any]]) -> tuple[int, int]:
     """Return what the metadata say of the only column, on which a footer has so many documents."""
-    texts = [json.dumps({"version": 1, "schema": [each]}).encode() for each in told]
-    made = convert(
-        reader_of(changed := with_footer(content, within((), lambda struct: with_fields(struct, _document(*texts))))),
-        size_bytes=len(changed),
-        file=DATA_FILE,
-    )
-    (column,) = next(decode_chain(made, file=PM_FILE, end_bytes=len(made))).header.columns
+    (column,) = _header(content, told).columns
     return column.type, column.flags
 
 

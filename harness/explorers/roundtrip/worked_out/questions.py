@@ -20,7 +20,12 @@ from tornproof.harness.explorers.roundtrip.worked_out.column_types import (
     types,
 )
 from tornproof.harness.explorers.roundtrip.worked_out.directories import directories
-from tornproof.harness.explorers.roundtrip.worked_out.flat_footers import flat_bounds, flat_dictionaries, flat_groups
+from tornproof.harness.explorers.roundtrip.worked_out.flat_footers import (
+    flat_bounds,
+    flat_dictionaries,
+    flat_groups,
+    restored,
+)
 from tornproof.harness.explorers.roundtrip.worked_out.hashes import checksums, hashes
 from tornproof.harness.explorers.roundtrip.worked_out.machines import machines
 from tornproof.harness.explorers.roundtrip.worked_out.memory import held
@@ -29,6 +34,7 @@ from tornproof.harness.explorers.roundtrip.worked_out.migrations import (
     decoded_times,
     described,
     documents,
+    filters_behind,
     migrated_documents,
     migrations_of_one,
     other_forms,
@@ -82,6 +88,7 @@ def questions() -> tuple[Question, ...]:
         *readable_forms(),
         *rejections(),
         *described(),
+        *filters_behind(),
         *decoded_times(),
         *other_forms(),
         *bit_fields(),
@@ -89,6 +96,7 @@ def questions() -> tuple[Question, ...]:
         *flat_bounds(),
         *flat_dictionaries(),
         *flat_groups(),
+        *restored(),
         *counted_reads(),
         *counted_migrations(),
         *verdicts(),

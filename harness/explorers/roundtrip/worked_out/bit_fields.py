@@ -11,7 +11,7 @@ from tornproof.harness.common.whose_error import needed
 from tornproof.harness.explorers.roundtrip.worked_out.question import Question
 from tornproof.impl.layout import meta, pm, txn
 from tornproof.impl.layout.bits import Bits
-from tornproof.impl.layout.record import Layout
+from tornproof.impl.layout.record import Layout, Record
 from tornproof.impl.migrate import json_rules
 from tornproof.impl.types import questdb
 
@@ -67,9 +67,8 @@ def _masks(module: ModuleType, fields: tuple[str, ...]) -> dict[str, int]:
 
 def annotations_of_records() -> Iterator[Question]:
     """Yield records behind other bytes, and the bytes that are shown of each, which are those in the file."""
-    for record, start in itertools.product(
-        (txn.TransactionRecord, txn.PartitionEntry, pm.Footer, meta.MetaColumn), (0, 1, 96)
-    ):
+    records: tuple[type[Record], ...] = (txn.TransactionRecord, txn.PartitionEntry, pm.Footer, meta.MetaColumn)
+    for record, start in itertools.product(records, (0, 1, 96)):
         size_bytes = record.layout.size_bytes
         content = bytes(number * 37 % 251 for number in range(start + size_bytes + 9))
         words = f"the bytes of a {record.__name__} at byte {start}"

@@ -113,8 +113,8 @@ def flat_groups() -> Iterator[Question]:
 
     empty = io.BytesIO()
     pq.ParquetWriter(empty, rows.schema).close()
-    found = functools.partial(_row_group_count, empty.getvalue())
-    yield Question("groups in FlatBuffers", "how many row groups a file without any has", found, 0)
+    count = functools.partial(_row_group_count, empty.getvalue())
+    yield Question("groups in FlatBuffers", "how many row groups a file without any has", count, 0)
 
 
 def restored() -> Iterator[Question]:

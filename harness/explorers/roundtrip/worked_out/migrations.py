@@ -231,8 +231,8 @@ def described() -> Iterator[Question]:
         ("descending times", DESIGNATED | DESCENDING, (0, 0, (0,))),
     ):
         told = {"column_type": TIMESTAMP | bits, "column_top": 0}
-        found = functools.partial(_order, times, told)
-        yield Question("described", f"the order that a migration says of a file with {words}", found, expected)
+        order = functools.partial(_order, times, told)
+        yield Question("described", f"the order that a migration says of a file with {words}", order, expected)
 
 
 def _order(content: bytes, told: dict[str, Any]) -> tuple[int, int, tuple[int, ...]]:
@@ -268,9 +268,9 @@ def other_forms() -> Iterator[Question]:
         content = with_footer(whole, within(path, functools.partial(_with, field)))
         yield Question("other forms", f"a file {words}", functools.partial(_other_form, content), expected)
     for number, column in itertools.product(range(-2, 4), range(-2, 3)):
-        expected = [[3], [1]][number] if number in (0, 1) and column == 0 else "IndexError"
+        right = [[3], [1]][number] if number in (0, 1) and column == 0 else "IndexError"
         found = functools.partial(_chunk_values, whole, number, column)
-        yield Question("other forms", f"values of column {column} of row group {number} of two", found, expected)
+        yield Question("other forms", f"values of column {column} of row group {number} of two", found, right)
 
 
 def _chunk_values(content: bytes, row_group: int, column: int) -> Any:

@@ -162,7 +162,7 @@ def test_pages_of_every_codec_that_spark_has_are_read_by_spark(
 
 @pytest.mark.parametrize(
     "encoding",
-    always_if({Encoding.PLAIN, Encoding.BYTE_STREAM_SPLIT}.__contains__, Encoding),
+    always_if({Encoding.BYTE_STREAM_SPLIT}.__contains__, Encoding),
 )
 def test_pages_of_every_encoding_that_spark_has_are_read_by_spark(
     spark: SparkSession, tmp_path: Path, some_values: dict[str, pa.Array], encoding: Encoding

@@ -31,7 +31,8 @@ def test_files_of_numbers_are_the_same_in_each_form(name: str) -> None:
     assert {form.name: found for form in FORMS if (found := difference(original, form))} == {}
 
 
-@pytest.mark.parametrize("name", sampled(1, REAL))
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", REAL)
 def test_files_of_servers_are_the_same_in_each_form(name: str, questdb_data: Path) -> None:
     original = Original((questdb_data / name).read_bytes())
     assert {form.name: found for form in FORMS if (found := difference(original, form))} == {}

@@ -45,6 +45,7 @@ def test_a_verification_that_leaves_values_out_is_found_and_replays(function: st
     assert replayed(findings) == {Verdict.VALID}
 
 
+@pytest.mark.nightly
 def test_a_look_at_no_reports_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(verified_filters, "_wrong", lambda _: iter(()))
     monkeypatch.setattr(verified_filters, "verify_table", lambda _: type("Report", (), {"all_problems": ()}))

@@ -49,6 +49,7 @@ def test_a_mistake_is_one_finding_of_a_kind_which_replays(location: str, broken:
     assert replayed(findings) == {Verdict.VALID}
 
 
+@pytest.mark.nightly
 def test_a_week_that_gets_the_year_of_its_monday_is_found() -> None:
     with planted("week gets the year of its monday"):
         assert kinds_of([*findings_of(WORKED_OUT)]) == {"directories"}

@@ -12,6 +12,7 @@ from tornproof.harness.explorers.roundtrip.writing import limited_commits as mod
 from tornproof.harness.explorers.roundtrip.writing.limited_commits import LIMITS, failed_controls, limited_commits
 
 
+@pytest.mark.nightly
 def test_the_least_limits_refuse_something_and_the_largest_nothing() -> None:
     assert {each.kind for each in limited_commits()} == {*LIMITS}
     with replaced(f"{module.__name__}:_unread", lambda *_: "it is not looked at"):

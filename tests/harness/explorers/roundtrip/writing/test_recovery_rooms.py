@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from depth import sampled
 from planted_faults import planted
 from replayed import replayed
 
@@ -17,9 +16,8 @@ def test_limits_are_below_and_above_what_a_commit_needs() -> None:
     assert len({case.name for case in recovery_rooms()}) == len(recovery_rooms()) > 20
 
 
-@pytest.mark.parametrize(
-    "fault", sampled(1, ["no room for the footer of a recovery", "room for the first of two footers"])
-)
+@pytest.mark.nightly
+@pytest.mark.parametrize("fault", ["no room for the footer of a recovery", "room for the first of two footers"])
 def test_a_commit_that_leaves_no_room_is_found_and_replays(fault: str) -> None:
     with planted(fault):
         findings = [*findings_of(RECOVERY_ROOMS)]

@@ -361,6 +361,14 @@ def _of_records() -> Iterator[Rule]:
         ("a feature of the footer without a section", _draft(footer_flags=1 << 31), ""),
         ("a section without a feature", _draft(sections=bytes(8)), "footer_length"),
         *(
+            (
+                f"a section of a feature of the header, with {footer_flags}",
+                _draft(flags=SORTED_BY_TIMESTAMP | 1 << 9, footer_flags=footer_flags, sections=bytes(24)),
+                "",
+            )
+            for footer_flags in range(4)
+        ),
+        *(
             (f"the transaction {number}", _draft(footer_flags=1, sections=struct.pack("<q", number)), "")
             for number in COUNTERS
         ),

@@ -1,24 +1,19 @@
 """What a table is asked for beside its rows, and how it is refused: ranges of times, room, files that are gone, advice.
 
-And which tables are below a folder, which files recoveries have kept, who has pins and locks, and which names are
-synced. Tables are made here, and each answer is written down beside its question.
+And which tables are below a folder. Tables are made here, and each answer is written down beside its question.
 """
 
 from __future__ import annotations
 
 import functools
-import gc
 import itertools
 import tempfile
-import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, suppress
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
-from tornproof.harness.common.new_tables import new_table, new_table_of_rows
+from tornproof.harness.common.new_tables import new_table_of_rows
 from tornproof.harness.common.patch import Controls, not_noticed, replaced
-from tornproof.harness.common.whose_error import needed
 from tornproof.harness.explorers.corruption import every_type
 from tornproof.harness.explorers.roundtrip.metadata.chains import generation
 from tornproof.harness.explorers.roundtrip.metadata.metadata_draft import (
@@ -30,21 +25,12 @@ from tornproof.harness.explorers.roundtrip.metadata.metadata_draft import (
 )
 from tornproof.harness.explorers.roundtrip.metadata.placed_partitions import GENERATED, PARQUET
 from tornproof.harness.explorers.roundtrip.metadata.transaction_files import Entry, TransactionFile
-from tornproof.harness.explorers.roundtrip.worked_out.new_tables import META_COLUMN, META_HEADER
 from tornproof.harness.explorers.roundtrip.worked_out.question import Question, outcome_of, problem_of
-from tornproof.harness.simulator.filesystem.faulty import Fault, FaultyStorage
 from tornproof.harness.simulator.filesystem.image import DiskImage
-from tornproof.harness.simulator.filesystem.intercept import BARRIERS, CHANGES, Call, CallKind, InterceptedStorage
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.systems.workload import FIRST_TIME
-from tornproof.impl.errors import StorageError
-from tornproof.impl.layout.parquet import DATA_FILE
-from tornproof.impl.migrate.table_migration import migrate_table
 from tornproof.impl.pm.view import MetadataView, VerifiedGenerations, open_view
 from tornproof.impl.read.reader import Snapshot, open_snapshot, snapshot_of
-from tornproof.impl.repair.kept import KEPT_DIRECTORY, keep, kept_files, kept_name
-from tornproof.impl.repair.repair import repair_table
-from tornproof.impl.storage.interface import LockMode, OpenMode, Storage, StorageReason
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
 from tornproof.impl.table.indexed_columns import reject_indexed
 from tornproof.impl.table.metadata_file import META_FILE, PartitionBy, TableColumn, TableMetadata
@@ -52,32 +38,18 @@ from tornproof.impl.table.parquet_last import parquet_last_advice
 from tornproof.impl.table.partition import PM_FILE
 from tornproof.impl.table.table import Table, open_table
 from tornproof.impl.table.tables_below import is_root, tables_below
-from tornproof.impl.txn.pins import pin_committed
 from tornproof.impl.txn.transaction import Transaction, decode_transaction
 
 __all__ = ["PROPERTY", "asked_tables", "failed_controls", "problem_of"]
 
 PROPERTY = "a table answers what it is asked for, and refuses it for the right reason"
-REAL = "tornproof.impl.storage.operating_system"
-PATH, TXN, PINS = "table", "_txn", "_pins"
+PATH, TXN = "table", "_txn"
 DAY = 86_400_000_000
 TIMESTAMP, LONG, VARCHAR, SYMBOL, DESIGNATED = 8, 6, 26, 12, 1 << 17
 NO_ROOM, GONE, DAMAGED, NO_TIME = "UnsupportedError", "FileVanishedError", "CorruptError", "UnknownColumnError"
 TIMES: dict[str | None, int | None] = {None: None, "1970-01-01": 0, "1970-01-02T00:00:00.000001": DAY + 1}
-META_FLAGS_BYTES, INDEXED = 4, 1
-SOUND = "without damage"
-DAMAGES: dict[str, Callable[[bytes], bytes]] = {
-    SOUND: lambda metadata: metadata,
-    "whose metadata are not published": lambda metadata: bytes(WORD_BYTES) + metadata[WORD_BYTES:],
-    "with a word behind its metadata": lambda metadata: metadata + bytes(WORD_BYTES),
-    "with a generation behind its metadata": lambda metadata: metadata + metadata[-100:],
-}
-KEPT_FILE = f"2024-01-01/{PM_FILE}"
-KEPT_AS = f"{KEPT_DIRECTORY}/{KEPT_FILE}"
-NO_SPACE, BROKEN = StorageReason.NO_SPACE, StorageReason.INPUT_OUTPUT
 LINKED_TIMES = range(FIRST_TIME, FIRST_TIME + 3)
 TEXTS = [f"t{number}" for number in range(60)]
-NAMED = {"ts": "TIMESTAMP", "s": "SYMBOL"}
 Columns = Sequence[tuple[int, int, str]]
 """Number, type and name of each; -1 as the number says that it has none."""
 
@@ -93,13 +65,8 @@ def asked_tables() -> tuple[Question, ...]:
         *_advice(),
         *_below(),
         *_linked(),
-        *_kept(),
         *_views(),
-        *_pinned(),
-        *_dry_runs(),
-        *_synced_names(),
         *_unreferenced(),
-        *_left_copies(),
     )
 
 
@@ -296,12 +263,12 @@ def _below() -> Iterator[Question]:
     )
     for words, files, links, expected in cases:
         of = f"a folder with {words}"
-        yield Question("below", f"the tables below {of}", functools.partial(_made, files, links, _found), expected)
+        yield Question("below", f"the tables below {of}", functools.partial(made, files, links, _found), expected)
         is_above = expected not in ([], ["."])
-        found = functools.partial(_made, files, links, _is_root)
+        found = functools.partial(made, files, links, _is_root)
         yield Question("below", f"whether {of} has tables below it", found, is_above)
     for words, files in (("files", ["a/b", "c"]), ("a file that is no folder", ["_txn/x"])):
-        found = functools.partial(_made, files, {}, _is_root)
+        found = functools.partial(made, files, {}, _is_root)
         yield Question("below", f"whether a folder with {words} has tables below it", found, False)
 
 
@@ -314,162 +281,6 @@ def _linked() -> Iterator[Question]:
     for has_meta in (True, False):
         name = f"a table {'with' if has_meta else 'without'} `_meta` to whose partition a link leads"
         yield Question("linked", name, functools.partial(_rows_behind_a_link, has_meta=has_meta), len(LINKED_TIMES))
-
-
-def _synced_names() -> Iterator[Question]:
-    """Yield what makes files and directories, none of whose names may be lost in a power cut afterwards."""
-    calls: tuple[tuple[str, Callable[[Storage], object]], ...] = (
-        ("a new table with rows", lambda storage: new_table_of_rows(storage, "new", {"ts": "TIMESTAMP"}, LINKED_TIMES)),
-        ("a new table named with a slash", lambda storage: new_table(storage, "new/", NAMED)),
-        ("a new table with symbols", lambda storage: new_table_of_rows(storage, "new", NAMED, LINKED_TIMES)),
-        ("a migration", lambda storage: migrate_table(storage, every_type.PATH)),
-        ("a migration to a new directory", lambda storage: migrate_table(storage, every_type.PATH, out="out")),
-        ("a migration to one that is there", lambda storage: migrate_table(storage, every_type.PATH, out=".")),
-    )
-    for words, call in calls:
-        found = functools.partial(_unsynced, _without_pm(), call)
-        yield Question("synced", f"what is not synced after {words}", found, [])
-    for words, change in (
-        ("what is behind the committed bytes", lambda name, each: each + b"?" * name.endswith(DATA_FILE)),
-        (
-            "metadata that are not published",
-            lambda name, each: bytes(8 * name.endswith(PM_FILE)) + each[8 * name.endswith(PM_FILE) :],
-        ),
-    ):
-        storage = MemoryStorage.of(_changed_image(change))
-        found = functools.partial(_unsynced, storage, lambda storage: repair_table(storage, every_type.PATH))
-        yield Question("synced", f"what is not synced after a recovery of {words}", found, [])
-
-
-def _changed_image(change: Callable[[str, bytes], bytes]) -> DiskImage:
-    image = every_type.image_of_every_type()
-    return DiskImage({path: change(path, content) for path, content in image.files.items()}, image.directories)
-
-
-def _unsynced(start: MemoryStorage, call: Callable[[Storage], object]) -> list[str]:
-    """Return the directories and the files that a call has changed and not synced."""
-    storage = FaultyStorage(MemoryStorage.of(start.image()))
-    call(storage)
-    changed = set[str]()
-    for each in storage.calls:
-        if each.kind in (CallKind.PWRITE, CallKind.TRUNCATE, CallKind.STORE):
-            changed.add(each.path)
-        elif each.kind in (CallKind.MKDIR, CallKind.RENAME):
-            changed.add(str(PurePosixPath(each.target_path or each.path).parent))
-        elif each.kind in BARRIERS:
-            changed.discard(each.path)
-    return sorted(changed)
-
-
-class _Refusing(InterceptedStorage):
-    """A storage that refuses all calls on the file of pins, or only its locks, for one reason."""
-
-    def __init__(self, inner: Storage, reason: StorageReason, *, at_lock: bool) -> None:
-        super().__init__(inner)
-        self._reason, self._at_lock = reason, at_lock
-
-    def intercept(self, call: Call, run: Callable[[], Any]) -> Any:
-        if call.path.endswith(PINS) and (call.kind is CallKind.LOCK or not self._at_lock):
-            raise StorageError(file=call.path, operation=call.kind.value, reason=self._reason)
-        return run()
-
-
-def _pinned() -> Iterator[Question]:
-    """Yield readers who may not open the file of pins: they read without one if that is because of its permissions."""
-    for reason in StorageReason:
-        expected = False if reason.name in ("MISSING", "NOT_PERMITTED") else "StorageError"
-        words = f"whether a reader has a pin where {reason.value}"
-        yield Question("pins", words, functools.partial(_is_pinned, reason), expected)
-        # Where there are no locks, as on other systems, nobody has a pin.
-        expected = False if reason is StorageReason.NO_LOCKS else "StorageError"
-        words = f"whether a reader has a pin that cannot be locked: {reason.value}"
-        yield Question("pins", words, functools.partial(_is_pinned, reason, at_lock=True), expected)
-    for words, location, substitute in (
-        ("another system", "sys:platform", "darwin"),
-        ("a machine without fences", f"{REAL}:fence_of_this_machine", lambda: None),
-    ):
-        found = functools.partial(_is_locked_where, location, substitute)
-        yield Question("pins", f"whether a lock is granted on {words}", found, "StorageError")
-    yield Question("pins", "whether a lock ends with a file that was forgotten", _is_free_again, [False, True])
-    words = "whether a lock ends with its file, which was refused another one and is still mapped"
-    yield Question("pins", words, _is_free_beside_a_mapping, [True, False, True])
-
-
-def _is_locked_where(location: str, substitute: object) -> Any:
-    """Return whether a lock of a file that is there is granted by a real storage, elsewhere than here."""
-
-    def granted() -> bool:
-        with replaced(location, substitute), OperatingSystemStorage().open_for_writing(path) as file:
-            return file.try_lock(LockMode.EXCLUSIVE, offset_bytes=0, size_bytes=1)
-
-    with tempfile.TemporaryDirectory() as name:
-        path = f"{name}/{PINS}"
-        Path(path).touch()
-        return outcome_of(granted)
-
-
-def _is_free_again() -> list[bool]:
-    """Return whether another file gets a lock before and after the one that holds it is forgotten."""
-    with tempfile.TemporaryDirectory() as name, warnings.catch_warnings(action="ignore", category=ResourceWarning):
-        storage, path = OperatingSystemStorage(), f"{name}/{PINS}"
-        forgotten = [storage.open_for_writing(path, OpenMode.NEW)]
-        granted = list[bool]()
-        with storage.open_for_writing(path) as other:
-            forgotten[0].try_lock(LockMode.EXCLUSIVE, offset_bytes=0, size_bytes=1)
-            for _ in range(2):
-                granted.append(other.try_lock(LockMode.EXCLUSIVE, offset_bytes=0, size_bytes=1))
-                forgotten.clear()
-                gc.collect()
-        return granted
-
-
-def _is_free_beside_a_mapping() -> list[bool]:
-    """Return whether two locks of a file are granted, the second of which another one has, and the first afterwards."""
-    with tempfile.TemporaryDirectory() as name:
-        storage, path = OperatingSystemStorage(), f"{name}/{PINS}"
-        Path(path).write_bytes(bytes(WORD_BYTES))
-        with storage.open_for_writing(path) as other, ExitStack() as held:
-            other.try_lock(LockMode.EXCLUSIVE, offset_bytes=1, size_bytes=1)
-            with storage.open_for_writing(path) as file:
-                held.enter_context(file.map(WORD_BYTES))
-                granted = [file.try_lock(LockMode.EXCLUSIVE, offset_bytes=at, size_bytes=1) for at in range(2)]
-            return [*granted, other.try_lock(LockMode.EXCLUSIVE, offset_bytes=0, size_bytes=1)]
-
-
-def _is_pinned(reason: StorageReason, *, at_lock: bool = False) -> Any:
-    def found() -> bool:
-        with pin_committed(_Refusing(storage, reason, at_lock=at_lock), PATH) as pin:
-            return pin.is_held
-
-    storage = MemoryStorage()
-    new_table_of_rows(storage, PATH, {"ts": "TIMESTAMP"}, LINKED_TIMES)
-    return outcome_of(found)
-
-
-def _dry_runs() -> Iterator[Question]:
-    """Yield recoveries of tables with and without an index, and dry runs of them, which promise what is then done."""
-    for has_index, dry_run, damage in itertools.product((False, True), (False, True), DAMAGES):
-        words = f"{'a dry run of ' * dry_run}a recovery of a table {damage}"
-        is_damaged = damage != SOUND
-        expected = "IndexedColumnError" if has_index and is_damaged else ["publish_committed"] * is_damaged
-        found = functools.partial(_recovered, has_index=has_index, damage=damage, dry_run=dry_run)
-        yield Question("dry runs", f"{words} with{'' if has_index else 'out'} an index", found, expected)
-
-    for out in (None, "out", "."):
-        words = f"what a dry run of a migration to {out or 'the table'} changes"
-        yield Question("dry runs", words, functools.partial(_changed_by_dry_run, out), [])
-
-
-def _changed_by_dry_run(out: str | None) -> list[str]:
-    storage = FaultyStorage(_without_pm())
-    needed(migrate_table(storage, every_type.PATH, out=out, dry_run=True).partitions, "there is nothing to migrate")
-    return [f"{call.kind} {call.path}" for call in storage.calls if call.kind in CHANGES]
-
-
-def _without_pm() -> MemoryStorage:
-    image = every_type.image_of_every_type()
-    files = {path: content for path, content in image.files.items() if not path.endswith(PM_FILE)}
-    return MemoryStorage.of(DiskImage(files, image.directories))
 
 
 def _unreferenced() -> Iterator[Question]:
@@ -487,74 +298,6 @@ def _unreferenced_of(partition_by: PartitionBy, names: Sequence[str]) -> list[st
     return [*Table(storage=image, path=PATH, metadata=metadata).unreferenced_directories(_decoded([]))]
 
 
-def _left_copies() -> Iterator[Question]:
-    """Yield copies of what recoveries keep that end in an error, of which nothing may be left."""
-    for kind, reason in itertools.product((CallKind.PWRITE, CallKind.FSYNC), (NO_SPACE, BROKEN)):
-        words = f"what is left of a copy when it cannot {kind}: {reason.value}"
-        yield Question("kept", words, functools.partial(_left_of_copy, kind, reason), [])
-
-
-def _left_of_copy(kind: CallKind, reason: StorageReason) -> list[str]:
-    file = f"{PATH}/{KEPT_FILE}"
-    storage = MemoryStorage.of(DiskImage.of_files({file: b"what is kept"}))
-    with suppress(StorageError):
-        keep(FaultyStorage(storage, Fault(at=0, reason=reason, among=frozenset({kind}))), PATH, KEPT_FILE, 0, KEPT_AS)
-    return [path.removeprefix(f"{PATH}/") for path in storage.image().files if path != file]
-
-
-def _recovered(*, has_index: bool, damage: str, dry_run: bool) -> Any:
-    storage = MemoryStorage()
-    new_table_of_rows(storage, PATH, {"ts": "TIMESTAMP", "s": "SYMBOL"}, LINKED_TIMES)
-    files = dict(storage.image().files)
-    if has_index:
-        # Of the second column; there is no encoder of tables with an index.
-        at = META_HEADER.size + META_COLUMN.size + META_FLAGS_BYTES
-        content = bytearray(files[f"{PATH}/{META_FILE}"])
-        content[at] |= INDEXED
-        files[f"{PATH}/{META_FILE}"] = bytes(content)
-    (file,) = (each for each in files if each.endswith(PM_FILE))
-    files[file] = DAMAGES[damage](files[file])
-    storage = MemoryStorage.of(DiskImage(files, storage.image().directories))
-    report = functools.partial(repair_table, storage, PATH, dry_run=dry_run)
-    return outcome_of(lambda: [str(action.kind) for action in report().actions])
-
-
-def _kept() -> Iterator[Question]:
-    """Yield links in the directory of what recoveries keep, which are followed by nobody who forgets it."""
-    kept = f"{KEPT_DIRECTORY}/2024-01-01"
-    for words, file, links, ours in (
-        ("a kept file", f"{kept}/{PM_FILE}", {}, True),
-        ("a link to a kept file", f"volume/{PM_FILE}", {f"{kept}/{PM_FILE}": f"../../volume/{PM_FILE}"}, False),
-        ("a link to a directory of kept files", f"volume/{PM_FILE}", {kept: "../volume"}, False),
-        ("a link to a directory of them all", f"volume/2024-01-01/{PM_FILE}", {KEPT_DIRECTORY: "volume"}, False),
-    ):
-        found = functools.partial(_made, [file], links, _kept_in)
-        yield Question("kept", f"what can be forgotten of {words}", found, [f"{kept}/{PM_FILE}"] * ours)
-
-    content = b"ten bytes."
-    for words, there, name in (
-        ("the same bytes", content, PM_FILE),
-        ("bytes that begin in the same way", content[:-1] + b"!", f"{PM_FILE}.1"),
-        ("bytes that end in the same way", b"!" + content[1:], f"{PM_FILE}.1"),
-        ("fewer bytes", content[:-1], f"{PM_FILE}.1"),
-        ("more bytes", content + b"!", f"{PM_FILE}.1"),
-        ("nothing", None, PM_FILE),
-    ):
-        found = functools.partial(_kept_as, content, there)
-        yield Question("kept", f"where bytes are kept beside {words}", found, f"{kept}/{name}")
-
-
-def _kept_as(content: bytes, there: bytes | None) -> str:
-    files = {f"{PATH}/2024-01-01/{PM_FILE}": content, f"{PATH}/{KEPT_DIRECTORY}/2024-01-01/{PM_FILE}": there}
-    image = DiskImage.of_files({path: each for path, each in files.items() if each is not None})
-    with replaced("tornproof.impl.storage.file_pieces:PIECE_BYTES", 4):
-        return kept_name(image, PATH, f"2024-01-01/{PM_FILE}", 0)
-
-
-def _kept_in(top: Path) -> list[str]:
-    return kept_files(OperatingSystemStorage(), str(top))[0]
-
-
 def _rows_behind_a_link(*, has_meta: bool) -> int:
     with tempfile.TemporaryDirectory() as name:
         storage, table_path, volume = OperatingSystemStorage(), Path(name, "linked"), Path(name, "volume")
@@ -570,7 +313,7 @@ def _rows_behind_a_link(*, has_meta: bool) -> int:
         return sum(batch.num_rows for batch in snapshot.batches())
 
 
-def _made(files: Sequence[str], links: dict[str, str], found: Callable[[Path], Any]) -> Any:
+def made(files: Sequence[str], links: dict[str, str], found: Callable[[Path], Any]) -> Any:
     """Return what is found in a folder of these empty files and links."""
     with tempfile.TemporaryDirectory() as name:
         top = Path(name)

@@ -12,6 +12,7 @@ from tornproof.harness.explorers.roundtrip import (
     asked_tables,
     created_tables,
     killed_commits,
+    left_files,
     merge_plans,
     spelled_files,
 )
@@ -494,6 +495,13 @@ ASKED_TABLES = Part(
     module=asked_tables,
     cases=asked_tables.asked_tables,
 )
+LEFT_FILES = Part(
+    key="left",
+    count="files left",
+    words="calls that leave files, locks and names on a disk",
+    module=left_files,
+    cases=left_files.left_files,
+)
 ANNOTATED_COLUMNS = Part(
     key="annotated",
     count="annotated columns",
@@ -659,6 +667,7 @@ PARTS = (
     SCHEMA_TREES,
     MIGRATED_ORDERS,
     ASKED_TABLES,
+    LEFT_FILES,
     PLACED_PARTITIONS,
     JUDGED_STATISTICS,
     LOST_FILES,

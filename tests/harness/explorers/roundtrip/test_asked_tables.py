@@ -17,7 +17,7 @@ from tornproof.impl.read.row_group import _Group
     ("location", "broken", "kinds"),
     [
         ("table.tables_below:_is_directory", lambda entry: entry.is_dir() and not entry.is_symlink(), {"below"}),
-        ("table.indexed_columns:indexed_columns", lambda _: (), {"advice", "dry runs"}),
+        ("table.indexed_columns:indexed_columns", lambda _: (), {"advice"}),
     ],
 )
 def test_other_answers_are_noticed_and_their_findings_replay(location: str, broken: object, kinds: set[str]) -> None:

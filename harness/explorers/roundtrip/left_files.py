@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import gc
 import itertools
+import struct
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator
@@ -20,7 +21,10 @@ from tornproof.harness.common.patch import Controls, not_noticed, replaced
 from tornproof.harness.common.whose_error import needed
 from tornproof.harness.explorers.corruption import every_type
 from tornproof.harness.explorers.roundtrip.asked_tables import made
-from tornproof.harness.explorers.roundtrip.metadata.metadata_draft import WORD_BYTES
+from tornproof.harness.explorers.roundtrip.metadata.chains import PREVIOUS_AT, generation
+from tornproof.harness.explorers.roundtrip.metadata.metadata_draft import SORTED_BY_TIMESTAMP, WORD_BYTES
+from tornproof.harness.explorers.roundtrip.metadata.placed_partitions import PARQUET, data_ending_at
+from tornproof.harness.explorers.roundtrip.metadata.transaction_files import Entry, TransactionFile
 from tornproof.harness.explorers.roundtrip.worked_out.new_tables import META_COLUMN, META_HEADER
 from tornproof.harness.explorers.roundtrip.worked_out.question import Question, outcome_of, problem_of
 from tornproof.harness.simulator.filesystem.faulty import Fault, FaultyStorage
@@ -31,7 +35,9 @@ from tornproof.harness.systems.workload import FIRST_TIME
 from tornproof.impl.errors import StorageError
 from tornproof.impl.layout.parquet import DATA_FILE
 from tornproof.impl.migrate.table_migration import migrate_table
+from tornproof.impl.pm.footer import locate_footer
 from tornproof.impl.repair.kept import KEPT_DIRECTORY, keep, kept_files, kept_name
+from tornproof.impl.repair.plan import committed_file
 from tornproof.impl.repair.repair import repair_table
 from tornproof.impl.storage.interface import LockMode, OpenMode, Storage, StorageReason
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
@@ -55,6 +61,8 @@ DAMAGES: dict[str, Callable[[bytes], bytes]] = {
 KEPT_FILE = f"2024-01-01/{PM_FILE}"
 KEPT_AS = f"{KEPT_DIRECTORY}/{KEPT_FILE}"
 NO_SPACE, BROKEN = StorageReason.NO_SPACE, StorageReason.INPUT_OUTPUT
+UNKNOWN = {"flags": SORTED_BY_TIMESTAMP | 1 << 9, "header_extra": bytes(8)}
+OLDER = ("cut off", "missing")
 TIMES = range(FIRST_TIME, FIRST_TIME + 3)
 NAMED = {"ts": "TIMESTAMP", "s": "SYMBOL"}
 
@@ -62,7 +70,7 @@ NAMED = {"ts": "TIMESTAMP", "s": "SYMBOL"}
 @functools.cache
 def left_files() -> tuple[Question, ...]:
     """Return all questions, always in the same order."""
-    return (*_kept(), *_left_copies(), *_pinned(), *_dry_runs(), *_synced_names())
+    return (*_kept(), *_left_copies(), *_pinned(), *_dry_runs(), *_synced_names(), *_moved(), *_older())
 
 
 def failed_controls() -> Iterator[str]:
@@ -97,6 +105,15 @@ def _kept() -> Iterator[Question]:
     ):
         found = functools.partial(_kept_as, content, there)
         yield Question("kept", f"where bytes are kept beside {words}", found, f"{kept}/{name}")
+
+    found = functools.partial(_kept_by_migration, bytes(40))
+    yield Question("kept", "what a migration keeps of the metadata that it replaces", found, [bytes(40)])
+
+
+def _kept_by_migration(content: bytes) -> list[bytes]:
+    storage = MemoryStorage.of(_changed_image(lambda name, each: content if name.endswith(PM_FILE) else each))
+    done = migrate_table(storage, every_type.PATH).partitions
+    return [storage.image().files[f"{every_type.PATH}/{each.kept_as}"] for each in done if each.kept_as]
 
 
 def _kept_as(content: bytes, there: bytes | None) -> str:
@@ -296,3 +313,46 @@ def _is_free_beside_a_mapping() -> list[bool]:
                 held.enter_context(file.map(WORD_BYTES))
                 granted = [file.try_lock(LockMode.EXCLUSIVE, offset_bytes=at, size_bytes=1) for at in range(2)]
             return [*granted, other.try_lock(LockMode.EXCLUSIVE, offset_bytes=0, size_bytes=1)]
+
+
+def _moved() -> Iterator[Question]:
+    """Yield chains that skip an orphan, and whether they are encoded anew: what is not known here stays where it is."""
+    for words, values, is_moved in (
+        ("nothing more", {}, True),
+        ("a transaction", {"footer_flags": 1, "sections": bytes(8)}, True),
+        ("a note", {"footer_flags": 2, "sections": struct.pack("<III", 1, 9, 4) + b"note"}, True),
+        ("an unknown section", {"footer_flags": 4, "sections": b"sections"}, False),
+        ("an unknown section and a transaction", {"footer_flags": 5, "sections": bytes(16)}, False),
+        ("an unknown feature of the header", UNKNOWN, False),
+        ("an unknown feature of the header, and no rows,", {**UNKNOWN, "groups": [], "place": []}, False),
+    ):
+        name = f"whether metadata with {words} are encoded anew, without the orphan that they skip"
+        yield Question("moved", name, functools.partial(_is_moved, values), (is_moved, not is_moved))
+
+
+def _is_moved(values: dict[str, Any]) -> tuple[bool, bool]:
+    shared = {name: value for name, value in values.items() if name not in ("footer_flags", "sections")}
+    first = generation(0, **shared)
+    orphan = generation(1, first, **shared)
+    skips = ("footer", PREVIOUS_AT, "<Q", len(first.encoded()))
+    content = generation(2, orphan, patches=[skips], **values).encoded()
+    found = committed_file(content, locate_footer(content, len(content), file=PM_FILE), file=PM_FILE)
+    return found.is_rewritten, found.keeps_dead_bytes
+
+
+def _older() -> Iterator[Question]:
+    """Yield partitions of releases without metadata, whole and not, and whether a recovery reports something."""
+    for words, size_bytes in (("whole", 100), ("longer", 101), ("cut off", 99), ("missing", None)):
+        found = functools.partial(_is_reported, size_bytes)
+        yield Question(
+            "older", f"whether data of an older release that are {words} are reported", found, words in OLDER
+        )
+
+
+def _is_reported(size_bytes: int | None) -> bool:
+    entry = Entry(timestamp=0, row_count=1, token=100, flags=PARQUET)
+    txn = TransactionFile(name="", entries=(entry,), transient_row_count=1, symbols=()).content()
+    files = {f"{PATH}/_txn": txn, f"{PATH}/1970-01-01/.keep": b""}
+    if size_bytes is not None:
+        files[f"{PATH}/1970-01-01/{DATA_FILE}"] = (data_ending_at(100) + b"?")[:size_bytes]
+    return bool(repair_table(MemoryStorage.of(DiskImage.of_files(files)), PATH, dry_run=True).problems)

@@ -69,7 +69,7 @@ class Chain:
 @functools.cache
 def chains() -> tuple[Chain, ...]:
     """Return all chains, always in the same order."""
-    return (*_grown(), *_with_orphans(), *_broken(), *_overlapping(), *_tokens())
+    return (*_grown(), *_with_orphans(), *_broken(), *_overlapping(), *_replaced(), *_tokens())
 
 
 @errors_as_problems
@@ -218,6 +218,16 @@ def _overlapping() -> Iterator[Chain]:
         shared = generation(1, older, [1])
         name = f"{name}, whose first block is that of the newest one"
         yield Chain(name=name, kind="overlapping", content=shared.encoded(), token=shared.token, field="MIN_STAT")
+
+
+def _replaced() -> Iterator[Chain]:
+    """Yield chains of which an older generation has two chunks in one place, some of whose blocks were replaced."""
+    for places in ((2,), (1, 2), GROUPS):
+        older = generation(0)
+        older.groups[2][TEXT].start = older.groups[0][TEXT].start
+        newest = generation(1, older, places)
+        name = f"two chunks in one place in an older generation, of which the blocks {places} were replaced"
+        yield Chain(name=name, kind="replaced", content=newest.encoded(), token=newest.token, field="BYTE_RANGE_START")
 
 
 def _tokens() -> Iterator[Chain]:

@@ -16,18 +16,27 @@ import pyarrow.parquet as pq
 from tornproof.harness.common.patch import replaced
 from tornproof.harness.common.whose_error import needed
 from tornproof.harness.explorers.corruption import every_type
-from tornproof.harness.explorers.model_based.other_footers import CHUNK_FACTS, CHUNKS, STATISTICS, with_footer, within
-from tornproof.harness.explorers.roundtrip.forms import reader_of
+from tornproof.harness.explorers.model_based.other_footers import (
+    CHUNK_FACTS,
+    CHUNKS,
+    SCHEMA,
+    STATISTICS,
+    with_footer,
+    within,
+)
+from tornproof.harness.explorers.roundtrip.forms import duplicated_file, in_form, reader_of
 from tornproof.harness.explorers.roundtrip.metadata.metadata_draft import SORTED_BY_TIMESTAMP
 from tornproof.harness.explorers.roundtrip.worked_out.column_types import LONG, PLAIN_TAGS, TIMESTAMP
 from tornproof.harness.explorers.roundtrip.worked_out.question import Question, outcome_of
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.impl.chunk.duplicate_values import read_chunk_values, read_column_values
+from tornproof.impl.chunk.duplicates import ChunkForm
 from tornproof.impl.errors import CorruptError, TornproofError, UnsupportedError
 from tornproof.impl.extension.encode import flatbuffer_of
 from tornproof.impl.extension.footer import read_file_footer
-from tornproof.impl.layout.parquet import DATA_FILE, MAGIC
+from tornproof.impl.extension.point import with_extension
+from tornproof.impl.layout.parquet import DATA_FILE, MAGIC, FooterForm
 from tornproof.impl.migrate.convert import ConversionMode, convert
 from tornproof.impl.migrate.json_rules import JsonError, parse_json
 from tornproof.impl.migrate.partition_migration import Converted, convert_partition
@@ -54,6 +63,8 @@ KEY_VALUES = 5
 PAGE_BYTES = 12
 """The start of a file's first page."""
 DESIGNATED, DESCENDING = TIMESTAMP | 1 << 17, 1 << 20
+CHILD_COUNT, OLDER_DECIMAL = 5, {6: 5, 7: 0, 8: 5}
+"""The field of an element with children, and those of a decimal: its annotation, scale and digits."""
 BLOOM_FILTER_OFFSET, BEHIND_BYTES = 14, 4096
 """The field of a chunk's facts, and a place behind any file that is made here."""
 GLOBAL_KEYS, ASCII, OPTIONAL = 1, 2, 4
@@ -131,6 +142,7 @@ def rejections() -> Iterator[Question]:
     def changed(path: tuple[int, ...], *fields: Field, of: bytes = whole) -> bytes:
         return with_footer(of, within(path, lambda struct: with_fields(struct, *fields)))
 
+    wide, decimal = pa.schema([("d", pa.binary(200))]), within(SCHEMA, _as_decimal)
     # Without bounds, the first and the last time are read from the pages.
     designated = changed((), _document_of(DESIGNATED), of=times)
     page = slice(len(MAGIC), len(MAGIC) + PAGE_BYTES)
@@ -142,6 +154,7 @@ def rejections() -> Iterator[Question]:
         ("with a bound of 65,535 bytes", changed(STATISTICS, _bound((1 << 16) - 1)), "made"),
         ("with a bound of 65,536 bytes", changed(STATISTICS, _bound(1 << 16)), "UnsupportedError"),
         ("with chunks in another file", changed(CHUNKS, Field(1, Kind.BINARY, b"other")), "UnsupportedError"),
+        ("with decimals of 200 bytes", with_footer(_written({"d": [bytes(200)]}, schema=wide), decimal), "made"),
         ("with structs in structs", changed((), Field(99, Kind.STRUCT, _nested(200))), "UnsupportedError"),
         ("with a negative count of rows", changed((), Field(3, Kind.I64, -1)), "CorruptError"),
         ("with times", designated, "made"),
@@ -171,6 +184,13 @@ def rejections() -> Iterator[Question]:
     for limit, expected in ((5, "UnsupportedError"), (6, "made"), (7, "made")):
         words = f"a migration of a file with 6 chunks where readers take {limit}"
         yield Question("rejections", words, functools.partial(_outcome_within, wide, limit), expected)
+
+
+def _as_decimal(element: Struct) -> Struct:
+    """Return an element with the older annotation of a decimal of five digits; the root stays as it is."""
+    if any(field.id == CHILD_COUNT for field in element.fields):
+        return element
+    return with_fields(element, *(Field(each, Kind.I32, value) for each, value in OLDER_DECIMAL.items()))
 
 
 def _is_migrated_alone(content: bytes, mode: ConversionMode) -> bool:
@@ -234,6 +254,17 @@ def described() -> Iterator[Question]:
         order = functools.partial(_order, times, told)
         yield Question("described", f"the order that a migration says of a file with {words}", order, expected)
 
+    sorted_times = _written(
+        {"ts": [1, 2]},
+        schema=pa.schema([pa.field("ts", pa.int64(), nullable=False)]),
+        sorting_columns=[pq.SortingColumn(0)],
+    )
+    for bits in (0, DESIGNATED):
+        told = {"column_type": TIMESTAMP | bits, "column_top": 0}
+        order = functools.partial(_order, sorted_times, told)
+        words = f"the order that a migration says of a file that is sorted, with {told}"
+        yield Question("described", words, order, (0, SORTED_BY_TIMESTAMP, ()))
+
 
 def _order(content: bytes, told: dict[str, Any]) -> tuple[int, int, tuple[int, ...]]:
     """Return the designated timestamp, whether rows ascend by it, and by which columns they are sorted if not."""
@@ -267,10 +298,25 @@ def other_forms() -> Iterator[Question]:
     ):
         content = with_footer(whole, within(path, functools.partial(_with, field)))
         yield Question("other forms", f"a file {words}", functools.partial(_other_form, content), expected)
+    theirs = with_footer(whole, lambda footer: with_extension(footer, b"of somebody else" + bytes(16)))
+    for form in (FooterForm.PRIVATE, FooterForm.MIGRATION, FooterForm.FINAL):
+        words = f"a {form} footer for a file whose footer somebody else has extended"
+        yield Question(
+            "other forms", words, functools.partial(_changed_form, theirs, form, ChunkForm.OLD), "UnsupportedError"
+        )
+    twice = duplicated_file(3, 3)
+    former = twice.index(b"parquet-cpp", len(duplicated_file(3, 3)) // 4)
+    spoilt = twice[:former] + b"P" + twice[former + 1 :]
+    found = functools.partial(_changed_form, spoilt, FooterForm.THRIFT, ChunkForm.OLD)
+    yield Question("other forms", "the way back of a file whose former footer is another one", found, "CorruptError")
     for number, column in itertools.product(range(-2, 4), range(-2, 3)):
         right = [[3], [1]][number] if number in (0, 1) and column == 0 else "IndexError"
         found = functools.partial(_chunk_values, whole, number, column)
         yield Question("other forms", f"values of column {column} of row group {number} of two", found, right)
+
+
+def _changed_form(content: bytes, footer: FooterForm, chunks: ChunkForm) -> Any:
+    return outcome_of(lambda: in_form(content, footer, chunks) and "made")
 
 
 def _chunk_values(content: bytes, row_group: int, column: int) -> Any:
@@ -319,10 +365,15 @@ def _times_of(content: bytes) -> list[tuple[int, ...]]:
 
 
 def _written(
-    columns: dict[str, list[Any]], *, group_rows: int = 1, is_first_empty: bool = False, **settings: Any
+    columns: dict[str, list[Any]],
+    *,
+    group_rows: int = 1,
+    is_first_empty: bool = False,
+    schema: pa.Schema | None = None,
+    **settings: Any,
 ) -> bytes:
     """Return a file with a row group for each row, or so many, and maybe one without rows before them."""
-    target, table = io.BytesIO(), pa.table(columns)
+    target, table = io.BytesIO(), pa.table(columns, schema)
     with pq.ParquetWriter(target, table.schema, store_schema=False, **settings) as writer:
         if is_first_empty:
             writer.write_table(table.slice(0, 0))

@@ -9,12 +9,20 @@ from collections.abc import Iterator
 
 from tornproof.harness.explorers.roundtrip.worked_out.column_types import LONG, PLAIN_TAGS, TIMESTAMP
 from tornproof.harness.explorers.roundtrip.worked_out.question import Question
+from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.impl.errors import (
     TornproofError,
 )
 from tornproof.impl.table.create import NewColumn, create_table
-from tornproof.impl.table.metadata_file import META_FILE, PartitionBy, TableColumn, TableMetadata, decode_metadata_file
+from tornproof.impl.table.metadata_file import (
+    META_FILE,
+    NAME_FILE,
+    PartitionBy,
+    TableColumn,
+    TableMetadata,
+    decode_metadata_file,
+)
 from tornproof.impl.table.partition_schema import new_header
 
 META_HEADER, META_COLUMN = struct.Struct("<6i2qBii79x"), struct.Struct("<iqii4xi4x")
@@ -84,6 +92,12 @@ def creations() -> Iterator[Question]:
     ):
         found = functools.partial(_is_created, NewColumn(name="column", type=number))
         yield Question("creations", f"a column of type {number:#x}", found, is_right)
+    for count in (1_771, 1_772, 4_000):
+        words = f"how many columns a new table of {count} has"
+        yield Question("creations", words, functools.partial(_column_count, count), count)
+    for path, named in (("table", "table"), ("table~7", "table"), ("folder/table~12", "table"), ("a~b~c", "a")):
+        found = functools.partial(_has_name_of, path, named)
+        yield Question("creations", f"whether a new table at {path} has the name {named}", found, True)
     for number in (0, 1, 2, 7, (1 << 31) - 1):
         yield Question("creations", f"a table with the id {number}", functools.partial(_id_of, number), number)
     for capacity in (-1, 0, 1, 2, 3, 4, 5, 1023, 1024, 1025, (1 << 20) - 1, 1 << 20, (1 << 20) + 1):
@@ -106,6 +120,27 @@ def _is_created(column: NewColumn | None = None, table: str = "table", *, has_ke
     except TornproofError:
         return False
     return True
+
+
+def _column_count(count: int) -> int:
+    storage = MemoryStorage()
+    columns = [
+        NewColumn(name="ts", type=TIMESTAMP),
+        *(NewColumn(name=f"c{each}", type=LONG) for each in range(1, count)),
+    ]
+    table = create_table(storage, "table", columns, timestamp="ts", partition_by=PartitionBy.DAY)
+    return len(table.metadata.columns) if table.metadata else 0
+
+
+def _has_name_of(path: str, name: str) -> bool:
+    """Return whether the file with the name of a new table is that of a table in a directory of that name."""
+    found = []
+    for each in (path, name):
+        storage = MemoryStorage.of(DiskImage({}, frozenset({"folder"})))
+        columns = [NewColumn(name="ts", type=TIMESTAMP)]
+        create_table(storage, each, columns, timestamp="ts", partition_by=PartitionBy.DAY)
+        found.append(storage.image().files[f"{each}/{NAME_FILE}"])
+    return found[0] == found[1]
 
 
 def _id_of(table_id: int) -> int:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from tornproof.harness.common.new_tables import new_table_of_rows
+from tornproof.harness.explorers.roundtrip.metadata.chains import generation
 from tornproof.harness.explorers.roundtrip.worked_out.question import Question, outcome_of
 from tornproof.harness.explorers.roundtrip.writing.kills import table_of_rows
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
@@ -45,6 +46,19 @@ def asked_in_words() -> Iterator[Question]:
     for number, name in enumerate(WIDE_NAMES):
         words = f"the place of the column {name} in metadata"
         yield Question("names", words, functools.partial(_place_of, name), number)
+
+    words = "whether a damaged copy of metadata is verified after the sound one, at another path"
+    yield Question("copies", words, functools.partial(_viewed_after, "other/_pm"), "CorruptError")
+
+
+def _viewed_after(path: str) -> Any:
+    """Return what comes of a view of metadata of which a bound is another one, after one of the sound ones."""
+    draft, verified = generation(0), VerifiedGenerations()
+    content = draft.encoded()
+    open_view(content, draft.token, file="one/_pm", verified=verified)
+    at = draft.at["block 0"]
+    damaged = content[:at] + bytes((content[at] ^ 1,)) + content[at + 1 :]
+    return outcome_of(lambda: type(open_view(damaged, draft.token, file=path, verified=verified)).__name__)
 
 
 def _place_of(name: str) -> int | None:

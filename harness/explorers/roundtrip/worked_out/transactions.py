@@ -6,11 +6,13 @@ import functools
 import itertools
 import struct
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext, suppress
 from typing import Any
 
 from msgspec import structs
 
 from tornproof.harness.common.patch import replaced
+from tornproof.harness.common.whose_error import needed
 from tornproof.harness.explorers.roundtrip.beside.closed_files import Opened
 from tornproof.harness.explorers.roundtrip.worked_out.question import Question, outcome_of
 from tornproof.harness.explorers.roundtrip.writing.kills import table_of_rows
@@ -18,7 +20,7 @@ from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.intercept import Call, CallKind, InterceptedStorage
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.systems.workload import FIRST_TIME
-from tornproof.impl.errors import CorruptError, StorageError
+from tornproof.impl.errors import BusyError, CorruptError, StorageError
 from tornproof.impl.layout.txn import TransactionRecord
 from tornproof.impl.storage.interface import StorageReason
 from tornproof.impl.txn.pins import pin_committed
@@ -60,17 +62,30 @@ def reloads() -> Iterator[Question]:
             (counter is None and number != max(before), same),
         )
 
+    for number in range(len(before) - 1):
+        others = [structs.replace(each, name_txn=7) if each.timestamp == number else each for each in states]
+        words = f"another name of partition {number}, after a reload that failed"
+        found = functools.partial(_reload, states, others, None, fails=True)
+        yield Question("reloads", words, found, (True, [each for each in before if each != number]))
+
 
 def _reload(
-    before: Sequence[PartitionState], after: Sequence[PartitionState], counter: str | None
+    before: Sequence[PartitionState], after: Sequence[PartitionState], counter: str | None, *, fails: bool = False
 ) -> tuple[bool, list[int]]:
-    """Return whether a change was not announced, and which partitions may be kept open."""
+    """Return whether a change was not announced, and which partitions may be kept open; a reload between may fail."""
     versions = iter((version_of(before), version_of(after, counter)))
+    failing = replaced("tornproof.impl.txn.reader:safe_read", _busy)
     with replaced("tornproof.impl.txn.reader:safe_read", lambda *_: next(versions)):
         reader = TransactionReader(MemoryStorage(), "_txn")
         reader.reload()
+        with failing if fails else nullcontext(), suppress(BusyError):
+            needed(not fails or reader.reload() is None, "a reload that fails returns something")
         found = reader.reload()
     return bool(found.unannounced), [partition.timestamp for partition in found.unchanged]
+
+
+def _busy(*_: object) -> Transaction:
+    raise BusyError("the version keeps changing")
 
 
 def states_of(row_counts: dict[int, int]) -> list[PartitionState]:

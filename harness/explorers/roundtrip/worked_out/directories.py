@@ -73,8 +73,8 @@ def directories() -> Iterator[Question]:
         found = functools.partial(partition_names.interval_end, timestamp, partition_by=by, nanoseconds=False)
         yield Question("ends", f"the end of a partition by {by.name.lower()} at {LAST_DAY}", found, None)
     for name in NO_DIRECTORIES:
-        found = functools.partial(partition_names.looks_like_partition, name)
-        yield Question("names", f"whether {name!r} is a partition's directory", found, False)
+        is_one = functools.partial(partition_names.looks_like_partition, name)
+        yield Question("names", f"whether {name!r} is a partition's directory", is_one, False)
 
 
 def _parts_of(name: str) -> tuple[bool, tuple[str, int]]:

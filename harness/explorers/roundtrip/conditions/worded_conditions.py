@@ -363,6 +363,11 @@ def _geohashes() -> Iterator[Typed]:
             number = functools.reduce(lambda found, digit: found * 32 + DIGITS.index(digit), text, 0)
             literals.append((f"'{text}'", number))
             keys = (*keys, number - 1, number, number + 1)
+            literals += [
+                (f"'{digit * (bits // 5)}'", sum(DIGITS.index(digit) << each for each in range(0, bits, 5)))
+                for digit in DIGITS
+            ]
+            literals += [(f"'{digit * (bits // 5)}'", REJECTED) for digit in "ailo"]
             literals += [(f"'{text[:-1]}a'", REJECTED), (f"'{text[:-1].upper()}A'", REJECTED), (f"'{text}0'", REJECTED)]
         wrong = [
             (f"'{'0' * (bits + 1)}'", REJECTED),

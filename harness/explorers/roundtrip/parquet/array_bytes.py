@@ -205,6 +205,16 @@ def _limits() -> Iterator[Arrays]:
             words=words,
             list_limit=SMALL_LIMIT,
         )
+    for shape in ((SMALL_LIMIT + 1, 0, 0), (3, 4, 0), (1, SMALL_LIMIT, 0)):
+        yield Arrays(
+            kind="limits",
+            name=f"lists of {shape} where {SMALL_LIMIT} may be",
+            dimensions=3,
+            stored=(stored_of(shape, []),),
+            error=UnsupportedError,
+            words=f"at most {SMALL_LIMIT} lists inside of arrays",
+            list_limit=SMALL_LIMIT,
+        )
     lists = ([1.0, 2.0], None, [3.0])
     stored = (stored_of((2,), [1.0, 2.0]), None, stored_of((1,), [3.0]))
     size_bytes = sum(len(each) for each in stored if each)

@@ -101,6 +101,9 @@ def types() -> Iterator[Question]:
         of = pa.decimal256(digits, scale) if digits > DECIMAL_TAGS[32] else pa.decimal128(digits, scale)
         found = functools.partial(arrow_type, code, physical_type=7, fixed_byte_len=1)
         yield Question("Arrow types", f"the Arrow type of DECIMAL({digits},{scale})", found, of)
+    for digits in (2, 20, 38, 39, 76):
+        found = functools.partial(arrow_type, 33 | digits << 8 | 2 << 18, physical_type=7, fixed_byte_len=32)
+        yield Question("Arrow types", f"the Arrow type of 32 bytes of {digits} digits", found, pa.decimal256(digits, 2))
     for name, code in codes.items():
         yield Question("types", f"the type {name}", functools.partial(names.type_code, name), code)
         if code is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import gc
+import itertools
 import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from tornproof.harness.common.copies import open_writer_of_copy
-from tornproof.harness.common.new_tables import new_table
+from tornproof.harness.common.new_tables import new_table, new_table_of_rows
 from tornproof.harness.common.patch import replaced
 from tornproof.harness.explorers.corruption import every_type
 from tornproof.harness.explorers.roundtrip.worked_out.question import Question
@@ -21,7 +22,7 @@ from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.systems.workload import FIRST_TIME
 from tornproof.impl.chunk.metadata import Leaf, chunk_metadata
 from tornproof.impl.chunk.row_group_encoder import encode_row_group
-from tornproof.impl.read.decoding import SYNCHRONOUS, InOrder, by_threads
+from tornproof.impl.read.decoding import SYNCHRONOUS, Decoding, InOrder, by_threads
 from tornproof.impl.read.reader import open_snapshot
 from tornproof.impl.table.partition import ResolvedPartition
 from tornproof.impl.table.table import open_table
@@ -33,6 +34,7 @@ PATH = "table"
 PIECE_COUNT = 1_000
 """More than any machine has threads, each of which may hold one piece, and more than what is remembered."""
 GROUP_COUNTS = (1, 2, 5)
+SMALL_COLUMNS, AHEAD_MAX = 60, 10
 
 
 class _Piece:
@@ -46,6 +48,10 @@ def held() -> Iterator[Question]:
     for count in GROUP_COUNTS:
         words = f"how many of {count} row groups of a new directory are encoded before the first is written"
         yield Question("held", words, functools.partial(_encoded_ahead, count), 1)
+    words = "whether a column of many that are small holds more than its own bytes"
+    yield Question("held", words, _holds_others, False)
+    words = "whether threads decode more row groups ahead than are allowed"
+    yield Question("held", words, _is_far_ahead, False)
     sizes = [chunk.total_compressed for block in _resolved().metadata.blocks for chunk in block.chunks]
     yield Question("held", "the sizes of a verification's pieces of work", _sizes_of_work, sizes)
 
@@ -63,6 +69,30 @@ def _holds_results() -> bool:
 def _holds_metadata() -> bool:
     leaf = Leaf(PhysicalType.INT64)
     return _are_many([weakref.ref(chunk_metadata(leaf, 0, 1, size)) for size in range(PIECE_COUNT)])
+
+
+def _holds_others() -> bool:
+    storage = MemoryStorage()
+    columns = {"ts": "TIMESTAMP", **{f"v{number}": "LONG" for number in range(SMALL_COLUMNS)}}
+    new_table_of_rows(storage, PATH, columns, range(FIRST_TIME, FIRST_TIME + 3))
+    (batch,) = open_snapshot(open_table(storage, PATH)).batches()
+    return any(column.get_total_buffer_size() > 4 * max(column.nbytes, 64) for column in batch.columns)
+
+
+def _is_far_ahead() -> bool:
+    """Return whether pieces of more row groups are started than may be ahead, before the first rows are there."""
+    storage, started = MemoryStorage(), itertools.count()
+    options = WriterOptions(row_group_row_count_max=1)
+    new_table_of_rows(storage, PATH, {"ts": "TIMESTAMP"}, range(FIRST_TIME, FIRST_TIME + 60), options=options)
+
+    def start(work: Callable[[], Any]) -> Callable[[], Any]:
+        next(started)
+        return functools.cache(work)
+
+    batches = open_snapshot(open_table(storage, PATH)).batches(decoding=Decoding(start=start, ahead_count=1_000))
+    with replaced("tornproof.impl.read.decoding:SMALL_BYTES", 0):
+        next(batches)
+    return next(started) > 2 * AHEAD_MAX
 
 
 def _encoded_ahead(group_count: int) -> int:

@@ -7,7 +7,7 @@ import io
 import itertools
 import json
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -63,8 +63,8 @@ KEY_VALUES = 5
 PAGE_BYTES = 12
 """The start of a file's first page."""
 DESIGNATED, DESCENDING = TIMESTAMP | 1 << 17, 1 << 20
-CHILD_COUNT, OLDER_DECIMAL = 5, {6: 5, 7: 0, 8: 5}
-"""The field of an element with children, and those of a decimal: its annotation, scale and digits."""
+CHILD_COUNT, OLDER_DECIMAL, OLDER_TEXT = 5, {6: 5, 7: 0, 8: 5}, {6: 0}
+"""The field of an element with children, and those of a decimal (its annotation, scale and digits) and of a text."""
 BLOOM_FILTER_OFFSET, BEHIND_BYTES = 14, 4096
 """The field of a chunk's facts, and a place behind any file that is made here."""
 GLOBAL_KEYS, ASCII, OPTIONAL = 1, 2, 4
@@ -142,7 +142,7 @@ def rejections() -> Iterator[Question]:
     def changed(path: tuple[int, ...], *fields: Field, of: bytes = whole) -> bytes:
         return with_footer(of, within(path, lambda struct: with_fields(struct, *fields)))
 
-    wide, decimal = pa.schema([("d", pa.binary(200))]), within(SCHEMA, _as_decimal)
+    wide, decimal = pa.schema([("d", pa.binary(200))]), within(SCHEMA, as_decimal)
     # Without bounds, the first and the last time are read from the pages.
     designated = changed((), _document_of(DESIGNATED), of=times)
     page = slice(len(MAGIC), len(MAGIC) + PAGE_BYTES)
@@ -186,11 +186,20 @@ def rejections() -> Iterator[Question]:
         yield Question("rejections", words, functools.partial(_outcome_within, wide, limit), expected)
 
 
-def _as_decimal(element: Struct) -> Struct:
+def as_decimal(element: Struct) -> Struct:
     """Return an element with the older annotation of a decimal of five digits; the root stays as it is."""
+    return _annotated(element, OLDER_DECIMAL)
+
+
+def as_text(element: Struct) -> Struct:
+    """Return an element with the older annotation of a text; the root stays as it is."""
+    return _annotated(element, OLDER_TEXT)
+
+
+def _annotated(element: Struct, members: Mapping[int, int]) -> Struct:
     if any(field.id == CHILD_COUNT for field in element.fields):
         return element
-    return with_fields(element, *(Field(each, Kind.I32, value) for each, value in OLDER_DECIMAL.items()))
+    return with_fields(element, *(Field(each, Kind.I32, value) for each, value in members.items()))
 
 
 def _is_migrated_alone(content: bytes, mode: ConversionMode) -> bool:

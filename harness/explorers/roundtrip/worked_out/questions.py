@@ -27,6 +27,7 @@ from tornproof.harness.explorers.roundtrip.worked_out.flat_footers import (
     restored,
 )
 from tornproof.harness.explorers.roundtrip.worked_out.hashes import checksums, hashes
+from tornproof.harness.explorers.roundtrip.worked_out.histograms import histograms
 from tornproof.harness.explorers.roundtrip.worked_out.machines import machines
 from tornproof.harness.explorers.roundtrip.worked_out.memory import held
 from tornproof.harness.explorers.roundtrip.worked_out.migrations import (
@@ -58,7 +59,12 @@ from tornproof.harness.explorers.roundtrip.worked_out.stored_versions import (
     stores,
 )
 from tornproof.harness.explorers.roundtrip.worked_out.transactions import announcements, patience, pending, reloads
-from tornproof.harness.explorers.roundtrip.worked_out.verifications import looked_at, verified
+from tornproof.harness.explorers.roundtrip.worked_out.verifications import (
+    files_of_others,
+    looked_at,
+    unopened,
+    verified,
+)
 
 PROPERTY = "what the format spells out is what its documentation says"
 
@@ -107,7 +113,10 @@ def questions() -> tuple[Question, ...]:
         *held(),
         *asked_in_words(),
         *verified(),
+        *files_of_others(),
+        *unopened(),
         *patience(),
+        *histograms(),
     )
 
 

@@ -7,6 +7,8 @@ import itertools
 from collections.abc import Iterator
 from typing import Any
 
+import pyarrow as pa
+
 from tornproof.harness.common.new_tables import new_table_of_rows
 from tornproof.harness.explorers.roundtrip.metadata.chains import generation
 from tornproof.harness.explorers.roundtrip.worked_out.question import Question, outcome_of
@@ -14,13 +16,14 @@ from tornproof.harness.explorers.roundtrip.writing.kills import table_of_rows
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.systems.workload import FIRST_TIME
 from tornproof.impl.pm.view import VerifiedGenerations, open_view
-from tornproof.impl.query.predicate import columns_of
+from tornproof.impl.query.predicate import columns_of, truth
 from tornproof.impl.query.predicate_literal import PredicateError
 from tornproof.impl.query.predicate_text import parse_predicate
 from tornproof.impl.read.reader import Snapshot, open_snapshot
 from tornproof.impl.table.columns import SnapshotColumn
 from tornproof.impl.table.partition import PM_FILE
 from tornproof.impl.table.table import open_table
+from tornproof.impl.types.physical import PhysicalType
 from tornproof.impl.types.questdb import TypeTag
 
 PATH = "table"
@@ -43,6 +46,10 @@ def asked_in_words() -> Iterator[Question]:
             words = f"how many rows of the columns {columns} come where {where!r} holds"
             yield Question("rows asked for", words, functools.partial(_row_count, where, columns), expected)
 
+    for width, size_bytes in itertools.product((2, 16, 20), repeat=2):
+        words = f"how many of two values of {width} bytes without a type are equal to one of {size_bytes}"
+        expected = 1 if width == size_bytes else "PredicateError"
+        yield Question("names", words, functools.partial(_equal_bytes, width, size_bytes), expected)
     for number, name in enumerate(WIDE_NAMES):
         words = f"the place of the column {name} in metadata"
         yield Question("names", words, functools.partial(_place_of, name), number)
@@ -59,6 +66,15 @@ def _viewed_after(path: str) -> Any:
     at = draft.at["block 0"]
     damaged = content[:at] + bytes((content[at] ^ 1,)) + content[at + 1 :]
     return outcome_of(lambda: type(open_view(damaged, draft.token, file=path, verified=verified)).__name__)
+
+
+def _equal_bytes(width: int, size_bytes: int) -> Any:
+    column = SnapshotColumn(
+        id=0, name="h", type=-1, physical_type=PhysicalType.FIXED_LEN_BYTE_ARRAY, fixed_byte_len=width
+    )
+    values = pa.array([bytes(width), b"\x22" * width], pa.binary(width))
+    where = f"h = x'{'22' * size_bytes}'"
+    return outcome_of(lambda: truth(parse_predicate(where, [column]), {0: values}).to_pylist().count(True))
 
 
 def _place_of(name: str) -> int | None:

@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import functools
+import io
 import itertools
 import struct
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from tornproof.harness.common.new_tables import new_table
 from tornproof.harness.common.patch import replaced
 from tornproof.harness.common.whose_error import needed
+from tornproof.harness.explorers.model_based.other_footers import SCHEMA, with_footer, within
+from tornproof.harness.explorers.roundtrip.forms import reader_of
+from tornproof.harness.explorers.roundtrip.metadata.placed_partitions import GENERATED, PARQUET
+from tornproof.harness.explorers.roundtrip.metadata.transaction_files import Entry, TransactionFile
+from tornproof.harness.explorers.roundtrip.worked_out.migrations import as_decimal, as_text
 from tornproof.harness.explorers.roundtrip.worked_out.question import Question, outcome_of
 from tornproof.harness.explorers.roundtrip.writing.kills import commit, table_of_rows
 from tornproof.harness.simulator.filesystem.image import DiskImage
@@ -19,12 +29,13 @@ from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.systems.workload import FIRST_TIME
 from tornproof.impl.errors import StorageError
 from tornproof.impl.layout.parquet import DATA_FILE
+from tornproof.impl.migrate.convert import convert
 from tornproof.impl.read.decoding import SYNCHRONOUS, by_threads
 from tornproof.impl.read.reader import open_snapshot
 from tornproof.impl.repair.repair import repair_table
 from tornproof.impl.storage.interface import StorageReason
 from tornproof.impl.table.partition import PM_FILE
-from tornproof.impl.table.table import open_table
+from tornproof.impl.table.table import Table, open_table
 from tornproof.impl.verify.verify import LookedAt, verify_table
 from tornproof.impl.write.writer_options import BloomOptions, WriterOptions
 
@@ -69,10 +80,35 @@ def verified() -> Iterator[Question]:
         found = functools.partial(_counts, limit, in_threads=in_threads)
         yield Question("verified", f"what is counted of {words}", found, (expected, True, (), 0))
         yield Question("verified", f"what there is to recover of {words}", functools.partial(_actions, limit), [])
-    for file, reason in itertools.product((PM_FILE, DATA_FILE), set(StorageReason) - {StorageReason.MISSING}):
-        for words, call in (("a verification", verify_table), ("a read", _read)):
-            name = f"what comes of {words} where {file} cannot be opened: {reason.value}"
-            yield Question("verified", name, functools.partial(_unopened, file, reason, call), "StorageError")
+    yield Question(
+        "verified", "what is noted of indexes of which one was compared", _notes_of_indexes, ["not compared"]
+    )
+
+
+def files_of_others() -> Iterator[Question]:
+    """Yield files as other programs write them: decimals of any width with filters, bytes as texts, and many nulls."""
+    for width in (4, 5, 9, 16):
+        words = f"what is wrong with decimals of {width} bytes that have a filter"
+        yield Question("files of others", words, functools.partial(_problems_of_decimals, width), [])
+    for content, expected in (
+        (b"5 \x7f", "texts"),
+        (b"\xc2\x80", "texts"),
+        *((each, "CorruptError") for each in (b"5 \x80", b"\xff", b"\x80")),
+    ):
+        found = functools.partial(_decoded_texts, content)
+        yield Question("files of others", f"what comes of a chunk of texts {content!r}", found, expected)
+    for rows_max, count in ((2, "UnsupportedError"), (3, 3)):
+        words = f"what comes of a read of 3 nulls in a row group where {rows_max} rows may be"
+        yield Question("files of others", words, functools.partial(_rows_within, rows_max), count)
+
+
+def unopened() -> Iterator[Question]:
+    """Yield reasons for which a system does not open a file, none of which says that the file is damaged."""
+    reasons = [each for each in StorageReason if each is not StorageReason.MISSING]
+    calls: tuple[tuple[str, Callable[[Table], object]], ...] = (("a verification", verify_table), ("a read", _read))
+    for file, reason, (words, call) in itertools.product((PM_FILE, DATA_FILE), reasons, calls):
+        name = f"what comes of {words} where {file} cannot be opened: {reason.value}"
+        yield Question("unopened", name, functools.partial(_unopened, file, reason, call), "StorageError")
 
 
 @functools.cache
@@ -126,10 +162,57 @@ class _Closed(InterceptedStorage):
         return run()
 
 
-def _unopened(file: str, reason: StorageReason, call: Callable[[Any], Any]) -> Any:
+def _unopened(file: str, reason: StorageReason, call: Callable[[Table], object]) -> Any:
     storage = _Closed(table_of_rows(PATH, [(FIRST_TIME, 0)]), file, reason)
     return outcome_of(lambda: call(open_table(storage, PATH)))
 
 
-def _read(table: Any) -> int:
+def _read(table: Table) -> int:
     return sum(batch.num_rows for batch in open_snapshot(table).batches())
+
+
+def _notes_of_indexes() -> list[str]:
+    """Return the notes of a verification in which one index is compared, and one is not."""
+    found = SimpleNamespace(compared=1, notes=("not compared",), problems=())
+    indexes = SimpleNamespace(of=lambda _: SimpleNamespace(compare=lambda *_: found))
+    with replaced("tornproof.impl.verify.verify:Indexes", indexes):
+        return [*verify_table(open_table(table_of_rows(PATH, [(FIRST_TIME, 0)]), PATH)).notes]
+
+
+def _table_of_file(content: bytes) -> Table:
+    """Return a table without `_meta` whose only partition is a file, with metadata that a migration makes."""
+    row_count = pq.ParquetFile(io.BytesIO(content)).metadata.num_rows
+    entry = Entry(timestamp=0, row_count=row_count, token=len(content), flags=PARQUET | GENERATED)
+    txn = TransactionFile(name="", entries=(entry,), transient_row_count=row_count, symbols=()).content()
+    metadata = convert(reader_of(content), size_bytes=len(content), file=DATA_FILE)
+    files = {f"{PATH}/{TXN}": txn, f"{PATH}/1970-01-01/{DATA_FILE}": content, f"{PATH}/1970-01-01/{PM_FILE}": metadata}
+    return Table(storage=DiskImage.of_files(files), path=PATH, metadata=None)
+
+
+def _problems_of_decimals(width: int) -> list[str]:
+    rows, target = pa.table({"d": pa.array([bytes(width), bytes(width - 1) + b"\1"], pa.binary(width))}), io.BytesIO()
+    pq.write_table(rows, target, store_schema=False, bloom_filter_options={"d": {"ndv": 10, "fpp": 0.01}})
+    content = with_footer(target.getvalue(), within(SCHEMA, as_decimal))
+    return [str(each) for each in verify_table(_table_of_file(content), whole=False).all_problems]
+
+
+def _decoded_texts(content: bytes) -> Any:
+    """Return what comes of a chunk with many equal texts, which is larger than what is looked at as a whole."""
+    rows, target = pa.table({"t": pa.array([content] * 3_000, pa.binary())}), io.BytesIO()
+    pq.write_table(rows, target, store_schema=False, use_dictionary=False, compression="none", write_statistics=False)
+    texts = with_footer(target.getvalue(), within(SCHEMA, as_text))
+    table = _table_of_file(texts)
+
+    def read() -> str:
+        batches = open_snapshot(table).batches()
+        return "texts" if {text for batch in batches for text in batch.column(0).to_pylist()} else "nothing"
+
+    return outcome_of(read)
+
+
+def _rows_within(row_count_max: int) -> Any:
+    rows, target = pa.table({"n": pa.array([None] * 3, pa.int64())}), io.BytesIO()
+    pq.write_table(rows, target, store_schema=False)
+    table = _table_of_file(target.getvalue())
+    with replaced("tornproof.impl.read.row_group:VALUE_COUNT_MAX", row_count_max):
+        return outcome_of(lambda: _read(table))

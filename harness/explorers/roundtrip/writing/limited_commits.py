@@ -30,12 +30,14 @@ PROPERTY = "what a writer acknowledges is read under the limits of readers"
 PATH = "limited"
 DAY, DAYS = 86_400_000_000, 4
 ROW_COUNT = 8
-ONE_BY_ONE = WriterOptions(row_group_row_count_max=1)
+ONE_BY_ONE, TOGETHER = WriterOptions(row_group_row_count_max=1), WriterOptions()
+ROWS = "rows of a row group"
 LIMITS: Mapping[str, tuple[str, ...]] = {
     "bytes of a chunk": ("limits:CHUNK_LIMIT_BYTES",),
     "bytes of all symbols": ("limits:SYMBOL_CHARACTERS_LIMIT_BYTES",),
     "symbols": ("limits:SYMBOL_COUNT_LIMIT",),
     "bytes of a record in _txn": ("txn.transaction:RECORD_LIMIT_BYTES", "txn.write:RECORD_LIMIT_BYTES"),
+    ROWS: tuple(f"{module}:VALUE_COUNT_MAX" for module in ("read.row_group", "write.readable_row_groups")),
     "row groups": ("limits:ROW_GROUP_COUNT_LIMIT",),
     "column chunks": ("limits:CHUNK_COUNT_LIMIT",),
     "bytes of metadata": ("limits:PM_LIMIT_BYTES",),
@@ -75,7 +77,7 @@ def problem_of(case: LimitedCommit) -> str | None:
         if _unread(storage, 1) is not None:
             return None
         try:
-            _commit(storage, range(1, ROW_COUNT))
+            _commit(storage, range(1, ROW_COUNT), TOGETHER if case.kind == ROWS else ONE_BY_ONE)
         except TornproofError as error:
             if case.allowed == ALLOWED[-1]:
                 return f"it is refused: {error}"
@@ -116,9 +118,9 @@ def _table() -> DiskImage:
     return storage.image()
 
 
-def _commit(storage: MemoryStorage, numbers: Sequence[int]) -> None:
+def _commit(storage: MemoryStorage, numbers: Sequence[int], options: WriterOptions = ONE_BY_ONE) -> None:
     """Commit rows of several days, with symbols and bytes that hardly compress."""
-    with open_writer_of_copy(storage, PATH, options=ONE_BY_ONE) as writer:
+    with open_writer_of_copy(storage, PATH, options=options) as writer:
         schema = writer.schema
         values = [hashlib.sha512(b"%d" % number).digest() * (1 + number % 3) for number in numbers]
         times = pa.array([FIRST_TIME + number % DAYS * DAY + number for number in numbers])

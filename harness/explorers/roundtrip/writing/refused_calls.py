@@ -161,6 +161,8 @@ def _writes() -> Iterator[Question]:
     for step, answer in ((-1, "RowsRejectedError"), (0, len(TEXTS)), (1, len(TEXTS))):
         words = f"a writer of texts for which an array has room for {step} bytes more than they need"
         yield Question("writes", words, functools.partial(_answer, functools.partial(_within, step=step)), answer)
+        words = f"a writer of keys in two pieces for which an array has room for {step} bytes more than they need"
+        yield Question("writes", words, functools.partial(_answer, functools.partial(_keys_within, step=step)), answer)
     for error in (KeyboardInterrupt, MemoryError, RowsRejectedError):
         words = f"a writer whose plan ends in {error.__name__} when it has written a directory"
         yield Question("writes", words, functools.partial(_left_by, error), ["as it was"])
@@ -215,6 +217,28 @@ def _within(_: MemoryStorage, *, step: int) -> int:
         rows = pa.table([times, TEXTS], names=["ts", "t"]).cast(writer.schema)
         with replaced("tornproof.impl.limits:ARRAY_LIMIT_BYTES", rows.column("t").nbytes + step):
             writer.write(rows)
+            writer.commit()
+    return row_count_in(storage, PATH)
+
+
+def _keys_within(_: MemoryStorage, *, step: int) -> int:
+    """Return how many rows a new table has after texts that are keys were written in two pieces."""
+    storage = MemoryStorage()
+    columns = [TS, NewColumn(name="t", type=TypeTag.VARCHAR, is_dedup_key=True)]
+    create_table(
+        storage, PATH, [replace(TS, is_dedup_key=True), *columns[1:]], timestamp="ts", partition_by=PartitionBy.DAY
+    )
+    with open_writer_of_copy(storage, PATH) as writer:
+        pieces = [
+            pa.table(
+                [[FIRST_TIME + first + number for number in range(2)], TEXTS[first : first + 2]], names=["ts", "t"]
+            )
+            for first in (0, 2)
+        ]
+        rows = [piece.cast(writer.schema) for piece in pieces]
+        with replaced("tornproof.impl.limits:ARRAY_LIMIT_BYTES", sum(each.column("t").nbytes for each in rows) + step):
+            for each in rows:
+                writer.write(each)
             writer.commit()
     return row_count_in(storage, PATH)
 

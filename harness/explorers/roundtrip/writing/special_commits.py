@@ -16,10 +16,11 @@ import pyarrow as pa
 from msgspec.structs import replace
 
 from tornproof.harness.common.copies import open_writer_of_copy
-from tornproof.harness.common.made_rows import array_of
+from tornproof.harness.common.made_rows import array_of, rows_for
 from tornproof.harness.common.new_tables import new_table
 from tornproof.harness.common.patch import Controls, not_noticed, original_of, replaced
 from tornproof.harness.common.whose_error import needed
+from tornproof.harness.explorers.corruption import every_type
 from tornproof.harness.explorers.roundtrip.worked_out.question import Question, outcome_of, problem_of
 from tornproof.harness.explorers.roundtrip.writing.kills import (
     Rows,
@@ -78,6 +79,7 @@ def special_commits() -> tuple[Question, ...]:
         *_made_anew(),
         *_interrupted(),
         *_symbols(),
+        *_without_bounds(),
         *_renamed(),
         *_second_attempts(),
     )
@@ -232,6 +234,28 @@ def _symbol_counts(texts: Sequence[str | None], commit_count: int) -> list[tuple
             writer.commit()
     counts = open_table(storage, PATH).transaction().symbol_counts
     return [(each.count, each.transient_count) for each in counts]
+
+
+def _without_bounds() -> Iterator[Question]:
+    """Yield commits of columns of all types without statistics, and which columns have bounds all the same."""
+    for keeps in ((), ("c1", "c12")):
+        names = sorted({"c0", *keeps}, key=lambda name: int(name[1:]))
+        found = functools.partial(_bounded, keeps)
+        yield Question(
+            "bounds", f"which columns have bounds where {', '.join(keeps) or 'no'} columns have", found, names
+        )
+
+
+def _bounded(keeps: Sequence[str]) -> list[str]:
+    """Return the columns that have a bound; the designated timestamp must have both."""
+    storage, names = MemoryStorage(), [f"c{number}" for number in range(len(every_type.TYPES))]
+    new_table(storage, PATH, dict(zip(names, every_type.TYPES, strict=True)))
+    columns = {name: ColumnOptions(statistics=name in keeps) for name in names[1:]}
+    with open_writer_of_copy(storage, PATH, options=WriterOptions(encoding=EncodeOptions(columns=columns))) as writer:
+        writer.write(rows_for(open_table(storage, PATH), [FIRST_TIME, FIRST_TIME + 1], seed=1))
+        writer.commit()
+    chunks = _metadata_of(storage).blocks[0].chunks
+    return [name for name, chunk in zip(names, chunks, strict=True) if chunk.minimum or chunk.maximum]
 
 
 def _made_anew() -> Iterator[Question]:

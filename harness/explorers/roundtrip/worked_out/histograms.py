@@ -1,0 +1,54 @@
+"""How many entries a footer's histograms of levels must have: one for each level, or none."""
+
+from __future__ import annotations
+
+import functools
+import io
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tornproof.harness.explorers.model_based.other_footers import CHUNK_FACTS, with_footer, within
+from tornproof.harness.explorers.roundtrip.forms import opened
+from tornproof.harness.explorers.roundtrip.worked_out.question import Question, outcome_of
+from tornproof.impl.parquet.footer import check_for_others
+from tornproof.impl.parquet.thrift import Field, Items, Kind, Struct, with_fields
+
+SIZE_STATISTICS = 16
+"""The field of a chunk's facts that has histograms."""
+REPETITION, DEFINITION = 2, 3
+"""Its fields, and those of a list of them."""
+COLUMNS = {
+    "a required column": (pa.field("a", pa.int64(), nullable=False), [1], {REPETITION: 0, DEFINITION: 0}),
+    "a column": (pa.field("a", pa.int64()), [1], {REPETITION: 0, DEFINITION: 1}),
+    "a column of lists": (pa.field("a", pa.list_(pa.int64())), [[1]], {REPETITION: 1, DEFINITION: 3}),
+}
+"""Columns with a value, and their highest levels."""
+
+
+def histograms() -> Iterator[Question]:
+    """Yield numbers of entries, and whether other readers take them."""
+    for (words, (field, values, highest)), kind, count in itertools.product(
+        COLUMNS.items(), (REPETITION, DEFINITION), range(6)
+    ):
+        of = "repetition" if kind == REPETITION else "definition"
+        name = f"{count} entries for the levels of {of} of {words}"
+        expected = "taken" if count in (0, highest[kind] + 1) else "CorruptError"
+        yield Question("histograms", name, functools.partial(_judged, field, values, kind, count), expected)
+
+
+def _judged(field: pa.Field, values: list[Any], kind: int, count: int) -> Any:
+    target = io.BytesIO()
+    pq.write_table(pa.table([pa.array(values, field.type)], pa.schema([field])), target, store_schema=False)
+    counts = Struct((Field(kind, Kind.LIST, Items(Kind.I64, (1,) * count)),))
+    change = within(CHUNK_FACTS, lambda facts: with_fields(facts, Field(SIZE_STATISTICS, Kind.STRUCT, counts)))
+    content = with_footer(target.getvalue(), change)
+
+    def found() -> str:
+        check_for_others(opened(content).decoded(), file="data.parquet")
+        return "taken"
+
+    return outcome_of(found)

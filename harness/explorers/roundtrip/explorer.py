@@ -26,7 +26,7 @@ from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.impl.table.partition import PartitionFiles, read_published
 from tornproof.impl.table.table import Table, open_table
 
-PHASE = "roundtrip"
+PHASE, CASE = "roundtrip", "case"
 FILES, GENERATIONS, CHANGED_FILES, FORM_COUNT = "files", "generations", "changed files", "forms"
 FILE_COUNTS = (FILES, CHANGED_FILES)
 """Counts of what has the cases, and not of cases."""
@@ -216,9 +216,21 @@ def _found_in(part: Part, cases: Iterable[tuple[int, Any]]) -> Iterator[_Found]:
         problem = None if kind in seen else part.module.problem_of(case)
         if problem is not None:
             seen.add(kind)
-            sentence, evidence = f"{part.subject}{case.name}: {problem}.", {part.key: number}
+            sentence, evidence = f"{part.subject}{case.name}: {problem}.", {part.key: number, CASE: case.name}
             finding = Finding(property=part.module.PROPERTY, phase=PHASE, sentence=sentence, evidence=evidence)
             yield _Found(kind, number, finding)
+
+
+def _case_of(part: Part, finding: Finding) -> Any:
+    """Return the case of a finding, which may have another number in this release; raises ValueError if there is none.
+
+    Earlier releases say its name in the sentence alone.
+    """
+    cases, number, name = part.cases(), finding.evidence[part.key], finding.evidence.get(CASE)
+    for case in (*cases[number : number + 1], *cases):
+        if finding.sentence.startswith(f"{part.subject}{case.name}: ") if name is None else case.name == name:
+            return case
+    raise ValueError(f"this release has no case {name or number} of its {part.count}")
 
 
 def replay_roundtrip(finding: Finding, image: DiskImage, path: str) -> Verdict:
@@ -229,7 +241,7 @@ def replay_roundtrip(finding: Finding, image: DiskImage, path: str) -> Verdict:
         return Verdict.VALID if difference(Original(content), form) is None else Verdict.INVALID
     for part in PARTS:
         if part.key in evidence:
-            problem = part.module.problem_of(part.cases()[evidence[part.key]])
+            problem = part.module.problem_of(_case_of(part, finding))
             return Verdict.VALID if problem is None else Verdict.INVALID
     name = str(evidence["file"]).partition("/")[0]
     files = PartitionFiles(storage=image, path=f"{path}/{name}", name=name)

@@ -2,9 +2,11 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from operator import attrgetter
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -13,11 +15,14 @@ import roundtrip_page
 from depth import sampled
 
 from tornproof.harness.common.patch import replaced
-from tornproof.harness.common.verdict import Phase
+from tornproof.harness.common.verdict import Phase, Verdict
+from tornproof.harness.explorers.roundtrip import explorer
 from tornproof.harness.explorers.roundtrip.explorer import OF_EVERY, cases_of, findings_of, roundtrip
 from tornproof.harness.explorers.roundtrip.parts import METADATA_RULES, PARTS, Part
 from tornproof.harness.parallel.tasks import phase_of
 from tornproof.harness.parallel.workers import Task
+from tornproof.harness.replay import replay_finding
+from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.intercept import CallKind
 
 
@@ -101,3 +106,25 @@ def _phase_of_metadata_rules(questions: int) -> Phase:
         return [task.run(None, *task.arguments) if METADATA_RULES.key in task.arguments else None for task in tasks]
 
     return phase_of(roundtrip(questions), run)
+
+
+def test_a_finding_is_replayed_by_the_name_of_its_case_wherever_that_is_now(monkeypatch: pytest.MonkeyPatch) -> None:
+    def problem_of(case: SimpleNamespace) -> str | None:
+        return "it is wrong" if case.name == "b" else None
+
+    def part_of(*names: str) -> Part:
+        cases = [SimpleNamespace(name=name, kind=name) for name in names]
+        module = SimpleNamespace(PROPERTY="p", problem_of=problem_of)
+        part = Part(key="k", count="cases", words="", subject="Of ", module=module, cases=lambda: cases)  # type: ignore[arg-type]  # no more is asked of it
+        monkeypatch.setattr(explorer, "PARTS", (part,))
+        return part
+
+    (finding,) = findings_of(part_of("a", "b", "c"))
+    assert finding.evidence == {"k": 1, "case": "b"}
+    older, of_another = replace(finding, evidence={"k": 1}), replace(finding, sentence="Of b", evidence={"k": 1})
+    part_of("new", "a", "b", "c")
+    image = DiskImage()
+    assert {replay_finding(each, image, "") for each in (finding, older)} == {Verdict.INVALID}
+    assert replay_finding(of_another, image, "") is Verdict.UNKNOWN
+    part_of("a", "c")
+    assert {replay_finding(each, image, "") for each in (finding, older)} == {Verdict.UNKNOWN}

@@ -2,7 +2,7 @@
 
 `python cluster_jobs.py CHECKOUT INPUTS FOLDER MASTER [VICTIM]`: the checkout is known to the driver alone. The session
 is one of ours on MASTER, or with `active:MASTER` one that somebody else has made. VICTIM is killed twice, in a campaign
-and in a migration: an executor, or the driver, which then is to be started again. Without one nobody is.
+and in a migration: an executor, or the driver, which then is to be started again. Without one only jobs on tables run.
 """
 
 from __future__ import annotations
@@ -94,8 +94,31 @@ def do_jobs(
     work: Callable[[Task, Location], None] = complete_task,
 ) -> dict[str, Any]:
     """Return what each job came to, which must not depend on where it runs; a migration's tables have this storage."""
+    return {
+        **do_jobs_on_tables(spark, inputs, folder, storage),
+        **_do_jobs_on_runs(spark, inputs, folder, work),
+    }
+
+
+def do_jobs_on_tables(
+    spark: SparkSession, inputs: Path, folder: Path, storage: OperatingSystemStorage | None = None
+) -> dict[str, Any]:
+    """Return what the jobs on tables came to, and a search for crash states."""
     if not (folder / "tree").exists():
         shutil.copytree(inputs / "tree", folder / "tree")
+    archived = run_archive(spark, [str(inputs / "frames.jsonl.gz")], str(folder / "archived"), ArchiveSettings())
+    return {
+        "migration": migrate_tree(spark, folder / "tree", storage or OperatingSystemStorage()),
+        "archive": [archived.total("row_count"), digests(folder / "archived", "data.parquet")],
+        "source": read_rows(spark, str(folder / "archived")),
+        "scan": scan_rows(spark, str(folder / "archived"), folder / "staging"),
+        "power": power_of(explore_on_spark(spark, explore_recorded(LOST_RENAME), LOST_RENAME)),
+    }
+
+
+def _do_jobs_on_runs(
+    spark: SparkSession, inputs: Path, folder: Path, work: Callable[[Task, Location], None]
+) -> dict[str, Any]:
     # All controls of a real campaign take minutes.
     campaign_spec.__dict__["CONTROL_GROUPS"] = (CONTROL,)
     summary = run_campaign(spark, SPEC, folder / "campaign", work=work)
@@ -103,16 +126,10 @@ def do_jobs(
     judged = check_dataset(spark, dataset, terms=Terms())
     with chdir(inputs):
         alone = check_dataset(spark, open_dataset([Path("events.parquet")]), terms=Terms())
-    archived = run_archive(spark, [str(inputs / "frames.jsonl.gz")], str(folder / "archived"), ArchiveSettings())
     return {
-        "migration": migrate_tree(spark, folder / "tree", storage or OperatingSystemStorage()),
         "campaign": summary.result_hash,
         "history": [str(judged.verdict), judged.counts, judged.denominators, judged.disagreements],
         "one history": [str(alone.verdict), alone.counts, alone.denominators],
-        "archive": [archived.total("row_count"), digests(folder / "archived", "data.parquet")],
-        "source": read_rows(spark, str(folder / "archived")),
-        "scan": scan_rows(spark, str(folder / "archived"), folder / "staging"),
-        "power": power_of(explore_on_spark(spark, explore_recorded(LOST_RENAME), LOST_RENAME)),
     }
 
 
@@ -237,7 +254,7 @@ def main(inputs: Path, folder: Path, master: str, victim: str | None = None) -> 
     """Print one JSON document."""
     with session_on(master) as spark:
         application, jobs = spark.sparkContext.applicationId, folder / "jobs"
-        do = functools.partial(do_jobs_with_a_kill, victim=victim) if victim else do_jobs
+        do = functools.partial(do_jobs_with_a_kill, victim=victim) if victim else do_jobs_on_tables
         done = {"executors": executors_of(spark), "jobs": do(spark, inputs, jobs)}
     print(json.dumps({"driver": os.getpid(), "application": application, **done}))
 

@@ -116,6 +116,7 @@ def replayed(found: Finding) -> Verdict:
     return replay_finding(dataclasses.replace(found, evidence=evidence), DiskImage(), "")
 
 
+@pytest.mark.nightly
 def test_a_schedule_that_was_not_shrunk_is_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(simulated_phases, "FINDINGS_MAX", 0)
     setting = setting_named("two-commits-one-reader", "questdb-9.4.2")

@@ -229,6 +229,7 @@ def test_the_size_of_a_finding_is_counted_from_its_file() -> None:
     assert size_of(replace(loaded, evidence={**loaded.evidence, "loads": at_rest})).switches == 0
 
 
+@pytest.mark.nightly
 def test_a_single_load_of_another_value_is_another_execution() -> None:
     defect = BY_NAME["no fence after the version"]
     finding = found(defect)

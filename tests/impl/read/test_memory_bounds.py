@@ -93,6 +93,7 @@ def test_chunks_that_unpack_to_more_than_their_bytes_can_justify_are_unsupported
     assert peak_mib < MEMORY_MIB_MAX
 
 
+@pytest.mark.nightly
 def test_chunks_that_are_fine_one_by_one_are_rejected_together(tmp_path: Path) -> None:
     table = zeros(6, 3_500_000, tmp_path)
     verified, together, peak_mib = cost_of(table)

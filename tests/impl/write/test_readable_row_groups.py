@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from depth import always_if, nightly, sampled
+from depth import always_if, sampled
 from real_tables import resolved_partitions
 from type_values import NEVER_NULL, SHOWN, TYPES, arrow
 from written_tables import PATH, new_table, rows, table_on, write
@@ -96,8 +96,9 @@ def test_a_table_of_many_equal_columns_is_read_at_full_size() -> None:
     assert len(table_on(storage)) == row_count
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
-    ("row_count", "size_bytes"), [nightly(2, 60 << 20, id="few"), pytest.param(1_000, 100_000, id="many")]
+    ("row_count", "size_bytes"), [pytest.param(2, 60 << 20, id="few"), pytest.param(1_000, 100_000, id="many")]
 )
 def test_values_that_do_not_compress_are_divided_by_what_readers_take_of_a_chunk_and_a_page(
     row_count: int, size_bytes: int

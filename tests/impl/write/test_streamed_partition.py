@@ -204,7 +204,8 @@ def peak_bytes(act: Callable[[], object]) -> int:
     return peak
 
 
-@pytest.mark.parametrize("is_asked", [nightly(True), False])
+@pytest.mark.nightly
+@pytest.mark.parametrize("is_asked", [True, False])
 def test_a_rewrite_takes_the_memory_of_a_few_row_groups_whatever_the_partition_has(
     tmp_path: Path, is_asked: bool
 ) -> None:

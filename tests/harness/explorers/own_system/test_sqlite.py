@@ -135,6 +135,7 @@ def test_two_writers_without_locks_lose_a_commit() -> None:
     assert replay_writers(writers(SOUND), reread(finding)) is not Verdict.INVALID
 
 
+@pytest.mark.nightly
 def test_the_same_is_explored_each_time_but_not_with_random_numbers_that_are_shared() -> None:
     assert explored(SCHEDULES, SOUND, ONE, bounds=DAY) == explored(SCHEDULES, SOUND, ONE, bounds=DAY)
     with pytest.raises((NotDeterministicError, NotExplorableError)):

@@ -49,6 +49,8 @@ TIMESTAMP, LONG, VARCHAR, SYMBOL, DESIGNATED = 8, 6, 26, 12, 1 << 17
 NO_ROOM, GONE, DAMAGED, NO_TIME = "UnsupportedError", "FileVanishedError", "CorruptError", "UnknownColumnError"
 TIMES: dict[str | None, int | None] = {None: None, "1970-01-01": 0, "1970-01-02T00:00:00.000001": DAY + 1}
 LINKED_TIMES = range(FIRST_TIME, FIRST_TIME + 3)
+WIDE_NAMES = ("zeit", "größe", "abcdefg", "日本", "ab", "größen")
+"""Some have as many bytes as others have characters."""
 TEXTS = [f"t{number}" for number in range(60)]
 Columns = Sequence[tuple[int, int, str]]
 """Number, type and name of each; -1 as the number says that it has none."""
@@ -66,6 +68,7 @@ def asked_tables() -> tuple[Question, ...]:
         *_below(),
         *_linked(),
         *_views(),
+        *_places(),
         *_unreferenced(),
     )
 
@@ -341,6 +344,33 @@ def _views() -> Iterator[Question]:
         moved.patches.append((f"entry {group}", 0, "<I", last_start + words))
         found = functools.partial(_viewed, moved.encoded(), moved.token)
         yield Question("views", name, found, DAMAGED if words > 0 else "seen")
+
+
+def _places() -> Iterator[Question]:
+    """Yield names of columns, and their places in metadata, and copies of metadata that are damaged."""
+    for number, name in enumerate(WIDE_NAMES):
+        yield Question("places", f"the place of the column {name}", functools.partial(_place_of, name), number)
+    name = "a view of metadata with another bit, after one of the sound ones at another path"
+    yield Question("views", name, _viewed_after_others, DAMAGED)
+
+
+def _place_of(name: str) -> int | None:
+    storage = MemoryStorage()
+    types = {each: "LONG" if number else "TIMESTAMP" for number, each in enumerate(WIDE_NAMES)}
+    new_table_of_rows(storage, PATH, types, LINKED_TIMES)
+    (partition,) = open_table(storage, PATH).transaction().partitions
+    (content,) = (each for path, each in storage.image().files.items() if path.endswith(PM_FILE))
+    return _view(content, partition.token).find_column(name)
+
+
+def _viewed_after_others() -> Any:
+    """Return what comes of a view of damaged metadata where the sound ones were verified before."""
+    draft, verified = generation(0), VerifiedGenerations()
+    content = draft.encoded()
+    open_view(content, draft.token, file="one/_pm", verified=verified)
+    at = draft.at["block 0"]
+    damaged = content[:at] + bytes((content[at] ^ 1,)) + content[at + 1 :]
+    return outcome_of(lambda: len(open_view(damaged, draft.token, file="other/_pm", verified=verified).row_counts))
 
 
 def _viewed(content: bytes, token: int) -> Any:

@@ -3,9 +3,10 @@
 
 PYTHON ?= python3
 UV_VERSION := 0.13.9
-# One more than cores, because tests wait for other processes too. A worker may need 1 GB, with a Java or a browser beside it.
+# One a core: what each collects, and makes once, takes longer than the waiting for other processes that one more would
+# fill. A worker may need 1 GB, with a Java or a browser beside it.
 CORES := $(shell getconf _NPROCESSORS_ONLN)
-TEST_WORKERS := $(shell [ $(CORES) -lt 8 ] && echo $$(($(CORES) + 1)) || echo 8)
+TEST_WORKERS := $(shell [ $(CORES) -lt 8 ] && echo $(CORES) || echo 8)
 # A run of the tests starts hundreds of Pythons, each of which would compile all that it imports.
 export PYTHONDONTWRITEBYTECODE :=
 # What `make nightly` does besides the slow tests: minutes of fuzzing, a campaign, and checks of an effort that is work,

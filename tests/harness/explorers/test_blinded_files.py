@@ -198,7 +198,8 @@ STATEFUL_BLINDINGS: dict[str, tuple[Blinding, str]] = {
 }
 
 
-@pytest.mark.parametrize("name", sampled(1, list(STATEFUL_BLINDINGS)))
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", STATEFUL_BLINDINGS)
 def test_blinded_programs_are_noticed(name: str, monkeypatch: Patch) -> None:
     blind, missed = STATEFUL_BLINDINGS[name]
     programs = Stateful(None, "/table", StorageKind.MEMORY)

@@ -96,6 +96,7 @@ def setting_named(name: str, preset: str = "hardened") -> Setting:
     return setting_of(load_scenario(name), PRESETS[preset])
 
 
+@pytest.mark.nightly
 def test_findings_beyond_those_that_are_shrunk_are_kept_as_seen_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(simulated_phases, "FINDINGS_MAX", 1)
     setting = setting_named("reader-lives-through-a-kill", "questdb-9.4.2")

@@ -247,6 +247,7 @@ def save(frame: DataFrame, path: Path, mode: str = "append") -> None:
     frame.write.format("tornproof").mode(mode).option("allow_parquet_last", "true").save(str(path))
 
 
+@pytest.mark.nightly
 def test_task_that_fails_once_is_tried_again_and_its_rows_are_there_once(
     frame: DataFrame, table: Path, tmp_path: Path
 ) -> None:

@@ -298,6 +298,7 @@ def test_names_from_files_are_text_wherever_they_stand(tmp_path: Path, with_plot
     assert "\x1b" not in body and "\u202e" not in body
 
 
+@pytest.mark.nightly
 def test_a_browser_shows_a_sound_and_a_hostile_campaign_to_everybody_and_runs_nothing_of_them(
     sound: Path,
     tmp_path: Path,

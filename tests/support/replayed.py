@@ -1,6 +1,7 @@
 """What a part of *roundtrip* finds first, and what comes of it again."""
 
 from collections.abc import Iterable
+from contextlib import AbstractContextManager
 from itertools import islice
 
 from tornproof.harness.common.verdict import Finding, Verdict
@@ -19,3 +20,13 @@ def first_findings(part: Part) -> list[Finding]:
 def replayed(findings: Iterable[Finding]) -> set[Verdict]:
     """Return the verdicts of replaying findings that depend on no table."""
     return {replay_roundtrip(each, NO_TABLE, "/table") for each in findings}
+
+
+def kinds_that_replay(part: Part, mistake: AbstractContextManager[None]) -> set[str]:
+    """Return the kinds of what a part finds of a mistake; each finding must replay until the mistake is gone."""
+    with mistake:
+        findings = [*findings_of(part)]
+        assert replayed(findings) == {Verdict.INVALID}
+    assert replayed(findings) == {Verdict.VALID}
+    cases = part.cases()
+    return {part.kind_of(cases[each.evidence[part.key]]) for each in findings}

@@ -24,7 +24,7 @@ from tornproof.harness.explorers.roundtrip.metadata.metadata_draft import (
     chunk_start,
 )
 from tornproof.harness.explorers.roundtrip.metadata.placed_partitions import GENERATED, PARQUET
-from tornproof.harness.explorers.roundtrip.metadata.transaction_files import Entry, TransactionFile
+from tornproof.harness.explorers.roundtrip.metadata.transaction_files import Entry, of_entries
 from tornproof.harness.explorers.roundtrip.worked_out.question import Question, outcome_of, problem_of
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
@@ -158,17 +158,12 @@ def _changed(entry: Entry, **values: int) -> Entry:
     return Entry(**kept | values)
 
 
-def _version(entries: Sequence[Entry]) -> TransactionFile:
-    last = entries[-1].row_count if entries else 0
-    return TransactionFile(name="", entries=tuple(entries), transient_row_count=last, symbols=())
-
-
 def _decoded(entries: Sequence[Entry]) -> Transaction:
-    return decode_transaction(_version(entries).content(), file=TXN)
+    return decode_transaction(of_entries(entries).content(), file=TXN)
 
 
 def _resolved(mine: Entry, now: Sequence[Entry]) -> Any:
-    storage = DiskImage.of_files({f"{PATH}/{TXN}": _version(now).content()})
+    storage = DiskImage.of_files({f"{PATH}/{TXN}": of_entries(now).content()})
     columns = (TableColumn(id=0, name="time", type=TIMESTAMP),)
     metadata = TableMetadata(columns=columns, partition_by=PartitionBy.DAY, timestamp_id=0)
     snapshot = snapshot_of(Table(storage=storage, path=PATH, metadata=metadata), _decoded([mine]))

@@ -98,6 +98,7 @@ def made_files() -> dict[str, bytes]:
     }
 
 
+@functools.cache
 def few_numbers() -> bytes:
     """Return a file of few rows with numbers of all kinds."""
     return _written(_numbers(FEW_ROWS))

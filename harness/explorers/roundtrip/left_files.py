@@ -24,12 +24,12 @@ from tornproof.harness.explorers.roundtrip.asked_tables import made
 from tornproof.harness.explorers.roundtrip.metadata.chains import PREVIOUS_AT, generation
 from tornproof.harness.explorers.roundtrip.metadata.metadata_draft import SORTED_BY_TIMESTAMP, WORD_BYTES
 from tornproof.harness.explorers.roundtrip.metadata.placed_partitions import PARQUET, data_ending_at
-from tornproof.harness.explorers.roundtrip.metadata.transaction_files import Entry, TransactionFile
+from tornproof.harness.explorers.roundtrip.metadata.transaction_files import Entry, of_entries
 from tornproof.harness.explorers.roundtrip.worked_out.new_tables import META_COLUMN, META_HEADER
 from tornproof.harness.explorers.roundtrip.worked_out.question import Question, outcome_of, problem_of
-from tornproof.harness.simulator.filesystem.faulty import Fault, FaultyStorage
+from tornproof.harness.simulator.filesystem.faulty import Fault, FaultyStorage, RefusingStorage
 from tornproof.harness.simulator.filesystem.image import DiskImage
-from tornproof.harness.simulator.filesystem.intercept import BARRIERS, CHANGES, Call, CallKind, InterceptedStorage
+from tornproof.harness.simulator.filesystem.intercept import BARRIERS, CHANGES, Call, CallKind
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.systems.workload import FIRST_TIME
 from tornproof.impl.errors import StorageError
@@ -230,19 +230,6 @@ def _changed_by_dry_run(out: str | None) -> list[str]:
     return [f"{call.kind} {call.path}" for call in storage.calls if call.kind in CHANGES]
 
 
-class _Refusing(InterceptedStorage):
-    """A storage that refuses all calls on the file of pins, or only its locks, for one reason."""
-
-    def __init__(self, inner: Storage, reason: StorageReason, *, at_lock: bool) -> None:
-        super().__init__(inner)
-        self._reason, self._at_lock = reason, at_lock
-
-    def intercept(self, call: Call, run: Callable[[], Any]) -> Any:
-        if call.path.endswith(PINS) and (call.kind is CallKind.LOCK or not self._at_lock):
-            raise StorageError(file=call.path, operation=call.kind.value, reason=self._reason)
-        return run()
-
-
 def _pinned() -> Iterator[Question]:
     """Yield readers who may not open the file of pins: they read without one if that is because of its permissions."""
     for reason in StorageReason:
@@ -265,8 +252,11 @@ def _pinned() -> Iterator[Question]:
 
 
 def _is_pinned(reason: StorageReason, *, at_lock: bool = False) -> Any:
+    def reason_of(call: Call) -> StorageReason | None:
+        return reason if call.path.endswith(PINS) and (call.kind is CallKind.LOCK or not at_lock) else None
+
     def found() -> bool:
-        with pin_committed(_Refusing(storage, reason, at_lock=at_lock), PATH) as pin:
+        with pin_committed(RefusingStorage(storage, reason_of), PATH) as pin:
             return pin.is_held
 
     storage = MemoryStorage()
@@ -351,8 +341,7 @@ def _older() -> Iterator[Question]:
 
 def _is_reported(size_bytes: int | None) -> bool:
     entry = Entry(timestamp=0, row_count=1, token=100, flags=PARQUET)
-    txn = TransactionFile(name="", entries=(entry,), transient_row_count=1, symbols=()).content()
-    files = {f"{PATH}/_txn": txn, f"{PATH}/1970-01-01/.keep": b""}
+    files = {f"{PATH}/_txn": of_entries([entry]).content(), f"{PATH}/1970-01-01/.keep": b""}
     if size_bytes is not None:
         files[f"{PATH}/1970-01-01/{DATA_FILE}"] = (data_ending_at(100) + b"?")[:size_bytes]
     return bool(repair_table(MemoryStorage.of(DiskImage.of_files(files)), PATH, dry_run=True).problems)

@@ -103,3 +103,19 @@ class FaultyStorage(InterceptedStorage):
             self._is_killed = True
             raise Killed
         raise StorageError(file=call.path, operation=call.kind.value, reason=fault.reason)
+
+
+class RefusingStorage(InterceptedStorage):
+    """A storage over another one that refuses each call for the reason that `reason_of` gives, and makes the others."""
+
+    def __init__(self, inner: Storage, reason_of: Callable[[Call], StorageReason | None]) -> None:
+        """Refuse nothing yet."""
+        super().__init__(inner)
+        self._reason_of = reason_of
+
+    def intercept(self, call: Call, run: Callable[[], Answer]) -> Answer:
+        """Make the call, unless there is a reason not to."""
+        reason = self._reason_of(call)
+        if reason is not None:
+            raise StorageError(file=call.path, operation=call.kind.value, reason=reason)
+        return run()

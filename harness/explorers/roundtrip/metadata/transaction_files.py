@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn
 
@@ -108,6 +108,12 @@ class TransactionFile:
         whole = head + bytes([GARBAGE]) * (self.area_offset - len(head)) + area
         # What is behind belongs to nobody.
         return whole[: len(whole) - self.less_bytes] if self.less_bytes else whole + bytes([GARBAGE]) * 9
+
+
+def of_entries(entries: Sequence[Entry], **record: int) -> TransactionFile:
+    """Return a version without symbols that has these partitions, and says the same of the last one's rows."""
+    last = entries[-1].row_count if entries else 0
+    return TransactionFile(name="", entries=tuple(entries), transient_row_count=last, symbols=(), record=record)
 
 
 @functools.cache

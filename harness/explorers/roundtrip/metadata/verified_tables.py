@@ -20,7 +20,7 @@ from tornproof.harness.explorers.corruption.crafted import overwritten
 from tornproof.harness.explorers.roundtrip.metadata.chains import generation
 from tornproof.harness.explorers.roundtrip.metadata.metadata_draft import GROUP_ROWS, SORTED_BY_TIMESTAMP
 from tornproof.harness.explorers.roundtrip.metadata.placed_partitions import GENERATED, PARQUET, data_ending_at
-from tornproof.harness.explorers.roundtrip.metadata.transaction_files import Entry, TransactionFile
+from tornproof.harness.explorers.roundtrip.metadata.transaction_files import Entry, of_entries
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.impl.errors import UnsupportedError
@@ -127,11 +127,7 @@ def _table_of(states: Sequence[str], others: Mapping[str, bytes]) -> Table:
 
 
 def _table(files: dict[str, bytes], entries: Sequence[Entry], metadata: TableMetadata | None = None) -> Table:
-    last = entries[-1].row_count if entries else 0
-    txn = TransactionFile(
-        name="", entries=tuple(entries), transient_row_count=last, symbols=(), record={"column_version": 0}
-    )
-    storage = DiskImage.of_files({**files, f"{PATH}/{TXN}": txn.content()})
+    storage = DiskImage.of_files({**files, f"{PATH}/{TXN}": of_entries(entries, column_version=0).content()})
     return Table(storage=storage, path=PATH, metadata=metadata)
 
 

@@ -26,6 +26,7 @@ from tornproof.harness.explorers.model_based.other_footers import (
 )
 from tornproof.harness.explorers.roundtrip.forms import duplicated_file, in_form, reader_of
 from tornproof.harness.explorers.roundtrip.metadata.metadata_draft import SORTED_BY_TIMESTAMP
+from tornproof.harness.explorers.roundtrip.parquet.cold_reads import migrated
 from tornproof.harness.explorers.roundtrip.worked_out.column_types import LONG, PLAIN_TAGS, TIMESTAMP
 from tornproof.harness.explorers.roundtrip.worked_out.question import Question, outcome_of
 from tornproof.harness.simulator.filesystem.image import DiskImage
@@ -284,9 +285,7 @@ def _order(content: bytes, told: dict[str, Any]) -> tuple[int, int, tuple[int, .
 def _header(content: bytes, told: list[dict[str, Any]]) -> FileHeader:
     """Return the header of the metadata that a migration makes of a file whose footer has so many documents."""
     texts = [json.dumps({"version": 1, "schema": [each]}).encode() for each in told]
-    changed = with_footer(content, within((), lambda struct: with_fields(struct, _document(*texts))))
-    made = convert(reader_of(changed), size_bytes=len(changed), file=DATA_FILE)
-    return next(decode_chain(made, file=PM_FILE, end_bytes=len(made))).header
+    return migrated(with_footer(content, within((), lambda struct: with_fields(struct, _document(*texts))))).header
 
 
 def _described(content: bytes, told: list[dict[str, Any]]) -> tuple[int, int]:
@@ -366,9 +365,7 @@ def decoded_times() -> Iterator[Question]:
 
 def _times_of(content: bytes) -> list[tuple[int, ...]]:
     """Return the bounds that metadata state of the only column."""
-    made = convert(reader_of(content), size_bytes=len(content), file=DATA_FILE)
-    metadata = next(decode_chain(made, file=PM_FILE, end_bytes=len(made)))
-    chunks = [chunk for block in metadata.blocks for chunk in block.chunks]
+    chunks = [chunk for block in migrated(content).blocks for chunk in block.chunks]
     bounds = [[needed(each, "there is no bound") for each in (chunk.minimum, chunk.maximum)] for chunk in chunks]
     return [tuple(int.from_bytes(each.value, "little") for each in pair) for pair in bounds]
 

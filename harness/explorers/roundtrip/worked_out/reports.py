@@ -17,7 +17,7 @@ from tornproof.harness.common.patch import replaced
 from tornproof.harness.common.whose_error import needed
 from tornproof.harness.explorers.roundtrip.forms import FORMS, Form, few_numbers, in_form, opened
 from tornproof.harness.explorers.roundtrip.metadata.placed_partitions import GENERATED, PARQUET
-from tornproof.harness.explorers.roundtrip.metadata.transaction_files import Entry, TransactionFile
+from tornproof.harness.explorers.roundtrip.metadata.transaction_files import Entry, of_entries
 from tornproof.harness.explorers.roundtrip.worked_out.question import Question
 from tornproof.harness.explorers.roundtrip.writing.kills import table_of_rows
 from tornproof.harness.simulator.filesystem.image import DiskImage
@@ -32,7 +32,6 @@ from tornproof.impl.query.pruning import Reason
 from tornproof.impl.query.time_search import TimeRange
 from tornproof.impl.read.counters import ReadCounters
 from tornproof.impl.read.reader import Snapshot, open_snapshot, snapshot_of
-from tornproof.impl.storage.interface import OpenMode
 from tornproof.impl.storage.operating_system_file import TranslateOsErrors
 from tornproof.impl.table.metadata_file import PartitionBy, TableColumn, TableMetadata
 from tornproof.impl.table.table import Table, open_table
@@ -203,7 +202,7 @@ def _transaction(flags: Sequence[int]) -> bytes:
         Entry(timestamp=day * DAY, row_count=1 + day, flags=each, token=100 if each else -1)
         for day, each in enumerate(flags)
     ]
-    return TransactionFile(name="", entries=tuple(entries), transient_row_count=len(flags), symbols=()).content()
+    return of_entries(entries).content()
 
 
 def _planned(image: DiskImage, only: str | None) -> Any:
@@ -257,9 +256,8 @@ def _is_same_in_parts(form: Form) -> bool:
 
 def _sizes(form: Form) -> Any:
     """Return whether all sizes are right, and if not what is said and what is right."""
-    before, storage = few_numbers(), MemoryStorage()
-    with storage.open_for_writing("before", OpenMode.NEW) as file:
-        file.pwrite(before, 0)
+    before = few_numbers()
+    storage = MemoryStorage.of(DiskImage.of_files({"before": before}))
     said = change_footer_form(storage, "before", form.footer, chunks=form.chunks, out="after", header=form.header)
     after = storage.image().files["after"]
     of_footers = (len(content) - opened(content).offset_bytes for content in (before, after))

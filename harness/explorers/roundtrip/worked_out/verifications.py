@@ -19,15 +19,15 @@ from tornproof.harness.common.whose_error import needed
 from tornproof.harness.explorers.model_based.other_footers import SCHEMA, with_footer, within
 from tornproof.harness.explorers.roundtrip.forms import reader_of
 from tornproof.harness.explorers.roundtrip.metadata.placed_partitions import GENERATED, PARQUET
-from tornproof.harness.explorers.roundtrip.metadata.transaction_files import Entry, TransactionFile
+from tornproof.harness.explorers.roundtrip.metadata.transaction_files import Entry, of_entries
 from tornproof.harness.explorers.roundtrip.worked_out.migrations import as_decimal, as_text
 from tornproof.harness.explorers.roundtrip.worked_out.question import Question, outcome_of
 from tornproof.harness.explorers.roundtrip.writing.kills import commit, table_of_rows
+from tornproof.harness.simulator.filesystem.faulty import RefusingStorage
 from tornproof.harness.simulator.filesystem.image import DiskImage
-from tornproof.harness.simulator.filesystem.intercept import Call, CallKind, InterceptedStorage
+from tornproof.harness.simulator.filesystem.intercept import Call, CallKind
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.systems.workload import FIRST_TIME
-from tornproof.impl.errors import StorageError
 from tornproof.impl.layout.parquet import DATA_FILE
 from tornproof.impl.migrate.convert import convert
 from tornproof.impl.read.decoding import SYNCHRONOUS, by_threads
@@ -149,21 +149,11 @@ def _actions(limit: int) -> list[str]:
     return [str(each.kind) for each in repair_table(MemoryStorage.of(_filtered(limit)), PATH, dry_run=True).actions]
 
 
-class _Closed(InterceptedStorage):
-    """A storage in which files of a name cannot be opened, for one reason."""
-
-    def __init__(self, image: DiskImage, name: str, reason: StorageReason) -> None:
-        super().__init__(MemoryStorage.of(image))
-        self._name, self._reason = name, reason
-
-    def intercept(self, call: Call, run: Callable[[], Any]) -> Any:
-        if call.kind is CallKind.OPEN_FOR_READING and call.path.endswith(f"/{self._name}"):
-            raise StorageError(file=call.path, operation=call.kind.value, reason=self._reason)
-        return run()
-
-
 def _unopened(file: str, reason: StorageReason, call: Callable[[Table], object]) -> Any:
-    storage = _Closed(table_of_rows(PATH, [(FIRST_TIME, 0)]), file, reason)
+    def reason_of(call: Call) -> StorageReason | None:
+        return reason if call.kind is CallKind.OPEN_FOR_READING and call.path.endswith(f"/{file}") else None
+
+    storage = RefusingStorage(MemoryStorage.of(table_of_rows(PATH, [(FIRST_TIME, 0)])), reason_of)
     return outcome_of(lambda: call(open_table(storage, PATH)))
 
 
@@ -183,7 +173,7 @@ def _table_of_file(content: bytes) -> Table:
     """Return a table without `_meta` whose only partition is a file, with metadata that a migration makes."""
     row_count = pq.ParquetFile(io.BytesIO(content)).metadata.num_rows
     entry = Entry(timestamp=0, row_count=row_count, token=len(content), flags=PARQUET | GENERATED)
-    txn = TransactionFile(name="", entries=(entry,), transient_row_count=row_count, symbols=()).content()
+    txn = of_entries([entry]).content()
     metadata = convert(reader_of(content), size_bytes=len(content), file=DATA_FILE)
     files = {f"{PATH}/{TXN}": txn, f"{PATH}/1970-01-01/{DATA_FILE}": content, f"{PATH}/1970-01-01/{PM_FILE}": metadata}
     return Table(storage=DiskImage.of_files(files), path=PATH, metadata=None)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -21,9 +21,9 @@ from tornproof.harness.common.new_tables import new_table
 from tornproof.harness.common.patch import Controls, not_noticed, original_of
 from tornproof.harness.common.whose_error import errors_as_problems, needed
 from tornproof.harness.explorers.roundtrip.writing.kills import WRITER, execute_and_spoil, row_count_in
-from tornproof.harness.simulator.filesystem.faulty import Fault, FaultyStorage
+from tornproof.harness.simulator.filesystem.faulty import Fault, FaultyStorage, RefusingStorage
 from tornproof.harness.simulator.filesystem.image import DiskImage
-from tornproof.harness.simulator.filesystem.intercept import Call, CallKind, InterceptedStorage
+from tornproof.harness.simulator.filesystem.intercept import Call, CallKind
 from tornproof.harness.simulator.filesystem.memory import Killed, MemoryStorage
 from tornproof.harness.systems.workload import FIRST_TIME
 from tornproof.impl.errors import RowsRejectedError, StorageError
@@ -86,7 +86,7 @@ def problem_of(case: Volumes) -> str | None:
     """Say what is wrong with a recovery and with what a writer takes after it; None if nothing is."""
     disk = MemoryStorage.of(_killed_table())
     directories = [f"{PATH}/{open_table(disk, PATH).directory_of(each)}/" for each in _partitions(disk)]
-    storage = _Volumes(disk, case, directories)
+    storage = _on_volumes(disk, case, directories)
     taken = 0
     try:
         with open_writer_of_copy(storage, PATH) as writer:
@@ -156,19 +156,14 @@ class _Rewriting(PartitionChanger, kw_only=True):
         return True
 
 
-class _Volumes(InterceptedStorage):
-    """A disk on which calls of one kind fail in some directories."""
+def _on_volumes(disk: Storage, case: Volumes, directories: list[str]) -> Storage:
+    """Return a disk on which calls of one kind fail in some directories."""
 
-    def __init__(self, inner: Storage, case: Volumes, directories: list[str]) -> None:
-        super().__init__(inner)
-        self._case, self._directories = case, directories
+    def reason_of(call: Call) -> StorageReason | None:
+        reasons = zip(directories, case.reasons, strict=True)
+        return next((each for at, each in reasons if each and call.kind is case.at and call.path.startswith(at)), None)
 
-    def intercept(self, call: Call, run: Callable[[], Any]) -> Any:
-        """Fail where it is said so."""
-        for directory, reason in zip(self._directories, self._case.reasons, strict=True):
-            if reason is not None and call.kind is self._case.at and call.path.startswith(directory):
-                raise StorageError(file=call.path, operation=call.kind.value, reason=reason)
-        return run()
+    return RefusingStorage(disk, reason_of)
 
 
 @functools.cache

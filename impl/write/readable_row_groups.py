@@ -60,7 +60,8 @@ def _is_readable_chunk(size_bytes: int, row_count: int, chunk: Chunk, group: Enc
     cost_bytes = size_bytes * min(row_count, 2) + VARIABLE_WIDTH_BYTES * row_count
     if cost_bytes > bound_bytes(chunk) or chunk.total_compressed > limits.CHUNK_LIMIT_BYTES:
         return False
-    if cost_bytes <= PAGE_SIZE_MAX_BYTES and row_count <= limits.PAGE_COUNT_LIMIT:
+    # Every row has a page of its own at most, and the dictionary is one more.
+    if cost_bytes <= PAGE_SIZE_MAX_BYTES and row_count < limits.PAGE_COUNT_LIMIT:
         return True
     start = chunk.byte_range_start - HOME_BYTES
     try:

@@ -26,13 +26,14 @@ TABLE_NAME = "table"
 WITH_FILTERS = 4
 """The options with which all columns get bloom filters."""
 PATH = f"/{TABLE_NAME}"
+TIME = "ts"
 NO_NAME = b"\xff" * 8
 """The suffix of a directory without one, in `_txn`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewTable:
-    """A table to make: types by column, of which the first is the designated timestamp, and deduplication keys.
+    """A table to make: types by column, of which `TIME` is the designated timestamp, and deduplication keys.
 
     After its first rows, which are written with the `nth_options` of a program, columns are `added` and `removed`, and
     its partitions become those that a server has split off from ones `split_from` longer intervals, the first of which
@@ -97,9 +98,11 @@ TABLES = (
     TEXTS,
     NewTable(
         name="years, the time is the key",
+        # The designated timestamp is neither the first column nor the first timestamp.
         columns={
-            "ts": "TIMESTAMP",
             "u": "UUID",
+            "born": "TIMESTAMP",
+            "ts": "TIMESTAMP",
             "l": "LONG256",
             "ip": "IPV4",
             "g": "GEOHASH(4c)",
@@ -217,5 +220,5 @@ def empty_image(name: str) -> DiskImage:
         NewColumn(name=column, type=type_code(text) or 0, is_dedup_key=column in made.keys, symbol_capacity=2)
         for column, text in made.columns.items()
     ]
-    create_table(storage, PATH, columns, timestamp=columns[0].name, partition_by=made.partition_by)
+    create_table(storage, PATH, columns, timestamp=TIME, partition_by=made.partition_by)
     return storage.image()

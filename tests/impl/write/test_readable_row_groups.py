@@ -11,6 +11,7 @@ from type_values import NEVER_NULL, SHOWN, TYPES, arrow
 from written_tables import PATH, new_table, rows, table_on, write
 
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
+from tornproof.impl import limits
 from tornproof.impl.chunk import expansion as chunk_expansion
 from tornproof.impl.errors import RowsRejectedError
 from tornproof.impl.parquet.encode_options import ENCODABLE, ColumnOptions, EncodeOptions, Encoding
@@ -83,6 +84,18 @@ def test_columns_that_are_too_much_together_are_divided_and_merged_into(small_bo
     write(storage, rows([501], **ones), options=WriterOptions())
     assert sum(block_sizes(storage)) == row_count + 1
     assert table_on(storage)["c39"].to_pylist() == [0] * (row_count + 1)
+
+
+@pytest.mark.parametrize(("row_count", "sizes"), [(7, [7]), (8, [4, 4])])
+def test_a_dictionary_is_one_of_the_pages_that_readers_take(
+    monkeypatch: pytest.MonkeyPatch, row_count: int, sizes: list[int]
+) -> None:
+    monkeypatch.setattr(limits, "PAGE_COUNT_LIMIT", 8)
+    storage, _ = new_table(NewColumn(name="x", type=TypeTag.LONG))
+    encoding = EncodeOptions(page_row_count_max=1, columns={"x": ColumnOptions(encoding=Encoding.DICTIONARY)})
+    write(storage, rows(range(row_count), x=[5] * row_count), options=WriterOptions(encoding=encoding))
+    assert block_sizes(storage) == sizes
+    assert table_on(storage)["x"].to_pylist() == [5] * row_count
 
 
 @pytest.mark.nightly

@@ -21,6 +21,7 @@ from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.systems.workload import FIRST_TIME
 from tornproof.impl.errors import TornproofError
+from tornproof.impl.parquet.encode_options import EncodeOptions
 from tornproof.impl.read.reader import open_snapshot
 from tornproof.impl.table.symbols import read_table_symbols
 from tornproof.impl.table.table import open_table
@@ -31,16 +32,25 @@ PATH = "limited"
 DAY, DAYS = 86_400_000_000, 4
 ROW_COUNT = 8
 ONE_BY_ONE, TOGETHER = WriterOptions(row_group_row_count_max=1), WriterOptions()
-ROWS = "rows of a row group"
+ROWS, PAGES = "rows of a row group", "pages of a chunk"
+SIZED = "bytes of metadata, in row groups by their size,"
+OPTIONS = {
+    ROWS: TOGETHER,
+    PAGES: WriterOptions(encoding=EncodeOptions(page_row_count_max=1)),
+    SIZED: WriterOptions(row_group_size_bytes_max=1),
+}
+"""Of writers that are asked for one limit; others write row groups of one row."""
 LIMITS: Mapping[str, tuple[str, ...]] = {
     "bytes of a chunk": ("limits:CHUNK_LIMIT_BYTES",),
     "bytes of all symbols": ("limits:SYMBOL_CHARACTERS_LIMIT_BYTES",),
     "symbols": ("limits:SYMBOL_COUNT_LIMIT",),
     "bytes of a record in _txn": ("txn.transaction:RECORD_LIMIT_BYTES", "txn.write:RECORD_LIMIT_BYTES"),
     ROWS: tuple(f"{module}:VALUE_COUNT_MAX" for module in ("read.row_group", "write.readable_row_groups")),
+    PAGES: ("limits:PAGE_COUNT_LIMIT",),
     "row groups": ("limits:ROW_GROUP_COUNT_LIMIT",),
     "column chunks": ("limits:CHUNK_COUNT_LIMIT",),
     "bytes of metadata": ("limits:PM_LIMIT_BYTES",),
+    SIZED: ("limits:PM_LIMIT_BYTES",),
     "generations": ("limits:GENERATION_COUNT_LIMIT",),
 }
 """Where readers and writers have each limit."""
@@ -77,7 +87,7 @@ def problem_of(case: LimitedCommit) -> str | None:
         if _unread(storage, 1) is not None:
             return None
         try:
-            _commit(storage, range(1, ROW_COUNT), TOGETHER if case.kind == ROWS else ONE_BY_ONE)
+            _commit(storage, range(1, ROW_COUNT), OPTIONS.get(case.kind, ONE_BY_ONE))
         except TornproofError as error:
             if case.allowed == ALLOWED[-1]:
                 return f"it is refused: {error}"

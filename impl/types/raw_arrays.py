@@ -10,6 +10,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tornproof.impl.errors import CorruptError, RowsRejectedError, UnsupportedError
 from tornproof.impl.types.arrow import list_type
@@ -66,6 +67,15 @@ def lists_of(values: pa.Array, dimensions: int, *, file: str, field: str, offset
     words = data.view("<f8")
     is_header = (starts[:, None] + np.arange(0, header_bytes, ELEMENT_BYTES)) // ELEMENT_BYTES
     return _nest(np.delete(words, is_header.ravel()), lengths, is_valid)
+
+
+def inner_list_count(lists: pa.ChunkedArray) -> int:
+    """Return how many lists are inside of lists, on all levels, which `lists_of` allows `LIST_COUNT_MAX` of."""
+    count = 0
+    while pa.types.is_list(lists.type) and pa.types.is_list(lists.type.value_type):
+        lists = pc.list_flatten(lists)
+        count += len(lists)
+    return count
 
 
 def raw_of(lists: pa.Array, dimensions: int, *, column: str) -> pa.Array:

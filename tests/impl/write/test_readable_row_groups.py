@@ -14,11 +14,15 @@ from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.impl import limits
 from tornproof.impl.chunk import expansion as chunk_expansion
 from tornproof.impl.errors import RowsRejectedError
+from tornproof.impl.parquet import pages
 from tornproof.impl.parquet.encode_options import ENCODABLE, ColumnOptions, EncodeOptions, Encoding
 from tornproof.impl.read import row_group
 from tornproof.impl.table.create import NewColumn
 from tornproof.impl.table.partition_schema import physical_form
+from tornproof.impl.types import raw_arrays
+from tornproof.impl.types.names import type_code
 from tornproof.impl.types.questdb import TypeTag
+from tornproof.impl.write import readable_row_groups
 from tornproof.impl.write.writer_options import WriterOptions
 
 KIB = 1 << 10
@@ -96,6 +100,30 @@ def test_a_dictionary_is_one_of_the_pages_that_readers_take(
     write(storage, rows(range(row_count), x=[5] * row_count), options=WriterOptions(encoding=encoding))
     assert block_sizes(storage) == sizes
     assert table_on(storage)["x"].to_pylist() == [5] * row_count
+
+
+def test_lists_inside_of_arrays_are_as_many_as_readers_take(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (raw_arrays, readable_row_groups):
+        monkeypatch.setattr(module, "LIST_COUNT_MAX", 12)
+    storage, _ = new_table(NewColumn(name="x", type=type_code("DOUBLE[][]") or 0))
+    arrays = [[[0.5]] * 3] * 10
+    write(storage, rows(range(10), x=arrays), options=WriterOptions())
+    assert block_sizes(storage) == [2, 3, 2, 3]
+    assert table_on(storage)["x"].to_pylist() == arrays
+    with pytest.raises(RowsRejectedError, match="12 lists inside of an array"):
+        write(storage, rows([10], x=[[[0.5]] * 13]), options=WriterOptions())
+
+
+def test_all_symbols_before_that_of_a_row_are_in_the_page_that_readers_take(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (pages, readable_row_groups):
+        monkeypatch.setattr(module, "PAGE_SIZE_MAX_BYTES", 1_000)
+    storage, _ = new_table(NewColumn(name="x", type=TypeTag.SYMBOL))
+    symbols = [f"{number}" * 100 for number in range(8)]
+    write(storage, rows(range(8), x=symbols), options=WriterOptions())
+    assert table_on(storage)["x"].to_pylist() == symbols
+    with pytest.raises(RowsRejectedError, match=r"'x': expected at most 1000 bytes a value \(a symbol with all"):
+        write(storage, rows([8, 9], x=["8" * 100, "9" * 100]), options=WriterOptions())
+    assert table_on(storage)["x"].to_pylist() == symbols
 
 
 @pytest.mark.nightly

@@ -40,13 +40,20 @@ OPTIONS = {
     SIZED: WriterOptions(row_group_size_bytes_max=1),
 }
 """Of writers that are asked for one limit; others write row groups of one row."""
+WRITER = "write.readable_row_groups"
 LIMITS: Mapping[str, tuple[str, ...]] = {
     "bytes of a chunk": ("limits:CHUNK_LIMIT_BYTES",),
     "bytes of all symbols": ("limits:SYMBOL_CHARACTERS_LIMIT_BYTES",),
     "symbols": ("limits:SYMBOL_COUNT_LIMIT",),
     "bytes of a record in _txn": ("txn.transaction:RECORD_LIMIT_BYTES", "txn.write:RECORD_LIMIT_BYTES"),
-    ROWS: tuple(f"{module}:VALUE_COUNT_MAX" for module in ("read.row_group", "write.readable_row_groups")),
+    ROWS: tuple(
+        f"{module}:VALUE_COUNT_MAX" for module in ("read.row_group", "chunk.chunk", "write.readable_row_groups")
+    ),
+    "bytes of a page": tuple(
+        f"{module}:PAGE_SIZE_MAX_BYTES" for module in ("parquet.pages", "write.readable_row_groups")
+    ),
     PAGES: ("limits:PAGE_COUNT_LIMIT",),
+    "lists inside of arrays": tuple(f"{module}:LIST_COUNT_MAX" for module in ("types.raw_arrays", WRITER)),
     "row groups": ("limits:ROW_GROUP_COUNT_LIMIT",),
     "column chunks": ("limits:CHUNK_COUNT_LIMIT",),
     "bytes of metadata": ("limits:PM_LIMIT_BYTES",),
@@ -101,7 +108,8 @@ def failed_controls() -> Iterator[str]:
     """Yield what is not noticed of writers without a limit of chunks or symbols, and of one that writes nothing."""
     write = "tornproof.impl.write"
     controls: Controls = (
-        ("chunks of any size", f"{write}.readable_row_groups:_is_readable_chunk", lambda *_: True, "acknowledged"),
+        ("chunks of any size", f"tornproof.impl.{WRITER}:_is_readable_chunk", lambda *_: True, "acknowledged"),
+        ("lists of any number", f"tornproof.impl.{WRITER}:inner_list_count", lambda *_: 0, "acknowledged"),
         ("symbols of any size", f"{write}.new_symbols:_check_limits", lambda *_: None, "acknowledged"),
         ("nothing is committed", f"{__name__}:_commit", lambda *_: None, "1 rows are read"),
     )
@@ -123,18 +131,19 @@ def _unread(storage: MemoryStorage, row_count: int) -> str | None:
 @functools.cache
 def _table() -> DiskImage:
     storage = MemoryStorage()
-    new_table(storage, PATH, {"ts": "TIMESTAMP", "s": "SYMBOL", "b": "BINARY"})
+    new_table(storage, PATH, {"ts": "TIMESTAMP", "s": "SYMBOL", "b": "BINARY", "a": "DOUBLE[][]"})
     _commit(storage, range(1))
     return storage.image()
 
 
 def _commit(storage: MemoryStorage, numbers: Sequence[int], options: WriterOptions = ONE_BY_ONE) -> None:
-    """Commit rows of several days, with symbols and bytes that hardly compress."""
+    """Commit rows of several days, with symbols, bytes that hardly compress, and arrays of lists."""
     with open_writer_of_copy(storage, PATH, options=options) as writer:
         schema = writer.schema
         values = [hashlib.sha512(b"%d" % number).digest() * (1 + number % 3) for number in numbers]
         times = pa.array([FIRST_TIME + number % DAYS * DAY + number for number in numbers])
         symbols = pa.array([value.hex() for value in values]).dictionary_encode()
-        columns = [times.cast(schema.field("ts").type), symbols.cast(schema.field("s").type), pa.array(values)]
+        arrays = pa.array([[[0.5]] * (1 + number % 5) for number in numbers], schema.field("a").type)
+        columns = [times.cast(schema.field("ts").type), symbols.cast(schema.field("s").type), pa.array(values), arrays]
         writer.write(pa.table(columns, schema=schema))
         writer.commit()

@@ -14,14 +14,16 @@ from tornproof.impl.types.names import type_code
 from tornproof.impl.write.writer_options import WriterOptions
 
 DEFAULT = WriterOptions()
+TIME = "ts"
 
 
 def new_table(
     storage: Storage, path: str, types: Mapping[str, str], *, partition_by: PartitionBy = PartitionBy.DAY
 ) -> Table:
-    """Create a table whose columns have the types of these names; the first one is the designated timestamp."""
+    """Create a table whose columns have the types of these names; `ts`, or else the first, is when rows happened."""
     columns = [NewColumn(name=name, type=type_code(of) or 0) for name, of in types.items()]
-    return create_table(storage, path, columns, timestamp=columns[0].name, partition_by=partition_by)
+    timestamp = TIME if TIME in types else columns[0].name
+    return create_table(storage, path, columns, timestamp=timestamp, partition_by=partition_by)
 
 
 def new_table_of_rows(

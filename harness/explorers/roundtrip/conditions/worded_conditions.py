@@ -61,6 +61,8 @@ TIMES = (
     ("2024-02-29T12:30+00:30", "2024-02-29", 43_200),
     ("2024-02-29T12+23:59", "2024-02-28", 43_260),
     ("0001-01-01", "0001-01-01", 0),
+    ("0001-01-01T00:00+01:00", "0001-01-01", -3_600),
+    ("9999-12-31T23:59:59-05:00", "9999-12-31", 104_399),
 )
 """Times as they are written, the days that they are on, and seconds after midnight."""
 NO_TIMES = (
@@ -217,7 +219,13 @@ def _integers() -> Iterator[Typed]:
         literals: list[tuple[str, Any]] = [
             (str(each), each) for each in (0, -1, high, high + 1, -high - 1, -high - 2, 1 << 200)
         ]
-        literals += [("1.5", Fraction(3, 2)), ("-1.5", Fraction(-3, 2)), ("1e2", 100), ("-.5", Fraction(-1, 2))]
+        literals += [
+            ("1.5", Fraction(3, 2)),
+            ("-1.5", Fraction(-3, 2)),
+            ("1e2", 100),
+            ("1e+2", 100),
+            ("-.5", Fraction(-1, 2)),
+        ]
         literals += [("'12'", 12), ("'-1.50'", Fraction(-3, 2)), ("x'7f'", 127), ("1e999999999", Fraction(10) ** 2000)]
         literals += [("1e-999999999", Fraction(1, 10**2000)), *_rejected("''", "'1_0'", "'0x1f'")]
         literals.append((f"1.{'0' * (LITERAL_CHARACTERS_MAX - 2)}", 1))

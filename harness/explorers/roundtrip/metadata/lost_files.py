@@ -17,6 +17,8 @@ from tornproof.harness.common.whose_error import errors_as_problems
 from tornproof.harness.explorers.corruption.served import PATH, TXN, served_image
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.impl.errors import Problem
+from tornproof.impl.table.column_versions import CV_FILE
+from tornproof.impl.table.metadata_file import META_FILE, NAME_FILE
 from tornproof.impl.table.table import open_table
 from tornproof.impl.txn.pins import PINS_FILE
 from tornproof.impl.verify.verify import verify_table
@@ -31,14 +33,15 @@ FREE = frozenset({TXN, PINS_FILE})
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """A file, by its path below the table."""
+    """A file, by its path below the table, and another one that is lost, too, if there is any."""
 
     file: str
+    other: str = ""
 
     @property
     def name(self) -> str:
         """It in words."""
-        return f"{self.file} is lost"
+        return f"{self.file} and {self.other} are lost" if self.other else f"{self.file} is lost"
 
     @property
     def kind(self) -> str:
@@ -74,9 +77,10 @@ class Dictionary:
 
 @functools.cache
 def lost_files() -> tuple[Lost | Dictionary, ...]:
-    """Return each file of the table, and those of dictionaries of columns with names that patterns take otherwise."""
+    """Return each file of the table, two at once, and those of dictionaries whose columns patterns take otherwise."""
     files = (path.removeprefix(f"{PATH}/") for path in sorted(served_image().files))
-    return (*(Lost(file) for file in files if file not in FREE), *_dictionaries())
+    both = (Lost(META_FILE, other) for other in (NAME_FILE, CV_FILE))
+    return (*(Lost(file) for file in files if file not in FREE), *both, *_dictionaries())
 
 
 def _dictionaries() -> Iterator[Dictionary]:
@@ -124,6 +128,8 @@ def failed_controls() -> Iterator[str]:
 
 def _reported(lost: Lost) -> Collection[Problem]:
     image = served_image().without_file(f"{PATH}/{lost.file}")
+    if lost.other:
+        image = image.without_file(f"{PATH}/{lost.other}")
     return verify_table(open_table(image, PATH)).all_problems
 
 

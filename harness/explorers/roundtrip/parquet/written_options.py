@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from tornproof.harness.common.copies import open_writer_of_copy
 from tornproof.harness.common.made_rows import rows_for
-from tornproof.harness.common.new_tables import new_table
+from tornproof.harness.common.new_tables import TIME, new_table
 from tornproof.harness.common.patch import Controls, not_noticed
 from tornproof.harness.common.whose_error import errors_as_problems, needed
 from tornproof.harness.explorers.roundtrip.parquet.array_bytes import stored_of
@@ -37,8 +37,8 @@ from tornproof.impl.write.writer_options import BloomOptions, OptionsRejectedErr
 PROPERTY = "files are written as the options of the writer say"
 PATH = "options"
 COLUMNS = {
-    **{"ts": "TIMESTAMP", "v": "LONG", "d": "DOUBLE", "name": "VARCHAR", "flag": "BOOLEAN", "raw": "BINARY"},
-    **{"key": "SYMBOL", "u": "UUID", "list": "DOUBLE[]"},
+    **{"v": "LONG", TIME: "TIMESTAMP", "d": "DOUBLE", "name": "VARCHAR", "flag": "BOOLEAN", "raw": "BINARY"},
+    **{"key": "SYMBOL", "u": "UUID", "list": "DOUBLE[]", "n": "INT", "f": "FLOAT"},
 }
 GROUPS_COMPARED_MAX = 3
 HIGHEST = "the highest level of a codec"
@@ -58,16 +58,15 @@ LEVELS = {Codec.GZIP: (6, 1), Codec.BROTLI: (0, 11), Codec.ZSTD: (19, 10), Codec
 """Of each codec that has any, two that are not its default, and that make other bytes of the texts here."""
 MANY_ROWS, LONG_TEXT = 1_200, "x" * 2_200
 """pyarrow looks at the bytes of a page or a dictionary after each 1,024 rows; by default both have a mebibyte."""
-BY_TIME = (pq.SortingColumn(0),)
 SORTING_COLUMNS = 4
 """The field of a row group in parquet.thrift."""
 ENCODABLE = {
-    Encoding.DICTIONARY: "ts v d name raw key u list",
-    Encoding.PLAIN: "ts v d name flag raw u list",
-    Encoding.DELTA_BINARY_PACKED: "ts v",
+    Encoding.DICTIONARY: "ts v d name raw key u list n f",
+    Encoding.PLAIN: "ts v d name flag raw u list n f",
+    Encoding.DELTA_BINARY_PACKED: "ts v n",
     Encoding.DELTA_LENGTH_BYTE_ARRAY: "name raw list",
     Encoding.DELTA_BYTE_ARRAY: "name raw u list",
-    Encoding.BYTE_STREAM_SPLIT: "ts v d u",
+    Encoding.BYTE_STREAM_SPLIT: "ts v d u n f",
 }
 """The columns that can be in each encoding; symbols are always in a dictionary."""
 OTHERS = {"v": Encoding.DELTA_BINARY_PACKED, "d": Encoding.BYTE_STREAM_SPLIT, "name": Encoding.DELTA_BYTE_ARRAY}
@@ -114,7 +113,7 @@ def asked() -> tuple[Asked, ...]:
         "pages of few rows": EncodeOptions(page_row_count_max=7),
         "pages of few rows without checksums": EncodeOptions(page_row_count_max=3, page_checksums=False),
         "no bounds, and another codec of the timestamp": EncodeOptions(
-            statistics=False, columns={"ts": ColumnOptions(codec=Codec.GZIP, level=1, encoding=OTHERS["v"])}
+            statistics=False, columns={TIME: ColumnOptions(codec=Codec.GZIP, level=1, encoding=OTHERS["v"])}
         ),
         **{f"the codec {name}": EncodeOptions(codec=codec) for codec, name in CODECS.items()},
     }
@@ -141,13 +140,13 @@ def _mixed_codecs() -> Iterator[Asked]:
                 "row_group_row_count_max": GROUP_ROWS,
                 "encoding": EncodeOptions(codec=codec, level=level, columns=columns),
             },
-            {"ts": "TIMESTAMP", **dict.fromkeys(columns, "VARCHAR")},
+            {TIME: "TIMESTAMP", **dict.fromkeys(columns, "VARCHAR")},
         )
 
 
 def _sizes() -> Iterator[Asked]:
     """Yield limits of row groups."""
-    for row_count, size_bytes in ((GROUP_ROWS, 10**9), (100, 2_000), (100, 1_000), (100, 1)):
+    for row_count, size_bytes in ((GROUP_ROWS, 10**9), (100, 2_400), (100, 1_200), (100, 1)):
         settings = {"row_group_row_count_max": row_count, "row_group_size_bytes_max": size_bytes}
         yield Asked(f"at most {row_count} rows and {size_bytes} bytes in a row group", settings)
 
@@ -162,7 +161,7 @@ def _large() -> Iterator[Asked]:
         ("long texts in a dictionary", replace(plain, columns=by_dictionary), {}),
         ("long texts in row groups of few bytes", plain, {"row_group_size_bytes_max": 300_000}),
     ):
-        yield Asked(name, {"encoding": encoding, **settings}, {"ts": "TIMESTAMP", "name": "VARCHAR"}, is_large=True)
+        yield Asked(name, {"encoding": encoding, **settings}, {TIME: "TIMESTAMP", "name": "VARCHAR"}, is_large=True)
 
 
 @functools.cache
@@ -178,10 +177,10 @@ def wrong() -> tuple[Wrong, ...]:
         "pages of no bytes": EncodeOptions(page_size_bytes=0),
         "pages of no rows": EncodeOptions(page_row_count_max=0),
         "another order of rows": EncodeOptions(
-            sorting=(SortingColumn(column_index=1, descending=False, nulls_first=False),)
+            sorting=(SortingColumn(column_index=0, descending=False, nulls_first=False),)
         ),
         "a footer that servers cannot read": EncodeOptions(footer_extension=FooterForm.FINAL),
-        "no bounds of the timestamp": EncodeOptions(columns={"ts": ColumnOptions(statistics=False)}),
+        "no bounds of the timestamp": EncodeOptions(columns={TIME: ColumnOptions(statistics=False)}),
         "a column that is not there": EncodeOptions(columns={"w": ColumnOptions(statistics=False)}),
         "a level of the default codec that is not of its own": EncodeOptions(
             codec=Codec.ZSTD, level=highest, columns={"d": ColumnOptions(codec=Codec.GZIP, level=highest)}
@@ -228,13 +227,13 @@ def failed_controls() -> Iterator[str]:
         yield "a file at another level was not noticed"
     for written, wanted, words in (
         (
-            "at most 100 rows and 2000 bytes in a row group",
-            "at most 100 rows and 1000 bytes in a row group",
+            "at most 100 rows and 2400 bytes in a row group",
+            "at most 100 rows and 1200 bytes in a row group",
             "group has 2",
         ),
         (
-            "at most 100 rows and 1000 bytes in a row group",
-            "at most 100 rows and 2000 bytes in a row group",
+            "at most 100 rows and 1200 bytes in a row group",
+            "at most 100 rows and 2400 bytes in a row group",
             "has only",
         ),
         ("the codec GZIP", "the default", "has the codec GZIP instead of LZ4"),
@@ -330,7 +329,8 @@ def _differences(content: bytes, rows: pa.Table, options: WriterOptions) -> Iter
     file = pq.ParquetFile(io.BytesIO(content))
     groups = [file.metadata.row_group(number) for number in range(file.metadata.num_row_groups)]
     yield from _wrong_sizes([group.num_rows for group in groups], rows, options)
-    if any(group.sorting_columns != BY_TIME for group in groups):
+    by_time = (pq.SortingColumn(rows.column_names.index(TIME)),)
+    if any(group.sorting_columns != by_time for group in groups):
         yield "row groups do not say that they are sorted by time"
     encoding = options.encoding
     for index, name in enumerate(rows.column_names):
@@ -369,7 +369,7 @@ def _wrong_facts(name: str, chunk: Any, options: EncodeOptions) -> Iterator[str]
     codec = CODECS[options.codec if own.codec is None else own.codec]
     if chunk.compression != codec:
         yield f"column {name} has the codec {chunk.compression} instead of {codec}"
-    has_bounds = name == "ts" or (options.statistics if own.statistics is None else own.statistics)
+    has_bounds = name == TIME or (options.statistics if own.statistics is None else own.statistics)
     has_bounds = has_bounds and name != "list"
     if (chunk.statistics is not None and chunk.statistics.has_min_max) != has_bounds:
         yield f"column {name} has bounds: {not has_bounds}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import struct
 from collections.abc import Iterator, Mapping
 from types import ModuleType
 
@@ -73,8 +74,16 @@ def annotations_of_records() -> Iterator[Question]:
         content = bytes(number * 37 % 251 for number in range(start + size_bytes + 9))
         words = f"the bytes of a {record.__name__} at byte {start}"
         yield Question("annotated records", words, functools.partial(_is_shown, record.layout, content, start), True)
+    for number in (-1, 0, 1, -(1 << 62)):
+        content = struct.pack("<4q", number, 0, number, number)
+        found = functools.partial(_shown_numbers, txn.PartitionEntry.layout, content)
+        yield Question("annotated records", f"the numbers of an entry of {number}", found, [number, 0, number, number])
 
 
 def _is_shown(layout: Layout, content: bytes, start: int) -> bool:
     shown = [(at, bytes.fromhex(text)) for at, text, *_ in layout.annotate(content, start)]
     return len(shown) > 1 and all(start <= at and content[at : at + len(each)] == each for at, each in shown)
+
+
+def _shown_numbers(layout: Layout, content: bytes) -> list[int]:
+    return [int(value) for *_, value in layout.annotate(content, 0)]

@@ -14,19 +14,30 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import xxhash
 
+from tornproof.harness.common.copies import open_writer_of_copy
+from tornproof.harness.common.new_tables import new_table_of_rows
 from tornproof.harness.explorers.model_based.other_footers import CHUNK_FACTS, with_footer, within
 from tornproof.harness.explorers.roundtrip.forms import reader_of
 from tornproof.harness.explorers.roundtrip.worked_out.hashes import SYMBOLS
 from tornproof.harness.explorers.roundtrip.worked_out.question import Question
+from tornproof.harness.simulator.filesystem.memory import MemoryStorage
+from tornproof.harness.systems.workload import FIRST_TIME
 from tornproof.impl.migrate.convert import convert
 from tornproof.impl.parquet import bloom
 from tornproof.impl.parquet.thrift import Field, Kind, Struct, encode, with_fields
+from tornproof.impl.pm.chain import decode_chain
+from tornproof.impl.table.partition import PM_FILE
+from tornproof.impl.write.writer_options import BloomOptions, BloomPosition, WriterOptions
 
 BLOOM_SALTS = (
     *(0x47B6137B, 0x44974D91, 0x8824AD5B, 0xA2B7289D),
     *(0x705495C7, 0x2DF1424B, 0x9EFC4947, 0x5C6BFB31),
 )
+PATH = "table"
+TIMES = range(FIRST_TIME, FIRST_TIME + 10)
 FILTER_BYTES_MAX = 4096
+LARGE_FILTER_BYTES = 1 << 20
+"""The number of a word in such a filter has more than 16 bits."""
 ONLY = Struct((Field(1, Kind.STRUCT, Struct(())),))
 """A choice among one, as that of a filter's algorithm, hash and compression."""
 
@@ -77,6 +88,9 @@ def bloom_filters() -> Iterator[Question]:
     for name, array, contents in arrays:
         hashes = [xxhash.xxh64_intdigest(content) for content in contents]
         yield Question("bloom filters", f"hashes of {name}", functools.partial(_value_hashes, array), hashes)
+        words = f"the bits of a filter of {LARGE_FILTER_BYTES} bytes of {name}"
+        bits = sorted({bit for each in hashes for bit in _bits_of(LARGE_FILTER_BYTES, each)})
+        yield Question("bloom filters", words, functools.partial(_set_bits, hashes, LARGE_FILTER_BYTES), bits)
         for size_bytes in (32, 64, 4096):
             filled = filter_of(hashes, size_bytes)
             name_of = f"a filter of {size_bytes} bytes of {name}"
@@ -94,12 +108,47 @@ def bloom_filters() -> Iterator[Question]:
         yield Question("bloom filters", name, functools.partial(bloom.bitset_size_bytes, count, rate), expected)
 
 
+def asked_filters() -> Iterator[Question]:
+    """Yield partitions with a filter that are rewritten with others, with none, or as they are."""
+    for position, (words, columns, expected) in itertools.product(
+        BloomPosition,
+        (
+            ("as they are", None, ["v"]),
+            ("none", {}, []),
+            ("the same", {"v": 0.01}, ["v"]),
+            ("one of another column", {"ts": 0.01}, ["ts"]),
+        ),
+    ):
+        blooms = None if columns is None else BloomOptions(columns=columns, position=position)
+        name = f"which columns have filters, once a partition with one {position.value} is rewritten with {words}"
+        yield Question("filters asked for", name, functools.partial(_filtered_columns, position, blooms), expected)
+
+
+def _filtered_columns(position: BloomPosition, asked: BloomOptions | None) -> list[str]:
+    storage, before = MemoryStorage(), BloomOptions(columns={"v": 0.01}, position=position)
+    new_table_of_rows(storage, PATH, {"ts": "TIMESTAMP", "v": "LONG"}, TIMES, options=WriterOptions(blooms=before))
+    with open_writer_of_copy(storage, PATH, options=WriterOptions(blooms=asked)) as writer:
+        (partition,) = writer.table.transaction().partitions
+        writer.rewrite_partition(partition.timestamp)
+        writer.commit()
+    (path,) = (path for path in storage.image().files if path.endswith(f".2/{PM_FILE}"))
+    content = storage.image().files[path]
+    header = next(decode_chain(content, file=path, end_bytes=len(content))).header
+    return [header.columns[index].name for index in header.bloom_columns]
+
+
 def _value_hashes(array: pa.Array) -> list[int]:
     return [int(each) for each in bloom.hashes_of(array)]
 
 
 def _made_filter(hashes: list[int], size_bytes: int) -> bytes:
     return bloom.build_bitset(np.array(hashes, np.uint64), size_bytes)
+
+
+def _set_bits(hashes: list[int], size_bytes: int) -> list[int]:
+    content = np.frombuffer(_made_filter(hashes, size_bytes), np.uint8)
+    found: list[int] = np.flatnonzero(np.unpackbits(content, bitorder="little")).tolist()
+    return found
 
 
 def _contained(content: bytes, hashes: list[int]) -> list[bool]:

@@ -1,7 +1,8 @@
-"""What machines have: fences by their processors, permissions of what is made, and names of what is no file."""
+"""What machines have: fences by processors, syncs by systems, permissions of what is made, and names of no file."""
 
 from __future__ import annotations
 
+import errno
 import functools
 import itertools
 import os
@@ -16,6 +17,7 @@ from tornproof.harness.explorers.roundtrip.worked_out.question import Question, 
 from tornproof.impl.storage.fences import fence_of
 from tornproof.impl.storage.interface import OpenMode
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
+from tornproof.impl.storage.operating_system_file import sync_to_disk
 
 ORDERED = ("x86_64", "AMD64", "i386", "i686")
 """Processors that keep the order of loads, and of stores, so that nothing is asked of the system."""
@@ -36,6 +38,7 @@ CALLS: dict[str, Callable[[OperatingSystemStorage, str], Any]] = {
     "a link to": lambda storage, path: storage.link(path, "other"),
     "a sync of": lambda storage, path: storage.sync_directory(path),
 }
+SYSTEM_FILES = "tornproof.impl.storage.operating_system_file"
 MASKS = (0o000, 0o002, 0o022, 0o077)
 
 
@@ -55,6 +58,14 @@ def machines() -> Iterator[Question]:
         expected = {"directory": 0o777 & ~mask, "file": 0o666 & ~mask}
         words = f"the permissions of what is made where the mask is {mask:03o}"
         yield Question("permissions", words, functools.partial(_permissions, mask), expected)
+    for system, error, expected in (
+        ("linux", None, ["fsync"]),
+        ("darwin", None, ["F_FULLFSYNC"]),
+        ("darwin", errno.ENOTSUP, ["F_FULLFSYNC", "fsync"]),
+        ("darwin", errno.EIO, ["F_FULLFSYNC", "fsync"]),
+    ):
+        words = f"how a file is synced on {system}, where a sync of the whole disk ends in error {error}"
+        yield Question("syncs", words, functools.partial(_synced, system, error), expected)
     opened: dict[str, Callable[[OperatingSystemStorage, str], Any]] = {
         "read": lambda storage, path: storage.open_for_reading(path),
         "written": lambda storage, path: storage.open_for_writing(path),
@@ -94,6 +105,26 @@ def _fence(machine: str, commands: int, answer: int, *, system: str = "linux") -
         except OSError as error:
             return type(error).__name__
     return asked
+
+
+def _synced(system: str, error: int | None) -> list[str]:
+    """Return the calls by which a file is synced."""
+    calls = list[str]()
+
+    def control(_: int, command: str) -> int:
+        calls.append(command)
+        if error is not None:
+            raise OSError(error, "not here")
+        return 0
+
+    library = SimpleNamespace(fcntl=control, F_FULLFSYNC="F_FULLFSYNC")
+    with (
+        replaced("sys:platform", system),
+        replaced(f"{SYSTEM_FILES}:fcntl", library),
+        replaced("os:fsync", lambda _: calls.append("fsync")),
+    ):
+        sync_to_disk(0)
+    return calls
 
 
 def _permissions(mask: int) -> dict[str, int]:

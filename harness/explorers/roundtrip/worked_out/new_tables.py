@@ -7,13 +7,14 @@ import itertools
 import struct
 from collections.abc import Iterator
 
+from tornproof.harness.common.new_tables import new_table, new_table_of_rows
+from tornproof.harness.explorers.roundtrip.metadata.views import view_problems
 from tornproof.harness.explorers.roundtrip.worked_out.column_types import LONG, PLAIN_TAGS, TIMESTAMP
 from tornproof.harness.explorers.roundtrip.worked_out.question import Question
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
-from tornproof.impl.errors import (
-    TornproofError,
-)
+from tornproof.harness.systems.workload import FIRST_TIME
+from tornproof.impl.errors import TornproofError
 from tornproof.impl.table.create import NewColumn, create_table
 from tornproof.impl.table.metadata_file import (
     META_FILE,
@@ -23,7 +24,9 @@ from tornproof.impl.table.metadata_file import (
     TableMetadata,
     decode_metadata_file,
 )
+from tornproof.impl.table.partition import PM_FILE
 from tornproof.impl.table.partition_schema import new_header
+from tornproof.impl.write.writer_options import WriterOptions
 
 META_HEADER, META_COLUMN = struct.Struct("<6i2qBii79x"), struct.Struct("<iqii4xi4x")
 META_ID = 4
@@ -95,6 +98,8 @@ def creations() -> Iterator[Question]:
     for count in (1_771, 1_772, 4_000):
         words = f"how many columns a new table of {count} has"
         yield Question("creations", words, functools.partial(_column_count, count), count)
+    sizes = {"o": 4096, "c": 0, "k": 4096, "v": 0}
+    yield Question("creations", "the sizes of the files of a new dictionary", _dictionary_sizes, sizes)
     for path, named in (("table", "table"), ("table~7", "table"), ("folder/table~12", "table"), ("a~b~c", "a")):
         found = functools.partial(_has_name_of, path, named)
         yield Question("creations", f"whether a new table at {path} has the name {named}", found, True)
@@ -141,6 +146,13 @@ def _has_name_of(path: str, name: str) -> bool:
         create_table(storage, each, columns, timestamp="ts", partition_by=PartitionBy.DAY)
         found.append(storage.image().files[f"{each}/{NAME_FILE}"])
     return found[0] == found[1]
+
+
+def _dictionary_sizes() -> dict[str, int]:
+    storage = MemoryStorage()
+    new_table(storage, "table", {"ts": "TIMESTAMP", "s": "SYMBOL"})
+    files = storage.image().files
+    return {kind: len(files[f"table/s.{kind}"]) for kind in "ocvk"}
 
 
 def _id_of(table_id: int) -> int:
@@ -197,3 +209,20 @@ def new_partitions() -> Iterator[Question]:
 def _new_header(metadata: TableMetadata, ids: tuple[int, ...], is_external: bool) -> tuple[int, int, tuple[int, ...]]:
     header = new_header(metadata, bloom_ids=ids, blooms_external=is_external)
     return header.feature_flags, header.designated_timestamp, header.bloom_columns
+
+
+def time_columns() -> Iterator[Question]:
+    """Yield tables whose designated timestamp is not their first column, and whether views find the rows of times."""
+    others = ["a", "b", "c"]
+    for place in range(len(others) + 1):
+        names = (*others[:place], "ts", *others[place:])
+        words = f"what is wrong with a view of metadata in which the time is column {place}"
+        yield Question("time columns", words, functools.partial(_problems_of_view, names), [])
+
+
+def _problems_of_view(names: tuple[str, ...]) -> list[str]:
+    storage, types = MemoryStorage(), {name: "TIMESTAMP" if name == "ts" else "LONG" for name in names}
+    options = WriterOptions(row_group_row_count_max=2)
+    new_table_of_rows(storage, "table", types, range(FIRST_TIME, FIRST_TIME + 7), options=options)
+    ((path, content),) = ((path, each) for path, each in storage.image().files.items() if path.endswith(PM_FILE))
+    return [problem for _, problem in view_problems(content, file=path)]

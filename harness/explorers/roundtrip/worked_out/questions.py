@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from tornproof.harness.common.patch import replaced
 from tornproof.harness.explorers.roundtrip.worked_out import stored_versions
 from tornproof.harness.explorers.roundtrip.worked_out.bit_fields import annotations_of_records, bit_fields
-from tornproof.harness.explorers.roundtrip.worked_out.bloom_filters import bloom_filters, copied_filters
+from tornproof.harness.explorers.roundtrip.worked_out.bloom_filters import asked_filters, bloom_filters, copied_filters
 from tornproof.harness.explorers.roundtrip.worked_out.column_types import (
     bounds,
     enumerations,
@@ -28,6 +28,7 @@ from tornproof.harness.explorers.roundtrip.worked_out.flat_footers import (
 )
 from tornproof.harness.explorers.roundtrip.worked_out.hashes import checksums, hashes
 from tornproof.harness.explorers.roundtrip.worked_out.histograms import histograms
+from tornproof.harness.explorers.roundtrip.worked_out.limits import limits
 from tornproof.harness.explorers.roundtrip.worked_out.machines import machines
 from tornproof.harness.explorers.roundtrip.worked_out.memory import held
 from tornproof.harness.explorers.roundtrip.worked_out.migrations import (
@@ -41,11 +42,17 @@ from tornproof.harness.explorers.roundtrip.worked_out.migrations import (
     other_forms,
     rejections,
 )
-from tornproof.harness.explorers.roundtrip.worked_out.new_tables import column_orders, creations, new_partitions
+from tornproof.harness.explorers.roundtrip.worked_out.new_tables import (
+    column_orders,
+    creations,
+    new_partitions,
+    time_columns,
+)
 from tornproof.harness.explorers.roundtrip.worked_out.processes import errors, threads, work
 from tornproof.harness.explorers.roundtrip.worked_out.question import Question, problem_of
 from tornproof.harness.explorers.roundtrip.worked_out.reads import asked_in_words
 from tornproof.harness.explorers.roundtrip.worked_out.reports import (
+    advice,
     changed_sizes,
     counted_migrations,
     counted_reads,
@@ -117,6 +124,10 @@ def questions() -> tuple[Question, ...]:
         *unopened(),
         *patience(),
         *histograms(),
+        *limits(),
+        *time_columns(),
+        *asked_filters(),
+        *advice(),
     )
 
 

@@ -6,7 +6,7 @@ import errno
 import functools
 import hashlib
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -33,12 +33,15 @@ from tornproof.impl.query.time_search import TimeRange
 from tornproof.impl.read.counters import ReadCounters
 from tornproof.impl.read.reader import Snapshot, open_snapshot, snapshot_of
 from tornproof.impl.storage.operating_system_file import TranslateOsErrors
+from tornproof.impl.table.indexed_columns import index_advice
 from tornproof.impl.table.metadata_file import PartitionBy, TableColumn, TableMetadata
+from tornproof.impl.table.parquet_last import parquet_last_advice
 from tornproof.impl.table.table import Table, open_table
 from tornproof.impl.txn.transaction import decode_transaction
 from tornproof.impl.types.questdb import TypeTag
 from tornproof.impl.verify.verify import LookedAt, PartitionReport, TableReport
-from tornproof.impl.write.partition_change import WriterOptions
+from tornproof.impl.write.adoption import PreparedPartition
+from tornproof.impl.write.writer_options import WriterOptions
 
 PATH, TXN = "table", "_txn"
 DAY = 86_400_000_000
@@ -85,6 +88,7 @@ def counted_reads() -> Iterator[Question]:
             "rows": len(found),
             # The condition needs both columns.
             "chunks": 2 * len(read),
+            "bytes of other files": 0,
         }
         words = f"{' and '.join(names)} of rows {first} to {last} with values from {values[0]} to {values[1]}"
         counted = functools.partial(_counted, tuple(rows), names, times, values)
@@ -154,6 +158,7 @@ def _counted(
         "rows of those read": counters.scanned_row_count,
         "rows": counters.returned_row_count,
         "chunks": counters.chunk_count,
+        "bytes of other files": counters.data_bytes - sum(each.token for each in snapshot.transaction.partitions),
     }
 
 
@@ -223,6 +228,15 @@ def verdicts() -> Iterator[Question]:
             functools.partial(_verdict, parquet_count, native_count, looked_at),
             f"sound in its {words}; {native}" if native_count else "sound",
         )
+    for counts in itertools.product(range(3), repeat=3):
+        words = f"the verdict on a table with {counts[0]} problems, and {counts[1]} and {counts[2]} in its partitions"
+        expected = f"damaged: {_some(sum(counts), 'problem')}" if any(counts) else "sound"
+        yield Question("verdicts", words, functools.partial(_verdict_on, counts), expected)
+    for offset_bytes in (None, 0, 1, 4096):
+        where = "" if offset_bytes is None else f" at byte {offset_bytes}"
+        problem = Problem("_txn", "VERSION", offset_bytes, "2", "3")
+        words = f"the words for a problem{where or ' of a whole file'}"
+        yield Question("verdicts", words, functools.partial(str, problem), f"_txn: VERSION{where}: expected 2, found 3")
 
 
 def _some(count: int, noun: str) -> str:
@@ -238,6 +252,50 @@ def _verdict(parquet_count: int, native_count: int, looked_at: str) -> str:
         ),
     ]
     return TableReport(table=PATH, version=1, partitions=tuple(partitions)).verdict
+
+
+def advice() -> Iterator[Question]:
+    """Yield tables in directories as servers name them, and the statements that help, and how many rows are new."""
+    column = TableColumn(id=0, name="s", type=TypeTag.SYMBOL, is_indexed=True)
+    metadata = TableMetadata(columns=(column,), partition_by=PartitionBy.DAY, timestamp_id=-1)
+    for path in ("trades", "trades~12", "root/trades~12/", "/root~1/trades"):
+        table = Table(storage=DiskImage({}), path=path, metadata=metadata)
+        for words, found, statement in (
+            ("an index", index_advice, "ALTER TABLE trades ALTER COLUMN s DROP INDEX"),
+            (
+                "a last partition in Parquet",
+                lambda each: parquet_last_advice(each, True),
+                "ALTER TABLE trades SET TYPE",
+            ),
+        ):
+            name = f"whether {statement} is the advice for {path} with {words}"
+            yield Question("advice", name, functools.partial(_advises, found, table, statement), True)
+    for row_count, replaced_count in ((5, None), (5, 0), (5, 3), (5, 5)):
+        words = f"the new rows of a partition of {row_count} in place of one of {replaced_count}"
+        new_count = row_count - (replaced_count or 0)
+        yield Question("advice", words, functools.partial(_new_rows, row_count, replaced_count), new_count)
+
+
+def _advises(advice: Callable[[Table], str | None], table: Table, statement: str) -> bool:
+    return statement in (advice(table) or "")
+
+
+def _new_rows(row_count: int, replaced_count: int | None) -> int:
+    entries = [] if replaced_count is None else [Entry(timestamp=0, row_count=replaced_count)] * 2
+    partitions = decode_transaction(of_entries(entries).content(), file=TXN).partitions
+    replaces = partitions[0] if partitions else None
+    prepared = PreparedPartition(directory_path="new", timestamp=0, row_count=row_count, token=8, replaces=replaces)
+    return prepared.new_row_count
+
+
+def _verdict_on(counts: tuple[int, ...]) -> str:
+    problem = Problem("data.parquet", "pages", 4, "others", "these")
+    own, *of_partitions = counts
+    partitions = [
+        PartitionReport(name="p", format="parquet", rows=5, token=8, problems=(problem,) * count)
+        for count in of_partitions
+    ]
+    return TableReport(table=PATH, version=1, problems=(problem,) * own, partitions=tuple(partitions)).verdict
 
 
 def changed_sizes() -> Iterator[Question]:

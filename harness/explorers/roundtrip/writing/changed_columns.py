@@ -39,10 +39,10 @@ COLUMNS = {
     **{"price": "DECIMAL(9,2)", "raw": "BINARY", "list": "DOUBLE[]", "flag": "BOOLEAN"},
 }
 UNFILTERED = frozenset({TIME, "list", "flag"})
-UNCHANGED = frozenset({TIME, "key"})
-"""Those that `_txn` and other files know, too."""
 DROPPED, RENAMED, REPLACED = "dropped", "renamed", "replaced by one of another type"
 CHANGES = (DROPPED, RENAMED, REPLACED)
+OF_KNOWN = {TIME: (), "key": (RENAMED,)}
+"""The changes of those that `_txn` and other files know, too."""
 BEHIND, BETWEEN, ANEW = "rows added behind", "rows added between", "a rewrite"
 WRITES = (BEHIND, BETWEEN, ANEW)
 NEW_NAME = "other"
@@ -76,10 +76,10 @@ class ChangedColumn:
 def changed_columns() -> tuple[ChangedColumn, ...]:
     """Return all changes of a column with each write, and the places of filters in turn, always in the same order."""
     places = itertools.cycle((*BloomPosition, None))
-    names = [name for name in COLUMNS if name not in UNCHANGED]
     return tuple(
         ChangedColumn(column=column, change=change, filters=next(places), write=write)
-        for column, change, write in itertools.product(names, CHANGES, WRITES)
+        for column in COLUMNS
+        for change, write in itertools.product(OF_KNOWN.get(column, CHANGES), WRITES)
     )
 
 
@@ -164,7 +164,10 @@ def _changed(case: ChangedColumn) -> DiskImage:
     if case.change == REPLACED:
         columns.append(TableColumn(id=len(metadata.columns), name=case.column, type=TypeTag.INT))
     content = encode_metadata_file(replace(metadata, columns=tuple(columns)), table_id=1)
-    return image.with_file(f"{PATH}/{META_FILE}", content)
+    # The dictionary of a column is called as the column.
+    before, after = f"{PATH}/{case.column}.", f"{PATH}/{NEW_NAME}."
+    files = {path.replace(before, after): each for path, each in image.files.items()}
+    return DiskImage(files, image.directories).with_file(f"{PATH}/{META_FILE}", content)
 
 
 def _rows(table: Table) -> pa.Table:

@@ -1,0 +1,122 @@
+"""What readers do at limits that need many bytes to reach, or are lower here than any file could reach otherwise."""
+
+from __future__ import annotations
+
+import functools
+import struct
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from msgspec.structs import replace
+
+from tornproof.harness.common.new_tables import TIME, new_table_of_rows
+from tornproof.harness.common.patch import replaced
+from tornproof.harness.common.whose_error import needed
+from tornproof.harness.explorers.roundtrip.metadata.transaction_files import ENTRY, Entry, of_entries
+from tornproof.harness.explorers.roundtrip.worked_out.question import Question, outcome_of
+from tornproof.harness.explorers.roundtrip.writing.kills import table_of_rows
+from tornproof.harness.simulator.filesystem.image import DiskImage
+from tornproof.harness.simulator.filesystem.memory import MemoryStorage
+from tornproof.harness.systems.workload import FIRST_TIME
+from tornproof.impl.chunk.expansion import bound_bytes
+from tornproof.impl.pm.block import Chunk
+from tornproof.impl.read.reader import open_snapshot
+from tornproof.impl.table.metadata_file import META_FILE, TableColumn, encode_metadata_file
+from tornproof.impl.table.table import open_table
+from tornproof.impl.txn.transaction import safe_read
+from tornproof.impl.types.questdb import TypeTag
+from tornproof.impl.types.raw_arrays import lists_of
+
+PATH, TXN = "table", "_txn"
+MANY_ELEMENTS = 5_000_000
+"""Of one array: more than the lists that may be in all of them."""
+COLUMN_COUNT, ROW_COUNT = 6, 5
+MEBIBYTE = 1 << 20
+
+
+def limits() -> Iterator[Question]:
+    """Yield reads of as much as may be, and of more, and of what is divided because it is much."""
+    for most in range(COLUMN_COUNT - 1, COLUMN_COUNT + 2):
+        words = f"what comes of metadata of {COLUMN_COUNT} columns where {most} may be"
+        expected = COLUMN_COUNT if most >= COLUMN_COUNT else "UnsupportedError"
+        yield Question("limits", words, functools.partial(_columns_within, most), expected)
+    for most in range(1, COLUMN_COUNT + 1):
+        words = f"whether each of {COLUMN_COUNT} columns is read where {most} are decoded together"
+        yield Question("limits", words, functools.partial(_are_all_read, most), True)
+    for most, sizes in ((1, [1] * 5), (2, [2, 2, 1]), (3, [3, 2]), (4, [4, 1]), (5, [5]), (6, [5])):
+        words = f"the rows of the parts of a row group where a part has at most {most} nulls of a new column"
+        yield Question("limits", words, functools.partial(_sizes_of_parts, most), sizes)
+    for less, expected in ((0, 1), (1, "UnsupportedError")):
+        words = f"what comes of a _txn whose record ends {less} bytes behind what may be read"
+        yield Question("limits", words, functools.partial(_partitions_within, less), expected)
+    for chunk_bytes, value_count in ((1, 1), (1, 100 * MEBIBYTE), (MEBIBYTE, 2), (2 * MEBIBYTE, 5)):
+        words = f"how many bytes a chunk of {value_count} values in {chunk_bytes} bytes may decode to"
+        most = max(64 * MEBIBYTE, 64 * chunk_bytes)
+        yield Question("limits", words, functools.partial(_bound, chunk_bytes, value_count), most)
+    words = f"how many elements an array of {MANY_ELEMENTS} has"
+    yield Question("limits", words, _elements, MANY_ELEMENTS)
+
+
+def _many_columns() -> MemoryStorage:
+    storage = MemoryStorage()
+    types = {TIME: "TIMESTAMP", **{f"c{number}": "LONG" for number in range(1, COLUMN_COUNT)}}
+    new_table_of_rows(storage, PATH, types, range(FIRST_TIME, FIRST_TIME + ROW_COUNT), seed=1)
+    return storage
+
+
+def _columns_within(most: int) -> Any:
+    with replaced("tornproof.impl.pm.header:COLUMN_COUNT_LIMIT", most):
+        return outcome_of(lambda: _rows(_many_columns()).num_columns)
+
+
+def _are_all_read(most: int) -> bool:
+    storage = _many_columns()
+    expected = _rows(storage).to_pylist()
+    with replaced("tornproof.impl.read.row_group:TOGETHER_COUNT_MAX", most):
+        return _rows(storage).to_pylist() == expected
+
+
+def _rows(storage: MemoryStorage) -> pa.Table:
+    return pa.Table.from_batches(open_snapshot(open_table(storage, PATH)).batches())
+
+
+def _sizes_of_parts(most: int) -> list[int]:
+    image = table_of_rows(PATH, [(FIRST_TIME + number, number) for number in range(ROW_COUNT)])
+    metadata = needed(open_table(image, PATH).metadata, "the new table has no metadata")
+    added = TableColumn(id=len(metadata.columns), name="new", type=TypeTag.LONG)
+    content = encode_metadata_file(replace(metadata, columns=(*metadata.columns, added)), table_id=1)
+    image = image.with_file(f"{PATH}/{META_FILE}", content)
+    with replaced("tornproof.impl.read.row_group:CONSTANT_SLICE_BYTES", most * 8):
+        return [batch.num_rows for batch in open_snapshot(open_table(image, PATH)).batches()]
+
+
+def _partitions_within(less: int) -> Any:
+    made = of_entries([Entry(timestamp=FIRST_TIME, row_count=1)])
+    end = made.entries_offset + ENTRY.size
+    image = DiskImage.of_files({f"{PATH}/{TXN}": made.content()})
+    with replaced("tornproof.impl.txn.transaction:AREA_LIMIT_BYTES", end - less):
+        return outcome_of(lambda: len(safe_read(image, f"{PATH}/{TXN}", file=TXN).partitions))
+
+
+def _bound(chunk_bytes: int, value_count: int) -> int:
+    return bound_bytes(
+        Chunk(
+            codec=0,
+            encodings=1,
+            num_values=value_count,
+            byte_range_start=4,
+            total_compressed=chunk_bytes,
+            null_count=None,
+            distinct_count=None,
+            minimum=None,
+            maximum=None,
+        )
+    )
+
+
+def _elements() -> int:
+    content = struct.pack("<I4x", MANY_ELEMENTS) + bytes(8 * MANY_ELEMENTS)
+    lists = lists_of(pa.array([content], pa.binary()), 1, file="data.parquet", field="values", offset_bytes=0)
+    return int(np.diff(lists.offsets)[0])

@@ -27,6 +27,7 @@ from tornproof.impl.parquet import bloom
 from tornproof.impl.parquet.thrift import Field, Kind, Struct, encode, with_fields
 from tornproof.impl.pm.chain import decode_chain
 from tornproof.impl.table.partition import PM_FILE
+from tornproof.impl.table.table import open_table
 from tornproof.impl.write.writer_options import BloomOptions, BloomPosition, WriterOptions
 
 BLOOM_SALTS = (
@@ -131,7 +132,9 @@ def _filtered_columns(position: BloomPosition, asked: BloomOptions | None) -> li
         (partition,) = writer.table.transaction().partitions
         writer.rewrite_partition(partition.timestamp)
         writer.commit()
-    (path,) = (path for path in storage.image().files if path.endswith(f".2/{PM_FILE}"))
+    table = open_table(storage, PATH)
+    (partition,) = table.transaction().partitions
+    path = f"{PATH}/{table.directory_of(partition)}/{PM_FILE}"
     content = storage.image().files[path]
     header = next(decode_chain(content, file=path, end_bytes=len(content))).header
     return [header.columns[index].name for index in header.bloom_columns]

@@ -281,7 +281,8 @@ def _advises(advice: Callable[[Table], str | None], table: Table, statement: str
 
 
 def _new_rows(row_count: int, replaced_count: int | None) -> int:
-    entries = [] if replaced_count is None else [Entry(timestamp=0, row_count=replaced_count)] * 2
+    counts = [] if replaced_count is None else [replaced_count, 1]
+    entries = [Entry(timestamp=day * DAY, row_count=count) for day, count in enumerate(counts)]
     partitions = decode_transaction(of_entries(entries).content(), file=TXN).partitions
     replaces = partitions[0] if partitions else None
     prepared = PreparedPartition(directory_path="new", timestamp=0, row_count=row_count, token=8, replaces=replaces)

@@ -31,8 +31,10 @@ from tornproof.impl.extension.point import HeaderForm, with_extension
 from tornproof.impl.layout.parquet import FooterForm
 from tornproof.impl.migrate.footer_form import change_footer_form
 from tornproof.impl.parquet.arrow_writer import FOOTER, GROUP, META, meta_of, with_meta
+from tornproof.impl.parquet.fields import COLUMN_CHUNK, OFFSET_INDEX
 from tornproof.impl.parquet.footer import ParquetFooter
-from tornproof.impl.parquet.thrift import Struct, encode, struct_list, structs_in, value_of, with_fields
+from tornproof.impl.parquet.records import read
+from tornproof.impl.parquet.thrift import Struct, decode, encode, struct_list, structs_in, value_of, with_fields
 from tornproof.impl.table.table import Table
 from tornproof.impl.types.physical import PhysicalType
 
@@ -90,9 +92,13 @@ FORMS = tuple(
 
 @functools.cache
 def made_files() -> dict[str, bytes]:
-    """Return files of numbers, by their names, one with extensions of somebody else, and one of texts."""
+    """Return files of numbers, by their names, with extensions of somebody else, in structs, indexed, and of texts."""
     found = {f"{count} rows of numbers": _written(_numbers(count)) for count in ROW_COUNTS}
+    number = np.arange(FEW_ROWS) / 4
+    structs = pa.StructArray.from_arrays([pa.array(number)], ["part"])
     return found | {
+        "numbers in structs": _written(pa.table({"parts": number, "struct": structs})),
+        "pages with indexes": _written(_numbers(FEW_ROWS), row_group_size=4, max_rows_per_page=2, write_page_index=True),
         "numbers whose chunks somebody else extended": _extended_by_others(few_numbers()),
         ALIKE: _written(pa.table({"texts": [f"alike-{each}" for each in range(FEW_ROWS)], "wide": range(FEW_ROWS)})),
     }
@@ -223,6 +229,7 @@ def _differences(original: Original, form: Form) -> Iterator[str]:
     if form.chunks is ChunkForm.ALP_ALONE:
         yield from _other_totals(after.decoded())
     yield from _differences_of_chunks(original, changed, after, form)
+    yield from _differences_of_indexes(original, changed, after)
     yield from _differences_of_bounds(original, after)
     if form.is_for_others and _read_by_others(changed) != original.read_by_others:
         yield "pyarrow reads other rows"
@@ -283,6 +290,28 @@ def _places(footer: ParquetFooter) -> list[tuple[int, int]]:
     """Return which chunks are looked at, as row groups and columns."""
     chunks = [*product(range(len(footer.row_groups)), range(len(footer.leaves)))]
     return chunks[:: len(chunks) // CHUNKS_COMPARED_MAX + 1]
+
+
+def _differences_of_indexes(original: Original, changed: bytes, after: FileFooter) -> Iterator[str]:
+    """Compare the indexes of pages that are still there, and the pages that they lead to."""
+    before, footer = original.footer.decoded(), after.decoded()
+    for row_group, column in _places(before):
+        old = _indexes_of(original.content, before, row_group, column)
+        if _indexes_of(changed, footer, row_group, column) not in (old, {}):
+            yield f"chunk {column} of row group {row_group} has other indexes of pages"
+
+
+def _indexes_of(content: bytes, footer: ParquetFooter, row_group: int, column: int) -> dict[str, Any]:
+    """Return the bytes of a chunk's column index, and those of the pages that its offset index names."""
+    group = structs_in(footer.tree, FOOTER["row_groups"])[row_group]
+    facts, found = read(structs_in(group, GROUP["columns"])[column], COLUMN_CHUNK), dict[str, Any]()
+    for name in ("column_index", "offset_index"):
+        if (start := facts.get(f"{name}_offset")) is not None:
+            found[name] = content[start : start + facts[f"{name}_length"]]
+    if "offset_index" in found:
+        pages = read(decode(found["offset_index"], file=FILE)[0], OFFSET_INDEX)["page_locations"]
+        found["offset_index"] = [content[page["offset"] :][: page["compressed_page_size"]] for page in pages]
+    return found
 
 
 def _filter_of(content: bytes, chunk: ChunkFacts) -> bytes:
@@ -356,11 +385,11 @@ def _bits(array: pa.Array) -> tuple[list[bool], bytes]:
     return array.is_valid().to_pylist(), array.drop_null().to_numpy(zero_copy_only=False).tobytes()
 
 
-def _written(rows: pa.Table) -> bytes:
+def _written(rows: pa.Table, **settings: Any) -> bytes:
     target = io.BytesIO()
     filters = {name: {"ndv": ROWS_IN_GROUP, "fpp": 0.01} for name in ("wide", "texts") if name in rows.schema.names}
     options: dict[str, Any] = {"data_page_size": 2_000, "store_schema": False, "bloom_filter_options": filters}
-    pq.write_table(rows, target, row_group_size=ROWS_IN_GROUP, **options)
+    pq.write_table(rows, target, **{"row_group_size": ROWS_IN_GROUP, **options, **settings})
     return target.getvalue()
 
 

@@ -109,6 +109,7 @@ def repeated() -> tuple[Repeated, ...]:
         Repeated(values=texts, type=pa.string(), value_bytes=TEXT_BYTES, settings=FALLS_BACK),
         replace(sharing, encoding=None, rest=sharing),
         replace(sharing, is_required=True),
+        replace(sharing, settings={"compression": "none", "data_page_size": TEXT_BYTES, "write_batch_size": 50}),
     )
 
 

@@ -39,7 +39,7 @@ from tornproof.impl.parquet.thrift import Field, Items, Kind, Struct, with_field
 
 __all__ = ["PROPERTY", "failed_controls", "forms_of_others", "problem_of"]
 
-PATH_IN_SCHEMA, LOGICAL_TYPE = 3, 10
+PATH_IN_SCHEMA, INDEX_PAGE_OFFSET, LOGICAL_TYPE = 3, 10, 10
 """Fields of a chunk's facts, and of an element of the schema."""
 UNSURE, SURE = "bounds that may be cut", (7, 8)
 """Bounds without the fields of statistics that say whether they are values."""
@@ -56,6 +56,9 @@ CHANGES: Mapping[str, Change] = {
     "no paths": within(CHUNK_FACTS, lambda facts: with_fields(facts, Field(PATH_IN_SCHEMA, Kind.LIST, NONE))),
     "older annotations alone": within(SCHEMA, lambda element: without(element, LOGICAL_TYPE)),
     UNSURE: within(STATISTICS, lambda statistics: without(statistics, *SURE)),
+    "offsets of index pages": within(
+        CHUNK_FACTS, lambda facts: with_fields(facts, Field(INDEX_PAGE_OFFSET, Kind.I64, 4))
+    ),
     "a field twice": within(CHUNK_FACTS, lambda facts: Struct((*facts.fields, facts.fields[-1]))),
 }
 

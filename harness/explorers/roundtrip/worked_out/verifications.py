@@ -28,6 +28,7 @@ from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.intercept import Call, CallKind
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.systems.workload import FIRST_TIME
+from tornproof.impl.extension.point import with_extension
 from tornproof.impl.layout.parquet import DATA_FILE
 from tornproof.impl.migrate.convert import convert
 from tornproof.impl.read.decoding import SYNCHRONOUS, by_threads
@@ -87,9 +88,11 @@ def verified() -> Iterator[Question]:
 
 def files_of_others() -> Iterator[Question]:
     """Yield files as other programs write them: decimals of any width with filters, bytes as texts, and many nulls."""
-    for width in (4, 5, 9, 16):
+    for width in (4, 5, 9, 16, 17, 20, 32):
         words = f"what is wrong with decimals of {width} bytes that have a filter"
         yield Question("files of others", words, functools.partial(_problems_of_decimals, width), [])
+    words = "what is wrong with a footer that has an extension of somebody else"
+    yield Question("files of others", words, _problems_of_extension, [])
     for content, expected in (
         (b"5 \x7f", "texts"),
         (b"\xc2\x80", "texts"),
@@ -183,6 +186,14 @@ def _problems_of_decimals(width: int) -> list[str]:
     rows, target = pa.table({"d": pa.array([bytes(width), bytes(width - 1) + b"\1"], pa.binary(width))}), io.BytesIO()
     pq.write_table(rows, target, store_schema=False, bloom_filter_options={"d": {"ndv": 10, "fpp": 0.01}})
     content = with_footer(target.getvalue(), within(SCHEMA, as_decimal))
+    return [str(each) for each in verify_table(_table_of_file(content), whole=False).all_problems]
+
+
+def _problems_of_extension() -> list[str]:
+    target = io.BytesIO()
+    pq.write_table(pa.table({"n": [1, 2]}), target, store_schema=False)
+    # Behind what is in an extension is the UUID of whose it is.
+    content = with_footer(target.getvalue(), lambda footer: with_extension(footer, b"of somebody else" + bytes(16)))
     return [str(each) for each in verify_table(_table_of_file(content), whole=False).all_problems]
 
 

@@ -53,6 +53,7 @@ SOURCES = {
     ChunkForm.ALP_ALONE: ChunkSource.ALONE,
 }
 UUID_BYTES = 16
+INDEXED = {"write_page_index": True}
 ALIKE = "texts that begin alike"
 """What they begin with takes an odd number of words of 4 bytes in FlatBuffers."""
 LONG_END = "z" * 25
@@ -98,7 +99,9 @@ def made_files() -> dict[str, bytes]:
     structs = pa.StructArray.from_arrays([pa.array(number)], ["part"])
     return found | {
         "numbers in structs": _written(pa.table({"parts": number, "struct": structs})),
-        "pages with indexes": _written(_numbers(FEW_ROWS), row_group_size=4, max_rows_per_page=2, write_page_index=True),
+        "pages with indexes": _written(
+            _numbers(FEW_ROWS), row_group_size=4, max_rows_per_page=2, write_page_index=True
+        ),
         "numbers whose chunks somebody else extended": _extended_by_others(few_numbers()),
         ALIKE: _written(pa.table({"texts": [f"alike-{each}" for each in range(FEW_ROWS)], "wide": range(FEW_ROWS)})),
     }

@@ -35,7 +35,14 @@ PROPERTY = "a migration states the numbers of a footer that may be, and rejects 
 FILE = "footer.parquet"
 ROW_GROUPS, CHUNKS, FACTS, STATISTICS = 4, 1, 3, 12
 GROUP_COUNT, COLUMN_COUNT, GROUP_ROWS = 2, 2, 4
-STATED = {"codec": "B", "encodings": "B", "stat_flags": "B", "null_count": "Q", "distinct_count": "Q"}
+STATED = {
+    "codec": "B",
+    "num_values": "Q",
+    "encodings": "B",
+    "stat_flags": "B",
+    "null_count": "Q",
+    "distinct_count": "Q",
+}
 """Fields of a chunk of metadata, and their formats."""
 LONGEST_BOUND_BYTES = (1 << 16) - 1
 REJECTED = "rejected"
@@ -168,6 +175,7 @@ def _of_chunks() -> Iterator[Case]:
         ("codec 7", [Field(4, Kind.I32, 7)], "codec", 7),
         ("codec 8", [Field(4, Kind.I32, 8)], REJECTED, 0),
         ("codec -1", [Field(4, Kind.I32, -1)], REJECTED, 0),
+        ("values below 0", [Field(5, Kind.I64, -1)], "num_values", 0),
         ("pages of less than no bytes", [Field(7, Kind.I64, -1)], REJECTED, 0),
         ("a data page before the file", [Field(9, Kind.I64, -1)], REJECTED, 0),
         ("a dictionary before the file", [Field(11, Kind.I64, -1)], REJECTED, 0),

@@ -23,7 +23,7 @@ from tornproof.impl.parquet import schema
 from tornproof.impl.parquet.thrift import BrokenError
 
 PROPERTY = "the elements of a schema are a tree, or are rejected"
-INT32, LIST = 1, 3
+INT32, MAP, MAP_KEY_VALUE, LIST = 1, 1, 2, 3
 REQUIRED, OPTIONAL, REPEATED = range(3)
 LENGTH_MAX = 3
 """Elements behind the root."""
@@ -51,6 +51,17 @@ ELEMENTS = (
     Element(2, REPEATED, None),
     Element(1, OPTIONAL, None, LIST),
 )
+LEAF = Element(None, OPTIONAL, INT32)
+NESTED = (
+    *(
+        (Element(1, OPTIONAL, None, outer), Element(count, REPEATED, None, inner), *[LEAF] * count)
+        for outer in (None, MAP, LIST)
+        for inner in (None, MAP, MAP_KEY_VALUE, LIST)
+        for count in (1, 2)
+    ),
+    (Element(1, OPTIONAL, None, LIST), Element(1, REPEATED, None), Element(2, OPTIONAL, None), LEAF, LEAF),
+)
+"""Trees that are longer than those of which all are tried, or have other annotations."""
 ROOTS = tuple(Element(count, None, None) for count in (None, 0, 1, 2, 3))
 Leaf: TypeAlias = tuple[int, int, int]
 """Its highest repetition and definition level, and the dimensions of the array that it is."""
@@ -79,10 +90,13 @@ def schema_trees() -> tuple[SchemaTree, ...]:
     return tuple(
         SchemaTree((root, *rest), kind)
         for kind in ("read", "migrated")
-        for length in range(LENGTH_MAX + 1)
-        for root in ROOTS
-        for rest in itertools.product(ELEMENTS, repeat=length)
+        for root, rest in (*_short(), *((Element(1, None, None), nested) for nested in NESTED))
     )
+
+
+def _short() -> Iterator[tuple[Element, tuple[Element, ...]]]:
+    for length in range(LENGTH_MAX + 1):
+        yield from itertools.product(ROOTS, itertools.product(ELEMENTS, repeat=length))
 
 
 @errors_as_problems

@@ -14,12 +14,14 @@ import pyarrow.parquet as pq
 
 from tornproof.harness.explorers.model_based.other_footers import CHUNK_FACTS, SCHEMA, Change, with_footer, within
 from tornproof.harness.explorers.model_based.other_footers import GROUPS as ROW_GROUPS
-from tornproof.harness.explorers.roundtrip.forms import opened
+from tornproof.harness.explorers.roundtrip.forms import in_form, opened
 from tornproof.harness.explorers.roundtrip.worked_out.question import Question
+from tornproof.impl.chunk.duplicates import ChunkForm
 from tornproof.impl.extension import parquet3_generated as schema
 from tornproof.impl.extension.bounds import Bound, packed_bounds, unpacked_bound
 from tornproof.impl.extension.decode import FlatFooter
 from tornproof.impl.extension.encode import flatbuffer_of
+from tornproof.impl.layout.parquet import FooterForm
 from tornproof.impl.parquet.thrift import Field, Kind, Struct, struct_list, structs_in, value_of, with_fields, without
 from tornproof.impl.types.physical import PhysicalType
 
@@ -33,6 +35,8 @@ DICTIONARY_BYTES = 400
 """Of a dictionary that has room for some of the texts."""
 LOGICAL_TYPE, ORDINAL, NUM_VALUES = 10, 7, 5
 """The fields of an element of the schema, of a row group, and of a chunk's facts."""
+LOGICAL_MEMBERS = (*range(11, 14), *range(16, 24))
+"""Of the union of logical types, those that need no members, and those that the schema of FlatBuffers may not have."""
 GROUPS = {"lists": 3, "maps": 2, "key": 1, "decimals": 5}
 """The members of the union of logical types: lists, maps, texts and decimals."""
 ENCODING_STATS, DICTIONARY_PAGE = 13, 2
@@ -120,6 +124,18 @@ def flat_groups() -> Iterator[Question]:
 def restored() -> Iterator[Question]:
     """Yield files with many row groups, and with one chunk that is unlike the others, and whether Thrift comes back."""
     few = pa.table({name: [0.5, 1.5, 2.5] for name in ("a", "b", "c")})
+    target = io.BytesIO()
+    pq.write_table(few, target, store_schema=False)
+    for member in LOGICAL_MEMBERS:
+        kind = Field(LOGICAL_TYPE, Kind.STRUCT, Struct((Field(member, Kind.STRUCT, Struct(())),)))
+        content = with_footer(target.getvalue(), within(SCHEMA, lambda each, of=kind: with_fields(each, of)))
+        words = f"a footer of columns of the logical type {member}"
+        yield Question("restored", words, functools.partial(_comes_back, content), True)
+    for place, is_flat in itertools.product(((0, 0), (0, 2), (0, 3), (1, 0), (7, 7)), (False, True)):
+        expected = "values" if place[0] < 1 and place[1] < 3 else "IndexError"
+        words = f"what is said of column {place[1]} of row group {place[0]}, {'' if is_flat else 'not '}in FlatBuffers"
+        found = functools.partial(_chunk_at, target.getvalue(), place, is_flat=is_flat)
+        yield Question("restored", words, found, expected)
     for words, rows in (("200 row groups", pa.table({"a": range(200)})), ("9 chunks", few)):
         target = io.BytesIO()
         pq.write_table(rows, target, row_group_size=1, store_schema=False, write_page_index=True)
@@ -129,6 +145,15 @@ def restored() -> Iterator[Question]:
             changed = with_footer(content, within(CHUNK_FACTS, _twice_at(place)))
             words_of_place = f"a footer of {words}, of which chunk {place} has two counts of values"
             yield Question("restored", words_of_place, functools.partial(_comes_back, changed), True)
+
+
+def _chunk_at(content: bytes, place: tuple[int, int], *, is_flat: bool) -> str:
+    if is_flat:
+        content = in_form(content, FooterForm.FINAL, ChunkForm.OLD)
+    try:
+        return "values" if opened(content).chunk(*place).num_values else "nothing"
+    except IndexError as error:
+        return type(error).__name__
 
 
 def _numbering() -> Change:

@@ -219,17 +219,47 @@ def filters_behind() -> Iterator[Question]:
         found = functools.partial(_has_filter, is_longer=is_longer)
         yield Question("filters behind", f"whether there is a filter that is behind a file {words}", found, expected)
 
+    filtered, _ = _filtered()
+    for mode, words, content, expected in (
+        (ConversionMode.SERVER, "filters", filtered, (0,)),
+        (ConversionMode.TOOL, "filters", filtered, ()),
+        (ConversionMode.TOOL, "filters behind its end", _with_filter_behind(filtered), ()),
+    ):
+        found = functools.partial(_filtered_columns, content, mode)
+        yield Question(
+            "filters behind", f"columns with filters, as the {mode} says of a file with {words}", found, expected
+        )
 
-def _has_filter(*, is_longer: bool) -> Any:
-    """Return whether metadata of a file of numbers have the filter that the footer says is behind its end."""
+
+def _filtered_columns(content: bytes, mode: ConversionMode) -> Any:
+    def found() -> tuple[int, ...]:
+        made = convert(reader_of(content), size_bytes=len(content), file=DATA_FILE, mode=mode)
+        return next(decode_chain(made, file=PM_FILE, end_bytes=len(made))).header.bloom_columns
+
+    return outcome_of(found)
+
+
+def _filtered() -> tuple[bytes, bytes]:
+    """Return a file of numbers with a filter, and the filter."""
     target, options = io.BytesIO(), {"n": {"ndv": 10, "fpp": 0.01}}
     pq.write_table(pa.table({"n": [1, 2]}), target, store_schema=False, bloom_filter_options=options)
     whole = target.getvalue()
     column = pq.ParquetFile(io.BytesIO(whole)).metadata.row_group(0).column(0)
     at = needed(column.bloom_filter_offset, "there is no filter")
-    moved = within(CHUNK_FACTS, functools.partial(_with, Field(BLOOM_FILTER_OFFSET, Kind.I64, BEHIND_BYTES)))
-    content = with_footer(whole, moved)
-    longer = content.ljust(BEHIND_BYTES, b"\0") + whole[at : at + column.bloom_filter_length]
+    return whole, whole[at : at + column.bloom_filter_length]
+
+
+def _with_filter_behind(content: bytes) -> bytes:
+    return with_footer(
+        content, within(CHUNK_FACTS, functools.partial(_with, Field(BLOOM_FILTER_OFFSET, Kind.I64, BEHIND_BYTES)))
+    )
+
+
+def _has_filter(*, is_longer: bool) -> Any:
+    """Return whether metadata of a file of numbers have the filter that the footer says is behind its end."""
+    whole, bloom_filter = _filtered()
+    content = _with_filter_behind(whole)
+    longer = content.ljust(BEHIND_BYTES, b"\0") + bloom_filter
     read, end_bytes = reader_of(longer if is_longer else content), len(longer) if is_longer else None
 
     def found() -> bool:
@@ -254,6 +284,11 @@ def described() -> Iterator[Question]:
         found = functools.partial(_described, whole, several)
         yield Question("described", words, found, (several[0]["column_type"], OPTIONAL))
 
+    for tracker in (None, -1, 0, 5):
+        found = functools.partial(_tracker, whole, tracker)
+        words = f"the squash tracker of a document with {tracker}"
+        yield Question("described", words, found, None if tracker == -1 else tracker)
+
     times = _written({"ts": [1, 2]})
     for words, bits, expected in (
         ("none", 0, (-1, 0, ())),
@@ -274,6 +309,14 @@ def described() -> Iterator[Question]:
         order = functools.partial(_order, sorted_times, told)
         words = f"the order that a migration says of a file that is sorted, with {told}"
         yield Question("described", words, order, (0, SORTED_BY_TIMESTAMP, ()))
+
+
+def _tracker(content: bytes, tracker: int | None) -> int | None:
+    """Return what metadata say of how often a partition was squashed, as the document in a footer does."""
+    column = {"column_type": PLAIN_TAGS["VARCHAR"], "column_top": 0}
+    document = {"version": 1, "schema": [column], **({} if tracker is None else {"squash_tracker": tracker})}
+    field = _document(json.dumps(document).encode())
+    return migrated(with_footer(content, within((), lambda struct: with_fields(struct, field)))).header.squash_tracker
 
 
 def _order(content: bytes, told: dict[str, Any]) -> tuple[int, int, tuple[int, ...]]:
@@ -317,6 +360,12 @@ def other_forms() -> Iterator[Question]:
     spoilt = twice[:former] + b"P" + twice[former + 1 :]
     found = functools.partial(_changed_form, spoilt, FooterForm.THRIFT, ChunkForm.OLD)
     yield Question("other forms", "the way back of a file whose former footer is another one", found, "CorruptError")
+    empty = io.BytesIO()
+    pq.ParquetWriter(empty, pa.schema([("n", pa.int64())])).close()
+    for chunks in ChunkForm:
+        found = functools.partial(_changed_form, empty.getvalue(), FooterForm.PRIVATE, chunks)
+        expected = "made" if chunks is ChunkForm.OLD else "UsageError"
+        yield Question("other forms", f"{chunks} chunks for a file without row groups", found, expected)
     for number, column in itertools.product(range(-2, 4), range(-2, 3)):
         right = [[3], [1]][number] if number in (0, 1) and column == 0 else "IndexError"
         found = functools.partial(_chunk_values, whole, number, column)

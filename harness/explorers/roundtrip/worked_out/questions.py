@@ -69,6 +69,7 @@ from tornproof.harness.explorers.roundtrip.worked_out.transactions import announ
 from tornproof.harness.explorers.roundtrip.worked_out.verifications import (
     files_of_others,
     looked_at,
+    recovered,
     unopened,
     verified,
 )
@@ -127,6 +128,7 @@ def questions() -> tuple[Question, ...]:
         *limits(),
         *time_columns(),
         *asked_filters(),
+        *recovered(),
         *advice(),
     )
 

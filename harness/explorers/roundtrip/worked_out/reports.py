@@ -309,7 +309,11 @@ def changed_sizes() -> Iterator[Question]:
 
 def _is_same_in_parts(form: Form) -> bool:
     whole = in_form(few_numbers(), form.footer, form.chunks, form.header)
-    with replaced("tornproof.impl.migrate.chunk_form:PART_SIZE_BYTES", 100):
+    migrate = "tornproof.impl.migrate"
+    with (
+        replaced(f"{migrate}.chunk_form:PART_SIZE_BYTES", 100),
+        replaced(f"{migrate}.footer_form:PART_SIZE_BYTES", 100),
+    ):
         return in_form(few_numbers(), form.footer, form.chunks, form.header) == whole
 
 

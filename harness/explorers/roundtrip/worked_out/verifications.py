@@ -37,10 +37,12 @@ from tornproof.impl.repair.repair import repair_table
 from tornproof.impl.storage.interface import StorageReason
 from tornproof.impl.table.partition import PM_FILE
 from tornproof.impl.table.table import Table, open_table
+from tornproof.impl.txn.pins import PINS_FILE
 from tornproof.impl.verify.verify import LookedAt, verify_table
 from tornproof.impl.write.writer_options import BloomOptions, WriterOptions
 
 PATH, TXN = "table", "_txn"
+DAY = 86_400_000_000
 ENTRY = struct.Struct("<4q")
 """Of a partition in `_txn`: its timestamp, flags and rows, name and token."""
 ROW_COUNT, GROUP_ROWS, COMMITS = 2_000, 500, 2
@@ -84,6 +86,29 @@ def verified() -> Iterator[Question]:
     yield Question(
         "verified", "what is noted of indexes of which one was compared", _notes_of_indexes, ["not compared"]
     )
+
+
+def recovered() -> Iterator[Question]:
+    """Yield tables that nobody has locked yet, with bytes behind some partitions, and what is behind them then."""
+    for day_count, left_count in ((1, 1), (2, 1), (2, 2), (3, 3)):
+        words = f"what is behind {day_count} partitions that nobody has locked, once {left_count} were recovered"
+        yield Question("recovered", words, functools.partial(_left_after, day_count, left_count), [0] * day_count)
+
+
+def _left_after(day_count: int, left_count: int) -> Any:
+    """Return how many bytes are behind the committed ones of each partition after a recovery."""
+    image = table_of_rows(PATH, [(FIRST_TIME + day * DAY, day) for day in range(day_count)])
+    before = {path: content for path, content in image.files.items() if path.endswith(DATA_FILE)}
+    left = {path: before[path] + b"left over" for path in sorted(before)[:left_count]}
+    files = {path: content for path, content in (image.files | left).items() if path != f"{PATH}/{PINS_FILE}"}
+    storage = MemoryStorage.of(DiskImage(files, image.directories))
+
+    def sizes() -> list[int]:
+        repair_table(storage, PATH)
+        after = storage.image().files
+        return [len(after[path]) - len(content) for path, content in before.items()]
+
+    return outcome_of(sizes)
 
 
 def files_of_others() -> Iterator[Question]:

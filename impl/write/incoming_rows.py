@@ -41,15 +41,16 @@ def conform(rows: pa.Table | pa.RecordBatch, schema: pa.Schema, timestamp_name: 
     """
     if isinstance(rows, pa.RecordBatch):
         rows = pa.Table.from_batches([rows])
-    names = rows.schema.names
-    if len(set(names)) < len(names):
+    given = dict(zip(rows.schema.names, rows.columns, strict=True))
+    if len(given) < rows.num_columns:
         raise RowsRejectedError("the rows have two columns of one name")
-    unknown = [name for name in names if name not in schema.names]
+    known = {*schema.names}
+    unknown = [name for name in given if name not in known]
     if unknown:
         raise RowsRejectedError(f"there is no column {unknown[0]!r}; the table has {', '.join(schema.names)}")
-    if timestamp_name not in names:
+    if timestamp_name not in given:
         raise RowsRejectedError(f"the rows lack {timestamp_name!r}, the designated timestamp")
-    columns = [_column(rows, field) for field in schema]
+    columns = [_column(given.get(field.name), field, rows.num_rows) for field in schema]
     for field, column in zip(schema, columns, strict=True):
         if column.null_count and not field.nullable:
             row = pc.index(column.is_null(), True).as_py()
@@ -123,13 +124,13 @@ def _interval(timestamp: int, metadata: TableMetadata) -> tuple[int, int]:
     return start, end
 
 
-def _column(rows: pa.Table, field: pa.Field) -> pa.Array:
-    if field.name not in rows.schema.names:
+def _column(given: pa.ChunkedArray | None, field: pa.Field, row_count: int) -> pa.Array:
+    if given is None:
         if field.nullable:
-            return pa.nulls(rows.num_rows, _storage(field.type)).cast(field.type)
-        return pa.repeat(pa.scalar(False if field.type == pa.bool_() else 0, field.type), rows.num_rows)
-    _check_size(field.name, rows[field.name])
-    column = rows[field.name].combine_chunks()
+            return pa.nulls(row_count, _storage(field.type)).cast(field.type)
+        return pa.repeat(pa.scalar(False if field.type == pa.bool_() else 0, field.type), row_count)
+    _check_size(field.name, given)
+    column = given.combine_chunks()
     fitting = column if column.type == field.type else _cast(column, field)
     try:
         fitting.validate(full=True)

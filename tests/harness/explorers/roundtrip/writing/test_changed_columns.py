@@ -12,7 +12,7 @@ from tornproof.impl.write import partition_change
 
 def test_columns_of_each_type_are_changed_and_mistakes_are_noticed() -> None:
     cases = changed_columns()
-    assert {case.filters for case in cases} > {None} and len({case.column for case in cases}) == 8
+    assert {case.filters for case in cases} > {None} and len({case.column for case in cases}) == 9
     assert [problem for case in cases[::9] if (problem := problem_of(case)) is not None] == []
     assert [*failed_controls()] == []
 

@@ -41,4 +41,4 @@ def test_a_writer_without_a_limit_of_symbols_is_found_and_replays() -> None:
 
 def test_a_blind_look_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "problem_of", lambda _: None)
-    assert len([*failed_controls()]) == 3
+    assert len([*failed_controls()]) == 4

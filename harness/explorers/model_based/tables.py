@@ -58,8 +58,8 @@ class NewTable:
 PLAIN = NewTable(name="days", columns={"ts": "TIMESTAMP", "v": "LONG"}, partition_by=PartitionBy.DAY)
 TEXTS = NewTable(
     name="months, texts are keys",
-    columns={"ts": "TIMESTAMP", "name": "VARCHAR", "n": "INT", "t": "STRING", "raw": "BINARY", "c": "CHAR"},
-    keys=frozenset({"ts", "name", "n"}),
+    columns={"ts": "TIMESTAMP", "Größe 😀": "VARCHAR", "n": "INT", "t": "STRING", "a b": "BINARY", "C": "CHAR"},
+    keys=frozenset({"ts", "Größe 😀", "n"}),
     partition_by=PartitionBy.MONTH,
 )
 SYMBOLS = NewTable(
@@ -150,7 +150,7 @@ EXTREMES = NewTable(
     columns={
         "ts": "TIMESTAMP",
         "one": "DECIMAL(1,1)",
-        "tag": "SYMBOL",
+        "Tag é 😀": "SYMBOL",
         "byte": "DECIMAL(2,2)",
         "few": "DECIMAL(4,4)",
         "whole": "DECIMAL(9,0)",

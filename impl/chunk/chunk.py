@@ -15,17 +15,22 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from tornproof.impl.chunk.expansion import PYARROW_ERRORS, bound_bytes, check_expansion, fixed_width_bytes
+from tornproof.impl.chunk.expansion import (
+    PYARROW_ERRORS,
+    bound_bytes,
+    check_expansion,
+    fixed_width_bytes,
+    value_byte_count,
+)
 from tornproof.impl.chunk.metadata import Leaf, chunk_metadata
 from tornproof.impl.chunk.statistics import check_bounds, check_counts, raise_corrupt, raise_unsupported
-from tornproof.impl.parquet.arrow_reader import open_reader
+from tornproof.impl.parquet.arrow_reader import FileMetaData, open_reader
 from tornproof.impl.parquet.fields import BY_DICTIONARY, OF_DICTIONARIES, Codec, PageEncoding, PageType
 from tornproof.impl.parquet.pages import PageInfo, walk_pages
 from tornproof.impl.pm.block import Chunk
 from tornproof.impl.pm.footer_comparison import encodings_mask
 from tornproof.impl.pm.header import Column
 from tornproof.impl.types.arrow import arrow_type, is_double_array, valid_decimal_shape
-from tornproof.impl.types.compute import compute
 from tornproof.impl.types.physical import PhysicalType
 from tornproof.impl.types.questdb import TypeTag, array_dimensions, tag_of
 from tornproof.impl.types.raw_arrays import lists_of
@@ -217,9 +222,19 @@ def _read(content: bytes, leaf: Leaf, column: Column, chunk: Chunk, file: str, *
     try:
         reader = open_reader(content, metadata, dictionary_columns=(0,) if as_dictionary else ())
         values = validated(reader.read_column(0))
+        is_out_of_range = leaf.physical_type == PhysicalType.INT96 and _wraps(values, content, metadata)
     except PYARROW_ERRORS as error:
         raise_corrupt(column, chunk, file, "page", "pages that decode", error)
+    if is_out_of_range:
+        raise_unsupported(column, chunk, file, "page", "times from 1677 to 2262", "others")
     return _expand(values, column, chunk, file) if pa.types.is_dictionary(values.type) else values
+
+
+def _wraps(nanoseconds: pa.Array, content: bytes, metadata: FileMetaData) -> bool:
+    """Whether pyarrow made nanoseconds of a time that they cannot hold: then microseconds are other ones."""
+    microseconds = open_reader(content, metadata, int96_unit="us").read_column(0)
+    floored = nanoseconds.view(pa.int64()).to_numpy(zero_copy_only=False) // 1_000
+    return not bool(np.array_equal(floored, microseconds.cast(pa.int64()).to_numpy()))
 
 
 def validated(column: pa.ChunkedArray) -> pa.Array:
@@ -233,8 +248,7 @@ def validated(column: pa.ChunkedArray) -> pa.Array:
 
 def _expand(values: pa.DictionaryArray, column: Column, chunk: Chunk, file: str) -> pa.Array:
     """Return a dictionary array as plain values, after checking that their total length is within the bound."""
-    lengths = compute("binary_length", values.dictionary).cast(pa.int64())
-    expanded_bytes = compute("sum", lengths.take(values.indices)).as_py() or 0
+    expanded_bytes = value_byte_count(values)
     if expanded_bytes > bound_bytes(chunk):
         raise_unsupported(column, chunk, file, "pages", f"at most {bound_bytes(chunk)} bytes of values", expanded_bytes)
     return values.dictionary_decode()
@@ -254,6 +268,9 @@ def final_values(stored: pa.Array, column: Column, chunk: Chunk, file: str) -> p
     if isinstance(final, pa.BaseExtensionType):
         return pa.ExtensionArray.from_storage(final, stored)
     try:
+        if column.physical_type == PhysicalType.INT96:
+            # These are nanoseconds, whatever the type of the column is.
+            return stored.cast(final)
         if tag_of(column.type) is TypeTag.DATE and column.physical_type == PhysicalType.INT32:
             return stored.view(pa.date32()).cast(pa.timestamp("ms")).view(final)
         if pa.types.is_timestamp(final) or final == pa.uint32() or (final == pa.string() and _is_ascii(stored)):

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Sequence
+
 import numpy as np
 import pyarrow as pa
 
-from tornproof.impl.chunk.metadata import Leaf
+from tornproof.impl.chunk.metadata import Leaf, chunk_metadata
 from tornproof.impl.chunk.shared_prefixes import shared_byte_count
 from tornproof.impl.chunk.statistics import raise_corrupt, raise_unsupported
+from tornproof.impl.parquet.arrow_reader import open_reader
 from tornproof.impl.parquet.fields import BY_DICTIONARY, PageEncoding, PageType
 from tornproof.impl.parquet.pages import PageInfo
 from tornproof.impl.parquet.single_pages import Integers
 from tornproof.impl.pm.block import Chunk
 from tornproof.impl.pm.header import Column
+from tornproof.impl.types.compute import compute
 from tornproof.impl.types.physical import PHYSICAL_WIDTH_BYTES, PhysicalType
 
 EXPANDED_MAX_BYTES = 64 << 20
@@ -69,10 +74,34 @@ def check_expansion(
             return expanded_bytes
     # pyarrow builds dictionaries from plain pages too, but not from the other encodings.
     has_other_pages = any(page.encoding not in {PageEncoding.PLAIN, *BY_DICTIONARY} for page in data_pages)
+    # A writer that gives up its dictionary goes on in another encoding: pages that refer to it are the first ones.
+    first = list(itertools.takewhile(lambda page: page.encoding in BY_DICTIONARY, data_pages))
+    is_given_up = has_other_pages and not any(page.encoding in BY_DICTIONARY for page in data_pages[len(first) :])
+    if plain_bytes <= bound and by_dictionary_bytes and is_given_up:
+        try:
+            by_dictionary_bytes = _by_dictionary_byte_count(content, leaf, first, chunk)
+        except PYARROW_ERRORS as error:
+            raise_corrupt(column, chunk, file, "page", "pages that decode", error)
+        if (expanded_bytes := plain_bytes + by_dictionary_bytes + shared_bytes) <= bound:
+            return expanded_bytes
     if plain_bytes > bound or has_other_pages:
         expected = f"pages that cannot decode to more than {bound} bytes"
         raise_unsupported(column, chunk, file, "pages", expected, expanded_bytes)
     return None
+
+
+def _by_dictionary_byte_count(content: bytes, leaf: Leaf, pages: Sequence[PageInfo], chunk: Chunk) -> int:
+    """Return how many bytes the values of pages have that refer to a dictionary; raises pyarrow's errors."""
+    size_bytes = pages[-1].end_bytes - chunk.byte_range_start
+    metadata = chunk_metadata(leaf, chunk.codec, sum(page.value_count for page in pages), size_bytes)
+    found = open_reader(content[:size_bytes], metadata, dictionary_columns=(0,)).read_column(0)
+    return sum(value_byte_count(part) for part in found.chunks)
+
+
+def value_byte_count(values: pa.DictionaryArray) -> int:
+    """Return how many bytes the values of a dictionary array have without the dictionary."""
+    lengths = compute("binary_length", values.dictionary).cast(pa.int64())
+    return compute("sum", lengths.take(values.indices)).as_py() or 0
 
 
 def fixed_width_bytes(physical_type: int, fixed_byte_len: int) -> int:

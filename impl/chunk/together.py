@@ -22,6 +22,7 @@ from tornproof.impl.parquet.arrow_reader import open_reader
 from tornproof.impl.parquet.single_pages import SinglePages, single_pages
 from tornproof.impl.pm.block import Chunk
 from tornproof.impl.pm.header import Column
+from tornproof.impl.types.physical import PhysicalType
 
 SMALL_BYTES = 16 << 10
 SMALL_VALUE_COUNT = 4096
@@ -100,7 +101,10 @@ def _kinds(pieces: Sequence[Piece], row_count: int) -> dict[tuple[int, Leaf, int
     kinds: dict[tuple[int, Leaf, int], list[int]] = defaultdict(list)
     for place, (_, column, chunk) in enumerate(pieces):
         leaf = leaf_of(column)
-        if isinstance(leaf, Leaf) and leaf.dimensions == 0 and chunk.num_values == row_count:
+        # INT96 is looked at once more by those who decode it alone.
+        if not isinstance(leaf, Leaf) or leaf.physical_type == PhysicalType.INT96:
+            continue
+        if leaf.dimensions == 0 and chunk.num_values == row_count:
             kinds[column.type, leaf, chunk.codec].append(place)
     return kinds
 

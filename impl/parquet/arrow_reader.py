@@ -15,15 +15,24 @@ __all__ = ["FileMetaData", "ParquetReader", "metadata_of", "open_reader"]
 
 
 def open_reader(
-    content: bytes, metadata: FileMetaData | None = None, dictionary_columns: Sequence[int] = ()
+    content: bytes,
+    metadata: FileMetaData | None = None,
+    dictionary_columns: Sequence[int] = (),
+    int96_unit: str | None = None,
 ) -> ParquetReader:
     """Open a file in memory, of which some columns are read as dictionaries; `metadata` instead of its own footer.
+
+    INT96 is read as times in `int96_unit`, nanoseconds by default, without a word about those that do not fit.
 
     Raises pyarrow's errors.
     """
     reader = ParquetReader()
     reader.open(
-        pa.BufferReader(content), metadata=metadata, read_dictionary=dictionary_columns or None, pre_buffer=False
+        pa.BufferReader(content),
+        metadata=metadata,
+        read_dictionary=dictionary_columns or None,
+        pre_buffer=False,
+        coerce_int96_timestamp_unit=int96_unit,
     )
     return reader
 

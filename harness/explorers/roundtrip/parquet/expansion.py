@@ -94,6 +94,7 @@ def repeated() -> tuple[Repeated, ...]:
         settings={"compression": "none"},
     )
     texts = [f"{number:0>{TEXT_BYTES}}" for number in range(ROW_COUNT)]
+    by_dictionary = replace(sharing, values=texts, encoding=None)
     return (
         *(
             Repeated(values=[value] * ROW_COUNT, type=of, value_bytes=size, encoding=encoding, settings=settings)
@@ -108,6 +109,7 @@ def repeated() -> tuple[Repeated, ...]:
         ),
         Repeated(values=texts, type=pa.string(), value_bytes=TEXT_BYTES, settings=FALLS_BACK),
         replace(sharing, encoding=None, rest=sharing),
+        replace(by_dictionary, rest=replace(by_dictionary, encoding="DELTA_LENGTH_BYTE_ARRAY")),
         replace(sharing, is_required=True),
         replace(sharing, settings={"compression": "none", "data_page_size": TEXT_BYTES, "write_batch_size": 50}),
     )

@@ -61,6 +61,10 @@ def check_bounds(values: pa.Array, column: Column, chunk: Chunk, *, file: str) -
     smallest, largest = _extremes(values, column)
     if low == smallest and high == largest:
         return
+    is_alone = (low is None) != (high is None)
+    if is_alone and tag in (TypeTag.INT, TypeTag.LONG) and column.id < 0 and smallest is not None and smallest < 0:
+        # Another writer may have counted unsigned.
+        return
     may_be_exact = tag not in (TypeTag.BINARY, TypeTag.ARRAY)
     for name, statistic, bound, value, holds in (
         ("MIN_STAT", chunk.minimum, low, smallest, operator.le),

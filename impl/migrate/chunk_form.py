@@ -15,15 +15,18 @@ from tornproof.impl.extension.footer import ReadBytes
 from tornproof.impl.layout.encodings import DuplicateTail, FormerTail
 from tornproof.impl.migrate.chunk_layout import ChunkLayout, Moves, New, Span, lay_out_former, span_of
 from tornproof.impl.parquet.arrow_writer import CHUNK, FOOTER, GROUP, META, meta_of, moved_index, with_meta
-from tornproof.impl.parquet.fields import Codec, PageEncoding
+from tornproof.impl.parquet.fields import OFFSET_INDEX, Codec, PageEncoding
 from tornproof.impl.parquet.footer import ParquetFooter, decode_footer
+from tornproof.impl.parquet.records import read
 from tornproof.impl.parquet.thrift import (
+    BrokenError,
     Field,
     Items,
     Kind,
     Struct,
     decode,
     encode,
+    path_text,
     struct_list,
     structs_in,
     value_of,
@@ -209,6 +212,10 @@ class _FooterEdit:
                     continue
                 content = self._old.read(chunk.offset_index_length, chunk.offset_index_offset)
                 found, _ = decode(content, file=self._old.file, offset_bytes=chunk.offset_index_offset)
+                try:
+                    read(found, OFFSET_INDEX)
+                except BrokenError as error:
+                    error.report(self._old.file, path_text)
                 start = span_of(chunk).start
                 part = encode(moved_index(found, self._moves(start) - start))
                 self._indexes[key] = Span(position, position + len(part))

@@ -148,10 +148,23 @@ class _Walk:
                 logical=logical,
                 max_rep=group.max_rep,
                 max_def=group.max_def,
-                # In a chain of single children the leaf is the last element.
-                list_dimensions=top.dimensions if top.is_chain and element is not top.element else 0,
+                list_dimensions=_dimensions(group, top),
             )
         )
+
+
+def _dimensions(leaf: _Group, top: _Top) -> int:
+    """Return the dimensions of an array, 0 for what is none: levels must say which of its lists can be null.
+
+    These are all of them and the elements, or the outermost list and the elements.
+    """
+    # In a chain of single children the leaf is the last element.
+    if not top.is_chain or leaf.element is top.element:
+        return 0
+    optional_count = leaf.max_def - leaf.max_rep
+    are_ends_optional = top.element.repetition_type == leaf.element.repetition_type == Repetition.OPTIONAL
+    is_clear = optional_count == top.dimensions + 1 or (optional_count == 2 and are_ends_optional)
+    return top.dimensions if is_clear or top.dimensions == 1 else 0
 
 
 def _is_list(element: SchemaElement) -> bool:

@@ -334,8 +334,12 @@ def _columns_of_partitions(
                 raise CorruptError(files.pm_label, field, None, columns[key].type, column.type)
             columns[key] = found
         if header.designated_timestamp >= 0:
-            dts = header.designated_timestamp
-            timestamp_id = column_key(dts, header.columns[dts])
+            column = header.columns[header.designated_timestamp]
+            key = column_key(header.designated_timestamp, column)
+            if timestamp_id not in (-1, key):
+                expected = f"{columns[timestamp_id].name!r}, as in other partitions"
+                raise CorruptError(files.pm_label, "DESIGNATED_TIMESTAMP", None, expected, repr(column.name))
+            timestamp_id = key
         if len({column.name for column in columns.values()}) < len(columns):
             expected = "a name of its own for each column"
             raise CorruptError(files.pm_label, "NAME_STRINGS", None, expected, "one name for two columns")

@@ -125,8 +125,11 @@ def _copy(storage: Storage, source_path: str, start_bytes: int, target_path: str
         storage.open_for_reading(source_path) as source,
         storage.open_for_writing(target_path, OpenMode.NEW) as target,
     ):
+        end_bytes = source.size_bytes()
         for offset_bytes, piece in pieces_of(source, start_bytes):
-            target.pwrite(piece, offset_bytes - start_bytes)
+            # What has no bytes on the disk gets none here, but for the last piece, which makes the file as long.
+            if piece.count(0) < len(piece) or offset_bytes + len(piece) >= end_bytes:
+                target.pwrite(piece, offset_bytes - start_bytes)
         target.fsync()
 
 

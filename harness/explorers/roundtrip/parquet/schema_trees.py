@@ -60,6 +60,16 @@ NESTED = (
         for count in (1, 2)
     ),
     (Element(1, OPTIONAL, None, LIST), Element(1, REPEATED, None), Element(2, OPTIONAL, None), LEAF, LEAF),
+    *(
+        (
+            Element(1, outer, None, LIST),
+            Element(1, REPEATED, None),
+            Element(1, inner, None, LIST),
+            Element(1, REPEATED, None),
+            Element(None, number, INT32),
+        )
+        for outer, inner, number in itertools.product((REQUIRED, OPTIONAL), repeat=3)
+    ),
 )
 """Trees that are longer than those of which all are tried, or have other annotations."""
 ROOTS = tuple(Element(count, None, None) for count in (None, 0, 1, 2, 3))
@@ -163,11 +173,17 @@ def _leaves(elements: Sequence[Element]) -> list[Leaf] | None:
 
 
 def _dimensions(path: Sequence[Element]) -> int:
-    """Return how many repeated groups are below a list, if all groups have one child."""
-    *groups, _ = path
+    """Return how many repeated groups are below a list, if all groups have one child.
+
+    Of several it must be clear which lists can be null: all of them, or the outermost one, and the numbers.
+    """
+    *groups, leaf = path
     if not groups or groups[0].converted != LIST or any(group.children != 1 for group in groups):
         return 0
-    return sum(group.repetition == REPEATED for group in groups[1:])
+    count = sum(group.repetition == REPEATED for group in groups[1:])
+    optional = [each.repetition == OPTIONAL for each in path if each.repetition != REPEATED]
+    is_clear = sum(optional) == count + 1 or (sum(optional) == 2 and optional[0] and leaf.repetition == OPTIONAL)
+    return count if count == 1 or is_clear else 0
 
 
 def _read(elements: Sequence[Element]) -> list[Leaf]:

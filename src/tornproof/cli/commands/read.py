@@ -131,13 +131,14 @@ def _print(batches: Iterator[pa.RecordBatch], schema: pa.Schema, version: int) -
 
 def _write(batches: Iterator[pa.RecordBatch], schema: pa.Schema, out: Path) -> int:
     """Write the batches and return their row count; a read that fails half way leaves the file as it was."""
-    with replacing(out) as partial:
+    # pyarrow takes no name that is not UTF-8.
+    with replacing(out) as partial, partial.open("wb") as file:
         if out.suffix == ".csv":
-            return _write_batches(pa_csv.CSVWriter(partial, text_schema(schema)), batches, as_text=True)
+            return _write_batches(pa_csv.CSVWriter(file, text_schema(schema)), batches, as_text=True)
         # This imports the file systems of clouds and TLS, which takes as long as reading a small table.
         import pyarrow.parquet as pq
 
-        return _write_batches(pq.ParquetWriter(partial, schema), batches, as_text=False)
+        return _write_batches(pq.ParquetWriter(file, schema), batches, as_text=False)
 
 
 def _write_batches(writer: Any, batches: Iterator[pa.RecordBatch], *, as_text: bool) -> int:

@@ -154,17 +154,16 @@ class _Walk:
 
 
 def _dimensions(leaf: _Group, top: _Top) -> int:
-    """Return the dimensions of an array, 0 for what is none: levels must say which of its lists can be null.
+    """Return the dimensions of an array, 0 for what is none.
 
-    These are all of them and the elements, or the outermost list and the elements.
+    By levels alone, two that can be null are the outermost list and the elements: others would be read as these.
     """
     # In a chain of single children the leaf is the last element.
     if not top.is_chain or leaf.element is top.element:
         return 0
-    optional_count = leaf.max_def - leaf.max_rep
     are_ends_optional = top.element.repetition_type == leaf.element.repetition_type == Repetition.OPTIONAL
-    is_clear = optional_count == top.dimensions + 1 or (optional_count == 2 and are_ends_optional)
-    return top.dimensions if is_clear or top.dimensions == 1 else 0
+    is_mistaken = leaf.max_def - leaf.max_rep == 2 and not are_ends_optional
+    return 0 if is_mistaken else top.dimensions
 
 
 def _is_list(element: SchemaElement) -> bool:

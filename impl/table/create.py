@@ -15,6 +15,7 @@ from tornproof.impl.storage.interface import EntryKind, OpenMode, Storage
 from tornproof.impl.table.column_versions import CV_FILE, NEW_FILE_BYTES
 from tornproof.impl.table.metadata_file import (
     META_FILE,
+    META_LIMIT_BYTES,
     NAME_FILE,
     SYMBOL_CAPACITY,
     PartitionBy,
@@ -45,6 +46,9 @@ from tornproof.impl.types.questdb import (
 UNNAMED_TXN_FILE = "_txn.new"
 OWN_FILES = frozenset({META_FILE, CV_FILE, NAME_FILE, UNNAMED_TXN_FILE})
 NAME_LENGTH_MAX = 127
+FILE_NAME_MAX_BYTES = 255
+LONGEST_ENDING = ".k.new"
+"""Of the files of a dictionary, beside their name."""
 COLUMN_COUNT_MAX = 100_000
 SYMBOL_CAPACITY_MIN = 2
 # Not allowed in names of column files, or with another meaning in SQL.
@@ -110,8 +114,11 @@ def create_table(
         partition_by=partition_by,
         timestamp_id=[column.name for column in columns].index(timestamp),
     )
+    content = encode_metadata_file(metadata, table_id=table_id)
+    if len(content) > META_LIMIT_BYTES:
+        raise TableRejectedError(f"{META_FILE} would have {len(content):,} bytes, more than {META_LIMIT_BYTES:,}")
     _make_directory(storage, path, metadata)
-    _write(storage, f"{path}/{META_FILE}", encode_metadata_file(metadata, table_id=table_id))
+    _write(storage, f"{path}/{META_FILE}", content)
     _write(storage, f"{path}/{CV_FILE}", bytes(NEW_FILE_BYTES))
     _write(storage, f"{path}/{NAME_FILE}", encode_name(name) + b"\0")
     symbols = _symbols(metadata)
@@ -138,6 +145,14 @@ def _check_columns(columns: Sequence[NewColumn], timestamp: str, partition_by: P
             raise TableRejectedError(f"two columns are called {column.name!r}; upper and lower case are the same")
         seen.add(column.name.lower())
         _check_type(column)
+        if (
+            tag_of(column.type) is TypeTag.SYMBOL
+            and len(f"{column.name}{LONGEST_ENDING}".encode()) > FILE_NAME_MAX_BYTES
+        ):
+            raise TableRejectedError(
+                f"a symbol column cannot be called {column.name!r}: its files would have names of more than"
+                f" {FILE_NAME_MAX_BYTES} bytes"
+            )
     designated = next((column for column in columns if column.name == timestamp), None)
     if designated is None:
         raise TableRejectedError(f"the designated timestamp {timestamp!r} is not among the columns")

@@ -10,6 +10,8 @@ from tornproof.impl.table.metadata_file import PartitionBy
 NANOSECONDS_IN_MICROSECOND = 1_000
 UNPARTITIONED_DIRECTORY = "default"
 EPOCH = datetime.datetime(1970, 1, 1)
+YEAR_10000 = 253_402_300_800_000_000
+"""Its start in microseconds, which no datetime has."""
 
 # How many characters of 2024-10-01T05:00:00 the name of an interval has.
 _NAME_LENGTHS = {PartitionBy.DAY: 10, PartitionBy.MONTH: 7, PartitionBy.YEAR: 4, PartitionBy.HOUR: 13}
@@ -49,7 +51,7 @@ def directory_names(timestamp: int, name_txn: int, partition_by: PartitionBy, *,
 
 def interval_end(timestamp: int, partition_by: PartitionBy, *, nanoseconds: bool) -> int | None:
     """Return the first timestamp after the interval of `timestamp`, or None if there is none."""
-    unit = NANOSECONDS_IN_MICROSECOND if nanoseconds else 1
+    unit, start = NANOSECONDS_IN_MICROSECOND if nanoseconds else 1, None
     try:
         start = _floor(EPOCH + datetime.timedelta(microseconds=timestamp // unit), partition_by)
         match partition_by:
@@ -62,7 +64,7 @@ def interval_end(timestamp: int, partition_by: PartitionBy, *, nanoseconds: bool
             case _:
                 end = start + _INTERVALS[partition_by]
     except (OverflowError, ValueError):
-        return None
+        return None if start is None else YEAR_10000 * unit
     return (end - EPOCH) // datetime.timedelta(microseconds=1) * unit
 
 

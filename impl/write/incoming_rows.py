@@ -22,6 +22,7 @@ from tornproof.impl.txn.transaction import Partition
 from tornproof.impl.write.merge_plan import Timestamps
 
 POSITION = "position of a row"
+WIDEST_INTEGERS = pa.decimal256(38, 0)
 VARIABLE_WIDTH_BUFFER_COUNT = 3
 """Validity, offsets and values."""
 
@@ -71,10 +72,12 @@ def without_duplicates(rows: pa.Table, keys: Sequence[str]) -> pa.Table:
     for key in keys:
         _check_size(key, rows[key])
     positions = pa.array(np.arange(len(rows)))
+    # A key may have any name.
+    numbers = list(map(str, range(len(keys))))
     try:
         groups = (
-            pa.Table.from_arrays([*(_comparable(rows[key]) for key in keys), positions], names=[*keys, POSITION])
-            .group_by(list(keys), use_threads=False)
+            pa.Table.from_arrays([*(_comparable(rows[key]) for key in keys), positions], names=[*numbers, POSITION])
+            .group_by(numbers, use_threads=False)
             .aggregate([(POSITION, "min"), (POSITION, "max")])
         )
     except pa.ArrowNotImplementedError as error:
@@ -130,6 +133,9 @@ def _column(given: pa.ChunkedArray | None, field: pa.Field, row_count: int) -> p
             return pa.nulls(row_count, _storage(field.type)).cast(field.type)
         return pa.repeat(pa.scalar(False if field.type == pa.bool_() else 0, field.type), row_count)
     _check_size(field.name, given)
+    if pa.types.is_dictionary(given.type):
+        # Dictionaries of several chunks may be too many for one.
+        given = pa.chunked_array([chunk.dictionary_decode() for chunk in given.chunks], given.type.value_type)
     column = given.combine_chunks()
     fitting = column if column.type == field.type else _cast(column, field)
     try:
@@ -142,19 +148,23 @@ def _column(given: pa.ChunkedArray | None, field: pa.Field, row_count: int) -> p
 def _cast(column: pa.Array, field: pa.Field) -> pa.Array:
     """Return values in the field's type; rejects those of which a cast would lose something, also if Arrow does not."""
     try:
-        given = column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
-        fitting = given.cast(field.type)
-        is_lost = _lost(given, fitting)
+        # Arrow takes as many digits for integers as their type may have, not as they have.
+        is_whole = pa.types.is_integer(column.type) and pa.types.is_decimal(field.type)
+        fitting = (column.cast(WIDEST_INTEGERS) if is_whole else column).cast(field.type)
+        is_lost = _lost(column, fitting)
     except pa.ArrowException as error:
         raise RowsRejectedError.at(field.name, None, field.type, f"{column.type}: {error}") from error
     row = -1 if is_lost is None else pc.index(is_lost, True).as_py()
     if row >= 0:
-        raise RowsRejectedError.at(field.name, row, f"a number that {field.type} holds", given[row])
+        raise RowsRejectedError.at(field.name, row, f"a number that {field.type} holds", column[row])
     return fitting
 
 
 def _lost(given: pa.Array, fitting: pa.Array) -> pa.Array | None:
     """Return which numbers a cast has changed, or None where it rejects such numbers itself."""
+    if pa.types.is_string(given.type) and pa.types.is_floating(fitting.type):
+        is_infinity = pc.match_substring(given, "inf", ignore_case=True)
+        return pc.and_not(pc.is_inf(fitting), is_infinity)
     if not _is_number(given.type):
         return None
     if pa.types.is_floating(fitting.type):

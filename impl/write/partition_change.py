@@ -49,6 +49,7 @@ from tornproof.impl.write.readable_row_groups import readable_row_groups
 from tornproof.impl.write.stored_arrays import one_array, stored_table
 from tornproof.impl.write.streamed_partition import stream_new_directory
 from tornproof.impl.write.writer_options import (
+    COUNT_MAX,
     DEFAULT_FALSE_POSITIVE_RATE,
     BloomPosition,
     WriterOptions,
@@ -399,6 +400,6 @@ def _with_larger_row_groups(options: WriterOptions) -> WriterOptions:
     size_bytes_max = options.row_group_size_bytes_max
     return replace(
         options,
-        row_group_row_count_max=options.row_group_row_count_max * ROW_GROUP_GROWTH,
-        row_group_size_bytes_max=None if size_bytes_max is None else size_bytes_max * ROW_GROUP_GROWTH,
+        row_group_row_count_max=min(options.row_group_row_count_max * ROW_GROUP_GROWTH, COUNT_MAX),
+        row_group_size_bytes_max=None if size_bytes_max is None else min(size_bytes_max * ROW_GROUP_GROWTH, COUNT_MAX),
     )

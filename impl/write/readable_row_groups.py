@@ -56,6 +56,8 @@ def _is_readable(rows: pa.Table, group: EncodedRowGroup) -> bool:
     row_count = rows.num_rows
     if row_count > VALUE_COUNT_MAX or any(inner_list_count(column) > LIST_COUNT_MAX for column in rows.columns):
         return False
+    if any(new.size_bytes > limits.CHUNK_LIMIT_BYTES for _, new in group.duplicates.values()):
+        return False
     sizes = [int(column.nbytes) for column in rows.columns]
     together = sum(max(size, VARIABLE_WIDTH_BYTES * row_count) + row_count for size in sizes)
     return together <= batch_bound_bytes(group.chunks) and all(

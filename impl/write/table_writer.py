@@ -163,7 +163,10 @@ class TableWriter(AbstractContextManager["TableWriter"]):
     def drop_partition(self, timestamp: int) -> None:
         """Stage the removal of the partition that starts at `timestamp`; rows staged with it create it anew."""
         self._check_alive()
-        self._dropped.add(self._partition_at(timestamp).timestamp)
+        partition = self._partition_at(timestamp)
+        if partition.timestamp in self._adopted:
+            raise RowsRejectedError(f"{partition.timestamp}: a partition was adopted in its place; commit that first")
+        self._dropped.add(partition.timestamp)
 
     def rewrite_partition(self, timestamp: int) -> None:
         """Stage a rewrite of the parquet partition that starts at `timestamp` into a new directory."""

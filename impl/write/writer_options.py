@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from tornproof.impl.errors import TornproofError
 from tornproof.impl.layout.parquet import FooterForm
+from tornproof.impl.parquet.bloom_filter import SALTS
 from tornproof.impl.parquet.encode_options import ENCODABLE, PYARROW_CODECS, ColumnOptions, EncodeOptions, Encoding
 from tornproof.impl.parquet.fields import Codec
 from tornproof.impl.table.metadata_file import TableColumn, TableMetadata
@@ -20,6 +21,9 @@ from tornproof.impl.types.questdb import TypeTag, tag_of
 DEFAULT_OPTIONS = EncodeOptions()
 DEFAULT_FALSE_POSITIVE_RATE = 0.01
 """The rate of QuestDB's own filters (measured on real files of release 9.4.2)."""
+
+COUNT_MAX = (1 << 63) - 1
+"""The largest number of rows or bytes that an option can ask for."""
 
 
 class OptionsRejectedError(TornproofError, ValueError):
@@ -99,13 +103,14 @@ def encode_options(options: WriterOptions, file_names: Mapping[str, str], timest
 
 
 def _problems(options: WriterOptions) -> Iterator[str]:
-    if options.row_group_row_count_max < 1:
+    if not 1 <= options.row_group_row_count_max <= COUNT_MAX:
         yield f"a row group has rows, not at most {options.row_group_row_count_max}"
-    if options.row_group_size_bytes_max is not None and options.row_group_size_bytes_max < 1:
+    size_bytes_max = options.row_group_size_bytes_max
+    if size_bytes_max is not None and not 1 <= size_bytes_max <= COUNT_MAX:
         yield f"a row group has bytes, not at most {options.row_group_size_bytes_max}"
     encoding = options.encoding
     for what, size in (("bytes", encoding.page_size_bytes), ("rows", encoding.page_row_count_max)):
-        if size is not None and size < 1:
+        if size is not None and not 1 <= size <= COUNT_MAX:
             yield f"a page has {what}, not at most {size}"
     if encoding.sorting:
         yield "the sorting of row groups is not asked for: all are sorted by the designated timestamp, and say so"
@@ -118,7 +123,8 @@ def _problems(options: WriterOptions) -> Iterator[str]:
         if problem:
             yield f"{whose}: {problem}"
     for name, rate in (options.blooms.columns if options.blooms else {}).items():
-        if not 0 < rate < 1:
+        # As close to 1 as that, there is no number of bits.
+        if not 0 < rate < 1 or rate ** (1 / len(SALTS)) == 1:
             yield f"column {name!r}: a false-positive rate is above 0 and below 1, not {rate}"
 
 

@@ -359,11 +359,16 @@ def test_dictionary_is_measured_by_its_values_before_it_is_expanded() -> None:
     assert rejected(repeated(300, [b"s", b"l" * MIB]), UnsupportedError) == "pages"
 
 
-def test_dictionary_before_pages_that_pyarrow_cannot_mix_with_it_is_not_expanded() -> None:
+def test_dictionary_before_pages_that_pyarrow_cannot_mix_with_it_is_measured_by_its_values() -> None:
     options: dict[str, Any] = {"column_encoding": {"x": "DELTA_LENGTH_BYTE_ARRAY"}, "use_dictionary": False}
-    first, second = repeated(300, [b"l" * MIB, b"s"]), written(pa.array(["t"]), TypeTag.VARCHAR, **options)
-    both = first.with_content(first.content + second.content).with_chunk(num_values=301)
-    assert rejected(both, UnsupportedError) == "pages"
+    second = written(pa.array(["t"]), TypeTag.VARCHAR, **options)
+
+    def behind(first: Written) -> Written:
+        return first.with_content(first.content + second.content).with_chunk(num_values=301, maximum=None)
+
+    found = behind(repeated(300, [b"l" * MIB, b"s"])).decode()
+    assert (len(found), found[0].as_py(), found[299].as_py(), found[300].as_py()) == (301, "l" * MIB, "s", "t")
+    assert rejected(behind(repeated(300, [b"s", b"l" * MIB])), UnsupportedError) == "pages"
     small = written(pa.array(["a", "b", "a"]), TypeTag.VARCHAR)
     mixed = small.with_content(small.content + second.content).with_chunk(num_values=4, maximum=None)
     assert mixed.decode().to_pylist() == ["a", "b", "a", "t"]

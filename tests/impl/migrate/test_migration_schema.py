@@ -164,8 +164,14 @@ def nested_doubles(*groups: tuple[int, Struct | None], leaf: int = REQUIRED) -> 
         (nested_doubles((OPTIONAL, LIST), (REPEATED, None), leaf=OPTIONAL), 27 + (10 << 8), (1, 3)),
         (nested_doubles((OPTIONAL, LIST), (REPEATED, None)), 27 + (10 << 8), (1, 2)),
         (
-            nested_doubles((OPTIONAL, LIST), (REPEATED, None), (OPTIONAL, LIST), (REPEATED, None)),
+            nested_doubles((OPTIONAL, LIST), (REPEATED, None), (OPTIONAL, LIST), (REPEATED, None), leaf=OPTIONAL),
             27 + (10 << 8) + (1 << 14),
+            (2, 5),
+        ),
+        # By these levels alone, the numbers and not the inner lists would be read as null.
+        (
+            nested_doubles((OPTIONAL, LIST), (REPEATED, None), (OPTIONAL, LIST), (REPEATED, None)),
+            10,
             (2, 4),
         ),
         (nested_doubles((OPTIONAL, LIST), leaf=REPEATED), 10, (1, 2)),

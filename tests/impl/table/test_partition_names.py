@@ -211,10 +211,15 @@ def test_an_interval_ends_where_the_next_one_begins_wherever_in_it_a_partition_w
     assert interval_end(split_off, partition_by, nanoseconds=True) == microseconds(end) * 1000
 
 
+@pytest.mark.parametrize("by", [by for by in PartitionBy if by is not PartitionBy.NONE])
+def test_the_last_interval_of_the_calendar_ends_before_the_year_10000(by: PartitionBy) -> None:
+    end = microseconds("9999-12-31T23:59:59") + 1_000_000
+    assert interval_end(microseconds("9999-12-31T23:30:00"), by, nanoseconds=False) == end
+
+
 def test_a_table_without_intervals_and_a_time_that_no_calendar_has_end_nowhere() -> None:
     assert interval_end(0, PartitionBy.NONE, nanoseconds=False) is None
     for partition_by in PartitionBy:
         assert interval_end(2**63 - 1, partition_by, nanoseconds=False) is None
         assert interval_end(-(2**63), partition_by, nanoseconds=False) is None
-        assert interval_end(microseconds("9999-12-31T23:30:00"), partition_by, nanoseconds=False) is None
     assert interval_end(microseconds("9998-12-31T00:00:00"), PartitionBy.YEAR, nanoseconds=False) is not None

@@ -175,15 +175,14 @@ def _leaves(elements: Sequence[Element]) -> list[Leaf] | None:
 def _dimensions(path: Sequence[Element]) -> int:
     """Return how many repeated groups are below a list, if all groups have one child.
 
-    Of several it must be clear which lists can be null: all of them, or the outermost one, and the numbers.
+    If two can be null they must be the outermost list and the numbers, as levels do not say which they are.
     """
     *groups, leaf = path
     if not groups or groups[0].converted != LIST or any(group.children != 1 for group in groups):
         return 0
     count = sum(group.repetition == REPEATED for group in groups[1:])
-    optional = [each.repetition == OPTIONAL for each in path if each.repetition != REPEATED]
-    is_clear = sum(optional) == count + 1 or (sum(optional) == 2 and optional[0] and leaf.repetition == OPTIONAL)
-    return count if count == 1 or is_clear else 0
+    optional = [each for each in path if each.repetition == OPTIONAL]
+    return 0 if len(optional) == 2 and optional != [groups[0], leaf] else count
 
 
 def _read(elements: Sequence[Element]) -> list[Leaf]:

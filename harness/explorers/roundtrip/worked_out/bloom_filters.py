@@ -90,8 +90,8 @@ def bloom_filters() -> Iterator[Question]:
         hashes = [xxhash.xxh64_intdigest(content) for content in contents]
         yield Question("bloom filters", f"hashes of {name}", functools.partial(_value_hashes, array), hashes)
         words = f"the bits of a filter of {LARGE_FILTER_BYTES} bytes of {name}"
-        bits = sorted({bit for each in hashes for bit in _bits_of(LARGE_FILTER_BYTES, each)})
-        yield Question("bloom filters", words, functools.partial(_set_bits, hashes, LARGE_FILTER_BYTES), bits)
+        places = sorted({bit for each in hashes for bit in _bits_of(LARGE_FILTER_BYTES, each)})
+        yield Question("bloom filters", words, functools.partial(_set_bits, hashes, LARGE_FILTER_BYTES), places)
         for size_bytes in (32, 64, 4096):
             filled = filter_of(hashes, size_bytes)
             name_of = f"a filter of {size_bytes} bytes of {name}"

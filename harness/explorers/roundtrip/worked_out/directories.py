@@ -25,8 +25,8 @@ NO_DIRECTORIES = (
     *("2024-01-01T0750", "2024-01-01T075030-", "2024-01-01T075030-1", "2024-01-01T075030-1234567", "2024T07", "_pm"),
 )
 """Names that no partition's directory has: others of operators and servers begin like it."""
-LAST_DAY = "9999-12-31T23:00:00"
-"""After its hour there is no time."""
+LAST_DAY, HOUR = "9999-12-31T23:00:00", 3_600_000_000
+"""An hour before the year 10000, with which all intervals end; after it there is no time."""
 NANOSECONDS = (0, 1, 120, 999)
 UNITS = {PartitionBy.YEAR: "Y", PartitionBy.MONTH: "M", PartitionBy.DAY: "D", PartitionBy.HOUR: "h"}
 
@@ -71,7 +71,8 @@ def directories() -> Iterator[Question]:
     for by in PartitionBy:
         timestamp = int(np.datetime64(LAST_DAY, "us").astype(np.int64))
         found = functools.partial(partition_names.interval_end, timestamp, partition_by=by, nanoseconds=False)
-        yield Question("ends", f"the end of a partition by {by.name.lower()} at {LAST_DAY}", found, None)
+        end = None if by is PartitionBy.NONE else timestamp + HOUR
+        yield Question("ends", f"the end of a partition by {by.name.lower()} at {LAST_DAY}", found, end)
     for name in NO_DIRECTORIES:
         is_one = functools.partial(partition_names.looks_like_partition, name)
         yield Question("names", f"whether {name!r} is a partition's directory", is_one, False)

@@ -128,13 +128,13 @@ def restored() -> Iterator[Question]:
     pq.write_table(few, target, store_schema=False)
     for member in LOGICAL_MEMBERS:
         kind = Field(LOGICAL_TYPE, Kind.STRUCT, Struct((Field(member, Kind.STRUCT, Struct(())),)))
-        content = with_footer(target.getvalue(), within(SCHEMA, lambda each, of=kind: with_fields(each, of)))
+        content = with_footer(target.getvalue(), within(SCHEMA, functools.partial(_of_kind, kind)))
         words = f"a footer of columns of the logical type {member}"
         yield Question("restored", words, functools.partial(_comes_back, content), True)
-    for place, is_flat in itertools.product(((0, 0), (0, 2), (0, 3), (1, 0), (7, 7)), (False, True)):
-        expected = "values" if place[0] < 1 and place[1] < 3 else "IndexError"
-        words = f"what is said of column {place[1]} of row group {place[0]}, {'' if is_flat else 'not '}in FlatBuffers"
-        found = functools.partial(_chunk_at, target.getvalue(), place, is_flat=is_flat)
+    for at, is_flat in itertools.product(((0, 0), (0, 2), (0, 3), (1, 0), (7, 7)), (False, True)):
+        expected = "values" if at[0] < 1 and at[1] < 3 else "IndexError"
+        words = f"what is said of column {at[1]} of row group {at[0]}, {'' if is_flat else 'not '}in FlatBuffers"
+        found = functools.partial(_chunk_at, target.getvalue(), at, is_flat=is_flat)
         yield Question("restored", words, found, expected)
     for words, rows in (("200 row groups", pa.table({"a": range(200)})), ("9 chunks", few)):
         target = io.BytesIO()
@@ -145,6 +145,10 @@ def restored() -> Iterator[Question]:
             changed = with_footer(content, within(CHUNK_FACTS, _twice_at(place)))
             words_of_place = f"a footer of {words}, of which chunk {place} has two counts of values"
             yield Question("restored", words_of_place, functools.partial(_comes_back, changed), True)
+
+
+def _of_kind(kind: Field, element: Struct) -> Struct:
+    return with_fields(element, kind)
 
 
 def _chunk_at(content: bytes, place: tuple[int, int], *, is_flat: bool) -> str:

@@ -58,14 +58,14 @@ def machines() -> Iterator[Question]:
         expected = {"directory": 0o777 & ~mask, "file": 0o666 & ~mask}
         words = f"the permissions of what is made where the mask is {mask:03o}"
         yield Question("permissions", words, functools.partial(_permissions, mask), expected)
-    for system, error, expected in (
+    for system, error, calls in (
         ("linux", None, ["fsync"]),
         ("darwin", None, ["F_FULLFSYNC"]),
         ("darwin", errno.ENOTSUP, ["F_FULLFSYNC", "fsync"]),
         ("darwin", errno.EIO, ["F_FULLFSYNC", "fsync"]),
     ):
         words = f"how a file is synced on {system}, where a sync of the whole disk ends in error {error}"
-        yield Question("syncs", words, functools.partial(_synced, system, error), expected)
+        yield Question("syncs", words, functools.partial(_synced, system, error), calls)
     opened: dict[str, Callable[[OperatingSystemStorage, str], Any]] = {
         "read": lambda storage, path: storage.open_for_reading(path),
         "written": lambda storage, path: storage.open_for_writing(path),

@@ -220,15 +220,14 @@ def filters_behind() -> Iterator[Question]:
         yield Question("filters behind", f"whether there is a filter that is behind a file {words}", found, expected)
 
     filtered, _ = _filtered()
-    for mode, words, content, expected in (
+    modes: tuple[tuple[ConversionMode, str, bytes, tuple[int, ...]], ...] = (
         (ConversionMode.SERVER, "filters", filtered, (0,)),
         (ConversionMode.TOOL, "filters", filtered, ()),
         (ConversionMode.TOOL, "filters behind its end", _with_filter_behind(filtered), ()),
-    ):
-        found = functools.partial(_filtered_columns, content, mode)
-        yield Question(
-            "filters behind", f"columns with filters, as the {mode} says of a file with {words}", found, expected
-        )
+    )
+    for mode, words, content, columns in modes:
+        name = f"columns with filters, as the {mode} says of a file with {words}"
+        yield Question("filters behind", name, functools.partial(_filtered_columns, content, mode), columns)
 
 
 def _filtered_columns(content: bytes, mode: ConversionMode) -> Any:
@@ -285,9 +284,8 @@ def described() -> Iterator[Question]:
         yield Question("described", words, found, (several[0]["column_type"], OPTIONAL))
 
     for tracker in (None, -1, 0, 5):
-        found = functools.partial(_tracker, whole, tracker)
-        words = f"the squash tracker of a document with {tracker}"
-        yield Question("described", words, found, None if tracker == -1 else tracker)
+        words, known = f"the squash tracker of a document with {tracker}", None if tracker == -1 else tracker
+        yield Question("described", words, functools.partial(_tracker, whole, tracker), known)
 
     times = _written({"ts": [1, 2]})
     for words, bits, expected in (
@@ -364,8 +362,8 @@ def other_forms() -> Iterator[Question]:
     pq.ParquetWriter(empty, pa.schema([("n", pa.int64())])).close()
     for chunks in ChunkForm:
         found = functools.partial(_changed_form, empty.getvalue(), FooterForm.PRIVATE, chunks)
-        expected = "made" if chunks is ChunkForm.OLD else "UsageError"
-        yield Question("other forms", f"{chunks} chunks for a file without row groups", found, expected)
+        outcome = "made" if chunks is ChunkForm.OLD else "UsageError"
+        yield Question("other forms", f"{chunks} chunks for a file without row groups", found, outcome)
     for number, column in itertools.product(range(-2, 4), range(-2, 3)):
         right = [[3], [1]][number] if number in (0, 1) and column == 0 else "IndexError"
         found = functools.partial(_chunk_values, whole, number, column)

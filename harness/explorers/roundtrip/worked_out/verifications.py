@@ -100,7 +100,7 @@ def _left_after(day_count: int, left_count: int) -> Any:
     image = table_of_rows(PATH, [(FIRST_TIME + day * DAY, day) for day in range(day_count)])
     before = {path: content for path, content in image.files.items() if path.endswith(DATA_FILE)}
     left = {path: before[path] + b"left over" for path in sorted(before)[:left_count]}
-    files = {path: content for path, content in (image.files | left).items() if path != f"{PATH}/{PINS_FILE}"}
+    files = {path: content for path, content in {**image.files, **left}.items() if path != f"{PATH}/{PINS_FILE}"}
     storage = MemoryStorage.of(DiskImage(files, image.directories))
 
     def sizes() -> list[int]:

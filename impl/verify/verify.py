@@ -21,6 +21,7 @@ from tornproof.impl.pm.check import check_metadata
 from tornproof.impl.pm.extent import dead_byte_count, reached_intervals
 from tornproof.impl.pm.footer_comparison import compare_footer
 from tornproof.impl.read.decoding import SYNCHRONOUS, Decoding
+from tornproof.impl.read.reader import snapshot_of
 from tornproof.impl.table.check import check_against_table
 from tornproof.impl.table.metadata_file import META_FILE, TableColumn, TableMetadata
 from tornproof.impl.table.partition import (
@@ -36,7 +37,7 @@ from tornproof.impl.table.partition import (
 from tornproof.impl.table.symbols import SymbolTable
 from tornproof.impl.table.table import Table
 from tornproof.impl.txn.sequencer import pending_transaction_count
-from tornproof.impl.txn.transaction import Partition
+from tornproof.impl.txn.transaction import Partition, Transaction
 from tornproof.impl.verify.indexes import Indexes, Keys, KeysOf, parquet_keys
 from tornproof.impl.verify.native import check_native_columns, native_keys
 from tornproof.impl.verify.pages import page_checks
@@ -173,6 +174,8 @@ def verify_table(
     if unsupported and sum(len(report.problems) for report in reports) + len(problems) == len(unsupported):
         # Nothing is known to be wrong, but not everything could be checked, so there is no verdict.
         raise unsupported[0]
+    if table.metadata is None and not any(report.problems for report in reports):
+        problems += _contradictions(table, transaction)
     return TableReport(
         table=table.path,
         version=transaction.version,
@@ -182,6 +185,18 @@ def verify_table(
         partitions=tuple(reports),
         counts=counts,
     )
+
+
+def _contradictions(table: Table, transaction: Transaction) -> tuple[Problem, ...]:
+    """Return in what the partitions of a table without `_meta` contradict each other."""
+    try:
+        snapshot_of(table, transaction)
+    except CorruptError as error:
+        return (error.problem,)
+    except UnsupportedError:
+        # Of a partition that was not migrated yet, which a note says.
+        return ()
+    return ()
 
 
 class _Verification(msgspec.Struct, kw_only=True):

@@ -147,6 +147,16 @@ REJECTED: dict[str, tuple[tuple[NewColumn, ...], dict[str, Any], str]] = {
         {},
         "expected a symbol capacity of 2 to 1048576, found 1048577",
     ),
+    "name of a dictionary that is too long for its files": (
+        (TS, NewColumn(name="漢" * 84, type=TypeTag.SYMBOL)),
+        {},
+        "its files would have names of more than 255 bytes",
+    ),
+    "more than is read of columns": (
+        (TS, *(column(f"{number:0127}") for number in range(58_000))),
+        {},
+        "_meta would have 16,822,272 bytes, more than 16,777,216",
+    ),
     "no partitions": (COLUMNS, {"partition_by": PartitionBy.NONE}, "without partitions"),
     "no name": ((TS, column("")), {}, "a name has 1 to 127"),
     "long name": ((TS, column("v" * 128)), {}, "a name has 1 to 127"),

@@ -16,7 +16,7 @@ from written_tables import DAY, DAY_LENGTH, PATH, new_table
 from tornproof.impl.errors import RowsRejectedError
 from tornproof.impl.table.create import NewColumn
 from tornproof.impl.types.questdb import TypeTag
-from tornproof.impl.write.incoming_rows import conform, in_time_order, portions, without_duplicates
+from tornproof.impl.write.incoming_rows import POSITION, conform, in_time_order, portions, without_duplicates
 
 TYPES = {
     "b": TypeTag.BOOLEAN,
@@ -122,6 +122,31 @@ def test_number_that_only_a_cast_takes_is_rejected(of: pa.DataType, given: pa.Ar
     assert kept["x"].null_count == given[:2].null_count
 
 
+def test_text_of_a_number_that_a_float_holds_only_as_infinity_is_rejected() -> None:
+    schema = pa.schema([SCHEMA.field("ts"), pa.field("f", pa.float64())])
+    kept = conform(pa.table({"ts": [DAY] * 3, "f": ["1e308", "-Inf", None]}), schema, "ts")
+    assert kept["f"].to_pylist() == [1e308, -math.inf, None]
+    with pytest.raises(RowsRejectedError, match="'f', row 1: expected a number that double holds, found 1e400"):
+        conform(pa.table({"ts": [DAY] * 2, "f": ["1", "1e400"]}), schema, "ts")
+
+
+def test_whole_numbers_are_decimals_if_these_have_the_digits() -> None:
+    schema = pa.schema([SCHEMA.field("ts"), pa.field("d", pa.decimal128(4, 2))])
+    kept = conform(pa.table({"ts": [DAY] * 3, "d": [1, None, -99]}), schema, "ts")
+    assert kept["d"].to_pylist() == [decimal.Decimal("1.00"), None, decimal.Decimal("-99.00")]
+    with pytest.raises(RowsRejectedError, match="column 'd': expected decimal128"):
+        conform(pa.table({"ts": [DAY], "d": [100]}), schema, "ts")
+
+
+def test_dictionaries_of_several_chunks_may_be_too_many_for_one() -> None:
+    schema = pa.schema([SCHEMA.field("ts"), pa.field("s", pa.string())])
+    texts = [[f"{first + number}" for number in range(100)] for first in (0, 100)]
+    parts = [pa.array(each).dictionary_encode().cast(pa.dictionary(pa.int8(), pa.string())) for each in texts]
+    with_null = pa.DictionaryArray.from_arrays(pa.array([0, 1], pa.int8()), pa.array(["x", None]))
+    given = pa.table({"ts": [DAY] * 202, "s": pa.chunked_array([*parts, with_null])})
+    assert conform(given, schema, "ts")["s"].to_pylist() == [*texts[0], *texts[1], "x", None]
+
+
 def test_values_that_are_not_what_their_type_says_are_rejected() -> None:
     """The first one ended a commit with an error of Python's, the second one begins behind its memory."""
     text = pa.Array.from_buffers(pa.string(), 1, [None, pa.py_buffer(b"\0\0\0\0\1\0\0\0"), pa.py_buffer(b"\xff")])
@@ -161,6 +186,12 @@ def test_last_row_of_a_key_stands_where_the_first_one_stood_and_nulls_are_equal(
     rows = pa.table({"k": [1, 2, None, 1, None], "j": ["a", "a", None, "a", None], "v": range(5)})
     assert without_duplicates(rows, ["k", "j"])["v"].to_pylist() == [3, 1, 4]
     assert without_duplicates(rows.slice(0, 3), ["k", "j"]).equals(rows.slice(0, 3))
+
+
+def test_a_key_may_have_any_name() -> None:
+    for name in (POSITION, f"{POSITION}_min", f"{POSITION}_max", "0"):
+        rows = pa.table({name: [1, 2, 1], "v": range(3)})
+        assert without_duplicates(rows, [name])["v"].to_pylist() == [2, 1]
 
 
 def test_keys_that_cannot_be_compared_are_rejected() -> None:

@@ -127,6 +127,19 @@ def test_a_partition_that_changed_meanwhile_is_not_replaced() -> None:
     assert rows_of(snapshot_of("t", storage)).num_rows == 6
 
 
+def test_a_partition_is_not_dropped_once_another_one_takes_its_place() -> None:
+    storage = table_with([5, 6])
+    (made,) = prepared(storage, rows([3], 50))
+    with opened(storage) as writer:
+        writer.adopt(made)
+        with pytest.raises(RowsRejectedError, match="a partition was adopted in its place; commit that first"):
+            writer.drop_partition(0)
+        writer.commit()
+        writer.drop_partition(0)
+        writer.commit()
+    assert rows_of(snapshot_of("t", storage)).num_rows == 0
+
+
 def test_a_partition_that_nobody_may_write_to_is_not_merged_with() -> None:
     storage = table_with([5])
     snapshot = snapshot_of("t", storage)

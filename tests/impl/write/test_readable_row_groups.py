@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from depth import always_if, sampled
-from real_tables import resolved_partitions
+from real_tables import resolved_partitions, verified
 from type_values import NEVER_NULL, SHOWN, TYPES, arrow
 from written_tables import PATH, new_table, rows, table_on, write
 
@@ -112,6 +112,18 @@ def test_lists_inside_of_arrays_are_as_many_as_readers_take(monkeypatch: pytest.
     assert table_on(storage)["x"].to_pylist() == arrays
     with pytest.raises(RowsRejectedError, match="12 lists inside of an array"):
         write(storage, rows([10], x=[[[0.5]] * 13]), options=WriterOptions())
+
+
+def test_a_number_in_its_new_encoding_takes_no_more_than_readers_take_of_a_chunk(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(limits, "CHUNK_LIMIT_BYTES", 6_000)
+    storage, _ = new_table(NewColumn(name="x", type=TypeTag.DOUBLE))
+    encoding = EncodeOptions(duplicates=True, columns={"x": ColumnOptions(encoding=Encoding.DICTIONARY)})
+    values = np.random.default_rng(1).integers(1 << 62, size=16).view(np.float64).repeat(100)
+    write(storage, rows(range(1_600), x=values), options=WriterOptions(encoding=encoding))
+    assert block_sizes(storage) == [400] * 4
+    assert verified(PATH, storage).sound
 
 
 def test_all_symbols_before_that_of_a_row_are_in_the_page_that_readers_take(monkeypatch: pytest.MonkeyPatch) -> None:

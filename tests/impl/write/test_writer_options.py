@@ -28,7 +28,7 @@ from tornproof.impl.table.create import NewColumn
 from tornproof.impl.table.partition import read_chunk
 from tornproof.impl.table.partition_schema import physical_form
 from tornproof.impl.write.table_writer import open_writer
-from tornproof.impl.write.writer_options import OptionsRejectedError, WriterOptions
+from tornproof.impl.write.writer_options import BloomOptions, OptionsRejectedError, WriterOptions
 
 ROW_COUNT = 3_000
 BATCHES = (range(ROW_COUNT), range(ROW_COUNT, 2 * ROW_COUNT))
@@ -254,6 +254,12 @@ REJECTED: dict[str, tuple[Callable[[], object], str]] = {
     "row group without bytes": (lambda: WriterOptions(row_group_size_bytes_max=0), "a row group has bytes, not at"),
     "page without bytes": (lambda: EncodeOptions(page_size_bytes=0), "a page has bytes, not at most 0"),
     "page without rows": (lambda: EncodeOptions(page_row_count_max=-1), "a page has rows, not at most -1"),
+    "too many rows": (lambda: WriterOptions(row_group_row_count_max=1 << 63), "a row group has rows, not at most 922"),
+    "too many bytes": (lambda: EncodeOptions(page_size_bytes=1 << 63), "a page has bytes, not at most 922"),
+    "rate that is nearly 1": (
+        lambda: WriterOptions(blooms=BloomOptions(columns={"v": 1 - 2**-53})),
+        "column 'v': a false-positive rate is above 0 and below 1, not 0.9999999999999999",
+    ),
     "codec": (
         lambda: EncodeOptions(codec=Codec.LZO),
         "all columns: LZO is not written; there are UNCOMPRESSED",

@@ -145,7 +145,7 @@ def rejections() -> Iterator[Question]:
 
     wide, decimal = pa.schema([("d", pa.binary(200))]), within(SCHEMA, as_decimal)
     # Without bounds, the first and the last time are read from the pages.
-    designated = changed((), _document_of(DESIGNATED), of=times)
+    designated = changed((), document_of(DESIGNATED), of=times)
     page = slice(len(MAGIC), len(MAGIC) + PAGE_BYTES)
     without_page = designated[: page.start] + bytes(PAGE_BYTES) + designated[page.stop :]
     types = (LONG, PLAIN_TAGS["VARCHAR"], LONG)
@@ -159,14 +159,14 @@ def rejections() -> Iterator[Question]:
         ("with structs in structs", changed((), Field(99, Kind.STRUCT, _nested(200))), "UnsupportedError"),
         ("with a negative count of rows", changed((), Field(3, Kind.I64, -1)), "CorruptError"),
         ("with times", designated, "made"),
-        ("with times behind a row group of none", changed((), _document_of(DESIGNATED), of=later_times), "made"),
+        ("with times behind a row group of none", changed((), document_of(DESIGNATED), of=later_times), "made"),
         ("with times in a page without a header", without_page, "CorruptError"),
         ("without its end", whole[:-1], "CorruptError"),
         ("without its beginning", whole[-40:], "CorruptError"),
         *(
             (
                 f"of two columns with a document of {count}",
-                changed((), _document_of(*types[:count])),
+                changed((), document_of(*types[:count])),
                 says,
             )
             for count, says in enumerate(("CorruptError", "CorruptError", "made", "CorruptError"))
@@ -403,7 +403,7 @@ def decoded_times() -> Iterator[Question]:
         times = [1000 * number for number in range(count)]
         plain: dict[str, Any] = {"write_statistics": False, "use_dictionary": False, "column_encoding": encoding}
         whole = _written({"ts": times}, group_rows=group_rows, **plain)
-        content = with_footer(whole, within((), lambda struct: with_fields(struct, _document_of(DESIGNATED))))
+        content = with_footer(whole, within((), lambda struct: with_fields(struct, document_of(DESIGNATED))))
         groups = [times[at : at + group_rows] for at in range(0, count, group_rows)]
         expected = [(group[0], group[-1]) for group in groups]
         words = f"the times, {encoding}, in row groups of {group_rows} of {count} rows without bounds"
@@ -434,7 +434,7 @@ def _written(
     return target.getvalue()
 
 
-def _document_of(*types: int) -> Field:
+def document_of(*types: int) -> Field:
     """Return the field of a footer that has a document of columns of these types."""
     schema = [{"column_type": of, "column_top": 0, "id": number} for number, of in enumerate(types)]
     return _document(json.dumps({"version": 1, "schema": schema}).encode())

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import datetime
 import functools
 import io
 import itertools
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,11 +17,12 @@ import pyarrow.parquet as pq
 from tornproof.harness.common.new_tables import new_table
 from tornproof.harness.common.patch import replaced
 from tornproof.harness.common.whose_error import needed
-from tornproof.harness.explorers.model_based.other_footers import SCHEMA, with_footer, within
+from tornproof.harness.explorers.model_based.other_footers import SCHEMA, STATISTICS, with_footer, within
 from tornproof.harness.explorers.roundtrip.forms import reader_of
 from tornproof.harness.explorers.roundtrip.metadata.placed_partitions import GENERATED, PARQUET
 from tornproof.harness.explorers.roundtrip.metadata.transaction_files import Entry, of_entries
-from tornproof.harness.explorers.roundtrip.worked_out.migrations import as_decimal, as_text
+from tornproof.harness.explorers.roundtrip.worked_out.column_types import TIMESTAMP
+from tornproof.harness.explorers.roundtrip.worked_out.migrations import DESIGNATED, as_decimal, as_text, document_of
 from tornproof.harness.explorers.roundtrip.worked_out.question import Question, outcome_of
 from tornproof.harness.explorers.roundtrip.writing.kills import commit, table_of_rows
 from tornproof.harness.simulator.filesystem.faulty import RefusingStorage
@@ -31,6 +33,7 @@ from tornproof.harness.systems.workload import FIRST_TIME
 from tornproof.impl.extension.point import with_extension
 from tornproof.impl.layout.parquet import DATA_FILE
 from tornproof.impl.migrate.convert import convert
+from tornproof.impl.parquet.thrift import with_fields, without
 from tornproof.impl.read.decoding import SYNCHRONOUS, by_threads
 from tornproof.impl.read.reader import open_snapshot
 from tornproof.impl.repair.repair import repair_table
@@ -45,6 +48,8 @@ PATH, TXN = "table", "_txn"
 DAY = 86_400_000_000
 ENTRY = struct.Struct("<4q")
 """Of a partition in `_txn`: its timestamp, flags and rows, name and token."""
+BOUNDS = {"minimum": (2, 6), "maximum": (1, 5)}
+"""The fields of statistics with each, the older and the newer one."""
 ROW_COUNT, GROUP_ROWS, COMMITS = 2_000, 500, 2
 FILTERED = WriterOptions(
     blooms=BloomOptions(columns={"v": 0.01}), row_group_row_count_max=GROUP_ROWS, rewrite_unused_ratio=1e9
@@ -116,6 +121,22 @@ def files_of_others() -> Iterator[Question]:
     for width in (4, 5, 9, 16, 17, 20, 32):
         words = f"what is wrong with decimals of {width} bytes that have a filter"
         yield Question("files of others", words, functools.partial(_problems_of_decimals, width), [])
+    for year, told, expected in (
+        (2024, None, [1_704_067_200 * 10**9]),
+        (2024, TIMESTAMP, [1_704_067_200 * 10**6]),
+        (9999, None, "UnsupportedError"),
+        (1, None, "UnsupportedError"),
+    ):
+        words = f"which times come of one of 96 bits in the year {year} in a column of type {told}"
+        yield Question("files of others", words, functools.partial(_times_of_96_bits, year, told), expected)
+    for bound, bits in itertools.product(("minimum", "maximum"), (32, 64)):
+        words = f"what is wrong with unsigned numbers of {bits} bits without a {bound}"
+        yield Question("files of others", words, functools.partial(_problems_of_unsigned, bits, bound), [])
+    for names in (("a", "a"), ("b", "b"), ("a", "b")):
+        words = f"whether partitions can be read whose times are in columns {names[0]} and {names[1]}, and are sound"
+        is_one = names[0] == names[1]
+        found = functools.partial(_by_two_times, names)
+        yield Question("files of others", words, found, (2 if is_one else "CorruptError", is_one))
     words = "what is wrong with a footer that has an extension of somebody else"
     yield Question("files of others", words, _problems_of_extension, [])
     for content, expected in (
@@ -198,12 +219,19 @@ def _notes_of_indexes() -> list[str]:
 
 
 def _table_of_file(content: bytes) -> Table:
-    """Return a table without `_meta` whose only partition is a file, with metadata that a migration makes."""
-    row_count = pq.ParquetFile(io.BytesIO(content)).metadata.num_rows
-    entry = Entry(timestamp=0, row_count=row_count, token=len(content), flags=PARQUET | GENERATED)
-    txn = of_entries([entry]).content()
-    metadata = convert(reader_of(content), size_bytes=len(content), file=DATA_FILE)
-    files = {f"{PATH}/{TXN}": txn, f"{PATH}/1970-01-01/{DATA_FILE}": content, f"{PATH}/1970-01-01/{PM_FILE}": metadata}
+    return _table_of_files([content])
+
+
+def _table_of_files(contents: Sequence[bytes]) -> Table:
+    """Return a table without `_meta` whose partitions are files, with metadata that a migration makes."""
+    entries, files = [], {}
+    for day, content in enumerate(contents):
+        row_count, directory = pq.ParquetFile(io.BytesIO(content)).metadata.num_rows, f"{PATH}/1970-01-{day + 1:02d}"
+        flags = PARQUET | GENERATED
+        entries.append(Entry(timestamp=day * DAY, row_count=row_count, token=len(content), flags=flags))
+        files[f"{directory}/{DATA_FILE}"] = content
+        files[f"{directory}/{PM_FILE}"] = convert(reader_of(content), size_bytes=len(content), file=DATA_FILE)
+    files[f"{PATH}/{TXN}"] = of_entries(entries).content()
     return Table(storage=DiskImage.of_files(files), path=PATH, metadata=None)
 
 
@@ -212,6 +240,52 @@ def _problems_of_decimals(width: int) -> list[str]:
     pq.write_table(rows, target, store_schema=False, bloom_filter_options={"d": {"ndv": 10, "fpp": 0.01}})
     content = with_footer(target.getvalue(), within(SCHEMA, as_decimal))
     return [str(each) for each in verify_table(_table_of_file(content), whole=False).all_problems]
+
+
+def _times_of_96_bits(year: int, told: int | None) -> Any:
+    """Return the only time of a file, as a number of the column's unit."""
+    times, target = pa.array([datetime.datetime(year, 1, 1)], pa.timestamp("us")), io.BytesIO()
+    pq.write_table(pa.table({"t": times}), target, store_schema=False, use_deprecated_int96_timestamps=True)
+    content = target.getvalue()
+    if told is not None:
+        content = _told(content, told)
+
+    def read() -> list[int]:
+        batches = open_snapshot(_table_of_file(content)).batches()
+        return [number for batch in batches for number in batch.column(0).cast(pa.int64()).to_pylist()]
+
+    return outcome_of(read)
+
+
+def _told(content: bytes, *types: int) -> bytes:
+    """Return a file with a document that its columns have these types."""
+    return with_footer(content, lambda footer: with_fields(footer, document_of(*types)))
+
+
+def _problems_of_unsigned(bits: int, without_bound: str) -> list[str]:
+    of, target = (pa.uint32() if bits == 32 else pa.uint64()), io.BytesIO()
+    pq.write_table(pa.table({"n": pa.array([5, (1 << bits) - 1, 7], of)}), target, store_schema=False)
+    left_out = BOUNDS[without_bound]
+    content = with_footer(target.getvalue(), within(STATISTICS, lambda members: without(members, *left_out)))
+    return [str(each) for each in verify_table(_table_of_file(content), whole=False).all_problems]
+
+
+def _by_two_times(names: tuple[str, str]) -> tuple[Any, bool]:
+    """Return how many rows come of two partitions, each with its designated timestamp, and whether they are sound."""
+    types = [[DESIGNATED if each == name else TIMESTAMP for each in ("a", "b")] for name in names]
+    contents = []
+    for day, told in enumerate(types):
+        target, times = io.BytesIO(), pa.array([day * DAY])
+        schema = pa.schema([pa.field(each, pa.int64(), nullable=False) for each in ("a", "b")])
+        rows = pa.table([times, times], schema)
+        pq.write_table(rows, target, store_schema=False)
+        contents.append(_told(target.getvalue(), *told))
+    table = _table_of_files(contents)
+
+    def count() -> int:
+        return sum(batch.num_rows for batch in open_snapshot(table).batches())
+
+    return outcome_of(count), verify_table(table, whole=False).sound
 
 
 def _problems_of_extension() -> list[str]:

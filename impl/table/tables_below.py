@@ -34,7 +34,8 @@ def is_root(path: str) -> bool:
     """Return whether a directory is no table itself, and has a table below it."""
     with suppress(OSError):
         top = Path(path)
-        return top.is_dir() and not is_table(top) and next(tables_below(top), None) is not None
+        # An empty path is none, and not the directory in which one is.
+        return bool(path) and top.is_dir() and not is_table(top) and next(tables_below(top), None) is not None
     return False
 
 

@@ -10,7 +10,6 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from tornproof.impl.errors import CorruptError, RowsRejectedError, UnsupportedError
 from tornproof.impl.types.arrow import list_type
@@ -73,7 +72,7 @@ def inner_list_count(lists: pa.ChunkedArray) -> int:
     """Return how many lists are inside of lists, on all levels, which `lists_of` allows `LIST_COUNT_MAX` of."""
     count = 0
     while pa.types.is_list(lists.type) and pa.types.is_list(lists.type.value_type):
-        lists = pc.list_flatten(lists)
+        lists = compute("list_flatten", lists)
         count += len(lists)
     return count
 

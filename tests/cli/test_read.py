@@ -169,7 +169,7 @@ def test_json_sums_up_what_was_read(tornproof: WarmRunner, questdb_data: Path, t
             ("--out", "rows.txt"),
             "--out rows.txt: give a name that ends in .parquet or .csv, or - for CSV on standard output",
         ),
-        (("--json", "-"), "--out - and --json - cannot both write to standard output"),
+        (("--json", "-"), "two outputs cannot both go to standard output"),
     ],
 )
 def test_what_cannot_be_asked_for_is_exit_2(
@@ -275,3 +275,34 @@ def test_in_a_pipe_there_is_neither_colour_nor_progress(tornproof: WarmRunner, q
     run = tornproof("read", questdb_data / CHAIN)
     assert not {"\x1b", "\r"} & set(run.out + run.err)
     assert run.err == NATIVE_OF_CHAIN
+
+
+@pytest.fixture
+def table(copy_of: Callable[[str], Path]) -> Path:
+    """A table of its own, to which something could be written by mistake."""
+    return copy_of(CHAIN)
+
+
+def test_a_name_that_is_no_text_gets_the_rows(tornproof: WarmRunner, table: Path, tmp_path: Path) -> None:
+    for suffix in (".csv", ".parquet"):
+        out = tmp_path / os.fsdecode(b"\xff" + suffix.encode())
+        assert tornproof("read", table, "--out", out).code == 0
+        assert out.stat().st_size > 0
+
+
+def test_no_output_goes_where_another_one_or_a_table_is(tornproof: WarmRunner, table: Path, tmp_path: Path) -> None:
+    out, inside = tmp_path / "rows.csv", table / "rows.csv"
+    for arguments, words in (
+        (("--out", out, "--json", out), "two outputs cannot both go to"),
+        (("--out", inside), "which gets no output"),
+        (("--out", out, "--json", table / "_txn"), "which gets no output"),
+    ):
+        done = tornproof("read", table, *arguments)
+        assert done.code == 2 and words in done.err, arguments
+    assert not inside.exists() and tornproof("verify", table).code == 0
+
+
+def test_an_empty_path_is_not_the_directory_in_which_one_is(tornproof: WarmRunner, table: Path) -> None:
+    for command in (("verify",), ("recover", "--dry-run"), ("migrate", "--dry-run")):
+        done = tornproof(*command, "", folder=table.parent)
+        assert done.code == 2 and "at this path" in sentence_of(done), command

@@ -376,7 +376,15 @@ def columns_of(content: bytes, footer: FileFooter) -> dict[str, Column]:
 
 def _read_by_others(content: bytes) -> str:
     """Return the rows that pyarrow reads, as a text because NaN is not equal to itself."""
-    return repr(pq.read_table(io.BytesIO(content)).to_pydict())
+    rows = pq.read_table(io.BytesIO(content))
+    return repr({name: _as_numbers(rows[name]).to_pylist() for name in rows.column_names})
+
+
+def _as_numbers(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return times and days as their numbers, because Python's have no nanoseconds, and none beyond the year 9999."""
+    if not pa.types.is_temporal(column.type):
+        return column
+    return column.cast(pa.int32() if column.type.bit_width == 32 else pa.int64())
 
 
 def is_same(one: pa.ChunkedArray, other: pa.ChunkedArray) -> bool:
@@ -424,6 +432,8 @@ def _numbers(count: int) -> pa.Table:
         "wide": ((mixed.astype(np.int64) << 31) - (1 << 62), never),
         "all the same": (np.full(count, -5, np.int32), number % 2 == 0),
         "times": (np.datetime64("2026-01-01", "us") + number * 1_000 + mixed % 7, never),
+        "far times": (np.datetime64(1 << 60, "us") + number, never),
+        "fine times": (np.datetime64("2026-01-01", "ns") + number * 1_001, never),
         "decimals": (np.where(rare, wild, decimals), number % 11 == 0),
         "wild": (wild, never),
         "floats": ((mixed % 4_096 / 8).astype(np.float32), number % 5 == 0),

@@ -27,7 +27,7 @@ from tornproof.harness.simulator.persistence.legal_names import (
     tree_of,
     with_changes,
 )
-from tornproof.harness.simulator.persistence.models import STALE, Choice, Model
+from tornproof.harness.simulator.persistence.models import Choice, Model
 
 DEFAULT_LIMITS = Limits()
 LARGE_BYTES = 1 << 16
@@ -156,8 +156,6 @@ def chosen_disk(kernel: Kernel, model: Model, choice: Choice) -> Disk:
     names = choice.names
     if names is not None and not is_legal(kernel, model, names):
         raise IndexError(f"{model} does not leave the changes of names {list(names)} alone")
-    if not model.stale_block_bytes and any(version == STALE for _, of in choice.files for _, version in of.blocks):
-        raise IndexError(f"{model} leaves no stale blocks")
     tree, numbers = tree_of(kernel.directories if names is None else with_changes(kernel, names, model.names))
     chosen = dict(choice.files)
     contents = []
@@ -165,6 +163,8 @@ def chosen_disk(kernel: Kernel, model: Model, choice: Choice) -> Disk:
         state = kernel.files[number]
         latest = state.content if model.keeps_cache else state.versions[-1]
         contents.append(file_content(state, model, chosen[path]) if path in chosen else latest)
+        if path in chosen and not allows_content(state, model, contents[-1]):
+            raise IndexError(f"{model} does not leave this content of {path}")
     return Disk(tree, tuple(contents))
 
 

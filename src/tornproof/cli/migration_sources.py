@@ -36,7 +36,7 @@ def find_sources(path: str) -> list[Source]:
             partition = root.absolute().parent
             is_partition = root.name == DATA_FILE and is_table(partition.parent)
             return [_partition(partition) if is_partition else Source(path=path, is_file=True)]
-        if not root.is_dir():
+        if not path or not root.is_dir():
             raise UsageError(f"{path}: there is no file or directory at this path")
         if is_table(root):
             return [Source(path=path)]

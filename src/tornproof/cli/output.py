@@ -32,6 +32,8 @@ JsonOption = Annotated[
 
 
 SURROGATE_ESCAPE = "\\ud"
+DEPTH_IN_TABLE = 3
+"""How deep files of a table are below it: those that a recovery keeps of a partition."""
 
 
 class ExitCode(enum.IntEnum):
@@ -122,12 +124,32 @@ def without_surrogates(value: Any) -> Any:
             return value
 
 
+def check_outputs(*targets: str | Path | None) -> None:
+    """Raise UsageError if two outputs go to the same file, or to standard output; None is no output."""
+    places = [str(each) if str(each) == "-" else str(Path(each).resolve()) for each in targets if each is not None]
+    for place in places:
+        if places.count(place) > 1:
+            where = "standard output" if place == "-" else visible(place)
+            raise UsageError(f"two outputs cannot both go to {where}")
+
+
+def _check_is_in_no_table(path: Path) -> None:
+    """Raise UsageError for an output below the directory of a table, whose own files it could replace."""
+    # Imported here, because not every command has to know what a table is.
+    from tornproof.impl.table.tables_below import is_table
+
+    for directory in path.resolve().parents[:DEPTH_IN_TABLE]:
+        if is_table(directory):
+            raise UsageError(f"{visible(path)}: it is in the table {visible(directory)}, which gets no output")
+
+
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
     """Yield a temporary path beside `path`, and rename it to `path` if the block succeeds.
 
     A link or a device cannot be replaced, so it is written to directly.
     """
+    _check_is_in_no_table(path)
     is_replaceable = not path.is_symlink() and (path.is_file() or not path.exists())
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial") if is_replaceable else path
     if is_replaceable:

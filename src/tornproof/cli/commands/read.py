@@ -13,7 +13,7 @@ import typer
 
 from tornproof.api.steady import until_stable
 from tornproof.cli.csv_text import csv_bytes, text_batch, text_schema
-from tornproof.cli.output import JsonOption, complain, print_bytes, replacing, write_json
+from tornproof.cli.output import JsonOption, check_outputs, complain, print_bytes, replacing, write_json
 from tornproof.cli.progress import progress_bar
 from tornproof.impl.errors import BusyError, TornproofError, UsageError, counted
 from tornproof.impl.query.pruning import Reason
@@ -71,8 +71,7 @@ def read(
     suffix = Path(out).suffix if out != "-" else ".csv"
     if suffix not in (".parquet", ".csv"):
         raise UsageError(f"--out {out}: give a name that ends in .parquet or .csv, or - for CSV on standard output")
-    if out == json_target == "-":
-        raise UsageError("--out - and --json - cannot both write to standard output")
+    check_outputs(out, json_target)
     storage = OperatingSystemStorage()
     names = columns.split(",") if columns is not None else None
 

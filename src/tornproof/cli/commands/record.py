@@ -11,7 +11,7 @@ import typer
 from tornproof import __version__
 from tornproof.cli.console import result_console
 from tornproof.cli.numbers import within
-from tornproof.cli.output import ExitCode, JsonOption, replacing, write_json
+from tornproof.cli.output import ExitCode, JsonOption, check_outputs, replacing, write_json
 from tornproof.cli.progress import progress_bar
 from tornproof.harness.recording.recorder import Recording, counts_of
 from tornproof.harness.recording.recorder import record as record_program
@@ -44,6 +44,7 @@ def record(
     json_target: JsonOption = None,
 ) -> int:
     """Run a program, and record what it does to the files below a directory: Linux, by strace, as any user."""
+    check_outputs(out, json_target)
     recording = Recording(
         command=tuple(command),
         directory=directory,

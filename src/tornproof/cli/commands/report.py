@@ -10,7 +10,7 @@ from rich.text import Text
 
 from tornproof.cli.check_report import STYLES
 from tornproof.cli.console import result_console
-from tornproof.cli.output import ExitCode, JsonOption, write_json
+from tornproof.cli.output import ExitCode, JsonOption, check_outputs, write_json
 from tornproof.cli.report_writing import HTML, JUNIT, write_report
 from tornproof.harness.common.verdict import Verdict
 from tornproof.pipeline.files import Location, location_of
@@ -35,6 +35,7 @@ def report(
     json_target: JsonOption = None,
 ) -> int:
     """Write report.html and junit.xml from the results in a folder; the exit code is the verdict of the newest ones."""
+    check_outputs(out, junit, json_target)
     console = result_console(json_target)
     site = write_report(directory, console, html=out, junit=junit, with_summary=True)
     write_json(_document(str(out or directory / HTML), str(junit or directory / JUNIT), site), json_target)

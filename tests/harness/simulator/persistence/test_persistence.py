@@ -188,11 +188,23 @@ def test_stale_blocks_are_rejected_where_a_model_leaves_none() -> None:
     kernel = machine(f=b"")
     write(kernel, "d/f", b"new")
     choice = Choice("C-512", None, (("d/f", FileChoice(1, 1, ((0, STALE),))),))
-    with pytest.raises(IndexError, match="no stale blocks"):
+    with pytest.raises(IndexError, match="C-512 does not leave this content of d/f"):
         chosen_disk(kernel, C_512, choice)
     left = chosen_disk(kernel, W_512, choice._replace(model="W-512"))
     assert left.files() == {"d/f": STALE_BYTE * 3}
     assert "block 0 stale" in str(choice)
+
+
+@pytest.mark.parametrize(("durable", "written"), [(bytes(64), b""), (b"old", b""), (b"old", b"new")])
+def test_stale_bytes_are_only_in_blocks_that_were_written_to_and_had_none_before(
+    durable: bytes, written: bytes
+) -> None:
+    kernel = machine(f=durable)
+    if written:
+        write(kernel, "d/f", written)
+    version = int(bool(written))
+    with pytest.raises(IndexError, match="W-512 does not leave this content of d/f"):
+        chosen_disk(kernel, W_512, Choice("W-512", None, (("d/f", FileChoice(version, version, ((0, STALE),))),)))
 
 
 def test_a_rename_is_on_disk_as_a_whole_or_not_at_all() -> None:

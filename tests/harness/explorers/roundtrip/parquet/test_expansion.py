@@ -47,6 +47,6 @@ def test_a_judge_that_sees_no_excess_is_noticed(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_what_is_rejected_and_not_too_large_is_noticed() -> None:
-    with planted("plain pages beside dictionary refused"):
+    with planted("given up dictionary is too large"):
         assert replayed(findings := first_findings(PART)) == {Verdict.INVALID}
     assert replayed(findings) == {Verdict.VALID}

@@ -162,7 +162,8 @@ def _cast(column: pa.Array, field: pa.Field) -> pa.Array:
 
 def _lost(given: pa.Array, fitting: pa.Array) -> pa.Array | None:
     """Return which numbers a cast has changed, or None where it rejects such numbers itself."""
-    if pa.types.is_string(given.type) and pa.types.is_floating(fitting.type):
+    is_text = pa.types.is_string(given.type) or pa.types.is_large_string(given.type)
+    if is_text and pa.types.is_floating(fitting.type):
         is_infinity = pc.match_substring(given, "inf", ignore_case=True)
         return pc.and_not(pc.is_inf(fitting), is_infinity)
     if not _is_number(given.type):

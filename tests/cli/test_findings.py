@@ -84,6 +84,7 @@ def test_silent_damage_is_seen_again_ten_times_of_ten_by_the_reader_that_is_blin
         assert [replay_finding(finding, image, path) for _ in range(TIMES)] == [Verdict.INVALID] * TIMES
 
 
+@pytest.mark.nightly
 def test_silent_damage_does_not_happen_to_a_reader_that_was_mended(tornproof: WarmRunner, damage_finding: Path) -> None:
     run = tornproof("replay", damage_finding)
     assert (run.code, run.err) == (0, "")

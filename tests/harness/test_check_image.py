@@ -241,6 +241,7 @@ def test_an_error_that_nobody_expects_while_the_table_is_read_is_a_finding_that_
     assert replay_finding(finding, image, path) is Verdict.VALID
 
 
+@pytest.mark.nightly
 def test_a_file_that_another_form_changes_is_a_finding_that_replays(monkeypatch: pytest.MonkeyPatch) -> None:
     def shortened(tail: Callable[..., bytes]) -> Callable[..., bytes]:
         return lambda thrift, form, **settings: tail(thrift[:-1], form, **settings)

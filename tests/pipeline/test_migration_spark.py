@@ -122,6 +122,7 @@ def test_result_is_that_of_one_process(
     assert content_of(tree) == expected
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("wave", [7, nightly(1024)])
 def test_rejections_are_those_of_one_process_and_touch_no_other_table(
     spark: SparkSession, legacy_tree: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, wave: int

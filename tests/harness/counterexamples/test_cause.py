@@ -131,6 +131,7 @@ def test_a_change_that_does_nothing_prevents_nothing(blinded: type[Change], monk
     assert now["tried"] >= passes_when(finding)["tried"]
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("fault", "file", "looks"),
     [

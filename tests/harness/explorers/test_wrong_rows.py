@@ -106,6 +106,7 @@ def test_a_model_that_cannot_answer_is_not_taken_for_one_that_agrees(
         properties_broken()
 
 
+@pytest.mark.nightly
 def test_the_finding_is_replayed_while_the_merge_is_wrong() -> None:
     with planted(FAULT):
         phase = simulate(Explorer.SCHEDULES, [setting_of(load_scenario("merge-beside-a-reader"), None)])

@@ -160,6 +160,7 @@ def test_pages_of_every_codec_that_spark_has_are_read_by_spark(
         assert_native(spark, path)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "encoding",
     always_if({Encoding.BYTE_STREAM_SPLIT}.__contains__, Encoding),

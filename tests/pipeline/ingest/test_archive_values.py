@@ -214,6 +214,7 @@ def exactly(line: bytes) -> list[Any] | None:
     return [pa.array([value], field.type)[0] for value, field in zip(values, SCHEMA.arrow, strict=True)]
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("example_count", [40, nightly(500)])
 def test_the_quick_way_takes_lines_exactly_as_the_slow_one_would(example_count: int) -> None:
     given(st.lists(frames(), min_size=1, max_size=4))(settings(max_examples=example_count)(demand_the_same_rows))()

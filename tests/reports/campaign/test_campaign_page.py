@@ -316,6 +316,7 @@ def test_a_browser_shows_a_sound_and_a_hostile_campaign_to_everybody_and_runs_no
     assert "<script>alert(1)</script>" in page.inner_text("#campaign")
 
 
+@pytest.mark.nightly
 def test_a_phone_and_a_screen_show_all_columns_of_the_tables_and_the_whole_plots(
     tmp_path: Path, with_plots: None, open_report: Callable[..., BrowserPage]
 ) -> None:

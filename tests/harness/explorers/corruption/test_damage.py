@@ -135,6 +135,7 @@ def test_the_plan_has_every_damage_once_and_flips_and_cuts_first(questdb_data: P
     }
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("damages_max", [*map(nightly, (BITS_AND_LENGTHS, BITS_AND_LENGTHS - 1, 2_000, 40)), 300])
 def test_of_many_damages_an_even_sample_is_tried_and_the_bound_says_of_which(damages_max: int) -> None:
     ranges = plan_bits_and_lengths(Judge(TABLE.image(), "/table"), damages_max)

@@ -182,6 +182,7 @@ def sample(judge: Judge, count: int) -> list[Damage]:
     return [*by_field.values(), *by_kind.values(), *planned[:: max(1, len(planned) // count)]]
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("name", "count"),
     [

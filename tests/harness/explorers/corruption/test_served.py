@@ -61,6 +61,7 @@ def test_what_breaks_a_rule_is_reported_and_what_is_left_free_is_not(made: Judge
     assert found == {Outcome.REJECTED: kinds[Kind.BROKEN], Outcome.HARMLESS: kinds[Kind.ALLOWED]}
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("location", "broken", "ends"),
     sampled(

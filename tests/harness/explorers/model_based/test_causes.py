@@ -243,6 +243,7 @@ CAUSES = {
 """By planted fault: the action and the file that it is in."""
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("fault", sampled(1, list(CAUSES)))
 def test_the_cause_is_the_action_and_the_file_in_which_a_fault_is_planted(fault: str) -> None:
     finding, cause = cause_of(fault)

@@ -87,6 +87,7 @@ def test_a_recovery_that_looks_before_it_locks_is_found(search: Search) -> None:
     assert found is not None and "a recovery after one beside a writer" in str(found)
 
 
+@pytest.mark.nightly
 def test_work_in_pieces_ends(search: Search) -> None:
     assert {*PIECES} == {*USUAL} and all(PIECES[each] != USUAL[each] for each in PIECES)
     assert violation(search, IN_PIECES) is None

@@ -80,6 +80,7 @@ def test_a_run_is_valid_and_reaches_its_coverage_goals(
     assert ("commit refused" in phase.reached) == (name is not None)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("fixed_on", sampled(1, [None, *FIXED_PROGRAMS], seed=2))
 def test_programs_on_a_new_table_find_nothing(fixed_on: str | None, as_recorded: AsRecorded) -> None:
     phase = explored(None, FILES, 100, fixed_on=(fixed_on,))

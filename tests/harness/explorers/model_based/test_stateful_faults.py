@@ -128,6 +128,7 @@ def test_a_defect_that_one_call_shows_when_it_fails_is_noticed_by_the_fixed_prog
         )
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "fault", sampled(1, [fault for fault in NOTICED if fault.name != AT_ONE_CALL]), ids=lambda fault: fault.name
 )

@@ -68,6 +68,7 @@ def test_the_sound_format_is_valid_and_says_what_that_is_worth(explorer: Explore
     assert phase.explored > 100 and phase.findings == ()
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("explorer", EXPLORERS)
 @pytest.mark.parametrize("name", sampled(1, list(FOUND_BY)))
 def test_each_mistake_is_found_where_it_shows_and_replays_until_it_is_mended(name: str, explorer: Explorer) -> None:

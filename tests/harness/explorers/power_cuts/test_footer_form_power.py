@@ -102,6 +102,7 @@ CASES: dict[str, tuple[Form, tuple[Form, ...]]] = {
 }
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", sampled(1, list(CASES), seed=2))
 def test_every_crash_of_a_migration_leaves_one_of_its_forms_whole(name: str) -> None:
     models = (A, B, C_4096, CDIR, D)

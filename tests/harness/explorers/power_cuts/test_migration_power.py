@@ -155,6 +155,7 @@ DETECTED_BY = {
 }
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("fault", sampled(1, list(DETECTED_BY)))
 def test_a_missing_step_is_found_in_the_models_that_need_it_and_in_no_other(legacy: DiskImage, fault: str) -> None:
     sound = migration_case(legacy, PATH)

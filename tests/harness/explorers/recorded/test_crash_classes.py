@@ -43,6 +43,7 @@ def explored(program: Path, folder: Path, name: str, kind: str) -> Phase:
     return explore_here(explore_recorded(question), question)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", sampled(2, list(CAUSES)))
 def test_rejects_a_program_with_the_vulnerability_and_names_it(program: Path, tmp_path: Path, name: str) -> None:
     phase = explored(program, tmp_path, name, "bad")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 from planted_faults import planted
 from replayed import replayed
 
@@ -36,6 +37,7 @@ def naming_twice(actions: dict[Action, Callable[..., None]]) -> dict[Action, Cal
     return {**actions, Action.NAME_INDEX: name_index}
 
 
+@pytest.mark.nightly
 def test_an_index_that_is_removed_first_is_a_finding_that_replays() -> None:
     with wrapped(ACTIONS, naming_twice):
         findings = [*findings_of(KILLED_COMMITS)]

@@ -13,6 +13,7 @@ from tornproof.harness.explorers.roundtrip.left_files import failed_controls
 from tornproof.harness.explorers.roundtrip.parts import LEFT_FILES
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("location", "broken", "kinds"),
     [

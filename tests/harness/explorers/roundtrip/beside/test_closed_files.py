@@ -14,6 +14,7 @@ def test_readers_that_close_nothing_are_noticed() -> None:
     assert [*closed_files.failed_controls()] == []
 
 
+@pytest.mark.nightly
 def test_a_reader_that_leaves_files_open_is_found_and_replays(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(counters._WatchedFile, "close", lambda _: None)
     findings = [*findings_of(CLOSED_FILES)]

@@ -38,6 +38,7 @@ def test_months_and_days_that_are_none_are_rejected() -> None:
             parse_predicate(f"value = '{text}'", [column])
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("location", "broken"),
     sampled(

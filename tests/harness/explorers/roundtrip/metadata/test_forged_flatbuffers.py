@@ -29,6 +29,7 @@ def test_each_byte_is_changed_and_nothing_else() -> None:
         assert len(content) == len(whole) + 16 and content[-4:] == b"PAR3"
 
 
+@pytest.mark.nightly
 def test_some_bytes_mean_nothing_and_most_are_rejected() -> None:
     taken = 0
     for case in forged.forged_flatbuffers()[::5]:

@@ -31,6 +31,7 @@ def same(_: Callable[..., bool]) -> Callable[..., bool]:
     return lambda *_: True
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("method", "broken"), sampled(1, [("with_row_groups", no_rows), ("key_value", first_pair), ("same_schema", same)])
 )
@@ -44,6 +45,7 @@ def test_other_parts_are_findings_that_replay(
     assert replayed(findings) == {Verdict.VALID}
 
 
+@pytest.mark.nightly
 def test_row_groups_whose_filters_and_indexes_are_not_counted_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tornproof.impl.parquet.footer.sum", lambda _: 0, raising=False)
     assert {each.kind for each in edited_footers() if problem_of(each)} == {"facts"}

@@ -28,6 +28,7 @@ def unseen(_: Any) -> Any:
     return lambda value: value
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "location", ["tornproof.impl.extension.chunks:unpadded", "tornproof.impl.migrate.chunk_form:without_padding"]
 )

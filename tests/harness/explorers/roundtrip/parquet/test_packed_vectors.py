@@ -50,6 +50,7 @@ def test_a_reader_of_something_else_is_noticed_and_its_findings_replay(location:
     assert replayed(findings) == {Verdict.VALID}
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("of", ["alp", "pfor"])
 def test_a_writer_that_loses_bits_is_noticed_and_its_findings_replay(of: str) -> None:
     def narrowed(vectors: Vectors) -> bytes:

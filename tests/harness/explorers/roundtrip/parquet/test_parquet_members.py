@@ -29,6 +29,7 @@ def others(table: Table, **changes: object) -> Table:
     return Table(table.name, *members, Member(**values))  # type: ignore[arg-type]
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("table", "changes"),
     sampled(

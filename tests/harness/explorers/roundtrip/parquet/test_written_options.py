@@ -28,6 +28,7 @@ def test_all_options_are_in_the_files_and_each_is_another_one() -> None:
     assert len(asked()) > 12
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("setting", "value", "names"),
     sampled(
@@ -63,6 +64,7 @@ def test_a_writer_that_forgets_an_option_is_found_and_replays(
     assert replayed(findings) == {Verdict.VALID}
 
 
+@pytest.mark.nightly
 def test_a_writer_that_takes_no_options_is_found() -> None:
     with wrapped("tornproof.impl.write.partition_change:encode_options", lambda _: lambda *_: None):
         found = {asked()[each.evidence["asked"]].name for each in findings_of(WRITTEN_OPTIONS)}
@@ -73,6 +75,7 @@ def test_a_writer_that_takes_no_options_is_found() -> None:
     }
 
 
+@pytest.mark.nightly
 def test_a_column_with_the_level_of_another_codec_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     def level_of_all(own: EncodeOptions, name: str) -> tuple[Codec, int | None]:
         asked = own.columns.get(name, ColumnOptions())

@@ -35,7 +35,9 @@ def kinds_of(findings: list[Any]) -> set[str]:
             "tornproof.impl.types.questdb:DECIMAL_DIGITS_MAX", {**DECIMAL_DIGITS_MAX, TypeTag.DECIMAL64: 19}, {"types"}
         ),
         ("tornproof.impl.table.symbol_hash:HASH_MASK", 0x07, {"buckets"}),
-        ("tornproof.impl.table.partition_names:_floor", lambda start, _: start, {"directories", "starts", "ends"}),
+        nightly(
+            "tornproof.impl.table.partition_names:_floor", lambda start, _: start, {"directories", "starts", "ends"}
+        ),
         nightly("tornproof.impl.storage.checksum:crc32_combine", lambda first, second, _: second, {"checksums"}),
         nightly("tornproof.impl.extension.bounds:SUFFIX_SIZE_MAX_BYTES", 15, {"bounds in FlatBuffers"}),
         nightly("tornproof.impl.layout.txn:READ_ONLY", Bits("READ_ONLY", 63, 1, ""), {"bit fields"}),

@@ -24,6 +24,7 @@ def as_doubles(comparable: Callable[[pa.ChunkedArray], pa.Array]) -> Callable[[p
     return compared
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("location", "wrap", "kinds"),
     [

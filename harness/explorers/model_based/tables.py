@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 
+from tornproof.harness.common.new_tables import TIME
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.impl.layout.txn import PartitionEntry
@@ -26,7 +27,6 @@ TABLE_NAME = "table"
 WITH_FILTERS = 4
 """The options with which all columns get bloom filters."""
 PATH = f"/{TABLE_NAME}"
-TIME = "ts"
 NO_NAME = b"\xff" * 8
 """The suffix of a directory without one, in `_txn`."""
 

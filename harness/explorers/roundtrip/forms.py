@@ -53,7 +53,8 @@ SOURCES = {
     ChunkForm.ALP_ALONE: ChunkSource.ALONE,
 }
 UUID_BYTES = 16
-INDEXED = {"write_page_index": True}
+OF_SOMEBODY_ELSE = b"of somebody else" + bytes(UUID_BYTES)
+"""An extension, which ends with the UUID of whose it is."""
 ALIKE = "texts that begin alike"
 """What they begin with takes an odd number of words of 4 bytes in FlatBuffers."""
 LONG_END = "z" * 25
@@ -416,7 +417,7 @@ def _extended_by_others(content: bytes) -> bytes:
 
 
 def _extended(chunk: Struct) -> Struct:
-    return with_meta(chunk, with_extension(meta_of(chunk), b"of somebody else" + bytes(UUID_BYTES)))
+    return with_meta(chunk, with_extension(meta_of(chunk), OF_SOMEBODY_ELSE))
 
 
 def _numbers(count: int) -> pa.Table:

@@ -24,7 +24,7 @@ from tornproof.harness.explorers.model_based.other_footers import (
     with_footer,
     within,
 )
-from tornproof.harness.explorers.roundtrip.forms import duplicated_file, in_form, reader_of
+from tornproof.harness.explorers.roundtrip.forms import OF_SOMEBODY_ELSE, duplicated_file, in_form, reader_of
 from tornproof.harness.explorers.roundtrip.metadata.metadata_draft import SORTED_BY_TIMESTAMP
 from tornproof.harness.explorers.roundtrip.parquet.cold_reads import migrated
 from tornproof.harness.explorers.roundtrip.worked_out.column_types import LONG, PLAIN_TAGS, TIMESTAMP
@@ -230,9 +230,13 @@ def filters_behind() -> Iterator[Question]:
         yield Question("filters behind", name, functools.partial(_filtered_columns, content, mode), columns)
 
 
-def _filtered_columns(content: bytes, mode: ConversionMode) -> Any:
+def _filtered_columns(content: bytes, mode: ConversionMode, *, longer: bytes | None = None) -> Any:
+    """Return which columns have filters by the metadata of a file, which may be the beginning of a longer one."""
+
     def found() -> tuple[int, ...]:
-        made = convert(reader_of(content), size_bytes=len(content), file=DATA_FILE, mode=mode)
+        end_bytes = None if longer is None else len(longer)
+        read = reader_of(content if longer is None else longer)
+        made = convert(read, size_bytes=len(content), file=DATA_FILE, mode=mode, physical_size_bytes=end_bytes)
         return next(decode_chain(made, file=PM_FILE, end_bytes=len(made))).header.bloom_columns
 
     return outcome_of(found)
@@ -259,13 +263,8 @@ def _has_filter(*, is_longer: bool) -> Any:
     whole, bloom_filter = _filtered()
     content = _with_filter_behind(whole)
     longer = content.ljust(BEHIND_BYTES, b"\0") + bloom_filter
-    read, end_bytes = reader_of(longer if is_longer else content), len(longer) if is_longer else None
-
-    def found() -> bool:
-        made = convert(read, size_bytes=len(content), file=DATA_FILE, physical_size_bytes=end_bytes)
-        return bool(next(decode_chain(made, file=PM_FILE, end_bytes=len(made))).header.bloom_columns)
-
-    return outcome_of(found)
+    columns = _filtered_columns(content, ConversionMode.SERVER, longer=longer if is_longer else None)
+    return columns if isinstance(columns, str) else bool(columns)
 
 
 def described() -> Iterator[Question]:
@@ -347,7 +346,7 @@ def other_forms() -> Iterator[Question]:
     ):
         content = with_footer(whole, within(path, functools.partial(_with, field)))
         yield Question("other forms", f"a file {words}", functools.partial(_other_form, content), expected)
-    theirs = with_footer(whole, lambda footer: with_extension(footer, b"of somebody else" + bytes(16)))
+    theirs = with_footer(whole, lambda footer: with_extension(footer, OF_SOMEBODY_ELSE))
     for form in (FooterForm.PRIVATE, FooterForm.MIGRATION, FooterForm.FINAL):
         words = f"a {form} footer for a file whose footer somebody else has extended"
         yield Question(

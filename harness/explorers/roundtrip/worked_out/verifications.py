@@ -18,7 +18,7 @@ from tornproof.harness.common.new_tables import new_table
 from tornproof.harness.common.patch import replaced
 from tornproof.harness.common.whose_error import needed
 from tornproof.harness.explorers.model_based.other_footers import SCHEMA, STATISTICS, with_footer, within
-from tornproof.harness.explorers.roundtrip.forms import reader_of
+from tornproof.harness.explorers.roundtrip.forms import OF_SOMEBODY_ELSE, reader_of
 from tornproof.harness.explorers.roundtrip.metadata.placed_partitions import GENERATED, PARQUET
 from tornproof.harness.explorers.roundtrip.metadata.transaction_files import Entry, of_entries
 from tornproof.harness.explorers.roundtrip.worked_out.column_types import TIMESTAMP
@@ -235,11 +235,15 @@ def _table_of_files(contents: Sequence[bytes]) -> Table:
     return Table(storage=DiskImage.of_files(files), path=PATH, metadata=None)
 
 
+def _problems_of_file(content: bytes) -> list[str]:
+    return [str(each) for each in verify_table(_table_of_file(content), whole=False).all_problems]
+
+
 def _problems_of_decimals(width: int) -> list[str]:
     rows, target = pa.table({"d": pa.array([bytes(width), bytes(width - 1) + b"\1"], pa.binary(width))}), io.BytesIO()
     pq.write_table(rows, target, store_schema=False, bloom_filter_options={"d": {"ndv": 10, "fpp": 0.01}})
     content = with_footer(target.getvalue(), within(SCHEMA, as_decimal))
-    return [str(each) for each in verify_table(_table_of_file(content), whole=False).all_problems]
+    return _problems_of_file(content)
 
 
 def _times_of_96_bits(year: int, told: int | None) -> Any:
@@ -267,7 +271,7 @@ def _problems_of_unsigned(bits: int, without_bound: str) -> list[str]:
     pq.write_table(pa.table({"n": pa.array([5, (1 << bits) - 1, 7], of)}), target, store_schema=False)
     left_out = BOUNDS[without_bound]
     content = with_footer(target.getvalue(), within(STATISTICS, lambda members: without(members, *left_out)))
-    return [str(each) for each in verify_table(_table_of_file(content), whole=False).all_problems]
+    return _problems_of_file(content)
 
 
 def _by_two_times(names: tuple[str, str]) -> tuple[Any, bool]:
@@ -291,9 +295,7 @@ def _by_two_times(names: tuple[str, str]) -> tuple[Any, bool]:
 def _problems_of_extension() -> list[str]:
     target = io.BytesIO()
     pq.write_table(pa.table({"n": [1, 2]}), target, store_schema=False)
-    # Behind what is in an extension is the UUID of whose it is.
-    content = with_footer(target.getvalue(), lambda footer: with_extension(footer, b"of somebody else" + bytes(16)))
-    return [str(each) for each in verify_table(_table_of_file(content), whole=False).all_problems]
+    return _problems_of_file(with_footer(target.getvalue(), lambda footer: with_extension(footer, OF_SOMEBODY_ELSE)))
 
 
 def _decoded_texts(content: bytes) -> Any:

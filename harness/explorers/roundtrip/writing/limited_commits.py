@@ -46,12 +46,8 @@ LIMITS: Mapping[str, tuple[str, ...]] = {
     "bytes of all symbols": ("limits:SYMBOL_CHARACTERS_LIMIT_BYTES",),
     "symbols": ("limits:SYMBOL_COUNT_LIMIT",),
     "bytes of a record in _txn": ("txn.transaction:RECORD_LIMIT_BYTES", "txn.write:RECORD_LIMIT_BYTES"),
-    ROWS: tuple(
-        f"{module}:VALUE_COUNT_MAX" for module in ("read.row_group", "chunk.chunk", "write.readable_row_groups")
-    ),
-    "bytes of a page": tuple(
-        f"{module}:PAGE_SIZE_MAX_BYTES" for module in ("parquet.pages", "write.readable_row_groups")
-    ),
+    ROWS: tuple(f"{module}:VALUE_COUNT_MAX" for module in ("read.row_group", "chunk.chunk", WRITER)),
+    "bytes of a page": tuple(f"{module}:PAGE_SIZE_MAX_BYTES" for module in ("parquet.pages", WRITER)),
     PAGES: ("limits:PAGE_COUNT_LIMIT",),
     "lists inside of arrays": tuple(f"{module}:LIST_COUNT_MAX" for module in ("types.raw_arrays", WRITER)),
     "row groups": ("limits:ROW_GROUP_COUNT_LIMIT",),
@@ -106,11 +102,10 @@ def problem_of(case: LimitedCommit) -> str | None:
 
 def failed_controls() -> Iterator[str]:
     """Yield what is not noticed of writers without a limit of chunks or symbols, and of one that writes nothing."""
-    write = "tornproof.impl.write"
     controls: Controls = (
         ("chunks of any size", f"tornproof.impl.{WRITER}:_is_readable_chunk", lambda *_: True, "acknowledged"),
         ("lists of any number", f"tornproof.impl.{WRITER}:inner_list_count", lambda *_: 0, "acknowledged"),
-        ("symbols of any size", f"{write}.new_symbols:_check_limits", lambda *_: None, "acknowledged"),
+        ("symbols of any size", "tornproof.impl.write.new_symbols:_check_limits", lambda *_: None, "acknowledged"),
         ("nothing is committed", f"{__name__}:_commit", lambda *_: None, "1 rows are read"),
     )
     return not_noticed(controls, problem_of, limited_commits())

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import msgspec
 import numpy as np
 import pyarrow as pa
 
-from tornproof.impl.chunk.chunk import are_vouched, check_pages, decode_checked
-from tornproof.impl.errors import Problem, ProblemError
+from tornproof.impl.chunk.chunk import are_vouched, check_pages, decode_checked, pages_of
+from tornproof.impl.errors import Problem, ProblemError, UnsupportedError
 from tornproof.impl.layout.record import Buffer
 from tornproof.impl.parquet.bloom import can_be_hashed, hashes_of, probe
 from tornproof.impl.parquet.footer import ParquetFooter
+from tornproof.impl.parquet.pages import PageInfo
 from tornproof.impl.pm.block import Chunk
 from tornproof.impl.pm.bloom_position import ReadData, bitset_of, reference_of
 from tornproof.impl.pm.chain import Metadata
@@ -85,11 +86,12 @@ def _stored(values: pa.Array, column: Column) -> pa.Array | None:
 
 
 class CheckedChunk(msgspec.Struct, frozen=True, kw_only=True):
-    """A chunk's size, whether its values were decoded, and what is wrong with it."""
+    """A chunk's size, whether its values were decoded, and what is wrong with it, or why that cannot be said."""
 
     size_bytes: int
     is_decoded: bool
     problem: Problem | None
+    unsupported: UnsupportedError | None = None
 
 
 def page_checks(
@@ -144,6 +146,8 @@ def _check(
     bloom_filter, bloom_problem = None, None
     try:
         content = read_chunk(handle, chunk, file=file)
+    except UnsupportedError as error:
+        return functools.partial(_verdict, chunk, None, unsupported=error)
     except ProblemError as error:
         return functools.partial(_verdict, chunk, error.problem)
     try:
@@ -155,13 +159,15 @@ def _check(
         is_decoded = False
         try:
             checked = check_pages(content, column, chunk, file=file)
-            # No checksum covers a page's header: the sizes in it are confirmed by the footer's.
-            size = sum(page.header_length_bytes + page.uncompressed_size_bytes for page in checked.pages)
-            is_vouched = size == uncompressed_size and are_vouched(checked.pages, column, chunk)
+            is_vouched = _size_bytes(checked.pages) == uncompressed_size and are_vouched(checked.pages, column, chunk)
             if bloom_problem is not None or (bloom_filter is None and is_vouched):
                 return _verdict(chunk, bloom_problem)
             is_decoded = True
             values = decode_checked(content, column, chunk, checked, file=file)
+        except UnsupportedError as error:
+            if bloom_problem is None and _is_sound_so_far(content, chunk, uncompressed_size, file):
+                return _verdict(chunk, None, is_decoded=is_decoded, unsupported=error)
+            return _verdict(chunk, bloom_problem or error.problem, is_decoded=is_decoded)
         except ProblemError as error:
             return _verdict(chunk, error.problem, is_decoded=is_decoded)
         return _verdict(chunk, bloom_filter.problem(values) if bloom_filter else None, is_decoded=True)
@@ -169,5 +175,22 @@ def _check(
     return check
 
 
-def _verdict(chunk: Chunk, problem: Problem | None, *, is_decoded: bool = False) -> CheckedChunk:
-    return CheckedChunk(size_bytes=chunk.total_compressed, is_decoded=is_decoded, problem=problem)
+def _size_bytes(pages: Iterable[PageInfo]) -> int:
+    """Return a chunk's uncompressed size as page headers say it, which no checksum covers; the footer confirms it."""
+    return sum(page.header_length_bytes + page.uncompressed_size_bytes for page in pages)
+
+
+def _is_sound_so_far(content: bytes, chunk: Chunk, uncompressed_size: int | None, file: str) -> bool:
+    """Return whether page headers are not what is wrong with a chunk that cannot be decoded."""
+    try:
+        pages = pages_of(content, chunk, file=file)
+    except ProblemError:
+        return False
+    return uncompressed_size is None or _size_bytes(pages) == uncompressed_size
+
+
+def _verdict(
+    chunk: Chunk, problem: Problem | None, *, is_decoded: bool = False, unsupported: UnsupportedError | None = None
+) -> CheckedChunk:
+    size_bytes = chunk.total_compressed
+    return CheckedChunk(size_bytes=size_bytes, is_decoded=is_decoded, problem=problem, unsupported=unsupported)

@@ -282,7 +282,8 @@ def verify_partition(
 ) -> PartitionReport:
     """Verify one parquet partition, also against the table's columns if `metadata` is given.
 
-    Raises StorageError, and UnsupportedError for a generation that this release cannot read.
+    Raises StorageError, and UnsupportedError for a generation that this release cannot read if nothing is wrong with
+    the rest.
     """
     try:
         resolved = resolve_partition(files, partition)
@@ -290,10 +291,15 @@ def verify_partition(
         return _report(files, partition, (error.problem,))
     survey = _survey(resolved)
     counts.generations += survey.generations
+    unsupported: list[UnsupportedError] = []
     found = itertools.chain(
-        check_against_table(resolved, metadata), _newest_problems(resolved, counts, quick, decoding), survey.problems
+        check_against_table(resolved, metadata),
+        _newest_problems(resolved, counts, quick, decoding, unsupported),
+        survey.problems,
     )
     problems = tuple(itertools.islice(found, PROBLEMS_PER_PARTITION))
+    if unsupported and not problems:
+        raise unsupported[0]
     return replace(
         _report(files, partition, problems),
         generations=survey.generations,
@@ -383,8 +389,10 @@ def _generations(resolved: ResolvedPartition, survey: _Survey) -> Iterator[Metad
         newer = metadata
 
 
-def _newest_problems(resolved: ResolvedPartition, counts: Counts, quick: bool, decoding: Decoding) -> Iterator[Problem]:
-    """Yield the problems of the resolved generation itself."""
+def _newest_problems(
+    resolved: ResolvedPartition, counts: Counts, quick: bool, decoding: Decoding, unsupported: list[UnsupportedError]
+) -> Iterator[Problem]:
+    """Yield the problems of the resolved generation itself, and add to `unsupported` why pages cannot be checked."""
     try:
         for problem in check_partition(resolved):
             yield problem
@@ -412,3 +420,5 @@ def _newest_problems(resolved: ResolvedPartition, counts: Counts, quick: bool, d
             counts.pages_bytes += checked.size_bytes
             if checked.problem is not None:
                 yield checked.problem
+            if checked.unsupported is not None:
+                unsupported.append(checked.unsupported)

@@ -71,6 +71,7 @@ from tornproof.harness.explorers.roundtrip.worked_out.verifications import (
     looked_at,
     recovered,
     unopened,
+    unsupported,
     verified,
 )
 
@@ -123,6 +124,7 @@ def questions() -> tuple[Question, ...]:
         *verified(),
         *files_of_others(),
         *unopened(),
+        *unsupported(),
         *patience(),
         *histograms(),
         *limits(),

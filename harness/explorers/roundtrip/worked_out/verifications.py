@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import functools
 import io
@@ -17,7 +18,7 @@ import pyarrow.parquet as pq
 from tornproof.harness.common.new_tables import new_table
 from tornproof.harness.common.patch import replaced
 from tornproof.harness.common.whose_error import needed
-from tornproof.harness.explorers.model_based.other_footers import SCHEMA, STATISTICS, with_footer, within
+from tornproof.harness.explorers.model_based.other_footers import CHUNK_FACTS, SCHEMA, STATISTICS, with_footer, within
 from tornproof.harness.explorers.roundtrip.forms import OF_SOMEBODY_ELSE, reader_of
 from tornproof.harness.explorers.roundtrip.metadata.placed_partitions import GENERATED, PARQUET
 from tornproof.harness.explorers.roundtrip.metadata.transaction_files import Entry, of_entries
@@ -33,7 +34,7 @@ from tornproof.harness.systems.workload import FIRST_TIME
 from tornproof.impl.extension.point import with_extension
 from tornproof.impl.layout.parquet import DATA_FILE
 from tornproof.impl.migrate.convert import convert
-from tornproof.impl.parquet.thrift import with_fields, without
+from tornproof.impl.parquet.thrift import Field, Kind, with_fields, without
 from tornproof.impl.read.decoding import SYNCHRONOUS, by_threads
 from tornproof.impl.read.reader import open_snapshot
 from tornproof.impl.repair.repair import repair_table
@@ -45,6 +46,8 @@ from tornproof.impl.verify.verify import LookedAt, verify_table
 from tornproof.impl.write.writer_options import BloomOptions, WriterOptions
 
 PATH, TXN = "table", "_txn"
+EXPANSION = "tornproof.impl.chunk.expansion"
+OTHER_SIZES, FLIPPED_BIT = "with other sizes in the footer", "with a flipped bit in that column"
 DAY = 86_400_000_000
 ENTRY = struct.Struct("<4q")
 """Of a partition in `_txn`: its timestamp, flags and rows, name and token."""
@@ -151,6 +154,26 @@ def files_of_others() -> Iterator[Question]:
         yield Question("files of others", words, functools.partial(_rows_within, rows_max), count)
 
 
+def unsupported() -> Iterator[Question]:
+    """Yield chunks that cannot be decoded here, alone and beside damage, and how many problems that is, if any."""
+    bounds: dict[str, dict[str, int]] = {
+        "within all limits": {},
+        "beyond a limit of bytes": {"tornproof.impl.limits:CHUNK_LIMIT_BYTES": 1},
+        "beyond a limit of values": {"tornproof.impl.chunk.chunk:VALUE_COUNT_MAX": 2},
+        "beyond a limit of decoded bytes": {f"{EXPANSION}:EXPANDED_MAX_BYTES": 1, f"{EXPANSION}:EXPANSION_MAX": 0},
+    }
+    for of, (bound, limits) in itertools.product((pa.list_(pa.int64()), pa.int64()), bounds.items()):
+        count = 2 if limits else int(of != pa.int64())
+        is_fetched = bound != "beyond a limit of bytes"
+        for damage, expected in (
+            ("sound", 0 if not count else "UnsupportedError"),
+            (OTHER_SIZES, count if is_fetched else "UnsupportedError"),
+            (FLIPPED_BIT, 1 if is_fetched else "UnsupportedError"),
+        ):
+            words = f"how many problems there are in {of}, {bound}, and a column of numbers: {damage}"
+            yield Question("unsupported", words, functools.partial(_problems_within, of, limits, damage), expected)
+
+
 def unopened() -> Iterator[Question]:
     """Yield reasons for which a system does not open a file, none of which says that the file is damaged."""
     reasons = [each for each in StorageReason if each is not StorageReason.MISSING]
@@ -223,6 +246,10 @@ def _table_of_file(content: bytes) -> Table:
 
 
 def _table_of_files(contents: Sequence[bytes]) -> Table:
+    return Table(storage=_image_of_files(contents), path=PATH, metadata=None)
+
+
+def _image_of_files(contents: Sequence[bytes]) -> DiskImage:
     """Return a table without `_meta` whose partitions are files, with metadata that a migration makes."""
     entries, files = [], {}
     for day, content in enumerate(contents):
@@ -232,7 +259,7 @@ def _table_of_files(contents: Sequence[bytes]) -> Table:
         files[f"{directory}/{DATA_FILE}"] = content
         files[f"{directory}/{PM_FILE}"] = convert(reader_of(content), size_bytes=len(content), file=DATA_FILE)
     files[f"{PATH}/{TXN}"] = of_entries(entries).content()
-    return Table(storage=DiskImage.of_files(files), path=PATH, metadata=None)
+    return DiskImage.of_files(files)
 
 
 def _problems_of_file(content: bytes) -> list[str]:
@@ -290,6 +317,33 @@ def _by_two_times(names: tuple[str, str]) -> tuple[Any, bool]:
         return sum(batch.num_rows for batch in open_snapshot(table).batches())
 
     return outcome_of(count), verify_table(table, whole=False).sound
+
+
+def _problems_within(of: pa.DataType, limits: dict[str, int], damage: str) -> Any:
+    values = pa.array([[5], [6], [7]] if pa.types.is_list(of) else [5, 6, 7], of)
+    target = io.BytesIO()
+    pq.write_table(
+        pa.table({"a": values, "b": [1, 2, 3]}),
+        target,
+        store_schema=False,
+        write_page_checksum=True,
+        use_dictionary=False,
+        compression="none",
+    )
+    content = target.getvalue()
+    if damage == OTHER_SIZES:
+        content = with_footer(content, within(CHUNK_FACTS, lambda facts: with_fields(facts, Field(6, Kind.I64, 1))))
+    files = dict(_image_of_files([content]).files)
+    if damage == FLIPPED_BIT:
+        (path,) = (each for each in files if each.endswith(DATA_FILE))
+        chunk = pq.ParquetFile(io.BytesIO(content)).metadata.row_group(0).column(1)
+        last = chunk.data_page_offset + chunk.total_compressed_size - 1
+        files[path] = content[:last] + bytes([content[last] ^ 1]) + content[last + 1 :]
+    table = Table(storage=DiskImage.of_files(files), path=PATH, metadata=None)
+    with contextlib.ExitStack() as limited:
+        for location, limit in limits.items():
+            limited.enter_context(replaced(location, limit))
+        return outcome_of(lambda: len(list(verify_table(table, whole=False).all_problems)))
 
 
 def _problems_of_extension() -> list[str]:

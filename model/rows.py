@@ -59,21 +59,15 @@ class Content:
     ticks: int
 
 
-def after(content: Content, change: Change) -> Content | None:
-    """Return what a commit leaves, nothing new if it is asked for nothing.
-
-    None if a partition that rows are added to has two rows of one key, because which of them stays is not specified.
-    """
+def after(content: Content, change: Change) -> Content:
+    """Return what a commit leaves, nothing new if it is asked for nothing."""
     if change == Change():
         return content
     partitions = {start: rows for start, rows in content.partitions if start not in change.dropped}
     starts = tuple(partitions)
     for row in change.rows:
         start = partition_of(row.time, starts, content.interval, content.ticks)
-        before = partitions.get(start, ())
-        if _repeats_keys(before):
-            return None
-        partitions[start] = with_row(before, row)
+        partitions[start] = with_row(partitions.get(start, ()), row)
     return replace(content, version=content.version + 1, partitions=tuple(sorted(partitions.items())))
 
 
@@ -101,15 +95,12 @@ def start_of(time: int, interval: Interval, ticks: int) -> int:
 
 
 def with_row(rows: Rows, row: Row) -> Rows:
-    """Return rows in the order of time after one more was written: in the place of that with its keys, else last."""
-    if row.keys is not None:
-        for place, other in enumerate(rows):
-            if (other.time, other.keys) == (row.time, row.keys):
-                return (*rows[:place], row, *rows[place + 1 :])
+    """Return rows in the order of time after one more was written: in the place of all with its keys, else last.
+
+    Other rows stay, also several with equal keys, which are older than the keys of the table.
+    """
+    equal = [place for place, other in enumerate(rows) if (other.time, other.keys) == (row.time, row.keys)]
+    if row.keys is not None and equal:
+        return tuple(row if place == equal[0] else other for place, other in enumerate(rows) if place not in equal[1:])
     place = sum(other.time <= row.time for other in rows)
     return (*rows[:place], row, *rows[place:])
-
-
-def _repeats_keys(rows: Rows) -> bool:
-    keys = [(row.time, row.keys) for row in rows if row.keys is not None]
-    return len(set(keys)) < len(keys)

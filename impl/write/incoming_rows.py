@@ -67,8 +67,12 @@ def in_time_order(rows: pa.Table, timestamp_name: str) -> pa.Table:
     return _taken(rows, np.argsort(timestamps, kind="stable"))
 
 
-def without_duplicates(rows: pa.Table, keys: Sequence[str]) -> pa.Table:
-    """Return one row for each key, the last one, at the position of the first; nulls count as equal."""
+def without_duplicates(rows: pa.Table, keys: Sequence[str], *, old_count: int = 0) -> pa.Table:
+    """Return one row for each key, the last one, at the position of the first; nulls count as equal.
+
+    The first `old_count` rows are in the table already: those with keys that no later row has stay, even if several
+    have them, because a server may have written them before the table had its keys.
+    """
     for key in keys:
         _check_size(key, rows[key])
     positions = pa.array(np.arange(len(rows)))
@@ -78,14 +82,19 @@ def without_duplicates(rows: pa.Table, keys: Sequence[str]) -> pa.Table:
         groups = (
             pa.Table.from_arrays([*(_comparable(rows[key]) for key in keys), positions], names=[*numbers, POSITION])
             .group_by(numbers, use_threads=False)
-            .aggregate([(POSITION, "min"), (POSITION, "max")])
+            .aggregate([(POSITION, "list")])
         )
     except pa.ArrowNotImplementedError as error:
         raise RowsRejectedError(f"rows cannot be told apart by the keys {', '.join(keys)}: {error}") from error
     if len(groups) == len(rows):
         return rows
-    order = groups.sort_by(f"{POSITION}_min")
-    return _taken(rows, order[f"{POSITION}_max"])
+    lists = groups[f"{POSITION}_list"].combine_chunks()
+    ends, equal = lists.offsets.to_numpy(), lists.values.to_numpy()
+    firsts, lasts = equal[ends[:-1]], equal[ends[1:] - 1]
+    is_old = lasts < old_count
+    stay = equal[np.repeat(is_old, np.diff(ends))]
+    places, taken = np.append(firsts[~is_old], stay), np.append(lasts[~is_old], stay)
+    return _taken(rows, taken[np.argsort(places)])
 
 
 def portions(

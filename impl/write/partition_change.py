@@ -239,7 +239,7 @@ class PartitionChanger(msgspec.Struct, kw_only=True):
     def _joined(self, old: pa.Table, new: pa.Table) -> pa.Table:
         rows = pa.concat_tables([old, new])
         if self.keys:
-            rows = without_duplicates(rows, self.keys)
+            rows = without_duplicates(rows, self.keys, old_count=old.num_rows)
         return in_time_order(rows, self.timestamp_name)
 
     def _old_rows(self, partition: OpenPartition, ordinals: Sequence[int]) -> list[pa.Table]:

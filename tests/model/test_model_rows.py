@@ -1,4 +1,4 @@
-"""The model's rows of a table: where a row goes, what it replaces, and what is not specified."""
+"""The model's rows of a table: where a row goes, and what it replaces."""
 
 import datetime
 from dataclasses import replace
@@ -73,12 +73,15 @@ def test_a_row_goes_to_the_last_partition_of_its_interval_that_starts_before_it(
 
 
 @pytest.mark.parametrize("keys", [1, ()], ids=["beside_the_time", "the_time_alone"])
-def test_which_of_two_rows_of_one_key_stays_is_not_specified(keys: object) -> None:
-    twice = Content(
-        version=1, partitions=((0, (row(1, "a", keys=keys), row(1, "b", keys=keys))),), interval=Interval.HOUR, ticks=1
-    )
-    assert after(twice, Change(rows=(row(5, "c", keys=keys),))) is None
-    assert after(twice, Change(rows=(row(HOUR, "c", keys=keys),))) is not None
+def test_rows_of_one_key_stay_until_a_new_one_replaces_all_of_them(keys: object) -> None:
+    old = (row(1, "a", keys=keys), row(1, "other", keys=7), row(1, "b", keys=keys))
+    twice = Content(version=1, partitions=((0, old),), interval=Interval.HOUR, ticks=1)
+
+    def following(new: Row) -> list[object]:
+        return [each.values for each in after(twice, Change(rows=(new,))).partitions[0][1]]
+
+    assert following(row(5, "c", keys=keys)) == ["a", "other", "b", "c"]
+    assert following(row(1, "c", keys=keys)) == ["c", "other"]
 
 
 @given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 3)), max_size=12))

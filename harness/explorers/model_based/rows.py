@@ -99,10 +99,6 @@ class Rows:
             rows = with_row(rows, self._row(identity))
         return tuple(row.values for row in rows)
 
-    def has_duplicates(self, rows: Sequence[int]) -> bool:
-        """Whether rows of a table with keys repeat one."""
-        return self.shape.has_keys and len(set(map(self.key, rows))) < len(rows)
-
     def _row(self, identity: int) -> Row:
         content = self.contents[identity]
         return Row(self.shape.time_of(content), self.shape.keys_of(content), identity)

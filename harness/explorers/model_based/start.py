@@ -198,9 +198,7 @@ def _intervals(table: Table, transaction: Transaction, rows: Rows, known: list[i
         found.append(highest)
     for start, end in found:
         inside = [identity for identity in known if start <= rows.timestamp(identity) < end]
-        if not rows.has_duplicates(inside):
-            # Which of the existing duplicates are merged depends on their row groups.
-            yield Interval(start=start, end=end, times=_times(start, end, sorted(map(rows.timestamp, inside))))
+        yield Interval(start=start, end=end, times=_times(start, end, sorted(map(rows.timestamp, inside))))
 
 
 def _is_open(table: Table, partition: Partition) -> bool:

@@ -28,6 +28,7 @@ from tornproof.harness.explorers.roundtrip.worked_out.flat_footers import (
 )
 from tornproof.harness.explorers.roundtrip.worked_out.hashes import checksums, hashes
 from tornproof.harness.explorers.roundtrip.worked_out.histograms import histograms
+from tornproof.harness.explorers.roundtrip.worked_out.later_keys import later_keys
 from tornproof.harness.explorers.roundtrip.worked_out.limits import limits
 from tornproof.harness.explorers.roundtrip.worked_out.machines import machines
 from tornproof.harness.explorers.roundtrip.worked_out.memory import held
@@ -125,6 +126,7 @@ def questions() -> tuple[Question, ...]:
         *files_of_others(),
         *unopened(),
         *unsupported(),
+        *later_keys(),
         *patience(),
         *histograms(),
         *limits(),

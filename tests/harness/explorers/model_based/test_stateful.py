@@ -243,7 +243,7 @@ def test_with_keys_the_last_row_takes_the_place_of_the_first_one() -> None:
     _, (c, d, e) = rows.make([Point(10, 3), Point(10, 1), Point(11, 1)])
     assert rows.merged((a, b), (c, d, e)) == (d, b, c, e)
     assert rows.key(a) == rows.key(d) != rows.key(e)
-    assert rows.has_duplicates((a, d)) and not rows.has_duplicates((a, b, c, e))
+    assert rows.merged((a, b, d, e), (c,)) == (a, b, d, c, e)
 
 
 def test_rows_of_equal_content_have_one_identity_and_a_nan_equals_itself() -> None:

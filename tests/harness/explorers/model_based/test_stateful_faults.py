@@ -70,7 +70,7 @@ def newest_rows_first(in_time_order: Callable[[pa.Table, str], pa.Table]) -> Cal
 
 
 def first_of_each_key(without_duplicates: Callable[..., pa.Table]) -> Callable[..., pa.Table]:
-    def backwards(rows: pa.Table, keys: Iterable[str]) -> pa.Table:
+    def backwards(rows: pa.Table, keys: Iterable[str], **_: int) -> pa.Table:
         kept = without_duplicates(rows.take(list(range(rows.num_rows))[::-1]), keys)
         return kept.take(list(range(kept.num_rows))[::-1])
 

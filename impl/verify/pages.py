@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from types import MappingProxyType
 
 import msgspec
 import numpy as np
@@ -23,7 +24,9 @@ from tornproof.impl.read.decoding import Decoding, InOrder
 from tornproof.impl.storage.interface import ReadableFile
 from tornproof.impl.table.partition import ResolvedPartition, read_chunk
 from tornproof.impl.table.partition_schema import physical_form
+from tornproof.impl.table.symbols import SymbolTable
 from tornproof.impl.types.arrow import valid_decimal_shape
+from tornproof.impl.verify.symbol_keys import dictionary_problem
 
 
 class ChunkFilter(msgspec.Struct, frozen=True, kw_only=True):
@@ -95,9 +98,15 @@ class CheckedChunk(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def page_checks(
-    resolved: ResolvedPartition, footer: ParquetFooter | None, decoding: Decoding
+    resolved: ResolvedPartition,
+    footer: ParquetFooter | None,
+    decoding: Decoding,
+    symbols: Mapping[int, SymbolTable] = MappingProxyType({}),
 ) -> Iterator[CheckedChunk]:
-    """Yield every chunk after checking it, in the order of row groups and columns; raises StorageError."""
+    """Yield every chunk after checking it, in the order of row groups and columns; raises StorageError.
+
+    Those of columns in `symbols` must have the table's keys.
+    """
     metadata = resolved.metadata
     groups = zip(metadata.blocks, _uncompressed_sizes(metadata, footer), strict=True)
     chunks = (
@@ -113,7 +122,7 @@ def page_checks(
             if index in bloom_columns:
                 bloom = functools.partial(filter_of, resolved, handle, ordinal, index)
             column, label = metadata.header.columns[index], resolved.files.data_label
-            checks.begin(_check(handle, column, chunk, size, label, bloom), chunk.total_compressed)
+            checks.begin(_check(handle, column, chunk, size, label, bloom, symbols.get(index)), chunk.total_compressed)
             yield from checks.due()
     yield from checks.rest()
 
@@ -141,6 +150,7 @@ def _check(
     uncompressed_size: int | None,
     file: str,
     bloom: Callable[[], ChunkFilter | None] | None,
+    symbols: SymbolTable | None,
 ) -> Callable[[], CheckedChunk]:
     """Fetch a chunk and its filter, and return the work of checking them."""
     bloom_filter, bloom_problem = None, None
@@ -160,6 +170,8 @@ def _check(
         try:
             checked = check_pages(content, column, chunk, file=file)
             is_vouched = _size_bytes(checked.pages) == uncompressed_size and are_vouched(checked.pages, column, chunk)
+            if symbols and (found := dictionary_problem(content, checked.pages, column, chunk, symbols, file=file)):
+                return _verdict(chunk, found)
             if bloom_problem is not None or (bloom_filter is None and is_vouched):
                 return _verdict(chunk, bloom_problem)
             is_decoded = True

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from enum import StrEnum
 from functools import partial
@@ -41,6 +41,7 @@ from tornproof.impl.txn.transaction import Partition, Transaction
 from tornproof.impl.verify.indexes import Indexes, Keys, KeysOf, parquet_keys
 from tornproof.impl.verify.native import check_native_columns, native_keys
 from tornproof.impl.verify.pages import page_checks
+from tornproof.impl.verify.symbol_keys import dictionaries_by_position
 from tornproof.impl.verify.table_files import TableFiles
 
 PROBLEMS_PER_PARTITION = 20
@@ -222,7 +223,13 @@ class _Verification(msgspec.Struct, kw_only=True):
         compared, counts, metadata = self.counts.thrift_footers, self.counts, self.table.metadata
         try:
             report = verify_partition(
-                files, partition, counts=counts, quick=self.quick, metadata=metadata, decoding=self.decoding
+                files,
+                partition,
+                counts=counts,
+                quick=self.quick,
+                metadata=metadata,
+                symbols=self.beside.symbols if self.beside else None,
+                decoding=self.decoding,
             )
         except UnsupportedError as error:
             self.unsupported.append(error)
@@ -278,9 +285,10 @@ def verify_partition(
     counts: Counts,
     quick: bool = False,
     metadata: TableMetadata | None = None,
+    symbols: Mapping[str, SymbolTable] | None = None,
     decoding: Decoding = SYNCHRONOUS,
 ) -> PartitionReport:
-    """Verify one parquet partition, also against the table's columns if `metadata` is given.
+    """Verify one parquet partition, also against the table's columns and dictionaries if they are given.
 
     Raises StorageError, and UnsupportedError for a generation that this release cannot read if nothing is wrong with
     the rest.
@@ -291,10 +299,11 @@ def verify_partition(
         return _report(files, partition, (error.problem,))
     survey = _survey(resolved)
     counts.generations += survey.generations
+    dictionaries = dictionaries_by_position(resolved.metadata.header, metadata, symbols)
     unsupported: list[UnsupportedError] = []
     found = itertools.chain(
         check_against_table(resolved, metadata),
-        _newest_problems(resolved, counts, quick, decoding, unsupported),
+        _newest_problems(resolved, counts, quick, decoding, dictionaries, unsupported),
         survey.problems,
     )
     problems = tuple(itertools.islice(found, PROBLEMS_PER_PARTITION))
@@ -390,7 +399,12 @@ def _generations(resolved: ResolvedPartition, survey: _Survey) -> Iterator[Metad
 
 
 def _newest_problems(
-    resolved: ResolvedPartition, counts: Counts, quick: bool, decoding: Decoding, unsupported: list[UnsupportedError]
+    resolved: ResolvedPartition,
+    counts: Counts,
+    quick: bool,
+    decoding: Decoding,
+    symbols: Mapping[int, SymbolTable],
+    unsupported: list[UnsupportedError],
 ) -> Iterator[Problem]:
     """Yield the problems of the resolved generation itself, and add to `unsupported` why pages cannot be checked."""
     try:
@@ -414,7 +428,7 @@ def _newest_problems(
 
             with resolved.files.open_data() as handle:
                 yield from duplicate_problems(handle.pread, footer, file=resolved.files.data_label)
-        for checked in page_checks(resolved, footer, decoding):
+        for checked in page_checks(resolved, footer, decoding, symbols):
             counts.chunks += 1
             counts.decoded_chunks += checked.is_decoded
             counts.pages_bytes += checked.size_bytes

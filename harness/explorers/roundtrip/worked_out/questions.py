@@ -66,6 +66,7 @@ from tornproof.harness.explorers.roundtrip.worked_out.stored_versions import (
     spared_stores,
     stores,
 )
+from tornproof.harness.explorers.roundtrip.worked_out.symbol_keys import symbol_keys
 from tornproof.harness.explorers.roundtrip.worked_out.transactions import announcements, patience, pending, reloads
 from tornproof.harness.explorers.roundtrip.worked_out.verifications import (
     files_of_others,
@@ -127,6 +128,7 @@ def questions() -> tuple[Question, ...]:
         *unopened(),
         *unsupported(),
         *later_keys(),
+        *symbol_keys(),
         *patience(),
         *histograms(),
         *limits(),

@@ -1,0 +1,93 @@
+"""Dictionaries in data.parquet and those of the table, which are the same, or a verification names the key."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import struct
+from collections.abc import Callable, Iterator, Mapping
+
+import pyarrow as pa
+
+from tornproof.harness.common.copies import open_writer_of_copy
+from tornproof.harness.common.new_tables import new_table
+from tornproof.harness.explorers.roundtrip.worked_out.question import Question
+from tornproof.harness.simulator.filesystem.image import DiskImage
+from tornproof.harness.simulator.filesystem.memory import MemoryStorage
+from tornproof.harness.systems.workload import FIRST_TIME
+from tornproof.impl.layout.parquet import DATA_FILE
+from tornproof.impl.parquet.encode_options import PYARROW_CODECS, EncodeOptions
+from tornproof.impl.parquet.fields import Codec
+from tornproof.impl.table.symbols import DICTIONARY_FILES
+from tornproof.impl.table.table import open_table
+from tornproof.impl.txn.transaction import TXN_FILE
+from tornproof.impl.verify.verify import verify_table
+from tornproof.impl.write.writer_options import WriterOptions
+
+PATH = "table"
+SYMBOLS = {"s": ("a", "bb", "c"), "t": ("x", "y", "z")}
+COUNTS, FEWER = struct.pack("<4i", 3, 3, 3, 3), struct.pack("<4i", 2, 2, 3, 3)
+"""Of the symbols of both columns in `_txn`, and with one less of the first."""
+Files = Mapping[str, bytes]
+
+
+def symbol_keys() -> Iterator[Question]:
+    """Yield tables of each codec whose files were changed, and which keys a verification names."""
+    changes: dict[str, tuple[Callable[[Files], Files], list[str]]] = {
+        "nothing was changed": (lambda files: files, []),
+        "the number of symbols is less": (functools.partial(_replaced, TXN_FILE, COUNTS, FEWER), [_key(2, "s")]),
+        # A text of the same hash, as far as it counts.
+        "a symbol is another": (
+            functools.partial(_replaced, "s.c", "bb".encode("utf-16-le"), "bŢ".encode("utf-16-le")),
+            [_key(1, "s")],
+        ),
+        "two columns have each other's dictionary": (_exchanged, [_key(0, "s"), _key(0, "t")]),
+    }
+    for codec, (words, (change, expected)) in itertools.product(PYARROW_CODECS, changes.items()):
+        found = functools.partial(_named_keys, codec, change)
+        yield Question(
+            "symbol keys", f"which keys are named of a table in {codec.name}, of which {words}", found, expected
+        )
+    words = "which keys are named of a table without checksums whose data.parquet has another symbol"
+    found = functools.partial(
+        _named_keys, Codec.UNCOMPRESSED, functools.partial(_replaced, DATA_FILE, b"\2\0\0\0bb", b"\2\0\0\0bc")
+    )
+    yield Question("symbol keys", words, found, [_key(1, "s")])
+
+
+def _key(key: int, column: str) -> str:
+    return f"key {key} in dictionary page of column '{column}'"
+
+
+def _named_keys(codec: Codec, change: Callable[[Files], Files]) -> list[str]:
+    before = _written(codec)
+    after = DiskImage(dict(change(before.files)), before.directories)
+    return [problem.field for problem in verify_table(open_table(after, PATH)).all_problems]
+
+
+@functools.cache
+def _written(codec: Codec) -> DiskImage:
+    storage = MemoryStorage()
+    new_table(storage, PATH, {"ts": "TIMESTAMP", **dict.fromkeys(SYMBOLS, "SYMBOL")})
+    options = WriterOptions(encoding=EncodeOptions(codec=codec, page_checksums=False))
+    with open_writer_of_copy(storage, PATH, options=options) as writer:
+        times = pa.array(range(FIRST_TIME, FIRST_TIME + 4)).cast(writer.schema.field(0).type)
+        texts = [
+            pa.array([*each, None]).cast(field.type)
+            for each, field in zip(SYMBOLS.values(), [*writer.schema][1:], strict=True)
+        ]
+        writer.write(pa.Table.from_arrays([times, *texts], schema=writer.schema))
+        writer.commit()
+    return storage.image()
+
+
+def _replaced(name: str, old: bytes, new: bytes, files: Files) -> Files:
+    ((path, content),) = ((path, each) for path, each in files.items() if path.endswith(f"/{name}"))
+    assert content.count(old) == 1, "what is replaced is there once"
+    return {**files, path: content.replace(old, new)}
+
+
+def _exchanged(files: Files) -> Files:
+    names = [[f"{PATH}/{column}.{kind}" for kind in DICTIONARY_FILES] for column in SYMBOLS]
+    pairs = [*zip(*names, strict=True), *zip(*reversed(names), strict=True)]
+    return {**files, **{path: files[other] for path, other in pairs}}

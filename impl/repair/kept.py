@@ -125,6 +125,8 @@ def _copy(storage: Storage, source_path: str, start_bytes: int, target_path: str
         storage.open_for_reading(source_path) as source,
         storage.open_for_writing(target_path, OpenMode.NEW) as target,
     ):
+        # Before there are bytes in it that others may not read.
+        storage.take_permissions(source_path, target_path)
         end_bytes = source.size_bytes()
         for offset_bytes, piece in pieces_of(source, start_bytes):
             # What has no bytes on the disk gets none here, but for the last piece, which makes the file as long.

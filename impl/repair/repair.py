@@ -156,10 +156,13 @@ def plan_partition(table: Table, partition: Partition) -> PartitionPlan:
     found = find_committed(files, partition, table.metadata)
     if not isinstance(found, CommittedFile):
         return PartitionPlan(actions=tuple(actions), problems=found)
-    replacement = _replacement(table, files, found)
+    replacement, cut = _replacement(table, files, found), _cut(table, files, partition.token)
+    if cut and table.storage.own_kind(f"{table.path}/{files.data_label}") is EntryKind.LINK:
+        problem = Problem(files.data_label, "file", None, f"a file to cut at byte {partition.token}", "a symbolic link")
+        return PartitionPlan(actions=tuple(actions), problems=(problem,))
     notes = [f"{files.pm_label} keeps its dead bytes: it has optional sections that are unknown here"]
     return PartitionPlan(
-        actions=(*actions, *replacement, *_cut(table, files, partition.token)),
+        actions=(*actions, *replacement, *cut),
         pm=found.content if replacement else None,
         notes=tuple(notes if found.keeps_dead_bytes else ()),
     )
@@ -201,6 +204,7 @@ def _execute(storage: Storage, path: str, action: Action, pm: bytes | None) -> N
     assert pm is not None
     keep(storage, path, action.file, 0, action.kept_as)
     with storage.open_for_writing(target + UNFINISHED_SUFFIX, OpenMode.NEW) as file:
+        storage.take_permissions(target, target + UNFINISHED_SUFFIX)
         file.pwrite(pm, 0)
         file.fsync()
     storage.rename(target + UNFINISHED_SUFFIX, target)

@@ -209,6 +209,9 @@ class Storage(ReadableStorage, Protocol):
     def open_for_writing(self, path: str, mode: OpenMode = OpenMode.EXISTING) -> File:
         """Open a regular file for reading and writing; never truncates it, never follows a link as the last name."""
 
+    def take_permissions(self, source_path: str, target_path: str) -> None:
+        """Give a file the permissions of another one, and its group where the process may; simulated ones have none."""
+
     def mkdir(self, path: str) -> None:
         """Create a directory in an existing one."""
 

@@ -11,7 +11,7 @@ import stat
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from msgspec import structs
 
@@ -95,6 +95,14 @@ class OperatingSystemStorage(Storage):
             except (FileNotFoundError, NotADirectoryError):
                 return EntryKind.MISSING
         return _KINDS.get(kind, EntryKind.OTHER)
+
+    def take_permissions(self, source_path: str, target_path: str) -> None:
+        """Change the group first, because that takes permissions away."""
+        with self._step(target_path, "give the permissions of another file to"):
+            known = os.stat(source_path)  # noqa: PTH116
+            with suppress(PermissionError):
+                os.chown(target_path, -1, known.st_gid)
+            os.chmod(target_path, stat.S_IMODE(known.st_mode))  # noqa: PTH101
 
     def mkdir(self, path: str) -> None:
         """Create with permissions from the process's umask."""

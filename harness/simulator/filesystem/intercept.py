@@ -142,6 +142,10 @@ class InterceptedStorage(Storage):
         """Return the kind of the entry itself; the simulated disk has no links, so it is the same call there."""
         return self.intercept(Call(kind=CallKind.KIND, path=path), lambda: self._inner.own_kind(path))
 
+    def take_permissions(self, source_path: str, target_path: str) -> None:
+        """Pass it on, because no reader sees it."""
+        self._inner.take_permissions(source_path, target_path)
+
     def mkdir(self, path: str) -> None:
         """Make a directory."""
         self.intercept(Call(kind=CallKind.MKDIR, path=path), lambda: self._inner.mkdir(path))

@@ -347,6 +347,33 @@ def test_what_an_interrupted_run_left_is_removed_and_named(questdb_data: Path) -
     }
 
 
+def test_a_replaced_file_and_what_is_kept_have_the_permissions_of_the_old_one(copy_of: Callable[[str], Path]) -> None:
+    path = copy_of("crashes/9.4.2/sync-1-06/table")
+    for file in path.glob("*/*"):
+        file.chmod(0o640 if file.name == "_pm" else 0o600)
+    before = {file.name: file.stat().st_ino for file in path.glob("*/_pm")}
+    report = repair_table(OperatingSystemStorage(), str(path))
+    replaced = [path / each.file for each in report.actions if each.kind is not ActionKind.CUT_DATA]
+    kept = {each.file.rpartition("/")[2]: path / str(each.kept_as) for each in report.actions}
+    assert [file.stat().st_mode & 0o777 for file in replaced] == [0o640]
+    assert replaced[0].stat().st_ino not in before.values()
+    assert {name: file.stat().st_mode & 0o777 for name, file in kept.items()} == {"_pm": 0o640, "data.parquet": 0o600}
+
+
+def test_a_link_that_would_have_to_be_cut_is_a_problem_and_nothing_is_done(copy_of: Callable[[str], Path]) -> None:
+    path = copy_of("crashes/9.4.2/sync-1-06/table")
+    (data,) = (
+        path / each.file for each in repair_table(OperatingSystemStorage(), str(path), dry_run=True).actions[-1:]
+    )
+    data.rename(path.parent / "elsewhere")
+    data.symlink_to(path.parent / "elsewhere")
+    before = {file: file.read_bytes() for file in path.glob("*/*")}
+    reports = [repair_table(OperatingSystemStorage(), str(path), dry_run=dry_run) for dry_run in (True, False)]
+    assert [each.problems[0].actual for each in reports] == ["a symbolic link"] * 2
+    assert [each.actions for each in reports] == [(), ()]
+    assert {file: file.read_bytes() for file in path.glob("*/*")} == before
+
+
 def test_a_full_disk_is_not_left_full_of_half_a_copy(questdb_data: Path) -> None:
     path, storage = opened(questdb_data, ORPHANED)
 

@@ -123,7 +123,7 @@ def lag_checksum(record: layout.TransactionRecord) -> int:
     hashed = record.lag_min_timestamp
     for name in ("lag_max_timestamp", "txn", "seq_txn", "lag_row_count", "lag_txn_count"):
         hashed = (hashed * 31 + getattr(record, name)) % (1 << 64)
-    return _signed(hashed ^ hashed >> 32, 32)
+    return signed(hashed ^ hashed >> 32, 32)
 
 
 def first_version(symbol_column_count: int) -> NextVersion:
@@ -148,9 +148,11 @@ def next_version(
     max_timestamp: int,
     symbol_counts: tuple[layout.SymbolCount, ...] | None = None,
     seq_txn: int | None = None,
+    partition_table_version: int | None = None,
 ) -> NextVersion:
     """Return the version after `current` with these ascending partitions; None keeps the value of `current`.
 
+    `partition_table_version` is that of an announced version; by default the number grows if readers need it.
     Raises UnsupportedError if a number has no successor or the version would be larger than readers accept.
     """
     assert all(earlier.timestamp < later.timestamp for earlier, later in itertools.pairwise(partitions))
@@ -159,6 +161,8 @@ def next_version(
     before = tuple(PartitionState.of(partition) for partition in current.partitions)
     # Long-lived readers reload older entries only if this number has grown (docs/format.md).
     table_has_changed = _without_last_row_count(before) != _without_last_row_count(partitions)
+    if partition_table_version is None:
+        partition_table_version = signed(current.record.partition_table_version + table_has_changed, 64)
     symbols = current.symbol_counts if symbol_counts is None else symbol_counts
     record = current.record.changed(
         txn=current.version + 1,
@@ -166,7 +170,7 @@ def next_version(
         fixed_row_count=sum(partition.row_count for partition in partitions[:-1]),
         min_timestamp=min_timestamp,
         max_timestamp=max_timestamp,
-        partition_table_version=_signed(current.record.partition_table_version + table_has_changed, 64),
+        partition_table_version=partition_table_version,
         seq_txn=current.record.seq_txn if seq_txn is None else seq_txn,
         left_over=_NOTHING_LEFT_OVER,
         symbol_column_count=len(symbols),
@@ -288,7 +292,7 @@ def _whole_steps(size_bytes: int) -> int:
     return -(-size_bytes // FILE_STEP_BYTES) * FILE_STEP_BYTES
 
 
-def _signed(value: int, size_bits: int) -> int:
+def signed(value: int, size_bits: int) -> int:
     """Wrap a number as Java's integers do."""
     half = 1 << size_bits - 1
     return (value + half) % (2 * half) - half

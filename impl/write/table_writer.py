@@ -31,6 +31,7 @@ from tornproof.impl.table.partition import PartitionFiles
 from tornproof.impl.table.partition_names import directory_names
 from tornproof.impl.table.symbols import mark_null, symbol_columns
 from tornproof.impl.table.table import Table, open_table
+from tornproof.impl.txn.announced_version import AnnouncedVersion, announced_after
 from tornproof.impl.txn.pins import WriterLock, take_writer_lock
 from tornproof.impl.txn.transaction import HEADER_BYTES, TXN_FILE, Partition, Transaction
 from tornproof.impl.txn.write import I64_MAX, I64_MIN, NextVersion, PartitionState, next_version, plan_store
@@ -184,10 +185,20 @@ class TableWriter(AbstractContextManager["TableWriter"]):
 
     def rollback(self) -> None:
         """Discard what is staged; none of it has been written, and prepared directories stay."""
+        self._announced: AnnouncedVersion | None = None
         self._staged: list[pa.Table] = []
         self._adopted: dict[int, PartitionChange] = {}
         self._dropped: set[int] = set()
         self._rewritten: set[int] = set()
+
+    def announce(self, identity: bytes) -> AnnouncedVersion:
+        """Return the version that the next commit makes, by which it is recognized even if it is killed.
+
+        No other commit may have this identity. Nothing is written: the caller keeps what is returned.
+        """
+        self._check_alive()
+        self._announced = announced_after(self.transaction, identity)
+        return self._announced
 
     def commit(self) -> int:
         """Commit everything staged as the next version and return its number, which acknowledges it.
@@ -339,6 +350,7 @@ class TableWriter(AbstractContextManager["TableWriter"]):
             min_timestamp=low,
             max_timestamp=high,
             symbol_counts=self._dictionaries.counts(),
+            partition_table_version=self._announced.partition_table_version if self._announced else None,
         )
 
     def _check_last(self, states: Mapping[int, PartitionState]) -> None:

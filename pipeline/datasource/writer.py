@@ -28,7 +28,7 @@ from tornproof.impl.txn.transaction import TXN_FILE, safe_read
 from tornproof.impl.write.adoption import PreparedPartition
 from tornproof.impl.write.incoming_rows import timestamps_of
 from tornproof.impl.write.table_writer import TableWriter, open_writer, reject_if_served
-from tornproof.pipeline.datasource.ledger import UNKNOWN, Batch, Ledger, interval_of, row_counts
+from tornproof.pipeline.datasource.ledger import Batch, Ledger, interval_of
 from tornproof.pipeline.datasource.prepared import prepare, rows_of
 from tornproof.pipeline.datasource.staging import (
     INTENT_FILE,
@@ -186,16 +186,16 @@ class _StagingWriter:
                 ledger = Ledger(writer.table)
                 ledger.settle(writer.transaction)
                 if batch is None or not ledger.has(batch):
-                    counts = _fill(writer, staged, overwrites=self._target.overwrites)
-                    self._commit(writer, ledger, batch, counts)
+                    _fill(writer, staged, overwrites=self._target.overwrites)
+                    self._commit(writer, ledger, batch)
         self._clear(messages)
 
-    def _commit(self, writer: TableWriter, ledger: Ledger, batch: Batch | None, counts: Counter[int]) -> None:
+    def _commit(self, writer: TableWriter, ledger: Ledger, batch: Batch | None) -> None:
         before = writer.transaction.version
         if batch is None:
             (self._folder / INTENT_FILE).write_text(json.dumps({"version": before}))
         else:
-            ledger.announce(batch, before + 1, counts)
+            ledger.announce(batch, writer.announce(json.dumps(batch.document).encode()))
         try:
             writer.commit()
         except TornproofError as error:
@@ -279,11 +279,10 @@ class TornproofStreamWriter(_StagingWriter, DataSourceStreamArrowWriter):
         self._clear(messages)
 
 
-def _fill(writer: TableWriter, staged: Sequence[StagedRows], *, overwrites: bool) -> Counter[int]:
-    """Stage in a table's writer what tasks have left, and return how many rows each interval then has."""
+def _fill(writer: TableWriter, staged: Sequence[StagedRows], *, overwrites: bool) -> None:
+    """Stage in a table's writer what tasks have left."""
     storage, table = OperatingSystemStorage(), writer.table
     snapshot = open_snapshot(table)
-    counts = Counter() if overwrites else row_counts(table, writer.transaction)
     there = {partition.timestamp: partition.identity for partition in writer.transaction.partitions}
     if overwrites:
         for start in there:
@@ -294,20 +293,18 @@ def _fill(writer: TableWriter, staged: Sequence[StagedRows], *, overwrites: bool
     loose = set()
     for message in staged:
         if message.file:
-            loose |= _add(writer, _read(message.path(message.file)), counts)
+            loose |= _add(writer, _read(message.path(message.file)))
     for message in staged:
         for each in message.prepared:
             interval, _ = interval_of(table, each.timestamp)
             before = each.replaces.identity if each.replaces else None
             if wanted[each.timestamp] == 1 and interval not in loose and there.get(each.timestamp) == before:
                 writer.adopt(each)
-                counts[interval] += each.new_row_count
             elif before is not None:
-                _add(writer, _read(message.path(message.new_rows[each.timestamp])), counts)
+                writer.write(_read(message.path(message.new_rows[each.timestamp])))
             else:
                 for rows in rows_of(storage, snapshot, each):
-                    _add(writer, rows, counts)
-    return counts
+                    writer.write(rows)
 
 
 def _read(path: Path) -> pa.Table:
@@ -315,18 +312,15 @@ def _read(path: Path) -> pa.Table:
         return pa.ipc.open_file(file).read_all()
 
 
-def _add(writer: TableWriter, rows: pa.Table, counts: Counter[int]) -> set[int]:
-    """Stage rows, count them by interval, and return the intervals."""
+def _add(writer: TableWriter, rows: pa.Table) -> set[int]:
+    """Stage rows, and return the intervals that they lie in."""
     table = writer.table
     assert table.metadata is not None
     writer.write(rows)
     (name,) = (column.name for column in table.metadata.columns if column.id == table.metadata.timestamp_id)
-    has_keys = any(column.is_dedup_key for column in table.metadata.columns)
     times, found = np.sort(timestamps_of(rows, name)), set()
     while len(times):
         interval, end = interval_of(table, int(times[0]))
-        count = max(1, int(np.searchsorted(times, end)))
-        counts[interval] = UNKNOWN if has_keys else counts[interval] + count
         found.add(interval)
-        times = times[count:]
+        times = times[max(1, int(np.searchsorted(times, end))) :]
     return found

@@ -1,16 +1,14 @@
 """Commits rows together with a record of their sources, atomically.
 
 Each run has an entry in the table's `_archive`: the digests of its files, and the version of its commit. The entry is
-PENDING before that commit, with the row counts of all intervals after it, and DONE afterwards. A run that finds a
-pending entry decides by the committed version whether it was committed, so no file is added twice, and none is
+PENDING before that commit, with the numbers by which its version is recognized, and DONE afterwards. A run that finds
+a pending entry decides by the committed version whether it was committed, so no file is added twice, and none is
 skipped. All names that end in INPROGRESS are unfinished, and removed by the next run.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -20,9 +18,8 @@ import pyarrow as pa
 
 from tornproof.impl.errors import CorruptError, TornproofError
 from tornproof.impl.storage.interface import EntryKind, File, OpenMode, ReadableStorage, Storage
-from tornproof.impl.table.metadata_file import TableMetadata
-from tornproof.impl.table.partition_names import interval_start
-from tornproof.impl.table.table import Table, open_table
+from tornproof.impl.table.table import open_table
+from tornproof.impl.txn.announced_version import AnnouncedVersion
 from tornproof.impl.txn.transaction import Transaction
 from tornproof.impl.write.adoption import PreparedPartition
 from tornproof.impl.write.recovery import remove_directory
@@ -35,20 +32,25 @@ INPROGRESS = ".inprogress"
 PENDING = ".pending"
 DONE = ".json"
 ENTRY_BYTES_MAX = 1 << 30
-FORMAT = 1
+FORMAT = 2
+FORMATS = (1, FORMAT)
+"""Entries of format 1 have no `partition_table_version`."""
 
 
 class UnsettledRunError(TornproofError):
-    """A run was interrupted and other writers committed since, so that it is not known whether it was committed."""
+    """A run was interrupted, and it is not known whether it was committed, as if other writers committed since."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunEntry:
-    """The entry of a run: the version with its rows, its sources as documents with a `digest`, its columns' keys."""
+    """The entry of a run: the version with its rows, its sources as documents with a `digest`, its columns' keys.
+
+    `partition_table_version` is that of its version, unless an earlier release wrote the entry.
+    """
 
     number: int
     version: int
-    rows_after: str
+    partition_table_version: int | None
     keys: Mapping[str, Sequence[str]]
     sources: tuple[Mapping[str, Any], ...]
 
@@ -71,9 +73,8 @@ def ingested(storage: ReadableStorage, table_path: str) -> tuple[RunEntry, ...]:
         if name.endswith(DONE):
             entries.append(_read_entry(storage, directory, name))
         elif name.endswith(PENDING):
-            table = open_table(storage, table_path)
             entry = _read_entry(storage, directory, name)
-            if _is_committed(entry, table, table.transaction(), f"{directory}/{name}"):
+            if _is_committed(entry, open_table(storage, table_path).transaction(), f"{directory}/{name}"):
                 entries.append(entry)
     return tuple(sorted(entries, key=lambda entry: entry.number))
 
@@ -155,20 +156,11 @@ class ArchiveTable:
         """
         for each in prepared:
             self._writer.adopt(each)
-        counts = _interval_counts(self.table.metadata, self.transaction)
-        row_count = counts.total()
-        for each in prepared:
-            counts[_interval(self.table.metadata, each.timestamp)] += each.new_row_count
+        has_rows = bool(prepared)
         for table in rows:
             self._writer.write(table)
-            counts.update(_counts_of(self.table.metadata, table))
-        entry = RunEntry(
-            number=max((entry.number for entry in self.entries), default=0) + 1,
-            version=self.transaction.version + (counts.total() > row_count),
-            sources=tuple(sources),
-            keys=keys,
-            rows_after=_digest(counts),
-        )
+            has_rows |= bool(table.num_rows)
+        entry = self._entry(sources, keys, has_rows=has_rows)
         name = f"{entry.number:09d}"
         publish_file(self._storage, self._directory, name, PENDING, _encode(entry))
         version = self._writer.commit()
@@ -177,6 +169,23 @@ class ArchiveTable:
         self._storage.sync_directory(self._directory)
         self.entries = (*self.entries, entry)
         return entry
+
+    def _entry(
+        self, sources: Sequence[Mapping[str, Any]], keys: Mapping[str, Sequence[str]], *, has_rows: bool
+    ) -> RunEntry:
+        """Return the next entry, which without rows is one of the committed version."""
+        number = max((entry.number for entry in self.entries), default=0) + 1
+        version, record = self.transaction.version, self.transaction.record
+        said = AnnouncedVersion(version=version, partition_table_version=record.partition_table_version)
+        if has_rows:
+            said = self._writer.announce(json.dumps([number, *sources]).encode())
+        return RunEntry(
+            number=number,
+            version=said.version,
+            partition_table_version=said.partition_table_version,
+            sources=tuple(sources),
+            keys=keys,
+        )
 
     def _make_directory(self) -> None:
         if self._storage.kind(self._directory) is EntryKind.MISSING:
@@ -224,40 +233,16 @@ def published_file(storage: Storage, directory: str, name: str, suffix: str) -> 
     storage.sync_directory(directory)
 
 
-def _is_committed(entry: RunEntry, table: Table, transaction: Transaction, path: str) -> bool:
-    if transaction.version < entry.version:
-        return False
-    if transaction.version > entry.version:
+def _is_committed(entry: RunEntry, transaction: Transaction, path: str) -> bool:
+    said = AnnouncedVersion(version=entry.version, partition_table_version=entry.partition_table_version)
+    is_committed = said.is_committed(transaction)
+    if is_committed is None:
         raise UnsettledRunError(
             f"{path}: this run was interrupted when it made version {entry.version}, and the table has version "
             f"{transaction.version} now; rename the file to end in {DONE} if the rows of its sources are there, else "
             "remove it"
         )
-    return _digest(_interval_counts(table.metadata, transaction)) == entry.rows_after
-
-
-def _interval_counts(metadata: TableMetadata | None, transaction: Transaction) -> Counter[int]:
-    counts: Counter[int] = Counter()
-    for partition in transaction.partitions:
-        counts[_interval(metadata, partition.timestamp)] += partition.row_count
-    return counts
-
-
-def _counts_of(metadata: TableMetadata | None, rows: pa.Table) -> Counter[int]:
-    """Return the row count of each interval; all of `rows` are in one, as in runs."""
-    assert metadata is not None
-    (name,) = (column.name for column in metadata.columns if column.id == metadata.timestamp_id)
-    return Counter({_interval(metadata, rows[name][0].value): rows.num_rows}) if rows.num_rows else Counter()
-
-
-def _interval(metadata: TableMetadata | None, timestamp: int) -> int:
-    assert metadata is not None, "a writer has opened the table"
-    start = interval_start(timestamp, metadata.partition_by, nanoseconds=metadata.counts_nanoseconds)
-    return timestamp if start is None else start
-
-
-def _digest(counts: Counter[int]) -> str:
-    return hashlib.blake2b(json.dumps(sorted(counts.items())).encode(), digest_size=16).hexdigest()
+    return is_committed
 
 
 def _encode(entry: RunEntry) -> bytes:
@@ -274,9 +259,9 @@ def _read_entry(storage: ReadableStorage, directory: str, name: str) -> RunEntry
             version=int(document["version"]),
             sources=tuple(document["sources"]),
             keys={str(column): tuple(map(str, keys)) for column, keys in document["keys"].items()},
-            rows_after=str(document["rows_after"]),
+            partition_table_version=int(document["partition_table_version"]) if document["format"] == FORMAT else None,
         )
-        if entry.digests and document["format"] == FORMAT and name.startswith(f"{entry.number:09d}."):
+        if entry.digests and document["format"] in FORMATS and name.startswith(f"{entry.number:09d}."):
             return entry
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         pass
@@ -284,6 +269,6 @@ def _read_entry(storage: ReadableStorage, directory: str, name: str) -> RunEntry
         file=f"{ARCHIVE_DIRECTORY}/{name}",
         field="content",
         offset_bytes=None,
-        expected=f"the entry of a run of format {FORMAT}",
+        expected=f"the entry of a run of a format up to {FORMAT}",
         actual=content[:40],
     )

@@ -14,6 +14,7 @@ from txn_files import applied, decoded
 
 from tornproof.impl.errors import UnsupportedError
 from tornproof.impl.layout import txn as layout
+from tornproof.impl.txn.announced_version import STEP_BITS, announced_after
 from tornproof.impl.txn.transaction import HEADER_BYTES, RECORD_LIMIT_BYTES, TXN_FILE, Transaction, area_of
 from tornproof.impl.txn.write import (
     FILE_STEP_BYTES,
@@ -222,6 +223,26 @@ def test_the_partition_table_version_grows_unless_only_the_last_row_count_change
 ) -> None:
     current = decoded(committed(EMPTY, BEFORE))
     assert following(current, after).record.partition_table_version == current.record.partition_table_version + grows
+
+
+def test_an_announced_version_is_told_from_those_of_other_commits() -> None:
+    current = decoded(committed(EMPTY, BEFORE))
+    states = [PartitionState.of(partition) for partition in current.partitions]
+    said = announced_after(current, b"batch 1")
+    number = said.partition_table_version
+    assert number is not None and number - current.record.partition_table_version >= 1 << STEP_BITS
+    assert said != announced_after(current, b"batch 2")
+    times: dict[str, Any] = {
+        "min_timestamp": current.record.min_timestamp,
+        "max_timestamp": current.record.max_timestamp,
+    }
+    own = next_version(current, partitions=states, **times, partition_table_version=number)
+    others = next_version(current, partitions=states, **times)
+    found = [replace(current, version=each.record.txn, record=each.record) for each in (own, others)]
+    assert [said.is_committed(each) for each in (current, *found)] == [False, True, False]
+    later = replace(found[0], version=said.version + 1)
+    assert said.is_committed(later) is None
+    assert replace(said, partition_table_version=None).is_committed(found[0]) is None
 
 
 def test_a_version_keeps_what_is_not_given() -> None:

@@ -20,6 +20,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
+from tornproof.impl.errors import CorruptError
 from tornproof.impl.layout.parquet import DATA_FILE
 from tornproof.impl.read.reader import open_snapshot
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
@@ -53,7 +54,7 @@ def table(tmp_path: Path) -> Path:
 
 
 def rows_of(seconds: Sequence[int], first: int, symbols: Sequence[str | None] = SYMBOLS) -> pa.RecordBatch:
-    times = pa.array(np.array(seconds) * 1_000_000, pa.timestamp("us", tz="UTC"))
+    times = pa.array(np.array(seconds, np.int64) * 1_000_000, pa.timestamp("us", tz="UTC"))
     numbers = range(first, first + len(seconds))
     texts = pa.array([symbols[number % len(symbols)] for number in numbers], pa.string())
     return pa.record_batch({"ts": times, "v": pa.array(numbers, pa.int64()), "s": texts})
@@ -87,9 +88,16 @@ def target_of(path: Path, **settings: Any) -> Target:
 
 def save(path: Path, parts: Sequence[pa.RecordBatch], batch: Batch | None = None, *, overwrites: bool = False) -> None:
     """Write as a job of one task for each part does."""
+    run_job(path, parts, batch, overwrites=overwrites)
+    assert staging_of(path) == []
+
+
+def run_job(
+    path: Path, parts: Sequence[pa.RecordBatch], batch: Batch | None = None, *, overwrites: bool = False
+) -> None:
+    """Write as `save` does, where a killed job has left staged rows."""
     writer = writer_on(path, batch, overwrites=overwrites)
     writer.commit([writer.stage(iter([part]), f"{number:05d}-{number}.arrow") for number, part in enumerate(parts)])
-    assert staging_of(path) == []
 
 
 def staging_of(path: Path) -> list[str]:
@@ -244,10 +252,72 @@ def test_batch_of_a_killed_driver_is_there_once_after_it_is_written_again(
             with pytest.raises(UnsettledBatchError, match="batch 1 of the query 'q' was interrupted when it made"):
                 save(table, part, batch)
             return
-    job = writer_on(table, batch)
-    job.commit([job.stage(iter(part), "00000-0.arrow")])
+    run_job(table, part, batch)
     assert [row[1] for row in content_of(table)] == [0, 1, 5, *[50] * others]
     assert not list((table / LEDGER_DIRECTORY).glob(f"*{PENDING}"))
+
+
+@pytest.mark.parametrize("others", ["equal rows", "other rows", "no rows"])
+@pytest.mark.parametrize("keys", [[], ["ts"]], ids=["", "keys"])
+def test_batch_that_was_not_committed_is_not_lost_because_another_writer_made_its_version(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, keys: list[str], others: str
+) -> None:
+    """Such a batch was skipped: only the row counts of intervals were compared, and with keys not even these."""
+    table = new_table(tmp_path / "t", {"v": TypeTag.LONG, "s": TypeTag.SYMBOL}, keys=keys)
+    save(table, [rows_of([1, 2], 0)])
+    part, batch = rows_of([3, 4, 5], 10), Batch(query="q", number=1)
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(TableWriter, "commit", landing(TableWriter.commit, before=True))
+        save(table, [part], batch)
+    foreign = {"equal rows": part, "other rows": rows_of([50, 51, 52], 20), "no rows": rows_of([], 0)}[others]
+    with open_writer(STORAGE, str(table), allow_parquet_last=True) as writer:
+        if others == "no rows":
+            writer.rewrite_partition(0)
+        writer.write(foreign)
+        assert writer.commit() == 2
+    run_job(table, [part], batch)
+    run_job(table, [part], batch)
+    added = [foreign, part] if not (keys and others == "equal rows") else [part]
+    assert content_of(table) == rows_in([rows_of([1, 2], 0), *added])
+
+
+@pytest.mark.parametrize("keys", [[], ["ts"]], ids=["", "keys"])
+def test_batch_that_was_committed_is_skipped_and_an_overwrite_of_nothing_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, keys: list[str]
+) -> None:
+    table = new_table(tmp_path / "t", {"v": TypeTag.LONG, "s": TypeTag.SYMBOL}, keys=keys)
+    save(table, [rows_of([1, 2], 0)])
+    for number, part, overwrites in ((1, [rows_of([2, 4], 10)], False), (2, [], True)):
+        batch = Batch(query="q", number=number)
+        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            patch.setattr(TableWriter, "commit", landing(TableWriter.commit, before=False))
+            save(table, part, batch, overwrites=overwrites)
+        found = content_of(table)
+        run_job(table, part, batch, overwrites=overwrites)
+        assert (content_of(table), version_of(table)) == (found, number + 1)
+
+
+@pytest.mark.parametrize("version", [1, 2], ids=["version is there", "version is not there"])
+def test_announcement_of_an_earlier_release_is_read_unless_a_version_may_be_its_own(table: Path, version: int) -> None:
+    save(table, [rows_of([1], 0)])
+    batch = Batch(query="q", number=1)
+    (table / LEDGER_DIRECTORY).mkdir()
+    path = table / LEDGER_DIRECTORY / f"{batch.file}{PENDING}"
+    path.write_text(json.dumps({"query": "q", "number": 1, "version": version, "replaced": [], "counts": "0"}))
+    if version == 1:
+        with pytest.raises(UnsettledBatchError, match="made version 1, and the table has version 1 now; rename"):
+            run_job(table, [rows_of([2], 1)], batch)
+        path.rename(path.with_suffix(".json"))
+    run_job(table, [rows_of([2], 1)], batch)
+    assert [row[1] for row in content_of(table)] == [0, 1][:version]
+
+
+@pytest.mark.parametrize("content", ["{}", '{"query": "q", "number": 1}', "[]", '{"query": "q", "number": "1"}'])
+def test_announcement_that_is_none_is_rejected_in_words(table: Path, content: str) -> None:
+    (table / LEDGER_DIRECTORY).mkdir()
+    (table / LEDGER_DIRECTORY / f"x{PENDING}").write_text(content)
+    with pytest.raises(CorruptError, match="expected a batch as JSON"):
+        save(table, [rows_of([2], 1)])
 
 
 def test_batches_of_a_stream_are_written_once_by_writers_that_know_only_messages(table: Path) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-from collections.abc import Callable, Iterator
+import json
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -47,7 +48,7 @@ from tornproof.impl.write.commit import Action
 from tornproof.impl.write.incoming_rows import conform, portions
 from tornproof.impl.write.partition_build import PartitionBuild
 from tornproof.impl.write.prepared_partition import prepare_partition
-from tornproof.impl.write.table_writer import open_writer
+from tornproof.impl.write.table_writer import TableWriter, open_writer
 from tornproof.impl.write.writer_options import WriterOptions
 from tornproof.pipeline.ingest.commit import (
     ARCHIVE_DIRECTORY,
@@ -371,6 +372,70 @@ def test_a_run_that_others_have_overtaken_is_not_guessed_at() -> None:
         ingested(storage, PATH)
 
 
+class KilledError(Exception):
+    """Ends a process before the first action of its commit, or after the last one."""
+
+
+@contextmanager
+def killed(*, before: bool) -> Iterator[None]:
+    whole = TableWriter.commit
+
+    def commit(writer: TableWriter) -> int:
+        if not before:
+            whole(writer)
+        raise KilledError
+
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(KilledError):
+        patch.setattr(TableWriter, "commit", commit)
+        yield
+
+
+def run_late(storage: Storage, times: Sequence[int]) -> None:
+    with open_archive(storage, PATH, OPTIONS) as archive:
+        archive.publish(sources=[{"digest": "late"}], keys={}, prepared=[], rows=[rows_at(list(times))])
+
+
+@pytest.mark.parametrize("times", [(6, 8), (6, 9)], ids=["equal rows", "other rows"])
+def test_a_killed_run_does_not_count_because_another_writer_added_as_many_rows(times: tuple[int, ...]) -> None:
+    """Such a run was skipped, and its rows were lost: only the row counts of intervals were compared."""
+    storage = after(NIGHT)
+    with killed(before=True):
+        run_late(storage, (6, 8))
+    with open_writer(storage, PATH, options=OPTIONS, allow_parquet_last=True) as writer:
+        writer.write(rows_at(list(times)))
+        assert writer.commit() == 2
+    assert [sorted(entry.digests) for entry in ingested(storage, PATH)] == [["night"]]
+    run_late(storage, (6, 8))
+    assert [sorted(entry.digests) for entry in ingested(storage, PATH)] == [["night"], ["late"]]
+
+
+@pytest.mark.parametrize("times", [(6, 8), ()], ids=["rows", "rejects alone"])
+def test_a_run_that_is_killed_after_its_commit_counts_once(times: tuple[int, ...]) -> None:
+    storage = after(NIGHT)
+    with killed(before=False):
+        run_late(storage, times)
+    with open_archive(storage, PATH, OPTIONS) as archive:
+        assert [sorted(entry.digests) for entry in archive.entries] == [["night"], ["late"]]
+        assert archive.transaction.version == 1 + bool(times)
+
+
+def test_a_pending_entry_of_an_earlier_release_is_read_unless_a_version_may_be_its_own() -> None:
+    storage = after(NIGHT)
+    path = f"{PATH}/{ARCHIVE_DIRECTORY}/000000002{PENDING}"
+    sources = [{"digest": "late"}]
+    for version, counted in ((2, ["night"]), (1, None)):
+        entry = {"format": 1, "number": 2, "version": version, "rows_after": "0", "keys": {}, "sources": sources}
+        with storage.open_for_writing(path, OpenMode.EXISTING_OR_NEW) as file:
+            file.pwrite(json.dumps(entry).encode(), 0)
+        if counted is None:
+            with pytest.raises(UnsettledRunError, match="made version 1, and the table has version 1 now"):
+                ingested(storage, PATH)
+        else:
+            assert [each for entry in ingested(storage, PATH) for each in entry.digests] == counted
+    storage.rename(path, path.removesuffix(PENDING) + DONE)
+    assert [each for entry in ingested(storage, PATH) for each in entry.digests] == ["night", "late"]
+
+
 def test_a_version_that_another_writer_made_does_not_make_an_unfinished_run_count() -> None:
     storage = after(NIGHT)
     directory = f"{PATH}/{ARCHIVE_DIRECTORY}"
@@ -388,13 +453,13 @@ def test_a_version_that_another_writer_made_does_not_make_an_unfinished_run_coun
     assert storage.listdir(directory) == (f"000000001{DONE}",)
 
 
-@pytest.mark.parametrize("content", [b"", b"{}", b"[1]", b'{"format": 2, "number": 1}', b"\xff"])
+@pytest.mark.parametrize("content", [b"", b"{}", b"[1]", b'{"format": 3, "number": 1}', b"\xff"])
 def test_an_entry_that_is_none_is_rejected_in_words(content: bytes) -> None:
     storage = after(NIGHT)
     with storage.open_for_writing(f"{PATH}/{ARCHIVE_DIRECTORY}/000000001{DONE}") as file:
         file.truncate(0)
         file.pwrite(content, 0)
-    with pytest.raises(CorruptError, match="expected the entry of a run of format 1"):
+    with pytest.raises(CorruptError, match="expected the entry of a run of a format up to 2"):
         ingested(storage, PATH)
 
 

@@ -57,7 +57,7 @@ def key_columns(
     below: dict[Location, dict[str, str | None]] = {}
     for file, metadata in files.items():
         schema = metadata.schema.to_arrow_schema()
-        keys |= {field.name: field.type for field in schema if field.name not in NAMES}
+        keys |= {field.name: _of_values(field.type) for field in schema if field.name not in NAMES}
         for path in paths:
             if file.is_below(path):
                 parts = (part.partition("=") for part in file.relative_to(path).split("/")[:-1] if "=" in part)
@@ -66,6 +66,24 @@ def key_columns(
         texts = [text for values in below.values() if (text := values.get(name)) is not None]
         keys[name] = pa.int64() if all(map(_is_whole_number, texts)) else pa.string()
     return keys, below
+
+
+def spark_type_of(of: pa.DataType) -> pa.DataType:
+    """Return the type in which Spark gets a key, which is text if Spark has none that keeps all values apart."""
+    types = pa.types
+    if types.is_fixed_size_binary(of) or types.is_binary_view(of) or isinstance(of, pa.BaseExtensionType):
+        return pa.binary()
+    if types.is_timestamp(of) and of.unit != "ns":
+        return pa.timestamp("us", of.tz)
+    is_cut = types.is_timestamp(of) or (types.is_duration(of) and of.unit != "us")
+    is_unknown = types.is_unsigned_integer(of) or types.is_float16(of) or types.is_time(of) or types.is_string_view(of)
+    is_other_decimal = types.is_decimal(of) and not types.is_decimal128(of)
+    return pa.string() if is_cut or is_unknown or is_other_decimal else of
+
+
+def _of_values(of: pa.DataType) -> pa.DataType:
+    """Return the type of a dictionary's values, which pandas has for categories and Spark not at all."""
+    return of.value_type if pa.types.is_dictionary(of) else of
 
 
 def _is_whole_number(text: str) -> bool:
@@ -125,12 +143,21 @@ def _row_groups(row_groups: Slice, names: Sequence[str], dictionaries: Sequence[
     return tables
 
 
+def schema_with_keys(keys: Mapping[str, pa.DataType]) -> pa.Schema:
+    """Return the columns of events and keys for Spark."""
+    return pa.schema([*EVENT_SCHEMA, *((name, spark_type_of(of)) for name, of in keys.items())])
+
+
 def read_with_keys(
     row_groups: Slice, keys: Mapping[str, pa.DataType], below: Mapping[Location, Mapping[str, str | None]]
 ) -> pa.Table:
-    """Return the events of a slice with key columns, of which those in names of directories are in `below`."""
+    """Return the events of a slice with key columns, of which those in names of directories are in `below`.
+
+    Keys are in the types of Spark, after those that all files have in common.
+    """
     schema = pa.schema([*EVENT_SCHEMA, *keys.items()])
-    tables = [schema.empty_table()]
+    target = schema_with_keys(keys)
+    tables = [target.empty_table()]
     for file, own in itertools.groupby(row_groups, key=lambda each: each[0]):
         given = below.get(file, {})
         for table in _row_groups(tuple(own), schema.names, ()):
@@ -140,7 +167,7 @@ def read_with_keys(
                 else table.column(field.name).cast(field.type)
                 for field in schema
             ]
-            tables.append(pa.Table.from_arrays(columns, schema=schema))
+            tables.append(pa.Table.from_arrays(columns, schema=schema).cast(target))
     return pa.concat_tables(tables)
 
 

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 
 from tornproof.harness.checkers.recorded import EVENT_SCHEMA, NAMES
 from tornproof.pipeline.files import Location
-from tornproof.pipeline.history.events import SUFFIX, Slice, event_files, read_with_keys
+from tornproof.pipeline.history.events import SUFFIX, Slice, event_files, read_with_keys, schema_with_keys
 from tornproof.pipeline.spark.tasks import begin_task
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def events_frame(
     """Return the events of slices, with key columns; each slice is a task."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
-    schema = from_arrow_schema(pa.schema([*EVENT_SCHEMA, *(keys or {}).items()]))
+    schema = from_arrow_schema(schema_with_keys(keys or {}))
     read = partial(_read, slices, keys or {}, below or {})
     return spark.range(0, len(slices), 1, max(1, len(slices))).mapInArrow(read, schema)
 

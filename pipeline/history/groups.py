@@ -27,7 +27,7 @@ from tornproof.pipeline.history.check import Terms, reason_of
 from tornproof.pipeline.spark.tasks import begin_task, folded
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
 HISTORY = "history"
 EVENTS_MAX = 8_000_000
@@ -35,6 +35,14 @@ EVENTS_MAX = 8_000_000
 TOO_LARGE = "has more than {:,} events: check it alone, without key columns"
 HISTORIES_SHOWN_MAX = 1_000
 """So many histories are named, the worst first; all are counted, and written where they are asked for."""
+TIME_FORMATS = {
+    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXXXX",
+    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
+}
+"""Spark cuts times to milliseconds by default, and different keys would be one history.
+
+The difference to UTC is there because in autumn an hour of local time comes twice.
+"""
 JUDGEMENT_TYPES = "history string, judgement binary"
 JUDGEMENT_SCHEMA = pa.schema(
     [
@@ -152,10 +160,14 @@ def _written(judgements: Iterable[tuple[str, Judgement]], writer: pq.ParquetWrit
 
 def by_history(frame: DataFrame, keys: Sequence[str]) -> DataFrame:
     """Return events with one column `history` instead of the keys."""
+    return frame.select(name_by(keys).alias(HISTORY), *NAMES)
+
+
+def name_by(keys: Sequence[str]) -> Column:
+    """Return the name of a history by its keys, which differs if they do."""
     from pyspark.sql import functions
 
-    history = functions.to_json(functions.struct(*[functions.col(f"`{key}`") for key in keys]))
-    return frame.select(history.alias(HISTORY), *NAMES)
+    return functions.to_json(functions.struct(*[functions.col(f"`{key}`") for key in keys]), TIME_FORMATS)
 
 
 def _judge_sorted(terms: Terms, events_max: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter
+from decimal import Decimal
 from pathlib import Path
 
 import pyarrow as pa
@@ -17,6 +18,9 @@ from tornproof.harness.common.history import Event, to_arrow
 from tornproof.harness.common.verdict import Verdict
 from tornproof.pipeline.history import groups, sql
 from tornproof.pipeline.history.check import Terms, check_files
+from tornproof.pipeline.history.events import plan_slices
+from tornproof.pipeline.history.frame import events_frame
+from tornproof.pipeline.history.groups import name_by
 from tornproof.pipeline.history.job import ONLY, check_dataset, open_dataset
 from tornproof.pipeline.history.sql import ask_sql
 
@@ -139,6 +143,62 @@ def test_a_missing_event_is_unknown_and_never_valid(spark: SparkSession, tmp_pat
     judgement = check_files(spark, [path], terms=TERMS, slice_events=20).judgement
     assert judgement.verdict is Verdict.UNKNOWN
     assert "an event is missing or twice there" in judgement.reason
+
+
+def of_integers(of: pa.DataType, *numbers: int) -> pa.Array:
+    return pa.array(numbers, pa.int32() if of.bit_width == 32 else pa.int64()).cast(of)
+
+
+SUMMER_TIME_ENDS_SECONDS = 1_698_541_200
+KEYS = {
+    "microseconds": of_integers(pa.timestamp("us"), 1, 2),
+    "microseconds of UTC": of_integers(pa.timestamp("us", "UTC"), 1, 2),
+    "an hour that comes twice": of_integers(
+        pa.timestamp("us", "UTC"), *(10**6 * (SUMMER_TIME_ENDS_SECONDS + at) for at in (-1800, 1800))
+    ),
+    "milliseconds": of_integers(pa.timestamp("ms"), 1, 2),
+    "nanoseconds": of_integers(pa.timestamp("ns"), 1, 2),
+    "nanoseconds of UTC": of_integers(pa.timestamp("ns", "UTC"), 1, 2),
+    "times of day": of_integers(pa.time64("ns"), 1, 2),
+    "times of day in milliseconds": of_integers(pa.time32("ms"), 1, 2),
+    "durations": of_integers(pa.duration("us"), 1, 2),
+    "durations in nanoseconds": of_integers(pa.duration("ns"), 1, 2),
+    "dates": of_integers(pa.date32(), -719_529, -719_163),
+    "categories": pa.array(["a", "b"]).dictionary_encode(),
+    "categories that are numbers": pa.array([1, 2]).dictionary_encode(),
+    "large text": pa.array(["a", "b"], pa.large_string()),
+    "text in views": pa.array(["a", "b"], pa.string_view()),
+    "null and its name": pa.array([None, "null"]),
+    "null and no text": pa.array([None, ""]),
+    "bytes": pa.array([b"\xff", b"\xfe"]),
+    "bytes in views": pa.array([b"\xff", b"\xfe"], pa.binary_view()),
+    "bytes of one length": pa.array([b"\xff", b"\xfe"], pa.binary(1)),
+    "decimals": pa.array([Decimal("1.1"), Decimal("1.11")], pa.decimal128(38, 2)),
+    "decimals of 64 bits": pa.array([Decimal("1.1"), Decimal("1.11")], pa.decimal64(10, 2)),
+    "decimals of 256 bits": pa.array([Decimal("1.1"), Decimal("1.11")], pa.decimal256(50, 2)),
+    "unsigned": pa.array([1, (1 << 64) - 1], pa.uint64()),
+    "half": pa.array([1.0, 1.5], pa.float32()).cast(pa.float16()),
+    "double": pa.array([0.1, 0.1 + 2**-56]),
+    "not a number": pa.array([float("nan"), None]),
+}
+"""Two keys of each type that are as close to each other as can be."""
+
+
+def test_different_keys_of_any_type_are_different_histories(spark: SparkSession, tmp_path: Path) -> None:
+    """Times were cut to milliseconds, so that several sound histories were one that is not."""
+    events = to_arrow(correct_history(7)[:2])
+    pq.write_table(pa.table([*events.columns, *KEYS.values()], [*events.column_names, *KEYS]), tmp_path / "0.parquet")
+    dataset = open_dataset([tmp_path])
+    slices, _ = plan_slices(dataset.files, 10)
+    frame = events_frame(spark, slices, dataset.keys, dataset.below)
+    zone = spark.conf.get("spark.sql.session.timeZone")
+    assert zone is not None
+    try:
+        spark.conf.set("spark.sql.session.timeZone", "Europe/Berlin")
+        one, other = frame.select(*(name_by([name]).alias(name) for name in KEYS)).collect()
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", zone)
+    assert [name for name in KEYS if one[name] == other[name]] == []
 
 
 def test_what_a_worker_cannot_read_is_unknown(spark: SparkSession, tmp_path: Path) -> None:

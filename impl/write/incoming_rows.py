@@ -146,7 +146,7 @@ def _column(given: pa.ChunkedArray | None, field: pa.Field, row_count: int) -> p
         # Dictionaries of several chunks may be too many for one.
         given = pa.chunked_array([chunk.dictionary_decode() for chunk in given.chunks], given.type.value_type)
     column = given.combine_chunks()
-    fitting = column if column.type == field.type else _cast(column, field)
+    fitting = column if column.type == field.type else cast_exactly(column, field)
     try:
         fitting.validate(full=True)
     except pa.ArrowInvalid as error:
@@ -154,7 +154,7 @@ def _column(given: pa.ChunkedArray | None, field: pa.Field, row_count: int) -> p
     return fitting
 
 
-def _cast(column: pa.Array, field: pa.Field) -> pa.Array:
+def cast_exactly(column: pa.Array, field: pa.Field) -> pa.Array:
     """Return values in the field's type; rejects those of which a cast would lose something, also if Arrow does not."""
     try:
         # Arrow takes as many digits for integers as their type may have, not as they have.

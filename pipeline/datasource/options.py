@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import pyarrow.fs
 from pyspark.sql.types import StructType
 
-from tornproof.impl.errors import TornproofError
+from tornproof.impl.errors import RowsRejectedError, TornproofError
 from tornproof.impl.query.predicate import Predicate
 from tornproof.impl.query.time_search import TimeTextError
 from tornproof.impl.read.reader import Snapshot
@@ -49,6 +49,15 @@ def columns_of_schema(snapshot: Snapshot, schema: StructType) -> tuple[SnapshotC
                 f"{field.dataType.simpleString()}; read it as such and cast it"
             )
     return columns
+
+
+def reject_columns(given: Sequence[str], known: Sequence[str], timestamp: str) -> None:
+    """Raise RowsRejectedError for columns that a table lacks, and for rows without its designated timestamp."""
+    unknown = [name for name in given if name not in known]
+    if unknown:
+        raise RowsRejectedError(f"there is no column {unknown[0]!r}; the table has {', '.join(known)}")
+    if timestamp not in given:
+        raise RowsRejectedError(f"the rows lack {timestamp!r}, the designated timestamp")
 
 
 def times_predicate(snapshot: Snapshot, start: str | None, end: str | None) -> Predicate | None:

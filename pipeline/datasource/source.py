@@ -23,7 +23,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from tornproof.impl.errors import NotATableError
+from tornproof.impl.errors import NotATableError, RowsRejectedError
 from tornproof.impl.read.counters import ReadCounters
 from tornproof.impl.read.reader import Snapshot, snapshot_of
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
@@ -42,6 +42,7 @@ from tornproof.pipeline.datasource.options import (
     names_of,
     path_of,
     query_of,
+    reject_columns,
     reject_unknown,
     times_predicate,
 )
@@ -51,7 +52,7 @@ from tornproof.pipeline.datasource.types import spark_schema
 from tornproof.pipeline.spark.session import ship_code
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
     from tornproof.pipeline.datasource.writer import Target
 
@@ -62,7 +63,8 @@ OPTIONS_KEY = "tornproof.options"
 """Where a schema keeps the options of `CREATE TABLE`: Spark gives them to `schema` alone, and not to a query.
 
 An `INSERT` never takes them from there: its schema is that of the rows, which may come from another table."""
-NANOSECONDS, HOUR_SECONDS, DAY_SECONDS, DAYS_IN_WEEK = 1_000_000_000, 3_600, 86_400, 7
+MICROSECONDS, NANOSECONDS = 1_000_000, 1_000_000_000
+HOUR_SECONDS, DAY_SECONDS, DAYS_IN_WEEK = 3_600, 86_400, 7
 DAYS_FROM_MONDAY = 3
 """1970 began on a Thursday."""
 PUSHDOWN_SETTING = "spark.sql.python.filterPushdown.enabled"
@@ -85,17 +87,17 @@ def register(spark: SparkSession) -> None:
 def by_partition(frame: DataFrame, path: str) -> DataFrame:
     """Return the rows such that each partition of the table at `path` is in one task, which then encodes it alone.
 
-    Raises as the format does when it opens a table.
+    Raises as the format does when it opens a table, and RowsRejectedError for columns that the table cannot take.
     """
     from pyspark.sql import functions
 
     table = open_table(OperatingSystemStorage(), path_of(path))
     if table.metadata is None or table.metadata.timestamp_id < 0:
         raise NotATableError(f"{path}: not a table to write to: it has no _meta with a designated timestamp")
-    (name,) = (column.name for column in table.metadata.columns if column.id == table.metadata.timestamp_id)
-    column = functions.col(f"`{name}`")
-    is_counted = dict(frame.dtypes)[name] != "timestamp"
-    seconds = functions.floor(column / NANOSECONDS) if is_counted else functions.unix_seconds(column)
+    names = {column.id: column.name for column in table.metadata.columns}
+    name = names[table.metadata.timestamp_id]
+    reject_columns(frame.columns, tuple(names.values()), name)
+    seconds = _seconds(frame, name, NANOSECONDS if table.metadata.counts_nanoseconds else MICROSECONDS)
     day = functions.floor(seconds / DAY_SECONDS).cast("int")
     # Years and months of UTC, whatever the session's zone.
     date = functions.date_from_unix_date(day)
@@ -106,6 +108,26 @@ def by_partition(frame: DataFrame, path: str) -> DataFrame:
         PartitionBy.YEAR: functions.year(date),
     }.get(table.metadata.partition_by, day)
     return frame.repartition(interval)
+
+
+def _seconds(frame: DataFrame, name: str, a_second: int) -> Column:
+    """Return the seconds since 1970 of a column of times as the writer takes them, numbers as so many `a_second`."""
+    from pyspark.sql import functions
+
+    column = functions.col(f"`{name}`")
+    match of := dict(frame.dtypes)[name]:
+        case "timestamp":
+            return functions.unix_seconds(column)
+        case "timestamp_ntz" | "date":
+            # The writer takes them for UTC, and no partition is shorter than an hour.
+            hours = functions.hour(column.cast("timestamp_ntz"))
+            return functions.unix_date(column.cast("date")) * DAY_SECONDS + hours * HOUR_SECONDS
+        case "tinyint" | "smallint" | "int" | "bigint":
+            # Not `/`, which would round nanoseconds.
+            return functions.call_function("div", column, functions.lit(a_second))
+        case "string":
+            return functions.unix_seconds(column.try_cast("timestamp"))
+    raise RowsRejectedError(f"column {name!r}: expected times, found {of}")
 
 
 @contextmanager

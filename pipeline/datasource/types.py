@@ -12,7 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tornproof.impl.errors import TornproofError
+from tornproof.impl.errors import RowsRejectedError, TornproofError
+from tornproof.impl.write.incoming_rows import cast_exactly
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -127,6 +128,6 @@ def _uuid_bytes(array: pa.Array, field: pa.Field) -> pa.Array:
 
 def _cast(array: pa.Array, field: pa.Field) -> pa.Array:
     try:
-        return array.cast(field.type)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
-        raise ValueRejectedError(f"column {field.name!r}: {array.type} to {field.type}: {error}") from error
+        return cast_exactly(array, field)
+    except RowsRejectedError as error:
+        raise ValueRejectedError(str(error)) from error

@@ -29,6 +29,7 @@ from tornproof.impl.write.adoption import PreparedPartition
 from tornproof.impl.write.incoming_rows import timestamps_of
 from tornproof.impl.write.table_writer import TableWriter, open_writer, reject_if_served
 from tornproof.pipeline.datasource.ledger import Batch, Ledger, interval_of
+from tornproof.pipeline.datasource.options import reject_columns
 from tornproof.pipeline.datasource.prepared import prepare, rows_of
 from tornproof.pipeline.datasource.staging import (
     INTENT_FILE,
@@ -92,11 +93,7 @@ class Target:
         advice = parquet_last_advice(snapshot.table, last_is_parquet)
         if advice is not None and not self.allow_parquet_last:
             raise ParquetLastError(f"{self.path}: not written to without the option allow_parquet_last: {advice}")
-        unknown = [name for name in schema.names if name not in names.values()]
-        if unknown:
-            raise RowsRejectedError(f"there is no column {unknown[0]!r}; the table has {', '.join(names.values())}")
-        if names[snapshot.timestamp_id] not in schema.names:
-            raise RowsRejectedError(f"the rows lack {names[snapshot.timestamp_id]!r}, the designated timestamp")
+        reject_columns(schema.names, tuple(names.values()), names[snapshot.timestamp_id])
         return snapshot.schema
 
     def version(self) -> int:

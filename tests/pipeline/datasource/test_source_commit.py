@@ -1,5 +1,6 @@
 """What tasks encode and the commit adopts, batches that are written once, and what killed drivers leave."""
 
+import functools
 import itertools
 import json
 import os
@@ -20,7 +21,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from tornproof.impl.errors import CorruptError
+from tornproof.impl.errors import CorruptError, RowsRejectedError
 from tornproof.impl.layout.parquet import DATA_FILE
 from tornproof.impl.read.reader import open_snapshot
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
@@ -414,6 +415,51 @@ def frame_of(session: SparkSession, start: int, end: int) -> DataFrame:
 
 def numbers_of(path: Path) -> list[int]:
     return [row[1] for row in content_of(path)]
+
+
+TIMES = {
+    "timestamp": "timestamp_micros(id * 3600000000)",
+    "timestamp_ntz": "timestampadd(HOUR, id, timestamp_ntz'1970-01-01 00:00:00')",
+    "bigint": "id * 3600000000",
+    "string": "concat(string(timestampadd(HOUR, id, timestamp_ntz'1970-01-01 00:00:00')), 'Z')",
+    "date": "date_add(date'1970-01-01', int(id div 24))",
+}
+
+
+def test_frames_with_times_of_any_type_are_divided_by_partition(session: SparkSession, table: Path) -> None:
+    """A timestamp without zone, and a date, were errors of Spark, and numbers were nanoseconds in every table."""
+    zone = session.conf.get("spark.sql.session.timeZone")
+    assert zone is not None
+    try:
+        session.conf.set("spark.sql.session.timeZone", "Asia/Kolkata")
+        parts = []
+        for of, time in TIMES.items():
+            frame = session.range(0, 72).selectExpr(f"{time} ts", "id v")
+            assert dict(frame.dtypes)["ts"] == of
+            parts.append(by_partition(frame, str(table)).selectExpr(f"'{of}' of", "spark_partition_id() task", "v"))
+        rows = functools.reduce(DataFrame.union, parts).collect()
+    finally:
+        session.conf.set("spark.sql.session.timeZone", zone)
+    assert len(rows) == 72 * len(TIMES)
+    days: dict[tuple[str, int], set[int]] = {}
+    for row in rows:
+        days.setdefault((row.of, row.v // 24), set()).add(row.task)
+    assert {day: tasks for day, tasks in days.items() if len(tasks) > 1} == {}
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        (["timestamp_micros(id) TS", "id v"], "there is no column 'TS'; the table has ts, v, s"),
+        (["id v"], "the rows lack 'ts', the designated timestamp"),
+        (["double(id) ts"], "column 'ts': expected times, found double"),
+    ],
+)
+def test_frame_that_the_table_cannot_take_is_not_divided_but_rejected_in_words(
+    session: SparkSession, table: Path, columns: list[str], message: str
+) -> None:
+    with pytest.raises(RowsRejectedError, match=message):
+        by_partition(session.range(1).selectExpr(*columns), str(table))
 
 
 @pytest.mark.nightly

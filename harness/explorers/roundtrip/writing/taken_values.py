@@ -126,7 +126,7 @@ def failed_controls() -> Iterator[str]:
             lambda column, *wanted: replace(with_bounds(column, *wanted), column_index=column.column_index),
             "by the index of row group",
         ),
-        ("casts that fail", f"{incoming}:_cast", lambda column, _: column),
+        ("casts that fail", f"{incoming}:cast_exactly", lambda column, _: column),
     )
     keys_of = original_of(f"{__name__}:_keys")
 

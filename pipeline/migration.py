@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, chdir, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
-
-from msgspec.structs import replace
 
 from tornproof.impl.errors import StorageError
 from tornproof.impl.migrate.convert import ConversionMode
@@ -49,7 +48,7 @@ def convert_tables(
     work = _work_of(plans)
     converted_count = 0
     while wave := list(itertools.islice(work, WAVE_PARTITIONS)):
-        convert = partial(convert_one, wave, mode, keeps_sound)
+        convert = partial(convert_one, wave, Path.cwd(), mode, keeps_sound)
         on_tasks = partial(_report, progress, converted_count, len(wave))
         task_count = slot_count(spark) * TASKS_PER_SLOT
         yield from run_each(spark, len(wave), convert, task_count=task_count, on_tasks=on_tasks)
@@ -57,24 +56,31 @@ def convert_tables(
         progress(converted_count)
 
 
-def convert_one(wave: Sequence[Work], mode: ConversionMode, keeps_sound: bool, number: int) -> Conversion:
-    """Return the conversion of a partition; raises StorageError if this machine cannot access its table."""
+def convert_one(
+    wave: Sequence[Work], directory: Path, mode: ConversionMode, keeps_sound: bool, number: int
+) -> Conversion:
+    """Return the conversion of a partition, as a process in that directory makes it.
+
+    Raises StorageError if this machine cannot access its table.
+    """
     table, partition = wave[number]
-    if table.storage.kind(f"{table.path}/{TXN_FILE}") is not EntryKind.FILE:
-        raise StorageError(
-            file=table.path,
-            operation="convert on an executor",
-            reason="it does not see the table; all need the same file system at the same path",
-        )
-    return convert_partition(table, partition, mode, keeps_sound=keeps_sound)
+    with ExitStack() as stack:
+        # Paths stay as they were given, because they are in results and in errors.
+        with suppress(OSError):
+            stack.enter_context(chdir(directory))
+        if table.storage.kind(f"{table.path}/{TXN_FILE}") is not EntryKind.FILE:
+            raise StorageError(
+                file=str(directory / table.path),
+                operation="convert on an executor",
+                reason="it does not see the table; all need the same file system at the same path",
+            )
+        return convert_partition(table, partition, mode, keeps_sound=keeps_sound)
 
 
 def _work_of(plans: Iterable[TablePlan]) -> Iterator[Work]:
     for plan in plans:
-        # Executors have another working directory.
-        table = replace(plan.table, path=str(Path(plan.table.path).absolute()))
         for partition in plan.partitions:
-            yield table, partition
+            yield plan.table, partition
 
 
 def _report(progress: Callable[[int], None], before: int, wave_count: int, done_tasks: int, task_count: int) -> None:

@@ -214,10 +214,31 @@ def test_an_executor_that_does_not_see_the_table_ends_the_job(legacy_tree: Calla
     assert isinstance(plan, TablePlan)
     (partition,) = plan.partitions
     gone = Table(storage=plan.table.storage, path=f"{plan.table.path} gone", metadata=plan.table.metadata)
-    done = convert_one([(plan.table, partition)], ConversionMode.SERVER, True, 0)
+    done = convert_one([(plan.table, partition)], Path.cwd(), ConversionMode.SERVER, True, 0)
     assert isinstance(done, Converted)
     with pytest.raises(StorageError, match="it does not see the table; all need the same file system"):
-        convert_one([(gone, partition)], ConversionMode.SERVER, True, 0)
+        convert_one([(gone, partition)], Path.cwd(), ConversionMode.SERVER, True, 0)
+
+
+@pytest.mark.parametrize("is_damaged", [False, True], ids=["", "damaged"])
+def test_results_of_executors_have_the_paths_that_were_given(
+    legacy_tree: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, is_damaged: bool
+) -> None:
+    """Relative paths became absolute, so that the report was another one than that of one process."""
+    tree = legacy_tree(copies=0, days=1)
+    monkeypatch.chdir(tree)
+    plan = plan_table(OperatingSystemStorage(), LONG_TABLE)
+    assert isinstance(plan, TablePlan)
+    (partition,) = plan.partitions
+    if is_damaged:
+        shutil.rmtree(plan.table.files_of(partition).path)
+    (here,) = convert_table(plan, ConversionMode.SERVER, keeps_sound=True)
+    monkeypatch.chdir("/")
+    assert convert_one([(plan.table, partition)], tree, ConversionMode.SERVER, True, 0) == here
+    assert isinstance(here, Converted) is not is_damaged
+    assert Path.cwd() == Path("/")
+    with pytest.raises(StorageError, match=f"/no directory/{LONG_TABLE}: .*it does not see the table"):
+        convert_one([(plan.table, partition)], Path("/no directory"), ConversionMode.SERVER, True, 0)
 
 
 @pytest.mark.parametrize("has_appeared", [False, True])

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -42,6 +43,7 @@ _JSON_TYPES = {
     **dict.fromkeys((TypeTag.STRING, TypeTag.VARCHAR), pa.string()),
     DOUBLES: pa.list_(pa.field("element", pa.float64())),
 }
+_INTEGER_MINUS_ZERO = re.compile(rb"-0(?![0-9.eE])")
 Offsets: TypeAlias = npt.NDArray[np.int64]
 
 
@@ -148,13 +150,13 @@ class _FastPath:
         if found.num_rows != line_count:
             return None
         try:
-            columns = [self._column(found, column) for column in self._schema.columns]
+            columns = [self._column(found, column, text) for column in self._schema.columns]
         except ValueError:
             return None
         return pa.Table.from_arrays(columns, schema=self._arrow)
 
-    def _column(self, found: pa.Table, column: ArchiveColumn) -> pa.Array:
-        """Return the values of a column; raises ValueError (ArrowInvalid is one) for an invalid value."""
+    def _column(self, found: pa.Table, column: ArchiveColumn, text: bytes) -> pa.Array:
+        """Return the values of a column of lines; raises ValueError (ArrowInvalid is one) for an invalid value."""
         values = found[column.keys[0]].combine_chunks()
         if len(column.keys) > 1:
             values = pc.struct_field(values, list(column.keys[1:]))
@@ -167,15 +169,19 @@ class _FastPath:
             values = values.fill_null(False if column.type == TypeTag.BOOLEAN else 0)
         if column.type in (TypeTag.FLOAT, TypeTag.DOUBLE, DOUBLES):
             values = values.cast(column.arrow)
-            _demand_finite(values)
+            _check_numbers(values, text)
         return values.cast(column.arrow)
 
 
-def _demand_finite(values: pa.Array) -> None:
+def _check_numbers(values: pa.Array, text: bytes) -> None:
+    """Raise ValueError for numbers that JSON does not have, and where a 0 may have a sign that it should not."""
     numbers = values.flatten() if pa.types.is_list(values.type) else values
-    content = numbers.fill_null(0) if numbers.null_count else numbers
-    if not np.isfinite(content.to_numpy(zero_copy_only=False)).all():
+    content = (numbers.fill_null(0) if numbers.null_count else numbers).to_numpy(zero_copy_only=False)
+    if not np.isfinite(content).all():
         raise ValueError("a number that JSON does not have")
+    # -0.0 keeps its sign, and the integer -0 has none; pyarrow gives both one.
+    if (np.signbit(content) & (content == 0)).any() and _INTEGER_MINUS_ZERO.search(text):
+        raise ValueError("an integer with a float's sign")
 
 
 def _are_objects(content: npt.NDArray[np.uint8], starts: Offsets, ends: Offsets) -> bool:

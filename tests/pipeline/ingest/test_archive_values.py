@@ -146,6 +146,18 @@ def test_values_stand_in_their_columns_with_their_types() -> None:
     assert row["t"].isoformat() == "2024-01-01T00:00:00.123000+00:00"
 
 
+@pytest.mark.parametrize(("zero", "expected"), [("-0", "0.0"), ("-0.0", "-0.0"), ("-0e5", "-0.0"), ("0", "0.0")])
+@pytest.mark.parametrize("beside", ["", "\t"], ids=["quick", "slow"])
+def test_the_sign_of_zero_is_that_of_a_float_whatever_other_lines_are_like(
+    zero: str, expected: str, beside: str
+) -> None:
+    """-0, an integer without a sign, became -0.0 unless a line near it was read the slow way."""
+    line = f'{{"ts": 1704067200, "f": {zero}, "d": {zero}, "a": [{zero}], "l": 1}}'.encode()
+    rows = rows_of(taken(line, b'{"ts": 1704067200, "v": "%s"}' % beside.encode()))
+    assert [repr(number) for number in (rows[0]["f"], rows[0]["d"], *rows[0]["a"])] == [expected] * 3
+    assert len(rows) == 1 + (not beside)
+
+
 def test_what_a_frame_leaves_out_is_null_or_false_or_zero() -> None:
     for line in (b'{"ts": 1704067200}', b'{"ts": 1704067200, "b": null, "y": null, "l": null, "o": null}'):
         (row,) = rows_of(taken(line))

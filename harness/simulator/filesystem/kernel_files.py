@@ -46,6 +46,9 @@ def _size(kernel: Kernel, session: int, call: Call) -> Answer:
 
 
 def _pwrite(kernel: Kernel, session: int, call: Call) -> Answer:
+    if not call.content:
+        # Nothing is written at any offset, and a file that ends before it does not become longer.
+        return None
     end_bytes = call.offset_bytes + len(call.content)
     file = _writable(kernel, session, call, end_bytes)
     _change(kernel, file, call, kernel.files[file].written(call.content, call.offset_bytes))

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from depth import nightly
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tornproof.harness.simulator.filesystem.accesses import accesses, are_dependent
@@ -97,6 +97,7 @@ def on_file(file: Any, name: str, arguments: list[Any], note: Callable[[Hashable
 
 @settings(max_examples=150, deadline=None, database=None, derandomize=True)
 @given(steps())
+@example([("open", "t/a", OpenMode.EXISTING), ("pwrite", b"", 40), ("size",)])
 def test_a_process_gets_the_answers_that_the_storage_in_memory_gives(todo: list[Step]) -> None:
     start = DiskImage.of_files({"t/a": b"0123456789abcdef"})
     todo = [step for step in todo if step[0] != "store"]
@@ -181,6 +182,17 @@ def test_what_is_known_of_paths_after_names_have_changed_is_noticed(kept: str, m
     random, kernels = Random(0), [opened() for _ in range(20)]
 
     assert any(differs(random, kernels) for _ in range(500))
+
+
+@pytest.mark.parametrize("offset_bytes", [0, 20, 1 << 62])
+def test_an_empty_write_changes_nothing_at_any_offset(offset_bytes: int) -> None:
+    """Beyond the end it made a file longer, and beyond what fits on the disk it was rejected."""
+    kernel = Kernel.of(DiskImage.of_files({"a": b"0123456789"}))
+    before = kernel.files.copy()
+    for number, kind in enumerate((CallKind.OPEN_FOR_WRITING, CallKind.OPEN_FOR_READING), start=1):
+        apply(kernel, 1, Call(kind=kind, path="a", file=number))
+        assert apply(kernel, 1, Call(kind=CallKind.PWRITE, path="a", file=number, offset_bytes=offset_bytes)) is None
+    assert kernel.files == before
 
 
 def test_a_file_knows_its_latest_change_and_no_other() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 from typing import TypeVar
 
@@ -21,10 +22,7 @@ def write_trace(trace: Trace, path: Path) -> None:
 
 def read_trace(path: Path) -> Trace:
     """Return the trace in a file; raises UsageError, which names the file, the line and the field."""
-    try:
-        lines = path.read_bytes().splitlines()
-    except OSError as error:
-        raise UsageError(f"{path}: cannot read: {error.strerror or error}") from error
+    lines = _content(path).splitlines()
     if len(lines) < 2:
         raise UsageError(f"{path}: not a trace: expected a start and an end, found {len(lines)} lines")
     start = _decoded(path, 1, lines[0], Start)
@@ -36,6 +34,18 @@ def read_trace(path: Path) -> Trace:
     if end.steps != len(steps):
         raise UsageError(f"{path}: line {len(lines)}: steps: expected {len(steps)}, as there are, found {end.steps}")
     return Trace(start=start, steps=steps, end=end)
+
+
+def digest_of(path: Path) -> str:
+    """Return a digest of the trace in a file, which a finding keeps; raises UsageError."""
+    return hashlib.sha256(_content(path)).hexdigest()
+
+
+def _content(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise UsageError(f"{path}: cannot read: {error.strerror or error}") from error
 
 
 def _decoded(

@@ -87,9 +87,21 @@ def test_a_finding_says_what_is_lost_and_replays_by_its_line(tornproof: WarmRunn
     )
     asked = tornproof("replay", file, "--run-checker")
     assert asked.code == 1 and "The checker: exit code 1." in asked.out and "INVALID: it happens again" in asked.out
+    whole = trace.read_bytes()
+    trace.write_bytes(whole.replace(b'"name":"rename"', b'"name":"renameat"'))
+    other = tornproof("replay", file, "--run-checker")
+    assert other.code == 3 and f"{trace} is not the trace that it was found in" in other.out
+    evidence = json.loads(file.read_text())["evidence"]
+    older = data.parent / "older.json"
+    older.write_text(file.read_text().replace(evidence["trace_digest"], "").replace('"trace_digest": "",', ""))
+    assert tornproof("replay", older, "--run-checker").code == 1
+    older.write_text(
+        older.read_text().replace(json.dumps(evidence["state"]), json.dumps('5:["B",null,{"x":[0,0,[]]}]'))
+    )
+    gone = tornproof("replay", older, "--run-checker")
+    assert gone.code == 2 and "no state of this trace: there is no file x then" in gone.err
     trace.rename(trace.with_name("elsewhere"))
     assert tornproof("replay", file, "--run-checker").code == 2
-    evidence = json.loads(file.read_text())["evidence"]
     file.write_text(file.read_text().replace('"check"', '"other"'))
     assert f"it needs its trace and its checker: {line}" in tornproof("replay", file, "--run-checker").out
     assert evidence["state"] in shlex.split(line) and evidence["model"] == "B" and evidence["lost"]

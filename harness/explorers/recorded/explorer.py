@@ -227,6 +227,8 @@ def _shrunk(worker: Worker, rejected: Rejected) -> Rejected:
             except IndexError:
                 continue
             runs += 1
+            # With other names, a file that the choice is about may not be there.
+            choice = choice._replace(files=tuple(each for each in choice.files if each[0] in disk.tree.paths))
             state = rejected.state._replace(key=key_of(disk, machine.acknowledged), choice=choice)
             if (found := _rejected(worker, state, disk)) is not None:
                 rejected, is_smaller = found, True

@@ -166,6 +166,9 @@ def state_named(trace: Trace, name: str) -> tuple[Point, State]:
         model = model_named(choice.model)
         point = next(point for point in points_of(trace, model) if point.step == int(step))
         disk = chosen_disk(point.machine.kernel, model, choice)
+        for path, _ in choice.files:
+            if path not in disk.tree.paths:
+                raise IndexError(f"there is no file {path} then")
     except (ValueError, TypeError, KeyError, IndexError, AttributeError, StopIteration) as error:
         raise UsageError(f"--only-state {name!r}: no state of this trace: {error or 'no such step'}") from error
     return point, State(0, key_of(disk, point.machine.acknowledged), point.step, choice)

@@ -108,14 +108,17 @@ def legal_file(state: FileState, model: Model, limits: Limits) -> LegalFile:
 
 
 def file_content(state: FileState, model: Model, choice: FileChoice) -> bytes:
-    """Return the content that a choice gives; raises IndexError for a version that the file does not have."""
+    """Return the content that a choice gives; raises IndexError for a version or block that the file does not have."""
     if choice.base == LATEST:
         return state.content
     size_bytes = len(state.versions[choice.size])
     content = bytearray(_sized(state.versions[choice.base], size_bytes))
     block_bytes = model.block_bytes or size_bytes
+    end_bytes = max(map(len, state.versions))
     for block, version in choice.blocks:
         start = block * block_bytes
+        if not 0 <= start < end_bytes:
+            raise IndexError(f"no version has a block {block}")
         stop = min(start + block_bytes, size_bytes)
         content[start:stop] = version_bytes(state, version, start, stop)
     return bytes(content)

@@ -34,7 +34,7 @@ from tornproof.harness.explorers.recorded.explorer import (
     explore_recorded,
 )
 from tornproof.harness.parallel.tasks import Outcome, explore
-from tornproof.harness.recording.trace_file import read_trace
+from tornproof.harness.recording.trace_file import digest_of, read_trace
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.impl.errors import UsageError
 
@@ -176,7 +176,12 @@ def _count(count: int) -> str:
 def _with_lines(phase: Phase, trace: Path, checker: Checker) -> Phase:
     """Return the phase whose findings have the line that repeats them, and what `replay` needs of it."""
     command = f"tornproof power {shlex.quote(str(trace))} --check {shlex.quote(checker.command)}"
-    given = {"trace": str(trace), "check": checker.command, "check_seconds": checker.seconds}
+    given = {
+        "trace": str(trace),
+        "trace_digest": digest_of(trace),
+        "check": checker.command,
+        "check_seconds": checker.seconds,
+    }
 
     def with_line(finding: Finding) -> Finding:
         line = f"{command} --only-state {shlex.quote(finding.evidence['state'])}"

@@ -20,7 +20,7 @@ from tornproof.harness.counterexamples.words import causes_of
 from tornproof.harness.explorers.recorded.checker import Checker
 from tornproof.harness.explorers.recorded.explorer import RecordedQuestion, check_one
 from tornproof.harness.mutation.replay import replay_planted
-from tornproof.harness.recording.trace_file import read_trace
+from tornproof.harness.recording.trace_file import digest_of, read_trace
 from tornproof.harness.replay import replay_finding
 from tornproof.impl.errors import UsageError
 from tornproof.pipeline.files import Location, location_of
@@ -79,8 +79,11 @@ def _of_recorded(found: Finding, *, run_checker: bool) -> Replayed:
         hint = ", or run its checker by --run-checker" if "check" in evidence else ""
         return Replayed(verdict=Verdict.UNKNOWN, note=f"it needs its trace and its checker{hint}: {evidence['replay']}")
     try:
+        file = Path(evidence["trace"])
+        if evidence.get("trace_digest", digest := digest_of(file)) != digest:
+            return Replayed(verdict=Verdict.UNKNOWN, note=f"{file} is not the trace that it was found in")
         question = RecordedQuestion(
-            trace=read_trace(Path(evidence["trace"])),
+            trace=read_trace(file),
             checker=Checker(command=evidence["check"], seconds=float(evidence["check_seconds"])),
             states_max=1,
         )

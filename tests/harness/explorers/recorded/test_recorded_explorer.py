@@ -100,6 +100,10 @@ def test_a_state_is_checked_again_by_its_name() -> None:
         '5:["Z",null,{}]',
         '5:["B",[7],{}]',
         '5:["B",null,{"cur":[9,9,[]]}]',
+        '5:["B",null,{"gone":[0,0,[]]}]',
+        '2:["B",[],{"tmp":[0,0,[]]}]',
+        '5:["C-512",null,{"cur":[0,0,[[1,0]]]}]',
+        f'5:["C-512",null,{{"cur":[0,0,[[{10**22},0]]]}}]',
     ):
         with pytest.raises(UsageError, match="no state of this trace"):
             check_one(asked, wrong)

@@ -8,22 +8,38 @@ from __future__ import annotations
 import posixpath
 import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from pathlib import Path
 from typing import Any
 
 from tornproof.harness.recording.open_files import Mapping, OpenFile, Process
 from tornproof.harness.recording.replaying import Machine
-from tornproof.harness.recording.steps import STORE, NotFollowedError, Step, StepKind
-from tornproof.harness.recording.system_calls import Descriptor, Ended, Stopped, SystemCall, descriptor_of, texts_of
+from tornproof.harness.recording.steps import STORE, NotFollowedError, Step, StepKind, insert
+from tornproof.harness.recording.system_calls import (
+    Begun,
+    Descriptor,
+    Ended,
+    Event,
+    Stopped,
+    SystemCall,
+    descriptor_of,
+    texts_of,
+)
 from tornproof.harness.simulator.filesystem.file_state import PAGE_BYTES
 from tornproof.impl.storage.interface import OpenMode
 
 LINKS_MAX = 40
+NO_OFFSET = (1 << 64) - 1
+"""Stands for the position of a descriptor, where strace shows plain numbers."""
 
 
 class Follower:
-    """Follows one run; `steps` are the result so far."""
+    """Follows one run; `steps` are the result so far.
+
+    Calls of several processes overlap, and nobody sees in which order they take effect. A step has its place where its
+    call returned; but an acknowledgement has it where its call began, and a sync covers nothing that returned after the
+    sync had begun, so that no sync counts for more than it guarantees.
+    """
 
     def __init__(self, machine: Machine, root: str, first: Process) -> None:
         """Follow changes below `root`, an absolute path without links, of a first process and those that it makes."""
@@ -36,26 +52,40 @@ class Follower:
         self._first = first
         self._processes: dict[int, Process] = {}
         self._process_count = 0
-        self._early: dict[int, list[SystemCall]] = {}
+        self._early: dict[int, list[tuple[int, SystemCall]]] = {}
+        self._running: set[int] = set()
+        """The processes whose calls have begun and not returned."""
+        self._began: dict[int, int] = {}
+        """How many steps there were when the latest call of each process began."""
         self._at_stop: dict[int, list[Callable[[], None]]] = {}
         self._handle_count = 0
         self._mapped: dict[int, str] = {}
         self._now: SystemCall | None = None
         self._last_call: SystemCall | None = None
 
-    def take(self, event: SystemCall | Ended | Stopped) -> None:
+    def take(self, event: Event) -> None:
         """Follow what has happened."""
+        number = event.process
         match event:
+            case Begun():
+                self._begin_call(number)
+                self._running.add(number)
             case SystemCall():
-                process = self._process(event.process)
+                if number not in self._running:
+                    self._begin_call(number)
+                self._running.discard(number)
+                process = self._process(number)
                 if process is None:
-                    self._early.setdefault(event.process, []).append(event)
+                    self._early.setdefault(number, []).append((self._began[number], event))
                 else:
                     self._follow(process, event)
-            case Stopped(process=number) | Ended(process=number):
+            case Stopped():
                 self._finish_call(number)
-                if isinstance(event, Ended):
-                    self._processes.pop(number, None)
+            case Ended():
+                self._finish_call(number)
+                self._running.discard(number)
+                self._began.pop(number, None)
+                self._processes.pop(number, None)
 
     def end(self) -> None:
         """Follow what strace cannot show: stores through mappings that no sync followed."""
@@ -79,8 +109,6 @@ class Follower:
         handler = _HANDLERS.get(call.name)
         if handler is None or call.has_failed:
             return
-        # A process that makes two calls has been stopped and has gone on since the first.
-        self._finish_call(call.process)
         self._now, before = call, len(self.steps)
         try:
             handler(self, process, call)
@@ -88,6 +116,11 @@ class Follower:
             raise NotFollowedError(f"{call}: {error}") from error
         if len(self.steps) > before:
             self.counts[call.name] += 1
+
+    def _begin_call(self, process: int) -> None:
+        # A process that makes two calls has been stopped and has gone on since the first.
+        self._finish_call(process)
+        self._began[process] = len(self.steps)
 
     def _finish_call(self, process: int) -> None:
         for finish in self._at_stop.pop(process, ()):
@@ -99,8 +132,13 @@ class Follower:
         self._process_count += 1
         flags = set(re.findall(r"CLONE_\w+", ", ".join(call.arguments)))
         self._processes[child] = process.child(self._process_count, flags)
-        for early in self._early.pop(child, ()):
+        for began, early in self._early.pop(child, ()):
+            self._finish_call(child)
+            self._began[child] = began
             self._follow(self._processes[child], early)
+
+    def _executed(self, process: Process, call: SystemCall) -> None:
+        process.execute()
 
     def _changed_directory(self, process: Process, call: SystemCall) -> None:
         if call.name == "fchdir":
@@ -156,7 +194,10 @@ class Follower:
 
     # Steps.
 
-    def _add(self, process: Process | None, kind: StepKind, *, name: str | None = None, **fields: Any) -> None:
+    def _add(
+        self, process: Process | None, kind: StepKind, *, name: str | None = None, at: int | None = None, **fields: Any
+    ) -> None:
+        """Make a step, before that of index `at` or after all others."""
         call = self._now
         assert call is not None
         if not self.steps or self._last_call is not call:
@@ -171,7 +212,18 @@ class Follower:
             **fields,
         )
         self._machine.apply(step, len(self.steps))
-        self.steps.append(step)
+        at = len(self.steps) if at is None else at
+        insert(self.steps, at, step)
+        for number, began in self._began.items():
+            # The next step of the same call has its place after this one.
+            if began > at or (began == at and number == call.process):
+                self._began[number] = began + 1
+
+    @property
+    def _began_now(self) -> int:
+        """How many steps there were when the call that is followed began."""
+        assert self._now is not None
+        return self._began.get(self._now.process, len(self.steps))
 
     def _new_handle(self) -> int:
         self._handle_count += 1
@@ -190,7 +242,8 @@ class Follower:
         found = _returned(call)
         assert found.number is not None and found.path is not None
         # Of a file that is only read, and of one elsewhere, only the position matters.
-        opened = process.descriptors[found.number] = OpenFile()
+        opened = OpenFile()
+        process.lead(found.number, opened, is_closed_by_exec="O_CLOEXEC" in flags)
         path = self._below(found.path)
         if path is None:
             return
@@ -214,7 +267,7 @@ class Follower:
     def _open_file(self, process: Process, descriptor: Descriptor) -> OpenFile | None:
         """Return what a descriptor leads to, None for a file elsewhere."""
         assert descriptor.number is not None
-        known = process.descriptors.get(descriptor.number)
+        known = self._known(process, descriptor)
         path = None if descriptor.path is None else self._below(descriptor.path)
         if known is not None:
             return known if known.handle or known.acknowledges is not None else None
@@ -225,35 +278,56 @@ class Follower:
         process.descriptors[descriptor.number] = opened
         return opened
 
+    def _known(self, process: Process, descriptor: Descriptor) -> OpenFile | None:
+        """Return what a descriptor is known to lead to, None if strace shows that it leads elsewhere by now."""
+        known = process.descriptors.get(descriptor.number or 0)
+        if known is not None and known.handle and descriptor.path and self._below(descriptor.path) is None:
+            return None
+        return known
+
     def _closed(self, process: Process, call: SystemCall) -> None:
         number = call.descriptor(0).number
         if number is not None:
-            process.descriptors.pop(number, None)
+            process.lead(number, None)
+
+    def _closed_range(self, process: Process, call: SystemCall) -> None:
+        """Follow close_range, which can also unshare descriptors and leave it to exec to close them."""
+        flags = call.flags(2)
+        if "CLOSE_RANGE_UNSHARE" in flags:
+            process.unshare_descriptors()
+        for number in [each for each in process.descriptors if call.number(0) <= each <= call.number(1)]:
+            if "CLOSE_RANGE_CLOEXEC" in flags:
+                process.close_by_exec(number, is_closed=True)
+            else:
+                process.lead(number, None)
 
     def _duplicated(self, process: Process, call: SystemCall) -> None:
-        if call.name == "fcntl":
-            if call.arguments[1] == "F_SETFL":
-                opened = process.descriptors.get(call.descriptor(0).number or 0)
-                if opened is not None:
-                    opened.appends = "O_APPEND" in call.flags(2)
-                return
-            if not call.arguments[1].startswith("F_DUPFD"):
-                return
         old, new = call.descriptor(0), _returned(call)
         assert old.number is not None and new.number is not None
-        opened = process.descriptors.get(old.number)
-        if opened is None:
-            process.descriptors.pop(new.number, None)
-        else:
-            process.descriptors[new.number] = opened
+        is_closed_by_exec = any("CLOEXEC" in argument for argument in call.arguments)
+        if new.number != old.number:
+            process.lead(new.number, self._known(process, old), is_closed_by_exec=is_closed_by_exec)
+
+    def _changed_descriptor(self, process: Process, call: SystemCall) -> None:
+        """Follow fcntl."""
+        command, descriptor = call.arguments[1], call.descriptor(0)
+        if command.startswith("F_DUPFD"):
+            self._duplicated(process, call)
+        elif command == "F_SETFD":
+            process.close_by_exec(descriptor.number or 0, is_closed="FD_CLOEXEC" in call.flags(2))
+        elif command == "F_SETFL" and (opened := self._known(process, descriptor)) is not None:
+            opened.appends = "O_APPEND" in call.flags(2)
 
     def _sought(self, process: Process, call: SystemCall) -> None:
-        opened = process.descriptors.get(call.descriptor(0).number or 0)
+        opened = self._known(process, call.descriptor(0))
         if opened is not None:
             opened.position = call.result
 
     def _read(self, process: Process, call: SystemCall) -> None:
-        opened = process.descriptors.get(call.descriptor(0).number or 0)
+        """Follow a read, of which strace shows plain numbers; at an offset it moves no position."""
+        if call.name == "preadv2" and call.number(3) != NO_OFFSET:
+            return
+        opened = self._known(process, call.descriptor(0))
         if opened is not None and opened.position is not None:
             opened.position += call.result or 0
 
@@ -271,8 +345,7 @@ class Follower:
             raise ValueError("what it writes was cut by strace")
         offset = call.number(3) if call.name.startswith("pwrite") else None
         flags = call.flags(4) if call.name == "pwritev2" else set()
-        syncs = opened.syncs or _syncs_of(flags, "RWF_")
-        self._write(process, descriptor, opened, content[:count], None if offset == -1 else offset, syncs)
+        self._write(process, descriptor, opened, content[:count], None if offset == -1 else offset, flags)
 
     def _write(
         self,
@@ -281,13 +354,14 @@ class Follower:
         opened: OpenFile,
         content: bytes,
         offset: int | None,
-        syncs: StepKind | None,
+        flags: Set[str] = frozenset(),
     ) -> None:
         if opened.acknowledges is not None:
             for line in opened.lines(content):
-                self._add(process, StepKind.ACKNOWLEDGE, content=line)
+                self._add(process, StepKind.ACKNOWLEDGE, at=self._began_now, content=line)
             return
-        at = self._size(opened) if opened.appends else opened.position if offset is None else offset
+        appends = opened.appends or "RWF_APPEND" in flags
+        at = self._size(opened) if appends else opened.position if offset is None else offset
         if at is None:
             raise ValueError("a descriptor whose position is not known, because another program opened it")
         if offset is None:
@@ -295,8 +369,8 @@ class Follower:
         path = self._current(descriptor)
         if content:
             self._add(process, StepKind.WRITE, path=path, handle=opened.handle, offset=at, content=content)
-        if content and syncs is not None:
-            self._add(process, syncs, path=path, handle=opened.handle)
+        if content and (syncs := opened.syncs or _syncs_of(flags, "RWF_")) is not None:
+            self._add(process, syncs, path=path, handle=opened.handle, offset=at, size=len(content))
 
     def _size(self, opened: OpenFile) -> int:
         kernel = self._machine.kernel
@@ -309,7 +383,7 @@ class Follower:
         """Follow a copy inside the system, which strace does not show, by the content of its source."""
         source, source_offset, target, target_offset = _COPIES[call.name]
         descriptor, count = call.descriptor(target), call.result or 0
-        origin = process.descriptors.get(call.descriptor(source).number or 0)
+        origin = self._known(process, call.descriptor(source))
         start = call.number(source_offset) if call.arguments[source_offset] != "NULL" else None
         if start is None and origin is not None:
             start, origin.position = origin.position, None if origin.position is None else origin.position + count
@@ -323,7 +397,7 @@ class Follower:
             raise ValueError("what it copies has grown meanwhile, as when a file is copied into itself")
         is_at = target_offset is not None and call.arguments[target_offset] != "NULL"
         offset = call.number(target_offset) if is_at and target_offset is not None else None
-        self._write(process, descriptor, opened, content, offset, opened.syncs)
+        self._write(process, descriptor, opened, content, offset)
 
     def _content(self, origin: OpenFile | None, source: Descriptor, start: int, count: int) -> bytes:
         """Return a part of a file; one elsewhere is taken to be as it was when it was copied."""
@@ -381,31 +455,42 @@ class Follower:
         if kernel.find(path) in kernel.directories:
             self._sync(process, call, StepKind.SYNC_DIRECTORY, path=path)
             return
-        opened = process.descriptors.get(descriptor.number or 0, OpenFile())
+        opened = self._known(process, descriptor) or OpenFile()
         if not opened.handle and (descriptor.is_deleted or kernel.find(path) not in kernel.files):
             return
         kind = StepKind.FSYNC if call.name == "fsync" else StepKind.FDATASYNC
         self._sync(process, call, kind, path=path, handle=opened.handle)
 
     def _synced_all(self, process: Process, call: SystemCall) -> None:
-        self._sync(process, call, StepKind.SYNC_ALL)
+        if call.name == "sync" or self._is_same_file_system(call.descriptor(0).path):
+            self._sync(process, call, StepKind.SYNC_ALL)
+
+    def _is_same_file_system(self, path: str | None) -> bool:
+        """Return whether a path is on the file system of the recorded directory; one that is gone counts for none."""
+        if path is None or self._below(path) is not None:
+            return path is not None
+        try:
+            return Path(path).stat().st_dev == Path(self._root).stat().st_dev
+        except OSError:
+            return False
 
     def _synced_mapping(self, process: Process, call: SystemCall) -> None:
         """Follow msync, by the file and the offset that its address stands for."""
         if "MS_SYNC" not in call.flags(2):
             return
-        start, size = int(call.arguments[0], 16), call.number(1)
-        for address, length, handle, offset in process.mappings:
-            low, high = max(start, address), min(start + size, address + length)
-            if low < high:
-                place = {"offset": offset + low - address, "size": high - low}
-                self._sync(process, call, StepKind.MSYNC, path=self._mapped[handle], handle=handle, **place)
+        start = call.number(0)
+        for each in process.mappings:
+            for part in each.part(start, start + _pages(call.number(1))):
+                place = {"offset": part.offset_bytes, "size": part.end - part.address}
+                self._sync(process, call, StepKind.MSYNC, path=self._mapped[part.handle], handle=part.handle, **place)
 
     def _sync(self, process: Process, call: SystemCall, kind: StepKind, **fields: Any) -> None:
         def finish() -> None:
             self._now = call
             self._take_mapped()
-            self._add(process, kind, **fields)
+            # What returned while it ran may have been made after it had looked at the files.
+            covers = self._began_now if self._began_now < len(self.steps) else None
+            self._add(process, kind, covers=covers, **fields)
 
         if self._mapped:
             self._at_stop.setdefault(call.process, []).append(finish)
@@ -413,24 +498,42 @@ class Follower:
             finish()
 
     def _mapped_file(self, process: Process, call: SystemCall) -> None:
-        """Note a mapping through which a file can be stored to."""
+        """Note a mapping through which a file can be stored to, which may be in place of another one."""
+        address = call.result
+        assert address is not None
+        end = address + _pages(call.number(1))
+        process.unmap(address, end)
         descriptor = call.descriptor(4)
         if descriptor.path is None or not call.flags(3) & {"MAP_SHARED", "MAP_SHARED_VALIDATE"}:
             return
-        opened = process.descriptors.get(descriptor.number or 0)
+        opened = self._known(process, descriptor)
         path = self._below(descriptor.path)
         if opened is None or not opened.handle or path is None:
             return
-        address = call.result
-        assert address is not None
-        size = -(-call.number(1) // PAGE_BYTES) * PAGE_BYTES
-        mappings = process.mappings
-        mappings[:] = [each for each in mappings if each[0] + each[1] <= address or address + size <= each[0]]
-        mappings.append(Mapping(address, size, opened.handle, call.number(5)))
+        process.mappings.append(Mapping(address, end, opened.handle, call.number(5)))
         self._mapped[opened.handle] = path
 
+    def _unmapped(self, process: Process, call: SystemCall) -> None:
+        start = call.number(0)
+        process.unmap(start, start + _pages(call.number(1)))
+
+    def _remapped(self, process: Process, call: SystemCall) -> None:
+        """Follow mremap, which moves, cuts or extends what is mapped, or maps it a second time."""
+        start, address = call.number(0), call.result
+        assert address is not None
+        old_size, end = _pages(call.number(1)), address + _pages(call.number(2))
+        # Without an old size it is mapped a second time.
+        moved = [part for each in process.mappings for part in each.part(start, start + (old_size or PAGE_BYTES))]
+        if old_size and "MREMAP_DONTUNMAP" not in call.flags(3):
+            process.unmap(start, start + old_size)
+        process.unmap(address, end)
+        process.mappings += [Mapping(address, end, part.handle, part.offset_bytes) for part in moved[:1]]
+
     def _take_mapped(self) -> None:
-        """Add what was stored through mappings since they were read last, a step for each page that differs."""
+        """Add what was stored through mappings since they were read last, a step for each page that differs.
+
+        The program stored it before its sync began, so it has its place there if no write to the page is between.
+        """
         kernel = self._machine.kernel
         paths = {number: path for path, number in kernel.paths()}
         for number in sorted({kernel.handles[0, handle].file for handle in self._mapped}):
@@ -447,7 +550,19 @@ class Follower:
             for start in range(0, min(len(known), len(content)), PAGE_BYTES):
                 page = content[start : start + PAGE_BYTES][: len(known) - start]
                 if page != known[start : start + PAGE_BYTES]:
-                    self._add(None, StepKind.WRITE, name=STORE, path=path, handle=handle, offset=start, content=page)
+                    place = {"path": path, "handle": handle, "offset": start, "content": page}
+                    self._add(None, StepKind.WRITE, name=STORE, at=self._before_sync(number, start), **place)
+
+    def _before_sync(self, file: int, start: int) -> int | None:
+        """Return where a page could have been stored to before the call that is followed, None for after all steps."""
+        for step in self.steps[self._began_now :]:
+            is_there = step.kind in (StepKind.OPEN, StepKind.TRUNCATE, StepKind.WRITE)
+            is_other = step.kind is StepKind.WRITE and not (
+                step.offset < start + PAGE_BYTES and start < step.offset + len(step.content)
+            )
+            if is_there and not is_other and self._machine.is_of(step, file):
+                return None
+        return self._began_now
 
     # Names.
 
@@ -509,16 +624,23 @@ class Follower:
             self.notes.add(f"{call.name} guarantees nothing, and is not taken for a sync")
 
     def _controlled(self, process: Process, call: SystemCall) -> None:
+        if call.arguments[1] in ("FIOCLEX", "FIONCLEX"):
+            process.close_by_exec(call.descriptor(0).number or 0, is_closed=call.arguments[1] == "FIOCLEX")
         path = call.descriptor(0).path
         if call.arguments[1] in _CLONES and path is not None and self._below(path) is not None:
             raise ValueError("it clones a range of a file")
+
+
+def _pages(size: int) -> int:
+    """Return a size in bytes, up to the end of a page."""
+    return -(-size // PAGE_BYTES) * PAGE_BYTES
 
 
 def _returned(call: SystemCall) -> Descriptor:
     return descriptor_of(call.returned)
 
 
-def _syncs_of(flags: set[str], prefix: str) -> StepKind | None:
+def _syncs_of(flags: Set[str], prefix: str) -> StepKind | None:
     """Return how a write syncs itself by its flags, or those of its file."""
     if f"{prefix}SYNC" in flags:
         return StepKind.FSYNC
@@ -536,12 +658,15 @@ _HANDLERS: dict[str, Callable[[Follower, Process, SystemCall], None]] = {
     name: handler
     for handler, names in {
         Follower._forked: "fork vfork clone clone3",
+        Follower._executed: "execve execveat",
         Follower._changed_directory: "chdir fchdir",
         Follower._opened: "open openat openat2 creat",
         Follower._closed: "close",
-        Follower._duplicated: "dup dup2 dup3 fcntl",
+        Follower._closed_range: "close_range",
+        Follower._duplicated: "dup dup2 dup3",
+        Follower._changed_descriptor: "fcntl",
         Follower._sought: "lseek",
-        Follower._read: "read readv",
+        Follower._read: "read readv preadv2",
         Follower._wrote: "write writev pwrite64 pwritev pwritev2",
         Follower._copied: " ".join(_COPIES),
         Follower._truncated: "truncate ftruncate",
@@ -550,6 +675,8 @@ _HANDLERS: dict[str, Callable[[Follower, Process, SystemCall], None]] = {
         Follower._synced_all: "sync syncfs",
         Follower._synced_mapping: "msync",
         Follower._mapped_file: "mmap",
+        Follower._unmapped: "munmap",
+        Follower._remapped: "mremap",
         Follower._made_directory: "mkdir mkdirat",
         Follower._removed: "unlink unlinkat rmdir",
         Follower._renamed: "rename renameat renameat2",
@@ -561,9 +688,9 @@ _HANDLERS: dict[str, Callable[[Follower, Process, SystemCall], None]] = {
     }.items()
     for name in names.split()
 }
-FOLLOWED = (*_HANDLERS, "execve")
+FOLLOWED = tuple(_HANDLERS)
 """The system calls that are asked of strace; the first process is known by its own beginning."""
 STOPS = ("msync", "fsync", "fdatasync", "sync", "syncfs")
 """After these the process is stopped, because stores are read then. A call that a signal interrupts cannot be here."""
-NOT_SHOWN = ("read", "readv")
+NOT_SHOWN = ("read", "readv", "preadv2")
 """Of these only the number of bytes is asked for."""

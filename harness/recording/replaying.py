@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeAlias
 
@@ -51,33 +53,65 @@ class Machine:
         """Make a step; raises NotFollowedError where it cannot be made."""
         kernel = self.kernel
         files, entry_changes = kernel.files.copy() if self._keeps_versions else {}, kernel.entry_changes
+        with self._without_later(step):
+            self._make_step(step, syncs_whole_files=syncs_whole_files)
+        if self._keeps_versions:
+            self._note(step, files, entry_changes, index)
+        else:
+            self._forget(step)
+
+    def _make_step(self, step: Step, *, syncs_whole_files: bool) -> None:
+        kernel = self.kernel
         match step.kind:
             case StepKind.ACKNOWLEDGE:
                 self.acknowledged += 1
-                return
             case StepKind.SYMLINK:
                 self._link_symbolically(step)
             case StepKind.SYNC_ALL:
                 kernel.files = {number: state.synced() for number, state in kernel.files.items()}
                 for directory in kernel.directories:
                     kernel.sync_entries(directory)
-            case StepKind.MSYNC:
-                # On Linux it is an fdatasync of a range, and syncs the size too.
-                number = self.file_of(step)
+            case StepKind.MSYNC | StepKind.FSYNC | StepKind.FDATASYNC if step.size:
+                # On Linux msync is an fdatasync of a range, and syncs the size too.
+                number, end = self.file_of(step), step.offset + step.size
                 state = kernel.files[number]
                 kernel.files[number] = state.synced() if syncs_whole_files else state.with_size_synced()
-                self._call(step)
+                kernel.files[number] = kernel.files[number].synced_between(step.offset, end)
+                kernel.sync_names_of(number, is_data_only=step.kind is not StepKind.FSYNC)
             case _:
                 self._call(step)
-        if self._keeps_versions:
-            self._note(step, files, entry_changes, index)
-        else:
-            self._forget(step)
+
+    @contextmanager
+    def _without_later(self, step: Step) -> Iterator[None]:
+        """Set aside, while a sync is made, the effects that are too late for it to cover."""
+        if step.covers is None:
+            yield
+            return
+        kernel = self.kernel
+        later: dict[int, tuple[bytes, tuple[bytes, ...]]] = {}
+        for number, origins in self.writes.items():
+            state, count = kernel.files[number], 1 + sum(origin < step.covers for origin in origins)
+            if count < len(state.versions):
+                later[number] = state.content, state.versions[count:]
+                kernel.files[number] = FileState(state.versions[count - 1], state.versions[:count])
+        count = sum(origin < step.covers for _, origin in self.changes)
+        changes, journalled_count = kernel.entry_changes, kernel.journalled_count
+        kernel.entry_changes, kernel.journalled_count = changes[:count], min(count, journalled_count)
+        yield
+        for number, (content, versions) in later.items():
+            kernel.files[number] = FileState(content, (*kernel.files[number].versions, *versions))
+        kernel.entry_changes = (*kernel.entry_changes, *changes[count:])
+        kernel.journalled_count += max(0, journalled_count - count)
 
     def file_of(self, step: Step) -> int:
         """Return the number of the file that a step is about."""
         handle = kernel_handle(self.kernel, step.handle)
         return self.kernel.entry(step.path) if handle is None else handle
+
+    def is_of(self, step: Step, file: int) -> bool:
+        """Return whether a step that was made is about a file, or may be where names have changed since."""
+        handle = kernel_handle(self.kernel, step.handle)
+        return handle is None or handle == file
 
     def links(self, path: str) -> str | None:
         """Return where a symbolic link leads, or None for anything else."""

@@ -45,7 +45,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid
 
     `call` counts the recorded system calls from 1, `name` is that of the system call, `process` counts processes and
     threads, and `stack` has the frames that made the call, the innermost first. A sync without a handle is one of the
-    file at `path`.
+    file at `path`; where others went on while it ran, it `covers` only the effects of so many of the first steps.
     """
 
     kind: StepKind
@@ -60,6 +60,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid
     content: bytes = b""
     mode: OpenMode = OpenMode.EXISTING
     stack: tuple[str, ...] = ()
+    covers: int | None = None
 
     def __str__(self) -> str:
         """Describe it as a sentence without a verb."""
@@ -85,6 +86,19 @@ class Step(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid
 
 
 LIBRARIES = ("lib", "ld-linux")
+
+
+def insert(steps: list[Step], at: int, step: Step) -> None:
+    """Put a step before that of index `at`; later syncs still cover what they covered."""
+    steps[at:] = [
+        step,
+        *(
+            later
+            if later.covers is None or later.covers <= at
+            else msgspec.structs.replace(later, covers=later.covers + 1)
+            for later in steps[at:]
+        ),
+    ]
 
 
 class Start(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

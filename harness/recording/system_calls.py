@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 _CALL = re.compile(r"(\w+)\((.*)\)\s+= (.*)", re.DOTALL)
 _RESUMED = re.compile(r"<\.\.\. (\w+) resumed>,? ?(.*)", re.DOTALL)
@@ -69,6 +69,12 @@ class SystemCall:
         return set(re.split(r"[|, ]", self.arguments[index]))
 
 
+class Begun(NamedTuple):
+    """A process has begun a call, and others go on before it returns."""
+
+    process: int
+
+
 class Ended(NamedTuple):
     """A process or thread has ended."""
 
@@ -79,6 +85,9 @@ class Stopped(NamedTuple):
     """A process has been stopped after a call, so that its files can be read before it goes on."""
 
     process: int
+
+
+Event: TypeAlias = SystemCall | Begun | Ended | Stopped
 
 
 def text_of(argument: str) -> bytes:
@@ -118,7 +127,7 @@ class Lines:
         self._last: SystemCall | None = None
         self._receivers: set[int] = set()
 
-    def events(self, line: str) -> Iterator[SystemCall | Ended | Stopped]:
+    def events(self, line: str) -> Iterator[Event]:
         """Yield what a line completes; a call is yielded with the next line, because its stack follows it."""
         if line.startswith(" > "):
             self._add_frame(line)
@@ -141,6 +150,8 @@ class Lines:
         elif rest.startswith("+++"):
             yield Ended(process)
         else:
+            if rest.endswith(UNFINISHED):
+                yield Begun(process)
             self._last = self._call(process, rest)
 
     def rest(self) -> Iterator[SystemCall]:

@@ -11,7 +11,7 @@ from tornproof.harness.common.verdict import HasTime
 from tornproof.harness.explorers.recorded.effects import Effect, lost_effects
 from tornproof.harness.explorers.recorded.states import State, enumerate_points, points_of
 from tornproof.harness.recording.replaying import Machine
-from tornproof.harness.recording.steps import Step, StepKind, Trace
+from tornproof.harness.recording.steps import Step, StepKind, Trace, insert
 from tornproof.harness.simulator.persistence.legal_disks import Disk, allows_disk, chosen_disk
 from tornproof.harness.simulator.persistence.legal_files import Limits
 from tornproof.harness.simulator.persistence.models import model_named
@@ -86,7 +86,8 @@ def _closes(
 ) -> int | None:
     """Return how many states were checked if the sync closes the finding, else None."""
     model = model_named(state.choice.model)
-    steps = (*trace.steps[: after + 1], sync, *trace.steps[after + 1 :])
+    steps = [*trace.steps]
+    insert(steps, after + 1, sync)
     cause = {effect.step + (effect.step > after) for effect in lost}
     points = {point.step: point for point in points_of(trace, model, steps[: state.step + 1])}
     at = max(points)

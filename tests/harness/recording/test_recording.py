@@ -9,9 +9,12 @@ from depth import sampled
 from recorded_programs import CLASSES, NEEDS_STRACE, PYTHON, compiled, random_program, recorded, recorded_python
 
 from tornproof.harness.recording import following
+from tornproof.harness.recording.following import Follower
+from tornproof.harness.recording.open_files import Directory, OpenFile, Process
 from tornproof.harness.recording.recorder import counts_of
 from tornproof.harness.recording.replaying import Machine, captured, difference, tree_of
-from tornproof.harness.recording.steps import NotFollowedError, StepKind, Trace
+from tornproof.harness.recording.steps import End, NotFollowedError, Start, Step, StepKind, Trace, insert
+from tornproof.harness.recording.system_calls import Lines
 
 pytestmark = NEEDS_STRACE
 
@@ -166,6 +169,249 @@ def test_stacks_name_the_function_that_made_a_call_and_its_line_where_that_is_kn
         number = int(write.place.rpartition(":")[2])
         assert "pwrite(f, text" in CLASSES.read_text().splitlines()[number - 1]
     assert write.place in str(write)
+
+
+OPEN = """
+1 openat(AT_FDCWD, "a", O_RDWR) = 3<a>
+1 openat(AT_FDCWD, "b", O_RDWR) = 4<b>
+"""
+THREAD = "1 clone(child_stack=NULL, flags=CLONE_VM|CLONE_FS|CLONE_FILES|CLONE_THREAD) = 2\n"
+
+
+def hexadecimal(text: str) -> str:
+    return "".join(f"\\x{byte:02x}" for byte in text.replace("\\n", "\n").encode())
+
+
+def followed(root: Path, lines: str) -> Trace:
+    """Return the trace of lines of strace in which paths and strings are readable, on the files `a` and `b`."""
+    old = bytes(4 * 4096)
+    for name in ("a", "b"):
+        if not (root / name).exists():
+            (root / name).write_bytes(old)
+    start = Start(format=1, tornproof="0", command=("it",), directories=(), files={"a": old, "b": old}, links={})
+    streams = {1: OpenFile(acknowledges=re.compile(b""))}
+    first = Process(number=1, directory=Directory(str(root)), descriptors=streams)
+    follower, reader = Follower(Machine(start, keeps_versions=False), str(root), first), Lines()
+
+    def as_strace(found: re.Match[str]) -> str:
+        path, text = found.groups()
+        if path is None:
+            return f'"{hexadecimal(text)}"'
+        return f"<{hexadecimal(path if path[0] == '/' or ':' in path else f'{root}/{path}'.removesuffix('/.'))}>"
+
+    for line in lines.strip().splitlines():
+        for event in reader.events(re.sub(r'<([^> ]+)>|"([^"]*)"', as_strace, line) + "\n"):
+            follower.take(event)
+    for call in reader.rest():
+        follower.take(call)
+    follower.end()
+    steps = tuple(follower.steps)
+    return Trace(start=start, steps=steps, end=End(exit_code=0, calls=follower.call_count, steps=len(steps)))
+
+
+def of_kind(trace: Trace, *kinds: StepKind) -> list[Step]:
+    return [step for step in trace.steps if step.kind in kinds]
+
+
+def held(trace: Trace, path: str, at: int, size: int = 1) -> set[bytes]:
+    """Return what the disk may hold of a file after all steps."""
+    kernel = left(trace).kernel
+    return {version[at : at + size] for version in kernel.files[kernel.entry(path)].versions}
+
+
+SYNCS = {
+    "fsync(4<b>": ("b", "fsync"),
+    "fdatasync(4<b>": ("b", "fdatasync"),
+    "sync(": ("b", "sync"),
+    "syncfs(4<b>": ("b", "syncfs"),
+}
+
+
+@pytest.mark.parametrize("call", SYNCS)
+def test_a_sync_covers_only_what_had_returned_when_it_began(tmp_path: Path, call: str) -> None:
+    """A write that another thread made while a sync ran counted as synced when that returned."""
+    path, name = SYNCS[call]
+    lines = f"""{OPEN}{THREAD}
+1 pwrite64(4<b>, "1", 1, 1) = 1
+2 pwrite64(4<b>, "2", 1, 2 <unfinished ...>
+1 {call} <unfinished ...>
+2 <... pwrite64 resumed>) = 1
+2 pwrite64(4<b>, "3", 1, 3) = 1
+1 <... {name} resumed>) = 0
+1 pwrite64(4<b>, "4", 1, 4) = 1
+"""
+    trace = followed(tmp_path, lines)
+    assert [held(trace, path, at) for at in (1, 2, 3, 4)] == [{b"1"}, {b"\0", b"2"}, {b"\0", b"3"}, {b"\0", b"4"}]
+    assert held(followed(tmp_path, f"{lines}1 fsync(4<b>) = 0"), path, 1, 4) == {b"1234"}
+
+
+def test_a_sync_of_a_directory_covers_only_the_names_that_had_changed_when_it_began(tmp_path: Path) -> None:
+    lines = f"""{OPEN}{THREAD}
+1 openat(AT_FDCWD, ".", O_RDONLY) = 5<.>
+1 link("a", "c") = 0
+1 fsync(5<.> <unfinished ...>
+2 rename("b", "d") = 0
+1 <... fsync resumed>) = 0
+"""
+    machine = left(followed(tmp_path, lines))
+    assert sorted(machine.kernel.durable_directories[0]) == ["", "a", "b", "c"]
+    assert [index for _, index in machine.changes] == [3]
+
+
+def test_an_acknowledgement_has_its_place_where_it_began_although_a_sync_returned_since(tmp_path: Path) -> None:
+    lines = f"""{OPEN}{THREAD}
+1 pwrite64(3<a>, "1", 1, 1) = 1
+1 fsync(3<a> <unfinished ...>
+2 pwrite64(3<a>, "2", 1, 2) = 1
+2 write(1<pipe:[1]>, "one\\ntwo\\n", 8 <unfinished ...>
+1 <... fsync resumed>) = 0
+1 fsync(3<a> <unfinished ...>
+2 <... write resumed>) = 8
+1 <... fsync resumed>) = 0
+"""
+    trace = followed(tmp_path, lines)
+    kinds = (StepKind.WRITE, StepKind.ACKNOWLEDGE, StepKind.FSYNC)
+    assert [step.content or step.kind for step in of_kind(trace, *kinds)] == [
+        *(b"1", b"2", b"one", b"two"),
+        *(StepKind.FSYNC, StepKind.FSYNC),
+    ]
+    first, second = of_kind(trace, StepKind.FSYNC)
+    assert first.covers == 3 and (second.covers or len(trace.steps)) > 4
+    assert [held(trace, "a", at) for at in (1, 2)] == [{b"1"}, {b"2"}]
+
+
+def test_what_is_stored_before_a_sync_is_covered_although_others_write_while_it_runs(tmp_path: Path) -> None:
+    stored = bytearray(4 * 4096)
+    stored[9], stored[4096], stored[8192], stored[8200] = b"sxxs"
+    (tmp_path / "a").write_bytes(stored)
+    lines = f"""{OPEN}{THREAD}
+1 mmap(NULL, 16384, PROT_READ|PROT_WRITE, MAP_SHARED, 3<a>, 0) = 0x10000
+1 msync(0x10000, 16384, MS_SYNC <unfinished ...>
+2 pwrite64(3<a>, "x", 1, 4096) = 1
+2 pwrite64(3<a>, "x", 1, 8192) = 1
+1 <... msync resumed>) = 0
+"""
+    trace = followed(tmp_path, lines)
+    assert [held(trace, "a", at) for at in (9, 4096, 8200)] == [{b"s"}, {b"\0", b"x"}, {b"\0", b"s"}]
+
+
+def test_a_step_that_is_put_between_leaves_to_syncs_what_they_cover() -> None:
+    def sync(covers: int | None) -> Step:
+        return Step(kind=StepKind.SYNC_ALL, call=1, name="sync", covers=covers)
+
+    steps = [sync(None), sync(0), sync(1), sync(2), sync(3)]
+    insert(steps, 1, Step(kind=StepKind.ACKNOWLEDGE, call=2, name="write"))
+    assert [step.covers for step in steps] == [None, None, 0, 1, 3, 4]
+
+
+def test_a_sync_of_another_file_system_covers_nothing(tmp_path: Path) -> None:
+    lines = OPEN + '1 write(3<a>, "1", 1) = 1\n'
+    assert of_kind(followed(tmp_path, f"{lines}1 syncfs(5<{tmp_path.parent}>) = 0"), StepKind.SYNC_ALL)
+    for other in ("</proc/version>", "</is/gone>", ""):
+        trace = followed(tmp_path, f"{lines}1 syncfs(5{other}) = 0")
+        assert held(trace, "a", 0) == {b"\0", b"1"} and not of_kind(trace, StepKind.SYNC_ALL)
+
+
+MAPPED = "1 mmap(NULL, 12288, PROT_READ|PROT_WRITE, MAP_SHARED, 3<a>, 0x1000) = 0x10000\n"
+FLUSH = "1 msync(0x10000, 12288, MS_SYNC) = 0\n"
+MAPPINGS = {
+    MAPPED + FLUSH: [(4096, 12288)],
+    MAPPED + "1 msync(0x11000, 3, MS_SYNC) = 0": [(8192, 4096)],
+    MAPPED + "1 munmap(0x10000, 12288) = 0\n" + FLUSH: [],
+    MAPPED + "1 munmap(0x11000, 5) = 0\n" + FLUSH: [(4096, 4096), (12288, 4096)],
+    MAPPED + "1 mmap(NULL, 4096, PROT_READ, MAP_PRIVATE|MAP_ANONYMOUS, -1, 0) = 0x10000\n" + FLUSH: [(8192, 8192)],
+    MAPPED + "1 mmap(0x11000, 8192, PROT_READ, MAP_SHARED, 7</outside>, 0) = 0x11000\n" + FLUSH: [(4096, 4096)],
+    MAPPED + '1 execve("/it", ["it"], []) = 0\n' + FLUSH: [],
+    MAPPED + "1 mremap(0x10000, 12288, 20480, MREMAP_MAYMOVE) = 0x50000\n" + FLUSH: [],
+    MAPPED
+    + "1 mremap(0x11000, 8192, 20480, MREMAP_MAYMOVE) = 0x50000\n1 msync(0x50000, 20480, MS_SYNC) = 0\n"
+    + FLUSH: [(8192, 20480), (4096, 4096)],
+    MAPPED + "1 mremap(0x11000, 0, 4096, MREMAP_MAYMOVE) = 0x50000\n1 msync(0x50000, 4096, MS_SYNC) = 0\n" + FLUSH: [
+        (8192, 4096),
+        (4096, 12288),
+    ],
+    MAPPED + "1 mremap(0x10000, 12288, 4096, 0) = 0x10000\n" + FLUSH: [(4096, 4096)],
+    MAPPED + "1 fork() = 2\n1 munmap(0x10000, 12288) = 0\n2 msync(0x10000, 12288, MS_SYNC) = 0": [(4096, 12288)],
+    MAPPED + THREAD + "2 munmap(0x10000, 12288) = 0\n" + FLUSH: [],
+    MAPPED + '1 vfork() = 2\n2 execve("/it", ["it"], []) = 0\n' + FLUSH: [(4096, 12288)],
+}
+
+
+@pytest.mark.parametrize("lines", MAPPINGS)
+def test_msync_covers_what_is_mapped_there_by_then(tmp_path: Path, lines: str) -> None:
+    """It covered a file that had been mapped there before, and nothing of one that had been moved by mremap."""
+    trace = followed(tmp_path, OPEN + lines)
+    assert [(step.offset, step.size) for step in of_kind(trace, StepKind.MSYNC)] == MAPPINGS[lines]
+
+
+OPENED = {
+    "openat(AT_FDCWD, 'a', O_RDWR|O_CLOEXEC) = 5<a>": True,
+    "openat(AT_FDCWD, 'a', O_RDWR) = 5<a>": False,
+    "fcntl(3<a>, F_DUPFD_CLOEXEC, 0) = 5<a>": True,
+    "dup(3<a>) = 5<a>": False,
+    "dup3(3<a>, 5, O_CLOEXEC) = 5<a>": True,
+}
+CHANGED = {
+    "ioctl(5<a>, FIOCLEX) = 0": True,
+    "ioctl(5<a>, FIONCLEX) = 0": False,
+    "fcntl(5<a>, F_SETFD, FD_CLOEXEC) = 0": True,
+    "fcntl(5<a>, F_SETFD, 0) = 0": False,
+    "close_range(4, 6, 0) = 0": True,
+    "close_range(4, 4294967295, CLOSE_RANGE_UNSHARE|CLOSE_RANGE_CLOEXEC) = 0": True,
+    "close_range(6, 6, 0) = 0": None,
+    "close(5<a>) = 0": True,
+}
+DESCRIPTORS = {
+    **OPENED,
+    **{f"{opened}\n{changed}": now for opened in OPENED for changed, now in CHANGED.items() if now is not None},
+    **{f"{opened}\nclose_range(6, 6, 0) = 0": now for opened, now in OPENED.items()},
+    "dup3(3<a>, 5, O_CLOEXEC) = 5<a>\nclose(5<a>) = 0\ndup(3<a>) = 5<a>": False,
+}
+
+
+@pytest.mark.parametrize("calls", DESCRIPTORS)
+def test_a_descriptor_that_exec_closes_leads_to_no_file_any_more(tmp_path: Path, calls: str) -> None:
+    """What a child read from a pipe, or wrote to it, was taken for a file that had had the pipe's number."""
+    opened, *changed = calls.replace("'", '"').splitlines()
+    lines = [f"1 {opened}", "1 fcntl(5<a>, F_DUPFD, 20) = 20<a>", "1 fork() = 2", *(f"2 {each}" for each in changed)]
+    after = """
+2 execve("/it", ["it"], []) = 0
+2 read(0x5, 0x1000, 0x7) = 0x7
+1 write(20<a>, "x", 1) = 1
+"""
+    (write,) = of_kind(followed(tmp_path, "\n".join([OPEN, *lines, after])), StepKind.WRITE)
+    assert write.offset == (0 if DESCRIPTORS[calls] else 7)
+
+
+def test_a_descriptor_that_is_seen_to_lead_elsewhere_leads_to_no_file(tmp_path: Path) -> None:
+    lines = OPEN + '1 write(3<pipe:[7]>, "no", 2) = 2\n1 dup(3<pipe:[7]>) = 5<pipe:[7]>\n1 write(3<a>, "x", 1) = 1'
+    assert [(step.offset, step.content) for step in of_kind(followed(tmp_path, lines), StepKind.WRITE)] == [(0, b"x")]
+
+
+def test_appends_and_positions_are_those_of_each_call(tmp_path: Path) -> None:
+    one = '[{iov_base="1", iov_len=1}]'
+    lines = f"""{OPEN}
+1 pwritev2(3<a>, {one}, 1, 5, RWF_APPEND) = 1
+1 pwritev2(3<a>, {one}, 1, 5, 0) = 1
+1 pwritev2(3<a>, {one}, 1, -1, 0) = 1
+1 preadv2(0x3, 0x1000, 0x1, 0xffffffffffffffff, 0, 0) = 0x9
+1 preadv2(0x3, 0x1000, 0x1, 0x100, 0, 0) = 0x20
+1 write(3<a>, "1", 1) = 1
+1 pwritev2(3<a>, {one}, 1, -1, RWF_APPEND) = 1
+1 write(3<a>, "1", 1) = 1
+"""
+    writes = of_kind(followed(tmp_path, lines), StepKind.WRITE)
+    assert [step.offset for step in writes] == [16384, 5, 0, 10, 16385, 16386]
+
+
+@pytest.mark.parametrize("flag", ["RWF_DSYNC", "RWF_SYNC"])
+def test_a_write_that_syncs_itself_covers_no_other_write(tmp_path: Path, flag: str) -> None:
+    lines = f"""{OPEN}
+1 pwrite64(3<a>, "1", 1, 5000) = 1
+1 pwritev2(3<a>, [{{iov_base="2", iov_len=1}}], 1, 9, {flag}) = 1
+"""
+    trace = followed(tmp_path, lines)
+    assert [held(trace, "a", at) for at in (9, 5000)] == [{b"2"}, {b"\0", b"1"}]
 
 
 REJECTED = {

@@ -2,10 +2,20 @@
 
 import pytest
 
-from tornproof.harness.recording.system_calls import Ended, Lines, Stopped, SystemCall, descriptor_of, text_of, texts_of
+from tornproof.harness.recording.system_calls import (
+    Begun,
+    Ended,
+    Event,
+    Lines,
+    Stopped,
+    SystemCall,
+    descriptor_of,
+    text_of,
+    texts_of,
+)
 
 
-def events(*lines: str) -> list[SystemCall | Ended | Stopped]:
+def events(*lines: str) -> list[Event]:
     reader = Lines()
     return [event for line in lines for event in reader.events(line + "\n")] + list(reader.rest())
 
@@ -30,11 +40,11 @@ def test_an_interrupted_call_is_put_together() -> None:
         r"1 <... write resumed>) = 2",
         r"2 <... read resumed>0x7ffc, 0x10) = 0x10",
     )
-    assert [(each.process, each.name, each.result) for each in found if isinstance(each, SystemCall)] == [
-        (1, "write", 2),
-        (2, "read", 16),
-    ]
-    assert isinstance(found[0], SystemCall) and found[0].text(1) == b"ab"
+    assert found[:2] == [Begun(1), Begun(2)]
+    write, read = found[2:]
+    assert isinstance(write, SystemCall) and isinstance(read, SystemCall)
+    assert [(each.process, each.name, each.result) for each in (write, read)] == [(1, "write", 2), (2, "read", 16)]
+    assert write.text(1) == b"ab"
 
 
 def test_frames_belong_to_the_call_before_them() -> None:

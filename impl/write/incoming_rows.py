@@ -6,7 +6,7 @@ Of rows with equal keys the last one written wins, at the position of the first 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 import numpy as np
@@ -16,9 +16,11 @@ import pyarrow.compute as pc
 
 from tornproof.impl import limits
 from tornproof.impl.errors import RowsRejectedError
-from tornproof.impl.table.metadata_file import TableMetadata
+from tornproof.impl.pm.header import Column
+from tornproof.impl.table.metadata_file import TableColumn, TableMetadata
 from tornproof.impl.table.partition_names import interval_end, interval_start
 from tornproof.impl.txn.transaction import Partition
+from tornproof.impl.types.questdb import GEOHASH_BITS, GEOHASH_PRECISION, tag_of
 from tornproof.impl.write.merge_plan import Timestamps
 
 POSITION = "position of a row"
@@ -35,10 +37,13 @@ class Portion(msgspec.Struct, frozen=True, kw_only=True):
     timestamps: Timestamps
 
 
-def conform(rows: pa.Table | pa.RecordBatch, schema: pa.Schema, timestamp_name: str) -> pa.Table:
+def conform(
+    rows: pa.Table | pa.RecordBatch, schema: pa.Schema, timestamp_name: str, columns: Iterable[TableColumn] = ()
+) -> pa.Table:
     """Return rows in the table's columns and types; missing columns get nulls, or false and 0 for types without null.
 
-    Raises RowsRejectedError for unknown columns, values that do not fit the type and missing timestamps.
+    `columns` say how many bits geohashes have, which `schema` does not. Raises RowsRejectedError for unknown columns,
+    values that do not fit the type and missing timestamps.
     """
     if isinstance(rows, pa.RecordBatch):
         rows = pa.Table.from_batches([rows])
@@ -51,12 +56,25 @@ def conform(rows: pa.Table | pa.RecordBatch, schema: pa.Schema, timestamp_name: 
         raise RowsRejectedError(f"there is no column {unknown[0]!r}; the table has {', '.join(schema.names)}")
     if timestamp_name not in given:
         raise RowsRejectedError(f"the rows lack {timestamp_name!r}, the designated timestamp")
-    columns = [_column(given.get(field.name), field, rows.num_rows) for field in schema]
-    for field, column in zip(schema, columns, strict=True):
-        if column.null_count and not field.nullable:
-            row = pc.index(column.is_null(), True).as_py()
+    arrays = [_column(given.get(field.name), field, rows.num_rows) for field in schema]
+    for field, array in zip(schema, arrays, strict=True):
+        if array.null_count and not field.nullable:
+            row = pc.index(array.is_null(), True).as_py()
             raise RowsRejectedError.at(field.name, row, f"a value, as {field.type} is never null", "null")
-    return pa.Table.from_arrays(columns, schema=schema)
+    fitting = pa.Table.from_arrays(arrays, schema=schema)
+    reject_long_geohashes(fitting, columns)
+    return fitting
+
+
+def reject_long_geohashes(rows: pa.Table, columns: Iterable[TableColumn | Column]) -> None:
+    """Raise RowsRejectedError for a geohash of more bits than its column has; the -1 of servers, null, has any number."""
+    for column in columns:
+        if tag_of(column.type) in GEOHASH_BITS:
+            size_bits, values = GEOHASH_PRECISION.get(column.type), rows[column.name]
+            is_long = pc.or_(pc.less(values, -1), pc.greater(values, (1 << size_bits) - 1))
+            row = pc.index(is_long, True).as_py()
+            if row >= 0:
+                raise RowsRejectedError.at(column.name, row, f"a geohash of {size_bits} bits", values[row])
 
 
 def in_time_order(rows: pa.Table, timestamp_name: str) -> pa.Table:
@@ -157,23 +175,46 @@ def _column(given: pa.ChunkedArray | None, field: pa.Field, row_count: int) -> p
 def cast_exactly(column: pa.Array, field: pa.Field) -> pa.Array:
     """Return values in the field's type; rejects those of which a cast would lose something, also if Arrow does not."""
     try:
-        # Arrow takes as many digits for integers as their type may have, not as they have.
-        is_whole = pa.types.is_integer(column.type) and pa.types.is_decimal(field.type)
-        fitting = (column.cast(WIDEST_INTEGERS) if is_whole else column).cast(field.type)
-        is_lost = _lost(column, fitting)
+        fitting, row = _converted(column, field.type)
     except pa.ArrowException as error:
         raise RowsRejectedError.at(field.name, None, field.type, f"{column.type}: {error}") from error
-    row = -1 if is_lost is None else pc.index(is_lost, True).as_py()
     if row >= 0:
         raise RowsRejectedError.at(field.name, row, f"a number that {field.type} holds", column[row])
     return fitting
 
 
+def _converted(given: pa.Array, of: pa.DataType) -> tuple[pa.Array, int]:
+    """Return values in a type, and the first row whose number this changes where Arrow does not say so, else -1."""
+    if pa.types.is_list(of) and _is_list(given.type):
+        return _converted_lists(given, of)
+    if pa.types.is_dictionary(given.type):
+        given = given.dictionary_decode()
+    # Arrow takes as many digits for integers as their type may have, not as they have.
+    is_whole = pa.types.is_integer(given.type) and pa.types.is_decimal(of)
+    fitting = (given.cast(WIDEST_INTEGERS) if is_whole else given).cast(of)
+    is_lost = _lost(given, fitting)
+    return fitting, -1 if is_lost is None else pc.index(is_lost, True).as_py()
+
+
+def _converted_lists(given: pa.Array, of: pa.ListType) -> tuple[pa.Array, int]:
+    """Return lists with converted elements; Arrow itself loses elements of list views that follow a null."""
+    elements, position = _converted(pc.list_flatten(given), of.value_type)
+    ends = np.cumsum(pc.list_value_length(given).fill_null(0).to_numpy(zero_copy_only=False))
+    offsets = pa.array(np.append(0, ends), pa.int32())
+    lists = pa.ListArray.from_arrays(offsets, elements, type=of, mask=given.is_null())
+    return lists, position if position < 0 else pc.list_parent_indices(given)[position].as_py()
+
+
+def _is_list(of: pa.DataType) -> bool:
+    is_view = pa.types.is_list_view(of) or pa.types.is_large_list_view(of)
+    return bool(is_view or pa.types.is_list(of) or pa.types.is_large_list(of) or pa.types.is_fixed_size_list(of))
+
+
 def _lost(given: pa.Array, fitting: pa.Array) -> pa.Array | None:
     """Return which numbers a cast has changed, or None where it rejects such numbers itself."""
-    is_text = pa.types.is_string(given.type) or pa.types.is_large_string(given.type)
-    if is_text and pa.types.is_floating(fitting.type):
-        is_infinity = pc.match_substring(given, "inf", ignore_case=True)
+    if pa.types.is_floating(fitting.type) and not _is_number(given.type):
+        # Texts of all kinds, of which Arrow takes infinity for a number that is too large.
+        is_infinity = pc.match_substring(given.cast(pa.large_string()), "inf", ignore_case=True)
         return pc.and_not(pc.is_inf(fitting), is_infinity)
     if not _is_number(given.type):
         return None

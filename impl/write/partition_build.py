@@ -23,6 +23,7 @@ from tornproof.impl.table.partition import PM_FILE
 from tornproof.impl.table.partition_schema import new_header
 from tornproof.impl.table.symbols import SymbolTable
 from tornproof.impl.write.adoption import PreparedPartition
+from tornproof.impl.write.incoming_rows import reject_long_geohashes
 from tornproof.impl.write.partition_writer import new_footer
 from tornproof.impl.write.stored_arrays import NO_SYMBOLS, stored_table
 from tornproof.impl.write.writer_options import DEFAULT_OPTIONS, WriterOptions, check_options, encode_options
@@ -75,6 +76,7 @@ class PartitionBuild(AbstractContextManager["PartitionBuild"]):
         Raises RowsRejectedError for what cannot be stored.
         """
         stored, bounds = stored_table(rows, self._header.columns, self._symbols)
+        reject_long_geohashes(rows, self._header.columns)
         return encode_row_group(stored, bounds=bounds, options=self._options)
 
     def append(self, group: EncodedRowGroup) -> None:

@@ -159,7 +159,7 @@ class TableWriter(AbstractContextManager["TableWriter"]):
     def write(self, rows: pa.Table | pa.RecordBatch) -> None:
         """Stage rows of any times in any order; raises RowsRejectedError if the table cannot take them."""
         self._check_alive()
-        self._staged.append(conform(rows, self.schema, self._timestamp_name))
+        self._staged.append(conform(rows, self.schema, self._timestamp_name, self._metadata.columns))
 
     def drop_partition(self, timestamp: int) -> None:
         """Stage the removal of the partition that starts at `timestamp`; rows staged with it create it anew."""

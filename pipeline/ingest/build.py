@@ -90,7 +90,8 @@ def merge_partitions(storage: Storage, task: MergeTask, attempt: str) -> list[Pr
     with SortedRuns(task.runs, timestamp) as runs:
         # Of several partitions only where a server has split one.
         rows = pa.concat_tables(runs.slices(sum(run.row_count for run in task.runs)))
-        late = portions(conform(rows, snapshot.schema, timestamp), timestamp, metadata, snapshot.transaction.partitions)
+        rows = conform(rows, snapshot.schema, timestamp, metadata.columns)
+        late = portions(rows, timestamp, metadata, snapshot.transaction.partitions)
         return [
             prepare_partition(
                 storage, snapshot, portion, prepared_path(f"{task.directory}-{number}", attempt), task.options

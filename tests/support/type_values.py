@@ -37,6 +37,12 @@ def integers(bits: int, *, signed: bool = True) -> st.SearchStrategy[int]:
     return st.sampled_from([low, high, 0, 1]) | st.integers(low, high)
 
 
+def geohashes(size_bits: int) -> st.SearchStrategy[int]:
+    """Any geohash of so many bits, and what servers take for null."""
+    most = (1 << size_bits) - 1
+    return st.sampled_from([-1, 0, most]) | st.integers(0, most)
+
+
 def decimals(precision: int, scale: int) -> st.SearchStrategy[decimal.Decimal]:
     """Any decimal of that shape, its extremes often."""
     most = 10**precision - 1
@@ -82,10 +88,10 @@ TYPES: dict[str, tuple[int, pa.DataType, st.SearchStrategy[Any]]] = {
     "long128": (TypeTag.LONG128, pa.binary(16), st.binary(min_size=16, max_size=16)),
     "long256": (TypeTag.LONG256, pa.binary(32), st.binary(min_size=32, max_size=32)),
     "ipv4": (TypeTag.IPV4, pa.uint32(), integers(32, signed=False)),
-    "geobyte": (geohash_type(TypeTag.GEOBYTE, 4), pa.int8(), integers(8)),
-    "geoshort": (geohash_type(TypeTag.GEOSHORT, 12), pa.int16(), integers(16)),
-    "geoint": (geohash_type(TypeTag.GEOINT, 24), pa.int32(), integers(32)),
-    "geolong": (geohash_type(TypeTag.GEOLONG, 50), pa.int64(), integers(64)),
+    "geobyte": (geohash_type(TypeTag.GEOBYTE, 4), pa.int8(), geohashes(4)),
+    "geoshort": (geohash_type(TypeTag.GEOSHORT, 12), pa.int16(), geohashes(12)),
+    "geoint": (geohash_type(TypeTag.GEOINT, 24), pa.int32(), geohashes(24)),
+    "geolong": (geohash_type(TypeTag.GEOLONG, 50), pa.int64(), geohashes(50)),
     "array": (array_type(1), list_type(1), nested(1)),
     "array of 3 dimensions": (array_type(3), list_type(3), nested(3)),
     "decimal8": (decimal_type(TypeTag.DECIMAL8, 2, 1), pa.decimal128(2, 1), decimals(2, 1)),

@@ -158,7 +158,12 @@ def _numbers() -> Iterator[Offered]:
         yield from _taken(name, of, (low, *((-1,) if low else ()), 0, 1, high - 1, high))
         yield from _other_integers(name, low, high)
     for size_bits, bits in GEOHASH_BITS.items():
-        yield from _taken(f"GEOHASH({size_bits}b)", SIGNED[bits], (0, 1, (1 << size_bits) - 1))
+        name, least_too_many = f"GEOHASH({size_bits}b)", 1 << size_bits
+        yield from _taken(name, SIGNED[bits], (-1, 0, 1, least_too_many - 1))
+        for beyond in (-(1 << bits - 1), -2, least_too_many, (1 << bits - 1) - 1):
+            if not 0 <= beyond < least_too_many:
+                of = SIGNED[bits] if beyond < 1 << bits - 1 else pa.int64()
+                yield _refused(name, f"{beyond}", pa.array([0, beyond], of))
     yield from _taken("BOOLEAN", pa.bool_(), (False, True, True, False))
     for of in (pa.int8(), pa.int64(), pa.uint16(), pa.float32(), pa.float64()):
         yield _other("BOOLEAN", pa.array([0, 1], of), (False, True))
@@ -232,6 +237,13 @@ def _floats() -> Iterator[Offered]:
         yield _refused(name, "a large integer between two floats", pa.array([(1 << 64) - 1], pa.uint64()))
         # Arrow's decimals as floats are near, and not always the nearest.
         yield _other(name, pa.array([Decimal("0.50"), Decimal(7)], pa.decimal128(9, 2)), (0.5, 7.0))
+        beyond = "1e39" if name == "FLOAT" else "1e400"
+        for text in (pa.string(), pa.large_string(), pa.string_view(), pa.binary(), pa.binary_view()):
+            texts = pa.array(["1.5", "-inf", f"-{beyond}"], pa.string()).cast(text)
+            yield _other(name, texts[:2], (1.5, -INFINITY))
+            yield _refused(name, "texts of more than it holds", texts)
+        dictionary = pa.array(["1.5", beyond]).dictionary_encode()
+        yield _refused(name, "a text of more than it holds in a dictionary", dictionary)
     yield _refused("FLOAT", "more than floats", pa.array([1.5, 1e39]))
     yield _refused("FLOAT", "less than floats", pa.array([1.5, -1e39]))
     yield _refused("FLOAT", "a decimal of more than floats", pa.array([Decimal(10) ** 39], pa.decimal256(76, 0)))
@@ -371,9 +383,10 @@ def _arrays() -> Iterator[Offered]:
             floats = _nested(shapes[0], itertools.cycle((1.0, 2.0)))
             yield _other(name, pa.array([whole], _lists_of(dimensions, other)), (floats,))
         views = pa.array(
-            [keys[0], keys[2]], functools.reduce(lambda inner, _: pa.list_view(inner), range(dimensions), pa.float64())
+            [keys[0], None, keys[2]],
+            functools.reduce(lambda inner, _: pa.list_view(inner), range(dimensions), pa.float64()),
         )
-        yield _other(name, views, (keys[0], keys[2]))
+        yield _other(name, views, (keys[0], None, keys[2]), sure=True)
         yield _refused(name, "a dimension more", pa.array([[keys[0]]], _lists_of(dimensions + 1, pa.float64())))
         inner = keys[0] if dimensions == 1 else keys[0][0]
         fewer = pa.array([inner[0] if dimensions == 1 else inner], _lists_of(dimensions - 1, pa.float64()))
@@ -381,6 +394,11 @@ def _arrays() -> Iterator[Offered]:
         yield _refused(
             name, "no numbers", pa.array([_nested(shapes[2], iter("x"))], _lists_of(dimensions, pa.string()))
         )
+        for text in (pa.string(), pa.large_string(), pa.string_view(), pa.dictionary(pa.int8(), pa.string())):
+            lists = [_nested(shapes[2], iter([each])) for each in ("1.5", "-inf", "1e400")]
+            of_texts = pa.array(lists, _lists_of(dimensions, text))
+            yield _other(name, of_texts[:2], [_nested(shapes[2], iter([each])) for each in (1.5, -INFINITY)])
+            yield _refused(name, "texts of more than doubles", of_texts)
         yield _refused(name, "integers between two doubles", pa.array([_nested(shapes[2], iter([(1 << 53) + 1]))]))
         if dimensions > 1:
             for words, wrong in (("ragged lists", [keys[2][0], keys[2][0] * 2]), ("a null list", [None])):

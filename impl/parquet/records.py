@@ -12,10 +12,23 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from tornproof.impl.parquet.thrift import BrokenError, Field, Items, Kind, Known, Padded, Step, Struct, Value, path_text
+from tornproof.impl.parquet.thrift import (
+    STOP,
+    BrokenError,
+    Field,
+    Items,
+    Kind,
+    Known,
+    Padded,
+    Step,
+    Struct,
+    Value,
+    path_text,
+)
 
 INTEGER_KINDS = {Kind.I16, Kind.I32, Kind.I64}
-KINDS = frozenset(Kind)
+LIST_KINDS = frozenset({STOP, *Kind})
+"""Wire types in the header of a list that readers accept; fastparquet gives the first of them to lists without elements."""
 
 
 class Form(msgspec.Struct, frozen=True, kw_only=True):
@@ -167,7 +180,7 @@ def _check_value(value: Value, form: Form) -> None:
             read(value, form.table)
         check(value, form.table)
     elif isinstance(value, Items) and form.element is not None:
-        if not _fits(value, form) or value.element_kind not in KINDS:
+        if not _fits(value, form) or value.element_kind not in LIST_KINDS:
             raise BrokenError(f"a list of {form.element.kind.name}", f"one of wire type {value.element_kind}")
         element_form = replace(form.element, as_tree=form.as_tree)
         for index, element in enumerate(value.elements if element_form.table is not None else ()):

@@ -67,7 +67,7 @@ def conform(
 
 
 def reject_long_geohashes(rows: pa.Table, columns: Iterable[TableColumn | Column]) -> None:
-    """Raise RowsRejectedError for a geohash of more bits than its column has; the -1 of servers, null, has any number."""
+    """Raise RowsRejectedError for a geohash of more bits than its column has, but not for -1, the null of servers."""
     for column in columns:
         if tag_of(column.type) in GEOHASH_BITS:
             size_bits, values = GEOHASH_PRECISION.get(column.type), rows[column.name]

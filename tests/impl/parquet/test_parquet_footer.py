@@ -16,6 +16,8 @@ from parquet_files import footer_of, written
 from rejections import rejection
 
 from tornproof.impl.errors import CorruptError, Problem, ProblemError, UnsupportedError
+from tornproof.impl.extension.decode import FlatFooter
+from tornproof.impl.extension.encode import flatbuffer_of
 from tornproof.impl.parquet.fields import (
     FILE_META_DATA,
     KEY_VALUE,
@@ -25,10 +27,10 @@ from tornproof.impl.parquet.fields import (
     Codec,
     Repetition,
 )
-from tornproof.impl.parquet.footer import ParquetFooter, decode_footer, read_footer_tail
+from tornproof.impl.parquet.footer import ParquetFooter, check_for_others, decode_footer, read_footer_tail, split_footer
 from tornproof.impl.parquet.records import Form, Member, Table, read
 from tornproof.impl.parquet.schema import SCHEMA_DEPTH_MAX
-from tornproof.impl.parquet.thrift import Field, Items, Kind, Padded, Struct, Value, decode, encode
+from tornproof.impl.parquet.thrift import STOP, Field, Items, Kind, Padded, Struct, Value, decode, encode
 from tornproof.impl.types.physical import PhysicalType
 
 Steps: TypeAlias = tuple[str | int, ...]
@@ -187,6 +189,23 @@ def test_list_must_hold_its_wire_type_but_any_integer_will_do() -> None:
     problem = rejected(with_value(path, Items(Kind.BINARY, (b"",))))
     assert (problem.field, problem.expected) == (path_text(path), "a required LIST of I32")
     assert problem.actual == f"LIST of wire type {int(Kind.BINARY)}"
+
+
+@pytest.mark.parametrize(
+    "path",
+    [(*META, "key_value_metadata"), (*META, "encodings"), ("row_groups", 0, "sorting_columns"), ("key_value_metadata",)],
+    ids=path_text,
+)
+def test_list_without_elements_may_have_no_wire_type_as_fastparquet_writes_it(path: Steps) -> None:
+    """Its files were refused by a migration, and called damaged."""
+    *inside, name = path
+    tree = with_member(tuple(inside), str(name), Items(STOP, ()))
+    check_for_others(check(tree), file="data.parquet")
+    assert FlatFooter(flatbuffer_of(encode(tree), file="x"), file="x").thrift() == encode(tree)
+    assert split_footer(encode(tree), file="x", offset_bytes=0).with_key_value("k", "w").key_value("k") == "w"
+    for wrong in (Items(14, ()), Items(Kind.DOUBLE, (bytes(8),))):
+        with pytest.raises(CorruptError):
+            check_for_others(check(with_member(tuple(inside), str(name), wrong)), file="data.parquet")
 
 
 def test_optional_field_of_another_wire_type_is_skipped_as_readers_do() -> None:

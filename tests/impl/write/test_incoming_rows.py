@@ -126,20 +126,21 @@ def test_number_that_only_a_cast_takes_is_rejected(of: pa.DataType, given: pa.Ar
     assert kept["x"].null_count == given[:2].null_count
 
 
-@pytest.mark.parametrize(
-    "of", [pa.string(), pa.large_string(), pa.string_view(), pa.binary_view(), pa.dictionary(pa.int8(), pa.string())]
-)
+TEXTS = (pa.string(), pa.large_string(), pa.string_view(), pa.dictionary(pa.int8(), pa.string()))
+
+
+@pytest.mark.parametrize("of", [*TEXTS, pa.binary_view()])
 def test_text_of_a_number_that_a_float_holds_only_as_infinity_is_rejected(of: pa.DataType) -> None:
     schema = pa.schema([SCHEMA.field("ts"), pa.field("f", pa.float64())])
     texts = pa.array(["1e308", "-Inf", None], pa.string()).cast(of)
     kept = conform(pa.table({"ts": [DAY] * 3, "f": texts}), schema, "ts")
     assert kept["f"].to_pylist() == [1e308, -math.inf, None]
     texts = pa.array(["1", "1e400"], pa.string()).cast(of)
-    with pytest.raises(RowsRejectedError, match="'f', row 1: expected a number that double holds, found .*1e400"):
+    with pytest.raises(RowsRejectedError, match=r"'f', row 1: expected a number that double holds, found .*1e400"):
         conform(pa.table({"ts": [DAY] * 2, "f": texts}), schema, "ts")
 
 
-@pytest.mark.parametrize("of", [pa.string(), pa.large_string(), pa.string_view(), pa.dictionary(pa.int8(), pa.string())])
+@pytest.mark.parametrize("of", TEXTS)
 @pytest.mark.parametrize("make", [pa.list_, pa.large_list, pa.list_view, lambda of: pa.list_(of, 1)])
 def test_text_of_a_number_that_only_infinity_stands_for_is_rejected_in_a_list(
     of: pa.DataType, make: Callable[[pa.DataType], pa.DataType]
@@ -149,7 +150,7 @@ def test_text_of_a_number_that_only_infinity_stands_for_is_rejected_in_a_list(
     texts = pa.array([[["1e308"]], None, [["-inf"]], [["1e400"]]], make(make(of)))
     kept = conform(pa.table({"ts": [DAY] * 3, "x": texts[:3]}), schema, "ts")
     assert kept["x"].to_pylist() == [[[1e308]], None, [[-math.inf]]]
-    with pytest.raises(RowsRejectedError, match="'x', row 3: expected a number that list<.* holds, found .*1e400"):
+    with pytest.raises(RowsRejectedError, match=r"'x', row 3: expected a number that list<.* holds, found .*1e400"):
         conform(pa.table({"ts": [DAY] * 4, "x": texts}), schema, "ts")
 
 
@@ -172,7 +173,7 @@ def test_geohash_of_more_bits_than_its_column_has_is_rejected_and_null_of_server
     kept = conform(pa.table({"ts": [DAY] * 4, "g": [0, None, most, -1]}), schema, "ts", [column])
     assert kept["g"].to_pylist() == [0, None, most, -1]
     for wrong in (-2, most + 1):
-        with pytest.raises(RowsRejectedError, match=f"'g', row 1: expected a geohash of {size_bits} bits, found {wrong}"):
+        with pytest.raises(RowsRejectedError, match=f"row 1: expected a geohash of {size_bits} bits, found {wrong}$"):
             conform(pa.table({"ts": [DAY] * 2, "g": [0, wrong]}), schema, "ts", [column])
 
 
@@ -196,7 +197,7 @@ def test_dictionaries_of_several_chunks_may_be_too_many_for_one() -> None:
 def test_text_that_is_none_is_rejected() -> None:
     """It ended a commit with an error of Python's."""
     text = pa.Array.from_buffers(pa.string(), 1, [None, pa.py_buffer(b"\0\0\0\0\1\0\0\0"), pa.py_buffer(b"\xff")])
-    with pytest.raises(RowsRejectedError, match="^column 'n': expected sound values of type"):
+    with pytest.raises(RowsRejectedError, match=r"^column 'n': expected sound values of type"):
         conform(pa.table({"ts": pa.array([DAY]), "n": text}), SCHEMA, "ts")
 
 

@@ -8,7 +8,7 @@ from tornproof.impl.errors import Problem
 from tornproof.impl.pm.chain import Metadata
 from tornproof.impl.pm.header import Column
 from tornproof.impl.pm.statistics import bounds_of
-from tornproof.impl.table.columns import column_key
+from tornproof.impl.table.columns import column_key, column_positions
 from tornproof.impl.table.metadata_file import META_FILE, TableMetadata
 from tornproof.impl.table.partition import ResolvedPartition
 from tornproof.impl.table.partition_names import interval_end
@@ -30,9 +30,9 @@ def check_against_table(resolved: ResolvedPartition, metadata: TableMetadata | N
 def _check_columns(resolved: ResolvedPartition, metadata: TableMetadata) -> Iterator[Problem]:
     """Compare columns by writer index, not by name: a partition keeps the old name of a renamed column."""
     header, label = resolved.metadata.header, resolved.files.pm_label
-    by_key = {column_key(index, column): column for index, column in enumerate(header.columns)}
+    positions = column_positions(header)
     for wanted in metadata.columns:
-        found = by_key.get(wanted.id)
+        found = header.columns[positions[wanted.id]] if wanted.id in positions else None
         if found is not None and not is_same_type(found, wanted.type):
             expected = f"{found.type}, as in {label}"
             yield Problem(META_FILE, f"TYPE of column {wanted.name!r}", None, expected, str(wanted.type))
@@ -41,6 +41,10 @@ def _check_columns(resolved: ResolvedPartition, metadata: TableMetadata) -> Iter
         key = column_key(dts, header.columns[dts])
         if key != metadata.timestamp_id:
             yield Problem(META_FILE, "TIMESTAMP_INDEX", None, f"{key}, as in {label}", str(metadata.timestamp_id))
+    elif metadata.timestamp_id >= 0 and metadata.timestamp_id not in positions:
+        # Any other column that a partition lacks is newer than its rows, and null in them.
+        expected = f"a column of the ID {metadata.timestamp_id}, the designated timestamp in {META_FILE}"
+        yield Problem(label, "COLUMN ID", None, expected, "none")
 
 
 def is_same_type(column: Column, table_type: int) -> bool:

@@ -11,6 +11,8 @@ from real_tables import rows_of, snapshot_of, verified
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.impl.errors import CorruptError
 from tornproof.impl.layout.parquet import DATA_FILE
+from tornproof.impl.migrate.convert import convert
+from tornproof.impl.migrate.plan import Outcome
 from tornproof.impl.migrate.table_migration import migrate_table
 from tornproof.impl.table.create import NewColumn, create_table
 from tornproof.impl.table.metadata_file import PartitionBy
@@ -30,7 +32,8 @@ def rows(times: list[int | None], first: int) -> pa.Table:
     return pa.table(dict(zip(("ts", "v"), values, strict=True)))
 
 
-def table_of_another_writer(times: list[int | None]) -> MemoryStorage:
+def table_of_another_writer(times: list[int | None], *, has_ids: bool = True) -> MemoryStorage:
+    """A table with one partition of another program, which `migrate` has seen; row groups have two rows."""
     storage = MemoryStorage()
     create_table(storage, "t", COLUMNS, timestamp="ts", partition_by=PartitionBy.DAY)
     with open_writer(storage, "t", allow_parquet_last=True) as writer:
@@ -38,7 +41,8 @@ def table_of_another_writer(times: list[int | None]) -> MemoryStorage:
         writer.commit()
     target = io.BytesIO()
     named = [pa.field(name, rows([], 0).schema.field(name).type) for name in ("ts", "v")]
-    schema = pa.schema([field.with_metadata({"PARQUET:field_id": str(index)}) for index, field in enumerate(named)])
+    ids = [{"PARQUET:field_id": str(index)} if has_ids else None for index in range(len(named))]
+    schema = pa.schema([field.with_metadata(own) for field, own in zip(named, ids, strict=True)])
     written = rows(times, 0).cast(schema)
     pq.write_table(written, target, store_schema=False, row_group_size=2, write_statistics=False)
     (partition,) = open_table(storage, "t").transaction().partitions
@@ -79,3 +83,16 @@ def test_rows_without_a_time_are_rejected_in_a_sentence() -> None:
         with pytest.raises(CorruptError, match="a designated timestamp in each row"):
             writer.commit()
         writer.rollback()
+
+
+def test_a_partition_without_the_column_of_the_time_is_refused_and_named() -> None:
+    """It was migrated and called sound, and its rows were read as nulls."""
+    storage = table_of_another_writer([0, 10], has_ids=False)
+    (migrated,) = migrate_table(storage, "t").partitions
+    assert migrated.outcome is Outcome.REJECTED
+    assert [(each.file, each.field) for each in migrated.problems] == [("2024-01-01.0/_pm", "COLUMN ID")]
+    content = storage.image().files[f"t/2024-01-01.0/{DATA_FILE}"]
+    made = convert(lambda size, at: content[at : at + size], size_bytes=migrated.token, file=DATA_FILE)
+    image = storage.image().with_file(f"t/2024-01-01.0/{PM_FILE}", made)
+    (problem,) = verified("t", image).all_problems
+    assert problem == migrated.problems[0]

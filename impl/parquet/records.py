@@ -28,7 +28,7 @@ from tornproof.impl.parquet.thrift import (
 
 INTEGER_KINDS = {Kind.I16, Kind.I32, Kind.I64}
 LIST_KINDS = frozenset({STOP, *Kind})
-"""Wire types in the header of a list that readers accept; fastparquet gives the first of them to lists without elements."""
+"""Wire types in headers of lists that readers accept; fastparquet gives the first one to lists without elements."""
 
 
 class Form(msgspec.Struct, frozen=True, kw_only=True):

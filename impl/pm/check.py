@@ -187,7 +187,7 @@ def _check_ranges(metadata: Metadata, file: str) -> Iterator[Problem]:
 def _check_row_order(metadata: Metadata, file: str) -> Iterator[Problem]:
     """Yield where row groups are not in the order of the designated timestamp."""
     dts = metadata.header.designated_timestamp
-    if dts < 0 or not layout.SORTING_IS_DTS_ASC.get(metadata.header.feature_flags):
+    if dts < 0 or not metadata.header.is_in_time_order:
         return
     column = metadata.header.columns[dts]
     newest: object = None

@@ -48,9 +48,14 @@ class FileHeader(msgspec.Struct, frozen=True, kw_only=True):
     extra: bytes = b""
 
     @property
+    def is_in_time_order(self) -> bool:
+        """Whether the file says that its rows ascend by the designated timestamp."""
+        return bool(layout.SORTING_IS_DTS_ASC.get(self.feature_flags))
+
+    @property
     def sorting(self) -> tuple[int, ...]:
         """The sorting order as column indices, however it is stored."""
-        if layout.SORTING_IS_DTS_ASC.get(self.feature_flags):
+        if self.is_in_time_order:
             return (self.designated_timestamp,)
         return self.sorting_columns
 

@@ -19,15 +19,22 @@ class Span(NamedTuple):
     high: int
 
 
+class Run(msgspec.Struct):
+    """Row groups whose rows may have to be sorted with each other, and their smallest and largest timestamp."""
+
+    span: Span
+    ordinals: list[int]
+
+
 class Keep(msgspec.Struct, frozen=True):
-    """The row groups [first, end) stay unchanged."""
+    """The row groups, or runs, [first, end) stay unchanged."""
 
     first: int
     end: int
 
 
 class Merge(msgspec.Struct, frozen=True):
-    """The row groups [first, last] and the new rows [start, end) become new row groups."""
+    """The row groups, or runs, [first, last] and the new rows [start, end) become new row groups."""
 
     first: int
     last: int
@@ -43,6 +50,22 @@ class Insert(msgspec.Struct, frozen=True):
 
 
 Step: TypeAlias = Keep | Merge | Insert
+
+
+def runs_of(spans: Sequence[Span]) -> list[Run]:
+    """Return row groups that overlap in time together, in time order; in a file that is in time order each is alone.
+
+    Rows of different runs that have the same time are in the order of the file.
+    """
+    runs: list[Run] = []
+    for ordinal in sorted(range(len(spans)), key=lambda ordinal: (spans[ordinal].low, ordinal)):
+        span, run = spans[ordinal], runs[-1] if runs else None
+        if run is None or span.low > run.span.high or (span.low == run.span.high and ordinal > max(run.ordinals)):
+            runs.append(Run(span, [ordinal]))
+        else:
+            run.span = Span(run.span.low, max(run.span.high, span.high))
+            run.ordinals.append(ordinal)
+    return runs
 
 
 def plan_merge(spans: Sequence[Span], timestamps: Timestamps, *, has_keys: bool) -> tuple[Step, ...]:

@@ -34,7 +34,7 @@ from tornproof.impl.table.symbols import SymbolTable
 from tornproof.impl.types.questdb import TypeTag, tag_of
 from tornproof.impl.write.commit import PartitionWrite
 from tornproof.impl.write.incoming_rows import Portion, in_time_order, without_duplicates
-from tornproof.impl.write.merge_plan import Insert, Keep, Merge, plan_merge
+from tornproof.impl.write.merge_plan import Insert, Keep, Merge, Run, plan_merge, runs_of
 from tornproof.impl.write.partition_writer import (
     KeptRowGroups,
     NextRowGroups,
@@ -62,6 +62,8 @@ __all__ = ["PartitionChange", "PartitionChanger", "RowGroupEncoder", "WriterOpti
 RowGroupEncoder = Callable[..., EncodedRowGroup]
 STREAMED_BYTES = 1 << 20
 """A new directory of more than that is written a row group at a time, before the commit's other actions."""
+RUN_BYTES_MAX = 1 << 30
+"""Row groups of other programs that overlap in time are sorted in memory, up to so many bytes."""
 ROW_GROUP_GROWTH = 4
 """By how much row groups become larger where a partition would have too many."""
 
@@ -117,7 +119,7 @@ class PartitionChanger(msgspec.Struct, kw_only=True):
     def must_rewrite(self, partition: OpenPartition, portion: Portion | None) -> bool:
         """Whether a partition cannot or should not grow in place (docs/format.md)."""
         header = partition.metadata.header
-        if header.designated_timestamp < 0 or not self._has_columns_of_now(header):
+        if not header.is_in_time_order or not self._has_columns_of_now(header):
             return True
         if portion is not None and self._breaks_ascii(header, portion.rows):
             return True
@@ -220,21 +222,38 @@ class PartitionChanger(msgspec.Struct, kw_only=True):
         )
 
     def _merged(self, partition: OpenPartition, portion: Portion | None) -> Iterator[pa.Table]:
-        """Yield old and new rows in their order, so many at a time as have to be merged."""
-        timestamps = portion.timestamps if portion else np.empty(0, np.int64)
-        for step in plan_merge(partition.spans, timestamps, has_keys=bool(self.keys)):
+        """Yield old and new rows in time order, so many at a time as have to be merged or sorted."""
+        timestamps, runs = portion.timestamps if portion else np.empty(0, np.int64), runs_of(partition.spans)
+        for step in plan_merge([run.span for run in runs], timestamps, has_keys=bool(self.keys)):
             match step:
                 case Keep(first, end):
-                    for ordinal in range(first, end):
-                        yield from self._old_rows(partition, [ordinal])
+                    for run in runs[first:end]:
+                        yield in_time_order(self._rows_of_runs(partition, [run]), self.timestamp_name)
                 case Merge(first, last, start, end):
                     assert portion is not None
                     new = portion.rows.slice(start, end - start)
                     # Without a name for the old rows, which would keep them while the joined ones are encoded.
-                    yield self._joined(pa.concat_tables(self._old_rows(partition, range(first, last + 1))), new)
+                    yield self._joined(self._rows_of_runs(partition, runs[first : last + 1]), new)
                 case Insert(start, end):
                     assert portion is not None
                     yield portion.rows.slice(start, end - start)
+
+    def _rows_of_runs(self, partition: OpenPartition, runs: Sequence[Run]) -> pa.Table:
+        """Return the rows of runs in the order of the file; raises RowsRejectedError for a run of too many bytes."""
+        parts = [self.schema.empty_table()]
+        for run in runs:
+            rest_bytes = RUN_BYTES_MAX
+            for ordinal in sorted(run.ordinals):
+                rows = self._old_rows(partition, [ordinal])
+                parts += rows
+                rest_bytes -= sum(part.nbytes for part in rows)
+                if rest_bytes < 0 and len(run.ordinals) > 1:
+                    raise RowsRejectedError(
+                        f"{partition.files.name}: {len(run.ordinals)} of its row groups overlap in time, so that they "
+                        f"have to be sorted at once, and have more than {RUN_BYTES_MAX:,} bytes; drop the partition, "
+                        "and write its rows in time order"
+                    )
+        return pa.concat_tables(parts)
 
     def _joined(self, old: pa.Table, new: pa.Table) -> pa.Table:
         rows = pa.concat_tables([old, new])

@@ -116,13 +116,13 @@ Append: TypeAlias = Callable[[bytes, int], None]
 def load_state(resolved: ResolvedPartition, timestamp: SnapshotColumn | None = None) -> OpenPartition:
     """Return the state of a resolved partition; reads the Thrift footer; raises CorruptError, UnsupportedError.
 
-    If `_pm` does not say which column is the designated timestamp, the one of the table is decoded.
+    If `_pm` does not say that rows are in time order, the timestamps of the table's column are decoded.
     """
     fixed = resolved.metadata.generation.position.fixed
     label = resolved.files.data_label
     with resolved.files.open_data() as handle:
         footer = handle.pread(fixed.parquet_footer_length, fixed.parquet_footer_offset)
-        if timestamp is not None and resolved.metadata.header.designated_timestamp < 0:
+        if timestamp is not None and not resolved.metadata.header.is_in_time_order:
             spans = [_decoded_span(resolved, block, handle, timestamp) for block in resolved.metadata.blocks]
         else:
             spans = [_span(resolved.metadata.header, block, resolved.files) for block in resolved.metadata.blocks]
@@ -279,8 +279,8 @@ def _place(
     state: OpenPartition | None,
 ) -> _Placed:
     placed = _Placed(offset_bytes)
-    is_sorted = layout.SORTING_IS_DTS_ASC.get(header.feature_flags)
-    sorting = [SortingColumn(column_index=header.designated_timestamp, descending=False, nulls_first=False)] * is_sorted
+    by_time = SortingColumn(column_index=header.designated_timestamp, descending=False, nulls_first=False)
+    sorting = [by_time] if header.is_in_time_order else []
     for group in row_groups:
         if isinstance(group, KeptRowGroups):
             assert state is not None, "a new file keeps nothing"

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tornproof.impl.write.merge_plan import Insert, Keep, Merge, Span, Step, plan_merge
+from tornproof.impl.write.merge_plan import Insert, Keep, Merge, Span, Step, plan_merge, runs_of
 
 
 def plan(spans: list[tuple[int, int]], timestamps: list[int], *, has_keys: bool = False) -> tuple[Step, ...]:
@@ -95,3 +95,28 @@ def test_neighbours_that_stay_are_named_together(case: tuple[list[list[int]], li
     groups, new, has_keys = case
     steps = plan([(group[0], group[-1]) for group in groups], new, has_keys=has_keys)
     assert not any(isinstance(left, Keep) and isinstance(right, Keep) for left, right in itertools.pairwise(steps))
+
+
+@pytest.mark.parametrize(
+    ("spans", "ordinals"),
+    [
+        ([], []),
+        ([(1, 3), (3, 3), (3, 5), (6, 9)], [[0], [1], [2], [3]]),
+        ([(5, 6), (1, 2), (3, 4)], [[1], [2], [0]]),
+        ([(5, 9), (1, 5)], [[1, 0]]),
+        ([(1, 9), (2, 3), (4, 9), (9, 9)], [[0, 1, 2], [3]]),
+    ],
+)
+def test_row_groups_that_overlap_in_time_are_one_run(spans: list[tuple[int, int]], ordinals: list[list[int]]) -> None:
+    assert [run.ordinals for run in runs_of([Span(*span) for span in spans])] == ordinals
+
+
+@given(st.lists(st.lists(st.integers(0, 6), min_size=1, max_size=4), max_size=6))
+def test_runs_that_are_sorted_for_themselves_are_the_stable_order_of_all_rows(groups: list[list[int]]) -> None:
+    numbered = [[(time, (ordinal, row)) for row, time in enumerate(times)] for ordinal, times in enumerate(groups)]
+    found = []
+    for run in runs_of([Span(min(times), max(times)) for times in groups]):
+        rows = [row for ordinal in sorted(run.ordinals) for row in numbered[ordinal]]
+        assert run.span == (min(rows)[0], max(rows)[0])
+        found += sorted(rows)
+    assert found == sorted(itertools.chain.from_iterable(numbered))

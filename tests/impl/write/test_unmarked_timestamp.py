@@ -2,6 +2,7 @@
 
 import datetime
 import io
+from collections.abc import Callable
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -9,7 +10,7 @@ import pytest
 from real_tables import rows_of, snapshot_of, verified
 
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
-from tornproof.impl.errors import CorruptError
+from tornproof.impl.errors import CorruptError, RowsRejectedError
 from tornproof.impl.layout.parquet import DATA_FILE
 from tornproof.impl.migrate.convert import convert
 from tornproof.impl.migrate.plan import Outcome
@@ -20,7 +21,11 @@ from tornproof.impl.table.partition import PM_FILE
 from tornproof.impl.table.table import open_table
 from tornproof.impl.txn.transaction import TXN_FILE
 from tornproof.impl.types.questdb import TypeTag
+from tornproof.impl.write import partition_change
+from tornproof.impl.write.incoming_rows import conform, portions
+from tornproof.impl.write.prepared_partition import prepare_partition
 from tornproof.impl.write.table_writer import open_writer
+from tornproof.impl.write.writer_options import WriterOptions
 
 START = 1_704_067_200_000_000
 COLUMNS = (NewColumn(name="ts", type=TypeTag.TIMESTAMP), NewColumn(name="v", type=TypeTag.LONG))
@@ -59,14 +64,40 @@ def table_of_another_writer(times: list[int | None], *, has_ids: bool = True) ->
     return storage
 
 
-@pytest.mark.parametrize("new", [[0, 5], [15], [99], [0, 5, 15, 99]])
-def test_rows_are_merged_into_it_and_it_says_so_afterwards(new: list[int | None]) -> None:
-    """It was CorruptError: expected a minimum and a maximum, as every writer stores them."""
-    known: list[int | None] = [0, 10, 10, 20, 30]
-    storage = table_of_another_writer(known)
+IN_ORDER: list[int | None] = [0, 10, 10, 20, 30]
+TURNED_ROUND: list[int | None] = [30, 20, 10, 10, 0]
+OVERLAPPING: list[int | None] = [10, 20, 0, 30, 10]
+
+
+def append(storage: MemoryStorage, new: pa.Table) -> None:
     with open_writer(storage, "t", allow_parquet_last=True) as writer:
-        writer.write(rows(new, 100))
+        writer.write(new)
         writer.commit()
+
+
+def adopt(storage: MemoryStorage, new: pa.Table) -> None:
+    snapshot = snapshot_of("t", storage)
+    assert snapshot.table.metadata is not None
+    there = snapshot.transaction.partitions
+    (portion,) = portions(conform(new, snapshot.schema, "ts"), "ts", snapshot.table.metadata, there)
+    prepared = prepare_partition(storage, snapshot, portion, "t/prepared", WriterOptions())
+    with open_writer(storage, "t", allow_parquet_last=True) as writer:
+        writer.adopt(prepared)
+        writer.commit()
+
+
+@pytest.mark.parametrize("new", [[0, 5], [15], [99], [0, 5, 15, 99]])
+@pytest.mark.parametrize("known", [IN_ORDER, TURNED_ROUND, OVERLAPPING], ids=str)
+@pytest.mark.parametrize("write", [append, adopt])
+def test_rows_are_merged_into_it_and_it_says_so_afterwards(
+    write: Callable[[MemoryStorage, pa.Table], None], known: list[int | None], new: list[int | None]
+) -> None:
+    """It was CorruptError: expected a minimum and a maximum, as every writer stores them.
+
+    Then new rows were written several times, once before each row group that is later than the one behind it.
+    """
+    storage = table_of_another_writer(known)
+    write(storage, rows(new, 100))
     expected = sorted(zip([*known, *new], [*range(5), *range(100, 100 + len(new))], strict=True))
     found = rows_of(snapshot_of("t", storage))
     microsecond = datetime.timedelta(microseconds=1)
@@ -74,6 +105,17 @@ def test_rows_are_merged_into_it_and_it_says_so_afterwards(new: list[int | None]
     times = [(moment - first) // microsecond for moment in found["ts"].to_pylist()]
     assert list(zip(times, found["v"].to_pylist(), strict=True)) == expected
     assert verified("t", storage).sound
+
+
+def test_too_many_bytes_of_row_groups_that_overlap_in_time_are_rejected_in_a_sentence(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(partition_change, "RUN_BYTES_MAX", 1)
+    append(table_of_another_writer(TURNED_ROUND[:2]), rows([5], 100))
+    storage = table_of_another_writer(OVERLAPPING)
+    with pytest.raises(RowsRejectedError, match=r"3 of its row groups overlap in time, .* and have more than 1 bytes"):
+        append(storage, rows([5], 100))
+    assert rows_of(snapshot_of("t", storage)).num_rows == len(OVERLAPPING)
 
 
 def test_rows_without_a_time_are_rejected_in_a_sentence() -> None:

@@ -36,26 +36,42 @@ def later_keys() -> Iterator[Question]:
     changes = [new for count in (1, 2) for new in itertools.combinations(POINTS, count)]
     for (groups, row_count), old, new in itertools.product(ROW_COUNTS.items(), repeated, changes):
         words = f"which rows there are of {old} in {groups} after {new}, written with keys"
-        yield Question("later keys", words, functools.partial(_written, old, new, row_count), _expected(old, new))
-
-
-def _expected(old: Points, new: Points) -> list[int]:
-    """Return the numbers of rows by the model, which puts one row after the other in its place."""
-    numbered = [Row(time, key, number) for number, (time, key) in enumerate((*old, *new))]
-    rows = functools.reduce(with_row, numbered[len(old) :], tuple(numbered[: len(old)]))
-    return [row.values for row in rows]
+        found = functools.partial(_written, old, new, row_count)
+        yield Question("later keys", words, found, expected_numbers(old, new))
 
 
 def _written(old: Points, new: Points, row_count: int) -> list[int]:
     """Return the numbers of rows in a table whose `_meta` is that of one with keys, once it has the old ones."""
+    storage = with_keys(table_of_points(old, row_count))
+    commit_points(storage, enumerate(new, len(old)), row_count)
+    return numbers_in(storage)
+
+
+def table_of_points(points: Points, row_count: int) -> MemoryStorage:
+    """Return a table without keys that has these rows, each with its number, in row groups of so many."""
     storage = _new_table(has_keys=False)
-    _commit(storage, enumerate(old), row_count)
+    commit_points(storage, enumerate(points), row_count)
+    return storage
+
+
+def with_keys(storage: MemoryStorage) -> MemoryStorage:
+    """Return a table of points with the `_meta` of one with keys."""
     before, name = storage.image(), f"{PATH}/{META_FILE}"
     files = {**before.files, name: _new_table(has_keys=True).image().files[name]}
-    storage = MemoryStorage.of(DiskImage(files, before.directories))
-    _commit(storage, enumerate(new, len(old)), row_count)
+    return MemoryStorage.of(DiskImage(files, before.directories))
+
+
+def numbers_in(storage: MemoryStorage) -> list[int]:
+    """Return the numbers of all rows in the order in which they are read."""
     batches = open_snapshot(open_table(storage, PATH)).batches()
     return [number for batch in batches for number in batch["v"].to_pylist()]
+
+
+def expected_numbers(old: Points, new: Points, *, has_keys: bool = True) -> list[int]:
+    """Return the numbers of rows by the model, which puts one row after the other in its place."""
+    numbered = [Row(time, key if has_keys else None, number) for number, (time, key) in enumerate((*old, *new))]
+    in_order = sorted(numbered[: len(old)], key=lambda row: row.time)
+    return [row.values for row in functools.reduce(with_row, numbered[len(old) :], tuple(in_order))]
 
 
 def _new_table(*, has_keys: bool) -> MemoryStorage:
@@ -65,7 +81,8 @@ def _new_table(*, has_keys: bool) -> MemoryStorage:
     return storage
 
 
-def _commit(storage: MemoryStorage, numbered: Iterable[tuple[int, tuple[int, int]]], row_count: int) -> None:
+def commit_points(storage: MemoryStorage, numbered: Iterable[tuple[int, tuple[int, int]]], row_count: int) -> None:
+    """Commit rows of these numbers."""
     rows = [(FIRST_TIME + time, key, number) for number, (time, key) in numbered]
     with open_writer_of_copy(storage, PATH, options=WriterOptions(row_group_row_count_max=row_count)) as writer:
         values = zip(zip(*rows, strict=True), writer.schema, strict=True)

@@ -68,6 +68,7 @@ from tornproof.harness.explorers.roundtrip.worked_out.stored_versions import (
 )
 from tornproof.harness.explorers.roundtrip.worked_out.symbol_keys import symbol_keys
 from tornproof.harness.explorers.roundtrip.worked_out.transactions import announcements, patience, pending, reloads
+from tornproof.harness.explorers.roundtrip.worked_out.unordered_rows import unordered_rows
 from tornproof.harness.explorers.roundtrip.worked_out.verifications import (
     files_of_others,
     looked_at,
@@ -129,6 +130,7 @@ def questions() -> tuple[Question, ...]:
         *unsupported(),
         *later_keys(),
         *symbol_keys(),
+        *unordered_rows(),
         *patience(),
         *histograms(),
         *limits(),

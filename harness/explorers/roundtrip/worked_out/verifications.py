@@ -34,7 +34,7 @@ from tornproof.harness.systems.workload import FIRST_TIME
 from tornproof.impl.extension.point import with_extension
 from tornproof.impl.layout.parquet import DATA_FILE
 from tornproof.impl.migrate.convert import convert
-from tornproof.impl.parquet.thrift import Field, Kind, with_fields, without
+from tornproof.impl.parquet.thrift import STOP, Field, Items, Kind, with_fields, without
 from tornproof.impl.read.decoding import SYNCHRONOUS, by_threads
 from tornproof.impl.read.reader import open_snapshot
 from tornproof.impl.repair.repair import repair_table
@@ -140,6 +140,8 @@ def files_of_others() -> Iterator[Question]:
         is_one = names[0] == names[1]
         found = functools.partial(_by_two_times, names)
         yield Question("files of others", words, found, (2 if is_one else "CorruptError", is_one))
+    words = "what is wrong with lists in a footer that have no elements, and no type of them"
+    yield Question("files of others", words, _problems_of_empty_lists, [])
     words = "what is wrong with a footer that has an extension of somebody else"
     yield Question("files of others", words, _problems_of_extension, [])
     for content, expected in (
@@ -344,6 +346,13 @@ def _problems_within(of: pa.DataType, limits: dict[str, int], damage: str) -> An
         for location, limit in limits.items():
             limited.enter_context(replaced(location, limit))
         return outcome_of(lambda: len(list(verify_table(table, whole=False).all_problems)))
+
+
+def _problems_of_empty_lists() -> list[str]:
+    target, pairs = io.BytesIO(), Field(8, Kind.LIST, Items(STOP, ()))
+    pq.write_table(pa.table({"n": [1, 2]}), target, store_schema=False)
+    content = with_footer(target.getvalue(), within(CHUNK_FACTS, lambda facts: with_fields(facts, pairs)))
+    return _problems_of_file(content)
 
 
 def _problems_of_extension() -> list[str]:

@@ -245,14 +245,14 @@ def _timestamps() -> Iterator[PlacedPartition]:
             expected=((META, "TIMESTAMP_INDEX", None),) if differs else (),
         )
     for number, timestamp in itertools.product((2, UNKNOWN), (-1, 0)):
-        differs = ((PM, "COLUMN ID", None),) if timestamp < 0 else ((META, "TIMESTAMP_INDEX", None),)
+        named: Named = (PM, "COLUMN ID", None) if timestamp < 0 else (META, "TIMESTAMP_INDEX", None)
         yield replace(
             usual,
             name=f"no column with the number of the table's time, and that at {timestamp} with the number {number}",
             columns=(Column(number, TIMESTAMP | DESIGNATED * (timestamp == 0)), Column(1, LONG)),
             timestamp=timestamp,
             times=((5, 9), (9, 12), (12, 20)) if timestamp == 0 else (None,) * GROUP_COUNT,
-            expected=differs,
+            expected=(named,),
         )
 
 

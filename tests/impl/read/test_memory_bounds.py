@@ -88,7 +88,7 @@ def test_few_nulls_come_in_one_slice(tmp_path: Path) -> None:
 
 def test_chunks_that_unpack_to_more_than_their_bytes_can_justify_are_unsupported(tmp_path: Path) -> None:
     verified, read, peak_mib = cost_of(zeros(6, 15_000_000, tmp_path))
-    assert verified[:2] == [False, [f"pages of column '{name}'" for name in ("c0", "c1", "c2", "c3", "c4", "c5", "ts")]]
+    assert verified == ["UnsupportedError", tb.DATA, "pages of column 'c0'"]
     assert read[0] == "UnsupportedError"
     assert peak_mib < MEMORY_MIB_MAX
 
@@ -118,7 +118,7 @@ def test_text_that_unpacks_to_much_more_than_its_bytes_is_unsupported(dictionary
     bomb = of_repeats(1, text, TypeTag.VARCHAR, 1_900_000, tmp_path / "bomb", dictionary=dictionary)
     assert (bomb / tb.DATA).stat().st_size < 100_000
     verified, read, peak_mib = cost_of(bomb)
-    assert verified[:2] == [False, ["pages of column 'c0'"]]
+    assert verified == ["UnsupportedError", tb.DATA, "pages of column 'c0'"]
     assert read == ["UnsupportedError", tb.DATA, "pages of column 'c0'"]
     assert peak_mib < MEMORY_MIB_MAX
     fine = of_repeats(1, text, TypeTag.VARCHAR, 400_000, tmp_path / "fine", dictionary=dictionary)

@@ -88,7 +88,7 @@ def test_few_nulls_come_in_one_slice(tmp_path: Path) -> None:
 
 def test_chunks_that_unpack_to_more_than_their_bytes_can_justify_are_unsupported(tmp_path: Path) -> None:
     verified, read, peak_mib = cost_of(zeros(6, 15_000_000, tmp_path))
-    assert verified == ["UnsupportedError", tb.DATA, "pages of column 'c0'"]
+    assert verified == ["UnsupportedError", tb.DATA, "pages of column 'ts'"]
     assert read[0] == "UnsupportedError"
     assert peak_mib < MEMORY_MIB_MAX
 

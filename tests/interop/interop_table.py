@@ -135,6 +135,8 @@ class SharedTable:
         last = {start: kept[-1].time for start, kept in self.content.partitions}
         with self._writer() as writer:
             writer.write(self._arrow(writer, made))
+            # As jobs on Spark do, which servers must not mind.
+            writer.announce(repr(made).encode())
             writer.commit()
             removed = writer.purge()
         operations = {_kind_of(each, before.get(each.timestamp), made, last) for each in self._partitions()} - {""}

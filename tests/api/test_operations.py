@@ -54,6 +54,13 @@ def test_what_is_no_table_is_none_to_every_operation(tmp_path: Path, operation: 
         operation(tmp_path)
 
 
+@pytest.mark.parametrize("operation", [tornproof.verify, tornproof.recover, tornproof.migrate])
+def test_a_path_that_cannot_be_looked_at_is_an_error_of_storage(operation: Callable[[str], object]) -> None:
+    """Recover and migrate look for the table before they read it, and raised the system's own error."""
+    with pytest.raises(tornproof.StorageError, match="its name is too long"):
+        operation("x" * 300)
+
+
 def test_a_check_explores_what_is_named(questdb_data: Path) -> None:
     outcome = tornproof.check(questdb_data / CHAIN, only=["verify", "memory"], effort=1, seed=2, workers=1)
     assert [phase.name for phase in outcome.phases] == ["verify", "memory"]

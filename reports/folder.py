@@ -41,11 +41,12 @@ class FindingFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableDocument:
-    """What `verify` and `inspect` said of a table."""
+    """What `verify` and `inspect` said of a table; two with one `identity` are of the same table."""
 
     file: str
     key: str
     table: str
+    identity: str
     document: dict[str, Any]
 
 
@@ -90,7 +91,7 @@ class Folder:
     @property
     def newest_tables(self) -> list[TableDocument]:
         """The newest document of each table."""
-        return list({table.table: table for table in self.tables}.values())
+        return list({table.identity: table for table in self.tables}.values())
 
 
 def results_in(directory: Path) -> Folder:
@@ -199,7 +200,10 @@ def _add_finding(folder: Folder, path: Path, document: Any) -> None:
 def _add_table(folder: Folder, path: Path, document: Any) -> None:
     verified = Fields(document, file=str(path)).inner("verify")
     key = _new_key(folder, "table", str(len(folder.tables) + 1))
-    folder.tables.append(TableDocument(file=str(path), key=key, table=verified.text("table"), document=document))
+    table = verified.text("table")
+    # Documents of earlier releases have the path as it was typed, and a file in `tables` for each table.
+    identity = verified.text("path", str(path) if path.parent == folder.directory / TABLES else table)
+    folder.tables.append(TableDocument(file=str(path), key=key, table=table, identity=identity, document=document))
 
 
 def _add_foreign(folder: Folder, path: Path, document: Any) -> None:

@@ -84,6 +84,7 @@ class Listed:
 class Run:
     """One run of `check`: `name` is its name in the report, `file` its path.
 
+    `path` is the whole path of what was checked, "" if it has none, or in runs of earlier releases.
     `cut_by` is what ended it before its bounds did, if anything: an interrupt, its time limit, or its first finding.
     """
 
@@ -91,6 +92,7 @@ class Run:
     name: str
     key: str
     target: str
+    path: str = ""
     preset: str
     seed: int
     cut_by: str = ""
@@ -105,8 +107,11 @@ class Run:
 
     @property
     def series(self) -> tuple[str, str]:
-        """What was checked; runs with the same value are comparable."""
-        return self.target, self.preset
+        """What was checked; runs with the same value are comparable.
+
+        A relative path as it was typed, such as `.`, can be that of any table.
+        """
+        return self.path or self.target, self.preset
 
     @property
     def is_complete(self) -> bool:
@@ -168,7 +173,10 @@ def run_of(document: Any, *, file: str, name: str, key: str) -> Run:
         each.record(Listed, file=visible(each.whole_text("file")), violated=each.text("property"))
         for each in fields.inners("findings")
     )
-    return fields.record(Run, file=file, name=name, key=key, verdict=verdict, phases=phases, findings=findings)
+    path = fields.whole_text("path", "")
+    return fields.record(
+        Run, file=file, name=name, key=key, path=path, verdict=verdict, phases=phases, findings=findings
+    )
 
 
 def _phase(fields: RunFields, times: RunFields) -> PhaseResult:

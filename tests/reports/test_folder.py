@@ -166,3 +166,23 @@ def test_what_is_no_folder_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "runs").touch()
     with pytest.raises(ResultError, match="runs: the folder: expected a folder, found Not a directory"):
         results_in(tmp_path)
+
+
+def test_tables_are_told_apart_by_their_whole_paths(tmp_path: Path) -> None:
+    for number, path in enumerate(["/a/trades", "/b/trades", "/a/trades"]):
+        write_run(tmp_path, number, {**VALID_RUN, "target": f"{number}", "path": path})
+        write(tmp_path / f"{number}.json", verify_document(table=".", path=path))
+    folder = results_in(tmp_path)
+    assert [run.name for run in folder.newest_runs] == ["run 2", "run 1"]
+    assert [Path(table.file).stem for table in folder.newest_tables] == ["2", "1"]
+
+
+def test_documents_of_earlier_releases_are_told_apart_by_their_files_or_by_what_was_typed(tmp_path: Path) -> None:
+    for number in range(2):
+        write_run(tmp_path, number, VALID_RUN)
+        verified = {"format": 1, "verify": verify_document(table="."), "inspections": {}}
+        write(tmp_path / f"tables/table-{number}.json", verified)
+        write(tmp_path / f"{number}.json", verify_document(table="."))
+    folder = results_in(tmp_path)
+    assert [run.name for run in folder.newest_runs] == ["run 1"]
+    assert [Path(table.file).stem for table in folder.newest_tables] == ["1", "table-0", "table-1"]

@@ -245,6 +245,11 @@ class Location:
         return getattr(error, "strerror", None) or text.partition("\n")[0]
 
 
+def local_path(location: Location | None) -> Path | None:
+    """Return the path of a location of this machine, None for another one, and for none."""
+    return None if location is None or not location.is_local else location.local
+
+
 def location_of(given: str | Path | Location) -> Location:
     """Return the location at a path or an address; raises UsageError for an address of another kind."""
     if isinstance(given, Location):

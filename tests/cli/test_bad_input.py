@@ -278,10 +278,10 @@ def test_an_address_in_place_of_a_path_is_rejected_before_anything_is_written(
 
 @pytest.fixture
 def open_folder() -> Iterator[Path]:
-    """A folder that everybody may enter; pytest's own are for their user alone."""
+    """A folder that everybody may enter and write to; pytest's own are for their user alone."""
     with tempfile.TemporaryDirectory(prefix="tornproof-") as name:
         folder = Path(name)
-        folder.chmod(0o755)
+        folder.chmod(0o777)
         yield folder
 
 

@@ -17,6 +17,8 @@ from tornproof.cli.check_report import ALWAYS_SHOWN
 from tornproof.cli.numbers import CORES, WORKERS_MAX
 from tornproof.harness.common.effort import DEFAULT, EFFORTS, Bounds
 from tornproof.harness.explorers.corruption.judge import Outcome
+from tornproof.harness.parallel.tasks import Outcome as CheckOutcome
+from tornproof.impl.errors import UsageError
 from tornproof.impl.types.questdb import TypeTag
 
 CHAIN = "tables/9.4.2/chain/table"
@@ -26,7 +28,7 @@ TABLE = tb.build({"v": (TypeTag.LONG, pa.array([1, 2, None]))})
 # The explorers that only read, not in the order in which they begin.
 READING = ("--only", "roundtrip", "--only", "damage", "--only", "verify")
 KEYS = {"format", "target", "preset", "seed", "effort", "bounds", "cut_by", "verdict", "phases", "findings"}
-KEYS |= {"times", "varying"}
+KEYS |= {"path", "times", "varying"}
 PHASE_KEYS = {
     "name",
     "explored",
@@ -80,7 +82,9 @@ def test_a_sound_table_is_valid_from_a_shell_and_stays_as_it_was(checked: Checke
     assert (checked.run.code, checked.run.err) == (0, "")
     cases = sum(phase["explored"] for phase in checked.document["phases"])
     assert checked.run.out.startswith(f"sound and hardened: 0 findings in {cases:,} cases\n\nphase ")
-    assert checked.run.out.endswith(f"next: tornproof check {checked.table} --effort large\n")
+    assert checked.run.out.endswith(
+        f"next: tornproof check {checked.table} --only verify --only damage --effort large\n"
+    )
     assert max(map(len, checked.run.out.splitlines()[:-1])) <= 80
     assert not {"\x1b", "\r"} & set(checked.run.out)
     assert content_of(checked.table) == checked.before
@@ -272,7 +276,72 @@ def test_findings_that_cannot_be_written_are_exit_2(
     taken.write_text("")
     run = tornproof("check", copy_of(CUT_DATA), "--findings", taken)
     assert run.code == 2
-    assert sentence_of(run) == f"{taken}: cannot be made: File exists"
+    assert sentence_of(run) == f"{taken}: cannot write: Not a directory"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ((), "tornproof-findings: it is in the table "),
+        (("--findings", "/proc/foo"), "/proc/foo: cannot write: "),
+        (("--findings", "../findings", "--json", "../missing/out.json"), "../missing/out.json: cannot write: "),
+        (("--report", "rep"), "rep: it is in the table "),
+        (("--report", "../rep", "--findings", "findings"), "findings: it is in the table "),
+        (("--report", "../rep", "--json", "../rep/report.html"), "two outputs cannot both go to "),
+        (("--report", "../rep", "--json", "../missing/out.json"), "../missing/out.json: cannot write: "),
+    ],
+    ids=" ".join,
+)
+def test_an_output_without_a_place_is_rejected_before_anything_is_done(
+    tornproof: WarmRunner, table: Path, arguments: tuple[str, ...], sentence: str
+) -> None:
+    """The table was explored to the end, and then findings and verdict were lost."""
+    before = sorted(table.parent.rglob("*"))
+    run = tornproof("check", ".", *arguments, folder=table)
+    assert (run.code, run.out) == (2, "") and sentence_of(run).startswith(sentence)
+    assert sorted(table.parent.rglob("*")) == before
+
+
+def test_json_may_go_into_the_folder_that_a_report_makes(tornproof: WarmRunner, table: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "new"
+    assert tornproof("check", table, "--only", "verify", "--report", folder, "--json", folder / "a.json").code == 0
+    assert (folder / "a.json").is_file()
+
+
+def test_a_verdict_is_printed_although_it_cannot_be_saved(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*arguments: object) -> None:
+        raise UsageError("no space left")
+
+    printed: list[object] = []
+    monkeypatch.setattr("tornproof.cli.commands.check.write_json", fail)
+    monkeypatch.setattr(
+        "tornproof.cli.commands.check.print_check", lambda console, asked, outcome, saved, **_: printed.append(outcome)
+    )
+    with pytest.raises(UsageError, match="no space left"):
+        run_here("check", table, "--only", "verify", "--workers", "1")
+    assert len(printed) == 1
+
+
+def test_a_run_is_saved_before_standard_output_can_end(
+    table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With `| head -1` no run was saved."""
+
+    def end(*arguments: object, **others: object) -> None:
+        raise BrokenPipeError
+
+    monkeypatch.setattr("tornproof.cli.commands.check.print_check", end)
+    with pytest.raises(BrokenPipeError):
+        run_here("check", table, "--only", "verify", "--workers", "1", "--report", tmp_path / "report")
+    assert (tmp_path / "report/runs/run-0001.json").is_file() and (tmp_path / "report/report.html").is_file()
+
+
+def test_the_next_command_asks_the_same_question(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It left out the preset, the scenarios and the phases."""
+    monkeypatch.setattr("tornproof.cli.commands.check.check_image", lambda *arguments, **others: CheckOutcome())
+    given = ("--preset", "hardened", "--scenario", "reader-falls-behind", "--only", "schedules")
+    run = run_here("check", *given, "--seed", "7")
+    assert run.out.endswith(f"next: tornproof check {' '.join(given)} --seed 7 --effort medium --bounds\n")
 
 
 def test_a_seed_is_kept_in_the_answer(tornproof: WarmRunner, table: Path) -> None:

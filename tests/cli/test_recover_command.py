@@ -310,3 +310,12 @@ def test_the_document_names_every_action_and_every_field(tornproof: WarmRunner, 
     for flag in ("--dry-run", "--forget", "--json"):
         assert flag in DOCS
         assert flag in tornproof("recover", "--help").out
+
+
+def test_a_recovery_does_not_begin_if_its_answer_has_no_place(
+    tornproof: WarmRunner, copy_of: Callable[[str], Path], tmp_path: Path
+) -> None:
+    table = copy_of(CHAIN)
+    (table / "_txn").unlink()
+    run = tornproof("recover", table, "--json", tmp_path / "missing/out.json")
+    assert run.code == 2 and "missing/out.json: cannot write: " in sentence_of(run)

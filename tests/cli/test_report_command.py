@@ -144,8 +144,8 @@ def test_a_report_of_what_verify_wrote_is_made_again_with_the_same_bytes(tornpro
             ["report", "sound", "--out", "missing/page.html"],
             "missing/page.html: cannot write: No such file",
         ),
-        (["check", "--report", "file"], "file: cannot create a folder of results: File exists"),
-        (["check", "--report", "file/below"], "file/below: cannot create a folder of results: Not a directory"),
+        (["check", "--report", "file"], "file: cannot write: Not a directory"),
+        (["check", "--report", "file/below"], "file/below: cannot write: Not a directory"),
     ],
 )
 def test_what_cannot_be_done_is_one_sentence(

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from command_line import WarmRunner, sentence_of
+import pytest
+from command_line import WarmRunner, run_here, sentence_of
 
 from tornproof.api.steady import verify_until_stable
 from tornproof.cli.table_result import (
@@ -133,3 +134,35 @@ def test_a_hostile_table_name_becomes_a_plain_file_name() -> None:
     assert set(name) <= set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._~-")
     assert safe_name("/a/trades") != safe_name("/b/trades")
     assert safe_name("/a/trades") == safe_name("/a/../a/trades/")
+
+
+def test_a_table_in_which_the_report_would_be_stays_as_it_was(
+    tornproof: WarmRunner, copy_of: Callable[[str], Path]
+) -> None:
+    table = copy_of(CHAIN)
+    before = sorted(table.rglob("*"))
+    run = tornproof("verify", table, "--report", table / "rep")
+    assert run.code == 2 and "which gets no output" in sentence_of(run)
+    assert sorted(table.rglob("*")) == before
+
+
+def test_a_result_is_saved_before_standard_output_can_end(
+    questdb_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def end(*arguments: object, **others: object) -> None:
+        raise BrokenPipeError
+
+    monkeypatch.setattr("tornproof.cli.commands.verify.print_report", end)
+    with pytest.raises(BrokenPipeError):
+        run_here("verify", questdb_data / CHAIN, "--report", tmp_path)
+    assert list((tmp_path / "tables").iterdir()) and (tmp_path / "report.html").is_file()
+
+
+@pytest.mark.parametrize("command", [("verify", "."), ("check", ".", "--only", "verify")], ids=" ".join)
+def test_tables_that_are_named_alike_stay_apart(
+    tornproof: WarmRunner, copy_of: Callable[[str], Path], tmp_path: Path, command: tuple[str, ...]
+) -> None:
+    """A damaged table was lost where the same command was run in two tables, and the report said VALID."""
+    for table, code in ((copy_of(CUT_DATA), 1), (copy_of(CHAIN), 0)):
+        assert tornproof(*command, "--report", tmp_path / "report", folder=table).code == code
+    assert tornproof("report", tmp_path / "report").code == 1

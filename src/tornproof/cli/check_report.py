@@ -6,6 +6,7 @@ import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from itertools import zip_longest
 from typing import Any
 
 from rich.console import Console
@@ -45,9 +46,13 @@ LIVE_SERVER = "live server"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """What was asked: the target in words and as arguments of the command, the preset, the seed and the effort."""
+    """What was asked: the target in words, the preset, the seed and the effort.
+
+    `path` is the target's in full if it is on this machine, `arguments` repeat the question but for seed and effort.
+    """
 
     target: str
+    path: str = ""
     arguments: tuple[str, ...] = ()
     preset: str
     seed: int
@@ -65,6 +70,7 @@ def check_document(
     return {
         "format": 2,
         "target": asked.target,
+        "path": asked.path,
         "preset": asked.preset,
         "seed": asked.seed,
         "effort": asked.effort,
@@ -104,19 +110,20 @@ def check_document(
 def print_check(
     console: Console, asked: Asked, outcome: CheckOutcome, saved: list[dict[str, Any]], *, with_bounds: bool = False
 ) -> None:
-    """Print a check for a person."""
+    """Print a check for a person; none of its findings are `saved` if that failed."""
     phases = outcome.phases
-    console.print(Text(_headline(asked, phases, saved), STYLES[_verdict(phases)]))
+    console.print(Text(_headline(asked, phases), STYLES[_verdict(phases)]))
     console.print()
     console.print(_phase_grid(phases))
     for line in _remarks(outcome):
         console.print(line)
     findings = [finding for phase in phases for finding in phase.findings]
-    for finding, entry in zip(findings[:FINDINGS_SHOWN_MAX], saved, strict=False):
+    for finding, entry in zip_longest(findings[:FINDINGS_SHOWN_MAX], saved[:FINDINGS_SHOWN_MAX]):
         print_finding(console, finding)
-        console.print(f"  tornproof replay {shlex.quote(entry['file'])}", soft_wrap=True)
-    if len(saved) > FINDINGS_SHOWN_MAX:
-        console.print(f"and {len(saved) - FINDINGS_SHOWN_MAX} more findings")
+        if entry is not None:
+            console.print(f"  tornproof replay {shlex.quote(entry['file'])}", soft_wrap=True)
+    if len(findings) > FINDINGS_SHOWN_MAX:
+        console.print(f"and {len(findings) - FINDINGS_SHOWN_MAX} more findings")
     if with_bounds:
         _print_bounds(console, phases)
     console.print(f"next: {_next_command(asked, outcome, saved)}", soft_wrap=True)
@@ -126,9 +133,10 @@ def _verdict(phases: Sequence[Phase]) -> Verdict:
     return worst(phase.verdict for phase in phases)
 
 
-def _headline(asked: Asked, phases: Sequence[Phase], saved: Sequence[dict[str, str]]) -> str:
+def _headline(asked: Asked, phases: Sequence[Phase]) -> str:
     cases = f"in {sum(phase.explored for phase in phases):,} cases"
-    found = f"{len(saved):,} finding{'' if len(saved) == 1 else 's'} {cases}"
+    count = sum(len(phase.findings) for phase in phases)
+    found = f"{count:,} finding{'' if count == 1 else 's'} {cases}"
     match _verdict(phases):
         case Verdict.VALID:
             return f"sound{'' if asked.preset == LIVE_SERVER else f' and {asked.preset}'}: {found}"
@@ -184,7 +192,8 @@ def _next_command(asked: Asked, outcome: CheckOutcome, saved: Sequence[dict[str,
     command = ["tornproof", "check", *asked.arguments]
     if asked.seed:
         command += ["--seed", str(asked.seed)]
-    if outcome.interrupted_by or outcome.is_out_of_time:
+    # Findings that could not be saved have to be found again.
+    if outcome.interrupted_by or outcome.is_out_of_time or _verdict(outcome.phases) is Verdict.INVALID:
         return shlex.join([*command, "--effort", _word(asked.effort)])
     if _verdict(outcome.phases) is Verdict.UNKNOWN:
         return shlex.join([*command, "--effort", _word(asked.effort), "--bounds"])

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from tornproof import __version__
-from tornproof.cli.output import write_json
+from tornproof.cli.output import make_folder, write_json
 from tornproof.cli.report_writing import FINDINGS_OF_REPORT
 from tornproof.harness.common.verdict import Finding, Phase, Verdict
 from tornproof.harness.counterexamples.alike import alike
@@ -43,9 +43,10 @@ FindingsOption = Annotated[
 ]
 
 
-def findings_directory(asked: Path | None, report: Path | None) -> Path:
-    """Return where findings go: the directory that was asked for, that of the report, or the default."""
-    return asked or (Path(FINDINGS) if report is None else report / FINDINGS_OF_REPORT)
+def findings_directories(asked: Path | None, report: Path | None) -> list[Path]:
+    """Return where findings go: into the report, and last where users look: what they asked for, or the default."""
+    of_report = [] if report is None else [report / FINDINGS_OF_REPORT]
+    return [*of_report, asked] if asked is not None else of_report or [Path(FINDINGS)]
 
 
 def save_findings(
@@ -62,10 +63,7 @@ def save_findings(
             document = finding_document(finding, table, _start_files(finding, path, image, packed))
             digest = zlib.crc32(json.dumps(document, sort_keys=True).encode())
             target = directory / f"{phase.name}-{digest:08x}.json"
-            try:
-                directory.mkdir(parents=True, exist_ok=True)
-            except OSError as error:
-                raise UsageError(f"{directory}: cannot be made: {error.strerror}") from error
+            make_folder(directory)
             write_json(document, str(target))
             saved.append(
                 {

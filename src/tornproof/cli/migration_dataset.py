@@ -10,8 +10,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tornproof.cli.output import replacing
-from tornproof.impl.errors import UsageError
+from tornproof.cli.output import make_folder, replacing
 from tornproof.impl.migrate.plan import Migration, Outcome
 from tornproof.pipeline.files import Location
 
@@ -43,12 +42,8 @@ SCHEMA = pa.schema(
 
 def make_directory(directory: Location) -> None:
     """Make the directory of a dataset and those above it, if it is local; raises UsageError."""
-    if not directory.is_local:
-        return
-    try:
-        directory.local.mkdir(parents=True, exist_ok=True)
-    except (OSError, ValueError) as error:
-        raise UsageError(f"{directory}: cannot make the directory: {getattr(error, 'strerror', error)}") from error
+    if directory.is_local:
+        make_folder(directory.local)
 
 
 def write_dataset(done: Iterable[Migration], directory: Location) -> None:

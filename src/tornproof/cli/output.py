@@ -6,12 +6,13 @@ Results for people are printed with `console.py`.
 from __future__ import annotations
 
 import enum
+import errno
 import glob
 import json
 import os
 import sys
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -124,23 +125,90 @@ def without_surrogates(value: Any) -> Any:
             return value
 
 
-def check_outputs(*targets: str | Path | None) -> None:
+def check_outputs(
+    *files: str | Path | None, folder: Path | None = None, other_folders: Iterable[Path | None] = ()
+) -> None:
+    """Raise UsageError, before a command does anything, if two outputs go to one file, or one cannot be written.
+
+    Folders are made later where they are missing; files may be in `folder`, which is made in any case. None is no
+    output, and - standard output.
+    """
+    check_are_different(*files)
+    for directory in (folder, *other_folders):
+        if directory is not None:
+            _check_folder(directory)
+    missing = None if folder is None or folder.exists() else folder.resolve()
+    for file in files:
+        if file is not None and str(file) != "-" and Path(file).parent.resolve() != missing:
+            _check_file(Path(file))
+
+
+def check_are_different(*files: str | Path | None) -> None:
     """Raise UsageError if two outputs go to the same file, or to standard output; None is no output."""
-    places = [str(each) if str(each) == "-" else str(Path(each).resolve()) for each in targets if each is not None]
+    places = [str(each) if str(each) == "-" else str(Path(each).resolve()) for each in files if each is not None]
     for place in places:
         if places.count(place) > 1:
             where = "standard output" if place == "-" else visible(place)
             raise UsageError(f"two outputs cannot both go to {where}")
 
 
-def _check_is_in_no_table(path: Path) -> None:
-    """Raise UsageError for an output below the directory of a table, whose own files it could replace."""
+def _check_folder(folder: Path) -> None:
+    """Raise UsageError if a folder is in a table, or can neither be written to nor be made."""
+    _check_is_in_no_table(folder, folder.resolve())
+    with _words_for_errors(folder):
+        nearest = folder.absolute()
+        while not (nearest.exists() or nearest.is_symlink()):
+            nearest = nearest.parent
+        _try_to_write_in(nearest)
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder of outputs, and those above it, if needed; raises UsageError, also if it is in a table."""
+    _check_is_in_no_table(folder, folder.resolve())
+    with _words_for_errors(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+
+
+def _check_file(path: Path) -> None:
+    _check_is_in_no_table(path, path.resolve().parent)
+    with _words_for_errors(path):
+        if path.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        if _is_replaceable(path) or not path.exists():
+            _try_to_write_in(path.resolve().parent)
+
+
+def _try_to_write_in(directory: Path) -> None:
+    # Permissions do not say it: root has all of them in /proc, too, where nothing can be made.
+    import tempfile
+
+    with tempfile.TemporaryFile(dir=directory):
+        pass
+
+
+def _is_replaceable(path: Path) -> bool:
+    """Return whether a rename can put a file there: a link or a device has to be written to directly."""
+    return not path.is_symlink() and (path.is_file() or not path.exists())
+
+
+@contextmanager
+def _words_for_errors(path: Path) -> Iterator[None]:
+    """Raise UsageError for what the system says of an output."""
+    try:
+        yield
+    except OSError as error:
+        raise UsageError(f"{visible(path)}: cannot write: {error.strerror or error}") from error
+
+
+def _check_is_in_no_table(path: Path, directory: Path) -> None:
+    """Raise UsageError for an output whose directory is a table's, or below one: it could replace the table's files."""
     # Imported here, because not every command has to know what a table is.
     from tornproof.impl.table.tables_below import is_table
 
-    for directory in path.resolve().parents[:DEPTH_IN_TABLE]:
-        if is_table(directory):
-            raise UsageError(f"{visible(path)}: it is in the table {visible(directory)}, which gets no output")
+    with _words_for_errors(path):
+        for table in [directory, *directory.parents][:DEPTH_IN_TABLE]:
+            if is_table(table):
+                raise UsageError(f"{visible(path)}: it is in the table {visible(table)}, which gets no output")
 
 
 @contextmanager
@@ -149,23 +217,24 @@ def replacing(path: Path) -> Iterator[Path]:
 
     A link or a device cannot be replaced, so it is written to directly.
     """
-    _check_is_in_no_table(path)
-    is_replaceable = not path.is_symlink() and (path.is_file() or not path.exists())
+    _check_is_in_no_table(path, path.resolve().parent)
+    with _words_for_errors(path):
+        is_replaceable = _is_replaceable(path)
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial") if is_replaceable else path
     if is_replaceable:
         interruption.remove_at_end(partial.parent, glob.escape(partial.name))
     try:
-        with partial.open("wb"):
-            # Python's error says why a file cannot be created; pyarrow's would name the partial one.
-            pass
-        yield partial
-        if is_replaceable:
-            partial.replace(path)
-    except OSError as error:
-        raise UsageError(f"{path}: cannot write: {error.strerror or error}") from error
+        with _words_for_errors(path):
+            with partial.open("wb"):
+                # Python's error says why a file cannot be created; pyarrow's would name the partial one.
+                pass
+            yield partial
+            if is_replaceable:
+                partial.replace(path)
     finally:
         if is_replaceable:
-            partial.unlink(missing_ok=True)
+            with suppress(OSError):
+                partial.unlink()
 
 
 def exit_code_of(error: TornproofError) -> ExitCode:

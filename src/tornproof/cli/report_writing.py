@@ -8,6 +8,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from tornproof.cli.output import replacing, write_json
+from tornproof.cli.output import check_outputs, make_folder, replacing, write_json
 from tornproof.impl.errors import UsageError
 
 if TYPE_CHECKING:
@@ -42,13 +43,21 @@ def demand_packages() -> None:
         raise UsageError(f"a report needs {', '.join(missing)}: pip install 'tornproof[reports]'")
 
 
-def make_folder(directory: Path) -> None:
-    """Create a folder of results if needed; raises UsageError, before minutes of exploration are wasted."""
-    demand_packages()
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UsageError(f"{directory}: cannot create a folder of results: {error.strerror or error}") from error
+def prepare_outputs(report: Path | None, *files: str | Path | None, findings: Path | None = None) -> None:
+    """Raise UsageError, before minutes are wasted, if an output has no place; make the folder of the report."""
+    pages = () if report is None else (report / HTML, report / JUNIT)
+    check_outputs(*files, *pages, folder=report, other_folders=[findings])
+    if report is not None:
+        demand_packages()
+        make_folder(report)
+
+
+def add_run(document: dict[str, Any], report: Path | None) -> Written | None:
+    """Add the result of a check to a folder of results, if there is one, and write its report; raises UsageError."""
+    if report is None:
+        return None
+    save_run(document, report)
+    return write_report(report)
 
 
 def save_run(document: dict[str, Any], directory: Path) -> Path:
@@ -80,19 +89,35 @@ def save_run(document: dict[str, Any], directory: Path) -> Path:
         return path
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """A report that was written, and where."""
+
+    site: Site
+    html: Location
+    junit: Location
+
+    def print(self, console: Console, *, with_summary: bool = False) -> None:
+        """Print where it is and what it leaves out; a command that has printed its own result needs no summary."""
+        from tornproof.reports.terminal import print_notices, print_summary
+
+        if with_summary:
+            print_summary(console, self.site)
+        print_notices(console, self.site)
+        console.print(f"report: {self.html} (for CI: {self.junit})", soft_wrap=True)
+
+
 def write_report(
     directory: Path | Location,
-    console: Console,
     *,
     html: Path | None = None,
     junit: Path | None = None,
-    with_summary: bool = False,
     sums: Callable[[Path], Any] | None = None,
-) -> Site:
-    """Write the report on a folder, print where it is and what it leaves out, and return it; raises UsageError.
+) -> Written:
+    """Write the report on a folder, and return it; raises UsageError.
 
-    HTML and JUnit XML go into the folder unless other paths are given. A command that has printed its own result needs
-    no summary, and one that has the sums of a campaign hands them over.
+    HTML and JUnit XML go into the folder unless other paths are given. A command that has the sums of a campaign hands
+    them over.
     """
     demand_packages()
     from tornproof.harness.counterexamples.older_words import in_present_words
@@ -100,7 +125,6 @@ def write_report(
     from tornproof.pipeline.files import location_of
     from tornproof.reports.kit.json_fields import ResultError
     from tornproof.reports.site import site_of
-    from tornproof.reports.terminal import print_notices, print_summary
 
     there = location_of(directory)
     with _at_hand(there) as folder:
@@ -115,11 +139,7 @@ def write_report(
                 partial.write_text(text, encoding="utf-8")
         else:
             target.write_bytes(text.encode())
-    if with_summary:
-        print_summary(console, site)
-    print_notices(console, site)
-    console.print(f"report: {targets[0]} (for CI: {targets[1]})", soft_wrap=True)
-    return site
+    return Written(site=site, html=targets[0], junit=targets[1])
 
 
 @contextmanager

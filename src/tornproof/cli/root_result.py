@@ -29,8 +29,10 @@ def verify_tables_below(root: str, *, quick: bool, workers: int, json_target: st
             workers=workers,
             on_progress=lambda done, total: progress.update(task, completed=done, total=total),
         )
-    write_json(root_document(report), json_target)
-    print_root(result_console(json_target), report)
+    try:
+        write_json(root_document(report), json_target)
+    finally:
+        print_root(result_console(json_target), report)
     if report.interrupted_by is not None:
         signal.raise_signal(report.interrupted_by)
     return ExitCode[report.verdict.name]

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from tornproof.cli import interruption
 from tornproof.cli.check_progress import progress_bars
 from tornproof.cli.check_report import LIVE_SERVER, Asked
-from tornproof.cli.output import replacing
+from tornproof.cli.output import make_folder, replacing
 from tornproof.harness.check import PhaseName
 from tornproof.harness.common.effort import Bounds
 from tornproof.harness.explorers.server.clients import Plan
@@ -75,10 +75,7 @@ def save_history(checked: Checked, directory: Path) -> None:
     pq.write_table(checked.history, buffer)
     content = buffer.getvalue()
     file = directory / f"{PhaseName.SERVER}-history-{zlib.crc32(content):08x}.parquet"
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UsageError(f"{directory}: cannot be made: {error.strerror}") from error
+    make_folder(directory)
     with replacing(file) as partial:
         partial.write_bytes(content)
     checked.outcome.phases = [

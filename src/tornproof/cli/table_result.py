@@ -13,8 +13,7 @@ from typing import Any
 from tornproof.api.steady import until_stable
 from tornproof.cli.inspection.partition_document import data_document, joined_document, partition_document
 from tornproof.cli.inspection.report import FORMAT, Document, Problems, clean_text
-from tornproof.cli.output import write_json
-from tornproof.cli.report_writing import make_folder
+from tornproof.cli.output import make_folder, write_json
 from tornproof.impl.errors import TornproofError, UnsupportedError
 from tornproof.impl.storage.interface import Storage
 from tornproof.impl.verify.verify import PartitionReport, TableReport

@@ -10,17 +10,16 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from tornproof.api.holders import demand_owner, reject_if_held
+from tornproof.api.holders import demand_owner, has_table, reject_if_held
 from tornproof.cli.console import result_console, result_grid
 from tornproof.cli.interruption import say_if_interrupted
 from tornproof.cli.numbers import within
-from tornproof.cli.output import ExitCode, JsonOption, write_json
+from tornproof.cli.output import ExitCode, JsonOption, check_outputs, write_json
 from tornproof.cli.progress import progress_bar
 from tornproof.cli.spark_options import ConfOption, MasterOption, settings_of
 from tornproof.impl.errors import UsageError
 from tornproof.impl.parquet.fields import Codec
 from tornproof.impl.table.metadata_file import PartitionBy
-from tornproof.impl.txn.transaction import TXN_FILE
 from tornproof.impl.types.names import type_name
 from tornproof.pipeline.ingest.job import run_archive
 from tornproof.pipeline.ingest.schema import ArchiveSchema, read_schema_file
@@ -112,9 +111,10 @@ def archive(
     json_target: JsonOption = None,
 ) -> int:
     """Add files of telemetry frames to a table of parquet partitions, sorted by time; nothing is added twice."""
+    check_outputs(json_target)
     spark_settings = settings_of(conf)
     found = find_sources(sources, outside=[to, *([rejects] if rejects else [])])
-    is_there = Path(to, TXN_FILE).exists()
+    is_there = has_table(to)
     if is_there and partition_by is not None:
         raise UsageError(f"{to}: exists already; --partition-by is for new tables")
     if is_there and not dry_run:

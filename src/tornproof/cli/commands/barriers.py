@@ -9,7 +9,7 @@ import typer
 from rich.table import Table
 
 from tornproof.cli.console import result_console
-from tornproof.cli.output import ExitCode, JsonOption, write_json
+from tornproof.cli.output import ExitCode, JsonOption, check_outputs, write_json
 from tornproof.cli.progress import progress_bar
 from tornproof.harness.explorers.barriers.document import document, markdown
 from tornproof.harness.explorers.barriers.explorer import ALL, Outcome, explore_barriers
@@ -23,6 +23,7 @@ def barriers(
     """Find out which barriers F1 to F6 a commit needs: all 64 sets, under every model of what a crash may leave."""
     if as_markdown and json_target == "-":
         raise UsageError("--markdown and --json - both ask for standard output")
+    check_outputs(json_target)
     with progress_bar() as progress:
         task = progress.add_task("sets of barriers", total=None)
         outcomes = explore_barriers(on_progress=lambda done, total: progress.update(task, completed=done, total=total))

@@ -16,9 +16,9 @@ from tornproof.cli.console import result_console, result_grid
 from tornproof.cli.findings import finding_document
 from tornproof.cli.interruption import remove_at_end, say_if_interrupted
 from tornproof.cli.numbers import within
-from tornproof.cli.output import ExitCode, JsonOption, write_document, write_json
+from tornproof.cli.output import ExitCode, JsonOption, check_outputs, write_document, write_json
 from tornproof.cli.progress import Unseen, progress_bar
-from tornproof.cli.report_writing import write_report
+from tornproof.cli.report_writing import HTML, JUNIT, write_report
 from tornproof.cli.spark_options import ConfOption, MasterOption, settings_of
 from tornproof.harness.common.verdict import Verdict
 from tornproof.harness.mutation.seeded import SEEDED
@@ -29,7 +29,7 @@ from tornproof.pipeline.campaign.results import Detection, Summary
 from tornproof.pipeline.campaign.spec import TASKS_MAX, Spec, load_spec
 from tornproof.pipeline.campaign.tally import Tally
 from tornproof.pipeline.campaign.tasks import EVENTS, RESULTS
-from tornproof.pipeline.files import Location, location_of
+from tornproof.pipeline.files import Location, local_path, location_of
 from tornproof.pipeline.spark.session import spark_session
 from tornproof.pipeline.whole_file import PARTIAL
 
@@ -64,6 +64,9 @@ def campaign(
 ) -> int:
     """Run the simulator on scenarios, presets and planted faults: one run per seed, with a verdict and a history."""
     wanted, settings = load_spec(spec), settings_of(conf)
+    folder = local_path(out)
+    pages = (folder / HTML, folder / JUNIT) if report and folder is not None else ()
+    check_outputs(json_target, *pages, folder=folder)
     claim(wanted, out)
     console = result_console(json_target)
     findings = Findings(wanted, out / FINDINGS)
@@ -97,11 +100,16 @@ def campaign(
         )
     saved = [(detection, findings.save(detection)) for detection in summary.detections]
     document = _document(wanted, out, summary, saved)
-    write_document(document, out / SUMMARY_FILE)
-    write_json(document, json_target)
-    _print(console, wanted, summary)
-    if report:
-        write_report(out, console, sums=lambda _: sums_document(sums[0]))
+    written = None
+    try:
+        write_document(document, out / SUMMARY_FILE)
+        if report:
+            written = write_report(out, sums=lambda _: sums_document(sums[0]))
+        write_json(document, json_target)
+    finally:
+        _print(console, wanted, summary)
+    if written is not None:
+        written.print(console)
     return ExitCode[summary.verdict.name]
 
 

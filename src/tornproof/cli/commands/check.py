@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import signal
+from itertools import chain
 from typing import Annotated
 
 import typer
@@ -12,11 +14,11 @@ from tornproof.cli.check_progress import progress_bars
 from tornproof.cli.check_report import Asked, check_document, print_check
 from tornproof.cli.console import result_console
 from tornproof.cli.effort_option import METAVAR, parse_effort
-from tornproof.cli.findings import FindingsOption, findings_directory, save_findings
+from tornproof.cli.findings import FindingsOption, findings_directories, save_findings
 from tornproof.cli.numbers import CORES, seconds_within, seed_within, workers_within
 from tornproof.cli.output import ExitCode, JsonOption, write_json
 from tornproof.cli.preset_option import preset_named
-from tornproof.cli.report_writing import FINDINGS_OF_REPORT, ReportOption, make_folder, save_run, write_report
+from tornproof.cli.report_writing import ReportOption, add_run, prepare_outputs
 from tornproof.cli.server_check import Checked, check_server, reject_with_server, save_history
 from tornproof.harness.check import CheckQuestion, PhaseName, bounds_of, check_image
 from tornproof.harness.common.effort import DEFAULT
@@ -80,8 +82,8 @@ def check(
     json_target: JsonOption = None,
 ) -> int:
     """Explore a copy of a table: flipped bits, commits beside readers, kills at every step, failing calls."""
-    if report is not None:
-        make_folder(report)
+    folders = findings_directories(findings, report)
+    prepare_outputs(report, json_target, findings=folders[-1])
     if server is not None:
         others = {
             **{"TABLE": table, "--preset": preset, "--scenario": scenario, "--workers": workers},
@@ -94,19 +96,19 @@ def check(
         checked = _check_table(
             table, effort, seconds, only, seed, workers or CORES, preset, names, fails_fast=fail_fast
         )
-    asked, outcome, path, image = checked.asked, checked.outcome, checked.path, checked.image
-    directory = findings_directory(findings, report)
-    save_history(checked, directory)
-    saved = save_findings(outcome.phases, asked.target, path, image, directory)
-    document = check_document(asked, checked.bounds, outcome, saved, workers or CORES)
-    write_json(document, json_target)
-    print_check(result_console(json_target, width=WIDTH), asked, outcome, saved, with_bounds=bounds)
-    if report is not None:
-        if findings is not None:
-            save_history(checked, report / FINDINGS_OF_REPORT)
-            save_findings(outcome.phases, asked.target, path, image, report / FINDINGS_OF_REPORT)
-        save_run(document, report)
-        write_report(report, result_console(json_target))
+    asked, outcome, saved = checked.asked, checked.outcome, []
+    try:
+        for folder in folders:
+            save_history(checked, folder)
+            saved = save_findings(outcome.phases, asked.target, checked.path, checked.image, folder)
+        document = check_document(asked, checked.bounds, outcome, saved, workers or CORES)
+        written = add_run(document, report)
+        write_json(document, json_target)
+    finally:
+        # After all is saved, because standard output may end; and also if that fails.
+        print_check(result_console(json_target, width=WIDTH), asked, outcome, saved, with_bounds=bounds)
+    if written is not None:
+        written.print(result_console(json_target))
     if outcome.interrupted_by is not None:
         signal.raise_signal(outcome.interrupted_by)
     return ExitCode[worst(phase.verdict for phase in outcome.phases).name]
@@ -145,7 +147,13 @@ def _check_table(
         )
     asked = Asked(
         target="a small new table" if table is None else table,
-        arguments=() if table is None else (table,),
+        path="" if table is None else os.path.realpath(table),
+        arguments=(
+            *(() if table is None else (table,)),
+            *(() if preset is None else ("--preset", preset)),
+            *chain.from_iterable(("--scenario", name) for name in scenarios),
+            *chain.from_iterable(("--only", name) for name in only or ()),
+        ),
         preset=(chosen or HARDENED_PRESET).name,
         seed=seed,
         effort=effort,

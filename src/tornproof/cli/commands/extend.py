@@ -13,7 +13,7 @@ from rich.text import Text
 
 from tornproof.cli import interruption
 from tornproof.cli.console import result_console, result_grid
-from tornproof.cli.output import ExitCode, JsonOption, check_outputs, visible, write_json
+from tornproof.cli.output import ExitCode, JsonOption, check_are_different, check_outputs, visible, write_json
 from tornproof.impl.chunk.duplicates import ChunkForm
 from tornproof.impl.errors import UsageError
 from tornproof.impl.layout.parquet import FooterForm
@@ -66,7 +66,8 @@ def extend(
     """Write a Parquet file's footer in FlatBuffers, its numbers in ALP, beside the old or alone; or undo it."""
     if strip is bool(footer or encoding):
         raise UsageError("give either --strip, or --footer, --encoding or both")
-    check_outputs(out or file, json_target)
+    check_are_different(out or file, json_target)
+    check_outputs(out, json_target)
     interruption.say_if_interrupted("the file is as it was, or changed as a whole")
     form, chunks = (
         (FooterForm.THRIFT, ChunkForm.OLD) if strip else (_or_none(FooterForm, footer), _or_none(ChunkForm, encoding))

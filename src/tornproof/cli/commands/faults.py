@@ -15,7 +15,7 @@ from tornproof.cli.effort_option import METAVAR, parse_effort
 from tornproof.cli.numbers import CORES, workers_within
 from tornproof.cli.output import ExitCode, JsonOption, write_json
 from tornproof.cli.progress import progress_bar
-from tornproof.cli.report_writing import ReportOption, make_folder, write_report
+from tornproof.cli.report_writing import ReportOption, prepare_outputs, write_report
 from tornproof.harness.check import PhaseName
 from tornproof.harness.common.effort import DEFAULT
 from tornproof.harness.mutation.fault_file import BENIGN, JUDGES, FaultFile, fault_files, fault_files_in
@@ -79,8 +79,7 @@ def faults(
         write_json({"format": 1, "faults": [_listed(each) for each in chosen]}, json_target)
         console.print(_list(chosen))
         return ExitCode.VALID
-    if report is not None:
-        make_folder(report)
+    prepare_outputs(report, json_target)
     trials = Trials(
         table=None if table is None else str(table.absolute()),
         effort=str(effort),
@@ -103,10 +102,13 @@ def faults(
     save([])
     is_interrupted = _run(trials, wanted, save, workers or CORES)
     document = trials_document(rows)
-    write_json(document, json_target)
-    print_trials(console, rows)
-    if report is not None:
-        write_report(report, console)
+    try:
+        written = None if report is None else write_report(report)
+        write_json(document, json_target)
+    finally:
+        print_trials(console, rows)
+    if written is not None:
+        written.print(console)
     if is_interrupted:
         raise KeyboardInterrupt
     return ExitCode.INVALID if document["not_as_wanted"] else ExitCode.VALID

@@ -11,12 +11,12 @@ from rich.text import Text
 
 from tornproof.cli.check_report import STYLES
 from tornproof.cli.console import result_console
-from tornproof.cli.output import ExitCode, JsonOption, write_json
+from tornproof.cli.output import ExitCode, JsonOption, check_outputs, write_json
 from tornproof.cli.progress import progress_bar
 from tornproof.cli.spark_options import ConfOption, MasterOption, settings_of
 from tornproof.harness.checkers.snapshot_isolation import Anomaly
 from tornproof.harness.common.verdict import Verdict
-from tornproof.pipeline.files import Location, location_of
+from tornproof.pipeline.files import Location, local_path, location_of
 from tornproof.pipeline.history.check import Terms
 from tornproof.pipeline.history.job import ONLY, Dataset, Report, check_dataset, open_dataset
 from tornproof.pipeline.spark.progress import watched
@@ -71,6 +71,7 @@ def history(
     json_target: JsonOption = None,
 ) -> int:
     """Check recorded events for snapshot isolation, monotonic reads, real-time visibility and durability."""
+    check_outputs(json_target, other_folders=[local_path(out)])
     dataset = open_dataset(events, keys=by)
     terms = Terms(excused=tuple(excused or ()), seen_survives=not power_cut)
     settings = settings_of(conf)
@@ -81,8 +82,10 @@ def history(
             lambda: check_dataset(spark, dataset, terms=terms, with_sql=sql, scratch=scratch, out=out),
             lambda done, total: progress.update(task, completed=done, total=total),
         )
-    write_json(report_document(dataset, report, with_sql=sql), json_target)
-    print_report(result_console(json_target), report, with_sql=sql)
+    try:
+        write_json(report_document(dataset, report, with_sql=sql), json_target)
+    finally:
+        print_report(result_console(json_target), report, with_sql=sql)
     return ExitCode[report.verdict.name]
 
 

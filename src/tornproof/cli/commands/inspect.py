@@ -11,7 +11,7 @@ from tornproof.cli.inspection.inspector import inspect_path
 from tornproof.cli.inspection.report import counted
 from tornproof.cli.inspection.tree import Printer
 from tornproof.cli.numbers import within
-from tornproof.cli.output import ExitCode, JsonOption, complain, write_json
+from tornproof.cli.output import ExitCode, JsonOption, check_outputs, complain, write_json
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
 
 
@@ -33,6 +33,7 @@ def inspect(
     json_target: JsonOption = None,
 ) -> ExitCode:
     """Show what a file contains: structure, statistics, the purpose of every byte, and what is wrong."""
+    check_outputs(json_target)
     found = inspect_path(OperatingSystemStorage(), file, at)
     write_json(found.document, json_target)
     if json_target != "-":

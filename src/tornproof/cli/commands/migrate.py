@@ -27,7 +27,7 @@ from tornproof.cli.interruption import say_if_interrupted
 from tornproof.cli.migration_dataset import make_directory, write_dataset
 from tornproof.cli.migration_sources import Source, find_sources
 from tornproof.cli.numbers import CORES, WorkersOption
-from tornproof.cli.output import ExitCode, JsonOption, visible, write_json_list
+from tornproof.cli.output import ExitCode, JsonOption, check_outputs, visible, write_json_list
 from tornproof.cli.progress import ProgressBar, progress_bar
 from tornproof.cli.spark_options import ConfOption, MasterOption, settings_of
 from tornproof.cli.spool import Spool
@@ -42,7 +42,7 @@ from tornproof.impl.storage.holders import OpenFiles
 from tornproof.impl.storage.interface import Storage
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
 from tornproof.impl.table.partition import PM_FILE
-from tornproof.pipeline.files import Location, location_of
+from tornproof.pipeline.files import Location, local_path, location_of
 from tornproof.pipeline.migration import WAVE_PARTITIONS, convert_tables
 from tornproof.pipeline.spark.session import spark_session
 
@@ -103,9 +103,11 @@ def migrate(
         say_if_interrupted("the _pm files written so far stay; the same command does the rest")
     if out is not None:
         _demand_outside(out, sources, "which --out leaves unchanged")
+    if report is not None and report.is_local:
+        _demand_outside(str(report), sources, "where --report must not write")
+    folders = [None if out is None else Path(out), local_path(report)]
+    check_outputs(json_target, other_folders=folders)
     if report is not None:
-        if report.is_local:
-            _demand_outside(str(report), sources, "where --report must not write")
         make_directory(report)
     interrupted_by, note = None, ""
     with Spool[Migration]() as done:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import signal
 from dataclasses import replace
+from itertools import zip_longest
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,11 +17,11 @@ from rich.text import Text
 from tornproof.cli.check_report import STYLES, Asked, check_document
 from tornproof.cli.console import result_console
 from tornproof.cli.effort_option import METAVAR, parse_effort
-from tornproof.cli.findings import ANSWERS, FindingsOption, findings_directory, save_findings
+from tornproof.cli.findings import ANSWERS, FindingsOption, findings_directories, save_findings
 from tornproof.cli.numbers import CORES, seconds_within, workers_within
 from tornproof.cli.output import ExitCode, JsonOption, visible, write_json
 from tornproof.cli.progress import progress_bar
-from tornproof.cli.report_writing import FINDINGS_OF_REPORT, ReportOption, make_folder, save_run, write_report
+from tornproof.cli.report_writing import ReportOption, add_run, prepare_outputs
 from tornproof.cli.spark_options import ConfOption, MasterOption, settings_of
 from tornproof.harness.common.effort import DEFAULT, Bounds
 from tornproof.harness.common.verdict import Finding, Phase, Verdict
@@ -90,8 +92,8 @@ def power(
     if master is None and conf:
         raise UsageError("--conf is for Spark, and needs --master")
     settings = settings_of(conf)
-    if report is not None:
-        make_folder(report)
+    folders = findings_directories(findings, report)
+    prepare_outputs(report, json_target, findings=folders[-1])
     checker, names = Checker(command=check, seconds=check_seconds), _models(models)
     question = RecordedQuestion(
         trace=read_trace(trace),
@@ -107,17 +109,19 @@ def power(
         outcome = Outcome(phases=[_explored_on_spark(question, master, settings)])
     phase = _with_lines(outcome.phases[0], trace, checker)
     outcome.phases = [phase]
-    saved = save_findings([phase], str(trace), "", DiskImage(), findings_directory(findings, report))
-    asked = Asked(target=str(trace), arguments=(str(trace),), preset=RECORDED, seed=0, effort=effort)
-    document = check_document(asked, Bounds.of(effort), outcome, saved, workers or CORES)
-    document["bounds"] = {"states": question.states_max}
-    write_json(document, json_target)
-    _print(result_console(json_target), phase, saved)
-    if report is not None:
-        if findings is not None:
-            save_findings([phase], str(trace), "", DiskImage(), report / FINDINGS_OF_REPORT)
-        save_run(document, report)
-        write_report(report, result_console(json_target))
+    asked = Asked(target=str(trace), path=os.path.realpath(trace), preset=RECORDED, seed=0, effort=effort)
+    console, saved = result_console(json_target), []
+    try:
+        for folder in folders:
+            saved = save_findings([phase], str(trace), "", DiskImage(), folder)
+        document = check_document(asked, Bounds.of(effort), outcome, saved, workers or CORES)
+        document["bounds"] = {"states": question.states_max}
+        written = add_run(document, report)
+        write_json(document, json_target)
+    finally:
+        _print(console, phase, saved)
+    if written is not None:
+        written.print(console)
     if outcome.interrupted_by is not None:
         signal.raise_signal(outcome.interrupted_by)
     return ExitCode[phase.verdict.name]
@@ -199,9 +203,10 @@ def _print(console: Console, phase: Phase, saved: list[dict[str, Any]]) -> None:
     console.print(f"controls: {phase.controls}")
     if phase.note:
         console.print(f"note: {visible(phase.note)}", soft_wrap=True)
-    for finding, entry in zip(phase.findings, saved, strict=True):
+    for finding, entry in zip_longest(phase.findings, saved):
         console.print(Text.assemble(("finding ", "bold red"), f"({finding.evidence['states']:,} states)"))
         for sentence in finding.evidence["sentences"]:
             console.print(f"  {sentence}", soft_wrap=True)
         console.print(f"  {finding.evidence['replay']}", soft_wrap=True)
-        console.print(f"  in {entry['file']}", soft_wrap=True)
+        if entry is not None:
+            console.print(f"  in {entry['file']}", soft_wrap=True)

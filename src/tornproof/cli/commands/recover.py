@@ -17,7 +17,7 @@ from tornproof.api.holders import RECOVERED_OFFLINE, demand_offline
 from tornproof.cli.console import result_console, result_grid
 from tornproof.cli.interruption import say_if_interrupted
 from tornproof.cli.numbers import CORES, WorkersOption
-from tornproof.cli.output import ExitCode, JsonOption, visible, write_json
+from tornproof.cli.output import ExitCode, JsonOption, check_outputs, visible, write_json
 from tornproof.cli.progress import progress_bar
 from tornproof.harness.common.verdict import Verdict
 from tornproof.impl.errors import BusyError, TornproofError, UsageError, counted
@@ -50,6 +50,7 @@ def recover(
     json_target: JsonOption = None,
 ) -> int:
     """Remove what a killed writer left, so that every release can continue from the committed version."""
+    check_outputs(json_target)
     if is_root(table):
         if forget or not dry_run:
             raise UsageError(

@@ -12,7 +12,7 @@ import typer
 from tornproof.cli.console import result_console
 from tornproof.cli.explanation_print import print_explanation
 from tornproof.cli.findings import ANSWERS, load_finding
-from tornproof.cli.output import ExitCode, JsonOption, write_json
+from tornproof.cli.output import ExitCode, JsonOption, check_outputs, write_json
 from tornproof.cli.replay_file import is_of_test, read_replay, replay_test
 from tornproof.harness.common.verdict import Finding, Verdict
 from tornproof.harness.counterexamples.replay import Replayed, is_simulated
@@ -44,6 +44,7 @@ def replay(
     ] = False,
 ) -> int:
     """Reproduce a finding from its file: exit 1 if it happens again, 0 if not."""
+    check_outputs(json_target)
     if finding.is_local:
         return _replay(finding.local, str(finding), json_target, run_checker=run_checker, verbose=verbose)
     with tempfile.TemporaryDirectory(prefix="tornproof-finding-") as folder:

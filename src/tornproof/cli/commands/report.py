@@ -13,7 +13,7 @@ from tornproof.cli.console import result_console
 from tornproof.cli.output import ExitCode, JsonOption, check_outputs, write_json
 from tornproof.cli.report_writing import HTML, JUNIT, write_report
 from tornproof.harness.common.verdict import Verdict
-from tornproof.pipeline.files import Location, location_of
+from tornproof.pipeline.files import Location, local_path, location_of
 
 if TYPE_CHECKING:
     from tornproof.reports.site import Site
@@ -35,10 +35,17 @@ def report(
     json_target: JsonOption = None,
 ) -> int:
     """Write report.html and junit.xml from the results in a folder; the exit code is the verdict of the newest ones."""
-    check_outputs(out, junit, json_target)
-    console = result_console(json_target)
-    site = write_report(directory, console, html=out, junit=junit, with_summary=True)
-    write_json(_document(str(out or directory / HTML), str(junit or directory / JUNIT), site), json_target)
+    folder = local_path(directory)
+    if folder is not None and folder.is_dir():
+        check_outputs(out or folder / HTML, junit or folder / JUNIT, json_target)
+    else:
+        check_outputs(out, junit, json_target)
+    written = write_report(directory, html=out, junit=junit)
+    site, console = written.site, result_console(json_target)
+    try:
+        write_json(_document(str(out or directory / HTML), str(junit or directory / JUNIT), site), json_target)
+    finally:
+        written.print(console, with_summary=True)
     verdict = Verdict[site.verdict]
     console.print(Text.assemble(f"{directory}: ", (verdict.name, STYLES[verdict])))
     return ExitCode[verdict.name]

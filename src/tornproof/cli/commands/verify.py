@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import shlex
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
@@ -17,9 +18,9 @@ from tornproof.api.steady import verify_until_stable
 from tornproof.cli.console import result_console, result_grid
 from tornproof.cli.next_steps import steps_after_damage
 from tornproof.cli.numbers import CORES, WorkersOption
-from tornproof.cli.output import ExitCode, JsonOption, visible, write_json
+from tornproof.cli.output import ExitCode, JsonOption, check_outputs, visible, write_json
 from tornproof.cli.progress import progress_bar
-from tornproof.cli.report_writing import ReportOption, make_folder, write_report
+from tornproof.cli.report_writing import ReportOption, prepare_outputs, write_report
 from tornproof.impl.errors import CorruptError, UsageError, counted
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
 from tornproof.impl.table.tables_below import is_root
@@ -51,6 +52,7 @@ def verify(
     if is_root(table):
         if as_preset is not None or report_directory is not None:
             raise UsageError(f"{table}: --as and --report are for one table, and this is a directory of tables")
+        check_outputs(json_target)
         # This imports worker processes, which takes longer than verifying a small table.
         from tornproof.cli.root_result import verify_tables_below
 
@@ -62,8 +64,7 @@ def verify(
 
         preset = preset_named(as_preset)
     storage = OperatingSystemStorage()
-    if report_directory is not None:
-        make_folder(report_directory)
+    prepare_outputs(report_directory, json_target)
     with progress_bar() as progress:
         task = progress.add_task("verifying", total=None)
         report = verify_until_stable(
@@ -86,18 +87,23 @@ def verify(
             compatibility = _compatibility(table, preset)
     steps = [] if report.sound else steps_after_damage(storage, table, report)
     document = report_document(report, compatibility, steps)
-    write_json(document, json_target)
-    console = result_console(json_target)
-    print_report(console, report, quick=quick)
-    if compatibility is not None:
-        _print_compatibility(console, compatibility)
-    for step in steps:
-        console.print(Text.assemble(("next ", "bold"), visible(step)))
-    if report_directory is not None and inspected is not None:
-        from tornproof.cli.table_result import table_result, write_table_result
+    console, written = result_console(json_target), None
+    try:
+        if report_directory is not None and inspected is not None:
+            from tornproof.cli.table_result import table_result, write_table_result
 
-        write_table_result(report_directory, table, table_result(document, inspected))
-        write_report(report_directory, console)
+            write_table_result(report_directory, table, table_result(document, inspected))
+            written = write_report(report_directory)
+        write_json(document, json_target)
+    finally:
+        # After all is saved, because standard output may end; and also if that fails.
+        print_report(console, report, quick=quick)
+        if compatibility is not None:
+            _print_compatibility(console, compatibility)
+        for step in steps:
+            console.print(Text.assemble(("next ", "bold"), visible(step)))
+    if written is not None:
+        written.print(console)
     is_compatible = compatibility is None or (compatibility.readable and compatibility.writable)
     return ExitCode.VALID if report.sound and is_compatible else ExitCode.INVALID
 
@@ -126,6 +132,7 @@ def report_document(
     return {
         "format": 1,
         "table": report.table,
+        "path": os.path.realpath(report.table),
         "version": report.version,
         "sound": report.sound,
         "verdict": report.verdict,

@@ -5,11 +5,13 @@ pytest imports this module at every start, so what exploring needs is imported w
 
 from __future__ import annotations
 
+import argparse
 import os
 import shlex
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
@@ -34,6 +36,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--tornproof-replay", metavar="FILE", help="run only the test that FILE is from, and of it only what FILE found"
     )
+    # What `tornproof replay` takes for the answer; a report of pytest depends on marks and options of the test.
+    group.addoption("--tornproof-verdicts", metavar="FILE", help=argparse.SUPPRESS)
     group.addoption(
         "--tornproof-findings",
         metavar="DIR",
@@ -387,6 +391,11 @@ class Explorers:
         finding, is_its_own = replay.finding, replay.number == self._number
         is_same = (finding.phase, finding.evidence.get("target")) == (exploration.phase, exploration.target)
         verdict = exploration.replay(finding) if is_its_own and is_same else Verdict.UNKNOWN
+        verdicts = self._item.config.getoption("tornproof_verdicts")
+        if is_its_own and verdicts:
+            from tornproof.cli.replay_file import note_verdict
+
+            note_verdict(Path(verdicts), verdict)
         if is_its_own and verdict is Verdict.INVALID:
             from tornproof.cli.findings import HAPPENS_AGAIN
 

@@ -17,6 +17,8 @@ from command_line import TIMEOUT_SECONDS, warm_runner
 from depth import nightly
 
 from tornproof.cli.commands.replay import replay
+from tornproof.cli.replay_file import replayed_verdict
+from tornproof.harness.common.verdict import Verdict
 from tornproof.harness.simulator.process.observer import Property
 from tornproof.harness.systems.toy import Toy
 from tornproof.pipeline.files import location_of
@@ -462,6 +464,49 @@ def test_it(tornproof):
         tmp_path, *line, source=source.replace("    tornproof.crashes(HeaderFirst(), [b", "    print([b")
     )
     assert code == 1 and "cannot be replayed: the test has fewer explorations now" in output
+
+
+HEADER_FIRST = """
+import pytest
+from tornproof.harness.systems.toy import HeaderFirst, Toy
+
+class Mended(Toy):
+    name = HeaderFirst.name
+
+@pytest.mark.skipif(False, reason="no")
+def test_it(tornproof):
+    tornproof.crashes(HeaderFirst(), [b"one"])
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "options", "verdict"),
+    [
+        ("skipif(False, reason", "xfail(reason", (), Verdict.INVALID),
+        ("skipif(False", "skipif(True", (), Verdict.UNKNOWN),
+        ("", "", ("--tb=no", "-q", "-q", "-q", "--no-summary"), Verdict.INVALID),
+        ("HeaderFirst()", "Mended()", (), Verdict.VALID),
+        ('HeaderFirst(), [b"one"])', 'Mended(), [b"one"]); assert False', (), Verdict.UNKNOWN),
+    ],
+    ids=["expected to fail", "skipped", "nothing printed", "mended", "failed otherwise"],
+)
+def test_a_replay_has_its_own_verdict_whatever_pytest_makes_of_the_test(
+    run: Run, tmp_path: Path, old: str, new: str, options: tuple[str, ...], verdict: Verdict
+) -> None:
+    """A finding that still happened was VALID in a test marked xfail or skipif, and UNKNOWN if nothing was printed."""
+    _, output = run(tmp_path, source=HEADER_FIRST)
+    verdicts = tmp_path / "verdicts"
+    verdicts.touch()
+    asked = (*replay_lines(output)[0], "--tornproof-verdicts", str(verdicts), *options)
+    code, _ = run(tmp_path, *asked, source=HEADER_FIRST.replace(old, new))
+    assert replayed_verdict(verdicts, code) is verdict
+
+
+def test_the_command_says_that_it_happens_in_a_test_that_is_expected_to_fail(run: Run, tmp_path: Path) -> None:
+    run(tmp_path, source=HEADER_FIRST)
+    write_module(tmp_path, HEADER_FIRST.replace("skipif(False, reason", "xfail(reason"))
+    (file, *_) = (tmp_path / ".tornproof").glob("crash-*.json")
+    assert replay(location_of(file), None) == 1
 
 
 @pytest.mark.parametrize(

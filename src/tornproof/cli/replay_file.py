@@ -6,13 +6,14 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
-from tornproof.cli.findings import HAPPENS_AGAIN, finding_document, load_finding
-from tornproof.cli.output import write_json
-from tornproof.harness.common.verdict import Finding, Verdict
+from tornproof.cli.findings import finding_document, load_finding
+from tornproof.cli.output import make_folder, replacing, write_json
+from tornproof.harness.common.verdict import Finding, Verdict, worst
 from tornproof.impl.errors import UsageError
 
 
@@ -36,11 +37,9 @@ def write_replay(finding: Finding, test: str, number: int, directory: Path, root
     document |= {"test": test, "exploration": number, "root": os.path.relpath(root, directory)}
     digest = zlib.crc32(json.dumps(document, sort_keys=True).encode())
     file = directory / f"{finding.phase}-{digest:08x}.json"
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-        (directory / ".gitignore").write_text("*\n", encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"{directory}: cannot be made: {error.strerror}") from error
+    make_folder(directory)
+    with replacing(directory / ".gitignore") as partial:
+        partial.write_text("*\n", encoding="utf-8")
     write_json(document, str(file))
     return file
 
@@ -72,9 +71,25 @@ def is_of_test(path: Path) -> bool:
 
 def replay_test(path: Path, replay: Replay) -> tuple[Verdict, str]:
     """Run the test of a finding, and of it only what was found; return the verdict and what pytest said."""
-    command = [sys.executable, "-m", "pytest", "-q", "--no-header", "--tornproof-replay", str(path.resolve())]
-    done = subprocess.run([*command, replay.test], cwd=replay.root, capture_output=True, text=True, check=False)
-    output = done.stdout + done.stderr
-    if done.returncode == 0:
-        return Verdict.VALID, output
-    return Verdict.INVALID if HAPPENS_AGAIN in output else Verdict.UNKNOWN, output
+    with tempfile.TemporaryDirectory(prefix="tornproof-replay-") as folder:
+        verdicts = Path(folder, "verdicts")
+        verdicts.touch()
+        command = [sys.executable, "-m", "pytest", "-q", "--no-header", "--tornproof-replay", str(path.resolve())]
+        command += ["--tornproof-verdicts", str(verdicts), replay.test]
+        done = subprocess.run(command, cwd=replay.root, capture_output=True, text=True, check=False)
+        return replayed_verdict(verdicts, done.returncode), done.stdout + done.stderr
+
+
+def note_verdict(verdicts: Path, verdict: Verdict) -> None:
+    """Add the verdict of a replay to a file; a plugin may run the same test several times."""
+    with verdicts.open("a", encoding="utf-8") as file:
+        file.write(f"{verdict.name}\n")
+
+
+def replayed_verdict(verdicts: Path, exit_code: int) -> Verdict:
+    """Return the worst verdict in a file, UNKNOWN if nothing was replayed, or if the test failed all the same.
+
+    The exit code alone says nothing: it is 0 for a test that is expected to fail, or skipped.
+    """
+    verdict = worst(Verdict[name] for name in verdicts.read_text(encoding="utf-8").split())
+    return Verdict.UNKNOWN if verdict is Verdict.VALID and exit_code else verdict

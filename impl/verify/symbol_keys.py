@@ -9,7 +9,6 @@ import pyarrow as pa
 from tornproof.impl.chunk.expansion import PYARROW_ERRORS
 from tornproof.impl.errors import Problem
 from tornproof.impl.layout.pm import LOCAL_KEY_IS_GLOBAL
-from tornproof.impl.parquet.encode_options import PYARROW_CODECS
 from tornproof.impl.parquet.fields import Codec, PageType
 from tornproof.impl.parquet.pages import PageInfo
 from tornproof.impl.pm.block import Chunk
@@ -18,8 +17,8 @@ from tornproof.impl.table.metadata_file import TableMetadata
 from tornproof.impl.table.symbols import SymbolTable
 
 LENGTH_BYTES = 4
-CODECS = {**PYARROW_CODECS, Codec.LZ4_RAW: "lz4_raw"}
-"""As `pyarrow.Codec` calls them, which means frames by `lz4`."""
+CODECS = {Codec.UNCOMPRESSED, Codec.SNAPPY, Codec.GZIP, Codec.BROTLI, Codec.ZSTD, Codec.LZ4_RAW}
+"""Those that servers and this writer use; `pyarrow.Codec` calls them by their names in lower case."""
 
 
 def dictionaries_by_position(
@@ -48,7 +47,9 @@ def dictionary_problem(
     body = content[start : start + page.compressed_size_bytes]
     try:
         if chunk.codec != Codec.UNCOMPRESSED:
-            body = pa.Codec(CODECS[Codec(chunk.codec)]).decompress(body, page.uncompressed_size_bytes, asbytes=True)
+            body = pa.Codec(Codec(chunk.codec).name.lower()).decompress(
+                body, page.uncompressed_size_bytes, asbytes=True
+            )
     except PYARROW_ERRORS as error:
         return Problem(file, field, page.header_offset_bytes, "a page that decodes", str(error))
     known = symbols.symbols

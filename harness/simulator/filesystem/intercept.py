@@ -143,8 +143,7 @@ class InterceptedStorage(Storage):
         return self.intercept(Call(kind=CallKind.KIND, path=path), lambda: self._inner.own_kind(path))
 
     def take_permissions(self, source_path: str, target_path: str) -> None:
-        """Pass it on, because no reader sees it."""
-        self._inner.take_permissions(source_path, target_path)
+        """Do nothing: no simulated file has permissions, and no reader sees those of a real one."""
 
     def mkdir(self, path: str) -> None:
         """Make a directory."""

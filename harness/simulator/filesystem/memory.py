@@ -107,9 +107,6 @@ class MemoryStorage(InterceptedStorage):
             )
         return cls(_disk=_Disk(Kernel.of(image)))
 
-    def take_permissions(self, source_path: str, target_path: str) -> None:
-        """Do nothing: files here have no permissions."""
-
     def _on(self, disk: _Disk) -> MemoryStorage:
         return MemoryStorage(_disk=disk, _calls=None if self._calls is None else CallCount())
 

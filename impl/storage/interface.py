@@ -62,6 +62,7 @@ class StorageReason(StrEnum):
     INPUT_OUTPUT = "input/output error"
     TOO_SHORT = "it is shorter than the mapping"
     NO_LOCKS = "this platform has no locks that belong to an open file"
+    INHERITED = "its locks belong to the process that this one was forked from"
     NO_FENCES = "nothing can be written here: this machine may reorder stores, and there is nothing that orders them"
     BIG_ENDIAN = "this machine is big-endian, and the format is not"
 
@@ -142,6 +143,11 @@ class Mapping(Protocol):
 class File(ReadableFile, Protocol):
     """A regular file that can also be mapped, locked and, if opened for writing, written."""
 
+    @property
+    def is_inherited(self) -> bool:
+        """Whether it was opened by a process that this one was forked from, to which its locks belong."""
+        return False
+
     def pwrite(self, content: bytes | bytearray | memoryview, offset_bytes: int) -> None:
         """Write all of `content`; other processes may see a part of it."""
 
@@ -165,7 +171,8 @@ class File(ReadableFile, Protocol):
         """Take an advisory lock on a byte range; return at once whether it was granted.
 
         Locks belong to this open file, not to the process, and end with `close` or with the process. The range need not
-        exist, and a lock replaces an overlapping own one. Exclusive locks need a file opened for writing.
+        exist, and a lock replaces an overlapping own one. Exclusive locks need a file opened for writing. A forked
+        process can neither take nor release locks of an inherited file, and `close` leaves them there.
         """
 
     def lock(self, mode: LockMode, *, offset_bytes: int, size_bytes: int) -> None:

@@ -96,6 +96,12 @@ class OpenFile(File):
         self._tally = tally
         self._is_writable = is_writable
         self._was_locked = self._was_exclusive = False
+        self._process = os.getpid()
+
+    @property
+    def is_inherited(self) -> bool:
+        """Compare the processes, because a forked one has a copy of this object."""
+        return self._process != os.getpid()
 
     @property
     def _open_descriptor(self) -> int:
@@ -206,6 +212,8 @@ class OpenFile(File):
         assert offset_bytes >= 0 and offset_bytes + size_bytes <= _OFFSET_BYTES_END
         if sys.platform != "linux":
             raise StorageError(self._path, "lock", StorageReason.NO_LOCKS)
+        if self.is_inherited:
+            raise StorageError(self._path, "lock", StorageReason.INHERITED)
         # struct flock of 64-bit Linux: type, whence, start, length, and a process id that must be 0.
         request = struct.pack("hhqqi", lock_type, os.SEEK_SET, offset_bytes, size_bytes, 0)
         with TranslateOsErrors(self._path, "lock"):
@@ -224,7 +232,8 @@ class OpenFile(File):
 
     def _release(self) -> None:
         try:
-            if self._was_locked:
+            # A forked process shares the open file description, and would unlock it for the one before it.
+            if self._was_locked and not self.is_inherited:
                 self._set_lock(fcntl.F_UNLCK, 0, 0)  # a length of 0 means everything
         finally:
             descriptor, self._descriptor = self._descriptor, _CLOSED
@@ -233,7 +242,7 @@ class OpenFile(File):
 
     def __del__(self) -> None:
         """Close a file that was forgotten and keeps others out, with a warning, as Python does for its own files."""
-        if self._descriptor != _CLOSED and self._was_exclusive:
+        if self._descriptor != _CLOSED and self._was_exclusive and not self.is_inherited:
             text = f"{self._path}: it was never closed, and held its lock until now; use a `with` block"
             warnings.warn(text, ResourceWarning, stacklevel=2, source=self)
             self._release()

@@ -2,7 +2,8 @@
 
 A reader takes a shared lock on the byte whose offset is its version; the writer locks the last possible byte and,
 before it removes a directory, also all bytes below the oldest version that it keeps (docs/writing.md). The locks belong
-to the open file: a forked (not spawned) child process shares and therefore prolongs them.
+to the open file, which a forked process has, too: it cannot release them, and if the one before it is killed, they last
+until the forked one has closed the file or ends.
 """
 
 from __future__ import annotations
@@ -26,6 +27,11 @@ class WriterLock(AbstractContextManager["WriterLock"]):
         """Take ownership of an open `_pins` on which the writer's byte is locked."""
         self._file = file
 
+    @property
+    def is_inherited(self) -> bool:
+        """Whether another process took it, from which this one was forked."""
+        return self._file.is_inherited
+
     @contextmanager
     def exclude_pins_below(self, oldest_kept_version: int) -> Iterator[bool]:
         """Return whether no reader pins a version below that one; if so, none can inside the `with` block."""
@@ -40,7 +46,7 @@ class WriterLock(AbstractContextManager["WriterLock"]):
             self._file.unlock(**span)
 
     def release(self) -> None:
-        """Release the lock; releasing twice is harmless."""
+        """Release the lock, unless it is inherited; releasing twice is harmless."""
         self._file.close()
 
     def __exit__(self, *exception: object) -> None:
@@ -63,11 +69,14 @@ class Pin(AbstractContextManager["Pin"]):
 
     @property
     def is_held(self) -> bool:
-        """Whether writers of this library respect the pin; if not, read the version again when a file is missing."""
-        return self._file is not None
+        """Whether writers of this library respect the pin; if not, read the version again when a file is missing.
+
+        In a forked process it is not known, because the pin ends when the process that took it releases it.
+        """
+        return self._file is not None and not self._file.is_inherited
 
     def release(self) -> None:
-        """Release the pin; releasing twice is harmless."""
+        """Release the pin, unless a process took it that this one was forked from; releasing twice is harmless."""
         file, self._file = self._file, None
         if file is not None:
             file.close()

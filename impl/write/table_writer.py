@@ -50,7 +50,7 @@ REMEMBERED_PARTITIONS_MAX = 64
 
 
 class WriterDeadError(TornproofError):
-    """A commit of this writer has failed; opening a new writer recovers the table."""
+    """A commit of this writer has failed, or another process opened it; a new writer recovers the table."""
 
 
 class UncommittedError(UsageError):
@@ -260,7 +260,7 @@ class TableWriter(AbstractContextManager["TableWriter"]):
     def close(self) -> None:
         """Release the lock; raises UncommittedError if changes are staged, unless another error is on its way.
 
-        They are discarded. Closing twice is harmless.
+        They are discarded. Closing twice is harmless; a forked process leaves them, and the lock, to the one before it.
         """
         self._close(is_failing=sys.exc_info()[0] is not None)
 
@@ -269,7 +269,8 @@ class TableWriter(AbstractContextManager["TableWriter"]):
         self._close(is_failing=kind is not None)
 
     def _close(self, *, is_failing: bool) -> None:
-        is_forgotten = not is_failing and not self._is_dead and self._has_staged()
+        is_own = not self._lock.is_inherited
+        is_forgotten = is_own and not is_failing and not self._is_dead and self._has_staged()
         self.rollback()
         self._is_dead = True
         self._lock.release()
@@ -408,6 +409,11 @@ class TableWriter(AbstractContextManager["TableWriter"]):
         return PartitionFiles(storage=self._storage, path=f"{self.table.path}/{name}", name=name)
 
     def _check_alive(self) -> None:
+        if self._lock.is_inherited:
+            raise WriterDeadError(
+                f"{self.table.path}: this writer belongs to the process that this one was forked from; "
+                "open another one here when that is closed"
+            )
         if self._is_dead:
             raise WriterDeadError(
                 f"{self.table.path}: this writer is closed or its last commit failed; open another one"

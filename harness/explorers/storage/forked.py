@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NoReturn
 
 import pyarrow as pa
@@ -21,7 +21,7 @@ from tornproof.impl.storage.interface import File, LockMode, OpenMode, Storage
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
 from tornproof.impl.table.table import open_table
 
-PROPERTY = "a forked process reads as the one that it was forked from, and locks nothing for it"
+PROPERTY = "a forked process reads as the one that it was forked from, and neither locks nor unlocks for it"
 FORKED = "forked"
 """The key of the evidence."""
 IS_POSSIBLE = hasattr(os, "fork")
@@ -33,9 +33,17 @@ NEVER_UNLOCKED = (
     "from tornproof.impl.storage.operating_system_file import OpenFile; "
     "OpenFile._was_locked = property(lambda file: False, lambda file, was_locked: None)"
 )
+NEVER_INHERITED = (
+    "from tornproof.impl.storage.operating_system_file import OpenFile; "
+    "OpenFile.is_inherited = property(lambda file: False)"
+)
 BEGUN = b"."
-LOCKED = 3
-"""The exit code where a file that was closed stays locked."""
+LOCKED, UNLOCKED = 3, 4
+PROBLEMS = {
+    LOCKED: "what is closed stays locked as long as it lives",
+    UNLOCKED: "what it closes is not locked any more for the one before it",
+}
+"""What is wrong with locks, by the exit code that says so."""
 
 
 def problem(code: str = FORK, seconds_max: float = SECONDS_MAX) -> str | None:
@@ -52,9 +60,7 @@ def problem(code: str = FORK, seconds_max: float = SECONDS_MAX) -> str | None:
         return "it does not end"
     finally:
         _end(process)
-    if status == LOCKED:
-        return "what is closed stays locked as long as it lives"
-    return f"it reads something else, or dies (exit code {status})" if status else None
+    return PROBLEMS.get(status, f"it reads something else, or dies (exit code {status})") if status else None
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
@@ -68,32 +74,38 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def failed_controls() -> Iterator[str]:
-    """Yield what is not noticed: threads that a forked process takes for its own, and locks that outlive a file."""
+    """Yield what is not noticed: threads that a forked process takes for its own, and locks that end late or early."""
     if IS_POSSIBLE and problem(f"{WITHOUT_HOOKS}; {FORK}", CONTROL_SECONDS) is None:
         yield "a forked process that waits for threads of another one was not noticed"
     if IS_POSSIBLE and problem(f"{NEVER_UNLOCKED}; {FORK}") is None:
         yield "a forked process that keeps a lock was not noticed"
+    if IS_POSSIBLE and problem(f"{NEVER_INHERITED}; {FORK}") is None:
+        yield "a forked process that unlocks what it closes was not noticed"
 
 
 def fork() -> None:
-    """Read, lock, fork, and read again there; the exit code is 0 if both have read the same, and nothing stays locked.
+    """Read, lock, fork, and read again there; the exit code is 0 if both read the same, and locks are as they were.
 
-    The other process lives until it was seen whether the files are locked.
+    The other process closes some of the files, and lives until it was seen which ones are locked.
     """
     before, storage = _answers(), OperatingSystemStorage()
-    told, telling = os.pipe()
+    (told, telling), (heard, saying) = os.pipe(), os.pipe()
     with tempfile.TemporaryDirectory() as folder:
-        paths = {mode: f"{folder}/{mode.name}" for mode in LockMode}
-        locked = [_locked(storage, path, mode) for mode, path in paths.items()]
+        left, closed = ({f"{folder}/{mode.name} {name}": mode for mode in LockMode} for name in ("left", "closed"))
+        files = {path: _locked(storage, path, mode) for path, mode in (left | closed).items()}
         pid = os.fork()
         if not pid:
-            _read_again(before, told, telling)
-        for file in locked:
+            os.close(telling)
+            _read_again(before, [files[path] for path in closed], told, saying)
+        os.close(saying)
+        os.read(heard, 1)
+        is_kept = not any(_is_free(storage, path) for path in files)
+        for file in files.values():
             file.close()
-        is_free = all(_is_free(storage, path) for path in paths.values())
+        is_free = all(_is_free(storage, path) for path in files)
     os.close(telling)
     status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-    sys.exit(status or (0 if is_free else LOCKED))
+    sys.exit(status or (0 if is_kept else UNLOCKED) or (0 if is_free else LOCKED))
 
 
 def _locked(storage: Storage, path: str, mode: LockMode) -> File:
@@ -110,12 +122,14 @@ def _is_free(storage: Storage, path: str) -> bool:
         return file.try_lock(LockMode.EXCLUSIVE, offset_bytes=0, size_bytes=2)
 
 
-def _read_again(before: tuple[int, str], told: int, telling: int) -> NoReturn:
+def _read_again(before: tuple[int, str], files: Sequence[File], told: int, saying: int) -> NoReturn:
     status = 1
     try:
-        os.close(telling)
         os.write(sys.stdout.fileno(), BEGUN)
         status = int(_answers() != before)
+        for file in files:
+            file.close()
+        os.close(saying)
         os.read(told, 1)
     finally:
         os._exit(status)

@@ -2,13 +2,14 @@
 
 import errno
 import fcntl
+import gc
 import os
 import sys
 from collections.abc import Iterator
 from typing import NoReturn
 
 import pytest
-from processes import descriptor_count, holding
+from processes import descriptor_count, forked, holding
 
 from tornproof.impl.errors import StorageError
 from tornproof.impl.storage.interface import File, LockMode, StorageReason
@@ -98,6 +99,26 @@ def test_the_lock_of_a_killed_process_goes_with_it(file: File) -> None:
         assert not file.try_lock(SHARED, offset_bytes=9, size_bytes=1)
         assert file.try_lock(SHARED, offset_bytes=8, size_bytes=1)
     assert file.try_lock(EXCLUSIVE, offset_bytes=9, size_bytes=1)
+
+
+@pytest.mark.parametrize("mode", LockMode)
+def test_a_forked_process_neither_ends_nor_takes_locks_of_the_one_before_it(
+    storage: OperatingSystemStorage, other: File, mode: LockMode
+) -> None:
+    """It closed a file, or ended, and the lock of its parent was gone."""
+    opened = [storage.open_for_writing("file")]
+    assert opened[0].try_lock(mode, offset_bytes=3, size_bytes=1)
+    for call in ("try_lock", "lock"):
+        answer = forked(lambda call=call: getattr(opened[0], call)(mode, offset_bytes=3, size_bytes=1))
+        assert answer == f"StorageError: file: cannot lock: {StorageReason.INHERITED}"
+    answer = forked(lambda: opened[0].unlock(offset_bytes=3, size_bytes=1))
+    assert answer == f"StorageError: file: cannot lock: {StorageReason.INHERITED}"
+    assert forked(lambda: opened[0].close()) == "None"
+    assert forked(lambda: (opened.clear(), gc.collect())).startswith("(None")
+    assert not other.try_lock(EXCLUSIVE, offset_bytes=3, size_bytes=1)
+    assert forked(lambda: opened[0].is_inherited) == "True" and not opened[0].is_inherited
+    opened[0].close()
+    assert other.try_lock(EXCLUSIVE, offset_bytes=3, size_bytes=1)
 
 
 def test_a_lock_that_the_file_system_cannot_give_is_an_error_and_not_a_busy_lock(

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import golden_data
 import pytest
-from processes import descriptor_count, holding
+from processes import descriptor_count, forked, holding
 
 from tornproof.impl.errors import BusyError, CorruptError, FileMissingError, StorageError
 from tornproof.impl.storage.interface import File, LockMode, StorageReason
@@ -103,6 +103,21 @@ def test_the_pin_of_a_killed_reader_is_gone_at_once(storage: OperatingSystemStor
         process.kill()
         process.wait()
         assert may_purge(storage, table, FIRST_VERSION + 1)
+
+
+def test_a_forked_process_releases_no_pin_and_no_lock_of_the_one_before_it(
+    storage: OperatingSystemStorage, table: Path
+) -> None:
+    """A purge removed what the snapshot of the parent read, and a second writer came in."""
+    with pin_committed(storage, str(table)) as pin:
+        assert forked(lambda: (pin.is_held, pin.release())) == "(False, None)"
+        assert pin.is_held and not may_purge(storage, table, FIRST_VERSION + 1)
+    assert may_purge(storage, table, FIRST_VERSION + 1)
+    with take_writer_lock(storage, str(table)) as lock:
+        assert forked(lock.release) == "None"
+        with pytest.raises(BusyError):
+            take_writer_lock(storage, str(table))
+    take_writer_lock(storage, str(table)).release()
 
 
 def test_the_writer_and_its_readers_are_independent(storage: OperatingSystemStorage, table: Path) -> None:

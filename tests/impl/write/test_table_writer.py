@@ -1,6 +1,7 @@
 """What a writer guarantees: everything staged or nothing, rejection with a message, and one writer at a time."""
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -11,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
+from processes import forked
 from real_tables import CHAIN, in_memory, only, resolved_partitions, rows_of, snapshot_of, verified
 from written_tables import (
     DAY,
@@ -233,6 +235,26 @@ def test_a_forgotten_writer_is_warned_of_and_gives_its_lock_back(tmp_path: Path)
         forget()
     with open_writer(storage, path, allow_parquet_last=True) as writer:
         writer.write(rows([1]).drop("n"))
+        assert writer.commit() == 1
+
+
+def test_a_forked_process_can_neither_use_nor_close_the_writer_of_the_one_before_it(tmp_path: Path) -> None:
+    """It committed beside its parent, and the parent's lock ended with its `with` block."""
+    storage, path = OperatingSystemStorage(), str(tmp_path / "t")
+    columns = [NewColumn(name="ts", type=TypeTag.TIMESTAMP), NewColumn(name="v", type=TypeTag.LONG)]
+    create_table(storage, path, columns, timestamp="ts", partition_by=PartitionBy.DAY)
+
+    def leave(writer: TableWriter) -> None:
+        with writer:
+            writer.rollback()
+
+    with open_writer(storage, path, allow_parquet_last=True) as writer:
+        writer.write(rows([1]).drop("n"))
+        expected = "WriterDeadError: .*: this writer belongs to the process that this one was forked from; open another"
+        for call in (writer.commit, writer.purge, lambda: writer.drop_partition(DAY)):
+            assert re.match(expected, forked(call))
+        assert forked(writer.close) == forked(lambda: leave(writer)) == "None"
+        assert "another writer has the table open" in forked(lambda: open_writer(storage, path))
         assert writer.commit() == 1
 
 

@@ -13,6 +13,7 @@ from tornproof.harness.explorers.storage.explorer import explore_storage
 from tornproof.harness.explorers.storage.forked import (
     CONTROL_SECONDS,
     FORK,
+    NEVER_INHERITED,
     NEVER_UNLOCKED,
     WITHOUT_HOOKS,
     failed_controls,
@@ -56,6 +57,11 @@ def test_a_finding_replays_while_the_mistake_is_there(tmp_path: Path, monkeypatc
     assert "forked" in finding.sentence and replay_finding(finding, DiskImage({}), "/table") is Verdict.INVALID
     monkeypatch.setattr(forked, "problem", lambda: None)
     assert replay_finding(finding, DiskImage({}), "/table") is Verdict.VALID
+
+
+def test_a_lock_that_a_forked_process_ends_is_found() -> None:
+    """Only the process before it closed its files, so that nobody saw that the forked one unlocks them, too."""
+    assert problem(f"{NEVER_INHERITED}; {FORK}") == "what it closes is not locked any more for the one before it"
 
 
 def test_a_lock_that_a_forked_process_keeps_is_found() -> None:

@@ -313,8 +313,10 @@ class _Publication:
         self._file = opened.enter_context(storage.open_for_writing(f"{table_path}/{TXN_FILE}"))
 
     def grow(self, *, is_synced: bool) -> None:
-        if self._file.size_bytes() < self._plan.file_size_bytes:
-            self._file.truncate(self._plan.file_size_bytes)
+        size_bytes = self._file.size_bytes()
+        if size_bytes < self._plan.file_size_bytes:
+            # Zeros, not a hole: where the disk is full, a store into a hole ends the process, and a write is refused.
+            self._file.pwrite(bytes(self._plan.file_size_bytes - size_bytes), size_bytes)
             if is_synced:
                 # msync does not guarantee that the new size is durable.
                 self._file.fsync()

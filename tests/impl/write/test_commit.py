@@ -13,6 +13,8 @@ from written_tables import DAY, DAY_LENGTH, PATH, filled, pairs_on, rows, writer
 from tornproof.harness.simulator.filesystem.faulty import Fault, FaultyStorage
 from tornproof.harness.simulator.filesystem.intercept import BARRIERS, Call, CallKind
 from tornproof.harness.simulator.filesystem.memory import Killed, MemoryStorage
+from tornproof.impl.errors import StorageError
+from tornproof.impl.storage.interface import StorageReason
 from tornproof.impl.write.commit import HARDENED, Action
 from tornproof.impl.write.table_writer import TableWriter
 
@@ -169,6 +171,29 @@ def test_commit_that_is_killed_anywhere_is_there_whole_or_not_at_all_and_the_nex
         if not faulty.fired:
             break
     assert reached == {2, 3} and stop > 10
+
+
+def test_txn_grows_by_zeros_that_are_written_and_a_full_disk_refuses_them() -> None:
+    """It grew by a hole, and on a full disk the store into that killed the process."""
+    storage = filled(rows([day * DAY_LENGTH for day in range(60)]))
+    before = len(storage.image().files[TXN])
+    recorded = FaultyStorage(storage.copy())
+    with writer_on(recorded) as writer:
+        new_partition(writer)
+        recorded.arm()
+        writer.commit()
+    changes = [call for call in recorded.calls if call.path == TXN and call.kind in CHANGES_OR_BARRIERS]
+    grown, synced, *_, stored = changes
+    assert (grown.kind, grown.offset_bytes, set(grown.content)) == (CallKind.PWRITE, before, {0})
+    assert (synced.kind, stored.kind) == (CallKind.FSYNC, CallKind.MSYNC)
+    earlier = [call for call in recorded.calls[: recorded.calls.index(grown)] if call.kind is CallKind.PWRITE]
+    full = FaultyStorage(storage)
+    with writer_on(full) as writer:
+        new_partition(writer)
+        full.arm(Fault(at=len(earlier), reason=StorageReason.NO_SPACE, among=frozenset({CallKind.PWRITE})))
+        with pytest.raises(StorageError, match=r"_txn: cannot write: no space is left"):
+            writer.commit()
+    assert len(pairs_on(storage)) == 60
 
 
 def test_hardened_protocol_leaves_no_barrier_out() -> None:

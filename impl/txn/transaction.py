@@ -262,6 +262,10 @@ def _decode_partitions(
         if partitions and entry.timestamp <= partitions[-1].timestamp:
             expected = f"more than {partitions[-1].timestamp}, the partition before"
             raise CorruptError(file, "TIMESTAMP of a partition", offset_bytes, expected, entry.timestamp)
+        if entry.name_txn >= record.txn:
+            # Else the next commit, which names directories after this version, would take a live one for its own.
+            expected = f"less than {record.txn}, the version"
+            raise layout.PartitionEntry.at(file, offset_bytes).corrupt("name_txn", expected, entry.name_txn)
         partitions.append(
             Partition(
                 timestamp=entry.timestamp,

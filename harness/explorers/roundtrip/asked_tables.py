@@ -143,7 +143,7 @@ def _gone() -> Iterator[Question]:
     for words, now, expected in (
         ("the same", (mine,), DAMAGED),
         ("the same, which has grown,", (_changed(mine, token=200, row_count=9),), DAMAGED),
-        ("a rewritten one", (_changed(mine, name_txn=7),), GONE),
+        ("a rewritten one", (_changed(mine, name_txn=5),), GONE),
         ("one that was rewritten to a directory without a number", (_changed(mine, name_txn=-1),), GONE),
         ("none", (), GONE),
         ("another one", (earlier,), GONE),

@@ -202,6 +202,18 @@ def test_partitions_that_do_not_ascend_are_rejected(questdb_data: Path) -> None:
     decode_transaction(patched(content, second.entry_offset_bytes, first.timestamp + 1, 8), file="_txn")
 
 
+def test_a_directory_of_the_version_itself_is_rejected(questdb_data: Path) -> None:
+    """The next commit removed it, because new directories are named after the version before them."""
+    content = (questdb_data / CHAIN).read_bytes()
+    found = decode_transaction(content, file="_txn")
+    position = found.partitions[0].entry_offset_bytes + layout.PartitionEntry.layout.offset_of("name_txn")
+    decode_transaction(patched(content, position, found.version - 1, 8), file="_txn")
+    for name_txn in (found.version, found.version + 1, 2**63 - 1):
+        expected = f"less than {found.version}, the version"
+        problem = problem_of(patched(content, position, name_txn, 8))
+        assert problem == Problem("_txn", "NAME_TXN", position, expected, str(name_txn))
+
+
 def test_the_two_sizes_of_the_partition_table_must_agree(questdb_data: Path) -> None:
     content = (questdb_data / CHAIN).read_bytes()
     live = live_area(content)

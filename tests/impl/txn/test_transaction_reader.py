@@ -15,7 +15,9 @@ from tornproof.impl.txn.transaction import decode_transaction
 DAY = 24 * 3600 * 1_000_000
 PARQUET = layout.PARQUET_FORMAT.put(0, 1)
 FIRST, SECOND, THIRD = (
-    layout.PartitionEntry(timestamp=day * DAY, row_count_and_flags=PARQUET | 100 + day, name_txn=day, token=1000 + day)
+    layout.PartitionEntry(
+        timestamp=day * DAY, row_count_and_flags=PARQUET | 100 + day, name_txn=day - 1, token=1000 + day
+    )
     for day in range(3)
 )
 RECORD = zeroed(

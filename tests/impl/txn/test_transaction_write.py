@@ -78,7 +78,7 @@ PARTITIONS = st.lists(
         st.integers(-3, 9),
         row_count=st.integers(0, layout.ROW_COUNT.mask),
         token=st.one_of(st.just(-1), st.integers(0, 1 << 55)),
-        name_txn=st.integers(-1, 1 << 40),
+        name_txn=st.integers(-1, 0),
         flags=st.sampled_from((0, PARQUET, layout.READ_ONLY.mask, layout.SQUASH_COUNT.mask)),
     ),
     max_size=9,

@@ -22,7 +22,7 @@ COUNTS = pytest.mark.parametrize("count", [500, nightly(20_000)])
 def entries(count: int, flags: int, token: int) -> list[bytes]:
     return [
         txn.PartitionEntry(
-            timestamp=tb.DAY_MICROSECONDS + index * HOUR, row_count_and_flags=flags, name_txn=index, token=token
+            timestamp=tb.DAY_MICROSECONDS + index * HOUR, row_count_and_flags=flags, name_txn=0, token=token
         ).pack()
         for index in range(count)
     ]

@@ -205,7 +205,7 @@ def _expected(file: TransactionFile) -> dict[str, Any]:
     return found | {"partitions": len(file.entries)}
 
 
-def _entries(count: int) -> tuple[Entry, ...]:
+def _entries(count: int, version: int = 6) -> tuple[Entry, ...]:
     flags = (0, 1 << PARQUET_BIT, 1 << GENERATED_BIT, 3 << GENERATED_BIT, 5 << SQUASH_BIT, 1 << 62, 1 << 63)
     rows = (1, 0, (1 << ROW_BITS) - 1, 1 << 33)
     return tuple(
@@ -213,7 +213,7 @@ def _entries(count: int) -> tuple[Entry, ...]:
             timestamp=(number - 2) * 86_400_000_000 + number,
             row_count=rows[number % len(rows)],
             flags=flags[number % len(flags)],
-            name_txn=number * 3 - 1,
+            name_txn=min(number * 3, version) - 1,
             token=(number << 32) - 1,
         )
         for number in range(count)
@@ -223,7 +223,7 @@ def _entries(count: int) -> tuple[Entry, ...]:
 def _sound() -> Iterator[TransactionFile]:
     for version in (0, 1, 6, 7, (1 << 62) + 1):
         for count in (0, 1, 2, 3, 9):
-            entries = _entries(count)
+            entries = _entries(count, version)
             yield TransactionFile(name=f"version {version}, {count} partitions", version=version, entries=entries)
     for offset in (FIRST_AREA + 8, 4096, (1 << 16) + 64):
         for version in (6, 7):
@@ -270,6 +270,10 @@ def _wrong() -> Iterator[TransactionFile]:
             entries = (*sound.entries[:2], replace(sound.entries[2], timestamp=sound.entries[1].timestamp + step))
             at = sound.entries_offset + 2 * ENTRY.size
             yield _broken(sound, "TIMESTAMP of a partition", at, f"a partition that is {step} later", entries=entries)
+        for more in (0, 1):
+            entries = (*sound.entries[:2], replace(sound.entries[2], name_txn=version + more))
+            at = sound.entries_offset + 2 * ENTRY.size + 16
+            yield _broken(sound, "NAME_TXN", at, f"a directory of {more} versions later", entries=entries)
         too_many = (RECORD_BYTES_MAX - RECORD.size - 16 - 4) // ENTRY.size + 1
         many = _entries(1) * too_many
         yield replace(

@@ -24,9 +24,9 @@ from tornproof.impl.read.decoding import Decoding, InOrder
 from tornproof.impl.storage.interface import ReadableFile
 from tornproof.impl.table.partition import ResolvedPartition, read_chunk
 from tornproof.impl.table.partition_schema import physical_form
+from tornproof.impl.table.symbol_keys import dictionary_problem
 from tornproof.impl.table.symbols import SymbolTable
 from tornproof.impl.types.arrow import valid_decimal_shape
-from tornproof.impl.verify.symbol_keys import dictionary_problem
 
 
 class ChunkFilter(msgspec.Struct, frozen=True, kw_only=True):

@@ -34,6 +34,7 @@ from tornproof.impl.table.partition import (
     check_unmigrated,
     resolve_partition,
 )
+from tornproof.impl.table.symbol_keys import dictionaries_by_position
 from tornproof.impl.table.symbols import SymbolTable
 from tornproof.impl.table.table import Table
 from tornproof.impl.txn.sequencer import pending_transaction_count
@@ -41,7 +42,6 @@ from tornproof.impl.txn.transaction import Partition, Transaction
 from tornproof.impl.verify.indexes import Indexes, Keys, KeysOf, parquet_keys
 from tornproof.impl.verify.native import check_native_columns, native_keys
 from tornproof.impl.verify.pages import page_checks
-from tornproof.impl.verify.symbol_keys import dictionaries_by_position
 from tornproof.impl.verify.table_files import TableFiles
 
 PROBLEMS_PER_PARTITION = 20

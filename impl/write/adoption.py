@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import itertools
+from collections.abc import Collection, Mapping
 
 import msgspec
 from msgspec.structs import replace
 
-from tornproof.impl.errors import RowsRejectedError
+from tornproof.impl.chunk.chunk import pages_of
+from tornproof.impl.errors import CorruptError, RowsRejectedError
 from tornproof.impl.layout import txn as layout
 from tornproof.impl.read.reader import raise_first
 from tornproof.impl.read.reader_protocol import HARDENED_READER
 from tornproof.impl.table.check import check_against_table
-from tornproof.impl.table.partition import PartitionFiles
+from tornproof.impl.table.metadata_file import TableMetadata
+from tornproof.impl.table.partition import PartitionFiles, read_chunk
+from tornproof.impl.table.symbol_keys import dictionaries_by_position, dictionary_problem
+from tornproof.impl.table.symbols import SymbolTable
 from tornproof.impl.table.table import Table
 from tornproof.impl.txn.transaction import Partition, Transaction
 from tornproof.impl.write.commit import PartitionWrite
@@ -84,3 +89,22 @@ def adopted(
         prepared_path=prepared.directory_path,
     )
     return PartitionChange(write=write, partition=replace(state, files=files))
+
+
+def check_symbol_keys(change: PartitionChange, metadata: TableMetadata, symbols: Mapping[str, SymbolTable]) -> None:
+    """Raise CorruptError unless an adopted partition has the keys that the table's symbols have after the commit.
+
+    Its files were written without the writer, perhaps with the symbols of another table or of a commit that failed.
+    """
+    assert change.write.prepared_path is not None
+    partition, files = change.partition, replace(change.partition.files, path=change.write.prepared_path)
+    columns, label = partition.metadata.header.columns, files.data_label
+    known = dictionaries_by_position(partition.metadata.header, metadata, symbols)
+    with files.open_data() as handle:
+        for block, (position, table) in itertools.product(partition.metadata.blocks, known.items()):
+            chunk = block.chunks[position]
+            content = read_chunk(handle, chunk, file=label)
+            pages = pages_of(content, chunk, file=label)
+            problem = dictionary_problem(content, pages, columns[position], chunk, table, file=label)
+            if problem is not None:
+                raise CorruptError.of(problem)

@@ -91,6 +91,10 @@ class Dictionaries:
         """Return the symbols of a column as the next commit leaves them."""
         return self._extended.get(name) or self._before(name)
 
+    def all(self) -> dict[str, SymbolTable]:
+        """Return the symbols of all columns as the next commit leaves them."""
+        return {column.name: self.of(column.name) for column in self._columns}
+
     def counts(self) -> tuple[SymbolCount, ...]:
         """Return how many symbols each column has after the next commit."""
         counts = zip(self._columns, self._transaction.symbol_counts, strict=True)

@@ -35,7 +35,7 @@ from tornproof.impl.txn.announced_version import AnnouncedVersion, announced_aft
 from tornproof.impl.txn.pins import WriterLock, take_writer_lock
 from tornproof.impl.txn.transaction import HEADER_BYTES, TXN_FILE, Partition, Transaction
 from tornproof.impl.txn.write import I64_MAX, I64_MIN, NextVersion, PartitionState, next_version, plan_store
-from tornproof.impl.write.adoption import WRITTEN_FLAGS, PreparedPartition, adopted
+from tornproof.impl.write.adoption import WRITTEN_FLAGS, PreparedPartition, adopted, check_symbol_keys
 from tornproof.impl.write.commit import HARDENED, Protocol, RecoveryAction, execute, extend_dictionaries
 from tornproof.impl.write.incoming_rows import Portion, conform, in_time_order, portions, without_duplicates
 from tornproof.impl.write.new_symbols import Dictionaries
@@ -177,7 +177,10 @@ class TableWriter(AbstractContextManager["TableWriter"]):
         self._rewritten.add(partition.timestamp)
 
     def adopt(self, prepared: PreparedPartition) -> None:
-        """Stage a partition whose files are complete in a prepared directory, which `commit` renames."""
+        """Stage a partition whose files are complete in a prepared directory, which `commit` renames.
+
+        Raises as `adopted` does; with other symbol keys than the table's, it is `commit` that raises CorruptError.
+        """
         self._check_alive()
         files = self._new_files(prepared.timestamp)
         change = adopted(self.table, self.transaction, prepared, files, dropped=self._dropped)
@@ -289,6 +292,9 @@ class TableWriter(AbstractContextManager["TableWriter"]):
         staged = {portion.timestamp: portion for portion in self._portions(tuple(remaining.values()))}
         for timestamp in sorted(staged.keys() & self._adopted.keys()):
             raise RowsRejectedError(f"rows are staged for the partition at {timestamp}, which is prepared elsewhere")
+        for change in self._adopted.values():
+            # Only now, because rows that are staged beside it may add the symbols that it has.
+            check_symbol_keys(change, self._metadata, self._dictionaries.all())
         return {
             key: self._adopted.get(key) or self._change(key, remaining.get(key), staged.get(key))
             for key in sorted(staged.keys() | self._adopted.keys() | (self._rewritten - self._dropped))

@@ -1,6 +1,7 @@
 """A partition whose rows and new ones are written without the writer: what the writer's own rewrite makes of them."""
 
 import random
+from collections.abc import Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -10,14 +11,14 @@ from msgspec.structs import replace
 from real_tables import rows_of, snapshot_of, verified
 
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
-from tornproof.impl.errors import RowsRejectedError
+from tornproof.impl.errors import CorruptError, RowsRejectedError
 from tornproof.impl.layout.parquet import DATA_FILE
 from tornproof.impl.layout.txn import READ_ONLY
 from tornproof.impl.storage.interface import EntryKind
 from tornproof.impl.table.create import NewColumn, create_table
 from tornproof.impl.table.metadata_file import PartitionBy
 from tornproof.impl.table.partition import PM_FILE
-from tornproof.impl.table.symbols import read_table_symbols
+from tornproof.impl.table.symbols import SymbolTable, read_table_symbols
 from tornproof.impl.types.questdb import TypeTag
 from tornproof.impl.write.adoption import PreparedPartition
 from tornproof.impl.write.incoming_rows import conform, in_time_order, portions, without_duplicates
@@ -61,7 +62,9 @@ def rows(times: list[int], first: int) -> pa.Table:
     return pa.Table.from_arrays(arrays, names=["ts", "v", "s"])
 
 
-def prepared(storage: MemoryStorage, new: pa.Table) -> list[PreparedPartition]:
+def prepared(
+    storage: MemoryStorage, new: pa.Table, symbols: Mapping[str, SymbolTable] | None = None
+) -> list[PreparedPartition]:
     """Write the new rows of each partition as a task does, which the writer's lock does not hinder."""
     snapshot = snapshot_of("t", storage)
     metadata = snapshot.table.metadata
@@ -69,7 +72,7 @@ def prepared(storage: MemoryStorage, new: pa.Table) -> list[PreparedPartition]:
     new = conform(new, snapshot.schema, "ts")
     if any(column.is_dedup_key for column in metadata.columns):
         new = without_duplicates(new, ["ts"])
-    symbols = dict(read_table_symbols(snapshot.table, snapshot.transaction))
+    symbols = symbols or read_table_symbols(snapshot.table, snapshot.transaction)
     found = portions(in_time_order(new, "ts"), "ts", metadata, snapshot.transaction.partitions)
     return [
         prepare_partition(storage, snapshot, portion, f"{PREPARED}-{number}", OPTIONS, symbols)
@@ -138,6 +141,38 @@ def test_a_partition_is_not_dropped_once_another_one_takes_its_place() -> None:
         writer.drop_partition(0)
         writer.commit()
     assert rows_of(snapshot_of("t", storage)).num_rows == 0
+
+
+def test_a_partition_with_other_symbol_keys_is_not_adopted() -> None:
+    """It was, and servers found the symbols of other keys in its rows."""
+    storage = table_with([])
+    (made,) = prepared(storage, rows([HOUR, HOUR + 1], 0), {"s": SymbolTable(("a", "b"))})
+    with opened(storage) as writer:
+        writer.adopt(made)
+        with pytest.raises(CorruptError, match=r"T01.1/data.parquet: key 0 in .*: expected 'b', as in the table"):
+            writer.commit()
+        writer.rollback()
+        writer.write(rows([5], 0))
+        assert writer.commit() == 2
+    assert verified("t", storage).sound and rows_of(snapshot_of("t", storage)).num_rows == 4
+
+
+@pytest.mark.parametrize("new", [["c", "d"], ["d", "c"]])
+def test_a_partition_may_have_symbols_that_the_same_commit_adds(new: list[str]) -> None:
+    storage = table_with([])
+    late = rows([HOUR, HOUR + 1], 0).set_column(2, "s", pa.array(["d", "c"]))
+    (made,) = prepared(storage, late, {"s": SymbolTable(("b", "a", "c", "d"))})
+    with opened(storage) as writer:
+        writer.adopt(made)
+        with pytest.raises(CorruptError, match=r"key 2 in .*: expected only the table's 2, found 'c'"):
+            writer.commit()
+        writer.write(rows([5, 6], 0).set_column(2, "s", pa.array(new)))
+        if new == ["c", "d"]:
+            assert writer.commit() == 2 and verified("t", storage).sound
+        else:
+            with pytest.raises(CorruptError, match=r"key 2 in .*: expected 'd', as in the table, found 'c'"):
+                writer.commit()
+            writer.rollback()
 
 
 def test_a_partition_that_nobody_may_write_to_is_not_merged_with() -> None:

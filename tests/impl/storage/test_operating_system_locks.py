@@ -2,10 +2,10 @@
 
 import errno
 import fcntl
-import gc
 import os
 import sys
 from collections.abc import Iterator
+from functools import partial
 from typing import NoReturn
 
 import pytest
@@ -106,19 +106,15 @@ def test_a_forked_process_neither_ends_nor_takes_locks_of_the_one_before_it(
     storage: OperatingSystemStorage, other: File, mode: LockMode
 ) -> None:
     """It closed a file, or ended, and the lock of its parent was gone."""
-    opened = [storage.open_for_writing("file")]
-    assert opened[0].try_lock(mode, offset_bytes=3, size_bytes=1)
-    for call in ("try_lock", "lock"):
-        answer = forked(lambda call=call: getattr(opened[0], call)(mode, offset_bytes=3, size_bytes=1))
+    opened, span = [storage.open_for_writing("file")], {"offset_bytes": 3, "size_bytes": 1}
+    assert opened[0].try_lock(mode, **span)
+    for name, modes in (("try_lock", [mode]), ("lock", [mode]), ("unlock", [])):
+        answer = forked(partial(getattr(opened[0], name), *modes, **span))
         assert answer == f"StorageError: file: cannot lock: {StorageReason.INHERITED}"
-    answer = forked(lambda: opened[0].unlock(offset_bytes=3, size_bytes=1))
-    assert answer == f"StorageError: file: cannot lock: {StorageReason.INHERITED}"
-    assert forked(lambda: opened[0].close()) == "None"
-    assert forked(lambda: (opened.clear(), gc.collect())).startswith("(None")
-    assert not other.try_lock(EXCLUSIVE, offset_bytes=3, size_bytes=1)
-    assert forked(lambda: opened[0].is_inherited) == "True" and not opened[0].is_inherited
+    assert forked(opened[0].close) == forked(opened.clear) == "None"
+    assert not other.try_lock(EXCLUSIVE, **span)
     opened[0].close()
-    assert other.try_lock(EXCLUSIVE, offset_bytes=3, size_bytes=1)
+    assert other.try_lock(EXCLUSIVE, **span)
 
 
 def test_a_lock_that_the_file_system_cannot_give_is_an_error_and_not_a_busy_lock(

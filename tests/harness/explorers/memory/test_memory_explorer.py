@@ -267,8 +267,8 @@ def test_findings_say_which_store_answered_each_load_and_why_it_could() -> None:
     assert finding.sentence == (
         "Under weak memory, system calls are no fences: the reader took version 8 with words that no committed version "
         "has, because its load of VERSION returned the value from the start although the writer had put store 5 "
-        "(of commit 1) there before store 8 (of commit 2), which the reader had seen at NAME_TXN of partition 1: "
-        "nothing keeps them in order."
+        "(of commit 1) there before store 7 (of commit 2), which the reader had seen at LAG_CHECKSUM and LAG_TXN_COUNT"
+        ": nothing keeps them in order."
     )
     loads = finding.evidence["loads"]
     assert loads[0]["field"] == "VERSION" and {load["size_bytes"] for load in loads} == {WORD_BYTES}

@@ -123,10 +123,15 @@ def check_pages(content: bytes, column: Column, chunk: Chunk, *, file: str) -> C
 
 def decode_checked(content: bytes, column: Column, chunk: Chunk, checked: CheckedPages, *, file: str) -> pa.Array:
     """Decode pages that `check_pages` accepted; raises as `decode_chunk`."""
+    return final_values(stored_values(content, column, chunk, checked, file=file), column, chunk, file)
+
+
+def stored_values(content: bytes, column: Column, chunk: Chunk, checked: CheckedPages, *, file: str) -> pa.Array:
+    """Return the values of pages that `check_pages` accepted as they are stored; raises as `decode_chunk`."""
     stored = _read(content, checked.leaf, column, chunk, file, as_dictionary=checked.expanded_bytes is None)
     if checked.leaf.dimensions == 0:
         check_values(stored, column, chunk, is_vouched=are_vouched(checked.pages, column, chunk), file=file)
-    return final_values(stored, column, chunk, file)
+    return stored
 
 
 def check_values(stored: pa.Array, column: Column, chunk: Chunk, *, is_vouched: bool, file: str) -> None:

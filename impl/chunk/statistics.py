@@ -48,17 +48,14 @@ def check_bounds(values: pa.Array, column: Column, chunk: Chunk, *, file: str) -
     start of a long text, because the converter marks everything exact (docs/migration.md). Not compared is what has no
     known order: columns of unknown type, INT96, and minima above their maxima (unsigned integers of other writers).
     """
+    if (chunk.minimum is None and chunk.maximum is None) or not has_known_order(column):
+        return
     tag = tag_of(column.type)
-    if (chunk.minimum is None and chunk.maximum is None) or tag is None or column.physical_type == PhysicalType.INT96:
-        return
     low, high = _bound(chunk.minimum, column, chunk, file), _bound(chunk.maximum, column, chunk, file)
-    if tag in DECIMAL_DIGITS_MAX and valid_decimal_shape(column.type) is None:
-        # Decimals of an impossible precision stay bytes, whose order is not that of numbers.
-        return
     is_integer = column.physical_type in (PhysicalType.INT32, PhysicalType.INT64)
     if is_integer and low is not None and high is not None and low > high:
         return
-    smallest, largest = _extremes(values, column)
+    smallest, largest = extremes_of(values, column)
     if low == smallest and high == largest:
         return
     is_alone = (low is None) != (high is None)
@@ -82,6 +79,15 @@ def check_bounds(values: pa.Array, column: Column, chunk: Chunk, *, file: str) -
             raise_corrupt(column, chunk, file, name, f"a bound of {value!r}, which is in the pages", repr(bound))
         elif is_exact and bound != value and not _is_truncation(bound, value):
             raise_corrupt(column, chunk, file, name, f"{value!r}, the outermost value in the pages", repr(bound))
+
+
+def has_known_order(column: Column) -> bool:
+    """Whether values of the column can be compared with bounds (docs/format.md)."""
+    tag = tag_of(column.type)
+    if tag is None or column.physical_type == PhysicalType.INT96:
+        return False
+    # Decimals of an impossible precision stay bytes, whose order is not that of numbers.
+    return tag not in DECIMAL_DIGITS_MAX or valid_decimal_shape(column.type) is not None
 
 
 def are_exact(values: pa.Array, column: Column, chunks: Sequence[Chunk]) -> list[bool]:
@@ -143,16 +149,22 @@ def _about(
 def _bound(statistic: Statistic | None, column: Column, chunk: Chunk, file: str) -> Any:
     if statistic is None:
         return None
-    bound = value_of(column, statistic.value)
+    bound = comparable_bound(statistic.value, column)
     if bound is None:
         raise_corrupt(column, chunk, file, "statistics", "bytes of the physical type's width", statistic.value.hex())
+    return bound
+
+
+def comparable_bound(raw: bytes, column: Column) -> Any:
+    """Return a bound as a value to compare, None if its length does not fit the physical type."""
+    bound = value_of(column, raw)
     if isinstance(bound, bytes) and valid_decimal_shape(column.type) is not None:
         return int.from_bytes(bound, "big", signed=True)
     return bound
 
 
-def _extremes(values: pa.Array, column: Column) -> tuple[Any, Any]:
-    """Return the smallest and largest value in the representation of `_bound`, or two None where all are null."""
+def extremes_of(values: pa.Array, column: Column) -> tuple[Any, Any]:
+    """Return the smallest and largest value as those of `comparable_bound`, or two None where all are null."""
     if tag_of(column.type) in UNSIGNED_TAGS:
         values = values.view(pa.uint32())
     smallest, largest = _min_max(values)

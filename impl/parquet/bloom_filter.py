@@ -41,10 +41,10 @@ def encode_filter_header(size_bytes: int) -> bytes:
     )
 
 
-def decode_filter_header(raw: bytes, *, file: str) -> tuple[int, int]:
+def decode_filter_header(raw: bytes, *, file: str, offset_bytes: int = 0) -> tuple[int, int]:
     """Return the sizes of the bitset and of the header at the start of `raw`; raises CorruptError."""
     path_of = BLOOM_FILTER_HEADER.path_text
-    tree, end = decode(raw[:HEADER_MAX_BYTES], file=file, path_of=path_of)
+    tree, end = decode(raw[:HEADER_MAX_BYTES], file=file, offset_bytes=offset_bytes, path_of=path_of)
     try:
         return read(tree, BLOOM_FILTER_HEADER)["num_bytes"], end
     except BrokenError as error:

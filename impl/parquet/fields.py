@@ -97,6 +97,14 @@ OF_DICTIONARIES = frozenset({PageEncoding.PLAIN, PageEncoding.PLAIN_DICTIONARY})
 """Both names of the one encoding for the values of a dictionary."""
 
 
+class BoundaryOrder(IntEnum):
+    """In which order the bounds of a chunk's pages are."""
+
+    UNORDERED = 0
+    ASCENDING = 1
+    DESCENDING = 2
+
+
 class PageType(IntEnum):
     """What a page holds."""
 
@@ -323,6 +331,17 @@ OFFSET_INDEX = Table(
     "OffsetIndex",
     Member(1, "page_locations", list_of(struct_of(PAGE_LOCATION)), True),
     Member(2, "unencoded_byte_array_data_bytes", list_of(I64, as_tree=True)),
+)
+
+COLUMN_INDEX = Table(
+    "ColumnIndex",
+    Member(1, "null_pages", list_of(BOOL, as_tree=True), True),
+    Member(2, "min_values", list_of(BYTES), True),
+    Member(3, "max_values", list_of(BYTES), True),
+    Member(4, "boundary_order", Form(kind=Kind.I32, high=BoundaryOrder.DESCENDING), True),
+    Member(5, "null_counts", list_of(SIZE64)),
+    Member(6, "repetition_level_histograms", list_of(I64, as_tree=True)),
+    Member(7, "definition_level_histograms", list_of(I64, as_tree=True)),
 )
 
 

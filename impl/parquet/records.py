@@ -27,6 +27,8 @@ from tornproof.impl.parquet.thrift import (
 )
 
 INTEGER_KINDS = {Kind.I16, Kind.I32, Kind.I64}
+BOOLEAN_KINDS = {Kind.TRUE, Kind.BOOL}
+"""Writers of lists of booleans differ in it."""
 LIST_KINDS = frozenset({STOP, *Kind})
 """Wire types in headers of lists that readers accept; fastparquet gives the first one to lists without elements."""
 
@@ -220,7 +222,8 @@ def _fits(items: Items, form: Form) -> bool:
     if form.element is None or not items.elements:
         return True
     # All integers are zigzag varints, so readers accept any kind of them in a list, and public files have mixed ones.
-    return items.element_kind == form.element.kind or {items.element_kind, form.element.kind} <= INTEGER_KINDS
+    kinds = {items.element_kind, form.element.kind}
+    return len(kinds) == 1 or kinds <= INTEGER_KINDS or kinds <= BOOLEAN_KINDS
 
 
 def _convert(value: Value, form: Form, tolerant: bool, known: Known | None) -> Any:

@@ -13,7 +13,7 @@ from tornproof.impl.pm.chain import Metadata
 from tornproof.impl.pm.extent import Interval, bitset_intervals, block_intervals
 from tornproof.impl.pm.footer import bloom_reference_offset
 from tornproof.impl.pm.header import Column, FileHeader, descriptor_offset
-from tornproof.impl.pm.statistics import Bound, bounds_of, in_order
+from tornproof.impl.pm.statistics import are_unsigned, bounds_of, in_order
 from tornproof.impl.types.physical import PhysicalType
 from tornproof.impl.types.questdb import TypeTag, tag_of
 
@@ -157,18 +157,8 @@ def _check_chunk(
     bounds = bounds_of(column, chunk)
     if isinstance(bounds, str):
         yield "min_stat", "statistics of the column's type", bounds
-    elif bounds is not None and not in_order(column, *bounds) and not _are_unsigned(column, *bounds):
+    elif bounds is not None and not in_order(column, *bounds) and not are_unsigned(column, *bounds):
         yield "min_stat", f"at most the maximum, {bounds[1]!r}", repr(bounds[0])
-
-
-def _are_unsigned(column: Column, low: Bound, high: Bound) -> bool:
-    """Whether bounds can be those of unsigned integers, to which the converter gives the types INT and LONG too.
-
-    No table has them, so only columns without a writer index can be unsigned.
-    """
-    if column.id >= 0 or not isinstance(low, int) or not isinstance(high, int):
-        return False
-    return tag_of(column.type) in (TypeTag.INT, TypeTag.LONG) and high < 0 <= low
 
 
 def _check_ranges(metadata: Metadata, file: str) -> Iterator[Problem]:

@@ -69,6 +69,16 @@ def in_order(column: Column, low: Bound, high: Bound) -> bool:
     return not low > high  # also true for NaN
 
 
+def are_unsigned(column: Column, low: Bound, high: Bound) -> bool:
+    """Whether bounds can be those of unsigned integers, to which the converter gives the types INT and LONG too.
+
+    No table has them, so only columns without a writer index can be unsigned.
+    """
+    if column.id >= 0 or not isinstance(low, int) or not isinstance(high, int):
+        return False
+    return tag_of(column.type) in _TAGS_OF_UNSIGNED and high < 0 <= low
+
+
 def value_of(column: Column, raw: bytes) -> Bound | None:
     """Return one statistic as a comparable value, or None if its length does not fit the physical type."""
     decode = _decoder(column.type, column.physical_type, column.fixed_byte_len, len(raw))

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
+from typing import Any
 
 import msgspec
 import numpy as np
 import pyarrow as pa
 
-from tornproof.impl.chunk.chunk import are_vouched, check_pages, decode_checked, pages_of
-from tornproof.impl.errors import Problem, ProblemError, UnsupportedError
+from tornproof.impl.chunk.chunk import CheckedPages, are_vouched, check_pages, final_values, pages_of, stored_values
+from tornproof.impl.chunk.page_index import ColumnIndex, StoredIndex, check_offset_index, column_index_of
+from tornproof.impl.errors import CorruptError, Problem, ProblemError, UnsupportedError
 from tornproof.impl.layout.record import Buffer
 from tornproof.impl.parquet.bloom import can_be_hashed, hashes_of, probe
-from tornproof.impl.parquet.footer import ParquetFooter
+from tornproof.impl.parquet.footer import ColumnChunk, ParquetFooter
 from tornproof.impl.parquet.pages import PageInfo
 from tornproof.impl.pm.block import Chunk
 from tornproof.impl.pm.bloom_position import ReadData, bitset_of, reference_of
@@ -27,6 +29,7 @@ from tornproof.impl.table.partition_schema import physical_form
 from tornproof.impl.table.symbol_keys import dictionary_problem
 from tornproof.impl.table.symbols import SymbolTable
 from tornproof.impl.types.arrow import valid_decimal_shape
+from tornproof.impl.verify.beside_pages import FileParts
 
 
 class ChunkFilter(msgspec.Struct, frozen=True, kw_only=True):
@@ -107,34 +110,74 @@ def page_checks(
 
     Those of columns in `symbols` must have the table's keys.
     """
-    metadata = resolved.metadata
-    groups = zip(metadata.blocks, _uncompressed_sizes(metadata, footer), strict=True)
+    metadata, header = resolved.metadata, resolved.metadata.header
+    groups = zip(metadata.blocks, _footer_chunks(metadata, footer), strict=True)
     chunks = (
-        (ordinal, index, chunk, size)
-        for ordinal, (block, sizes) in enumerate(groups)
-        for index, (chunk, size) in enumerate(zip(block.chunks, sizes, strict=True))
+        (ordinal, index, chunk, facts)
+        for ordinal, (block, of_footer) in enumerate(groups)
+        for index, (chunk, facts) in enumerate(zip(block.chunks, of_footer, strict=True))
     )
-    bloom_columns = frozenset(metadata.header.bloom_columns)
     checks: InOrder[CheckedChunk] = InOrder(decoding)
     with resolved.files.open_data() as handle:
-        for ordinal, index, chunk, size in chunks:
-            bloom = None
-            if index in bloom_columns:
-                bloom = functools.partial(filter_of, resolved, handle, ordinal, index)
-            column, label = metadata.header.columns[index], resolved.files.data_label
-            checks.begin(_check(handle, column, chunk, size, label, bloom, symbols.get(index)), chunk.total_compressed)
+        parts = FileParts(read=handle.pread, file=resolved.files.data_label, size_bytes=metadata.token)
+        for ordinal, index, chunk, facts in chunks:
+            work = _fetched(
+                handle,
+                header.columns[index],
+                chunk,
+                functools.partial(_beside, resolved, handle, parts, ordinal, index, facts),
+                file=parts.file,
+                uncompressed_size=None if facts is None else facts.total_uncompressed_size,
+                is_time=header.is_in_time_order and index == header.designated_timestamp,
+                symbols=symbols.get(index),
+            )
+            checks.begin(work, chunk.total_compressed)
             yield from checks.due()
     yield from checks.rest()
 
 
-def _uncompressed_sizes(metadata: Metadata, footer: ParquetFooter | None) -> list[list[int | None]]:
-    """Return for each row group the chunks' uncompressed sizes, page headers included, in the Thrift footer."""
-    sizes: list[list[int | None]] = []
-    if footer is not None:
-        sizes = [[chunk.total_uncompressed_size for chunk in group.chunks] for group in footer.row_groups]
-    if list(map(len, sizes)) == [len(block.chunks) for block in metadata.blocks]:
-        return sizes
+def _footer_chunks(metadata: Metadata, footer: ParquetFooter | None) -> Sequence[Sequence[ColumnChunk | None]]:
+    """Return for each row group the chunks in the Thrift footer, None for each if it has other ones."""
+    chunks = [] if footer is None else [group.chunks for group in footer.row_groups]
+    if list(map(len, chunks)) == [len(block.chunks) for block in metadata.blocks]:
+        return chunks
     return [[None] * len(block.chunks) for block in metadata.blocks]
+
+
+class Beside(msgspec.Struct, frozen=True, kw_only=True):
+    """What is stored beside the pages of a chunk: filters, of which most chunks have one at most, and indexes."""
+
+    filters: Sequence[ChunkFilter] = ()
+    offset_index: StoredIndex | None = None
+    column_index: StoredIndex | None = None
+
+
+def _beside(
+    resolved: ResolvedPartition,
+    handle: ReadableFile,
+    parts: FileParts,
+    ordinal: int,
+    index: int,
+    facts: ColumnChunk | None,
+) -> Beside:
+    """Fetch what is beside the pages of a column in a row group; raises CorruptError, UnsupportedError."""
+    header = resolved.metadata.header
+    column, filters = header.columns[index], list[ChunkFilter]()
+    if index in header.bloom_columns and (found := filter_of(resolved, handle, ordinal, index)) is not None:
+        filters.append(found)
+    if facts is None:
+        return Beside(filters=filters)
+    owner = f"column {column.name!r} of row group {ordinal}"
+    bitset = parts.bitset_of(facts, owner)
+    # Often it is the same filter.
+    if bitset is not None and all(each.bitset != bitset for each in filters):
+        at = facts.bloom_filter_offset
+        filters.append(ChunkFilter(column=column, ordinal=ordinal, bitset=bitset, file=parts.file, offset_bytes=at))
+    return Beside(
+        filters=filters,
+        offset_index=parts.offset_index_of(facts, owner),
+        column_index=parts.column_index_of(facts, owner),
+    )
 
 
 def filter_of(resolved: ResolvedPartition, handle: ReadableFile, ordinal: int, index: int) -> ChunkFilter | None:
@@ -143,48 +186,101 @@ def filter_of(resolved: ResolvedPartition, handle: ReadableFile, ordinal: int, i
     return chunk_filter(content, resolved.metadata, ordinal, index, read_data=handle.pread, file=label)
 
 
-def _check(
-    handle: ReadableFile,
-    column: Column,
-    chunk: Chunk,
-    uncompressed_size: int | None,
-    file: str,
-    bloom: Callable[[], ChunkFilter | None] | None,
-    symbols: SymbolTable | None,
+def _fetched(
+    handle: ReadableFile, column: Column, chunk: Chunk, fetch: Callable[[], Beside], **of_file: Any
 ) -> Callable[[], CheckedChunk]:
-    """Fetch a chunk and its filter, and return the work of checking them."""
-    bloom_filter, bloom_problem = None, None
+    """Fetch a chunk and what is beside it, and return the work of checking them."""
     try:
-        content = read_chunk(handle, chunk, file=file)
-    except UnsupportedError as error:
-        return functools.partial(_verdict, chunk, None, unsupported=error)
+        content = read_chunk(handle, chunk, file=of_file["file"])
     except ProblemError as error:
-        return functools.partial(_verdict, chunk, error.problem)
+        return functools.partial(_rejected, chunk, error)
+    beside, beside_error = Beside(), None
     try:
-        bloom_filter = bloom() if bloom else None
+        beside = fetch()
     except ProblemError as error:
-        bloom_problem = error.problem
+        # The name of an exception is gone behind its clause.
+        beside_error = error
+    return Fetched(
+        content=content, column=column, chunk=chunk, beside=beside, beside_error=beside_error, **of_file
+    ).checked
 
-    def check() -> CheckedChunk:
+
+class Fetched(msgspec.Struct, frozen=True, kw_only=True):
+    """A chunk in memory, and what is beside it or why that could not be fetched.
+
+    Times are to be in order. `uncompressed_size` is that of the Thrift footer, None if it is not known.
+    """
+
+    content: bytes
+    column: Column
+    chunk: Chunk
+    file: str
+    uncompressed_size: int | None
+    is_time: bool
+    beside: Beside
+    beside_error: ProblemError | None
+    symbols: SymbolTable | None
+
+    def checked(self) -> CheckedChunk:
+        """Return what is wrong with the chunk or beside it."""
+        content, column, chunk, file = self.content, self.column, self.chunk, self.file
         is_decoded = False
         try:
             checked = check_pages(content, column, chunk, file=file)
-            is_vouched = _size_bytes(checked.pages) == uncompressed_size and are_vouched(checked.pages, column, chunk)
-            if symbols and (found := dictionary_problem(content, checked.pages, column, chunk, symbols, file=file)):
+            sizes_agree = _size_bytes(checked.pages) == self.uncompressed_size
+            is_vouched = sizes_agree and are_vouched(checked.pages, column, chunk)
+            found = self.symbols and dictionary_problem(content, checked.pages, column, chunk, self.symbols, file=file)
+            if found:
                 return _verdict(chunk, found)
-            if bloom_problem is not None or (bloom_filter is None and is_vouched):
-                return _verdict(chunk, bloom_problem)
+            index = _checked_indexes(self.beside, column, chunk, checked.pages)
+            needs_values = bool(self.beside.filters) or index is not None or self.is_time
+            if self.beside_error is not None or (is_vouched and not needs_values):
+                return _rejected(chunk, self.beside_error)
             is_decoded = True
-            values = decode_checked(content, column, chunk, checked, file=file)
+            return _verdict(chunk, self._problem_of_values(checked, index, is_vouched), is_decoded=True)
         except UnsupportedError as error:
-            if bloom_problem is None and _is_sound_so_far(content, chunk, uncompressed_size, file):
+            if self.beside_error is None and _is_sound_so_far(content, chunk, self.uncompressed_size, file):
                 return _verdict(chunk, None, is_decoded=is_decoded, unsupported=error)
-            return _verdict(chunk, bloom_problem or error.problem, is_decoded=is_decoded)
+            return _verdict(chunk, (self.beside_error or error).problem, is_decoded=is_decoded)
         except ProblemError as error:
             return _verdict(chunk, error.problem, is_decoded=is_decoded)
-        return _verdict(chunk, bloom_filter.problem(values) if bloom_filter else None, is_decoded=True)
 
-    return check
+    def _problem_of_values(self, checked: CheckedPages, index: ColumnIndex | None, is_vouched: bool) -> Problem | None:
+        """Decode the pages, and return which filter lacks a value; raises ProblemError for anything else."""
+        column, chunk, file = self.column, self.chunk, self.file
+        stored = stored_values(self.content, column, chunk, checked, file=file)
+        # Where checksums vouch for pages, only filters need values in the column's type.
+        is_final = bool(self.beside.filters) or not is_vouched
+        values = final_values(stored, column, chunk, file) if is_final else stored
+        if index is not None:
+            index.check_values(stored)
+        if self.is_time:
+            _check_ascending(stored, column, chunk, file)
+        return next((problem for each in self.beside.filters if (problem := each.problem(values))), None)
+
+
+def _checked_indexes(beside: Beside, column: Column, chunk: Chunk, pages: Sequence[PageInfo]) -> ColumnIndex | None:
+    """Check indexes by page headers and by `_pm`, and return the column index if values are needed to confirm it.
+
+    Raises CorruptError, UnsupportedError.
+    """
+    is_flat = column.max_rep_level == 0
+    if beside.offset_index is not None:
+        check_offset_index(beside.offset_index, pages, is_flat=is_flat)
+    if beside.column_index is None:
+        return None
+    index = column_index_of(beside.column_index, column, pages)
+    # Which elements of lists are in which page is not known here.
+    return None if not is_flat or index.is_confirmed_by(chunk) else index
+
+
+def _check_ascending(stored: pa.Array, column: Column, chunk: Chunk, file: str) -> None:
+    """Raise CorruptError unless times are in the order that SORTING_IS_DTS_ASC says, by which readers search them."""
+    times = stored.drop_null().view(pa.int64()).to_numpy()
+    for row in np.flatnonzero(times[1:] < times[:-1])[:1]:
+        field = f"row {row + 1} of column {column.name!r}"
+        expected = f"{times[row]} or more, the row before, because SORTING_IS_DTS_ASC is set"
+        raise CorruptError(file, field, chunk.byte_range_start, expected, int(times[row + 1]))
 
 
 def _size_bytes(pages: Iterable[PageInfo]) -> int:
@@ -199,6 +295,13 @@ def _is_sound_so_far(content: bytes, chunk: Chunk, uncompressed_size: int | None
     except ProblemError:
         return False
     return uncompressed_size is None or _size_bytes(pages) == uncompressed_size
+
+
+def _rejected(chunk: Chunk, error: ProblemError | None) -> CheckedChunk:
+    """Return the verdict on a chunk that was not decoded, and beside which this may be wrong."""
+    if isinstance(error, UnsupportedError):
+        return _verdict(chunk, None, unsupported=error)
+    return _verdict(chunk, None if error is None else error.problem)
 
 
 def _verdict(

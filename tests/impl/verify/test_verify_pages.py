@@ -4,19 +4,27 @@ import pytest
 from depth import sampled
 from msgspec.structs import replace
 from real_tables import resolved_partitions, rows_of, snapshot_of, verified
-from written_tables import IN_PLACE, PATH, filled, rows
+from written_tables import DAY, IN_PLACE, PATH, filled, rows
 
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.impl.chunk.chunk import are_vouched, check_pages
-from tornproof.impl.errors import ProblemError
+from tornproof.impl.errors import CorruptError, ProblemError, UnsupportedError
 from tornproof.impl.layout.parquet import DATA_FILE
+from tornproof.impl.parquet.bloom_filter import BLOCK_BYTES
 from tornproof.impl.parquet.encode_options import EncodeOptions
+from tornproof.impl.parquet.fields import Codec
 from tornproof.impl.parquet.pages import PageInfo
 from tornproof.impl.table.partition import ResolvedPartition, read_chunk
-from tornproof.impl.write.writer_options import WriterOptions
+from tornproof.impl.verify.beside_pages import FileParts
+from tornproof.impl.verify.verify import check_thrift_footer
+from tornproof.impl.write.writer_options import BloomOptions, BloomPosition, WriterOptions
 
 WITHOUT_CHECKSUMS = WriterOptions(
     row_group_row_count_max=4, rewrite_unused_ratio=1.0, encoding=EncodeOptions(page_checksums=False)
+)
+
+OF_SEVERAL_PAGES = WriterOptions(
+    row_group_row_count_max=4, rewrite_unused_ratio=1.0, encoding=EncodeOptions(page_row_count_max=2)
 )
 
 
@@ -47,9 +55,15 @@ def flip(storage: MemoryStorage, offset_bytes: int, bit: int) -> None:
         file.pwrite(bytes([byte ^ 1 << bit]), offset_bytes)
 
 
-def test_pages_with_checksums_are_not_decoded() -> None:
+def test_of_pages_with_checksums_only_times_are_decoded_because_they_must_be_in_order() -> None:
     counts = verified(PATH, written()).counts
-    assert (counts.chunks, counts.decoded_chunks) == (6, 0)
+    assert (counts.chunks, counts.decoded_chunks) == (6, 2)
+
+
+def test_pages_with_checksums_are_decoded_where_only_values_confirm_their_index() -> None:
+    storage = written(OF_SEVERAL_PAGES)
+    counts = verified(PATH, storage).counts
+    assert (counts.chunks, counts.decoded_chunks) == (6, 6)
 
 
 def test_pages_without_checksums_are_decoded() -> None:
@@ -98,3 +112,101 @@ def test_vouched_for_are_only_pages_whose_encoding_is_known_from_elsewhere() -> 
     assert not are_vouched((replace(page, encoding=4),), column, chunk)
     assert not are_vouched((replace(page, level_encodings=(4, 3)),), column, chunk)
     assert not are_vouched((page, replace(page, crc=None)), column, chunk)
+
+
+def index_of(storage: MemoryStorage, name: str, row_group: int = 0, column: int = 1) -> tuple[int, int]:
+    """Return where an index of a column's pages is in data.parquet."""
+    footer, _ = check_thrift_footer(partition_of(storage))
+    assert footer is not None
+    chunk = footer.row_groups[row_group].chunks[column]
+    return getattr(chunk, f"{name}_offset"), getattr(chunk, f"{name}_length")
+
+
+def overwrite(storage: MemoryStorage, offset_bytes: int, content: bytes) -> None:
+    path = f"{partition_of(storage).files.path}/{DATA_FILE}"
+    with storage.open_for_writing(path) as file:
+        file.pwrite(content, offset_bytes)
+
+
+def bytes_at(storage: MemoryStorage, offset_bytes: int, length_bytes: int) -> bytes:
+    with partition_of(storage).files.open_data() as handle:
+        return handle.pread(length_bytes, offset_bytes)
+
+
+@pytest.mark.parametrize("options", [IN_PLACE, WITHOUT_CHECKSUMS, OF_SEVERAL_PAGES])
+def test_a_bound_of_a_page_that_leaves_out_a_value_is_damage(options: WriterOptions) -> None:
+    # Other readers skip pages by these bounds: one flipped bit, and DataFusion lost committed rows of a sound table.
+    storage = written(options)
+    offset_bytes, length_bytes = index_of(storage, "column_index")
+    content = bytes_at(storage, offset_bytes, length_bytes)
+    largest = content.rindex((3).to_bytes(8, "little"))
+    overwrite(storage, offset_bytes + largest, (2).to_bytes(8, "little"))
+    (problem,) = verified(PATH, storage).all_problems
+    last = 1 if options is OF_SEVERAL_PAGES else 0
+    assert problem.field == f"max_values[{last}] in column index of column 'v' of row group 0"
+
+
+@pytest.mark.parametrize("name", ["column_index", "offset_index"])
+def test_an_index_of_pages_that_is_none_is_damage(name: str) -> None:
+    storage = written()
+    offset_bytes, length_bytes = index_of(storage, name)
+    overwrite(storage, offset_bytes, b"\xff" * length_bytes)
+    (problem,) = verified(PATH, storage).all_problems
+    assert problem.field.endswith("of column 'v' of row group 0")
+    assert problem.offset_bytes is not None and offset_bytes <= problem.offset_bytes < offset_bytes + length_bytes
+
+
+def test_no_bit_of_an_offset_index_can_be_another_one() -> None:
+    storage = written(OF_SEVERAL_PAGES)
+    offset_bytes, length_bytes = index_of(storage, "offset_index")
+    # The last byte ends the struct, and without it the next index is read as more of its fields.
+    for position in range(offset_bytes, offset_bytes + length_bytes - 1):
+        for bit in (0, 4):
+            flip(storage, position, bit)
+            assert not verified(PATH, storage).sound, (position, bit)
+            flip(storage, position, bit)
+
+
+def test_indexes_of_many_chunks_that_claim_the_same_bytes_are_not_read_without_end() -> None:
+    reads: list[int] = []
+
+    def read(length_bytes: int, offset_bytes: int) -> bytes:
+        reads.append(length_bytes)
+        return bytes(length_bytes)
+
+    footer, _ = check_thrift_footer(partition_of(written()))
+    assert footer is not None
+    parts = FileParts(read=read, file=DATA_FILE, size_bytes=100 << 20)
+    chunk = replace(footer.row_groups[0].chunks[0], offset_index_offset=4, offset_index_length=40 << 20)
+    for _ in range(2):
+        parts.offset_index_of(chunk, "a column")
+    with pytest.raises(UnsupportedError):
+        parts.offset_index_of(chunk, "a column")
+    with pytest.raises(CorruptError):
+        parts.offset_index_of(replace(chunk, offset_index_length=1 << 30), "a column")
+    assert reads == [40 << 20] * 2
+
+
+@pytest.mark.parametrize("position", [BloomPosition.EXTERNAL, BloomPosition.BOTH])
+def test_a_filter_that_only_other_readers_use_has_all_values_of_its_chunk(position: BloomPosition) -> None:
+    # `_pm` had its own filter, and the one in data.parquet was never looked at.
+    blooms = BloomOptions(columns={"v": 0.01}, position=position)
+    storage = filled(rows(range(4)), options=WriterOptions(blooms=blooms))
+    offset_bytes, length_bytes = index_of(storage, "bloom_filter")
+    assert verified(PATH, storage).sound
+    overwrite(storage, offset_bytes + length_bytes - BLOCK_BYTES, bytes(BLOCK_BYTES))
+    assert {problem.field for problem in verified(PATH, storage).all_problems} == {
+        "bloom filter of column 'v' of row group 0"
+    }
+
+
+def test_times_that_descend_in_a_row_group_are_damage() -> None:
+    # Readers search the row group by bisection: one flipped bit in a page without a checksum, and rows were not found.
+    storage = filled(
+        rows(range(4)), options=WriterOptions(encoding=EncodeOptions(page_checksums=False, codec=Codec.UNCOMPRESSED))
+    )
+    second, third = ((DAY + time).to_bytes(8, "little") for time in (1, 2))
+    content = bytes_at(storage, 0, partition_of(storage).metadata.token)
+    overwrite(storage, content.index(second + third), third + second)
+    (problem,) = verified(PATH, storage).all_problems
+    assert (problem.field, problem.actual) == ("row 2 of column 'ts'", str(DAY + 1))

@@ -9,7 +9,7 @@ import functools
 import itertools
 import json
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from types import SimpleNamespace
@@ -23,7 +23,7 @@ from tornproof.harness.systems.answer import read_answer
 from tornproof.harness.systems.workload import FIRST_TIME
 from tornproof.impl.errors import TornproofError
 from tornproof.impl.layout.parquet import DATA_FILE
-from tornproof.impl.parquet.footer import ParquetFooter
+from tornproof.impl.parquet.footer import ColumnChunk, ParquetFooter
 from tornproof.impl.pm.chain import Metadata
 from tornproof.impl.read.reader import open_snapshot
 from tornproof.impl.repair.repair import RepairReport, repair_table
@@ -116,15 +116,15 @@ def failed_controls() -> Iterator[str]:
 
     nothing_done = RepairReport(table=PATH, version=None, is_dry_run=False)
 
-    def sizes_in(metadata: Metadata, footer: ParquetFooter | None) -> list[list[int | None]]:
+    def chunks_in(metadata: Metadata, footer: ParquetFooter | None) -> Sequence[Sequence[ColumnChunk | None]]:
         if footer is None or len(footer.row_groups) != len(metadata.blocks):
             return [[None] * len(block.chunks) for block in metadata.blocks]
-        return [[chunk.total_uncompressed_size for chunk in group.chunks] for group in footer.row_groups]
+        return [group.chunks for group in footer.row_groups]
 
     sound = SimpleNamespace(all_problems=())
     controls: Controls = (
         ("nothing is verified", f"{__name__}:verify_table", lambda *_: sound, "verify reports nothing"),
-        ("sizes of other columns are taken", f"{verify}.pages:_uncompressed_sizes", sizes_in, "ValueError"),
+        ("sizes of other columns are taken", f"{verify}.pages:_footer_chunks", chunks_in, "ValueError"),
         # An error of the explorer itself would be no problem.
         ("a reader has a mistake", f"{__name__}:read_answer", lambda _: json.loads(""), "JSONDecodeError"),
         ("nothing is recovered", f"{__name__}:repair_table", lambda *_: nothing_done, "said to be recovered"),

@@ -87,8 +87,11 @@ BLOOM_FILTER_HEADER 1 num_bytes size32!, 2 algorithm BLOOM_FILTER_ALGORITHM!, 3 
  4 compression BLOOM_FILTER_COMPRESSION!
 PAGE_LOCATION 1 offset size64!, 2 compressed_page_size size32!, 3 first_row_index size64!
 OFFSET_INDEX 1 page_locations [PAGE_LOCATION]!, 2 unencoded_byte_array_data_bytes ~[i64]
+COLUMN_INDEX 1 null_pages ~[bool]!, 2 min_values [bytes]!, 3 max_values [bytes]!, 4 boundary_order closed2!, \
+ 5 null_counts [size64], 6 repetition_level_histograms ~[i64], 7 definition_level_histograms ~[i64]
 """
-"""Members by id, name and type. `!` is required, `~` not decoded, `size` not negative, `enum` from 0 to its last one.
+"""Members by id, name and type. `!` is required, `~` not decoded, `size` not negative, `enum` and `closed` from 0 to
+the last one, which for `enum` is the last known one.
 
 `count` is like `size`, except for a reader that tolerates what QuestDB's converter does. `{}` has no known members."""
 RECORDS = "tornproof.impl.parquet.records"
@@ -159,6 +162,7 @@ RANGES = {
     "count64": _signed("i64", 64)._replace(low=0),
     "u8": Range(KINDS["byte"], 0, 0, 255),
     "bool": Range(FALSE, 0, 0, 1),
+    "closed2": Range(KINDS["i32"], 0, 0, 2),
     **{f"enum{last}": Range(KINDS["i32"], 0, 0, last, is_open=True) for last in (2, 3, 7)},
 }
 
@@ -282,13 +286,13 @@ def _read(tree: Struct, table: str, tolerant: bool) -> dict[str, Any]:
 
 
 def is_of(kind: int, value: Value, of: Type) -> bool:
-    """Return whether a field has the wire type of its declaration, and its elements have, which may be any integers."""
+    """Return whether a field has the wire type of its declaration, and its elements one that stands for it."""
     if kind != of.kind:
         return False
     if not of.is_list or not isinstance(value, Items) or not value.elements:
         return True
     found, wanted = value.element_kind, of.element.kind
-    return found == wanted or (found in INTEGER_KINDS and wanted in INTEGER_KINDS)
+    return found == wanted or any(found in kinds and wanted in kinds for kinds in (INTEGER_KINDS, (TRUE, FALSE)))
 
 
 def _value(value: Value, of: Type, tolerant: bool) -> Any:

@@ -28,7 +28,7 @@ def test_each_rule_is_checked_and_nothing_else() -> None:
         [
             ("check:_overlaps", lambda *_: [], "nothing is reported, instead of byte_range_start"),
             ("check:_check_row_order", lambda *_: [], "nothing is reported, instead of min_stat"),
-            ("check:_are_unsigned", lambda *_: False, "min_stat is reported, instead of nothing"),
+            ("check:are_unsigned", lambda *_: False, "min_stat is reported, instead of nothing"),
             ("check:in_order", lambda *_: True, "nothing is reported, instead of min_stat"),
             ("check:_check_external_blooms", lambda *_: [], "nothing is reported, instead of bloom reference"),
             ("statistics:_decoder", lambda *_: bytes, "instead of"),

@@ -49,6 +49,7 @@ from tornproof.harness.explorers.roundtrip.worked_out.new_tables import (
     new_partitions,
     time_columns,
 )
+from tornproof.harness.explorers.roundtrip.worked_out.page_indexes import page_indexes, times_in_order
 from tornproof.harness.explorers.roundtrip.worked_out.processes import errors, threads, work
 from tornproof.harness.explorers.roundtrip.worked_out.question import Question, problem_of
 from tornproof.harness.explorers.roundtrip.worked_out.reads import asked_in_words
@@ -131,6 +132,8 @@ def questions() -> tuple[Question, ...]:
         *later_keys(),
         *symbol_keys(),
         *unordered_rows(),
+        *page_indexes(),
+        *times_in_order(),
         *patience(),
         *histograms(),
         *limits(),

@@ -57,7 +57,7 @@ def _written(
     old: Points, new: Points, row_count: int, sorted_by: tuple[int, ...], *, has_keys: bool
 ) -> tuple[list[int], bool]:
     """Return the numbers of rows once the new ones are committed, and whether the table is sound."""
-    storage = _of_another_program(old, row_count, sorted_by)
+    storage = of_another_program(old, row_count, sorted_by)
     storage = with_keys(storage) if has_keys else storage
     commit_points(storage, enumerate(new, len(old)), row_count)
     return numbers_in(storage), verify_table(open_table(storage, PATH)).sound
@@ -69,11 +69,16 @@ def _in_order() -> DiskImage:
     return table_of_points([(time, KEY) for time in TIMES], len(TIMES)).image()
 
 
-def _of_another_program(points: Points, row_count: int, sorted_by: tuple[int, ...]) -> MemoryStorage:
+def of_another_program(
+    points: Points, row_count: int, sorted_by: tuple[int, ...], *, has_checksums: bool = False
+) -> MemoryStorage:
     """Return a table of points whose only partition is a file of pyarrow, with metadata that a migration makes."""
     table = open_table(_in_order(), PATH)
     (partition,) = table.transaction().partitions
-    directory, content = f"{PATH}/{table.directory_of(partition)}", _file_of(points, row_count, sorted_by)
+    directory, content = (
+        f"{PATH}/{table.directory_of(partition)}",
+        _file_of(points, row_count, sorted_by, has_checksums),
+    )
     files = dict(_in_order().files)
     version = bytearray(files[f"{PATH}/{TXN_FILE}"])
     struct.pack_into("<q", version, partition.token_offset_bytes, len(content))
@@ -85,7 +90,7 @@ def _of_another_program(points: Points, row_count: int, sorted_by: tuple[int, ..
     return MemoryStorage.of(DiskImage(files, _in_order().directories))
 
 
-def _file_of(points: Points, row_count: int, sorted_by: tuple[int, ...]) -> bytes:
+def _file_of(points: Points, row_count: int, sorted_by: tuple[int, ...], has_checksums: bool) -> bytes:
     """Return a Parquet file of points in the given order, with the ids of the table's columns."""
     columns: tuple[tuple[str, pa.DataType, list[Any]], ...] = (
         ("ts", pa.timestamp("us", "UTC"), [FIRST_TIME + time for time, _ in points]),
@@ -99,5 +104,12 @@ def _file_of(points: Points, row_count: int, sorted_by: tuple[int, ...]) -> byte
     rows = pa.table([pa.array(values, of) for _, of, values in columns], schema=pa.schema(fields))
     target = io.BytesIO()
     order = [pq.SortingColumn(number) for number in sorted_by] or None
-    pq.write_table(rows, target, store_schema=False, row_group_size=row_count, sorting_columns=order)
+    pq.write_table(
+        rows,
+        target,
+        store_schema=False,
+        row_group_size=row_count,
+        sorting_columns=order,
+        write_page_checksum=has_checksums,
+    )
     return target.getvalue()

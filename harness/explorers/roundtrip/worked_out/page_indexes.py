@@ -1,0 +1,170 @@
+"""Damaged indexes and filters of data.parquet, which other readers skip rows by, and times that are in no order."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from tornproof.harness.common.copies import open_writer_of_copy
+from tornproof.harness.common.new_tables import new_table
+from tornproof.harness.common.whose_error import needed
+from tornproof.harness.explorers.roundtrip.forms import opened
+from tornproof.harness.explorers.roundtrip.worked_out.later_keys import PATH as PATH_OF_POINTS
+from tornproof.harness.explorers.roundtrip.worked_out.question import Question
+from tornproof.harness.explorers.roundtrip.worked_out.unordered_rows import KEY, TIMES, of_another_program
+from tornproof.harness.simulator.filesystem.image import DiskImage
+from tornproof.harness.simulator.filesystem.memory import MemoryStorage
+from tornproof.harness.systems.workload import FIRST_TIME
+from tornproof.impl.layout.parquet import DATA_FILE
+from tornproof.impl.parquet.bloom_filter import BLOCK_BYTES
+from tornproof.impl.parquet.encode_options import EncodeOptions
+from tornproof.impl.parquet.footer import ColumnChunk
+from tornproof.impl.parquet.thrift import Field, Items, Kind, Struct, decode, encode, with_fields
+from tornproof.impl.table.table import open_table
+from tornproof.impl.verify.verify import verify_table
+from tornproof.impl.write.writer_options import BloomOptions, BloomPosition, WriterOptions
+
+PATH = "table"
+NUMBERS: dict[str, tuple[int | None, ...]] = {
+    "v": (5, None, 7, 4, 9, None, None, None, None, 8, 3),
+    "w": (1, 9, 5, 4, 7, 6, 2, 3, 8, 7, 8),
+}
+PAGE_ROWS, GROUP_ROWS = 3, 9
+"""Of `v` the last page of the first row group is null, of `w` the first one has the bounds of that row group. The
+second row group has single pages."""
+PAGES = ((0, 0), (0, 1), (1, 0))
+"""The numbers of row groups and pages, all with values."""
+Change = Callable[[bytes], bytes]
+
+
+class Damage(NamedTuple):
+    """A change of what is stored beside the pages of a column, and the fields that a verification names."""
+
+    column: str
+    group: int
+    part: str
+    change: Change
+    expected: list[str]
+
+
+def page_indexes() -> Iterator[Question]:
+    """Yield tables with and without checksums, one index or filter of which is damaged, and what is named."""
+    damages = {**_of_filters(), **_of_column_indexes(), **_of_offset_indexes()}
+    for (words, damage), has_checksums in itertools.product(damages.items(), (True, False)):
+        found = functools.partial(_named, damage, has_checksums=has_checksums)
+        name = f"what is named of a table {'with' if has_checksums else 'without'} checksums, where {words}"
+        yield Question("page indexes", name, found, damage.expected)
+
+
+def times_in_order() -> Iterator[Question]:
+    """Yield files of another program that say that their rows are in the order of time, and whether they are sound."""
+    for times, has_checksums in itertools.product(sorted(set(itertools.permutations(TIMES))), (True, False)):
+        how = "with" if has_checksums else "without"
+        words = f"whether a file {how} checksums is sound that says that the times {times} are in order"
+        found = functools.partial(_is_sound, times, has_checksums=has_checksums)
+        yield Question("times in order", words, found, times == tuple(sorted(times)))
+
+
+def _of_filters() -> dict[str, Damage]:
+    def empty(content: bytes) -> bytes:
+        return content[:-BLOCK_BYTES] + bytes(BLOCK_BYTES)
+
+    return {
+        "nothing is changed": Damage("v", 0, "bloom_filter", lambda content: content, []),
+        "a filter is empty": Damage("v", 1, "bloom_filter", empty, ["bloom filter of column 'v' of row group 1"]),
+        "a filter has no header": Damage("v", 1, "bloom_filter", lambda content: b"\0" + content[1:], ["num_bytes"]),
+    }
+
+
+def _of_column_indexes() -> dict[str, Damage]:
+    changes: dict[str, tuple[int, Callable[[Any], Any]]] = {
+        "min_values": (2, functools.partial(_other_bound, 1)),
+        "max_values": (3, functools.partial(_other_bound, -1)),
+        "null_counts": (5, lambda count: count + 1),
+        "null_pages": (1, lambda _: 1),
+    }
+    return {
+        f"{name} of page {page} of column {column} of row group {group} are other ones": Damage(
+            column,
+            group,
+            "column_index",
+            functools.partial(_element_changed, field_id, page, change),
+            [f"{name}[{page}] in column index of column {column!r} of row group {group}"],
+        )
+        for column, (group, page), (name, (field_id, change)) in itertools.product(NUMBERS, PAGES, changes.items())
+    }
+
+
+def _of_offset_indexes() -> dict[str, Damage]:
+    names = {"offset": 1, "compressed_page_size": 2, "first_row_index": 3}
+    return {
+        f"{name} of page {page} of row group {group} is one more": Damage(
+            "v",
+            group,
+            "offset_index",
+            functools.partial(_element_changed, 1, page, functools.partial(_one_more, location_id)),
+            [f"{name} of page {page} in offset index of column 'v' of row group {group}"],
+        )
+        for (group, page), (name, location_id) in itertools.product(PAGES, names.items())
+    }
+
+
+def _is_sound(times: tuple[int, ...], *, has_checksums: bool) -> bool:
+    points = tuple((time, KEY) for time in times)
+    storage = of_another_program(points, len(times), (0,), has_checksums=has_checksums)
+    return verify_table(open_table(storage, PATH_OF_POINTS)).sound
+
+
+def _named(damage: Damage, *, has_checksums: bool) -> list[str]:
+    image = _written(has_checksums=has_checksums)
+    (path,) = (each for each in image.files if each.endswith(DATA_FILE))
+    content, column = image.files[path], 1 + [*NUMBERS].index(damage.column)
+    start, size_bytes = _place_of(opened(content).decoded().row_groups[damage.group].chunks[column], damage.part)
+    after = damage.change(content[start : start + size_bytes])
+    needed(len(after) == size_bytes, "the part is as long as it was")
+    changed = {path: content[:start] + after + content[start + size_bytes :]}
+    table = open_table(DiskImage({**image.files, **changed}, image.directories), PATH)
+    return [problem.field for problem in verify_table(table).all_problems]
+
+
+def _place_of(chunk: ColumnChunk, part: str) -> tuple[int, int]:
+    return getattr(chunk, f"{part}_offset"), getattr(chunk, f"{part}_length")
+
+
+@functools.cache
+def _written(*, has_checksums: bool) -> DiskImage:
+    storage = MemoryStorage()
+    new_table(storage, PATH, {"ts": "TIMESTAMP", **dict.fromkeys(NUMBERS, "LONG")})
+    options = WriterOptions(
+        row_group_row_count_max=GROUP_ROWS,
+        blooms=BloomOptions(columns={"v": 0.01}, position=BloomPosition.BOTH),
+        encoding=EncodeOptions(page_checksums=has_checksums, page_row_count_max=PAGE_ROWS),
+    )
+    with open_writer_of_copy(storage, PATH, options=options) as writer:
+        writer.write(pa.table({"ts": range(FIRST_TIME, FIRST_TIME + len(NUMBERS["v"])), **NUMBERS}).cast(writer.schema))
+        writer.commit()
+    return storage.image()
+
+
+def _element_changed(field_id: int, nth: int, change: Callable[[Any], Any], content: bytes) -> bytes:
+    """Return an index with another element of one of its lists."""
+    tree, _ = decode(content, file=DATA_FILE)
+    (field,) = (each for each in tree.fields if each.id == field_id)
+    assert isinstance(field.value, Items)
+    elements = [*field.value.elements]
+    elements[nth] = change(elements[nth])
+    return encode(with_fields(tree, field._replace(value=field.value._replace(elements=tuple(elements)))))
+
+
+def _other_bound(step: int, bound: bytes) -> bytes:
+    return (int.from_bytes(bound, "little") + step).to_bytes(len(bound), "little")
+
+
+def _one_more(field_id: int, location: Struct) -> Struct:
+    (field,) = (each for each in location.fields if each.id == field_id)
+    assert isinstance(field.value, int)
+    return with_fields(location, Field(field_id, Kind(field.kind), field.value + 1))

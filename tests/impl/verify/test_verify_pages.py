@@ -210,3 +210,14 @@ def test_times_that_descend_in_a_row_group_are_damage() -> None:
     overwrite(storage, content.index(second + third), third + second)
     (problem,) = verified(PATH, storage).all_problems
     assert (problem.field, problem.actual) == ("row 2 of column 'ts'", str(DAY + 1))
+
+
+@pytest.mark.parametrize(("bound", "changed"), [("min_values", (b"n0", b"n1")), ("max_values", (b"n99", b"n98"))])
+def test_bounds_of_pages_of_many_texts_are_compared(bound: str, changed: tuple[bytes, bytes]) -> None:
+    storage = filled(rows(range(300)), options=WriterOptions())
+    offset_bytes, length_bytes = index_of(storage, "column_index", column=2)
+    content = bytes_at(storage, offset_bytes, length_bytes)
+    assert content.count(changed[0]) == 1
+    overwrite(storage, offset_bytes, content.replace(*changed))
+    (problem,) = verified(PATH, storage).all_problems
+    assert problem.field == f"{bound}[0] in column index of column 'n' of row group 0"

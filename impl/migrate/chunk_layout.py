@@ -9,10 +9,11 @@ from __future__ import annotations
 import bisect
 import itertools
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from tornproof.impl.errors import UnsupportedError
+from tornproof.impl.layout.parquet import MAGIC
 from tornproof.impl.parquet.footer import ColumnChunk, ParquetFooter
 
 
@@ -60,7 +61,13 @@ def pieces_of(footer: ParquetFooter) -> list[list[Span]]:
         index = bisect.bisect_left(known, end)
         return Span(start, known[index] if index < len(known) else end)
 
-    return [[piece(chunk) for chunk in group.chunks] for group in footer.row_groups]
+    def pieces(chunks: Sequence[ColumnChunk]) -> list[Span]:
+        found = [piece(chunk) if chunk.total_compressed_size else None for chunk in chunks]
+        # A chunk without pages may have the offset 0, and is nowhere; so it counts as at the start of its row group.
+        start = min((each.start for each in found if each), default=len(MAGIC))
+        return [each or Span(start, start) for each in found]
+
+    return [pieces(group.chunks) for group in footer.row_groups]
 
 
 class ChunkLayout:
@@ -74,7 +81,9 @@ class ChunkLayout:
         self.moves: list[Move] = []
         self.new_starts: dict[New, int] = {}
         self.position = self._reached = 0
-        self.order = sorted((index for index, each in enumerate(self._pieces) if each), key=self._start_of)
+        self.order = sorted(
+            (index for index, each in enumerate(self._pieces) if each), key=lambda index: min(self._pieces[index])
+        )
         in_order = [piece for index in self.order for piece in sorted(self._pieces[index])]
         for before, after in itertools.pairwise([Span(0, 0), *in_order, Span(self._end, self._end)]):
             if before.end > after.start:

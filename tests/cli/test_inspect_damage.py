@@ -119,6 +119,18 @@ def test_impossible_footer_under_a_good_checksum_is_shown(copy_of: Callable[[str
     assert document["generations"][0]["checksum"]["ok"]
 
 
+def test_partition_outside_of_the_calendar_has_no_directory(copy_of: Callable[[str], Path]) -> None:
+    """It ended in a traceback, as a defect of this program."""
+    path = copy_of(CHAIN) / "_txn"
+    live = next(area for area in document_of(path)["areas"] if area["live"])
+    first, *others = live["partitions"]
+    changed = bytearray(path.read_bytes())
+    struct.pack_into("<q", changed, first["entry_offset_bytes"], -(1 << 63))
+    path.write_bytes(changed)
+    shown = next(area for area in document_of(path)["areas"] if area["live"])["partitions"]
+    assert shown == [{**first, "timestamp": -(1 << 63), "time": -(1 << 63), "directory": None}, *others]
+
+
 def test_blocks_that_overlap_are_not_decoded_over_and_over(copy_of: Callable[[str], Path]) -> None:
     path = copy_of(KINDS["_pm"])
     newest = document_of(path)["generations"][0]

@@ -154,6 +154,23 @@ def test_chunks_of_nothing_and_of_several_pages(count: int) -> None:
     ]
 
 
+@pytest.mark.parametrize("row_counts", [(0,), (3, 0), (2, 0, 0, 3)])
+def test_a_row_group_without_pages_is_extended_too(row_counts: tuple[int, ...]) -> None:
+    """Its chunks have the offset 0 in files of Arrow C++, which were refused as row groups that overlap."""
+    sink = pa.BufferOutputStream()
+    schema = pa.schema({"name": pa.string(), "price": pa.float64()})
+    with pq.ParquetWriter(sink, schema, compression="none", use_dictionary=False) as writer:
+        for count in row_counts:
+            writer.write_table(pa.table({"name": ["a"] * count, "price": [1.5] * count}, schema=schema))
+    content = sink.getvalue().to_pybytes()
+    extended, _ = changed(content, ChunkForm.ALP, FooterForm.MIGRATION)
+    assert changed(extended, ChunkForm.OLD, FooterForm.THRIFT)[0] == content
+    for file in (extended, changed(content, ChunkForm.ALP_ALONE, FooterForm.MIGRATION)[0]):
+        assert file.startswith(MAGIC)
+        assert [len(each.values) for each in all_values(file).values()] == list(row_counts)
+    assert pq.read_table(pa.BufferReader(extended)) == pq.read_table(pa.BufferReader(content))
+
+
 LEVELS = {
     "runs of bits and of a level": (bytes([3, 0b11111011, 5 << 1, 1]), [1, 1, 0, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1]),
     "a run that ends behind the last value": (bytes([0xC8, 1, 0]), [0] * 13),

@@ -143,9 +143,11 @@ def _partition_document(metadata: TableMetadata | None, partition: Partition) ->
     if metadata is not None:
         is_in_nanoseconds = metadata.counts_nanoseconds
         time = time_of(partition.timestamp, 1_000_000_000 if is_in_nanoseconds else 1_000_000)
-        directory, *_ = directory_names(
+        names = directory_names(
             partition.timestamp, partition.name_txn, metadata.partition_by, nanoseconds=is_in_nanoseconds
         )
+        # A time outside of the calendar has none.
+        directory = next(iter(names), None)
     return {
         "timestamp": partition.timestamp,
         "time": time,

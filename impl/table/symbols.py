@@ -138,31 +138,39 @@ def read_symbols(
     if "/" in column_name:
         raise CorruptError(META_FILE, "name of a column", None, "no '/'", repr(column_name))
     offsets_name, characters_name = (suffixed(f"{column_name}.{kind}", name_txn) for kind in "oc")
-    if not 0 <= count <= limits.SYMBOL_COUNT_LIMIT:
-        kind = CorruptError if count < 0 else UnsupportedError
-        raise kind(
-            TXN_FILE, f"COUNT of symbols of column {column_name!r}", None, f"0 to {limits.SYMBOL_COUNT_LIMIT}", count
-        )
+    field = f"COUNT of symbols of column {column_name!r}"
+    if count < 0:
+        raise CorruptError(TXN_FILE, field, None, "0 or more", count)
     if count == 0:
         return SymbolTable(())
-    head = _read(storage, f"{table_path}/{offsets_name}", HEADER_BYTES + (count + 1) * OFFSET_BYTES)
-    offsets = decode_offsets(head, count, file=offsets_name)
-    content = _read(storage, f"{table_path}/{characters_name}", offsets[-1])
-    return SymbolTable(decode_symbols(content, offsets, file=characters_name))
+    offsets_path, characters_path = f"{table_path}/{offsets_name}", f"{table_path}/{characters_name}"
+    if count > limits.SYMBOL_COUNT_LIMIT:
+        _demand_room(storage, offsets_path, _offsets_bytes(count), count)
+        raise UnsupportedError(TXN_FILE, field, None, f"at most {limits.SYMBOL_COUNT_LIMIT}", count)
+    offsets = decode_offsets(_read(storage, offsets_path, _offsets_bytes(count)), count, file=offsets_name)
+    if offsets[-1] > limits.SYMBOL_CHARACTERS_LIMIT_BYTES:
+        _demand_room(storage, characters_path, offsets[-1], count)
+        expected, position = f"at most {limits.SYMBOL_CHARACTERS_LIMIT_BYTES}", _offsets_bytes(count) - OFFSET_BYTES
+        raise UnsupportedError(offsets_name, f"offset {count}", position, expected, offsets[-1])
+    return SymbolTable(decode_symbols(_read(storage, characters_path, offsets[-1]), offsets, file=characters_name))
 
 
 def decode_offsets(data: bytes, count: int, *, file: str) -> list[int]:
-    """Return where each of the first `count` symbols begins in `.c`, and where the last one ends, in bytes."""
-    end_bytes = HEADER_BYTES + (count + 1) * OFFSET_BYTES
+    """Return where each of the first `count` symbols begins in `.c`, and where the last one ends, in bytes.
+
+    Raises CorruptError.
+    """
+    end_bytes = _offsets_bytes(count)
     if len(data) < end_bytes:
-        raise CorruptError(file, "size", None, f"{end_bytes} bytes for {count} symbols", len(data))
+        raise _too_short(file, end_bytes, count, len(data))
     offsets: list[int] = np.frombuffer(data, "<i8", count + 1, HEADER_BYTES).tolist()
-    for key, (start, end) in enumerate(itertools.pairwise([0, *offsets])):
-        # The first offset is 0, and an empty symbol consists of its length.
-        low, high = (0, 0) if key == 0 else (start + LENGTH_BYTES, limits.SYMBOL_CHARACTERS_LIMIT_BYTES)
-        if not low <= end <= high:
-            kind = UnsupportedError if key and low <= end else CorruptError
-            raise kind(file, f"offset {key}", HEADER_BYTES + key * OFFSET_BYTES, f"{low} to {high}", end)
+    if offsets[0]:
+        raise CorruptError(file, "offset 0", HEADER_BYTES, 0, offsets[0])
+    for key, (start, end) in enumerate(itertools.pairwise(offsets), 1):
+        # An empty symbol consists of its length.
+        if end < start + LENGTH_BYTES:
+            expected = f"{start + LENGTH_BYTES} or more"
+            raise CorruptError(file, f"offset {key}", HEADER_BYTES + key * OFFSET_BYTES, expected, end)
     return offsets
 
 
@@ -185,6 +193,22 @@ def decode_symbols(data: bytes, offsets: list[int], *, file: str) -> tuple[str, 
             raise CorruptError(file, f"symbol {key}", start, "a new symbol", repr(symbol))
         symbols[symbol] = None
     return tuple(symbols)
+
+
+def _offsets_bytes(count: int) -> int:
+    return HEADER_BYTES + (count + 1) * OFFSET_BYTES
+
+
+def _demand_room(storage: ReadableStorage, path: str, size_bytes: int, count: int) -> None:
+    """Raise CorruptError for a shorter file: then a number beyond a limit is a damaged one, and not a large one."""
+    with storage.open_for_reading(path) as file:
+        found_bytes = file.size_bytes()
+    if found_bytes < size_bytes:
+        raise _too_short(path.rpartition("/")[2], size_bytes, count, found_bytes)
+
+
+def _too_short(file: str, size_bytes: int, count: int, found_bytes: int) -> CorruptError:
+    return CorruptError(file, "size", None, f"{size_bytes} bytes for {count} symbols", found_bytes)
 
 
 def _read(storage: ReadableStorage, path: str, size_bytes: int) -> bytes:

@@ -186,16 +186,25 @@ def test_any_bytes_give_symbols_or_a_reason(offsets: bytes, characters: bytes, c
 def test_counts_and_sizes_that_would_cost_memory_are_rejected_before_anything_is_read() -> None:
     with pytest.raises(CorruptError, match="COUNT of symbols of column 's'"):
         read(DiskImage(), -1)
-    with pytest.raises(UnsupportedError, match="COUNT of symbols of column 's'"):
-        read(DiskImage(), SYMBOL_COUNT_LIMIT + 1)
     with pytest.raises(FileMissingError):
         read(DiskImage(), SYMBOL_COUNT_LIMIT)
+    with pytest.raises(UnsupportedError, match="COUNT of symbols of column 's'"):
+        read(image_of(bytes(HEADER_BYTES + 8 * (SYMBOL_COUNT_LIMIT + 2)), b""), SYMBOL_COUNT_LIMIT + 1)
+    too_many_bytes = SYMBOL_CHARACTERS_LIMIT_BYTES + 1
     with pytest.raises(UnsupportedError, match="offset 1"):
-        decode_offsets(offsets_file([0, SYMBOL_CHARACTERS_LIMIT_BYTES + 1]), 1, file="s.o")
-    assert (
-        decode_offsets(offsets_file([0, SYMBOL_CHARACTERS_LIMIT_BYTES]), 1, file="s.o")[-1]
-        == SYMBOL_CHARACTERS_LIMIT_BYTES
-    )
+        read(image_of(offsets_file([0, too_many_bytes]), bytes(too_many_bytes)), 1)
+    assert decode_offsets(offsets_file([0, too_many_bytes]), 1, file="s.o")[-1] == too_many_bytes
+
+
+def test_number_beyond_a_limit_is_damage_where_the_files_have_no_room_for_it() -> None:
+    """A flipped bit in a number of symbols left all dictionaries and indexes of a table unchecked, with exit code 0."""
+    image = image_of(*files_of(GOOD))
+    problem = rejection(lambda: read(image, 3 | 1 << 30))
+    assert (problem.file, problem.field) == ("s.o", "size")
+    problem = rejection(lambda: read(image_of(*with_offsets(0, 8, 12, 18 | 1 << 40)), 3))
+    assert (problem.file, problem.field) == ("s.c", "size")
+    problem = rejection(lambda: read(image_of(*with_offsets(0, 8, 12 | 1 << 40, 18)), 3))
+    assert (problem.file, problem.field) == ("s.o", "offset 3")
 
 
 def test_column_name_that_leads_out_of_the_table_is_rejected() -> None:

@@ -284,7 +284,7 @@ class _Judge:
     """Reads the symbols of a column one by one."""
 
     def __init__(self, case: Dictionary, name: str, count: int) -> None:
-        self.count = count
+        self.case, self.count = case, count
         self.o_file, self.c_file = (case.file(name, kind) for kind in "oc")
         self.o, self.c = case.files[self.o_file], case.files[self.c_file]
         self.is_refused = not {self.o_file, self.c_file}.isdisjoint(case.refused)
@@ -293,36 +293,36 @@ class _Judge:
 
     def symbols(self) -> Report | None:
         """Find the symbols, or return what is reported instead."""
-        if not 0 <= self.count <= SYMBOLS_MAX:
-            words = (
-                TXN,
-                f"COUNT of symbols of column {self.column!r}",
-                None,
-                ["0", str(SYMBOLS_MAX)],
-                [str(self.count)],
-            )
-            return words if self.count < 0 else _as_note(words)
+        words = (TXN, f"COUNT of symbols of column {self.column!r}", None)
+        if self.count < 0:
+            return *words, ["0"], [str(self.count)]
         if not self.count:
             return None
         if self.is_refused:
             return REFUSED
         end = HEADER_BYTES + OFFSET_BYTES * (self.count + 1)
-        if len(self.o) < end:
-            return self.o_file, "size", None, [str(end), str(self.count)], [str(len(self.o))]
+        if (short := self._too_short(self.o_file, end)) is not None:
+            return short
+        if self.count > SYMBOLS_MAX:
+            return _as_note((*words, [str(SYMBOLS_MAX)], [str(self.count)]))
         offsets = [each for (each,) in struct.iter_unpack("<q", self.o[HEADER_BYTES:end])]
         return self._wrong_offset(offsets) or next(filter(None, map(self._wrong_symbol, offsets, offsets[1:])), None)
 
+    def _too_short(self, file: str, end: int) -> Report | None:
+        size_bytes = self.case.sizes_bytes.get(file, len(self.case.files[file]))
+        return (file, "size", None, [str(end), str(self.count)], [str(size_bytes)]) if size_bytes < end else None
+
     def _wrong_offset(self, offsets: Sequence[int]) -> Report | None:
-        least, most = 0, 0
+        least = 0
         for key, offset in enumerate(offsets):
             place = HEADER_BYTES + OFFSET_BYTES * key
-            words = (self.o_file, f"offset {key}", place, [str(least), str(most)], [str(offset)])
-            if offset < least or (offset > most and not key):
-                return words
-            if offset > most:
-                return _as_note(words)
-            least, most = offset + LENGTH_BYTES, CHARACTERS_BYTES_MAX
-        return None
+            if offset < least or (offset and not key):
+                return self.o_file, f"offset {key}", place, [str(least)], [str(offset)]
+            least = offset + LENGTH_BYTES
+        if offset <= CHARACTERS_BYTES_MAX:
+            return None
+        limit = (self.o_file, f"offset {key}", place, [str(CHARACTERS_BYTES_MAX)], [str(offset)])
+        return self._too_short(self.c_file, offset) or _as_note(limit)
 
     def _wrong_symbol(self, start: int, end: int) -> Report | None:
         """Find the next symbol, or return what is wrong with it."""
@@ -477,6 +477,10 @@ def _changed_offsets() -> Iterator[Dictionary]:
     base = _base()
     for count in (*range(-1, len(SYMBOLS) + 4), SYMBOLS_MAX, SYMBOLS_MAX + 1, -(1 << 31), (1 << 31) - 1):
         yield replace(base, name=f"{count} symbols", count=count)
+    for count in (SYMBOLS_MAX + 1, (1 << 31) - 1):
+        for step in (-1, 0):
+            sizes = {"s.o": _position(count + 1) + step}
+            yield replace(base, name=f"{count} symbols, room for {step}", count=count, sizes_bytes=sizes)
     o = base.files["s.o"]
     for key in range(len(SYMBOLS) + 1):
         (usual,) = struct.unpack_from("<q", o, _position(key))
@@ -488,6 +492,8 @@ def _changed_offsets() -> Iterator[Dictionary]:
         last = struct.pack("<qq", CHARACTERS_BYTES_MAX, CHARACTERS_BYTES_MAX + LENGTH_BYTES + step)
         files = {**base.files, "s.o": overwritten(o, _position(len(SYMBOLS) - 1), last)}
         yield replace(base, name=f"a symbol behind the limit, and {step} bytes", files=files)
+        sizes = {"s.c": CHARACTERS_BYTES_MAX + LENGTH_BYTES}
+        yield replace(base, name=f"a symbol behind the limit, and {step} of its bytes", files=files, sizes_bytes=sizes)
     for count in (0, len(SYMBOLS)):
         for capacity in (-1, 0, 1, 2, 8, 9, 1 << 30, -(1 << 31)):
             files = {**base.files, "s.o": overwritten(o, 0, struct.pack("<i", capacity))}

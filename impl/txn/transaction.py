@@ -70,10 +70,11 @@ class Partition(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Transaction(msgspec.Struct, frozen=True, kw_only=True):
-    """One committed version of a table."""
+    """One committed version of a table; its record is at an offset in `_txn`."""
 
     version: int
     record: layout.TransactionRecord
+    record_offset: int
     symbol_counts: tuple[layout.SymbolCount, ...]
     partitions: tuple[Partition, ...]
 
@@ -235,7 +236,13 @@ def _decode_area(window: memoryview, area: Area, version: int, file: str) -> Tra
     if fixed_row_count != record.fixed_row_count:
         expected, actual = f"{fixed_row_count}, the rows of all partitions but the last", record.fixed_row_count
         raise layout.TransactionRecord.at(file, area.record_offset).corrupt("fixed_row_count", expected, actual)
-    return Transaction(version=version, record=record, symbol_counts=symbol_counts, partitions=partitions)
+    return Transaction(
+        version=version,
+        record=record,
+        record_offset=area.record_offset,
+        symbol_counts=symbol_counts,
+        partitions=partitions,
+    )
 
 
 def _check_record(record: layout.TransactionRecord, area: Area, version: int, file: str) -> None:

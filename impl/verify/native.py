@@ -23,6 +23,7 @@ from tornproof.impl.table.symbols import SymbolTable
 from tornproof.impl.txn.transaction import TXN_FILE, Partition
 from tornproof.impl.types.questdb import TypeTag, tag_of
 from tornproof.impl.verify.indexes import Keys, NotComparedError
+from tornproof.impl.verify.transaction_record import PartitionTimes
 
 OFFSET_MASK = (1 << 48) - 1
 VARCHAR_INLINED, VARCHAR_NULL, VARCHAR_SIZE_SHIFT_BITS = 1, 4, 4
@@ -126,6 +127,25 @@ def native_keys(
         raise NotComparedError(f"{name} was cut while it was read")
     keys = np.frombuffer(content, "<i4")
     return np.concatenate([np.full(top, -1, np.int32), np.maximum(keys, -1)])
+
+
+def native_times(
+    files: PartitionFiles, partition: Partition, versions: ColumnVersions, timestamp: TableColumn
+) -> PartitionTimes | None:
+    """Return the times of a native partition that was found sound, None where not all of its rows have one."""
+    if not partition.row_count or versions.top(partition.timestamp, timestamp.id, partition.row_count):
+        return None
+    name = suffixed(f"{timestamp.name}{COLUMN_FILE_SUFFIX}", versions.name_txn(partition.timestamp, timestamp.id))
+    width = WIDTHS_BYTES[TypeTag.TIMESTAMP]
+    try:
+        with files.storage.open_for_reading(f"{files.path}/{name}") as handle:
+            ends = [handle.pread(width, row * width) for row in (0, partition.row_count - 1)]
+    except FileMissingError:
+        return None
+    if any(len(each) < width for each in ends):
+        return None
+    first, last = (int.from_bytes(each, "little", signed=True) for each in ends)
+    return PartitionTimes(name=files.name, first=first, last=last)
 
 
 class NativeColumn(msgspec.Struct, frozen=True, kw_only=True):

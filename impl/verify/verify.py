@@ -40,9 +40,10 @@ from tornproof.impl.table.table import Table
 from tornproof.impl.txn.sequencer import pending_transaction_count
 from tornproof.impl.txn.transaction import Partition, Transaction
 from tornproof.impl.verify.indexes import Indexes, Keys, KeysOf, parquet_keys
-from tornproof.impl.verify.native import check_native_columns, native_keys
+from tornproof.impl.verify.native import check_native_columns, native_keys, native_times
 from tornproof.impl.verify.pages import page_checks
 from tornproof.impl.verify.table_files import TableFiles
+from tornproof.impl.verify.transaction_record import PartitionTimes, check_record, end_partitions, parquet_times
 
 PROBLEMS_PER_PARTITION = 20
 NATIVE, PARQUET = "native", "parquet"
@@ -158,7 +159,14 @@ def verify_table(
         beside = TableFiles.of(table, transaction) if whole else None
     except CorruptError as error:
         return TableReport(table=table.path, version=None, problems=(error.problem,), counts=counts)
-    verification = _Verification(table=table, beside=beside, counts=counts, quick=quick, decoding=decoding)
+    verification = _Verification(
+        table=table,
+        ends=end_partitions(transaction),
+        beside=beside,
+        counts=counts,
+        quick=quick,
+        decoding=decoding,
+    )
     reports = []
     for files, partition in zip(directories, transaction.partitions, strict=True):
         progress(files.name)
@@ -168,7 +176,8 @@ def verify_table(
         # Of another table, so that it says nothing about other files.
         beside = None
         reports = [_not_looked_at(report) if report.format == NATIVE else report for report in reports]
-    problems = beside.problems if beside else ()
+    of_record = tuple(check_record(transaction, table.metadata, verification.times))
+    problems = (*of_record, *(beside.problems if beside else ()))
     if whole and (pending := pending_transaction_count(table.storage, table.path, transaction)):
         verification.notes.append(f"not applied yet: {counted(pending, 'transaction')} of its write-ahead log")
     unsupported = verification.unsupported
@@ -201,13 +210,18 @@ def _contradictions(table: Table, transaction: Transaction) -> tuple[Problem, ..
 
 
 class _Verification(msgspec.Struct, kw_only=True):
-    """Verifies the partitions of a table one by one; `beside` is None where only Parquet's own files are there."""
+    """Verifies the partitions of a table one by one; `beside` is None where only Parquet's own files are there.
+
+    `times` are those of the `ends`, the partitions with the table's first and last row, if they are sound.
+    """
 
     table: Table
+    ends: tuple[Partition, ...]
     beside: TableFiles | None
     counts: Counts
     quick: bool
     decoding: Decoding
+    times: dict[int, PartitionTimes] = msgspec.field(default_factory=dict)
     notes: list[str] = msgspec.field(default_factory=list)
     unsupported: list[UnsupportedError] = msgspec.field(default_factory=list)
 
@@ -220,17 +234,19 @@ class _Verification(msgspec.Struct, kw_only=True):
         return self._parquet(files, partition)
 
     def _parquet(self, files: PartitionFiles, partition: Partition) -> PartitionReport:
-        compared, counts, metadata = self.counts.thrift_footers, self.counts, self.table.metadata
+        compared, counts = self.counts.thrift_footers, self.counts
         try:
-            report = verify_partition(
-                files,
-                partition,
+            resolved = resolve_partition(files, partition)
+            report = verify_resolved(
+                resolved,
                 counts=counts,
                 quick=self.quick,
-                metadata=metadata,
+                metadata=self.table.metadata,
                 symbols=self.beside.symbols if self.beside else None,
                 decoding=self.decoding,
             )
+        except CorruptError as error:
+            return _report(files, partition, (error.problem,))
         except UnsupportedError as error:
             self.unsupported.append(error)
             return _report(files, partition, (error.problem,))
@@ -240,8 +256,9 @@ class _Verification(msgspec.Struct, kw_only=True):
             )
 
         def keys_of(column: TableColumn, symbols: SymbolTable) -> Keys | Problem:
-            return parquet_keys(resolve_partition(files, partition), self.decoding, column, symbols)
+            return parquet_keys(resolved, self.decoding, column, symbols)
 
+        self._note_times(report, partition, lambda: parquet_times(resolved))
         return self._with_indexes(report, files, partition, keys_of)
 
     def _unmigrated(self, files: PartitionFiles, partition: Partition) -> PartitionReport:
@@ -264,7 +281,18 @@ class _Verification(msgspec.Struct, kw_only=True):
                 problems.append(found)
         looked_at = LookedAt.SIZES if self.quick else LookedAt.OFFSETS_AND_SYMBOL_KEYS
         report = replace(report, problems=tuple(problems), looked_at=looked_at)
+        metadata = self.table.metadata
+        timestamp = next((column for column in columns if metadata and column.id == metadata.timestamp_id), None)
+        if timestamp is not None:
+            self._note_times(report, partition, lambda: native_times(files, partition, versions, timestamp))
         return self._with_indexes(report, files, partition, partial(native_keys, files, partition, versions))
+
+    def _note_times(
+        self, report: PartitionReport, partition: Partition, times_of: Callable[[], PartitionTimes | None]
+    ) -> None:
+        """Note the times of a sound partition if it is one of the ends."""
+        if partition in self.ends and not report.problems and (times := times_of()) is not None:
+            self.times[partition.timestamp] = times
 
     def _with_indexes(
         self, report: PartitionReport, files: PartitionFiles, partition: Partition, keys_of: KeysOf
@@ -285,18 +313,29 @@ def verify_partition(
     counts: Counts,
     quick: bool = False,
     metadata: TableMetadata | None = None,
-    symbols: Mapping[str, SymbolTable] | None = None,
-    decoding: Decoding = SYNCHRONOUS,
 ) -> PartitionReport:
-    """Verify one parquet partition, also against the table's columns and dictionaries if they are given.
-
-    Raises StorageError, and UnsupportedError for a generation that this release cannot read if nothing is wrong with
-    the rest.
-    """
+    """Verify one parquet partition alone; raises as `verify_resolved` does."""
     try:
         resolved = resolve_partition(files, partition)
     except CorruptError as error:
         return _report(files, partition, (error.problem,))
+    return verify_resolved(resolved, counts=counts, quick=quick, metadata=metadata)
+
+
+def verify_resolved(
+    resolved: ResolvedPartition,
+    *,
+    counts: Counts,
+    quick: bool = False,
+    metadata: TableMetadata | None = None,
+    symbols: Mapping[str, SymbolTable] | None = None,
+    decoding: Decoding = SYNCHRONOUS,
+) -> PartitionReport:
+    """Verify a parquet partition whose committed generation was found, also against the table's columns and symbols.
+
+    Raises StorageError, and UnsupportedError for a generation that this release cannot read if nothing is wrong with
+    the rest.
+    """
     survey = _survey(resolved)
     counts.generations += survey.generations
     dictionaries = dictionaries_by_position(resolved.metadata.header, metadata, symbols)
@@ -310,7 +349,7 @@ def verify_partition(
     if unsupported and not problems:
         raise unsupported[0]
     return replace(
-        _report(files, partition, problems),
+        _report(resolved.files, resolved.partition, problems),
         generations=survey.generations,
         orphans=resolved.resolved.orphan_count,
         unused_bytes=resolved.metadata.generation.position.fixed.unused_bytes,

@@ -103,7 +103,7 @@ def version_of(states: Sequence[PartitionState], counter: str | None = None) -> 
         record[TransactionRecord.layout.offset_of(counter)] = 1
     partitions = (Partition(entry_offset_bytes=0, row_count_offset_bytes=0, **structs.asdict(each)) for each in states)
     decoded = TransactionRecord.unpack(bytes(record), 0, file="_txn")
-    return Transaction(version=0, record=decoded, symbol_counts=(), partitions=tuple(partitions))
+    return Transaction(version=0, record=decoded, record_offset=0, symbol_counts=(), partitions=tuple(partitions))
 
 
 def announcements() -> Iterator[Question]:

@@ -28,7 +28,7 @@ from tornproof.impl.pm.footer_comparison import encodings_mask
 from tornproof.impl.pm.header import FileHeader, encode_header
 from tornproof.impl.table.column_versions import NEW_FILE_BYTES
 from tornproof.impl.table.metadata_file import encode_name
-from tornproof.impl.txn.write import lag_checksum
+from tornproof.impl.txn.write import I64_MAX, I64_MIN, lag_checksum
 from tornproof.impl.types.questdb import DESIGNATED, TypeTag
 
 VERSION = 2
@@ -142,6 +142,8 @@ def txn(*, rows: int, token: int, version: int = VERSION, entries: Sequence[byte
         ]
     start = txn_layout.BaseHeader.layout.size_bytes
     times = {"min_timestamp": DAY_MICROSECONDS, "max_timestamp": DAY_MICROSECONDS + max(0, rows - 1) * SECOND}
+    if not entries:
+        times = {"min_timestamp": I64_MAX, "max_timestamp": I64_MIN}
     record = zeroed(txn_layout.TransactionRecord, txn=version, transient_row_count=rows, **times)
     record = record.changed(lag_checksum=lag_checksum(record))
     size = txn_layout.PartitionTableSize(partitions_size=sum(map(len, entries)))

@@ -59,7 +59,9 @@ from tornproof.impl.repair.repair import repair_table
 from tornproof.impl.table.partition import PM_FILE, ResolvedPartition, check_data_size
 from tornproof.impl.table.table import Table, open_table
 from tornproof.impl.txn.transaction import TXN_FILE
+from tornproof.impl.txn.write import lag_checksum
 from tornproof.impl.verify.pages import ChunkFilter, filter_of
+from tornproof.impl.verify.transaction_record import PartitionTimes, check_record, end_partitions, parquet_times
 from tornproof.impl.verify.verify import Counts, check_thrift_footer, verify_partition, verify_table
 
 CRAFTED_PARTITIONS_MAX = 3
@@ -205,6 +207,13 @@ class Judge:
         """Return the outcome of a damage and the field that it hit."""
         self.reason = ""
         return _outcome_for(damage, self._judge(damage)), self.field_of(damage)
+
+    @functools.cached_property
+    def _times(self) -> dict[int, PartitionTimes]:
+        """The first and last times of the partitions at both ends, of those in Parquet."""
+        ends = [self.snapshot.resolve(each) for each in end_partitions(self.snapshot.transaction) if each.is_parquet]
+        known = {each.partition.timestamp: parquet_times(each) for each in ends}
+        return {timestamp: times for timestamp, times in known.items() if times is not None}
 
     @property
     def takes_commits(self) -> bool:
@@ -564,12 +573,17 @@ class Judge:
     def _judge_txn(self, damage: Damage) -> Outcome:
         damaged = self._damaged(damage)
         try:
-            key = key_of(open_snapshot(self._table_on(damaged)))
+            snapshot = open_snapshot(self._table_on(damaged))
+            key, transaction = key_of(snapshot), snapshot.transaction
         except TornproofError:
             return Outcome.REJECTED
         if key == self._key:
-            return Outcome.HARMLESS
-        # The rest of the table is unchanged, so equal keys give equal answers.
+            # The rest of the table is unchanged, so its times are known.
+            wrong = next(check_record(transaction, self.snapshot.table.metadata, self._times), None)
+            return Outcome.HARMLESS if wrong is None else Outcome.REJECTED
+        # Equal keys and records give equal answers.
+        record = transaction.record
+        key = *key, record.min_timestamp, record.max_timestamp, lag_checksum(record) == record.lag_checksum
         if key not in self._whole:
             outcome = self._judge_table(damaged, False)
             outcome = self._judge_reader(damaged) if outcome is Outcome.REJECTED else outcome

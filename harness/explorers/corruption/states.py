@@ -12,7 +12,7 @@ from tornproof.impl.txn.transaction import RECORD_BYTES, TXN_FILE, area_of
 
 
 def key_of(snapshot: Snapshot) -> tuple[object, ...]:
-    """Return everything in `_txn` that reading and verifying depend on."""
+    """Return everything in `_txn` that reading depends on, and verifying each partition."""
     transaction = snapshot.transaction
     return transaction.version, *(
         (snapshot.table.directory_of(each), each.parquet_was_generated, each.row_count, each.token, each.next_timestamp)

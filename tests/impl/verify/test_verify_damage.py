@@ -6,9 +6,10 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 
 import pytest
+import table_builder as tb
 from msgspec.structs import replace
 from pm_builder import newest, set_chunk, set_footer
-from real_tables import put, seen, seen_with, snapshot_of, table_image, verified, word
+from real_tables import CHAIN, put, seen, seen_with, snapshot_of, table_image, verified, word
 
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.impl.layout import txn
@@ -16,6 +17,8 @@ from tornproof.impl.parquet.footer import decode_footer
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
 from tornproof.impl.table.table import open_table
 from tornproof.impl.txn.transaction import area_of
+from tornproof.impl.txn.write import I64_MAX, I64_MIN, lag_checksum
+from tornproof.impl.verify.transaction_record import _lag_checksums
 from tornproof.impl.verify.verify import PROBLEMS_PER_PARTITION, verify_table
 
 DAY = "2024-01-01.1"
@@ -230,3 +233,68 @@ def test_thrift_footer_above_the_limit_is_left_out_with_a_note(
     assert (report.sound, report.counts.thrift_footers) == (True, 0)
     (note,) = report.notes
     assert note.startswith(f"{DAY} has a Thrift footer")
+
+
+def record_of(questdb_data: Path, table: str = CHAIN) -> tuple[int, txn.TransactionRecord]:
+    """Return where a table's record is in `_txn`, and what it says."""
+    path, image = table_image(questdb_data, table)
+    transaction = snapshot_of(path, image).transaction
+    return transaction.record_offset, transaction.record
+
+
+def seen_of_record(questdb_data: Path, record: txn.TransactionRecord, table: str = CHAIN) -> list[str]:
+    """Return the fields with problems of a table that is sound but for its record."""
+    at, _ = record_of(questdb_data, table)
+    path, image = table_image(questdb_data, table)
+    changed = put(at, record.pack())(image.files[f"{path}/_txn"])
+    return [field for _, field, _ in seen(verified(path, image.with_file(f"{path}/_txn", changed)))]
+
+
+@pytest.mark.parametrize(
+    ("field", "found"),
+    [
+        *((name, "LAG_CHECKSUM") for name in ("seq_txn", "lag_checksum", "lag_txn_count", "lag_row_count")),
+        *((name, "LAG_CHECKSUM") for name in ("lag_min_timestamp", "lag_max_timestamp")),
+        ("min_timestamp", "MIN_TIMESTAMP"),
+        ("max_timestamp", "MAX_TIMESTAMP"),
+    ],
+)
+def test_flipped_bit_of_the_record_is_a_problem(field: str, found: str, questdb_data: Path) -> None:
+    """A table with a flipped bit in any of these was called sound."""
+    at, record = record_of(questdb_data)
+    assert seen_of_record(questdb_data, record) == []
+    assert seen_of_record(questdb_data, record.changed(**{field: getattr(record, field) ^ 1})) == [found]
+    position = at + record.layout.offset_of(found.lower())
+    path, image = table_image(questdb_data)
+    changed = put(at, record.changed(**{field: getattr(record, field) ^ 1}).pack())(image.files[f"{path}/_txn"])
+    assert seen(verified(path, image.with_file(f"{path}/_txn", changed), quick=True)) == [("_txn", found, position)]
+
+
+def test_checksums_that_servers_leave_without_a_lag_are_no_problem(questdb_data: Path) -> None:
+    """TRUNCATE leaves that of a new table; a lag that is taken back, that of SEQ_TXN 0, with its sign behind it."""
+    _, record = record_of(questdb_data)
+    assert record.seq_txn
+    of_new = lag_checksum(record.changed(txn=0, seq_txn=0))
+    assert seen_of_record(questdb_data, record.changed(lag_checksum=of_new)) == ["LAG_CHECKSUM"]
+    times = {"min_timestamp": I64_MAX, "max_timestamp": I64_MIN, "transient_row_count": 0}
+    emptied = record.changed(**times, lag_checksum=of_new, symbol_column_count=0)
+    empty = tb.BuiltTable(files={"_txn": tb.txn(rows=0, token=0, entries=[])}).image()
+    at = txn.BaseHeader.layout.size_bytes
+    content = empty.files["/table/_txn"]
+    emptied = emptied.changed(txn=tb.VERSION, fixed_row_count=0)
+    assert verified("/table", empty.with_file("/table/_txn", put(at, emptied.pack())(content))).sound
+    for version in (1, 2, 3, 4):
+        taken_back = record.changed(txn=version)
+        checksum = lag_checksum(taken_back.changed(seq_txn=0))
+        taken_back = taken_back.changed(lag_checksum=checksum, lag_txn_count=-(checksum < 0))
+        assert checksum in _lag_checksums(taken_back, has_wal=True)
+        assert checksum not in _lag_checksums(taken_back, has_wal=False)
+
+
+def test_native_rows_that_a_flipped_bit_hides_are_missed(questdb_data: Path) -> None:
+    _, record = record_of(questdb_data, "tables/9.4.2/nonwal/table")
+    assert record.transient_row_count == 1
+    fewer = record.changed(transient_row_count=0)
+    assert seen_of_record(questdb_data, fewer, "tables/9.4.2/nonwal/table") == ["TRANSIENT_ROW_COUNT"]
+    later = record.changed(max_timestamp=record.max_timestamp + 1)
+    assert seen_of_record(questdb_data, later, "tables/9.4.2/nonwal/table") == ["MAX_TIMESTAMP"]

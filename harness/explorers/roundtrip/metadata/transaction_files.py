@@ -28,6 +28,8 @@ RECORD_NAMES = (
     *("lag_checksum", "lag_txn_count", "lag_row_count", "lag_min_timestamp", "lag_max_timestamp"),
     *("left_over", "symbol_column_count"),
 )
+NO_TIMES = {"min_timestamp": (1 << 63) - 1, "max_timestamp": -(1 << 63)}
+"""Of a table without rows."""
 ENTRY, SYMBOL = struct.Struct("<qQqq"), struct.Struct("<2i")
 FIRST_AREA = 64
 ROW_BITS, SQUASH_BIT, GENERATED_BIT, PARQUET_BIT = 44, 44, 60, 61
@@ -88,7 +90,8 @@ class TransactionFile:
         usual |= {"lag_min_timestamp": -(1 << 62), "lag_max_timestamp": 1 << 61, "left_over": bytes(range(1, 13))}
         usual |= {"txn": self.version, "transient_row_count": self.transient_row_count}
         usual["fixed_row_count"] = sum(each.row_count for each in self.entries[:-1])
-        return {**usual, "symbol_column_count": len(self.symbols), **self.record}
+        numbers = {**usual, "symbol_column_count": len(self.symbols), **self.record}
+        return numbers if "lag_checksum" in self.record else with_lag_checksum(numbers)
 
     def content(self) -> bytes:
         """Return the bytes; between header and area there is garbage."""
@@ -110,9 +113,19 @@ class TransactionFile:
         return whole[: len(whole) - self.less_bytes] if self.less_bytes else whole + bytes([GARBAGE]) * 9
 
 
+def with_lag_checksum(fields: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields with the polynomial of the lag's, whose halves are folded."""
+    names = ("lag_min_timestamp", "lag_max_timestamp", "txn", "seq_txn", "lag_row_count", "lag_txn_count")
+    of_lag = sum(fields[name] * 31**power for power, name in enumerate(reversed(names))) & (1 << 64) - 1
+    (folded,) = struct.unpack("<i", struct.pack("<I", of_lag >> 32 ^ of_lag & 0xFFFFFFFF))
+    return {**fields, "lag_checksum": folded}
+
+
 def of_entries(entries: Sequence[Entry], **record: int) -> TransactionFile:
     """Return a version without symbols that has these partitions, and says the same of the last one's rows."""
     last = entries[-1].row_count if entries else 0
+    if not entries:
+        record = {**NO_TIMES, **record}
     return TransactionFile(name="", entries=tuple(entries), transient_row_count=last, symbols=(), record=record)
 
 

@@ -111,23 +111,26 @@ def _together() -> Iterator[VerifiedTable]:
 
 
 def _table_of(states: Sequence[str], others: Mapping[str, bytes]) -> Table:
-    files, entries = dict(others), list[Entry]()
+    files, entries, times = dict(others), list[Entry](), list[int]()
     for day, state in enumerate(states):
         draft = generation(0)
         for group in draft.groups:
             for place in ("low", "high"):
                 moved = struct.unpack("<q", getattr(group[0], place))[0] + day * DAY
                 setattr(group[0], place, struct.pack("<q", moved))
+                times.append(moved)
         draft.flags = SORTED_BY_TIMESTAMP | (state == UNKNOWN) * UNKNOWN_FEATURE
         directory = f"{PATH}/1970-01-0{1 + day}"
         files |= {f"{directory}/_pm": draft.encoded(), f"{directory}/data.parquet": data_ending_at(draft.token)}
         row_count = GROUP_ROWS * len(draft.groups) - (state == DAMAGED)
         entries.append(Entry(timestamp=day * DAY, row_count=row_count, token=draft.token, flags=PARQUET | GENERATED))
-    return _table(files, entries)
+    return _table(files, entries, min_timestamp=min(times), max_timestamp=max(times))
 
 
-def _table(files: dict[str, bytes], entries: Sequence[Entry], metadata: TableMetadata | None = None) -> Table:
-    storage = DiskImage.of_files({**files, f"{PATH}/{TXN}": of_entries(entries, column_version=0).content()})
+def _table(
+    files: dict[str, bytes], entries: Sequence[Entry], metadata: TableMetadata | None = None, **record: int
+) -> Table:
+    storage = DiskImage.of_files({**files, f"{PATH}/{TXN}": of_entries(entries, column_version=0, **record).content()})
     return Table(storage=storage, path=PATH, metadata=metadata)
 
 

@@ -17,6 +17,7 @@ from tornproof.harness.explorers.roundtrip.metadata.transaction_files import (
     SYMBOL,
     Entry,
     TransactionFile,
+    with_lag_checksum,
 )
 from tornproof.harness.explorers.roundtrip.worked_out.question import Question
 from tornproof.harness.explorers.roundtrip.worked_out.transactions import states_of, version_of
@@ -64,13 +65,13 @@ def next_versions() -> Iterator[Question]:
         found = functools.partial(
             _next_record, current, states_of(row_counts), seq_txn, symbols, is_announced=is_announced
         )
-        yield Question("next versions", words, found, _with_lag_checksum(expected))
+        yield Question("next versions", words, found, with_lag_checksum(expected))
     for count in (0, 1, 3):
         expected = {**dict.fromkeys(values, 0), "left_over": bytes(12), "symbol_column_count": count}
         expected |= dict.fromkeys(("min_timestamp", "lag_min_timestamp"), (1 << 63) - 1)
         expected |= dict.fromkeys(("max_timestamp", "lag_max_timestamp"), -1 << 63)
         found = functools.partial(_first_record, count)
-        yield Question("next versions", f"the first with {count} symbol columns", found, _with_lag_checksum(expected))
+        yield Question("next versions", f"the first with {count} symbol columns", found, with_lag_checksum(expected))
 
 
 def _next_record(
@@ -96,14 +97,6 @@ def _first_record(symbol_column_count: int) -> dict[str, object]:
 
 def _fields(record: TransactionRecord) -> dict[str, Any]:
     return {name: getattr(record, name) for name in TransactionRecord.layout.names}
-
-
-def _with_lag_checksum(fields: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields with the polynomial of the lag's, whose halves are folded."""
-    names = ("lag_min_timestamp", "lag_max_timestamp", "txn", "seq_txn", "lag_row_count", "lag_txn_count")
-    of_lag = sum(fields[name] * 31**power for power, name in enumerate(reversed(names))) & (1 << 64) - 1
-    (folded,) = struct.unpack("<i", struct.pack("<I", of_lag >> 32 ^ of_lag & 0xFFFFFFFF))
-    return {**fields, "lag_checksum": folded}
 
 
 def stores() -> Iterator[Question]:

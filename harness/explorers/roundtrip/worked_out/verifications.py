@@ -247,11 +247,11 @@ def _table_of_file(content: bytes) -> Table:
     return _table_of_files([content])
 
 
-def _table_of_files(contents: Sequence[bytes]) -> Table:
-    return Table(storage=_image_of_files(contents), path=PATH, metadata=None)
+def _table_of_files(contents: Sequence[bytes], **record: int) -> Table:
+    return Table(storage=_image_of_files(contents, **record), path=PATH, metadata=None)
 
 
-def _image_of_files(contents: Sequence[bytes]) -> DiskImage:
+def _image_of_files(contents: Sequence[bytes], **record: int) -> DiskImage:
     """Return a table without `_meta` whose partitions are files, with metadata that a migration makes."""
     entries, files = [], {}
     for day, content in enumerate(contents):
@@ -260,7 +260,7 @@ def _image_of_files(contents: Sequence[bytes]) -> DiskImage:
         entries.append(Entry(timestamp=day * DAY, row_count=row_count, token=len(content), flags=flags))
         files[f"{directory}/{DATA_FILE}"] = content
         files[f"{directory}/{PM_FILE}"] = convert(reader_of(content), size_bytes=len(content), file=DATA_FILE)
-    files[f"{PATH}/{TXN}"] = of_entries(entries).content()
+    files[f"{PATH}/{TXN}"] = of_entries(entries, **record).content()
     return DiskImage.of_files(files)
 
 
@@ -313,7 +313,7 @@ def _by_two_times(names: tuple[str, str]) -> tuple[Any, bool]:
         rows = pa.table([times, times], schema)
         pq.write_table(rows, target, store_schema=False)
         contents.append(_told(target.getvalue(), *told))
-    table = _table_of_files(contents)
+    table = _table_of_files(contents, min_timestamp=0, max_timestamp=DAY)
 
     def count() -> int:
         return sum(batch.num_rows for batch in open_snapshot(table).batches())

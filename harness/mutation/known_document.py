@@ -97,7 +97,7 @@ BESIDE = (
     ),
     (
         "limit of ours",
-        "values of native partitions are not verified, only sizes, offsets and symbol keys",
+        "values of native partitions are not verified, only sizes, offsets, symbol keys and row times",
         "always",
         "the verdict says so",
         "–",

@@ -1,8 +1,8 @@
-"""What is checked of a partition in QuestDB's native format: the sizes of its column files, the offsets, symbol keys.
+"""What is checked of a partition in QuestDB's native format: sizes of column files, offsets, symbol keys, row times.
 
-Values are not looked at. A column's rows are in `<column>.d`; rows of different lengths have their positions there in
-`<column>.i`. Rows that are older than the column are in neither (`_cv`). Source: QuestDB's public sources, checked on
-tables of 9.3.4 to 2026-07.
+Other values are not looked at. A column's rows are in `<column>.d`; rows of different lengths have their positions in
+it in `<column>.i`. Rows that are older than the column are in neither (`_cv`). Source: QuestDB's public sources,
+checked on tables of 9.3.4 to 2026-07.
 """
 
 from __future__ import annotations
@@ -63,6 +63,14 @@ WIDTHS_BYTES: Mapping[TypeTag | None, int] = {
 Words: TypeAlias = npt.NDArray[np.int64]
 
 
+class Interval(msgspec.Struct, frozen=True, kw_only=True):
+    """The times that a partition's rows may have in the designated timestamp: from `start` on, before `end` if any."""
+
+    timestamp_id: int
+    start: int
+    end: int | None
+
+
 class NotLookedAtError(Exception):
     """A column was not looked at; the message completes the sentence "not looked at: "."""
 
@@ -75,10 +83,12 @@ def check_native_columns(
     symbols: Mapping[str, SymbolTable] | None,
     *,
     quick: bool,
+    interval: Interval | None = None,
 ) -> Iterator[Problem | str]:
     """Yield what is wrong with a native partition, and as text what was not looked at; `quick` checks only sizes.
 
-    `symbols` is None if a dictionary cannot be read. Raises StorageError.
+    `symbols` is None if a dictionary cannot be read, `interval` if the table has no designated timestamp. Raises
+    StorageError.
     """
     try:
         names = frozenset(files.storage.listdir(files.path))
@@ -102,6 +112,7 @@ def check_native_columns(
             name_txn=versions.name_txn(partition.timestamp, column.id),
             top=top,
             row_count=partition.row_count - top,
+            interval=interval if interval is not None and column.id == interval.timestamp_id else None,
         )
         try:
             yield from stored.check(symbols, quick=quick)
@@ -157,6 +168,7 @@ class NativeColumn(msgspec.Struct, frozen=True, kw_only=True):
     name_txn: int
     top: int
     row_count: int
+    interval: Interval | None = None
 
     def check(self, symbols: Mapping[str, SymbolTable] | None, *, quick: bool) -> Iterator[Problem]:
         """Yield what is wrong with its files; raises NotLookedAtError, StorageError."""
@@ -169,6 +181,8 @@ class NativeColumn(msgspec.Struct, frozen=True, kw_only=True):
                 yield rows
             elif tag is TypeTag.SYMBOL and symbols is not None and not quick:
                 yield from self._check_keys(len(symbols[self.column.name].symbols))
+            elif tag is TypeTag.TIMESTAMP and self.interval is not None and not quick:
+                yield from self._check_times(self.interval)
             return
         positions = POSITIONS[tag]
         found = [self._sized("d", 0), self._sized("i", positions.size_bytes(self.row_count))]
@@ -207,6 +221,21 @@ class NativeColumn(msgspec.Struct, frozen=True, kw_only=True):
                 expected = f"null or a key below {symbol_count}, the table's symbols"
                 yield Problem(self._label("d"), f"key of row {row}", offset_bytes, expected, str(keys[index]))
                 return
+
+    def _check_times(self, interval: Interval) -> Iterator[Problem]:
+        """Yield the first time that is before the row above it, or outside of the partition's interval."""
+        before, until = interval.start, "" if interval.end is None else f", before {interval.end}"
+        for start, piece in self._pieces("d", self.row_count * WIDTHS_BYTES[TypeTag.TIMESTAMP]):
+            times = np.frombuffer(piece, "<i8")
+            least = np.concatenate(([before], times[:-1]))
+            is_wrong = times < least if interval.end is None else (times < least) | (times >= interval.end)
+            for index in np.flatnonzero(is_wrong)[:1].tolist():
+                offset_bytes = start + index * times.itemsize
+                field = f"time of row {self.top + offset_bytes // times.itemsize}"
+                expected = f"{least[index]} or later{until}"
+                yield Problem(self._label("d"), field, offset_bytes, expected, str(times[index]))
+                return
+            before = int(times[-1])
 
     def _check_positions(self, positions: Positions, data_bytes: int) -> Iterator[Problem]:
         before = 0

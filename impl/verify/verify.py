@@ -20,10 +20,11 @@ from tornproof.impl.pm.chain import Metadata, decode_chain
 from tornproof.impl.pm.check import check_metadata
 from tornproof.impl.pm.extent import dead_byte_count, reached_intervals
 from tornproof.impl.pm.footer_comparison import compare_footer
+from tornproof.impl.query.time_search import INT64_MIN
 from tornproof.impl.read.decoding import SYNCHRONOUS, Decoding
 from tornproof.impl.read.reader import snapshot_of
 from tornproof.impl.table.check import check_against_table
-from tornproof.impl.table.metadata_file import META_FILE, TableColumn, TableMetadata
+from tornproof.impl.table.metadata_file import META_FILE, PartitionBy, TableColumn, TableMetadata
 from tornproof.impl.table.partition import (
     PM_FILE,
     SIZE_FIELD,
@@ -34,13 +35,14 @@ from tornproof.impl.table.partition import (
     check_unmigrated,
     resolve_partition,
 )
+from tornproof.impl.table.partition_names import interval_end
 from tornproof.impl.table.symbol_keys import dictionaries_by_position
 from tornproof.impl.table.symbols import SymbolTable
 from tornproof.impl.table.table import Table
 from tornproof.impl.txn.sequencer import pending_transaction_count
 from tornproof.impl.txn.transaction import Partition, Transaction
 from tornproof.impl.verify.indexes import Indexes, Keys, KeysOf, parquet_keys
-from tornproof.impl.verify.native import check_native_columns, native_keys, native_times
+from tornproof.impl.verify.native import Interval, check_native_columns, native_keys, native_times
 from tornproof.impl.verify.pages import page_checks
 from tornproof.impl.verify.table_files import TableFiles
 from tornproof.impl.verify.transaction_record import PartitionTimes, check_record, end_partitions, parquet_times
@@ -73,7 +75,7 @@ class LookedAt(StrEnum):
 
     VALUES = "values"
     METADATA = "metadata"
-    OFFSETS_AND_SYMBOL_KEYS = "sizes, offsets and symbol keys"
+    OFFSETS_AND_SYMBOL_KEYS = "sizes, offsets, symbol keys and row times"
     SIZES = "sizes"
     NOTHING = "nothing"
 
@@ -274,7 +276,9 @@ class _Verification(msgspec.Struct, kw_only=True):
             return report
         columns, symbols = self.beside.columns, self.beside.symbols
         problems: list[Problem] = []
-        for found in check_native_columns(files, partition, columns, versions, symbols, quick=self.quick):
+        for found in check_native_columns(
+            files, partition, columns, versions, symbols, quick=self.quick, interval=self._interval(partition)
+        ):
             if isinstance(found, str):
                 self.notes.append(found)
             elif len(problems) < PROBLEMS_PER_PARTITION:
@@ -286,6 +290,17 @@ class _Verification(msgspec.Struct, kw_only=True):
         if timestamp is not None:
             self._note_times(report, partition, lambda: native_times(files, partition, versions, timestamp))
         return self._with_indexes(report, files, partition, partial(native_keys, files, partition, versions))
+
+    def _interval(self, partition: Partition) -> Interval | None:
+        """Return where the times of a partition's rows must be, None without designated timestamp."""
+        metadata = self.table.metadata
+        if metadata is None or metadata.timestamp_id < 0:
+            return None
+        last = interval_end(partition.timestamp, metadata.partition_by, nanoseconds=metadata.counts_nanoseconds)
+        end = min((each for each in (partition.next_timestamp, last) if each is not None), default=None)
+        # A table without intervals has one partition, whose start says nothing of its rows.
+        start = INT64_MIN if metadata.partition_by is PartitionBy.NONE else partition.timestamp
+        return Interval(timestamp_id=metadata.timestamp_id, start=start, end=end)
 
     def _note_times(
         self, report: PartitionReport, partition: Partition, times_of: Callable[[], PartitionTimes | None]

@@ -28,7 +28,7 @@ KEYS = {"format", "table", "version", "sound", "verdict", "problems", "unreferen
 KEYS |= {"path", "next", "as"}
 PARTITION_KEYS = {"name", "format", "rows", "token", "generations", "orphans", "unused_bytes", "dead_bytes", "problems"}
 PARTITION_KEYS |= {"looked_at"}
-NATIVE_ROWS = "1 native partition (5 rows) looked at only in sizes, offsets and symbol keys"
+NATIVE_ROWS = "1 native partition (5 rows) looked at only in sizes, offsets, symbol keys and row times"
 VERDICT = f"sound in its 1 parquet partition; {NATIVE_ROWS}"
 NO_NATIVE = "problem 2024-01-02: directory: expected a directory, because _txn names it with 5 rows, found none"
 """Images of power losses lack their native partition."""
@@ -72,7 +72,7 @@ def test_json_of_a_sound_table_has_the_keys_of_the_contract(tornproof: WarmRunne
         10642,
     )
     assert parquet["generations"] == 4
-    assert (native["format"], native["looked_at"]) == ("native", "sizes, offsets and symbol keys")
+    assert (native["format"], native["looked_at"]) == ("native", "sizes, offsets, symbol keys and row times")
 
 
 def test_json_of_a_damaged_table_lists_problems_by_partition(tornproof: WarmRunner, questdb_data: Path) -> None:

@@ -59,7 +59,7 @@ def test_native_partitions_of_real_tables_are_sound_in_what_is_looked_at(name: s
 def test_verdict_says_how_many_rows_were_looked_at_in_which_way(questdb_data: Path) -> None:
     path, image = table_image(questdb_data, "tables/9.4.2/many/table")
     sound = "sound in its 10 parquet partitions; 2 native partitions (18 rows)"
-    assert verified(path, image).verdict == f"{sound} looked at only in sizes, offsets and symbol keys"
+    assert verified(path, image).verdict == f"{sound} looked at only in sizes, offsets, symbol keys and row times"
     assert verified(path, image, quick=True).verdict == f"{sound} looked at only in sizes"
     assert verified(path, image, whole=False).verdict == f"{sound} not looked at"
     assert verified(path, image.with_file(f"{path}/_cv", b"")).verdict == "damaged: 1 problem"
@@ -126,6 +126,34 @@ def test_symbol_keys_must_be_in_the_dictionary(key: int, is_sound: bool, questdb
     file = "2024-01-02/s.d"
     found = seen_after(questdb_data, file, put(4, struct.pack("<i", key)), "tables/9.4.2/chain/table")
     assert found == ([] if is_sound else [(file, "key of row 1", 4)])
+
+
+@pytest.mark.parametrize(
+    ("row", "change", "is_wrong"),
+    [
+        (0, 1 << 50, True),
+        (0, -1, True),
+        (2, -1 << 40, True),
+        (1, 1 << 40, True),
+        (2, 86_400_000_000, True),
+        (1, 0, False),
+    ],
+)
+@pytest.mark.parametrize("piece_bytes", [16, 1 << 20])
+def test_times_of_native_rows_ascend_within_their_interval(
+    row: int, change: int, is_wrong: bool, piece_bytes: int, questdb_data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A native first time 12 days later, after the second one and outside of its partition, was called sound."""
+    monkeypatch.setattr(native, "PIECE_BYTES", piece_bytes)
+    file = f"{PARTITION}/ts.d"
+
+    def moved(data: bytes) -> bytes:
+        (time,) = struct.unpack_from("<q", data, 8 * row)
+        return put(8 * row, word(time + change))(data)
+
+    found = seen_after(questdb_data, file, moved)
+    assert bool(found) is is_wrong
+    assert {(name, field.partition(" of ")[0]) for name, field, _ in found} <= {(file, "time")}
 
 
 def test_column_that_was_added_has_no_rows_from_before(questdb_data: Path) -> None:

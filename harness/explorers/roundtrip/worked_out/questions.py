@@ -78,6 +78,7 @@ from tornproof.harness.explorers.roundtrip.worked_out.verifications import (
     unsupported,
     verified,
 )
+from tornproof.harness.explorers.roundtrip.worked_out.verified_records import verified_records
 
 PROPERTY = "what the format spells out is what its documentation says"
 
@@ -126,6 +127,7 @@ def questions() -> tuple[Question, ...]:
         *held(),
         *asked_in_words(),
         *verified(),
+        *verified_records(),
         *files_of_others(),
         *unopened(),
         *unsupported(),

@@ -1,0 +1,71 @@
+"""Records in `_txn` of which one field is another: a verification names it, or the checksum over it."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Mapping
+
+from tornproof.harness.explorers.corruption.crafted import overwritten
+from tornproof.harness.explorers.roundtrip.metadata.transaction_files import (
+    HEADER,
+    NO_TIMES,
+    RECORD,
+    RECORD_NAMES,
+    of_entries,
+    with_lag_checksum,
+)
+from tornproof.harness.explorers.roundtrip.worked_out.question import Question
+from tornproof.harness.explorers.roundtrip.writing.kills import table_of_rows
+from tornproof.harness.simulator.filesystem.image import DiskImage
+from tornproof.harness.systems.workload import FIRST_TIME
+from tornproof.impl.table.table import open_table
+from tornproof.impl.txn.transaction import TXN_FILE
+from tornproof.impl.verify.verify import verify_table
+
+PATH = "table"
+LAG = ("seq_txn", "lag_checksum", "lag_txn_count", "lag_row_count", "lag_min_timestamp", "lag_max_timestamp")
+NO_LAG = {"lag_min_timestamp": NO_TIMES["min_timestamp"], "lag_max_timestamp": NO_TIMES["max_timestamp"]}
+NO_ROWS = {**NO_TIMES, **NO_LAG, "lag_row_count": 0, "lag_txn_count": 0, "fixed_row_count": 0}
+
+
+def verified_records() -> Iterator[Question]:
+    """Yield fields that are one more or less, and empty tables, and which fields a verification names."""
+    named = dict.fromkeys(LAG, "LAG_CHECKSUM") | {name: name.upper() for name in ("min_timestamp", "max_timestamp")}
+    for (name, field), step in ((each, step) for each in named.items() for step in (-1, 1)):
+        words = f"what is wrong with a record whose {name} is {step:+} beside what it was"
+        yield Question("records", words, functools.partial(_named, name, step), [field])
+    yield Question("records", "what is wrong with the record of a table with rows", lambda: _named("txn", 0), [])
+    of_new = with_lag_checksum({**dict.fromkeys(RECORD_NAMES, 0), **NO_ROWS})["lag_checksum"]
+    empty: dict[str, tuple[Mapping[str, int], list[str]]] = {
+        "is empty": ({}, []),
+        "was emptied, with the checksum of a new one": ({"lag_checksum": of_new}, []),
+        "has another checksum": ({"lag_checksum": of_new + 1}, ["LAG_CHECKSUM"]),
+        "has a first time": ({"min_timestamp": 0}, ["MIN_TIMESTAMP"]),
+        "has a last time": ({"max_timestamp": 0}, ["MAX_TIMESTAMP"]),
+    }
+    for words, (record, expected) in empty.items():
+        found = functools.partial(_named_of_empty, record)
+        yield Question("records", f"what is wrong with the record of a table that {words}", found, expected)
+
+
+def _named(name: str, step: int) -> list[str]:
+    """Return the fields that are named of a table with rows."""
+    image = table_of_rows(PATH, [(FIRST_TIME, 0)])
+    path = f"{PATH}/{TXN_FILE}"
+    content = image.files[path]
+    version, *slots = HEADER.unpack_from(content)
+    at = slots[3 * (version % 2)]
+    numbers = dict(zip(RECORD_NAMES, RECORD.unpack_from(content, at), strict=True))
+    limit = 1 << 63
+    numbers[name] = (numbers[name] + step + limit) % (2 * limit) - limit
+    changed = overwritten(content, at, RECORD.pack(*numbers.values()))
+    return _fields(image.with_file(path, changed))
+
+
+def _named_of_empty(record: Mapping[str, int]) -> list[str]:
+    made = of_entries([], **{**NO_ROWS, "seq_txn": 3, **record}).content()
+    return _fields(DiskImage.of_files({f"{PATH}/{TXN_FILE}": made}))
+
+
+def _fields(image: DiskImage) -> list[str]:
+    return [problem.field for problem in verify_table(open_table(image, PATH), whole=False).all_problems]

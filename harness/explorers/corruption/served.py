@@ -199,7 +199,10 @@ def _index(values: Sequence[str | None], symbols: Sequence[str], day: int) -> In
 
 
 def _native(tag: TypeTag, column: pa.ChunkedArray, symbols: Sequence[str]) -> dict[str, bytes]:
-    """Return the files of a column by their kind; nothing looks at values of one size, which are zeros, but keys."""
+    """Return the files of a column by their kind; nothing looks at values of one size but keys and times: zeros."""
+    if tag is TypeTag.TIMESTAMP:
+        times = column.cast(pa.int64()).fill_null(SMALLEST).to_pylist()
+        return {"d": struct.pack(f"<{len(times)}q", *times)}
     if tag is not TypeTag.SYMBOL and tag.name in WIDTHS_BYTES:
         return {"d": bytes(WIDTHS_BYTES[tag.name] * len(column))}
     values: Sequence[Any] = column.to_pylist()

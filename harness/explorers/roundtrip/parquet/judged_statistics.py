@@ -151,7 +151,7 @@ def failed_controls() -> Iterator[str]:
     statistics = "tornproof.impl.chunk.statistics"
     controls: Controls = (
         ("any counts are right", f"{__name__}:check_counts", lambda *_, **__: None, "and should be NULL_COUNT"),
-        ("no value is below a bound", f"{statistics}:_extremes", lambda *_: (None, None), "and should be M"),
+        ("no value is below a bound", f"{statistics}:extremes_of", lambda *_: (None, None), "and should be M"),
         ("every bound is a truncated text", f"{statistics}:_is_truncation", lambda *_: True, "nothing is wrong"),
         ("errors have no place", f"{statistics}:CorruptError", _without_place, "is said of another place"),
         ("no bounds are exact", f"{__name__}:are_exact", lambda *_: [False, True], "what has no bounds is said"),

@@ -101,8 +101,8 @@ def failed_controls() -> Iterator[str]:
     """Yield what is not noticed of writers that take, lose or place rows wrongly, or name other columns."""
     writer, conform = WRITER, original_of(f"{WRITER}:conform")
 
-    def conform_known(rows: Rows, schema: pa.Schema, time: str) -> pa.Table:
-        return conform(rows.select([name for name in rows.schema.names if name in schema.names]), schema, time)
+    def conform_known(rows: Rows, schema: pa.Schema, time: str, *of: Any) -> pa.Table:
+        return conform(rows.select([name for name in rows.schema.names if name in schema.names]), schema, time, *of)
 
     def conform_capitals(rows: Rows, *of: Any) -> pa.Table:
         return conform(rows.rename_columns([name.upper() for name in rows.schema.names]), *of)
@@ -116,7 +116,7 @@ def failed_controls() -> Iterator[str]:
             "a row",
         ),
         ("rows of all times are dropped", f"{writer}:portions", lambda *_: iter(()), "rows are there, and should be"),
-        ("columns by their positions", f"{writer}:conform", lambda rows, schema, _: _by_position(rows, schema)),
+        ("columns by their positions", f"{writer}:conform", lambda rows, schema, *_: _by_position(rows, schema)),
         ("names are in capital letters", f"{writer}:conform", conform_capitals, "they are refused: there is no column"),
     )
     placed: Controls = (

@@ -29,6 +29,7 @@ from tornproof.impl.table.partition_schema import physical_form
 from tornproof.impl.table.symbol_keys import dictionary_problem
 from tornproof.impl.table.symbols import SymbolTable
 from tornproof.impl.types.arrow import valid_decimal_shape
+from tornproof.impl.types.compute import compute
 from tornproof.impl.verify.beside_pages import FileParts
 
 
@@ -276,7 +277,7 @@ def _checked_indexes(beside: Beside, column: Column, chunk: Chunk, pages: Sequen
 
 def _check_ascending(stored: pa.Array, column: Column, chunk: Chunk, file: str) -> None:
     """Raise CorruptError unless times are in the order that SORTING_IS_DTS_ASC says, by which readers search them."""
-    times = stored.drop_null().view(pa.int64()).to_numpy()
+    times = compute("drop_null", stored).view(pa.int64()).to_numpy()
     for row in np.flatnonzero(times[1:] < times[:-1])[:1]:
         field = f"row {row + 1} of column {column.name!r}"
         expected = f"{times[row]} or more, the row before, because SORTING_IS_DTS_ASC is set"

@@ -131,8 +131,18 @@ def _chunk(found: ColumnChunk) -> Chunk:
     return chunk_of(found, encodings=mask)
 
 
-def txn(*, rows: int, token: int, version: int = VERSION, entries: Sequence[bytes] | None = None) -> bytes:
-    """Return a `_txn` of one parquet partition, or of the given encoded entries; the other area is empty."""
+def txn(
+    *,
+    rows: int,
+    token: int,
+    version: int = VERSION,
+    entries: Sequence[bytes] | None = None,
+    last_time: int | None = None,
+) -> bytes:
+    """Return a `_txn` of one parquet partition, or of the given encoded entries; the other area is empty.
+
+    Without `last_time` there is a second between two rows.
+    """
     flags = txn_layout.PARQUET_FORMAT.put(txn_layout.PARQUET_GENERATED.put(0, 1), 1)
     if entries is None:
         entries = [
@@ -141,7 +151,8 @@ def txn(*, rows: int, token: int, version: int = VERSION, entries: Sequence[byte
             ).pack()
         ]
     start = txn_layout.BaseHeader.layout.size_bytes
-    times = {"min_timestamp": DAY_MICROSECONDS, "max_timestamp": DAY_MICROSECONDS + max(0, rows - 1) * SECOND}
+    last_time = DAY_MICROSECONDS + max(0, rows - 1) * SECOND if last_time is None else last_time
+    times = {"min_timestamp": DAY_MICROSECONDS, "max_timestamp": last_time}
     if not entries:
         times = {"min_timestamp": I64_MAX, "max_timestamp": I64_MIN}
     record = zeroed(txn_layout.TransactionRecord, txn=version, transient_row_count=rows, **times)

@@ -55,7 +55,7 @@ def of_repeats(column_count: int, value: pa.Scalar, type_: int, rows: int, folde
         use_dictionary=dictionary,
     )
     files = {
-        "_txn": tb.txn(rows=rows, token=len(data)),
+        "_txn": tb.txn(rows=rows, token=len(data), last_time=tb.DAY_MICROSECONDS),
         tb.PM: tb.metadata_of(data, [TIMESTAMP, *[type_] * column_count]),
         tb.DATA: data,
     }

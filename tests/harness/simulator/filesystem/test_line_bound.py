@@ -160,7 +160,7 @@ def spinning(_: Callable[..., Any]) -> Callable[..., Any]:
 PLANTED = {
     "commit": "tornproof.impl.write.partition_change:next_in_place",
     "read": "tornproof.impl.read.reader:kept_ordinals",
-    "verify": "tornproof.impl.verify.verify:verify_partition",
+    "verify": "tornproof.impl.verify.verify:verify_resolved",
 }
 
 

@@ -62,7 +62,7 @@ from tornproof.impl.txn.transaction import TXN_FILE
 from tornproof.impl.txn.write import lag_checksum
 from tornproof.impl.verify.pages import ChunkFilter, filter_of
 from tornproof.impl.verify.transaction_record import PartitionTimes, check_record, end_partitions, parquet_times
-from tornproof.impl.verify.verify import Counts, check_thrift_footer, verify_partition, verify_table
+from tornproof.impl.verify.verify import Counts, check_thrift_footer, verify_partition, verify_resolved, verify_table
 
 CRAFTED_PARTITIONS_MAX = 3
 VERIFY = "tornproof.impl.verify.verify"
@@ -622,7 +622,19 @@ class Judge:
         )
         if Outcome.REJECTED not in found and covered < sum(end - start for _, start, end in damage.ranges):
             found.add(self._judge_data(damage, directory))
+        # Damage of a page without a checksum is undetectable by what the page says alone, and stays so here.
+        if found <= {Outcome.HARMLESS} and self._is_contradicted(damage, directory):
+            return Outcome.REJECTED
         return next(outcome for outcome in _WORST_FIRST if outcome in found)
+
+    def _is_contradicted(self, damage: Damage, directory: str) -> bool:
+        """Whether verification finds what no chunk alone shows: indexes of pages, filters, the order of times."""
+        baseline = self.partitions[directory]
+        damaged = replace(baseline, files=replace(baseline.files, storage=self._damaged(damage)))
+        try:
+            return bool(verify_resolved(damaged, counts=Counts()).problems)
+        except ProblemError:
+            return True
 
     def _judge_page(self, damage: Damage, placed: PlacedChunk) -> Outcome:
         start, end = placed.chunk.byte_range_start, placed.chunk.byte_range_end

@@ -6,7 +6,6 @@ Readers of tables here do without them. Source: parquet.thrift of Apache Parquet
 from __future__ import annotations
 
 import itertools
-import math
 import operator
 from collections.abc import Sequence
 from typing import Any, NoReturn
@@ -14,7 +13,7 @@ from typing import Any, NoReturn
 import msgspec
 import pyarrow as pa
 
-from tornproof.impl.chunk.statistics import FEW_VALUES, comparable_bound, extremes_of, has_known_order
+from tornproof.impl.chunk.statistics import FEW_VALUES, comparable_bound, extremes_of, has_known_order, is_nan
 from tornproof.impl.errors import CorruptError
 from tornproof.impl.parquet.fields import COLUMN_INDEX, OFFSET_INDEX, BoundaryOrder, PageType
 from tornproof.impl.parquet.pages import PageInfo
@@ -124,7 +123,7 @@ class ColumnIndex(msgspec.Struct, frozen=True, kw_only=True):
     def _check_bounds(self, number: int, bounds: tuple[Any, Any], extremes: tuple[Any, Any]) -> None:
         names, comparisons = ("min_values", "max_values"), (operator.le, operator.ge)
         for name, bound, value, holds in zip(names, bounds, extremes, comparisons, strict=True):
-            if value is not None and not _is_nan(bound) and not _is_nan(value) and not holds(bound, value):
+            if value is not None and not is_nan(bound) and not is_nan(value) and not holds(bound, value):
                 self._reject(name, number, f"a bound of {value!r}, which is in the page", repr(bound))
 
     def _reject(self, name: str, number: int, expected: object, actual: object) -> NoReturn:
@@ -198,7 +197,3 @@ def _are_texts_within(values: pa.Array, bounds: tuple[Any, Any]) -> bool:
     low, high = (pa.scalar(bound, values.type) for bound in bounds)
     outside = compute("less", values, low), compute("greater", values, high)
     return not any(compute("any", each).as_py() for each in outside)
-
-
-def _is_nan(value: Any) -> bool:
-    return isinstance(value, float) and math.isnan(value)

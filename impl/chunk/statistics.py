@@ -67,10 +67,10 @@ def check_bounds(values: pa.Array, column: Column, chunk: Chunk, *, file: str) -
         ("MIN_STAT", chunk.minimum, low, smallest, operator.le),
         ("MAX_STAT", chunk.maximum, high, largest, operator.ge),
     ):
-        if statistic is None or _is_nan(bound):
+        if statistic is None or is_nan(bound):
             continue
         is_exact = statistic.exact and may_be_exact
-        if value is None or _is_nan(value):
+        if value is None or is_nan(value):
             if is_exact:
                 raise_corrupt(
                     column, chunk, file, name, "none, because the pages hold no value to compare", repr(bound)
@@ -191,13 +191,14 @@ def _min_max(values: pa.Array) -> tuple[Any, Any]:
         # Many times as fast, but wrong if there is a NaN, which Arrow skips.
         numbers = values.to_numpy()
         smallest, largest = numbers.min().item(), numbers.max().item()
-        if not _is_nan(smallest):
+        if not is_nan(smallest):
             return smallest, largest
     extremes = compute("min_max", values)
     return extremes["min"].as_py(), extremes["max"].as_py()
 
 
-def _is_nan(value: Any) -> bool:
+def is_nan(value: Any) -> bool:
+    """Whether a bound or a value is no number, which no comparison holds for."""
     return isinstance(value, float) and math.isnan(value)
 
 

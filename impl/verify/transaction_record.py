@@ -12,7 +12,7 @@ import msgspec
 from tornproof.impl.errors import Problem
 from tornproof.impl.layout.record import RecordPosition
 from tornproof.impl.layout.txn import TransactionRecord
-from tornproof.impl.query.time_search import INT64_MAX, INT64_MIN, row_group_times
+from tornproof.impl.query.time_search import row_group_times
 from tornproof.impl.table.metadata_file import PartitionBy, TableMetadata
 from tornproof.impl.table.partition import ResolvedPartition
 from tornproof.impl.txn.transaction import TXN_FILE, Partition, Transaction
@@ -37,7 +37,7 @@ def end_partitions(transaction: Transaction) -> tuple[Partition, ...]:
 def parquet_times(resolved: ResolvedPartition) -> PartitionTimes | None:
     """Return the times by the statistics of the row groups, None unless all of them have some."""
     times = row_group_times(resolved.metadata.header, resolved.metadata.blocks)
-    if INT64_MIN in times.minimums or INT64_MAX in times.maximums or not len(times.minimums):
+    if I64_MIN in times.minimums or I64_MAX in times.maximums or not len(times.minimums):
         return None
     first, last = int(times.minimums.min()), int(times.maximums.max())
     return PartitionTimes(name=resolved.files.name, first=first, last=last)

@@ -20,7 +20,6 @@ from tornproof.impl.pm.chain import Metadata, decode_chain
 from tornproof.impl.pm.check import check_metadata
 from tornproof.impl.pm.extent import dead_byte_count, reached_intervals
 from tornproof.impl.pm.footer_comparison import compare_footer
-from tornproof.impl.query.time_search import INT64_MIN
 from tornproof.impl.read.decoding import SYNCHRONOUS, Decoding
 from tornproof.impl.read.reader import snapshot_of
 from tornproof.impl.table.check import check_against_table
@@ -41,6 +40,7 @@ from tornproof.impl.table.symbols import SymbolTable
 from tornproof.impl.table.table import Table
 from tornproof.impl.txn.sequencer import pending_transaction_count
 from tornproof.impl.txn.transaction import Partition, Transaction
+from tornproof.impl.txn.write import I64_MIN
 from tornproof.impl.verify.indexes import Indexes, Keys, KeysOf, parquet_keys
 from tornproof.impl.verify.native import Interval, check_native_columns, native_keys, native_times
 from tornproof.impl.verify.pages import page_checks
@@ -299,7 +299,7 @@ class _Verification(msgspec.Struct, kw_only=True):
         last = interval_end(partition.timestamp, metadata.partition_by, nanoseconds=metadata.counts_nanoseconds)
         end = min((each for each in (partition.next_timestamp, last) if each is not None), default=None)
         # A table without intervals has one partition, whose start says nothing of its rows.
-        start = INT64_MIN if metadata.partition_by is PartitionBy.NONE else partition.timestamp
+        start = I64_MIN if metadata.partition_by is PartitionBy.NONE else partition.timestamp
         return Interval(timestamp_id=metadata.timestamp_id, start=start, end=end)
 
     def _note_times(

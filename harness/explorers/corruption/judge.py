@@ -629,10 +629,8 @@ class Judge:
 
     def _is_contradicted(self, damage: Damage, directory: str) -> bool:
         """Whether verification finds what no chunk alone shows: indexes of pages, filters, the order of times."""
-        baseline = self.partitions[directory]
-        damaged = replace(baseline, files=replace(baseline.files, storage=self._damaged(damage)))
         try:
-            return bool(verify_resolved(damaged, counts=Counts()).problems)
+            return bool(verify_resolved(self._damaged_partition(damage, directory), counts=Counts()).problems)
         except ProblemError:
             return True
 
@@ -652,10 +650,14 @@ class Judge:
             return Outcome.REJECTED
         return Outcome.EXPOSURE if self._is_unprotected_page(damage) else Outcome.SILENT
 
+    def _damaged_partition(self, damage: Damage, directory: str) -> ResolvedPartition:
+        """Return the partition as it is found in `_pm`, with damaged files behind it."""
+        baseline = self.partitions[directory]
+        return replace(baseline, files=replace(baseline.files, storage=self._damaged(damage)))
+
     def _judge_data(self, damage: Damage, directory: str) -> Outcome:
         """Judge damage outside of pages: the size, the last bytes, the Thrift footer."""
-        baseline = self.partitions[directory]
-        damaged = replace(baseline, files=replace(baseline.files, storage=self._damaged(damage)))
+        damaged = self._damaged_partition(damage, directory)
         try:
             if any(check_data_size(damaged)):
                 return Outcome.REJECTED

@@ -85,6 +85,8 @@ class Draft:
     """Numbers in place of others: where their record begins, by its name, their offset in it, format and value."""
     bloom_columns: tuple[int, ...] = (0,)
     header_extra: bytes = b""
+    shared_bytes: int = 0
+    """What the header's end is of the block that is written first, too."""
     footer_flags: int = 0
     sections: bytes = b""
     references: bytes = b""
@@ -110,9 +112,10 @@ class Draft:
         at |= self.older.at if self.older else {}
         at |= {"header": 0, **{f"column {index}": column_start(index) for index in range(len(self.columns))}}
         at["bloom columns"] = len(self._header()) - len(self.header_extra) - SLOT_BYTES * (1 + len(self.bloom_columns))
-        for group in self.place:
-            at[f"block {group}"] = _aligned(out)
-            out += self._block(group)
+        for nth, group in enumerate(self.place):
+            shared_bytes = 0 if nth else self.shared_bytes
+            at[f"block {group}"] = _aligned(out) - shared_bytes
+            out += self._block(group)[shared_bytes:]
             at |= {f"chunk {group} {n}": chunk_start(at[f"block {group}"], n) for n in range(len(self.columns))}
             if group in self.bitsets:
                 at[f"bitset {group}"] = _aligned(out)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import re
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from msgspec import structs
@@ -62,6 +64,10 @@ NOT_KEPT = (
 )
 """What the encoder leaves out, or lays out in its own order; all else must be the same bytes when encoded again."""
 COUNTERS = (0, 1, -1, 7, 1 << 40)
+WITHOUT_SECTION: dict[str, Any] = {"footer_flags": 0, "sections": b""}
+TRANSACTION: dict[str, Any] = {"footer_flags": 1, "sections": struct.pack("<q", 7)}
+NOTED: dict[str, Any] = {"footer_flags": 2, "sections": struct.pack("<III", 1, 9, 0)}
+"""What a footer has besides its entries."""
 INTEGERS = {"INT": (5, INT32, "<i"), "LONG": (6, INT64, "<q")}
 NUMBER = r"\d+"
 BITSET_LENGTH = "bloom bitset length"
@@ -475,7 +481,11 @@ def _of_footers() -> Iterator[Rule]:
 def _of_blocks() -> Iterator[Rule]:
     long = _chunk(0, REAL, low=b"\1" * 16, high=b"\2" * 16)
     texts = _all(_column(REAL, type=26, physical=6), long)
+    squashes = _draft(flags=SORTED_BY_TIMESTAMP | 8, header_extra=struct.pack("<q", GROUP_ROWS))
+    behind = _all(squashes, _column(REAL, name="real number"))
     for name, change, field in (
+        ("a block right behind the header", behind, ""),
+        ("a block whose rows are the squashes of the header", _all(behind, _draft(shared_bytes=WORD_BYTES)), BLOCK),
         ("blocks in another order", _draft(place=[2, 0, 1]), ""),
         ("texts behind a block", texts, ""),
         ("blocks in another order, with texts", _all(texts, _draft(place=[1, 0, 2])), ""),
@@ -494,6 +504,9 @@ def _of_generations() -> Iterator[Rule]:
         ("a wrong count in a block of its own", [1], _chunk(1, WHOLE, values=9), "num_values"),
     ):
         yield Rule(name=f"{name}, after {len(place)} blocks", change=_grown(place, change), field=field)
+    for older, newer in itertools.permutations((WITHOUT_SECTION, TRANSACTION, NOTED), 2):
+        words = f"sections of {len(newer['sections'])} bytes, of {len(older['sections'])} before"
+        yield Rule(name=f"a footer said anew with {words}", change=_restated(older, newer))
 
 
 def _grown(place: list[int], change: Callable[[Draft], None]) -> Callable[[Draft], None]:
@@ -506,6 +519,17 @@ def _grown(place: list[int], change: Callable[[Draft], None]) -> Callable[[Draft
         draft.older.flags, draft.older.header_extra = draft.flags, draft.header_extra
 
     return grow
+
+
+def _restated(older: Mapping[str, Any], newer: Mapping[str, Any]) -> Callable[[Draft], None]:
+    """Return a change to two generations with the same blocks and token, and these sections."""
+
+    def restate(draft: Draft) -> None:
+        draft.older, draft.place = _sound(), []
+        _draft(**older)(draft.older)
+        _draft(**newer)(draft)
+
+    return restate
 
 
 def _of_filters() -> Iterator[Rule]:

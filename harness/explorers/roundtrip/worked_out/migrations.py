@@ -25,6 +25,7 @@ from tornproof.harness.explorers.model_based.other_footers import (
     within,
 )
 from tornproof.harness.explorers.roundtrip.forms import OF_SOMEBODY_ELSE, duplicated_file, in_form, reader_of
+from tornproof.harness.explorers.roundtrip.metadata import meta_files
 from tornproof.harness.explorers.roundtrip.metadata.metadata_draft import SORTED_BY_TIMESTAMP
 from tornproof.harness.explorers.roundtrip.parquet.cold_reads import migrated
 from tornproof.harness.explorers.roundtrip.worked_out.column_types import LONG, PLAIN_TAGS, TIMESTAMP
@@ -49,7 +50,7 @@ from tornproof.impl.pm.chain import decode_chain
 from tornproof.impl.pm.header import FileHeader
 from tornproof.impl.storage.interface import Storage
 from tornproof.impl.table.create import NewColumn, create_table
-from tornproof.impl.table.metadata_file import PartitionBy
+from tornproof.impl.table.metadata_file import PartitionBy, decode_metadata_file
 from tornproof.impl.table.partition import PM_FILE
 from tornproof.impl.table.table import open_table
 from tornproof.impl.write.questdb_json import QUESTDB_KEY, updated_json
@@ -57,6 +58,7 @@ from tornproof.impl.write.questdb_json import QUESTDB_KEY, updated_json
 END = struct.Struct("<Q")
 """The first field of metadata: where its newest generation ends."""
 END_BYTES = END.size
+TYPE, DATE = struct.Struct("<i"), 7
 FOOTER_END = struct.Struct("<I4x")
 """The end of a file: the length of its footer, and four letters."""
 KEY_VALUES = 5
@@ -107,15 +109,25 @@ def conversions() -> Iterator[Question]:
     image, path = every_type.image_of_every_type(), every_type.PATH
     (file,) = (each for each in image.files if each.endswith(PM_FILE))
     whole = image.files[file]
-    for words, content, expected in (
-        ("sound metadata", whole, "already"),
-        ("no metadata", None, "made"),
-        ("no metadata but zeros", bytes(len(whole)), "made"),
-        ("half of the metadata", whole[: len(whole) // 2], "made"),
-        ("metadata whose end is not published", bytes(END_BYTES) + whole[END_BYTES:], "left to recover"),
-        ("metadata of which a later end is published", END.pack(len(whole) + 8) + whole[END_BYTES:], "left to recover"),
+    meta_file = f"{path}/{meta_files.FILE}"
+    meta = bytearray(image.files[meta_file])
+    columns = decode_metadata_file(meta, file=meta_file).columns
+    (nth,) = (each.id for each in columns if each.type == meta_files.LONG)
+    TYPE.pack_into(meta, meta_files.HEADER.size + meta_files.COLUMN.size * nth + meta_files.TYPE_AT, DATE)
+    for words, contents, expected in (
+        ("sound metadata", {}, "already"),
+        ("no metadata", {file: None}, "made"),
+        ("no metadata but zeros", {file: bytes(len(whole))}, "made"),
+        ("half of the metadata", {file: whole[: len(whole) // 2]}, "made"),
+        ("metadata whose end is not published", {file: bytes(END_BYTES) + whole[END_BYTES:]}, "left to recover"),
+        (
+            "metadata of which a later end is published",
+            {file: END.pack(len(whole) + 8) + whole[END_BYTES:]},
+            "left to recover",
+        ),
+        ("no metadata, and another type in the table", {file: None, meta_file: bytes(meta)}, "rejected"),
     ):
-        files = {**image.files, file: content}
+        files = {**image.files, **contents}
         table = DiskImage.of_files({name: each for name, each in files.items() if each is not None})
         yield Question(
             "conversions",

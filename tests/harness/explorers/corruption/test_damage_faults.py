@@ -154,7 +154,7 @@ MISSING: dict[str, tuple[list[Patch], str, str, Outcome, int]] = {
     # Other rows would be read: each of these checks alone prevents a wrong answer.
     "CRC of _pm": ([NO_CHECKSUM], "_pm", "column ID", SILENT, 62),
     "CRC and Thrift comparison": ([NO_CHECKSUM, NO_COMPARISON], "_pm", "COLUMN_COUNT", SILENT, 2),
-    "TXN of the record": ([(DECODER, believing("TXN", 8))], "_txn", "VERSION", SILENT, 62),
+    "TXN of the record": ([(DECODER, believing("TXN", 8))], "_txn", "VERSION", SILENT, 61),
     "PARTITIONS_SIZE": ([(DECODER, believing("PARTITIONS_SIZE", 4))], "_txn", "A_PARTITIONS_SIZE", SILENT, 1),
     "files of native partitions": (NO_NATIVE, "_txn", "partition ROW_COUNT_AND_FLAGS", SILENT, 1),
     # More damage of pages would be taken for rows, which only comparing with statistics can notice.

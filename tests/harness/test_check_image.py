@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 import table_builder as tb
 from manifest_log import Log
+from written_tables import PATH, new_table
 
 from tornproof.api.captured import capture_or_make
 from tornproof.harness import check
@@ -32,7 +33,9 @@ from tornproof.harness.systems.simulation import Setting
 from tornproof.impl.errors import CorruptError, NotATableError, UnsupportedError
 from tornproof.impl.extension.footer import footer_tail
 from tornproof.impl.layout import pm as layout
+from tornproof.impl.layout.meta import MetaHeader
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
+from tornproof.impl.table.metadata_file import META_FILE
 from tornproof.impl.table.table import Table, open_table
 from tornproof.impl.types.questdb import TypeTag
 from tornproof.testing import target
@@ -129,6 +132,17 @@ def test_a_table_that_this_release_does_not_know_has_no_verdict() -> None:
     unknown = TABLE.with_file(tb.PM, pm.set_footer(TABLE.files[tb.PM], "footer_feature_flags", bit))
     with pytest.raises(UnsupportedError, match="FOOTER_FEATURE_FLAGS"):
         phases_of(unknown.image(), "/table")
+
+
+def test_a_table_without_a_designated_timestamp_has_no_verdict_and_its_note_says_why() -> None:
+    table = new_table()[0].image()
+    meta = f"{PATH}/{META_FILE}"
+    content = table.files[meta]
+    header = MetaHeader.unpack(content, 0, file=meta).changed(timestamp_index=-1).pack()
+    image = DiskImage.of_files({**table.files, meta: header + content[len(header) :]})
+    stateful = phases_of(image, PATH, PhaseName.STATEFUL)["stateful"]
+    assert stateful.verdict is Verdict.UNKNOWN
+    assert stateful.note.endswith("a table without _meta or designated timestamp cannot be written to")
 
 
 def test_what_is_no_table_is_not_captured(tmp_path: Path, copy_of: Callable[[str], Path]) -> None:

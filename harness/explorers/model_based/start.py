@@ -21,6 +21,7 @@ from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.systems.plain_rows import RowShape
 from tornproof.harness.systems.workload import FIRST_TIME
+from tornproof.impl.errors import TornproofError
 from tornproof.impl.layout import txn as layout
 from tornproof.impl.read.reader import open_snapshot
 from tornproof.impl.storage.interface import Storage
@@ -45,7 +46,7 @@ OPTIONS = (
 FALSE_POSITIVE_RATE = 0.01
 
 
-class NothingToExploreError(Exception):
+class NothingToExploreError(TornproofError):
     """The table cannot be written to; the message says why."""
 
 
@@ -180,7 +181,7 @@ def _intervals(table: Table, transaction: Transaction, rows: Rows, known: list[i
         start = interval_start(timestamp, by, nanoseconds=nanoseconds)
         end = interval_end(timestamp, by, nanoseconds=nanoseconds)
         if start is None or end is None:
-            raise NothingToExploreError("a table without partitions cannot be written to")
+            raise NothingToExploreError("a table that is not partitioned cannot be written to")
         return start, end
 
     taken = {interval_of(partition.timestamp) for partition in transaction.partitions}

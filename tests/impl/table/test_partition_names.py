@@ -72,7 +72,7 @@ def test_directories_of_a_real_table_look_like_partitions_exactly_if_they_are(qu
 )
 def test_each_interval_has_its_own_form(partition_by: PartitionBy, name: str) -> None:
     assert name_of("2024-01-01T00:00:00", partition_by) == name
-    assert name_of("2024-01-01T00:00:00", partition_by, 0) == f"{name}.0"
+    assert name_of("2024-01-01T00:00:00", partition_by, 1) == f"{name}.1"
     assert name_of("2024-01-01T00:00:00", partition_by, 17) == f"{name}.17"
     assert looks_like_partition(name) and looks_like_partition(f"{name}.17")
 
@@ -145,6 +145,8 @@ def test_impossible_times_have_no_name(timestamp: int, partition_by: PartitionBy
 @pytest.mark.parametrize("timestamp", [-(2**63), 0, 2**63 - 1])
 def test_a_table_without_intervals_has_one_name_for_any_time(timestamp: int) -> None:
     assert directory_names(timestamp, 4, PartitionBy.NONE, nanoseconds=False) == ("default.4",)
+    # A server leaves an entry of zeros where there is no designated timestamp either.
+    assert directory_names(timestamp, 0, PartitionBy.NONE, nanoseconds=False) == ("default",)
 
 
 @pytest.mark.parametrize(

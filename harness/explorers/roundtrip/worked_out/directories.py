@@ -41,7 +41,9 @@ def directories() -> Iterator[Question]:
             words = f"a partition by {by.name.lower()} at {start}"
             name = _directory(start, by)
             settings: dict[str, Any] = {"partition_by": by, "nanoseconds": is_fine}
-            for txn, suffix in ((-1, ""), (12, ".12")):
+            for txn in (-1, 0, 12):
+                # A server leaves an entry of zeros where there are neither intervals nor a designated timestamp.
+                suffix = "" if txn == -1 or (by is PartitionBy.NONE and txn == 0) else f".{txn}"
                 yield Question(
                     "directories",
                     f"the directory of {words}",
@@ -52,7 +54,7 @@ def directories() -> Iterator[Question]:
                     "names",
                     f"the parts of {name + suffix}",
                     functools.partial(_parts_of, name + suffix),
-                    (True, (name, txn)),
+                    (True, (name, txn if suffix else -1)),
                 )
             first, end = interval_of(start, by)
             yield Question(

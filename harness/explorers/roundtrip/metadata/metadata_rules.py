@@ -30,6 +30,7 @@ from tornproof.harness.explorers.roundtrip.metadata.metadata_draft import (
     HEADER_BYTES,
     HEADER_FIELDS,
     INLINED_BLOOMS,
+    SLOT_BYTES,
     SORTED_BY_TIMESTAMP,
     THRIFT_BYTES,
     WORD_BYTES,
@@ -484,6 +485,7 @@ def _of_blocks() -> Iterator[Rule]:
     squashes = _draft(flags=SORTED_BY_TIMESTAMP | 8, header_extra=struct.pack("<q", GROUP_ROWS))
     behind = _all(squashes, _column(REAL, name="real number"))
     for name, change, field in (
+        ("a block 4 GiB behind another one", _patched("entry 0", SLOT_BYTES - 1, "B", 1 << 5), "row group block"),
         ("a block right behind the header", behind, ""),
         ("a block whose rows are the squashes of the header", _all(behind, _draft(shared_bytes=WORD_BYTES)), BLOCK),
         ("blocks in another order", _draft(place=[2, 0, 1]), ""),

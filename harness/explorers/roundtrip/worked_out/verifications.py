@@ -19,7 +19,7 @@ from tornproof.harness.common.new_tables import new_table
 from tornproof.harness.common.patch import replaced
 from tornproof.harness.common.whose_error import needed
 from tornproof.harness.explorers.model_based.other_footers import CHUNK_FACTS, SCHEMA, STATISTICS, with_footer, within
-from tornproof.harness.explorers.roundtrip.forms import OF_SOMEBODY_ELSE, reader_of
+from tornproof.harness.explorers.roundtrip.forms import OF_SOMEBODY_ELSE, in_form, reader_of
 from tornproof.harness.explorers.roundtrip.metadata.placed_partitions import GENERATED, PARQUET
 from tornproof.harness.explorers.roundtrip.metadata.transaction_files import Entry, of_entries
 from tornproof.harness.explorers.roundtrip.worked_out.column_types import TIMESTAMP
@@ -31,8 +31,9 @@ from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.intercept import Call, CallKind
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.systems.workload import FIRST_TIME
+from tornproof.impl.chunk.duplicates import ChunkForm
 from tornproof.impl.extension.point import with_extension
-from tornproof.impl.layout.parquet import DATA_FILE
+from tornproof.impl.layout.parquet import DATA_FILE, FooterForm
 from tornproof.impl.migrate.convert import convert
 from tornproof.impl.parquet.thrift import STOP, Field, Items, Kind, with_fields, without
 from tornproof.impl.read.decoding import SYNCHRONOUS, by_threads
@@ -57,6 +58,11 @@ ROW_COUNT, GROUP_ROWS, COMMITS = 2_000, 500, 2
 FILTERED = WriterOptions(
     blooms=BloomOptions(columns={"v": 0.01}), row_group_row_count_max=GROUP_ROWS, rewrite_unused_ratio=1e9
 )
+WITH_EXTENSION = (FooterForm.PRIVATE, FooterForm.MIGRATION)
+EXTENSION_ENDS = {"FlatBuffers": 41, "their checksum": 37, "their size": 33, "its checksum": 29}
+"""How far before a file's end these begin: 16 bytes that say which extension, a stop and 8 bytes of Parquet follow."""
+ROWS_MORE = Field(3, Kind.I64, 3)
+"""The rows that a footer says it has."""
 SMALL_PM_BYTES = 3_000
 """So small a limit of metadata makes filters go to data.parquet."""
 
@@ -144,6 +150,11 @@ def files_of_others() -> Iterator[Question]:
     yield Question("files of others", words, _problems_of_empty_lists, [])
     words = "what is wrong with a footer that has an extension of somebody else"
     yield Question("files of others", words, _problems_of_extension, [])
+    words = "what is wrong with a footer of a row more than its row groups"
+    yield Question("files of others", words, _problems_of_rows, ["ROW_COUNT of 1970-01-01", "num_rows"])
+    for form, (what, before_end) in itertools.product(WITH_EXTENSION, EXTENSION_ENDS.items()):
+        words = f"what is wrong with a {form} extension of which a bit of {what} is flipped"
+        yield Question("files of others", words, functools.partial(_problems_of_bit, form, before_end), ["extension"])
     for content, expected in (
         (b"5 \x7f", "texts"),
         (b"\xc2\x80", "texts"),
@@ -359,6 +370,26 @@ def _problems_of_extension() -> list[str]:
     target = io.BytesIO()
     pq.write_table(pa.table({"n": [1, 2]}), target, store_schema=False)
     return _problems_of_file(with_footer(target.getvalue(), lambda footer: with_extension(footer, OF_SOMEBODY_ELSE)))
+
+
+def _problems_of_bit(form: FooterForm, before_end: int) -> list[str]:
+    target = io.BytesIO()
+    pq.write_table(pa.table({"n": [1, 2]}), target, store_schema=False)
+    content = bytearray(in_form(target.getvalue(), form, ChunkForm.OLD))
+    content[-before_end] ^= 1
+    return _fields_of_problems(bytes(content))
+
+
+def _problems_of_rows() -> list[str]:
+    target = io.BytesIO()
+    pq.write_table(pa.table({"n": [1, 2]}), target, store_schema=False)
+    return _fields_of_problems(
+        with_footer(target.getvalue(), within((), lambda footer: with_fields(footer, ROWS_MORE)))
+    )
+
+
+def _fields_of_problems(content: bytes) -> list[str]:
+    return [each.field for each in verify_table(_table_of_file(content), whole=False).all_problems]
 
 
 def _decoded_texts(content: bytes) -> Any:

@@ -164,6 +164,24 @@ class NeverDone(Toy):
             yield writer
 
 
+class HidesAtItsEnd(Toy):
+    """Broken: after a session without a commit no letters are seen until the next opening."""
+
+    name = "hides at its end"
+
+    @contextmanager
+    def open_writer(self, storage: Storage, path: str) -> Iterator[ToyWriter]:
+        """Put back what is hidden, and hide it at the end."""
+        if storage.kind(f"{path}/hidden") is EntryKind.FILE:
+            storage.rename(f"{path}/hidden", f"{path}/state")
+        before = self.read(storage, path)
+        with super().open_writer(storage, path) as writer:
+            yield writer
+        if self.read(storage, path) == before:
+            storage.rename(f"{path}/state", f"{path}/hidden")
+            storage.open_for_writing(f"{path}/state", OpenMode.NEW).close()
+
+
 class NeverSyncs(Toy):
     """Broken: gives the new file its name before its letters are on disk."""
 

@@ -34,6 +34,7 @@ from tornproof.harness.simulator.process.simulated_process import NotDeterminist
 from tornproof.harness.systems.toy import (
     AcknowledgesFirst,
     HeaderFirst,
+    HidesAtItsEnd,
     NeverDone,
     RecoversInPlace,
     SwallowsErrors,
@@ -252,6 +253,7 @@ CONTROLS: tuple[tuple[Target, str, tuple[Step, ...]], ...] = (
         (_step("commit", b"one"), _step("commit killed", b"two", 1), _step("recovery killed", None, 2, 0)),
     ),
     (NeverDone(), Property.IDEMPOTENT, (_step("reopen"), _step("reopen"))),
+    (HidesAtItsEnd(), Property.STALE, (_step("commit", b"one"), _step("reopen"), _step("reopen"))),
     (LockFile(), Property.ENDS, (_step("commit killed", b"one", 2, 0),)),
 )
 SOUND = (

@@ -30,6 +30,7 @@ from tornproof.harness.counterexamples.cause import STEP_BUDGET
 from tornproof.harness.counterexamples.encoded_groups import EncoderMemory
 from tornproof.harness.counterexamples.log import DecisionLog
 from tornproof.harness.counterexamples.make import finding_of
+from tornproof.harness.counterexamples.replay import is_simulated
 from tornproof.harness.counterexamples.run import run_log
 from tornproof.harness.counterexamples.words import lane_cells
 from tornproof.harness.mutation.replay import replay_planted
@@ -68,6 +69,11 @@ def changed(finding: Finding, *path: str | int, to: Any) -> Finding:
         inner = inner[name]
     inner[path[-1]] = to
     return copy
+
+
+def test_a_finding_whose_log_holds_no_decision_is_one_with_a_log() -> None:
+    assert is_simulated({"log": [], "test_case": {}})
+    assert not is_simulated({"test_case": {}}) and not is_simulated({"log": []})
 
 
 @pytest.mark.parametrize(

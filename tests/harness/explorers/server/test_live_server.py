@@ -196,6 +196,20 @@ def test_rows_of_a_writer_that_there_is_not_are_a_finding_though_those_of_the_ot
     assert replay_server(finding) is Verdict.INVALID
 
 
+def test_of_rows_that_should_not_be_there_the_finding_says_which_were_replaced_and_which_nobody_wrote() -> None:
+    record = TableRecord("t", FORMS[0], writers=1)
+    (lane,) = record.lanes
+    first, *_ = first_rows(0)
+    replaced = tuple((time_us, writer, 1, *rest) for time_us, writer, _, *rest in lane.rows[0])
+    record.begin_commit(lane, replaced)
+    record.commit_is_there(lane)
+    for foreign in (first, (*first[:-1], 7)):
+        record.begin_read("one")
+        record.end_read("one", sorted([*replaced, foreign], key=lambda row: row[0]))
+    wrong = [each.details for each in lane.events if each.details]
+    assert wrong == ["1 row of version 0 there although replaced", "1 row of version 0 that nobody wrote"]
+
+
 def test_two_reads_that_each_lack_a_commit_of_the_other_are_a_finding() -> None:
     record = TableRecord("t", FORMS[0], writers=2)
     for lane in record.lanes:

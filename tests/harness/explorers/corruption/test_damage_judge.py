@@ -198,7 +198,11 @@ def test_judging_the_part_and_the_whole_agree(questdb_data: Path, name: str, cou
     judge = judge_of(questdb_data / name)
     damages = sample(judge, count)
     by_part = {damage: judge.of(damage.kind).judge(damage)[0] for damage in damages}
-    assert by_part == {damage: judge.of(damage.kind).judge_whole(damage) for damage in by_part}
+    by_whole = {damage: judge.of(damage.kind).judge_whole(damage) for damage in by_part}
+    # What a page says alone cannot show its damage, but other pages may: the order of times.
+    assert {(by_part[each], by_whole[each]) for each in by_part if by_part[each] is not by_whole[each]} <= {
+        (Outcome.EXPOSURE, Outcome.REJECTED)
+    }
     assert {damage.file for damage in by_part} >= judge.regions.keys()
     kinds = {kind for kind in Kind if kind is not Kind.PAIR and judge.files(kind)}
     assert {damage.kind for damage in by_part} == kinds

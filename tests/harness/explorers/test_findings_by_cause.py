@@ -11,7 +11,7 @@ from tornproof.harness.common.signature import signature_of
 from tornproof.harness.common.verdict import Finding, Phase, Verdict
 from tornproof.harness.counterexamples.make import with_case
 from tornproof.harness.explorers import simulated_phases
-from tornproof.harness.explorers.simulated_phases import NOT_SHRUNK, _of_other_causes, simulate
+from tornproof.harness.explorers.simulated_phases import NOT_SHRUNK, _new, _of_other_causes, simulate
 from tornproof.harness.replay import replay_finding
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.systems.releases import PRESETS
@@ -132,3 +132,9 @@ def test_a_schedule_that_was_not_shrunk_is_made_again(monkeypatch: pytest.Monkey
     assert changed([["jump"]]) is Verdict.UNKNOWN
     sound = setting_named("two-commits-one-reader")
     assert replayed(with_case(sound.case, found)) is not Verdict.INVALID
+
+
+def test_of_each_kind_of_violation_only_the_first_is_new_in_its_test_case_and_in_later_ones() -> None:
+    known = {"known"}
+    first, second = [("known", 0), ("new", 1), ("new", 2), ("other", 3)], [("other", 4), ("last", 5)]
+    assert [*_new(first, known), *_new(second, known)] == [1, 3, 5]

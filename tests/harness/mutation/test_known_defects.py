@@ -253,7 +253,7 @@ def test_the_page_of_known_defects_has_each_of_them_once_in_their_order() -> Non
 def test_the_page_has_each_finding_in_words() -> None:
     defect = BY_NAME["header before body (F2)"]
     other = replace(defect, name="another one")
-    page = document([(other, found(defect)), (defect, found(defect))])
+    page = document((each, found(each)) for each in (other, defect))
     for word in (
         "| another one |",
         "## Another one",

@@ -192,6 +192,9 @@ def controls_anew() -> Iterator[None]:
     power_controls.controls_of_run.cache_clear()
 
 
+STEPS_OF_NO_SESSION = 9_999
+
+
 @pytest.mark.usefixtures("controls_anew")
 def test_a_control_that_a_model_gets_wrong_is_named_and_its_verdict_does_not_count(
     monkeypatch: pytest.MonkeyPatch,
@@ -248,7 +251,17 @@ def test_a_finding_is_replayed_from_its_evidence_alone(target: Target, model: Mo
         assert replay_power(case, finding) is Verdict.INVALID
         assert replay_power(toy_case(Toy()), finding) is not Verdict.INVALID
         other = dataclasses.replace(finding, property="something else")
-        assert replay_power(case, other) is Verdict.UNKNOWN
+        longer = dataclasses.replace(finding, evidence={**finding.evidence, "step": STEPS_OF_NO_SESSION})
+        assert {replay_power(case, each) for each in (other, longer)} == {Verdict.UNKNOWN}
+
+
+def test_a_toy_whose_exploration_breaks_down_is_no_toy_without_findings(monkeypatch: pytest.MonkeyPatch) -> None:
+    def breaks_down(*_: object) -> None:
+        raise LookupError("a mistake")
+
+    monkeypatch.setattr(power_controls, "explore_model", breaks_down)
+    with pytest.raises(LookupError, match="a mistake"):
+        power_controls.violated(B, Toy())
 
 
 ORIGINS = ("cut_step", "killed_step", "failed_step", "written")

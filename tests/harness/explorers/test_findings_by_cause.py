@@ -135,6 +135,7 @@ def test_a_schedule_that_was_not_shrunk_is_made_again(monkeypatch: pytest.Monkey
 
 
 def test_of_each_kind_of_violation_only_the_first_is_new_in_its_test_case_and_in_later_ones() -> None:
-    known = {"known"}
-    first, second = [("known", 0), ("new", 1), ("new", 2), ("other", 3)], [("other", 4), ("last", 5)]
+    known: set[tuple[Any, ...]] = {("known",)}
+    first = [(("known",), 0), (("new",), 1), (("new",), 2), (("other",), 3)]
+    second = [(("other",), 4), (("last",), 5)]
     assert [*_new(first, known), *_new(second, known)] == [1, 3, 5]

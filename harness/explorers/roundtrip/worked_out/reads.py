@@ -46,6 +46,15 @@ def asked_in_words() -> Iterator[Question]:
         count = 1 if width == size_bytes else "PredicateError"
         yield Question("bytes asked for", words, functools.partial(_equal_bytes, width, size_bytes), count)
 
+    for shown in (["ts", "v"], ["v", "ts"], ["v"], ["ts"], []):
+        words = f"which of the columns {shown} may have nulls"
+        yield Question("nulls asked for", words, functools.partial(_nullable, shown), [each != "ts" for each in shown])
+
+
+def _nullable(names: list[str]) -> list[bool]:
+    snapshot = _snapshot()
+    return [field.nullable for field in snapshot.schema_of(snapshot.selected(names))]
+
 
 def _equal_bytes(width: int, size_bytes: int) -> Any:
     column = SnapshotColumn(

@@ -6,28 +6,36 @@ import functools
 import itertools
 import struct
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from typing import Any
 
 import pyarrow as pa
 
 from tornproof.harness.common.copies import open_writer_of_copy
 from tornproof.harness.common.new_tables import new_table
-from tornproof.harness.explorers.roundtrip.worked_out.question import Question
+from tornproof.harness.common.whose_error import needed
+from tornproof.harness.explorers.roundtrip.worked_out.question import Question, outcome_of
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.systems.workload import FIRST_TIME
 from tornproof.impl.layout.parquet import DATA_FILE
 from tornproof.impl.parquet.encode_options import PYARROW_CODECS, EncodeOptions
 from tornproof.impl.parquet.fields import Codec
-from tornproof.impl.table.symbols import DICTIONARY_FILES
+from tornproof.impl.read.reader import open_snapshot
+from tornproof.impl.table.symbols import DICTIONARY_FILES, SymbolTable
 from tornproof.impl.table.table import open_table
 from tornproof.impl.txn.transaction import TXN_FILE
 from tornproof.impl.verify.verify import verify_table
+from tornproof.impl.write.adoption import PreparedPartition
+from tornproof.impl.write.partition_build import PartitionBuild
 from tornproof.impl.write.writer_options import WriterOptions
 
 PATH = "table"
 SYMBOLS = {"s": ("a", "bb", "c"), "t": ("x", "y", "z")}
 COUNTS, FEWER = struct.pack("<4i", 3, 3, 3, 3), struct.pack("<4i", 2, 2, 3, 3)
 """Of the symbols of both columns in `_txn`, and with one less of the first."""
+GROUP_COUNT = 3
+DAY = 86_400_000_000
 Files = Mapping[str, bytes]
 
 
@@ -53,6 +61,49 @@ def symbol_keys() -> Iterator[Question]:
         _named_keys, Codec.UNCOMPRESSED, functools.partial(_replaced, DATA_FILE, b"\2\0\0\0bb", b"\2\0\0\0bc")
     )
     yield Question("symbol keys", words, found, [_key(1, "s")])
+
+
+def adopted_keys() -> Iterator[Question]:
+    """Yield prepared partitions of which one row group, or none, has other keys, and whether they are committed."""
+    for place in (None, *range(GROUP_COUNT)):
+        words = f"a partition of which {'no row group' if place is None else f'row group {place}'} has other keys"
+        expected = "committed" if place is None else "CorruptError"
+        yield Question("adopted keys", words, functools.partial(_adopted, place), expected)
+
+
+def _adopted(place: int | None) -> Any:
+    storage = MemoryStorage.of(_written(Codec.UNCOMPRESSED))
+    table = open_table(storage, PATH)
+    metadata = needed(table.metadata, "the new table has no metadata")
+    schema, start = open_snapshot(table).schema, FIRST_TIME + DAY
+    sets = (SYMBOLS, {name: each[::-1] for name, each in SYMBOLS.items()})
+    with ExitStack() as stack:
+        own, other = (
+            stack.enter_context(
+                PartitionBuild(
+                    storage,
+                    f"{PATH}/prepared-{number}",
+                    metadata,
+                    WriterOptions(),
+                    table_name=PATH,
+                    symbols={name: SymbolTable(each) for name, each in symbols.items()},
+                )
+            )
+            for number, symbols in enumerate(sets)
+        )
+        for nth in range(GROUP_COUNT):
+            values = [[start + nth], *([each[0]] for each in SYMBOLS.values())]
+            rows = pa.table([pa.array(of).cast(field.type) for of, field in zip(values, schema, strict=True)], schema)
+            own.append((other if nth == place else own).encoded(rows))
+        prepared = own.finish(start)
+    return outcome_of(lambda: _commit_adopted(storage, prepared))
+
+
+def _commit_adopted(storage: MemoryStorage, prepared: PreparedPartition) -> str:
+    with open_writer_of_copy(storage, PATH) as writer:
+        writer.adopt(prepared)
+        writer.commit()
+    return "committed"
 
 
 def _key(key: int, column: str) -> str:

@@ -52,10 +52,12 @@ def columns_of_schema(snapshot: Snapshot, schema: StructType) -> tuple[SnapshotC
 
 
 def reject_columns(given: Sequence[str], known: Sequence[str], timestamp: str) -> None:
-    """Raise RowsRejectedError for columns that a table lacks, and for rows without its designated timestamp."""
+    """Raise RowsRejectedError for columns that a table lacks, for two of one name, and without its timestamp."""
     unknown = [name for name in given if name not in known]
     if unknown:
         raise RowsRejectedError(f"there is no column {unknown[0]!r}; the table has {', '.join(known)}")
+    if len({*given}) < len(given):
+        raise RowsRejectedError("the rows have two columns of one name")
     if timestamp not in given:
         raise RowsRejectedError(f"the rows lack {timestamp!r}, the designated timestamp")
 

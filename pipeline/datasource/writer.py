@@ -23,7 +23,7 @@ from tornproof.impl.read.reader import open_snapshot
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
 from tornproof.impl.table.indexed_columns import reject_indexed
 from tornproof.impl.table.parquet_last import parquet_last_advice
-from tornproof.impl.table.table import open_table
+from tornproof.impl.table.table import Table, open_table
 from tornproof.impl.txn.transaction import TXN_FILE, safe_read
 from tornproof.impl.write.adoption import PreparedPartition
 from tornproof.impl.write.incoming_rows import timestamps_of
@@ -287,11 +287,12 @@ def _fill(writer: TableWriter, staged: Sequence[StagedRows], *, overwrites: bool
         there = {}
     # Rows for a partition that is prepared elsewhere, too, are joined with it.
     wanted = Counter(each.timestamp for message in staged for each in message.prepared)
-    loose = set()
-    for message in staged:
-        if message.file:
-            loose |= _add(writer, _read(message.path(message.file)))
-    for message in staged:
+    left = [_read(message.path(message.file)) if message.file else None for message in staged]
+    loose = {interval for rows in left if rows is not None for interval in _intervals_of(table, rows)}
+    # In the order of the tasks, because of rows with equal keys the last one written wins.
+    for message, rows in zip(staged, left, strict=True):
+        if rows is not None:
+            writer.write(rows)
         for each in message.prepared:
             interval, _ = interval_of(table, each.timestamp)
             before = each.replaces.identity if each.replaces else None
@@ -300,8 +301,8 @@ def _fill(writer: TableWriter, staged: Sequence[StagedRows], *, overwrites: bool
             elif before is not None:
                 writer.write(_read(message.path(message.new_rows[each.timestamp])))
             else:
-                for rows in rows_of(storage, snapshot, each):
-                    writer.write(rows)
+                for encoded in rows_of(storage, snapshot, each):
+                    writer.write(encoded)
 
 
 def _read(path: Path) -> pa.Table:
@@ -309,13 +310,12 @@ def _read(path: Path) -> pa.Table:
         return pa.ipc.open_file(file).read_all()
 
 
-def _add(writer: TableWriter, rows: pa.Table) -> set[int]:
-    """Stage rows, and return the intervals that they lie in."""
-    table = writer.table
+def _intervals_of(table: Table, rows: pa.Table) -> set[int]:
+    """Return the intervals that rows lie in."""
     assert table.metadata is not None
-    writer.write(rows)
     (name,) = (column.name for column in table.metadata.columns if column.id == table.metadata.timestamp_id)
-    times, found = np.sort(timestamps_of(rows, name)), set()
+    # A row without a time lies in none, and is rejected when it is written.
+    times, found = np.sort(timestamps_of(rows.select([name]).drop_null(), name)), set()
     while len(times):
         interval, end = interval_of(table, int(times[0]))
         found.add(interval)

@@ -202,8 +202,8 @@ def test_any_rows_in_any_tasks_are_there_once(
         is_new = number in (0, 4)
         seconds = draw.sample(range(number * 100_000, number * 100_000 + 5 * DAY_SECONDS, 7), 60)
         if has_keys:
-            # No key in two tasks, because which of these is the last is not defined.
-            seconds = [each for each in seconds if each not in {row[0] for row in expected}]
+            # Some keys that tasks before, and other jobs, had.
+            seconds += draw.sample([*seconds, *(row[0] for row in expected)], 20)
         symbols = [*SYMBOLS, f"new {number}"]
         cuts = sorted(draw.sample(range(len(seconds)), draw.randrange(4)))
         parts = [
@@ -213,7 +213,36 @@ def test_any_rows_in_any_tasks_are_there_once(
         count += len(seconds)
         save(table, parts, overwrites=is_new)
         expected = rows_in(parts) if is_new else sorted([*expected, *rows_in(parts)], key=lambda row: row[1])
+        if has_keys:
+            expected = sorted({row[0]: row for row in expected}.values(), key=lambda row: row[1])
         assert content_of(table) == expected
+
+
+@pytest.mark.usefixtures("merging")
+@pytest.mark.parametrize("symbols", [("a", "new"), ("new", "a"), ("new", "a", "new")], ids=" ".join)
+def test_of_rows_with_equal_keys_that_of_the_last_task_stays_whichever_the_commit_has_to_read(
+    tmp_path: Path, symbols: tuple[str, ...]
+) -> None:
+    """What tasks had left to the commit was written first, and replaced by what tasks before them had encoded."""
+    table = new_table(tmp_path / "t", {"v": TypeTag.LONG, "s": TypeTag.SYMBOL}, keys=["ts"])
+    save(table, [rows_of([0, 1], 0, ["a"])])
+    # In a partition that is there, and in a new one.
+    parts = [rows_of([1, DAY_SECONDS], 10 * number, [symbol]) for number, symbol in enumerate(symbols, 1)]
+    save(table, parts)
+    assert content_of(table) == [(0, 0, "a"), *rows_in(parts[-1:])]
+
+
+def test_rows_without_a_time_are_rejected_beside_those_of_other_tasks(table: Path) -> None:
+    timed = rows_of([1], 0)
+    untimed = timed.set_column(0, "ts", pa.nulls(1, timed.schema.field("ts").type))
+    with pytest.raises(RowsRejectedError, match="column 'ts', row 0: expected a value"):
+        save(table, [timed, untimed])
+
+
+def test_rows_with_two_columns_of_one_name_are_rejected_before_they_are_computed(table: Path) -> None:
+    with pytest.raises(RowsRejectedError, match="the rows have two columns of one name"):
+        TornproofWriter(target_of(table), StructType([*SCHEMA, SCHEMA["ts"]]))
+    assert staging_of(table) == []
 
 
 def test_batch_that_is_written_again_adds_nothing_and_a_later_one_does(table: Path) -> None:

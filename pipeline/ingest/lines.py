@@ -35,6 +35,7 @@ from tornproof.pipeline.ingest.values import (
 
 PIECES = 16
 EXACT_LINES_MAX = 64
+WHOLE_FLOATS_MAX = 1 << 53
 NEWLINE, RETURN, OPENING, CLOSING = b"\n\r{}"
 _JSON_TYPES = {
     TypeTag.BOOLEAN: pa.bool_(),
@@ -164,13 +165,25 @@ class _FastPath:
         if is_designated and values.null_count:
             raise ValueError("no timestamp")
         if column.type == TypeTag.TIMESTAMP:
-            return micros_of(values, is_designated=is_designated).cast(column.arrow)
+            micros = micros_of(values, is_designated=is_designated)
+            if pa.types.is_floating(values.type):
+                # Of a whole number among them, these might not be the microseconds that it stands for by itself.
+                _reject_inexact(values)
+                _reject_inexact(micros)
+            return micros.cast(column.arrow)
         if values.null_count and not self._schema.has_null(column):
             values = values.fill_null(False if column.type == TypeTag.BOOLEAN else 0)
         if column.type in (TypeTag.FLOAT, TypeTag.DOUBLE, DOUBLES):
             values = values.cast(column.arrow)
             _check_numbers(values, text)
         return values.cast(column.arrow)
+
+
+def _reject_inexact(numbers: pa.Array) -> None:
+    """Raise ValueError unless floats hold all whole numbers up to these."""
+    largest = pc.max(pc.abs(numbers)).as_py()
+    if largest is not None and largest >= WHOLE_FLOATS_MAX:
+        raise ValueError("a number that a float may have rounded")
 
 
 def _check_numbers(values: pa.Array, text: bytes) -> None:

@@ -192,6 +192,25 @@ def test_times_are_texts_or_numbers_whose_size_tells_their_unit(value: Any, micr
     assert row["ts"].timestamp() * 1e6 == micros
 
 
+@pytest.mark.parametrize(
+    ("whole", "micros"),
+    [
+        (1700000000123456789, 1700000000_123456),
+        (-1700000000123456789, -1700000000_123457),
+        # Seven times ten to the thirteenth milliseconds, of which a float holds the microseconds to the sixteenth.
+        (72057594037929, 72057594037_929000),
+        (2**53 + 1, 2**53 + 1),
+        (1700000000123, 1700000000_123000),
+    ],
+)
+def test_a_whole_number_is_the_same_time_whichever_lines_are_beside_it(whole: int, micros: int) -> None:
+    """Beside a time with a fraction it went through a float, so that nanoseconds were rounded and not cut."""
+    beside, line = b'{"ts": 1, "t": 1700000000.5}', b'{"ts": 1, "t": %d}' % whole
+    for lines in ((beside, line), (line, beside), (line,)):
+        times = [time.value for table in taken(*lines).tables for time in table["t"]]
+        assert times[lines.index(line)] == micros
+
+
 TIMES = st.one_of(
     st.integers(0, 4 * 10**18),
     st.floats(0, 1e15),

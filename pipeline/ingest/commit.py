@@ -8,7 +8,9 @@ skipped. All names that end in INPROGRESS are unfinished, and removed by the nex
 
 from __future__ import annotations
 
+import itertools
 import json
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -31,6 +33,8 @@ SPOOL_DIRECTORY = "spool"
 INPROGRESS = ".inprogress"
 PENDING = ".pending"
 DONE = ".json"
+REJECTS_PLACE = ".rejects"
+"""What a file is called that names the file of a run's rejects, where that is in a folder of several tables."""
 ENTRY_BYTES_MAX = 1 << 30
 FORMAT = 2
 FORMATS = (1, FORMAT)
@@ -142,6 +146,32 @@ class ArchiveTable:
             if name.endswith(INPROGRESS):
                 remove_directory(self._storage, f"{self.table.path}/{name}")
 
+    @property
+    def next_number(self) -> int:
+        """The number of the next run."""
+        return max((entry.number for entry in self.entries), default=0) + 1
+
+    def rejects_path(self, asked: str | None, table_name: str) -> str:
+        """Return the file for the rejects of the next run, which in a folder that was asked for no other run has.
+
+        A run that was killed after it took one gets it again, so that the same rejects are not there twice.
+        """
+        if asked is None:
+            return f"{self._directory}/rejects-{self.next_number:09d}.jsonl"
+        if self._storage.kind(asked) is EntryKind.MISSING:
+            self._storage.mkdir(asked)
+        name = f"{self.next_number:09d}"
+        place = f"{self._directory}/{name}{REJECTS_PLACE}"
+        if self._storage.kind(place) is EntryKind.FILE:
+            taken = os.fsdecode(_content(self._storage, place))
+            if taken.startswith(f"{asked}/{table_name}-rejects-"):
+                return taken
+        paths = (f"{asked}/{table_name}-rejects-{number:09d}.jsonl" for number in itertools.count(self.next_number))
+        path = next(path for path in paths if self._storage.kind(path) is EntryKind.MISSING)
+        self._storage.open_for_writing(path, OpenMode.NEW).close()
+        publish_file(self._storage, self._directory, name, REJECTS_PLACE, os.fsencode(path))
+        return path
+
     def publish(
         self,
         *,
@@ -174,7 +204,7 @@ class ArchiveTable:
         self, sources: Sequence[Mapping[str, Any]], keys: Mapping[str, Sequence[str]], *, has_rows: bool
     ) -> RunEntry:
         """Return the next entry, which without rows is one of the committed version."""
-        number = max((entry.number for entry in self.entries), default=0) + 1
+        number = self.next_number
         version, record = self.transaction.version, self.transaction.record
         said = AnnouncedVersion(version=version, partition_table_version=record.partition_table_version)
         if has_rows:
@@ -249,9 +279,13 @@ def _encode(entry: RunEntry) -> bytes:
     return json.dumps({"format": FORMAT, **asdict(entry)}, indent=1).encode() + b"\n"
 
 
+def _content(storage: ReadableStorage, path: str) -> bytes:
+    with storage.open_for_reading(path) as file:
+        return file.pread(min(file.size_bytes(), ENTRY_BYTES_MAX), 0)
+
+
 def _read_entry(storage: ReadableStorage, directory: str, name: str) -> RunEntry:
-    with storage.open_for_reading(f"{directory}/{name}") as file:
-        content = file.pread(min(file.size_bytes(), ENTRY_BYTES_MAX), 0)
+    content = _content(storage, f"{directory}/{name}")
     try:
         document = json.loads(content)
         entry = RunEntry(

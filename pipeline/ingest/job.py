@@ -30,7 +30,6 @@ from tornproof.impl.write.recovery import remove_directory
 from tornproof.pipeline.files import Location, location_of
 from tornproof.pipeline.ingest.build import BuildTask, MergeTask, build_partition, merge_partitions
 from tornproof.pipeline.ingest.commit import (
-    ARCHIVE_DIRECTORY,
     INPROGRESS,
     ArchiveTable,
     ingested,
@@ -229,11 +228,8 @@ class _Job:
         if not paths:
             return ""
         asked = self.settings.rejects_directory
-        directory = f"{self.path}/{ARCHIVE_DIRECTORY}" if asked is None else str(Path(asked).absolute())
-        if self.storage.kind(directory) is EntryKind.MISSING:
-            self.storage.mkdir(directory)
-        number = max((entry.number for entry in archive.entries), default=0) + 1
-        name = f"{'' if asked is None else self._table_name + '-'}rejects-{number:09d}.jsonl"
+        target = archive.rejects_path(None if asked is None else str(Path(asked).absolute()), self._table_name)
+        directory, _, name = target.rpartition("/")
         with published_file(self.storage, directory, name, "") as file:
             end = 0
             for path in paths:
@@ -241,7 +237,7 @@ class _Job:
                     for _, piece in pieces_of(source):
                         file.pwrite(piece, end)
                         end += len(piece)
-        return f"{directory}/{name}"
+        return target
 
     def _clear(self, archive: ArchiveTable) -> None:
         """Remove temporary files of this run; the next run removes those that remain."""

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from pyspark.sql import SparkSession
 from real_tables import rows_of, snapshot_of, verified
 
 from tornproof.impl.table.metadata_file import PartitionBy
+from tornproof.impl.write.table_writer import TableWriter
 from tornproof.pipeline.ingest import job as archive
 from tornproof.pipeline.ingest.build import BuildTask, build_partition
 from tornproof.pipeline.ingest.job import run_archive
@@ -86,6 +88,60 @@ def test_all_rows_are_added_once_by_a_first_run_a_rerun_and_an_addition(
     assert numbers_of(position) == sorted([*range(401), *range(300), *range(50, 60), *range(900, 903)])
     assert entries(position) == ["000000001.json", "000000002.json", "rejects-000000001.jsonl"]
     assert [file.name for file in (position / "table").iterdir() if "inprogress" in file.name] == []
+
+
+@pytest.fixture
+def without_spark(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Tasks run one after the other in this process, where nothing is asked of Spark itself."""
+
+    def each_here(job: Any, what: str, work: Any, given: Any, *, groups: Any = None) -> list[Any]:
+        return [work(each) for each in given]
+
+    monkeypatch.setattr(archive._Job, "_on_executors", each_here)
+    for name in ("slot_count", "executor_core_count"):
+        monkeypatch.setattr(archive, name, lambda spark: 1)
+
+
+def bad(count: int) -> bytes:
+    return b'{"ts": 1704067200}\n' + b"bad\n" * count
+
+
+def reject_counts(folder: Path) -> dict[str, int]:
+    return {file.name: len(file.read_text().splitlines()) for file in sorted(folder.iterdir())}
+
+
+def test_rejects_of_tables_of_one_name_are_all_kept_in_a_folder_of_both(without_spark: Any, tmp_path: Path) -> None:
+    """Each of them replaced the file of the other, and those of a table that was there before it."""
+    settings = ArchiveSettings(rejects_directory=str(tmp_path / "rejects"))
+    for count, table in enumerate(("p/t", "q/t", "p/t", "q/t"), 1):
+        (tmp_path / f"{count}.jsonl").write_bytes(bad(count))
+        (tmp_path / table).parent.mkdir(exist_ok=True)
+        if table == "q/t":
+            shutil.rmtree(tmp_path / table, ignore_errors=True)
+        report = run_archive(without_spark, [str(tmp_path / f"{count}.jsonl")], str(tmp_path / table), settings)
+        assert len(Path(report.rejects_path).read_text().splitlines()) == count
+    assert reject_counts(tmp_path / "rejects") == {f"t-rejects-00000000{count}.jsonl": count for count in range(1, 5)}
+
+
+def test_rejects_of_a_run_that_was_killed_are_there_once_after_the_next_one(
+    without_spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = ArchiveSettings(rejects_directory=str(tmp_path / "rejects"))
+    sources = [str(tmp_path / f"{count}.jsonl") for count in (1, 2)]
+    for source, count in zip(sources, (1, 2), strict=True):
+        Path(source).write_bytes(bad(count))
+
+    def killed(writer: TableWriter) -> int:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(TableWriter, "commit", killed)
+        run_archive(without_spark, sources[:1], str(tmp_path / "t"), settings)
+    (tmp_path / "other").mkdir()
+    run_archive(without_spark, sources[1:], str(tmp_path / "other" / "t"), settings)
+    report = run_archive(without_spark, sources, str(tmp_path / "t"), settings)
+    assert report.rejects_path == str(tmp_path / "rejects" / "t-rejects-000000001.jsonl")
+    assert reject_counts(tmp_path / "rejects") == {"t-rejects-000000001.jsonl": 3, "t-rejects-000000002.jsonl": 2}
 
 
 def test_a_task_that_is_tried_again_adds_nothing_twice(

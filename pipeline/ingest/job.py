@@ -165,7 +165,7 @@ class _Job:
         }
         for entry in ingested(self.storage, self.path):
             known |= {name: tuple(keys) for name, keys in entry.keys.items()} if given is None else {}
-        schema = schema_of_table(table.metadata, known)
+        schema = schema_of_table(table.metadata, known, self.settings.timestamp)
         types = {column.name: column.type for column in schema.columns}
         for column in given.columns if given else ():
             if types.get(column.name) != column.type:

@@ -139,21 +139,26 @@ def infer_columns(frames: Iterable[Mapping[str, Any]]) -> list[ArchiveColumn]:
     ]
 
 
-def schema_of_table(metadata: TableMetadata, keys_of: Mapping[str, Keys]) -> ArchiveSchema:
+def schema_of_table(metadata: TableMetadata, keys_of: Mapping[str, Keys], asked: str | None = None) -> ArchiveSchema:
     """Return the columns of a table that exists; `keys_of` has the keys by column, by default its name.
 
-    Raises SchemaRejectedError for tables that an archive cannot add to.
+    Raises SchemaRejectedError for tables that an archive cannot add to, and if another designated timestamp than the
+    table's is asked for.
     """
     for column in metadata.columns:
         if column.type not in TYPES.values():
             raise SchemaRejectedError(f"column {column.name!r} of the table has a type that frames are not read into")
         if column.is_dedup_key:
             raise SchemaRejectedError("the table has deduplication keys, by which rows of an archive would be lost")
-    (timestamp,) = (column.name for column in metadata.columns if column.id == metadata.timestamp_id)
+    timestamp = next((column.name for column in metadata.columns if column.id == metadata.timestamp_id), None)
+    if timestamp is None:
+        raise SchemaRejectedError("the table has no designated timestamp")
     columns = [
         ArchiveColumn(name=column.name, keys=keys_of.get(column.name, (column.name,)), type=column.type)
         for column in metadata.columns
     ]
+    if asked is not None and timestamp_name(columns, asked) != timestamp:
+        raise SchemaRejectedError(f"the designated timestamp of the table is {timestamp!r}, not {asked!r}")
     return ArchiveSchema(columns=tuple(columns), timestamp=timestamp)
 
 

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from tornproof.impl.table.create import NewColumn
 from tornproof.impl.table.metadata_file import PartitionBy, TableColumn, TableMetadata
@@ -147,6 +148,27 @@ def test_a_table_with_deduplication_keys_is_rejected() -> None:
     metadata = table(NewColumn(name="at", type=TypeTag.TIMESTAMP, is_dedup_key=True))
     with pytest.raises(SchemaRejectedError, match="deduplication keys"):
         schema_of_table(metadata, {})
+
+
+def test_a_table_without_a_designated_timestamp_is_rejected_in_words() -> None:
+    """Such a table ended in an error of Python."""
+    metadata = replace(table(NewColumn(name="at", type=TypeTag.TIMESTAMP)), timestamp_id=-1)
+    with pytest.raises(SchemaRejectedError, match="the table has no designated timestamp"):
+        schema_of_table(metadata, {})
+
+
+def test_another_designated_timestamp_than_that_of_the_table_is_rejected() -> None:
+    """It was ignored, also if it was the name of no column."""
+    names = ("gps_at", "seen")
+    metadata = table(*(NewColumn(name=name, type=TypeTag.TIMESTAMP) for name in names))
+    for asked in (None, "gps_at", "gps.at"):
+        assert schema_of_table(metadata, {"gps_at": ("gps", "at")}, asked).timestamp == "gps_at"
+    for asked, words in (
+        ("seen", "the designated timestamp of the table is 'gps_at', not 'seen'"),
+        ("none", "there is no 'none' to be the designated timestamp; found are gps_at, seen"),
+    ):
+        with pytest.raises(SchemaRejectedError, match=words):
+            schema_of_table(metadata, {}, asked)
 
 
 def test_every_type_has_a_name_of_its_own() -> None:

@@ -203,6 +203,8 @@ def test_lines_that_contradict_the_table_are_rejects_and_a_contradicting_schema_
     )
     put(position, "c.jsonl", frames(range(20, 21)))
     (position / "s.toml").write_text('ts = "TIMESTAMP"\nn = "DOUBLE"\n')
+    with pytest.raises(SchemaRejectedError, match="the designated timestamp of the table is 'ts', not 'n'"):
+        run(spark, position, ArchiveSettings(timestamp="n"))
     with pytest.raises(SchemaRejectedError, match="column 'n' of the schema is none of the table's of that type"):
         run(spark, position, ArchiveSettings(schema=read_schema_file(position / "s.toml", None)))
 

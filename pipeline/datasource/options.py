@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from tornproof.pipeline.datasource.ledger import Batch
 from tornproof.pipeline.datasource.types import spark_schema
 
 UNIT_SHIFTS = {"k": 10, "m": 20, "g": 30, "t": 40}
+_ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 
 
 class OptionRejectedError(TornproofError):
@@ -25,17 +27,27 @@ class OptionRejectedError(TornproofError):
 
 
 def path_of(path: str | None) -> str:
-    """Return an absolute path of a local file system; raises OptionRejectedError for other addresses.
-
-    Executors have another working directory.
-    """
+    """Return the absolute path of a table; raises OptionRejectedError for addresses of other file systems."""
     if not path:
         raise OptionRejectedError(
             "the table's directory is missing: load(TABLE), save(TABLE), or in SQL INSERT INTO … WITH (path = 'TABLE')"
         )
+    return _mounted(path, "the table")
+
+
+def folder_of(options: Mapping[str, str], option: str) -> str | None:
+    """Return the absolute path of an option that is a folder, or None if it is not given; raises as `path_of` does."""
+    path = options.get(option)
+    if path == "":
+        raise OptionRejectedError(f"option {option}: names no folder")
+    return None if path is None else _mounted(path, f"the folder of the option {option}")
+
+
+def _mounted(path: str, what: str) -> str:
+    """Return an absolute path, because executors have another working directory."""
     local = path.removeprefix("file://") if path.startswith("file://") else path.removeprefix("file:")
-    if "://" in local:
-        raise OptionRejectedError(f"{path}: the table must be on a file system that is mounted on every machine")
+    if _ADDRESS.match(local):
+        raise OptionRejectedError(f"{path}: {what} must be on a file system that is mounted on every machine")
     return str(Path(local).absolute())
 
 

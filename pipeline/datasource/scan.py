@@ -34,7 +34,7 @@ from tornproof.impl.types.arrow import is_nullable
 from tornproof.impl.verify.verify import check_thrift_footer
 from tornproof.pipeline.datasource.committed_files import CommittedFile, views
 from tornproof.pipeline.datasource.har import SUFFIX, Beginning, write_archive
-from tornproof.pipeline.datasource.options import OptionRejectedError, path_of
+from tornproof.pipeline.datasource.options import OptionRejectedError, folder_of, path_of
 from tornproof.pipeline.datasource.plan import ReadRequest, explained
 from tornproof.pipeline.datasource.source import NAME, register
 from tornproof.pipeline.datasource.types import DECIMAL_DIGITS_MAX, spark_schema
@@ -127,7 +127,8 @@ def _archived(path: str, folders: Sequence[Sequence[CommittedFile]], staging: st
 
 @contextmanager
 def _archive_directory(staging: str) -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(prefix="tornproof-scan-", suffix=SUFFIX, dir=path_of(staging)) as name:
+    parent = folder_of({"staging": staging}, "staging")
+    with tempfile.TemporaryDirectory(prefix="tornproof-scan-", suffix=SUFFIX, dir=parent) as name:
         if found := PATTERN.search(name):
             raise OptionRejectedError(f"staging: {name}: Spark treats {found.group()!r} as part of a pattern")
         directory = Path(name)

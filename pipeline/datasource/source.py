@@ -38,6 +38,7 @@ from tornproof.pipeline.datasource.options import (
     boolean_of,
     columns_of_schema,
     condition_predicate,
+    folder_of,
     integer_of,
     names_of,
     path_of,
@@ -205,7 +206,7 @@ class TornproofSource(DataSource):
 
         return Target(
             path=path_of(self.options.get("path")),
-            staging=self.options.get("staging"),
+            staging=folder_of(self.options, "staging"),
             overwrites=overwrite,
             force=boolean_of("force", self.options.get("force", "false")),
             allow_parquet_last=boolean_of("allow_parquet_last", self.options.get("allow_parquet_last", "false")),
@@ -233,7 +234,8 @@ class TornproofReader(DataSourceReader):
         self._snapshot: Snapshot | None = snapshot
         self._options = options
         self._by_name = {column.name: column for column in snapshot.columns}
-        self._plan_file: PlanFile | None = new_plan_file(options["metrics"]) if "metrics" in options else None
+        metrics = folder_of(options, "metrics")
+        self._plan_file: PlanFile | None = None if metrics is None else new_plan_file(metrics)
         self._request = ReadRequest.of(snapshot, columns)
         self._request = self._request.where(times_predicate(snapshot, options.get("from"), options.get("to")))
         self._request = self._request.where(condition_predicate(snapshot, options.get("where")))

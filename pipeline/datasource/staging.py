@@ -48,24 +48,49 @@ def remove_folder(folder: Path) -> None:
         shutil.rmtree(path, ignore_errors=True)
 
 
-def sweep(parent: Path, version: Callable[[], int]) -> None:
+def sweep(parent: Path, table: str, version: Callable[[], int]) -> None:
     """Remove what killed drivers left in a directory, except rows of a commit of which nobody knows whether it landed.
 
-    `version` returns the committed version.
+    `version` returns the committed version of the table at `table`; of others that share the directory, their own next
+    job decides.
     """
     for name in {path.name.partition(".")[0] for path in parent.glob(f"{STAGING_PREFIX}*")}:
         folder = parent / name
-        if not folder.exists() or (_is_left(folder) and intended_version(folder) in (None, version())):
+        if not folder.exists() or (_is_left(folder) and not _may_have_landed(folder, table, version)):
             remove_folder(folder)
+
+
+def note_intent(folder: Path, table: str, version: int) -> None:
+    """Note that a commit of a job begins, and the table's version before it."""
+    (folder / INTENT_FILE).write_text(json.dumps({"version": version, "table": _place_of(table, folder)}))
 
 
 def intended_version(folder: Path) -> int | None:
     """Return the version before the commit of a job, or None if no commit was begun."""
+    intent = _intent(folder)
+    return None if intent is None else int(intent["version"])
+
+
+def _may_have_landed(folder: Path, table: str, version: Callable[[], int]) -> bool:
+    intent = _intent(folder)
+    if intent is None:
+        return False
+    # Earlier releases noted no table: it is known if the folder is in it.
+    is_other = intent.get("table", os.curdir) != _place_of(table, folder)
+    return is_other or intent["version"] != version()
+
+
+def _intent(folder: Path) -> dict[str, Any] | None:
     try:
-        return int(json.loads((folder / INTENT_FILE).read_text())["version"])
+        return dict(json.loads((folder / INTENT_FILE).read_text()))
     except (FileNotFoundError, ValueError):
         # Written before the commit's first action, so a truncated file means that there was none.
         return None
+
+
+def _place_of(table: str, folder: Path) -> str:
+    """Return the path from where a job's folder is, so that both can be moved, and seen at another path, together."""
+    return os.path.relpath(os.path.realpath(table), os.path.realpath(folder.parent))
 
 
 def this_driver() -> dict[str, Any]:

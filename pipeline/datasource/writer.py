@@ -32,10 +32,10 @@ from tornproof.pipeline.datasource.ledger import Batch, Ledger, interval_of
 from tornproof.pipeline.datasource.options import reject_columns
 from tornproof.pipeline.datasource.prepared import prepare, rows_of
 from tornproof.pipeline.datasource.staging import (
-    INTENT_FILE,
     intended_version,
     make_folder,
     new_folder,
+    note_intent,
     remove_folder,
     sweep,
     this_driver,
@@ -114,7 +114,7 @@ class _StagingWriter:
         self._target = target
         self._schema = target.check(schema)
         parent = target.staging or target.path
-        sweep(Path(parent), target.version)
+        sweep(Path(parent), target.path, target.version)
         self._folder = new_folder(parent)
         self._owner = this_driver()
 
@@ -190,7 +190,7 @@ class _StagingWriter:
     def _commit(self, writer: TableWriter, ledger: Ledger, batch: Batch | None) -> None:
         before = writer.transaction.version
         if batch is None:
-            (self._folder / INTENT_FILE).write_text(json.dumps({"version": before}))
+            note_intent(self._folder, self._target.path, before)
         else:
             ledger.announce(batch, writer.announce(json.dumps(batch.document).encode()))
         try:

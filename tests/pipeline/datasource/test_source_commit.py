@@ -404,6 +404,28 @@ def test_rows_of_a_commit_that_may_have_landed_are_not_swept(table: Path) -> Non
     assert {name.partition(".")[0] for name in staging_of(table)} == {unclear.name}
 
 
+@pytest.mark.parametrize("lands", [True, False])
+def test_only_jobs_on_the_same_table_remove_rows_from_a_folder_that_tables_share(
+    table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lands: bool
+) -> None:
+    """The version of whichever table was written next was compared with that before the commit that was killed."""
+    other = new_table(tmp_path / "other", {"v": TypeTag.LONG, "s": TypeTag.SYMBOL})
+    staging = str(tmp_path / "staging")
+    writer = TornproofWriter(target_of(table, staging=staging), SCHEMA)
+    staged = writer.stage(iter([rows_of([1], 0)]), "00000-0.arrow")
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(TableWriter, "commit", landing(TableWriter.commit, before=not lands))
+        writer.commit([staged])
+    folder = Path(staged.folder or "")
+    folder.joinpath(OWNER_FILE).write_text(json.dumps(dead_owner()))
+    for path, is_kept in ((other, True), (table, lands), (other, lands)):
+        TornproofWriter(target_of(path, staging=staging), SCHEMA).abort([])
+        assert folder.exists() is is_kept
+        if is_kept and path == table:
+            # As an earlier release noted it, so that nobody knows which table it is.
+            folder.joinpath(INTENT_FILE).write_text(json.dumps({"version": 0}))
+
+
 def test_owner_of_a_folder_is_the_java_above_or_the_parent_and_ends_with_it(table: Path) -> None:
     folder = new_folder(str(table))
     code = (

@@ -20,7 +20,8 @@ from tornproof.impl.table.table import open_table
 from tornproof.impl.types.questdb import TypeTag
 from tornproof.impl.verify.verify import verify_table
 from tornproof.impl.write.table_writer import TableWriter, open_writer
-from tornproof.pipeline.datasource.source import register
+from tornproof.pipeline.datasource.options import OptionRejectedError
+from tornproof.pipeline.datasource.source import TornproofReader, TornproofSource, register
 from tornproof.pipeline.datasource.staging import INTENT_FILE, STAGING_PREFIX
 from tornproof.pipeline.datasource.types import ValueRejectedError
 from tornproof.pipeline.datasource.writer import CommitUnclearError, StagedRows, Target, TornproofWriter
@@ -201,6 +202,54 @@ def test_staging_may_be_elsewhere(table: Path, tmp_path: Path) -> None:
     assert (staging_of(table), len(staging_of(tmp_path / "staging"))) == ([], 1)
     writer.commit([staged])
     assert (values_of(table), staging_of(tmp_path / "staging")) == (list(range(5)), [])
+
+
+def source_on(table: Path, **options: str) -> TornproofSource:
+    given: Any = {"path": str(table), **options}
+    return TornproofSource(given)
+
+
+def writer_with(table: Path, staging: str) -> TornproofWriter:
+    writer = source_on(table, allow_parquet_last="true", staging=staging).writer(SCHEMA, False)
+    assert isinstance(writer, TornproofWriter)
+    return writer
+
+
+def reader_with(table: Path, metrics: str) -> TornproofReader:
+    source = source_on(table, metrics=metrics)
+    reader = source.reader(source.schema())
+    assert isinstance(reader, TornproofReader)
+    return reader
+
+
+@pytest.mark.parametrize("given", ["elsewhere", "file:{}/elsewhere", "file://{}/elsewhere"])
+def test_folders_are_those_that_the_driver_sees(
+    table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: str
+) -> None:
+    """Executors, which have another working directory, did not find them, and `file:` was a directory."""
+    folder = given.format(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    writer, reader = writer_with(table, folder), reader_with(table, folder)
+    monkeypatch.chdir("/")
+    writer.stage(iter([batch_of(0, 5)]), "00000-0.arrow")
+    assert reader.partitions() == []
+    assert all(path.is_dir() or path.stat().st_size for path in (tmp_path / "elsewhere").iterdir())
+    assert {path.name for path in tmp_path.iterdir()} == {"t", "elsewhere"}
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ("s3://bucket/x", "the folder of the option {} must be on a file system that is mounted on every machine"),
+        ("hdfs:/x", "the folder of the option {} must be on a file system that is mounted on every machine"),
+        ("", "option {}: names no folder"),
+    ],
+)
+def test_folders_on_other_file_systems_are_rejected(table: Path, given: str, words: str) -> None:
+    """Local directories of these names were made."""
+    for option, opened in (("staging", writer_with), ("metrics", reader_with)):
+        with pytest.raises(OptionRejectedError, match=words.format(option)):
+            opened(table, given)
 
 
 @pytest.mark.parametrize(

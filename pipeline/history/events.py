@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
+from decimal import Decimal
 from typing import TypeAlias
 from urllib.parse import unquote
 
@@ -16,6 +17,8 @@ from tornproof.pipeline.files import Location
 
 SUFFIX = ".parquet"
 NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
+LARGEST_INTEGERS_BITS = 64
+"""The only width of which a float does not hold all numbers."""
 RowGroup: TypeAlias = tuple[Location, int]
 Slice: TypeAlias = tuple[RowGroup, ...]
 
@@ -48,24 +51,67 @@ def event_files(paths: Sequence[Location]) -> list[Location]:
 
 def key_columns(
     files: Mapping[Location, pq.FileMetaData], paths: Sequence[Location]
-) -> tuple[dict[str, pa.DataType], dict[Location, dict[str, str | None]]]:
-    """Return the columns that events do not have, with their types, and by file those in names of directories.
+) -> tuple[dict[str, list[pa.DataType]], dict[Location, dict[str, str | None]]]:
+    """Return the columns that events do not have, with the types of each, and by file those in names of directories.
 
-    Those (`fault=none`) are whole numbers if all are, and text otherwise.
+    Those (`fault=none`) are whole numbers if all are, and text otherwise. Raises UnreadableEventsError for names of
+    directories that are columns of events.
     """
-    keys: dict[str, pa.DataType] = {}
+    keys: dict[str, list[pa.DataType]] = {}
     below: dict[Location, dict[str, str | None]] = {}
     for file, metadata in files.items():
-        schema = metadata.schema.to_arrow_schema()
-        keys |= {field.name: _of_values(field.type) for field in schema if field.name not in NAMES}
-        for path in paths:
-            if file.is_below(path):
-                parts = (part.partition("=") for part in file.relative_to(path).split("/")[:-1] if "=" in part)
-                below[file] = {name: None if text == NO_VALUE else unquote(text) for name, _, text in parts}
+        below[file] = _in_directories(file, paths)
+        for field in metadata.schema.to_arrow_schema():
+            if field.name not in NAMES and field.name not in below[file]:
+                keys.setdefault(field.name, []).append(_of_values(field.type))
     for name in dict.fromkeys(name for values in below.values() for name in values):
         texts = [text for values in below.values() if (text := values.get(name)) is not None]
-        keys[name] = pa.int64() if all(map(_is_whole_number, texts)) else pa.string()
-    return keys, below
+        keys.setdefault(name, []).append(pa.int64() if all(map(_is_whole_number, texts)) else pa.string())
+    return {name: list(dict.fromkeys(types)) for name, types in keys.items()}, below
+
+
+def _in_directories(file: Location, paths: Sequence[Location]) -> dict[str, str | None]:
+    """Return the columns in the names of a file's directories."""
+    found: dict[str, str | None] = {}
+    for path in paths:
+        if file.is_below(path):
+            parts = (part.partition("=") for part in file.relative_to(path).split("/")[:-1] if "=" in part)
+            found = {name: None if text == NO_VALUE else unquote(text) for name, _, text in parts}
+    if of_events := [name for name in found if name in NAMES]:
+        raise UnreadableEventsError(f"{file}: the directory {of_events[0]}=… is called like a column of events")
+    return found
+
+
+def common_type(name: str, types: Sequence[pa.DataType]) -> pa.DataType:
+    """Return the type in which equal keys of files with these types are equal and others are not, text if need be.
+
+    Raises UnreadableEventsError if there is none.
+    """
+    found = [of for of in types if not pa.types.is_null(of)]
+    if len(found) < 2:
+        return found[0] if found else pa.string()
+    # The same time in two zones is one time.
+    alike = [pa.timestamp(of.unit, "UTC") if pa.types.is_timestamp(of) and of.tz else of for of in found]
+    try:
+        schemas = [pa.schema([(name, of)]) for of in alike]
+        wider = pa.unify_schemas(schemas, promote_options="permissive").field(name).type
+    except (pa.ArrowInvalid, pa.ArrowTypeError):
+        wider = None
+    if wider is not None and _holds_all(wider, alike):
+        return wider
+    if any(pa.types.is_nested(of) or isinstance(of, pa.BaseExtensionType) for of in found):
+        raise UnreadableEventsError(f"the key {name} has other types in other files: {', '.join(map(str, found))}")
+    return pa.string()
+
+
+def _holds_all(wider: pa.DataType, types: Sequence[pa.DataType]) -> bool:
+    """Return whether Arrow's common type has each number of the others, which it does not look at."""
+    widths = [of.bit_width for of in types if pa.types.is_integer(of)]
+    if pa.types.is_floating(wider):
+        return max(widths, default=0) < LARGEST_INTEGERS_BITS and not any(map(pa.types.is_decimal, types))
+    if pa.types.is_decimal(wider):
+        return not widths
+    return wider != pa.int64() or pa.uint64() not in types
 
 
 def spark_type_of(of: pa.DataType) -> pa.DataType:
@@ -162,13 +208,31 @@ def read_with_keys(
         given = below.get(file, {})
         for table in _row_groups(tuple(own), schema.names, ()):
             columns = [
-                pa.repeat(pa.scalar(given[field.name]).cast(field.type), len(table))
-                if field.name in given
-                else table.column(field.name).cast(field.type)
+                _in_type(table[field.name], field.type)
+                if field.name in table.column_names and field.name not in given
+                else pa.repeat(pa.scalar(given.get(field.name), pa.string()).cast(field.type), len(table))
                 for field in schema
             ]
             tables.append(pa.Table.from_arrays(columns, schema=schema).cast(target))
     return pa.concat_tables(tables)
+
+
+def _in_type(column: pa.ChunkedArray, of: pa.DataType) -> pa.ChunkedArray | pa.Array:
+    """Return a column in the type that all files have in common; as texts, equal numbers of all types are equal."""
+    values = column.cast(_of_values(column.type))
+    if not pa.types.is_string(of) or not (pa.types.is_floating(values.type) or pa.types.is_decimal(values.type)):
+        return values.cast(of)
+    if pa.types.is_floating(values.type):
+        values = values.cast(pa.float64())
+    distinct = values.combine_chunks().dictionary_encode()
+    return pa.array(map(_text_of, distinct.dictionary.to_pylist()), pa.string()).take(distinct.indices)
+
+
+def _text_of(number: float | Decimal) -> str:
+    """Return a number without exponent, and without the point if it is a whole one."""
+    is_whole = isinstance(number, float) and number.is_integer()
+    text = format(Decimal(int(number) if is_whole else str(number)), "f")
+    return text.rstrip("0").rstrip(".") if "." in text else text
 
 
 def _is_text(type_: pa.DataType) -> bool:

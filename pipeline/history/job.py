@@ -17,6 +17,7 @@ from tornproof.pipeline.files import Location, location_of
 from tornproof.pipeline.history.check import SLICE_EVENTS, Terms, check_files
 from tornproof.pipeline.history.events import (
     UnreadableEventsError,
+    common_type,
     event_files,
     events_metadata,
     key_columns,
@@ -101,7 +102,7 @@ def open_dataset(paths: Sequence[Location | Path | str], *, keys: Sequence[str] 
     return Dataset(
         paths=tuple(map(location_of, paths)),
         files=tuple(files),
-        keys={key: there[key] for key in (there if keys is None else keys)},
+        keys={key: common_type(key, there[key]) for key in (there if keys is None else keys)},
         below=below,
         event_count=sum(metadata.num_rows for metadata in files.values()),
     )

@@ -84,7 +84,10 @@ appender.stderr.layout.pattern = %p %c{1}: %m%n
 """
 # PySpark logs every error that it raises, as JSON.
 LOUD_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
-_RAISED_IN_PYTHON = re.compile(r"^(?:\w+\.)*(?:\w*(?:Error|Exception)): .*", re.MULTILINE)
+# The line after the calls of a traceback, whatever the exception is called, or one that is called like an exception.
+_RAISED_IN_PYTHON = re.compile(
+    r'(?:^  File ".*\n(?:  .*\n)*((?:\w+\.)*\w+(?:: .*)?)|^((?:\w+\.)*\w*(?:Error|Exception): .*))$', re.MULTILINE
+)
 _CLASS = re.compile(r"(?:\w+\.)+\w+: ")
 
 
@@ -204,8 +207,8 @@ def demand_master(master: str) -> None:
 def innermost_message(error: Exception) -> str:
     """Return the innermost error, in one line, of a PySpark exception with Python and Java tracebacks."""
     text = str(error).partition("\n\tat ")[0]
-    if raised := _RAISED_IN_PYTHON.findall(text):
-        return str(raised[-1]).removeprefix(f"{TornproofError.__module__}.")
+    if raised := [found[1] or found[2] for found in _RAISED_IN_PYTHON.finditer(text)]:
+        return raised[-1].removeprefix(f"{TornproofError.__module__}.")
     lines = text.splitlines() or [""]
     said = next((line for line in lines if line.startswith(": ")), lines[0])
     return _CLASS.split(said)[-1]

@@ -2,8 +2,10 @@
 
 import json
 from collections import Counter
+from collections.abc import Mapping
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -18,7 +20,7 @@ from tornproof.harness.common.history import Event, to_arrow
 from tornproof.harness.common.verdict import Verdict
 from tornproof.pipeline.history import groups, sql
 from tornproof.pipeline.history.check import Terms, check_files
-from tornproof.pipeline.history.events import plan_slices
+from tornproof.pipeline.history.events import UnreadableEventsError, plan_slices, read_with_keys
 from tornproof.pipeline.history.frame import events_frame
 from tornproof.pipeline.history.groups import name_by
 from tornproof.pipeline.history.job import ONLY, check_dataset, open_dataset
@@ -199,6 +201,84 @@ def test_different_keys_of_any_type_are_different_histories(spark: SparkSession,
     finally:
         spark.conf.set("spark.sql.session.timeZone", zone)
     assert [name for name in KEYS if one[name] == other[name]] == []
+
+
+def keys_of(folder: Path, files: Mapping[str, pa.Array | None]) -> dict[str, list[Any]]:
+    """Write events with the key `k`, or without, and return it by file as Spark gets it."""
+    for name, keys in files.items():
+        events = to_arrow(correct_history(7)[: 1 if keys is None else len(keys)])
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        pq.write_table(events if keys is None else events.append_column("k", keys), folder / name)
+    dataset = open_dataset([folder])
+    slices, _ = plan_slices(dataset.files, 1)
+    return {
+        str(row_groups[0][0]).removeprefix(f"{folder}/"): read_with_keys(row_groups, dataset.keys, dataset.below)[
+            "k"
+        ].to_pylist()
+        for row_groups in slices
+    }
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "expected"),
+    [
+        (pa.array([1 << 40]), pa.array([1], pa.int32()), ([1 << 40], [1])),
+        (pa.array([1], pa.uint32()), pa.array([-1], pa.int8()), ([1], [-1])),
+        (pa.array([(1 << 64) - 1], pa.uint64()), pa.array([-1]), (["18446744073709551615"], ["-1"])),
+        (pa.array(["x"]), pa.nulls(1), (["x"], [None])),
+        (pa.nulls(1), pa.nulls(1), ([None], [None])),
+        (pa.array([1]), None, ([1], [None])),
+        (pa.array([1], pa.int32()), pa.array([1.5, 1.0]), ([1.0], [1.5, 1.0])),
+        (
+            pa.array([1 << 53, (1 << 53) + 1, None]),
+            pa.array([2.0**53, 1e-7, -0.0]),
+            (["9007199254740992", "9007199254740993", None], ["9007199254740992", "0.0000001", "0"]),
+        ),
+        (pa.array([0.1], pa.float32()), pa.array([0.1]), ([0.10000000149011612], [0.1])),
+        (pa.array(["x", "01"]), pa.array([1]), (["x", "01"], ["1"])),
+        (pa.array(["nan", "100"]), pa.array([float("nan"), 100.0]), (["nan", "100"], ["NaN", "100"])),
+        (pa.array([Decimal("1.10"), Decimal("100.00")]), pa.array([100]), (["1.1", "100"], ["100"])),
+        (pa.array(["a"]).dictionary_encode(), pa.array(["b"], pa.string_view()), (["a"], ["b"])),
+        (pa.array([True]), pa.array(["x"]), (["true"], ["x"])),
+        (
+            of_integers(pa.timestamp("ms", "Europe/Berlin"), 1),
+            of_integers(pa.timestamp("ns", "UTC"), 1_000_000, 1_000_001),
+            (["1970-01-01 00:00:00.001000000Z"], ["1970-01-01 00:00:00.001000000Z", "1970-01-01 00:00:00.001000001Z"]),
+        ),
+    ],
+    ids=lambda given: str(getattr(given, "type", "")),
+)
+def test_keys_whose_types_differ_between_files_are_equal_if_their_values_are(
+    tmp_path: Path, one: pa.Array, other: pa.Array | None, expected: tuple[list[Any], list[Any]]
+) -> None:
+    """The type of the last file was that of all, so that files in another order, or without a key, were UNKNOWN."""
+    for number, files in enumerate(({"a": one, "b": other}, {"b": one, "a": other})):
+        found = keys_of(tmp_path / str(number), {f"{name}.parquet": keys for name, keys in files.items()})
+        assert [found[f"{name}.parquet"] for name in files] == list(expected)
+
+
+def test_keys_in_names_of_some_directories_are_null_or_columns_in_others(tmp_path: Path) -> None:
+    files = {"k=7/a.parquet": None, "b.parquet": None, "j=1/c.parquet": pa.array([7])}
+    assert keys_of(tmp_path / "numbers", files) == {"k=7/a.parquet": [7], "b.parquet": [None], "j=1/c.parquet": [7]}
+    texts = {"k=none/a.parquet": None, "c.parquet": pa.array([7])}
+    assert keys_of(tmp_path / "texts", texts) == {"k=none/a.parquet": ["none"], "c.parquet": ["7"]}
+
+
+@pytest.mark.parametrize(
+    ("files", "words"),
+    [
+        ({"k=1/client=x/a.parquet": None}, "the directory client=… is called like a column of events"),
+        (
+            {"a.parquet": pa.array([[1]]), "b.parquet": pa.array(["x"])},
+            "the key k has other types in other files: list<element: int64>, string",
+        ),
+    ],
+)
+def test_keys_that_cannot_be_told_apart_are_rejected_in_words(
+    tmp_path: Path, files: dict[str, pa.Array | None], words: str
+) -> None:
+    with pytest.raises(UnreadableEventsError, match=words):
+        keys_of(tmp_path, files)
 
 
 def test_what_a_worker_cannot_read_is_unknown(spark: SparkSession, tmp_path: Path) -> None:

@@ -105,6 +105,10 @@ def test_error_of_a_worker_becomes_a_sentence(spark: SparkSession, capfd: pytest
     [
         (JAVA_TRACE, "Python worker exited unexpectedly"),
         (PYTHON_TRACE, "StorageError: a/b: cannot open: it is not there"),
+        *(
+            (PYTHON_TRACE.replace(PYTHON_TRACE.splitlines()[-1], f"{raised}\nand a second line: of it"), raised)
+            for raised in ("pyarrow.lib.ArrowInvalid: not in range", "zlib.error: Error -3", "AssertionError")
+        ),
         (
             "[PATH_NOT_FOUND] Path does not exist: file:a.\n\nJVM stacktrace:",
             "[PATH_NOT_FOUND] Path does not exist: file:a.",

@@ -9,7 +9,7 @@ import heapq
 import itertools
 import pickle
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Self
@@ -160,14 +160,21 @@ def _written(judgements: Iterable[tuple[str, Judgement]], writer: pq.ParquetWrit
 
 def by_history(frame: DataFrame, keys: Sequence[str]) -> DataFrame:
     """Return events with one column `history` instead of the keys."""
-    return frame.select(name_by(keys).alias(HISTORY), *NAMES)
-
-
-def name_by(keys: Sequence[str]) -> Column:
-    """Return the name of a history by its keys, which differs if they do."""
     from pyspark.sql import functions
 
-    return functions.to_json(functions.struct(*[functions.col(f"`{key}`") for key in keys]), TIME_FORMATS)
+    # Spark takes names that differ in case alone for one, and none with a backtick, so that columns get numbers.
+    numbers = {name: str(number) for number, name in enumerate(frame.columns)}
+    history = name_by({key: numbers[key] for key in keys}).alias(HISTORY)
+    events = (functions.col(f"`{numbers[name]}`").alias(name) for name in NAMES)
+    return frame.toDF(*numbers.values()).select(history, *events)
+
+
+def name_by(columns: Mapping[str, str]) -> Column:
+    """Return the name of a history by its keys, each in a column, which differs if they do."""
+    from pyspark.sql import functions
+
+    keys = [functions.col(f"`{column}`").alias(key) for key, column in columns.items()]
+    return functions.to_json(functions.struct(*keys), TIME_FORMATS)
 
 
 def _judge_sorted(terms: Terms, events_max: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

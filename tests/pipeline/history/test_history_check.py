@@ -22,7 +22,7 @@ from tornproof.pipeline.history import groups, sql
 from tornproof.pipeline.history.check import Terms, check_files
 from tornproof.pipeline.history.events import UnreadableEventsError, plan_slices, read_with_keys
 from tornproof.pipeline.history.frame import events_frame
-from tornproof.pipeline.history.groups import name_by
+from tornproof.pipeline.history.groups import by_history, name_by
 from tornproof.pipeline.history.job import ONLY, check_dataset, open_dataset
 from tornproof.pipeline.history.sql import ask_sql
 
@@ -197,10 +197,24 @@ def test_different_keys_of_any_type_are_different_histories(spark: SparkSession,
     assert zone is not None
     try:
         spark.conf.set("spark.sql.session.timeZone", "Europe/Berlin")
-        one, other = frame.select(*(name_by([name]).alias(name) for name in KEYS)).collect()
+        one, other = frame.select(*(name_by({name: name}).alias(name) for name in KEYS)).collect()
     finally:
         spark.conf.set("spark.sql.session.timeZone", zone)
     assert [name for name in KEYS if one[name] == other[name]] == []
+
+
+def test_keys_may_have_names_that_spark_cannot_tell_apart_or_does_not_take(spark: SparkSession, tmp_path: Path) -> None:
+    """Such histories were UNKNOWN."""
+    names = ("k", "K", "Version", "a.b`c", "history")
+    events = to_arrow(correct_history(7)[:1])
+    pq.write_table(
+        pa.table([*events.columns, *([name] for name in names)], [*events.column_names, *names]), tmp_path / "a.parquet"
+    )
+    dataset = open_dataset([tmp_path])
+    frame = events_frame(spark, plan_slices(dataset.files, 10)[0], dataset.keys, dataset.below)
+    (row,) = by_history(frame, list(dataset.keys)).collect()
+    assert json.loads(row.history) == {name: name for name in names}
+    assert (row.process, row.version) == (events["process"][0].as_py(), events["version"][0].as_py())
 
 
 def keys_of(folder: Path, files: Mapping[str, pa.Array | None]) -> dict[str, list[Any]]:

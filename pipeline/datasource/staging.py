@@ -77,7 +77,7 @@ def _may_have_landed(folder: Path, table: str, version: Callable[[], int]) -> bo
         return False
     # Earlier releases noted no table: it is known if the folder is in it.
     is_other = intent.get("table", os.curdir) != _place_of(table, folder)
-    return is_other or intent["version"] != version()
+    return bool(is_other or intent["version"] != version())
 
 
 def _intent(folder: Path) -> dict[str, Any] | None:

@@ -208,20 +208,24 @@ def read_with_keys(
         given = below.get(file, {})
         for table in _row_groups(tuple(own), schema.names, ()):
             columns = [
-                _in_type(table[field.name], field.type)
-                if field.name in table.column_names and field.name not in given
-                else pa.repeat(pa.scalar(given.get(field.name), pa.string()).cast(field.type), len(table))
+                pa.repeat(pa.scalar(given[field.name]).cast(field.type), len(table))
+                if field.name in given
+                else _in_type(table, field)
                 for field in schema
             ]
             tables.append(pa.Table.from_arrays(columns, schema=schema).cast(target))
     return pa.concat_tables(tables)
 
 
-def _in_type(column: pa.ChunkedArray, of: pa.DataType) -> pa.ChunkedArray | pa.Array:
+def _in_type(table: pa.Table, field: pa.Field) -> pa.ChunkedArray | pa.Array:
     """Return a column in the type that all files have in common; as texts, equal numbers of all types are equal."""
+    if field.name not in table.column_names or pa.types.is_null(table[field.name].type):
+        return pa.nulls(len(table), field.type)
+    column = table[field.name]
     values = column.cast(_of_values(column.type))
-    if not pa.types.is_string(of) or not (pa.types.is_floating(values.type) or pa.types.is_decimal(values.type)):
-        return values.cast(of)
+    is_number = pa.types.is_floating(values.type) or pa.types.is_decimal(values.type)
+    if not is_number or not pa.types.is_string(field.type):
+        return values.cast(field.type)
     if pa.types.is_floating(values.type):
         values = values.cast(pa.float64())
     distinct = values.combine_chunks().dictionary_encode()

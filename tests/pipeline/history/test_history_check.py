@@ -242,6 +242,8 @@ def keys_of(folder: Path, files: Mapping[str, pa.Array | None]) -> dict[str, lis
         (pa.array(["x"]), pa.nulls(1), (["x"], [None])),
         (pa.nulls(1), pa.nulls(1), ([None], [None])),
         (pa.array([1]), None, ([1], [None])),
+        (pa.array([[1]]), None, ([[1]], [None])),
+        (pa.array([[1]]), pa.nulls(1), ([[1]], [None])),
         (pa.array([1], pa.int32()), pa.array([1.5, 1.0]), ([1.0], [1.5, 1.0])),
         (
             pa.array([1 << 53, (1 << 53) + 1, None]),

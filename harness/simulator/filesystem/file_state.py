@@ -102,8 +102,12 @@ class FileState:
         is_whole = not start_bytes and end_bytes >= len(latest)
         if is_whole and all(len(version) == len(latest) for version in self.versions):
             return self.synced()
+        reached = latest[start_bytes:end_bytes]
+        if end_bytes > len(latest):
+            # What is beyond the end of the file is written as zeros in its last page, and not at all in later ones.
+            reached = latest.ljust(-(-len(latest) // PAGE_BYTES) * PAGE_BYTES, b"\0")[start_bytes:end_bytes]
         versions = [
-            version[:start_bytes] + latest[start_bytes : min(end_bytes, len(version))] + version[end_bytes:]
+            version[:start_bytes] + reached[: max(0, len(version) - start_bytes)] + version[start_bytes + len(reached) :]
             for version in self.versions
         ]
         return self._with_versions(versions)

@@ -296,6 +296,14 @@ def test_msync_of_a_file_that_has_its_durable_size_again_keeps_no_size_either() 
     assert {len(version) for version in state.versions} == {16, 20}
 
 
+def test_msync_of_a_mapping_beyond_the_end_of_a_cut_file_leaves_the_file_whole_at_its_old_size() -> None:
+    """The part between the end and that of the mapping was left out, so that what came after it moved to the front."""
+    old = bytes(range(1, 101)) * 100
+    synced = FileState(old).resized(40).synced_until(9_000)
+    assert synced.versions == (old[:40] + bytes(4_056) + old[4_096:], old[:40])
+    assert FileState(old).resized(40).synced_between(50, 60).versions == (old[:50] + bytes(10) + old[60:], old[:40])
+
+
 def test_msync_keeps_no_later_name_of_a_file_as_fdatasync_does_not() -> None:
     """It kept the last name, as fsync does; but Linux syncs the data of a mapping alone, as do both journals then."""
     counts = []

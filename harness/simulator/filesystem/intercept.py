@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from operator import attrgetter
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from tornproof.impl.storage.interface import Counters, EntryKind, File, LockMode, Mapping, OpenMode, Storage
@@ -94,6 +95,10 @@ class Call(NamedTuple):
     mode: OpenMode = OpenMode.EXISTING
     mapping: int = 0
     lock: LockMode = LockMode.SHARED
+
+
+without_numbers = attrgetter(*(name for name in Call._fields if name not in ("file", "mapping")))
+"""Returns all of a call but the numbers of open files."""
 
 
 class InterceptedStorage(Storage):

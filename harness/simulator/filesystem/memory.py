@@ -254,7 +254,7 @@ class MemoryStorage(InterceptedStorage):
         if self._is_dead:
             raise Killed
         if self._calls is not None:
-            self._calls.add(call.kind, call.path, call.offset_bytes)
+            self._calls.add(call)
         self._tally.step_count += call.kind not in _NOT_COUNTED
         self._tally.sync_count += call.kind in BARRIERS
 

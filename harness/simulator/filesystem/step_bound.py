@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections import deque
 
+from tornproof.harness.simulator.filesystem.intercept import Call, without_numbers
+
 CALLS_MAX = 100_000
 """How many calls a process may make in one run."""
 REPEATED_CALLS_MAX = 10_000
@@ -35,23 +37,26 @@ class EndlessError(BaseException):
 class CallCount:
     """Counts the calls of one process, and those that have only repeated the ones before."""
 
-    __slots__ = ("_count", "_end", "_latest", "_repeated_count")
+    __slots__ = ("_count", "_cycle_length", "_end", "_latest", "_repeated_count")
 
     def __init__(self) -> None:
         """Start with no call."""
-        self._count = self._repeated_count = 0
+        self._count = self._repeated_count = self._cycle_length = 0
         self._end = ""
-        self._latest: deque[tuple[str, str, int]] = deque(maxlen=_LATEST_COUNT)
+        self._latest: deque[Call] = deque(maxlen=_LATEST_COUNT)
 
     @property
     def is_repeating(self) -> bool:
         """Whether the latest calls have only repeated the ones before."""
         return self._repeated_count > 0
 
-    def add(self, kind: str, path: str, offset_bytes: int = 0) -> None:
+    def add(self, call: Call) -> None:
         """Count a call; raises EndlessError for one too many, and for all that the process then does to clean up."""
         self._count += 1
-        self._latest.append((kind, path, offset_bytes))
+        self._latest.append(call)
+        if self._cycle_length and without_numbers(call) != without_numbers(self._latest[-1 - self._cycle_length]):
+            # A crash at what it does now leaves something new.
+            self._repeated_count = self._cycle_length = 0
         if self._count % _LATEST_COUNT == 0:
             self._check()
         if self._end:
@@ -62,17 +67,16 @@ class CallCount:
         return duration_seconds + IDLE_SECONDS * self.is_repeating
 
     def _check(self) -> None:
-        latest = list(self._latest)
+        latest = list(map(without_numbers, self._latest))
         lengths = range(1, len(latest) // _REPETITIONS_MIN + 1)
-        cycle = next((latest[-length:] for length in lengths if latest[length:] == latest[:-length]), [])
-        self._repeated_count = self._repeated_count + _LATEST_COUNT if cycle else 0
+        self._cycle_length = next((length for length in lengths if latest[length:] == latest[:-length]), 0)
+        self._repeated_count = self._repeated_count + _LATEST_COUNT if self._cycle_length else 0
         if self._repeated_count >= REPEATED_CALLS_MAX:
-            self._end = self._end or f"{LIVELOCK}it only repeats: {_in_words(cycle)}"
+            self._end = self._end or f"{LIVELOCK}it only repeats: {self._in_words(self._cycle_length)}"
         elif self._count >= CALLS_MAX:
-            self._end = self._end or f"it goes on after {CALLS_MAX:,} calls, now: {_in_words(latest[-1:])}"
+            self._end = self._end or f"it goes on after {CALLS_MAX:,} calls, now: {self._in_words(1)}"
 
-
-def _in_words(calls: list[tuple[str, str, int]]) -> str:
-    """Name the calls of a cycle, from the smallest on, wherever it was met."""
-    calls = min(calls[start:] + calls[:start] for start in range(len(calls)))
-    return ", ".join(f"{kind} {path}".strip() for kind, path, _ in calls)
+    def _in_words(self, count: int) -> str:
+        """Name the latest calls, from the smallest of them on, wherever a cycle of them was met."""
+        words = [f"{call.kind} {call.path}".strip() for call in list(self._latest)[-count:]]
+        return ", ".join(min(words[start:] + words[:start] for start in range(count)))

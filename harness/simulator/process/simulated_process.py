@@ -10,7 +10,6 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass
-from operator import attrgetter
 from typing import Any, TypeAlias
 
 from greenlet import GreenletExit, getcurrent, greenlet
@@ -23,6 +22,7 @@ from tornproof.harness.simulator.filesystem.intercept import (
     Call,
     CallKind,
     InterceptedStorage,
+    without_numbers,
 )
 from tornproof.harness.simulator.filesystem.intercept import Answer as StorageAnswer
 from tornproof.harness.simulator.filesystem.kernel import (
@@ -286,7 +286,7 @@ class _ProcessStorage(InterceptedStorage):
         self._is_idle = False
 
     def intercept(self, call: Call, run: Callable[[], StorageAnswer]) -> StorageAnswer:
-        self.calls.add(call.kind, call.path, call.offset_bytes)
+        self.calls.add(call)
         if call.kind in _PAGED_CALLS:
             return self._in_pages(call)  # type: ignore[no-any-return]
         answer: Any = self._ask(call)
@@ -297,7 +297,7 @@ class _ProcessStorage(InterceptedStorage):
         return answer  # type: ignore[no-any-return]
 
     def intercept_write(self, file: File, call: Call, run: Callable[[], None]) -> None:
-        self.calls.add(call.kind, call.path, call.offset_bytes)
+        self.calls.add(call)
         start, end = call.offset_bytes, call.offset_bytes + call.size_bytes
         for first, stop in _pages(start, end) if call.content else ():
             content = call.content[first - start : stop - start]
@@ -308,17 +308,18 @@ class _ProcessStorage(InterceptedStorage):
         return ()  # processes outside of the simulation do not exist
 
     def monotonic_seconds(self) -> float:
-        self.calls.add(CallKind.CLOCK, "")
+        self.calls.add(Call(kind=CallKind.CLOCK, path=""))
         self._now_seconds += self.calls.lasting_seconds(CLOCK_TICK_SECONDS)
         return self._now_seconds
 
     def sleep_seconds(self, duration_seconds: float) -> None:
-        self.calls.add(CallKind.SLEEP, "")
+        sleep = Call(kind=CallKind.SLEEP, path="")
+        self.calls.add(sleep)
         self._now_seconds += self.calls.lasting_seconds(duration_seconds)
         if not (self.is_same_round and len(self._round) == len(self._round_before)):
             self._end_idling()
         elif not self._is_idle:
-            self._is_idle = not self._switch(Call(kind=CallKind.SLEEP, path=""))
+            self._is_idle = not self._switch(sleep)
             self._now_seconds += IDLE_SECONDS * self._is_idle
         self._round_before, self._round = self._round, []
         self.is_same_round = bool(self._round_before)
@@ -373,13 +374,11 @@ class _ProcessStorage(InterceptedStorage):
 
 
 _OPENINGS = frozenset({CallKind.OPEN_FOR_READING, CallKind.OPEN_FOR_WRITING, CallKind.MAP})
-_without_numbers = attrgetter(*(name for name in Call._fields if name not in ("file", "mapping")))
-"""Returns all of a call but the numbers of open files."""
 _PAGED_CALLS = frozenset({CallKind.PREAD, CallKind.READ_MAPPED})
 
 
 def _is_same(one: tuple[Call, Any], other: tuple[Call, Any]) -> bool:
-    return one[1] == other[1] and _without_numbers(one[0]) == _without_numbers(other[0])
+    return one[1] == other[1] and without_numbers(one[0]) == without_numbers(other[0])
 
 
 def _pages(start: int, end: int) -> Iterator[tuple[int, int]]:

@@ -67,9 +67,10 @@ from tornproof.harness.systems.toy_losses import (
     TrustsZeros,
 )
 from tornproof.harness.systems.workload import MADE_PATH, crash_operations, made_image
-from tornproof.impl.storage.interface import EntryKind, Storage
+from tornproof.impl.storage.interface import EntryKind, OpenMode, Storage
 from tornproof.impl.types.questdb import TypeTag
 from tornproof.impl.write.commit import HARDENED, RecoveryAction
+from tornproof.testing import target
 
 FEW = Settings(
     limits=Limits(file_count=64, disk_count=256), nested_limits=Limits(file_count=16, names_count=16, disk_count=32)
@@ -444,6 +445,24 @@ def test_a_sample_of_torn_sectors_leaves_the_other_models_complete(table: TestCa
     phase = phase_of(dataclasses.replace(table, first_session=(0,)), A, C_8, points=())
     as_recorded(phase)
     assert phase.complete and "A complete" in phase.bound and "C-8 a sample of " in phase.bound
+
+
+@pytest.mark.parametrize("is_counting", [False, True])
+def test_what_is_written_after_many_writes_to_the_same_place_is_a_crash_point(is_counting: bool) -> None:
+    """Of a commit that was taken to repeat itself 190 steps were left out, and it was said to be explored completely."""
+
+    def commit(storage: Storage, path: str, operation: object) -> None:
+        with storage.open_for_writing(f"{path}/x", OpenMode.EXISTING_OR_NEW) as file:
+            for number in range(700):
+                content = b"torn" if number == 600 else b"same"
+                file.pwrite(content + b"%d" % number * is_counting, 0)
+
+    def read(storage: Storage, path: str) -> object:
+        return storage.kind(f"{path}/x")
+
+    own = target(name="many", create=lambda storage, path: storage.mkdir(path), read=read, commit=commit)
+    trace = Traces(TestCase(target=own, path="t", operations=(1,), first_session=(0,))).of(B)
+    assert any(b"torn" in state.content for point in trace.points for state in point.kernel.files.values())
 
 
 def test_of_more_crash_points_than_asked_for_every_nth_is_visited_and_the_bound_says_so() -> None:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 from toy_processes import CELLS, world_of
 
-from tornproof.harness.simulator.filesystem.intercept import CallKind
+from tornproof.harness.simulator.filesystem.intercept import Call, CallKind
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.simulator.filesystem.step_bound import (
     CALLS_MAX,
@@ -145,22 +145,30 @@ def test_when_nobody_can_go_on_the_process_that_time_can_help_comes_first() -> N
 # The bound
 
 
-def ended(call: Callable[[int], tuple[str, str, int]]) -> tuple[int, str]:
+def look(path: str) -> Call:
+    return Call(kind=LOOK, path=path)
+
+
+def read(offset_bytes: int) -> Call:
+    return Call(kind=CallKind.PREAD, path="data", offset_bytes=offset_bytes)
+
+
+def ended(call: Callable[[int], Call]) -> tuple[int, str]:
     """Return how many such calls a process can make, and what is said then."""
     calls = CallCount()
     for number in range(2 * CALLS_MAX):
         try:
-            calls.add(*call(number))
+            calls.add(call(number))
         except EndlessError as error:
             with pytest.raises(EndlessError):
-                calls.add("unlink", "lock", 0)
+                calls.add(Call(kind=CallKind.UNLINK, path="lock"))
             return number, str(error)
     raise AssertionError("there is no bound")
 
 
 @pytest.mark.parametrize("length", [1, 2, 3, 7, 64])
 def test_a_process_that_only_repeats_itself_is_ended_and_its_calls_are_named_from_the_same_one_on(length: int) -> None:
-    count, said = ended(lambda number: ("look at", f"file{(number + 5) % length:02}", 0))
+    count, said = ended(lambda number: look(f"file{(number + 5) % length:02}"))
     assert REPEATED_CALLS_MAX <= count < 1.1 * REPEATED_CALLS_MAX
     assert said.startswith("livelock: it only repeats: look at file00") and said.count("look at") == length
 
@@ -168,13 +176,17 @@ def test_a_process_that_only_repeats_itself_is_ended_and_its_calls_are_named_fro
 @pytest.mark.parametrize(
     "call",
     [
-        lambda number: ("read", "data", number),
-        lambda number: ("look at", f"file{number}", 0),
+        read,
+        lambda number: look(f"file{number}"),
         # Every hundredth call is another one.
-        lambda number: ("look at", "lock", 0) if number % 100 else ("read", "data", number),
+        lambda number: read(number) if number % 100 == 0 else look("lock"),
+        # These were taken for repetitions, because the count knew only what is called, where.
+        lambda number: Call(kind=CallKind.PWRITE, path="data", content=b"%d" % number),
+        lambda number: Call(kind=CallKind.TRUNCATE, path="data", size_bytes=number),
+        lambda number: Call(kind=CallKind.LINK, path="data", target_path=f"file{number}"),
     ],
 )
-def test_a_process_that_gets_on_may_make_many_calls(call: Callable[[int], tuple[str, str, int]]) -> None:
+def test_a_process_that_gets_on_may_make_many_calls(call: Callable[[int], Call]) -> None:
     count, said = ended(call)
     assert CALLS_MAX <= count < 1.01 * CALLS_MAX
     assert said.startswith("it goes on after 100,000 calls, now: ")
@@ -184,11 +196,12 @@ def test_who_does_something_new_no_longer_repeats_itself_and_its_waits_do_not_ad
     calls = CallCount()
     for _ in range(REPEATED_CALLS_MAX // 1_000):
         for _ in range(2_000):
-            calls.add("look at", "lock")
+            calls.add(look("lock"))
         assert calls.is_repeating and calls.lasting_seconds(1.0) == 1.0 + IDLE_SECONDS
         for number in range(1_000):
-            calls.add("read", "data", number)
-        assert not calls.is_repeating and calls.lasting_seconds(1.0) == 1.0
+            calls.add(read(number))
+            # It was noticed late, up to 255 calls after the first new one.
+            assert not calls.is_repeating and calls.lasting_seconds(1.0) == 1.0
 
 
 def test_only_a_bounded_storage_is_bounded_and_all_that_is_made_from_it() -> None:

@@ -57,9 +57,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     replay = config.stash[REPLAY]
     if replay is None:
         return
-    others = [item for item in items if item.nodeid != replay.test]
-    items[:] = [item for item in items if item.nodeid == replay.test]
+    others = [item for item in items if not _is_of(replay, item)]
+    items[:] = [item for item in items if _is_of(replay, item)]
     config.hook.pytest_deselected(items=others)
+
+
+def _is_of(replay: Replay, item: pytest.Item) -> bool:
+    """Whether a finding is of a test; in a folder without configuration pytest's root directory depends on the words."""
+    path, _, name = replay.test.partition("::")
+    return item.nodeid.partition("::")[2] == name and item.path.resolve() == (replay.root / path).resolve()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -509,6 +509,14 @@ def test_the_command_says_that_it_happens_in_a_test_that_is_expected_to_fail(run
     assert replay(location_of(file), None) == 1
 
 
+def test_a_finding_is_replayed_in_a_folder_without_a_configuration_of_pytest(run: Run, tmp_path: Path) -> None:
+    """It was UNKNOWN, because pytest took the folder above all files that it was given for its root directory."""
+    run(tmp_path, "--tornproof-findings", str(tmp_path / "found" / "here"), source=HEADER_FIRST)
+    (tmp_path / "pytest.ini").unlink()
+    (file, *_) = (tmp_path / "found" / "here").glob("crash-*.json")
+    assert replay(location_of(file), None) == 1
+
+
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [

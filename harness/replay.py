@@ -54,7 +54,7 @@ def _replay(finding: Finding, image: DiskImage, path: str) -> Verdict:
                 return replay_seeded(finding)
             case "server":
                 return replay_server(finding)
-            case "memory" | "schedules" | "power" | "product":
+            case "memory" | "schedules" | "power" | "product" | "random":
                 return replay_case(finding)
             case _:
                 return Verdict.UNKNOWN

@@ -65,13 +65,22 @@ def finding_or_moves(
     try:
         return finding_of(case, moves, violation, phase=phase, scenario=scenario)
     except NotReproducedError as error:
-        return as_seen(moves, violation, phase=phase, note=str(error))
+        return as_seen(case, moves, violation, phase=phase, scenario=scenario, note=str(error))
 
 
-def as_seen(moves: Iterable[Sequence[Any]], violation: Violation, *, phase: str, note: str) -> Finding:
-    """Return a finding that is not shrunk; `note` says why. With its test case (see `with_case`) it can be replayed."""
+def as_seen(
+    case: TestCase,
+    moves: Iterable[Sequence[Any]],
+    violation: Violation,
+    *,
+    phase: str,
+    scenario: str | None = None,
+    note: str,
+) -> Finding:
+    """Return a finding that is not shrunk, with its test case, so that it can be replayed; `note` says why."""
     evidence = {"moves": moves_document(moves), "note": note}
-    return Finding(property=violation.property, phase=phase, sentence=_sentence(violation), evidence=evidence)
+    seen = Finding(property=violation.property, phase=phase, sentence=_sentence(violation), evidence=evidence)
+    return with_case(case, seen, scenario=scenario)
 
 
 def _sentence(violation: Violation) -> str:

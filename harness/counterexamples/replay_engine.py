@@ -12,7 +12,7 @@ from tornproof.harness.search.crash_world import WRITER_INDEX, Sessions, fail_ca
 from tornproof.harness.simulator.filesystem.intercept import Call
 from tornproof.harness.simulator.filesystem.kernel import Kernel, Rejected
 from tornproof.harness.simulator.persistence.legal_disks import Disk, chosen_disk
-from tornproof.harness.simulator.persistence.legal_names import nearest_names
+from tornproof.harness.simulator.persistence.legal_names import nearest_names, tree_after
 from tornproof.harness.simulator.persistence.models import (
     STALE,
     Choice,
@@ -52,8 +52,11 @@ def disk_after(kernel: Kernel, model: str, text: str) -> Disk:
 
 def adapted(kernel: Kernel, model: str, text: str) -> str:
     """Return the nearest choice for another state of the files, such as that of a smaller case."""
-    choice = read_choice(model, text)
-    numbers = dict(kernel.paths())
+    choice, of = read_choice(model, text), model_named(model)
+    names = choice.names and nearest_names(kernel, of, choice.names)
+    # A choice names files by the paths that they have after the cut, which need not be those before it.
+    tree, found = tree_after(kernel, of, names)
+    numbers = dict(zip(tree.paths, found, strict=True))
     unnumbered = {without_numbers(path): path for path in numbers}
     files = {}
     for path, (size, base, blocks) in choice.files:
@@ -62,7 +65,6 @@ def adapted(kernel: Kernel, model: str, text: str) -> str:
             last = len(kernel.files[numbers[there]].versions) - 1
             old = tuple((block, min(version, last)) for block, version in blocks)
             files[there] = FileChoice(min(size, last), min(base, last), old)
-    names = choice.names and nearest_names(kernel, model_named(model), choice.names)
     return choice_text(Choice(choice.model, names, tuple(files.items())))
 
 

@@ -387,8 +387,8 @@ class _Product(_Strategy):
 
     def unshrunk(self, setting: Setting, found: Any, note: str) -> Finding:
         violation, moves = found
-        seen = as_seen(moves, violation, phase=schedule_crash.PHASE, note=note)
-        return with_case(setting.case, seen, scenario=setting.name)
+        phase, scenario = schedule_crash.PHASE, setting.name
+        return as_seen(setting.case, moves, violation, phase=phase, scenario=scenario, note=note)
 
 
 def _mildness(result: ModelResult) -> tuple[bool, int]:

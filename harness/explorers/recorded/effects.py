@@ -12,7 +12,7 @@ from tornproof.harness.recording.replaying import Machine
 from tornproof.harness.recording.steps import Step
 from tornproof.harness.simulator.filesystem.file_state import FileState
 from tornproof.harness.simulator.persistence.legal_disks import Disk
-from tornproof.harness.simulator.persistence.legal_names import tree_of, with_changes
+from tornproof.harness.simulator.persistence.legal_names import tree_after
 from tornproof.harness.simulator.persistence.models import Choice, Model, Names
 
 _MADE_UP = re.compile(r"[^/ ._-]*\d[^/ ._-]*|(?<=/)[0-9a-f]{2}(?=[/ ]|$)|(?<=[._-])[A-Za-z0-9]{6}(?=[/ ]|$)")
@@ -30,10 +30,7 @@ class Effect(NamedTuple):
 def lost_effects(machine: Machine, model: Model, choice: Choice, disk: Disk) -> tuple[Effect, ...]:
     """Return the steps that are not on a disk, or only in part, in their order."""
     found = dict(_lost_names(machine, model, choice))
-    names = choice.names
-    tree, numbers = tree_of(
-        machine.kernel.directories if names is None else with_changes(machine.kernel, names, model.names)
-    )
+    tree, numbers = tree_after(machine.kernel, model, choice.names)
     assert tree is disk.tree
     for number, content in zip(numbers, disk.contents, strict=True):
         state = machine.kernel.files[number]

@@ -24,8 +24,7 @@ from tornproof.harness.simulator.persistence.legal_names import (
     Tree,
     is_legal,
     legal_names,
-    tree_of,
-    with_changes,
+    tree_after,
 )
 from tornproof.harness.simulator.persistence.models import Choice, Model
 
@@ -156,7 +155,7 @@ def chosen_disk(kernel: Kernel, model: Model, choice: Choice) -> Disk:
     names = choice.names
     if names is not None and not is_legal(kernel, model, names):
         raise IndexError(f"{model} does not leave the changes of names {list(names)} alone")
-    tree, numbers = tree_of(kernel.directories if names is None else with_changes(kernel, names, model.names))
+    tree, numbers = tree_after(kernel, model, names)
     chosen = dict(choice.files)
     contents = []
     for path, number in zip(tree.paths, numbers, strict=True):

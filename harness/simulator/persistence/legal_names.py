@@ -123,6 +123,11 @@ def legal_names(kernel: Kernel, model: Model, limits: Limits) -> LegalNames:
     return LegalNames(tuple(found.values()), legal_count, tried_count)
 
 
+def tree_after(kernel: Kernel, model: Model, names: Sequence[int] | None) -> tuple[Tree, tuple[int, ...]]:
+    """Return the tree after a crash that leaves the changes of these numbers, all if None, as `tree_of` returns it."""
+    return tree_of(kernel.directories if names is None else with_changes(kernel, names, model.names))
+
+
 def change_count(kernel: Kernel, model: Model) -> int:
     """Return how many changes of names, or single entries, a choice under a model counts."""
     if model.names is Names.ALL:

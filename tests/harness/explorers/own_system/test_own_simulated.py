@@ -13,6 +13,7 @@ from recorded_phases import AsRecorded
 
 from tornproof.harness.common.effort import EFFORTS, Bounds
 from tornproof.harness.common.verdict import Finding, Phase, Verdict, calls_at_most
+from tornproof.harness.counterexamples.shrink import NotReproducedError
 from tornproof.harness.explorers.corruption.plan import BITS_IN_BYTE, Cut, Flip, Kind
 from tornproof.harness.explorers.own_system.damage import (
     CONTROLS,
@@ -31,11 +32,12 @@ from tornproof.harness.explorers.own_system.simulated import (
     replay_simulated,
     simulated_execution,
 )
-from tornproof.harness.explorers.simulated_phases import NOT_MADE_SMALL
+from tornproof.harness.explorers.simulated_phases import NOT_MADE_SMALL, NOT_SHRUNK
 from tornproof.harness.simulator.process.case import Readers
 from tornproof.harness.simulator.process.observer import Property
 from tornproof.harness.systems.scenario import Explorer
-from tornproof.testing import PATH, FunctionTarget, Storage, target
+from tornproof.harness.systems.toy import Toy
+from tornproof.testing import PATH, FunctionTarget, OpenMode, Storage, target
 
 OPERATIONS = (b"one", b"twos", b"threes")
 SMALL = Bounds.of(EFFORTS["small"])
@@ -154,6 +156,31 @@ def test_a_mistake_while_a_finding_is_made_small_does_not_lose_it(monkeypatch: p
         assert {each.evidence["note"] for each in raw.findings} == {note}
         # What the explorer saw replays as it is.
         assert {replay_simulated(broken, OPERATIONS, reread(each)) for each in raw.findings} == {Verdict.INVALID}
+
+
+@pytest.mark.parametrize("is_shrunk", [True, False])
+def test_every_finding_of_a_file_that_is_replaced_without_a_sync_replays(
+    is_shrunk: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Shrinking looked for the torn file by its name before the power cut, and what was then not shrunk had no case."""
+
+    def commit(storage: Storage, path: str, operation: bytes) -> None:
+        with storage.open_for_writing(f"{path}/new", OpenMode.EXISTING_OR_NEW) as file:
+            file.truncate(0)
+            file.pwrite(operation, 0)
+        storage.rename(f"{path}/new", f"{path}/state")
+        storage.sync_directory(path)
+
+    def fails(*arguments: Any, **named: Any) -> Finding:
+        raise NotReproducedError("by any log")
+
+    replaced = target(name="replaced", create=Toy().create, read=Toy().read, commit=commit)
+    if not is_shrunk:
+        monkeypatch.setattr("tornproof.harness.counterexamples.make.finding_of", fails)
+    cases = cases_of(Explorer.PRODUCT, replaced, OPERATIONS[:2], [Readers()])
+    findings = explore_simulated(Explorer.PRODUCT, cases, models=("N-512",), bounds=SMALL).findings
+    assert {"log" in each.evidence for each in findings if each.evidence.get("note") != NOT_SHRUNK} == {is_shrunk}
+    assert {replay_simulated(replaced, OPERATIONS[:2], reread(each)) for each in findings} == {Verdict.INVALID}
 
 
 # Damage

@@ -29,12 +29,13 @@ from tornproof.harness.counterexamples.case_document import case_document, case_
 from tornproof.harness.counterexamples.cause import STEP_BUDGET
 from tornproof.harness.counterexamples.encoded_groups import EncoderMemory
 from tornproof.harness.counterexamples.log import DecisionLog
-from tornproof.harness.counterexamples.make import finding_of
+from tornproof.harness.counterexamples.make import as_seen, finding_of
 from tornproof.harness.counterexamples.replay import is_simulated
 from tornproof.harness.counterexamples.run import run_log
 from tornproof.harness.counterexamples.words import lane_cells
 from tornproof.harness.mutation.replay import replay_planted
 from tornproof.harness.replay import replay_finding
+from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.persistence.models import C_512
 from tornproof.harness.simulator.process.case import Readers, TestCase
 from tornproof.harness.simulator.process.observer import Property
@@ -347,6 +348,15 @@ def test_a_finding_records_how_it_was_found_and_how_much_smaller_it_is() -> None
     assert len(finding.evidence["test_case"]["operations"]) == 1
     before, after = finding.evidence["shrunk"]["decisions"]
     assert before > after == 1
+
+
+@pytest.mark.parametrize("phase", ["product", "random"])
+def test_moves_that_no_log_reproduces_replay_with_their_case(phase: str) -> None:
+    """They were without their case, and nobody replayed those of the random phase."""
+    case = toy_case(HeaderFirst(), readers=(Readers(),))
+    moves, violation = broken_run(case)
+    finding = as_seen(case, moves, violation, phase=phase, note="no log reproduces it")
+    assert replay_finding(reread(finding), DiskImage(), "") is INVALID
 
 
 @pytest.mark.nightly

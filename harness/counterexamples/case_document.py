@@ -77,6 +77,7 @@ def case_document(case: TestCase) -> dict[str, Any]:
         "second_session": list(case.second_session),
         "rules": _rules_document(case.rules),
         "readers": [asdict(readers) for readers in case.readers],
+        **({"links": [list(names) for names in image.links]} if image.links else {}),
     }
 
 
@@ -112,7 +113,7 @@ def case_of(document: Mapping[str, Any], target: Target | None = None, operation
         second_session=sessions[1],
         readers=readers,
         rules=_rules_of(document["rules"], str(document["path"])),
-        start=_image(files, document["directories"]),
+        start=_image(files, document["directories"], document.get("links", ())),
     )
 
 
@@ -134,11 +135,11 @@ def _rules_of(document: Mapping[str, Any], path: str) -> TraceRules:
     raise UnknownTargetError(f"rules that only their own test has: {document['name']!r}")
 
 
-def _image(files: dict[str, bytes], directories: list[str]) -> DiskImage:
-    """Return an image with the directories of its files, and with empty ones."""
+def _image(files: dict[str, bytes], directories: list[str], links: Sequence[Sequence[str]]) -> DiskImage:
+    """Return an image with the directories of its files, with empty ones, and with several names of one file."""
     image = DiskImage.of_files(files)
     empty = {f"{directory}/x": b"" for directory in map(str, directories) if directory not in image.directories}
-    return DiskImage(files, DiskImage.of_files({**files, **empty}).directories)
+    return DiskImage(files, DiskImage.of_files({**files, **empty}).directories).with_links(links)
 
 
 def with_memory(target: Target) -> Target:

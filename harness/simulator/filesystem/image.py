@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import posixpath
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 
 from tornproof.impl.errors import FileMissingError, StorageError, UnsupportedError
@@ -23,11 +23,18 @@ class DiskImage(ReadableStorage):
     """
 
     def __init__(
-        self, files: Mapping[str, bytes] = MappingProxyType({}), directories: frozenset[str] = frozenset({"/", "."})
+        self,
+        files: Mapping[str, bytes] = MappingProxyType({}),
+        directories: frozenset[str] = frozenset({"/", "."}),
+        links: tuple[tuple[str, ...], ...] = (),
     ) -> None:
-        """Share `files` and `directories`, with paths normalised as by `with_file` and `capture`; else start empty."""
+        """Share `files` and `directories`, with paths normalised as by `with_file` and `capture`; else start empty.
+
+        `links` are as `with_links` makes them.
+        """
         self._files = files
         self._directories = directories
+        self._links = links
         self._now_seconds = 0.0
         self._listing: dict[str, list[str]] | None = None
 
@@ -100,6 +107,11 @@ class DiskImage(ReadableStorage):
         return MappingProxyType(self._files)
 
     @property
+    def links(self) -> tuple[tuple[str, ...], ...]:
+        """The names of each file that has several, with each of which its content is in `files`."""
+        return self._links
+
+    @property
     def size_bytes(self) -> int:
         """The size of all files."""
         return sum(map(len, self._files.values()))
@@ -110,7 +122,7 @@ class DiskImage(ReadableStorage):
         Raises `StorageError` if one of these is a file, or `path` is a directory.
         """
         if path in self._files:
-            image = DiskImage({**self._files, path: content}, self._directories)
+            image = DiskImage(self._changed(path, content), self._directories, self._links)
             image._listing = self._listing
             return image
         *way, plain_path = _walked_paths(path)
@@ -119,13 +131,25 @@ class DiskImage(ReadableStorage):
         directories = self._directories.union(way)
         if plain_path in directories:
             raise StorageError(file=path, operation="put a file there", reason=StorageReason.IS_A_DIRECTORY)
-        return DiskImage({**self._files, plain_path: content}, directories)
+        return DiskImage(self._changed(plain_path, content), directories, self._links)
 
     def without_file(self, path: str) -> DiskImage:
         """Derive an image without a file, but with its directory; raises `StorageError` if there is no such file."""
         missing_path, _ = self._file(path, "take the file away")
         files = {plain_path: content for plain_path, content in self._files.items() if plain_path != missing_path}
-        return DiskImage(files, self._directories)
+        links = (tuple(name for name in names if name != missing_path) for names in self._links)
+        return DiskImage(files, self._directories, tuple(names for names in links if len(names) > 1))
+
+    def with_links(self, links: Iterable[Iterable[str]]) -> DiskImage:
+        """Derive an image in which the names of each group are one file; raises `StorageError` where they cannot be."""
+        groups = tuple(tuple(sorted(names)) for names in links)
+        every = [name for names in groups for name in names]
+        contents = [{self._files.get(name) for name in names} for names in groups]
+        if len(set(every)) < len(every) or any(len(held) > 1 or None in held for held in contents):
+            raise StorageError(
+                file=", ".join(every), operation="keep links", reason="these are not names of one file each"
+            )
+        return DiskImage(self._files, self._directories, groups)
 
     def open_for_reading(self, path: str) -> ReadableFile:
         """Open a file of the image."""
@@ -173,6 +197,10 @@ class DiskImage(ReadableStorage):
         """Move the clock without waiting."""
         assert duration_seconds >= 0
         self._now_seconds += duration_seconds
+
+    def _changed(self, path: str, content: bytes) -> dict[str, bytes]:
+        names = next((names for names in self._links if path in names), (path,))
+        return {**self._files, **dict.fromkeys(names, content)}
 
     def _file(self, path: str, operation: str) -> tuple[str, bytes]:
         if path in self._files:

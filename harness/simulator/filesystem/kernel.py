@@ -153,7 +153,10 @@ class Kernel:
         entries: dict[str, bytes | None] = {path: None for path in image.directories if path not in ("/", ".")}
         entries |= image.files
         entries[""] = None
-        for number, path in enumerate(sorted(entries), start=1):
+        first_names = {name: names[0] for names in image.links for name in names}
+        numbers: dict[str, int] = {}
+        for path in sorted(entries):
+            number = numbers.setdefault(first_names.get(path, path), len(numbers) + 1)
             directory, name = kernel.way(path)
             kernel.directories[directory][name] = number
             content = entries[path]
@@ -328,12 +331,15 @@ def entries_of(directories: dict[int, dict[str, int]]) -> Iterator[tuple[str, in
 def image_of(directories: dict[int, dict[str, int]], contents: dict[int, bytes]) -> DiskImage:
     """Return the tree of these names, with the contents of their files."""
     files, paths = {}, {"/", "."}
+    names: dict[int, list[str]] = {}
     for path, number in entries_of(directories):
         if number not in directories:
             files[path] = contents[number]
+            names.setdefault(number, []).append(path)
         elif path:
             paths.add(path)
-    return DiskImage(files, frozenset(paths))
+    links = tuple(tuple(sorted(of_one)) for of_one in names.values() if len(of_one) > 1)
+    return DiskImage(files, frozenset(paths), links)
 
 
 def apply_entry_change(directories: dict[int, dict[str, int]], change: EntryChange) -> None:

@@ -111,7 +111,7 @@ class MemoryStorage(InterceptedStorage):
         return MemoryStorage(_disk=disk, _calls=None if self._calls is None else CallCount())
 
     def image(self) -> DiskImage:
-        """Return an immutable copy of the current content; two names of one file become two files."""
+        """Return an immutable copy of the current content, without symbolic links."""
         image = self._kernel.image()
         for path, number in self._kernel.paths():
             if self._is_link(number):

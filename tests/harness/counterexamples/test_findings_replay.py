@@ -47,6 +47,7 @@ from tornproof.harness.systems.table_operation import TableOperation
 from tornproof.harness.systems.table_rules import TableRules
 from tornproof.harness.systems.toy import HeaderFirst, Toy
 from tornproof.harness.systems.workload import MADE_PATH, made_image
+from tornproof.impl.errors import StorageError
 from tornproof.impl.write.commit import HARDENED
 
 TIMES, FEW_TIMES = 10, 2
@@ -221,6 +222,17 @@ def test_a_case_comes_back_from_json() -> None:
     assert again.target.name == case.target.name
     assert isinstance(again.target, TableTarget) and isinstance(case.target, TableTarget)
     assert (again.target.protocol, again.target.reader) == (case.target.protocol, case.target.reader)
+
+
+def test_the_links_of_a_start_come_back_from_json_and_a_document_without_any_has_none() -> None:
+    start = DiskImage.of_files({"toy/state": b"", "toy/other": b""})
+    for links in ((), (("toy/other", "toy/state"),)):
+        document = json.loads(json.dumps(case_document(toy_case(Toy(), start=start.with_links(links)))))
+        assert ("links" in document) is bool(links)
+        assert case_of(document).kernel().image().links == links
+    for junk in (7, [7], [["toy/other", "elsewhere"]]):
+        with pytest.raises((TypeError, StorageError)):
+            case_of(document | {"links": junk})
 
 
 @pytest.mark.parametrize("preset", PRESETS)

@@ -183,6 +183,37 @@ def test_every_finding_of_a_file_that_is_replaced_without_a_sync_replays(
     assert {replay_simulated(replaced, OPERATIONS[:2], reread(each)) for each in findings} == {Verdict.INVALID}
 
 
+def linked() -> FunctionTarget:
+    """Return a target that reads by one name what it writes by another one of the same file, letter by letter."""
+
+    def create(storage: Storage, path: str) -> None:
+        storage.mkdir(path)
+        storage.open_for_writing(f"{path}/log", OpenMode.NEW).close()
+        storage.link(f"{path}/log", f"{path}/current")
+
+    def read(storage: Storage, path: str) -> bytes:
+        with storage.open_for_reading(f"{path}/current") as file:
+            return file.pread(file.size_bytes(), 0)
+
+    def commit(storage: Storage, path: str, operation: bytes) -> None:
+        with storage.open_for_writing(f"{path}/log") as file:
+            for letter in operation:
+                file.pwrite(bytes([letter]), file.size_bytes())
+
+    return target(name="linked", create=create, read=read, commit=commit)
+
+
+@pytest.mark.parametrize("explorer", EXPLORERS)
+def test_what_is_written_by_one_name_of_a_file_is_read_by_another_one_from_the_start_on(explorer: Explorer) -> None:
+    """Links that a target makes when it is created became separate files, so that its readers saw no commit, whole."""
+    operations = (b"ab", b"cd")
+    cases = cases_of(explorer, linked(), operations, [Readers()])
+    models = () if explorer is Explorer.SCHEDULES else ("A",)
+    phase = explore_simulated(explorer, cases, models=models, bounds=SMALL)
+    assert phase.verdict is Verdict.INVALID
+    assert {replay_simulated(linked(), operations, reread(each)) for each in phase.findings} == {Verdict.INVALID}
+
+
 # Damage
 
 
@@ -214,6 +245,11 @@ def test_damage_that_is_read_is_found_with_its_field_and_replays() -> None:
     labelled = explore_damage(Run.of(target(Log(), read=unchecked_count), OPERATIONS, path=PATH), cases=10_000)
     assert {finding.evidence["field"] for finding in labelled.findings} == {"record count"}
     assert labelled.findings[0].sentence.startswith("With bit 2 of byte 0 of manifest flipped (record count), ")
+
+
+def test_damage_by_one_name_of_a_file_is_read_by_another_one() -> None:
+    run = Run.of(linked(), OPERATIONS, path=PATH)
+    assert [run.judge(Flip(file, 0)).outcome for file in ("log", "current")] == [Outcome.SILENT] * 2
 
 
 def test_of_two_fields_of_one_file_that_are_read_unchecked_each_is_a_finding() -> None:

@@ -281,6 +281,25 @@ def test_without_file_rejects_what_is_no_file(image: DiskImage, table: str) -> N
         image.without_file(f"{table}/empty.2")
 
 
+def test_names_of_one_file_change_together_until_one_of_them_is_taken_away() -> None:
+    image = DiskImage.of_files({"t/a": b"old", "t/b": b"old", "t/c": b"old", "t/d": b"old"})
+    linked = image.with_links([("t/c", "t/a", "t/b")])
+    assert linked.links == (("t/a", "t/b", "t/c"),) and image.links == ()
+    for path in ("t/b", "t/../t/b"):
+        changed = linked.with_file(path, b"new").with_file("t/e", b"")
+        assert dict(changed.files) == dict.fromkeys(("t/a", "t/b", "t/c"), b"new") | {"t/d": b"old", "t/e": b""}
+    assert changed.without_file("t/a").links == (("t/b", "t/c"),)
+    assert changed.without_file("t/a").without_file("t/b").links == ()
+
+
+@pytest.mark.parametrize(
+    "links", [[("a", "b")], [("a", "missing")], [("a", "c"), ("c", "a")], [("d", "d")], [("missing", "nothing")]]
+)
+def test_what_is_not_one_file_is_not_taken_for_its_names(links: list[tuple[str, ...]]) -> None:
+    with pytest.raises(StorageError, match="not names of one file"):
+        DiskImage.of_files({"a": b"one", "b": b"other", "c": b"one", "d": b""}).with_links(links)
+
+
 def test_sleeping_on_an_image_moves_its_clock_at_once_and_no_other_clock(image: DiskImage) -> None:
     image.sleep_seconds(3600.0)
     image.sleep_seconds(0.5)

@@ -512,6 +512,20 @@ def test_an_image_comes_back_as_the_same_disk_and_does_not_change_with_it(memory
     assert again.digest() != memory.digest()
 
 
+def test_names_of_one_file_stay_names_of_one_in_an_image_and_in_what_is_made_from_it(memory: MemoryStorage) -> None:
+    """They became separate files, so that what was written by one name was not read by the other."""
+    memory.link("table/_txn", "table/second")
+    memory.mkdir("a")
+    memory.link("table/_txn", "a/third")
+    image = memory.image()
+    assert image.links == (("a/third", "table/_txn", "table/second"),)
+    again = MemoryStorage.of(image)
+    assert again.digest() == memory.digest()
+    with again.open_for_writing("table/second") as file:
+        file.pwrite(b"x", 0)
+    assert len({again.image().files[path] for path in image.links[0]}) == 1
+
+
 def test_an_image_of_what_lies_above_the_working_directory_is_rejected() -> None:
     with pytest.raises(StorageError, match="above the working directory"):
         MemoryStorage.of(DiskImage().with_file("../table/_txn", b""))

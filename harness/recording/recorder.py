@@ -15,7 +15,7 @@ from pathlib import Path
 
 from tornproof.harness.recording.following import FOLLOWED, NOT_SHOWN, STOPS, Follower
 from tornproof.harness.recording.open_files import Directory, OpenFile, Process
-from tornproof.harness.recording.replaying import Machine, captured, difference, link_target, tree_of
+from tornproof.harness.recording.replaying import Machine, captured, difference, hard_links, link_target, tree_of
 from tornproof.harness.recording.stacks import with_lines
 from tornproof.harness.recording.steps import FORMAT, End, NotFollowedError, Start, StepKind, Trace
 from tornproof.harness.recording.system_calls import Lines, Stopped
@@ -100,6 +100,7 @@ def _start_of(recording: Recording, root: Path) -> Start:
         directories=tuple(sorted(path for path, content in tree.items() if content is None)),
         files={path: content for path, content in sorted(tree.items()) if content is not None and path not in links},
         links=links,
+        hard_links=hard_links(root, tree),
     )
 
 

@@ -36,7 +36,7 @@ class Machine:
         """Begin with the directory of the start; without versions everything is durable at once."""
         self._keeps_versions = keeps_versions
         files = start.files | {path: LINK_MARK + os.fsencode(target) for path, target in start.links.items()}
-        self.kernel = Kernel.of(DiskImage(files, frozenset(start.directories)))
+        self.kernel = Kernel.of(DiskImage(files, frozenset(start.directories)).with_links(start.hard_links))
         self.writes: dict[int, tuple[int, ...]] = {}
         self.changes: tuple[tuple[EntryChange, int], ...] = ()
         self.acknowledged = 0
@@ -221,6 +221,15 @@ def captured(directory: Path) -> Tree:
                     raise NotFollowedError(f"{directory}: it has more than {SIZE_BYTES_MAX >> 20} MB of files")
                 found[inside] = path.read_bytes()
     return found
+
+
+def hard_links(directory: Path, tree: Tree) -> tuple[tuple[str, ...], ...]:
+    """Return the names of each file of a directory that has several."""
+    names: dict[tuple[int, int], list[str]] = {}
+    for path in sorted(path for path, content in tree.items() if content is not None):
+        status = (directory / path).lstat()
+        names.setdefault((status.st_dev, status.st_ino), []).append(path)
+    return tuple(tuple(of_one) for of_one in names.values() if len(of_one) > 1)
 
 
 def write_tree(kernel: Kernel, directory: Path) -> None:

@@ -101,8 +101,11 @@ def insert(steps: list[Step], at: int, step: Step) -> None:
     ]
 
 
-class Start(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The first line of a trace: what was run, and the directory before it."""
+class Start(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """The first line of a trace: what was run, and the directory before it.
+
+    `links` are the symbolic links, and `hard_links` the names of each file that has several.
+    """
 
     format: int
     tornproof: str
@@ -110,6 +113,7 @@ class Start(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     directories: tuple[str, ...]
     files: dict[str, bytes]
     links: dict[str, str]
+    hard_links: tuple[tuple[str, ...], ...] = ()
 
 
 class End(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

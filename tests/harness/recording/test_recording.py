@@ -49,6 +49,17 @@ def test_every_effect_that_can_be_lost_has_the_step_that_it_came_from(tmp_path: 
             assert all(trace.steps[origin].kind in (StepKind.WRITE, StepKind.TRUNCATE) for origin in origins)
 
 
+def test_names_of_one_file_that_were_there_before_are_followed_as_one(tmp_path: Path) -> None:
+    """What was written by one name was missing at the others, as if another program had written there."""
+    (tmp_path / "x").mkdir()
+    (tmp_path / "x" / "b").write_bytes(b"old")
+    (tmp_path / "a").hardlink_to(tmp_path / "x" / "b")
+    (tmp_path / "c").write_bytes(b"old")
+    trace = recorded(tmp_path, "sh", "-c", "echo new >> a")
+    assert trace.start.hard_links == (("a", "x/b"),)
+    assert left(trace).kernel.image().files == {"a": b"oldnew\n", "x/b": b"oldnew\n", "c": b"old"}
+
+
 def test_shells_and_their_children_are_followed(tmp_path: Path) -> None:
     program = "mkdir x && cd x && echo one > a && cat a a > b && cp b c && ln -s c l && mv a ../d && (echo two >> l)"
     trace = recorded(tmp_path, "sh", "-c", program)

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from tornproof.harness.recording.steps import End, Start, Step, StepKind, Trace
 from tornproof.harness.recording.trace_file import read_trace, write_trace
@@ -23,6 +24,15 @@ TRACE = Trace(start=START, steps=STEPS, end=End(exit_code=0, calls=2, steps=2))
 def test_a_trace_is_read_as_it_was_written(tmp_path: Path) -> None:
     write_trace(TRACE, tmp_path / "trace")
     assert read_trace(tmp_path / "trace") == TRACE
+
+
+def test_a_trace_names_hard_links_only_where_there_are_any(tmp_path: Path) -> None:
+    """A trace of an earlier release has none, and is read as before."""
+    write_trace(TRACE, tmp_path / "trace")
+    assert b"hard_links" not in (tmp_path / "trace").read_bytes()
+    start = structs.replace(START, files={"x/a": b"", "b": b""}, hard_links=(("b", "x/a"),))
+    write_trace(structs.replace(TRACE, start=start), tmp_path / "trace")
+    assert read_trace(tmp_path / "trace").start == start
 
 
 def damaged(path: Path, line: int, **changes: Any) -> Path:

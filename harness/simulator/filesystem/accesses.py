@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple, TypeAlias
 
+from tornproof.harness.simulator.filesystem.image import walked_paths
 from tornproof.harness.simulator.filesystem.intercept import OFFSET_BYTES_END, Call, CallKind
-from tornproof.harness.simulator.filesystem.kernel import ROOT, CallRejectedError, Kernel
+from tornproof.harness.simulator.filesystem.kernel import ROOT, CallRejectedError, Kernel, is_plain
 from tornproof.impl.storage.interface import LockMode
 
 SIZE = 1 << 62
@@ -60,7 +61,8 @@ def _lookup(kernel: Kernel, path: str) -> Footprint:
     lookups = kernel.directories.lookups
     found = lookups.get(path)
     if found is None:
-        found = lookups[path] = tuple(_names_on(kernel, path))
+        passed = (path,) if is_plain(path) else walked_paths(path)
+        found = lookups[path] = tuple(name for each in passed for name in _names_on(kernel, each))
     return found
 
 

@@ -54,7 +54,7 @@ class DiskImage(ReadableStorage):
         `size_bytes_max` of content or `entry_count_max` entries.
         """
         files: dict[str, bytes] = {}
-        directories = {"/", ".", *_walked_paths(path)}
+        directories = {"/", ".", *walked_paths(path)}
         pending_paths = [path]
         size_bytes = entry_count = 0
         while pending_paths:
@@ -66,17 +66,17 @@ class DiskImage(ReadableStorage):
                     raise _too_much(path, "entries", f"at most {entry_count_max}", f"more, at {entry_path}")
                 kind = storage.kind(entry_path)
                 if kind is EntryKind.DIRECTORY:
-                    directories.add(_walked_paths(entry_path)[-1])
+                    directories.add(walked_paths(entry_path)[-1])
                     pending_paths.append(entry_path)
                 elif kind is EntryKind.FILE and not is_wanted(name):
-                    files[_walked_paths(entry_path)[-1]] = b""
+                    files[walked_paths(entry_path)[-1]] = b""
                 elif kind is EntryKind.FILE:
                     with storage.open_for_reading(entry_path) as file:
                         file_size_bytes = file.size_bytes()
                         size_bytes += file_size_bytes
                         if size_bytes > size_bytes_max:
                             raise _too_much(path, "size", f"at most {size_bytes_max} bytes", f"more, at {entry_path}")
-                        files[_walked_paths(entry_path)[-1]] = file.pread(file_size_bytes, 0)
+                        files[walked_paths(entry_path)[-1]] = file.pread(file_size_bytes, 0)
         return cls(files, frozenset(directories))
 
     @classmethod
@@ -85,7 +85,7 @@ class DiskImage(ReadableStorage):
         placed: dict[str, bytes] = {}
         directories = {"/", "."}
         for path, content in files.items():
-            *way, plain_path = _walked_paths(path)
+            *way, plain_path = walked_paths(path)
             placed[plain_path] = content
             directories.update(way)
         if not directories.isdisjoint(placed):
@@ -125,7 +125,7 @@ class DiskImage(ReadableStorage):
             image = DiskImage(self._changed(path, content), self._directories, self._links)
             image._listing = self._listing
             return image
-        *way, plain_path = _walked_paths(path)
+        *way, plain_path = walked_paths(path)
         if not self._files.keys().isdisjoint(way):
             raise StorageError(file=path, operation="put a file there", reason=StorageReason.NOT_A_DIRECTORY)
         directories = self._directories.union(way)
@@ -219,7 +219,7 @@ class DiskImage(ReadableStorage):
             raise StorageError(file=path, operation=operation, reason=StorageReason.NAME_UNUSABLE)
         if not path:
             raise FileMissingError(file=path, operation=operation, reason=StorageReason.MISSING)
-        walked = _walked_paths(path)
+        walked = walked_paths(path)
         for directory, name in zip(walked, path.split("/"), strict=False):
             if directory in self._files:
                 raise StorageError(file=path, operation=operation, reason=StorageReason.NOT_A_DIRECTORY)
@@ -251,7 +251,7 @@ class _ImageFile(ReadableFile):
         self._content = None
 
 
-def _walked_paths(path: str) -> list[str]:
+def walked_paths(path: str) -> list[str]:
     """Return the normalised path of each directory that a walk along `path` passes, and of its end last."""
     paths = ["/" if path.startswith("/") else "."]
     for name in path.split("/"):

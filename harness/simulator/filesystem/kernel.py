@@ -6,18 +6,21 @@ of it in `persistence`.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
 from tornproof.harness.simulator.filesystem.file_state import FileState
-from tornproof.harness.simulator.filesystem.image import DiskImage
+from tornproof.harness.simulator.filesystem.image import PATHS_REMEMBERED, DiskImage
 from tornproof.harness.simulator.filesystem.intercept import Call, CallKind
 from tornproof.impl.errors import FileMissingError, StorageError
 from tornproof.impl.storage.interface import EntryKind, LockMode, StorageReason
 
 ROOT = 0
 NUMBERS_OF_A_SESSION = 1 << 20
+NO_NAMES = frozenset({"", ".", ".."})
+"""What may stand between two slashes, and is the name of no entry."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +160,7 @@ class Kernel:
         numbers: dict[str, int] = {}
         for path in sorted(entries):
             number = numbers.setdefault(first_names.get(path, path), len(numbers) + 1)
-            directory, name = kernel.way(path)
+            directory, name = kernel.way(path) if path else (ROOT, "")
             kernel.directories[directory][name] = number
             content = entries[path]
             if content is None:
@@ -193,7 +196,15 @@ class Kernel:
         }
 
     def way(self, path: str) -> tuple[int, str]:
-        """Return the directory of a path's last name, and that name; raises CallRejectedError."""
+        """Return the directory of a path's last name, and that name; raises CallRejectedError.
+
+        A slash behind the name changes nothing.
+        """
+        if not is_plain(path):
+            named = path.rstrip("/")
+            path = self.plain(named or path)
+            if named.rpartition("/")[2] in NO_NAMES:
+                raise CallRejectedError(StorageReason.IS_A_DIRECTORY)
         *parents, name = path.split("/")
         directory = ROOT
         for parent in parents:
@@ -209,8 +220,12 @@ class Kernel:
         """Return the number of the entry at a path; raises CallRejectedError."""
         found = self.directories.entries.get(path)
         if found is None:
-            directory, name = self.way(path)
-            found = self.directories[directory].get(name)
+            if is_plain(path):
+                directory, name = self.way(path)
+                found = self.directories[directory].get(name)
+            else:
+                plain = self.plain(path)
+                found = self.directories[ROOT].get("") if plain == "/" else self.entry(plain)
             if found is None:
                 raise CallRejectedError(StorageReason.MISSING)
             self.directories.entries[path] = found
@@ -225,6 +240,24 @@ class Kernel:
             return self.entry(path)
         except CallRejectedError:
             return None
+
+    def plain(self, path: str) -> str:
+        """Return where a path leads as a plain one, whose last name need not be there; raises CallRejectedError.
+
+        As on Linux, all that comes before a slash must be a directory, also where two dots leave it again.
+        """
+        start = "/" if path.startswith("/") else ""
+        names: list[str] = []
+        for name in path.split("/"):
+            if names and self.entry(start + "/".join(names)) not in self.directories:
+                raise CallRejectedError(StorageReason.NOT_A_DIRECTORY)
+            if not path or (name == ".." and not (names or start)):
+                raise CallRejectedError(StorageReason.MISSING)
+            if name == "..":
+                del names[-1:]
+            elif name not in NO_NAMES:
+                names.append(name)
+        return start + "/".join(names) or "."
 
     def file_of(self, session: int, call: Call) -> int | None:
         """Return the file of a call's mapping or, without one, of its handle; None if neither is open."""
@@ -311,6 +344,12 @@ class Kernel:
             frozenset(self.leases),
             frozenset(self.numbers.items()),
         )
+
+
+@functools.lru_cache(maxsize=PATHS_REMEMBERED)
+def is_plain(path: str) -> bool:
+    """Say whether a path has names alone, so that it can be looked up as it is."""
+    return NO_NAMES.isdisjoint(path.removeprefix("/").split("/"))
 
 
 def _frozen(directories: dict[int, dict[str, int]]) -> frozenset[object]:

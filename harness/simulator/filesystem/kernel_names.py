@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Iterator
 
 from tornproof.harness.simulator.filesystem.file_state import FileState
 from tornproof.harness.simulator.filesystem.intercept import Call, CallKind
@@ -21,6 +22,9 @@ def _open_for_reading(kernel: Kernel, session: int, call: Call) -> Answer:
 
 def _open_for_writing(kernel: Kernel, session: int, call: Call) -> Answer:
     directory, name = kernel.way(call.path)
+    if call.path.endswith("/") and (call.mode is not OpenMode.EXISTING or kernel.entry(call.path)):
+        # What must be a directory is neither made as a file nor opened as one.
+        raise CallRejectedError(StorageReason.IS_A_DIRECTORY)
     number = kernel.directories[directory].get(name)
     if number is None:
         if call.mode is OpenMode.EXISTING:
@@ -76,17 +80,18 @@ def _rename(kernel: Kernel, session: int, call: Call) -> Answer:
     source = kernel.way(call.path)
     directory, name = kernel.way(call.target_path)
     moved = kernel.entry(call.path)
+    is_directory = moved in kernel.directories
+    if not is_directory and call.target_path.endswith("/"):
+        raise CallRejectedError(StorageReason.NOT_A_DIRECTORY)
     replaced = kernel.directories[directory].get(name)
     if replaced == moved:
         return None
-    parts = call.target_path.split("/")
-    if moved in kernel.directories and moved in (kernel.entry("/".join(parts[:end])) for end in range(1, len(parts))):
+    if is_directory and moved in _directories_above(kernel, call.target_path):
         raise CallRejectedError(os.strerror(errno.EINVAL))
     if replaced is not None:
-        if call.path.startswith(f"{call.target_path}/"):
+        if replaced in _directories_above(kernel, call.path):
             # A folder is asked whether it is empty before what it holds may take its place.
             raise CallRejectedError(StorageReason.NOT_EMPTY)
-        is_directory = moved in kernel.directories
         if is_directory and replaced not in kernel.directories:
             raise CallRejectedError(StorageReason.NOT_A_DIRECTORY)
         if not is_directory and replaced in kernel.directories:
@@ -97,11 +102,19 @@ def _rename(kernel: Kernel, session: int, call: Call) -> Answer:
     return None
 
 
+def _directories_above(kernel: Kernel, path: str) -> Iterator[int]:
+    """Yield the directories in which an entry is, but the root."""
+    parts = kernel.plain(path.rstrip("/")).split("/")
+    return (kernel.entry("/".join(parts[:end]) or "/") for end in range(1, len(parts)))
+
+
 def _link(kernel: Kernel, session: int, call: Call) -> Answer:
     number = kernel.entry(call.path)
     directory, name = kernel.way(call.target_path)
     if name in kernel.directories[directory]:
         raise CallRejectedError(StorageReason.ALREADY_THERE)
+    if call.target_path.endswith("/"):
+        raise CallRejectedError(StorageReason.MISSING)
     if number in kernel.directories:
         raise CallRejectedError(StorageReason.NOT_PERMITTED)
     kernel.change_entries((directory, name, number))

@@ -79,10 +79,7 @@ class _Disk:
 
 
 class MemoryStorage(InterceptedStorage):
-    """One session on a disk in memory; everything is durable at once, and the clock moves only when a caller sleeps.
-
-    A change of a path that ends with a slash or dots is an error, not always with the reason that the system gives.
-    """
+    """One session on a disk in memory; everything is durable at once, and the clock moves only when a caller sleeps."""
 
     def __init__(self, *, _disk: _Disk | None = None, _calls: CallCount | None = None) -> None:
         """Start with an empty disk."""
@@ -305,21 +302,34 @@ class MemoryStorage(InterceptedStorage):
         """Return a call with its paths as the kernel has them; raises CallRejectedError."""
         if not (is_usable(call.path) and is_usable(call.target_path)):
             raise CallRejectedError(StorageReason.NAME_UNUSABLE)
-        path, target_path = self._walk(call.path, follows=follows), call.target_path
-        if call.kind is CallKind.LINK and self._kernel.find(path) is None:
+        is_looking = follows or call.kind is CallKind.KIND
+        path = self._walk(call.path, follows=follows) if is_looking else self._name_at(call.path)
+        target_path = call.target_path
+        if call.kind is CallKind.LINK:
             # A system looks for what it links before it looks where to, and for what it renames after that.
-            raise CallRejectedError(StorageReason.MISSING)
+            self._kernel.entry(path)
         if call.kind in (CallKind.RENAME, CallKind.LINK):
-            target_path = self._walk(target_path, follows=False)
+            target_path = self._name_at(target_path)
         is_link = call.kind is CallKind.OPEN_FOR_WRITING and self._is_link(self._kernel.find(path))
         if is_link and call.mode is not OpenMode.NEW:
             raise CallRejectedError(StorageReason.LINK_NOT_FOLLOWED)
-        if (path, target_path) == (call.path, call.target_path):
-            return call
-        ends = (call.path.rpartition("/")[2], call.target_path.rpartition("/")[2] or "-")
-        if not follows and not {"", ".", ".."}.isdisjoint(ends) and call.kind is not CallKind.KIND:
-            raise CallRejectedError(StorageReason.IS_A_DIRECTORY)
-        return call._replace(path=path, target_path=target_path)
+        is_same = (path, target_path) == (call.path, call.target_path)
+        return call if is_same else call._replace(path=path, target_path=target_path)
+
+    def _name_at(self, path: str) -> str:
+        """Return a path that a call changes: the last name as it is, where its directory leads."""
+        if not path:
+            raise CallRejectedError(StorageReason.MISSING)
+        named = path.rstrip("/")
+        directory, slash, name = named.rpartition("/")
+        if slash:
+            at = self._walk(directory or "/", follows=True)
+            if self._kernel.entry(at) not in self._kernel.directories:
+                raise CallRejectedError(StorageReason.NOT_A_DIRECTORY)
+            path = posixpath.join(at, name) + path[len(named) :]
+        if len(os.fsencode(name)) > NAME_BYTES_MAX:
+            raise CallRejectedError(StorageReason.NAME_TOO_LONG)
+        return path
 
     def _walk(self, path: str, *, follows: bool, link_count: int = 0) -> str:
         """Return where a path leads, without dots, empty names and links; raises CallRejectedError."""
@@ -331,15 +341,15 @@ class MemoryStorage(InterceptedStorage):
         at = "/" if path.startswith("/") else "."
         for name in path.split("/"):
             at = self._followed(at, link_count)
-            if self._kernel.entry(at.removesuffix("/")) not in self._kernel.directories:
+            if self._kernel.entry(at) not in self._kernel.directories:
                 raise CallRejectedError(StorageReason.NOT_A_DIRECTORY)
             if len(os.fsencode(name)) > NAME_BYTES_MAX:
                 raise CallRejectedError(StorageReason.NAME_TOO_LONG)
             at = posixpath.normpath(posixpath.join(at, name))
-        return (self._followed(at, link_count) if follows else at).removesuffix("/")
+        return self._followed(at, link_count) if follows else at
 
     def _followed(self, path: str, link_count: int) -> str:
-        number = self._kernel.find(path.removesuffix("/"))
+        number = self._kernel.find(path)
         if number is None or not self._is_link(number):
             return path
         if link_count == LINKS_MAX:

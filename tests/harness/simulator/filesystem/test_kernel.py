@@ -1,11 +1,12 @@
 """The simulated disk: the same answers as the storage in memory, and what a sync and a kill leave."""
 
 from collections.abc import Callable, Hashable
+from pathlib import Path
 from random import Random
 from typing import Any
 
 import pytest
-from depth import nightly
+from depth import nightly, sampled
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -13,20 +14,22 @@ from tornproof.harness.simulator.filesystem.accesses import accesses, are_depend
 from tornproof.harness.simulator.filesystem.file_state import FileState
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.intercept import Call, CallKind
-from tornproof.harness.simulator.filesystem.kernel import BusError, BusFault, Directories, Kernel
+from tornproof.harness.simulator.filesystem.kernel import BusError, BusFault, Directories, Kernel, Rejected
 from tornproof.harness.simulator.filesystem.kernel_calls import apply
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.simulator.process.simulated_process import Process
 from tornproof.impl.errors import StorageError
 from tornproof.impl.storage.interface import LockMode, OpenMode, Storage
+from tornproof.impl.storage.operating_system import OperatingSystemStorage
 
 PATHS = ("t", "t/a", "t/b", "t/d", "t/d/a", "t/a/x", "other")
+SPELLED = ("t/d/", "./t//b", "t/d/../a", "")
 MODES = tuple(OpenMode)
 Step = tuple[Any, ...]
 
 
 def steps() -> st.SearchStrategy[list[Step]]:
-    path = st.sampled_from(PATHS)
+    path = st.sampled_from((*PATHS, *SPELLED))
     small = st.integers(0, 40)
     return st.lists(
         st.one_of(
@@ -95,6 +98,19 @@ def on_file(file: Any, name: str, arguments: list[Any], note: Callable[[Hashable
     return None
 
 
+def answers_of(kernel: Kernel, todo: list[Step]) -> list[Hashable]:
+    """Return what a process notes that does the steps on a kernel."""
+    process = process_of("it", todo)
+    node = process.root
+    seen = [mark.value for mark in node.marks]
+    while node.call is not None:
+        node = process.advance(node, apply(kernel, 0, node.call))
+        seen += [mark.value for mark in node.marks]
+    process.close()
+    assert node.outcome == ""
+    return seen
+
+
 @settings(max_examples=150, deadline=None, database=None, derandomize=True)
 @given(steps())
 @example([("open", "t/a", OpenMode.EXISTING), ("pwrite", b"", 40), ("size",)])
@@ -105,17 +121,55 @@ def test_a_process_gets_the_answers_that_the_storage_in_memory_gives(todo: list[
     memory = MemoryStorage.of(start)
     run(memory, todo, expected.append)
 
-    process = process_of("it", todo)
-    kernel, node = Kernel.of(start), process.root
-    seen = [mark.value for mark in node.marks]
-    while node.call is not None:
-        node = process.advance(node, apply(kernel, 0, node.call))
-        seen += [mark.value for mark in node.marks]
-    process.close()
-    assert node.outcome == ""
-    assert seen == expected
+    kernel = Kernel.of(start)
+    assert answers_of(kernel, todo) == expected
     assert kernel.image().files == memory.image().files
     assert kernel.image().directories == memory.image().directories
+
+
+def spelled(random: Random, *, ends: bool) -> str:
+    """Return a path with or without slashes and dots that a system resolves, at its end only as asked."""
+    path = "/".join(random.choices("abd", k=random.randrange(1, 4)))
+    forms = [path, f"./{path}", path.replace("/", "//"), path.replace("/", "/./"), f"d/../{path}", f"{path}/"]
+    return f"t/{random.choice([*forms, f'{path}/.', f'{path}/..'] if ends else forms)}"
+
+
+@pytest.mark.parametrize("seed", sampled(20, range(1_000)))
+def test_a_process_and_the_storage_in_memory_resolve_slashes_and_dots_as_the_system_does(
+    seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a process "d/" and "./d" were not there, and "a//b" was another file than "a/b"."""
+    random, todo = Random(seed), [("mkdir", "t")]
+    for _ in range(60):
+        name = random.choice(["mkdir", "mkdir", "rmdir", "unlink", "listdir", "kind", "rename", "link", "open"])
+        paths = [spelled(random, ends=name in ("listdir", "kind")) for _ in range(1 + (name in ("rename", "link")))]
+        todo.append((name, *paths, *([random.choice(MODES)] if name == "open" else [])))
+    monkeypatch.chdir(tmp_path)
+    expected: list[Hashable] = []
+    run(OperatingSystemStorage(), todo, expected.append)
+    in_memory: list[Hashable] = []
+    run(MemoryStorage(), todo, in_memory.append)
+    assert in_memory == expected
+    assert answers_of(Kernel(), todo) == expected
+
+
+@pytest.mark.parametrize("path", [".", "/", "t/.", "t/..", "..", "../t"])
+def test_what_dots_lead_to_is_neither_made_nor_removed(path: str) -> None:
+    kernel = Kernel.of(DiskImage.of_files({"t/a": b""}))
+    before = kernel.identity()
+    for kind in (CallKind.MKDIR, CallKind.RMDIR, CallKind.UNLINK, CallKind.OPEN_FOR_WRITING):
+        assert isinstance(apply(kernel, 0, Call(kind=kind, path=path, mode=OpenMode.NEW)), Rejected)
+    for kind, paths in ((CallKind.RENAME, ("t", path)), (CallKind.RENAME, (path, "b")), (CallKind.LINK, ("t/a", path))):
+        assert isinstance(apply(kernel, 0, Call(kind=kind, path=paths[0], target_path=paths[1])), Rejected)
+    assert kernel.identity() == before
+
+
+def test_a_path_depends_on_all_directories_that_it_passes() -> None:
+    kernel = Kernel.of(DiskImage.of_files({"t/a": b"", "t/d/b": b""}))
+    looks = accesses(kernel, 0, Call(kind=CallKind.KIND, path="t/d/../a"))
+    for path, expected in (("t/d", True), ("t/a", True), ("t/b", False)):
+        renames = accesses(kernel, 1, Call(kind=CallKind.RENAME, path=path, target_path="other"))
+        assert are_dependent(looks, renames) is expected
 
 
 def opened(path: str = "t/a", content: bytes = b"0123456789abcdef", number: int = 1) -> Kernel:

@@ -63,7 +63,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _is_of(replay: Replay, item: pytest.Item) -> bool:
-    """Whether a finding is of a test; in a folder without configuration pytest's root directory depends on the words."""
+    """Whether a finding is of a test; its name alone depends on what pytest takes for its root directory."""
     path, _, name = replay.test.partition("::")
     return item.nodeid.partition("::")[2] == name and item.path.resolve() == (replay.root / path).resolve()
 

@@ -106,11 +106,7 @@ class FileState:
         if end_bytes > len(latest):
             # What is beyond the end of the file is written as zeros in its last page, and not at all in later ones.
             reached = latest.ljust(-(-len(latest) // PAGE_BYTES) * PAGE_BYTES, b"\0")[start_bytes:end_bytes]
-        versions = [
-            version[:start_bytes] + reached[: max(0, len(version) - start_bytes)] + version[start_bytes + len(reached) :]
-            for version in self.versions
-        ]
-        return self._with_versions(versions)
+        return self._with_versions([_overwritten(version, reached, start_bytes) for version in self.versions])
 
     def with_size_synced(self) -> FileState:
         """Return the file after a sync of its size."""
@@ -140,3 +136,9 @@ class FileState:
         if latest == content:
             latest = content
         return FileState(content, (*self.versions, latest))
+
+
+def _overwritten(version: bytes, content: bytes, start_bytes: int) -> bytes:
+    """Return a version with this content from an offset on, which makes it no longer."""
+    content = content[: max(0, len(version) - start_bytes)]
+    return version[:start_bytes] + content + version[start_bytes + len(content) :]

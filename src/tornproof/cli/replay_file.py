@@ -75,7 +75,7 @@ def replay_test(path: Path, replay: Replay) -> tuple[Verdict, str]:
         verdicts = Path(folder, "verdicts")
         verdicts.touch()
         command = [sys.executable, "-m", "pytest", "-q", "--no-header", "--rootdir=."]
-        # Each in one word, for pytest looks for its configuration above all words that are paths, before it knows options.
+        # Each is one word, because pytest looks for its configuration above every word that is a path.
         command += [f"--tornproof-replay={path.resolve()}", f"--tornproof-verdicts={verdicts}", replay.test]
         done = subprocess.run(command, cwd=replay.root, capture_output=True, text=True, check=False)
         return replayed_verdict(verdicts, done.returncode), done.stdout + done.stderr

@@ -449,7 +449,7 @@ def test_a_sample_of_torn_sectors_leaves_the_other_models_complete(table: TestCa
 
 @pytest.mark.parametrize("is_counting", [False, True])
 def test_what_is_written_after_many_writes_to_the_same_place_is_a_crash_point(is_counting: bool) -> None:
-    """Of a commit that was taken to repeat itself 190 steps were left out, and it was said to be explored completely."""
+    """Of a commit that was taken to repeat itself 190 steps were left out, and the phase was said to be complete."""
 
     def commit(storage: Storage, path: str, operation: object) -> None:
         with storage.open_for_writing(f"{path}/x", OpenMode.EXISTING_OR_NEW) as file:

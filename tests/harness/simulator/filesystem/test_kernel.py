@@ -139,7 +139,8 @@ def test_a_process_and_the_storage_in_memory_resolve_slashes_and_dots_as_the_sys
     seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In a process "d/" and "./d" were not there, and "a//b" was another file than "a/b"."""
-    random, todo = Random(seed), [("mkdir", "t")]
+    random = Random(seed)
+    todo: list[Step] = [("mkdir", "t")]
     for _ in range(60):
         name = random.choice(["mkdir", "mkdir", "rmdir", "unlink", "listdir", "kind", "rename", "link", "open"])
         paths = [spelled(random, ends=name in ("listdir", "kind")) for _ in range(1 + (name in ("rename", "link")))]

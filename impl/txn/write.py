@@ -29,6 +29,8 @@ from tornproof.impl.txn.transaction import (
 
 FILE_STEP_BYTES = 4096
 I64_MIN, I64_MAX = -(1 << 63), (1 << 63) - 1
+NO_LAG = {"lag_row_count": 0, "lag_min_timestamp": I64_MAX, "lag_max_timestamp": I64_MIN}
+"""What a record says of an empty lag, which has LAG_TXN_COUNT 0, too, unless a server has stored a sign there."""
 _BASE = layout.BaseHeader.layout
 _RECORD = layout.TransactionRecord.layout
 _SLOT_WORD_BYTES = 4
@@ -130,7 +132,7 @@ def first_version(symbol_column_count: int) -> NextVersion:
     """Return version 0 of a table without rows."""
     fields: dict[str, Any] = dict.fromkeys(_RECORD.names, 0)
     fields |= {"min_timestamp": I64_MAX, "max_timestamp": I64_MIN, "symbol_column_count": symbol_column_count}
-    fields |= {"lag_min_timestamp": I64_MAX, "lag_max_timestamp": I64_MIN, "left_over": _NOTHING_LEFT_OVER}
+    fields |= {**NO_LAG, "left_over": _NOTHING_LEFT_OVER}
     record = layout.TransactionRecord(**fields)
     no_symbols = layout.SymbolCount(count=0, transient_count=0)
     return NextVersion(
@@ -152,6 +154,8 @@ def next_version(
 ) -> NextVersion:
     """Return the version after `current` with these ascending partitions; None keeps the value of `current`.
 
+    Its lag is empty: such rows are behind the last partition's in native files, where a later partition would hide
+    them, and SEQ_TXN does not count them, so that a server applies them again from its log.
     `partition_table_version` is that of an announced version; by default the number grows if readers need it.
     Raises UnsupportedError if a number has no successor or the version would be larger than readers accept.
     """
@@ -172,6 +176,8 @@ def next_version(
         max_timestamp=max_timestamp,
         partition_table_version=partition_table_version,
         seq_txn=current.record.seq_txn if seq_txn is None else seq_txn,
+        lag_txn_count=0,
+        **NO_LAG,
         left_over=_NOTHING_LEFT_OVER,
         symbol_column_count=len(symbols),
     )

@@ -16,9 +16,7 @@ from tornproof.impl.query.time_search import row_group_times
 from tornproof.impl.table.metadata_file import PartitionBy, TableMetadata
 from tornproof.impl.table.partition import ResolvedPartition
 from tornproof.impl.txn.transaction import TXN_FILE, Partition, Transaction
-from tornproof.impl.txn.write import I64_MAX, I64_MIN, lag_checksum
-
-NO_LAG = {"lag_row_count": 0, "lag_min_timestamp": I64_MAX, "lag_max_timestamp": I64_MIN}
+from tornproof.impl.txn.write import I64_MAX, I64_MIN, NO_LAG, lag_checksum
 
 
 class PartitionTimes(msgspec.Struct, frozen=True, kw_only=True):

@@ -24,6 +24,7 @@ from tornproof.impl.txn.write import (
     WordStore,
     encode_new_file,
     first_version,
+    lag_checksum,
     next_version,
     plan_store,
     words_of,
@@ -245,15 +246,24 @@ def test_an_announced_version_is_told_from_those_of_other_commits() -> None:
     assert replace(said, partition_table_version=None).is_committed(found[0]) is None
 
 
+def test_a_version_has_no_rows_in_the_lag() -> None:
+    """They were kept, and a server looked for them behind the rows of a later partition, and suspended the table."""
+    current = decoded(EMPTY)
+    record = current.record.changed(lag_txn_count=2, lag_row_count=9, lag_min_timestamp=3, lag_max_timestamp=4, seq_txn=10)
+    found = following(replace(current, record=record), [state(0)]).record
+    said = found.lag_txn_count, found.lag_row_count, found.lag_min_timestamp, found.lag_max_timestamp
+    assert said == (0, 0, I64_MAX, -I64_MAX - 1)
+    assert (found.seq_txn, found.lag_checksum) == (10, lag_checksum(found))
+
+
 def test_a_version_keeps_what_is_not_given() -> None:
     symbol_counts = (layout.SymbolCount(count=3, transient_count=4),)
-    facts = {"structure_version": 5, "data_version": 6, "column_version": 7, "truncate_version": 8, "lag_txn_count": -2}
+    facts = {"structure_version": 5, "data_version": 6, "column_version": 7, "truncate_version": 8}
     current = decoded(EMPTY)
-    given: dict[str, Any] = {**facts, "lag_row_count": 9, "seq_txn": 10, "symbol_column_count": 1}
-    record = current.record.changed(**given)
+    record = current.record.changed(**facts, seq_txn=10, symbol_column_count=1)
     kept = following(replace(current, record=record, symbol_counts=symbol_counts), [state(0)])
     assert {name: getattr(kept.record, name) for name in facts} == facts
-    assert (kept.record.lag_row_count, kept.record.seq_txn, kept.symbol_counts) == (9, 10, symbol_counts)
+    assert (kept.record.seq_txn, kept.symbol_counts) == (10, symbol_counts)
     assert following(current, [state(0)], seq_txn=11).record.seq_txn == 11
     assert following(current, [state(0)], symbol_counts).record.symbol_column_count == 1
 

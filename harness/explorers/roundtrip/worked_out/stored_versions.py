@@ -36,6 +36,8 @@ from tornproof.impl.txn.write import (
 
 VERSION = struct.Struct("<q")
 PARTITIONS_SIZE_BYTES = 4
+NO_LAG = {"lag_txn_count": 0, "lag_row_count": 0, "lag_min_timestamp": (1 << 63) - 1, "lag_max_timestamp": -1 << 63}
+"""Of each version: rows in the lag are behind those of a partition that need not be the last one any more."""
 
 
 def next_versions() -> Iterator[Question]:
@@ -58,6 +60,7 @@ def next_versions() -> Iterator[Question]:
             "max_timestamp": 6,
             "partition_table_version": before.partition_table_version + is_announced,
             "seq_txn": before.seq_txn if seq_txn is None else seq_txn,
+            **NO_LAG,
             "left_over": bytes(12),
             "symbol_column_count": 1 if symbols is None else len(symbols),
         }
@@ -67,9 +70,8 @@ def next_versions() -> Iterator[Question]:
         )
         yield Question("next versions", words, found, with_lag_checksum(expected))
     for count in (0, 1, 3):
-        expected = {**dict.fromkeys(values, 0), "left_over": bytes(12), "symbol_column_count": count}
-        expected |= dict.fromkeys(("min_timestamp", "lag_min_timestamp"), (1 << 63) - 1)
-        expected |= dict.fromkeys(("max_timestamp", "lag_max_timestamp"), -1 << 63)
+        expected = {**dict.fromkeys(values, 0), **NO_LAG, "left_over": bytes(12), "symbol_column_count": count}
+        expected |= {"min_timestamp": (1 << 63) - 1, "max_timestamp": -1 << 63}
         found = functools.partial(_first_record, count)
         yield Question("next versions", f"the first with {count} symbol columns", found, with_lag_checksum(expected))
 

@@ -6,6 +6,7 @@ truncated in one durable step after its old bytes were kept, so that an interrup
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import ExitStack
 from enum import StrEnum
 
@@ -23,6 +24,7 @@ from tornproof.impl.repair.kept import (
 )
 from tornproof.impl.repair.plan import CommittedFile, find_committed
 from tornproof.impl.storage.interface import EntryKind, OpenMode, Storage
+from tornproof.impl.table.column_versions import CV_FILE, is_ahead, take_back
 from tornproof.impl.table.indexed_columns import index_advice, reject_indexed
 from tornproof.impl.table.partition import PM_FILE, PartitionFiles, check_native, check_unmigrated
 from tornproof.impl.table.table import Table, open_table
@@ -38,6 +40,7 @@ class ActionKind(StrEnum):
     PUBLISH_COMMITTED = "publish_committed"
     REWRITE_COMMITTED = "rewrite_committed"
     CUT_DATA = "cut_data"
+    TAKE_BACK_VERSION = "take_back_version"
     FORGET = "forget"
 
 
@@ -64,12 +67,16 @@ class RepairReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PartitionPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """What one partition needs; `pm` is the new content of `_pm` if an action changes it."""
+    """What one partition needs; `pm` is the new content of `_pm` if an action changes it.
+
+    With a `column_version` it is no partition that needs something, but `_cv`, which gets this version.
+    """
 
     actions: tuple[Action, ...] = ()
     pm: bytes | None = None
     problems: tuple[Problem, ...] = ()
     notes: tuple[str, ...] = ()
+    column_version: int | None = None
 
 
 def repair_table(
@@ -92,14 +99,13 @@ def repair_table(
         except CorruptError as error:
             return RepairReport(table=path, version=None, is_dry_run=dry_run, problems=(error.problem,))
         plans = []
-        for partition in transaction.partitions:
-            progress(table.directory_of(partition))
-            plan = plan_partition(table, partition)
+        for plan in _plans(table, transaction, progress):
             plans.append(PartitionPlan(actions=plan.actions, problems=plan.problems, notes=plan.notes))
             if not plan.actions:
                 continue
-            # A killed server has updated the index before `_txn`, so it fits the rows that recovery would remove.
-            reject_indexed(table)
+            if plan.column_version is None:
+                # A killed server has updated the index before `_txn`, so it fits the rows that recovery would remove.
+                reject_indexed(table)
             if dry_run:
                 continue
             if not is_locked:
@@ -108,7 +114,7 @@ def repair_table(
                 is_locked = True
                 _check_unchanged(table, transaction)
             for action in plan.actions:
-                _execute(storage, path, action, plan.pm)
+                _execute(storage, path, action, plan)
     notes = tuple(note for plan in plans for note in plan.notes)
     advice = index_advice(table)
     refusal = f"recovery would be refused if there were anything to do: {advice}"
@@ -135,6 +141,20 @@ def forget_kept(storage: Storage, path: str, *, dry_run: bool = False) -> Repair
         forget_files(storage, path, ours)
     notes = tuple(f"{name} is not from a recovery and stays" for name in foreign)
     return RepairReport(table=path, version=None, is_dry_run=dry_run, actions=tuple(actions), notes=notes)
+
+
+def _plans(table: Table, transaction: Transaction, progress: Progress) -> Iterator[PartitionPlan]:
+    """Yield what `_cv` needs, then what each partition needs, when what came before is done; raises StorageError."""
+    version = transaction.record.column_version
+    if is_ahead(table.storage, f"{table.path}/{CV_FILE}", version):
+        size_bytes = _size_bytes(table, CV_FILE)
+        action = Action(
+            kind=ActionKind.TAKE_BACK_VERSION, file=CV_FILE, before_bytes=size_bytes, after_bytes=size_bytes
+        )
+        yield PartitionPlan(actions=(action,), column_version=version)
+    for partition in transaction.partitions:
+        progress(table.directory_of(partition))
+        yield plan_partition(table, partition)
 
 
 def plan_partition(table: Table, partition: Partition) -> PartitionPlan:
@@ -189,8 +209,11 @@ def _cut(table: Table, files: PartitionFiles, token: int) -> tuple[Action, ...]:
     return (Action(kind=ActionKind.CUT_DATA, file=file, before_bytes=size_bytes, after_bytes=token, kept_as=kept_as),)
 
 
-def _execute(storage: Storage, path: str, action: Action, pm: bytes | None) -> None:
+def _execute(storage: Storage, path: str, action: Action, plan: PartitionPlan) -> None:
     target = f"{path}/{action.file}"
+    if plan.column_version is not None:
+        take_back(storage, target, plan.column_version)
+        return
     if action.kind is ActionKind.REMOVE_UNFINISHED:
         storage.unlink(target)
         return
@@ -201,11 +224,11 @@ def _execute(storage: Storage, path: str, action: Action, pm: bytes | None) -> N
             file.truncate(action.after_bytes)
             file.fsync()
         return
-    assert pm is not None
+    assert plan.pm is not None
     keep(storage, path, action.file, 0, action.kept_as)
     with storage.open_for_writing(target + UNFINISHED_SUFFIX, OpenMode.NEW) as file:
         storage.take_permissions(target, target + UNFINISHED_SUFFIX)
-        file.pwrite(pm, 0)
+        file.pwrite(plan.pm, 0)
         file.fsync()
     storage.rename(target + UNFINISHED_SUFFIX, target)
     storage.sync_directory(target.rpartition("/")[0])

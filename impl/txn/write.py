@@ -110,7 +110,7 @@ class WordStore(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StorePlan(msgspec.Struct, frozen=True, kw_only=True):
-    """How a version is stored: first the file is extended to `file_size_bytes`, never truncated, then written.
+    """How a version of `_txn` or `_cv` is stored: first the file is extended to `file_size_bytes`, then written.
 
     `record_stores` do not change the committed version; only `version_store` commits.
     """
@@ -151,6 +151,7 @@ def next_version(
     symbol_counts: tuple[layout.SymbolCount, ...] | None = None,
     seq_txn: int | None = None,
     partition_table_version: int | None = None,
+    column_version: int | None = None,
 ) -> NextVersion:
     """Return the version after `current` with these ascending partitions; None keeps the value of `current`.
 
@@ -175,6 +176,7 @@ def next_version(
         min_timestamp=min_timestamp,
         max_timestamp=max_timestamp,
         partition_table_version=partition_table_version,
+        column_version=current.record.column_version if column_version is None else column_version,
         seq_txn=current.record.seq_txn if seq_txn is None else seq_txn,
         lag_txn_count=0,
         **NO_LAG,
@@ -210,7 +212,7 @@ def plan_store(
     check_area(live, size_bytes, file=TXN_FILE)
     area = replace(
         free,
-        record_offset=_offset_beside(live, following.size_bytes),
+        record_offset=offset_beside(live.record_offset, live.size_bytes, following.size_bytes, HEADER_BYTES),
         symbols_size=following.symbols_size,
         partitions_size=following.partitions_size,
     )
@@ -220,7 +222,7 @@ def plan_store(
             store for store in stores if _word_at(current_file, store.offset_bytes, store.size_bytes) != store.value
         )
     return StorePlan(
-        file_size_bytes=max(size_bytes, _whole_steps(area.record_offset + area.size_bytes)),
+        file_size_bytes=max(size_bytes, whole_steps(area.record_offset + area.size_bytes)),
         record_stores=stores,
         version_store=WordStore(offset_bytes=_BASE.offset_of("version"), size_bytes=8, value=version),
     )
@@ -241,7 +243,7 @@ def encode_new_file(first: NextVersion) -> bytes:
         b_padding=bytes(_BASE.field("b_padding").wire.size_bytes),
     )
     content = base.pack() + first.encode()
-    return content.ljust(_whole_steps(len(content)), b"\0")
+    return content.ljust(whole_steps(len(content)), b"\0")
 
 
 def words_of(content: Buffer, offset_bytes: int, size_bytes: int) -> Iterator[WordStore]:
@@ -252,10 +254,14 @@ def words_of(content: Buffer, offset_bytes: int, size_bytes: int) -> Iterator[Wo
         yield WordStore(offset_bytes=offset_bytes + start, size_bytes=size_bytes, value=value)
 
 
-def _offset_beside(live: Area, size_bytes: int) -> int:
-    """Return the offset of the free area: before the live one if it fits there, else right behind it."""
-    fits_before = HEADER_BYTES + size_bytes <= live.record_offset
-    return HEADER_BYTES if fits_before else live.record_offset + live.size_bytes
+def offset_beside(live_offset: int, live_bytes: int, size_bytes: int, header_bytes: int) -> int:
+    """Return the offset of a free area: behind the header if it fits before the live one, else right behind that."""
+    return header_bytes if header_bytes + size_bytes <= live_offset else live_offset + live_bytes
+
+
+def whole_steps(size_bytes: int) -> int:
+    """Return the size of a file with two areas that holds so many bytes."""
+    return -(-size_bytes // FILE_STEP_BYTES) * FILE_STEP_BYTES
 
 
 def _area_stores(area: Area, content: bytes) -> Iterator[WordStore]:
@@ -292,10 +298,6 @@ def _word_at(content: Buffer, offset_bytes: int, size_bytes: int) -> int:
 def _without_last_row_count(partitions: Sequence[PartitionState]) -> tuple[PartitionState, ...]:
     """Return the partitions without the last row count, which is in the record and reloaded by every reader."""
     return (*partitions[:-1], *(replace(partition, row_count=0) for partition in partitions[-1:]))
-
-
-def _whole_steps(size_bytes: int) -> int:
-    return -(-size_bytes // FILE_STEP_BYTES) * FILE_STEP_BYTES
 
 
 def signed(value: int, size_bits: int) -> int:

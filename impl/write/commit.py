@@ -17,6 +17,7 @@ from tornproof.impl.layout import pm as layout
 from tornproof.impl.layout.parquet import DATA_FILE
 from tornproof.impl.read.reader_protocol import HARDENED_READER, ReaderProtocol
 from tornproof.impl.storage.interface import EntryKind, File, Mapping, OpenMode, Storage
+from tornproof.impl.table.column_versions import CV_FILE
 from tornproof.impl.table.partition import PM_FILE, PartitionFiles
 from tornproof.impl.txn.pins import WriterLock
 from tornproof.impl.txn.transaction import TXN_FILE
@@ -57,6 +58,7 @@ class RecoveryAction(enum.Enum):
 
     REPUBLISH_PARTITIONS = "publish each committed generation again, as the newest"
     STORE_VERSION_AGAIN = "store the committed version again"
+    TAKE_COLUMN_VERSION_BACK = "store the committed version of `_cv` where a killed commit has stored the next one"
     REMOVE_UNCOMMITTED = "remove the directories of commits that never came about"
 
 
@@ -95,10 +97,10 @@ class Protocol(msgspec.Struct, frozen=True, kw_only=True):
     """The order of a commit's actions, and other differences between releases (docs/presets.md).
 
     `dictionary` is executed for each dictionary that gets new symbols, then `update` for each partition that grows in
-    place, `rewrite` for each new directory, `adoption` for each prepared one, then `publish` for `_txn`. `base` finds
-    the generation that a commit continues, only once in a process that `remembers` its own; `token_of` computes before
-    a write which size of data.parquet `_txn` will name; `undo` is called after a partition's failed write; `replaced`,
-    with the new version, for directories that it no longer names.
+    place, `rewrite` for each new directory, `adoption` for each prepared one, then `publish` for `_cv`, if it changes,
+    and for `_txn`. `base` finds the generation that a commit continues, only once in a process that `remembers` its
+    own; `token_of` computes before a write which size of data.parquet `_txn` will name; `undo` is called after a
+    partition's failed write; `replaced`, with the new version, for directories that it no longer names.
     """
 
     update: tuple[Action, ...]
@@ -182,7 +184,12 @@ def extend_dictionaries(
 
 
 def execute(
-    protocol: Protocol, storage: Storage, table_path: str, writes: Sequence[PartitionWrite], plan: StorePlan
+    protocol: Protocol,
+    storage: Storage,
+    table_path: str,
+    writes: Sequence[PartitionWrite],
+    plan: StorePlan,
+    column_versions: StorePlan | None = None,
 ) -> None:
     """Execute a commit; raises StorageError, after which the writer must not continue (docs/writing.md)."""
     for write in writes:
@@ -194,8 +201,15 @@ def execute(
         except StorageError:
             protocol.undo(storage, write)
             raise
+    if column_versions is not None:
+        # Before `_txn`, which says which of the two areas of `_cv` counts.
+        _publish(protocol, storage, f"{table_path}/{CV_FILE}", column_versions)
+    _publish(protocol, storage, f"{table_path}/{TXN_FILE}", plan)
+
+
+def _publish(protocol: Protocol, storage: Storage, path: str, plan: StorePlan) -> None:
     with ExitStack() as opened:
-        publication = _Publication(storage, table_path, plan, opened)
+        publication = _Publication(storage, path, plan, opened)
         publication.grow(is_synced=Action.SYNC_RECORD in protocol.publish)
         for action in protocol.publish:
             _PUBLISH_ACTIONS[action](publication)
@@ -304,13 +318,13 @@ class _PartitionRun:
 
 
 class _Publication:
-    """The actions on `_txn`."""
+    """The actions on `_txn` or `_cv`, which have two areas."""
 
-    def __init__(self, storage: Storage, table_path: str, plan: StorePlan, opened: ExitStack) -> None:
+    def __init__(self, storage: Storage, path: str, plan: StorePlan, opened: ExitStack) -> None:
         self._storage = storage
         self._plan = plan
         self._opened = opened
-        self._file = opened.enter_context(storage.open_for_writing(f"{table_path}/{TXN_FILE}"))
+        self._file = opened.enter_context(storage.open_for_writing(path))
 
     def grow(self, *, is_synced: bool) -> None:
         size_bytes = self._file.size_bytes()

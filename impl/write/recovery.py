@@ -13,6 +13,7 @@ from tornproof.impl import limits
 from tornproof.impl.errors import StorageError
 from tornproof.impl.pm.encode import FooterFacts, ReusedRowGroup, append_generation, append_point
 from tornproof.impl.storage.interface import EntryKind, Storage, StorageReason
+from tornproof.impl.table.column_versions import CV_FILE, is_ahead, take_back
 from tornproof.impl.table.partition import PM_FILE, ResolvedPartition, resolve_partition
 from tornproof.impl.table.partition_names import split_name
 from tornproof.impl.table.table import Table
@@ -37,6 +38,8 @@ def recover_for_writing(
                 _republish_partitions(storage, table, transaction)
             case RecoveryAction.STORE_VERSION_AGAIN:
                 _store_version_again(storage, table.path, transaction.version)
+            case RecoveryAction.TAKE_COLUMN_VERSION_BACK:
+                _take_column_version_back(storage, table.path, transaction.record.column_version)
             case RecoveryAction.REMOVE_UNCOMMITTED:
                 _remove_uncommitted(storage, table, transaction)
     return transaction
@@ -108,6 +111,12 @@ def _store_version_again(storage: Storage, table_path: str, version: int) -> Non
         mapping.msync()
         # A killed commit may have extended the file, and msync does not guarantee that the size is durable.
         handle.fsync()
+
+
+def _take_column_version_back(storage: Storage, table_path: str, version: int) -> None:
+    path = f"{table_path}/{CV_FILE}"
+    if is_ahead(storage, path, version):
+        take_back(storage, path, version)
 
 
 def _remove_uncommitted(storage: Storage, table: Table, transaction: Transaction) -> None:

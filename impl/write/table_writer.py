@@ -36,6 +36,7 @@ from tornproof.impl.txn.pins import WriterLock, take_writer_lock
 from tornproof.impl.txn.transaction import HEADER_BYTES, TXN_FILE, Partition, Transaction
 from tornproof.impl.txn.write import I64_MAX, I64_MIN, NextVersion, PartitionState, next_version, plan_store
 from tornproof.impl.write.adoption import WRITTEN_FLAGS, PreparedPartition, adopted, check_symbol_keys
+from tornproof.impl.write.column_tops import ColumnTops
 from tornproof.impl.write.commit import HARDENED, Protocol, RecoveryAction, execute, extend_dictionaries
 from tornproof.impl.write.incoming_rows import Portion, conform, in_time_order, portions, without_duplicates
 from tornproof.impl.write.new_symbols import Dictionaries
@@ -141,6 +142,7 @@ class TableWriter(AbstractContextManager["TableWriter"]):
         self._metadata = table.metadata
         snapshot = open_snapshot(table, protocol.base)
         self._dictionaries = Dictionaries(table, transaction)
+        self._column_tops = ColumnTops(table)
         # A method of this writer would keep a forgotten one alive.
         self._changer = changer_of(storage, snapshot, options, symbols_of=self._dictionaries.of, encode=encode)
         self._timestamp_name = self._changer.timestamp_name
@@ -218,7 +220,14 @@ class TableWriter(AbstractContextManager["TableWriter"]):
             if not changes and not self._dropped:
                 self.rollback()
                 return self.transaction.version
-            following, new_symbols = self._following(changes), self._dictionaries.writes()
+            states, new_symbols = self._states(changes), self._dictionaries.writes()
+            column_tops = self._column_tops.plan(
+                self.transaction,
+                {timestamp: state.row_count for timestamp, state in states.items()},
+                dropped=self._dropped,
+                written=changes.keys(),
+            )
+            following = self._following(changes, states, has_column_tops=column_tops is not None)
         except BaseException:
             for path in self._changer.streamed:
                 remove_streamed(self._storage, path)
@@ -234,7 +243,8 @@ class TableWriter(AbstractContextManager["TableWriter"]):
             mark_null(self._storage, self.table, self.transaction, column)
             self._null_columns.add(column.name)
         extend_dictionaries(self._protocol, self._storage, self.table.path, new_symbols)
-        execute(self._protocol, self._storage, self.table.path, [change.write for change in changes.values()], plan)
+        writes = [change.write for change in changes.values()]
+        execute(self._protocol, self._storage, self.table.path, writes, plan, column_tops)
         self._commit_count += 1
         self._with_orphans.difference_update(changes)
         kept = {
@@ -336,7 +346,8 @@ class TableWriter(AbstractContextManager["TableWriter"]):
             )
         return self._changer.grow(known, portion, files)
 
-    def _following(self, changes: dict[int, PartitionChange]) -> NextVersion:
+    def _states(self, changes: dict[int, PartitionChange]) -> dict[int, PartitionState]:
+        """Return the partitions of the next version by their timestamps, ascending."""
         states = {p.timestamp: PartitionState.of(p) for p in self.transaction.partitions}
         for timestamp in self._dropped:
             del states[timestamp]
@@ -350,14 +361,20 @@ class TableWriter(AbstractContextManager["TableWriter"]):
                 token=self._protocol.token_of(self._storage, change.write),
             )
         self._check_last(states)
-        low, high = self._times(changes, sorted(states))
+        return dict(sorted(states.items()))
+
+    def _following(
+        self, changes: dict[int, PartitionChange], states: dict[int, PartitionState], *, has_column_tops: bool
+    ) -> NextVersion:
+        low, high = self._times(changes, list(states))
         return next_version(
             self.transaction,
-            partitions=[states[key] for key in sorted(states)],
+            partitions=list(states.values()),
             min_timestamp=low,
             max_timestamp=high,
             symbol_counts=self._dictionaries.counts(),
             partition_table_version=self._announced.partition_table_version if self._announced else None,
+            column_version=self.transaction.record.column_version + has_column_tops,
         )
 
     def _check_last(self, states: Mapping[int, PartitionState]) -> None:

@@ -42,6 +42,7 @@ STEPS_OF_REWRITE = {
 STEPS_OF_RECOVERY = {
     RecoveryAction.REPUBLISH_PARTITIONS: (),
     RecoveryAction.STORE_VERSION_AGAIN: ("store version again", "sync version"),
+    RecoveryAction.TAKE_COLUMN_VERSION_BACK: (),
     RecoveryAction.REMOVE_UNCOMMITTED: ("remove uncommitted", "sync name"),
 }
 """The body of a `_pm` is one cell, which the next commit writes again as a whole, so there is nothing to republish."""

@@ -1,16 +1,20 @@
 """Small tables in memory that our own writer makes: timestamp `ts`, a number `v`, a text `n`, and what is asked for."""
 
+import struct
 from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
-from real_tables import rows_of, snapshot_of, verified
+from real_tables import put, rows_of, snapshot_of, verified
 
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
+from tornproof.impl.layout.txn import TransactionRecord
 from tornproof.impl.storage.interface import OpenMode, Storage
+from tornproof.impl.table.column_versions import CV_FILE
 from tornproof.impl.table.create import NewColumn, create_table
 from tornproof.impl.table.metadata_file import META_FILE, PartitionBy, TableColumn, TableMetadata, encode_metadata_file
 from tornproof.impl.table.table import Table
+from tornproof.impl.txn.transaction import TXN_FILE
 from tornproof.impl.types.questdb import TypeTag
 from tornproof.impl.write.partition_change import WriterOptions
 from tornproof.impl.write.table_writer import TableWriter, open_writer
@@ -79,3 +83,19 @@ def pairs_on(storage: Storage) -> list[tuple[int, int]]:
     found = table_on(storage)
     times = found["ts"].cast(pa.int64()).to_pylist()
     return [(time - DAY, v) for time, v in zip(times, found["v"].to_pylist(), strict=True)]
+
+
+def with_column_versions(
+    storage: MemoryStorage, entries: Sequence[tuple[int, int, int, int]], *, version: int, path: str = PATH
+) -> MemoryStorage:
+    """Return a table whose `_cv` has these entries in the version that `_txn` names."""
+    files = storage.image().files
+    transaction = snapshot_of(path, storage).transaction
+    area = b"".join(struct.pack("<4q", *entry) for entry in sorted(entries))
+    place = (40, len(area)) if version % 2 == 0 else (0, 0, 40, len(area))
+    content = struct.pack("<5q", version, *place, *(0,) * (4 - len(place))) + area
+    column_version = put(
+        transaction.record_offset + TransactionRecord.layout.offset_of("column_version"), struct.pack("<q", version)
+    )
+    image = storage.image().with_file(f"{path}/{CV_FILE}", content.ljust(4096, b"\0"))
+    return MemoryStorage.of(image.with_file(f"{path}/{TXN_FILE}", column_version(files[f"{path}/{TXN_FILE}"])))

@@ -11,7 +11,8 @@ import pytest
 import table_builder as tb
 from depth import nightly, sampled
 from msgspec.structs import replace
-from real_tables import CHAIN, files_below, image_of, in_memory, put, rows_of, seen, snapshot_of, verified
+from real_tables import CHAIN, files_below, image_of, in_memory, put, rows_of, seen, snapshot_of, verified, word
+from written_tables import with_column_versions
 
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.intercept import STEPS, Answer, Call, CallKind, InterceptedStorage, Run
@@ -687,3 +688,15 @@ def test_sizes_that_make_no_sense_are_problems(questdb_data: Path) -> None:
         table = SOUND.with_file("_txn", tb.txn(rows=3, token=token))
         report = repair_table(MemoryStorage.of(table.image()), "/table")
         assert (report.actions, len(report.problems)) == ((), 1)
+
+
+def test_the_version_of_columns_that_a_killed_commit_has_stored_is_taken_back() -> None:
+    """Servers wait for the version that `_txn` names, so that nobody can read the table there."""
+    image = with_column_versions(MemoryStorage.of(SOUND.image()), [(0, 1, 7, 0)], version=5, path="/table").image()
+    cv = image.files["/table/_cv"]
+    storage = MemoryStorage.of(image.with_file("/table/_cv", put(0, word(6))(cv)))
+    action = Action(kind=ActionKind.TAKE_BACK_VERSION, file="_cv", before_bytes=len(cv), after_bytes=len(cv))
+    assert repair_table(storage, "/table", dry_run=True).actions == (action,)
+    assert repair_table(storage, "/table").actions == (action,)
+    assert storage.image().files["/table/_cv"] == cv
+    assert repair_table(storage, "/table").actions == ()

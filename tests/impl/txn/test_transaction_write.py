@@ -249,7 +249,9 @@ def test_an_announced_version_is_told_from_those_of_other_commits() -> None:
 def test_a_version_has_no_rows_in_the_lag() -> None:
     """They were kept, and a server looked for them behind the rows of a later partition, and suspended the table."""
     current = decoded(EMPTY)
-    record = current.record.changed(lag_txn_count=2, lag_row_count=9, lag_min_timestamp=3, lag_max_timestamp=4, seq_txn=10)
+    record = current.record.changed(
+        lag_txn_count=2, lag_row_count=9, lag_min_timestamp=3, lag_max_timestamp=4, seq_txn=10
+    )
     found = following(replace(current, record=record), [state(0)]).record
     said = found.lag_txn_count, found.lag_row_count, found.lag_min_timestamp, found.lag_max_timestamp
     assert said == (0, 0, I64_MAX, -I64_MAX - 1)

@@ -7,23 +7,25 @@ from typing import Any
 
 import golden_data
 import pytest
-from real_tables import in_memory, rows_of, snapshot_of, verified
-from written_tables import DAY, DAY_LENGTH, PATH, filled, pairs_on, rows, write, writer_on
+from real_tables import in_memory, put, rows_of, snapshot_of, verified, word
+from written_tables import DAY, DAY_LENGTH, PATH, filled, pairs_on, rows, with_column_versions, write, writer_on
 
 from tornproof.harness.common.made_rows import rows_for
 from tornproof.harness.simulator.filesystem.faulty import Fault, FaultyStorage
-from tornproof.harness.simulator.filesystem.intercept import Call, CallKind, InterceptedStorage
+from tornproof.harness.simulator.filesystem.intercept import STEPS, Call, CallKind, InterceptedStorage
 from tornproof.harness.simulator.filesystem.memory import Killed, MemoryStorage
 from tornproof.impl import limits
 from tornproof.impl.errors import RowsRejectedError, StorageError
 from tornproof.impl.read.reader import open_snapshot
 from tornproof.impl.storage.interface import OpenMode, Storage, StorageReason
+from tornproof.impl.table.column_versions import CV_FILE
 from tornproof.impl.table.table import open_table
 from tornproof.impl.txn.pins import PINS_FILE
 from tornproof.impl.write.partition_change import WriterOptions
 from tornproof.impl.write.table_writer import open_writer
 
 OPTIONS = WriterOptions(rewrite_unused_ratio=1.0)
+CV = f"{PATH}/{CV_FILE}"
 KILLED = (*golden_data.CRASHES, *golden_data.AFTER_RESTARTS)
 
 
@@ -119,6 +121,18 @@ def test_directories_of_commits_that_never_came_about_are_removed_and_older_ones
     assert kinds.index(CallKind.SYNC_DIRECTORY) > max(
         position for position, kind in enumerate(kinds) if kind is CallKind.RMDIR
     )
+
+
+def test_recovery_takes_back_the_version_of_columns_that_a_killed_commit_has_stored() -> None:
+    """A server's readers wait for the version that `_txn` names until they give up."""
+    storage = with_column_versions(filled(rows([1, 2])), [(DAY, 1, 7, 0)], version=5)
+    ahead = storage.image().with_file(CV, put(0, word(6))(storage.image().files[CV]))
+    left = MemoryStorage.of(ahead)
+    recorded = FaultyStorage(left)
+    writer_on(recorded).close()
+    changes = [(call.kind, call.offset_bytes) for call in recorded.calls if call.path == CV and call.kind in STEPS]
+    assert changes == [(CallKind.OPEN_FOR_WRITING, 0), (CallKind.STORE, 0), (CallKind.MSYNC, 0)]
+    assert left.image().files[CV] == storage.image().files[CV]
 
 
 def test_recovery_of_a_table_in_order_stores_the_version_again_and_syncs_it() -> None:

@@ -113,10 +113,10 @@ def spoil(storage: Storage, path: str) -> None:
 
 
 def execute_and_spoil(
-    protocol: Protocol, storage: Storage, path: str, writes: Sequence[PartitionWrite], plan: StorePlan
+    protocol: Protocol, storage: Storage, path: str, writes: Sequence[PartitionWrite], *plans: StorePlan
 ) -> None:
     """Execute a commit as a writer that loses the table's name."""
-    execute(protocol, storage, path, writes, plan)
+    execute(protocol, storage, path, writes, *plans)
     spoil(storage, path)
 
 

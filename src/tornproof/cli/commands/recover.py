@@ -34,6 +34,7 @@ SENTENCES = {
     ActionKind.PUBLISH_COMMITTED: "make the committed generation the last one",
     ActionKind.REWRITE_COMMITTED: "rewrite with the committed generation alone",
     ActionKind.CUT_DATA: "truncate at the committed end",
+    ActionKind.TAKE_BACK_VERSION: "store the committed version again",
     ActionKind.FORGET: "remove old bytes",
 }
 

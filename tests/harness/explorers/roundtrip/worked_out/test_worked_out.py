@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -14,14 +15,17 @@ from tornproof.harness.common.patch import replaced
 from tornproof.harness.common.verdict import Verdict
 from tornproof.harness.explorers.roundtrip.explorer import findings_of
 from tornproof.harness.explorers.roundtrip.parts import WORKED_OUT
+from tornproof.harness.explorers.roundtrip.worked_out.column_tops import column_tops
+from tornproof.harness.explorers.roundtrip.worked_out.question import problem_of
 from tornproof.harness.explorers.roundtrip.worked_out.questions import questions
 from tornproof.impl.layout.bits import Bits
+from tornproof.impl.table.column_versions import ColumnVersions
 from tornproof.impl.types.questdb import DECIMAL_DIGITS_MAX, TypeTag
 
 
 def test_all_answers_are_right_and_there_are_several_of_each_kind() -> None:
     counts = Counter(each.kind for each in questions())
-    assert len(counts) == 79 and min(counts[each] for each in ("directories", "types", "ends")) > 200
+    assert len(counts) == 80 and min(counts[each] for each in ("directories", "types", "ends")) > 200
 
 
 def kinds_of(findings: list[Any]) -> set[str]:
@@ -49,6 +53,26 @@ def test_a_mistake_is_one_finding_of_a_kind_which_replays(location: str, broken:
         assert kinds_of(findings) == kinds and len(findings) == len(kinds)
         assert replayed(findings) == {Verdict.INVALID}
     assert replayed(findings) == {Verdict.VALID}
+
+
+def left_as_it_was(known: ColumnVersions, *_: object, **__: object) -> ColumnVersions:
+    return known
+
+
+def only_of_written(known: ColumnVersions, row_counts: Any, *, written: Any, **rest: Any) -> ColumnVersions:
+    after = AFTER(known, row_counts, written=written, **rest)
+    return ColumnVersions({key: entry for key, entry in after.entries.items() if key[0] in written})
+
+
+AFTER = ColumnVersions.after
+
+
+@pytest.mark.parametrize("mistake", [left_as_it_was, only_of_written])
+def test_a_commit_that_leaves_first_rows_or_loses_other_entries_is_found(
+    monkeypatch: pytest.MonkeyPatch, mistake: Callable[..., ColumnVersions]
+) -> None:
+    monkeypatch.setattr(ColumnVersions, "after", mistake)
+    assert any(problem_of(question) for question in column_tops())
 
 
 @pytest.mark.nightly

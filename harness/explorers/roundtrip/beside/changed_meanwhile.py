@@ -209,8 +209,8 @@ def _commits() -> Controls:
     execute, conform = (original_of(f"{WRITER}:{name}") for name in ("execute", "conform"))
 
     def otherwise(change: Callable[[PartitionWrite], PartitionWrite]) -> Callable[..., None]:
-        return lambda protocol, storage, path, writes, plan: execute(
-            protocol, storage, path, [change(each) for each in writes], plan
+        return lambda protocol, storage, path, writes, *plans: execute(
+            protocol, storage, path, [change(each) for each in writes], *plans
         )
 
     def earlier(name: str) -> Callable[..., None]:

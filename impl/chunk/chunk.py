@@ -23,7 +23,13 @@ from tornproof.impl.chunk.expansion import (
     value_byte_count,
 )
 from tornproof.impl.chunk.metadata import Leaf, chunk_metadata
-from tornproof.impl.chunk.statistics import check_bounds, check_counts, raise_corrupt, raise_unsupported
+from tornproof.impl.chunk.statistics import (
+    check_bounds,
+    check_counts,
+    raise_corrupt,
+    raise_unsupported,
+    without_older_rows,
+)
 from tornproof.impl.parquet.arrow_reader import FileMetaData, open_reader
 from tornproof.impl.parquet.fields import BY_DICTIONARY, OF_DICTIONARIES, Codec, PageEncoding, PageType
 from tornproof.impl.parquet.pages import PageInfo, walk_pages
@@ -140,6 +146,7 @@ def check_values(stored: pa.Array, column: Column, chunk: Chunk, *, is_vouched: 
     Values whose pages have checksums are compared only if they are timestamps: every table has them, and they reveal
     metadata that describes other rows at the same offsets.
     """
+    stored = without_older_rows(stored, column, chunk)
     check_counts(stored, column, chunk, file=file)
     if tag_of(column.type) is TypeTag.TIMESTAMP or not is_vouched:
         check_bounds(stored, column, chunk, file=file)

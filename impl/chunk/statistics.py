@@ -17,7 +17,7 @@ import pyarrow as pa
 from tornproof.impl.errors import CorruptError, ProblemError, UnsupportedError
 from tornproof.impl.pm.block import Chunk, Statistic
 from tornproof.impl.pm.header import Column
-from tornproof.impl.pm.statistics import UNSIGNED_TAGS, Bound, value_of
+from tornproof.impl.pm.statistics import UNSIGNED_TAGS, Bound, older_row_count, value_of
 from tornproof.impl.types.arrow import valid_decimal_shape
 from tornproof.impl.types.compute import compute
 from tornproof.impl.types.physical import PhysicalType
@@ -29,6 +29,18 @@ _NUMBERS: dict[pa.DataType, np.dtype[Any]] = {
     of: np.dtype(of.to_pandas_dtype()) for of in (pa.int32(), pa.int64(), pa.float32(), pa.float64())
 }
 UTF8_CONTINUATION = bytes(range(0x80, 0xC0))
+
+
+def without_older_rows(values: pa.Array, column: Column, chunk: Chunk) -> pa.Array:
+    """Return values, in stored form, with null for the rows that are older than their column (`older_row_count`).
+
+    If one of these has another value than false or 0, all are returned as they are, and the null count is wrong.
+    """
+    count = older_row_count(column, chunk)
+    older = values.slice(0, count)
+    if not count or count > len(values) or any(extreme for extreme in extremes_of(older, column)):
+        return values
+    return pa.concat_arrays([pa.nulls(count, values.type), values.slice(count)])
 
 
 def check_counts(values: pa.Array, column: Column, chunk: Chunk, *, file: str) -> None:

@@ -13,7 +13,7 @@ from tornproof.impl.pm.chain import Metadata
 from tornproof.impl.pm.extent import Interval, bitset_intervals, block_intervals
 from tornproof.impl.pm.footer import bloom_reference_offset
 from tornproof.impl.pm.header import Column, FileHeader, descriptor_offset
-from tornproof.impl.pm.statistics import are_unsigned, bounds_of, in_order
+from tornproof.impl.pm.statistics import are_unsigned, bounds_of, in_order, older_row_count
 from tornproof.impl.types.physical import PhysicalType
 from tornproof.impl.types.questdb import TypeTag, tag_of
 
@@ -143,7 +143,7 @@ def _check_chunk(
         yield "num_values", f"{block.num_rows}, the rows of the row group", chunk.num_values
     if chunk.null_count is not None and chunk.null_count > chunk.num_values:
         yield "null_count", f"at most {chunk.num_values}, the values", chunk.null_count
-    if chunk.null_count and column.max_def_level == 0:
+    if chunk.null_count and column.max_def_level == 0 and not older_row_count(column, chunk):
         yield "null_count", "0, because the column is required", chunk.null_count
     if chunk.distinct_count is not None and chunk.distinct_count > chunk.num_values:
         yield "distinct_count", f"at most {chunk.num_values}, the values", chunk.distinct_count

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from tornproof.impl.pm.block import Chunk
 from tornproof.impl.pm.header import Column
 from tornproof.impl.types.physical import PHYSICAL_WIDTH_BYTES, PhysicalType
-from tornproof.impl.types.questdb import DECIMAL_DIGITS_MAX, TypeTag, tag_of
+from tornproof.impl.types.questdb import DECIMAL_DIGITS_MAX, NEVER_NULL_TAGS, TypeTag, tag_of
 
 Bound = int | float | bytes
 MILLISECONDS_PER_DAY = 86_400_000
@@ -32,6 +32,14 @@ def bounds_of(column: Column, chunk: Chunk) -> tuple[Bound, Bound] | str | None:
     if low is None or high is None:
         return f"{len(chunk.minimum.value)} and {len(chunk.maximum.value)} bytes"
     return low, high
+
+
+def older_row_count(column: Column, chunk: Chunk) -> int:
+    """Return how many first rows of a chunk hold false or 0 because they are older than a column that has no nulls.
+
+    Servers count them as nulls, although the column is required, and leave them out of bounds and bloom filters.
+    """
+    return chunk.null_count or 0 if column.max_def_level == 0 and tag_of(column.type) in NEVER_NULL_TAGS else 0
 
 
 def proven_bounds(column: Column, chunk: Chunk) -> tuple[Bound | None, Bound | None]:

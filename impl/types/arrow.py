@@ -12,14 +12,13 @@ from tornproof.impl.types.questdb import (
     DESIGNATED,
     ELEMENT_TAG,
     NANOSECOND,
+    NEVER_NULL_TAGS,
     DecimalShape,
     TypeTag,
     array_dimensions,
     decimal_shape,
     tag_of,
 )
-
-_NEVER_NULL_TAGS = frozenset({TypeTag.BOOLEAN, TypeTag.BYTE, TypeTag.SHORT, TypeTag.CHAR})
 
 _FIXED_TYPES = {
     TypeTag.BOOLEAN: pa.bool_(),
@@ -111,12 +110,12 @@ def valid_decimal_shape(column_type: int) -> DecimalShape | None:
 def is_nullable(column_type: int) -> bool:
     """Whether the column can hold nulls: the designated timestamp and four types of QuestDB never do."""
     tag = tag_of(column_type)
-    return not (tag in _NEVER_NULL_TAGS or (tag is TypeTag.TIMESTAMP and DESIGNATED.get(column_type)))
+    return not (tag in NEVER_NULL_TAGS or (tag is TypeTag.TIMESTAMP and DESIGNATED.get(column_type)))
 
 
 def missing_value(column_type: int, *, physical_type: int, fixed_byte_len: int = 0) -> pa.Scalar:
     """Return the value of rows in a column that is newer than the partition: null, or false and 0 for types without."""
     result = arrow_type(column_type, physical_type=physical_type, fixed_byte_len=fixed_byte_len)
-    if tag_of(column_type) not in _NEVER_NULL_TAGS:
+    if tag_of(column_type) not in NEVER_NULL_TAGS:
         return pa.scalar(None, type=result)
     return pa.scalar(False if result == pa.bool_() else 0, type=result)

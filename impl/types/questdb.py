@@ -99,6 +99,8 @@ GEOHASH_BITS = {
     TypeTag.GEOLONG: range(32, 61),
 }
 """The geohash types, and the largest number of bits of each."""
+NEVER_NULL_TAGS = frozenset({TypeTag.BOOLEAN, TypeTag.BYTE, TypeTag.SHORT, TypeTag.CHAR})
+"""Types whose rows without a value hold false or 0."""
 DECIMAL_DIGITS_MAX = {
     TypeTag.DECIMAL8: 2,
     TypeTag.DECIMAL16: 4,

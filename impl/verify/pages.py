@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from tornproof.impl.chunk.chunk import CheckedPages, are_vouched, check_pages, final_values, pages_of, stored_values
 from tornproof.impl.chunk.page_index import ColumnIndex, StoredIndex, check_offset_index, column_index_of
+from tornproof.impl.chunk.statistics import without_older_rows
 from tornproof.impl.errors import CorruptError, Problem, ProblemError, UnsupportedError
 from tornproof.impl.layout.record import Buffer
 from tornproof.impl.parquet.bloom import can_be_hashed, hashes_of, probe
@@ -22,6 +23,7 @@ from tornproof.impl.pm.block import Chunk
 from tornproof.impl.pm.bloom_position import ReadData, bitset_of, reference_of
 from tornproof.impl.pm.chain import Metadata
 from tornproof.impl.pm.header import Column
+from tornproof.impl.pm.statistics import older_row_count
 from tornproof.impl.read.decoding import Decoding, InOrder
 from tornproof.impl.storage.interface import ReadableFile
 from tornproof.impl.table.partition import ResolvedPartition, read_chunk
@@ -234,7 +236,8 @@ class Fetched(msgspec.Struct, frozen=True, kw_only=True):
             if found:
                 return _verdict(chunk, found)
             index = _checked_indexes(self.beside, column, chunk, checked.pages)
-            needs_values = bool(self.beside.filters) or index is not None or self.is_time
+            has_older_rows = older_row_count(column, chunk) > 0
+            needs_values = bool(self.beside.filters) or index is not None or self.is_time or has_older_rows
             if self.beside_error is not None or (is_vouched and not needs_values):
                 return _rejected(chunk, self.beside_error)
             is_decoded = True
@@ -249,7 +252,7 @@ class Fetched(msgspec.Struct, frozen=True, kw_only=True):
     def _problem_of_values(self, checked: CheckedPages, index: ColumnIndex | None, is_vouched: bool) -> Problem | None:
         """Decode the pages, and return which filter lacks a value; raises ProblemError for anything else."""
         column, chunk, file = self.column, self.chunk, self.file
-        stored = stored_values(self.content, column, chunk, checked, file=file)
+        stored = without_older_rows(stored_values(self.content, column, chunk, checked, file=file), column, chunk)
         # Where checksums vouch for pages, only filters need values in the column's type.
         is_final = bool(self.beside.filters) or not is_vouched
         values = final_values(stored, column, chunk, file) if is_final else stored

@@ -6,7 +6,7 @@ For what no bundled table has: pages with checksums, NaN, hostile counts and nam
 from __future__ import annotations
 
 import datetime
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -77,18 +77,20 @@ def build(
     *,
     has_meta: bool = True,
     row_group_size: int | None = None,
+    is_required: bool = False,
+    edit: Callable[[bytes], bytes] = bytes,
     **options: Any,
 ) -> BuiltTable:
     """Return a table of one partition; a designated timestamp `ts` comes first, then `columns` (QuestDB type, values).
 
-    `options` go to pyarrow's Parquet writer.
+    `options` go to pyarrow's Parquet writer; what it makes is edited before `_pm` is made of it.
     """
     row_count = max(map(len, (array for _, array in columns.values())), default=3)
     fields = [pa.field("ts", pa.timestamp("us"), nullable=False)]
-    fields += [pa.field(name, array.type) for name, (_, array) in columns.items()]
+    fields += [pa.field(name, array.type, nullable=not is_required) for name, (_, array) in columns.items()]
     arrays = [timestamps(row_count), *(array for _, array in columns.values())]
     rows = pa.table(arrays, schema=pa.schema(fields))
-    data = written(rows, store_schema=False, row_group_size=row_group_size, **options)
+    data = edit(written(rows, store_schema=False, row_group_size=row_group_size, **options))
     types = {"ts": DESIGNATED.put(TypeTag.TIMESTAMP, 1), **{name: type_ for name, (type_, _) in columns.items()}}
     files = {
         "_txn": txn(rows=row_count, token=len(data)),

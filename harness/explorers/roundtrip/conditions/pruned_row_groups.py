@@ -149,7 +149,9 @@ class Stated:
         is_counted = not self.is_absent and not self.is_nested and self.value_count == row_count
         if count_fact in facts and (self.is_absent or (is_counted and self.null_count == row_count)):
             return frozenset(missing)
-        are_none_missing = count_fact in facts and is_counted and (self.is_required or self.null_count == 0)
+        # Rows that are older than a required column of a type without null are counted as nulls.
+        has_no_null = self.null_count == 0 or (self.is_required and not (self.null_count and kind.missing is not None))
+        are_none_missing = count_fact in facts and is_counted and has_no_null
         found = set(range(len(kind.values)))
         if bounds_fact in facts and is_counted:
             found = self._within_bounds()

@@ -590,6 +590,19 @@ def _of_chunks() -> Iterator[Rule]:
             ("no bytes, and values", WHOLE, {"size_bytes": 0}, ""),
         ):
             yield Rule(name=f"{name} {of}", change=_chunk(group, index, **values), field=field)
+        for name, tag, physical, nulls, field in (
+            ("a BOOLEAN", 1, 0, 1, ""),
+            ("a BYTE", 2, INT32, GROUP_ROWS, ""),
+            ("a SHORT", 3, INT32, 1, ""),
+            ("a CHAR", 4, INT32, GROUP_ROWS - 1, ""),
+            ("a SHORT", 3, INT32, GROUP_ROWS + 1, "null_count"),
+            ("an INT", 5, INT32, 1, "null_count"),
+            ("a DOUBLE", 10, DOUBLE, GROUP_ROWS, "null_count"),
+        ):
+            required = _column(REAL, type=tag, physical=physical, max_def=0, flags=0)
+            # Servers count rows so that are older than a column without nulls.
+            words = f"{name} that is required and has {nulls} nulls {of}"
+            yield Rule(name=words, change=_all(required, _chunk(group, REAL, nulls=nulls)), field=field)
         nothing = [_chunk(group, index, values=0, nulls=0, start=0, size_bytes=0) for index in range(4)]
 
         yield Rule(name=f"no rows, and no bytes, {of}", change=_all(_rows(group, 0), *nothing))

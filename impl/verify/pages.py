@@ -231,13 +231,14 @@ class Fetched(msgspec.Struct, frozen=True, kw_only=True):
         try:
             checked = check_pages(content, column, chunk, file=file)
             sizes_agree = _size_bytes(checked.pages) == self.uncompressed_size
-            is_vouched = sizes_agree and are_vouched(checked.pages, column, chunk)
+            # Checksums of pages do not say how many of their rows are older than the column.
+            counts_older = older_row_count(column, chunk) > 0
+            is_vouched = sizes_agree and not counts_older and are_vouched(checked.pages, column, chunk)
             found = self.symbols and dictionary_problem(content, checked.pages, column, chunk, self.symbols, file=file)
             if found:
                 return _verdict(chunk, found)
             index = _checked_indexes(self.beside, column, chunk, checked.pages)
-            has_older_rows = older_row_count(column, chunk) > 0
-            needs_values = bool(self.beside.filters) or index is not None or self.is_time or has_older_rows
+            needs_values = bool(self.beside.filters) or index is not None or self.is_time
             if self.beside_error is not None or (is_vouched and not needs_values):
                 return _rejected(chunk, self.beside_error)
             is_decoded = True

@@ -26,7 +26,7 @@ with table.writer(allow_parquet_last=True) as writer:     # no server inserts in
 with table.snapshot() as snapshot:                        # pinned: one version, whatever is committed meanwhile
     print(snapshot.to_arrow(where="price > 1"))
     print(polars.DataFrame(snapshot.scan(["price"])))
-print(tornproof.verify("trades").sound, tornproof.check("trades", effort="small").verdict)
+print(tornproof.verify("trades").sound, tornproof.check("trades", effort="small").verdict.name)
 ```
 """
 

@@ -7,6 +7,8 @@ from dataclasses import asdict, dataclass, replace
 EFFORTS = {"small": 1, "medium": 4, "large": 40}
 DEFAULT = "medium"
 EFFORT_MAX = 10_000
+SEED_MAX = (1 << 62) - 1
+"""The largest seed of a check and of a campaign, from which others are derived."""
 LARGE_CHUNKS = 128
 """A table with more column chunks is large: each case reads most of them, so there are fewer cases."""
 NOT_DIVIDED = frozenset({"sequences", "questions", "damages", "states", "crash_points", "torn_disks", "case_weight"})
@@ -19,7 +21,7 @@ def effort_of(asked: int | str) -> int | None:
     """Return the effort of a word or a number, or None if there is no such effort."""
     if isinstance(asked, str):
         asked = EFFORTS.get(asked) or (int(asked) if asked.isascii() and asked.isdigit() else 0)
-    return asked if 1 <= asked <= EFFORT_MAX else None
+    return asked if isinstance(asked, int) and 1 <= asked <= EFFORT_MAX else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,6 +14,7 @@ import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from typing import NoReturn
 
 import msgspec
 
@@ -97,6 +98,10 @@ class OpenFile(File):
         self._is_writable = is_writable
         self._was_locked = self._was_exclusive = False
         self._process = os.getpid()
+
+    def __reduce_ex__(self, protocol: object) -> NoReturn:
+        """Raise TypeError: a copy would close the same descriptor, which may be another file's by then."""
+        raise TypeError(f"{self._path}: an open file, or what holds one, cannot be copied or sent to another process")
 
     @property
     def is_inherited(self) -> bool:

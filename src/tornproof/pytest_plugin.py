@@ -151,6 +151,7 @@ class Explorers:
         violates a property is shrunk.
         """
         __tracebackhide__ = True
+        _demand_positive("machine", steps=steps, examples=examples)
         from hypothesis.strategies import SearchStrategy
 
         from tornproof.harness.explorers.own_system.machine import PHASE as MACHINE
@@ -213,6 +214,7 @@ class Explorers:
         Of more orders than `effort` allows, the first ones (and of one writer random ones) are run; the bound says so.
         """
         __tracebackhide__ = True
+        _demand_positive("schedules", readers=readers, reads=reads, writers=writers)
         question = _Question(reader_count=readers, read_count=reads, effort=effort, seed=seed)
         limit = _TimeLimit(seconds)
         if writers != 1:
@@ -235,6 +237,7 @@ class Explorers:
         `models` are names of docs/guarantees.md, by default A, D and N-512.
         """
         __tracebackhide__ = True
+        _demand_positive("product", reads=reads)
         question = _Question(read_count=reads, models=models, effort=effort)
         return self._simulated("product", target, operations, question, _TimeLimit(seconds), allow_unfinished)
 
@@ -254,6 +257,7 @@ class Explorers:
         about that many are tried.
         """
         __tracebackhide__ = True
+        _demand_positive("damage", cases=cases)
         from tornproof.harness.explorers.own_system.damage import PHASE as DAMAGE
         from tornproof.harness.explorers.own_system.damage import Run, explore_damage, replay_damage
         from tornproof.harness.simulator.process.case import NotExplorableError
@@ -493,6 +497,14 @@ class _Question:
             expected = f"{', '.join(EFFORTS)} or 1 to {EFFORT_MAX:,}"
             _fail(f"tornproof.{name}: effort: expected {expected}, found {self.effort!r}")
         return Bounds.of(factor)
+
+
+def _demand_positive(name: str, **counts: int) -> None:
+    """Fail the test if an explorer is asked for none of what it counts."""
+    __tracebackhide__ = True
+    for what, count in counts.items():
+        if not isinstance(count, int) or count < 1:
+            _fail(f"tornproof.{name}: {what}: expected 1 or more, found {count!r}")
 
 
 def _given(name: str, target: object, operations: Sequence[Any]) -> FunctionTarget:

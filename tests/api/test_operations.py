@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -68,8 +69,14 @@ def test_a_check_explores_what_is_named(questdb_data: Path) -> None:
     assert outcome.verdict is Verdict.VALID and outcome.findings == ()
 
 
-@pytest.mark.parametrize("effort", [0, 10_001, "huge"])
-def test_an_effort_that_is_none_is_rejected(effort: int | str) -> None:
+@pytest.mark.parametrize("seed", [-1, 1 << 62, 1.5, "seven"])
+def test_a_seed_that_is_none_is_rejected(seed: Any) -> None:
+    with pytest.raises(ValueError, match="seed: expected 0 to 4,611,686,018,427,387,903, found"):
+        tornproof.check(seed=seed)
+
+
+@pytest.mark.parametrize("effort", [0, 10_001, "huge", 1.5])
+def test_an_effort_that_is_none_is_rejected(effort: Any) -> None:
     with pytest.raises(ValueError, match="effort: expected small, medium, large or 1 to 10,000"):
         tornproof.check(effort=effort)
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import os
+import pickle
 from collections.abc import Callable
 from pathlib import Path
 
@@ -76,6 +79,14 @@ def test_readers_of_arrow_streams_take_a_snapshot_and_a_scan(questdb_data: Path)
         assert pa.table(snapshot).to_pandas()["v"].to_list() == expected["v"].to_pylist()
         assert snapshot.native_partitions == ("2024-01-02",)
         assert snapshot.schema == expected.schema
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, pickle.dumps])
+def test_a_snapshot_cannot_be_copied_because_both_would_release_one_pin(
+    copied: Callable[[object], object], table: tornproof.Table
+) -> None:
+    with table.snapshot() as snapshot, pytest.raises(TypeError, match="cannot be copied or sent to another process"):
+        copied(snapshot)
 
 
 def test_a_released_snapshot_says_so(table: tornproof.Table) -> None:
@@ -156,6 +167,11 @@ def test_what_no_table_can_have_is_rejected(
 def test_a_directory_that_is_no_table_is_none(tmp_path: Path) -> None:
     with pytest.raises(tornproof.NotATableError):
         tornproof.open(tmp_path)
+
+
+def test_a_path_may_be_bytes(table: tornproof.Table) -> None:
+    path = os.fsencode(table.path)
+    assert tornproof.open(path).path == table.path and tornproof.verify(path).sound
 
 
 def test_names_of_types_and_codes_lead_to_each_other(questdb_data: Path) -> None:

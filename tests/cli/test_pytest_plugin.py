@@ -228,6 +228,10 @@ def test_the_command_replays_the_finding_of_a_test_from_anywhere(
         ('schedules(LETTERS, [b"one", b"t"], writers=3)', "tornproof.schedules: writers: expected 1 to 2, the operati"),
         ('schedules(LETTERS, [b"one", b"t"], writers=2)', "tornproof broke 'letters': writers "),
         ("damage(LETTERS, [])", "tornproof.damage needs a list of at least one operation"),
+        ('damage(LETTERS, [b"a"], cases=0)', "tornproof.damage: cases: expected 1 or more, found 0"),
+        ('schedules(LETTERS, [b"a"], readers=0)', "tornproof.schedules: readers: expected 1 or more, found 0"),
+        ('product(LETTERS, [b"a"], reads=-1)', "tornproof.product: reads: expected 1 or more, found -1"),
+        ('machine(LETTERS, [b"a"], steps=1.5)', "tornproof.machine: steps: expected 1 or more, found 1.5"),
         ('product(LETTERS, [b"one"], seconds=0)', "tornproof has no verdict on 'letters' (product): "),
     ],
 )

@@ -10,7 +10,7 @@ from tornproof.api.holders import MIGRATED_OFFLINE, RECOVERED_OFFLINE, demand_of
 from tornproof.api.steady import verify_until_stable
 from tornproof.api.tables import TablePath
 from tornproof.harness.check import CheckQuestion, bounds_of, check_image
-from tornproof.harness.common.effort import DEFAULT, EFFORT_MAX, EFFORTS, effort_of
+from tornproof.harness.common.effort import DEFAULT, EFFORT_MAX, EFFORTS, SEED_MAX, effort_of
 from tornproof.harness.parallel.tasks import Outcome
 from tornproof.impl.chunk.duplicate_values import ColumnValues, read_column_values
 from tornproof.impl.chunk.duplicates import ChunkForm
@@ -31,7 +31,7 @@ def verify(path: TablePath, *, quick: bool = False) -> TableReport:
     skips the pages of data.parquet. A server may be writing: problems count once two attempts agree on them. Raises
     NotATableError, UnsupportedError, StorageError, and BusyError if the files keep changing.
     """
-    return verify_until_stable(OperatingSystemStorage(), os.fspath(path), quick=quick)
+    return verify_until_stable(OperatingSystemStorage(), os.fsdecode(path), quick=quick)
 
 
 def recover(path: TablePath, *, dry_run: bool = False) -> RepairReport:
@@ -41,7 +41,7 @@ def recover(path: TablePath, *, dry_run: bool = False) -> RepairReport:
     bytes are kept beside the files. Raises UsageError and BusyError while another process has the table open,
     IndexedColumnError, NotATableError, StorageError.
     """
-    table = os.fspath(path)
+    table = os.fsdecode(path)
     demand_offline(table, because=RECOVERED_OFFLINE, writes=not dry_run)
     return repair_table(OperatingSystemStorage(), table, dry_run=dry_run)
 
@@ -52,7 +52,7 @@ def migrate(path: TablePath, *, dry_run: bool = False) -> Migration:
     `migration.partitions` has the outcome of each, `migration.is_complete` whether none was rejected. Raises
     UsageError and BusyError while another process has the table open, NotATableError, StorageError.
     """
-    table = os.fspath(path)
+    table = os.fsdecode(path)
     demand_offline(table, because=MIGRATED_OFFLINE, writes=not dry_run)
     return migrate_table(OperatingSystemStorage(), table, dry_run=dry_run)
 
@@ -73,10 +73,10 @@ def extend(
     UnsupportedError for an extension that is not ours, UsageError for the data.parquet of a partition in its place and
     for chunks that are gone, BusyError, StorageError, and ValueError for another form.
     """
-    target = None if out is None else os.fspath(out)
+    target = None if out is None else os.fsdecode(out)
     form = None if footer is None else FooterForm(footer)
     chunks = None if encoding is None else ChunkForm(encoding)
-    return change_footer_form(OperatingSystemStorage(), os.fspath(path), form, chunks=chunks, out=target)
+    return change_footer_form(OperatingSystemStorage(), os.fsdecode(path), form, chunks=chunks, out=target)
 
 
 def column(path: TablePath, name: str) -> ColumnValues:
@@ -86,7 +86,7 @@ def column(path: TablePath, name: str) -> ColumnValues:
     `doubts` say for each which encoding it was and why. Raises CorruptError, UnsupportedError for other columns,
     UsageError if there is no such column, StorageError.
     """
-    label = os.fspath(path)
+    label = os.fsdecode(path)
     with OperatingSystemStorage().open_for_reading(label) as file:
         decoded = read_file_footer(file.pread, file.size_bytes(), file=label).decoded()
         return read_column_values(file.pread, decoded, name, file=label)
@@ -100,7 +100,7 @@ def footer(path: TablePath, *, mapped: bool = False) -> FileFooter:
     large footer a chunk is found many times as fast, but the system kills a process that uses a file which another one
     has cut meanwhile. Raises CorruptError, UnsupportedError, StorageError.
     """
-    label = os.fspath(path)
+    label = os.fsdecode(path)
     with OperatingSystemStorage().open_for_reading(label) as file:
         size_bytes = file.size_bytes()
         if not mapped or not size_bytes:
@@ -125,12 +125,14 @@ def check(
     and what it found. `only` names phases, such as `crash`, by default all. `effort` is `small`, `medium`, `large`
     or a factor from 1 to 10,000; `workers` are processes, by default one for each core, and do not change the
     result. With `fail_fast` it ends with the first finding, and several workers may find another one first. Raises
-    NotATableError, UnsupportedError above 96 MiB, StorageError, and ValueError for an unknown effort or phase.
+    NotATableError, UnsupportedError above 96 MiB, StorageError, and ValueError for an unknown effort, seed or phase.
     """
+    if not isinstance(seed, int) or not 0 <= seed <= SEED_MAX:
+        raise ValueError(f"seed: expected 0 to {SEED_MAX:,}, found {seed!r}")
     factor = effort_of(effort)
     if factor is None:
         raise ValueError(f"effort: expected {', '.join(EFFORTS)} or 1 to {EFFORT_MAX:,}, found {effort!r}")
-    table, image, start_error = capture_or_make(None if path is None else os.fspath(path))
+    table, image, start_error = capture_or_make(None if path is None else os.fsdecode(path))
     bounds = bounds_of(factor, image, table)
     question = CheckQuestion(
         image=image, path=table, has_table=path is not None, start_error=start_error, seed=seed, bounds=bounds

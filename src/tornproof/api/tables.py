@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Self
+from typing import NoReturn, Self
 
 import pyarrow as pa
 
@@ -25,7 +25,7 @@ from tornproof.impl.types.questdb import TypeTag
 from tornproof.impl.write.table_writer import TableWriter, open_writer
 from tornproof.impl.write.writer_options import WriterOptions
 
-TablePath = str | os.PathLike[str]
+TablePath = str | bytes | os.PathLike[str]
 
 
 class SnapshotReleasedError(TornproofError):
@@ -96,8 +96,9 @@ class Table:
 class Snapshot:
     """One committed version of a table, whose files its writer keeps until this is released.
 
-    It is an Arrow stream of all its rows (`__arrow_c_stream__`): `polars.from_arrow(snapshot)`, and DuckDB and pandas
-    likewise. Rows of partitions in QuestDB's native format are not included: `native_partitions` names these.
+    It is an Arrow stream of all its rows (`__arrow_c_stream__`): `polars.DataFrame(snapshot)`, DuckDB likewise, and
+    `pandas.DataFrame.from_arrow(snapshot)` from pandas 3 on. It cannot be copied or pickled. Rows of partitions in
+    QuestDB's native format are not included: `native_partitions` names these.
     """
 
     def __init__(self, pin: Pin, snapshot: reader.Snapshot) -> None:
@@ -163,6 +164,10 @@ class Snapshot:
         """Release."""
         self.release()
 
+    def __reduce_ex__(self, protocol: object) -> NoReturn:
+        """Raise TypeError: a copy would release the same pin."""
+        raise TypeError("a snapshot cannot be copied or sent to another process; open the table there")
+
     def _demand_pin(self) -> None:
         if self._is_released:
             raise SnapshotReleasedError(
@@ -217,7 +222,7 @@ def open(path: TablePath) -> Table:
 
     A server may have it open; nothing is written.
     """
-    table = Table(os.fspath(path))
+    table = Table(os.fsdecode(path))
     table._directory()
     return table
 
@@ -264,7 +269,7 @@ def create(
     intervals = {each.name: each for each in PartitionBy}
     if partition_by.upper() not in intervals:
         raise TableRejectedError(f"partition_by: expected one of {', '.join(intervals)}, found {partition_by!r}")
-    directory = os.fspath(path)
+    directory = os.fsdecode(path)
     create_table(
         OperatingSystemStorage(), directory, made, timestamp=timestamp, partition_by=intervals[partition_by.upper()]
     )

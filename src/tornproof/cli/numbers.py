@@ -10,8 +10,6 @@ import typer
 
 Number = TypeVar("Number", int, float)
 SECONDS_MAX = 30 * 86_400
-SEED_MAX = (1 << 62) - 1
-"""The largest seed of a campaign, too."""
 CORES = os.cpu_count() or 1
 WORKERS_MAX = 4 * CORES
 
@@ -50,4 +48,7 @@ def seconds_within() -> Callable[[float | None], float | None]:
 
 def seed_within() -> Callable[[int | None], int | None]:
     """Return the callback of an option for a seed."""
+    # Most commands take none, and need nothing of the harness.
+    from tornproof.harness.common.effort import SEED_MAX
+
     return within(0, SEED_MAX)

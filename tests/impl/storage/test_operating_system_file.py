@@ -1,7 +1,9 @@
 """How open files of the operating system read, write and fail."""
 
+import copy
 import errno
 import os
+import pickle
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -23,6 +25,14 @@ def test_written_bytes_are_read_back_and_gaps_are_zeros(storage: OperatingSystem
     file.pwrite(bytearray(b"z"), 0)
     with storage.open_for_reading("file") as reading:
         assert reading.pread(200, 0) == b"z" + bytes(range(1, 100)) + bytes(10) + b"words"
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, pickle.dumps])
+def test_an_open_file_cannot_be_copied_because_both_would_close_one_descriptor(
+    copied: Callable[[File], object], file: File
+) -> None:
+    with pytest.raises(TypeError, match="file: an open file, or what holds one, cannot be copied"):
+        copied(file)
 
 
 def test_truncate_cuts_and_extends_with_zeros(file: File) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Literal, ParamSpec, TypeVar
 
 Arguments = ParamSpec("Arguments")
@@ -20,6 +20,14 @@ def needed(value: Value | Literal[False] | None, words: str) -> Value:
     if value is None or value is False:
         raise UnmetError(words)
     return value
+
+
+def the_only(values: Iterable[Value]) -> Value:
+    """Return the one value that what is explored must give; raises UnmetError if there are none or several."""
+    found = [*values]
+    if len(found) != 1:
+        raise UnmetError(f"there are {len(found)} of what there must be one")
+    return found[0]
 
 
 def is_of_explorers(error: Exception) -> bool:

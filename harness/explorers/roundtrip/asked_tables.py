@@ -14,6 +14,7 @@ from typing import Any
 
 from tornproof.harness.common.new_tables import new_table_of_rows
 from tornproof.harness.common.patch import Controls, not_noticed, replaced
+from tornproof.harness.common.whose_error import the_only
 from tornproof.harness.explorers.corruption import every_type
 from tornproof.harness.explorers.roundtrip.metadata.chains import generation
 from tornproof.harness.explorers.roundtrip.metadata.metadata_draft import (
@@ -302,7 +303,7 @@ def _rows_behind_a_link(*, has_meta: bool) -> int:
         columns = {"time": "TIMESTAMP", "v": "LONG"}
         # Without `_meta` the name of a directory is looked for among those of all intervals.
         new_table_of_rows(storage, str(table_path), columns, LINKED_TIMES, partition_by=PartitionBy.HOUR)
-        (directory,) = (each for each in table_path.iterdir() if each.is_dir())
+        directory = the_only(each for each in table_path.iterdir() if each.is_dir())
         directory.rename(volume)
         directory.symlink_to(volume)
         if not has_meta:
@@ -353,8 +354,8 @@ def _place_of(name: str) -> int | None:
     storage = MemoryStorage()
     types = {each: "LONG" if number else "TIMESTAMP" for number, each in enumerate(WIDE_NAMES)}
     new_table_of_rows(storage, PATH, types, LINKED_TIMES)
-    (partition,) = open_table(storage, PATH).transaction().partitions
-    (content,) = (each for path, each in storage.image().files.items() if path.endswith(PM_FILE))
+    partition = the_only(open_table(storage, PATH).transaction().partitions)
+    content = the_only(each for path, each in storage.image().files.items() if path.endswith(PM_FILE))
     return _view(content, partition.token).find_column(name)
 
 

@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 
 from tornproof.harness.common.patch import Controls, not_noticed, replaced
-from tornproof.harness.common.whose_error import errors_as_problems
+from tornproof.harness.common.whose_error import errors_as_problems, the_only
 from tornproof.harness.explorers.roundtrip.writing.kills import Rows, commit, is_killed, left_by_last_kill, rows_in
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
@@ -127,7 +127,7 @@ def _unsound(storage: MemoryStorage, rows: Rows) -> str | None:
     problems = verify_table(table).all_problems
     if problems:
         return str(problems[0])
-    (column,) = symbol_columns(table)
+    column = the_only(symbol_columns(table))
     path = dictionary_paths(table, table.transaction(), column)["o"]
     has_null = any(tag is None for _, tag in rows)
     is_noted = read_offsets_header(storage, path).has_null

@@ -18,7 +18,7 @@ from typing import Any
 
 from tornproof.harness.common.new_tables import new_table, new_table_of_rows
 from tornproof.harness.common.patch import Controls, not_noticed, replaced
-from tornproof.harness.common.whose_error import needed
+from tornproof.harness.common.whose_error import needed, the_only
 from tornproof.harness.explorers.corruption import every_type
 from tornproof.harness.explorers.roundtrip.asked_tables import made
 from tornproof.harness.explorers.roundtrip.metadata.chains import PREVIOUS_AT, generation
@@ -217,7 +217,7 @@ def _recovered(*, has_index: bool, damage: str, dry_run: bool) -> Any:
         content = bytearray(files[f"{PATH}/{META_FILE}"])
         content[at] |= INDEXED
         files[f"{PATH}/{META_FILE}"] = bytes(content)
-    (file,) = (each for each in files if each.endswith(PM_FILE))
+    file = the_only(each for each in files if each.endswith(PM_FILE))
     files[file] = DAMAGES[damage](files[file])
     storage = MemoryStorage.of(DiskImage(files, storage.image().directories))
     report = functools.partial(repair_table, storage, PATH, dry_run=dry_run)

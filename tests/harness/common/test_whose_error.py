@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tornproof.harness.common.whose_error import errors_as_problems, needed
+from tornproof.harness.common.whose_error import UnmetError, errors_as_problems, needed, the_only
 
 EXPLORER = """
 def problem_of(value):
@@ -26,3 +26,10 @@ def test_what_an_explorer_needs_is_a_problem_and_its_own_mistake_is_not() -> Non
 
 def test_what_is_given_is_returned() -> None:
     assert [needed(value, "") for value in (0, "", True, ())] == [0, "", True, ()]
+
+
+@pytest.mark.parametrize("values", [(), (1, 2)])
+def test_of_what_there_must_be_one_another_number_is_a_problem_of_what_is_explored(values: tuple[int, ...]) -> None:
+    assert the_only(iter([None])) is None
+    with pytest.raises(UnmetError, match=f"there are {len(values)} of what there must be one"):
+        the_only(values)

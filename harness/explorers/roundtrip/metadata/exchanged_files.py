@@ -16,7 +16,7 @@ from types import SimpleNamespace
 
 from tornproof.harness.common.new_tables import new_table_of_rows
 from tornproof.harness.common.patch import Controls, not_noticed
-from tornproof.harness.common.whose_error import errors_as_problems
+from tornproof.harness.common.whose_error import errors_as_problems, the_only
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.systems.answer import read_answer
@@ -94,7 +94,7 @@ def exchanged_files() -> tuple[ExchangedFile, ...]:
 def problem_of(case: ExchangedFile) -> str | None:
     """Say what is wrong with how the table is verified, read or recovered; None if nothing is."""
     image = _table_of(case.table)
-    (path,) = _data_paths(image)
+    path = the_only(_data_paths(image))
     storage = MemoryStorage.of(
         image.with_file(path, b"".join(_lengthened(_halves_of(case.data), _halves_of(case.table))))
     )
@@ -149,7 +149,7 @@ def _data_paths(image: DiskImage) -> list[str]:
 def _halves_of(name: str) -> tuple[bytes, bytes]:
     """Return the pages of a table's data.parquet, and its footer without the end."""
     image = _table_of(name)
-    (path,) = _data_paths(image)
+    path = the_only(_data_paths(image))
     content = image.files[path]
     footer_bytes, _ = END.unpack_from(content, len(content) - END.size)
     at = len(content) - END.size - footer_bytes

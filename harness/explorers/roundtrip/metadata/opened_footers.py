@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from tornproof.harness.common.copies import open_writer_of_copy
 from tornproof.harness.common.new_tables import new_table
 from tornproof.harness.common.patch import Controls, not_noticed
-from tornproof.harness.common.whose_error import errors_as_problems
+from tornproof.harness.common.whose_error import errors_as_problems, the_only
 from tornproof.harness.explorers.corruption.plan import BITS_IN_BYTE, Flip
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
@@ -105,7 +105,7 @@ def _reports(content: bytes) -> bool:
     """Return whether anything is reported of the footer, also that it could not be looked at."""
     image = _image()
     table = open_table(DiskImage({**image.files, _path(): content}, image.directories), PATH)
-    (partition,) = table.transaction().partitions
+    partition = the_only(table.transaction().partitions)
     _, problems = check_thrift_footer(resolve_partition(table.files_of(partition), partition))
     return problems is None or bool(problems)
 
@@ -127,8 +127,7 @@ def _rows(content: bytes) -> list[pa.ChunkedArray]:
 
 @functools.cache
 def _path() -> str:
-    (path,) = (path for path in _image().files if path.endswith(f"/{DATA_FILE}"))
-    return path
+    return the_only(path for path in _image().files if path.endswith(f"/{DATA_FILE}"))
 
 
 @functools.cache

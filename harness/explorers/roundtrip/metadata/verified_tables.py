@@ -15,7 +15,7 @@ import pyarrow as pa
 from tornproof.harness.common.copies import open_writer_of_copy
 from tornproof.harness.common.new_tables import new_table
 from tornproof.harness.common.patch import Controls, not_noticed, replaced
-from tornproof.harness.common.whose_error import errors_as_problems
+from tornproof.harness.common.whose_error import errors_as_problems, the_only
 from tornproof.harness.explorers.corruption.crafted import overwritten
 from tornproof.harness.explorers.roundtrip.metadata.chains import generation
 from tornproof.harness.explorers.roundtrip.metadata.metadata_draft import GROUP_ROWS, SORTED_BY_TIMESTAMP
@@ -184,7 +184,7 @@ def _files() -> DiskImage:
 
 def _table_filtered(moved: int, longer: int) -> Table:
     image = _files()
-    (path,) = (each for each in image.files if each.endswith("/_pm"))
+    path = the_only(each for each in image.files if each.endswith("/_pm"))
     content = image.files[path]
     # The only reference is the last of the footer, before its checksum and length.
     at = len(content) - 2 * LENGTH.size - REFERENCE.size

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from msgspec import structs
 
 from tornproof.harness.common.patch import Controls, not_noticed, original_of, replaced
-from tornproof.harness.common.whose_error import errors_as_problems
+from tornproof.harness.common.whose_error import errors_as_problems, the_only
 from tornproof.harness.explorers.roundtrip.parquet.cold_reads import migrated
 from tornproof.impl.chunk.chunk import decode_chunk
 from tornproof.impl.errors import UnsupportedError
@@ -166,8 +166,8 @@ def _chunk(each: Repeated) -> tuple[Column, Chunk, bytes]:
     """Return the only column, its chunk with all values, and the bytes of that."""
     content = each.content()
     metadata = migrated(content)
-    (block,) = metadata.blocks
-    (chunk,) = block.chunks
+    block = the_only(metadata.blocks)
+    chunk = the_only(block.chunks)
     pages = content[chunk.byte_range_start : chunk.byte_range_end]
     if each.rest is not None:
         _, rest, more = _chunk(each.rest)

@@ -17,7 +17,7 @@ import msgspec
 import numpy as np
 
 from tornproof.harness.common.patch import Controls, not_noticed, original_of, replaced
-from tornproof.harness.common.whose_error import errors_as_problems
+from tornproof.harness.common.whose_error import errors_as_problems, the_only
 from tornproof.harness.explorers.roundtrip.parquet.thrift_forms import (
     DEPTH_MAX,
     FALSE,
@@ -355,7 +355,7 @@ def _is_ordinary(chunk: Chunk, expected: Outcome) -> bool:
     """Return whether it is one page as servers write them."""
     if not isinstance(expected, list) or len(chunk.pages) != 1:
         return False
-    (page,) = chunk.pages
+    page = the_only(chunk.pages)
     is_short = page.statistics is None or page.statistics in SHORT_STATISTICS
     names = ("encoding", "definition_encoding", "repetition_encoding")
     encodings = [page.of(name) for name in names]

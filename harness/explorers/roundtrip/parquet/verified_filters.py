@@ -17,7 +17,7 @@ import xxhash
 from tornproof.harness.common.copies import open_writer_of_copy
 from tornproof.harness.common.new_tables import new_table
 from tornproof.harness.common.patch import Controls, not_noticed, replaced
-from tornproof.harness.common.whose_error import errors_as_problems, needed
+from tornproof.harness.common.whose_error import errors_as_problems, needed, the_only
 from tornproof.harness.explorers.roundtrip.worked_out.bloom_filters import filter_of, may_be_in
 from tornproof.harness.explorers.roundtrip.writing.offered_values import Key, Offered, offered_columns, plain
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
@@ -210,7 +210,7 @@ def _wrong(case: Filled) -> Iterator[tuple[str, str]]:
 
 def _not_there(case: Filled, table: Table) -> Iterator[str]:
     """Yield the filters that a writer has not made, or made otherwise."""
-    (partition,) = table.transaction().partitions
+    partition = the_only(table.transaction().partitions)
     files = table.files_of(partition)
     contents: dict[str, bytes] = {}
     for name in FILES[case.position]:

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tornproof.harness.common.patch import Controls, not_noticed, original_of
-from tornproof.harness.common.whose_error import errors_as_problems
+from tornproof.harness.common.whose_error import errors_as_problems, the_only
 from tornproof.harness.explorers.roundtrip.forms import opened
 from tornproof.harness.explorers.roundtrip.parquet.cold_reads import migrated
 from tornproof.harness.simulator.filesystem.image import DiskImage
@@ -99,7 +99,7 @@ def problem_of(case: VouchedPages) -> str | None:
     content = bytearray(written)
     if case.bit is not None:
         content[chunk.byte_range_start + case.offset_bytes] ^= 1 << case.bit
-    (checked,) = _checked(bytes(content), metadata, footer)
+    checked = the_only(_checked(bytes(content), metadata, footer))
     if case.bit is None and (checked.problem is not None or checked.is_decoded != case.written.is_decoded):
         return f"it is {'decoded' if checked.is_decoded else 'not decoded'}, with the problem {checked.problem}"
     if checked.problem is not None or checked.is_decoded:

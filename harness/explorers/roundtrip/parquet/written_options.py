@@ -21,7 +21,7 @@ from tornproof.harness.common.copies import open_writer_of_copy
 from tornproof.harness.common.made_rows import rows_for
 from tornproof.harness.common.new_tables import TIME, new_table
 from tornproof.harness.common.patch import Controls, not_noticed
-from tornproof.harness.common.whose_error import errors_as_problems, needed
+from tornproof.harness.common.whose_error import errors_as_problems, needed, the_only
 from tornproof.harness.explorers.roundtrip.parquet.array_bytes import stored_of
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.systems.workload import FIRST_TIME
@@ -319,7 +319,7 @@ def _written(each: Asked) -> tuple[bytes, pa.Table]:
     with open_writer_of_copy(storage, PATH, options=each.options) as writer:
         writer.write(rows)
         writer.commit()
-    (partition,) = table.transaction().partitions
+    partition = the_only(table.transaction().partitions)
     with table.files_of(partition).open_data() as data:
         return data.pread(partition.token, 0), rows
 

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from tornproof.harness.common.copies import open_writer_of_copy
 from tornproof.harness.common.new_tables import new_table
 from tornproof.harness.common.patch import Controls, not_noticed, original_of, replaced
-from tornproof.harness.common.whose_error import errors_as_problems, needed
+from tornproof.harness.common.whose_error import errors_as_problems, needed, the_only
 from tornproof.harness.explorers.model_based.surroundings import ENCODINGS
 from tornproof.harness.explorers.roundtrip.parquet.partition_contents import Contents
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
@@ -254,7 +254,7 @@ class _Living:
     def problem_of_nulls(self) -> str | None:
         """Say whether the dictionary of symbols does not say if rows have a null."""
         table = open_table(self._storage, PATH)
-        (column,) = symbol_columns(table)
+        column = the_only(symbol_columns(table))
         path = dictionary_paths(table, table.transaction(), column)["o"]
         says_null = bool(read_offsets_header(self._storage, path).has_null)
         return None if says_null == self._has_null else f"the dictionary of {column.name} says {says_null} of nulls"

@@ -16,6 +16,7 @@ import xxhash
 
 from tornproof.harness.common.copies import open_writer_of_copy
 from tornproof.harness.common.new_tables import new_table_of_rows
+from tornproof.harness.common.whose_error import the_only
 from tornproof.harness.explorers.model_based.other_footers import CHUNK_FACTS, with_footer, within
 from tornproof.harness.explorers.roundtrip.forms import reader_of
 from tornproof.harness.explorers.roundtrip.worked_out.hashes import SYMBOLS
@@ -129,11 +130,11 @@ def _filtered_columns(position: BloomPosition, asked: BloomOptions | None) -> li
     storage, before = MemoryStorage(), BloomOptions(columns={"v": 0.01}, position=position)
     new_table_of_rows(storage, PATH, {"ts": "TIMESTAMP", "v": "LONG"}, TIMES, options=WriterOptions(blooms=before))
     with open_writer_of_copy(storage, PATH, options=WriterOptions(blooms=asked)) as writer:
-        (partition,) = writer.table.transaction().partitions
+        partition = the_only(writer.table.transaction().partitions)
         writer.rewrite_partition(partition.timestamp)
         writer.commit()
     table = open_table(storage, PATH)
-    (partition,) = table.transaction().partitions
+    partition = the_only(table.transaction().partitions)
     path = f"{PATH}/{table.directory_of(partition)}/{PM_FILE}"
     content = storage.image().files[path]
     header = next(decode_chain(content, file=path, end_bytes=len(content))).header

@@ -14,6 +14,7 @@ import pyarrow as pa
 from tornproof.harness.common.copies import open_writer_of_copy
 from tornproof.harness.common.new_tables import new_table, new_table_of_rows
 from tornproof.harness.common.patch import replaced
+from tornproof.harness.common.whose_error import the_only
 from tornproof.harness.explorers.corruption import every_type
 from tornproof.harness.explorers.roundtrip.worked_out.question import Question
 from tornproof.harness.simulator.filesystem.faulty import FaultyStorage
@@ -75,7 +76,7 @@ def _holds_others() -> bool:
     storage = MemoryStorage()
     columns = {"ts": "TIMESTAMP", **{f"v{number}": "LONG" for number in range(SMALL_COLUMNS)}}
     new_table_of_rows(storage, PATH, columns, range(FIRST_TIME, FIRST_TIME + 3))
-    (batch,) = open_snapshot(open_table(storage, PATH)).batches()
+    batch = the_only(open_snapshot(open_table(storage, PATH)).batches())
     return any(column.get_total_buffer_size() > 4 * max(column.nbytes, 64) for column in batch.columns)
 
 
@@ -132,5 +133,5 @@ def _sizes_of_work() -> list[int]:
 @functools.cache
 def _resolved() -> ResolvedPartition:
     snapshot = open_snapshot(open_table(every_type.image_of_every_type(), every_type.PATH))
-    (partition,) = snapshot.transaction.partitions
+    partition = the_only(snapshot.transaction.partitions)
     return snapshot.resolve(partition)

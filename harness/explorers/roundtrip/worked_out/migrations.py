@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tornproof.harness.common.patch import replaced
-from tornproof.harness.common.whose_error import needed
+from tornproof.harness.common.whose_error import needed, the_only
 from tornproof.harness.explorers.corruption import every_type
 from tornproof.harness.explorers.model_based.other_footers import (
     CHUNK_FACTS,
@@ -81,7 +81,7 @@ _OTHERS: tuple[Any, ...] = (None, {}, [1], [[]], "x")
 def migrations_of_one() -> Iterator[Question]:
     """Yield what there is to migrate in tables of one partition and of none, of all or of one by its name."""
     image, path = every_type.image_of_every_type(), every_type.PATH
-    (directory,) = {file.split("/")[1] for file in image.files if file.endswith(DATA_FILE)}
+    directory = the_only({file.split("/")[1] for file in image.files if file.endswith(DATA_FILE)})
     empty = MemoryStorage()
     create_table(empty, "none", [NewColumn(name="ts", type=TIMESTAMP)], timestamp="ts", partition_by=PartitionBy.DAY)
     tables: tuple[tuple[str, Storage, str, dict[str | None, int | None]], ...] = (
@@ -107,12 +107,12 @@ def _planned(storage: Storage, path: str, only: str | None) -> int | None:
 def conversions() -> Iterator[Question]:
     """Yield metadata that a partition has already, and whether a migration makes it anew."""
     image, path = every_type.image_of_every_type(), every_type.PATH
-    (file,) = (each for each in image.files if each.endswith(PM_FILE))
+    file = the_only(each for each in image.files if each.endswith(PM_FILE))
     whole = image.files[file]
     meta_file = f"{path}/{meta_files.FILE}"
     meta = bytearray(image.files[meta_file])
     columns = decode_metadata_file(meta, file=meta_file).columns
-    (nth,) = (each.id for each in columns if each.type == meta_files.LONG)
+    nth = the_only(each.id for each in columns if each.type == meta_files.LONG)
     TYPE.pack_into(meta, meta_files.HEADER.size + meta_files.COLUMN.size * nth + meta_files.TYPE_AT, DATE)
     for words, contents, expected in (
         ("sound metadata", {}, "already"),
@@ -139,7 +139,7 @@ def conversions() -> Iterator[Question]:
 
 def _converted(image: DiskImage, path: str) -> str:
     table = open_table(image, path)
-    (partition,) = table.transaction().partitions
+    partition = the_only(table.transaction().partitions)
     found = convert_partition(table, partition, ConversionMode.TOOL, keeps_sound=True)
     if isinstance(found, Converted):
         return "made"
@@ -342,7 +342,7 @@ def _header(content: bytes, told: list[dict[str, Any]]) -> FileHeader:
 
 def _described(content: bytes, told: list[dict[str, Any]]) -> tuple[int, int]:
     """Return what the metadata say of the only column, on which a footer has so many documents."""
-    (column,) = _header(content, told).columns
+    column = the_only(_header(content, told).columns)
     return column.type, column.flags
 
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from tornproof.harness.common.copies import open_writer_of_copy
 from tornproof.harness.common.new_tables import new_table
-from tornproof.harness.common.whose_error import needed
+from tornproof.harness.common.whose_error import needed, the_only
 from tornproof.harness.explorers.roundtrip.forms import opened
 from tornproof.harness.explorers.roundtrip.worked_out.later_keys import PATH as PATH_OF_POINTS
 from tornproof.harness.explorers.roundtrip.worked_out.question import Question
@@ -121,7 +121,7 @@ def _is_sound(times: tuple[int, ...], *, has_checksums: bool) -> bool:
 
 def _named(damage: Damage, *, has_checksums: bool) -> list[str]:
     image = _written(has_checksums=has_checksums)
-    (path,) = (each for each in image.files if each.endswith(DATA_FILE))
+    path = the_only(each for each in image.files if each.endswith(DATA_FILE))
     content, column = image.files[path], 1 + [*NUMBERS].index(damage.column)
     start, size_bytes = _place_of(opened(content).decoded().row_groups[damage.group].chunks[column], damage.part)
     after = damage.change(content[start : start + size_bytes])

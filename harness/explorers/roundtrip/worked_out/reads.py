@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from tornproof.harness.common.whose_error import the_only
 from tornproof.harness.explorers.roundtrip.worked_out.question import Question, outcome_of
 from tornproof.harness.explorers.roundtrip.writing.kills import table_of_rows
 from tornproof.harness.systems.workload import FIRST_TIME
@@ -73,7 +74,7 @@ def _column_of(names: tuple[str, ...], asked: str) -> str:
         predicate = parse_predicate(f"{asked} = 1", columns)
     except PredicateError as error:
         return type(error).__name__
-    (column,) = columns_of(predicate)
+    column = the_only(columns_of(predicate))
     return column.name
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from tornproof.harness.common.whose_error import the_only
 from tornproof.harness.explorers.roundtrip.forms import reader_of
 from tornproof.harness.explorers.roundtrip.worked_out.later_keys import (
     PATH,
@@ -74,7 +75,7 @@ def of_another_program(
 ) -> MemoryStorage:
     """Return a table of points whose only partition is a file of pyarrow, with metadata that a migration makes."""
     table = open_table(_in_order(), PATH)
-    (partition,) = table.transaction().partitions
+    partition = the_only(table.transaction().partitions)
     directory, content = (
         f"{PATH}/{table.directory_of(partition)}",
         _file_of(points, row_count, sorted_by, has_checksums),

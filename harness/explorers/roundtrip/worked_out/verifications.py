@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 
 from tornproof.harness.common.new_tables import new_table
 from tornproof.harness.common.patch import replaced
-from tornproof.harness.common.whose_error import needed
+from tornproof.harness.common.whose_error import needed, the_only
 from tornproof.harness.explorers.model_based.other_footers import CHUNK_FACTS, SCHEMA, STATISTICS, with_footer, within
 from tornproof.harness.explorers.roundtrip.forms import OF_SOMEBODY_ELSE, in_form, reader_of
 from tornproof.harness.explorers.roundtrip.metadata.placed_partitions import GENERATED, PARQUET
@@ -78,12 +78,12 @@ def looked_at() -> Iterator[Question]:
 def _looked_at(*, quick: bool) -> LookedAt:
     """Return it for the only partition of a table, which has the files of one of its two columns."""
     files = dict(table_of_rows(PATH, [(FIRST_TIME, 1)]).files)
-    (entry,) = open_table(DiskImage.of_files(files), PATH).transaction().partitions
+    entry = the_only(open_table(DiskImage.of_files(files), PATH).transaction().partitions)
     content = bytearray(files[f"{PATH}/{TXN}"])
     ENTRY.pack_into(content, entry.entry_offset_bytes, entry.timestamp, 1, -1, -1)
     beside = {path: each for path, each in files.items() if path.count("/") == 1}
     own = {f"{PATH}/{TXN}": bytes(content), f"{PATH}/2024-01-01/ts.d": bytes(8)}
-    (report,) = verify_table(open_table(DiskImage.of_files(beside | own), PATH), quick=quick).partitions
+    report = the_only(verify_table(open_table(DiskImage.of_files(beside | own), PATH), quick=quick).partitions)
     return report.looked_at
 
 
@@ -217,7 +217,7 @@ def _counts(limit: int, *, in_threads: bool) -> Any:
     else:
         report = verify_table(table, decoding=SYNCHRONOUS)
     counts = report.counts
-    (partition,) = table.transaction().partitions
+    partition = the_only(table.transaction().partitions)
     metadata = open_snapshot(table).resolve(partition).metadata
     needed(metadata.header.blooms_external == (limit == SMALL_PM_BYTES), "the filters are elsewhere")
     needed(metadata.header.bloom_columns, "there are no filters")
@@ -348,7 +348,7 @@ def _problems_within(of: pa.DataType, limits: dict[str, int], damage: str) -> An
         content = with_footer(content, within(CHUNK_FACTS, lambda facts: with_fields(facts, Field(6, Kind.I64, 1))))
     files = dict(_image_of_files([content]).files)
     if damage == FLIPPED_BIT:
-        (path,) = (each for each in files if each.endswith(DATA_FILE))
+        path = the_only(each for each in files if each.endswith(DATA_FILE))
         chunk = pq.ParquetFile(io.BytesIO(content)).metadata.row_group(0).column(1)
         last = chunk.data_page_offset + chunk.total_compressed_size - 1
         files[path] = content[:last] + bytes([content[last] ^ 1]) + content[last + 1 :]

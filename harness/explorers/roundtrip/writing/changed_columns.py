@@ -18,7 +18,7 @@ from tornproof.harness.common.copies import open_writer_of_copy
 from tornproof.harness.common.made_rows import rows_for
 from tornproof.harness.common.new_tables import new_table, new_table_of_rows
 from tornproof.harness.common.patch import Controls, not_noticed, original_of
-from tornproof.harness.common.whose_error import errors_as_problems, needed
+from tornproof.harness.common.whose_error import errors_as_problems, needed, the_only
 from tornproof.harness.explorers.roundtrip.writing.kills import WRITER
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
@@ -126,7 +126,7 @@ def failed_controls() -> Iterator[str]:
 
 def _stage(writer: TableWriter, case: ChangedColumn, added: pa.Table) -> None:
     if case.write == ANEW:
-        (partition,) = writer.table.transaction().partitions
+        partition = the_only(writer.table.transaction().partitions)
         writer.rewrite_partition(partition.timestamp)
     else:
         writer.write(added)

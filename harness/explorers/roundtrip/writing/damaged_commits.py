@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tornproof.harness.common.patch import Controls, not_noticed, original_of
-from tornproof.harness.common.whose_error import errors_as_problems
+from tornproof.harness.common.whose_error import errors_as_problems, the_only
 from tornproof.harness.explorers.corruption.plan import BITS_IN_BYTE, Flip
 from tornproof.harness.explorers.roundtrip.writing.kills import Rows, commit, rows_in, table_of_rows
 from tornproof.harness.simulator.filesystem.image import DiskImage
@@ -141,15 +141,14 @@ def _rows(storage: MemoryStorage) -> list[tuple[int, str]] | None:
 def _rows_seen_by_others(storage: MemoryStorage) -> list[tuple[int, str]]:
     """Return the rows that pyarrow reads."""
     table = open_table(storage, PATH)
-    (partition,) = table.transaction().partitions
+    partition = the_only(table.transaction().partitions)
     with table.files_of(partition).open_data() as data:
         rows = pq.read_table(io.BytesIO(data.pread(partition.token, 0)))
     return list(zip(rows["ts"].cast(pa.int64()).to_pylist(), rows["v"].to_pylist(), strict=True))
 
 
 def _path(file: str) -> str:
-    (path,) = (path for path in _image().files if path.endswith(f"/{file}"))
-    return path
+    return the_only(path for path in _image().files if path.endswith(f"/{file}"))
 
 
 @functools.cache

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 
 from tornproof.harness.common.copies import open_writer_of_copy
 from tornproof.harness.common.patch import Controls, not_noticed
-from tornproof.harness.common.whose_error import errors_as_problems
+from tornproof.harness.common.whose_error import errors_as_problems, the_only
 from tornproof.harness.explorers.roundtrip.forms import FORMS, Form, in_form, opened, reader_of
 from tornproof.harness.explorers.roundtrip.writing.kills import (
     WRITER,
@@ -119,7 +119,7 @@ def _seen_by_others(content: bytes) -> list[int]:
 def _image(form: Form) -> DiskImage:
     """Return a table with a partition that was adopted in this form."""
     made = table_of_rows(PATH, FIRST)
-    (path,) = (path for path in made.files if path.endswith(DATA_FILE))
+    path = the_only(path for path in made.files if path.endswith(DATA_FILE))
     content = in_form(made.files[path], form.footer, form.chunks, form.header)
     metadata = convert(reader_of(content), size_bytes=len(content), file=path)
     there = table_of_rows(PATH, OTHER_DAY)

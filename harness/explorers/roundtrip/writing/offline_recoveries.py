@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from tornproof.harness.common.copies import open_writer_of_copy
 from tornproof.harness.common.patch import Controls, not_noticed, original_of, replaced
-from tornproof.harness.common.whose_error import errors_as_problems
+from tornproof.harness.common.whose_error import errors_as_problems, the_only
 from tornproof.harness.explorers.roundtrip.writing.kills import (
     Rows,
     commit,
@@ -130,7 +130,7 @@ def failed_controls() -> Iterator[str]:
 
 def _files(files: Mapping[str, bytes]) -> dict[str, bytes]:
     """Return the files of the partition, without what a recovery has kept elsewhere."""
-    (directory,) = _partition_paths()
+    directory = the_only(_partition_paths())
     return {path: files[path] for path in (f"{directory}/{name}" for name in (PM_FILE, DATA_FILE))}
 
 
@@ -142,7 +142,7 @@ def _partition_paths() -> tuple[str, ...]:
 
 def _damaged(case: OfflineRecovery) -> DiskImage:
     image = _left(case.kind)
-    (directory,) = _partition_paths()
+    directory = the_only(_partition_paths())
     content, size = image.files[f"{directory}/{PM_FILE}"], SIZES[case.size]
     content = (size or content[:8]) + content[8:]
     content += {NOTHING: b"", GARBAGE: b"\xa5" * 4096, UNREADABLE: _unreadable(content)}[case.behind]
@@ -151,7 +151,7 @@ def _damaged(case: OfflineRecovery) -> DiskImage:
 
 def _unreadable(content: bytes) -> bytes:
     """Return the footer of the committed version as one behind `content`, but with a feature that must be known."""
-    (committed,) = (each for path, each in _committed().files.items() if path.endswith(PM_FILE))
+    committed = the_only(each for path, each in _committed().files.items() if path.endswith(PM_FILE))
     (length,) = struct.unpack("<I", committed[-LENGTH_BYTES:])
     footer = bytearray(committed[-LENGTH_BYTES - length : -TRAILER_BYTES])
     footer[REQUIRED_FEATURE_BYTE] |= 1 << 1

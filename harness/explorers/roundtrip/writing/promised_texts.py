@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tornproof.harness.common.patch import Controls, not_noticed
-from tornproof.harness.common.whose_error import errors_as_problems
+from tornproof.harness.common.whose_error import errors_as_problems, the_only
 from tornproof.harness.explorers.roundtrip.metadata.metadata_draft import COLUMN_FIELDS, DESCRIPTOR_BYTES, HEADER_BYTES
 from tornproof.harness.explorers.roundtrip.writing.kills import (
     WRITER,
@@ -73,7 +73,7 @@ def problem_of(case: PromisedText) -> str | None:
     if problems := verify_table(open_table(storage, PATH)).all_problems:
         return f"verify reports {problems[0]}"
     table = open_table(storage, PATH)
-    (partition,) = table.transaction().partitions
+    partition = the_only(table.transaction().partitions)
     content = storage.image().files[f"{table.files_of(partition).path}/{PM_FILE}"]
     is_promised = bool(content[FLAGS_AT] & ASCII)
     return "its header still says that all texts are ASCII" if is_promised and not (case.text or "").isascii() else None
@@ -106,7 +106,7 @@ class _Careless(PartitionChanger, kw_only=True):
 @functools.cache
 def _image() -> DiskImage:
     image = table_of_rows(PATH, FIRST, of=TypeTag.VARCHAR)
-    (path,) = (path for path in image.files if path.endswith(PM_FILE))
+    path = the_only(path for path in image.files if path.endswith(PM_FILE))
     return DiskImage({**image.files, path: _promising(image.files[path])}, image.directories)
 
 

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from tornproof.harness.common.copies import open_writer_of_copy
 from tornproof.harness.common.patch import Controls, not_noticed, original_of, replaced
-from tornproof.harness.common.whose_error import errors_as_problems
+from tornproof.harness.common.whose_error import errors_as_problems, the_only
 from tornproof.harness.explorers.roundtrip.writing.kills import (
     WRITER,
     Rows,
@@ -156,5 +156,4 @@ def _size_bytes(rows: Rows) -> int:
     """Return how large the metadata of a commit in place is."""
     storage = MemoryStorage.of(_image())
     commit(storage, PATH, rows, options=OPTIONS)
-    (size_bytes,) = (len(content) for path, content in storage.image().files.items() if path.endswith(PM_FILE))
-    return size_bytes
+    return the_only(len(content) for path, content in storage.image().files.items() if path.endswith(PM_FILE))

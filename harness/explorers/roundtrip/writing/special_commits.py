@@ -19,7 +19,7 @@ from tornproof.harness.common.copies import open_writer_of_copy
 from tornproof.harness.common.made_rows import array_of, rows_for
 from tornproof.harness.common.new_tables import new_table
 from tornproof.harness.common.patch import Controls, not_noticed, original_of, replaced
-from tornproof.harness.common.whose_error import needed
+from tornproof.harness.common.whose_error import needed, the_only
 from tornproof.harness.explorers.corruption import every_type
 from tornproof.harness.explorers.roundtrip.worked_out.question import Question, outcome_of, problem_of
 from tornproof.harness.explorers.roundtrip.writing.kills import (
@@ -342,7 +342,7 @@ def _codec_of(codec: Codec, *, is_renamed: bool) -> int:
 def _metadata_of(storage: MemoryStorage) -> Metadata:
     """Return the metadata of the only partition."""
     snapshot = open_snapshot(open_table(storage, PATH))
-    (partition,) = snapshot.transaction.partitions
+    partition = the_only(snapshot.transaction.partitions)
     return snapshot.resolve(partition).metadata
 
 

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from tornproof.harness.common.copies import open_writer_of_copy
 from tornproof.harness.common.new_tables import new_table
 from tornproof.harness.common.patch import Controls, not_noticed, original_of
-from tornproof.harness.common.whose_error import errors_as_problems, needed
+from tornproof.harness.common.whose_error import errors_as_problems, needed, the_only
 from tornproof.harness.explorers.model_based.surroundings import ENCODINGS
 from tornproof.harness.explorers.roundtrip.writing.kills import WRITER, Littering, UnnamedError, execute_and_spoil
 from tornproof.harness.explorers.roundtrip.writing.offered_values import Offered, OfferedColumn, offered_columns
@@ -58,7 +58,7 @@ def problem_of(column: OfferedColumn) -> str | None:
             writer.rollback()
             return problem
         writer.commit()
-    (partition,) = table.transaction().partitions
+    partition = the_only(table.transaction().partitions)
     with table.files_of(partition).open_data() as data:
         content = data.pread(partition.token, 0)
     read = _read(table)

@@ -40,7 +40,9 @@ def kinds_of(findings: list[Any]) -> set[str]:
         ),
         ("tornproof.impl.table.symbol_hash:HASH_MASK", 0x07, {"buckets"}),
         nightly(
-            "tornproof.impl.table.partition_names:_floor", lambda start, _: start, {"directories", "starts", "ends"}
+            "tornproof.impl.table.partition_names:_floor",
+            lambda start, _: start,
+            {"directories", "starts", "ends", "verified", "unordered rows", "later keys", "column tops"},
         ),
         nightly("tornproof.impl.storage.checksum:crc32_combine", lambda first, second, _: second, {"checksums"}),
         nightly("tornproof.impl.extension.bounds:SUFFIX_SIZE_MAX_BYTES", 15, {"bounds in FlatBuffers"}),

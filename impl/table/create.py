@@ -1,17 +1,19 @@
 """Creating a table without rows: a directory with its metadata files.
 
-`_txn` gets its name last, so an interrupted creation leaves no table, and can be repeated.
+`_txn` gets its name last, so an interrupted creation leaves no table, and can be repeated. The writer's lock is held
+from the first file on, which tells a creation that runs from one that was killed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 
 import msgspec
 
 from tornproof.impl import limits
-from tornproof.impl.errors import TornproofError
-from tornproof.impl.storage.interface import EntryKind, OpenMode, Storage
+from tornproof.impl.errors import StorageError, TornproofError
+from tornproof.impl.storage.interface import EntryKind, OpenMode, Storage, StorageReason
 from tornproof.impl.table.column_versions import CV_FILE, NEW_FILE_BYTES
 from tornproof.impl.table.metadata_file import (
     META_FILE,
@@ -28,6 +30,7 @@ from tornproof.impl.table.new_dictionary import new_dictionary
 from tornproof.impl.table.partition_schema import physical_form
 from tornproof.impl.table.symbols import DICTIONARY_FILES
 from tornproof.impl.table.table import Table, open_table
+from tornproof.impl.txn.pins import PINS_FILE, take_writer_lock
 from tornproof.impl.txn.transaction import TXN_FILE
 from tornproof.impl.txn.write import encode_new_file, first_version
 from tornproof.impl.types.questdb import (
@@ -44,7 +47,7 @@ from tornproof.impl.types.questdb import (
 )
 
 UNNAMED_TXN_FILE = "_txn.new"
-OWN_FILES = frozenset({META_FILE, CV_FILE, NAME_FILE, UNNAMED_TXN_FILE})
+OWN_FILES = frozenset({META_FILE, CV_FILE, NAME_FILE, UNNAMED_TXN_FILE, PINS_FILE})
 NAME_LENGTH_MAX = 127
 FILE_NAME_MAX_BYTES = 255
 LONGEST_ENDING = ".k.new"
@@ -90,7 +93,7 @@ def create_table(
 
     `timestamp` names the designated timestamp. The table's name is that of the directory, up to a `~`. An existing
     directory may only contain the files of an interrupted creation. Raises TableRejectedError for invalid columns or
-    names, StorageError.
+    names, BusyError while another process creates the table, StorageError.
 
     The table has no write-ahead log, and its writers make only parquet partitions, so the last one will be in Parquet:
     before a server inserts into it, `ALTER TABLE … SET TYPE WAL` and a restart of the server are needed.
@@ -118,18 +121,11 @@ def create_table(
     if len(content) > META_LIMIT_BYTES:
         raise TableRejectedError(f"{META_FILE} would have {len(content):,} bytes, more than {META_LIMIT_BYTES:,}")
     _make_directory(storage, path, metadata)
-    _write(storage, f"{path}/{META_FILE}", content)
-    _write(storage, f"{path}/{CV_FILE}", bytes(NEW_FILE_BYTES))
-    _write(storage, f"{path}/{NAME_FILE}", encode_name(name) + b"\0")
-    symbols = _symbols(metadata)
-    for column in symbols:
-        for kind, content in new_dictionary(column.symbol_capacity).items():
-            _write(storage, f"{path}/{column.name}.{kind}", content)
-    _write(storage, f"{path}/{UNNAMED_TXN_FILE}", encode_new_file(first_version(symbol_column_count=len(symbols))))
-    storage.sync_directory(path)
-    storage.rename(f"{path}/{UNNAMED_TXN_FILE}", f"{path}/{TXN_FILE}")
-    storage.sync_directory(path)
-    storage.sync_directory(parent or ("/" if path.startswith("/") else "."))
+    with _lock(storage, path):
+        # Looked at again, because another process may have finished the table before it released the lock.
+        _make_directory(storage, path, metadata)
+        _write_files(storage, path, name, metadata, content)
+        storage.sync_directory(parent or ("/" if path.startswith("/") else "."))
     return open_table(storage, path)
 
 
@@ -207,6 +203,31 @@ def _make_directory(storage: Storage, path: str, metadata: TableMetadata) -> Non
 
 def _symbols(metadata: TableMetadata) -> list[TableColumn]:
     return [column for column in metadata.columns if tag_of(column.type) is TypeTag.SYMBOL]
+
+
+def _lock(storage: Storage, path: str) -> AbstractContextManager[object]:
+    """Keep other creators out, and writers until the name of the table is durable; raises BusyError, StorageError."""
+    try:
+        return take_writer_lock(storage, path)
+    except StorageError as error:
+        if error.reason != StorageReason.NO_LOCKS:
+            raise
+        return nullcontext()
+
+
+def _write_files(storage: Storage, path: str, name: str, metadata: TableMetadata, content: bytes) -> None:
+    """Make the files of an empty table durable, `_txn` last; `content` is that of `_meta`."""
+    _write(storage, f"{path}/{META_FILE}", content)
+    _write(storage, f"{path}/{CV_FILE}", bytes(NEW_FILE_BYTES))
+    _write(storage, f"{path}/{NAME_FILE}", encode_name(name) + b"\0")
+    symbols = _symbols(metadata)
+    for column in symbols:
+        for kind, empty in new_dictionary(column.symbol_capacity).items():
+            _write(storage, f"{path}/{column.name}.{kind}", empty)
+    _write(storage, f"{path}/{UNNAMED_TXN_FILE}", encode_new_file(first_version(symbol_column_count=len(symbols))))
+    storage.sync_directory(path)
+    storage.rename(f"{path}/{UNNAMED_TXN_FILE}", f"{path}/{TXN_FILE}")
+    storage.sync_directory(path)
 
 
 def _write(storage: Storage, path: str, content: bytes) -> None:

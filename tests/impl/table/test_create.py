@@ -10,8 +10,8 @@ from real_tables import snapshot_of, verified
 from type_values import array_type, decimal_type, geohash_type
 
 from tornproof.harness.simulator.filesystem.intercept import STEPS, Answer, Call, CallKind, InterceptedStorage, Run
-from tornproof.impl.errors import NotATableError, StorageError
-from tornproof.impl.storage.interface import OpenMode
+from tornproof.impl.errors import BusyError, NotATableError, StorageError
+from tornproof.impl.storage.interface import OpenMode, StorageReason
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
 from tornproof.impl.table.create import NewColumn, TableRejectedError, create_table
 from tornproof.impl.table.metadata_file import PartitionBy, TableColumn
@@ -22,6 +22,7 @@ from tornproof.impl.types.questdb import TypeTag
 TS = NewColumn(name="ts", type=TypeTag.TIMESTAMP)
 COLUMNS = (TS, NewColumn(name="v", type=TypeTag.LONG), NewColumn(name="n", type=TypeTag.VARCHAR))
 NAMES = ["_cv", "_meta", "_name", "_txn"]
+OWN_NAMES = ["_cv", "_meta", "_name", "_pins", "_txn"]
 FASTPATH = "tables/9.4.2/fastpath/table"
 
 
@@ -52,7 +53,7 @@ def test_files_are_those_of_a_real_table_that_has_no_log(questdb_data: Path, tmp
     real = questdb_data / FASTPATH
     create(tmp_path / "fastpath~7", table_id=7)
     assert sorted(entry.name for entry in real.iterdir() if entry.is_file()) == NAMES
-    assert sorted(entry.name for entry in (tmp_path / "fastpath~7").iterdir()) == NAMES
+    assert sorted(entry.name for entry in (tmp_path / "fastpath~7").iterdir()) == OWN_NAMES
     for name in NAMES[:3]:
         assert (tmp_path / "fastpath~7" / name).read_bytes() == (real / name).read_bytes()
     first, later = ((path / "_txn").read_bytes() for path in (tmp_path / "fastpath~7", real))
@@ -231,7 +232,7 @@ def test_interrupted_creation_leaves_no_table_and_can_be_done_again(tmp_path: Pa
             open_table(OperatingSystemStorage(), str(path))
         create(path)
         assert verified(path).sound
-        assert sorted(entry.name for entry in path.iterdir()) == NAMES
+        assert sorted(entry.name for entry in path.iterdir()) == OWN_NAMES
 
 
 def test_left_overs_of_an_interrupted_creation_leave_nothing_behind(tmp_path: Path) -> None:
@@ -251,6 +252,49 @@ def test_everything_is_durable_before_the_table_has_its_name_and_the_name_before
         assert written < done.index((CallKind.FSYNC, name)) < named
     assert done[named - 1] == (CallKind.SYNC_DIRECTORY, "t")
     assert done[named + 1 :] == [(CallKind.SYNC_DIRECTORY, "t"), (CallKind.SYNC_DIRECTORY, tmp_path.name)]
+
+
+def test_a_second_creator_is_told_that_the_first_is_at_work(tmp_path: Path) -> None:
+    """The second took a running creation for a killed one, and the first then put its empty `_txn` over commits."""
+    told = []
+
+    class Overtaken(Interrupted):
+        def intercept(self, call: Call, run: Run[Answer]) -> Answer:
+            answer = super().intercept(call, run)
+            if call.kind in STEPS and len(self.done) > 2:  # after the directory and `_pins`
+                with pytest.raises((BusyError, StorageError)) as refused:
+                    create(tmp_path / "t")
+                told.append(type(refused.value))
+            return answer
+
+    create(tmp_path / "t", storage=Overtaken(stop=-1))
+    # From the renaming on, the table is there.
+    assert told[-3:] == [StorageError] * 3 and set(told[:-3]) == {BusyError}
+    assert verified(tmp_path / "t").sound
+
+
+def test_a_creator_that_waited_for_the_lock_leaves_the_finished_table_alone(tmp_path: Path) -> None:
+    class Late(InterceptedStorage):
+        def intercept(self, call: Call, run: Run[Answer]) -> Answer:
+            if call.path.endswith("_pins") and call.kind is CallKind.OPEN_FOR_WRITING:
+                create(tmp_path / "t")
+            return run()
+
+    with pytest.raises(StorageError, match="already there"):
+        create(tmp_path / "t", TS, storage=Late(OperatingSystemStorage()))
+    metadata = open_table(OperatingSystemStorage(), str(tmp_path / "t")).metadata
+    assert metadata is not None and len(metadata.columns) == len(COLUMNS)
+
+
+def test_a_table_is_created_where_files_have_no_locks(tmp_path: Path) -> None:
+    class WithoutLocks(InterceptedStorage):
+        def intercept(self, call: Call, run: Run[Answer]) -> Answer:
+            if call.kind is CallKind.LOCK:
+                raise StorageError(call.path, "lock", StorageReason.NO_LOCKS)
+            return run()
+
+    create(tmp_path / "t", storage=WithoutLocks(OperatingSystemStorage()))
+    assert verified(tmp_path / "t").sound
 
 
 def test_relative_path_is_made_where_the_process_stands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ The first ones are mistakes of an implementation; the last three keep a process 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -60,8 +60,10 @@ class _BlindLock(WriterLock):
 def purge_regardless(original: Callable[..., tuple[str, ...]]) -> Callable[..., tuple[str, ...]]:
     """Purge what readers have pinned."""
 
-    def purge(storage: Storage, table: Table, transaction: Transaction, lock: WriterLock) -> tuple[str, ...]:
-        return original(storage, table, transaction, _BlindLock())
+    def purge(
+        storage: Storage, table: Table, transaction: Transaction, lock: WriterLock, named: Collection[str]
+    ) -> tuple[str, ...]:
+        return original(storage, table, transaction, _BlindLock(), named)
 
     return purge
 

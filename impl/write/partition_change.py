@@ -203,8 +203,8 @@ class PartitionChanger(msgspec.Struct, kw_only=True):
         form = options.encoding.footer_extension or form_before
         footer, row_groups = new_footer(header, self.name), self._encoded(rows.parts(), header, options)
         if rows.is_streamed:
-            write, after = stream_new_directory(self.storage, files, header, footer, row_groups, form)
             self.streamed.append(files.path)
+            write, after = stream_new_directory(self.storage, files, header, footer, row_groups, form)
         else:
             write, after = next_in_new_directory(files, header, footer, row_groups, form=form)
         found = excess_of(after)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from itertools import groupby
 from operator import itemgetter
 
@@ -14,13 +14,16 @@ from tornproof.impl.txn.transaction import Transaction
 from tornproof.impl.write.recovery import remove_directory
 
 
-def purge(storage: Storage, table: Table, transaction: Transaction, lock: WriterLock) -> tuple[str, ...]:
+def purge(
+    storage: Storage, table: Table, transaction: Transaction, lock: WriterLock, named: Collection[str]
+) -> tuple[str, ...]:
     """Remove directories that no pin needs; return their names, sorted. `transaction` is the durable committed version.
 
-    A directory that was replaced at version N is only needed by readers below N. Raises StorageError.
+    A directory that was replaced at version N is only needed by readers below N. `named` are directories that committed
+    versions name or named, among them those of `transaction`; of others it is not known. Raises StorageError.
     """
     removed: list[str] = []
-    for needed_below, names in _by_need(table, transaction):
+    for needed_below, names in _by_need(table, transaction, named):
         with lock.exclude_pins_below(needed_below) as nobody_reads:
             for name in names if nobody_reads else ():
                 remove_directory(storage, f"{table.path}/{name}")
@@ -30,12 +33,12 @@ def purge(storage: Storage, table: Table, transaction: Transaction, lock: Writer
     return tuple(sorted(removed))
 
 
-def _by_need(table: Table, transaction: Transaction) -> Iterator[tuple[int, list[str]]]:
-    """Yield unreferenced directories with the version from which on they are not needed."""
-    unreferenced = [split_name(name) for name in table.unreferenced_directories(transaction)]
-    known = unreferenced + [split_name(table.directory_of(partition)) for partition in transaction.partitions]
+def _by_need(table: Table, transaction: Transaction, named: Collection[str]) -> Iterator[tuple[int, list[str]]]:
+    """Yield unreferenced directories with the version from which on they are surely not needed."""
+    # Others prove nothing: a directory that a killed server left was never named, and has replaced no other.
+    known = [split_name(name) for name in named]
     needs = []
-    for interval, name_txn in unreferenced:
+    for interval, name_txn in map(split_name, table.unreferenced_directories(transaction)):
         # A directory is named by the version before its commit, so its successor exists from one version later on.
         successors = [other + 1 for name, other in known if name == interval and other > name_txn]
         name = interval if name_txn < 0 else f"{interval}.{name_txn}"

@@ -34,7 +34,7 @@ from tornproof.impl.table.table import Table, open_table
 from tornproof.impl.txn.announced_version import AnnouncedVersion, announced_after
 from tornproof.impl.txn.pins import WriterLock, take_writer_lock
 from tornproof.impl.txn.transaction import HEADER_BYTES, TXN_FILE, Partition, Transaction
-from tornproof.impl.txn.write import I64_MAX, I64_MIN, NextVersion, PartitionState, next_version, plan_store
+from tornproof.impl.txn.write import I64_MAX, I64_MIN, NextVersion, PartitionState, StorePlan, next_version, plan_store
 from tornproof.impl.write.adoption import WRITTEN_FLAGS, PreparedPartition, adopted, check_symbol_keys
 from tornproof.impl.write.column_tops import ColumnTops
 from tornproof.impl.write.commit import HARDENED, Protocol, RecoveryAction, execute, extend_dictionaries
@@ -148,6 +148,7 @@ class TableWriter(AbstractContextManager["TableWriter"]):
         self._timestamp_name = self._changer.timestamp_name
         self._open: dict[int, OpenPartition] = {}
         self._with_orphans: set[int] = set()
+        self._named = {table.directory_of(partition) for partition in transaction.partitions}
         self._is_dead = False
         self._commit_count = 0
         self._null_columns: set[str] = set()
@@ -209,8 +210,8 @@ class TableWriter(AbstractContextManager["TableWriter"]):
         """Commit everything staged as the next version and return its number, which acknowledges it.
 
         If nothing is staged there is no new version. If rows or the last partition are rejected, or old rows cannot be
-        read, neither the table nor the staged rows change. After a StorageError this writer cannot be used any more;
-        `open_writer` recovers.
+        read, neither the table nor the staged rows change. After any error of a file that is
+        written or removed, this writer cannot be used any more; `open_writer` recovers.
         """
         self._check_alive()
         self._dictionaries.extend(self._staged)
@@ -227,16 +228,10 @@ class TableWriter(AbstractContextManager["TableWriter"]):
                 dropped=self._dropped,
                 written=changes.keys(),
             )
-            following = self._following(changes, states, has_column_tops=column_tops is not None)
+            plan = self._store_plan(self._following(changes, states, has_column_tops=column_tops is not None))
         except BaseException:
-            for path in self._changer.streamed:
-                remove_streamed(self._storage, path)
+            self._remove_streamed()
             raise
-        with self._storage.open_for_reading(f"{self.table.path}/{TXN_FILE}") as handle:
-            # The free area has the version before the committed one, written by this writer from its third commit on.
-            is_durable, size_bytes = self._commit_count >= 2, handle.size_bytes()
-            content = handle.pread(size_bytes if is_durable else HEADER_BYTES, 0)
-            plan = plan_store(content, following, size_bytes=size_bytes, area_is_durable=is_durable)
         self._is_dead = True
         # Before the commit, because the note does no harm without nulls, and nulls without it are not found.
         for column in self._with_first_nulls():
@@ -259,6 +254,7 @@ class TableWriter(AbstractContextManager["TableWriter"]):
         unnamed = [partition for partition in self.transaction.partitions if partition.timestamp in gone]
         self.transaction = self.table.transaction()
         self._dictionaries.commit(self.transaction)
+        self._named.update(change.partition.files.name for change in changes.values())
         self._protocol.replaced(self._storage, self._lock, self.transaction.version, map(self.table.files_of, unnamed))
         self.rollback()
         # Only now, because a writer that cannot read its own version would commit the same rows again.
@@ -268,7 +264,9 @@ class TableWriter(AbstractContextManager["TableWriter"]):
     def purge(self) -> tuple[str, ...]:
         """Remove the partition directories that neither the committed nor a pinned version names; return the names."""
         self._check_alive()
-        return purge(self._storage, self.table, self.transaction, self._lock)
+        removed = purge(self._storage, self.table, self.transaction, self._lock, self._named)
+        self._named.difference_update(removed)
+        return removed
 
     def close(self) -> None:
         """Release the lock; raises UncommittedError if changes are staged, unless another error is on its way.
@@ -376,6 +374,21 @@ class TableWriter(AbstractContextManager["TableWriter"]):
             partition_table_version=self._announced.partition_table_version if self._announced else None,
             column_version=self.transaction.record.column_version + has_column_tops,
         )
+
+    def _store_plan(self, following: NextVersion) -> StorePlan:
+        with self._storage.open_for_reading(f"{self.table.path}/{TXN_FILE}") as handle:
+            # The free area has the version before the committed one, written by this writer from its third commit on.
+            is_durable, size_bytes = self._commit_count >= 2, handle.size_bytes()
+            content = handle.pread(size_bytes if is_durable else HEADER_BYTES, 0)
+            return plan_store(content, following, size_bytes=size_bytes, area_is_durable=is_durable)
+
+    def _remove_streamed(self) -> None:
+        """Remove what was written for a commit that does not come about; raises StorageError."""
+        # What stays has the name of a later commit's directory, so only a new writer may continue, which removes it.
+        self._is_dead = True
+        for path in self._changer.streamed:
+            remove_streamed(self._storage, path)
+        self._is_dead = False
 
     def _check_last(self, states: Mapping[int, PartitionState]) -> None:
         """Raise ParquetLastError if servers would fail to insert into the table afterwards, and this is not allowed."""

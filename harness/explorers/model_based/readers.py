@@ -64,7 +64,9 @@ def purge(world: World) -> None:
     oldest = min((version.number for _, version in world.state.pins), default=world.state.committed.number)
     for name in (name for name, _ in world.state.directories if name not in live):
         # A dropped partition has no successor to say when it was replaced, so any older pin keeps it.
-        needed_below = world.ceased[name] if name in world.was_replaced else world.state.committed.number
+        needed_below = (
+            max(world.ceased[name], world.opened_at) if name in world.was_replaced else world.state.committed.number
+        )
         if oldest >= needed_below and world.files.name_of(name) not in names:
             raise ViolationError(ALLOWED, f"{world.files.name_of(name)} was not purged, although no reader needs it")
         world.reached["purge refused by a pin"] += world.files.name_of(name) not in names

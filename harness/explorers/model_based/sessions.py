@@ -273,5 +273,6 @@ def _open(world: World, fault: Fault | None) -> None:
     outcomes = step(world.state, Recover(crash=is_crash))
     world.accept(outcomes, orphaned, "a recovery")
     if not is_crash:
+        world.opened_at = world.state.committed.number
         world.reached["orphan restated"] += bool(orphaned)
         world.reached["directory of a stopped commit removed"] += bool(uncommitted)

@@ -131,6 +131,8 @@ class World:
         self.facts: dict[DirectoryName, Facts] = {}
         self.ceased: dict[DirectoryName, int] = dict.fromkeys(start.unreferenced, start.transaction.version)
         self.was_replaced: set[DirectoryName] = set()
+        self.opened_at = start.transaction.version
+        """The version that the writer was opened at, which does not know which directories versions before it named."""
         self.committed_partitions: dict[tuple[DirectoryName, int], Partition] = {}
         self.reached: Counter[str] = Counter()
         self.around = ExitStack()  # what is other than usual as long as the program runs

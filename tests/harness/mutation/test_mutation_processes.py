@@ -53,8 +53,9 @@ def test_a_purge_that_does_not_ask_for_pins_removes_what_is_read() -> None:
         writer.rewrite_partition(0)
         writer.commit()
     now, lock = table.transaction(), Pinned()
-    assert purge(storage, table, now, lock) == ()
-    assert len(purge_regardless(purge)(storage, table, now, lock)) == 1
+    named = [table.directory_of(partition) for partition in now.partitions]
+    assert purge(storage, table, now, lock, named) == ()
+    assert len(purge_regardless(purge)(storage, table, now, lock, named)) == 1
     assert table.unreferenced_directories(now) == ()
 
 

@@ -56,18 +56,35 @@ def test_what_no_version_names_is_removed_and_what_one_names_stays() -> None:
 
 def test_pin_keeps_the_directories_of_its_version_and_no_others() -> None:
     storage = filled(rows([1, 2]))
-    rewrite(storage)
-    reader = storage.fork_process()
-    with pin_committed(reader, PATH) as pin:
-        assert (pin.version, pin.is_held) == (2, True)
+    with writer_on(storage) as writer:
+        writer.rewrite_partition(DAY)
+        writer.commit()
+        with pin_committed(storage.fork_process(), PATH) as pin:
+            assert (pin.version, pin.is_held) == (2, True)
+            pinned = snapshot_of(PATH, storage)
+            before = rows_of(pinned)
+            for _ in range(2):
+                writer.rewrite_partition(DAY)
+                writer.commit()
+            assert writer.purge() == ("2024-01-01.0",)
+            assert rows_of(pinned).equals(before)
+            assert partitions_on(storage) == ["2024-01-01.1", "2024-01-01.2", "2024-01-01.3"]
+        assert writer.purge() == ("2024-01-01.1", "2024-01-01.2")
+
+
+def test_a_directory_that_no_version_ever_named_has_replaced_nothing() -> None:
+    """A killed server left it; what was said to be replaced by it was removed below a pinned reader."""
+    storage = filled(rows([1, 2]))
+    with writer_on(storage) as writer:
+        writer.write(rows([DAY_LENGTH]))
+        writer.commit()
+    storage.mkdir(f"{PATH}/2024-01-01.1")
+    with pin_committed(storage.fork_process(), PATH) as pin:
         pinned = snapshot_of(PATH, storage)
-        before = rows_of(pinned)
         rewrite(storage)
-        rewrite(storage)
-        assert purge(storage) == ("2024-01-01.0",)
-        assert rows_of(pinned).equals(before)
-        assert partitions_on(storage) == ["2024-01-01.1", "2024-01-01.2", "2024-01-01.3"]
-    assert purge(storage) == ("2024-01-01.1", "2024-01-01.2")
+        assert purge(storage) == ()
+        assert (pin.version, rows_of(pinned).num_rows) == (2, 3)
+    assert purge(storage) == ("2024-01-01.0", "2024-01-01.1")
 
 
 def test_pin_on_the_committed_version_keeps_nothing_that_is_old() -> None:
@@ -93,9 +110,10 @@ def test_pin_of_a_killed_process_is_gone() -> None:
     reader = storage.fork_process()
     rewrite_pin = pin_committed(reader, PATH)
     rewrite(storage)
-    assert purge(storage) == ("2024-01-01.0", "2024-01-01.1")
+    # A new writer cannot know whether `.1` and `.2` were ever named, and have replaced what came before.
+    assert purge(storage) == ()
     reader.kill_process()
-    assert purge(storage) == ("2024-01-01.2",)
+    assert purge(storage) == ("2024-01-01.0", "2024-01-01.1", "2024-01-01.2")
     assert rewrite_pin.version == 3
 
 

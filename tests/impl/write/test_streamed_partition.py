@@ -16,17 +16,21 @@ from real_tables import files_below, verified
 from written_tables import DAY, PATH, new_table, rows, table_on
 
 from tornproof.harness.simulator.filesystem.faulty import Fault, FaultyStorage
+from tornproof.harness.simulator.filesystem.intercept import Answer, Call, CallKind, InterceptedStorage, Run
 from tornproof.harness.simulator.filesystem.memory import Killed, MemoryStorage
 from tornproof.impl.errors import ParquetLastError, StorageError
+from tornproof.impl.layout.parquet import DATA_FILE
 from tornproof.impl.storage.interface import Storage, StorageReason
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
 from tornproof.impl.table.create import NewColumn, create_table
 from tornproof.impl.table.metadata_file import PartitionBy
+from tornproof.impl.table.partition import PM_FILE
 from tornproof.impl.table.table import open_table
+from tornproof.impl.txn.transaction import TXN_FILE
 from tornproof.impl.types.questdb import TypeTag
 from tornproof.impl.write import partition_change
 from tornproof.impl.write.partition_change import WriterOptions
-from tornproof.impl.write.table_writer import TableWriter, open_writer
+from tornproof.impl.write.table_writer import TableWriter, WriterDeadError, open_writer
 
 EVERYTHING, NOTHING = -1, 1 << 62
 KILLS_MAX = 200
@@ -162,6 +166,53 @@ def test_a_rejected_commit_leaves_no_directory_and_can_be_made_again() -> None:
         assert storage.image().files.keys() == before.keys()
         writer.commit()
     assert len(table_on(storage)) == 12 and verified(PATH, storage).sound
+
+
+class Failing(InterceptedStorage):
+    """A storage in which the `failing` calls on files of these names fail."""
+
+    def __init__(self, inner: Storage) -> None:
+        super().__init__(inner)
+        self.failing: dict[CallKind, str] = {}
+
+    def intercept(self, call: Call, run: Run[Answer]) -> Answer:
+        if call.path.endswith(f"/{self.failing.get(call.kind)}"):
+            raise StorageError(call.path, call.kind, StorageReason.INPUT_OUTPUT)
+        return run()
+
+
+def test_a_commit_that_cannot_read_txn_leaves_no_directory() -> None:
+    """It stayed, and the next purge took it for one that a version had named, and a pinned one for replaced."""
+    storage = start()
+    before, failing = storage.image().directories, Failing(storage)
+    with streamed_above(EVERYTHING), writer_of(failing, PATH, 3) as writer:
+        writer.rewrite_partition(DAY)
+        failing.failing = {CallKind.OPEN_FOR_READING: TXN_FILE}
+        with pytest.raises(StorageError):
+            writer.commit()
+        assert storage.image().directories == before
+        failing.failing = {}
+        writer.commit()
+
+
+@pytest.mark.parametrize(
+    "place", [{CallKind.OPEN_FOR_READING: TXN_FILE}, {CallKind.OPEN_FOR_WRITING: PM_FILE}], ids=["commit", "streaming"]
+)
+def test_a_writer_that_cannot_remove_a_directory_again_leaves_it_to_the_next_one(place: dict[CallKind, str]) -> None:
+    storage = start()
+    before, failing = storage.image().directories, Failing(storage)
+    with streamed_above(EVERYTHING), writer_of(failing, PATH, 3) as writer:
+        writer.rewrite_partition(DAY)
+        failing.failing = {CallKind.UNLINK: DATA_FILE, **place}
+        with pytest.raises(StorageError):
+            writer.commit()
+        failing.failing = {}
+        writer.rollback()
+        with pytest.raises(WriterDeadError):
+            writer.commit()
+    assert storage.image().directories != before
+    writer_of(storage).close()
+    assert storage.image().directories == before
 
 
 def large_table(path: str) -> int:

@@ -260,7 +260,8 @@ def test_a_forked_process_can_neither_use_nor_close_the_writer_of_the_one_before
 
 def test_folder_without_meta_is_not_written_to() -> None:
     storage, _ = new_table()
-    storage.unlink(f"{PATH}/_meta")
+    for name in ("_meta", "_pins"):
+        storage.unlink(f"{PATH}/{name}")
     with pytest.raises(NotATableError, match="no _meta with a designated timestamp"):
         writer_on(storage)
     assert "_pins" not in storage.listdir(PATH)

@@ -54,12 +54,16 @@ class Action(enum.Enum):
 
 
 class RecoveryAction(enum.Enum):
-    """One step of what a writer does first with the files of an earlier process (`recovery.py`)."""
+    """One step of what a writer does first with the files of an earlier process (`recovery.py`), in this order.
 
+    Directories go first, because the steps after it need space, which they may fill; neither the version that is seen
+    nor one that a power cut may leave in its place names them.
+    """
+
+    REMOVE_UNCOMMITTED = "remove the directories of commits that never came about"
     REPUBLISH_PARTITIONS = "publish each committed generation again, as the newest"
     STORE_VERSION_AGAIN = "store the committed version again"
     TAKE_COLUMN_VERSION_BACK = "store the committed version of `_cv` where a killed commit has stored the next one"
-    REMOVE_UNCOMMITTED = "remove the directories of commits that never came about"
 
 
 class PartitionWrite(msgspec.Struct, frozen=True, kw_only=True):

@@ -34,14 +34,14 @@ def recover_for_writing(
     transaction = table.transaction()
     for action in actions:
         match action:
+            case RecoveryAction.REMOVE_UNCOMMITTED:
+                _remove_uncommitted(storage, table, transaction)
             case RecoveryAction.REPUBLISH_PARTITIONS:
                 _republish_partitions(storage, table, transaction)
             case RecoveryAction.STORE_VERSION_AGAIN:
                 _store_version_again(storage, table.path, transaction.version)
             case RecoveryAction.TAKE_COLUMN_VERSION_BACK:
                 _take_column_version_back(storage, table.path, transaction.record.column_version)
-            case RecoveryAction.REMOVE_UNCOMMITTED:
-                _remove_uncommitted(storage, table, transaction)
     return transaction
 
 
@@ -56,6 +56,20 @@ def remove_directory(storage: Storage, path: str) -> None:
     for name in storage.listdir(path):
         remove_directory(storage, f"{path}/{name}")
     storage.rmdir(path)
+
+
+def _remove_uncommitted(storage: Storage, table: Table, transaction: Transaction) -> None:
+    """Remove the directories of uncommitted writes: their names have the committed version or a later one.
+
+    Older unreferenced directories may still be pinned, so only `purge.py` removes them.
+    """
+    uncommitted = [
+        name for name in table.unreferenced_directories(transaction) if split_name(name)[1] >= transaction.version
+    ]
+    for name in uncommitted:
+        remove_directory(storage, f"{table.path}/{name}")
+    if uncommitted:
+        storage.sync_directory(table.path)
 
 
 def _republish_partitions(storage: Storage, table: Table, transaction: Transaction) -> None:
@@ -117,17 +131,3 @@ def _take_column_version_back(storage: Storage, table_path: str, version: int) -
     path = f"{table_path}/{CV_FILE}"
     if is_ahead(storage, path, version):
         take_back(storage, path, version)
-
-
-def _remove_uncommitted(storage: Storage, table: Table, transaction: Transaction) -> None:
-    """Remove the directories of uncommitted writes: their names have the committed version or a later one.
-
-    Older unreferenced directories may still be pinned, so only `purge.py` removes them.
-    """
-    uncommitted = [
-        name for name in table.unreferenced_directories(transaction) if split_name(name)[1] >= transaction.version
-    ]
-    for name in uncommitted:
-        remove_directory(storage, f"{table.path}/{name}")
-    if uncommitted:
-        storage.sync_directory(table.path)

@@ -17,7 +17,7 @@ from tornproof.harness.simulator.filesystem.memory import Killed, MemoryStorage
 from tornproof.impl import limits
 from tornproof.impl.errors import RowsRejectedError, StorageError
 from tornproof.impl.read.reader import open_snapshot
-from tornproof.impl.storage.interface import OpenMode, Storage, StorageReason
+from tornproof.impl.storage.interface import EntryKind, File, OpenMode, Storage, StorageReason
 from tornproof.impl.table.column_versions import CV_FILE
 from tornproof.impl.table.table import open_table
 from tornproof.impl.txn.pins import PINS_FILE
@@ -247,6 +247,22 @@ def test_an_orphan_beside_which_there_is_no_room_stays_and_the_partition_can_be_
         writer.rewrite_partition(DAY)
         writer.commit()
     assert orphan_counts(PATH, storage) == [0, 0] and pairs_on(storage) == [(1, 0), (DAY_LENGTH, 1)]
+
+
+def test_a_disk_that_uncommitted_directories_fill_does_not_keep_writers_out_for_good() -> None:
+    """The orphan was put aside first, which needs space, so each writer ended before it removed a directory."""
+    storage, filling = with_an_orphan(), f"{PATH}/2024-01-05.1"
+    storage.mkdir(filling)
+
+    class Full(InterceptedStorage):
+        def intercept_write(self, file: File, call: Call, run: Callable[[], None]) -> None:
+            if storage.kind(filling) is not EntryKind.MISSING:
+                raise StorageError(file=call.path, operation=call.kind.value, reason=StorageReason.NO_SPACE)
+            run()
+
+    writer_on(Full(storage)).close()
+    assert orphan_counts(PATH, storage) == [0, 0]
+    assert storage.kind(filling) is EntryKind.MISSING
 
 
 def test_another_failure_to_put_an_orphan_aside_is_an_error() -> None:

@@ -87,7 +87,7 @@ def change_footer_form(
                 if again.size_bytes() != size_bytes or any(again.pread(*at) != part for at, part in seen.items()):
                     raise _changed(path)
 
-        publish_parts(storage, out or path, _in_large_parts(parts()), check_unchanged)
+        publish_parts(storage, out or path, _in_large_parts(parts()), check_unchanged, like=path)
     return FormChange(
         path=path,
         written_to=out or path,

@@ -1,15 +1,16 @@
 """How a file is published: it is written beside its path and synced, then renamed, then the name is synced.
 
-At any time, and after a crash at any time, the path leads to nothing, to the old file or to the whole new one.
+At any time, and after a crash at any time, the path leads to nothing, to the old file or to the whole new one. The
+unfinished file is locked until it is renamed, which tells one that is written from one that a killed process left.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 
-from tornproof.impl.errors import StorageError, TornproofError
-from tornproof.impl.storage.interface import EntryKind, OpenMode, Storage
+from tornproof.impl.errors import BusyError, StorageError
+from tornproof.impl.storage.interface import EntryKind, File, LockMode, OpenMode, Storage, StorageReason
 
 UNFINISHED_SUFFIX = ".migrating"
 
@@ -20,34 +21,64 @@ def publish_file(storage: Storage, path: str, content: bytes) -> None:
 
 
 def publish_parts(
-    storage: Storage, path: str, parts: Iterable[bytes], check_last: Callable[[], None] = lambda: None
+    storage: Storage, path: str, parts: Iterable[bytes], check_last: Callable[[], None] = lambda: None, like: str = ""
 ) -> None:
-    """Make `path` a durable file of these parts, atomically.
+    """Make `path` a durable file of these parts, atomically, with the permissions that it has, or else those of `like`.
 
-    What making them raises, or what is checked when all of them are durable, leaves no other file either.
+    What making them raises, or what is checked when all of them are durable, leaves no other file either. Raises
+    BusyError while another process does the same, StorageError, also for a symbolic link.
     """
+    kind = storage.own_kind(path)
+    if kind is EntryKind.LINK:
+        raise StorageError(path, "replace", "it is a symbolic link; name the file that it leads to")
     unfinished = path + UNFINISHED_SUFFIX
-    remove_unfinished(storage, path)
-    try:
-        write_durably(storage, unfinished, parts)
-        check_last()
-        storage.rename(unfinished, path)
-    except TornproofError:
-        # After a failed sync it is unknown what is on the disk, so the file is not renamed.
-        with suppress(StorageError):
-            storage.unlink(unfinished)
-        raise
+    with ExitStack() as held:
+        file = _new_unfinished(storage, path, held)
+        try:
+            if like or kind is EntryKind.FILE:
+                # Before there are bytes in it that others may not read.
+                storage.take_permissions(path if kind is EntryKind.FILE else like, unfinished)
+            write_durably(file, parts)
+            check_last()
+            storage.rename(unfinished, path)
+        except BaseException:
+            # After a failed sync it is unknown what is on the disk, so the file is not renamed.
+            with suppress(StorageError):
+                storage.unlink(unfinished)
+            raise
     sync_name(storage, path)
 
 
-def write_durably(storage: Storage, path: str, parts: Iterable[bytes]) -> None:
+def _new_unfinished(storage: Storage, path: str, held: ExitStack) -> File:
+    """Open the file that is to become `path`, locked as long as `held`, in place of one that a killed process left."""
+    unfinished = path + UNFINISHED_SUFFIX
+    if storage.own_kind(unfinished) is EntryKind.FILE:
+        # Locked to the end, too: its creator may only now come to lock it, and must not believe that it is still there.
+        _lock(held.enter_context(storage.open_for_writing(unfinished)), path)
+    remove_unfinished(storage, path)
+    file = held.enter_context(storage.open_for_writing(unfinished, OpenMode.NEW))
+    _lock(file, path)
+    return file
+
+
+def _lock(file: File, path: str) -> None:
+    try:
+        is_granted = file.try_lock(LockMode.EXCLUSIVE, offset_bytes=0, size_bytes=1)
+    except StorageError as error:
+        if error.reason != StorageReason.NO_LOCKS:
+            raise
+        return
+    if not is_granted:
+        raise BusyError(f"{path}: another process is writing a new file for it; try again when it is done")
+
+
+def write_durably(file: File, parts: Iterable[bytes]) -> None:
     """Write a new file and sync it."""
-    with storage.open_for_writing(path, OpenMode.NEW) as file:
-        offset_bytes = 0
-        for part in parts:
-            file.pwrite(part, offset_bytes)
-            offset_bytes += len(part)
-        file.fsync()
+    offset_bytes = 0
+    for part in parts:
+        file.pwrite(part, offset_bytes)
+        offset_bytes += len(part)
+    file.fsync()
 
 
 def sync_name(storage: Storage, path: str) -> None:

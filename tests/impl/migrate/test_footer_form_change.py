@@ -1,6 +1,8 @@
 """Files whose footers get another form: there and back, in place or elsewhere, and what is rejected."""
 
 import itertools
+import stat
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -18,6 +20,7 @@ from tornproof.impl.layout.parquet import FooterForm
 from tornproof.impl.migrate.chunk_form import PART_SIZE_BYTES
 from tornproof.impl.migrate.footer_form import change_footer_form
 from tornproof.impl.parquet.footer import file_tail
+from tornproof.impl.storage.operating_system import OperatingSystemStorage
 
 PATH = "d/x.parquet"
 
@@ -134,6 +137,62 @@ def test_a_file_that_changes_meanwhile_is_left_alone(chunks: ChunkForm, is_longe
     with pytest.raises(BusyError, match="the file changed while it was read; nothing was written"):
         change_footer_form(meanwhile, PATH, FooterForm.PRIVATE, chunks=chunks)
     assert storage.image().files == {PATH: one + b"more" if is_longer else other}
+
+
+class Overtaken(InterceptedStorage):
+    """A storage in which another process changes the file, too, before a call of a kind on the unfinished one."""
+
+    def __init__(self, storage: MemoryStorage, kind: CallKind) -> None:
+        super().__init__(storage)
+        self._other, self._kind, self.said = storage.fork_process(), kind, ""
+
+    def intercept(self, call: Call, run: Run[Answer]) -> Answer:
+        if call.kind is self._kind and call.path.endswith(".migrating") and not self.said:
+            try:
+                change_footer_form(self._other, PATH, FooterForm.MIGRATION)
+                self.said = "done"
+            except BusyError as error:
+                self.said = str(error)
+        return run()
+
+
+@pytest.mark.parametrize("kind", [CallKind.PWRITE, CallKind.FSYNC, CallKind.RENAME])
+def test_of_two_processes_that_change_one_file_the_second_is_told_so(kind: CallKind) -> None:
+    """It removed the unfinished file of the first, which then gave the second one's, half written, the name."""
+    storage = storage_of(sample_file())
+    overtaken = Overtaken(storage, kind)
+    change_footer_form(overtaken, PATH, FooterForm.PRIVATE)
+    assert overtaken.said == f"{PATH}: another process is writing a new file for it; try again when it is done"
+    assert storage.image().files == {PATH: in_form(sample_file(), FooterForm.PRIVATE)}
+
+
+@pytest.mark.parametrize("kind", [CallKind.OPEN_FOR_WRITING, CallKind.LOCK])
+def test_a_process_that_was_overtaken_before_it_had_the_lock_leaves_the_file_to_the_other(kind: CallKind) -> None:
+    storage = storage_of(sample_file())
+    overtaken = Overtaken(storage, kind)
+    with pytest.raises((BusyError, StorageError)):
+        change_footer_form(overtaken, PATH, FooterForm.PRIVATE)
+    assert overtaken.said == "done"
+    assert storage.image().files == {PATH: in_form(sample_file(), FooterForm.MIGRATION)}
+
+
+def test_a_changed_file_and_a_changed_copy_have_the_permissions_of_the_file(tmp_path: Path) -> None:
+    path, copy = tmp_path / "f.parquet", tmp_path / "copy.parquet"
+    path.write_bytes(sample_file())
+    path.chmod(0o600)
+    change_footer_form(OperatingSystemStorage(), str(path), FooterForm.PRIVATE)
+    change_footer_form(OperatingSystemStorage(), str(path), FooterForm.THRIFT, out=str(copy))
+    assert [stat.S_IMODE(file.stat().st_mode) for file in (path, copy)] == [0o600, 0o600]
+
+
+def test_a_symbolic_link_is_not_replaced_by_a_file(tmp_path: Path) -> None:
+    path, link = tmp_path / "f.parquet", tmp_path / "link.parquet"
+    path.write_bytes(sample_file())
+    link.symlink_to(path)
+    with pytest.raises(StorageError, match="it is a symbolic link; name the file that it leads to"):
+        change_footer_form(OperatingSystemStorage(), str(link), FooterForm.PRIVATE)
+    assert link.is_symlink() and path.read_bytes() == sample_file()
+    assert sorted(tmp_path.iterdir()) == [path, link]
 
 
 def test_what_is_no_file_is_said() -> None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import glob
 from enum import StrEnum
-from pathlib import Path
 from typing import Annotated, TypeVar
 
 import msgspec
@@ -18,7 +16,6 @@ from tornproof.impl.chunk.duplicates import ChunkForm
 from tornproof.impl.errors import UsageError
 from tornproof.impl.layout.parquet import FooterForm
 from tornproof.impl.migrate.footer_form import FormChange, change_footer_form
-from tornproof.impl.migrate.partition_publish import UNFINISHED_SUFFIX
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
 
 Form = TypeVar("Form", bound=StrEnum)
@@ -72,8 +69,6 @@ def extend(
     form, chunks = (
         (FooterForm.THRIFT, ChunkForm.OLD) if strip else (_or_none(FooterForm, footer), _or_none(ChunkForm, encoding))
     )
-    target = Path(out or file)
-    interruption.remove_at_end(target.parent, glob.escape(target.name + UNFINISHED_SUFFIX))
     done = change_footer_form(OperatingSystemStorage(), file, form, chunks=chunks, out=out)
     write_json(report_document(done), json_target)
     if json_target != "-":

@@ -96,7 +96,7 @@ class OpenFile(File):
         self._descriptor = descriptor
         self._tally = tally
         self._is_writable = is_writable
-        self._was_locked = self._was_exclusive = False
+        self._was_locked = False
         self._process = os.getpid()
 
     def __reduce_ex__(self, protocol: object) -> NoReturn:
@@ -210,7 +210,6 @@ class OpenFile(File):
         lock_type = fcntl.F_RDLCK if mode is LockMode.SHARED else fcntl.F_WRLCK
         is_granted = self._set_lock(lock_type, offset_bytes, size_bytes, waits=waits)
         self._was_locked |= is_granted
-        self._was_exclusive |= is_granted and mode is LockMode.EXCLUSIVE
         return is_granted
 
     def _set_lock(self, lock_type: int, offset_bytes: int, size_bytes: int, *, waits: bool = False) -> bool:
@@ -246,8 +245,8 @@ class OpenFile(File):
                 os.close(descriptor)
 
     def __del__(self) -> None:
-        """Close a file that was forgotten and keeps others out, with a warning, as Python does for its own files."""
-        if self._descriptor != _CLOSED and self._was_exclusive and not self.is_inherited:
+        """Close a file that was forgotten with its lock, with a warning, as Python does for its own files."""
+        if self._descriptor != _CLOSED and self._was_locked and not self.is_inherited:
             text = f"{self._path}: it was never closed, and held its lock until now; use a `with` block"
             warnings.warn(text, ResourceWarning, stacklevel=2, source=self)
             self._release()

@@ -131,8 +131,9 @@ def _lock_committed(storage: Storage, file: File, txn_path: str, transaction: Tr
     """Lock the committed version, and return it as read under the lock.
 
     If a purge misses this lock, the locked version is already obsolete, which the second read detects. A denied lock
-    means the same: only versions before the committed one are ever locked against readers.
+    means the same, unless the version stays: a recovery or a migration locks all of them against readers.
     """
+    is_kept_out = False
     for _ in range(PIN_ATTEMPTS_MAX):
         span = {"offset_bytes": transaction.version, "size_bytes": 1}
         is_granted = file.try_lock(LockMode.SHARED, **span)
@@ -141,5 +142,8 @@ def _lock_committed(storage: Storage, file: File, txn_path: str, transaction: Tr
             return seen
         if is_granted:
             file.unlock(**span)
+        is_kept_out = not is_granted and seen.version == transaction.version
         transaction = seen
+    if is_kept_out:
+        raise BusyError(f"{txn_path}: a recovery or a migration keeps readers out; try again when it is done")
     raise BusyError(f"{txn_path}: {PIN_ATTEMPTS_MAX} versions in a row were gone before they were pinned; try again")

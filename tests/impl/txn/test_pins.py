@@ -210,6 +210,25 @@ def test_a_pin_that_is_rejected_for_good_ends_in_words_and_not_in_a_leak(
         assert storage.counters().step_count - before_steps < 20 * PIN_ATTEMPTS_MAX
 
 
+def test_a_recovery_that_keeps_readers_out_is_named(storage: OperatingSystemStorage, table: Path) -> None:
+    """It was said that 100 versions in a row were gone, and none was."""
+    with (
+        take_writer_lock(storage, str(table)) as lock,
+        lock.exclude_pins_below(WRITER_LOCK_OFFSET_BYTES),
+        pytest.raises(BusyError, match="a recovery or a migration keeps readers out; try again when it is done"),
+    ):
+        pin_committed(storage, str(table))
+
+
+def test_a_forgotten_pin_is_warned_of_and_released(storage: OperatingSystemStorage, table: Path) -> None:
+    """It kept its file open, and what its version names from being purged, as long as the process lived."""
+    before_count = descriptor_count()
+    with pytest.warns(ResourceWarning, match="_pins: it was never closed, and held its lock until now"):
+        pin_committed(storage, str(table))
+    assert descriptor_count() == before_count
+    assert may_purge(storage, table, FIRST_VERSION + 1)
+
+
 def test_a_version_that_always_moves_ends_in_words(table: Path, versions: list[bytes]) -> None:
     def happen(look_count: int) -> None:
         (table / TXN_FILE).write_bytes(versions[look_count % 2])

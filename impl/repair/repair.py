@@ -12,7 +12,7 @@ from enum import StrEnum
 
 import msgspec
 
-from tornproof.impl.errors import BusyError, CorruptError, Problem
+from tornproof.impl.errors import BusyError, CorruptError, Problem, StorageError
 from tornproof.impl.repair.kept import (
     KEPT_DIRECTORY,
     UNFINISHED_SUFFIX,
@@ -31,6 +31,7 @@ from tornproof.impl.table.table import Table, open_table
 from tornproof.impl.txn.pins import PINS_FILE, WRITER_LOCK_OFFSET_BYTES, take_writer_lock
 from tornproof.impl.txn.transaction import Partition, Transaction
 from tornproof.impl.verify.verify import Progress
+from tornproof.impl.write.recovery import UNWRITABLE
 
 
 class ActionKind(StrEnum):
@@ -89,7 +90,7 @@ def repair_table(
     table, NotATableError, StorageError.
     """
     with ExitStack() as held:
-        is_locked = storage.kind(f"{path}/{PINS_FILE}") is not EntryKind.MISSING
+        is_locked = _has_pins(storage, path, dry_run=dry_run)
         if is_locked:
             _lock(storage, path, held)
         try:
@@ -232,6 +233,19 @@ def _execute(storage: Storage, path: str, action: Action, plan: PartitionPlan) -
         file.fsync()
     storage.rename(target + UNFINISHED_SUFFIX, target)
     storage.sync_directory(target.rpartition("/")[0])
+
+
+def _has_pins(storage: Storage, path: str, *, dry_run: bool) -> bool:
+    """Return whether there is a file to be locked; for a dry run, one that this process may lock others out with."""
+    file = f"{path}/{PINS_FILE}"
+    if storage.kind(file) is EntryKind.MISSING:
+        return False
+    if dry_run:
+        try:
+            storage.open_for_writing(file).close()
+        except StorageError as error:
+            return error.reason not in UNWRITABLE
+    return True
 
 
 def _lock(storage: Storage, path: str, held: ExitStack) -> None:

@@ -532,6 +532,22 @@ def test_a_writer_or_a_pinning_reader_keeps_recovery_out(questdb_data: Path) -> 
     take_writer_lock(other, path).release()
 
 
+@pytest.mark.parametrize("reason", [StorageReason.READ_ONLY, StorageReason.NOT_PERMITTED])
+def test_a_dry_run_takes_no_lock_where_nothing_can_be_written(questdb_data: Path, reason: StorageReason) -> None:
+    path, storage = opened(questdb_data, ORPHANED)
+    storage.open_for_writing(f"{path}/{PINS_FILE}", OpenMode.NEW).close()
+
+    class ReadOnly(InterceptedStorage):
+        def intercept(self, call: Call, run: Run[Answer]) -> Answer:
+            if call.kind in STEPS:
+                raise StorageError(call.path, call.kind, reason)
+            return run()
+
+    assert repair_table(ReadOnly(storage), path, dry_run=True).actions
+    with pytest.raises(StorageError, match=str(reason)):
+        repair_table(ReadOnly(storage), path)
+
+
 def test_recovery_keeps_writers_and_readers_out_while_it_works(questdb_data: Path) -> None:
     path, storage = opened(questdb_data, ORPHANED)
     rejected = 0

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 from multiprocess.connection import Connection, wait  # type: ignore[import-untyped]
 
+from tornproof.harness.common.unexpected import unexpected
 from tornproof.harness.common.verdict import HasTime, OnProgress
 from tornproof.harness.parallel.fork_server import ForkServer
 from tornproof.harness.simulator.filesystem.image import DiskImage
@@ -252,7 +253,7 @@ def _done(worker: Worker, at: Message, task: Task, connection: Connection) -> Me
     except Exception as error:
         # An exception in a checker is no result, and must not lose what other tasks find.
         where = "".join(traceback.format_exception(error)[-2:])[-FAILURE_TEXT_MAX:]
-        result = Failed(f"this is a defect of tornproof, not an answer: {type(error).__name__}: {error} ({where})")
+        result = Failed(f"{unexpected(error)} ({where})")
     return replace(
         at,
         cases=cases,

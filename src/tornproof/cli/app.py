@@ -22,6 +22,7 @@ from typer.exceptions import TyperException
 from tornproof import __version__
 from tornproof.cli import interruption
 from tornproof.cli.output import ExitCode, complain, exit_code_of
+from tornproof.harness.common.unexpected import unexpected
 from tornproof.impl.errors import TornproofError, UsageError
 
 COMPLETION = "_TORNPROOF_COMPLETE"
@@ -196,7 +197,7 @@ def _explained(failure: BaseException) -> int:
             return ExitCode.USAGE
     if os.environ.get("TORNPROOF_TRACEBACK"):
         traceback.print_exception(failure)
-    complain(f"this is a defect of tornproof, not an answer: {type(failure).__name__}: {failure}")
+    complain(unexpected(failure))
     complain("set TORNPROOF_TRACEBACK=1 to see where it happened")
     return ExitCode.UNKNOWN
 

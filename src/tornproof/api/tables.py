@@ -56,7 +56,7 @@ class Table:
 
         A writer of this library keeps the files of a pinned version. A QuestDB server ignores pins: while it
         writes, a read may raise FileMissingError; take a new snapshot then. Raises as `version` does, and BusyError
-        if commits keep overtaking the pin.
+        if commits keep overtaking the pin, or while a recovery keeps readers out.
         """
         storage = OperatingSystemStorage()
         directory = open_table(storage, self.path)
@@ -242,7 +242,7 @@ def create(
     type TIMESTAMP is the designated `timestamp`. `partition_by` is HOUR, DAY, WEEK, MONTH or YEAR. Rows that agree
     with older ones in all `deduplication_keys`, the timestamp among them, replace these. `symbol_capacity` says about
     how many symbols SYMBOL columns will have, else 256; of more, servers look one up more slowly. Raises
-    TableRejectedError for what no table can have, StorageError.
+    TableRejectedError for what no table can have, BusyError while another process creates the table, StorageError.
 
     The table has no write-ahead log, and all its partitions will be in Parquet: its writer needs `allow_parquet_last`,
     and before a server inserts into it, `ALTER TABLE … SET TYPE WAL` and a restart of the server are needed.

@@ -29,7 +29,9 @@ def as_doubles(comparable: Callable[[pa.ChunkedArray], pa.Array]) -> Callable[[p
     ("location", "wrap", "kinds"),
     [
         ("tornproof.impl.write.incoming_rows:_comparable", as_doubles, {"keys"}),
-        nightly("tornproof.impl.write.partition_change:encode_options", lambda _: lambda *_: None, {"bounds", "renamed"}),
+        nightly(
+            "tornproof.impl.write.partition_change:encode_options", lambda _: lambda *_: None, {"bounds", "renamed"}
+        ),
         nightly("tornproof.impl.write.partition_change:excess_of", lambda _: lambda *_: None, {"filters"}),
     ],
 )

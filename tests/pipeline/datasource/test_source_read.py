@@ -14,6 +14,7 @@ from day_tables import new_table
 from golden_data import TABLES
 from pyspark.sql.datasource import EqualTo, Filter, GreaterThanOrEqual, InputPartition, LessThan
 from pyspark.sql.types import StructType
+from source_holds import let_go
 
 from tornproof.impl.errors import CorruptError, NotATableError
 from tornproof.impl.layout.parquet import DATA_FILE
@@ -64,12 +65,6 @@ def no_holds() -> Iterator[None]:
     """Let go of what a helper process would hold for a minute."""
     yield
     let_go()
-
-
-def let_go() -> None:
-    for hold in source_pins._HOLDS:
-        hold.pin.release()
-    source_pins._HOLDS.clear()
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ import itertools
 import json
 import pickle
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from depth import nightly
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxFiles
+from source_holds import let_go
 
 from tornproof.impl.read.reader import open_snapshot
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
@@ -33,6 +34,18 @@ STORAGE = OperatingSystemStorage()
 DAY_SECONDS = 86_400
 HANGS_SECONDS = 600
 OPTIONS = WriterOptions(row_group_row_count_max=10, rewrite_unused_ratio=1.0)
+
+
+MADE: list[TornproofStreamReader] = []
+
+
+@pytest.fixture(autouse=True)
+def nothing_pinned() -> Iterator[None]:
+    """Stop what Spark would stop at the end of a query, and let go of what a helper process would hold."""
+    yield
+    while MADE:
+        MADE.pop().stop()
+    let_go()
 
 
 @pytest.fixture
@@ -60,6 +73,7 @@ def reader_of(path: Path, **options: str) -> TornproofStreamReader:
     source = TornproofSource(given)
     reader = source.streamReader(source.schema())
     assert isinstance(reader, TornproofStreamReader)
+    MADE.append(reader)
     return reader
 
 
@@ -127,6 +141,7 @@ def test_same_offsets_give_the_same_rows_after_later_commits_rewrites_and_purges
     assert between(table, first, second) == list(range(15, 32))
     commit(table, range(40, 45), rewrites=True)
     assert between(table, first, second) == list(range(15, 32))
+    let_go()
     with writer_on(table) as writer:
         assert writer.purge() == ("1970-01-01.0",)
     assert between(table, first, second) == list(range(15, 32))
@@ -208,14 +223,6 @@ def test_stream_keeps_the_files_of_an_offset_until_it_is_done_with(table: Path) 
         reader.commit(end)
         assert writer.purge() == ("1970-01-01.0",)
     reader.stop()
-
-
-def let_go() -> None:
-    from tornproof.pipeline.datasource import pins as source_pins
-
-    for hold in source_pins._HOLDS:
-        hold.pin.release()
-    source_pins._HOLDS.clear()
 
 
 def test_stream_that_ends_with_what_is_available_passes_over_later_commits(table: Path) -> None:

@@ -153,7 +153,8 @@ def txn(
             ).pack()
         ]
     start = txn_layout.BaseHeader.layout.size_bytes
-    last_time = DAY_MICROSECONDS + max(0, rows - 1) * SECOND if last_time is None else last_time
+    if last_time is None:
+        last_time = min(I64_MAX - 1, DAY_MICROSECONDS + max(0, rows - 1) * SECOND)
     times = {"min_timestamp": DAY_MICROSECONDS, "max_timestamp": last_time}
     if not entries:
         times = {"min_timestamp": I64_MAX, "max_timestamp": I64_MIN}

@@ -15,13 +15,22 @@ from tornproof.impl.storage.interface import EntryKind, File, LockMode, OpenMode
 UNFINISHED_SUFFIX = ".migrating"
 
 
-def publish_file(storage: Storage, path: str, content: bytes) -> None:
-    """Make `path` a durable file with this content, atomically; raises StorageError, then leaving no other file."""
-    publish_parts(storage, path, (content,))
+def publish_file(storage: Storage, path: str, content: bytes, *, is_new: bool = False) -> None:
+    """Make `path` a durable file with this content, atomically; raises StorageError, then leaving no other file.
+
+    One that `is_new` must not be there yet; raises BusyError if it is.
+    """
+    publish_parts(storage, path, (content,), is_new=is_new)
 
 
 def publish_parts(
-    storage: Storage, path: str, parts: Iterable[bytes], check_last: Callable[[], None] = lambda: None, like: str = ""
+    storage: Storage,
+    path: str,
+    parts: Iterable[bytes],
+    check_last: Callable[[], None] = lambda: None,
+    like: str = "",
+    *,
+    is_new: bool = False,
 ) -> None:
     """Make `path` a durable file of these parts, atomically, with the permissions that it has, or else those of `like`.
 
@@ -31,6 +40,9 @@ def publish_parts(
     kind = storage.own_kind(path)
     if kind is EntryKind.LINK:
         raise StorageError(path, "replace", "it is a symbolic link; name the file that it leads to")
+    if is_new and kind is not EntryKind.MISSING:
+        # Another machine's view of a shared file system may have been stale before.
+        raise BusyError(f"{path}: another process created it meanwhile; nothing was written")
     unfinished = path + UNFINISHED_SUFFIX
     with ExitStack() as held:
         file = _new_unfinished(storage, path, held)

@@ -161,9 +161,6 @@ class _Destination:
             if converted.old_problems:
                 outcome = Outcome.REPLACED
                 kept_as = kept_name(self._storage, table.path, files.pm_label, 0)
-            elif self._changes_table and files.has_pm():
-                # Another machine's view of a shared file system may be stale.
-                raise BusyError(f"{files.pm_label}: another process created it meanwhile; nothing was written")
             if self._changes_table:
                 self._publish(converted, target, kept_as)
         return PartitionMigration(
@@ -178,7 +175,7 @@ class _Destination:
 
     def _publish(self, converted: Converted, target: str, kept_as: str | None) -> None:
         if kept_as is None:
-            publish_file(self._storage, target, converted.content)
+            publish_file(self._storage, target, converted.content, is_new=True)
             return
         assert self._lock is not None
         with self._lock.exclude_pins_below(WRITER_LOCK_OFFSET_BYTES) as is_granted:

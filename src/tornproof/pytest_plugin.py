@@ -214,7 +214,7 @@ class Explorers:
         Of more orders than `effort` allows, the first ones (and of one writer random ones) are run; the bound says so.
         """
         __tracebackhide__ = True
-        _demand_positive("schedules", readers=readers, reads=reads, writers=writers)
+        _demand_positive("schedules", readers=readers, reads=reads)
         question = _Question(reader_count=readers, read_count=reads, effort=effort, seed=seed)
         limit = _TimeLimit(seconds)
         if writers != 1:

@@ -359,33 +359,30 @@ def _problems_within(of: pa.DataType, limits: dict[str, int], damage: str) -> An
         return outcome_of(lambda: len(list(verify_table(table, whole=False).all_problems)))
 
 
-def _problems_of_empty_lists() -> list[str]:
-    target, pairs = io.BytesIO(), Field(8, Kind.LIST, Items(STOP, ()))
+def _two_rows() -> bytes:
+    """Return a file of another program."""
+    target = io.BytesIO()
     pq.write_table(pa.table({"n": [1, 2]}), target, store_schema=False)
-    content = with_footer(target.getvalue(), within(CHUNK_FACTS, lambda facts: with_fields(facts, pairs)))
-    return _problems_of_file(content)
+    return target.getvalue()
+
+
+def _problems_of_empty_lists() -> list[str]:
+    pairs = Field(8, Kind.LIST, Items(STOP, ()))
+    return _problems_of_file(with_footer(_two_rows(), within(CHUNK_FACTS, lambda facts: with_fields(facts, pairs))))
 
 
 def _problems_of_extension() -> list[str]:
-    target = io.BytesIO()
-    pq.write_table(pa.table({"n": [1, 2]}), target, store_schema=False)
-    return _problems_of_file(with_footer(target.getvalue(), lambda footer: with_extension(footer, OF_SOMEBODY_ELSE)))
+    return _problems_of_file(with_footer(_two_rows(), lambda footer: with_extension(footer, OF_SOMEBODY_ELSE)))
 
 
 def _problems_of_bit(form: FooterForm, before_end: int) -> list[str]:
-    target = io.BytesIO()
-    pq.write_table(pa.table({"n": [1, 2]}), target, store_schema=False)
-    content = bytearray(in_form(target.getvalue(), form, ChunkForm.OLD))
+    content = bytearray(in_form(_two_rows(), form, ChunkForm.OLD))
     content[-before_end] ^= 1
     return _fields_of_problems(bytes(content))
 
 
 def _problems_of_rows() -> list[str]:
-    target = io.BytesIO()
-    pq.write_table(pa.table({"n": [1, 2]}), target, store_schema=False)
-    return _fields_of_problems(
-        with_footer(target.getvalue(), within((), lambda footer: with_fields(footer, ROWS_MORE)))
-    )
+    return _fields_of_problems(with_footer(_two_rows(), lambda footer: with_fields(footer, ROWS_MORE)))
 
 
 def _fields_of_problems(content: bytes) -> list[str]:

@@ -37,7 +37,6 @@ SEEN_CHARACTERS_MAX = 160
 MIGRATIONS = ("migrate", "migrate that fails", "migrate that is killed", "pages of another writer")
 RESTATING = (*MIGRATIONS, "repair", "repair that is killed", "repair that fails")
 REMOVING = ("purge", "reopen")
-COMMITS = ("commit", "commit nothing", "commit that fails", "commit that is killed")
 RIGHT = "rows (read by pyarrow) and fields of _txn and _pm are right"
 STOPPED = tuple(
     f"{rule} {how}" for rule in ("commit", "reopen", "repair", "migrate") for how in ("that fails", "that is killed")
@@ -169,11 +168,12 @@ class Watch:
         return copy._replace(storage=self.recorder)
 
     def stepping(self, world: World, step: Step) -> None:
-        """Note what the model has, and what it will have if the step commits."""
+        """Note what the model has, and what it will have after each commit of the step."""
         assert self.recorder is not None
         self.recorder.begin_step()
         self.rule, self.step = step["rule"], step
-        self._expected = tuple(_expected(world, self.rule))
+        self._expected = (_unchanged(world, self.rule),)
+        world.committing = self._committing
 
     def stepped(self, world: World) -> None:
         """Compare the files with the model, unless they were wrong before, and note which call was stopped."""
@@ -196,6 +196,9 @@ class Watch:
             is_gone = found[0].file == UNREADABLE or found[0].found == MISSING
             self.is_unfinished = is_gone and self.rule in MIGRATIONS
             self.wrong = None if self.is_unfinished else Wrong(found[0], self.rule, self._action(world, found[0]))
+
+    def _committing(self, world: World) -> None:
+        self._expected = (_unchanged(world, self.rule), *_committed(world))
 
     def stopped_at(self, step: Step) -> str:
         """Return the call at which a step was stopped, "" if it was not."""
@@ -238,13 +241,16 @@ class Followed(Watch):
         """Do nothing."""
 
 
-def _expected(world: World, rule: str) -> Iterator[Expected]:
-    """Yield what the files may say after a step: what is committed, or will be; a partition may also be rewritten."""
-    committed = world.state.committed
+def _unchanged(world: World, rule: str) -> Expected:
+    """Return what the files say after a step that commits nothing."""
     known = {name: None if rule in RESTATING else world.files.known_ends(name) for name, _ in world.state.directories}
-    yield Expected(committed, known)
-    if rule not in COMMITS:
-        return
+    return Expected(world.state.committed, known)
+
+
+def _committed(world: World) -> Iterator[Expected]:
+    """Yield what the files may say after a commit of what is staged: a partition that grows may also be rewritten."""
+    committed = world.state.committed
+    known = {name: world.files.known_ends(name) for name, _ in world.state.directories}
     entries = {entry.directory[0]: entry for entry in committed.entries}
     changes = expected_changes(world)
     growing = [key for key in changes if key in entries and key not in world.staged.dropped | world.staged.rewritten]
@@ -365,7 +371,7 @@ def _variations(failure: Failure, bloomless: Collection[int], watch: Watch) -> I
             instead = ({"rule": rule, **{name: step[name] for name in RULES[rule].arguments}}, *closed)
             sentence = sentence.format(call=watch.stopped_at(step))
             yield Variation(sentence, options, (*steps[:number], *instead, *steps[number + 1 :]))
-    commits = [number for number, step in enumerate(steps) if step["rule"] in COMMITS]
+    commits = [number for number, step in enumerate(steps) if step["rule"].partition(" ")[0] == "commit"]
     before = commits[-2] + 1 if len(commits) > 1 else 0
     if before:
         yield Variation(

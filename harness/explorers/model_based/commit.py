@@ -98,6 +98,7 @@ def _is_rejected(world: World, changes: Changes) -> bool:
 
 
 def _commit(world: World, fault: Fault | None) -> None:
+    world.committing(world)
     changes = expected_changes(world)
     is_rejected = _is_rejected(world, changes)
     world.process.arm(*([fault] if fault else []))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -124,6 +124,8 @@ class World:
         self.writer: TableWriter | None = None
         self.is_dead = False
         self.reads_commits = True
+        self.committing: Callable[[World], None] = lambda world: None
+        """What is told before each commit, with what is staged for it."""
         self.process = Process(storage)
         self.staged = Staged()
         self.pins: dict[int, Pin] = {}

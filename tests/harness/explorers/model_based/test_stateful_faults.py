@@ -1,6 +1,7 @@
 """The stateful explorer detects defects that are planted into the implementation one at a time."""
 
 import functools
+import itertools
 import pickle
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -110,11 +111,12 @@ def findings_of_a_short_program() -> tuple[Finding, ...]:
 
 
 def noticed(image: DiskImage | None = None, path: str = "/table") -> Failed | None:
-    """Return the failure of the fixed programs, or the first one of random programs, without running those after it."""
+    """Return the first failure of fixed programs on two tables and of random programs, and run none after it."""
     stateful = Stateful(image, path, StorageKind.MEMORY)
-    fixed = stateful.run_fixed(None, scratch="").failed
+    tables = (None,) if image is not None else (None, TABLES[0].name)
+    fixed = (stateful.run_fixed(name, scratch="", stops_at_first=True).failed for name in tables)
     found = (stateful.explore(part, scratch="").failed for part in parts(STEPS, SEED))
-    return fixed or next(filter(None, found), None)
+    return next(filter(None, itertools.chain(fixed, found)), None)
 
 
 @pytest.mark.nightly

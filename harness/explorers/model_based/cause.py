@@ -195,7 +195,7 @@ class Watch:
             # A migration begins without `_pm`, or with one of which nothing is left.
             is_gone = found[0].file == UNREADABLE or found[0].found == MISSING
             self.is_unfinished = is_gone and self.rule in MIGRATIONS
-            self.wrong = None if self.is_unfinished else Wrong(found[0], self.rule, self._action(world, found[0]))
+            self.wrong = None if self.is_unfinished else Wrong(found[0], self.rule, self.written_by(world, found[0]))
 
     def _committing(self, world: World) -> None:
         self._expected = (_unchanged(world, self.rule), *_committed(world))
@@ -204,7 +204,8 @@ class Watch:
         """Return the call at which a step was stopped, "" if it was not."""
         return next((text for each, text in self.stopped if each is step), "")
 
-    def _action(self, world: World, difference: Difference) -> str:
+    def written_by(self, world: World, difference: Difference) -> str:
+        """Return the last action of this step that wrote bytes of a difference, "" if none did."""
         assert self.recorder is not None
         path = f"{world.files.path}/{difference.file}"
         written = [

@@ -13,7 +13,7 @@ from planted_faults import planted
 from tornproof.harness.common.remembered_codecs import remembered_decoding, remembered_encoder
 from tornproof.harness.common.verdict import Finding
 from tornproof.harness.explorers.model_based import audit
-from tornproof.harness.explorers.model_based.audit import Audit, Expected
+from tornproof.harness.explorers.model_based.audit import Audit, Difference, Expected
 from tornproof.harness.explorers.model_based.cause import RIGHT, Watch
 from tornproof.harness.explorers.model_based.explorer import start_of
 from tornproof.harness.explorers.model_based.fixed_programs import COMMITS, FIXED_PROGRAMS
@@ -88,6 +88,20 @@ def grown() -> LastWorld:
     watch = LastWorld()
     assert replay(search_on(None), 1, GROWN, watch=watch) is None
     return watch
+
+
+def test_an_action_is_blamed_only_for_bytes_that_it_wrote() -> None:
+    watch = grown()
+    assert watch.recorder is not None
+    written: dict[str, set[int]] = {}
+    for call, _, _ in watch.recorder.written:
+        ends = range(call.offset_bytes, call.offset_bytes + len(call.content))
+        written.setdefault(call.path.removeprefix(f"{PATH}/"), set()).update(ends)
+    assert {DATA, PM, TXN_FILE} <= written.keys()
+    for file, places in written.items():
+        for at in {place + step for place in places for step in (-1, 0, 1)}:
+            difference = Difference(file, "", at, at + 1, "", "", "")
+            assert (watch.written_by(watch.world, difference) != "") == (at in places)
 
 
 def audited(damages: dict[str, Damage], watch: LastWorld) -> list[str]:

@@ -248,7 +248,7 @@ def exactly(line: bytes) -> list[Any] | None:
 @pytest.mark.nightly
 @pytest.mark.parametrize("example_count", [40, nightly(500)])
 def test_the_quick_way_takes_lines_exactly_as_the_slow_one_would(example_count: int) -> None:
-    given(st.lists(frames(), min_size=1, max_size=4))(settings(max_examples=example_count)(demand_the_same_rows))()
+    settings(max_examples=example_count)(given(st.lists(frames(), min_size=1, max_size=4))(demand_the_same_rows))()
 
 
 def demand_the_same_rows(lines: list[bytes]) -> None:

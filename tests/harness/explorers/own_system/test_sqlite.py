@@ -123,7 +123,8 @@ def test_what_another_vfs_or_setting_does_is_found_and_replays(
     assert {replay_simulated(broken, records, again) for _ in range(10)} == {Verdict.INVALID}
     assert replay_simulated(SOUND, records, again) is not Verdict.INVALID
     if "log" in again.evidence:
-        assert len(again.evidence["log"]) <= 2 and again.evidence["shrunk"]["is_smallest"]
+        # The most is a failed call, the end of the process that saw it, and a power cut.
+        assert len(again.evidence["log"]) <= 3 and again.evidence["shrunk"]["is_smallest"]
 
 
 @pytest.mark.nightly

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Protocol
 
 import msgspec
 import numpy as np
@@ -29,6 +30,13 @@ VARIABLE_WIDTH_BUFFER_COUNT = 3
 """Validity, offsets and values."""
 
 
+class ArrowStream(Protocol):
+    """Rows of any library that hands them over as an Arrow stream, such as a data frame of Polars or pandas."""
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """Return the stream as a capsule."""
+
+
 class Portion(msgspec.Struct, frozen=True, kw_only=True):
     """Rows of one partition; `timestamp` is its start, whether or not the partition exists."""
 
@@ -37,18 +45,17 @@ class Portion(msgspec.Struct, frozen=True, kw_only=True):
     timestamps: Timestamps
 
 
-def conform(
-    rows: pa.Table | pa.RecordBatch, schema: pa.Schema, timestamp_name: str, columns: Iterable[TableColumn] = ()
-) -> pa.Table:
+def conform(rows: ArrowStream, schema: pa.Schema, timestamp_name: str, columns: Iterable[TableColumn] = ()) -> pa.Table:
     """Return rows in the table's columns and types; missing columns get nulls, or false and 0 for types without null.
 
     `columns` say how many bits geohashes have, which `schema` does not. Raises RowsRejectedError for unknown columns,
-    values that do not fit the type and missing timestamps.
+    values that do not fit the type, missing timestamps, and what is no Arrow rows.
     """
-    if isinstance(rows, pa.RecordBatch):
-        rows = pa.Table.from_batches([rows])
-    given = dict(zip(rows.schema.names, rows.columns, strict=True))
-    if len(given) < rows.num_columns:
+    if not hasattr(rows, "__arrow_c_stream__"):
+        raise RowsRejectedError(f"expected rows as a table, batch or stream of Arrow, found: {type(rows).__name__}")
+    table = pa.table(rows)
+    given = dict(zip(table.schema.names, table.columns, strict=True))
+    if len(given) < table.num_columns:
         raise RowsRejectedError("the rows have two columns of one name")
     known = {*schema.names}
     unknown = [name for name in given if name not in known]
@@ -56,7 +63,7 @@ def conform(
         raise RowsRejectedError(f"there is no column {unknown[0]!r}; the table has {', '.join(schema.names)}")
     if timestamp_name not in given:
         raise RowsRejectedError(f"the rows lack {timestamp_name!r}, the designated timestamp")
-    arrays = [_column(given.get(field.name), field, rows.num_rows) for field in schema]
+    arrays = [_column(given.get(field.name), field, table.num_rows) for field in schema]
     for field, array in zip(schema, arrays, strict=True):
         if array.null_count and not field.nullable:
             row = pc.index(array.is_null(), True).as_py()

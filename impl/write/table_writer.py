@@ -38,7 +38,14 @@ from tornproof.impl.txn.write import I64_MAX, I64_MIN, NextVersion, PartitionSta
 from tornproof.impl.write.adoption import WRITTEN_FLAGS, PreparedPartition, adopted, check_symbol_keys
 from tornproof.impl.write.column_tops import ColumnTops
 from tornproof.impl.write.commit import HARDENED, Protocol, RecoveryAction, execute, extend_dictionaries
-from tornproof.impl.write.incoming_rows import Portion, conform, in_time_order, portions, without_duplicates
+from tornproof.impl.write.incoming_rows import (
+    ArrowStream,
+    Portion,
+    conform,
+    in_time_order,
+    portions,
+    without_duplicates,
+)
 from tornproof.impl.write.new_symbols import Dictionaries
 from tornproof.impl.write.partition_change import PartitionChange, RowGroupEncoder, WriterOptions, changer_of
 from tornproof.impl.write.partition_writer import OpenPartition
@@ -159,8 +166,11 @@ class TableWriter(AbstractContextManager["TableWriter"]):
         """The table's columns as an Arrow schema, to which written rows are converted."""
         return self._changer.schema
 
-    def write(self, rows: pa.Table | pa.RecordBatch) -> None:
-        """Stage rows of any times in any order; raises RowsRejectedError if the table cannot take them."""
+    def write(self, rows: ArrowStream) -> None:
+        """Stage rows of any times in any order, such as a `pyarrow.Table` or a data frame of Polars or pandas.
+
+        Raises RowsRejectedError if the table cannot take them.
+        """
         self._check_alive()
         self._staged.append(conform(rows, self.schema, self._timestamp_name, self._metadata.columns))
 

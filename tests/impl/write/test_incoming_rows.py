@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import polars
 import pyarrow as pa
 import pytest
 from real_tables import snapshot_of
@@ -45,9 +46,21 @@ def test_columns_come_in_the_order_and_types_of_the_table() -> None:
     assert found.select(["v", "i", "n"]).to_pylist() == [{"v": 7, "i": 12, "n": "x"}]
 
 
-def test_record_batch_is_as_good_as_a_table() -> None:
-    batch = pa.record_batch({"v": [1, 2], "ts": pa.array([DAY, DAY + 1], pa.timestamp("us"))})
-    assert conform(batch, SCHEMA, "ts").equals(conform(pa.Table.from_batches([batch]), SCHEMA, "ts"))
+@pytest.mark.parametrize(
+    "made",
+    [lambda table: table.to_batches()[0], pa.Table.to_reader, polars.DataFrame, pa.Table.to_pandas],
+    ids=["batch", "reader", "Polars", "pandas"],
+)
+def test_rows_of_any_library_are_as_good_as_a_table(made: Callable[[pa.Table], Any]) -> None:
+    times = pa.array([DAY, DAY + 1], pa.timestamp("us", "UTC"))
+    table = pa.table({"v": [1, 2], "n": ["a", None], "a": pa.array([[0.5], None]), "ts": times})
+    assert conform(made(table), SCHEMA, "ts").equals(conform(table, SCHEMA, "ts"))
+
+
+@pytest.mark.parametrize("rows", [None, 3, [{"ts": DAY}], {"ts": [DAY]}, "ts"])
+def test_what_is_no_rows_of_arrow_is_rejected_in_words(rows: Any) -> None:
+    with pytest.raises(RowsRejectedError, match=f"expected rows .*, found: {type(rows).__name__}$"):
+        conform(rows, SCHEMA, "ts")
 
 
 def test_missing_columns_hold_nulls_or_zero_where_there_are_none() -> None:

@@ -40,6 +40,8 @@ def publish_parts(
     kind = storage.own_kind(path)
     if kind is EntryKind.LINK:
         raise StorageError(path, "replace", "it is a symbolic link; name the file that it leads to")
+    if kind not in (EntryKind.FILE, EntryKind.MISSING):
+        raise StorageError(path, "replace", StorageReason.NOT_A_REGULAR_FILE)
     if is_new and kind is not EntryKind.MISSING:
         # Another machine's view of a shared file system may have been stale before.
         raise BusyError(f"{path}: another process created it meanwhile; nothing was written")

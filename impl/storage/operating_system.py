@@ -100,8 +100,10 @@ class OperatingSystemStorage(Storage):
         """Change the group first, because that takes permissions away."""
         with self._step(target_path, "give the permissions of another file to"):
             known = os.stat(source_path)  # noqa: PTH116
-            with suppress(PermissionError):
-                os.chown(target_path, -1, known.st_gid)
+            for owner in (known.st_uid, -1):
+                with suppress(PermissionError):
+                    os.chown(target_path, owner, known.st_gid)
+                    break
             os.chmod(target_path, stat.S_IMODE(known.st_mode))  # noqa: PTH101
 
     def mkdir(self, path: str) -> None:

@@ -170,7 +170,7 @@ def is_ahead(storage: ReadableStorage, path: str, version: int) -> bool:
 
     Servers that look for the committed one there wait for it in vain.
     """
-    if storage.kind(path) is EntryKind.MISSING:
+    if version == I64_MAX or storage.kind(path) is EntryKind.MISSING:
         return False
     with storage.open_for_reading(path) as file:
         stored = file.pread(WORD_BYTES, _VERSION_OFFSET)

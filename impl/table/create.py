@@ -124,8 +124,9 @@ def create_table(
     with _lock(storage, path):
         # Looked at again, because another process may have finished the table before it released the lock.
         _make_directory(storage, path, metadata)
-        _write_files(storage, path, name, metadata, content)
+        # Before there is a `_txn`: whoever finds a table may commit to it, also after this process was killed.
         storage.sync_directory(parent or ("/" if path.startswith("/") else "."))
+        _write_files(storage, path, name, metadata, content)
     return open_table(storage, path)
 
 

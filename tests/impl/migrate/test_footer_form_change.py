@@ -1,6 +1,7 @@
 """Files whose footers get another form: there and back, in place or elsewhere, and what is rejected."""
 
 import itertools
+import os
 import stat
 from pathlib import Path
 
@@ -183,6 +184,34 @@ def test_a_changed_file_and_a_changed_copy_have_the_permissions_of_the_file(tmp_
     change_footer_form(OperatingSystemStorage(), str(path), FooterForm.PRIVATE)
     change_footer_form(OperatingSystemStorage(), str(path), FooterForm.THRIFT, out=str(copy))
     assert [stat.S_IMODE(file.stat().st_mode) for file in (path, copy)] == [0o600, 0o600]
+
+
+@pytest.mark.parametrize("may_give_away", [True, False])
+def test_a_changed_file_stays_that_of_its_owner(
+    may_give_away: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    owners = []
+
+    def chown(_: str, owner: int, group: int) -> None:
+        owners.append((owner, group))
+        if owner >= 0 and not may_give_away:
+            raise PermissionError
+
+    path = tmp_path / "f.parquet"
+    path.write_bytes(sample_file())
+    owner, group = path.stat().st_uid, path.stat().st_gid
+    monkeypatch.setattr("os.chown", chown)
+    change_footer_form(OperatingSystemStorage(), str(path), FooterForm.PRIVATE)
+    assert owners == [(owner, group), (-1, group)][: 1 if may_give_away else 2]
+
+
+def test_a_pipe_is_not_replaced_by_a_file(tmp_path: Path) -> None:
+    path, pipe = tmp_path / "f.parquet", tmp_path / "pipe"
+    path.write_bytes(sample_file())
+    os.mkfifo(pipe)
+    with pytest.raises(StorageError, match="it is not a regular file"):
+        change_footer_form(OperatingSystemStorage(), str(path), FooterForm.PRIVATE, out=str(pipe))
+    assert pipe.is_fifo() and sorted(tmp_path.iterdir()) == [path, pipe]
 
 
 def test_a_symbolic_link_is_not_replaced_by_a_file(tmp_path: Path) -> None:

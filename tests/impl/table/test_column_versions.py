@@ -6,14 +6,17 @@ from collections.abc import Iterable
 import pytest
 from txn_files import applied
 
+from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.impl.errors import CorruptError, UnsupportedError
 from tornproof.impl.layout.cv import ColumnVersion
+from tornproof.impl.storage.interface import OpenMode
 from tornproof.impl.table.column_versions import (
     DEFAULT_PARTITION,
     ENTRY_BYTES,
     NEW_FILE_BYTES,
     ColumnVersions,
     decode_column_versions,
+    is_ahead,
     plan_column_versions,
 )
 from tornproof.impl.txn.write import I64_MAX
@@ -114,6 +117,10 @@ def test_a_file_that_is_damaged_or_would_be_too_large_is_not_written_to(monkeypa
     end = struct.pack("<5q", I64_MAX, 0, 0, 0, 0)
     with pytest.raises(UnsupportedError, match="VERSION"):
         plan_column_versions(end, versions(BEFORE), version=I64_MAX)
+    storage = MemoryStorage()
+    with storage.open_for_writing("_cv", OpenMode.NEW) as file:
+        file.pwrite(end, 0)
+    assert not is_ahead(storage, "_cv", I64_MAX) and is_ahead(storage, "_cv", I64_MAX - 1)
     monkeypatch.setattr("tornproof.impl.table.column_versions.CV_LIMIT_BYTES", NEW_FILE_BYTES)
     with pytest.raises(UnsupportedError, match="size"):
         plan_column_versions(bytes(NEW_FILE_BYTES), versions((day, LATE, 7, 0) for day in range(200)), version=0)

@@ -3,24 +3,31 @@
 from __future__ import annotations
 
 import functools
+import io
+import itertools
 import struct
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 from msgspec.structs import replace
 
 from tornproof.harness.common.new_tables import TIME, new_table_of_rows
 from tornproof.harness.common.patch import replaced
 from tornproof.harness.common.whose_error import needed
+from tornproof.harness.explorers.roundtrip.forms import in_form, opened, reader_of
 from tornproof.harness.explorers.roundtrip.metadata.transaction_files import ENTRY, Entry, of_entries
 from tornproof.harness.explorers.roundtrip.worked_out.question import Question, outcome_of
 from tornproof.harness.explorers.roundtrip.writing.kills import table_of_rows
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.systems.workload import FIRST_TIME
+from tornproof.impl.chunk.duplicate_values import read_column_values
+from tornproof.impl.chunk.duplicates import ChunkForm
 from tornproof.impl.chunk.expansion import bound_bytes
+from tornproof.impl.layout.parquet import DATA_FILE, FooterForm
 from tornproof.impl.pm.block import Chunk
 from tornproof.impl.read.reader import open_snapshot
 from tornproof.impl.table.metadata_file import META_FILE, TableColumn, encode_metadata_file
@@ -55,6 +62,10 @@ def limits() -> Iterator[Question]:
         words = f"how many bytes a chunk of {value_count} values in {chunk_bytes} bytes may decode to"
         most = max(64 * MEBIBYTE, 64 * chunk_bytes)
         yield Question("limits", words, functools.partial(_bound, chunk_bytes, value_count), most)
+    for chunks, less in itertools.product((ChunkForm.OLD, ChunkForm.ALP_ALONE), (0, 1)):
+        words = f"the values of {chunks} chunks of which one has {less} bytes more than may be"
+        expected = "UnsupportedError" if less else list(range(ROW_COUNT))
+        yield Question("limits", words, functools.partial(_values_within, chunks, less), expected)
     words = f"how many elements an array of {MANY_ELEMENTS} has"
     yield Question("limits", words, _elements, MANY_ELEMENTS)
 
@@ -114,6 +125,16 @@ def _bound(chunk_bytes: int, value_count: int) -> int:
             maximum=None,
         )
     )
+
+
+def _values_within(chunks: ChunkForm, less: int) -> Any:
+    plain = io.BytesIO()
+    pq.write_table(pa.table({"n": range(ROW_COUNT)}), plain, store_schema=False)
+    content = in_form(plain.getvalue(), FooterForm.THRIFT, chunks)
+    footer, read = opened(content).decoded(), reader_of(content)
+    most = max(each.total_compressed_size for group in footer.row_groups for each in group.chunks) - less
+    with replaced("tornproof.impl.limits:CHUNK_LIMIT_BYTES", most):
+        return outcome_of(lambda: read_column_values(read, footer, "n", file=DATA_FILE).values.to_pylist())
 
 
 def _elements() -> int:

@@ -8,15 +8,18 @@ from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
+from msgspec.structs import replace
 
 from tornproof.harness.common.whose_error import the_only
 from tornproof.harness.explorers.roundtrip.worked_out.question import Question, outcome_of
 from tornproof.harness.explorers.roundtrip.writing.kills import table_of_rows
 from tornproof.harness.systems.workload import FIRST_TIME
+from tornproof.impl.pm.block import Block
 from tornproof.impl.query.predicate import columns_of, truth
 from tornproof.impl.query.predicate_literal import PredicateError
 from tornproof.impl.query.predicate_text import parse_predicate
 from tornproof.impl.read.reader import Snapshot, open_snapshot
+from tornproof.impl.read.reader_protocol import HARDENED_READER
 from tornproof.impl.table.columns import SnapshotColumn
 from tornproof.impl.table.table import open_table
 from tornproof.impl.types.physical import PhysicalType
@@ -50,6 +53,17 @@ def asked_in_words() -> Iterator[Question]:
     for shown in (["ts", "v"], ["v", "ts"], ["v"], ["ts"], []):
         words = f"which of the columns {shown} may have nulls"
         yield Question("nulls asked for", words, functools.partial(_nullable, shown), [each != "ts" for each in shown])
+    for null_count, expected in ((0, len(ROWS)), (1, "CorruptError"), (None, len(ROWS))):
+        words = f"how many rows come for a reader that expects {null_count} nulls in each column without any"
+        yield Question("nulls asked for", words, functools.partial(_expecting, null_count), expected)
+
+
+def _expecting(null_count: int | None) -> Any:
+    def described(block: Block) -> Block:
+        return replace(block, chunks=tuple(replace(chunk, null_count=null_count) for chunk in block.chunks))
+
+    snapshot = open_snapshot(_snapshot().table, replace(HARDENED_READER, described=described))
+    return outcome_of(lambda: sum(batch.num_rows for batch in snapshot.batches()))
 
 
 def _nullable(names: list[str]) -> list[bool]:

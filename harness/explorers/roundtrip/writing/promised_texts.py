@@ -44,30 +44,31 @@ TIMES = {"behind the others": 45, "between others": 15, "before the others": 5, 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PromisedText:
-    """A row that is added, and when."""
+    """Rows that are added one after the other, and when."""
 
-    text: str | None
+    texts: tuple[str | None, ...]
     kind: str
 
     @property
     def name(self) -> str:
         """It in words."""
-        return f"a row with the text {self.text!r} {self.kind}"
+        return f"rows with the texts {list(self.texts)} {self.kind}"
 
 
 @functools.cache
 def promised_texts() -> tuple[PromisedText, ...]:
     """Return all rows, always in the same order."""
-    return tuple(PromisedText(text=text, kind=kind) for kind in TIMES for text in TEXTS)
+    together = (*((text,) for text in TEXTS), ("text", "größe"), ("größe", "text", None))
+    return tuple(PromisedText(texts=texts, kind=kind) for kind in TIMES for texts in together)
 
 
 @errors_as_problems
 def problem_of(case: PromisedText) -> str | None:
     """Say what is wrong with the partition after the commit; None if nothing is."""
     storage = MemoryStorage.of(_image())
-    added = (FIRST_TIME + TIMES[case.kind], case.text)
-    commit(storage, PATH, [added])
-    expected = sorted([*FIRST, added], key=lambda row: row[0])
+    added = [(FIRST_TIME + TIMES[case.kind] + number, text) for number, text in enumerate(case.texts)]
+    commit(storage, PATH, added)
+    expected = sorted([*FIRST, *added], key=lambda row: row[0])
     if (rows := rows_in(storage, PATH)) != expected:
         return f"the rows are {rows} instead of {expected}"
     if problems := verify_table(open_table(storage, PATH)).all_problems:
@@ -75,8 +76,8 @@ def problem_of(case: PromisedText) -> str | None:
     table = open_table(storage, PATH)
     partition = the_only(table.transaction().partitions)
     content = storage.image().files[f"{table.files_of(partition).path}/{PM_FILE}"]
-    is_promised = bool(content[FLAGS_AT] & ASCII)
-    return "its header still says that all texts are ASCII" if is_promised and not (case.text or "").isascii() else None
+    is_ascii = all((text or "").isascii() for text in case.texts)
+    return "its header still says that all texts are ASCII" if content[FLAGS_AT] & ASCII and not is_ascii else None
 
 
 def failed_controls() -> Iterator[str]:

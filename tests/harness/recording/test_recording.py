@@ -256,6 +256,19 @@ def test_a_sync_covers_only_what_had_returned_when_it_began(tmp_path: Path, call
     assert held(followed(tmp_path, f"{lines}1 fsync(4<b>) = 0"), path, 1, 4) == {b"1234"}
 
 
+def test_an_early_sync_of_a_child_covers_only_what_had_returned_when_it_began(tmp_path: Path) -> None:
+    lines = f"""{OPEN}{THREAD}
+1 clone(child_stack=NULL, flags=CLONE_VM|CLONE_FS|CLONE_FILES|CLONE_THREAD <unfinished ...>
+3 fsync(4<b> <unfinished ...>
+2 pwrite64(4<b>, "1", 1, 1) = 1
+3 <... fsync resumed>) = 0
+3 fsync(3<a> <unfinished ...>
+1 <... clone resumed>) = 3
+3 <... fsync resumed>) = 0
+"""
+    assert held(followed(tmp_path, lines), "b", 1) == {b"\0", b"1"}
+
+
 def test_a_sync_of_a_directory_covers_only_the_names_that_had_changed_when_it_began(tmp_path: Path) -> None:
     lines = f"""{OPEN}{THREAD}
 1 openat(AT_FDCWD, ".", O_RDONLY) = 5<.>

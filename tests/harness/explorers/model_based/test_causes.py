@@ -27,7 +27,7 @@ from tornproof.harness.mutation.causes import found_by_programs
 from tornproof.impl.layout import pm, txn
 from tornproof.impl.layout.parquet import DATA_FILE
 from tornproof.impl.pm.block import chunk_offset
-from tornproof.impl.pm.chain import decode_chain
+from tornproof.impl.pm.chain import decode_chain, walk
 from tornproof.impl.table.partition import PM_FILE
 from tornproof.impl.txn.transaction import TXN_FILE
 
@@ -102,6 +102,17 @@ def test_an_action_is_blamed_only_for_bytes_that_it_wrote() -> None:
         for at in {place + step for place in places for step in (-1, 0, 1)}:
             difference = Difference(file, "", at, at + 1, "", "", "")
             assert (watch.written_by(watch.world, difference) != "") == (at in places)
+
+
+@pytest.mark.parametrize("at", range(4))
+def test_only_generations_that_are_there_after_a_recovery_are_still_known(at: int) -> None:
+    watch, repair = LastWorld(), {"rule": "repair", "nth": 0, "count": 3}
+    killed = {"rule": "commit that is killed", "kind": "store", "at": at, "written_bytes": 0}
+    steps: Steps = (*GROWN, {"rule": "append", "place": 0, "count": 2}, killed, repair)
+    assert replay(search_on(None), 1, steps, watch=watch) is None
+    content = watch.files[PM]
+    there = {each.end_bytes for each in walk(content, file=PM, end_bytes=int.from_bytes(content[:8], "little"))}
+    assert watch.world.files.known_ends(watch.world.state.committed.entries[0].directory) == there
 
 
 def audited(damages: dict[str, Damage], watch: LastWorld) -> list[str]:

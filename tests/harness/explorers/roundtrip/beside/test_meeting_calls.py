@@ -16,8 +16,8 @@ from tornproof.harness.explorers.roundtrip.beside.changed_meanwhile import (
     migrations_beside,
     operations_beside,
 )
-from tornproof.harness.explorers.roundtrip.beside.meeting_calls import Meeting
-from tornproof.harness.simulator.filesystem.intercept import Call
+from tornproof.harness.explorers.roundtrip.beside.meeting_calls import Meeting, can_notice
+from tornproof.harness.simulator.filesystem.intercept import Call, CallKind
 
 CASES = (*migrations_beside(), *operations_beside())
 
@@ -46,3 +46,10 @@ def test_no_end_is_left_out(case: Beside, looks: bool, monkeypatch: pytest.Monke
         tried = ends(case, Meeting(calls_of_other, asks=case.act.asks))
     assert different(tried) == different(everywhere)
     assert len(tried) <= len(everywhere)
+
+
+def test_a_read_notices_what_changes_among_its_bytes_and_nothing_else() -> None:
+    read, before = Call(kind=CallKind.PREAD, path="f", offset_bytes=4, size_bytes=2), bytes(8)
+    changed = [before[:at] + b"\1" + before[at + 1 :] for at in range(8)]
+    noticed = [can_notice([read], {"f": before}, {"f": after}) for after in changed]
+    assert noticed == [at in (4, 5) for at in range(8)]

@@ -46,3 +46,8 @@ def test_other_checks_are_noticed_and_their_findings_replay(location: str, broke
         findings = first_findings(NATIVE_COLUMNS)
         assert replayed(findings) == {Verdict.INVALID}
     assert replayed(findings) == {Verdict.VALID}
+
+
+def test_texts_of_one_size_are_tried_with_each_flag() -> None:
+    tried = {flags for flags in range(16) for each in native_columns() if f", 20 bytes, flags {flags} at" in each.name}
+    assert tried == {0, 1, 2, 4, 8, 15}

@@ -14,9 +14,12 @@ from tornproof.harness.explorers.roundtrip.beside.changed_meanwhile import (
     operations_beside,
     problem_of,
 )
-from tornproof.harness.explorers.roundtrip.beside.operations import OPERATIONS
+from tornproof.harness.explorers.roundtrip.beside.operations import ACTS, OPERATIONS, Other
+from tornproof.harness.explorers.roundtrip.beside.small_tables import PATH, small_table
 from tornproof.harness.explorers.roundtrip.explorer import findings_of
 from tornproof.harness.explorers.roundtrip.parts import MIGRATIONS_BESIDE
+from tornproof.harness.simulator.filesystem.memory import MemoryStorage
+from tornproof.impl.table.table import open_table
 
 
 @pytest.mark.parametrize("every", [5, nightly(1)])
@@ -24,6 +27,15 @@ def test_operations_beside_others_end_as_in_an_order(every: int) -> None:
     cases = (*migrations_beside(), *operations_beside())
     assert [(each.name, problem) for each in cases[::every] if (problem := problem_of(each))] == []
     assert {each.operation.name for each in cases} == {each.name for each in OPERATIONS}
+
+
+def test_what_a_server_does_beside_an_operation_commits_a_version() -> None:
+    act = next(each for each in ACTS if each.name == "commits as a server does")
+    for state in act.of:
+        storage = MemoryStorage.of(small_table(state))
+        before = open_table(storage, PATH).transaction().version
+        act.run(Other(storage))
+        assert open_table(storage, PATH).transaction().version == before + 1
 
 
 @pytest.mark.nightly

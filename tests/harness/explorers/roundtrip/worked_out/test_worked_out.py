@@ -28,6 +28,11 @@ def test_all_answers_are_right_and_there_are_several_of_each_kind() -> None:
     assert len(counts) == 80 and min(counts[each] for each in ("directories", "types", "ends")) > 200
 
 
+def test_the_words_of_a_large_filter_have_numbers_beyond_two_bytes() -> None:
+    places = [each.expected for each in questions() if each.name.startswith("the bits of a filter of")]
+    assert max(max(each, default=0) for each in places) // 32 > 0xFFFF
+
+
 def kinds_of(findings: list[Any]) -> set[str]:
     return {questions()[each.evidence["worked_out"]].kind for each in findings}
 

@@ -5,6 +5,7 @@ import json
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+from unittest.mock import Mock
 
 import pyarrow as pa
 import pytest
@@ -500,3 +501,14 @@ def test_the_same_exploration_gives_the_same_phase(table: TestCase) -> None:
     one_commit = dataclasses.replace(table, first_session=(0,))
     first, second = (phase_of(one_commit, C_512) for _ in range(2))
     assert first == second
+
+
+def test_each_part_gets_its_share_of_the_disks_that_are_left() -> None:
+    exploration = ModelExploration(Mock(), B, Settings(disks_max=11))
+    shares = []
+    for part in exploration.shared(["a", "b", "c", "d"]):
+        before = len(exploration.tally.distinct)
+        shares.append(exploration._stop_at - before)
+        judged = shares[-1] - (part == "b")  # one that has fewer than it may
+        exploration.tally.distinct.update({(part, number): 1 for number in range(judged)})
+    assert shares == [2, 3, 3, 4]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+import struct
+
 import pytest
 from replayed import first_findings, replayed
 
@@ -38,6 +41,15 @@ def test_every_kind_of_problem_is_among_them() -> None:
 def test_a_half_of_a_character_is_found() -> None:
     assert [_wrong_unit(units) for units in ((), (0xD800, 0xDC00), (0xD7FF, 0xE000))] == [None] * 3
     assert [_wrong_unit(units) for units in ((0xDC00,), (97, 0xD800), (0xD800, 0xDC00, 0xDFFF))] == [0, 1, 2]
+
+
+def test_each_unit_of_a_symbol_is_changed_where_the_name_says() -> None:
+    found = [(re.fullmatch(r"unit (\d+) of symbol (\d+) is (\d+)", each.name), each) for each in symbol_dictionaries()]
+    places = [(*map(int, words.groups()), each.files) for words, each in found if words]
+    assert {unit for unit, _, _, _ in places} >= {0, 1}
+    for unit, key, value, files in places:
+        (start,) = struct.unpack_from("<q", files["s.o"], HEADER_BYTES + 8 * key)
+        assert struct.unpack_from("<H", files["s.c"], start + 4 + 2 * unit) == (value,)
 
 
 @pytest.mark.parametrize(

@@ -112,6 +112,7 @@ def _places() -> Iterator[FilterReference]:
         ("bytes behind the token", token, BLOCK_BYTES, None),
         ("bytes far behind", FAR, BLOCK_BYTES, None),
         ("far too many bytes", bits, FAR, None),
+        ("no bytes", bits, 0, None),
     ):
         yield FilterReference(
             name=f"a reference to {name}", kind="places", offset=offset, length=length, content=whole, expected=expected

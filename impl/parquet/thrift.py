@@ -144,6 +144,7 @@ LIST: Final = int(Kind.LIST)
 SET: Final = int(Kind.SET)
 MAP: Final = int(Kind.MAP)
 STRUCT: Final = int(Kind.STRUCT)
+CONTAINERS: Final = frozenset({LIST, SET, MAP, STRUCT})
 FIXED_SIZES_BYTES = {int(Kind.DOUBLE): 8, int(Kind.UUID): 16}
 
 
@@ -179,8 +180,8 @@ def decode(
 ) -> tuple[Struct, int]:
     """Return the struct that starts at `data[start]` and the position behind its stop byte.
 
-    Of the elements of the root's list with the id `shallow_list_id` only fields that are no lists are kept, and each
-    element may have `node_count_max` nodes.
+    Of the elements of the root's list with the id `shallow_list_id` only fields that contain no others are kept, and
+    only what is kept of the elements before it counts for an element.
     `offset_bytes` is the position of `data` in `file`; offsets of nodes and errors count from the start of the file.
     Raises CorruptError, naming field path and offset, for bytes that are not a struct or exceed the limits.
     """
@@ -404,7 +405,7 @@ class _ShallowDecoder(_Decoder):
         struct, end = self.struct(position, depth)
         if depth > ELEMENT_DEPTH or self.root_field_id != self.shallow_list_id:
             return struct, end
-        kept = tuple(field for field in struct.fields if field.kind != LIST)
+        kept = tuple(field for field in struct.fields if field.kind not in CONTAINERS)
         self.nodes_left = nodes_left - len(kept)
         return Struct(kept, struct.offset_bytes), end
 

@@ -44,6 +44,7 @@ DEPTH_MAX = 64
 TRUE, FALSE = 1, 2
 KINDS = {"byte": 3, "i16": 4, "i32": 5, "i64": 6, "double": 7, "binary": 8, "list": 9, "set": 10, "map": 11}
 STRUCT, UUID = 12, 13
+CONTAINERS = frozenset({9, 10, 11, STRUCT})
 INTEGER_KINDS = (KINDS["i16"], KINDS["i32"], KINDS["i64"])
 NUMBERS = (
     *(0, 1, -1, 2, 63, -64, 64, -65, 127, 128, 8191, -8192, 8192, 1 << 20, (1 << 31) - 1, -(1 << 31), 1 << 31),
@@ -106,7 +107,8 @@ def failed_controls() -> Iterator[str]:
         ("what is cut is filled", of_all, lambda data, **of: decoded(data + bytes(9), **of), "are taken for all"),
         ("all is left out", of_all, partial(_none_if_limited, decoded), "it is decoded to something else where"),
         ("there are no limits", of_all, partial(_without_limit, decoded), "nodes are taken where one less is"),
-        ("inner lists are kept", f"{thrift}:ELEMENT_DEPTH", 0, "without lists in those of field"),
+        ("lists have no limits", of_all, partial(_without_limit_of_lists, decoded), "nodes are enough"),
+        ("inner lists are kept", f"{thrift}:ELEMENT_DEPTH", 0, "without containers in those of field"),
         ("caches know all", of_all, lambda data, **of: decoded(_Alike(data), **of), "it is decoded as before"),
         ("what is longer than needed is written shorter", f"{thrift}:put_varint", _shortest, "and should be as"),
         ("no value is found", f"{__name__}:value_of", lambda *_: None, "the value of field"),
@@ -156,6 +158,12 @@ def _without_limit(decoded: Callable[..., Any], data: bytes, *, node_count_max: 
     return decoded(data, **settings)
 
 
+def _without_limit_of_lists(decoded: Callable[..., Any], data: bytes, **settings: Any) -> Any:
+    if "shallow_list_id" in settings:
+        settings.pop("node_count_max", None)
+    return decoded(data, **settings)
+
+
 def _shortest(out: bytearray, number: int, _: int) -> None:
     out += varint(number)
 
@@ -173,8 +181,9 @@ def _problems(form: Form, tree: Struct) -> Iterator[str]:
     yield from _problems_of_cuts(form.content)
     for number in {field.id for field in tree.fields if field.kind == KINDS["list"]}:
         shallow, _ = _decoded(form.content, shallow_list_id=number)
-        if shallow != _without_lists(tree, number):
-            yield f"without lists in those of field {number}, it is decoded to {shallow}"
+        if shallow != _without_containers(tree, number):
+            yield f"without containers in those of field {number}, it is decoded to {shallow}"
+        yield from _problems_of_shallow_limits(form, tree, number)
     yield from _problems_of_caches(form.content)
     yield from _problems_of_changes(tree)
 
@@ -205,6 +214,31 @@ def _problems_of_limits(form: Form, tree: Struct, known: Known) -> Iterator[str]
         except UnsupportedError:
             continue
         yield f"its {count} nodes are taken where one less is allowed"
+
+
+def _problems_of_shallow_limits(form: Form, tree: Struct, number: int) -> Iterator[str]:
+    """Look for limits with which the elements of a list are taken one by one although they have too many nodes."""
+    most = count = 0
+    for field in tree.fields:
+        if field.id == number and isinstance(field.value, Items):
+            count += len(field.value.elements)
+            for element in field.value.elements:
+                most = max(most, count + _node_count(element))
+                count += len(_scalars(element)) if isinstance(element, Struct) else _node_count(element)
+        else:
+            count += _node_count(field.value)
+        # A field counts when its value is known.
+        count += 1
+        most = max(most, count)
+    for limit, is_taken in ((most, True), (most - 1, False)):
+        try:
+            _decoded(form.content, node_count_max=limit, shallow_list_id=number)
+        except UnsupportedError:
+            if is_taken:
+                yield f"without containers in those of field {number}, {limit} nodes are not enough"
+        else:
+            if not is_taken:
+                yield f"without containers in those of field {number}, {limit} nodes are enough"
 
 
 def _problems_of_cuts(content: bytes) -> Iterator[str]:
@@ -290,13 +324,15 @@ def _node_count(value: Value) -> int:
     return 0
 
 
-def _without_lists(tree: Struct, number: int) -> Struct:
-    """Return a struct whose elements of the lists with an id have no lists themselves."""
+def _scalars(struct: Struct) -> tuple[Field, ...]:
+    return tuple(each for each in struct.fields if each.kind not in CONTAINERS)
+
+
+def _without_containers(tree: Struct, number: int) -> Struct:
+    """Return a struct whose elements of the lists with an id have only fields that contain no others."""
 
     def cut(value: Value) -> Value:
-        if not isinstance(value, Struct):
-            return value
-        return value._replace(fields=tuple(each for each in value.fields if each.kind != KINDS["list"]))
+        return value._replace(fields=_scalars(value)) if isinstance(value, Struct) else value
 
     return tree._replace(
         fields=tuple(

@@ -8,13 +8,13 @@ from __future__ import annotations
 import posixpath
 import re
 from collections import Counter
-from collections.abc import Callable, Set
+from collections.abc import Callable, Iterable, Set
 from pathlib import Path
 from typing import Any
 
 from tornproof.harness.recording.open_files import Mapping, OpenFile, Process
-from tornproof.harness.recording.replaying import Machine
-from tornproof.harness.recording.steps import STORE, NotFollowedError, Step, StepKind, insert
+from tornproof.harness.recording.replaying import Machine, link_text
+from tornproof.harness.recording.steps import NOT_TEXT, STORE, NotFollowedError, Step, StepKind, as_text, insert
 from tornproof.harness.recording.system_calls import (
     Begun,
     Descriptor,
@@ -41,8 +41,11 @@ class Follower:
     sync had begun, so that no sync counts for more than it guarantees.
     """
 
-    def __init__(self, machine: Machine, root: str, first: Process) -> None:
-        """Follow changes below `root`, an absolute path without links, of a first process and those that it makes."""
+    def __init__(self, machine: Machine, root: str, first: Process, not_recorded: Iterable[str] = ()) -> None:
+        """Follow changes below `root`, an absolute path without links, of a first process and those that it makes.
+
+        `not_recorded` are the paths below it of devices, FIFOs and sockets.
+        """
         self.steps: list[Step] = []
         self.call_count = 0
         self.counts: Counter[str] = Counter()
@@ -50,6 +53,7 @@ class Follower:
         self._machine = machine
         self._root = root
         self._first = first
+        self._not_recorded = set(not_recorded)
         self._processes: dict[int, Process] = {}
         self._process_count = 0
         self._early: dict[int, list[tuple[int, SystemCall]]] = {}
@@ -183,7 +187,7 @@ class Follower:
         if inside is not None:
             return self._machine.links(inside)
         outside = Path(path)
-        return str(outside.readlink()) if outside.is_symlink() else None
+        return link_text(outside) if outside.is_symlink() else None
 
     def _path(
         self, process: Process, call: SystemCall, text: int, at: int | None = None, *, follows: bool = False
@@ -211,6 +215,8 @@ class Follower:
             stack=tuple(call.stack),
             **fields,
         )
+        if any(as_text(each) != each for each in (step.path, step.target)):
+            raise ValueError(NOT_TEXT)
         self._machine.apply(step, len(self.steps))
         at = len(self.steps) if at is None else at
         insert(self.steps, at, step)
@@ -245,7 +251,7 @@ class Follower:
         opened = OpenFile()
         process.lead(found.number, opened, is_closed_by_exec="O_CLOEXEC" in flags)
         path = self._below(found.path)
-        if path is None:
+        if path is None or path in self._not_recorded:
             return
         if "O_TMPFILE" in flags:
             raise ValueError("a file without a name (O_TMPFILE)")
@@ -571,9 +577,23 @@ class Follower:
         if path is not None:
             self._add(process, StepKind.MKDIR, path=path)
 
+    def _made_node(self, process: Process, call: SystemCall) -> None:
+        """Follow mknod, which makes a FIFO, a device or a socket, and can make an empty file."""
+        is_at = call.name == "mknodat"
+        path = self._path(process, call, 1, 0) if is_at else self._path(process, call, 0)
+        if path is None:
+            return
+        if call.flags(2 if is_at else 1) & _NOT_RECORDED:
+            self._not_recorded.add(path)
+        else:
+            self._open(process, path, OpenMode.NEW)
+
     def _removed(self, process: Process, call: SystemCall) -> None:
         path = self._path(process, call, 1, 0) if call.name == "unlinkat" else self._path(process, call, 0)
-        if path is None or self._machine.kernel.find(path) is None:
+        if path is None:
+            return
+        self._not_recorded.discard(path)
+        if self._machine.kernel.find(path) is None:
             # What is no file and no directory is not followed.
             return
         is_directory = call.name == "rmdir" or (call.name == "unlinkat" and "AT_REMOVEDIR" in call.flags(2))
@@ -589,12 +609,24 @@ class Follower:
         if source is None and target is None:
             return
         kernel = self._machine.kernel
-        if target is None and source is not None and kernel.find(source) in kernel.files:
+        is_recorded = source not in self._not_recorded
+        self._move_not_recorded(source, target)
+        if not is_recorded:
+            if target is not None and kernel.find(target) in kernel.files:
+                self._add(process, StepKind.UNLINK, path=target)
+        elif target is None and source is not None and kernel.find(source) in kernel.files:
             self._add(process, StepKind.UNLINK, path=source)
         elif source is None or target is None:
             raise ValueError("it moves something into the recorded directory, or a directory out of it")
         elif kernel.find(source) is not None:
             self._add(process, StepKind.RENAME, path=source, target=target)
+
+    def _move_not_recorded(self, source: str | None, target: str | None) -> None:
+        """Rename what is not recorded at a path and below it; without a target it leaves the recorded directory."""
+        moved = {path for path in self._not_recorded if path == source or path.startswith(f"{source}/")}
+        self._not_recorded -= {*moved, target}
+        if source is not None and target is not None:
+            self._not_recorded |= {target + path.removeprefix(source) for path in moved}
 
     def _linked(self, process: Process, call: SystemCall) -> None:
         if call.name == "link":
@@ -607,7 +639,10 @@ class Follower:
             return
         if source is None:
             raise ValueError("it links something into the recorded directory")
-        self._add(process, StepKind.LINK, path=source, target=target)
+        if source in self._not_recorded:
+            self._not_recorded.add(target)
+        else:
+            self._add(process, StepKind.LINK, path=source, target=target)
 
     def _linked_symbolically(self, process: Process, call: SystemCall) -> None:
         path = self._path(process, call, 1) if call.name == "symlink" else self._path(process, call, 2, 1)
@@ -654,6 +689,7 @@ _COPIES: dict[str, tuple[int, int, int, int | None]] = {
 }
 """The arguments of the calls that copy: the source and its offset, the target and its offset."""
 _CLONES = ("FICLONE", "FICLONERANGE", "FIDEDUPERANGE", "BTRFS_IOC_CLONE", "BTRFS_IOC_CLONE_RANGE")
+_NOT_RECORDED = {"S_IFIFO", "S_IFCHR", "S_IFBLK", "S_IFSOCK"}
 _HANDLERS: dict[str, Callable[[Follower, Process, SystemCall], None]] = {
     name: handler
     for handler, names in {
@@ -678,6 +714,7 @@ _HANDLERS: dict[str, Callable[[Follower, Process, SystemCall], None]] = {
         Follower._unmapped: "munmap",
         Follower._remapped: "mremap",
         Follower._made_directory: "mkdir mkdirat",
+        Follower._made_node: "mknod mknodat",
         Follower._removed: "unlink unlinkat rmdir",
         Follower._renamed: "rename renameat renameat2",
         Follower._linked: "link linkat",

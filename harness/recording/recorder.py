@@ -15,9 +15,26 @@ from pathlib import Path
 
 from tornproof.harness.recording.following import FOLLOWED, NOT_SHOWN, STOPS, Follower
 from tornproof.harness.recording.open_files import Directory, OpenFile, Process
-from tornproof.harness.recording.replaying import Machine, captured, difference, hard_links, link_target, tree_of
+from tornproof.harness.recording.replaying import (
+    Machine,
+    captured,
+    difference,
+    hard_links,
+    link_target,
+    not_recorded,
+    tree_of,
+)
 from tornproof.harness.recording.stacks import with_lines
-from tornproof.harness.recording.steps import FORMAT, End, NotFollowedError, Start, StepKind, Trace
+from tornproof.harness.recording.steps import (
+    FORMAT,
+    NOT_TEXT,
+    End,
+    NotFollowedError,
+    Start,
+    StepKind,
+    Trace,
+    as_text,
+)
 from tornproof.harness.recording.system_calls import Lines, Stopped
 from tornproof.impl.errors import UsageError
 
@@ -25,8 +42,6 @@ STRACE = "strace"
 TEXT_BYTES_MAX = 32 << 20
 """Longer writes are cut by strace, and rejected."""
 PIPE_BYTES = 1 << 20
-END_SECONDS = 1.0
-"""How long strace has to end a program whose recording is given up."""
 STANDARD_OUTPUT = 1
 ANYTHING = re.compile(b"")
 
@@ -53,7 +68,7 @@ def record(recording: Recording, on_call: Callable[[int], None] = lambda count: 
         raise UsageError(f"{recording.directory}: not a directory, and the program's data must be in one")
     start = _start_of(recording, root)
     machine = Machine(start, keeps_versions=False)
-    follower = Follower(machine, str(root), _first_process(recording))
+    follower = Follower(machine, str(root), _first_process(recording), not_recorded(root))
     lines = Lines()
     with _traced(recording) as (process, output):
         for line in output:
@@ -93,10 +108,13 @@ def counts_of(trace: Trace) -> dict[str, int]:
 def _start_of(recording: Recording, root: Path) -> Start:
     tree = captured(root)
     links = {path: target for path, content in tree.items() if content and (target := link_target(content))}
+    for name in (*tree, *links.values()):
+        if as_text(name) != name:
+            raise NotFollowedError(f"{recording.directory}: {as_text(name)}: {NOT_TEXT}")
     return Start(
         format=FORMAT,
         tornproof=recording.version,
-        command=recording.command,
+        command=tuple(map(as_text, recording.command)),
         directories=tuple(sorted(path for path, content in tree.items() if content is None)),
         files={path: content for path, content in sorted(tree.items()) if content is not None and path not in links},
         links=links,
@@ -125,17 +143,13 @@ def _traced(recording: Recording) -> Iterator[tuple[subprocess.Popen[bytes], Ite
         command = ["sh", "-c", f'exec "$@" {recording.descriptor}>/dev/null', STRACE, *command]
     process = subprocess.Popen(command, pass_fds=[writing])
     os.close(writing)
-    try:
-        with os.fdopen(reading, encoding="ascii", errors="backslashreplace", newline="\n") as output:
+    with os.fdopen(reading, encoding="ascii", errors="backslashreplace", newline="\n") as output:
+        try:
             yield process, output
-    finally:
-        if process.poll() is None:
-            # strace ends the program with it, unless it is killed.
-            process.terminate()
-            with suppress(subprocess.TimeoutExpired):
-                process.wait(END_SECONDS)
-        process.kill()
-        process.wait()
+        finally:
+            # Before the pipe is closed, because strace complains of each line that nobody reads. It ignores SIGTERM.
+            process.kill()
+            process.wait()
 
 
 def _command(recording: Recording, output: str) -> list[str]:

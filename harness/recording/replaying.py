@@ -190,6 +190,11 @@ def link_target(content: bytes) -> str | None:
     return os.fsdecode(content.removeprefix(LINK_MARK)) if content.startswith(LINK_MARK) else None
 
 
+def link_text(path: Path) -> str:
+    """Return where a symbolic link leads, as it was made."""
+    return os.readlink(path)  # noqa: PTH115 (Path.readlink leaves out "./" and slashes)
+
+
 Tree: TypeAlias = dict[str, bytes | None]
 """What is at each path of a directory: the content of a file, None for a directory; links are marked."""
 
@@ -212,7 +217,7 @@ def captured(directory: Path) -> Tree:
             path = Path(parent, name)
             inside = path.relative_to(directory).as_posix()
             if path.is_symlink():
-                found[inside] = LINK_MARK + os.fsencode(path.readlink())
+                found[inside] = LINK_MARK + os.fsencode(link_text(path))
             elif path.is_dir():
                 found[inside] = None
             elif path.is_file():
@@ -221,6 +226,12 @@ def captured(directory: Path) -> Tree:
                     raise NotFollowedError(f"{directory}: it has more than {SIZE_BYTES_MAX >> 20} MB of files")
                 found[inside] = path.read_bytes()
     return found
+
+
+def not_recorded(directory: Path) -> set[str]:
+    """Return the paths of the devices, FIFOs and sockets below a directory."""
+    entries = (Path(parent, name) for parent, _, files in os.walk(directory) for name in files)
+    return {path.relative_to(directory).as_posix() for path in entries if not (path.is_symlink() or path.is_file())}
 
 
 def hard_links(directory: Path, tree: Tree) -> tuple[tuple[str, ...], ...]:

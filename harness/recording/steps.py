@@ -101,6 +101,14 @@ def insert(steps: list[Step], at: int, step: Step) -> None:
     ]
 
 
+NOT_TEXT = "a name that is not UTF-8, which a trace cannot hold"
+
+
+def as_text(name: str) -> str:
+    """Return a name of the system as a trace can hold it: of what is not UTF-8, the bytes are written out."""
+    return name.encode(errors="surrogateescape").decode(errors="backslashreplace")
+
+
 class Start(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """The first line of a trace: what was run, and the directory before it.
 

@@ -1,5 +1,6 @@
 """A recorded program: its steps lead to the directory that it left, and what cannot be followed is rejected."""
 
+import os
 import re
 import shutil
 from pathlib import Path
@@ -15,6 +16,7 @@ from tornproof.harness.recording.recorder import counts_of
 from tornproof.harness.recording.replaying import Machine, captured, difference, tree_of
 from tornproof.harness.recording.steps import End, NotFollowedError, Start, Step, StepKind, Trace, insert
 from tornproof.harness.recording.system_calls import Lines
+from tornproof.harness.recording.trace_file import read_trace, write_trace
 
 pytestmark = NEEDS_STRACE
 
@@ -66,6 +68,35 @@ def test_shells_and_their_children_are_followed(tmp_path: Path) -> None:
     assert (tmp_path / "x/c").read_text() == "one\none\ntwo\n"
     assert {step.process for step in trace.steps} > {1}
     assert difference(tree_of(left(trace).kernel), captured(tmp_path)) == ""
+
+
+def test_symbolic_links_lead_where_they_were_made_to_lead(tmp_path: Path) -> None:
+    """Dots and slashes were left out of what is there at the end, which was then said to be something else."""
+    (tmp_path / "old").symlink_to(".//v0/")
+    trace = recorded(tmp_path, "sh", "-c", "mkdir v1; ln -s ./v1 a; ln -s v1/ b; ln -s v1//../v1 c; echo x > b/d")
+    assert trace.start.links == {"old": ".//v0/"}
+    links = {step.path: step.target for step in trace.steps if step.kind is StepKind.SYMLINK}
+    assert links == {"a": "./v1", "b": "v1/", "c": "v1//../v1"}
+
+
+def test_what_goes_through_a_fifo_is_not_recorded(tmp_path: Path) -> None:
+    """A shell opens it as a file that may be new, which it was taken for."""
+    os.mkfifo(tmp_path / "before")
+    script = """through() { cat $1 > got & echo hi > $1; wait; }
+through before; mkfifo made; through made; ln made other; through other; mkdir x; mv made x/in; mv x y; through y/in
+mv other got; rm before y/in; echo file > before; mv got ../away
+"""
+    data = tmp_path / "data"
+    data.mkdir()
+    (tmp_path / "before").rename(data / "before")
+    trace = recorded(data, "sh", "-c", script)
+    assert {step.path for step in trace.steps} == {"got", "x", "before"}
+    assert tree_of(left(trace).kernel) == {"y": None, "before": b"file\n"}
+
+
+def test_an_empty_file_may_be_made_by_mknod(tmp_path: Path) -> None:
+    trace = recorded_python(tmp_path, "import os; os.mknod('f'); os.mknod('g', dir_fd=os.open('.', 0))")
+    assert tree_of(left(trace).kernel) == {"f": b"", "g": b""}
 
 
 def test_threads_share_descriptors_positions_and_the_working_directory(tmp_path: Path) -> None:
@@ -464,6 +495,44 @@ def test_rejects_what_cannot_be_followed(tmp_path: Path, program: str) -> None:
     else:
         assert captured(data) == before, "it was accepted, and changed something"
         pytest.skip("this file system does not allow the call")
+
+
+BYTES = os.fsdecode(b"\xff")
+
+
+@pytest.mark.parametrize(("path", "target"), [(BYTES, None), ("link", BYTES)])
+def test_rejects_a_name_that_is_not_utf_8_before_anything_runs(tmp_path: Path, path: str, target: str | None) -> None:
+    if target is None:
+        (tmp_path / path).mkdir()
+    else:
+        (tmp_path / path).symlink_to(target)
+    with pytest.raises(NotFollowedError, match=r": \\xff: a name that is not UTF-8"):
+        recorded(tmp_path, "touch", "ran")
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize("call", ["open(name, 66)", "mkdir(name)", "symlink(name, b'l')", "rename(b'f', name)"])
+def test_rejects_a_program_that_makes_a_name_that_is_not_utf_8(tmp_path: Path, call: str) -> None:
+    (tmp_path / "f").write_bytes(b"")
+    with pytest.raises(NotFollowedError, match="a name that is not UTF-8"):
+        recorded_python(tmp_path, f"import os; name = b'\\xff'; os.{call}")
+
+
+def test_an_argument_that_is_not_utf_8_is_written_out(tmp_path: Path) -> None:
+    trace = recorded(tmp_path, "true", BYTES)
+    write_trace(trace, tmp_path / "trace")
+    assert read_trace(tmp_path / "trace").start.command[-2:] == ("true", "\\xff")
+
+
+def test_nothing_is_said_of_lines_that_nobody_reads(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """strace complained of each call that the program made after one that cannot be followed."""
+    program = "import os; f = os.open('f', 66); os.rename('../outside', 'in')\nfor _ in range(3000): os.write(f, b'x')"
+    data = tmp_path / "data"
+    data.mkdir()
+    (tmp_path / "outside").write_bytes(b"")
+    with pytest.raises(NotFollowedError):
+        recorded_python(data, program)
+    assert capfd.readouterr().err == ""
 
 
 @pytest.mark.parametrize("name", ["pwrite64", "ftruncate", "rename", "symlink", "lseek"])

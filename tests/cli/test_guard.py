@@ -181,6 +181,11 @@ def test_an_end_by_the_system_is_told_and_leaves_no_folder(tmp_path: Path) -> No
     assert err == "tornproof: ended by SIGKILL, which is also what the system does when it is out of memory\n"
 
 
+def test_an_end_by_a_signal_without_a_name_is_told_by_its_number(tmp_path: Path) -> None:
+    with running("at_work(); os.kill(os.getpid(), 40)", tmp_path) as process:
+        assert end_of(process, tmp_path) == (128 + 40, "tornproof: ended by signal 40\n")
+
+
 def test_who_kills_the_guard_ends_the_command(tmp_path: Path) -> None:
     with running(SWALLOWED, tmp_path) as process:
         process.kill()

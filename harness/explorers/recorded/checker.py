@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from tornproof.harness.common.signals import signal_name
 from tornproof.harness.recording.replaying import write_tree
 from tornproof.harness.simulator.filesystem.kernel import Kernel
 from tornproof.impl.errors import UsageError
@@ -38,7 +39,7 @@ class Answer(NamedTuple):
         """Describe it."""
         how = "it did not end in time" if self.code is None else f"exit code {self.code}"
         if self.code is not None and self.code < 0:
-            how = f"it died of {signal.Signals(-self.code).name}"
+            how = f"it died of {signal_name(-self.code)}"
         last = self.output.strip().splitlines()[-1:]
         return f"{how}: {last[0]}" if last else how
 

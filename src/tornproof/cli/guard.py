@@ -18,6 +18,7 @@ from pathlib import Path
 
 from tornproof.cli import interruption
 from tornproof.cli.interruption import SIGNAL_BASE
+from tornproof.harness.common.signals import signal_name
 
 ORDERLY_SECONDS = 1.8
 """How long an interrupted worker has to save and report its results."""
@@ -181,7 +182,7 @@ def _becomes_true(condition: Callable[[], bool]) -> bool:
 
 def _report_kill(killer: int, first: int, folders: list[Path]) -> None:
     """Print, on behalf of a killed worker, what happened to it."""
-    said = f"ended by {signal.Signals(killer).name}"
+    said = f"ended by {signal_name(killer)}"
     if killer == signal.SIGKILL:
         said += ", which is also what the system does when it is out of memory"
     if first:

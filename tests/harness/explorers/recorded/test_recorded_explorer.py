@@ -148,6 +148,7 @@ def test_a_killed_program_keeps_stores_that_were_not_seen_yet() -> None:
         ("false", "rejects the end of the run"),
         ("test -s $1", "rejects the start of the run"),
         ("kill -9 $$", "it died of SIGKILL"),
+        ("kill -40 $$", "it died of signal 40"),
     ],
 )
 def test_a_checker_that_rejects_what_nothing_is_lost_of_gives_no_verdict(checker: str, said: str) -> None:

@@ -425,8 +425,9 @@ class Explorers:
         self._item.user_properties.append((SECTION, line))
 
     def _replay_line(self, finding: Finding, phase: Phase) -> str:
-        """Write the finding to a file, and return the command that replays it."""
+        """Write the finding to a file, and return the command that replays it, or why there is no file."""
         from tornproof.cli.replay_file import write_replay
+        from tornproof.impl.errors import TornproofError
 
         config = self._item.config
         here = config.invocation_params.dir
@@ -436,7 +437,10 @@ class Explorers:
         if unwritable:
             return f"pytest {shlex.quote(test)} (no file can hold it: {_operation(unwritable[0])['unwritable']})"
         directory = config.rootpath / config.getoption("tornproof_findings")
-        file = write_replay(finding, self._item.nodeid, self._number, directory, config.rootpath)
+        try:
+            file = write_replay(finding, self._item.nodeid, self._number, directory, config.rootpath)
+        except TornproofError as error:
+            return f"pytest {shlex.quote(test)} (its file cannot be written: {error})"
         return f"pytest --tornproof-replay {shlex.quote(os.path.relpath(file, here))} {shlex.quote(test)}"
 
 

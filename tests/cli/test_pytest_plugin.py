@@ -522,6 +522,22 @@ def test_a_finding_is_replayed_in_a_folder_without_a_configuration_of_pytest(run
 
 
 @pytest.mark.parametrize(
+    ("place", "reason"), [("afile", "File exists"), nightly("/dev/null/x", "Not a directory")], ids=["file", "device"]
+)
+def test_a_finding_whose_file_cannot_be_written_is_shown_all_the_same(
+    run: Run, tmp_path: Path, place: str, reason: str
+) -> None:
+    """All that the test said was that its file could not be written."""
+    (tmp_path / "afile").touch()
+    code, output = run(tmp_path, "--tornproof-findings", place, source=HEADER_FIRST)
+    assert code == 1 and "Traceback" not in output and "UsageError" not in output
+    for part in ("tornproof broke 'header first':", "broken: a reader gets an answer", "kill the process before: "):
+        assert part in output, output
+    said = rf"see it again: pytest \S+::test_it \(its file cannot be written: \S*{place}: cannot write: {reason}\)"
+    assert re.search(said, output), output
+
+
+@pytest.mark.parametrize(
     ("text", "sentence"),
     [
         (None, "cannot read"),

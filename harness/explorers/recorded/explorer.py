@@ -30,7 +30,7 @@ from tornproof.harness.explorers.recorded.states import (
 from tornproof.harness.parallel.tasks import Exploration
 from tornproof.harness.parallel.workers import Task, Worker
 from tornproof.harness.recording.replaying import Machine
-from tornproof.harness.recording.steps import Trace
+from tornproof.harness.recording.steps import SYNCS, StepKind, Trace
 from tornproof.harness.simulator.persistence.legal_disks import DEFAULT_LIMITS, Disk, chosen_disk
 from tornproof.harness.simulator.persistence.legal_files import Limits
 from tornproof.harness.simulator.persistence.models import MODELS, Choice, D, Model, model_named
@@ -43,6 +43,7 @@ CAUSES_MAX = 12
 SHOWN_MAX = 4
 COUNTED_MAX = 10**18
 """There can be more legal states than a file of results can count."""
+UNCHANGING = SYNCS | {StepKind.ACKNOWLEDGE}
 ALL_MODELS = tuple(model for model in MODELS if model is not D)
 """Without failing syncs, for which a program would have to be run again."""
 MEND_LIMITS = Limits(file_count=64, names_count=64, disk_count=128)
@@ -77,6 +78,8 @@ class Rejected(NamedTuple):
 
 def explore_recorded(question: RecordedQuestion) -> Exploration:
     """Explore; the phase says how many crash points and states there are, and how many were checked."""
+    if all(step.kind in UNCHANGING for step in question.trace.steps):
+        return nothing_explored(PHASE, "nothing was recorded: the program changed nothing below the directory")
     models = [model_named(name) for name in question.models]
     ends, *found = yield [
         Task(run=_ends, begins_first=True),
@@ -389,7 +392,9 @@ def _phase(
 
 
 def _note(ends: Sanity, acknowledgements: int) -> str:
-    if acknowledgements and ends.forgetful.accepts:
+    if not acknowledgements:
+        return "nothing was acknowledged, so the checker is not asked whether what was promised is lost"
+    if ends.forgetful.accepts:
         return "the checker accepts the start even where everything was acknowledged: it cannot tell what is lost"
     return ""
 

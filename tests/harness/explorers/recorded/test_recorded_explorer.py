@@ -156,6 +156,18 @@ def test_a_checker_that_rejects_what_nothing_is_lost_of_gives_no_verdict(checker
     assert phase.verdict is Verdict.UNKNOWN and said in phase.note and not phase.explored
 
 
+def test_a_run_without_any_change_gives_no_verdict() -> None:
+    """Where the program had failed at once, or --dir was another directory, nothing was checked and all was VALID."""
+    phase = explored("true", StepKind.OPEN, StepKind.WRITE, StepKind.RENAME)
+    assert phase.verdict is Verdict.UNKNOWN and not phase.explored
+    assert phase.note == "nothing was recorded: the program changed nothing below the directory"
+
+
+def test_a_run_that_acknowledges_nothing_is_said_to_promise_nothing() -> None:
+    phase = explored("true", StepKind.ACKNOWLEDGE)
+    assert phase.verdict is Verdict.VALID and phase.note.startswith("nothing was acknowledged, so the checker")
+
+
 def test_a_checker_that_does_not_look_at_acknowledgements_is_named() -> None:
     phase = explored("true", StepKind.SYNC_DIRECTORY)
     assert phase.verdict is Verdict.VALID and "it cannot tell what is lost" in phase.note

@@ -12,7 +12,14 @@ from tornproof.harness.recording.steps import SYNCS, NotFollowedError, Start, St
 from tornproof.harness.simulator.filesystem.file_state import FileState
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.intercept import Call, CallKind
-from tornproof.harness.simulator.filesystem.kernel import ROOT, EntryChange, Kernel, Rejected, entries_of
+from tornproof.harness.simulator.filesystem.kernel import (
+    ROOT,
+    CallRejectedError,
+    EntryChange,
+    Kernel,
+    Rejected,
+    entries_of,
+)
 from tornproof.harness.simulator.filesystem.kernel_calls import apply
 from tornproof.impl.storage.interface import OpenMode
 
@@ -53,8 +60,11 @@ class Machine:
         """Make a step; raises NotFollowedError where it cannot be made."""
         kernel = self.kernel
         files, entry_changes = kernel.files.copy() if self._keeps_versions else {}, kernel.entry_changes
-        with self._without_later(step):
-            self._make_step(step, syncs_whole_files=syncs_whole_files)
+        try:
+            with self._without_later(step):
+                self._make_step(step, syncs_whole_files=syncs_whole_files)
+        except CallRejectedError as rejected:
+            raise _impossible(step, rejected.reason) from rejected
         if self._keeps_versions:
             self._note(step, files, entry_changes, index)
         else:
@@ -141,7 +151,7 @@ class Machine:
     def _make(self, call: Call, step: Step) -> None:
         answer = apply(self.kernel, SESSION, call)
         if isinstance(answer, Rejected):
-            raise NotFollowedError(f"{step}: it succeeded, but after what was recorded it could not: {answer.reason}")
+            raise _impossible(step, answer.reason)
 
     def _link_symbolically(self, step: Step) -> None:
         """Make a symbolic link, whose target reaches the disk together with its name."""
@@ -180,6 +190,10 @@ class Machine:
             self.changes = tuple((change, origins.get(id(change), index)) for change in kernel.entry_changes)
 
 
+def _impossible(step: Step, reason: str) -> NotFollowedError:
+    return NotFollowedError(f"{step}: it succeeded, but after what was recorded it could not: {reason}")
+
+
 def kernel_handle(kernel: Kernel, handle: int) -> int | None:
     """Return the number of the file that a handle leads to, None without a handle."""
     return kernel.handles[SESSION, handle].file if handle else None
@@ -187,7 +201,8 @@ def kernel_handle(kernel: Kernel, handle: int) -> int | None:
 
 def link_target(content: bytes) -> str | None:
     """Return where a file leads that stands for a symbolic link, or None for any other file."""
-    return os.fsdecode(content.removeprefix(LINK_MARK)) if content.startswith(LINK_MARK) else None
+    target = content[len(LINK_MARK) :] if content.startswith(LINK_MARK) else b""
+    return os.fsdecode(target) if target and b"\0" not in target else None
 
 
 def link_text(path: Path) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
+from typing import Annotated, TypeAlias
 
 import msgspec
 
@@ -40,6 +41,9 @@ STORE = "store"
 """The name of a step by what was stored through a mapping, which is no system call."""
 
 
+Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
+
+
 class Step(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """One effect of a system call; paths are below the recorded directory, and `handle` is the number of an open file.
 
@@ -54,13 +58,13 @@ class Step(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid
     process: int = 1
     path: str = ""
     target: str = ""
-    handle: int = 0
-    offset: int = 0
-    size: int = 0
+    handle: Count = 0
+    offset: Count = 0
+    size: Count = 0
     content: bytes = b""
     mode: OpenMode = OpenMode.EXISTING
     stack: tuple[str, ...] = ()
-    covers: int | None = None
+    covers: Count | None = None
 
     def __str__(self) -> str:
         """Describe it as a sentence without a verb."""

@@ -34,8 +34,16 @@ def test_a_trace_of_random_calls_leads_to_what_the_program_left(tmp_path: Path, 
     (tmp_path / "a").write_bytes(b"before")
     (tmp_path / "s").symlink_to("a")
     trace = recorded_python(tmp_path, random_program(seed, 150))
-    assert len(trace.steps) > 20
+    write_trace(trace, tmp_path.with_suffix(".trace"))
+    assert len(trace.steps) > 20 and read_trace(tmp_path.with_suffix(".trace")) == trace
     assert difference(tree_of(left(trace).kernel), captured(tmp_path)) == ""
+
+
+def test_a_sync_of_a_range_of_what_is_not_there_is_rejected_in_words() -> None:
+    start = Start(format=1, tornproof="0", command=(), directories=(), files={}, links={})
+    step = Step(kind=StepKind.MSYNC, call=1, name="msync", path="gone", size=1)
+    with pytest.raises(NotFollowedError, match=r"msync of gone: it succeeded, but .* it could not: "):
+        Machine(start).apply(step, 0)
 
 
 def test_every_effect_that_can_be_lost_has_the_step_that_it_came_from(tmp_path: Path) -> None:

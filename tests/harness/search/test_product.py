@@ -13,7 +13,7 @@ from recorded_phases import AsRecorded
 from tornproof.harness.common.remembered_codecs import remembered_decoding
 from tornproof.harness.common.verdict import Verdict, calls_at_most
 from tornproof.harness.counterexamples.replay import replay_log
-from tornproof.harness.explorers.schedules import crash
+from tornproof.harness.explorers.schedules import crash, small_programs
 from tornproof.harness.explorers.schedules.crash import COVERAGE_GOALS_OF_KILLS, control_case, explore_under
 from tornproof.harness.search.crash_world import Disks, Sessions
 from tornproof.harness.search.crashed_schedules import CrashedSchedules
@@ -264,5 +264,5 @@ def test_a_reader_that_pins_is_explored_by_single_schedules() -> None:
 
 def test_controls_ask_for_every_outcome_under_each_model_that_has_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(crash, "CONTROLS", ())
-    monkeypatch.setattr(crash.small_programs, "has_every_outcome", lambda *_: False)
+    monkeypatch.setattr(small_programs, "has_every_outcome", lambda *_: False)
     assert [failure.rpartition(" ")[2] for failure in crash.failures()] == ["A", "D"]

@@ -64,8 +64,8 @@ def limits() -> Iterator[Question]:
         yield Question("limits", words, functools.partial(_bound, chunk_bytes, value_count), most)
     for chunks, less in itertools.product((ChunkForm.OLD, ChunkForm.ALP_ALONE), (0, 1)):
         words = f"the values of {chunks} chunks of which one has {less} bytes more than may be"
-        expected = "UnsupportedError" if less else list(range(ROW_COUNT))
-        yield Question("limits", words, functools.partial(_values_within, chunks, less), expected)
+        values = "UnsupportedError" if less else list(range(ROW_COUNT))
+        yield Question("limits", words, functools.partial(_values_within, chunks, less), values)
     words = f"how many elements an array of {MANY_ELEMENTS} has"
     yield Question("limits", words, _elements, MANY_ELEMENTS)
 

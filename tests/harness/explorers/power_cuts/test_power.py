@@ -510,5 +510,5 @@ def test_each_part_gets_its_share_of_the_disks_that_are_left() -> None:
         before = len(exploration.tally.distinct)
         shares.append(exploration._stop_at - before)
         judged = shares[-1] - (part == "b")  # one that has fewer than it may
-        exploration.tally.distinct.update({(part, number): 1 for number in range(judged)})
+        exploration.tally.distinct.update({((part, number), Mock()): 1 for number in range(judged)})
     assert shares == [2, 3, 3, 4]

@@ -198,9 +198,16 @@ def _converted(given: pa.Array, of: pa.DataType) -> tuple[pa.Array, int]:
         given = given.dictionary_decode()
     # Arrow takes as many digits for integers as their type may have, not as they have.
     is_whole = pa.types.is_integer(given.type) and pa.types.is_decimal(of)
-    fitting = (given.cast(WIDEST_INTEGERS) if is_whole else given).cast(of)
+    fitting = _cast(given.cast(WIDEST_INTEGERS) if is_whole else given, of)
     is_lost = _lost(given, fitting)
     return fitting, -1 if is_lost is None else pc.index(is_lost, True).as_py()
+
+
+def _cast(given: pa.Array, of: pa.DataType) -> pa.Array:
+    if pa.types.is_decimal(given.type) and pa.types.is_floating(of):
+        # Arrow divides a decimal by a power of ten, which rounds twice; of its text it takes the nearest float.
+        given = given.cast(pa.large_string())
+    return given.cast(of)
 
 
 def _converted_lists(given: pa.Array, of: pa.ListType) -> tuple[pa.Array, int]:
@@ -226,12 +233,28 @@ def _lost(given: pa.Array, fitting: pa.Array) -> pa.Array | None:
     if not _is_number(given.type):
         return None
     if pa.types.is_floating(fitting.type):
+        if pa.types.is_decimal(given.type):
+            return _lost_decimals(given, fitting)
         # A narrower float is the nearest one, but Arrow also takes infinity for a number that is too large.
         return pc.and_not(pc.is_finite(given), pc.is_finite(fitting))
     if pa.types.is_boolean(fitting.type) or pa.types.is_decimal(fitting.type):
         # Arrow takes every number but 0 for true, and cuts floats to the digits of a decimal.
-        return pc.invert(pc.equal(fitting.cast(given.type), given))
+        return pc.invert(pc.equal(_cast(fitting, given.type), given))
     return None
+
+
+def _lost_decimals(given: pa.Array, fitting: pa.Array) -> pa.Array:
+    """Return which decimals a float is too narrow for, and which without a fraction it does not hold exactly.
+
+    A fraction is the nearest float; of an integer that it does not hold Arrow says so itself.
+    """
+    floats = fitting.to_numpy(zero_copy_only=False)
+    is_lost = np.isinf(floats)
+    # Below, every whole number is a float.
+    for row in np.flatnonzero(np.abs(floats) >= 1 << np.finfo(floats.dtype).nmant + 1).tolist():
+        number, nearest = given[row].as_py(), floats[row].item()
+        is_lost[row] |= number == int(number) and number != nearest
+    return pa.array(is_lost)
 
 
 def _is_number(of: pa.DataType) -> bool:

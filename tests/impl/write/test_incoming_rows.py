@@ -4,6 +4,7 @@ import decimal
 import math
 import re
 from collections.abc import Callable
+from fractions import Fraction
 from random import Random
 from types import SimpleNamespace
 from typing import Any
@@ -21,7 +22,14 @@ from tornproof.impl.table.metadata_file import TableColumn
 from tornproof.impl.types.arrow import list_type
 from tornproof.impl.types.names import type_code
 from tornproof.impl.types.questdb import TypeTag
-from tornproof.impl.write.incoming_rows import POSITION, conform, in_time_order, portions, without_duplicates
+from tornproof.impl.write.incoming_rows import (
+    POSITION,
+    cast_exactly,
+    conform,
+    in_time_order,
+    portions,
+    without_duplicates,
+)
 
 TYPES = {
     "b": TypeTag.BOOLEAN,
@@ -32,6 +40,7 @@ TYPES = {
     "l": TypeTag.LONG256,
     "a": TypeTag.ARRAY | TypeTag.DOUBLE << 8,
 }
+EXACT = decimal.Context(prec=100)
 EMPTY = new_table(*(NewColumn(name=name, type=type_) for name, type_ in TYPES.items()))
 SCHEMA = snapshot_of(PATH, EMPTY[0]).schema
 
@@ -137,6 +146,69 @@ def test_number_that_only_a_cast_takes_is_rejected(of: pa.DataType, given: pa.Ar
         conform(pa.table({"ts": times, "x": given}), schema, "ts")
     kept = conform(pa.table({"ts": times[:2], "x": given[:2]}), schema, "ts")
     assert kept["x"].null_count == given[:2].null_count
+
+
+def as_type(of: pa.DataType, given: pa.Array) -> pa.Array:
+    return cast_exactly(given, pa.field("x", of))
+
+
+DECIMAL_TYPES = (
+    pa.decimal128(2, 2),
+    pa.decimal128(10, 2),
+    pa.decimal128(18, 4),
+    pa.decimal128(38, 18),
+    pa.decimal256(38, 10),
+    pa.decimal256(76, 40),
+)
+
+
+def drawn_decimals(of: pa.DataType, count: int = 1_000) -> list[decimal.Decimal]:
+    draw = Random(str(of))
+    digits = [draw.randrange(10 ** draw.randint(1, of.precision)) * draw.choice((1, -1)) for _ in range(count)]
+    # As large ones without a fraction may be no floats, which is another test's.
+    return [EXACT.scaleb(decimal.Decimal(each), -of.scale) for each in digits if abs(each) < 10 ** (of.scale + 7)]
+
+
+@pytest.mark.parametrize("of", DECIMAL_TYPES, ids=str)
+@pytest.mark.parametrize("narrow", [np.float32, np.float64], ids=["float", "double"])
+def test_decimal_is_the_nearest_float(of: pa.DataType, narrow: type[Any]) -> None:
+    """Arrow rounds twice, so that 0.35 became 0.35000000000000003, and every fourth number another float."""
+    decimals = [*drawn_decimals(of), None]
+    found = as_type(pa.from_numpy_dtype(narrow), pa.array(decimals, of)).to_pylist()
+    assert found.pop() is None
+    for given, value in zip(decimals, found, strict=False):
+        neighbours = np.nextafter(narrow(value), narrow([-np.inf, np.inf])).tolist()
+        assert all(
+            abs(Fraction(value) - Fraction(given)) <= abs(Fraction(each) - Fraction(given)) for each in neighbours
+        )
+
+
+@pytest.mark.parametrize("of", DECIMAL_TYPES, ids=str)
+@pytest.mark.parametrize("narrow", [np.float32, np.float64], ids=["float", "double"])
+def test_float_is_taken_for_a_decimal_whose_nearest_float_it_is(of: pa.DataType, narrow: type[Any]) -> None:
+    """One of eight was refused, such as 0.35 for a DECIMAL(10,2), because Arrow cast it back to another float."""
+    digits = np.finfo(narrow).precision
+    short = [each for each in drawn_decimals(of) if len(each.as_tuple().digits) <= digits]
+    floats = [narrow(str(each)) for each in short]
+    assert as_type(of, pa.array(floats)).to_pylist() == [
+        decimal.Decimal(float(each)).quantize(decimal.Decimal(1).scaleb(-of.scale), context=EXACT) for each in floats
+    ]
+
+
+@pytest.mark.parametrize(("of", "digits"), [(pa.float32(), 24), (pa.float64(), 53)], ids=str)
+@pytest.mark.parametrize("decimal_of", [pa.decimal128(18, 0), pa.decimal128(38, 4), pa.decimal256(76, 4)], ids=str)
+def test_whole_decimal_that_a_float_does_not_hold_is_rejected_as_an_integer_is(
+    of: pa.DataType, digits: int, decimal_of: pa.DataType
+) -> None:
+    """It lost a unit without a word."""
+    held = [1 << digits, -1 << digits, (1 << digits) + 2, None]
+    assert as_type(of, pa.array(held, decimal_of)).to_pylist() == held
+    beyond = (1 << digits) + 1
+    for given in (pa.array([0, beyond]), pa.array([0, beyond], decimal_of), pa.array([[0, beyond]])):
+        target = pa.list_(of) if pa.types.is_list(given.type) else of
+        with pytest.raises(RowsRejectedError, match=f"'x'.* {of}.*{beyond}"):
+            as_type(target, given)
+    assert as_type(of, pa.array([decimal.Decimal(f"{beyond}.25")])).to_pylist() in ([beyond + 1], [beyond - 1])
 
 
 TEXTS = (pa.string(), pa.large_string(), pa.string_view(), pa.dictionary(pa.int8(), pa.string()))

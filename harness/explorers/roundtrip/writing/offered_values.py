@@ -235,8 +235,11 @@ def _floats() -> Iterator[Offered]:
         yield _other(name, pa.array([0, whole, -whole]), (0.0, float(whole), -float(whole)))
         yield _refused(name, "an integer between two floats", pa.array([whole + 1]))
         yield _refused(name, "a large integer between two floats", pa.array([(1 << 64) - 1], pa.uint64()))
-        # Arrow's decimals as floats are near, and not always the nearest.
-        yield _other(name, pa.array([Decimal("0.50"), Decimal(7)], pa.decimal128(9, 2)), (0.5, 7.0))
+        # Arrow's cast of the last one, as DOUBLE, is not the nearest.
+        decimals = [Decimal("0.50"), Decimal(whole), Decimal("0.35")]
+        for decimal in (pa.decimal128(18, 2), pa.decimal256(70, 20)):
+            yield _other(name, pa.array(decimals, decimal), (0.5, float(whole), float(narrow(0.35))), sure=True)
+            yield _refused(name, "a decimal between two floats", pa.array([Decimal(whole + 1)], decimal))
         beyond = "1e39" if name == "FLOAT" else "1e400"
         for text in (pa.string(), pa.large_string(), pa.string_view(), pa.binary(), pa.binary_view()):
             texts = pa.array(["1.5", "-inf", f"-{beyond}"], pa.string()).cast(text)
@@ -284,7 +287,9 @@ def _decimals() -> Iterator[Offered]:
     one = ("DECIMAL(5,2)", (_decimal(150, 2), _decimal(0, 2)))
     yield _other(one[0], pa.array([1.5, 0.0]), one[1])
     yield _other(one[0], pa.array([1.5, 0.0], pa.float32()), one[1])
-    yield _other(one[0], pa.array([0.1]), (_decimal(10, 2),))
+    # Arrow's cast back of the second one is another number.
+    for of in (pa.float32(), pa.float64()):
+        yield _other(one[0], pa.array([0.1, 0.35], of), (_decimal(10, 2), _decimal(35, 2)), sure=True)
     for wrong in (0.125, 1000.0, NAN, INFINITY):
         yield _refused(one[0], str(wrong), pa.array([1.0, wrong]))
     yield _other(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import ipaddress
 import re
 import uuid
 from decimal import Decimal
@@ -20,6 +19,7 @@ from tornproof.impl.table.columns import SnapshotColumn
 from tornproof.impl.types.arrow import valid_decimal_shape
 from tornproof.impl.types.names import type_name
 from tornproof.impl.types.questdb import GEOHASH_BITS, GEOHASH_PRECISION, TypeTag, tag_of
+from tornproof.impl.types.texts import address_of, code_unit_of, geohash_of
 
 # Text in single quotes, names in double quotes, no backslashes, as in QuestDB.
 DIALECT: Final = "postgres"
@@ -33,10 +33,7 @@ INSTANT: Final = re.compile(
     r"(?:Z|([+-](?:[01]\d|2[0-3])):?([0-5]\d))?)?)?)?",
     re.ASCII,
 )
-GEOHASH_DIGITS: Final = "0123456789bcdefghjkmnpqrstuvwxyz"
-GEOHASH_DIGIT_BITS: Final = 5
 UNITS_PER_SECOND: Final = {"ms": 10**3, "us": 10**6, "ns": 10**9}
-CODE_UNIT_MAX: Final = 0xFFFF
 
 
 class PredicateError(TornproofError):
@@ -82,12 +79,10 @@ def _value(column: SnapshotColumn, literal: Any) -> Fraction | Bound:
 def _value_of_text(column: SnapshotColumn, text: str, numbers: Integers | Floats | None) -> Fraction | Bound:
     of, tag = column.arrow_type, tag_of(column.type)
     match tag:
-        case TypeTag.CHAR if len(text) == 1 and ord(text) <= CODE_UNIT_MAX:
-            return ord(text)
         case TypeTag.CHAR:
-            raise ValueError(text)
+            return code_unit_of(text)
         case TypeTag.IPV4:
-            return int(ipaddress.IPv4Address(text))
+            return address_of(text)
         case TypeTag.UUID:
             return uuid.UUID(text).bytes
         case TypeTag.LONG256:
@@ -131,12 +126,7 @@ def _bytes_of_hex(column: SnapshotColumn, text: str) -> bytes:
 def _geohash(bit_count: int, text: str) -> int:
     if len(text) == bit_count and set(text) <= set("01"):
         return int(text, 2)
-    if len(text) * GEOHASH_DIGIT_BITS != bit_count:
-        raise ValueError(text)
-    value = 0
-    for digit in text:
-        value = value << GEOHASH_DIGIT_BITS | GEOHASH_DIGITS.index(digit)
-    return value
+    return geohash_of(bit_count, text)
 
 
 def _instant(text: str, units_per_second: int) -> Fraction:

@@ -22,6 +22,7 @@ from tornproof.impl.table.metadata_file import TableColumn, TableMetadata
 from tornproof.impl.table.partition_names import interval_end, interval_start
 from tornproof.impl.txn.transaction import Partition
 from tornproof.impl.types.questdb import GEOHASH_BITS, GEOHASH_PRECISION, tag_of
+from tornproof.impl.types.texts import NumberText, number_text
 from tornproof.impl.write.merge_plan import Timestamps
 
 POSITION = "position of a row"
@@ -48,8 +49,8 @@ class Portion(msgspec.Struct, frozen=True, kw_only=True):
 def conform(rows: ArrowStream, schema: pa.Schema, timestamp_name: str, columns: Iterable[TableColumn] = ()) -> pa.Table:
     """Return rows in the table's columns and types; missing columns get nulls, or false and 0 for types without null.
 
-    `columns` say how many bits geohashes have, which `schema` does not. Raises RowsRejectedError for unknown columns,
-    values that do not fit the type, missing timestamps, and what is no Arrow rows.
+    `columns` say which numbers are geohashes, and of how many bits, which `schema` does not. Raises RowsRejectedError
+    for unknown columns, values that do not fit the type, missing timestamps, and what is no Arrow rows.
     """
     if not hasattr(rows, "__arrow_c_stream__"):
         raise RowsRejectedError(f"expected rows as a table, batch or stream of Arrow, found: {type(rows).__name__}")
@@ -63,7 +64,9 @@ def conform(rows: ArrowStream, schema: pa.Schema, timestamp_name: str, columns: 
         raise RowsRejectedError(f"there is no column {unknown[0]!r}; the table has {', '.join(schema.names)}")
     if timestamp_name not in given:
         raise RowsRejectedError(f"the rows lack {timestamp_name!r}, the designated timestamp")
-    arrays = [_column(given.get(field.name), field, table.num_rows) for field in schema]
+    columns = tuple(columns)
+    types = {column.name: column.type for column in columns}
+    arrays = [_column(given.get(field.name), field, table.num_rows, types.get(field.name)) for field in schema]
     for field, array in zip(schema, arrays, strict=True):
         if array.null_count and not field.nullable:
             row = pc.index(array.is_null(), True).as_py()
@@ -161,7 +164,7 @@ def _interval(timestamp: int, metadata: TableMetadata) -> tuple[int, int]:
     return start, end
 
 
-def _column(given: pa.ChunkedArray | None, field: pa.Field, row_count: int) -> pa.Array:
+def _column(given: pa.ChunkedArray | None, field: pa.Field, row_count: int, column_type: int | None) -> pa.Array:
     if given is None:
         if field.nullable:
             return pa.nulls(row_count, _storage(field.type)).cast(field.type)
@@ -171,7 +174,7 @@ def _column(given: pa.ChunkedArray | None, field: pa.Field, row_count: int) -> p
         # Dictionaries of several chunks may be too many for one.
         given = pa.chunked_array([chunk.dictionary_decode() for chunk in given.chunks], given.type.value_type)
     column = given.combine_chunks()
-    fitting = column if column.type == field.type else cast_exactly(column, field)
+    fitting = column if column.type == field.type else cast_exactly(column, field, column_type)
     try:
         fitting.validate(full=True)
     except pa.ArrowInvalid as error:
@@ -179,15 +182,39 @@ def _column(given: pa.ChunkedArray | None, field: pa.Field, row_count: int) -> p
     return fitting
 
 
-def cast_exactly(column: pa.Array, field: pa.Field) -> pa.Array:
-    """Return values in the field's type; rejects those of which a cast would lose something, also if Arrow does not."""
+def cast_exactly(column: pa.Array, field: pa.Field, column_type: int | None = None) -> pa.Array:
+    """Return values in the field's type; rejects those of which a cast would lose something, also if Arrow does not.
+
+    Texts for a geohash, of which only `column_type` tells, an address or a CHAR are not parsed as their number.
+    """
+    if _is_text(column.type) and pa.types.is_fixed_size_binary(_storage(field.type)):
+        # Arrow would take the bytes of the text for those of the value.
+        raise RowsRejectedError.at(field.name, None, field.type, column.type)
+    is_text = _is_text(column.type) or _is_binary(column.type)
+    text = number_text(field.type, column_type) if is_text else None
     try:
-        fitting, row = _converted(column, field.type)
+        fitting, row = _converted(column, field.type) if text is None else _numbers_of(column, field, text)
     except pa.ArrowException as error:
         raise RowsRejectedError.at(field.name, None, field.type, f"{column.type}: {error}") from error
     if row >= 0:
-        raise RowsRejectedError.at(field.name, row, f"a number that {field.type} holds", column[row])
+        expected = f"a number that {field.type} holds" if text is None else text.expected
+        raise RowsRejectedError.at(field.name, row, expected, column[row])
     return fitting
+
+
+def _numbers_of(given: pa.Array, field: pa.Field, text: NumberText) -> tuple[pa.Array, int]:
+    """Return the numbers of texts, and the first row whose text stands for none, else -1."""
+    texts = given.cast(pa.large_string())
+    if not field.nullable:
+        # As in servers, where a null is an empty CHAR.
+        texts = texts.fill_null("")
+    encoded, numbers = texts.dictionary_encode(), list[int]()
+    for each in encoded.dictionary.to_pylist():
+        try:
+            numbers.append(text.number_of(each))
+        except ValueError:
+            return texts, pc.index(texts, each).as_py()
+    return pa.array(numbers, field.type).take(encoded.indices), -1
 
 
 def _converted(given: pa.Array, of: pa.DataType) -> tuple[pa.Array, int]:
@@ -255,6 +282,14 @@ def _lost_decimals(given: pa.Array, fitting: pa.Array) -> pa.Array:
         number, nearest = given[row].as_py(), floats[row].item()
         is_lost[row] |= number == int(number) and number != nearest
     return pa.array(is_lost)
+
+
+def _is_text(of: pa.DataType) -> bool:
+    return bool(pa.types.is_string(of) or pa.types.is_large_string(of) or pa.types.is_string_view(of))
+
+
+def _is_binary(of: pa.DataType) -> bool:
+    return bool(pa.types.is_binary(of) or pa.types.is_large_binary(of) or pa.types.is_binary_view(of))
 
 
 def _is_number(of: pa.DataType) -> bool:

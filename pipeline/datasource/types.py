@@ -6,6 +6,7 @@ never rounded: they become the next wider type, text or bytes, or are rejected.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tornproof.impl.errors import RowsRejectedError, TornproofError
+from tornproof.impl.table.columns import SnapshotColumn
 from tornproof.impl.write.incoming_rows import cast_exactly
 
 if TYPE_CHECKING:
@@ -72,14 +74,14 @@ def to_spark(batch: pa.RecordBatch, target: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, schema=target)
 
 
-def from_spark(batch: pa.RecordBatch, target: pa.Schema) -> pa.RecordBatch:
+def from_spark(batch: pa.RecordBatch, target: pa.Schema, columns: Iterable[SnapshotColumn] = ()) -> pa.RecordBatch:
     """Return rows from Spark in the table's types; columns that `target` lacks are unchanged.
 
-    Raises ValueRejectedError for values that the type cannot represent.
+    `columns` say which numbers are geohashes. Raises ValueRejectedError for values that the type cannot represent.
     """
-    known = set(target.names)
+    known, types = set(target.names), {column.name: column.type for column in columns}
     fields = [target.field(field.name) if field.name in known else field for field in batch.schema]
-    arrays = [_from_spark(batch.column(index), field) for index, field in enumerate(fields)]
+    arrays = [_from_spark(batch.column(index), field, types.get(field.name)) for index, field in enumerate(fields)]
     return pa.RecordBatch.from_arrays(arrays, schema=pa.schema([field.with_nullable(True) for field in fields]))
 
 
@@ -105,14 +107,14 @@ def _to_spark(array: pa.Array, field: pa.Field) -> pa.Array:
     return _cast(array, field)
 
 
-def _from_spark(array: pa.Array, field: pa.Field) -> pa.Array:
+def _from_spark(array: pa.Array, field: pa.Field, column_type: int | None) -> pa.Array:
     if array.type == field.type:
         return array
     if field.type == pa.uuid():
         return pa.ExtensionArray.from_storage(field.type, _uuid_bytes(array, field))
     if pa.types.is_timestamp(field.type) and pa.types.is_integer(array.type):
         return _cast(array, field.with_type(pa.int64())).view(field.type)
-    return _cast(array, field)
+    return _cast(array, field, column_type)
 
 
 def _uuid_bytes(array: pa.Array, field: pa.Field) -> pa.Array:
@@ -126,8 +128,8 @@ def _uuid_bytes(array: pa.Array, field: pa.Field) -> pa.Array:
     return _cast(array, field.with_type(pa.binary(UUID_BYTES)))
 
 
-def _cast(array: pa.Array, field: pa.Field) -> pa.Array:
+def _cast(array: pa.Array, field: pa.Field, column_type: int | None = None) -> pa.Array:
     try:
-        return cast_exactly(array, field)
+        return cast_exactly(array, field, column_type)
     except RowsRejectedError as error:
         raise ValueRejectedError(str(error)) from error

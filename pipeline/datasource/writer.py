@@ -19,7 +19,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from pyspark.sql.types import StructType
 
 from tornproof.impl.errors import NotATableError, ParquetLastError, RowsRejectedError, TornproofError
-from tornproof.impl.read.reader import open_snapshot
+from tornproof.impl.read.reader import Snapshot, open_snapshot
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
 from tornproof.impl.table.indexed_columns import reject_indexed
 from tornproof.impl.table.parquet_last import parquet_last_advice
@@ -79,8 +79,8 @@ class Target:
     force: bool = False
     allow_parquet_last: bool = False
 
-    def check(self, schema: StructType) -> pa.Schema:
-        """Return the table's columns; raises what `TornproofWriter` does."""
+    def check(self, schema: StructType) -> Snapshot:
+        """Return the committed version; raises what `TornproofWriter` does."""
         if not self.force:
             reject_if_served(OperatingSystemStorage(), self.path)
         snapshot = open_snapshot(open_table(OperatingSystemStorage(), self.path))
@@ -94,7 +94,7 @@ class Target:
         if advice is not None and not self.allow_parquet_last:
             raise ParquetLastError(f"{self.path}: not written to without the option allow_parquet_last: {advice}")
         reject_columns(schema.names, tuple(names.values()), names[snapshot.timestamp_id])
-        return snapshot.schema
+        return snapshot
 
     def version(self) -> int:
         """Return the committed version."""
@@ -112,7 +112,8 @@ class _StagingWriter:
 
     def __init__(self, target: Target, schema: StructType) -> None:
         self._target = target
-        self._schema = target.check(schema)
+        snapshot = target.check(schema)
+        self._schema, self._columns = snapshot.schema, snapshot.columns
         parent = target.staging or target.path
         sweep(Path(parent), target.path, target.version)
         self._folder = new_folder(parent)
@@ -127,7 +128,7 @@ class _StagingWriter:
     def stage(self, batches: Iterator[pa.RecordBatch], file: str) -> StagedRows:
         """Write batches to a file of the job's folder, or encode them; a failed attempt leaves only its own files."""
         path = self._folder / file
-        row_count = self._write(path, (from_spark(batch, self._schema) for batch in batches))
+        row_count = self._write(path, (from_spark(batch, self._schema, self._columns) for batch in batches))
         if row_count and self._target.staging is None:
             return self._encoded(path, row_count)
         return StagedRows(file=file, row_count=row_count, folder=str(self._folder))

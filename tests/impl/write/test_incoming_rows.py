@@ -262,6 +262,57 @@ def test_geohash_of_more_bits_than_its_column_has_is_rejected_and_null_of_server
             conform(pa.table({"ts": [DAY] * 2, "g": [0, wrong]}), schema, "ts", [column])
 
 
+def geohash(size_bits: int, of: pa.DataType, given: pa.Array) -> pa.Array:
+    return cast_exactly(given, pa.field("x", of), type_code(f"GEOHASH({size_bits}b)"))
+
+
+TEXT_KINDS = (pa.string(), pa.large_string(), pa.string_view(), pa.binary(), pa.binary_view())
+
+
+@pytest.mark.parametrize("of", TEXT_KINDS, ids=str)
+def test_text_for_a_char_is_its_utf_16_unit_and_never_a_number(of: pa.DataType) -> None:
+    """The digit 7 was stored as U+0007, and letters were refused."""
+    field = pa.field("c", pa.uint16(), nullable=False)
+    texts = pa.array(["7", "", None, "A", "ä", "\uffff", "7"], pa.string()).cast(of)
+    assert cast_exactly(texts, field).to_pylist() == [55, 0, 0, 65, 228, 65_535, 55]
+    for wrong in ("12", "a\u0308", "\U0001f600"):
+        with pytest.raises(RowsRejectedError, match=r"'c', row 1: expected a text of one UTF-16 unit, found"):
+            cast_exactly(pa.array(["a", wrong, wrong], pa.string()).cast(of), field)
+
+
+@pytest.mark.parametrize("of", TEXT_KINDS, ids=str)
+def test_text_for_an_address_is_one_and_never_a_number(of: pa.DataType) -> None:
+    """The text 12 was stored as 0.0.0.12, and 10.0.0.1 was refused."""
+    assert as_type(pa.uint32(), pa.array(["10.0.0.1", None], pa.string()).cast(of)).to_pylist() == [0x0A000001, None]
+    for wrong in ("12", "", "10.0.0.256"):
+        with pytest.raises(RowsRejectedError, match=r"row 1: expected an address such as 10.0.0.1, found"):
+            as_type(pa.uint32(), pa.array(["1.1.1.1", wrong], pa.string()).cast(of))
+
+
+def test_text_for_a_geohash_is_digits_of_base_32_of_exactly_its_bits_and_never_a_number() -> None:
+    """The text 12 was stored as the number 12, and not as the geohash 12, which is 34."""
+    assert geohash(10, pa.int16(), pa.array(["12", None, "zz"])).to_pylist() == [34, None, 1023]
+    assert geohash(60, pa.int64(), pa.array([b"s" * 12])).to_pylist() == [int("11000" * 12, 2)]
+    for wrong in ("1", "123", "", "1a", "ZZ"):
+        with pytest.raises(RowsRejectedError, match=f"row 1: expected a geohash of 10 bits: 2 digits .* found {wrong}"):
+            geohash(10, pa.int16(), pa.array(["12", wrong]))
+    for text in ("1", "0101"):
+        with pytest.raises(RowsRejectedError, match="expected a geohash of 4 bits: a number, because base 32 has 5"):
+            geohash(4, pa.int8(), pa.array([text]))
+    schema = pa.schema([SCHEMA.field("ts"), pa.field("g", pa.int16()), pa.field("s", pa.int16())])
+    column = TableColumn(id=1, name="g", type=type_code("GEOHASH(10b)") or 0)
+    kept = conform(pa.table({"ts": [DAY], "g": ["12"], "s": ["12"]}), schema, "ts", [column])
+    assert kept.select(["g", "s"]).to_pylist() == [{"g": 34, "s": 12}]
+
+
+@pytest.mark.parametrize("of", [pa.uuid(), pa.binary(16), pa.binary(32)], ids=str)
+def test_text_for_bytes_of_a_fixed_number_is_rejected(of: pa.DataType) -> None:
+    """One of as many characters was stored as its own bytes."""
+    for kind in (pa.string(), pa.large_string(), pa.string_view()):
+        with pytest.raises(RowsRejectedError, match=r"^column 'x': expected .*, found .*string"):
+            as_type(of, pa.array(["a" * (32 if of == pa.binary(32) else 16)], kind))
+
+
 def test_whole_numbers_are_decimals_if_these_have_the_digits() -> None:
     schema = pa.schema([SCHEMA.field("ts"), pa.field("d", pa.decimal128(4, 2))])
     kept = conform(pa.table({"ts": [DAY] * 3, "d": [1, None, -99]}), schema, "ts")

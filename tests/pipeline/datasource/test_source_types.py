@@ -9,7 +9,10 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.pandas.types import to_arrow_schema
 
+from tornproof.impl.table.columns import SnapshotColumn
 from tornproof.impl.types.arrow import list_type
+from tornproof.impl.types.names import type_code
+from tornproof.impl.types.questdb import TypeTag
 from tornproof.pipeline.datasource.types import (
     ValueRejectedError,
     from_spark,
@@ -62,6 +65,19 @@ def test_value_and_null_have_the_type_that_spark_expects_and_come_back(
     assert from_spark(seen, rows.schema).equals(rows)
 
 
+def test_texts_for_a_char_an_address_and_a_geohash_are_not_parsed_as_numbers() -> None:
+    types = {"c": TypeTag.CHAR, "i": TypeTag.IPV4, "g": type_code("GEOHASH(2c)") or 0, "s": TypeTag.SHORT}
+    columns = [SnapshotColumn(id=1, name=name, type=of, physical_type=-1) for name, of in types.items()]
+    target = pa.schema([(column.name, column.arrow_type) for column in columns])
+    texts = pa.record_batch({"c": ["7"], "i": ["10.0.0.1"], "g": ["12"], "s": ["12"]})
+    found = from_spark(texts, target, columns)
+    assert found.to_pylist() == [{"c": 55, "i": 0x0A000001, "g": 34, "s": 12}]
+    # What is read can be written again.
+    assert from_spark(to_spark(found, spark_arrow_schema(target)), target, columns).equals(found)
+    with pytest.raises(ValueRejectedError, match="column 'g', row 0: expected a geohash of 10 bits"):
+        from_spark(pa.record_batch({"g": ["123"]}), target, columns)
+
+
 def test_uuids_of_a_slice_are_those_of_the_slice() -> None:
     rows = batch_of(pa.uuid(), None, SOME_UUID.bytes, bytes(16)).slice(1)
     seen = to_spark(rows, spark_arrow_schema(rows.schema))
@@ -80,6 +96,9 @@ def test_date_beyond_microseconds_is_rejected_by_name() -> None:
         (pa.array(["11111111-2222"]), pa.uuid()),
         (pa.array(["no uuid at all"]), pa.uuid()),
         (pa.array([70_000], pa.int32()), pa.uint16()),
+        (pa.array(["70"]), pa.uint16()),
+        (pa.array(["7"]), pa.uint32()),
+        (pa.array(["a" * 32]), pa.binary(32)),
         (pa.array([-1], pa.int64()), pa.uint32()),
         (pa.array([b"abc"]), pa.binary(32)),
         (pa.array([1], pa.timestamp("us", tz="UTC")), pa.timestamp("ms", tz="UTC")),

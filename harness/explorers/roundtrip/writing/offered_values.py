@@ -164,6 +164,7 @@ def _numbers() -> Iterator[Offered]:
             if not 0 <= beyond < least_too_many:
                 of = SIGNED[bits] if beyond < 1 << bits - 1 else pa.int64()
                 yield _refused(name, f"{beyond}", pa.array([0, beyond], of))
+    yield from _texts_of_numbers()
     yield from _taken("BOOLEAN", pa.bool_(), (False, True, True, False))
     for of in (pa.int8(), pa.int64(), pa.uint16(), pa.float32(), pa.float64()):
         yield _other("BOOLEAN", pa.array([0, 1], of), (False, True))
@@ -190,6 +191,22 @@ def _other_integers(name: str, low: int, high: int) -> Iterator[Offered]:
     yield _other(name, pa.array([Decimal(7), Decimal(high)], pa.decimal128(38, 0)), (7, high))
     for digits in (Decimal(high) + 1, Decimal(low) - 1, Decimal("0.5")):
         yield _refused(name, f"{digits}", pa.array([digits], pa.decimal128(38, 1)))
+
+
+def _texts_of_numbers() -> Iterator[Offered]:
+    """Yield texts for columns that are numbers, but not those that the texts have the digits of."""
+    texts = (
+        ("CHAR", ("7", "A", "€"), (0x37, 0x41, 0x20AC), ("12", "\U0001f600")),
+        ("IPV4", ("10.0.0.1", "0.0.0.12"), (10 << 24 | 1, 12), ("12", "")),
+        ("GEOHASH(15b)", ("012", "zzz"), (34, (1 << 15) - 1), ("12", "0123", "00a")),
+        ("GEOHASH(1b)", (), (), ("1",)),
+    )
+    for of in (pa.string(), pa.large_string(), pa.string_view(), pa.binary()):
+        for name, fitting, numbers, wrong in texts:
+            yield _other(name, pa.array(fitting, pa.string()).cast(of), numbers, sure=bool(fitting))
+            yield from (_refused(name, f"text {each}", pa.array([each], pa.string()).cast(of)) for each in wrong)
+    for name, width in (("UUID", 16), ("LONG128", 16), ("LONG256", 32)):
+        yield _refused(name, "a text of as many characters", pa.array(["7" * width]))
 
 
 def _wide(number: int) -> pa.DataType:

@@ -44,18 +44,18 @@ def test_months_and_days_that_are_none_are_rejected() -> None:
     sampled(
         2,
         [
-            ("predicate_literal:CODE_UNIT_MAX", 0x20AB),
-            ("predicate_literal:GEOHASH_DIGITS", "0123456789abcdefghjkmnpqrstuvwxy"),
-            ("predicate_literal:EXPONENT_MAX", 1),
-            ("predicate_text:TEXT_CHARACTERS_MAX", 1 << 20),
-            ("comparison:FLOAT_MAX", 1.0),
-            ("predicate:_reversed_bytes", lambda array: array),
+            ("types.texts:CODE_UNIT_MAX", 0x20AB),
+            ("types.texts:GEOHASH_DIGITS", "0123456789abcdefghjkmnpqrstuvwxy"),
+            ("query.predicate_literal:EXPONENT_MAX", 1),
+            ("query.predicate_text:TEXT_CHARACTERS_MAX", 1 << 20),
+            ("query.comparison:FLOAT_MAX", 1.0),
+            ("query.predicate:_reversed_bytes", lambda array: array),
         ],
     ),
 )
 def test_other_conditions_are_noticed_and_their_findings_replay(location: str, broken: object) -> None:
-    assert original_of(f"tornproof.impl.query.{location}") != broken
-    with replaced(f"tornproof.impl.query.{location}", broken):
+    assert original_of(f"tornproof.impl.{location}") != broken
+    with replaced(f"tornproof.impl.{location}", broken):
         findings = first_findings(WORDED_CONDITIONS)
         assert replayed(findings) == {Verdict.INVALID}
     assert replayed(findings) == {Verdict.VALID}

@@ -6,8 +6,8 @@ How a commit writes files is in `commit.py`, how it changes each partition in `p
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 
 import pyarrow as pa
 
@@ -215,6 +215,20 @@ class TableWriter(AbstractContextManager["TableWriter"]):
         self._check_alive()
         self._announced = announced_after(self.transaction, identity)
         return self._announced
+
+    @contextmanager
+    def withdrawing(self, withdraw: Callable[[], None]) -> Iterator[None]:
+        """Call `withdraw`, which removes what was kept of an announcement, if the block commits and is rejected.
+
+        After a kill, or an error that leaves something of the commit behind, the next writer decides by what was kept.
+        """
+        before = self.transaction.version
+        try:
+            yield
+        except BaseException:
+            if not self._is_dead and self.transaction.version == before:
+                withdraw()
+            raise
 
     def commit(self) -> int:
         """Commit everything staged as the next version and return its number, which acknowledges it.

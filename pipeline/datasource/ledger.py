@@ -91,6 +91,11 @@ class Ledger:
         self._write(batch.file + PENDING, DONE, batch.document)
         (self._directory / (batch.file + PENDING)).unlink()
 
+    def withdraw(self, batch: Batch) -> None:
+        """Remove the announcement of a batch that is known not to be committed."""
+        (self._directory / (batch.file + PENDING)).unlink()
+        OperatingSystemStorage().sync_directory(str(self._directory))
+
     def _write(self, name: str, ending: str, content: Mapping[str, Any]) -> None:
         with whole_file(self._directory / (name.removesuffix(PENDING) + ending)) as file:
             file.write(json.dumps(content).encode())

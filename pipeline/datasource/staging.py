@@ -65,6 +65,11 @@ def note_intent(folder: Path, table: str, version: int) -> None:
     (folder / INTENT_FILE).write_text(json.dumps({"version": version, "table": _place_of(table, folder)}))
 
 
+def forget_intent(folder: Path) -> None:
+    """Remove the note of a commit that is known not to have come about."""
+    (folder / INTENT_FILE).unlink()
+
+
 def intended_version(folder: Path) -> int | None:
     """Return the version before the commit of a job, or None if no commit was begun."""
     intent = _intent(folder)

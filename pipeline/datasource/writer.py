@@ -10,6 +10,7 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -32,6 +33,7 @@ from tornproof.pipeline.datasource.ledger import Batch, Ledger, interval_of
 from tornproof.pipeline.datasource.options import reject_columns
 from tornproof.pipeline.datasource.prepared import prepare, rows_of
 from tornproof.pipeline.datasource.staging import (
+    forget_intent,
     intended_version,
     make_folder,
     new_folder,
@@ -192,10 +194,13 @@ class _StagingWriter:
         before = writer.transaction.version
         if batch is None:
             note_intent(self._folder, self._target.path, before)
+            withdraw = partial(forget_intent, self._folder)
         else:
             ledger.announce(batch, writer.announce(json.dumps(batch.document).encode()))
+            withdraw = partial(ledger.withdraw, batch)
         try:
-            writer.commit()
+            with writer.withdrawing(withdraw):
+                writer.commit()
         except TornproofError as error:
             if (now := self._target.version()) == before:
                 raise

@@ -1,9 +1,9 @@
 """Commits rows together with a record of their sources, atomically.
 
 Each run has an entry in the table's `_archive`: the digests of its files, and the version of its commit. The entry is
-PENDING before that commit, with the numbers by which its version is recognized, and DONE afterwards. A run that finds
-a pending entry decides by the committed version whether it was committed, so no file is added twice, and none is
-skipped. All names that end in INPROGRESS are unfinished, and removed by the next run.
+PENDING before that commit, with the numbers by which its version is recognized, and DONE afterwards; a commit that is
+rejected removes it. A run that finds a pending entry decides by the committed version whether it was committed, so no
+file is added twice, and none is skipped. All names that end in INPROGRESS are unfinished, and removed by the next run.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -182,7 +183,8 @@ class ArchiveTable:
     ) -> RunEntry:
         """Commit prepared partitions, and rows for existing ones, with the entry of their sources.
 
-        Raises as `TableWriter.commit` does; after an error the next `open_archive` decides whether it was committed.
+        Raises as `TableWriter.commit` does; after an error that left something behind the next `open_archive` decides
+        whether it was committed.
         """
         for each in prepared:
             self._writer.adopt(each)
@@ -193,7 +195,8 @@ class ArchiveTable:
         entry = self._entry(sources, keys, has_rows=has_rows)
         name = f"{entry.number:09d}"
         publish_file(self._storage, self._directory, name, PENDING, _encode(entry))
-        version = self._writer.commit()
+        with self._writer.withdrawing(partial(self._withdraw, f"{self._directory}/{name}{PENDING}")):
+            version = self._writer.commit()
         assert version == entry.version, (version, entry.version)
         self._storage.rename(f"{self._directory}/{name}{PENDING}", f"{self._directory}/{name}{DONE}")
         self._storage.sync_directory(self._directory)
@@ -216,6 +219,11 @@ class ArchiveTable:
             sources=tuple(sources),
             keys=keys,
         )
+
+    def _withdraw(self, path: str) -> None:
+        """Remove the pending entry of a run that is known not to be committed."""
+        self._storage.unlink(path)
+        self._storage.sync_directory(self._directory)
 
     def _make_directory(self) -> None:
         if self._storage.kind(self._directory) is EntryKind.MISSING:

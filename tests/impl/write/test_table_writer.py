@@ -112,6 +112,26 @@ def test_rejected_commit_leaves_table_and_stage_as_they_were() -> None:
     assert pairs_on(storage) == [(1, 0), (3, 9)]
 
 
+def test_announcement_is_withdrawn_if_its_commit_is_rejected_and_not_if_it_may_have_come_about() -> None:
+    storage = FaultyStorage(filled(rows([1])))
+    withdrawn = list[str]()
+    with writer_on(storage) as writer:
+        writer.write(rows([-DAY - 1]))
+        with pytest.raises(RowsRejectedError), writer.withdrawing(lambda: withdrawn.append("rejected")):
+            writer.commit()
+        assert withdrawn == ["rejected"]
+        writer.rollback()
+        writer.write(rows([2]))
+        with pytest.raises(KeyboardInterrupt), writer.withdrawing(lambda: withdrawn.append("committed")):
+            writer.commit()
+            raise KeyboardInterrupt
+        writer.write(rows([3]))
+        storage.arm(Fault(at=0, reason=StorageReason.INPUT_OUTPUT, among=frozenset({CallKind.PWRITE})))
+        with pytest.raises(StorageError), writer.withdrawing(lambda: withdrawn.append("failed")):
+            writer.commit()
+    assert withdrawn == ["rejected"]
+
+
 def test_committed_bytes_never_change_and_tokens_only_grow_in_place() -> None:
     storage, table = new_table()
     write(storage, rows(range(0, 20, 2)))

@@ -258,6 +258,9 @@ def landing(action: Callable[[TableWriter], int], *, before: bool) -> Callable[[
     def commit(writer: TableWriter) -> int:
         if not before:
             action(writer)
+        writer.rollback()
+        # A process that is killed does nothing more.
+        writer.close()
         raise KeyboardInterrupt
 
     return commit
@@ -285,6 +288,23 @@ def test_batch_of_a_killed_driver_is_there_once_after_it_is_written_again(
     run_job(table, part, batch)
     assert [row[1] for row in content_of(table)] == [0, 1, 5, *[50] * others]
     assert not list((table / LEDGER_DIRECTORY).glob(f"*{PENDING}"))
+
+
+@pytest.mark.parametrize("batch", [Batch(query="q", number=1), None], ids=["batch", ""])
+def test_job_that_is_rejected_leaves_nothing_that_a_later_one_cannot_decide(table: Path, batch: Batch | None) -> None:
+    """It left its announcement, and after commits of another writer every job on the table was rejected."""
+    save(table, [rows_of([5], 5)])
+    writer = writer_on(table, batch)
+    message = writer.stage(iter([rows_of([-1], 0)]), "00000-0.arrow")
+    with pytest.raises(RowsRejectedError, match="in no partition"):
+        writer.commit([message])
+    for first in (6, 7):
+        with open_writer(STORAGE, str(table), allow_parquet_last=True) as other:
+            other.write(rows_of([first], first))
+            other.commit()
+    writer.abort([message])
+    save(table, [rows_of([8], 8)], batch)
+    assert [row[1] for row in content_of(table)] == [5, 6, 7, 8]
 
 
 @pytest.mark.parametrize("others", ["equal rows", "other rows", "no rows"])

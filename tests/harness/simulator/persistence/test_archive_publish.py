@@ -383,6 +383,9 @@ def killed(*, before: bool) -> Iterator[None]:
     def commit(writer: TableWriter) -> int:
         if not before:
             whole(writer)
+        writer.rollback()
+        # A process that is killed does nothing more.
+        writer.close()
         raise KilledError
 
     with pytest.MonkeyPatch.context() as patch, pytest.raises(KilledError):
@@ -393,6 +396,20 @@ def killed(*, before: bool) -> Iterator[None]:
 def run_late(storage: Storage, times: Sequence[int]) -> None:
     with open_archive(storage, PATH, OPTIONS) as archive:
         archive.publish(sources=[{"digest": "late"}], keys={}, prepared=[], rows=[rows_at(list(times))])
+
+
+def test_a_run_that_is_rejected_leaves_nothing_that_a_later_run_cannot_decide() -> None:
+    """Its entry stayed pending, and after a commit of another writer nobody could add a run to the table any more."""
+    storage = after(NIGHT)
+    with pytest.raises(RowsRejectedError, match="in no partition"):
+        run_late(storage, (-1,))
+    assert storage.listdir(f"{PATH}/{ARCHIVE_DIRECTORY}") == (f"000000001{DONE}",)
+    with open_writer(storage, PATH, options=OPTIONS, allow_parquet_last=True) as writer:
+        for time in (6, 8):
+            writer.write(rows_at([time]))
+            writer.commit()
+    run_late(storage, (7,))
+    assert [sorted(entry.digests) for entry in ingested(storage, PATH)] == [["night"], ["late"]]
 
 
 @pytest.mark.parametrize("times", [(6, 8), (6, 9)], ids=["equal rows", "other rows"])

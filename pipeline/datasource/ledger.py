@@ -29,12 +29,20 @@ class UnsettledBatchError(TornproofError):
     """A driver was killed while it committed, and nobody knows whether it did, as if other writers committed since."""
 
 
+class OtherCheckpointError(TornproofError):
+    """A query has the name of another one, whose checkpoint has numbered other batches."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
-    """A batch of a query; batches of one query have ascending numbers."""
+    """A batch of a query; batches of one query have ascending numbers.
+
+    `checkpoint` is the id of the one that numbers them, or None if the user does, or if it cannot be read.
+    """
 
     query: str
     number: int
+    checkpoint: str | None = None
 
     @property
     def file(self) -> str:
@@ -44,7 +52,8 @@ class Batch:
     @property
     def document(self) -> dict[str, Any]:
         """The content of that file."""
-        return {"query": self.query, "number": self.number}
+        checkpoint = {} if self.checkpoint is None else {"checkpoint": self.checkpoint}
+        return {"query": self.query, "number": self.number, **checkpoint}
 
 
 class Ledger:
@@ -54,9 +63,17 @@ class Ledger:
         self._directory = Path(table.path, LEDGER_DIRECTORY)
 
     def has(self, batch: Batch) -> bool:
-        """Return whether the batch, or a later one of its query, is in the table for certain."""
+        """Return whether the batch, or a later one of its query, is in the table; raises OtherCheckpointError."""
         content = self._read(batch.file + DONE)
-        return content is not None and content["number"] >= batch.number
+        if content is None:
+            return False
+        if len({content["checkpoint"], batch.checkpoint} - {None}) > 1:
+            raise OtherCheckpointError(
+                f"{self._directory / batch.file}{DONE}: batch {batch.number} of the query {batch.query!r} has another "
+                "checkpoint than those before, and their numbers do not tell which of them are in the table; give "
+                "another name of `query`"
+            )
+        return bool(content["number"] >= batch.number)
 
     def settle(self, transaction: Transaction) -> None:
         """Decide for each announced commit whether it came about; raises UnsettledBatchError, CorruptError."""
@@ -64,7 +81,7 @@ class Ledger:
             content = self._read(path.name, "version")
             if content is None:
                 continue
-            batch = Batch(query=content["query"], number=content["number"])
+            batch = Batch(query=content["query"], number=content["number"], checkpoint=content["checkpoint"])
             said = AnnouncedVersion(
                 version=content["version"], partition_table_version=content.get("partition_table_version")
             )
@@ -104,9 +121,11 @@ class Ledger:
         """Return the content of a file that has these numbers beside the batch, or None if there is no such file."""
         path = self._directory / name
         try:
-            content = json.loads(path.read_text())
-            if isinstance(content["query"], str) and all(isinstance(content[key], int) for key in ("number", *numbers)):
-                return dict(content)
+            # Earlier releases wrote no checkpoint down.
+            content = {"checkpoint": None} | json.loads(path.read_text())
+            texts_fit = isinstance(content["query"], str) and isinstance(content["checkpoint"], str | None)
+            if texts_fit and all(isinstance(content[key], int) for key in ("number", *numbers)):
+                return content
         except FileNotFoundError:
             return None
         except (ValueError, KeyError, TypeError):

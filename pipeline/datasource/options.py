@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import pyarrow.fs
@@ -146,13 +147,25 @@ def query_of(options: Mapping[str, str]) -> str:
     checkpoint = options.get("checkpointLocation")
     if checkpoint is None:
         raise OptionRejectedError("writing a stream needs the option checkpointLocation, or query, a name for ever")
+    return _id_in(checkpoint)
+
+
+def checkpoint_of(options: Mapping[str, str]) -> str | None:
+    """Return the id in the checkpoint of a streaming query, or None if it cannot be read."""
+    with suppress(OptionRejectedError, KeyError):
+        return _id_in(options["checkpointLocation"])
+    return None
+
+
+def _id_in(checkpoint: str) -> str:
+    """Return the id of the query that a checkpoint belongs to."""
     try:
         files, path = pyarrow.fs.LocalFileSystem(), checkpoint.removeprefix("file:")
         if "://" in checkpoint:
             files, path = pyarrow.fs.FileSystem.from_uri(checkpoint)
         with files.open_input_stream(f"{path}/metadata") as file:
             return str(json.loads(file.read())["id"])
-    except (OSError, ValueError, KeyError, pyarrow.ArrowException) as error:
+    except (OSError, ValueError, KeyError, TypeError, pyarrow.ArrowException) as error:
         raise OptionRejectedError(
             f"the id of the query cannot be read from its checkpoint {checkpoint}; give the option query, a name for "
             f"ever ({error})"

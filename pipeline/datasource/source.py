@@ -36,6 +36,7 @@ from tornproof.pipeline.datasource.options import (
     OptionRejectedError,
     batch_of,
     boolean_of,
+    checkpoint_of,
     columns_of_schema,
     condition_predicate,
     folder_of,
@@ -199,7 +200,8 @@ class TornproofSource(DataSource):
         from tornproof.pipeline.datasource.writer import STREAM_WRITE_OPTIONS, TornproofStreamWriter
 
         reject_unknown(self.options, STREAM_WRITE_OPTIONS, "writing a stream")
-        return TornproofStreamWriter(self._target(overwrite), schema, query_of(self.options))
+        query, checkpoint = query_of(self.options), checkpoint_of(self.options)
+        return TornproofStreamWriter(self._target(overwrite), schema, query, checkpoint)
 
     def _target(self, overwrite: bool) -> Target:
         from tornproof.pipeline.datasource.writer import Target

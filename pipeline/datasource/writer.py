@@ -263,10 +263,11 @@ class TornproofWriter(_StagingWriter, DataSourceArrowWriter):
 class TornproofStreamWriter(_StagingWriter, DataSourceStreamArrowWriter):
     """Writes the batches of a query, each once."""
 
-    def __init__(self, target: Target, schema: StructType, query: str) -> None:
+    def __init__(self, target: Target, schema: StructType, query: str, checkpoint: str | None = None) -> None:
         """Check that the table accepts such rows; raises what `TornproofWriter` does."""
         super().__init__(target, schema)
         self._query = query
+        self._checkpoint = checkpoint
 
     def stage(self, batches: Iterator[pa.RecordBatch], file: str) -> StagedRows:
         """Stage rows in the folder, which the batch before has removed."""
@@ -274,8 +275,8 @@ class TornproofStreamWriter(_StagingWriter, DataSourceStreamArrowWriter):
         return super().stage(batches, file)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """Commit a batch, unless it is in the table."""
-        self._land(messages, Batch(query=self._query, number=batchId))
+        """Commit a batch, unless it is in the table; raises OtherCheckpointError."""
+        self._land(messages, Batch(query=self._query, number=batchId, checkpoint=self._checkpoint))
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Remove the staged rows of a batch; Spark writes it again."""

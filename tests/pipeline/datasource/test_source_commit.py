@@ -30,8 +30,14 @@ from tornproof.impl.types.questdb import TypeTag
 from tornproof.impl.verify.verify import verify_table
 from tornproof.impl.write.table_writer import TableWriter, open_writer
 from tornproof.pipeline.datasource import prepared
-from tornproof.pipeline.datasource.ledger import LEDGER_DIRECTORY, PENDING, Batch, UnsettledBatchError
-from tornproof.pipeline.datasource.options import OptionRejectedError, batch_of, query_of
+from tornproof.pipeline.datasource.ledger import (
+    LEDGER_DIRECTORY,
+    PENDING,
+    Batch,
+    OtherCheckpointError,
+    UnsettledBatchError,
+)
+from tornproof.pipeline.datasource.options import OptionRejectedError, batch_of, checkpoint_of, query_of
 from tornproof.pipeline.datasource.source import by_partition, register
 from tornproof.pipeline.datasource.staging import (
     INTENT_FILE,
@@ -385,6 +391,37 @@ def test_batches_of_a_stream_are_written_once_by_writers_that_know_only_messages
     assert (version_of(table), staging_of(table)) == (3, [])
 
 
+def stream_batch(table: Path, number: int, first: int, checkpoint: str | None) -> None:
+    writer = TornproofStreamWriter(target_of(table), SCHEMA, "q", checkpoint)
+    writer.commit([writer.stage(iter([rows_of([first], first)]), "00000-0.arrow")], number)
+
+
+def test_batch_of_a_known_query_with_another_checkpoint_is_rejected(table: Path) -> None:
+    """It was taken for written, and its rows were dropped, because a new checkpoint counts from 0 again."""
+    # The first one is of an earlier release, or of a checkpoint that could not be read.
+    for number, checkpoint in ((0, None), (1, "a"), (1, "a"), (2, "a"), (2, None)):
+        stream_batch(table, number, number, checkpoint)
+    for number in (0, 3):
+        with pytest.raises(
+            OtherCheckpointError, match=f"batch {number} of the query 'q' .* give another name of `query`"
+        ):
+            stream_batch(table, number, 50, "b")
+    stream_batch(table, 3, 3, "a")
+    assert [row[1] for row in content_of(table)] == [0, 1, 2, 3]
+
+
+def test_checkpoint_of_a_batch_whose_driver_was_killed_after_its_commit_is_known(
+    table: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(TableWriter, "commit", landing(TableWriter.commit, before=False))
+        stream_batch(table, 0, 0, "a")
+    with pytest.raises(OtherCheckpointError):
+        stream_batch(table, 0, 10, "b")
+    stream_batch(table, 0, 0, "a")
+    assert [row[1] for row in content_of(table)] == [0]
+
+
 def dead_owner() -> dict[str, Any]:
     """Return the owner of a process that has ended, with the number of one that runs."""
     return {**this_driver(), "process": os.getpid(), "started": "1"}
@@ -467,9 +504,13 @@ def test_options_of_batches_are_checked(tmp_path: Path) -> None:
         query_of({})
     with pytest.raises(OptionRejectedError, match="the id of the query cannot be read from its checkpoint"):
         query_of({"checkpointLocation": str(tmp_path)})
+    for unreadable in ({}, {"checkpointLocation": str(tmp_path)}):
+        assert checkpoint_of({"query": "q", **unreadable}) is None
     tmp_path.joinpath("metadata").write_text('{"id": "some-id"}')
     for address in (str(tmp_path), f"file:{tmp_path}", f"file://{tmp_path}"):
         assert query_of({"checkpointLocation": address}) == "some-id"
+        assert query_of({"query": "q", "checkpointLocation": address}) == "q"
+        assert checkpoint_of({"query": "q", "checkpointLocation": address}) == "some-id"
 
 
 @pytest.fixture

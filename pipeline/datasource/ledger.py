@@ -122,7 +122,7 @@ class Ledger:
         path = self._directory / name
         try:
             # Earlier releases wrote no checkpoint down.
-            content = {"checkpoint": None} | json.loads(path.read_text())
+            content: dict[str, Any] = {"checkpoint": None} | json.loads(path.read_text())
             texts_fit = isinstance(content["query"], str) and isinstance(content["checkpoint"], str | None)
             if texts_fit and all(isinstance(content[key], int) for key in ("number", *numbers)):
                 return content

@@ -173,10 +173,10 @@ def drawn_decimals(of: pa.DataType, count: int = 1_000) -> list[decimal.Decimal]
 @pytest.mark.parametrize("narrow", [np.float32, np.float64], ids=["float", "double"])
 def test_decimal_is_the_nearest_float(of: pa.DataType, narrow: type[Any]) -> None:
     """Arrow rounds twice, so that 0.35 became 0.35000000000000003, and every fourth number another float."""
-    decimals = [*drawn_decimals(of), None]
-    found = as_type(pa.from_numpy_dtype(narrow), pa.array(decimals, of)).to_pylist()
-    assert found.pop() is None
-    for given, value in zip(decimals, found, strict=False):
+    decimals = drawn_decimals(of)
+    *found, null = as_type(pa.from_numpy_dtype(narrow), pa.array([*decimals, None], of)).to_pylist()
+    assert null is None
+    for given, value in zip(decimals, found, strict=True):
         neighbours = np.nextafter(narrow(value), narrow([-np.inf, np.inf])).tolist()
         assert all(
             abs(Fraction(value) - Fraction(given)) <= abs(Fraction(each) - Fraction(given)) for each in neighbours

@@ -203,10 +203,9 @@ def _texts_of_numbers() -> Iterator[Offered]:
     )
     for of in (pa.string(), pa.large_string(), pa.string_view(), pa.binary()):
         for name, fitting, numbers, wrong in texts:
-            yield _other(name, pa.array(fitting, pa.string()).cast(of), numbers, sure=bool(fitting))
+            if fitting:
+                yield _other(name, pa.array(fitting, pa.string()).cast(of), numbers, sure=True)
             yield from (_refused(name, f"text {each}", pa.array([each], pa.string()).cast(of)) for each in wrong)
-    for name, width in (("UUID", 16), ("LONG128", 16), ("LONG256", 32)):
-        yield _refused(name, "a text of as many characters", pa.array(["7" * width]))
 
 
 def _wide(number: int) -> pa.DataType:
@@ -364,6 +363,7 @@ def _bytes() -> Iterator[Offered]:
             yield _refused(name, f"{len(wrong)} bytes", pa.array([keys[2], wrong]))
             yield _refused(name, f"always {len(wrong)} bytes", pa.array([wrong], pa.binary(len(wrong))))
         yield _refused(name, "a number", pa.array([1]))
+        yield _refused(name, "a text of as many characters", pa.array(["7" * width]))
 
 
 def _lists_of(dimensions: int, element: pa.DataType, *, is_large: bool = False) -> pa.DataType:

@@ -100,16 +100,15 @@ def verified() -> Iterator[Question]:
     yield Question(
         "verified", "what is noted of indexes of which one was compared", _notes_of_indexes, ["not compared"]
     )
-    for day in range(3):
-        words = f"whose problems are found where the metadata of day {day + 1} of 3 are those of later rows"
+    for day in range(2):
+        words = f"whose problems are found where the metadata of day {day + 1} of 2 are those of later rows"
         expected = {f"2024-01-{day + 1:02d}.0/{DATA_FILE}"}
         yield Question("verified", words, functools.partial(_with_problems, day), expected)
 
 
 def _with_problems(day: int) -> set[str]:
-    days = range(3)
-    image = table_of_rows(PATH, [(FIRST_TIME + each * DAY, each) for each in days])
-    later = table_of_rows(PATH, [(FIRST_TIME + each * DAY + 1, each) for each in days])
+    times = [FIRST_TIME + each * DAY + number for each in range(2) for number in range(ROW_COUNT)]
+    image, later = (table_of_rows(PATH, [(time + more, 1) for time in times]) for more in (0, 1))
     path = sorted(path for path in image.files if path.endswith(PM_FILE))[day]
     damaged = image.with_file(path, later.files[path])
     return {each.file for each in verify_table(open_table(damaged, PATH)).all_problems}

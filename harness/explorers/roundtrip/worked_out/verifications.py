@@ -107,7 +107,7 @@ def verified() -> Iterator[Question]:
 
 
 def _with_problems(day: int) -> set[str]:
-    times = [FIRST_TIME + each * DAY + number for each in range(2) for number in range(ROW_COUNT)]
+    times = [FIRST_TIME + each * DAY + number for each in range(2) for number in range(4)]
     image, later = (table_of_rows(PATH, [(time + more, 1) for time in times]) for more in (0, 1))
     path = sorted(path for path in image.files if path.endswith(PM_FILE))[day]
     damaged = image.with_file(path, later.files[path])

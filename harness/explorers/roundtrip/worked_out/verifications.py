@@ -102,8 +102,8 @@ def verified() -> Iterator[Question]:
     )
     for day in range(2):
         words = f"whose problems are found where the metadata of day {day + 1} of 2 are those of later rows"
-        expected = {f"2024-01-{day + 1:02d}.0/{DATA_FILE}"}
-        yield Question("verified", words, functools.partial(_with_problems, day), expected)
+        blamed = {f"2024-01-{day + 1:02d}.0/{DATA_FILE}"}
+        yield Question("verified", words, functools.partial(_with_problems, day), blamed)
 
 
 def _with_problems(day: int) -> set[str]:

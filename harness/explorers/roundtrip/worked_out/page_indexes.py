@@ -38,6 +38,8 @@ PAGE_ROWS, GROUP_ROWS = 3, 9
 second row group has single pages."""
 PAGES = ((0, 0), (0, 1), (1, 0))
 """The numbers of row groups and pages, all with values."""
+UNKNOWN_ID, LEAST_FIELD_BYTES = 15, 2
+"""Of a field that nobody knows, and which has a header and a length."""
 Change = Callable[[bytes], bytes]
 
 
@@ -53,7 +55,7 @@ class Damage(NamedTuple):
 
 def page_indexes() -> Iterator[Question]:
     """Yield tables with and without checksums, one index or filter of which is damaged, and what is named."""
-    damages = {**_of_filters(), **_of_column_indexes(), **_of_offset_indexes()}
+    damages = {**_of_filters(), **_of_column_indexes(), **_of_orders(), **_of_offset_indexes(), **_of_other_counts()}
     for (words, damage), has_checksums in itertools.product(damages.items(), (True, False)):
         found = functools.partial(_named, damage, has_checksums=has_checksums)
         name = f"what is named of a table {'with' if has_checksums else 'without'} checksums, where {words}"
@@ -97,6 +99,73 @@ def _of_column_indexes() -> dict[str, Damage]:
         )
         for column, (group, page), (name, (field_id, change)) in itertools.product(NUMBERS, PAGES, changes.items())
     }
+
+
+def _of_orders() -> dict[str, Damage]:
+    """Return other orders of pages, which are right where there is one page, and bounds that are in no order."""
+    field = "boundary_order in column index of column {!r} of row group 0"
+    orders = {
+        f"the order of pages of column {column} of row group {group} is {order}": Damage(
+            column,
+            group,
+            "column_index",
+            functools.partial(_field_changed, 4, lambda _, order=order: order),
+            [field.format(column)] if order and not group else [],
+        )
+        for column, group, order in itertools.product(NUMBERS, (0, 1), (0, 1, 2))
+    }
+    bounds = {
+        f"{name} of page {page} of row group {group} is beyond the other bound": Damage(
+            "v",
+            group,
+            "column_index",
+            functools.partial(_element_changed, field_id, page, functools.partial(_other_bound, step)),
+            [f"min_values in column index of column 'v' of row group {group}"],
+        )
+        for (group, page), (name, field_id, step) in itertools.product(PAGES, (("minimum", 2, 9), ("maximum", 3, -9)))
+    }
+    return {**orders, **bounds}
+
+
+def _of_other_counts() -> dict[str, Damage]:
+    """Return indexes that lack something of the last page, or have a bound that is no number."""
+    lists = {"null_pages": 1, "min_values": 2, "max_values": 3, "null_counts": 5}
+    of = "column 'v' of row group {}"
+    fewer = {
+        f"{name} of row group {group} are one less": Damage(
+            "v",
+            group,
+            "column_index",
+            functools.partial(_field_changed, field_id, _without_last),
+            [f"{name} in column index of {of.format(group)}"],
+        )
+        for group, (name, field_id) in itertools.product((0, 1), lists.items())
+    }
+    locations = {
+        f"the locations of row group {group} are one less": Damage(
+            "v",
+            group,
+            "offset_index",
+            functools.partial(_field_changed, 1, _without_last),
+            [f"pages in offset index of {of.format(group)}"],
+        )
+        for group in (0, 1)
+    }
+    narrow = {
+        f"a bound of page {page} of row group {group} has a byte less": Damage(
+            "v",
+            group,
+            "column_index",
+            functools.partial(_element_changed, 2, page, lambda bound: bound[:-1]),
+            [f"bounds in column index of {of.format(group)}"],
+        )
+        for group, page in PAGES
+    }
+    return {**fewer, **locations, **narrow}
+
+
+def _without_last(items: Items) -> Items:
+    return items._replace(elements=items.elements[:-1])
 
 
 def _of_offset_indexes() -> dict[str, Damage]:
@@ -150,18 +219,33 @@ def _written(*, has_checksums: bool) -> DiskImage:
     return storage.image()
 
 
-def _element_changed(field_id: int, nth: int, change: Callable[[Any], Any], content: bytes) -> bytes:
-    """Return an index with another element of one of its lists."""
+def _field_changed(field_id: int, change: Callable[[Any], Any], content: bytes) -> bytes:
+    """Return an index with another value of a field, and with an unknown field that makes it as long as it was."""
     tree, _ = decode(content, file=DATA_FILE)
     (field,) = (each for each in tree.fields if each.id == field_id)
-    assert isinstance(field.value, Items)
-    elements = [*field.value.elements]
-    elements[nth] = change(elements[nth])
-    return encode(with_fields(tree, field._replace(value=field.value._replace(elements=tuple(elements)))))
+    changed = with_fields(tree, field._replace(value=change(field.value)))
+    missing_bytes = len(content) - len(encode(changed))
+    if missing_bytes:
+        # A boolean takes one byte, with its value.
+        filling = bytes(missing_bytes - LEAST_FIELD_BYTES) if missing_bytes >= LEAST_FIELD_BYTES else True
+        unknown = Field(UNKNOWN_ID, Kind.BOOL if filling is True else Kind.BINARY, filling)
+        changed = changed._replace(fields=(*changed.fields, unknown))
+    return encode(changed)
+
+
+def _element_changed(field_id: int, nth: int, change: Callable[[Any], Any], content: bytes) -> bytes:
+    """Return an index with another element of one of its lists."""
+
+    def changed(items: Items) -> Items:
+        elements = [*items.elements]
+        elements[nth] = change(elements[nth])
+        return items._replace(elements=tuple(elements))
+
+    return _field_changed(field_id, changed, content)
 
 
 def _other_bound(step: int, bound: bytes) -> bytes:
-    return (int.from_bytes(bound, "little") + step).to_bytes(len(bound), "little")
+    return (int.from_bytes(bound, "little", signed=True) + step).to_bytes(len(bound), "little", signed=True)
 
 
 def _one_more(field_id: int, location: Struct) -> Struct:

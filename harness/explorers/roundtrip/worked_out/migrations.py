@@ -19,6 +19,7 @@ from tornproof.harness.explorers.corruption import every_type
 from tornproof.harness.explorers.model_based.other_footers import (
     CHUNK_FACTS,
     CHUNKS,
+    GROUPS,
     SCHEMA,
     STATISTICS,
     with_footer,
@@ -71,6 +72,19 @@ CHILD_COUNT, OLDER_DECIMAL, OLDER_TEXT = 5, {6: 5, 7: 0, 8: 5}, {6: 0}
 BLOOM_FILTER_OFFSET, BEHIND_BYTES = 14, 4096
 """The field of a chunk's facts, and a place behind any file that is made here."""
 GLOBAL_KEYS, ASCII, OPTIONAL = 1, 2, 4
+FORMS = (FooterForm.PRIVATE, FooterForm.MIGRATION, FooterForm.FINAL)
+LARGE = {
+    (GROUPS, 2): "total_byte_size",
+    (GROUPS, 5): "file_offset of a row group",
+    (GROUPS, 6): "total_compressed_size of a row group",
+    (CHUNKS, 2): "file_offset",
+    (CHUNK_FACTS, 5): "num_values",
+    (CHUNK_FACTS, 6): "total_uncompressed_size",
+    (CHUNK_FACTS, 7): "total_compressed_size",
+    (CHUNK_FACTS, 9): "data_page_offset",
+}
+"""Fields of 64 bits, with the structs that they are in."""
+LARGE_NUMBERS = ((1 << 31) - 1, 1 << 31, 1 << 32, (1 << 40) + 7)
 """Flags of a column in metadata."""
 MIN_VALUE = 6
 """The field of Parquet's statistics."""
@@ -358,8 +372,12 @@ def other_forms() -> Iterator[Question]:
     ):
         content = with_footer(whole, within(path, functools.partial(_with, field)))
         yield Question("other forms", f"a file {words}", functools.partial(_other_form, content), expected)
+    for ((place, field_id), what), form, number in itertools.product(LARGE.items(), FORMS, LARGE_NUMBERS):
+        content = with_footer(whole, within(place, functools.partial(_with, Field(field_id, Kind.I64, number))))
+        words = f"whether a file whose {what} is {number} is what it was after a {form} footer"
+        yield Question("other forms", words, functools.partial(_is_restored, content, form), True)
     theirs = with_footer(whole, lambda footer: with_extension(footer, OF_SOMEBODY_ELSE))
-    for form in (FooterForm.PRIVATE, FooterForm.MIGRATION, FooterForm.FINAL):
+    for form in FORMS:
         words = f"a {form} footer for a file whose footer somebody else has extended"
         yield Question(
             "other forms", words, functools.partial(_changed_form, theirs, form, ChunkForm.OLD), "UnsupportedError"
@@ -379,6 +397,11 @@ def other_forms() -> Iterator[Question]:
         right = [[3], [1]][number] if number in (0, 1) and column == 0 else "IndexError"
         found = functools.partial(_chunk_values, whole, number, column)
         yield Question("other forms", f"values of column {column} of row group {number} of two", found, right)
+
+
+def _is_restored(content: bytes, form: FooterForm) -> Any:
+    changed = functools.partial(in_form, chunks=ChunkForm.OLD)
+    return outcome_of(lambda: changed(changed(content, form), FooterForm.THRIFT) == content)
 
 
 def _changed_form(content: bytes, footer: FooterForm, chunks: ChunkForm) -> Any:

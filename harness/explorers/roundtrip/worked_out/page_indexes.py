@@ -109,7 +109,7 @@ def _of_orders() -> dict[str, Damage]:
             column,
             group,
             "column_index",
-            functools.partial(_field_changed, 4, lambda _, order=order: order),
+            functools.partial(_field_changed, 4, functools.partial(_always, order)),
             [field.format(column)] if order and not group else [],
         )
         for column, group, order in itertools.product(NUMBERS, (0, 1), (0, 1, 2))
@@ -162,6 +162,10 @@ def _of_other_counts() -> dict[str, Damage]:
         for group, page in PAGES
     }
     return {**fewer, **locations, **narrow}
+
+
+def _always(value: int, _: object) -> int:
+    return value
 
 
 def _without_last(items: Items) -> Items:

@@ -68,6 +68,7 @@ PAGE_BYTES = 12
 """The start of a file's first page."""
 DESIGNATED, DESCENDING = TIMESTAMP | 1 << 17, 1 << 20
 CHILD_COUNT, OLDER_DECIMAL, OLDER_TEXT = 5, {6: 5, 7: 0, 8: 5}, {6: 0}
+PHYSICAL_TYPE, FIXED_LENGTH = 1, 7
 """The field of an element with children, and those of a decimal (its annotation, scale and digits) and of a text."""
 BLOOM_FILTER_OFFSET, BEHIND_BYTES = 14, 4096
 """The field of a chunk's facts, and a place behind any file that is made here."""
@@ -207,6 +208,18 @@ def rejections() -> Iterator[Question]:
             is_migrated = functools.partial(_is_migrated_alone, content, mode)
             words = f"whether a file alone, with a document {text!r}, is migrated by the {mode.name}"
             yield Question("rejections", words, is_migrated, expected == "made")
+    for words, members in {
+        "a decimal without a scale": {6: 5, 8: 5},
+        "a decimal without a precision": {6: 5, 7: 1},
+        "a decimal of no size": {6: 5},
+        **{f"the older annotation {number}": {6: number} for number in (1, 2, 3, 22, -1)},
+        **{f"the type {number}": {PHYSICAL_TYPE: number} for number in (8, -1)},
+        "values of a negative length": {PHYSICAL_TYPE: FIXED_LENGTH, 2: -1},
+        "values of a fixed length that is not there": {PHYSICAL_TYPE: FIXED_LENGTH},
+    }.items():
+        content = with_footer(whole, within(SCHEMA, functools.partial(_annotated, members=members)))
+        found = functools.partial(_outcome, content)
+        yield Question("rejections", f"a migration of a file with {words}", found, "CorruptError")
     wide = _written({"a": [1, 2], "b": [3, 4], "c": [5, 6]})
     for limit, expected in ((5, "UnsupportedError"), (6, "made"), (7, "made")):
         words = f"a migration of a file with 6 chunks where readers take {limit}"

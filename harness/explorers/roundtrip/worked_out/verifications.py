@@ -8,7 +8,7 @@ import functools
 import io
 import itertools
 import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -78,11 +78,8 @@ def looked_at() -> Iterator[Question]:
 def _looked_at(*, quick: bool) -> LookedAt:
     """Return it for the only partition of a table, which has the files of one of its two columns."""
     files = dict(table_of_rows(PATH, [(FIRST_TIME, 1)]).files)
-    entry = the_only(open_table(DiskImage.of_files(files), PATH).transaction().partitions)
-    content = bytearray(files[f"{PATH}/{TXN}"])
-    ENTRY.pack_into(content, entry.entry_offset_bytes, entry.timestamp, 1, -1, -1)
     beside = {path: each for path, each in files.items() if path.count("/") == 1}
-    own = {f"{PATH}/{TXN}": bytes(content), f"{PATH}/2024-01-01/ts.d": bytes(8)}
+    own = {f"{PATH}/{TXN}": _with_native_partition(files, 1), f"{PATH}/2024-01-01/ts.d": bytes(8)}
     report = the_only(verify_table(open_table(DiskImage.of_files(beside | own), PATH), quick=quick).partitions)
     return report.looked_at
 
@@ -104,6 +101,31 @@ def verified() -> Iterator[Question]:
         words = f"whose problems are found where the metadata of day {day + 1} of 2 are those of later rows"
         blamed = {f"2024-01-{day + 1:02d}.0/{DATA_FILE}"}
         yield Question("verified", words, functools.partial(_with_problems, day), blamed)
+
+    for first, last in itertools.product((-1, 0, 1), repeat=2):
+        words = f"what is wrong with the times of a native partition, {first} and {last} beside those in _txn"
+        expected = [name for name, more in (("MIN_TIMESTAMP", first), ("MAX_TIMESTAMP", last)) if more]
+        yield Question("verified", words, functools.partial(_problems_of_times, first, last), expected)
+
+
+def _problems_of_times(first: int, last: int) -> list[str]:
+    """Return the fields of `_txn` that are said to be wrong, where rows are in a native partition."""
+    times = [FIRST_TIME + 10, FIRST_TIME + 20, FIRST_TIME + 30]
+    files = dict(table_of_rows(PATH, [(time, 1) for time in times]).files)
+    times[0], times[-1] = times[0] + first, times[-1] + last
+    beside = {path: each for path, each in files.items() if path.count("/") == 1}
+    values = {"ts": times, "v": [1] * len(times)}
+    own = {f"{PATH}/2024-01-01/{name}.d": struct.pack("<3q", *numbers) for name, numbers in values.items()}
+    own[f"{PATH}/{TXN}"] = _with_native_partition(files, len(times))
+    return [each.field for each in verify_table(open_table(DiskImage.of_files(beside | own), PATH)).all_problems]
+
+
+def _with_native_partition(files: Mapping[str, bytes], row_count: int) -> bytes:
+    """Return `_txn` of a table with one partition, which is native."""
+    entry = the_only(open_table(DiskImage.of_files(files), PATH).transaction().partitions)
+    content = bytearray(files[f"{PATH}/{TXN}"])
+    ENTRY.pack_into(content, entry.entry_offset_bytes, entry.timestamp, row_count, -1, -1)
+    return bytes(content)
 
 
 def _with_problems(day: int) -> set[str]:

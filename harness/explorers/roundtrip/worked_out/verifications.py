@@ -104,8 +104,8 @@ def verified() -> Iterator[Question]:
 
     for first, last in itertools.product((-1, 0, 1), repeat=2):
         words = f"what is wrong with the times of a native partition, {first} and {last} beside those in _txn"
-        expected = [name for name, more in (("MIN_TIMESTAMP", first), ("MAX_TIMESTAMP", last)) if more]
-        yield Question("verified", words, functools.partial(_problems_of_times, first, last), expected)
+        fields = [name for name, more in (("MIN_TIMESTAMP", first), ("MAX_TIMESTAMP", last)) if more]
+        yield Question("verified", words, functools.partial(_problems_of_times, first, last), fields)
 
 
 def _problems_of_times(first: int, last: int) -> list[str]:

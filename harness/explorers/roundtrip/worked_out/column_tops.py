@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import itertools
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from tornproof.harness.common.copies import open_writer_of_copy
@@ -27,6 +27,7 @@ from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.systems.workload import FIRST_TIME
 from tornproof.impl.layout.txn import TransactionRecord
+from tornproof.impl.repair.repair import repair_table
 from tornproof.impl.table.table import open_table
 from tornproof.impl.txn.transaction import TXN_FILE
 from tornproof.impl.verify.verify import verify_table
@@ -47,6 +48,10 @@ OWN: dict[str, tuple[Entry, ...]] = {
 }
 BESIDE: tuple[Entry, ...] = ((DICTIONARY, GONE, 4, 0), (DAYS[0], GONE, 6, 1), (DAYS[1], GONE, 6, 2))
 Entries: TypeAlias = Sequence[Entry]
+RECOVERIES: Mapping[str, Callable[[MemoryStorage], object]] = {
+    "a recovery": lambda storage: repair_table(storage, PATH),
+    "another writer": lambda storage: open_writer_of_copy(storage, PATH).close(),
+}
 
 
 def column_tops() -> Iterator[Question]:
@@ -62,6 +67,10 @@ def column_tops() -> Iterator[Question]:
             name = f"`_cv` of a column that {column}, older than which is {words} of day 1, after {done}"
             found = functools.partial(_after, before, dropped, written)
             yield Question("column tops", name, found, _expected(before, dropped, written))
+    for (words, own), (how, restored) in itertools.product(OWN.items(), RECOVERIES.items()):
+        before, name = (*BESIDE, *own), f"`_cv` of a killed commit, older than which is {words} of day 1, after {how}"
+        found = functools.partial(_restored, before, restored)
+        yield Question("column tops", name, found, (VERSION, sorted(before), "sound"))
 
 
 def _numbers(days: Sequence[int]) -> list[int]:
@@ -95,6 +104,20 @@ def _after(before: Entries, dropped: Sequence[int], written: Sequence[int]) -> t
         if written:
             writer.write(table_of([(day + 9, 9) for day in written], writer.schema))
         writer.commit()
+    return _left(storage)
+
+
+def _restored(before: Entries, recover: Callable[[MemoryStorage], object]) -> tuple[Any, ...]:
+    image = _image(before)
+    content = bytearray(image.files[f"{PATH}/{FILE}"])
+    struct.pack_into("<q", content, 0, VERSION + 1)
+    storage = MemoryStorage.of(image.with_file(f"{PATH}/{FILE}", bytes(content)))
+    recover(storage)
+    return _left(storage)
+
+
+def _left(storage: MemoryStorage) -> tuple[Any, ...]:
+    """Return the version in `_cv`, its entries, and what is wrong."""
     table, content = open_table(storage, PATH), storage.image().files[f"{PATH}/{FILE}"]
     version, *places = HEADER.unpack_from(content)
     offset, size_bytes = places[2 * (version % 2) :][:2]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 import itertools
 import struct
 from collections.abc import Callable, Iterator, Sequence
@@ -23,6 +24,7 @@ from tornproof.harness.systems.workload import FIRST_TIME
 from tornproof.impl.errors import BusyError, CorruptError, StorageError
 from tornproof.impl.layout.txn import TransactionRecord
 from tornproof.impl.storage.interface import StorageReason
+from tornproof.impl.txn.announced_version import AnnouncedVersion, announced_after
 from tornproof.impl.txn.pins import pin_committed
 from tornproof.impl.txn.reader import TransactionReader
 from tornproof.impl.txn.sequencer import SEQUENCER_FILE, pending_transaction_count
@@ -121,6 +123,34 @@ def announcements() -> Iterator[Question]:
             ]
     for words, after in others.items():
         yield Question("announcements", words, functools.partial(_is_announced, before, after), True)
+    for announced, told, committed, found in itertools.product((6, 7, 8), (None, 3, 4), (7,), (3,)):
+        words = f"whether version {committed} with number {found} is version {announced} announced with {told}"
+        unknown = announced < committed or told is None
+        expected = False if announced > committed else None if unknown else told == found
+        yield Question(
+            "announcements", words, functools.partial(_is_committed, announced, told, committed, found), expected
+        )
+    for identity, number in itertools.product((b"", b"a", b"another"), (0, -(1 << 63), (1 << 63) - 1)):
+        digest = int.from_bytes(hashlib.blake2b(identity, digest_size=8).digest(), "big")
+        added = number + (1 << 28) + digest % (1 << 28)
+        words = f"the version that is announced of {identity!r} after one with number {number}"
+        next_number = added - (1 << 64 if added >= 1 << 63 else 0)
+        yield Question("announcements", words, functools.partial(_announced, identity, number), (8, next_number))
+
+
+def _numbered(version: int, number: int) -> Transaction:
+    made = structs.replace(version_of(()), version=version)
+    return structs.replace(made, record=made.record.changed(partition_table_version=number))
+
+
+def _is_committed(announced: int, told: int | None, committed: int, found: int) -> bool | None:
+    of = AnnouncedVersion(version=announced, partition_table_version=told)
+    return of.is_committed(_numbered(committed, found))
+
+
+def _announced(identity: bytes, number: int) -> tuple[int, int | None]:
+    found = announced_after(_numbered(7, number), identity)
+    return found.version, found.partition_table_version
 
 
 def _is_announced(before: Sequence[PartitionState], after: Sequence[PartitionState]) -> bool:

@@ -78,8 +78,22 @@ def _of_filters() -> dict[str, Damage]:
     return {
         "nothing is changed": Damage("v", 0, "bloom_filter", lambda content: content, []),
         "a filter is empty": Damage("v", 1, "bloom_filter", empty, ["bloom filter of column 'v' of row group 1"]),
+        **{
+            f"a filter says that it has {count} bytes": Damage(
+                "v",
+                1,
+                "bloom_filter",
+                functools.partial(_with_byte, 1, 2 * count),
+                [] if count == BLOCK_BYTES else ["bloom filter of column 'v' of row group 1"],
+            )
+            for count in (0, 1, BLOCK_BYTES - 1, BLOCK_BYTES, BLOCK_BYTES + 1, 63)
+        },
         "a filter has no header": Damage("v", 1, "bloom_filter", lambda content: b"\0" + content[1:], ["num_bytes"]),
     }
+
+
+def _with_byte(at: int, value: int, content: bytes) -> bytes:
+    return content[:at] + bytes([value]) + content[at + 1 :]
 
 
 def _of_column_indexes() -> dict[str, Damage]:

@@ -61,6 +61,11 @@ FILTERED = WriterOptions(
 WITH_EXTENSION = (FooterForm.PRIVATE, FooterForm.MIGRATION)
 EXTENSION_ENDS = {"FlatBuffers": 41, "their checksum": 37, "their size": 33, "its checksum": 29}
 """How far before a file's end these begin: 16 bytes that say which extension, a stop and 8 bytes of Parquet follow."""
+UNIONS: Mapping[str, Callable[[Struct], Field]] = {
+    "order of a column": lambda union: Field(7, Kind.LIST, Items(Kind.STRUCT, (union,))),
+    "encryption": lambda union: Field(8, Kind.STRUCT, union),
+}
+"""Of a footer, which later releases of the format may give other members."""
 ROWS_MORE = Field(3, Kind.I64, 3)
 """The rows that a footer says it has."""
 SMALL_PM_BYTES = 3_000
@@ -199,6 +204,11 @@ def files_of_others() -> Iterator[Question]:
     for rows_max, count in ((2, "UnsupportedError"), (3, 3)):
         words = f"what comes of a read of 3 nulls in a row group where {rows_max} rows may be"
         yield Question("files of others", words, functools.partial(_rows_within, rows_max), count)
+
+    for (name, field_of), member in itertools.product(UNIONS.items(), (1, 2, 99)):
+        content = with_footer(_two_rows(), functools.partial(_with_union, field_of, member))
+        words = f"the problems of a file whose {name} is member {member} of its union"
+        yield Question("files of others", words, functools.partial(_problems_of_file, content), [])
 
 
 def unsupported() -> Iterator[Question]:
@@ -417,6 +427,10 @@ def _problems_of_bit(form: FooterForm, before_end: int) -> list[str]:
 
 def _problems_of_rows() -> list[str]:
     return _fields_of_problems(with_footer(_two_rows(), lambda footer: with_fields(footer, ROWS_MORE)))
+
+
+def _with_union(field_of: Callable[[Struct], Field], member: int, footer: Struct) -> Struct:
+    return with_fields(footer, field_of(Struct((Field(member, Kind.STRUCT, Struct(())),))))
 
 
 def _fields_of_problems(content: bytes) -> list[str]:

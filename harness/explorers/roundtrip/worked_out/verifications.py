@@ -35,7 +35,7 @@ from tornproof.impl.chunk.duplicates import ChunkForm
 from tornproof.impl.extension.point import with_extension
 from tornproof.impl.layout.parquet import DATA_FILE, FooterForm
 from tornproof.impl.migrate.convert import convert
-from tornproof.impl.parquet.thrift import STOP, Field, Items, Kind, with_fields, without
+from tornproof.impl.parquet.thrift import STOP, Field, Items, Kind, Struct, with_fields, without
 from tornproof.impl.read.decoding import SYNCHRONOUS, by_threads
 from tornproof.impl.read.reader import open_snapshot
 from tornproof.impl.repair.repair import repair_table

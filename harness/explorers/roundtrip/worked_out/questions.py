@@ -68,7 +68,7 @@ from tornproof.harness.explorers.roundtrip.worked_out.stored_versions import (
     spared_stores,
     stores,
 )
-from tornproof.harness.explorers.roundtrip.worked_out.symbol_keys import adopted_keys, symbol_keys
+from tornproof.harness.explorers.roundtrip.worked_out.symbol_keys import adopted_keys, left_indexes, symbol_keys
 from tornproof.harness.explorers.roundtrip.worked_out.transactions import announcements, patience, pending, reloads
 from tornproof.harness.explorers.roundtrip.worked_out.unordered_rows import unordered_rows
 from tornproof.harness.explorers.roundtrip.worked_out.verifications import (
@@ -135,6 +135,7 @@ def questions() -> tuple[Question, ...]:
         *later_keys(),
         *symbol_keys(),
         *adopted_keys(),
+        *left_indexes(),
         *unordered_rows(),
         *page_indexes(),
         *times_in_order(),

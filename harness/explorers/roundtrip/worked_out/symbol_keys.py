@@ -37,6 +37,7 @@ COUNTS, FEWER = struct.pack("<4i", 3, 3, 3, 3), struct.pack("<4i", 2, 2, 3, 3)
 GROUP_COUNT = 3
 DAY = 86_400_000_000
 Files = Mapping[str, bytes]
+LEFT = (b"", b"\xff", b"\xff" * (1 << 16))
 
 
 def symbol_keys() -> Iterator[Question]:
@@ -69,6 +70,39 @@ def adopted_keys() -> Iterator[Question]:
         words = f"a partition of which {'no row group' if place is None else f'row group {place}'} has other keys"
         expected = "committed" if place is None else "CorruptError"
         yield Question("adopted keys", words, functools.partial(_adopted, place), expected)
+
+
+def left_indexes() -> Iterator[Question]:
+    """Yield what a killed commit left beside an index, and whether the next one leaves what it leaves without that.
+
+    A reader that has the index open sees what was there.
+    """
+    for left in (*LEFT, None):
+        what = "another name of the index" if left is None else f"{len(left)} bytes"
+        words = f"a commit of a symbol where a killed one left {what}"
+        yield Question("left indexes", words, functools.partial(_after_left, left), ("the same", "what was there"))
+
+
+def _after_left(left: bytes | None) -> tuple[str, str]:
+    before, index = _written(Codec.UNCOMPRESSED), f"{PATH}/s.k"
+    alone, image = MemoryStorage.of(before), before.with_file(f"{index}.new", left or before.files[index])
+    if left is None:
+        image = image.with_links(((index, f"{index}.new"),))
+    storage = MemoryStorage.of(image)
+    _commit_symbol(alone)
+    with storage.open_for_reading(index) as opened:
+        _commit_symbol(storage)
+        seen = opened.pread(opened.size_bytes(), 0)
+    is_same, is_kept = storage.image().files == alone.image().files, seen == before.files[index]
+    return "the same" if is_same else "other files", "what was there" if is_kept else "something else"
+
+
+def _commit_symbol(storage: MemoryStorage) -> None:
+    with open_writer_of_copy(storage, PATH) as writer:
+        row = {"ts": [FIRST_TIME + DAY], **{key: ["new"] for key in SYMBOLS}}
+        fields = [*writer.schema]
+        writer.write(pa.table([pa.array(row[each.name]).cast(each.type) for each in fields], writer.schema))
+        writer.commit()
 
 
 def _adopted(place: int | None) -> Any:

@@ -67,6 +67,11 @@ def column_tops() -> Iterator[Question]:
             name = f"`_cv` of a column that {column}, older than which is {words} of day 1, after {done}"
             found = functools.partial(_after, before, dropped, written)
             yield Question("column tops", name, found, _expected(before, dropped, written))
+    for count in (40, 125, 126, 127, 300):
+        before = (*((DAYS[0], GONE + number, 6, 1) for number in range(count)), *OWN["one row"])
+        name = f"`_cv` of {count} columns that are gone, after rows of day 1 are written"
+        found = functools.partial(_after, before, (), DAYS[1:2])
+        yield Question("column tops", name, found, _expected(before, (), DAYS[1:2]))
     for (words, own), (how, restored) in itertools.product(OWN.items(), RECOVERIES.items()):
         before, name = (*BESIDE, *own), f"`_cv` of a killed commit, older than which is {words} of day 1, after {how}"
         found = functools.partial(_restored, before, restored)

@@ -200,6 +200,14 @@ def rejections() -> Iterator[Question]:
         ),
     ):
         yield Question("rejections", f"a migration of a file {words}", functools.partial(_outcome, content), expected)
+    for encoding, expected in (
+        ({"use_dictionary": True}, "made"),
+        ({"use_dictionary": False, "column_encoding": "DELTA_BINARY_PACKED"}, "made"),
+        ({"use_dictionary": False, "column_encoding": "BYTE_STREAM_SPLIT"}, "CorruptError"),
+    ):
+        content = changed((), document_of(DESIGNATED), of=_written({"ts": [1, 2]}, write_statistics=False, **encoding))
+        words = f"a migration of a file with times without bounds, {' '.join(map(str, encoding.values()))}"
+        yield Question("rejections", words, functools.partial(_outcome, content), expected)
     for mode, expected in ((ConversionMode.SERVER, "CorruptError"), (ConversionMode.TOOL, "made")):
         for text in (b"", b"{", b"[]", b'{"version":2}', b"null"):
             content = changed((), _document(text))

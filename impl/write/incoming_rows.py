@@ -223,6 +223,12 @@ def _converted(given: pa.Array, of: pa.DataType) -> tuple[pa.Array, int]:
         return _converted_lists(given, of)
     if pa.types.is_dictionary(given.type):
         given = given.dictionary_decode()
+    if pa.types.is_integer(of) and (_is_text(given.type) or _is_binary(given.type)):
+        # Arrow takes the digits for bits of the type, so that 0xFF is -1 in eight of them.
+        texts = given.cast(pa.large_string())
+        row = pc.index(pc.match_substring_regex(texts, "^0[xX]"), True).as_py()
+        if row >= 0:
+            return texts, row
     # Arrow takes as many digits for integers as their type may have, not as they have.
     is_whole = pa.types.is_integer(given.type) and pa.types.is_decimal(of)
     fitting = _cast(given.cast(WIDEST_INTEGERS) if is_whole else given, of)

@@ -35,7 +35,7 @@ SUITABLE = {Explorer.SCHEDULES, Explorer.POWER, Explorer.PRODUCT}
 """A group without scenarios runs all that are for one of these explorers."""
 CONTROLS = "controls"
 CONTROL_SEED_COUNT = 64
-Name = Annotated[str, msgspec.Meta(pattern="^[a-z0-9][a-z0-9-]{0,62}$")]
+Name = Annotated[str, msgspec.Meta(pattern=r"^[a-z0-9][a-z0-9-]{0,62}\Z")]
 
 
 class CampaignError(TornproofError):

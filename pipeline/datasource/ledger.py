@@ -19,7 +19,7 @@ from tornproof.impl.table.partition_names import interval_end, interval_start
 from tornproof.impl.table.table import Table
 from tornproof.impl.txn.announced_version import AnnouncedVersion
 from tornproof.impl.txn.transaction import Transaction
-from tornproof.pipeline.whole_file import whole_file
+from tornproof.pipeline.whole_file import PARTIAL, whole_file
 
 LEDGER_DIRECTORY = "_batches"
 DONE, PENDING = ".json", ".pending"
@@ -76,7 +76,12 @@ class Ledger:
         return bool(content["number"] >= batch.number)
 
     def settle(self, transaction: Transaction) -> None:
-        """Decide for each announced commit whether it came about; raises UnsettledBatchError, CorruptError."""
+        """Decide for each announced commit whether it came about; raises UnsettledBatchError, CorruptError.
+
+        Also remove what a killed job has written only in part; the caller holds the writer's lock.
+        """
+        for path in sorted(self._directory.glob(f".*{PARTIAL}")) if self._directory.is_dir() else ():
+            path.unlink(missing_ok=True)
         for path in sorted(self._directory.glob(f"*{PENDING}")) if self._directory.is_dir() else ():
             content = self._read(path.name, "version")
             if content is None:

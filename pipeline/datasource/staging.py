@@ -101,7 +101,13 @@ def _place_of(table: str, folder: Path) -> str:
 def this_driver() -> dict[str, Any]:
     """Return what tells the driver of this helper process from all other processes of this and other machines."""
     process = next((number for number in _ancestors() if _stat(number)[:1] == ["(java)"]), os.getppid())
-    return {"host": socket.gethostname(), "boot": _boot(), "process": process, "started": _started(process)}
+    return {
+        "host": socket.gethostname(),
+        "boot": _boot(),
+        "namespace": _namespace(),
+        "process": process,
+        "started": _started(process),
+    }
 
 
 def _is_left(folder: Path) -> bool:
@@ -109,7 +115,11 @@ def _is_left(folder: Path) -> bool:
     try:
         owner = json.loads((folder / OWNER_FILE).read_text())
         if owner["host"] == socket.gethostname() and owner["boot"] is not None:
-            return bool(owner["boot"] != _boot() or owner["started"] != _started(owner["process"]))
+            if owner["boot"] != _boot():
+                return True
+            # In another container of this machine a number may mean no process, or another one.
+            if owner["namespace"] == _namespace() is not None:
+                return bool(owner["started"] != _started(owner["process"]))
     except (OSError, ValueError, KeyError, TypeError):
         pass
     with suppress(OSError):
@@ -123,6 +133,13 @@ def _ancestors() -> Iterator[int]:
     while len(fields := _stat(process)) > 2 and int(fields[2]) > 1:
         process = int(fields[2])
         yield process
+
+
+def _namespace() -> str | None:
+    """Return in which namespace numbers of processes are meant, None where that is not known."""
+    with suppress(OSError):
+        return str(Path("/proc/self/ns/pid").readlink())
+    return None
 
 
 def _started(process: int) -> str | None:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 DECIMAL_DIGITS_MAX = 38
 UUID_BYTES = 16
+UUID_TEXT = r"^([0-9A-Fa-f]{32}|[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12})\z"
 UUID_TEXT_LENGTH = 36
 _HYPHENS = (8, 13, 18, 23)
 _DIGITS = np.frombuffer(b"0123456789abcdef", np.uint8)
@@ -120,11 +121,11 @@ def _from_spark(array: pa.Array, field: pa.Field, column_type: int | None) -> pa
 def _uuid_bytes(array: pa.Array, field: pa.Field) -> pa.Array:
     """Return 16 bytes for each UUID, which may come as such or as text."""
     if pa.types.is_string(array.type) or pa.types.is_large_string(array.type):
+        row = pc.index(pc.match_substring_regex(array, UUID_TEXT), False).as_py()
+        if row >= 0:
+            raise ValueRejectedError(f"column {field.name!r}, row {row}: a text that is not a UUID: {array[row]}")
         digits = pc.replace_substring(array, "-", "").to_pylist()
-        try:
-            array = pa.array([None if each is None else bytes.fromhex(each) for each in digits], pa.binary())
-        except ValueError as error:
-            raise ValueRejectedError(f"column {field.name!r}: a text that is not a UUID: {error}") from error
+        array = pa.array([None if each is None else bytes.fromhex(each) for each in digits], pa.binary())
     return _cast(array, field.with_type(pa.binary(UUID_BYTES)))
 
 

@@ -94,6 +94,13 @@ def test_value_is_cast_where_nothing_of_it_is_lost(name: str) -> None:
     assert conformed(**{name: given})[name].to_pylist() == [expected]
 
 
+@pytest.mark.parametrize("text", ["0xFF", "0x0", "0XFFFFFFFF"])
+@pytest.mark.parametrize("name", ["s", "i", "v"])
+def test_hexadecimal_text_is_not_taken_for_the_bits_of_an_integer(name: str, text: str) -> None:
+    with pytest.raises(RowsRejectedError, match=f"column '{name}', row 1: .* found {text}$"):
+        conform(pa.table({"ts": [DAY, DAY], name: ["12", text]}), SCHEMA, "ts")
+
+
 LOSSY: dict[str, tuple[str, pa.Array]] = {
     "integer that is too large": ("i", pa.array([2**31])),
     "fraction": ("i", pa.array([1.5])),

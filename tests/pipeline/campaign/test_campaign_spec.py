@@ -100,6 +100,7 @@ def test_a_fault_comes_with_the_scenario_that_it_is_hunted_on() -> None:
         ),
         (group("") + group("")[len(HEAD) :], "x.toml: `g` names two groups"),
         (group("").replace(b'"g"', b'"../g"'), "x.toml: Expected `str` matching regex"),
+        (group("").replace(b'"g"', b'"g\\n"'), "x.toml: Expected `str` matching regex"),
         (group("").replace(b"count = 1", b"count = 0"), "x.toml: Expected `int` >= 1 - at `$.groups[0].seeds.count`"),
         (
             group("").replace(b"count = 1", b"first = 4611686018427387903, count = 2"),

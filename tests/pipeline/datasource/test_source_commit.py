@@ -48,6 +48,7 @@ from tornproof.pipeline.datasource.staging import (
     this_driver,
 )
 from tornproof.pipeline.datasource.writer import StagedRows, Target, TornproofStreamWriter, TornproofWriter
+from tornproof.pipeline.whole_file import PARTIAL
 
 STORAGE = OperatingSystemStorage()
 DAY_SECONDS = 86_400
@@ -283,6 +284,7 @@ def test_batch_of_a_killed_driver_is_there_once_after_it_is_written_again(
         patch.setattr(TableWriter, "commit", landing(TableWriter.commit, before=before))
         save(table, part, batch)
     assert len(list((table / LEDGER_DIRECTORY).glob(f"*{PENDING}"))) == 1
+    (table / LEDGER_DIRECTORY / f".x{PENDING}.0{PARTIAL}").write_bytes(b"{")  # of a job that was killed while it wrote
     if others:
         with open_writer(STORAGE, str(table), allow_parquet_last=True) as writer:
             writer.write(rows_of([50], 50))
@@ -293,7 +295,7 @@ def test_batch_of_a_killed_driver_is_there_once_after_it_is_written_again(
             return
     run_job(table, part, batch)
     assert [row[1] for row in content_of(table)] == [0, 1, 5, *[50] * others]
-    assert not list((table / LEDGER_DIRECTORY).glob(f"*{PENDING}"))
+    assert not list((table / LEDGER_DIRECTORY).glob(f"*{PENDING}*"))
 
 
 @pytest.mark.parametrize("batch", [Batch(query="q", number=1), None], ids=["batch", ""])
@@ -440,6 +442,7 @@ def test_next_job_sweeps_what_a_killed_driver_left_and_nothing_of_others(table: 
     left_by(table, {**this_driver(), "boot": "another"})
     alive = left_by(table, this_driver())
     elsewhere = left_by(table, {**dead_owner(), "host": "another"})
+    contained = left_by(table, {**dead_owner(), "namespace": "pid:[1]"})
     unknown = left_by(table, {})
     (table / f"{STAGING_PREFIX}0.00000-0.1970-01-01").mkdir()
     old = left_by(table, {**dead_owner(), "host": "another"})
@@ -447,7 +450,7 @@ def test_next_job_sweeps_what_a_killed_driver_left_and_nothing_of_others(table: 
         os.utime(path, (0, 0))
     save_alone = writer_on(table)
     save_alone.abort([])
-    kept = {folder.name for folder in (alive, elsewhere, unknown)}
+    kept = {folder.name for folder in (alive, elsewhere, contained, unknown)}
     assert {name.partition(".")[0] for name in staging_of(table)} == kept
     assert len(staging_of(table)) == 2 * len(kept)
     shutil.rmtree(alive)

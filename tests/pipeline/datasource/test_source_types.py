@@ -95,6 +95,10 @@ def test_date_beyond_microseconds_is_rejected_by_name() -> None:
     [
         (pa.array(["11111111-2222"]), pa.uuid()),
         (pa.array(["no uuid at all"]), pa.uuid()),
+        (pa.array(["1-1-1-1-1-1-1-1-222233334444555555555555"]), pa.uuid()),
+        (pa.array(["11 11 11 11 22 22 33 33 44 44 55 55 55 55 55 55"]), pa.uuid()),
+        (pa.array([f"{SOME_UUID}\n"]), pa.uuid()),
+        (pa.array(["0xFF"]), pa.int8()),
         (pa.array([70_000], pa.int32()), pa.uint16()),
         (pa.array(["70"]), pa.uint16()),
         (pa.array(["7"]), pa.uint32()),

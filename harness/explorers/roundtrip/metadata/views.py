@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import struct
+import zlib
 from collections.abc import Callable, Iterator
 
 from msgspec.structs import replace
 
 from tornproof.harness.common.patch import wrapped
 from tornproof.harness.explorers.corruption.plan import BITS_IN_BYTE, Flip
+from tornproof.harness.explorers.roundtrip.metadata.metadata_draft import FOOTER
 from tornproof.impl.errors import CorruptError
 from tornproof.impl.pm.block import Chunk
 from tornproof.impl.pm.chain import Metadata, decode_chain
@@ -18,6 +21,9 @@ PROPERTY = "one column of a generation is what decoding all of it gives"
 COMPARED_MAX = 32
 """Of more columns, and of more bounds, every n-th is compared."""
 TIME_BYTES = 8
+COUNT_OFFSET_BYTES, ENTRY_BYTES, CHECKED_FROM = 12, 4, 8
+"""Where the number of row groups is in a footer, what each takes there, and where what a checksum covers begins."""
+ENTRIES_MAX = (1 << 32) // ENTRY_BYTES - 1
 
 
 def view_problems(data: bytes, *, file: str) -> Iterator[tuple[int, str]]:
@@ -47,6 +53,14 @@ def _problems(data: bytes, metadata: Metadata, file: str) -> Iterator[str]:
             if view.chunk(ordinal, index) != block.chunks[index]:
                 yield f"chunk {index} of row group {ordinal} is another one"
     yield from _wrong_ranges(view, metadata)
+    position = metadata.generation.position
+    room = (position.checksum_offset - position.offset_bytes - struct.calcsize(FOOTER)) // ENTRY_BYTES
+    for more in (1, 5, 10, ENTRIES_MAX):
+        try:
+            open_view(_with_row_groups(data, metadata, room + more), metadata.token, file=file, verified=verified)
+        except CorruptError:
+            continue
+        yield f"{room + more} row groups are not rejected, although {room} have room"
     flip = Flip(file, metadata.generation.position.checksum_offset * BITS_IN_BYTE)
     for times in ("", " for the second time"):
         try:
@@ -54,6 +68,16 @@ def _problems(data: bytes, metadata: Metadata, file: str) -> Iterator[str]:
         except CorruptError:
             continue
         yield f"after it was read, a wrong checksum in its place is not noticed{times}"
+
+
+def _with_row_groups(data: bytes, metadata: Metadata, count: int) -> bytes:
+    """Return the bytes up to the end of a generation with another count and its checksum."""
+    position = metadata.generation.position
+    changed = bytearray(data[: position.end_bytes])
+    struct.pack_into("<I", changed, position.offset_bytes + COUNT_OFFSET_BYTES, count)
+    checksum = zlib.crc32(changed[CHECKED_FROM : position.checksum_offset])
+    struct.pack_into("<I", changed, position.checksum_offset, checksum)
+    return bytes(changed)
 
 
 def _wrong_ranges(view: MetadataView, metadata: Metadata) -> Iterator[str]:

@@ -30,7 +30,7 @@ class MetaHeader(Record):
 class MetaColumn(Record):
     """One column, in writer order."""
 
-    type: I32 = meaning("QuestDB column type; negative = dropped")
+    type: I32 = meaning("QuestDB column type, of a dropped column minus that")
     flags: I64 = meaning("column flags")
     index_block_capacity: I32 = meaning("setting of the symbol index")
     symbol_capacity: I32 = meaning("setting of the symbol dictionary")

@@ -8,9 +8,9 @@ import msgspec
 
 from tornproof.impl.errors import CorruptError, UnsupportedError
 from tornproof.impl.layout import meta as layout
-from tornproof.impl.layout.record import Buffer
+from tornproof.impl.layout.record import Buffer, RecordPosition
 from tornproof.impl.storage.interface import ReadableStorage
-from tornproof.impl.types.questdb import NANOSECOND, TypeTag, tag_of
+from tornproof.impl.types.questdb import NANOSECOND, TAG, TypeTag, tag_of
 
 META_FILE = "_meta"
 NAME_FILE = "_name"
@@ -26,7 +26,9 @@ MINOR_FORMAT_VERSION = 1
 CHECKSUM_OF_COLUMN = 37
 FILE_STEP_BYTES = 4096
 DROPPED = -TypeTag.INT
-"""Any negative type is that of a dropped column."""
+"""A dropped column has minus its type, whichever that was."""
+TAGS = range(1, 128)
+"""Tags that types of a release may have; of a type with a flipped sign the tag is 128 or more, or 0."""
 SYMBOL_CAPACITY = 256
 """The server's default."""
 INDEX_BLOCK_CAPACITY = 256
@@ -91,6 +93,7 @@ def decode_metadata_file(data: Buffer, *, file: str) -> TableMetadata:
     slots: list[TableColumn | None] = []
     slot_of: dict[int, int] = {}
     for index, (record, name) in enumerate(zip(records, names, strict=True)):
+        _check_type(index, record, file)
         # A column whose type was changed is a new column at the old one's position.
         slot_of[index] = slot_of.get(record.replacing_index - 1, len(slots))
         if slot_of[index] == len(slots):
@@ -185,11 +188,21 @@ def _check_header(header: layout.MetaHeader, size_bytes: int, file: str) -> None
         raise at.corrupt("timestamp_index", f"-1 to {header.column_count - 1}", header.timestamp_index)
 
 
+def _check_type(index: int, record: layout.MetaColumn, file: str) -> None:
+    """Reject a type that no release can have stored, such as one whose sign has flipped: it hides or revives a column."""
+    if TAG.get(abs(record.type)) not in TAGS:
+        expected = f"a type, or minus that of a dropped column, with a tag from {TAGS[0]} to {TAGS[-1]}"
+        raise _at(index, file).corrupt("type", expected, record.type)
+
+
 def _check_free(taken: TableColumn | None, index: int, record: layout.MetaColumn, file: str) -> None:
     if taken is not None:
-        at = layout.MetaColumn.at(file, HEADER_BYTES + index * COLUMN_BYTES, f" of column {index}")
         expected = f"the position of a dropped column, not that of {taken.name!r}"
-        raise at.corrupt("replacing_index", expected, record.replacing_index)
+        raise _at(index, file).corrupt("replacing_index", expected, record.replacing_index)
+
+
+def _at(index: int, file: str) -> RecordPosition:
+    return layout.MetaColumn.at(file, HEADER_BYTES + index * COLUMN_BYTES, f" of column {index}")
 
 
 def _check_timestamp(header: layout.MetaHeader, records: list[layout.MetaColumn], file: str) -> None:

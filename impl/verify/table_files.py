@@ -40,7 +40,7 @@ class TableFiles(msgspec.Struct, frozen=True, kw_only=True):
         if table.metadata is None:
             return cls._without_metadata(names)
         columns = table.metadata.columns
-        problems, notes = list(_name_problems(table, names)), list[str]()
+        problems, notes = list(_name_problems(table, names)), list(_unknown_types(columns))
         try:
             path, version = f"{table.path}/{CV_FILE}", transaction.record.column_version
             versions = read_column_versions(table.storage, path, version=version)
@@ -90,6 +90,13 @@ def _name_problems(table: Table, names: tuple[str, ...]) -> Iterator[Problem]:
     room = (size_bytes - NameLength.layout.size_bytes) // CODE_UNIT_BYTES
     if not 0 < code_unit_count <= room:
         yield NameLength.at(NAME_FILE, 0).problem("code_unit_count", f"1 to {room}", code_unit_count)
+
+
+def _unknown_types(columns: tuple[TableColumn, ...]) -> Iterator[str]:
+    """Yield which columns have a type that is unknown here, as one of a newer release is, or one with a flipped bit."""
+    for column in columns:
+        if tag_of(column.type) is None:
+            yield f"column {column.name!r} has type {column.type}, which is unknown here"
 
 
 def _missing_dictionaries(

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import golden_data
 import pytest
-from damage import each_flipped
+from damage import each_flipped, flipped
 from rejections import rejection
 from table_builder import zeroed
 
@@ -133,6 +133,23 @@ def test_a_column_cannot_replace_one_that_is_not_dropped() -> None:
     assert problem.field == "REPLACING_INDEX of column 1"
     assert problem.offset_bytes == HEADER.size_bytes + COLUMN.size_bytes + COLUMN.offset_of("replacing_index")
     assert "'a'" in problem.expected
+
+
+@pytest.mark.parametrize("tag", [*TypeTag, 40, 127])
+def test_a_flipped_sign_of_a_type_neither_hides_a_column_nor_revives_a_dropped_one(tag: int) -> None:
+    """A hidden column was left out of the partitions that the next commit rewrote, and verify said nothing."""
+    at = HEADER.size_bytes + COLUMN.size_bytes + COLUMN.offset_of("type")
+    for of in (LIVE.changed(type=tag), DROPPED.changed(type=-tag)):
+        content = meta_file(("a", LIVE), ("b", of))
+        assert len(decode(content).columns) == 1 + (of.type > 0)
+        problem = rejected(flipped(content, 8 * at + 31))
+        assert (problem.field, problem.offset_bytes) == ("TYPE of column 1", at)
+
+
+@pytest.mark.parametrize("column_type", [0, 128, 256, -128, -256, -(2**31)])
+def test_a_type_whose_tag_no_release_has_is_rejected(column_type: int) -> None:
+    problem = rejected(meta_file(("a", LIVE.changed(type=column_type))))
+    assert (problem.field, problem.actual) == ("TYPE of column 0", str(column_type))
 
 
 @pytest.mark.parametrize("timestamp_index", [-1, 1])

@@ -33,6 +33,7 @@ COLUMN_COUNT_MAX, FILE_BYTES_MAX = 100_000, 16 << 20
 HIGH, LOW = range(0xD800, 0xDC00), range(0xDC00, 0xE000)
 """A unit of the first must be before one of the second, and no other may be."""
 LEAST, MOST = -(1 << 31), (1 << 31) - 1
+FIRST_TAG, LAST_TAG = 1, 127
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +107,7 @@ def failed_controls() -> Iterator[str]:
     module = "tornproof.impl.table.metadata_file"
     controls: Controls = (
         ("every timestamp is taken", f"{module}:_check_timestamp", lambda *_: None, "because of TIMESTAMP_INDEX"),
+        ("every type is taken", f"{module}:_check_type", lambda *_: None, "because of TYPE"),
         ("every position is free", f"{module}:_check_free", lambda *_: None, "because of REPLACING_INDEX"),
         ("symbols have one capacity", f"{module}:SYMBOL_CAPACITY", USUAL_CAPACITY + 1, "columns is"),
         ("files may have any size", f"{module}:META_LIMIT_BYTES", FILE_BYTES_MAX + 1, "because of size"),
@@ -191,6 +193,8 @@ def _columns(content: bytes, names: Sequence[str]) -> list[tuple[Any, ...]] | Re
     for number, name in enumerate(names):
         at = HEADER.size + number * COLUMN.size
         of, flags, _, capacity, replacing = COLUMN.unpack_from(content, at)
+        if not FIRST_TAG <= abs(of) % 256 <= LAST_TAG:
+            return CorruptError, f"TYPE of column {number}", at + TYPE_AT
         places.append(places[replacing - 1] if 1 <= replacing <= number else number)
         if of < 0:
             continue
@@ -234,7 +238,10 @@ def _changed(name: str) -> Iterator[MetaFile]:
         yield changed("WAL_ENABLED", WAL_AT, number, "<B")
     for column in range(count):
         at, of = HEADER.size + column * COLUMN.size, columns[column].type
-        for number in sorted({LEAST, -TIMESTAMP, 0, TIMESTAMP, TIMESTAMP | NANOSECONDS, SYMBOL, 255, -of} - {of}):
+        # Of one with a flipped sign, another column is hidden or revived.
+        flipped = of + (LEAST if of > 0 else -LEAST)
+        others = {-TIMESTAMP, 0, TIMESTAMP, TIMESTAMP | NANOSECONDS, SYMBOL, LAST_TAG, LAST_TAG + 1, 255, 256}
+        for number in sorted({LEAST, *others, -LAST_TAG, -LAST_TAG - 1, -of, flipped} - {of}):
             yield changed(f"TYPE of {column}", at + TYPE_AT, number)
         for bit in (0, 1, 2, 3, 4, 8, 63):
             yield changed(f"FLAGS of {column}", at + FLAGS_AT, columns[column].flags ^ 1 << bit, "<Q")

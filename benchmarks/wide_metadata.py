@@ -61,7 +61,9 @@ def _rows(data: Path, pm: Path, token: int, shape: str, goal: float) -> Iterator
             index = view.find_column("c00007")
             assert index is not None
             with STORAGE.open_for_reading(str(data)) as handle:
-                return read_cold(handle, view.column(index), view.chunk(4, index), file=data.name)
+                return read_cold(
+                    handle, view.column(index), view.chunk(4, index), row_count=GROUP_ROW_COUNT, file=data.name
+                )
 
         return _with_view(pm, token, verified, read)
 

@@ -95,7 +95,7 @@ def decode_chunk(content: bytes, column: Column, chunk: Chunk, *, file: str) -> 
     the start of that file. Levels are read by MAX_DEF and MAX_REP, not by FLAGS (docs/format.md). Raises CorruptError
     for bytes that do not decode or contradict `_pm`, UnsupportedError for unknown features and for what would take too
     much memory (2^24 values; 64 MiB, or 64 times the chunk's bytes). Nested lists have fewer rows than values, so the
-    caller checks their count.
+    caller checks their count (`check_rows`).
     """
     return decode_checked(content, column, chunk, check_pages(content, column, chunk, file=file), file=file)
 
@@ -134,10 +134,20 @@ def decode_checked(content: bytes, column: Column, chunk: Chunk, checked: Checke
 
 def stored_values(content: bytes, column: Column, chunk: Chunk, checked: CheckedPages, *, file: str) -> pa.Array:
     """Return the values of pages that `check_pages` accepted as they are stored; raises as `decode_chunk`."""
+    content = _without_empty_pages(content, chunk, checked.pages)
     stored = _read(content, checked.leaf, column, chunk, file, as_dictionary=checked.expanded_bytes is None)
     if checked.leaf.dimensions == 0:
         check_values(stored, column, chunk, is_vouched=are_vouched(checked.pages, column, chunk), file=file)
     return stored
+
+
+def _without_empty_pages(content: bytes, chunk: Chunk, pages: tuple[PageInfo, ...]) -> bytes:
+    """Return a chunk's bytes without data pages of no values, at which pyarrow takes a column of lists for ended."""
+    kept = [page for page in pages if page.value_count or page.kind is PageType.DICTIONARY]
+    if len(kept) == len(pages) or not chunk.num_values:
+        return content
+    start = chunk.byte_range_start
+    return b"".join(content[page.header_offset_bytes - start : page.end_bytes - start] for page in kept)
 
 
 def check_values(stored: pa.Array, column: Column, chunk: Chunk, *, is_vouched: bool, file: str) -> None:
@@ -228,7 +238,7 @@ def _is_nested_array(column: Column) -> bool:
 def _read(content: bytes, leaf: Leaf, column: Column, chunk: Chunk, file: str, *, as_dictionary: bool) -> pa.Array:
     """Return the chunk's values as they are stored."""
     try:
-        metadata = chunk_metadata(leaf, chunk.codec, chunk.num_values, chunk.total_compressed)
+        metadata = chunk_metadata(leaf, chunk.codec, chunk.num_values, len(content))
     except PYARROW_ERRORS as error:
         raise_corrupt(column, chunk, file, "TYPE", "a type that its physical type can hold", f"{column.type} ({error})")
     try:
@@ -245,8 +255,9 @@ def _read(content: bytes, leaf: Leaf, column: Column, chunk: Chunk, file: str, *
 def _wraps(nanoseconds: pa.Array, content: bytes, metadata: FileMetaData) -> bool:
     """Whether pyarrow made nanoseconds of a time that they cannot hold: then microseconds are other ones."""
     microseconds = open_reader(content, metadata, int96_unit="us").read_column(0)
-    floored = nanoseconds.view(pa.int64()).to_numpy(zero_copy_only=False) // 1_000
-    return not bool(np.array_equal(floored, microseconds.cast(pa.int64()).to_numpy()))
+    # NumPy has no nulls in integers, and makes NaN of them, which is not equal to itself.
+    floored = nanoseconds.view(pa.int64()).fill_null(0).to_numpy() // 1_000
+    return not bool(np.array_equal(floored, microseconds.cast(pa.int64()).fill_null(0).to_numpy()))
 
 
 def validated(column: pa.ChunkedArray) -> pa.Array:

@@ -29,6 +29,7 @@ _NUMBERS: dict[pa.DataType, np.dtype[Any]] = {
     of: np.dtype(of.to_pandas_dtype()) for of in (pa.int32(), pa.int64(), pa.float32(), pa.float64())
 }
 UTF8_CONTINUATION = bytes(range(0x80, 0xC0))
+TEXTS = frozenset({TypeTag.STRING, TypeTag.SYMBOL, TypeTag.VARCHAR})
 
 
 def without_older_rows(values: pa.Array, column: Column, chunk: Chunk) -> pa.Array:
@@ -53,11 +54,17 @@ def check_counts(values: pa.Array, column: Column, chunk: Chunk, *, file: str) -
         )
 
 
+def check_rows(values: pa.Array, row_count: int, column: Column, chunk: Chunk, *, file: str) -> None:
+    """Raise CorruptError unless a chunk has a value, a list or a null for each row of its row group."""
+    if len(values) != row_count:
+        raise_corrupt(column, chunk, file, "rows", f"{row_count}, as in the row group", len(values))
+
+
 def check_bounds(values: pa.Array, column: Column, chunk: Chunk, *, file: str) -> None:
     """Raise CorruptError unless the chunk's bounds fit its values, which are flat and in stored form.
 
-    EXACT bounds must occur among the values, except for BINARY and arrays (docs/format.md); a bound may also be the
-    start of a long text, because the converter marks everything exact (docs/migration.md). Not compared is what has no
+    EXACT bounds must occur among the values where that is known (`_may_be_exact`); a bound may also be the start of a
+    long text, because the converter marks everything exact (docs/migration.md). Not compared is what has no
     known order: columns of unknown type, INT96, and minima above their maxima (unsigned integers of other writers).
     """
     if (chunk.minimum is None and chunk.maximum is None) or not has_known_order(column):
@@ -74,7 +81,7 @@ def check_bounds(values: pa.Array, column: Column, chunk: Chunk, *, file: str) -
     if is_alone and tag in (TypeTag.INT, TypeTag.LONG) and column.id < 0 and smallest is not None and smallest < 0:
         # Another writer may have counted unsigned.
         return
-    may_be_exact = tag not in (TypeTag.BINARY, TypeTag.ARRAY)
+    may_be_exact = _may_be_exact(column)
     for name, statistic, bound, value, holds in (
         ("MIN_STAT", chunk.minimum, low, smallest, operator.le),
         ("MAX_STAT", chunk.maximum, high, largest, operator.ge),
@@ -91,6 +98,12 @@ def check_bounds(values: pa.Array, column: Column, chunk: Chunk, *, file: str) -
             raise_corrupt(column, chunk, file, name, f"a bound of {value!r}, which is in the pages", repr(bound))
         elif is_exact and bound != value and not _is_truncation(bound, value):
             raise_corrupt(column, chunk, file, name, f"{value!r}, the outermost value in the pages", repr(bound))
+
+
+def _may_be_exact(column: Column) -> bool:
+    """Whether EXACT means that a bound is among the values; a text of another writer may be in its dictionary alone."""
+    tag = tag_of(column.type)
+    return tag not in (TypeTag.BINARY, TypeTag.ARRAY) and (tag not in TEXTS or column.id >= 0)
 
 
 def has_known_order(column: Column) -> bool:

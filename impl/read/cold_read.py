@@ -5,6 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from tornproof.impl.chunk.chunk import decode_chunk
+from tornproof.impl.chunk.statistics import check_rows
 from tornproof.impl.errors import UnsupportedError
 from tornproof.impl.pm.block import Chunk
 from tornproof.impl.pm.header import Column
@@ -14,17 +15,20 @@ from tornproof.impl.table.columns import SnapshotColumn, is_all_null
 from tornproof.impl.table.partition import read_chunk
 
 
-def read_cold(handle: ReadableFile, column: Column, chunk: Chunk, *, file: str) -> pa.Array:
+def read_cold(handle: ReadableFile, column: Column, chunk: Chunk, *, row_count: int, file: str) -> pa.Array:
     """Return the values of one chunk in the column's `arrow_type`; the cost does not depend on any other column.
 
-    `handle` is data.parquet, of which one range is read, or nothing if all values are null. Types that have no null in
-    QuestDB have false and 0 instead. Raises CorruptError, UnsupportedError, StorageError.
+    `handle` is data.parquet, of which one range is read, or nothing if all values are null; `row_count` is that of the
+    row group. Types that have no null in QuestDB have false and 0 instead. Raises CorruptError, UnsupportedError,
+    StorageError.
     """
     as_column = SnapshotColumn.of(column.id, column)
     _check_size(as_column, chunk, file)
     if is_all_null(column, chunk):
         return as_column.constant(chunk.num_values)
-    return as_column.without_nulls(decode_chunk(read_chunk(handle, chunk, file=file), column, chunk, file=file))
+    values = decode_chunk(read_chunk(handle, chunk, file=file), column, chunk, file=file)
+    check_rows(values, row_count, column, chunk, file=file)
+    return as_column.without_nulls(values)
 
 
 def _check_size(column: SnapshotColumn, chunk: Chunk, file: str) -> None:

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from tornproof.impl.chunk.chunk import VALUE_COUNT_MAX, decode_chunk
 from tornproof.impl.chunk.expansion import EXPANSION_MAX
+from tornproof.impl.chunk.statistics import check_rows
 from tornproof.impl.chunk.together import (
     MANY_COUNT,
     SMALL_EXPANDED_BYTES,
@@ -174,8 +175,10 @@ class _Group(msgspec.Struct):
             self.under_way.begin(decode, sum([len(piece.content) for piece in pieces]))
 
     def _take(self, decoded: Iterator[list[tuple[_Wanted, Piece, pa.Array | None]]]) -> None:
+        label = self.resolved.files.data_label
         for each, piece, found in itertools.chain.from_iterable(decoded):
-            array = decode_chunk(*piece, file=self.resolved.files.data_label) if found is None else found
+            array = decode_chunk(*piece, file=label) if found is None else found
+            check_rows(array, self.block.num_rows, piece.column, piece.chunk, file=label)
             self.awaited_bytes -= each.awaited_bytes
             self.uncounted.append(array)
             self.uncounted_bytes += array.get_total_buffer_size()

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from tornproof.impl.chunk.chunk import CheckedPages, are_vouched, check_pages, final_values, pages_of, stored_values
 from tornproof.impl.chunk.page_index import ColumnIndex, StoredIndex, check_offset_index, column_index_of
-from tornproof.impl.chunk.statistics import without_older_rows
+from tornproof.impl.chunk.statistics import check_rows, without_older_rows
 from tornproof.impl.errors import CorruptError, Problem, ProblemError, UnsupportedError
 from tornproof.impl.layout.record import Buffer
 from tornproof.impl.parquet.bloom import can_be_hashed, hashes_of, probe
@@ -116,20 +116,21 @@ def page_checks(
     metadata, header = resolved.metadata, resolved.metadata.header
     groups = zip(metadata.blocks, _footer_chunks(metadata, footer), strict=True)
     chunks = (
-        (ordinal, index, chunk, facts)
+        (ordinal, index, chunk, facts, block.num_rows)
         for ordinal, (block, of_footer) in enumerate(groups)
         for index, (chunk, facts) in enumerate(zip(block.chunks, of_footer, strict=True))
     )
     checks: InOrder[CheckedChunk] = InOrder(decoding)
     with resolved.files.open_data() as handle:
         parts = FileParts(read=handle.pread, file=resolved.files.data_label, size_bytes=metadata.token)
-        for ordinal, index, chunk, facts in chunks:
+        for ordinal, index, chunk, facts, row_count in chunks:
             work = _fetched(
                 handle,
                 header.columns[index],
                 chunk,
                 functools.partial(_beside, resolved, handle, parts, ordinal, index, facts),
                 file=parts.file,
+                row_count=row_count,
                 uncompressed_size=None if facts is None else facts.total_uncompressed_size,
                 is_time=header.is_in_time_order and index == header.designated_timestamp,
                 symbols=symbols.get(index),
@@ -211,13 +212,15 @@ def _fetched(
 class Fetched(msgspec.Struct, frozen=True, kw_only=True):
     """A chunk in memory, and what is beside it or why that could not be fetched.
 
-    Times are to be in order. `uncompressed_size` is that of the Thrift footer, None if it is not known.
+    Times are to be in order. `row_count` is that of the row group, `uncompressed_size` that of the Thrift footer, None
+    if it is not known.
     """
 
     content: bytes
     column: Column
     chunk: Chunk
     file: str
+    row_count: int
     uncompressed_size: int | None
     is_time: bool
     beside: Beside
@@ -231,9 +234,9 @@ class Fetched(msgspec.Struct, frozen=True, kw_only=True):
         try:
             checked = check_pages(content, column, chunk, file=file)
             sizes_agree = _size_bytes(checked.pages) == self.uncompressed_size
-            # Checksums of pages do not say how many of their rows are older than the column.
-            counts_older = older_row_count(column, chunk) > 0
-            is_vouched = sizes_agree and not counts_older and are_vouched(checked.pages, column, chunk)
+            # Checksums of pages say neither how many of their rows are older than the column, nor how many lists there are.
+            counts_rows = older_row_count(column, chunk) > 0 or column.max_rep_level > 0
+            is_vouched = sizes_agree and not counts_rows and are_vouched(checked.pages, column, chunk)
             found = self.symbols and dictionary_problem(content, checked.pages, column, chunk, self.symbols, file=file)
             if found:
                 return _verdict(chunk, found)
@@ -254,6 +257,7 @@ class Fetched(msgspec.Struct, frozen=True, kw_only=True):
         """Decode the pages, and return which filter lacks a value; raises ProblemError for anything else."""
         column, chunk, file = self.column, self.chunk, self.file
         stored = without_older_rows(stored_values(self.content, column, chunk, checked, file=file), column, chunk)
+        check_rows(stored, self.row_count, column, chunk, file=file)
         # Where checksums vouch for pages, only filters need values in the column's type.
         is_final = bool(self.beside.filters) or not is_vouched
         values = final_values(stored, column, chunk, file) if is_final else stored

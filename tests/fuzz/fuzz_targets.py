@@ -129,7 +129,7 @@ def chunk(data: bytes) -> None:
     column, facts, content = chunk_of(data)
     file = bytes(CHUNK_START) + content
     with DiskImage.of_files({"data": file}).open_for_reading("data") as handle, suppress(TornproofError):
-        read_cold(handle, column, facts, file="data.parquet").validate(full=True)
+        read_cold(handle, column, facts, row_count=facts.num_values, file="data.parquet").validate(full=True)
     decode_chunk(content, column, facts, file="data.parquet").validate(full=True)
 
 

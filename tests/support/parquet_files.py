@@ -59,19 +59,18 @@ def exact(value: bytes | None) -> Statistic | None:
 
 
 def chunk_of(found: ColumnChunk, *, encodings: int = 0) -> Chunk:
-    """Return what `_pm` says of a chunk with statistics."""
+    """Return what `_pm` says of a chunk."""
     statistics = found.statistics
-    assert statistics is not None
     return Chunk(
         codec=found.codec,
         encodings=encodings,
         num_values=found.num_values,
         byte_range_start=start_of(found),
         total_compressed=found.total_compressed_size,
-        null_count=statistics.null_count,
+        null_count=statistics and statistics.null_count,
         distinct_count=None,
-        minimum=exact(statistics.min_value),
-        maximum=exact(statistics.max_value),
+        minimum=exact(statistics and statistics.min_value),
+        maximum=exact(statistics and statistics.max_value),
     )
 
 

@@ -102,6 +102,25 @@ def build(
     return BuiltTable(files=files)
 
 
+def with_lists_of_fewer_rows(column_type: int, **options: Any) -> BuiltTable:
+    """Return a table of four rows whose column `x` of lists has three rows, of as many values."""
+    options |= {"compression": "none", "use_dictionary": False}
+
+    def lists(*rows: list[float]) -> dict[str, tuple[int, pa.Array]]:
+        return {"x": (column_type, pa.array(rows, pa.list_(pa.float64())))}
+
+    def chunk_bytes(data: bytes) -> bytes:
+        chunk = footer_of(data).row_groups[0].chunks[1]
+        return data[chunk.data_page_offset : chunk.data_page_offset + chunk.total_compressed_size]
+
+    fewer = chunk_bytes(build(lists([1.0], [2.0, 3.0], [4.0]), **options).files[DATA])
+    table = build(
+        lists([1.0], [2.0], [3.0], [4.0]), edit=lambda data: data.replace(chunk_bytes(data), fewer), **options
+    )
+    assert chunk_bytes(table.files[DATA]) == fewer
+    return table
+
+
 def metadata_of(data: bytes, types: Sequence[int]) -> bytes:
     """Return the `_pm` of a data.parquet whose leaves have these QuestDB types; the first is the timestamp."""
     offset_bytes = footer_bytes(data)[1]

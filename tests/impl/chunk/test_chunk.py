@@ -22,8 +22,9 @@ from parquet_files import chunk_of, column_of, footer_of
 from type_values import NANOSECONDS, array_type, decimal_type, text
 
 from tornproof.impl.chunk import expansion as chunk_expansion
-from tornproof.impl.chunk.chunk import VALUE_COUNT_MAX, decode_chunk
+from tornproof.impl.chunk.chunk import VALUE_COUNT_MAX, decode_chunk, pages_of
 from tornproof.impl.errors import CorruptError, ProblemError, UnsupportedError
+from tornproof.impl.parquet.fields import PageType
 from tornproof.impl.parquet.thrift import Struct, decode, encode
 from tornproof.impl.pm.block import Chunk, Statistic
 from tornproof.impl.pm.footer_comparison import encodings_mask
@@ -241,6 +242,24 @@ def test_nested_lists_decode_to_the_type_of_arrays(dimensions: int, rows: list[A
     found = written(values, array_type(dimensions)).decode()
     assert found.to_pylist() == rows
     assert str(found.type) == str(lists(dimensions, inner_nullable=False)).replace("item", "element")
+
+
+@pytest.mark.parametrize("version", ["1.0", "2.0"])
+def test_lists_behind_a_page_of_no_values_are_read(version: str) -> None:
+    """pyarrow writes such a page where the first list does not fit on it, and reads no list behind it."""
+    values = pa.array([[1.0, 2.0]], lists(1, inner_nullable=True))
+    case = written(values, array_type(1), data_page_size=1, data_page_version=version, compression="none")
+    pages = pages_of(case.content, case.chunk, file="data.parquet")
+    assert [page.value_count for page in pages if page.kind is not PageType.DICTIONARY] == [0, 2]
+    assert case.decode().to_pylist() == [[1.0, 2.0]]
+
+
+@pytest.mark.parametrize("values", [[0, None], [None], [None, 10**18, -1]])
+def test_times_of_96_bits_may_be_null(values: list[int | None]) -> None:
+    """A null was NaN to the comparison with microseconds, and NaN is not equal to itself."""
+    times = pa.array(values, pa.timestamp("ns"))
+    case = written(times, NANOSECONDS, use_deprecated_int96_timestamps=True)
+    assert case.decode().cast(pa.int64()).to_pylist() == values
 
 
 def test_nested_columns_that_are_no_arrays_are_not_supported() -> None:

@@ -48,10 +48,11 @@ def complaint(
     physical_type: int = 6,
     fixed_byte_len: int = 0,
     exact: bool = True,
+    id: int = 0,
     **counts: int | None,
 ) -> str | None:
     """The field that is complained about, or None."""
-    column = pm.column("x", column_type, physical_type, fixed_byte_len=fixed_byte_len)
+    column = pm.column("x", column_type, physical_type, fixed_byte_len=fixed_byte_len, id=id)
     known: dict[str, Any] = {"num_values": len(values), "null_count": values.null_count} | counts
     bounds = [None if bound is None else Statistic(value=bound, exact=exact) for bound in (low, high)]
     chunk = chunk_of(*bounds, **known)
@@ -223,6 +224,21 @@ def test_exact_is_not_trusted_for_binary_and_arrays(column_type: int) -> None:
     assert complaint(values, column_type, b"0123", b"6") is None
     assert complaint(values, column_type, b"1", b"6") == "MIN_STAT"
     assert complaint(values, column_type, b"0", b"4") == "MAX_STAT"
+
+
+@pytest.mark.parametrize("column_type", [TypeTag.VARCHAR, TypeTag.STRING, TypeTag.SYMBOL])
+def test_bounds_of_texts_of_other_writers_hold_and_need_not_occur(column_type: int) -> None:
+    """pyarrow takes the bounds of a categorical from its dictionary, which may have texts that no row has."""
+    values, nulls = pa.array([b"b", b"c", None]), pa.array([None, None], pa.binary())
+    assert complaint(values, column_type, b"a", b"zz", id=-1) is None
+    assert complaint(nulls, column_type, b"a", b"zz", id=-1) is None
+    assert complaint(values, column_type, b"bb", b"zz", id=-1) == "MIN_STAT"
+    assert complaint(values, column_type, b"a", b"bz", id=-1) == "MAX_STAT"
+    assert complaint(values, column_type, b"a", b"c") == "MIN_STAT"
+    assert complaint(values, column_type, b"b", b"zz") == "MAX_STAT"
+    assert complaint(nulls, column_type, b"a", b"zz") == "MIN_STAT"
+    uuids = pa.array([b"b" * 16], pa.binary(16))
+    assert complaint(uuids, TypeTag.UUID, b"a" * 16, physical_type=7, fixed_byte_len=16, id=-1) == "MIN_STAT"
 
 
 def test_bounds_of_long_texts_may_be_cut() -> None:

@@ -6,8 +6,10 @@ from pathlib import Path
 from typing import Self
 
 import golden_data
+import pm_builder as pm
 import pyarrow as pa
 import pytest
+import table_builder as tb
 from depth import sampled
 from independent_readers import ours_and_content
 from msgspec.structs import replace
@@ -83,7 +85,7 @@ def test_every_chunk_of_a_real_table_is_read_from_its_own_range_alone(name: str,
                 chunk = block.chunks[position]
                 is_needed = chunk.null_count != chunk.num_values
                 file = serving(content, chunk, is_needed=is_needed)
-                values = read_cold(file, column, chunk, file="data.parquet")
+                values = read_cold(file, column, chunk, row_count=chunk.num_values, file="data.parquet")
                 assert file.read_bytes == (chunk.total_compressed if is_needed else 0)
                 expected = whole.column(position).slice(first, block.num_rows).combine_chunks()
                 assert values.equals(expected)
@@ -100,11 +102,13 @@ def test_chunks_of_nulls_are_among_the_real_ones_and_cost_no_byte(questdb_data: 
             for column, chunk in zip(resolved.metadata.header.columns, block.chunks, strict=True):
                 if is_all_null(column, chunk):
                     nothing = serving(content, chunk, is_needed=False)
-                    values = read_cold(nothing, column, chunk, file="data.parquet")
+                    values = read_cold(nothing, column, chunk, row_count=chunk.num_values, file="data.parquet")
                     assert values.null_count == len(values) == block.num_rows
                     # The bytes are there all the same.
                     unsaid = replace(chunk, null_count=None)
-                    assert read_cold(serving(content, unsaid), column, unsaid, file="data.parquet").equals(values)
+                    assert read_cold(
+                        serving(content, unsaid), column, unsaid, row_count=unsaid.num_values, file="data.parquet"
+                    ).equals(values)
                     seen += 1
     assert seen
 
@@ -120,7 +124,7 @@ def test_one_chunk_of_a_wide_table_reads_less_than_a_hundredth_of_its_file(quest
             for block in resolved.metadata.blocks:
                 for column, chunk in zip(resolved.metadata.header.columns, block.chunks, strict=True):
                     before = storage.counters().read_bytes
-                    read_cold(handle, column, chunk, file="data.parquet")
+                    read_cold(handle, column, chunk, row_count=chunk.num_values, file="data.parquet")
                     touched.append(100 * (storage.counters().read_bytes - before) / partition.token)
     assert len(touched) > 300
     print(f"{len(touched)} chunks, each at most {max(touched):.3f} % of data.parquet, {sum(touched):.1f} % together")
@@ -135,9 +139,9 @@ def test_file_that_serves_one_range_rejects_every_other(questdb_data: Path) -> N
     resolved, content, position = first_chunk(questdb_data / CHAIN, "v")
     column = resolved.metadata.header.columns[position]
     own, other = (resolved.metadata.blocks[ordinal].chunks[position] for ordinal in (0, 1))
-    assert len(read_cold(serving(content, own), column, own, file="data.parquet"))
+    assert len(read_cold(serving(content, own), column, own, row_count=own.num_values, file="data.parquet"))
     with pytest.raises(AssertionError):
-        read_cold(serving(content, other), column, own, file="data.parquet")
+        read_cold(serving(content, other), column, own, row_count=own.num_values, file="data.parquet")
 
 
 def test_bytes_that_are_not_the_chunks_own_are_found_out(questdb_data: Path) -> None:
@@ -145,7 +149,7 @@ def test_bytes_that_are_not_the_chunks_own_are_found_out(questdb_data: Path) -> 
     column, chunk = resolved.metadata.header.columns[position], resolved.metadata.blocks[0].chunks[position]
     for damaged in (content[: chunk.byte_range_end - 1], bytes(len(content))):
         with pytest.raises(CorruptError):
-            read_cold(serving(damaged, chunk), column, chunk, file="data.parquet")
+            read_cold(serving(damaged, chunk), column, chunk, row_count=chunk.num_values, file="data.parquet")
 
 
 def test_types_without_null_hold_zero_where_a_file_has_nulls_of_them() -> None:
@@ -155,10 +159,25 @@ def test_types_without_null_hold_zero_where_a_file_has_nulls_of_them() -> None:
     column, chunk = resolved.metadata.header.columns[3], resolved.metadata.blocks[0].chunks[3]
     with resolved.files.open_data() as handle:
         as_short = replace(column, type=int(TypeTag.SHORT))
-        assert read_cold(handle, column, chunk, file="data.parquet").to_pylist() == [5, None, None, 6]
-        assert read_cold(handle, as_short, chunk, file="data.parquet").to_pylist() == [5, 0, 0, 6]
+        assert read_cold(handle, column, chunk, row_count=chunk.num_values, file="data.parquet").to_pylist() == [
+            5,
+            None,
+            None,
+            6,
+        ]
+        assert read_cold(handle, as_short, chunk, row_count=chunk.num_values, file="data.parquet").to_pylist() == [
+            5,
+            0,
+            0,
+            6,
+        ]
     all_null = replace(chunk, null_count=4, minimum=None, maximum=None)
-    assert read_cold(ServingFile(b"", None), as_short, all_null, file="data.parquet").to_pylist() == [0] * 4
+    assert (
+        read_cold(
+            ServingFile(b"", None), as_short, all_null, row_count=all_null.num_values, file="data.parquet"
+        ).to_pylist()
+        == [0] * 4
+    )
 
 
 def test_nulls_of_no_bytes_are_rejected_too_where_there_are_billions(questdb_data: Path) -> None:
@@ -166,7 +185,7 @@ def test_nulls_of_no_bytes_are_rejected_too_where_there_are_billions(questdb_dat
     column = replace(resolved.metadata.header.columns[position], type=-1, physical_type=7, fixed_byte_len=0)
     many = replace(resolved.metadata.blocks[0].chunks[position], num_values=(1 << 32) - 1, null_count=(1 << 32) - 1)
     with pytest.raises(UnsupportedError, match="at most 134217728 bytes in memory"):
-        read_cold(ServingFile(content, None), column, many, file="data.parquet")
+        read_cold(ServingFile(content, None), column, many, row_count=many.num_values, file="data.parquet")
 
 
 @pytest.mark.parametrize("width_bytes", [1 << 27, 1 << 28, (1 << 28) + 5, 1 << 30, (1 << 31) - 1])
@@ -177,7 +196,7 @@ def test_values_are_as_wide_as_they_are_even_where_their_bits_are_too_many_to_co
     column = replace(resolved.metadata.header.columns[position], type=-1, physical_type=7, fixed_byte_len=width_bytes)
     nulls = replace(resolved.metadata.blocks[0].chunks[position], num_values=2, null_count=2)
     with pytest.raises(UnsupportedError, match=f"2 values of {width_bytes} bytes"):
-        read_cold(ServingFile(content, None), column, nulls, file="data.parquet")
+        read_cold(ServingFile(content, None), column, nulls, row_count=nulls.num_values, file="data.parquet")
 
 
 def test_nulls_that_would_take_gigabytes_are_rejected(questdb_data: Path) -> None:
@@ -188,6 +207,18 @@ def test_nulls_that_would_take_gigabytes_are_rejected(questdb_data: Path) -> Non
         nothing = ServingFile(content, None)
         if is_rejected:
             with pytest.raises(UnsupportedError, match="at most 134217728 bytes in memory"):
-                read_cold(nothing, column, many, file="data.parquet")
+                read_cold(nothing, column, many, row_count=many.num_values, file="data.parquet")
         else:
-            assert read_cold(nothing, column, many, file="data.parquet").null_count == row_count
+            assert (
+                read_cold(nothing, column, many, row_count=many.num_values, file="data.parquet").null_count == row_count
+            )
+
+
+def test_lists_that_are_not_as_many_as_the_rows_are_damage() -> None:
+    table = tb.build({"x": (TypeTag.ARRAY | TypeTag.DOUBLE << 8, pa.array([[1.0, 2.0], None], pa.list_(pa.float64())))})
+    metadata = pm.read(table.files[tb.PM], len(table.files[tb.DATA]))
+    column, chunk = metadata.header.columns[1], metadata.blocks[0].chunks[1]
+    file = serving(table.files[tb.DATA], chunk)
+    assert read_cold(file, column, chunk, row_count=2, file="data.parquet").to_pylist() == [[1.0, 2.0], None]
+    with pytest.raises(CorruptError, match="rows of column 'x' at byte .*: expected 3"):
+        read_cold(file, column, chunk, row_count=3, file="data.parquet")

@@ -12,7 +12,7 @@ from real_tables import CHAIN, put, rows_of, snapshot_of
 from rejections import rejection
 
 from tornproof.harness.simulator.filesystem.trace import TracingStorage
-from tornproof.impl.errors import UnsupportedError
+from tornproof.impl.errors import CorruptError, UnsupportedError
 from tornproof.impl.layout import pm as pm_layout
 from tornproof.impl.pm.block import Chunk
 from tornproof.impl.query.time_search import TimeRange
@@ -82,6 +82,14 @@ def test_lists_of_nothing_but_nulls_keep_their_rows_and_lengths() -> None:
     (chunk,) = pm.read(table.files[tb.PM], len(table.files[tb.DATA])).blocks[0].chunks[1:]
     assert (chunk.num_values, chunk.null_count) == (3, 3)
     assert rows_of(opened(table)).column("a").to_pylist() == [[None, None], [None]]
+
+
+@pytest.mark.parametrize("names", [["x"], ["ts", "x"], ["x", "ts"]])
+def test_lists_of_fewer_rows_than_their_row_group_are_damage(names: list[str]) -> None:
+    """Alone, they were returned as they are, and beside other columns pyarrow raised a ValueError."""
+    snapshot = opened(tb.with_lists_of_fewer_rows(ARRAY_OF_DOUBLES))
+    problem = rejection(lambda: rows_of(snapshot, names), CorruptError)
+    assert (problem.field, problem.actual) == ("rows of column 'x'", "3")
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,8 @@
 """Pages with checksums are not decoded to be verified, and nothing that a reader would see otherwise is missed."""
 
+import pyarrow as pa
 import pytest
+import table_builder as tb
 from depth import sampled
 from msgspec.structs import replace
 from real_tables import resolved_partitions, rows_of, snapshot_of, verified
@@ -15,6 +17,7 @@ from tornproof.impl.parquet.encode_options import EncodeOptions
 from tornproof.impl.parquet.fields import Codec
 from tornproof.impl.parquet.pages import PageInfo
 from tornproof.impl.table.partition import ResolvedPartition, read_chunk
+from tornproof.impl.types.questdb import TypeTag
 from tornproof.impl.verify.beside_pages import FileParts
 from tornproof.impl.verify.verify import check_thrift_footer
 from tornproof.impl.write.writer_options import BloomOptions, BloomPosition, WriterOptions
@@ -198,6 +201,17 @@ def test_a_filter_that_only_other_readers_use_has_all_values_of_its_chunk(positi
     assert {problem.field for problem in verified(PATH, storage).all_problems} == {
         "bloom filter of column 'v' of row group 0"
     }
+
+
+@pytest.mark.parametrize("has_checksums", [False, True])
+def test_lists_of_fewer_rows_than_their_row_group_are_damage_also_where_checksums_match(has_checksums: bool) -> None:
+    list_type = TypeTag.ARRAY | TypeTag.DOUBLE << 8
+    table = tb.with_lists_of_fewer_rows(list_type, write_page_checksum=has_checksums)
+    (problem,) = verified("/table", table.image(), whole=False).all_problems
+    assert (problem.field, problem.actual) == ("rows of column 'x'", "3")
+    lists = pa.array([[1.0], [2.0, 3.0], None], pa.list_(pa.float64()))
+    sound = tb.build({"x": (list_type, lists)}, write_page_checksum=has_checksums)
+    assert verified("/table", sound.image(), whole=False).sound
 
 
 def test_times_that_descend_in_a_row_group_are_damage() -> None:

@@ -75,11 +75,13 @@ class ColdRead:
     of: str
     group: int
     null_count: int | None = None
+    more_rows: int = 0
 
     @property
     def name(self) -> str:
         """It in words."""
-        return f"{self.of} in row group {self.group}" + (f", {self.null_count} nulls" if self.null_count else "")
+        said = {"nulls": self.null_count, "rows more than values": self.more_rows}
+        return f"{self.of} in row group {self.group}" + "".join(f", {each} {of}" for of, each in said.items() if each)
 
     @property
     def kind(self) -> str:
@@ -92,23 +94,28 @@ def cold_reads() -> tuple[ColdRead, ...]:
     """Return all reads, always in the same order."""
     plain = (ColdRead(of, group) for of, group in itertools.product(COLUMNS, range(2)))
     many = {"numbers": 8, "small numbers": 4, "truths": 1, "texts": 8, "bytes": 4}
-    return (*plain, *(ColdRead(of, 0, BOUND_BYTES // width + 1) for of, width in many.items()))
+    lists = (each for each in COLUMNS if each.startswith("lists"))
+    others = (ColdRead(of, group, more_rows=more) for of in lists for group, more in ((0, 1), (1, -1)))
+    return (*plain, *others, *(ColdRead(of, 0, BOUND_BYTES // width + 1) for of, width in many.items()))
 
 
 @errors_as_problems
 def problem_of(read: ColdRead) -> str | None:
     """Say what is read otherwise; None if nothing is."""
     content, metadata = _file(read.of)
-    chunk, column = metadata.blocks[read.group].chunks[0], metadata.header.columns[0]
+    block, column = metadata.blocks[read.group], metadata.header.columns[0]
+    chunk, row_count = block.chunks[0], block.num_rows + read.more_rows
     if read.null_count is not None:
         chunk = replace(chunk, num_values=read.null_count, null_count=read.null_count)
     with DiskImage.of_files({FILE: content}).open_for_reading(FILE) as handle:
         try:
-            found = read_cold(handle, column, chunk, file=FILE)
+            found = read_cold(handle, column, chunk, row_count=row_count, file=FILE)
         except UnsupportedError as error:
             return None if read.null_count is not None else f"it is rejected: {error}"
         except CorruptError as error:
-            return None if read.kind == "incomplete" else f"it is rejected: {error}"
+            return None if read.kind == "incomplete" or read.more_rows else f"it is rejected: {error}"
+    if read.more_rows:
+        return "lists that are not as many as the rows are taken"
     if read.kind == "incomplete":
         return "lists that are missing in others are taken"
     if read.null_count is not None:
@@ -126,6 +133,7 @@ def failed_controls() -> Iterator[str]:
         ("all chunks have nulls alone", f"{module}:is_all_null", lambda *_: True, "is read instead of"),
         ("all bytes are none", f"{module}:read_chunk", lambda *_, **__: b"", "it is rejected: "),
         ("lists may miss in others", "tornproof.impl.chunk.chunk:_check_inner_lists", lambda *_: None),
+        ("lists may be of any number", f"{module}:check_rows", lambda *_, **__: None, "are taken"),
         ("values may take any room", f"{module}:batch_bound_bytes", lambda _: BOUND_BYTES << 4, "are made of nothing"),
         (
             "values may take no room",

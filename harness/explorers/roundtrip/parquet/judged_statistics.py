@@ -28,7 +28,9 @@ PROPERTY = "statistics are believed if they fit the values of their pages, and r
 FILE, NAME, START_BYTES = "data.parquet", "judged", 8000
 BOOLEAN, INT32, INT64, INT96, FLOAT, DOUBLE, BYTE_ARRAY, FIXED = range(8)
 INTEGERS = (INT32, INT64)
-BINARY = 18
+BINARY, VARCHAR = 18, 26
+OWN_ID, NO_ID = 3, -1
+"""Of a column of a server, and of another writer, whose dictionary may have texts that no row has."""
 MANY = 70
 """So often few values are repeated, because many are compared in another way."""
 CONTINUATION = range(0x80, 0xC0)
@@ -51,6 +53,7 @@ class Ordered:
     key: Callable[[Any], Any] = lambda value: value
     fixed_bytes: int = 0
     is_ordered: bool = True
+    id: int = OWN_ID
 
     @property
     def unordered(self) -> tuple[Any, ...]:
@@ -62,7 +65,7 @@ class Ordered:
         """The column."""
         return Column(
             name=NAME,
-            id=3,
+            id=self.id,
             type=self.type,
             flags=0,
             fixed_byte_len=self.fixed_bytes,
@@ -229,11 +232,20 @@ def types() -> tuple[Ordered, ...]:
         ),
         Ordered(
             name="VARCHAR",
-            type=26,
+            type=VARCHAR,
             physical=BYTE_ARRAY,
             arrow=pa.binary(),
             values=(b"a", b"b", b"\xc3\xa9"),
             stored=bytes,
+        ),
+        Ordered(
+            name="VARCHAR of another writer",
+            type=VARCHAR,
+            physical=BYTE_ARRAY,
+            arrow=pa.binary(),
+            values=(b"a", b"b", b"\xc3\xa9"),
+            stored=bytes,
+            id=NO_ID,
         ),
         Ordered(
             name="BINARY",
@@ -330,7 +342,7 @@ def _many(of: Ordered) -> Iterator[Judged]:
 
 def _texts(of: Ordered) -> Iterator[Judged]:
     """Yield bounds that are the beginnings of texts."""
-    if of.name == "VARCHAR":
+    if of.type == VARCHAR:
         values = ("größe mehr".encode(), b"m" * 9)
         for low, high in itertools.product(
             (b"", b"gr", b"gs", "grö".encode(), "größe mehr".encode(), b"a"), (b"n", b"mn", b"m" * 9, b"mmmn", b"z")
@@ -362,7 +374,7 @@ def _wrong(of: Ordered, values: Sequence[Any], low: tuple[Any, bool] | None, hig
     ):
         if bound is None or _is_nan(key):
             continue
-        is_exact = bound[1] and of.type != BINARY
+        is_exact = bound[1] and of.type != BINARY and (of.type != VARCHAR or of.id == OWN_ID)
         if outermost is None:
             if is_exact:
                 return name

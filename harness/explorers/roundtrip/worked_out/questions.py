@@ -73,6 +73,7 @@ from tornproof.harness.explorers.roundtrip.worked_out.transactions import announ
 from tornproof.harness.explorers.roundtrip.worked_out.unordered_rows import unordered_rows
 from tornproof.harness.explorers.roundtrip.worked_out.verifications import (
     files_of_others,
+    lists_of_others,
     looked_at,
     recovered,
     unopened,
@@ -130,6 +131,7 @@ def questions() -> tuple[Question, ...]:
         *verified(),
         *verified_records(),
         *files_of_others(),
+        *lists_of_others(),
         *unopened(),
         *unsupported(),
         *later_keys(),

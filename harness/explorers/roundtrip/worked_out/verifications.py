@@ -18,7 +18,14 @@ import pyarrow.parquet as pq
 from tornproof.harness.common.new_tables import new_table
 from tornproof.harness.common.patch import replaced
 from tornproof.harness.common.whose_error import needed, the_only
-from tornproof.harness.explorers.model_based.other_footers import CHUNK_FACTS, SCHEMA, STATISTICS, with_footer, within
+from tornproof.harness.explorers.model_based.other_footers import (
+    CHUNK_FACTS,
+    GROUPS,
+    SCHEMA,
+    STATISTICS,
+    with_footer,
+    within,
+)
 from tornproof.harness.explorers.roundtrip.forms import OF_SOMEBODY_ELSE, in_form, reader_of
 from tornproof.harness.explorers.roundtrip.metadata.placed_partitions import GENERATED, PARQUET
 from tornproof.harness.explorers.roundtrip.metadata.transaction_files import Entry, of_entries
@@ -66,6 +73,7 @@ UNIONS: Mapping[str, Callable[[Struct], Field]] = {
     "encryption": lambda union: Field(8, Kind.STRUCT, union),
 }
 """Of a footer, which later releases of the format may give other members."""
+LISTS = [[1.5], [2.5, None], None, [], [3.5]]
 ROWS_MORE = Field(3, Kind.I64, 3)
 """The rows that a footer says it has."""
 SMALL_PM_BYTES = 3_000
@@ -170,12 +178,12 @@ def files_of_others() -> Iterator[Question]:
         words = f"what is wrong with decimals of {width} bytes that have a filter"
         yield Question("files of others", words, functools.partial(_problems_of_decimals, width), [])
     for year, told, expected in (
-        (2024, None, [1_704_067_200 * 10**9]),
-        (2024, TIMESTAMP, [1_704_067_200 * 10**6]),
+        (2024, None, [1_704_067_200 * 10**9, None]),
+        (2024, TIMESTAMP, [1_704_067_200 * 10**6, None]),
         (9999, None, "UnsupportedError"),
         (1, None, "UnsupportedError"),
     ):
-        words = f"which times come of one of 96 bits in the year {year} in a column of type {told}"
+        words = f"which times come of one of 96 bits and a null in the year {year} in a column of type {told}"
         yield Question("files of others", words, functools.partial(_times_of_96_bits, year, told), expected)
     for bound, bits in itertools.product(("minimum", "maximum"), (32, 64)):
         words = f"what is wrong with unsigned numbers of {bits} bits without a {bound}"
@@ -209,6 +217,44 @@ def files_of_others() -> Iterator[Question]:
         content = with_footer(_two_rows(), functools.partial(_with_union, field_of, member))
         words = f"the problems of a file whose {name} is member {member} of its union"
         yield Question("files of others", words, functools.partial(_problems_of_file, content), [])
+
+
+def lists_of_others() -> Iterator[Question]:
+    """Yield lists of other programs, each behind a page of none, and fewer or more than their row group has."""
+    for version, has_checksums in itertools.product(("1.0", "2.0"), (False, True)):
+        how = f"of pages of version {version} {'with' if has_checksums else 'without'} checksums"
+        options = {"data_page_version": version, "write_page_checksum": has_checksums}
+        for size, words in ((1, "each in a row group behind a page of none"), (len(LISTS), "in one row group")):
+            found = functools.partial(_lists_and_problems, _file_of_lists(size, **options))
+            yield Question("lists of others", f"what comes of lists {how}, {words}", found, (LISTS, []))
+        for count in (len(LISTS) - 1, len(LISTS) + 1):
+            content = _file_of_lists(len(LISTS), **options)
+            content = with_footer(content, within(GROUPS, lambda group, count=count: _of_rows(group, count)))
+            content = with_footer(content, lambda footer, count=count: _of_rows(footer, count))
+            words = f"what comes of {len(LISTS)} lists {how}, in a row group of {count}"
+            expected = "CorruptError", ["rows of column 'a'"]
+            yield Question("lists of others", words, functools.partial(_lists_and_problems, content), expected)
+
+
+def _of_rows(struct: Struct, count: int) -> Struct:
+    """Return a row group, or a footer, that says so many rows."""
+    return with_fields(struct, Field(3, Kind.I64, count))
+
+
+def _file_of_lists(row_group_size: int, **options: Any) -> bytes:
+    """Return a file of the smallest pages: a first list that does not fit leaves one of none behind."""
+    rows, target = pa.table({"a": pa.array(LISTS, pa.list_(pa.float64()))}), io.BytesIO()
+    pq.write_table(rows, target, store_schema=False, row_group_size=row_group_size, data_page_size=1, **options)
+    return target.getvalue()
+
+
+def _lists_and_problems(content: bytes) -> tuple[Any, list[str]]:
+    table = _table_of_file(content)
+
+    def read() -> list[Any]:
+        return [each for batch in open_snapshot(table).batches() for each in batch.column(0).to_pylist()]
+
+    return outcome_of(read), _fields_of_problems(content)
 
 
 def unsupported() -> Iterator[Question]:
@@ -331,14 +377,14 @@ def _problems_of_decimals(width: int) -> list[str]:
 
 
 def _times_of_96_bits(year: int, told: int | None) -> Any:
-    """Return the only time of a file, as a number of the column's unit."""
-    times, target = pa.array([datetime.datetime(year, 1, 1)], pa.timestamp("us")), io.BytesIO()
+    """Return the times of a file, as numbers of the column's unit."""
+    times, target = pa.array([datetime.datetime(year, 1, 1), None], pa.timestamp("us")), io.BytesIO()
     pq.write_table(pa.table({"t": times}), target, store_schema=False, use_deprecated_int96_timestamps=True)
     content = target.getvalue()
     if told is not None:
         content = _told(content, told)
 
-    def read() -> list[int]:
+    def read() -> list[int | None]:
         batches = open_snapshot(_table_of_file(content)).batches()
         return [number for batch in batches for number in batch.column(0).cast(pa.int64()).to_pylist()]
 

@@ -10,7 +10,7 @@ import itertools
 import re
 from contextlib import suppress
 
-from tornproof.impl.errors import StorageError
+from tornproof.impl.errors import CorruptError, StorageError
 from tornproof.impl.layout.parquet import DATA_FILE
 from tornproof.impl.storage.file_pieces import pieces_of
 from tornproof.impl.storage.interface import EntryKind, OpenMode, ReadableStorage, Storage
@@ -25,9 +25,13 @@ _KEPT_NAME = re.compile(rf"({PM_FILE}|{re.escape(DATA_FILE)}\.from-\d+)(\.\d+)?(
 def kept_name(storage: ReadableStorage, table_path: str, file: str, start_bytes: int) -> str:
     """Return the path below the table for keeping the bytes of `file` from `start_bytes` on.
 
-    It is the existing one if an earlier run kept the same bytes, and else an unused one.
+    It is the existing one if an earlier run kept the same bytes, and else an unused one. Raises CorruptError where its
+    directories cannot be made, so that a plan does not promise what the run cannot do.
     """
     first = f"{KEPT_DIRECTORY}/{file}" + (f".from-{start_bytes}" if start_bytes else "")
+
+    for directory in _directories(table_path, first)[1:]:
+        _check_directory(storage, table_path, directory)
 
     def is_usable(name: str) -> bool:
         path = f"{table_path}/{name}"
@@ -37,6 +41,15 @@ def kept_name(storage: ReadableStorage, table_path: str, file: str, start_bytes:
 
     names = itertools.chain([first], (f"{first}.{number}" for number in itertools.count(1)))
     return next(filter(is_usable, names))
+
+
+def _check_directory(storage: ReadableStorage, table_path: str, directory: str) -> None:
+    """Raise CorruptError where something else is than a directory, or one may be made."""
+    own_kind = storage.own_kind(directory)
+    if own_kind is not EntryKind.MISSING and storage.kind(directory) is not EntryKind.DIRECTORY:
+        actual = "a symbolic link to none" if own_kind is EntryKind.LINK else "a file"
+        expected = "a directory for the bytes to keep, or nothing"
+        raise CorruptError(directory.removeprefix(f"{table_path}/"), "file", None, expected, actual)
 
 
 def keep(storage: Storage, table_path: str, file: str, start_bytes: int, kept_as: str) -> None:

@@ -12,7 +12,7 @@ from enum import StrEnum
 
 import msgspec
 
-from tornproof.impl.errors import BusyError, CorruptError, Problem, StorageError
+from tornproof.impl.errors import BusyError, CorruptError, Problem, StorageError, UnsupportedError
 from tornproof.impl.repair.kept import (
     KEPT_DIRECTORY,
     UNFINISHED_SUFFIX,
@@ -24,7 +24,7 @@ from tornproof.impl.repair.kept import (
 )
 from tornproof.impl.repair.plan import CommittedFile, find_committed
 from tornproof.impl.storage.interface import EntryKind, OpenMode, Storage
-from tornproof.impl.table.column_versions import CV_FILE, is_ahead, take_back
+from tornproof.impl.table.column_versions import CV_FILE, is_ahead, read_column_versions, take_back
 from tornproof.impl.table.indexed_columns import index_advice, reject_indexed
 from tornproof.impl.table.partition import PM_FILE, PartitionFiles, check_native, check_unmigrated
 from tornproof.impl.table.table import Table, open_table
@@ -146,16 +146,27 @@ def forget_kept(storage: Storage, path: str, *, dry_run: bool = False) -> Repair
 
 def _plans(table: Table, transaction: Transaction, progress: Progress) -> Iterator[PartitionPlan]:
     """Yield what `_cv` needs, then what each partition needs, when what came before is done; raises StorageError."""
-    version = transaction.record.column_version
-    if is_ahead(table.storage, f"{table.path}/{CV_FILE}", version):
-        size_bytes = _size_bytes(table, CV_FILE)
-        action = Action(
-            kind=ActionKind.TAKE_BACK_VERSION, file=CV_FILE, before_bytes=size_bytes, after_bytes=size_bytes
-        )
-        yield PartitionPlan(actions=(action,), column_version=version)
+    if table.storage.kind(f"{table.path}/{CV_FILE}") is not EntryKind.MISSING:
+        yield _plan_column_versions(table, transaction.record.column_version)
     for partition in transaction.partitions:
         progress(table.directory_of(partition))
         yield plan_partition(table, partition)
+
+
+def _plan_column_versions(table: Table, version: int) -> PartitionPlan:
+    """Return what `_cv` needs to have the committed version, which can only be taken back by one."""
+    path = f"{table.path}/{CV_FILE}"
+    try:
+        read_column_versions(table.storage, path, version=version)
+    except CorruptError as error:
+        return PartitionPlan(problems=(error.problem,))
+    except UnsupportedError as error:
+        return PartitionPlan(notes=(f"not looked at: {error}",))
+    if not is_ahead(table.storage, path, version):
+        return PartitionPlan()
+    size_bytes = _size_bytes(table, CV_FILE)
+    action = Action(kind=ActionKind.TAKE_BACK_VERSION, file=CV_FILE, before_bytes=size_bytes, after_bytes=size_bytes)
+    return PartitionPlan(actions=(action,), column_version=version)
 
 
 def plan_partition(table: Table, partition: Partition) -> PartitionPlan:
@@ -177,7 +188,10 @@ def plan_partition(table: Table, partition: Partition) -> PartitionPlan:
     found = find_committed(files, partition, table.metadata)
     if not isinstance(found, CommittedFile):
         return PartitionPlan(actions=tuple(actions), problems=found)
-    replacement, cut = _replacement(table, files, found), _cut(table, files, partition.token)
+    try:
+        replacement, cut = _replacement(table, files, found), _cut(table, files, partition.token)
+    except CorruptError as error:
+        return PartitionPlan(actions=tuple(actions), problems=(error.problem,))
     if cut and table.storage.own_kind(f"{table.path}/{files.data_label}") is EntryKind.LINK:
         problem = Problem(files.data_label, "file", None, f"a file to cut at byte {partition.token}", "a symbolic link")
         return PartitionPlan(actions=tuple(actions), problems=(problem,))

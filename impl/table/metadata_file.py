@@ -189,7 +189,7 @@ def _check_header(header: layout.MetaHeader, size_bytes: int, file: str) -> None
 
 
 def _check_type(index: int, record: layout.MetaColumn, file: str) -> None:
-    """Reject a type that no release can have stored, such as one whose sign has flipped: it hides or revives a column."""
+    """Reject a type that no release has, such as one whose sign has flipped, which hides or revives a column."""
     if TAG.get(abs(record.type)) not in TAGS:
         expected = f"a type, or minus that of a dropped column, with a tag from {TAGS[0]} to {TAGS[-1]}"
         raise _at(index, file).corrupt("type", expected, record.type)

@@ -60,17 +60,19 @@ def exact(value: bytes | None) -> Statistic | None:
 
 def chunk_of(found: ColumnChunk, *, encodings: int = 0) -> Chunk:
     """Return what `_pm` says of a chunk."""
-    statistics = found.statistics
+    null_count, low, high = None, None, None
+    if (known := found.statistics) is not None:
+        null_count, low, high = known.null_count, known.min_value, known.max_value
     return Chunk(
         codec=found.codec,
         encodings=encodings,
         num_values=found.num_values,
         byte_range_start=start_of(found),
         total_compressed=found.total_compressed_size,
-        null_count=statistics and statistics.null_count,
+        null_count=null_count,
         distinct_count=None,
-        minimum=exact(statistics and statistics.min_value),
-        maximum=exact(statistics and statistics.max_value),
+        minimum=exact(low),
+        maximum=exact(high),
     )
 
 

@@ -288,6 +288,17 @@ INVALID: Mapping[str, tuple[Callable[[bytes, Path], bytes], str]] = {
 }
 
 
+def test_an_invalid_pm_whose_bytes_cannot_be_kept_is_rejected_also_by_a_dry_run(questdb_data: Path) -> None:
+    (file, golden), *_ = golden_pm(questdb_data, LEGACY).items()
+    path, storage = opened(questdb_data)
+    storage = changed(changed(storage, path, file, golden[:-1]), path, "_recovered", b"")
+    planned, done = (migrate_table(storage, path, dry_run=dry_run) for dry_run in (True, False))
+    assert done == planned
+    assert only_one(done).outcome is Outcome.REJECTED
+    assert "_recovered" in only_one(done).sentence
+    assert files_below(path, storage)[file] == golden[:-1]
+
+
 @pytest.mark.parametrize("how", INVALID)
 def test_an_invalid_pm_is_named_and_replaced_and_its_bytes_are_kept(questdb_data: Path, how: str) -> None:
     break_it, words = INVALID[how]

@@ -375,6 +375,26 @@ def test_a_link_that_would_have_to_be_cut_is_a_problem_and_nothing_is_done(copy_
     assert {file: file.read_bytes() for file in path.glob("*/*")} == before
 
 
+@pytest.mark.parametrize("name", ["_recovered", "_recovered/2024-01-01.2"])
+@pytest.mark.parametrize("is_link", [False, True])
+def test_what_is_in_the_way_of_kept_bytes_is_a_problem_of_the_plan_and_nothing_is_done(
+    copy_of: Callable[[str], Path], name: str, is_link: bool
+) -> None:
+    """The plan promised what the run could not do, because there was a file where it had to make a directory."""
+    path = copy_of("crashes/9.4.2/sync-1-06/table")
+    (path / name).parent.mkdir(exist_ok=True)
+    if is_link:
+        (path / name).symlink_to(path / "nowhere")
+    else:
+        (path / name).write_bytes(b"")
+    before = {file: file.read_bytes() for file in path.rglob("*") if file.is_file()}
+    reports = [repair_table(OperatingSystemStorage(), str(path), dry_run=dry_run) for dry_run in (True, False)]
+    for report in reports:
+        assert (report.actions, positions(report)) == ((), [(name, "file")])
+        assert report.problems[0].actual == ("a symbolic link to none" if is_link else "a file")
+    assert {file: file.read_bytes() for file in path.rglob("*") if file.is_file()} == before
+
+
 def test_a_full_disk_is_not_left_full_of_half_a_copy(questdb_data: Path) -> None:
     path, storage = opened(questdb_data, ORPHANED)
 
@@ -716,3 +736,17 @@ def test_the_version_of_columns_that_a_killed_commit_has_stored_is_taken_back() 
     assert repair_table(storage, "/table").actions == (action,)
     assert storage.image().files["/table/_cv"] == cv
     assert repair_table(storage, "/table").actions == ()
+
+
+@pytest.mark.parametrize("version", [4, 7, 105])
+def test_another_version_of_columns_is_the_problem_that_verify_reports(version: int) -> None:
+    """Recovery said that there was nothing to do, and servers waited for the committed version until they gave up."""
+    image = with_column_versions(MemoryStorage.of(SOUND.image()), [(0, 1, 7, 0)], version=5, path="/table").image()
+    storage = MemoryStorage.of(image.with_file("/table/_cv", put(0, word(version))(image.files["/table/_cv"])))
+    before = storage.image()
+    (reported,) = verified("/table", storage).problems
+    assert (reported.field, reported.actual) == ("VERSION", str(version))
+    for dry_run in (True, False):
+        report = repair_table(storage, "/table", dry_run=dry_run)
+        assert (report.actions, report.problems) == ((), (reported,))
+    assert storage.image().files == before.files

@@ -229,14 +229,14 @@ def lists_of_others() -> Iterator[Question]:
             yield Question("lists of others", f"what comes of lists {how}, {words}", found, (LISTS, []))
         for count in (len(LISTS) - 1, len(LISTS) + 1):
             content = _file_of_lists(len(LISTS), **options)
-            content = with_footer(content, within(GROUPS, lambda group, count=count: _of_rows(group, count)))
-            content = with_footer(content, lambda footer, count=count: _of_rows(footer, count))
+            counted = functools.partial(_of_rows, count)
+            content = with_footer(with_footer(content, within(GROUPS, counted)), counted)
             words = f"what comes of {len(LISTS)} lists {how}, in a row group of {count}"
             expected = "CorruptError", ["rows of column 'a'"]
             yield Question("lists of others", words, functools.partial(_lists_and_problems, content), expected)
 
 
-def _of_rows(struct: Struct, count: int) -> Struct:
+def _of_rows(count: int, struct: Struct) -> Struct:
     """Return a row group, or a footer, that says so many rows."""
     return with_fields(struct, Field(3, Kind.I64, count))
 

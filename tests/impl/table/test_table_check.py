@@ -54,6 +54,15 @@ def test_metadata_that_agrees_is_no_problem() -> None:
     assert problems_of(BOTH) == problems_of(with_meta(TYPES)) == []
 
 
+def test_a_type_that_is_unknown_here_is_noted_and_one_with_a_flipped_sign_is_damage() -> None:
+    """Such a column was hidden, and the next commit rewrote its partition without it."""
+    report = verified("/table", with_meta({**TYPES, "new": 40}).image())
+    assert (report.sound, report.notes) == (True, ("column 'new' has type 40, which is unknown here",))
+    hidden = with_meta({**TYPES, "s": TypeTag.VARCHAR - (1 << 31)}).image()
+    for call in (verified, lambda *of: rows_of(snapshot_of(*of))):
+        assert rejection(lambda call=call: call("/table", hidden)).field == "TYPE of column 2"
+
+
 @pytest.mark.parametrize(
     ("name", "type_"),
     [

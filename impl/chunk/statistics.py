@@ -64,8 +64,8 @@ def check_bounds(values: pa.Array, column: Column, chunk: Chunk, *, file: str) -
     """Raise CorruptError unless the chunk's bounds fit its values, which are flat and in stored form.
 
     EXACT bounds must occur among the values where that is known (`_may_be_exact`); a bound may also be the start of a
-    long text, because the converter marks everything exact (docs/migration.md). Not compared is what has no
-    known order: columns of unknown type, INT96, and minima above their maxima (unsigned integers of other writers).
+    long text, because the converter marks everything exact (docs/migration.md). Not compared is what has no known
+    order: columns of unknown type, INT96, and minima above their maxima (unsigned integers of other writers).
     """
     if (chunk.minimum is None and chunk.maximum is None) or not has_known_order(column):
         return

@@ -234,7 +234,7 @@ class Fetched(msgspec.Struct, frozen=True, kw_only=True):
         try:
             checked = check_pages(content, column, chunk, file=file)
             sizes_agree = _size_bytes(checked.pages) == self.uncompressed_size
-            # Checksums of pages say neither how many rows are older than the column, nor how many rows of lists there are.
+            # Checksums of pages say neither how many rows are older than the column, nor how many rows lists have.
             counts_rows = older_row_count(column, chunk) > 0 or column.max_rep_level > 0
             is_vouched = sizes_agree and not counts_rows and are_vouched(checked.pages, column, chunk)
             found = self.symbols and dictionary_problem(content, checked.pages, column, chunk, self.symbols, file=file)

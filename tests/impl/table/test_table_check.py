@@ -1,5 +1,6 @@
 """`_meta` and `_txn` must mean the columns and times that `_pm` has: each rule accepts the good and names the bad."""
 
+import functools
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -59,8 +60,8 @@ def test_a_type_that_is_unknown_here_is_noted_and_one_with_a_flipped_sign_is_dam
     report = verified("/table", with_meta({**TYPES, "new": 40}).image())
     assert (report.sound, report.notes) == (True, ("column 'new' has type 40, which is unknown here",))
     hidden = with_meta({**TYPES, "s": TypeTag.VARCHAR - (1 << 31)}).image()
-    for call in (verified, lambda *of: rows_of(snapshot_of(*of))):
-        assert rejection(lambda call=call: call("/table", hidden)).field == "TYPE of column 2"
+    for call in (verified, snapshot_of):
+        assert rejection(functools.partial(call, "/table", hidden)).field == "TYPE of column 2"
 
 
 @pytest.mark.parametrize(

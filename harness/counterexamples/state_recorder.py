@@ -21,7 +21,7 @@ from tornproof.harness.counterexamples.replay_engine import Observer, disk_after
 from tornproof.harness.counterexamples.step_names import Step
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.intercept import Call
-from tornproof.harness.simulator.filesystem.kernel import ROOT, Kernel, Rejected
+from tornproof.harness.simulator.filesystem.kernel import Kernel, Rejected, entries_of, without_loops
 from tornproof.harness.simulator.persistence.models import Names, model_named
 from tornproof.harness.simulator.process.case import TestCase
 from tornproof.harness.simulator.process.simulated_process import Node
@@ -151,14 +151,7 @@ def _has_changed(path: str, states: States, image: DiskImage, start: DiskImage) 
 
 
 def _durable_paths(kernel: Kernel) -> Iterator[str]:
-    """Yield the paths whose names are on disk and lead to the same file there."""
-    pending = [("", ROOT)]
+    """Return the paths whose names are on disk and lead to the same file there."""
     now = dict(kernel.paths())
-    while pending:
-        prefix, directory = pending.pop()
-        for name, number in kernel.durable_directories.get(directory, {}).items():
-            path = f"{prefix}{name}"
-            if number in kernel.directories:
-                pending.append((f"{path}/", number))
-            elif now.get(path) == number:
-                yield path
+    durable = without_loops(kernel.durable_directories)
+    return (path for path, number in entries_of(durable) if now.get(path) == number)

@@ -194,7 +194,24 @@ def after(forced: list[tuple[Change, Parts]], chosen: list[tuple[Change, Parts]]
                     names.pop(change.removed, None)
                 elif change.added is not None:
                     names[change.added] = change.number
-    return names
+    return as_repaired(names)
+
+
+def as_repaired(names: Names_) -> Names_:
+    """Return the names without those that lead back to a directory above, depth first and in alphabetical order."""
+    kept, entered = {**names}, set[int]()
+
+    def enter(directory: int, above: tuple[int, ...]) -> None:
+        entered.add(directory)
+        for slot in sorted(slot for slot in names if slot[0] == directory):
+            number = names[slot]
+            if number in (*above, directory):
+                del kept[slot]
+            elif number not in entered:
+                enter(number, (*above, directory))
+
+    enter(ROOT, ())
+    return kept
 
 
 def is_possible(names: Names_, change: Change, part: str) -> bool:

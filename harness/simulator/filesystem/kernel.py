@@ -367,6 +367,32 @@ def entries_of(directories: dict[int, dict[str, int]]) -> Iterator[tuple[str, in
                 pending.append((f"{prefix}{name}/", number))
 
 
+def without_loops(directories: dict[int, dict[str, int]]) -> dict[int, dict[str, int]]:
+    """Return directories without the names that lead back to a directory above, which fsck removes too.
+
+    From the root on, each directory is entered once, by the first of its names.
+    """
+    closing: list[Entry] = []
+    entered: set[int] = set()
+    above = {ROOT: iter(sorted(directories[ROOT].items()))}
+    while above:
+        directory, names = next(reversed(above.items()))
+        for name, number in names:
+            if number in above:
+                closing.append((directory, name, None))
+            elif number in directories and number not in entered:
+                above[number] = iter(sorted(directories[number].items()))
+                break
+        else:
+            entered.add(directory)
+            del above[directory]
+    if not closing:
+        return directories
+    found = directories.copy()
+    apply_entry_change(found, tuple(closing))
+    return found
+
+
 def image_of(directories: dict[int, dict[str, int]], contents: dict[int, bytes]) -> DiskImage:
     """Return the tree of these names, with the contents of their files."""
     files, paths = {}, {"/", "."}

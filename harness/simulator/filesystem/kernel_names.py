@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from tornproof.harness.simulator.filesystem.file_state import FileState
 from tornproof.harness.simulator.filesystem.intercept import Call, CallKind
@@ -86,7 +86,7 @@ def _rename(kernel: Kernel, session: int, call: Call) -> Answer:
     replaced = kernel.directories[directory].get(name)
     if replaced == moved:
         return None
-    if is_directory and moved in _directories_above(kernel, call.target_path):
+    if is_directory and _contains(kernel.directories, moved, directory):
         raise CallRejectedError(os.strerror(errno.EINVAL))
     if replaced is not None:
         if replaced in _directories_above(kernel, call.path):
@@ -100,6 +100,20 @@ def _rename(kernel: Kernel, session: int, call: Call) -> Answer:
             raise CallRejectedError(StorageReason.NOT_EMPTY)
     kernel.change_entries((*source, None), (directory, name, moved))
     return None
+
+
+def _contains(directories: Mapping[int, Mapping[str, int]], outer: int, inner: int) -> bool:
+    """Return whether a directory is in another one, or is that one, whatever path leads to it.
+
+    After a power cut a directory may have two names, of which a path shows one.
+    """
+    pending = [outer]
+    while pending:
+        directory = pending.pop()
+        if directory == inner:
+            return True
+        pending += [number for number in directories[directory].values() if number in directories]
+    return False
 
 
 def _directories_above(kernel: Kernel, path: str) -> Iterator[int]:

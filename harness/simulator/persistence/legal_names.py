@@ -10,7 +10,14 @@ from weakref import WeakValueDictionary
 import numpy as np
 
 from tornproof.harness.simulator.filesystem.file_state import FileState
-from tornproof.harness.simulator.filesystem.kernel import ROOT, Directories, EntryChange, Kernel, apply_entry_change
+from tornproof.harness.simulator.filesystem.kernel import (
+    ROOT,
+    Directories,
+    EntryChange,
+    Kernel,
+    apply_entry_change,
+    without_loops,
+)
 from tornproof.harness.simulator.persistence.legal_files import DEVIATIONS_MAX, Limits
 from tornproof.harness.simulator.persistence.models import Model, Names
 
@@ -67,7 +74,7 @@ _trees: WeakValueDictionary[object, Tree] = WeakValueDictionary()
 def tree_of(directories: NamesByDirectory) -> tuple[Tree, tuple[int, ...]]:
     """Return a tree, and the number of each of its files in these directories."""
     if not isinstance(directories, Directories):
-        return _tree_of(directories)
+        return _tree_of(without_loops(directories))
     if directories.tree is None:
         directories.tree = _tree_of(directories)
     found: tuple[Tree, tuple[int, ...]] = directories.tree

@@ -10,12 +10,13 @@ from kernel_programs import EVERYTHING, left, machine, run, tiny
 
 from tornproof.harness.simulator.filesystem.kernel import Kernel
 from tornproof.harness.simulator.persistence.legal_names import legal_names
-from tornproof.harness.simulator.persistence.models import MODELS, Model, model_named
+from tornproof.harness.simulator.persistence.models import MODELS, N_512, Model, model_named
 
 PROGRAM_COUNT, PROGRAM_COUNT_BY_NIGHT = 40, 2_000
 CALL_COUNT = 9
 CHANGES_MAX = 6
 FILES, DIRECTORIES = ("r/a", "r/b", "r/d/a", "r/e/a"), ("r/d", "r/e")
+MOVED = (*DIRECTORIES, "r/d/e", "r/e/d")
 CALLS = (
     *("create", "mkdir", "write", "write", "truncate", "fsync", "fdatasync", "msync", "syncdir", "rename", "link"),
     *("unlink", "rmdir"),
@@ -27,8 +28,9 @@ def programs(count: int, seed: int) -> Iterator[tuple[Kernel, History, list[Call
     chance = random.Random(seed)
     for _ in range(count):
         kernel, history, calls = machine(), History(), list[Call]()
+        drawn = chance.choice((drawn_call, drawn_call, drawn_move))
         while len(calls) < CALL_COUNT and len(history.changes) < CHANGES_MAX:
-            call = drawn_call(chance)
+            call = drawn(chance)
             if run(kernel, call):
                 history.call(call)
                 calls.append(call)
@@ -54,6 +56,14 @@ def drawn_call(chance: random.Random) -> Call:
     return kind, file
 
 
+def drawn_move(chance: random.Random) -> Call:
+    """Return a call of a program that moves directories into each other."""
+    kind = chance.choice(("mkdir", "rename", "rename", "create", "syncdir"))
+    if kind == "create":
+        return kind, f"{chance.choice(MOVED)}/a"
+    return kind, *chance.sample(MOVED, 2 if kind == "rename" else 1)
+
+
 @pytest.mark.parametrize(
     ("count", "seed"), [(PROGRAM_COUNT, 1), nightly(PROGRAM_COUNT_BY_NIGHT, 2)], ids=["some", "many"]
 )
@@ -67,6 +77,21 @@ def test_every_model_leaves_the_disks_that_brute_force_finds(model: Model, count
         compared += 1
         several += len(expected) > 1
     assert compared == count and (several > count // 2 or model.keeps_cache)
+
+
+def test_directories_of_which_each_is_in_the_other_do_not_keep_the_search_from_ending() -> None:
+    """Where two renames had left both old names and both new ones, a power cut was explored without end."""
+    kernel, history = machine(), History()
+    calls: tuple[Call, ...] = (
+        *(("mkdir", "r/e"), ("mkdir", "r/e/d"), ("create", "r/e/d/a"), ("syncdir", "r"), ("syncdir", "r/e")),
+        *(("syncdir", "r/e/d"), ("rename", "r/e/d", "r/d"), ("rename", "r/e", "r/d/e")),
+    )
+    for call in calls:
+        assert run(kernel, call)
+        history.call(call)
+    found = left(kernel, tiny(N_512))
+    assert found == disks(history, tiny(N_512))
+    assert (frozenset({("r/d/a", b"")}), frozenset({"r", "r/d", "r/d/e", "r/e"})) in found
 
 
 @pytest.mark.parametrize("model", [model for model in MODELS if model.contained_in], ids=str)

@@ -44,6 +44,8 @@ another one is replaced by it, and data=journal keeps one order of all files. Si
 is that of any version, and the size that of any. New blocks are those in which the durable file has nothing but zeros;
 stale bytes are one pattern, not the bytes of a similar file. A rename between two directories is durable as soon as one
 of them is synced. In N-512 the power is cut twice: once in the first session, once in a recovery or a commit after it.
+Where it leaves directories of which each is in the other, the name that leads back is not there, because fsck removes
+it.
 """
 
 

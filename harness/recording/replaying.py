@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
 from typing import TypeAlias
 
@@ -87,9 +88,21 @@ class Machine:
                 state = kernel.files[number]
                 kernel.files[number] = state.synced() if syncs_whole_files else state.with_size_synced()
                 kernel.files[number] = kernel.files[number].synced_between(step.offset, end)
+                if not syncs_whole_files:
+                    self._keep_origins(number, state, step.offset, end)
                 kernel.sync_names_of(number, is_data_only=step.kind is not StepKind.FSYNC)
             case _:
                 self._call(step)
+
+    def _keep_origins(self, number: int, state: FileState, start: int, end: int) -> None:
+        """Keep the origins of versions that still differ from the one before after a sync of the size and a range."""
+        size = len(state.versions[-1])
+        padded = [version[:size].ljust(size, b"\0") for version in state.versions]
+        others = [version[:start] + version[end:] for version in padded]
+        origins = self.writes.get(number, ())
+        kept = [origin for origin, (one, other) in zip(origins, pairwise(others), strict=False) if one != other]
+        # A sync that began earlier leaves all that was written since.
+        self.writes[number] = (*kept, *origins[len(others) - 1 :])
 
     @contextmanager
     def _without_later(self, step: Step) -> Iterator[None]:
@@ -183,7 +196,7 @@ class Machine:
                         f"the file after each of them is more than {UNSYNCED_BYTES_MAX >> 30} GB"
                     )
             else:
-                # A sync keeps the latest versions, or as many of them as still differ.
+                # A sync of the whole file keeps the latest versions alone, and that of a range has kept its own.
                 self.writes[number] = known[len(known) - (len(state.versions) - 1) :] if len(state.versions) > 1 else ()
         if kernel.entry_changes is not entry_changes:
             origins = {id(change): origin for change, origin in self.changes}

@@ -4,6 +4,7 @@ import os
 import re
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 from depth import sampled
@@ -44,6 +45,28 @@ def test_a_sync_of_a_range_of_what_is_not_there_is_rejected_in_words() -> None:
     step = Step(kind=StepKind.MSYNC, call=1, name="msync", path="gone", size=1)
     with pytest.raises(NotFollowedError, match=r"msync of gone: it succeeded, but .* it could not: "):
         Machine(start).apply(step, 0)
+
+
+def test_after_a_sync_of_a_range_what_can_be_lost_still_has_the_step_that_it_came_from() -> None:
+    """A write that was synced was named as lost instead of the one before it."""
+    start = Start(format=1, tornproof="0", command=(), directories=(), files={"f": bytes(8192)}, links={})
+    machine = Machine(start)
+    of_f: dict[str, Any] = {"call": 1, "path": "f", "handle": 1}
+    steps = (
+        Step(kind=StepKind.OPEN, name="openat", **of_f),
+        Step(kind=StepKind.WRITE, name="pwrite64", content=b"1", **of_f),
+        Step(kind=StepKind.WRITE, name="pwrite64", content=b"2", offset=4096, **of_f),
+        Step(kind=StepKind.FDATASYNC, name="pwrite64", offset=4096, size=1, **of_f),
+        Step(kind=StepKind.WRITE, name="pwrite64", content=b"3", offset=1, **of_f),
+        Step(kind=StepKind.WRITE, name="pwrite64", content=b"4", offset=4096, **of_f),
+        Step(kind=StepKind.FDATASYNC, name="pwrite64", offset=4096, size=1, covers=5, **of_f),
+        Step(kind=StepKind.FDATASYNC, name="pwrite64", offset=0, size=1, **of_f),
+    )
+    origins = []
+    for index, step in enumerate(steps):
+        machine.apply(step, index)
+        origins.append(machine.writes.get(machine.kernel.entry("f"), ()))
+    assert origins == [(), (1,), (1, 2), (1,), (1, 4), (1, 4, 5), (1, 4, 5), (4, 5)]
 
 
 def test_every_effect_that_can_be_lost_has_the_step_that_it_came_from(tmp_path: Path) -> None:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
+import select
 import shlex
 import shutil
 import signal
 import subprocess
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import IO, NamedTuple
 
 from tornproof.harness.common.signals import signal_name
 from tornproof.harness.recording.replaying import write_tree
@@ -22,6 +24,9 @@ DIRECTORY, ACKNOWLEDGEMENTS = "{dir}", "{acks}"
 VARIABLE = "TORNPROOF_ACKS"
 """Holds the file of acknowledgements in the environment of the checker."""
 OUTPUT_MAX = 2_000
+PIPE_BYTES = 1 << 16
+LOOK_SECONDS = 0.05
+"""How often a checker is asked whether it has ended, whose output does not end because another process holds it."""
 
 
 class Answer(NamedTuple):
@@ -83,15 +88,42 @@ class Checker:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
+            bufsize=0,
             env=environment,
             start_new_session=True,
         )
-        code: int | None = None
-        try:
-            output, _ = process.communicate(timeout=self.seconds)
-            code = process.returncode
-        except subprocess.TimeoutExpired:
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            output, _ = process.communicate()
+        assert process.stdout is not None
+        with process.stdout as pipe:
+            os.set_blocking(pipe.fileno(), False)
+            output, code = b"", None
+            try:
+                output = _output_until_end(process, pipe, self.seconds)
+                code = process.poll()
+            finally:
+                # Also what it started and left running, because its directory is removed.
+                with suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+            output += pipe.read(PIPE_BYTES) or b""
         return Answer(code, output[-OUTPUT_MAX:].decode(errors="backslashreplace"))
+
+
+def _output_until_end(process: subprocess.Popen[bytes], pipe: IO[bytes], seconds: float) -> bytes:
+    """Return the end of what a process writes until it ends, or its time does.
+
+    The pipe may stay open for longer, because processes that it started have it too, and may get more than fits in
+    memory.
+    """
+    readable = select.poll()
+    readable.register(pipe, select.POLLIN)
+    output, deadline = b"", time.monotonic() + seconds
+    while process.poll() is None and (left := deadline - time.monotonic()) > 0:
+        if not readable.poll(1_000 * min(left, LOOK_SECONDS)):
+            continue
+        # Nothing is read where another process was faster, and no bytes at the end of the pipe.
+        read = pipe.read(PIPE_BYTES)
+        output = (output + (read or b""))[-OUTPUT_MAX:]
+        if read == b"":
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(left)
+    return output

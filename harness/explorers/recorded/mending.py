@@ -11,7 +11,7 @@ from tornproof.harness.common.verdict import HasTime
 from tornproof.harness.explorers.recorded.effects import Effect, lost_effects
 from tornproof.harness.explorers.recorded.states import State, enumerate_points, points_of
 from tornproof.harness.recording.replaying import Machine
-from tornproof.harness.recording.steps import Step, StepKind, Trace, insert
+from tornproof.harness.recording.steps import NotFollowedError, Step, StepKind, Trace, insert
 from tornproof.harness.simulator.persistence.legal_disks import Disk, allows_disk, chosen_disk
 from tornproof.harness.simulator.persistence.legal_files import Limits
 from tornproof.harness.simulator.persistence.models import model_named
@@ -48,8 +48,12 @@ def mend(
     for sync, after in _candidates(trace.steps, state, lost):
         if not has_time():
             break
+        try:
+            checked = _closes(trace, state, disk, lost, sync, after, accepts, limits)
+        except NotFollowedError:
+            # By then the path or the handle leads to nothing, because it was renamed, removed or closed.
+            continue
         tried += 1
-        checked = _closes(trace, state, disk, lost, sync, after, accepts, limits)
         if checked is not None:
             return Mend(sync, after, checked), tried
     return None, tried

@@ -11,8 +11,9 @@ from recorded_phases import AsRecorded
 from recorded_programs import PYTHON
 
 from tornproof.harness.common.verdict import Phase, Verdict
+from tornproof.harness.explorers.recorded import checker as recorded_checker
 from tornproof.harness.explorers.recorded import states as recorded_states
-from tornproof.harness.explorers.recorded.checker import Checker
+from tornproof.harness.explorers.recorded.checker import OUTPUT_MAX, Answer, Checker
 from tornproof.harness.explorers.recorded.effects import site
 from tornproof.harness.explorers.recorded.explorer import RecordedQuestion, check_one, explore_recorded
 from tornproof.harness.explorers.recorded.states import (
@@ -179,6 +180,39 @@ def test_a_checker_that_hangs_is_a_finding() -> None:
     assert "it did not end in time: waiting" in phase.findings[0].sentence
 
 
+def answer_of(checker: str, scratch: Path) -> Answer:
+    """Return what a checker says of an empty disk, which has 5 seconds."""
+    command = f"sh -c {shlex.quote(checker)} {{dir}}"
+    return Checker(command=command, seconds=5).check(Machine(trace().start).kernel, (), scratch)
+
+
+@pytest.mark.parametrize("start", ["sleep 10 &", "setsid sleep 10 &"])
+def test_what_a_checker_leaves_running_does_not_count_as_the_checker(tmp_path: Path, start: str) -> None:
+    """A checker that had ended with 0 was waited for, and then did not end in time, while a process had its output."""
+    assert answer_of(f"{start} echo $!; exit 0", tmp_path).code == 0
+
+
+def test_what_a_checker_leaves_running_is_killed(tmp_path: Path) -> None:
+    answer = answer_of("sleep 60 & echo $!; exit 3", tmp_path)
+    status = Path("/proc", answer.output.strip(), "stat")
+    assert answer.code == 3 and (not status.exists() or status.read_text().split()[2] == "Z")
+
+
+def test_of_what_a_checker_writes_only_the_end_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a checker wrote was all held in memory: 4 GB of one that read /dev/zero."""
+    read = []
+
+    def noted(*arguments: object) -> bytes:
+        read.append(len(output := whole(*arguments)))  # type: ignore[arg-type]
+        return output
+
+    whole = recorded_checker._output_until_end
+    monkeypatch.setattr(recorded_checker, "_output_until_end", noted)
+    answer = answer_of("head -c 3000000 /dev/zero; echo; echo the end; exit 1", tmp_path)
+    assert (answer.code, len(answer.output)) == (1, OUTPUT_MAX) and str(answer) == "exit code 1: the end"
+    assert max(read) <= OUTPUT_MAX
+
+
 def test_what_a_checker_changes_is_not_there_for_the_next() -> None:
     assert explored("test ! -e $0/mark && touch $0/mark").verdict is Verdict.VALID
 
@@ -333,6 +367,28 @@ def test_writes_of_two_functions_to_one_file_are_two_causes_each_with_the_sync_t
     )
     phase = explore_here(explore_recorded(asked), asked)
     assert [finding.evidence["closed_by"]["after"] for finding in phase.findings] == [1, 3]
+
+
+def test_the_search_for_a_sync_goes_on_where_a_path_leads_to_nothing_any_more() -> None:
+    """A sync by the old path of a file that had been renamed ended the search, and the finding was not explained."""
+    steps = (
+        Step(kind=StepKind.TRUNCATE, call=1, name="truncate", path="f", size=1),
+        Step(kind=StepKind.OPEN, call=2, name="openat", path="f", handle=1),
+        Step(kind=StepKind.WRITE, call=3, name="write", path="f", handle=1, content=b"abc"),
+        Step(kind=StepKind.RENAME, call=4, name="rename", path="f", target="g"),
+        Step(kind=StepKind.TRUNCATE, call=5, name="truncate", path="g"),
+        Step(kind=StepKind.ACKNOWLEDGE, call=6, name="write", content=b"saved"),
+    )
+    start = Start(format=1, tornproof="0", command=("it",), directories=(), files={"f": b"abc"}, links={})
+    checker = "test ! -s $1 || test ! -s $0/g"
+    asked = RecordedQuestion(
+        trace=Trace(start=start, steps=steps, end=End(exit_code=0, calls=6, steps=len(steps))),
+        checker=Checker(command=shlex.join(["sh", "-c", checker, "{dir}", "{acks}"]), seconds=60),
+        models=("B",),
+        states_max=99,
+    )
+    (finding,) = explore_here(explore_recorded(asked), asked).findings
+    assert "closed_by" in finding.evidence
 
 
 def test_what_is_a_sample_at_one_point_is_not_complete_although_it_is_at_another_one() -> None:

@@ -24,6 +24,8 @@ from tornproof.harness.counterexamples.byte_map import (
 from tornproof.harness.counterexamples.regions import PAST_TOKEN, Region, RegionMap
 from tornproof.harness.counterexamples.state_recorder import _durable_paths
 from tornproof.harness.simulator.filesystem.file_state import FileState
+from tornproof.harness.simulator.filesystem.image import DiskImage
+from tornproof.harness.simulator.filesystem.kernel import Kernel
 
 # Of few values, so that a byte is often as it was in one version and not in another.
 CONTENT = st.lists(st.integers(0, 2), max_size=24).map(bytes)
@@ -130,3 +132,14 @@ def test_a_name_is_durable_where_it_leads_to_the_same_file_on_disk() -> None:
         assert kernel_programs.run(kernel, call)
         seen.append([*_durable_paths(kernel)])
     assert seen == [[], ["r/a"], ["r/a"], [], ["r/a"]]
+
+
+def test_durable_names_of_directories_of_which_each_is_in_the_other_are_found_once() -> None:
+    """A directory with two names, as after a power cut, leaves one that it was in, which is then moved into it."""
+    kernel = Kernel.of(DiskImage({"p/d/f": b"x"}, frozenset({"p", "p/d"})))
+    entry = (*kernel.way("q"), kernel.entry("p/d"))
+    kernel.change_entries(entry)
+    kernel.sync_entries(entry[0])
+    for call in (("rename", "p/d", "z"), ("rename", "p", "q/p"), ("syncdir", "q")):
+        assert kernel_programs.run(kernel, call)
+    assert [*_durable_paths(kernel)] == ["q/f"]

@@ -313,6 +313,15 @@ def test_a_name_is_pending_until_its_directory_is_synced() -> None:
     assert kernel.durable_directories[directory].keys() == {"b"} and not kernel.entry_changes
 
 
+def test_a_directory_is_not_moved_into_one_that_it_contains_whatever_the_path() -> None:
+    """After a power cut a directory can have two names, of which a path shows one: a rename made an endless path."""
+    kernel = Kernel.of(DiskImage({"p/d/f": b"x"}, frozenset({"p", "p/d"})))
+    (directory, name), number = kernel.way("q"), kernel.entry("p/d")
+    kernel.change_entries((directory, name, number))
+    refused = apply(kernel, 0, Call(kind=CallKind.RENAME, path="p", target_path="q/p"))
+    assert isinstance(refused, Rejected) and sorted(path for path, _ in kernel.paths()) == ["p/d/f", "q/f"]
+
+
 def test_a_sync_that_failed_leaves_clean_pages_that_only_a_new_write_takes_to_the_disk() -> None:
     kernel = opened(content=b"0" * 10_000)
     apply(kernel, 0, write(0, b"x"))

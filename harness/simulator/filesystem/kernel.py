@@ -372,6 +372,10 @@ def without_loops(directories: dict[int, dict[str, int]]) -> dict[int, dict[str,
 
     From the root on, each directory is entered once, by the first of its names.
     """
+    named = [number for names in directories.values() for number in names.values() if number in directories]
+    if len(named) == len(set(named)):
+        # A way from the root into a loop ends at a directory with two names.
+        return directories
     closing: list[Entry] = []
     entered: set[int] = set()
     above = {ROOT: iter(sorted(directories[ROOT].items()))}

@@ -154,7 +154,10 @@ def test_a_real_table_is_explored_from_a_copy(
     assert run.code == 0
     assert [phase["name"] for phase in run.document["phases"]] == list(explorers)
     for phase in run.document["phases"]:
-        assert (phase["verdict"], phase["complete"], phase["controls"]) == ("VALID", True, "passed"), phase
+        # Of the disks that N-512 leaves only a sample is read, which the bound says.
+        is_complete = phase["name"] != "product"
+        assert (phase["verdict"], phase["complete"], phase["controls"]) == ("VALID", is_complete, "passed"), phase
+        assert is_complete or phase["bound"].endswith("complete under A, D; a sample of them under N-512")
         assert all(name.startswith("the table, ") for name in phase["test_cases"])
     assert {file: file.read_bytes() for file in table.rglob("*") if file.is_file()} == before
 

@@ -170,11 +170,11 @@ def is_ahead(storage: ReadableStorage, path: str, version: int) -> bool:
 
     Servers that look for the committed one there wait for it in vain.
     """
-    if version == I64_MAX or storage.kind(path) is EntryKind.MISSING:
+    if storage.kind(path) is EntryKind.MISSING:
         return False
     with storage.open_for_reading(path) as file:
         stored = file.pread(WORD_BYTES, _VERSION_OFFSET)
-    return stored == (version + 1).to_bytes(WORD_BYTES, "little", signed=True)
+    return len(stored) == WORD_BYTES and int.from_bytes(stored, "little", signed=True) == version + 1
 
 
 def take_back(storage: Storage, path: str, version: int) -> None:

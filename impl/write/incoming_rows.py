@@ -190,8 +190,7 @@ def cast_exactly(column: pa.Array, field: pa.Field, column_type: int | None = No
     if _is_text(column.type) and pa.types.is_fixed_size_binary(_storage(field.type)):
         # Arrow would take the bytes of the text for those of the value.
         raise RowsRejectedError.at(field.name, None, field.type, column.type)
-    is_text = _is_text(column.type) or _is_binary(column.type)
-    text = number_text(field.type, column_type) if is_text else None
+    text = number_text(field.type, column_type) if _may_be_text(column.type) else None
     try:
         fitting, row = _converted(column, field.type) if text is None else _numbers_of(column, field, text)
     except pa.ArrowException as error:
@@ -223,7 +222,7 @@ def _converted(given: pa.Array, of: pa.DataType) -> tuple[pa.Array, int]:
         return _converted_lists(given, of)
     if pa.types.is_dictionary(given.type):
         given = given.dictionary_decode()
-    if pa.types.is_integer(of) and (_is_text(given.type) or _is_binary(given.type)):
+    if pa.types.is_integer(of) and _may_be_text(given.type):
         # Arrow takes the digits for bits of the type, so that 0xFF is -1 in eight of them.
         texts = given.cast(pa.large_string())
         row = pc.index(pc.match_substring_regex(texts, "^0[xX]"), True).as_py()
@@ -294,8 +293,10 @@ def _is_text(of: pa.DataType) -> bool:
     return bool(pa.types.is_string(of) or pa.types.is_large_string(of) or pa.types.is_string_view(of))
 
 
-def _is_binary(of: pa.DataType) -> bool:
-    return bool(pa.types.is_binary(of) or pa.types.is_large_binary(of) or pa.types.is_binary_view(of))
+def _may_be_text(of: pa.DataType) -> bool:
+    """Whether Arrow parses values as texts, which it does of bytes, too."""
+    is_binary = pa.types.is_binary(of) or pa.types.is_large_binary(of) or pa.types.is_binary_view(of)
+    return bool(is_binary or _is_text(of))
 
 
 def _is_number(of: pa.DataType) -> bool:

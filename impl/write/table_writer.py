@@ -234,8 +234,8 @@ class TableWriter(AbstractContextManager["TableWriter"]):
         """Commit everything staged as the next version and return its number, which acknowledges it.
 
         If nothing is staged there is no new version. If rows or the last partition are rejected, or old rows cannot be
-        read, neither the table nor the staged rows change. After a StorageError that leaves
-        something of the commit behind, this writer cannot be used any more; `open_writer` recovers.
+        read, neither the table nor the staged rows change. After a StorageError that leaves something of the commit
+        behind, this writer cannot be used any more; `open_writer` recovers.
         """
         self._check_alive()
         self._dictionaries.extend(self._staged)

@@ -80,9 +80,9 @@ class Ledger:
 
         Also remove what a killed job has written only in part; the caller holds the writer's lock.
         """
-        for path in sorted(self._directory.glob(f".*{PARTIAL}")) if self._directory.is_dir() else ():
+        for path in sorted(self._directory.glob(f".*{PARTIAL}")):
             path.unlink(missing_ok=True)
-        for path in sorted(self._directory.glob(f"*{PENDING}")) if self._directory.is_dir() else ():
+        for path in sorted(self._directory.glob(f"*{PENDING}")):
             content = self._read(path.name, "version")
             if content is None:
                 continue

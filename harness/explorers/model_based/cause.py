@@ -372,7 +372,7 @@ def _variations(failure: Failure, bloomless: Collection[int], watch: Watch) -> I
             instead = ({"rule": rule, **{name: step[name] for name in RULES[rule].arguments}}, *closed)
             sentence = sentence.format(call=watch.stopped_at(step))
             yield Variation(sentence, options, (*steps[:number], *instead, *steps[number + 1 :]))
-    commits = [number for number, step in enumerate(steps) if step["rule"].partition(" ")[0] == "commit"]
+    commits = [number for number, step in enumerate(steps) if step["rule"].startswith("commit")]
     before = commits[-2] + 1 if len(commits) > 1 else 0
     if before:
         yield Variation(

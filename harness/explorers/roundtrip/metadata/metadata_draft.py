@@ -9,6 +9,8 @@ import struct
 import zlib
 from dataclasses import dataclass, field
 
+from tornproof.harness.explorers.corruption.crafted import overwritten
+
 HEADER, DESCRIPTOR, CHUNK, FOOTER = "<QQiIII", "<QiiiiIBBBB", "<BBBBIQQQQQQQ", "<QIIQQQ"
 INLINE_BYTES_MAX, LENGTH_BITS = 8, 16
 HEADER_BYTES, DESCRIPTOR_BYTES, FOOTER_BYTES = map(struct.calcsize, (HEADER, DESCRIPTOR, FOOTER))
@@ -182,6 +184,13 @@ class Draft:
             return b""
         moved = {group: at[f"bitset {group}"] + moved_bytes for group, (moved_bytes, _) in self.blooms.items()}
         return b"".join(struct.pack("<I", moved.get(group, 0) // WORD_BYTES) for group in groups)
+
+
+def with_checksum(content: bytes) -> bytes:
+    """Return the bytes of a `_pm` that ends with a generation, with the checksum that this has now."""
+    # The checksum is the word before the last one, which has the footer's length.
+    end = len(content) - WORD_BYTES
+    return overwritten(content, end, struct.pack("<I", zlib.crc32(content[WORD_BYTES:end])))
 
 
 def column_start(index: int) -> int:

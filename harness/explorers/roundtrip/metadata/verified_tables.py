@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import itertools
 import struct
-import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -18,7 +17,7 @@ from tornproof.harness.common.patch import Controls, not_noticed, replaced
 from tornproof.harness.common.whose_error import errors_as_problems, the_only
 from tornproof.harness.explorers.corruption.crafted import overwritten
 from tornproof.harness.explorers.roundtrip.metadata.chains import generation
-from tornproof.harness.explorers.roundtrip.metadata.metadata_draft import GROUP_ROWS, SORTED_BY_TIMESTAMP
+from tornproof.harness.explorers.roundtrip.metadata.metadata_draft import GROUP_ROWS, SORTED_BY_TIMESTAMP, with_checksum
 from tornproof.harness.explorers.roundtrip.metadata.placed_partitions import GENERATED, PARQUET, data_ending_at
 from tornproof.harness.explorers.roundtrip.metadata.transaction_files import Entry, of_entries
 from tornproof.harness.simulator.filesystem.image import DiskImage
@@ -190,6 +189,4 @@ def _table_filtered(moved: int, longer: int) -> Table:
     at = len(content) - 2 * LENGTH.size - REFERENCE.size
     offset, length = REFERENCE.unpack_from(content, at)
     content = overwritten(content, at, REFERENCE.pack(offset + moved, length + longer))
-    end = len(content) - 2 * LENGTH.size
-    content = overwritten(content, end, struct.pack("<I", zlib.crc32(content[8:end])))
-    return open_table(image.with_file(path, content), PATH)
+    return open_table(image.with_file(path, with_checksum(content)), PATH)

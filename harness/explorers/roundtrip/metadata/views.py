@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import struct
-import zlib
 from collections.abc import Callable, Iterator
 
 from msgspec.structs import replace
 
 from tornproof.harness.common.patch import wrapped
+from tornproof.harness.explorers.corruption.crafted import overwritten
 from tornproof.harness.explorers.corruption.plan import BITS_IN_BYTE, Flip
-from tornproof.harness.explorers.roundtrip.metadata.metadata_draft import FOOTER
+from tornproof.harness.explorers.roundtrip.metadata.metadata_draft import FOOTER, with_checksum
 from tornproof.impl.errors import CorruptError
 from tornproof.impl.pm.block import Chunk
 from tornproof.impl.pm.chain import Metadata, decode_chain
@@ -21,8 +21,8 @@ PROPERTY = "one column of a generation is what decoding all of it gives"
 COMPARED_MAX = 32
 """Of more columns, and of more bounds, every n-th is compared."""
 TIME_BYTES = 8
-COUNT_OFFSET_BYTES, ENTRY_BYTES, CHECKED_FROM = 12, 4, 8
-"""Where the number of row groups is in a footer, what each takes there, and where what a checksum covers begins."""
+COUNT_OFFSET_BYTES, ENTRY_BYTES = 12, 4
+"""Where the number of row groups is in a footer, and what each takes there."""
 ENTRIES_MAX = (1 << 32) // ENTRY_BYTES - 1
 
 
@@ -73,11 +73,8 @@ def _problems(data: bytes, metadata: Metadata, file: str) -> Iterator[str]:
 def _with_row_groups(data: bytes, metadata: Metadata, count: int) -> bytes:
     """Return the bytes up to the end of a generation with another count and its checksum."""
     position = metadata.generation.position
-    changed = bytearray(data[: position.end_bytes])
-    struct.pack_into("<I", changed, position.offset_bytes + COUNT_OFFSET_BYTES, count)
-    checksum = zlib.crc32(changed[CHECKED_FROM : position.checksum_offset])
-    struct.pack_into("<I", changed, position.checksum_offset, checksum)
-    return bytes(changed)
+    place = position.offset_bytes + COUNT_OFFSET_BYTES
+    return with_checksum(overwritten(data[: position.end_bytes], place, struct.pack("<I", count)))
 
 
 def _wrong_ranges(view: MetadataView, metadata: Metadata) -> Iterator[str]:

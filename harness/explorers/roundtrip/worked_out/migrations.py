@@ -68,11 +68,13 @@ PAGE_BYTES = 12
 """The start of a file's first page."""
 DESIGNATED, DESCENDING = TIMESTAMP | 1 << 17, 1 << 20
 CHILD_COUNT, OLDER_DECIMAL, OLDER_TEXT = 5, {6: 5, 7: 0, 8: 5}, {6: 0}
-PHYSICAL_TYPE, FIXED_LENGTH = 1, 7
 """The field of an element with children, and those of a decimal (its annotation, scale and digits) and of a text."""
+PHYSICAL_TYPE, FIXED_LENGTH = 1, 7
+"""The field of an element's type, and the type of values of a fixed length."""
 BLOOM_FILTER_OFFSET, BEHIND_BYTES = 14, 4096
 """The field of a chunk's facts, and a place behind any file that is made here."""
 GLOBAL_KEYS, ASCII, OPTIONAL = 1, 2, 4
+"""Flags of a column in metadata."""
 FORMS = (FooterForm.PRIVATE, FooterForm.MIGRATION, FooterForm.FINAL)
 LARGE = {
     (GROUPS, 2): "total_byte_size",
@@ -86,7 +88,6 @@ LARGE = {
 }
 """Fields of 64 bits, with the structs that they are in."""
 LARGE_NUMBERS = ((1 << 31) - 1, 1 << 31, 1 << 32, (1 << 40) + 7)
-"""Flags of a column in metadata."""
 MIN_VALUE = 6
 """The field of Parquet's statistics."""
 _OTHERS: tuple[Any, ...] = (None, {}, [1], [[]], "x")

@@ -12,6 +12,7 @@ import pyarrow as pa
 from tornproof.harness.common.copies import open_writer_of_copy
 from tornproof.harness.common.new_tables import new_table
 from tornproof.harness.common.whose_error import needed, the_only
+from tornproof.harness.explorers.corruption.crafted import overwritten
 from tornproof.harness.explorers.roundtrip.forms import opened
 from tornproof.harness.explorers.roundtrip.worked_out.later_keys import PATH as PATH_OF_POINTS
 from tornproof.harness.explorers.roundtrip.worked_out.question import Question
@@ -38,8 +39,8 @@ PAGE_ROWS, GROUP_ROWS = 3, 9
 second row group has single pages."""
 PAGES = ((0, 0), (0, 1), (1, 0))
 """The numbers of row groups and pages, all with values."""
-UNKNOWN_ID, LEAST_FIELD_BYTES = 15, 2
-"""Of a field that nobody knows, and which has a header and a length."""
+UNKNOWN_ID, HEAD_BYTES = 15, 2
+"""Of a field that nobody knows, and what its header and its length take."""
 Change = Callable[[bytes], bytes]
 
 
@@ -93,7 +94,7 @@ def _of_filters() -> dict[str, Damage]:
 
 
 def _with_byte(at: int, value: int, content: bytes) -> bytes:
-    return content[:at] + bytes([value]) + content[at + 1 :]
+    return overwritten(content, at, bytes([value]))
 
 
 def _of_column_indexes() -> dict[str, Damage]:
@@ -244,11 +245,15 @@ def _field_changed(field_id: int, change: Callable[[Any], Any], content: bytes) 
     changed = with_fields(tree, field._replace(value=change(field.value)))
     missing_bytes = len(content) - len(encode(changed))
     if missing_bytes:
-        # A boolean takes one byte, with its value.
-        filling = bytes(missing_bytes - LEAST_FIELD_BYTES) if missing_bytes >= LEAST_FIELD_BYTES else True
-        unknown = Field(UNKNOWN_ID, Kind.BOOL if filling is True else Kind.BINARY, filling)
-        changed = changed._replace(fields=(*changed.fields, unknown))
+        changed = changed._replace(fields=(*changed.fields, _unknown(missing_bytes)))
     return encode(changed)
+
+
+def _unknown(size_bytes: int) -> Field:
+    """Return a field that nobody knows, of so many bytes; a boolean takes one, with its value."""
+    if size_bytes == 1:
+        return Field(UNKNOWN_ID, Kind.BOOL, True)
+    return Field(UNKNOWN_ID, Kind.BINARY, bytes(size_bytes - HEAD_BYTES))
 
 
 def _element_changed(field_id: int, nth: int, change: Callable[[Any], Any], content: bytes) -> bytes:

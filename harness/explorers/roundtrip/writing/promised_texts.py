@@ -6,13 +6,18 @@ Servers cut texts of such columns at bytes (docs/format.md). Here a header gets 
 from __future__ import annotations
 
 import functools
-import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tornproof.harness.common.patch import Controls, not_noticed
 from tornproof.harness.common.whose_error import errors_as_problems, the_only
-from tornproof.harness.explorers.roundtrip.metadata.metadata_draft import COLUMN_FIELDS, DESCRIPTOR_BYTES, HEADER_BYTES
+from tornproof.harness.explorers.corruption.crafted import overwritten
+from tornproof.harness.explorers.roundtrip.metadata.metadata_draft import (
+    COLUMN_FIELDS,
+    DESCRIPTOR_BYTES,
+    HEADER_BYTES,
+    with_checksum,
+)
 from tornproof.harness.explorers.roundtrip.writing.kills import (
     WRITER,
     Rows,
@@ -36,7 +41,6 @@ ASCII = 2
 """The bit of a column's flags."""
 FLAGS_AT = HEADER_BYTES + DESCRIPTOR_BYTES + COLUMN_FIELDS["flags"]
 """Where the flags of the second column are."""
-CHECKED_FROM, TRAILER_BYTES, CHECKSUM_BYTES = 8, 8, 4
 FIRST: Rows = [(FIRST_TIME + 10 * number, f"text {number}") for number in range(1, 5)]
 TEXTS = ("text", "", None, "größe", "🌡", "\x7f", "\x80")
 TIMES = {"behind the others": 45, "between others": 15, "before the others": 5, "at the time of another": 20}
@@ -113,8 +117,4 @@ def _image() -> DiskImage:
 
 def _promising(content: bytes) -> bytes:
     """Return a metadata file of one generation whose second column says that it is ASCII."""
-    made = bytearray(content)
-    made[FLAGS_AT] |= ASCII
-    end = len(made) - TRAILER_BYTES
-    made[end : end + CHECKSUM_BYTES] = zlib.crc32(made[CHECKED_FROM:end]).to_bytes(CHECKSUM_BYTES, "little")
-    return bytes(made)
+    return with_checksum(overwritten(content, FLAGS_AT, bytes([content[FLAGS_AT] | ASCII])))

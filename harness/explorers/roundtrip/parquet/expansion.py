@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from msgspec import structs
@@ -17,7 +18,9 @@ from msgspec import structs
 from tornproof.harness.common.patch import Controls, not_noticed, original_of, replaced
 from tornproof.harness.common.whose_error import errors_as_problems, the_only
 from tornproof.harness.explorers.roundtrip.parquet.cold_reads import migrated
-from tornproof.impl.chunk.chunk import decode_chunk
+from tornproof.impl.chunk.chunk import decode_chunk, leaf_of, pages_of
+from tornproof.impl.chunk.expansion import expanded_page_bytes
+from tornproof.impl.chunk.metadata import Leaf
 from tornproof.impl.errors import UnsupportedError
 from tornproof.impl.layout.parquet import DATA_FILE
 from tornproof.impl.pm.block import Chunk
@@ -122,9 +125,23 @@ def problem_of(each: Repeated) -> str | None:
         return "it decodes to other values"
     if _is_rejected(each, ALLOWED_TIMES * each.decoded_bytes):
         return f"{each.decoded_bytes} bytes are rejected where {ALLOWED_TIMES} times as many are allowed"
-    if _is_rejected(each, each.decoded_bytes - 1):
+    if not _is_rejected(each, each.decoded_bytes - 1):
+        return f"{each.decoded_bytes} bytes are decoded where {each.decoded_bytes - 1} are allowed"
+    beside_others = _bytes_beside_others(each)
+    if beside_others is not None and beside_others < each.decoded_bytes:
+        return f"{each.decoded_bytes} bytes count as {beside_others} beside other chunks of one page"
+    return None
+
+
+def _bytes_beside_others(each: Repeated) -> int | None:
+    """Return what a chunk counts as where many of one page are decoded together; None if it is not such a chunk."""
+    column, chunk, content = _chunk(each)
+    leaf, pages = leaf_of(column), pages_of(content, chunk, file=DATA_FILE)
+    if len(pages) > 1 or not isinstance(leaf, Leaf):
         return None
-    return f"{each.decoded_bytes} bytes are decoded where {each.decoded_bytes - 1} are allowed"
+    (page,) = pages
+    sizes_bytes, encodings = np.array([page.uncompressed_size_bytes]), np.array([page.encoding])
+    return int(expanded_page_bytes(leaf, chunk.num_values, sizes_bytes, encodings)[0])
 
 
 def _is_rejected(each: Repeated, allowed_bytes: int) -> bool:
@@ -150,6 +167,12 @@ def failed_controls() -> Iterator[str]:
             f"{__name__}:decode_chunk",
             lambda *of, **file: decode(*of, **file)[1:],
             "it decodes to other values",
+        ),
+        (
+            "values count as nothing beside other chunks",
+            f"{__name__}:expanded_page_bytes",
+            lambda *_: np.zeros(1),
+            "beside other chunks of one page",
         ),
     )
     yield from not_noticed(controls, problem_of, repeated())

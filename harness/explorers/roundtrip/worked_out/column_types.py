@@ -18,13 +18,16 @@ from tornproof.harness.explorers.roundtrip.metadata.metadata_rules import bounds
 from tornproof.harness.explorers.roundtrip.worked_out.question import Question
 from tornproof.impl.chunk.chunk import leaf_of
 from tornproof.impl.chunk.metadata import Leaf
+from tornproof.impl.errors import RowsRejectedError
 from tornproof.impl.layout.parquet import DATA_FILE
 from tornproof.impl.parquet.fields import Codec, ConvertedType, PageEncoding, PageType, Repetition
 from tornproof.impl.parquet.thrift import Kind
 from tornproof.impl.pm.header import Column
+from tornproof.impl.table.symbols import SymbolTable
 from tornproof.impl.types import names
 from tornproof.impl.types.arrow import arrow_type
 from tornproof.impl.types.physical import PhysicalType
+from tornproof.impl.write.stored_arrays import stored_array
 
 DECIMAL_TAGS = {28: 2, 29: 4, 30: 9, 31: 18, 32: 38, 33: 76}
 """The digits that fit into 1, 2, 4, 8, 16 and 32 bytes."""
@@ -160,7 +163,7 @@ def parquet_forms() -> Iterator[Question]:
 
 
 def readable_forms() -> Iterator[Question]:
-    """Yield columns of each type in each physical form and with some levels, and whether such a column can be read."""
+    """Yield columns of each type in each physical form and with some levels, and whether each is read and written."""
     decimals = dict.fromkeys((name for name in PARQUET_FORMS if name.startswith("DECIMAL")), DECIMAL_FORMS)
     others = {"DATE": {"INT32"}, "TIMESTAMP": {"INT96"}, "TIMESTAMP_NS": {"INT96"}, **decimals}
     for of, form in PARQUET_FORMS.items():
@@ -186,10 +189,21 @@ def readable_forms() -> Iterator[Question]:
             )
             words = f"a column of the type {of} as {physical.name} of {fixed_bytes} bytes with the levels {levels}"
             yield Question("readable forms", words, functools.partial(_is_readable, column), is_plain or is_nested)
+            is_own = (physical.name, fixed_bytes) == (own, int(length)) and levels in ((0, 0), (0, 1))
+            yield Question("writable forms", words, functools.partial(_is_writable, column), is_own)
 
 
 def _is_readable(column: Column) -> bool:
     return isinstance(leaf_of(column), Leaf)
+
+
+def _is_writable(column: Column) -> bool:
+    of = arrow_type(column.type, physical_type=column.physical_type, fixed_byte_len=column.fixed_byte_len)
+    try:
+        stored_array(pa.array([], of), column, symbols=SymbolTable(()))
+    except RowsRejectedError:
+        return False
+    return True
 
 
 def _file_of_every_type() -> pq.ParquetFile:

@@ -44,6 +44,9 @@ COLUMN_ORDERS: tuple[tuple[str, dict[int, int], set[int], list[int]], ...] = (
 """What was changed, which column took the place of which, those that were removed, and the writer indexes in order."""
 NAMES_LACK = "?.,'\"\\/:()+-*%~\x7f\ufeff\x00\x0f"
 """The characters that no name has."""
+GEOHASHES = ((14, 1), (14, 7), (15, 8), (15, 15), (16, 16), (16, 31), (17, 32), (17, 60))
+"""The tags of geohashes, with the fewest and the most bits of each."""
+WRONG_GEOHASHES = ((14, 0), (14, 8), (15, 7), (16, 32), (17, 31), (17, 61))
 
 
 def column_orders() -> Iterator[Question]:
@@ -89,6 +92,12 @@ def creations() -> Iterator[Question]:
         *(
             (each, False)
             for each in (0, 20, 23, 34, 27, 27 | 9 << 8, 27 | 10 << 8 | 1 << 30, 14, 17, 31 | 19 << 8 | 20 << 18)
+        ),
+        *((tag | bits << 8 | 1 << 16, True) for tag, bits in GEOHASHES),
+        *((tag | bits << 8, False) for tag, bits in GEOHASHES),
+        *(
+            (tag | bits << 8 | 1 << 16, False)
+            for tag, bits in ((14, 0), (14, 8), (15, 7), (16, 32), (17, 31), (17, 61))
         ),
         *((tag | 1 << 18, False) for tag in (LONG, 1, 26)),
         *((tag | 1 << 8, False) for tag in (LONG, TIMESTAMP, 1, 26)),

@@ -29,8 +29,7 @@ from tornproof.impl.table.partition_schema import new_header
 from tornproof.impl.write.writer_options import WriterOptions
 
 META_HEADER, META_COLUMN = struct.Struct("<6i2qBii79x"), struct.Struct("<iqii4xi4x")
-META_ID = 4
-"""The place of the table's number among these fields."""
+"""The last two fields of the header are another version with a checksum, and how long rows live."""
 COLUMN_ORDERS: tuple[tuple[str, dict[int, int], set[int], list[int]], ...] = (
     ("nothing", {}, set(), [0, 1, 2]),
     ("another type of one in the middle", {3: 1}, set(), [0, 3, 2]),
@@ -113,7 +112,8 @@ def creations() -> Iterator[Question]:
         found = functools.partial(_has_name_of, path, named)
         yield Question("creations", f"whether a new table at {path} has the name {named}", found, True)
     for number in (0, 1, 2, 7, (1 << 31) - 1):
-        yield Question("creations", f"a table with the id {number}", functools.partial(_id_of, number), number)
+        settings = (1, 0, 0, 426, number, 500_000, 600_000_000, 0, 0)
+        yield Question("creations", f"a table with the id {number}", functools.partial(_settings_of, number), settings)
     for capacity in (-1, 0, 1, 2, 3, 4, 5, 1023, 1024, 1025, (1 << 20) - 1, 1 << 20, (1 << 20) + 1):
         made = functools.partial(_capacity_of, capacity)
         expected = (
@@ -164,11 +164,11 @@ def _dictionary_sizes() -> dict[str, int]:
     return {kind: len(files[f"table/s.{kind}"]) for kind in "ocvk"}
 
 
-def _id_of(table_id: int) -> int:
+def _settings_of(table_id: int) -> tuple[int, ...]:
     storage, columns = MemoryStorage(), [NewColumn(name="ts", type=TIMESTAMP)]
     create_table(storage, "table", columns, timestamp="ts", partition_by=PartitionBy.DAY, table_id=table_id)
-    number: int = META_HEADER.unpack_from(storage.image().files[f"table/{META_FILE}"])[META_ID]
-    return number
+    *settings, _, _ = META_HEADER.unpack_from(storage.image().files[f"table/{META_FILE}"])
+    return tuple(settings)
 
 
 def _capacity_of(capacity: int) -> int | None:

@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 import msgspec
 import pyarrow as pa
 
-from tornproof.impl.chunk.statistics import FEW_VALUES, comparable_bound, extremes_of, has_known_order, is_nan
+from tornproof.impl.chunk.statistics import FEW_VALUES, extremes_of, has_known_order, is_nan
 from tornproof.impl.errors import CorruptError
 from tornproof.impl.parquet.fields import COLUMN_INDEX, OFFSET_INDEX, BoundaryOrder, PageType
 from tornproof.impl.parquet.pages import PageInfo
@@ -21,7 +21,7 @@ from tornproof.impl.parquet.records import Table, read
 from tornproof.impl.parquet.thrift import TRUE, BrokenError, Step, decode
 from tornproof.impl.pm.block import Chunk
 from tornproof.impl.pm.header import Column
-from tornproof.impl.pm.statistics import are_unsigned
+from tornproof.impl.pm.statistics import are_unsigned, value_of
 from tornproof.impl.types.compute import compute
 from tornproof.impl.types.questdb import TypeTag, tag_of
 
@@ -167,7 +167,8 @@ def _bounds(stored: StoredIndex, column: Column, raw: tuple[bytes, bytes]) -> tu
     """Return the bounds of a page with values as values to compare, None if these have no known order."""
     if not has_known_order(column):
         return None
-    low, high = comparable_bound(raw[0], column), comparable_bound(raw[1], column)
+    low: Any = value_of(column, raw[0])
+    high: Any = value_of(column, raw[1])
     if low is None or high is None:
         stored.reject("bounds in column index", "bytes of the physical type's width", " and ".join(map(bytes.hex, raw)))
     if low > high:

@@ -174,22 +174,14 @@ def _about(
 def _bound(statistic: Statistic | None, column: Column, chunk: Chunk, file: str) -> Any:
     if statistic is None:
         return None
-    bound = comparable_bound(statistic.value, column)
+    bound = value_of(column, statistic.value)
     if bound is None:
         raise_corrupt(column, chunk, file, "statistics", "bytes of the physical type's width", statistic.value.hex())
     return bound
 
 
-def comparable_bound(raw: bytes, column: Column) -> Any:
-    """Return a bound as a value to compare, None if its length does not fit the physical type."""
-    bound = value_of(column, raw)
-    if isinstance(bound, bytes) and valid_decimal_shape(column.type) is not None:
-        return int.from_bytes(bound, "big", signed=True)
-    return bound
-
-
 def extremes_of(values: pa.Array, column: Column) -> tuple[Any, Any]:
-    """Return the smallest and largest value as those of `comparable_bound`, or two None where all are null."""
+    """Return the smallest and largest value as those of `value_of`, or two None where all are null."""
     if tag_of(column.type) in UNSIGNED_TAGS:
         values = values.view(pa.uint32())
     smallest, largest = _min_max(values)

@@ -81,6 +81,7 @@ from tornproof.harness.explorers.roundtrip.worked_out.verifications import (
     verified,
 )
 from tornproof.harness.explorers.roundtrip.worked_out.verified_records import verified_records
+from tornproof.harness.explorers.roundtrip.worked_out.writers import writers
 
 PROPERTY = "what the format spells out is what its documentation says"
 
@@ -149,6 +150,7 @@ def questions() -> tuple[Question, ...]:
         *recovered(),
         *advice(),
         *column_tops(),
+        *writers(),
     )
 
 

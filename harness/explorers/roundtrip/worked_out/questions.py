@@ -50,6 +50,7 @@ from tornproof.harness.explorers.roundtrip.worked_out.new_tables import (
     new_partitions,
     time_columns,
 )
+from tornproof.harness.explorers.roundtrip.worked_out.other_partitions import other_partitions
 from tornproof.harness.explorers.roundtrip.worked_out.page_indexes import page_indexes, times_in_order
 from tornproof.harness.explorers.roundtrip.worked_out.processes import errors, threads, work
 from tornproof.harness.explorers.roundtrip.worked_out.question import Question, problem_of
@@ -151,6 +152,7 @@ def questions() -> tuple[Question, ...]:
         *advice(),
         *column_tops(),
         *writers(),
+        *other_partitions(),
     )
 
 

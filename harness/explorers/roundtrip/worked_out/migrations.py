@@ -7,7 +7,7 @@ import io
 import itertools
 import json
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -71,6 +71,7 @@ CHILD_COUNT, OLDER_DECIMAL, OLDER_TEXT = 5, {6: 5, 7: 0, 8: 5}, {6: 0}
 """The field of an element with children, and those of a decimal (its annotation, scale and digits) and of a text."""
 PHYSICAL_TYPE, FIXED_LENGTH = 1, 7
 """The field of an element's type, and the type of values of a fixed length."""
+REPETITION, OLDER_ANNOTATION, ANNOTATION = 3, 6, 10
 BLOOM_FILTER_OFFSET, BEHIND_BYTES = 14, 4096
 """The field of a chunk's facts, and a place behind any file that is made here."""
 GLOBAL_KEYS, ASCII, OPTIONAL = 1, 2, 4
@@ -229,6 +230,30 @@ def rejections() -> Iterator[Question]:
         content = with_footer(whole, within(SCHEMA, functools.partial(_annotated, members=members)))
         found = functools.partial(_outcome, content)
         yield Question("rejections", f"a migration of a file with {words}", found, "CorruptError")
+    groups, text = _written({"group": [{"a": 1, "b": 2}]}), Struct((Field(1, Kind.STRUCT, Struct(())),))
+    for words, field, expected in (
+        ("as it is", Field(REPETITION, Kind.I32, 1), "made"),
+        ("as a list", Field(OLDER_ANNOTATION, Kind.I32, 3), "made"),
+        ("as a text, by its older annotation", Field(OLDER_ANNOTATION, Kind.I32, 0), "CorruptError"),
+        ("as a text", Field(ANNOTATION, Kind.STRUCT, text), "CorruptError"),
+        *((f"repeated in the way {way}", Field(REPETITION, Kind.I32, way), "CorruptError") for way in (-1, 3)),
+    ):
+        content = with_footer(groups, within(SCHEMA, functools.partial(_with_group, field=field)))
+        found = functools.partial(_outcome, content)
+        yield Question("rejections", f"a migration of a file with a group {words}", found, expected)
+    numbers, number = _written({"n": [3, 1]}), Struct((Field(10, Kind.STRUCT, _integer(64)),))
+    for words, fields, expected in (
+        ("as numbers", (Field(ANNOTATION, Kind.STRUCT, number),), "made"),
+        ("as texts", (Field(OLDER_ANNOTATION, Kind.I32, 0),), "CorruptError"),
+        (
+            "as texts and as numbers",
+            (Field(OLDER_ANNOTATION, Kind.I32, 0), Field(ANNOTATION, Kind.STRUCT, number)),
+            "CorruptError",
+        ),
+    ):
+        content = with_footer(numbers, within(SCHEMA, functools.partial(_with_leaf, fields=fields)))
+        found = functools.partial(_outcome, content)
+        yield Question("rejections", f"a migration of a file with 64 bits {words}", found, expected)
     wide = _written({"a": [1, 2], "b": [3, 4], "c": [5, 6]})
     for limit, expected in ((5, "UnsupportedError"), (6, "made"), (7, "made")):
         words = f"a migration of a file with 6 chunks where readers take {limit}"
@@ -246,9 +271,26 @@ def as_text(element: Struct) -> Struct:
 
 
 def _annotated(element: Struct, members: Mapping[int, int]) -> Struct:
-    if any(field.id == CHILD_COUNT for field in element.fields):
-        return element
-    return with_fields(element, *(Field(each, Kind.I32, value) for each, value in members.items()))
+    return _with_leaf(element, [Field(each, Kind.I32, value) for each, value in members.items()])
+
+
+def _with_leaf(element: Struct, fields: Sequence[Field]) -> Struct:
+    return element if _has(element, CHILD_COUNT) else with_fields(element, *fields)
+
+
+def _with_group(element: Struct, field: Field) -> Struct:
+    """Return a group with a field; the root and leaves stay as they are."""
+    is_root = any(each.value == b"schema" for each in element.fields)
+    return with_fields(element, field) if _has(element, CHILD_COUNT) and not is_root else element
+
+
+def _has(element: Struct, field_id: int) -> bool:
+    return any(field.id == field_id for field in element.fields)
+
+
+def _integer(bits: int) -> Struct:
+    """Return the annotation of signed integers."""
+    return Struct((Field(1, Kind.BYTE, bits), Field(2, Kind.BOOL, True)))
 
 
 def _is_migrated_alone(content: bytes, mode: ConversionMode) -> bool:

@@ -230,12 +230,12 @@ def rejections() -> Iterator[Question]:
         content = with_footer(whole, within(SCHEMA, functools.partial(_annotated, members=members)))
         found = functools.partial(_outcome, content)
         yield Question("rejections", f"a migration of a file with {words}", found, "CorruptError")
-    groups, text = _written({"group": [{"a": 1, "b": 2}]}), Struct((Field(1, Kind.STRUCT, Struct(())),))
+    groups, string = _written({"group": [{"a": 1, "b": 2}]}), Struct((Field(1, Kind.STRUCT, Struct(())),))
     for words, field, expected in (
         ("as it is", Field(REPETITION, Kind.I32, 1), "made"),
         ("as a list", Field(OLDER_ANNOTATION, Kind.I32, 3), "made"),
         ("as a text, by its older annotation", Field(OLDER_ANNOTATION, Kind.I32, 0), "CorruptError"),
-        ("as a text", Field(ANNOTATION, Kind.STRUCT, text), "CorruptError"),
+        ("as a text", Field(ANNOTATION, Kind.STRUCT, string), "CorruptError"),
         *((f"repeated in the way {way}", Field(REPETITION, Kind.I32, way), "CorruptError") for way in (-1, 3)),
     ):
         content = with_footer(groups, within(SCHEMA, functools.partial(_with_group, field=field)))

@@ -11,10 +11,13 @@ from tornproof.harness.common.new_tables import new_table, new_table_of_rows
 from tornproof.harness.explorers.roundtrip.metadata.views import view_problems
 from tornproof.harness.explorers.roundtrip.worked_out.column_types import LONG, PLAIN_TAGS, TIMESTAMP
 from tornproof.harness.explorers.roundtrip.worked_out.question import Question
+from tornproof.harness.simulator.filesystem.faulty import RefusingStorage
 from tornproof.harness.simulator.filesystem.image import DiskImage
+from tornproof.harness.simulator.filesystem.intercept import CallKind
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.systems.workload import FIRST_TIME
 from tornproof.impl.errors import TornproofError
+from tornproof.impl.storage.interface import StorageReason
 from tornproof.impl.table.create import NewColumn, create_table
 from tornproof.impl.table.metadata_file import (
     META_FILE,
@@ -103,6 +106,13 @@ def creations() -> Iterator[Question]:
     ):
         found = functools.partial(_is_created, NewColumn(name="column", type=number))
         yield Question("creations", f"a column of type {number:#x}", found, is_right)
+    for length, of, is_right in ((124, "SYMBOL", True), (125, "SYMBOL", False), (127, "LONG", True)):
+        # Their dictionaries are files, whose names have at most 255 bytes.
+        found = functools.partial(_is_created, NewColumn(name="ß" * length, type=PLAIN_TAGS[of]))
+        yield Question("creations", f"a column of the type {of} whose name has {2 * length} bytes", found, is_right)
+    for reason, is_right in ((StorageReason.NO_LOCKS, True), (StorageReason.NO_SPACE, False)):
+        found = functools.partial(_is_created, refused_lock=reason)
+        yield Question("creations", f"a table in a file system that refuses locks: {reason}", found, is_right)
     for count in (1_771, 1_772, 4_000):
         words = f"how many columns a new table of {count} has"
         yield Question("creations", words, functools.partial(_column_count, count), count)
@@ -127,10 +137,17 @@ def creations() -> Iterator[Question]:
         yield Question("creations", f"keys {key_names}", found, key_names != (False, True))
 
 
-def _is_created(column: NewColumn | None = None, table: str = "table", *, has_key: bool = False) -> bool:
+def _is_created(
+    column: NewColumn | None = None,
+    table: str = "table",
+    *,
+    has_key: bool = False,
+    refused_lock: StorageReason | None = None,
+) -> bool:
     columns = [NewColumn(name="ts", type=TIMESTAMP, is_dedup_key=has_key), *([column] if column else [])]
+    storage = RefusingStorage(MemoryStorage(), lambda call: refused_lock if call.kind is CallKind.LOCK else None)
     try:
-        create_table(MemoryStorage(), table, columns, timestamp="ts", partition_by=PartitionBy.DAY)
+        create_table(storage, table, columns, timestamp="ts", partition_by=PartitionBy.DAY)
     except TornproofError:
         return False
     return True

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from tornproof.harness.explorers.roundtrip.metadata.placed_partitions import GENERATED, PARQUET
+from tornproof.harness.explorers.roundtrip.worked_out.new_tables import META_COLUMN, META_HEADER
 from tornproof.harness.explorers.roundtrip.worked_out.question import Question, outcome_of
 from tornproof.harness.explorers.roundtrip.writing.kills import table_of_rows
 from tornproof.harness.simulator.filesystem.image import DiskImage
@@ -21,6 +22,7 @@ from tornproof.impl.table.column_versions import CV_FILE
 from tornproof.impl.table.metadata_file import META_FILE, NAME_FILE
 from tornproof.impl.table.partition import PM_FILE
 from tornproof.impl.table.table import open_table
+from tornproof.impl.txn.sequencer import SEQUENCER_FILE
 from tornproof.impl.txn.transaction import TXN_FILE
 from tornproof.impl.verify.verify import verify_table
 
@@ -78,6 +80,13 @@ def _before_pm(*, cut_bytes: int = 0) -> Files:
     """Return a partition as releases before 9.4.0 left it."""
     files, data = _with_entry(_files(), PARQUET), f"{FIRST}/{DATA_FILE}"
     return {**_without(files, f"{FIRST}/{PM_FILE}"), data: files[data][: len(files[data]) - cut_bytes]}
+
+
+def _with_column_type(number: int) -> Files:
+    """Return files whose `_meta` says that the values have another type."""
+    content = bytearray(_files()[META_FILE])
+    struct.pack_into("<i", content, META_HEADER.size + META_COLUMN.size, number)
+    return {**_files(), META_FILE: bytes(content)}
 
 
 def _with_column_version(version: int) -> Files:
@@ -147,6 +156,18 @@ STATES: dict[str, tuple[Callable[[], Files], Any, Any, Any]] = {
         ([], 1),
         ([], [], 1),
         (2, 0),
+    ),
+    "whose log has a transaction more": (
+        lambda: {**_files(), SEQUENCER_FILE: struct.pack("<iq", 0, 1)},
+        ([], 1),
+        ([], [], 0),
+        (2, 0),
+    ),
+    "whose _meta says another type than its partitions": (
+        lambda: _with_column_type(99),
+        (["TYPE of column 'v'"] * 2, 0),
+        ([], ["TYPE of column 'v'"] * 2, 0),
+        CorruptError.__name__,
     ),
     "that is a mere copy of commits": (
         lambda: _without(_files(), CV_FILE, META_FILE, NAME_FILE),

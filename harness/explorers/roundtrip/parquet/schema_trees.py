@@ -73,6 +73,8 @@ NESTED = (
 )
 """Trees that are longer than those of which all are tried, or have other annotations."""
 ROOTS = tuple(Element(count, None, None) for count in (None, 0, 1, 2, 3))
+MARKED_ROOTS = tuple(Element(1, repetition, None) for repetition in (None, REQUIRED, OPTIONAL, REPEATED))
+"""Writers mark a root as required, or as repeated, which says nothing."""
 Leaf: TypeAlias = tuple[int, int, int]
 """Its highest repetition and definition level, and the dimensions of the array that it is."""
 
@@ -100,7 +102,7 @@ def schema_trees() -> tuple[SchemaTree, ...]:
     return tuple(
         SchemaTree((root, *rest), kind)
         for kind in ("read", "migrated")
-        for root, rest in (*_short(), *((Element(1, None, None), nested) for nested in NESTED))
+        for root, rest in (*_short(), *itertools.product(MARKED_ROOTS, NESTED))
     )
 
 

@@ -81,6 +81,7 @@ def bloom_filters() -> Iterator[Question]:
         ("floats", pa.array([0.5, -2.0], pa.float32()), [struct.pack("<f", each) for each in (0.5, -2.0)]),
         ("doubles", pa.array([0.1, -1e300], pa.float64()), [struct.pack("<d", each) for each in (0.1, -1e300)]),
         ("texts", pa.array(SYMBOLS), [each.encode() for each in SYMBOLS]),
+        ("texts of which one is empty", pa.array(["", "a"]), [b"", b"a"]),
         ("keys", pa.array(SYMBOLS[::-1]).dictionary_encode(), [each.encode() for each in SYMBOLS[::-1]]),
         ("values and nulls", pa.array([5, None, 6], pa.int64()), [struct.pack("<q", each) for each in (5, 6)]),
     ]
@@ -90,6 +91,8 @@ def bloom_filters() -> Iterator[Question]:
     for name, array, contents in arrays:
         hashes = [xxhash.xxh64_intdigest(content) for content in contents]
         yield Question("bloom filters", f"hashes of {name}", functools.partial(_value_hashes, array), hashes)
+        one_by_one = functools.partial(lambda asked: [bloom.hash_of(each) for each in asked], contents)
+        yield Question("bloom filters", f"hashes of {name}, one by one", one_by_one, hashes)
         words = f"the bits of a filter of {LARGE_FILTER_BYTES} bytes of {name}"
         places = sorted({bit for each in hashes for bit in _bits_of(LARGE_FILTER_BYTES, each)})
         yield Question("bloom filters", words, functools.partial(_set_bits, hashes, LARGE_FILTER_BYTES), places)

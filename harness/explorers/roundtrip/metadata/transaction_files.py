@@ -257,9 +257,9 @@ def _wrong() -> Iterator[TransactionFile]:
         sound = TransactionFile(name="", version=version, entries=_entries(3))
         slot, area = 8 + 24 * (version % 2), sound.area.upper()
         for name, changes in (
-            ("record_offset", (0, FIRST_AREA - 8, FIRST_AREA + 4, -8, 1 << 20)),
-            ("symbols_size", (-8, 4, 12)),
-            ("partitions_size", (-32, 16, 33)),
+            ("record_offset", (0, FIRST_AREA - 8, FIRST_AREA + 4, -8, -(1 << 31), 1 << 20)),
+            ("symbols_size", (-(1 << 31), -8, 4, 12)),
+            ("partitions_size", (-(1 << 31), -32, 16, 33)),
         ):
             at = slot + 4 * ("record_offset", "symbols_size", "partitions_size").index(name)
             for value in changes:

@@ -27,6 +27,7 @@ from tornproof.harness.systems.workload import FIRST_TIME
 from tornproof.impl.chunk.duplicate_values import read_column_values
 from tornproof.impl.chunk.duplicates import ChunkForm
 from tornproof.impl.chunk.expansion import bound_bytes
+from tornproof.impl.chunk.together import is_small
 from tornproof.impl.layout.parquet import DATA_FILE, FooterForm
 from tornproof.impl.pm.block import Chunk
 from tornproof.impl.read.reader import open_snapshot
@@ -62,6 +63,10 @@ def limits() -> Iterator[Question]:
         words = f"how many bytes a chunk of {value_count} values in {chunk_bytes} bytes may decode to"
         most = max(64 * MEBIBYTE, 64 * chunk_bytes)
         yield Question("limits", words, functools.partial(_bound, chunk_bytes, value_count), most)
+    for size_bytes, value_count in itertools.product((1, 16 << 10, (16 << 10) + 1), (0, 1, 4096, 4097)):
+        words = f"whether a chunk of {value_count} values in {size_bytes} bytes is decoded with others"
+        is_right = size_bytes <= 16 << 10 and 1 <= value_count <= 4096
+        yield Question("limits", words, functools.partial(_is_small, size_bytes, value_count), is_right)
     for chunks, less in itertools.product((ChunkForm.OLD, ChunkForm.ALP_ALONE), (0, 1)):
         words = f"the values of {chunks} chunks of which one has {less} bytes more than may be"
         values = "UnsupportedError" if less else list(range(ROW_COUNT))
@@ -112,18 +117,24 @@ def _partitions_within(less: int) -> Any:
 
 
 def _bound(chunk_bytes: int, value_count: int) -> int:
-    return bound_bytes(
-        Chunk(
-            codec=0,
-            encodings=1,
-            num_values=value_count,
-            byte_range_start=4,
-            total_compressed=chunk_bytes,
-            null_count=None,
-            distinct_count=None,
-            minimum=None,
-            maximum=None,
-        )
+    return bound_bytes(_chunk(chunk_bytes, value_count))
+
+
+def _is_small(chunk_bytes: int, value_count: int) -> bool:
+    return is_small(_chunk(chunk_bytes, value_count))
+
+
+def _chunk(size_bytes: int, value_count: int) -> Chunk:
+    return Chunk(
+        codec=0,
+        encodings=1,
+        num_values=value_count,
+        byte_range_start=4,
+        total_compressed=size_bytes,
+        null_count=None,
+        distinct_count=None,
+        minimum=None,
+        maximum=None,
     )
 
 

@@ -54,6 +54,7 @@ from tornproof.harness.explorers.roundtrip.worked_out.new_tables import (
 from tornproof.harness.explorers.roundtrip.worked_out.other_partitions import other_partitions
 from tornproof.harness.explorers.roundtrip.worked_out.page_indexes import page_indexes, times_in_order
 from tornproof.harness.explorers.roundtrip.worked_out.processes import errors, threads, work
+from tornproof.harness.explorers.roundtrip.worked_out.published_files import published_files
 from tornproof.harness.explorers.roundtrip.worked_out.question import Question, problem_of
 from tornproof.harness.explorers.roundtrip.worked_out.reads import asked_in_words
 from tornproof.harness.explorers.roundtrip.worked_out.reports import (
@@ -155,6 +156,7 @@ def questions() -> tuple[Question, ...]:
         *writers(),
         *other_partitions(),
         *chunk_layouts(),
+        *published_files(),
     )
 
 

@@ -59,6 +59,11 @@ class ChunkFacts(NamedTuple):
     bloom_filter_offset: int | None
     bloom_filter_length: int | None
 
+    @property
+    def start_bytes(self) -> int:
+        """Where the chunk's first page starts in the file."""
+        return self.dictionary_page_offset or self.data_page_offset
+
     def stated(self, physical_type: int, path: tuple[bytes, ...]) -> Stated:
         """Return the chunk's members by paths of field ids, for its column's type and path."""
         known: dict[str, Any] = {

@@ -185,7 +185,7 @@ def test_what_the_schema_says_is_what_pyarrow_says() -> None:
             assert ours.num_values == theirs.num_values
             assert ours.total_compressed_size == theirs.total_compressed_size
             assert ours.total_uncompressed_size == theirs.total_uncompressed_size
-            assert ours.start_bytes == theirs.dictionary_page_offset or theirs.data_page_offset
+            assert ours.start_bytes == (theirs.dictionary_page_offset or theirs.data_page_offset)
             assert ours.null_count == theirs.statistics.null_count
     for row_group, column in ((3, 0), (0, 4), (-1, 0), (0, -1)):
         with pytest.raises(IndexError):

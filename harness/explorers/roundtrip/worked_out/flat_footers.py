@@ -41,6 +41,8 @@ GROUPS = {"lists": 3, "maps": 2, "key": 1, "decimals": 5}
 """The members of the union of logical types: lists, maps, texts and decimals."""
 ENCODING_STATS, DICTIONARY_PAGE = 13, 2
 """The field of a chunk's facts that counts pages by kind and encoding, and a kind."""
+DICTIONARY_PAGE_OFFSET, MAGIC_BYTES = 11, 4
+"""The field of a chunk's facts, and where the first chunk begins."""
 FILE = "data.parquet"
 
 Stated = tuple[int, int, int, int] | None
@@ -79,6 +81,16 @@ def flat_dictionaries() -> Iterator[Question]:
         found = functools.partial(_is_fully_in_dictionary, content)
         name = f"whether all texts are in a dictionary whose footer names {words} alone"
         yield Question("dictionaries in FlatBuffers", name, found, False)
+    with_dictionary, without_one = (_texts(is_used, 1 << 20) for is_used in (True, False))
+    no_dictionary = Field(DICTIONARY_PAGE_OFFSET, Kind.I64, 0)
+    at_zero = with_footer(without_one, within(CHUNK_FACTS, lambda facts: with_fields(facts, no_dictionary)))
+    for words, content in (
+        ("with a dictionary", with_dictionary),
+        ("without one", without_one),
+        ("with one at byte 0, which is none,", at_zero),
+    ):
+        begins = functools.partial(_start_of_chunk, content)
+        yield Question("dictionaries in FlatBuffers", f"where a chunk {words} begins", begins, MAGIC_BYTES)
 
 
 def _with_pages(kept: tuple[int, ...], facts: Struct) -> Struct:
@@ -92,6 +104,10 @@ def _texts(is_used: bool, limit_bytes: int) -> bytes:
     pages: dict[str, Any] = {"data_page_size": 500, "write_batch_size": 50}
     pq.write_table(rows, target, use_dictionary=is_used, dictionary_pagesize_limit=limit_bytes, **pages)
     return target.getvalue()
+
+
+def _start_of_chunk(content: bytes) -> int:
+    return _flat(content).chunk(0, 0).start_bytes
 
 
 def _is_fully_in_dictionary(content: bytes) -> bool:

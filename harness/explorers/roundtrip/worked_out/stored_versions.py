@@ -21,9 +21,11 @@ from tornproof.harness.explorers.roundtrip.metadata.transaction_files import (
 )
 from tornproof.harness.explorers.roundtrip.worked_out.question import Question
 from tornproof.harness.explorers.roundtrip.worked_out.transactions import states_of, version_of
+from tornproof.harness.simulator.filesystem.image import DiskImage
+from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.impl.layout.txn import SymbolCount, TransactionRecord
 from tornproof.impl.txn import write
-from tornproof.impl.txn.transaction import Transaction, decode_transaction
+from tornproof.impl.txn.transaction import TXN_FILE, Transaction, decode_transaction
 from tornproof.impl.txn.write import (
     NextVersion,
     PartitionState,
@@ -33,6 +35,7 @@ from tornproof.impl.txn.write import (
     next_version,
     plan_store,
 )
+from tornproof.impl.write.commit import HARDENED, execute
 
 VERSION = struct.Struct("<q")
 PARTITIONS_SIZE_BYTES = 4
@@ -109,6 +112,25 @@ def stores() -> Iterator[Question]:
             words = f"{symbol_count} symbol counts and {count} partitions beside {older_count} partitions at {offset}"
             found = functools.partial(_stored, offset, symbol_count, older_count, count)
             yield Question("stores", f"the stores of a version with {words}", found, "as a whole, and elsewhere")
+
+    for size_bytes, value in itertools.product((4096, 4104, 8192), (0, 7)):
+        words = f"what is in a file of 4096 bytes of ones after {value} was stored in it and it has {size_bytes}"
+        before, plan = b"\xff" * 4096, _plan_of(size_bytes, value)
+        yield Question("stores", words, functools.partial(_published, before, plan), _committed(before, plan))
+
+
+def _plan_of(size_bytes: int, value: int) -> StorePlan:
+    """Return a plan that stores a value in words at the start and at both ends."""
+    places = ((64, 8), (72, 4), (4088, 8), (size_bytes - 4, 4))
+    stores = [WordStore(offset_bytes=offset, size_bytes=word, value=value) for offset, word in places]
+    first = WordStore(offset_bytes=0, size_bytes=VERSION.size, value=value)
+    return StorePlan(file_size_bytes=size_bytes, record_stores=tuple(stores), version_store=first)
+
+
+def _published(content: bytes, plan: StorePlan) -> bytes:
+    storage = MemoryStorage.of(DiskImage.of_files({f"table/{TXN_FILE}": content}))
+    execute(HARDENED, storage, "table", (), plan)
+    return storage.image().files[f"table/{TXN_FILE}"]
 
 
 def _stored(offset_bytes: int, symbol_count: int, older_count: int, count: int) -> str:

@@ -19,6 +19,7 @@ from tornproof.impl.migrate.chunk_form import PART_SIZE_BYTES, ChunkChange, Plai
 from tornproof.impl.migrate.partition_publish import parent_of, publish_parts
 from tornproof.impl.storage.interface import EntryKind, ReadableFile, Storage
 from tornproof.impl.table.partition import PM_FILE
+from tornproof.impl.txn.transaction import TXN_FILE
 
 
 class FormChange(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,14 +50,11 @@ def change_footer_form(
     """Write a Parquet file with its footer and its chunks in a form to `out`, by default in its place.
 
     None leaves them in the form that they have. From and back to the same form, the bytes are the same. Raises
-    CorruptError, UnsupportedError for an extension that is not ours, UsageError for the data.parquet of a partition in
-    its place and for chunks that are gone, BusyError, StorageError.
+    CorruptError, UnsupportedError for an extension that is not ours, UsageError where the result would replace the
+    data.parquet of a partition and for chunks that are gone, BusyError, StorageError.
     """
-    if out is None and _is_of_partition(storage, path):
-        raise UsageError(
-            f"{path}: it is pinned by its {PM_FILE}; write a copy with --out, or have the writer of the table do it "
-            "(WriterOptions, encoding.footer_extension)"
-        )
+    target = path if out is None else out
+    _demand_replaceable(storage, target)
     with storage.open_for_reading(path) as file:
         size_bytes = file.size_bytes()
         read = _unchanged(file, path, size_bytes)
@@ -87,10 +85,10 @@ def change_footer_form(
                 if again.size_bytes() != size_bytes or any(again.pread(*at) != part for at, part in seen.items()):
                     raise _changed(path)
 
-        publish_parts(storage, out or path, _in_large_parts(parts()), check_unchanged, like=path)
+        publish_parts(storage, target, _in_large_parts(parts()), check_unchanged, like=path)
     return FormChange(
         path=path,
-        written_to=out or path,
+        written_to=target,
         before=before.form,
         after=form,
         size_before=size_bytes,
@@ -103,10 +101,21 @@ def change_footer_form(
     )
 
 
+def _demand_replaceable(storage: Storage, target: str) -> None:
+    if not target:
+        raise UsageError("out: expected the path of a file, found an empty one")
+    if _is_of_partition(storage, target):
+        raise UsageError(
+            f"{target}: it is the data of a partition, whose size {PM_FILE} or {TXN_FILE} records; write a copy "
+            "elsewhere with --out, or have the writer of the table do it (WriterOptions, encoding.footer_extension)"
+        )
+
+
 def _is_of_partition(storage: Storage, path: str) -> bool:
+    """Whether a file is a partition's data: also without `_pm`, as older releases write it, or behind a link."""
     directory = parent_of(path)
-    beside = f"{directory}/{PM_FILE}"
-    return path.rpartition("/")[2] == DATA_FILE and storage.kind(beside) is not EntryKind.MISSING
+    beside = (f"{directory}/{PM_FILE}", f"{directory}/../{TXN_FILE}", f"{parent_of(directory)}/{TXN_FILE}")
+    return path.rpartition("/")[2] == DATA_FILE and any(storage.kind(each) is not EntryKind.MISSING for each in beside)
 
 
 def _thrift_of(footer: FileFooter) -> bytes:

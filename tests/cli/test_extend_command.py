@@ -164,7 +164,7 @@ def test_wrong_requests_are_usage_errors(tornproof: WarmRunner, plain: Path, cop
     assert tornproof("extend", plain.with_name("missing"), "--strip").code == 2
     run = tornproof("extend", copy_of(DAY) / "data.parquet", "--footer", "private")
     assert run.code == 2
-    assert "it is pinned by its _pm; write a copy with --out" in sentence_of(run)
+    assert "it is the data of a partition" in sentence_of(run)
     assert plain.read_bytes() == sample_file()
 
 

@@ -70,8 +70,8 @@ def extend(
     `final` (experimental), where they are alone, or `thrift`. `encoding` is `alp`, where numbers are in ALP or PFOR
     beside the chunks that they were in, `alp-alone` (experimental), from which there is no way back, or `old`. With
     `thrift` and `old` the file is as it was, byte for byte; what is None stays as it is. Raises CorruptError,
-    UnsupportedError for an extension that is not ours, UsageError for the data.parquet of a partition in its place and
-    for chunks that are gone, BusyError, StorageError, and ValueError for another form.
+    UnsupportedError for an extension that is not ours, UsageError where the result would replace the data.parquet of a
+    partition and for chunks that are gone, BusyError, StorageError, and ValueError for another form.
     """
     target = None if out is None else os.fsdecode(out)
     form = None if footer is None else FooterForm(footer)

@@ -68,14 +68,46 @@ def test_files_of_several_parts_are_copied_whole() -> None:
     assert storage.image().files[PATH] == in_form(content, FooterForm.PRIVATE)
 
 
-def test_the_data_of_a_partition_is_changed_in_a_copy_only() -> None:
+@pytest.mark.parametrize("out", [None, "t/day/data.parquet", "./t/day/../day//data.parquet"])
+@pytest.mark.parametrize("recorded_in", ["t/day/_pm", "t/_txn"])
+def test_the_data_of_a_partition_is_changed_in_a_copy_only(recorded_in: str, out: str | None) -> None:
+    """An `out` that was the file itself replaced it, and so did any call where there is no `_pm`."""
     content = sample_file()
-    storage = MemoryStorage.of(DiskImage.of_files({"t/day/data.parquet": content, "t/day/_pm": b"x"}))
-    with pytest.raises(UsageError, match=r"it is pinned by its _pm"):
-        change_footer_form(storage, "t/day/data.parquet", FooterForm.PRIVATE)
+    storage = MemoryStorage.of(DiskImage.of_files({"t/day/data.parquet": content, recorded_in: b"x"}))
+    with pytest.raises(UsageError, match="it is the data of a partition"):
+        change_footer_form(storage, "t/day/data.parquet", FooterForm.PRIVATE, out=out)
     change_footer_form(storage, "t/day/data.parquet", FooterForm.PRIVATE, out="copy.parquet")
+    with pytest.raises(UsageError, match="it is the data of a partition"):
+        change_footer_form(storage, "copy.parquet", out="t/day/data.parquet")
     assert storage.image().files["t/day/data.parquet"] == content
     change_footer_form(storage_of(content, "data.parquet"), "data.parquet", FooterForm.PRIVATE)
+
+
+def test_the_data_of_a_partition_is_known_through_links_and_from_inside(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    content = sample_file()
+    for directory in ("t/day", "elsewhere"):
+        (tmp_path / directory).mkdir(parents=True)
+        (tmp_path / directory / "data.parquet").write_bytes(content)
+    (tmp_path / "t" / "_txn").touch()
+    (tmp_path / "t" / "linked").symlink_to("../elsewhere")
+    (tmp_path / "link.parquet").symlink_to("t/day/data.parquet")
+    monkeypatch.chdir(tmp_path / "t" / "day")
+    for path in ("data.parquet", "../linked/data.parquet"):
+        with pytest.raises(UsageError, match="it is the data of a partition"):
+            change_footer_form(OperatingSystemStorage(), path, FooterForm.PRIVATE)
+    with pytest.raises(StorageError, match="it is a symbolic link"):
+        change_footer_form(OperatingSystemStorage(), "data.parquet", FooterForm.PRIVATE, out="../../link.parquet")
+    assert (tmp_path / "t/day/data.parquet").read_bytes() == (tmp_path / "elsewhere/data.parquet").read_bytes() == content
+
+
+def test_an_empty_out_is_no_place() -> None:
+    """It was taken for none, so that the file itself was replaced."""
+    storage = storage_of(content := sample_file())
+    with pytest.raises(UsageError, match="out: expected the path of a file, found an empty one"):
+        change_footer_form(storage, PATH, FooterForm.PRIVATE, out="")
+    assert storage.image().files == {PATH: content}
 
 
 def test_the_extension_of_somebody_else_is_not_replaced() -> None:

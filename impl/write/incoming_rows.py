@@ -29,6 +29,7 @@ POSITION = "position of a row"
 WIDEST_INTEGERS = pa.decimal256(38, 0)
 VARIABLE_WIDTH_BUFFER_COUNT = 3
 """Validity, offsets and values."""
+_INSTEAD_OF_VIEWS = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
 
 
 class ArrowStream(Protocol):
@@ -170,16 +171,30 @@ def _column(given: pa.ChunkedArray | None, field: pa.Field, row_count: int, colu
             return pa.nulls(row_count, _storage(field.type)).cast(field.type)
         return pa.repeat(pa.scalar(False if field.type == pa.bool_() else 0, field.type), row_count)
     _check_size(field.name, given)
-    if pa.types.is_dictionary(given.type):
-        # Dictionaries of several chunks may be too many for one.
-        given = pa.chunked_array([chunk.dictionary_decode() for chunk in given.chunks], given.type.value_type)
-    column = given.combine_chunks()
+    try:
+        column = _in_one_array(given)
+    except pa.ArrowException as error:
+        raise RowsRejectedError.at(field.name, None, field.type, f"{given.type}: {error}") from error
     fitting = column if column.type == field.type else cast_exactly(column, field, column_type)
     try:
         fitting.validate(full=True)
     except pa.ArrowInvalid as error:
         raise RowsRejectedError.at(field.name, None, f"sound values of type {field.type}", error) from error
     return fitting
+
+
+def _in_one_array(given: pa.ChunkedArray) -> pa.Array:
+    if pa.types.is_dictionary(given.type):
+        # Dictionaries of several chunks may be too many for one.
+        given = _with_values_to_take(given)
+        given = pa.chunked_array([chunk.dictionary_decode() for chunk in given.chunks], given.type.value_type)
+    return given.combine_chunks()
+
+
+def _with_values_to_take(given: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    """Return the same values with a dictionary that Arrow can decode, which it cannot if that has views (Polars)."""
+    of = _INSTEAD_OF_VIEWS.get(given.type.value_type)
+    return given if of is None else given.cast(pa.dictionary(given.type.index_type, of))
 
 
 def cast_exactly(column: pa.Array, field: pa.Field, column_type: int | None = None) -> pa.Array:
@@ -221,7 +236,7 @@ def _converted(given: pa.Array, of: pa.DataType) -> tuple[pa.Array, int]:
     if pa.types.is_list(of) and _is_list(given.type):
         return _converted_lists(given, of)
     if pa.types.is_dictionary(given.type):
-        given = given.dictionary_decode()
+        given = _with_values_to_take(given).dictionary_decode()
     if pa.types.is_integer(of) and _may_be_text(given.type):
         # Arrow takes the digits for bits of the type, so that 0xFF is -1 in eight of them.
         texts = given.cast(pa.large_string())

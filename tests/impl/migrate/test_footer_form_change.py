@@ -99,7 +99,9 @@ def test_the_data_of_a_partition_is_known_through_links_and_from_inside(
             change_footer_form(OperatingSystemStorage(), path, FooterForm.PRIVATE)
     with pytest.raises(StorageError, match="it is a symbolic link"):
         change_footer_form(OperatingSystemStorage(), "data.parquet", FooterForm.PRIVATE, out="../../link.parquet")
-    assert (tmp_path / "t/day/data.parquet").read_bytes() == (tmp_path / "elsewhere/data.parquet").read_bytes() == content
+    assert (
+        (tmp_path / "t/day/data.parquet").read_bytes() == (tmp_path / "elsewhere/data.parquet").read_bytes() == content
+    )
 
 
 def test_an_empty_out_is_no_place() -> None:

@@ -337,6 +337,46 @@ def test_dictionaries_of_several_chunks_may_be_too_many_for_one() -> None:
     assert conform(given, schema, "ts")["s"].to_pylist() == [*texts[0], *texts[1], "x", None]
 
 
+@pytest.mark.parametrize("kind", [polars.Categorical, polars.Enum(["x", "y", "z"])], ids=str)
+def test_categories_of_polars_are_texts(kind: Any) -> None:
+    """Their dictionaries are of views, which ended a commit with an error of Arrow's."""
+    texts = ["x", None, "y", "x"]
+    parts = [
+        polars.DataFrame({"ts": [DAY, DAY], "n": polars.Series(each, dtype=kind)}) for each in (texts[:2], texts[2:])
+    ]
+    assert conform(polars.concat(parts, rechunk=False), SCHEMA, "ts")["n"].to_pylist() == texts
+    assert conform(parts[0].clear(), SCHEMA, "ts").num_rows == 0
+
+
+@pytest.mark.parametrize("of", [pa.string_view(), pa.binary_view()], ids=str)
+def test_dictionaries_of_views_are_the_values_that_they_have(of: pa.DataType) -> None:
+    given = pa.DictionaryArray.from_arrays(pa.array([1, None, 0], pa.uint8()), pa.array(["1.5", "-2"]).cast(of))
+    assert conformed_to(pa.string(), given) == ["-2", None, "1.5"]
+    assert conformed_to(pa.binary(), given) == [b"-2", None, b"1.5"]
+    assert conformed_to(pa.float64(), given) == [-2.0, None, 1.5]
+    lists = pa.ListArray.from_arrays([0, 1, 3], given)
+    assert conformed_to(pa.list_(pa.string()), lists) == [["-2"], [None, "1.5"]]
+
+
+def conformed_to(of: pa.DataType, given: pa.Array) -> list[Any]:
+    schema = pa.schema([SCHEMA.field("ts"), pa.field("x", of)])
+    rows = conform(pa.table({"ts": [DAY] * len(given), "x": given}), schema, "ts")
+    return list(rows["x"].to_pylist())
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        pa.chunked_array([], pa.sparse_union([pa.field("a", pa.int64())])),
+        pa.DictionaryArray.from_arrays(pa.array([0]), pa.RunEndEncodedArray.from_arrays([1], ["a"])),
+    ],
+    ids=["no rows of a union", "dictionary of runs"],
+)
+def test_values_that_arrow_cannot_put_together_are_rejected(given: pa.Array | pa.ChunkedArray) -> None:
+    with pytest.raises(RowsRejectedError, match=f"column 'n': expected string, found {re.escape(str(given.type))}: "):
+        conform(pa.table({"ts": pa.array([DAY] * len(given), pa.int64()), "n": given}), SCHEMA, "ts")
+
+
 def test_text_that_is_none_is_rejected() -> None:
     """It ended a commit with an error of Python's."""
     text = pa.Array.from_buffers(pa.string(), 1, [None, pa.py_buffer(b"\0\0\0\0\1\0\0\0"), pa.py_buffer(b"\xff")])

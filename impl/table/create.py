@@ -142,6 +142,9 @@ def _check_columns(columns: Sequence[NewColumn], timestamp: str, partition_by: P
             raise TableRejectedError(f"two columns are called {column.name!r}; upper and lower case are the same")
         seen.add(column.name.lower())
         _check_type(column)
+        if column.is_dedup_key and tag_of(column.type) is TypeTag.ARRAY:
+            # No commit could tell its rows apart.
+            raise TableRejectedError(f"column {column.name!r}: an array cannot be a deduplication key")
         if (
             tag_of(column.type) is TypeTag.SYMBOL
             and len(f"{column.name}{LONGEST_ENDING}".encode()) > FILE_NAME_MAX_BYTES

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from command_line import cold_run
+from msgspec.structs import replace
 from real_tables import snapshot_of, verified
 from type_values import array_type, decimal_type, geohash_type
 
@@ -141,6 +142,11 @@ def column(name: str) -> NewColumn:
 REJECTED: dict[str, tuple[tuple[NewColumn, ...], dict[str, Any], str]] = {
     "no timestamp": ((column("v"),), {}, "'ts' is not among the columns"),
     "timestamp of another type": ((column("ts"),), {}, "'ts' is not of type TIMESTAMP"),
+    "array as a key": (
+        (replace(TS, is_dedup_key=True), NewColumn(name="a", type=array_type(2), is_dedup_key=True)),
+        {},
+        "column 'a': an array cannot be a deduplication key",
+    ),
     "same name": ((TS, column("v"), column("v")), {}, "two columns are called 'v'"),
     "same name but for case": ((TS, column("v"), column("V")), {}, "two columns are called 'V'"),
     "symbol capacity": (

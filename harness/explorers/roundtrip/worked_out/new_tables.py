@@ -135,6 +135,8 @@ def creations() -> Iterator[Question]:
             _is_created, NewColumn(name="k", type=LONG, is_dedup_key=key_names[1]), has_key=key_names[0]
         )
         yield Question("creations", f"keys {key_names}", found, key_names != (False, True))
+    found = functools.partial(_is_created, NewColumn(name="k", type=27 | 10 << 8, is_dedup_key=True), has_key=True)
+    yield Question("creations", "an array as a key", found, False)
 
 
 def _is_created(

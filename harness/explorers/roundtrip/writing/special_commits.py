@@ -38,11 +38,9 @@ from tornproof.impl.parquet.fields import Codec
 from tornproof.impl.pm.chain import Metadata
 from tornproof.impl.read.reader import open_snapshot
 from tornproof.impl.storage.interface import Storage
-from tornproof.impl.table.create import NewColumn, create_table
-from tornproof.impl.table.metadata_file import META_FILE, PartitionBy, encode_metadata_file
+from tornproof.impl.table.metadata_file import META_FILE, TableColumn, encode_metadata_file
 from tornproof.impl.table.table import open_table
 from tornproof.impl.txn.transaction import TXN_FILE
-from tornproof.impl.types.names import type_code
 from tornproof.impl.write.table_writer import open_writer
 from tornproof.impl.write.writer_options import BloomOptions, WriterOptions
 
@@ -111,11 +109,9 @@ def _keyed() -> Iterator[Question]:
 
 def _left_of(of: str, keys: Sequence[Any], *, is_together: bool) -> Any:
     storage = MemoryStorage()
-    columns = [
-        NewColumn(name=name, type=needed(type_code(each), each), is_dedup_key=True)
-        for name, each in (("ts", "TIMESTAMP"), ("key", of))
-    ]
-    create_table(storage, PATH, columns, timestamp="ts", partition_by=PartitionBy.DAY)
+    new_table(storage, PATH, {"ts": "TIMESTAMP", "key": of})
+    # A table of somebody else may also have keys that no new one gets.
+    storage = _with_changed_columns(storage, lambda each: replace(each, is_dedup_key=True))
 
     def left() -> int:
         for some in [keys] if is_together else [[key] for key in keys]:
@@ -330,13 +326,19 @@ def _renamed() -> Iterator[Question]:
 def _codec_of(codec: Codec, *, is_renamed: bool) -> int:
     storage = MemoryStorage.of(table_of_rows(PATH, [(FIRST_TIME, 1)]))
     name = "renamed" if is_renamed else "v"
-    metadata = needed(open_table(storage, PATH).metadata, "the new table has no metadata")
-    columns = tuple(replace(each, name=name) if each.name == "v" else each for each in metadata.columns)
-    content = encode_metadata_file(replace(metadata, columns=columns), table_id=1)
-    storage = MemoryStorage.of(storage.image().with_file(f"{PATH}/{META_FILE}", content))
+    storage = _with_changed_columns(
+        storage, lambda column: replace(column, name=name) if column.name == "v" else column
+    )
     encoding = EncodeOptions(columns={name: ColumnOptions(codec=codec)})
     commit(storage, PATH, [(FIRST_TIME + 1, 2)], options=WriterOptions(encoding=encoding, rewrite_unused_ratio=100.0))
     return int(_metadata_of(storage).blocks[-1].chunks[1].codec)
+
+
+def _with_changed_columns(storage: MemoryStorage, change: Callable[[TableColumn], TableColumn]) -> MemoryStorage:
+    metadata = needed(open_table(storage, PATH).metadata, "the new table has no metadata")
+    columns = tuple(map(change, metadata.columns))
+    content = encode_metadata_file(replace(metadata, columns=columns), table_id=1)
+    return MemoryStorage.of(storage.image().with_file(f"{PATH}/{META_FILE}", content))
 
 
 def _metadata_of(storage: MemoryStorage) -> Metadata:

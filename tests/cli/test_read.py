@@ -94,8 +94,8 @@ def test_the_same_text_goes_to_a_file_and_to_standard_output(
         (pa.binary(16), bytes(range(16)), bytes(range(16)).hex()),
         (pa.binary(), b"", ""),
         (pa.decimal256(76, 3), "1234567890123456789012345678901234567890.125", None),
-        (pa.list_(pa.float64()), [1.5, math.nan, None, math.inf], "[1.5, null, null, null]"),
-        (pa.list_(pa.list_(pa.float64())), [[1.0], [], [-math.inf]], "[[1.0], [], [null]]"),
+        (pa.list_(pa.float64()), [1.5, math.nan, None, math.inf], "[1.5, null, null, Infinity]"),
+        (pa.list_(pa.list_(pa.float64())), [[1.0], [], [-math.inf]], "[[1.0], [], [-Infinity]]"),
     ],
     ids=str,
 )

@@ -63,7 +63,7 @@ def _text(value: Any) -> str | None:
 
 
 def _json_value(value: Any) -> Any:
-    """Return nested lists of numbers for JSON, which has neither NaN nor infinities: they become null."""
+    """Return nested lists of numbers for JSON, with null for NaN, which is QuestDB's null of a double."""
     if isinstance(value, list):
         return [_json_value(element) for element in value]
-    return value if value is None or math.isfinite(value) else None
+    return None if value is None or math.isnan(value) else value

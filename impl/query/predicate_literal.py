@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import re
 import uuid
 from decimal import Decimal
@@ -19,7 +18,7 @@ from tornproof.impl.table.columns import SnapshotColumn
 from tornproof.impl.types.arrow import valid_decimal_shape
 from tornproof.impl.types.names import type_name
 from tornproof.impl.types.questdb import GEOHASH_BITS, GEOHASH_PRECISION, TypeTag, tag_of
-from tornproof.impl.types.texts import address_of, code_unit_of, geohash_of
+from tornproof.impl.types.texts import UNITS_PER_SECOND, address_of, code_unit_of, geohash_of, instant_of
 
 # Text in single quotes, names in double quotes, no backslashes, as in QuestDB.
 DIALECT: Final = "postgres"
@@ -28,12 +27,6 @@ NUMBER: Final = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+))(?:[eE]([+-]?\d+))?", re.
 NUMBER_CHARACTERS_MAX: Final = 1000
 # Beyond these exponents, all numbers of so many characters compare alike with every column.
 EXPONENT_MAX: Final = 2 * NUMBER_CHARACTERS_MAX
-INSTANT: Final = re.compile(
-    r"(\d{4})(?:-(\d\d)(?:-(\d\d)(?:[T ](\d\d)(?::(\d\d)(?::(\d\d)(?:\.(\d{1,30}))?)?)?"
-    r"(?:Z|([+-](?:[01]\d|2[0-3])):?([0-5]\d))?)?)?)?",
-    re.ASCII,
-)
-UNITS_PER_SECOND: Final = {"ms": 10**3, "us": 10**6, "ns": 10**9}
 
 
 class PredicateError(TornproofError):
@@ -90,7 +83,7 @@ def _value_of_text(column: SnapshotColumn, text: str, numbers: Integers | Floats
     if tag in GEOHASH_BITS:
         return _geohash(GEOHASH_PRECISION.get(column.type), text)
     if pa.types.is_timestamp(of):
-        return _instant(text, UNITS_PER_SECOND[of.unit])
+        return instant_of(text, UNITS_PER_SECOND[of.unit])
     if pa.types.is_string(of):
         return text.encode()
     if isinstance(numbers, Floats) and text.lower() in ("infinity", "-infinity"):
@@ -127,20 +120,6 @@ def _geohash(bit_count: int, text: str) -> int:
     if len(text) == bit_count and set(text) <= set("01"):
         return int(text, 2)
     return geohash_of(bit_count, text)
-
-
-def _instant(text: str, units_per_second: int) -> Fraction:
-    """Return a time as a count since 1970, in UTC unless it has an offset; raises ValueError for other texts."""
-    found = INSTANT.fullmatch(text)
-    if found is None:
-        raise ValueError(text)
-    year, month, day = (int(group or 1) for group in found.groups()[:3])
-    hour, minute, second = (int(group or 0) for group in found.groups()[3:6])
-    whole = datetime.datetime(year, month, day, hour, minute, second) - datetime.datetime(1970, 1, 1)
-    seconds = whole.days * 86_400 + whole.seconds
-    if found[8]:
-        seconds -= int(found[8]) * 3600 + int(f"{found[8][0]}{found[9]}") * 60
-    return (seconds + Fraction(f"0.{found[7] or 0}")) * units_per_second
 
 
 def _stored_type(column: SnapshotColumn) -> pa.DataType:

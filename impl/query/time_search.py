@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from tornproof.impl.errors import TornproofError
 from tornproof.impl.pm.block import Block
@@ -17,16 +17,20 @@ from tornproof.impl.pm.header import FileHeader
 from tornproof.impl.pm.statistics import bounds_of
 from tornproof.impl.query.predicate import And, Comparison, IsIn, Operator, Or, Predicate
 from tornproof.impl.types.physical import PhysicalType
+from tornproof.impl.types.texts import UNITS_PER_SECOND, instant_of
 
 
 class TimeTextError(TornproofError):
-    """A text that is not a time, or a time that the column cannot hold."""
+    """A text that is not a time, or times that end before they begin."""
 
 
 def time_of_text(text: str, unit: str) -> int:
-    """Return a time in the given unit; times without zone are UTC. Raises TimeTextError."""
+    """Return a time of any year in the given unit, UTC unless it has an offset; raises TimeTextError.
+
+    One between two units is the later of them: the same rows are before it, and the same ones are not.
+    """
     try:
-        return int(pa.scalar(text.strip().removesuffix("Z")).cast(pa.timestamp(unit)).value)
+        return math.ceil(instant_of(text.strip(), UNITS_PER_SECOND[unit]))
     except ValueError as error:
         raise TimeTextError(f"{text!r} is no time; write 2024-01-31 or 2024-01-31T12:30:00.5") from error
 

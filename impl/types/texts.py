@@ -1,10 +1,13 @@
-"""Texts as numbers of CHAR, IPv4 and GEOHASH columns, whose digits and letters are not those of the number itself."""
+"""Texts as numbers of CHAR, IPv4, GEOHASH and time columns, whose digits are not those of the number itself."""
 
 from __future__ import annotations
 
+import datetime
 import functools
 import ipaddress
+import re
 from collections.abc import Callable
+from fractions import Fraction
 from typing import Final, NamedTuple
 
 import pyarrow as pa
@@ -14,6 +17,12 @@ from tornproof.impl.types.questdb import GEOHASH_BITS, GEOHASH_PRECISION, tag_of
 
 GEOHASH_DIGITS: Final = "0123456789bcdefghjkmnpqrstuvwxyz"
 CODE_UNIT_MAX: Final = 0xFFFF
+INSTANT: Final = re.compile(
+    r"(\d{4})(?:-(\d\d)(?:-(\d\d)(?:Z|[T ](\d\d)(?::(\d\d)(?::(\d\d)(?:\.(\d{1,30}))?)?)?"
+    r"(?:Z|([+-](?:[01]\d|2[0-3])):?([0-5]\d))?)?)?)?",
+    re.ASCII,
+)
+UNITS_PER_SECOND: Final = {"ms": 10**3, "us": 10**6, "ns": 10**9}
 
 
 class NumberText(NamedTuple):
@@ -56,6 +65,20 @@ def geohash_of(size_bits: int, text: str) -> int:
     for digit in text:
         value = value << GEOHASH_DIGIT_BITS | GEOHASH_DIGITS.index(digit)
     return value
+
+
+def instant_of(text: str, units_per_second: int) -> Fraction:
+    """Return a time as a count since 1970, in UTC unless it has an offset; raises ValueError for other texts."""
+    found = INSTANT.fullmatch(text)
+    if found is None:
+        raise ValueError(text)
+    year, month, day = (int(group or 1) for group in found.groups()[:3])
+    hour, minute, second = (int(group or 0) for group in found.groups()[3:6])
+    whole = datetime.datetime(year, month, day, hour, minute, second) - datetime.datetime(1970, 1, 1)
+    seconds = whole.days * 86_400 + whole.seconds
+    if found[8]:
+        seconds -= int(found[8]) * 3600 + int(f"{found[8][0]}{found[9]}") * 60
+    return (seconds + Fraction(f"0.{found[7] or 0}")) * units_per_second
 
 
 def _code_unit_or_null(text: str) -> int:

@@ -114,6 +114,17 @@ def test_what_cannot_be_scanned_is_rejected_before_anything_is_read(
         ask(snapshot)
 
 
+@pytest.mark.parametrize("time", ["2300-01-01", "9999-12-31T23:59:59", "0001-01-01", "2024-01-31T00:00:00.0000000001"])
+def test_times_that_the_column_cannot_hold_divide_its_rows_as_a_condition_does(tmp_path: Path, time: str) -> None:
+    table = tornproof.create(tmp_path / "t", {"ts": "TIMESTAMP_NS"}, timestamp="ts")
+    with table.writer(allow_parquet_last=True) as writer:
+        writer.write(pa.table({"ts": [1_706_659_200 * 10**9 + more for more in (0, 1)]}))
+        writer.commit()
+    with table.snapshot() as snapshot:
+        for scan, sign in ((snapshot.scan(start=time), ">="), (snapshot.scan(end=time), "<")):
+            assert scan.to_arrow() == snapshot.to_arrow(where=f"ts {sign} '{time}'")
+
+
 def test_rows_replace_those_with_the_same_keys(tmp_path: Path) -> None:
     table = tornproof.create(tmp_path / "t", COLUMNS, timestamp="ts", deduplication_keys=["ts"], partition_by="month")
     with table.writer(allow_parquet_last=True) as writer:

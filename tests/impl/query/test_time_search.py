@@ -14,8 +14,10 @@ from tornproof.impl.query.time_search import (
     INT64_MIN,
     RowGroupTimes,
     TimeRange,
+    TimeTextError,
     implied_range,
     row_group_times,
+    time_of_text,
 )
 from tornproof.impl.table.columns import SnapshotColumn
 from tornproof.impl.types.questdb import TypeTag
@@ -108,3 +110,25 @@ def ts(sign: str, value: int) -> tuple[Any, ...]:
 )
 def test_condition_implies_a_range_of_times(condition: tuple[Any, ...], expected: TimeRange) -> None:
     assert implied_range(predicate_of(condition), 0) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "time"),
+    [
+        ("9999-12-31", 253_402_214_400 * 10**9),
+        ("0001-01-01T00:00:00.5", -62_135_596_799_500_000_000),
+        ("1970", 0),
+        ("1970-01-01Z", 0),
+        (" 1970-01-01 02:00+02:00 ", 0),
+        ("1970-01-01T00:00:00.0000000001Z", 1),
+    ],
+)
+def test_a_time_may_be_of_any_year_and_has_the_forms_of_one_in_a_condition(text: str, time: int) -> None:
+    """Those that 64 bits of nanoseconds cannot hold were called no times."""
+    assert time_of_text(text, "ns") == time
+
+
+@pytest.mark.parametrize("text", ["", "now", "2024-13-01", "99999-01-01", "2024-01-01ZZ", "\udcff"])
+def test_what_is_no_time_is_rejected_in_words(text: str) -> None:
+    with pytest.raises(TimeTextError, match="is no time; write 2024-01-31 or"):
+        time_of_text(text, "us")

@@ -168,7 +168,7 @@ def failed_controls() -> Iterator[str]:
         ),
         (
             "every text is a time",
-            "tornproof.impl.query.predicate_literal:_instant",
+            "tornproof.impl.query.predicate_literal:instant_of",
             lambda *_: Fraction(0),
             "and should be rejected with",
         ),

@@ -28,6 +28,10 @@ with table.snapshot() as snapshot:                        # pinned: one version,
     print(polars.DataFrame(snapshot.scan(["price"])))
 print(tornproof.verify("trades").sound, tornproof.check("trades", effort="small").verdict.name)
 ```
+
+An argument of another type than its own is rejected before anything is done, in a sentence that names it. The error is
+UsageError, but for a new table TableRejectedError, for rows RowsRejectedError, for a writer's options one that is also
+ValueError, and for `check` ValueError alone. Numbers may be NumPy's, and a list is any collection but a text.
 """
 
 

@@ -108,5 +108,9 @@ class ParquetLastError(TornproofError):
     """A commit would leave a table that servers fail to insert into."""
 
 
+class OptionsRejectedError(TornproofError, ValueError):
+    """Options of a writer that are invalid, or invalid for this table."""
+
+
 class UsageError(TornproofError):
     """The request is invalid, whatever the files contain."""

@@ -10,6 +10,8 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from tornproof.impl.arguments import demand_field_types
+from tornproof.impl.errors import OptionsRejectedError
 from tornproof.impl.layout.parquet import FooterForm
 from tornproof.impl.parquet.fields import Codec, PageEncoding
 from tornproof.impl.parquet.footer import SortingColumn
@@ -60,6 +62,10 @@ class ColumnOptions(msgspec.Struct, frozen=True, kw_only=True):
     encoding: Encoding | None = None
     statistics: bool | None = None
 
+    def __post_init__(self) -> None:
+        """Reject values of other types."""
+        demand_field_types(self, OptionsRejectedError)
+
 
 _AS_OTHERS = ColumnOptions()
 
@@ -85,6 +91,10 @@ class EncodeOptions(msgspec.Struct, frozen=True, kw_only=True):
     duplicates: bool | None = None
     sorting: tuple[SortingColumn, ...] = ()
     columns: Mapping[str, ColumnOptions] = msgspec.field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Reject values of other types."""
+        demand_field_types(self, OptionsRejectedError)
 
     def codec_of(self, name: str) -> tuple[Codec, int | None]:
         """Return codec and level of a column."""

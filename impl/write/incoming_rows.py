@@ -55,7 +55,11 @@ def conform(rows: ArrowStream, schema: pa.Schema, timestamp_name: str, columns: 
     """
     if not hasattr(rows, "__arrow_c_stream__"):
         raise RowsRejectedError(f"expected rows as a table, batch or stream of Arrow, found: {type(rows).__name__}")
-    table = pa.table(rows)
+    try:
+        stream = pa.RecordBatchReader.from_stream(rows)
+    except pa.ArrowInvalid as error:
+        raise RowsRejectedError(f"expected rows of columns, found {type(rows).__name__}: {error}") from error
+    table = stream.read_all()
     given = dict(zip(table.schema.names, table.columns, strict=True))
     if len(given) < table.num_columns:
         raise RowsRejectedError("the rows have two columns of one name")

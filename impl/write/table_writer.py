@@ -11,6 +11,7 @@ from contextlib import AbstractContextManager, contextmanager
 
 import pyarrow as pa
 
+from tornproof.impl.arguments import demanding_types
 from tornproof.impl.chunk.row_group_encoder import encode_row_group
 from tornproof.impl.errors import (
     BusyError,
@@ -100,7 +101,7 @@ def open_writer(
             table,
             lock,
             transaction,
-            options or WriterOptions(),
+            WriterOptions() if options is None else options,
             protocol,
             encode,
             allow_parquet_last=allow_parquet_last,
@@ -189,6 +190,7 @@ class TableWriter(AbstractContextManager["TableWriter"]):
         reject_unless_writable(self.table, partition)
         self._rewritten.add(partition.timestamp)
 
+    @demanding_types(UsageError)
     def adopt(self, prepared: PreparedPartition) -> None:
         """Stage a partition whose files are complete in a prepared directory, which `commit` renames.
 
@@ -207,6 +209,7 @@ class TableWriter(AbstractContextManager["TableWriter"]):
         self._dropped: set[int] = set()
         self._rewritten: set[int] = set()
 
+    @demanding_types(UsageError)
     def announce(self, identity: bytes) -> AnnouncedVersion:
         """Return the version that the next commit makes, by which it is recognized even if it is killed.
 

@@ -9,7 +9,8 @@ import msgspec
 import pyarrow as pa
 from msgspec.structs import replace
 
-from tornproof.impl.errors import TornproofError
+from tornproof.impl.arguments import demand_field_types
+from tornproof.impl.errors import OptionsRejectedError
 from tornproof.impl.layout.parquet import FooterForm
 from tornproof.impl.parquet.bloom_filter import SALTS
 from tornproof.impl.parquet.encode_options import ENCODABLE, PYARROW_CODECS, ColumnOptions, EncodeOptions, Encoding
@@ -26,10 +27,6 @@ COUNT_MAX = (1 << 63) - 1
 """The largest number of rows or bytes that an option can ask for."""
 
 
-class OptionsRejectedError(TornproofError, ValueError):
-    """Options that are invalid, or invalid for this table."""
-
-
 class BloomPosition(enum.Enum):
     """Where the bloom filters of a new file are stored."""
 
@@ -43,6 +40,10 @@ class BloomOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     columns: Mapping[str, float]
     position: BloomPosition = BloomPosition.INLINED
+
+    def __post_init__(self) -> None:
+        """Reject values of other types."""
+        demand_field_types(self, OptionsRejectedError)
 
 
 class WriterOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,6 +64,7 @@ class WriterOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         """Reject invalid options."""
+        demand_field_types(self, OptionsRejectedError)
         for problem in _problems(self):
             raise OptionsRejectedError(problem)
 
@@ -108,6 +110,10 @@ def _problems(options: WriterOptions) -> Iterator[str]:
     size_bytes_max = options.row_group_size_bytes_max
     if size_bytes_max is not None and not 1 <= size_bytes_max <= COUNT_MAX:
         yield f"a row group has bytes, not at most {options.row_group_size_bytes_max}"
+    if not options.rewrite_unused_ratio >= 0:
+        yield f"a ratio of unused bytes is not negative, and not {options.rewrite_unused_ratio}"
+    if options.rewrite_unused_bytes < 0:
+        yield f"unused bytes are not at most {options.rewrite_unused_bytes}"
     encoding = options.encoding
     for what, size in (("bytes", encoding.page_size_bytes), ("rows", encoding.page_row_count_max)):
         if size is not None and not 1 <= size <= COUNT_MAX:

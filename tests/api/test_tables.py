@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import copy
+import datetime
 import os
 import pickle
+import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import duckdb
+import numpy
+import pandas  # type: ignore[import-untyped]
 import polars
 import pyarrow as pa
 import pytest
@@ -114,6 +119,78 @@ def test_what_cannot_be_scanned_is_rejected_before_anything_is_read(
         ask(snapshot)
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"columns": 5},
+        {"columns": "v"},
+        {"columns": [[]]},
+        {"columns": [b"v"]},
+        {"where": 5},
+        {"where": b"v > 1"},
+        {"start": 0},
+        {"end": b"2024"},
+    ],
+    ids=str,
+)
+def test_an_argument_of_another_type_is_rejected_by_a_scan(table: tornproof.Table, arguments: dict[str, Any]) -> None:
+    """It ended in an error of Python's, or `v` was taken for a list of its letter."""
+    with table.snapshot() as snapshot, pytest.raises(tornproof.UsageError) as rejected:
+        snapshot.scan(**arguments)
+    ((name, value),) = arguments.items()
+    assert re.fullmatch(rf"{name}: expected .* \| None, found {re.escape(repr(value))}", str(rejected.value))
+
+
+@pytest.mark.parametrize(
+    "time",
+    [
+        datetime.date(1970, 1, 3),
+        datetime.datetime(1970, 1, 3),
+        datetime.datetime(1970, 1, 3, 2, tzinfo=datetime.timezone(datetime.timedelta(hours=2))),
+        numpy.datetime64("1970-01-03"),
+        numpy.datetime64("1970-01-02T23:59:59.999999999", "ns"),
+        pandas.Timestamp("1970-01-02 21:59:59.999999999-02:00"),
+    ],
+    ids=repr,
+)
+def test_times_of_python_numpy_and_pandas_are_taken_and_are_in_utc_without_a_zone(
+    table: tornproof.Table, time: Any
+) -> None:
+    with table.snapshot() as snapshot:
+        assert snapshot.scan(["v"], end=time).to_arrow().to_pydict() == {"v": [1]}
+        assert snapshot.scan(["v"], start=time).to_arrow().to_pydict() == {"v": [2, 3]}
+        for none in (numpy.datetime64("NaT"), pandas.NaT):
+            with pytest.raises(TimeTextError, match="'NaT' is no time"):
+                snapshot.scan(start=none)
+
+
+@pytest.mark.parametrize("options", [5, {}, "fast", []], ids=str)
+def test_options_that_are_none_are_rejected(table: tornproof.Table, options: Any) -> None:
+    """Empty ones were taken for none without a word."""
+    with pytest.raises(ValueError, match=r"^options: expected WriterOptions \| None, found ") as rejected:
+        table.writer(options)
+    assert isinstance(rejected.value, tornproof.TornproofError)
+    table.writer(allow_parquet_last=True).close()
+
+
+@pytest.mark.parametrize("rows", [polars.Series("ts", [0]), pa.chunked_array([[1]])], ids=["Polars", "Arrow"])
+def test_a_single_column_is_no_rows(table: tornproof.Table, rows: Any) -> None:
+    with (
+        table.writer() as writer,
+        pytest.raises(tornproof.RowsRejectedError, match=r"^expected rows of columns, found "),
+    ):
+        writer.write(rows)
+
+
+@pytest.mark.parametrize("given", [None, 5, "x"], ids=str)
+def test_what_is_neither_a_prepared_partition_nor_an_identity_is_rejected(table: tornproof.Table, given: Any) -> None:
+    with table.writer() as writer:
+        with pytest.raises(tornproof.UsageError, match=r"^prepared: expected PreparedPartition, found "):
+            writer.adopt(given)
+        with pytest.raises(tornproof.UsageError, match=r"^identity: expected bytes, found "):
+            writer.announce(given)
+
+
 @pytest.mark.parametrize("time", ["2300-01-01", "9999-12-31T23:59:59", "0001-01-01", "2024-01-31T00:00:00.0000000001"])
 def test_times_that_the_column_cannot_hold_divide_its_rows_as_a_condition_does(tmp_path: Path, time: str) -> None:
     table = tornproof.create(tmp_path / "t", {"ts": "TIMESTAMP_NS"}, timestamp="ts")
@@ -173,6 +250,37 @@ def test_what_no_table_can_have_is_rejected(
         tornproof.create(tmp_path / "t", columns, **{"timestamp": "ts", **other})  # type: ignore[arg-type]
     assert sentence in str(rejected.value)
     assert list(tmp_path.iterdir()) == []
+
+
+OF_ANOTHER_TYPE: dict[str, list[Any]] = {
+    "path": [None, 5, []],
+    "columns": [None, "ts", [("ts", "TIMESTAMP")], {"ts": None}, {5: "INT"}],
+    "timestamp": [None, b"ts"],
+    "partition_by": [None, 5, ["DAY"]],
+    "deduplication_keys": [None, 5, "ts", b"ts", [5]],
+    "symbol_capacity": [5, ["s"], {"s": "5"}, {"s": None}, {"s": 2.5}, {"s": True}],
+}
+
+
+@pytest.mark.parametrize(("name", "value"), [(name, value) for name, each in OF_ANOTHER_TYPE.items() for value in each])
+def test_an_argument_of_another_type_makes_no_table(tmp_path: Path, name: str, value: Any) -> None:
+    """It ended in an error of Python's."""
+    others: dict[str, Any] = {"path": tmp_path / "t", "columns": {**COLUMNS, "s": "SYMBOL"}, "timestamp": "ts"}
+    with pytest.raises(TableRejectedError) as rejected:
+        tornproof.create(**{**others, name: value})
+    assert re.fullmatch(rf"{name}: expected .*, found {re.escape(repr(value))}", str(rejected.value))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_numbers_of_numpy_and_sets_of_names_are_arguments(tmp_path: Path) -> None:
+    table = tornproof.create(
+        tmp_path / "t",
+        {"ts": "TIMESTAMP", "s": "SYMBOL"},
+        timestamp="ts",
+        deduplication_keys={"ts"},  # type: ignore[arg-type]
+        symbol_capacity={"s": numpy.int64(1000)},  # type: ignore[dict-item]
+    )
+    assert tornproof.verify(table.path).sound
 
 
 def test_a_directory_that_is_no_table_is_none(tmp_path: Path) -> None:

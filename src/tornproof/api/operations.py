@@ -12,8 +12,10 @@ from tornproof.api.tables import TablePath
 from tornproof.harness.check import CheckQuestion, bounds_of, check_image
 from tornproof.harness.common.effort import DEFAULT, EFFORT_MAX, EFFORTS, SEED_MAX, effort_of
 from tornproof.harness.parallel.tasks import Outcome
+from tornproof.impl.arguments import demanding_types
 from tornproof.impl.chunk.duplicate_values import ColumnValues, read_column_values
 from tornproof.impl.chunk.duplicates import ChunkForm
+from tornproof.impl.errors import UsageError
 from tornproof.impl.extension.footer import FileFooter, read_file_footer
 from tornproof.impl.layout.parquet import FooterForm
 from tornproof.impl.migrate.footer_form import FormChange, change_footer_form
@@ -24,6 +26,7 @@ from tornproof.impl.storage.operating_system import OperatingSystemStorage
 from tornproof.impl.verify.verify import TableReport
 
 
+@demanding_types(UsageError)
 def verify(path: TablePath, *, quick: bool = False) -> TableReport:
     """Return whether a table on disk is sound, and what is wrong: file, field, offset in bytes, expected, found.
 
@@ -34,6 +37,7 @@ def verify(path: TablePath, *, quick: bool = False) -> TableReport:
     return verify_until_stable(OperatingSystemStorage(), os.fsdecode(path), quick=quick)
 
 
+@demanding_types(UsageError)
 def recover(path: TablePath, *, dry_run: bool = False) -> RepairReport:
     """Remove what a killed writer left, so that every release can continue from the committed version.
 
@@ -46,6 +50,7 @@ def recover(path: TablePath, *, dry_run: bool = False) -> RepairReport:
     return repair_table(OperatingSystemStorage(), table, dry_run=dry_run)
 
 
+@demanding_types(UsageError)
 def migrate(path: TablePath, *, dry_run: bool = False) -> Migration:
     """Create the `_pm` of every parquet partition that has none, as QuestDB's converter would write it.
 
@@ -57,6 +62,7 @@ def migrate(path: TablePath, *, dry_run: bool = False) -> Migration:
     return migrate_table(OperatingSystemStorage(), table, dry_run=dry_run)
 
 
+@demanding_types(UsageError)
 def extend(
     path: TablePath,
     footer: FooterForm | str | None = None,
@@ -79,6 +85,7 @@ def extend(
     return change_footer_form(OperatingSystemStorage(), os.fsdecode(path), form, chunks=chunks, out=target)
 
 
+@demanding_types(UsageError)
 def column(path: TablePath, name: str) -> ColumnValues:
     """Return a column of numbers of any Parquet file, from the new encoding where nothing about it is in doubt.
 
@@ -92,6 +99,7 @@ def column(path: TablePath, name: str) -> ColumnValues:
         return read_column_values(file.pread, decoded, name, file=label)
 
 
+@demanding_types(UsageError)
 def footer(path: TablePath, *, mapped: bool = False) -> FileFooter:
     """Return the footer of any Parquet file, from FlatBuffers if it has them and nothing about them is in doubt.
 
@@ -110,6 +118,7 @@ def footer(path: TablePath, *, mapped: bool = False) -> FileFooter:
             return read_file_footer(lambda size, start: content[start : start + size], size_bytes, file=label)
 
 
+@demanding_types(ValueError)
 def check(
     path: TablePath | None = None,
     *,
@@ -127,7 +136,7 @@ def check(
     result. With `fail_fast` it ends with the first finding, and several workers may find another one first. Raises
     NotATableError, UnsupportedError above 96 MiB, StorageError, and ValueError for an unknown effort, seed or phase.
     """
-    if not isinstance(seed, int) or not 0 <= seed <= SEED_MAX:
+    if not 0 <= seed <= SEED_MAX:
         raise ValueError(f"seed: expected 0 to {SEED_MAX:,}, found {seed!r}")
     factor = effort_of(effort)
     if factor is None:

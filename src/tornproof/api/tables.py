@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import datetime
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NoReturn, Self
 
+import numpy as np
 import pyarrow as pa
 
-from tornproof.impl.errors import TornproofError
+from tornproof.impl.arguments import demanding_types
+from tornproof.impl.errors import OptionsRejectedError, TornproofError, UsageError
 from tornproof.impl.query.predicate import Predicate
 from tornproof.impl.query.time_search import TimeRange
 from tornproof.impl.read import reader
@@ -25,6 +28,7 @@ from tornproof.impl.types.questdb import TypeTag
 from tornproof.impl.write.table_writer import TableWriter, open_writer
 from tornproof.impl.write.writer_options import WriterOptions
 
+Time = str | datetime.date | np.datetime64
 TablePath = str | bytes | os.PathLike[str]
 
 
@@ -67,6 +71,7 @@ class Table:
             pin.release()
             raise
 
+    @demanding_types(OptionsRejectedError)
     def writer(
         self, options: WriterOptions | None = None, *, force: bool = False, allow_parquet_last: bool = False
     ) -> TableWriter:
@@ -79,7 +84,7 @@ class Table:
         Parquet, a server's next insert into it fails or is lost, until `ALTER TABLE … SET TYPE WAL` and a restart; so
         `commit` then raises ParquetLastError unless `allow_parquet_last` is true. Raises BusyError while another writer
         has it, or a server as far as /proc shows (`force` writes all the same), IndexedColumnError, NotATableError,
-        CorruptError, UnsupportedError, StorageError.
+        CorruptError, UnsupportedError, StorageError, OptionsRejectedError.
         """
         return open_writer(
             OperatingSystemStorage(),
@@ -122,22 +127,24 @@ class Snapshot:
         """Names of the partitions that are not in Parquet, whose rows are not included."""
         return self._snapshot.native_partitions
 
+    @demanding_types(UsageError)
     def scan(
         self,
         columns: Sequence[str] | None = None,
         where: str | None = None,
         *,
-        start: str | None = None,
-        end: str | None = None,
+        start: Time | None = None,
+        end: Time | None = None,
     ) -> Scan:
         """Return rows to be read: all, or those for which `where` is true, from time `start`, before time `end`.
 
         `columns` are returned in the given order, by default all; `where` is a condition in SQL, such as
-        `price > 10 AND sym IN ('A', 'B')`; times are texts such as `2026-01-31T10:00`. Row groups that cannot
-        contain such a row are not read. Raises UnknownColumnError, RepeatedColumnError, PredicateError, TimeTextError.
+        `price > 10 AND sym IN ('A', 'B')`; times are texts such as `2026-01-31T10:00`, or those of Python, NumPy or
+        pandas, without zone in UTC. Row groups that cannot contain such a row are not read. Raises UnknownColumnError,
+        RepeatedColumnError, PredicateError, TimeTextError.
         """
         self._demand_pin()
-        times = self._snapshot.time_range(start, end)
+        times = self._snapshot.time_range(_time_text(start), _time_text(end))
         names = None if columns is None else list(columns)
         predicate = self._snapshot.condition(where)
         schema = self._snapshot.schema_of(self._snapshot.selected(names))
@@ -217,6 +224,7 @@ class Scan:
         return self.to_reader().__arrow_c_stream__(requested_schema)
 
 
+@demanding_types(UsageError)
 def open(path: TablePath) -> Table:
     """Return the table in a directory; raises NotATableError, StorageError, CorruptError for a damaged `_meta`.
 
@@ -227,6 +235,7 @@ def open(path: TablePath) -> Table:
     return table
 
 
+@demanding_types(TableRejectedError)
 def create(
     path: TablePath,
     columns: Mapping[str, str],
@@ -257,7 +266,7 @@ def create(
                 name=name,
                 type=code,
                 is_dedup_key=name in deduplication_keys,
-                symbol_capacity=capacities.get(name, SYMBOL_CAPACITY),
+                symbol_capacity=int(capacities.get(name, SYMBOL_CAPACITY)),
             )
         )
     for name in capacities:
@@ -274,3 +283,10 @@ def create(
         OperatingSystemStorage(), directory, made, timestamp=timestamp, partition_by=intervals[partition_by.upper()]
     )
     return Table(directory)
+
+
+def _time_text(time: Time | None) -> str | None:
+    """Return a time as it is written; those of pandas are also Python's."""
+    if isinstance(time, datetime.date):
+        return time.isoformat()
+    return None if time is None else str(time)

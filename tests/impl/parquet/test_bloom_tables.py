@@ -17,6 +17,7 @@ from written_tables import DAY, DAY_LENGTH, DIRECTORY, PATH, alter, filled, new_
 
 from tornproof.harness.common.made_rows import rows_for
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
+from tornproof.impl.errors import OptionsRejectedError
 from tornproof.impl.layout import pm as layout
 from tornproof.impl.parquet.bloom import bitset_of_values, bitset_size_bytes, hash_of, hashes_of, may_contain, probe
 from tornproof.impl.parquet.bloom_filter import decode_filter_header
@@ -29,7 +30,7 @@ from tornproof.impl.types.questdb import TypeTag
 from tornproof.impl.verify.pages import missing_values
 from tornproof.impl.write.partition_change import WriterOptions
 from tornproof.impl.write.table_writer import open_writer
-from tornproof.impl.write.writer_options import BloomOptions, BloomPosition, OptionsRejectedError
+from tornproof.impl.write.writer_options import BloomOptions, BloomPosition
 
 BLOOM = "tables/9.4.2/bloom/table"
 APPENDED = (1, 10)

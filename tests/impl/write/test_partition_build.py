@@ -7,7 +7,7 @@ from real_tables import rows_of, snapshot_of, verified
 
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.impl import limits
-from tornproof.impl.errors import CorruptError, RowsRejectedError
+from tornproof.impl.errors import CorruptError, OptionsRejectedError, RowsRejectedError
 from tornproof.impl.layout.parquet import DATA_FILE
 from tornproof.impl.parquet.encode_options import ColumnOptions, EncodeOptions
 from tornproof.impl.parquet.fields import Codec
@@ -21,7 +21,7 @@ from tornproof.impl.types.questdb import TypeTag
 from tornproof.impl.write.adoption import PreparedPartition
 from tornproof.impl.write.partition_build import PartitionBuild
 from tornproof.impl.write.table_writer import open_writer
-from tornproof.impl.write.writer_options import OptionsRejectedError, WriterOptions
+from tornproof.impl.write.writer_options import WriterOptions
 
 COLUMNS = (
     NewColumn(name="ts", type=TypeTag.TIMESTAMP),

@@ -14,6 +14,7 @@ from tornproof.harness.common.patch import wrapped
 from tornproof.harness.mutation.catalogue import fault_named
 from tornproof.harness.mutation.fault import Mutant
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
+from tornproof.impl.errors import OptionsRejectedError
 from tornproof.impl.extension.footer import FileFooter, Source, read_file_footer
 from tornproof.impl.extension.point import HeaderForm, append_extension
 from tornproof.impl.layout.parquet import FooterForm
@@ -24,7 +25,6 @@ from tornproof.impl.table.table import open_table
 from tornproof.impl.verify.verify import verify_table
 from tornproof.impl.write.partition_build import PartitionBuild
 from tornproof.impl.write.partition_change import WriterOptions
-from tornproof.impl.write.writer_options import OptionsRejectedError
 
 SIDE_BY_SIDE = (FooterForm.PRIVATE, FooterForm.MIGRATION)
 

@@ -1,5 +1,6 @@
 """A writer's options take effect in its files, in new ones and in row groups that an update adds."""
 
+import math
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -18,7 +19,7 @@ from tornproof.harness.common.made_rows import rows_for
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.impl.chunk.chunk import pages_of
 from tornproof.impl.chunk.row_group_encoder import ColumnOptions, EncodeOptions, Encoding
-from tornproof.impl.errors import TornproofError
+from tornproof.impl.errors import OptionsRejectedError, TornproofError
 from tornproof.impl.layout import pm as layout
 from tornproof.impl.parquet.encode_options import ENCODABLE
 from tornproof.impl.parquet.fields import Codec, PageType
@@ -28,7 +29,7 @@ from tornproof.impl.table.create import NewColumn
 from tornproof.impl.table.partition import read_chunk
 from tornproof.impl.table.partition_schema import physical_form
 from tornproof.impl.write.table_writer import open_writer
-from tornproof.impl.write.writer_options import BloomOptions, OptionsRejectedError, WriterOptions
+from tornproof.impl.write.writer_options import BloomOptions, WriterOptions
 
 ROW_COUNT = 3_000
 BATCHES = (range(ROW_COUNT), range(ROW_COUNT, 2 * ROW_COUNT))
@@ -249,9 +250,43 @@ def test_symbols_of_a_real_table_keep_their_dictionary_under_any_codec(questdb_d
     assert [each for each in codecs if Codec.GZIP in each] == [[Codec.ZSTD] * 3 + [Codec.GZIP] + [Codec.ZSTD] * 3]
 
 
+OF_ANOTHER_TYPE: list[tuple[type[Any], str, list[Any]]] = [
+    (WriterOptions, "row_group_row_count_max", ["5", 2.5, None, True]),
+    (WriterOptions, "row_group_size_bytes_max", ["x", 1.5]),
+    (WriterOptions, "rewrite_unused_ratio", ["x", None]),
+    (WriterOptions, "rewrite_unused_bytes", ["x"]),
+    (WriterOptions, "encoding", [5, None, {}]),
+    (WriterOptions, "blooms", ["v", ["v"]]),
+    (BloomOptions, "columns", [["v"], {"v": "x"}, {5: 0.1}, {"v": None}]),
+    (EncodeOptions, "codec", ["snappy", None]),
+    (EncodeOptions, "level", ["x", 1.5]),
+    (EncodeOptions, "page_size_bytes", ["x", 1.5, None]),
+    (EncodeOptions, "page_row_count_max", ["x"]),
+    (EncodeOptions, "statistics", ["x", None]),
+    (EncodeOptions, "footer_extension", [5, "private"]),
+    (EncodeOptions, "sorting", [5]),
+    (EncodeOptions, "columns", [None, ["v"], {"v": "PLAIN"}, {"v": None}]),
+    (ColumnOptions, "encoding", ["PLAIN", 0]),
+    (ColumnOptions, "codec", ["zstd"]),
+]
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "value"), [(kind, name, value) for kind, name, values in OF_ANOTHER_TYPE for value in values]
+)
+def test_options_of_another_type_are_rejected_when_they_are_made(kind: type[Any], name: str, value: Any) -> None:
+    """They ended in errors of Python's, some of them in a commit."""
+    with pytest.raises(OptionsRejectedError) as rejected:
+        kind(**{name: value})
+    assert re.fullmatch(rf"{name}: expected .*, found {re.escape(repr(value))}", str(rejected.value))
+
+
 REJECTED: dict[str, tuple[Callable[[], object], str]] = {
     "row group without rows": (lambda: WriterOptions(row_group_row_count_max=0), "a row group has rows, not at most 0"),
     "row group without bytes": (lambda: WriterOptions(row_group_size_bytes_max=0), "a row group has bytes, not at"),
+    "ratio that is none": (lambda: WriterOptions(rewrite_unused_ratio=math.nan), "is not negative, and not nan"),
+    "negative ratio": (lambda: WriterOptions(rewrite_unused_ratio=-1), "is not negative, and not -1"),
+    "negative bytes": (lambda: WriterOptions(rewrite_unused_bytes=-5), "unused bytes are not at most -5"),
     "page without bytes": (lambda: EncodeOptions(page_size_bytes=0), "a page has bytes, not at most 0"),
     "page without rows": (lambda: EncodeOptions(page_row_count_max=-1), "a page has rows, not at most -1"),
     "too many rows": (lambda: WriterOptions(row_group_row_count_max=1 << 63), "a row group has rows, not at most 922"),

@@ -25,6 +25,7 @@ from tornproof.harness.common.whose_error import errors_as_problems, needed, the
 from tornproof.harness.explorers.roundtrip.parquet.array_bytes import stored_of
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.systems.workload import FIRST_TIME
+from tornproof.impl.errors import OptionsRejectedError
 from tornproof.impl.layout.parquet import FooterForm
 from tornproof.impl.parquet.encode_options import ColumnOptions, EncodeOptions, Encoding
 from tornproof.impl.parquet.fields import Codec
@@ -32,7 +33,7 @@ from tornproof.impl.parquet.footer import SortingColumn
 from tornproof.impl.parquet.thrift import struct_list
 from tornproof.impl.table.table import Table
 from tornproof.impl.write.partition_build import PartitionBuild
-from tornproof.impl.write.writer_options import BloomOptions, OptionsRejectedError, WriterOptions
+from tornproof.impl.write.writer_options import BloomOptions, WriterOptions
 
 PROPERTY = "files are written as the options of the writer say"
 PATH = "options"

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 
 class Kind(enum.Enum):
-    """What happened; a read has begun once it first accesses a file."""
+    """What happened; a read has begun once it first accesses a file, or right before its end if it accesses none."""
 
     COMMIT = "a commit begins"
     ACKNOWLEDGED = "a commit is acknowledged"

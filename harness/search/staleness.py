@@ -71,16 +71,12 @@ class StaleReads:
         return self._acknowledged[leaf]
 
     def _reads(self, leaf: Node) -> tuple[tuple[int, Hashable], ...]:
-        """Return after how many calls of a process each of its reads had its first access, and what it saw.
-
-        What was seen before any access is no read: the model of reports rejects it.
-        """
+        """Return after how many calls of a process each of its reads began, and what it saw."""
         if leaf not in self._read:
             reads: list[tuple[int, Hashable]] = []
-            at: int | None = None
+            at = 0
             for node in path_to(leaf):
-                if at is not None:
-                    reads += [(at, mark.value) for mark in node.marks if mark.kind == bodies.SEEN]
+                reads += [(at, mark.value) for mark in node.marks if mark.kind == bodies.SEEN]
                 at = node.depth if node.begins else at
             self._read[leaf] = tuple(reads)
         return self._read[leaf]

@@ -10,7 +10,7 @@ from tornproof.harness.simulator.filesystem.kernel import Kernel
 from tornproof.harness.simulator.persistence.models import MODELS, Model
 from tornproof.harness.simulator.process.bodies import COMMIT
 from tornproof.harness.simulator.process.observer import Judge, Progress, Property
-from tornproof.harness.simulator.process.simulated_process import Process, Say
+from tornproof.harness.simulator.process.simulated_process import Node, Process, Say
 from tornproof.harness.simulator.process.trace_rules import TraceRules
 from tornproof.harness.simulator.process.world import NO_RULES, ProcessGroup
 from tornproof.impl.storage.interface import Storage
@@ -20,13 +20,15 @@ EVERY = frozenset(MODELS)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Control:
-    """A toy, rules for its single steps, and the property that the models `detected_by` must find violated.
+    """A toy, rules for its single steps, the judge of its reports, and the property that must be found violated.
 
-    By default all other models must accept it; of a toy that is broken in several ways, only those `accepted_by`.
+    The models `detected_by` must find it. By default all other models must accept it; of a toy that is broken in
+    several ways, only those `accepted_by`.
     """
 
     target: Target
     rules: TraceRules = NO_RULES
+    judge: type[Judge] = Judge
     violated: str = ""
     detected_by: frozenset[Model] = EVERY
     accepted_by: frozenset[Model] | None = None
@@ -39,6 +41,14 @@ class Control:
         if model in accepted and violated(model, self.target):
             return f"the toy {self.target.name!r} was rejected in {model}"
         return ""
+
+
+class ForgetsReads(Judge):
+    """Broken: each read counts as the first one of its reader, and nothing was acknowledged before; the model knows."""
+
+    def observe(self, progress: Progress, process: str, node: Node) -> Progress:
+        """Judge what is reported at a node without what is known of the readers."""
+        return super().observe(progress._replace(readings=()), process, node)
 
 
 def unfollowed_reports() -> Iterator[str]:

@@ -77,7 +77,7 @@ class FollowsBack(GoesBack):
 
 
 class ReadsEarly(Counter):
-    """Broken: what a read returns was read before the read began, which only the model of reports can tell."""
+    """Broken: what a read returns was read before the read began, and it looks at nothing."""
 
     name = "reads early"
 

@@ -36,7 +36,7 @@ GREW = "a reader took an area that had grown"
 POINTS = (OLDER_WORD, TWO_STORES, MOVED, MIXED, RETRIED, GREW)
 WORD_BYTES = 8
 """What a system call copies at once; it copies the words of its range one after the other."""
-_SILENT = frozenset({CallKind.OPEN_FOR_READING, CallKind.CLOSE})
+_SILENT = frozenset({CallKind.OPEN_FOR_READING, CallKind.CLOSE, CallKind.CLOCK})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
@@ -34,13 +35,14 @@ from tornproof.harness.search.crash_world import WRITER_INDEX, Sessions
 from tornproof.harness.simulator.filesystem.step_bound import STEP_BOUND
 from tornproof.harness.simulator.persistence.models import C_512, CDIR, A, B, D, Model
 from tornproof.harness.simulator.process.case import NotExplorableError, TestCase
-from tornproof.harness.simulator.process.observer import Property, Violation
+from tornproof.harness.simulator.process.observer import Judge, Property, Violation
 from tornproof.harness.simulator.process.trace_rules import TraceRules
 from tornproof.harness.simulator.process.world import NO_RULES
 from tornproof.harness.systems.preset import Preset
 from tornproof.harness.systems.releases import PRESETS
 from tornproof.harness.systems.scenario import Scenario
 from tornproof.harness.systems.toy import NeverSyncs, NeverSyncsNames, SwallowsErrors
+from tornproof.harness.systems.toy_control import ForgetsReads
 from tornproof.harness.systems.toy_locks import LockFile
 from tornproof.harness.systems.toy_losses import (
     FORBIDS_COMMITS,
@@ -67,29 +69,39 @@ def power(model: Model) -> InjectedFault:
     return InjectedFault(name=CUT, model=model)
 
 
-TOYS: tuple[tuple[Target, str, InjectedFault, TraceRules], ...] = (
+class BrokenToy(NamedTuple):
+    """A broken toy, what is violated, what happens to the writer, and what judges its steps and reports."""
+
+    target: Target
+    violated: str
+    injected_fault: InjectedFault = NOTHING
+    rules: TraceRules = NO_RULES
+    judge: type[Judge] = Judge
+
+
+TOYS = (
     # What happens to the writer, and what a power cut leaves.
-    (UndoesWhatWasSeen(), Property.SEEN_LOST, KILL, NO_RULES),
-    (CleansUpInPlace(), Property.STALE, FAIL, NO_RULES),
-    (SwallowsErrors(), Property.LOST, FAIL, NO_RULES),
-    (NeverSyncs(), Property.LOST, power(B), NO_RULES),
-    (NeverSyncsNames(), Property.LOST, power(CDIR), NO_RULES),
-    (KeepsUndo(), Property.LOST, power(CDIR), NO_RULES),
-    (TRUSTS_BLOCKS, Property.REJECTED, power(C_512), NO_RULES),
+    BrokenToy(UndoesWhatWasSeen(), Property.SEEN_LOST, KILL),
+    BrokenToy(CleansUpInPlace(), Property.STALE, FAIL),
+    BrokenToy(SwallowsErrors(), Property.LOST, FAIL),
+    BrokenToy(NeverSyncs(), Property.LOST, power(B)),
+    BrokenToy(NeverSyncsNames(), Property.LOST, power(CDIR)),
+    BrokenToy(KeepsUndo(), Property.LOST, power(CDIR)),
+    BrokenToy(TRUSTS_BLOCKS, Property.REJECTED, power(C_512)),
     # What is judged.
-    (AppendsOnce(), Property.WRONG_SNAPSHOT, power(C_512), NO_RULES),
-    (GoesBack(), Property.WENT_BACK, NOTHING, NO_RULES),
-    (FORBIDS_COMMITS, Property.COMMIT, KILL, NO_RULES),
-    (REJECTS_RECOVERY, Property.RECOVERY, KILL, NO_RULES),
-    (Panics(), Property.DISORDERLY, NOTHING, NO_RULES),
-    (LockFile(), Property.ENDS, KILL, NO_RULES),
-    (ReadsEarly(), Property.BEHAVIOUR, NOTHING, NO_RULES),
-    (LosesALetter(), Property.CONTENT, NOTHING, NO_RULES),
-    (LeasesInPlace(), Property.LEASE, NOTHING, NO_RULES),
-    (LetterCounter(), Property.IMMUTABLE, NOTHING, ToyRules()),
-    (NeverSyncs(), Property.BARRIERS, NOTHING, ToyRules()),
+    BrokenToy(AppendsOnce(), Property.WRONG_SNAPSHOT, power(C_512)),
+    BrokenToy(GoesBack(), Property.WENT_BACK),
+    BrokenToy(FORBIDS_COMMITS, Property.COMMIT, KILL),
+    BrokenToy(REJECTS_RECOVERY, Property.RECOVERY, KILL),
+    BrokenToy(Panics(), Property.DISORDERLY),
+    BrokenToy(LockFile(), Property.ENDS, KILL),
+    BrokenToy(ReadsEarly(), Property.STALE),
+    BrokenToy(GoesBack(), Property.BEHAVIOUR, judge=ForgetsReads),
+    BrokenToy(LosesALetter(), Property.CONTENT),
+    BrokenToy(LeasesInPlace(), Property.LEASE),
+    BrokenToy(LetterCounter(), Property.IMMUTABLE, rules=ToyRules()),
+    BrokenToy(NeverSyncs(), Property.BARRIERS, rules=ToyRules()),
 )
-"""Broken toys, what is violated, what happens to the writer, and rules for single steps."""
 TOY_RUNS_MAX = 400
 RUNS_OF_A_TEST_CASE = 3
 EXAMPLES_IN_BATCH = 20
@@ -210,8 +222,8 @@ def failed_controls(make: MakeTestCase, seed: int) -> tuple[str, ...]:
 
 def failed_toys() -> Iterator[str]:
     """Run each toy at random until what it breaks is found, and yield what is not detected."""
-    for toy, violated, injected_fault, rules in TOYS:
-        with sessions_of(control_case(toy, rules)) as sessions:
+    for toy, violated, injected_fault, rules, judge in TOYS:
+        with sessions_of(control_case(toy, rules, judge)) as sessions:
             if not any(violated in _violated(sessions, seed, injected_fault) for seed in range(TOY_RUNS_MAX)):
                 yield f"the toy {toy.name!r} was not detected: {violated}"
 

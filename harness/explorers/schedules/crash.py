@@ -46,11 +46,11 @@ from tornproof.harness.simulator.persistence.models import (
     model_named,
 )
 from tornproof.harness.simulator.process.case import Readers, TestCase
-from tornproof.harness.simulator.process.observer import Property, Violation
+from tornproof.harness.simulator.process.observer import Judge, Property, Violation
 from tornproof.harness.simulator.process.trace_rules import TraceRules
 from tornproof.harness.simulator.process.world import NO_RULES
 from tornproof.harness.systems.toy import HeaderFirst, NeverSyncs, NeverSyncsNames, Toy
-from tornproof.harness.systems.toy_control import EVERY, Control
+from tornproof.harness.systems.toy_control import EVERY, Control, ForgetsReads
 from tornproof.harness.systems.toy_locks import Undo, UndoesTogether, UndoesUnsynced
 from tornproof.harness.systems.toy_losses import (
     BREAKS_IN_RECOVERY,
@@ -70,7 +70,7 @@ from tornproof.harness.systems.toy_losses import (
     UndoesWhatWasSeen,
 )
 from tornproof.harness.systems.toy_readers import Counter as LetterCounter
-from tornproof.harness.systems.toy_readers import ReadsEarly, ToyRules
+from tornproof.harness.systems.toy_readers import GoesBack, ReadsEarly, ToyRules
 from tornproof.harness.systems.toy_specified import LosesALetter, Specified
 
 PHASE = "product"
@@ -119,7 +119,8 @@ CONTROLS = (
     Control(target=LosesALetter(), violated=Property.CONTENT),
     Control(target=LetterCounter(), rules=ToyRules(), violated=Property.IMMUTABLE, accepted_by=frozenset()),
     Control(target=NeverSyncs(), rules=ToyRules(), violated=Property.BARRIERS, accepted_by=frozenset()),
-    Control(target=ReadsEarly(), violated=Property.BEHAVIOUR, accepted_by=frozenset()),
+    Control(target=ReadsEarly(), violated=Property.STALE, accepted_by=frozenset()),
+    Control(target=GoesBack(), judge=ForgetsReads, violated=Property.BEHAVIOUR, accepted_by=frozenset()),
     Control(target=Specified(), detected_by=frozenset()),
 )
 CONTROLS_THAT_LOCK = (
@@ -276,7 +277,8 @@ def failures(models: Sequence[str] = PRODUCT_MODELS) -> Iterator[str]:
     """Explore one toy after the other under each of these models, and describe each wrong verdict."""
     for name in models:
         for control in CONTROLS:
-            if failure := control.failure(model_named(name), partial(violated, rules=control.rules)):
+            explore = partial(violated, rules=control.rules, judge=control.judge)
+            if failure := control.failure(model_named(name), explore):
                 yield failure
         if model_named(name) in (A, D) and not small_programs.has_every_outcome(control_case(LetterCounter()), name):
             yield f"the outcomes of every order of calls with every crash were not found in {name}"
@@ -298,9 +300,9 @@ def violated_by_locking(model: Model, toy: Target) -> frozenset[str]:
     return _violated(case, model, STATES_OF_A_CONTROL)
 
 
-def violated(model: Model, toy: Target, *, rules: TraceRules = NO_RULES) -> frozenset[str]:
+def violated(model: Model, toy: Target, *, rules: TraceRules = NO_RULES, judge: type[Judge] = Judge) -> frozenset[str]:
     """Return the properties that a model finds violated in a toy."""
-    return _violated(control_case(toy, rules), model)
+    return _violated(control_case(toy, rules, judge), model)
 
 
 def _violated(case: TestCase, model: Model, states_max: int | None = None) -> frozenset[str]:
@@ -308,7 +310,7 @@ def _violated(case: TestCase, model: Model, states_max: int | None = None) -> fr
     return frozenset(violation.property for violation, _ in counts.found)
 
 
-def control_case(toy: Target, rules: TraceRules = NO_RULES) -> TestCase:
+def control_case(toy: Target, rules: TraceRules = NO_RULES, judge: type[Judge] = Judge) -> TestCase:
     """Return a test case of two commits of a toy, a third after a crash, and a reader."""
     return TestCase(
         target=toy,
@@ -318,4 +320,5 @@ def control_case(toy: Target, rules: TraceRules = NO_RULES) -> TestCase:
         second_session=(2,),
         readers=(Readers(read_count=2),),
         rules=rules,
+        judge=judge,
     )

@@ -198,6 +198,7 @@ def _sleep(kernel: Kernel, session: int, call: Call) -> Answer:
 EFFECTS: dict[CallKind, Effect] = {
     CallKind.LOAD_FENCE: _nothing,
     CallKind.STORE_FENCE: _nothing,
+    CallKind.CLOCK: _nothing,
     CallKind.SLEEP: _sleep,
     CallKind.PREAD: _pread,
     CallKind.SIZE: _size,

@@ -62,6 +62,7 @@ class TestCase:
     readers: tuple[Readers, ...] = ()
     start: DiskImage | None = None
     rules: TraceRules = NO_RULES
+    judge: type[Judge] = Judge
     _fault_free: _FaultFree = field(default_factory=lambda: _FaultFree(()), compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -125,7 +126,7 @@ class TestCase:
                 self.writer(self.first_session if operations is None else operations, reads_first=reads_first),
                 *self.reader_processes(),
             ),
-            judge=Judge(self.oracle, difference=self.difference, fails=fails),
+            judge=self.judge(self.oracle, difference=self.difference, fails=fails),
             rules=self.rules,
         )
 

@@ -46,6 +46,8 @@ from tornproof.impl.storage.interface import File, Storage
 LIVE_COUNT_MAX = 64
 READ = "read"
 """The kind of the mark that announces a read."""
+FROM_MEMORY = Call(kind=CallKind.CLOCK, path="before it answers from memory")
+"""The call of a read that makes no other: it accesses nothing, and the read may be taken to begin there."""
 _FIRST_READS = READ_ONLY_CALLS - {CallKind.LOAD_FENCE, CallKind.STORE_FENCE, CallKind.UNMAP} | {
     CallKind.OPEN_FOR_WRITING,
     CallKind.VIEW,
@@ -72,10 +74,10 @@ class Node:
     """A state of a process before `call`, or at its end if that is None, with its marks since the last call.
 
     `outcome` is "" unless it ended with an exception, or was ended because it `is_endless`. `begins` says that `call`
-    is the first access to a file since a read was announced, so that the read may be taken to begin here. `slept` says
-    that the process slept right before `call`, `may_wait` that since then it has only repeated what it did before, and
-    `is_waiting` that `call` waits for others. Beside others, a process `goes_on` if it neither waits nor only repeats
-    itself.
+    is the first access to a file since a read was announced, or `FROM_MEMORY`, so that the read may be taken to begin
+    here. `slept` says that the process slept right before `call`, `may_wait` that since then it has only repeated what
+    it did before, and `is_waiting` that `call` waits for others. Beside others, a process `goes_on` if it neither waits
+    nor only repeats itself.
     """
 
     __slots__ = (
@@ -174,6 +176,10 @@ class _Run:
 
     def _say(self, kind: str, value: Hashable = None) -> None:
         self.storage.forget_rounds()
+        if kind == READ:
+            self.storage.is_read_awaited = True
+        else:
+            self.storage.begin_read()
         self.marks.append(Mark(kind, value))
 
     def _take(self, call: Call | None) -> None:
@@ -277,7 +283,7 @@ class _ProcessStorage(InterceptedStorage):
 
     def __init__(self, hub: Any) -> None:
         super().__init__(NOBODY)
-        self.is_over = self.slept = self.is_same_round = False
+        self.is_over = self.slept = self.is_same_round = self.is_read_awaited = False
         self.calls = CallCount()
         self._hub = hub
         self._now_seconds = 0.0
@@ -331,6 +337,14 @@ class _ProcessStorage(InterceptedStorage):
         self._round_before = []
         self.is_same_round = False
 
+    def begin_read(self) -> None:
+        """Let a read that was announced, and ends without an access to a file, begin at a step of its own.
+
+        Else it would come together with the last step before it, and could never be stale.
+        """
+        if self.is_read_awaited:
+            self._switch(FROM_MEMORY)
+
     def _ask(self, call: Call) -> Any:
         answer = self._repeated(call) if self._is_idle else self._switch(call)
         self._round.append((call, answer))
@@ -342,6 +356,7 @@ class _ProcessStorage(InterceptedStorage):
     def _switch(self, call: Call) -> Any:
         if self.is_over:
             raise GreenletExit
+        self.is_read_awaited &= call.kind not in _FIRST_READS
         answer = self._hub.switch(call)
         self.slept = False
         return answer

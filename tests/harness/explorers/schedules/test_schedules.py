@@ -1,6 +1,6 @@
 """The schedules explorer: its methods together, its findings, its bound, its controls."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -11,17 +11,26 @@ from table_cases import ABANDON, GROW, PURGE, table_case
 from tornproof.harness.common.remembered_codecs import remembered_decoding
 from tornproof.harness.common.system import Target
 from tornproof.harness.common.verdict import Phase, Verdict
+from tornproof.harness.counterexamples.make import as_log
+from tornproof.harness.counterexamples.replay import replay_log
 from tornproof.harness.explorers.schedules import controls as schedule_controls
+from tornproof.harness.explorers.schedules import crash
 from tornproof.harness.explorers.schedules import points as schedule_points
 from tornproof.harness.explorers.schedules.controls import LETTER, LETTERS, NUMBERS, control_case, failed_controls
 from tornproof.harness.explorers.schedules.exploration import Exploration
 from tornproof.harness.explorers.schedules.explorer import explore_schedules
+from tornproof.harness.search.every_order import every_end
+from tornproof.harness.search.outcome import Outcomes, path_to
 from tornproof.harness.search.transitions import follow
+from tornproof.harness.simulator.persistence.models import A
+from tornproof.harness.simulator.process.bodies import SEEN
 from tornproof.harness.simulator.process.case import TestCase
 from tornproof.harness.simulator.process.observer import Property
+from tornproof.harness.simulator.process.simulated_process import FROM_MEMORY
 from tornproof.harness.systems.toy import AcknowledgesFirst, HeaderFirst
-from tornproof.harness.systems.toy_readers import ReadsEarly
+from tornproof.harness.systems.toy_readers import Counter, ReadsEarly
 from tornproof.harness.systems.toy_records import InPlace, LooksOnce, Record
+from tornproof.impl.storage.interface import Storage
 from tornproof.impl.txn.pins import WriterLock
 
 
@@ -163,11 +172,64 @@ def test_a_sound_toy_that_is_rejected_fails_the_controls(monkeypatch: pytest.Mon
     assert len(failures) == 4 and all("rejected the sound toy" in failure for failure in failures)
 
 
-def test_a_reader_that_looks_at_nothing_once_it_is_asked_is_a_finding_and_ends_no_search() -> None:
-    """The search for stale reads failed an assert, as it took for granted that every read accesses a file."""
-    exploration = Exploration(control_case(ReadsEarly(), LETTER), lambda done, total: None)
+class Remembers(Counter):
+    """Broken: its reader looks once, and then says the same for ever."""
+
+    name = "remembers"
+
+    @contextmanager
+    def open_reader(self, storage: Storage, path: str, style: str) -> Iterator[Callable[[], bytes]]:
+        seen: list[bytes] = []
+        yield lambda: seen[0] if seen else seen.append(self.read(storage, path)) or seen[0]
+
+
+@pytest.mark.parametrize("toy", [Remembers(), ReadsEarly()])
+def test_a_reader_that_does_not_look_when_it_is_asked_is_stale_by_every_method(toy: Counter) -> None:
+    """A read without a call came together with the last call before it, so that no commit was ever between them."""
+    case = control_case(toy, LETTERS, read_count=2)
+    assert set(map(frozenset, schedule_controls._found(case, 0).values())) == {frozenset({Property.STALE})}
+    assert crash.violated(A, toy) == {Property.STALE}
+
+
+def test_a_stale_answer_from_memory_replays() -> None:
+    case = control_case(Remembers(), LETTERS, read_count=2)
+    (finding,) = explore_schedules(case, controls=()).findings
+    log = as_log(case, finding)
+    assert {replay_log(log, case.target).verdict for _ in range(10)} == {Verdict.INVALID}
+    assert replay_log(log, Counter()).verdict is not Verdict.INVALID
+
+
+@pytest.mark.parametrize("toy", [Remembers(), ReadsEarly()])
+def test_an_answer_from_memory_that_is_still_right_is_no_finding(toy: Counter) -> None:
+    """What was read when the reader was opened was a finding without a commit that changed anything, too."""
+    case = control_case(toy, (b"",), read_count=2)
+    assert set(map(frozenset, schedule_controls._found(case, 0).values())) == {frozenset()}
+
+
+@pytest.mark.parametrize("toy", [Remembers(), ReadsEarly(), Counter()])
+def test_answers_from_memory_are_judged_as_in_every_order_of_all_calls(toy: Counter) -> None:
+    case = control_case(toy, LETTERS, read_count=2)
+    group = case.process_group()
+    exploration = Exploration(case, lambda done, total: None)
     try:
+        ends = [*every_end(case.begin(group))]
         assert exploration.reduce().is_done
-        assert {finding.property for finding in exploration.findings.values()} == {Property.BEHAVIOUR}
+        broken = {violation.property for end in ends for violation in end.progress.violations}
+        assert {finding.property for finding in exploration.findings.values()} == broken
+        assert exploration.reduced == {Outcomes().of(end) for end in ends}
     finally:
         exploration.close()
+        group.close()
+
+
+@pytest.mark.parametrize(("toy", "counts"), [(Counter(), [0, 0]), (Remembers(), [0, 1]), (ReadsEarly(), [1, 1])])
+def test_only_a_read_without_an_access_has_a_step_of_its_own(toy: Counter, counts: list[int]) -> None:
+    group = control_case(toy, LETTER, read_count=2).process_group()
+    try:
+        world = control_case(toy, LETTER, read_count=2).begin(group)
+        world.run(1)
+        steps = [node for node in path_to(world.nodes[1]) if node.call == FROM_MEMORY or node.marks]
+        seen = [number for number, node in enumerate(steps) if any(mark.kind == SEEN for mark in node.marks)]
+        assert [steps[number - 1].call == FROM_MEMORY for number in seen] == counts
+    finally:
+        group.close()

@@ -12,7 +12,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from tornproof.harness.search.crash_world import READER_INDEX, WRITER_INDEX
-from tornproof.harness.search.dpor import explore_all
+from tornproof.harness.search.dpor import Run, explore_all
 from tornproof.harness.search.outcome import path_to
 from tornproof.harness.search.product_reduction import (
     BETWEEN_COMMITS,
@@ -27,6 +27,7 @@ from tornproof.harness.search.product_reduction import (
     ReductionCounts,
 )
 from tornproof.harness.search.random_schedules import Sampler, uniform
+from tornproof.harness.search.staleness import StaleReads
 from tornproof.harness.search.transitions import Schedule
 from tornproof.harness.simulator.process.bodies import FAILED, RECOVERED
 from tornproof.harness.simulator.process.world import World
@@ -52,13 +53,14 @@ class CrashedSchedules(CrashSearch):
         self._known: set[object] = set()
         self._points: list[list[_Crash]] = []
         self._stopped: list[_Crash] = []
+        self._stale = StaleReads()
 
     def run(self) -> ReductionCounts:
         """Search to the end."""
         counts, first = self.counts, self.sessions.case.begin(self.sessions.first)
         # The rest is kept for the crashes.
         self._stop_at = -(-self._states_max // 2)
-        schedule_count = self._explore(first, lambda end, schedule: self._crash_in(first, end, schedule))
+        schedule_count = self._explore(first, [], lambda end, schedule: self._crash_in(first, end, schedule))
         states_each = SCHEDULES_MIN * counts.states // max(schedule_count, 1)
         crashes = self._tried(states_each)
         fails = any(crash.world.process_group is self.sessions.first for crash in crashes)
@@ -106,11 +108,19 @@ class CrashedSchedules(CrashSearch):
         self.counts.states += 1
         return True
 
-    def _explore(self, world: World, on_end: OnEnd) -> int:
-        """Run reduced schedules of a world, where they are too many half of them random ones; return how many."""
+    def _explore(self, world: World, moves: Moves, on_end: OnEnd) -> int:
+        """Run reduced schedules of a world after these moves, where they are too many half of them random ones.
+
+        Return how many.
+        """
+
+        def on_run(run: Run) -> None:
+            on_end(run.world, run.schedule(None))
+            self.counts.found += [(stale, [*moves, *run.schedule(late)]) for stale, late in self._stale.of(run)]
+
         stop_at, begin = self._stop_at, self.counts.states
         self._stop_at = begin + -(-(stop_at - begin) // 2)
-        counts = explore_all(world, lambda run: on_end(run.world, run.schedule(None)), has_time=self._goes_on)
+        counts = explore_all(world, on_run, has_time=self._goes_on)
         self._stop_at = stop_at
         if counts.is_done:
             return counts.complete
@@ -180,7 +190,7 @@ class CrashedSchedules(CrashSearch):
                     break
 
         self._count(crash)
-        self._explore(crash.world, on_end)
+        self._explore(crash.world, crash.moves, on_end)
 
     def _recover(self, crash: _Crash) -> None:
         def on_end(end: World, schedule: Schedule) -> None:
@@ -188,7 +198,7 @@ class CrashedSchedules(CrashSearch):
             self._count_recovery(crash, end)
 
         self._count(crash)
-        self._explore(crash.world, on_end)
+        self._explore(crash.world, crash.moves, on_end)
 
     def _find(self, end: World, moves: Moves) -> None:
         self.counts.found += [(violation, moves) for violation in end.progress.violations]

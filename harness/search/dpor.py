@@ -47,15 +47,21 @@ class Transition(NamedTuple):
     accessed: Footprint
     clock: Clock
 
+    def is_after(self, other: Transition) -> bool:
+        """Say whether the other one is this one, or happens before it in every equivalent schedule."""
+        return self.clock[other.process_index] >= other.number
+
 
 class Run(NamedTuple):
     """A complete schedule: the world at its end, and the transitions by process. Valid until the search goes on.
 
+    `ends` are how many calls each process had made when nobody could go on; those after it are in no transition.
     `schedule` returns it, or an equivalent one in which the given transition comes as late as possible.
     """
 
     world: World
     transitions: Sequence[Sequence[Transition]]
+    ends: Sequence[int]
     schedule: Callable[[Transition | None], Schedule]
 
 
@@ -169,7 +175,7 @@ class _Search:
             ends = [node.depth for node in state.world.nodes]
             made, is_late = state.world.finish()
             self._late += is_late
-            self._on_end(Run(state.world, self._transitions, lambda late: self._schedule(ends, made, late)))
+            self._on_end(Run(state.world, self._transitions, ends, lambda late: self._schedule(ends, made, late)))
 
     def _ordered(self, process_index: int, accessed: Footprint, frame: _Frame) -> Transition:
         """Return the next transition of a process with its clock, and add the reversals of its races to the search."""
@@ -181,11 +187,7 @@ class _Search:
             self._transitions[q][count - 1]
             for q, count in self._accesses.latest(process_index, accessed, known).items()
         ]
-        races = [
-            one
-            for one in latest
-            if not any(other.clock[one.process_index] >= one.number for other in latest if other is not one)
-        ]
+        races = [one for one in latest if not any(other.is_after(one) for other in latest if other is not one)]
         for one in latest:
             known = [max(pair) for pair in zip(known, one.clock, strict=True)]
         known[process_index] = number
@@ -207,14 +209,14 @@ class _Search:
             first = (
                 own[count] if count < len(own) else transition if process_index == transition.process_index else None
             )
-            if first is not None and (first is transition or first.clock[race.process_index] < race.number):
+            if first is not None and (first is transition or not first.is_after(race)):
                 firsts.append(first)
         # Where a process was woken by the earlier transition, the later one cannot come before it.
         initials = [
             one.process_index
             for one in firsts
             if frame.state.world.can_go_on(one.process_index)
-            and not any(one.clock[other.process_index] >= other.number for other in firsts if other is not one)
+            and not any(one.is_after(other) for other in firsts if other is not one)
         ]
         if initials and not any(process_index in frame.todo for process_index in initials):
             frame.todo.append(transition.process_index if transition.process_index in initials else initials[0])
@@ -222,7 +224,7 @@ class _Search:
     def _schedule(self, ends: Sequence[int], made: Sequence[int], late: Transition | None) -> Schedule:
         transitions = [frame.transition for frame in self._frames if frame.transition is not None]
         if late is not None:
-            transitions.sort(key=lambda transition: transition.clock[late.process_index] >= late.number)
+            transitions.sort(key=lambda transition: transition.is_after(late))
         depths = [
             [*(transition.depth for transition in own), end] for own, end in zip(self._transitions, ends, strict=True)
         ]

@@ -61,6 +61,29 @@ class UnlocksEarly(OrderedLocks):
                 file.pwrite(bytes([letter]), file.size_bytes())
 
 
+class HandsOver(Toy):
+    """Broken beside another writer: it leaves its letters to the one that has the lock, and does not wait for it."""
+
+    name = "hands over"
+
+    def create(self, storage: Storage, path: str) -> None:
+        """Make the directory in which letters wait, too."""
+        super().create(storage, path)
+        storage.mkdir(f"{path}/waiting")
+
+    def commit(self, storage: Storage, path: str, operation: bytes) -> None:
+        """Let letters wait, and add all that do so, unless another writer is at it."""
+        storage.open_for_writing(f"{path}/waiting/{operation.decode()}", OpenMode.NEW).close()
+        with storage.open_for_writing(f"{path}/state") as file:
+            while storage.listdir(f"{path}/waiting"):
+                if not file.try_lock(LockMode.EXCLUSIVE, offset_bytes=0, size_bytes=1):
+                    return
+                for letters in storage.listdir(f"{path}/waiting"):
+                    file.pwrite(letters.encode(), file.size_bytes())
+                    storage.unlink(f"{path}/waiting/{letters}")
+                file.unlock(offset_bytes=0, size_bytes=1)
+
+
 class KeepsOut(OrderedLocks):
     """The same letters by writers that are rejected while another one has the lock."""
 

@@ -165,7 +165,7 @@ class _AnnouncingWriter(ToyWriter):
 
     def announce(self, name: str) -> None:
         storage, path = self._at
-        storage.open_for_writing(f"{path}/{name}", OpenMode.NEW).close()
+        storage.open_for_writing(f"{path}/{name}", OpenMode.EXISTING_OR_NEW).close()
 
 
 class Panics(Toy):

@@ -1,9 +1,10 @@
 """Several writers at once, with readers beside them, in every order of dependent calls.
 
 What is seen must be what some order of their commits leaves: of all that were acknowledged, and of any that were begun;
-each writer's own commits in its order. A reader sees a beginning of it and never goes back. A commit may be rejected,
-because another writer is at work. Where that is asked for, the first writer also comes to an end when the second one is
-about to take its first lock: it dies at each of its calls, or one by which it opens fails. The second one must get in.
+each writer's own commits in its order. A reader sees a beginning of it that has what was acknowledged before the read
+began, and never goes back. A commit may be rejected, because another writer is at work. Where that is asked for, the
+first writer also comes to an end when the second one is about to take its first lock: it dies at each of its calls, or
+one by which it opens fails. The second one must get in.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from itertools import repeat
 from typing import NamedTuple
 
 from tornproof.harness.common.system import Target
@@ -23,6 +25,7 @@ from tornproof.harness.explorers.schedules.points import Points
 from tornproof.harness.explorers.schedules.writers_cause import cause_of
 from tornproof.harness.search.dpor import Run, explore_all
 from tornproof.harness.search.outcome import path_to
+from tornproof.harness.search.staleness import LateReads
 from tornproof.harness.search.transitions import Schedule
 from tornproof.harness.simulator.filesystem.faulty import FALLIBLE
 from tornproof.harness.simulator.filesystem.intercept import CallKind
@@ -31,11 +34,18 @@ from tornproof.harness.simulator.filesystem.step_bound import STEP_BOUND
 from tornproof.harness.simulator.process import bodies
 from tornproof.harness.simulator.process.bodies import reader_session
 from tornproof.harness.simulator.process.case import Readers, TestCase
-from tornproof.harness.simulator.process.observer import Judge, Operations, Progress, Property, Violation
+from tornproof.harness.simulator.process.observer import Judge, Operations, Progress, Property, Reading, Violation
 from tornproof.harness.simulator.process.simulated_process import Node, Process
 from tornproof.harness.simulator.process.world import ProcessGroup, World
 from tornproof.harness.systems.toy import Toy
-from tornproof.harness.systems.toy_locks import KeepsOut, LeavesItsLock, OrderedLocks, UnlockedReaders, UnlocksEarly
+from tornproof.harness.systems.toy_locks import (
+    HandsOver,
+    KeepsOut,
+    LeavesItsLock,
+    OrderedLocks,
+    UnlockedReaders,
+    UnlocksEarly,
+)
 from tornproof.impl.storage.interface import StorageReason
 
 ONE_ORDER = "what several writers leave is what some order of their commits leaves"
@@ -71,25 +81,33 @@ class Group:
             self.case.writer(operations, name=f"writer {number}")
             for number, operations in enumerate(self.sessions, start=1)
         ]
-        group = ProcessGroup(processes=(*writers, *self.case.reader_processes()), judge=_Silent(_nothing))
+        group = ProcessGroup(processes=(*writers, *self.case.reader_processes()), judge=_Notes(_nothing))
         return group, group.begin(self.case.kernel(), Progress())
 
 
-class _Silent(Judge):
-    """Judges nothing but how processes end: what they report is judged at the end of a run."""
+class _Notes(Judge):
+    """Judges nothing but how processes end, and notes what was acknowledged when each read began.
+
+    What processes report is judged at the end of a run.
+    """
 
     def observe(self, progress: Progress, process: str, node: Node) -> Progress:
+        for mark in node.marks:
+            if mark.kind == bodies.ACKNOWLEDGED:
+                assert isinstance(mark.value, int)
+                progress = progress._replace(committed=(*progress.committed, mark.value))
         violated = Property.ENDS if node.is_endless else Property.DISORDERLY
         return progress.broken(violated, process, node.outcome) if node.outcome else progress
 
     def begin_read(self, progress: Progress, process: str) -> Progress:
-        return progress
+        reading = Reading(least=len(progress.committed))
+        return progress._replace(readings=(*progress.readings, (process, reading)))
 
 
 class _Said(NamedTuple):
     """What the processes of a run reported: how many commits each writer began and acknowledged, and what was read.
 
-    `rejected` are the writers that were rejected.
+    `rejected` are the writers that were rejected, `before` the commits acknowledged before each read of each reader.
     """
 
     begun: tuple[int, ...]
@@ -97,6 +115,7 @@ class _Said(NamedTuple):
     reads: tuple[tuple[str, tuple[Hashable, ...]], ...]
     violations: tuple[Violation, ...]
     rejected: tuple[tuple[int, str], ...] = ()
+    before: tuple[tuple[Operations, ...], ...] = ()
 
 
 class _Orders:
@@ -126,6 +145,20 @@ class _Orders:
                 return Violation(ONE_ORDER, process, sentence)
         if not any(all(self._has(order, values) for _, values in said.reads) for order in final):
             return Violation(ONE_ORDER, "readers", "what the readers saw fits no single order of the commits")
+        return self._stale(said, final) if said.before else None
+
+    def _stale(self, said: _Said, final: Sequence[Operations]) -> Violation | None:
+        """Return a read that lacks what was acknowledged before it; None if one of the orders explains all reads."""
+        reads = [(*read, before) for read, before in zip(said.reads, said.before, strict=True)]
+        for process, values, before in reads:
+            for number, value in enumerate(values):
+                if not any(self._has(order, values[: number + 1], before) for order in final):
+                    commits = f"{len(before[number])} commit{'s were' if len(before[number]) > 1 else ' was'}"
+                    sentence = f"{shown(value)} was seen, although {commits} acknowledged before"
+                    return Violation(Property.STALE, process, sentence)
+        if not any(all(self._has(order, values, before) for _, values, before in reads) for order in final):
+            sentence = "what the readers saw, and what was acknowledged before, fits no single order of the commits"
+            return Violation(Property.STALE, "readers", sentence)
         return None
 
     def _all(self, said: _Said) -> Iterator[Operations]:
@@ -149,10 +182,14 @@ class _Orders:
         for sessions in counts(0):
             yield from merged(sessions)
 
-    def _has(self, order: Operations, values: Sequence[Hashable]) -> bool:
-        """Whether a reader may see these values one after the other, each after some first commits of the order."""
+    def _has(self, order: Operations, values: Sequence[Hashable], before: Sequence[Operations] = ()) -> bool:
+        """Whether a reader may see these values one after the other, each after some first commits of the order.
+
+        Those `before` each value must be among them.
+        """
         at = 0
-        for value in values:
+        for value, acknowledged in zip(values, before or repeat(()), strict=False):
+            at = max(at, *(order.index(number) + 1 for number in acknowledged), 0)
             at = next((count for count in range(at, len(order) + 1) if self._after(order[:count]) == value), -1)
             if at < 0:
                 return False
@@ -176,6 +213,7 @@ class _Explorer:
         self._last = Process(LAST, reader_session(case.target, case.path, 1))
         self._processes, self.world = group.begin()
         self._points = Points()
+        self._late_reads = LateReads()
 
     def close(self) -> None:
         """End all greenlets."""
@@ -183,9 +221,15 @@ class _Explorer:
         self._last.close()
 
     def end(self, run: Run) -> None:
-        """Judge a complete schedule."""
-        for violation in self.judge(run.world):
-            self._find(violation, run.schedule(None))
+        """Judge a complete schedule, and where nothing is wrong in it, with each read as late as it can begin."""
+        said = self._counted(run.world)
+        if violations := self._violated(said, run.world):
+            for violation in violations:
+                self._find(violation, run.schedule(None))
+            return
+        for late, before in self._late_reads.of(run, range(self.group.writer_count, len(run.world.nodes))):
+            for violation in self._violated(said._replace(before=before), run.world):
+                self._find(violation, run.schedule(late))
 
     def kill(self, has_time: HasTime) -> int:
         """Kill the first writer after each of its steps, and let the others go on; return how often."""
@@ -231,6 +275,14 @@ class _Explorer:
 
     def judge(self, world: World, end: str = "") -> list[Violation]:
         """Return what the processes have violated; once the first one has come to an `end`, none may be rejected."""
+        said = self._counted(world, end)
+        if end and not said.violations:
+            others = [(index, text) for index, text in said.rejected if index != FIRST]
+            return [Violation(Property.RECOVERY, f"writer {index + 1}", text) for index, text in others]
+        return self._violated(said, world)
+
+    def _counted(self, world: World, end: str = "") -> _Said:
+        """Return what the processes reported, and count what was reached."""
         said = self._said(world)
         acknowledged = [count for count in said.acknowledged if count]
         self.reached[BOTH_ACKNOWLEDGED] += len(acknowledged) > 1
@@ -239,16 +291,17 @@ class _Explorer:
         self.reached[FAILED_TO_OPEN] += end == FAILS
         self.reached[DIED_AT_WORK] += end == DIES and said.acknowledged[FIRST] < len(self.group.sessions[FIRST])
         self.reached.update(self._points.of(world))
+        return said
+
+    def _violated(self, said: _Said, world: World) -> list[Violation]:
         if said.violations:
             return list(said.violations)
-        if end:
-            others = [(index, text) for index, text in said.rejected if index != FIRST]
-            return [Violation(Property.RECOVERY, f"writer {index + 1}", text) for index, text in others]
         broken = self._orders.broken(said, self._left_by(world.kernel))
         return [] if broken is None else [broken]
 
     def _said(self, world: World) -> _Said:
-        begun, acknowledged, reads, rejected = [], [], [], []
+        begun, acknowledged, reads, rejected, before = [], [], [], [], []
+        committed, readings = world.progress.committed, world.progress.readings
         for index, (process, node) in enumerate(zip(self._processes.processes, world.nodes, strict=True)):
             marks = [mark for each in path_to(node) for mark in each.marks]
             if process.name.startswith("writer"):
@@ -259,14 +312,15 @@ class _Explorer:
                 values = [_Rejection(str(mark.value)) if mark.kind == bodies.REJECTED else mark.value for mark in marks]
                 kept = [value for value, mark in zip(values, marks, strict=True) if mark.kind in _READS]
                 reads.append((process.name, tuple(kept)))
+                before.append(tuple(committed[: reading.least] for name, reading in readings if name == process.name))
         own = (each for each in world.progress.violations if each.property != Property.BEHAVIOUR)
-        return _Said(tuple(begun), tuple(acknowledged), tuple(reads), tuple(own), tuple(rejected))
+        return _Said(tuple(begun), tuple(acknowledged), tuple(reads), tuple(own), tuple(rejected), tuple(before))
 
     def _left_by(self, kernel: Kernel) -> Hashable:
         kernel = kernel.fork()
         for index in range(len(self._processes.processes)):
             kernel.kill(index)
-        alone = ProcessGroup(processes=(self._last,), judge=_Silent(_nothing))
+        alone = ProcessGroup(processes=(self._last,), judge=_Notes(_nothing))
         world = World(alone, kernel, [self._last.root], Progress())
         world.run(0)
         marks = [mark for each in path_to(world.nodes[0]) for mark in each.marks if mark.kind in _READS]
@@ -304,6 +358,7 @@ CONTROLS: tuple[tuple[Target, str, str], ...] = (
     (Toy(), ONE_ORDER, "writers"),
     (UnlocksEarly(), ONE_ORDER, "writers"),
     (UnlockedReaders(), ONE_ORDER, "reader 1"),
+    (HandsOver(), Property.STALE, "reader 1"),
     (LeavesItsLock(), Property.RECOVERY, "writer 2"),
 )
 """Toys that are broken beside a second writer, what is violated, and who shows it."""

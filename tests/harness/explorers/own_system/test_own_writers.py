@@ -1,8 +1,12 @@
 """Several writers of a format that is not ours: lost updates are found, locks are sound, and orders are right."""
 
 import itertools
-from collections.abc import Iterator
+import random
+import re
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -21,10 +25,16 @@ from tornproof.harness.explorers.schedules.writers import (
     failed_controls,
     replay_writers,
 )
+from tornproof.harness.search.every_order import every_end
+from tornproof.harness.search.outcome import path_to
+from tornproof.harness.simulator.process.bodies import ACKNOWLEDGED, SEEN
 from tornproof.harness.simulator.process.case import Readers, TestCase
-from tornproof.harness.simulator.process.observer import Property
+from tornproof.harness.simulator.process.observer import Judge, Progress, Property
+from tornproof.harness.simulator.process.simulated_process import Node
+from tornproof.harness.simulator.process.world import World
 from tornproof.harness.systems.scenario import Explorer
-from tornproof.harness.systems.toy_locks import UnlockedReaders
+from tornproof.harness.systems.toy import Toy
+from tornproof.harness.systems.toy_locks import HandsOver, OrderedLocks, UnlockedReaders
 from tornproof.testing import LockMode, OpenMode, Storage, StorageError, target
 
 OPERATIONS = (b"one", b"twos")
@@ -106,6 +116,165 @@ def test_a_reader_that_sees_commits_and_then_fewer_of_them_is_found() -> None:
     assert [finding.property for finding in phase.findings] == [ONE_ORDER]
 
 
+class Remembers(OrderedLocks):
+    """Broken: its reader looks once, and then says the same for ever."""
+
+    @contextmanager
+    def open_reader(self, storage: Storage, path: str, style: str) -> Iterator[Callable[[], bytes]]:
+        seen: list[bytes] = []
+        yield lambda: seen[0] if seen else seen.append(self.read(storage, path)) or seen[0]
+
+
+def letters_of(toy: Toy, *, read_count: int, style: str = "fresh") -> Group:
+    readers = (Readers(read_count=read_count, style=style),)
+    case = TestCase(target=toy, path="toy", operations=(b"a", b"b"), first_session=(0, 1), readers=readers)
+    return Group(case=case, writer_count=2)
+
+
+@pytest.mark.parametrize(("toy", "read_count"), [(HandsOver(), 1), (Remembers(), 2)])
+def test_a_read_that_lacks_what_was_acknowledged_before_it_is_found_beside_two_writers_and_replays(
+    toy: Toy, read_count: int
+) -> None:
+    """Whatever the first commits of some order leave was right at any time, however much was acknowledged by then."""
+    group = letters_of(toy, read_count=read_count)
+    phase = explore_writers(group, schedules_max=400, controls=())
+    assert [finding.property for finding in phase.findings] == [Property.STALE]
+    (finding,) = phase.findings
+    assert re.search("was seen, although (1 commit was|2 commits were) acknowledged before", finding.sentence)
+    assert {replay_writers(group, finding) for _ in range(10)} == {Verdict.INVALID}
+    assert replay_writers(letters_of(OrderedLocks(), read_count=read_count), finding) is not Verdict.INVALID
+
+
+def test_a_commit_that_is_acknowledged_when_only_time_can_help_is_not_before_the_reads_that_ended() -> None:
+    class Waits(OrderedLocks):
+        def commit(self, storage: Storage, path: str, operation: bytes) -> None:
+            for _ in range(3):
+                storage.kind(f"{path}/nothing")
+                storage.sleep_seconds(1)
+            super().commit(storage, path, operation)
+
+    phase = explore_writers(letters_of(Waits(), read_count=2), schedules_max=400, controls=())
+    assert (phase.verdict, phase.findings) == (Verdict.VALID, ())
+
+
+class Drawn(Toy):
+    """Random steps: a commit stages its letter or publishes it, its own or all that are staged, or takes it back."""
+
+    def __init__(self, generator: random.Random) -> None:
+        self.name = "drawn"
+        steps = ["stage", "publish", "publish", "publish all", "take back"]
+        self.steps = {letter: generator.sample(steps, 2) for letter in b"ab"}
+        self.looks = [generator.random() < 0.7 for _ in range(2)]
+
+    def create(self, storage: Storage, path: str) -> None:
+        storage.mkdir(path)
+        with storage.open_for_writing(f"{path}/letters", OpenMode.NEW) as file:
+            file.pwrite(b"....", 0)
+
+    def read(self, storage: Storage, path: str) -> bytes:
+        return storage.open_for_reading(f"{path}/letters").pread(2, 0)
+
+    @contextmanager
+    def open_writer(self, storage: Storage, path: str) -> Iterator[Any]:
+        file = storage.open_for_writing(f"{path}/letters")
+        committed = b""
+
+        def take(step: str, letter: bytes) -> None:
+            match step:
+                case "stage":
+                    file.pwrite(letter, 2 + b"ab".index(letter))
+                case "publish":
+                    file.pwrite(letter, b"ab".index(letter))
+                case "publish all":
+                    for staged in file.pread(2, 2).replace(b".", b""):
+                        take("publish", bytes([staged]))
+                case "take back":
+                    file.pwrite(b".", b"ab".index(letter))
+
+        def commit(operation: bytes) -> None:
+            nonlocal committed
+            committed = operation
+            for step in self.steps[operation[0]]:
+                take(step, operation)
+
+        yield SimpleNamespace(commit=commit)
+        take("publish", committed)
+
+    @contextmanager
+    def open_reader(self, storage: Storage, path: str, style: str) -> Iterator[Callable[[], bytes]]:
+        looks, seen = iter(self.looks), [b".."]
+
+        def read() -> bytes:
+            # By a fresh reader it is judged what commits leave.
+            if style == "fresh" or next(looks):
+                seen.append(self.read(storage, path))
+            return seen[-1]
+
+        yield read
+
+
+class Logs(Judge):
+    """Notes in one sequence who acknowledges which commit, and who begins a read."""
+
+    def observe(self, progress: Progress, process: str, node: Node) -> Progress:
+        acknowledged = [(process, int(str(mark.value))) for mark in node.marks if mark.kind == ACKNOWLEDGED]
+        return progress._replace(observations=(*progress.observations, *acknowledged))
+
+    def begin_read(self, progress: Progress, process: str) -> Progress:
+        return progress._replace(observations=(*progress.observations, (process, -1)))
+
+
+def judged(end: World) -> str:
+    """Return what is wrong with an end of two commits and one reader: no order of the two allows what was seen."""
+    seen = [mark.value for node in path_to(end.nodes[2]) for mark in node.marks if mark.kind == SEEN]
+    numbers = [number for _, number in end.progress.observations]
+    begun = [at for at, number in enumerate(numbers) if number < 0]
+    before = [set(numbers[:at]) - {-1} for at in begun]
+
+    def allows(order: tuple[int, ...], required: Sequence[set[int]]) -> bool:
+        return any(
+            all(
+                left_by(order[:count]) == value and least <= set(order[:count])
+                for count, value, least in zip(counts, seen, required, strict=True)
+            )
+            for counts in itertools.combinations_with_replacement(range(3), len(seen))
+        )
+
+    def left_by(commits: tuple[int, ...]) -> bytes:
+        return bytes(letter if number in commits else ord(".") for number, letter in enumerate(b"ab"))
+
+    orders = list(itertools.permutations((0, 1)))
+    is_left = end.kernel.image().files["toy/letters"].startswith(b"ab")
+    if not is_left or not any(allows(order, [set()] * len(seen)) for order in orders):
+        return ONE_ORDER
+    return "" if any(allows(order, before) for order in orders) else Property.STALE
+
+
+def found_and_judged(seed: int) -> tuple[set[str], set[str]]:
+    """Return what the explorer finds in a random format, and what is wrong with an end of any order of all calls."""
+    group = letters_of(Drawn(random.Random(seed)), read_count=2, style="living")
+    phase = explore_writers(group, schedules_max=100_000, controls=())
+    assert phase.complete
+    for finding in phase.findings:
+        assert replay_writers(group, finding) is Verdict.INVALID
+    processes, _ = group.begin()
+    try:
+        every = replace(processes, judge=Logs(lambda operations: None)).begin(group.case.kernel(), Progress())
+        return {finding.property for finding in phase.findings}, set(map(judged, every_end(every))) - {""}
+    finally:
+        processes.close()
+
+
+@pytest.mark.parametrize("seed", sampled(4, range(60)))
+def test_a_random_format_of_two_writers_is_judged_as_in_every_order_of_all_calls(seed: int) -> None:
+    found, wrong = found_and_judged(seed)
+    assert found == wrong
+
+
+def test_some_random_formats_are_sound_some_stale_and_some_in_no_order() -> None:
+    assert [found_and_judged(seed)[1] for seed in (1, 2, 3)] == [set(), {Property.STALE}, {Property.STALE, ONE_ORDER}]
+
+
 def test_a_search_that_is_cut_says_so_and_one_that_reached_less_than_it_must_is_no_verdict() -> None:
     cut = explore_writers(group_of(Locked("locked")), schedules_max=2_000, has_time=calls_at_most(3))
     assert not cut.complete and "the first " in cut.bound
@@ -126,6 +295,19 @@ def test_orders_are_all_interleavings_of_what_was_acknowledged_and_of_what_may_f
         assert set(found) == expected and len(found) == len(expected)
 
 
+@pytest.mark.parametrize(
+    ("name", "blind"), [("_Orders._stale", lambda *_: None), ("LateReads.of", lambda *_: iter(()))]
+)
+def test_a_judge_that_does_not_ask_what_was_acknowledged_fails_a_control(
+    name: str, blind: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writers, "CONTROLS", [each for each in writers.CONTROLS if Property.STALE in each])
+    monkeypatch.setattr(writers, "SOUND", ())
+    assert failed_controls() == []
+    with blinded(monkeypatch, f"tornproof.harness.explorers.schedules.writers.{name}", blind):
+        assert failed_controls()
+
+
 @contextmanager
 def blinded(monkeypatch: pytest.MonkeyPatch, name: str, value: Any) -> Iterator[None]:
     with monkeypatch.context() as patched:
@@ -138,7 +320,7 @@ def blinded(monkeypatch: pytest.MonkeyPatch, name: str, value: Any) -> Iterator[
     sampled(
         2,
         [
-            ("_Orders._has", lambda self, order, values: True),
+            ("_Orders._has", lambda *_: True),
             ("_Orders._afterwards", lambda self, order: None),
             ("_Explorer._left_by", lambda self, kernel: self._orders._after((0, 1))),
             ("Group.sessions", property(lambda self: [self.case.first_session])),

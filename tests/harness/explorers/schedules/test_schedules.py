@@ -28,9 +28,9 @@ from tornproof.harness.simulator.process.case import TestCase
 from tornproof.harness.simulator.process.observer import Property
 from tornproof.harness.simulator.process.simulated_process import FROM_MEMORY
 from tornproof.harness.systems.toy import AcknowledgesFirst, HeaderFirst
-from tornproof.harness.systems.toy_readers import Counter, ReadsEarly
+from tornproof.harness.systems.toy_readers import Counter, ReadsEarly, ShowsLate
 from tornproof.harness.systems.toy_records import InPlace, LooksOnce, Record
-from tornproof.impl.storage.interface import Storage
+from tornproof.impl.storage.interface import File, LockMode, Storage
 from tornproof.impl.txn.pins import WriterLock
 
 
@@ -220,6 +220,40 @@ def test_answers_from_memory_are_judged_as_in_every_order_of_all_calls(toy: Coun
     finally:
         exploration.close()
         group.close()
+
+
+class Waits(Counter):
+    """Sound: a commit waits for what never comes, for a time."""
+
+    def commit(self, storage: Storage, path: str, operation: bytes) -> None:
+        for _ in range(3):
+            storage.kind(f"{path}/nothing")
+            storage.sleep_seconds(1)
+        super().commit(storage, path, operation)
+
+
+def test_a_commit_that_is_acknowledged_when_only_time_can_help_makes_no_earlier_read_stale() -> None:
+    """Such an acknowledgement was taken to come with the last call before the wait, and the sound toy was rejected."""
+    found = schedule_controls._found(control_case(Waits(), LETTERS, read_count=2), 0)
+    assert set(map(frozenset, found.values())) == {frozenset()}
+
+
+class LocksWhatItReads(Counter):
+    """Sound: its readers lock what nobody else does, so that single schedules are run, and then read."""
+
+    def count_in(self, file: File) -> int:
+        file.lock(LockMode.SHARED, offset_bytes=0, size_bytes=1)
+        return super().count_in(file)
+
+
+class LocksAndShowsLate(LocksWhatItReads, ShowsLate):
+    """Broken: its writer announces letters that readers see only when it is closed."""
+
+
+def test_stale_reads_of_equivalent_schedules_are_found_beside_crashes_too() -> None:
+    """Only those of schedules that were run were found, where the reader locks or changes something."""
+    assert Property.STALE in crash.violated_by_locking(A, LocksAndShowsLate())
+    assert crash.violated_by_locking(A, LocksWhatItReads()) == set()
 
 
 @pytest.mark.parametrize(("toy", "counts"), [(Counter(), [0, 0]), (Remembers(), [0, 1]), (ReadsEarly(), [1, 1])])

@@ -276,3 +276,8 @@ def test_what_two_readers_saw_must_fit_one_order_together() -> None:
     assert orders.broken(said(("reader 1", (second,)), ("reader 2", (both,))), both) is None
     contradicting = orders.broken(said(("reader 1", (first,)), ("reader 2", (second,))), both)
     assert contradicting is not None and contradicting.process == "readers"
+    # What was acknowledged before a read must be in it.
+    seen = said(("reader 1", (first,)), ("reader 2", (both, both)))
+    assert orders.broken(seen._replace(before=((("a",),), ((), ("b",)))), both) is None
+    stale = orders.broken(seen._replace(before=((("b",),), ((), ()))), both)
+    assert stale is not None and (stale.property, stale.process) == (Property.STALE, "reader 1")

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias
 
+from tornproof.harness.common.read_numbers import count_of
 from tornproof.harness.common.remembered_codecs import remembered_decoding
 from tornproof.harness.common.verdict import Finding, Verdict
 from tornproof.harness.counterexamples.log import DecisionLog, Deviation, Fail, Kill, PowerCut, Switch, shortest
@@ -43,9 +44,12 @@ def moves_of(document: Iterable[Any]) -> Moves:
         match move:
             case ["power", str(model), choice]:
                 moves.append(("power", model_named(model).name, choice_of(json.dumps(choice))))
-            case [int(), int(count)] if count <= CALLS_MAX:
+            case [int(), int()] if max(map(count_of, move)) <= CALLS_MAX:
                 moves.append(tuple(move))
-            case ["kill"] | ["fail"] | ["fail", int(), str()] | ["step", int()]:
+            case ["kill"] | ["fail"]:
+                moves.append(tuple(move))
+            case ["fail", index, str()] | ["step", index]:
+                count_of(index)
                 moves.append(tuple(move))
             case _:
                 raise ValueError(f"not a move: {move!r}")
@@ -53,19 +57,20 @@ def moves_of(document: Iterable[Any]) -> Moves:
 
 
 def moves_before_cuts(evidence: Mapping[str, Any]) -> Moves:
-    """Return the moves of a finding of power cuts up to the first one of its last session."""
-    origin, session = evidence.get("origin") or {}, (WRITER_INDEX, evidence["step"])
+    """Return the moves of a finding of power cuts up to the first one of its last session; raises ValueError."""
+    origin, step = evidence.get("origin") or {}, count_of(evidence["step"])
+    session = (WRITER_INDEX, step)
     if "cut_step" in origin:
         choice = choice_of(origin["choice"])
-        return [(WRITER_INDEX, origin["cut_step"]), ("power", choice.model, choice), session]
+        return [(WRITER_INDEX, count_of(origin["cut_step"])), ("power", choice.model, choice), session]
     if "killed_step" in origin:
-        return [(WRITER_INDEX, origin["killed_step"]), ("kill",), session]
+        return [(WRITER_INDEX, count_of(origin["killed_step"])), ("kill",), session]
     if not origin:
         return [session]
-    done = origin["failed_step"]
+    done = count_of(origin["failed_step"])
     moves: Moves = [(WRITER_INDEX, done), ("fail", origin["written"]) if "written" in origin else ("fail",)]
     if origin["session"] == 1:
-        return [*moves, (WRITER_INDEX, evidence["step"] - done - 1)]
+        return [*moves, (WRITER_INDEX, count_of(step - done - 1))]
     if origin["process"].startswith(GOES_ON):
         moves.append(("finish",))
     return [*moves, ("evict",) if origin["process"].endswith(EVICTED) else ("kill",), session]

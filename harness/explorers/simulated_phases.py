@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Protocol, TypeAlias
 
 from tornproof.harness.common.effort import DEFAULT, EFFORTS, Bounds
+from tornproof.harness.common.read_numbers import count_of
 from tornproof.harness.common.remembered_codecs import remembered_decoding
 from tornproof.harness.common.signature import FindingSignature, signature_of
 from tornproof.harness.common.system import Target
@@ -442,7 +443,10 @@ def replay_case(finding: Finding, target: Target | None = None, operations: Sequ
         committed = tuple(case.operations[number] for number in case.first_session)
         return replay_memory(case.target, committed, finding, start=case.start, path=case.path)
     if "writers" in evidence:
-        group = schedule_writers.Group(case=case, writer_count=int(evidence["writers"]))
+        writer_count = count_of(evidence["writers"])
+        if not 1 < writer_count <= len(case.first_session):
+            raise ValueError(f"no number of writers of {len(case.first_session)} commits: {writer_count}")
+        group = schedule_writers.Group(case=case, writer_count=writer_count)
         return schedule_writers.replay_writers(group, finding)
     return replay_power(case, finding) if "cuts" in evidence else replay_moves(case, finding)
 

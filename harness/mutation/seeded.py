@@ -17,6 +17,7 @@ import msgspec
 import numpy as np
 
 from tornproof.harness.common.history import Event
+from tornproof.harness.common.read_numbers import integer_of
 from tornproof.harness.common.remembered_codecs import remembered_decoding, remembered_encoder
 from tornproof.harness.common.verdict import Finding, Verdict
 from tornproof.harness.counterexamples.log import shortest, step_text
@@ -187,8 +188,8 @@ def replay_seeded(finding: Finding) -> Verdict:
         fault=str(document["fault"]),
         watches_steps=bool(document["watches_steps"]),
     )
-    with SeededRuns(cell, int(document["campaign_seed"])) as runs:
-        run = runs.run(int(document["seed"]))
+    with SeededRuns(cell, integer_of(document["campaign_seed"])) as runs:
+        run = runs.run(integer_of(document["seed"]))
     if run.verdict is Verdict.INVALID and run.property != finding.property:
         return Verdict.VALID
     return run.verdict

@@ -111,6 +111,13 @@ def test_damage_beyond_the_end_of_a_file_is_unknown(file: str) -> None:
         assert replayed("damage", {"kind": "cut", "file": file, "size_bytes": beyond}) is UNKNOWN
 
 
+@pytest.mark.parametrize("number", [8.5, 8.0, "8", True, None])
+def test_damage_at_what_is_no_number_is_unknown(number: Any) -> None:
+    """A fraction was cut down to the integer below it, so that another damage was tried."""
+    assert replayed("damage", flip_evidence(bit=number)) is UNKNOWN
+    assert replayed("damage", {"kind": "cut", "file": tb.DATA, "size_bytes": number}) is UNKNOWN
+
+
 @pytest.mark.parametrize("key", ["file", "field", "offset_bytes", "expected", "actual"])
 def test_a_problem_without_a_key_is_unknown(key: str) -> None:
     assert replayed("verify", without(problem_evidence(), key), SHORT) is UNKNOWN

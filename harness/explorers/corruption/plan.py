@@ -10,6 +10,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from tornproof.harness.common.read_numbers import integer_of
+
 BITS_IN_BYTE = 8
 
 
@@ -299,7 +301,7 @@ def damage_of(evidence: Mapping[str, Any]) -> Damage:
         case "flip":
             return _flip_of(evidence)
         case "cut":
-            return Cut(str(evidence["file"]), int(evidence["size_bytes"]))
+            return Cut(str(evidence["file"]), integer_of(evidence["size_bytes"]))
         case "pair":
             first, second = evidence["bits"]
             return Pair(_flip_of(first), _flip_of(second))
@@ -307,13 +309,13 @@ def damage_of(evidence: Mapping[str, Any]) -> Damage:
             # An unknown name raises ValueError, and so does a kind that is handled above.
             kind = Kind(name)
             if kind in CRAFTED:
-                sizes = int(evidence["offset_bytes"]), int(evidence["removed_bytes"])
+                sizes = integer_of(evidence["offset_bytes"]), integer_of(evidence["removed_bytes"])
                 content = bytes.fromhex(evidence["content"])
                 return Crafted(kind, str(evidence["file"]), *sizes, content, str(evidence["description"]))
             if kind in AGAIN:
                 return _again_of(kind, evidence["damage"])
             edits = tuple(
-                Edit(str(edit["file"]), int(edit["offset_bytes"]), bytes.fromhex(edit["content"]))
+                Edit(str(edit["file"]), integer_of(edit["offset_bytes"]), bytes.fromhex(edit["content"]))
                 for edit in evidence["edits"]
             )
             if kind in (Kind.FLIP, Kind.CUT, Kind.PAIR) or not edits:
@@ -337,7 +339,7 @@ def is_inside(damage: Damage, sizes: Mapping[str, int]) -> bool:
 
 
 def _flip_of(evidence: Mapping[str, Any]) -> Flip:
-    return Flip(str(evidence["file"]), int(evidence["bit"]))
+    return Flip(str(evidence["file"]), integer_of(evidence["bit"]))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

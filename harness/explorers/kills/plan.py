@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tornproof.harness.common.read_numbers import count_of
 from tornproof.harness.simulator.filesystem.faulty import FALLIBLE, GROWING, Fault
 from tornproof.harness.simulator.filesystem.intercept import Call, CallKind
 from tornproof.impl.storage.interface import StorageReason
@@ -76,18 +77,18 @@ class Origin:
 
 def origin_of(evidence: dict[str, Any]) -> Origin:
     """Return the origin that the evidence describes; raises KeyError, TypeError, ValueError for invalid evidence."""
-    kills = tuple(Kill(int(step_count), int(cut_bytes)) for step_count, cut_bytes in evidence["kills"])
+    kills = tuple(Kill(count_of(step_count), count_of(cut_bytes)) for step_count, cut_bytes in evidence["kills"])
     failure = evidence.get("failure")
     if failure is None:
         return Origin(kills)
     fault = Fault(
-        at=int(failure["call"]),
+        at=count_of(failure["call"]),
         reason=StorageReason(failure["reason"]),
         among=EVERY_CALL,
-        written_bytes=int(failure["written_bytes"]),
+        written_bytes=count_of(failure["written_bytes"]),
     )
     call = Call(kind=CallKind(failure["call_kind"]), path=str(failure["path"]))
-    return Origin(kills, Failure(int(failure["operation"]), fault, call))
+    return Origin(kills, Failure(count_of(failure["operation"]), fault, call))
 
 
 def border_cuts(step: Call) -> Sequence[int]:

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from tornproof.harness.common.read_numbers import count_of
 from tornproof.harness.common.verdict import Finding, HasTime, OnProgress, Phase, Verdict, always
 from tornproof.harness.explorers.memory.exploration import (
     GREW,
@@ -195,7 +196,7 @@ def seen_again(
     """
     evidence = finding.evidence
     case = MemoryCase(model=MemoryModel(evidence["model"]), system_calls_are_fences=evidence["system_calls_are_fences"])
-    settled_count = evidence["settled_count"]
+    settled_count = count_of(evidence["settled_count"])
     test_case = MemoryTestCase(
         target=target, operations=tuple(operations), path=path, start=start, settled_count=settled_count
     )

@@ -18,6 +18,7 @@ from msgspec import structs
 from tornproof.harness.common import model_controls
 from tornproof.harness.common.patch import original_of, wrapped
 from tornproof.harness.common.quiet_hypothesis import quiet_hypothesis
+from tornproof.harness.common.read_numbers import integer_of
 from tornproof.harness.common.remembered_codecs import remembered_decoding, remembered_encoder
 from tornproof.harness.common.verdict import Finding, HasTime, OnProgress, Phase, Verdict, always
 from tornproof.harness.explorers.model_based.cause import cause_of
@@ -832,7 +833,7 @@ def replay_stateful(
     """
     try:
         steps = tuple(dict(each) for each in finding.evidence["steps"])
-        options = int(finding.evidence["options"])
+        options = integer_of(finding.evidence["options"])
         table = finding.evidence.get("table")
         encode = remembered_encoder()
         try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeAlias
 
+from tornproof.harness.common.read_numbers import integer_of
 from tornproof.harness.common.system import Target
 from tornproof.harness.counterexamples.plain_data import operation_of
 from tornproof.harness.explorers.kills.sessions import Violation
@@ -74,7 +75,7 @@ def _chooser(choices: Sequence[int]) -> Choose:
     remaining: Iterator[int] = iter(choices)
 
     def choose(count: int) -> int:
-        choice = next(remaining, -1)
+        choice = integer_of(next(remaining, -1))
         if not 0 <= choice < count:
             raise _NotReplayableError(f"choice {choice} of {count}")
         return choice

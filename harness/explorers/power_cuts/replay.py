@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from tornproof.harness.common.read_numbers import count_of
 from tornproof.harness.common.verdict import Finding, Verdict
 from tornproof.harness.counterexamples.moves import Moves, moves_before_cuts
 from tornproof.harness.explorers.power_cuts.examination import SESSION, Bounds
@@ -55,7 +56,8 @@ def _violated(judge: PowerJudge, evidence: dict[str, Any]) -> set[str]:
             return {verdict.violated} - {""}
         if not model.everything_dies:
             bounds = Bounds(verdict.found, len(verdict.found))
-        kernel = recovery_steps(disk, facts.recovery, model)[cuts[number]["step"] - 1][2]
+        # No cut of a recovery comes before its first step.
+        kernel = recovery_steps(disk, facts.recovery, model)[count_of(cuts[number]["step"] - 1)][2]
     raise AssertionError("the last cut returns")
 
 
@@ -76,8 +78,10 @@ def _world_after(case: TestCase, moves: Moves, model: Model) -> Iterator[World]:
                 fail_call(world, written=file_choice_of(written[0]) if written else None)
             case ["finish"]:
                 world.run(SESSION)
-            case _:
+            case ["kill"] | ["evict"] | ["power", _, _]:
                 world = begin_session(second, _left_by(world.kernel, move), bounds_of(world.progress))
+            case _:
+                raise ValueError(f"not a move: {move!r}")
     yield world
     first.close()
     second.close()

@@ -13,6 +13,7 @@ from operator import attrgetter
 from typing import Any, NamedTuple
 from zlib import crc32
 
+from tornproof.harness.common.read_numbers import count_of
 from tornproof.harness.common.verdict import Finding, Phase, Verdict, cut_short
 from tornproof.harness.explorers.roundtrip import forms
 from tornproof.harness.explorers.roundtrip.forms import FORMS, Original, difference, files_to_change
@@ -226,7 +227,7 @@ def _case_of(part: Part, finding: Finding) -> Any:
 
     Earlier releases say its name in the sentence alone.
     """
-    cases, number, name = part.cases(), finding.evidence[part.key], finding.evidence.get(CASE)
+    cases, number, name = part.cases(), count_of(finding.evidence[part.key]), finding.evidence.get(CASE)
     for case in (*cases[number : number + 1], *cases):
         if finding.sentence.startswith(f"{part.subject}{case.name}: ") if name is None else case.name == name:
             return case

@@ -16,6 +16,7 @@ from functools import cache
 from itertools import repeat
 from typing import NamedTuple
 
+from tornproof.harness.common.read_numbers import count_of
 from tornproof.harness.common.system import Target
 from tornproof.harness.common.verdict import Finding, HasTime, Phase, Verdict, always, shown
 from tornproof.harness.counterexamples.actions import ActionNames
@@ -459,12 +460,14 @@ def replay_writers(group: Group, finding: Finding) -> Verdict:
     explorer = _Explorer(group)
     try:
         world = explorer.world
+        end = finding.evidence.get("end", "")
+        if end not in ("", DIES, FAILS):
+            raise ValueError(f"no end of the first writer: {end!r}")
         for index, count in finding.evidence["schedule"]:
-            for _ in range(count):
-                if world.nodes[index].call is None:
+            for _ in range(count_of(count)):
+                if world.nodes[count_of(index)].call is None:
                     return Verdict.UNKNOWN
                 world.step(index)
-        end = finding.evidence.get("end", "")
         if end:
             world = explorer.without_first(world, end)
         world.finish()

@@ -11,6 +11,8 @@ import json
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from tornproof.harness.common.read_numbers import integer_of
+
 LATEST = -1
 """Stands for the content of the page cache in place of the number of a version."""
 STALE = -2
@@ -226,7 +228,7 @@ def choice_of(text: str) -> Choice:
     model, names, files = json.loads(text)
     return Choice(
         str(model),
-        None if names is None else tuple(int(name) for name in names),
+        None if names is None else tuple(integer_of(name) for name in names),
         tuple((str(path), file_choice_of(content)) for path, content in files.items()),
     )
 
@@ -234,4 +236,6 @@ def choice_of(text: str) -> Choice:
 def file_choice_of(content: list[Any]) -> FileChoice:
     """Return the choice of JSON from `FileChoice.numbers`; raises ValueError or TypeError for other JSON."""
     size, base, blocks = content
-    return FileChoice(int(size), int(base), tuple((int(block), int(version)) for block, version in blocks))
+    return FileChoice(
+        integer_of(size), integer_of(base), tuple((integer_of(block), integer_of(version)) for block, version in blocks)
+    )

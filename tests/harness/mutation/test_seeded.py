@@ -128,7 +128,22 @@ def test_the_moves_of_a_run_break_the_same_property_again(of: Cell) -> None:
             assert [each.property for each in result.violations[:1]] == list(filter(None, [run.property]))
 
 
-@pytest.mark.parametrize("text", ['[["jump"]]', "[[0, 100001]]", "[[0]]", '[["power","no model",[]]]', "3", "["])
+@pytest.mark.parametrize(
+    "text",
+    [
+        '[["jump"]]',
+        "[[0, 100001]]",
+        "[[0, -1]]",
+        "[[0, true]]",
+        "[[-1, 1]]",
+        "[[0]]",
+        '[["step", -1]]',
+        '[["fail", -1, "disk full"]]',
+        '[["power","no model",[]]]',
+        "3",
+        "[",
+    ],
+)
 def test_invalid_moves_are_rejected(text: str) -> None:
     with pytest.raises((ValueError, TypeError, KeyError)):
         moves_of(json.loads(text))

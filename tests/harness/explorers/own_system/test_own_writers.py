@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import cache
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,7 +14,7 @@ import pytest
 from depth import sampled
 from manifest_log import Log
 
-from tornproof.harness.common.verdict import Verdict, calls_at_most
+from tornproof.harness.common.verdict import Finding, Verdict, calls_at_most
 from tornproof.harness.explorers.own_system.simulated import cases_of
 from tornproof.harness.explorers.schedules import writers
 from tornproof.harness.explorers.schedules.writers import (
@@ -121,8 +122,7 @@ class Remembers(OrderedLocks):
 
     @contextmanager
     def open_reader(self, storage: Storage, path: str, style: str) -> Iterator[Callable[[], bytes]]:
-        seen: list[bytes] = []
-        yield lambda: seen[0] if seen else seen.append(self.read(storage, path)) or seen[0]
+        yield cache(lambda: self.read(storage, path))
 
 
 def letters_of(toy: Toy, *, read_count: int, style: str = "fresh") -> Group:
@@ -143,6 +143,27 @@ def test_a_read_that_lacks_what_was_acknowledged_before_it_is_found_beside_two_w
     assert re.search("was seen, although (1 commit was|2 commits were) acknowledged before", finding.sentence)
     assert {replay_writers(group, finding) for _ in range(10)} == {Verdict.INVALID}
     assert replay_writers(letters_of(OrderedLocks(), read_count=read_count), finding) is not Verdict.INVALID
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"schedule": [[0, -1]]},
+        {"schedule": [[0, 1.5]]},
+        {"schedule": [[0, True]]},
+        {"schedule": [[-1, 1]]},
+        {"schedule": [[0, 10**30]]},
+        {"end": "it stops"},
+    ],
+    ids=str,
+)
+def test_a_finding_of_several_writers_with_other_numbers_or_another_end_cannot_be_replayed(
+    changed: dict[str, Any],
+) -> None:
+    group = letters_of(OrderedLocks(), read_count=1)
+    evidence = {"schedule": [[0, 1]], "end": "", **changed}
+    finding = Finding(property=Property.STALE, phase="schedules", sentence="s", evidence=evidence)
+    assert replay_writers(group, finding) is Verdict.UNKNOWN
 
 
 def test_a_commit_that_is_acknowledged_when_only_time_can_help_is_not_before_the_reads_that_ended() -> None:

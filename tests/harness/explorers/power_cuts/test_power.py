@@ -1,6 +1,7 @@
 """Power cuts on toys and on tables: what each model detects and accepts, and what its phase says."""
 
 import dataclasses
+import itertools
 import json
 import re
 from collections.abc import Iterator
@@ -261,6 +262,18 @@ def test_a_finding_whose_session_has_fewer_steps_now_cannot_be_replayed() -> Non
     finding, *_ = phase_of(case, C_4096, points=()).findings
     longer = dataclasses.replace(finding, evidence={**finding.evidence, "step": STEPS_OF_NO_SESSION})
     assert (replay_power(case, finding), replay_power(case, longer)) == (Verdict.INVALID, Verdict.UNKNOWN)
+
+
+@pytest.mark.parametrize("model", [B, D])
+def test_a_finding_whose_step_is_no_number_of_steps_cannot_be_replayed(model: Model) -> None:
+    """Such a move was taken for the death of the writer, and the finding for one that does not happen any more."""
+    case = toy_case(NeverSyncs())
+    findings = [each for each in phase_of(case, model, points=()).findings if each.property == Property.LOST]
+    for finding, step in itertools.product(findings[:2], [1.5, 2.0, "2", True, -1, None, [2]]):
+        origin = {name: step if name.endswith("_step") else value for name, value in finding.evidence["origin"].items()}
+        for changed in ({"step": step}, {"origin": origin} if origin else {"cuts": [{}]}):
+            damaged = dataclasses.replace(finding, evidence={**finding.evidence, **changed})
+            assert replay_power(case, damaged) is Verdict.UNKNOWN
 
 
 def test_a_toy_whose_exploration_breaks_down_is_no_toy_without_findings(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -269,6 +269,9 @@ def test_what_two_readers_saw_must_fit_one_order_together() -> None:
     def said(*reads: tuple[str, tuple[frozenset[str], ...]]) -> writers._Said:
         return writers._Said(begun=(1, 1), acknowledged=(1, 1), reads=reads, violations=())
 
+    def before(one: Any, *others: Any) -> Any:
+        return (one,), others
+
     case = SimpleNamespace(oracle=frozenset)
     orders = writers._Orders(SimpleNamespace(sessions=[("a",), ("b",)], case=case))  # type: ignore[arg-type]  # no more is asked of it
     first, second, both = frozenset("a"), frozenset("b"), frozenset("ab")
@@ -278,6 +281,6 @@ def test_what_two_readers_saw_must_fit_one_order_together() -> None:
     assert contradicting is not None and contradicting.process == "readers"
     # What was acknowledged before a read must be in it.
     seen = said(("reader 1", (first,)), ("reader 2", (both, both)))
-    assert orders.broken(seen._replace(before=((("a",),), ((), ("b",)))), both) is None
-    stale = orders.broken(seen._replace(before=((("b",),), ((), ()))), both)
+    assert orders.broken(seen._replace(before=before(("a",), (), ("b",))), both) is None
+    stale = orders.broken(seen._replace(before=before(("b",), (), ())), both)
     assert stale is not None and (stale.property, stale.process) == (Property.STALE, "reader 1")

@@ -23,13 +23,14 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
+from tornproof.impl.errors import TornproofError
 from tornproof.impl.read.counters import ReadCounters
-from tornproof.impl.read.reader import Snapshot, open_snapshot, snapshot_of
+from tornproof.impl.read.reader import Snapshot, snapshot_of
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
 from tornproof.impl.table.columns import SnapshotColumn
 from tornproof.impl.table.table import open_table
 from tornproof.impl.txn.pins import Pin, pin_committed
-from tornproof.impl.txn.transaction import TXN_FILE, safe_read
+from tornproof.impl.txn.transaction import TXN_FILE, Transaction, safe_read
 from tornproof.pipeline.datasource.changes import Allowance, NotAppendedError, appended_rows, reached
 from tornproof.pipeline.datasource.offsets import (
     START,
@@ -50,6 +51,10 @@ STEP_PARTITIONS_MAX = 1_000
 """In how many partitions one step of a stream takes rows, so that its offset stays short."""
 KNOWN_MAX = 4
 """Of so many offsets a reader remembers all marks: Spark asks from the last one or, before a batch, its predecessor."""
+
+
+class ColumnsChangedError(TornproofError):
+    """A column of a stream was dropped, or has another type, since the stream began."""
 
 
 class TornproofStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -89,15 +94,18 @@ class TornproofStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
 
     def reportLatestOffset(self) -> Offset:  # noqa: N802
         """Return the committed version, for the progress of the query."""
-        return {"version": safe_read(OperatingSystemStorage(), f"{self._request.path}/{TXN_FILE}").version}
+        return {"version": self._committed().version}
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """End the stream at the currently committed version."""
         self._until = pin_committed(OperatingSystemStorage(), self._request.path)
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
-        """Plan the rows between two offsets, which may come from a checkpoint; raises NotAppendedError."""
-        snapshot = open_snapshot(open_table(OperatingSystemStorage(), self._request.path))
+        """Plan the rows between two offsets, which may come from a checkpoint.
+
+        Raises NotAppendedError, ColumnsChangedError.
+        """
+        snapshot = self._snapshot_of(self._committed())
         row_groups = []
         for timestamp, before, after in changed_between(start, end):
             try:
@@ -130,22 +138,46 @@ class TornproofStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
 
     def _offset(self, start: Offset, allowance: Allowance) -> Offset:
         """Return the offset of the next step, whose version stays readable until a later one is processed."""
-        storage, path = OperatingSystemStorage(), self._request.path
-        table = open_table(storage, path)
-        pin = self._until or pin_committed(storage, path)
-        if start.get("is_whole") and start["version"] == pin.version:
-            self._let_go(pin)
-            return start
-        snapshot = snapshot_of(table, pin.transaction)
+        pin = self._until or pin_committed(OperatingSystemStorage(), self._request.path)
+        offset = start
+        try:
+            if not (start.get("is_whole") and start["version"] == pin.version):
+                offset = self._following(start, self._snapshot_of(pin.transaction), allowance)
+        finally:
+            if offset is start:
+                self._let_go(pin)
+            else:
+                self._keep(pin)
+        return offset
+
+    def _following(self, start: Offset, snapshot: Snapshot, allowance: Allowance) -> Offset:
+        """Return the offset a step behind `start`, or `start` itself if no partition has changed since."""
         before = self._marks_at(start, snapshot)
         after = self._step(snapshot, before, allowance)
-        offset = new_offset(snapshot, start, before, after)
         if before == after:
-            self._let_go(pin)
             return start
-        self._keep(pin)
+        offset = new_offset(snapshot, start, before, after)
         self._known = [*self._known, (offset, after)][-KNOWN_MAX:]
         return offset
+
+    def _committed(self) -> Transaction:
+        return safe_read(OperatingSystemStorage(), f"{self._request.path}/{TXN_FILE}")
+
+    def _snapshot_of(self, transaction: Transaction) -> Snapshot:
+        """Return a version that was read before, unless a column of the stream is another one by now.
+
+        A column that was dropped and added again, or has another type, has another id: rows with it would have no
+        values for the stream. The columns are read after the version, so that they are not older than its rows.
+        """
+        snapshot = snapshot_of(open_table(OperatingSystemStorage(), self._request.path), transaction)
+        there = {column.id: column.arrow_type for column in snapshot.columns}
+        for column in self._request.columns:
+            if there.get(column.id) != column.arrow_type:
+                raise ColumnsChangedError(
+                    f"{self._request.path}: column {column.name!r} was dropped, or got another type, since the stream "
+                    "began; load the table and start the query again"
+                )
+        return snapshot
 
     def _step(self, snapshot: Snapshot, before: Marks, allowance: Allowance) -> Marks:
         """Return the marks after a step from those before, by time, until nothing more may be taken."""

@@ -11,13 +11,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from day_tables import new_table
+from day_tables import change_columns, new_table, rename_column
 from depth import nightly
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxFiles
 from source_holds import let_go
 
+from tornproof.impl.errors import CorruptError
 from tornproof.impl.read.reader import open_snapshot
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
 from tornproof.impl.table.table import open_table
@@ -28,7 +29,7 @@ from tornproof.pipeline.datasource.changes import NotAppendedError
 from tornproof.pipeline.datasource.offsets import NEWEST_COUNT, START, Offset
 from tornproof.pipeline.datasource.options import OptionRejectedError, size_of
 from tornproof.pipeline.datasource.source import TornproofSource, register
-from tornproof.pipeline.datasource.stream import STEP_PARTITIONS_MAX, TornproofStreamReader
+from tornproof.pipeline.datasource.stream import STEP_PARTITIONS_MAX, ColumnsChangedError, TornproofStreamReader
 
 STORAGE = OperatingSystemStorage()
 DAY_SECONDS = 86_400
@@ -209,6 +210,48 @@ def test_dropped_partition_ends_the_stream(table: Path) -> None:
     with pytest.raises(NotAppendedError, match="was dropped"):
         between(table, offset, end)
     assert between(table, offset, end, changes="skip") == []
+
+
+@pytest.mark.parametrize("of", [TypeTag.LONG, TypeTag.DOUBLE], ids=["added again", "another type"])
+def test_column_that_is_another_one_by_now_ends_the_stream_which_keeps_nothing_open(table: Path, of: int) -> None:
+    """The acknowledged values of the new column arrived as null."""
+    reader = reader_of(table, changes="skip")
+    commit(table, [0, 1])
+    offset = latest(reader, reader.initialOffset())
+    assert reader.partitions(START, offset)
+    reader.commit(offset)
+    change_columns(table, drop="v", add=("v", of))
+    commit(table, [2])
+    open_count = open_files()
+    for ask in (lambda: latest(reader, offset), lambda: reader.partitions(START, offset)):
+        with pytest.raises(ColumnsChangedError, match="'v' was dropped, or got another type, since the stream began"):
+            ask()
+    assert open_files() == open_count
+    assert between(table, offset, latest(reader_of(table), offset)) == [2]
+
+
+def test_stream_goes_on_without_a_column_that_is_added_and_under_the_old_name_of_one(table: Path) -> None:
+    reader = reader_of(table)
+    commit(table, [0, 1])
+    offset = latest(reader, reader.initialOffset())
+    change_columns(table, add=("w", TypeTag.LONG))
+    rename_column(table, "v", "u")
+    with writer_on(table) as writer:
+        writer.write(pa.table({"ts": pa.array([2_000_000], pa.timestamp("us", tz="UTC")), "u": [2], "w": [3]}))
+        writer.commit()
+    end = latest(reader, offset)
+    batches = [batch for partition in reader.partitions(offset, end) for batch in reader.read(partition)]
+    assert [{**row, "ts": None} for batch in batches for row in batch.to_pylist()] == [{"ts": None, "v": 2}]
+
+
+def test_offset_that_cannot_be_found_keeps_nothing_open(table: Path) -> None:
+    commit(table, range(12))
+    reader = reader_of(table)
+    open_count = open_files()
+    (table / "1970-01-01.0" / "_pm").unlink()
+    with pytest.raises(CorruptError, match="_pm"):
+        latest(reader, START)
+    assert open_files() == open_count
 
 
 def test_stream_keeps_the_files_of_an_offset_until_it_is_done_with(table: Path) -> None:

@@ -15,7 +15,7 @@ from tornproof.impl.read.reader import raise_first
 from tornproof.impl.read.reader_protocol import HARDENED_READER
 from tornproof.impl.table.check import check_against_table
 from tornproof.impl.table.metadata_file import TableMetadata
-from tornproof.impl.table.partition import PartitionFiles, read_chunk
+from tornproof.impl.table.partition import PartitionFiles, ResolvedPartition, read_chunk
 from tornproof.impl.table.symbol_keys import dictionaries_by_position, dictionary_problem
 from tornproof.impl.table.symbols import SymbolTable
 from tornproof.impl.table.table import Table
@@ -57,7 +57,8 @@ def adopted(
     """Return the change that renames a prepared directory to the partition in `files`.
 
     The directory is checked like any partition: raises CorruptError and UnsupportedError, and RowsRejectedError if the
-    table has another partition with that start than the one that it replaces, where those `dropped` do not count.
+    table has another partition with that start than the one that it replaces, where those `dropped` do not count, and
+    as `reject_values_of_old_columns` does.
     """
     kept = (each for each in transaction.partitions if each.timestamp not in dropped)
     there = next((each for each in kept if each.timestamp == prepared.timestamp), None)
@@ -77,6 +78,7 @@ def adopted(
     resolved = HARDENED_READER.resolve(replace(files, path=prepared.directory_path), entry)
     raise_first(HARDENED_READER.check(resolved))
     raise_first(check_against_table(resolved, table.metadata))
+    reject_values_of_old_columns(resolved, table.metadata)
     state = load_state(resolved)
     write = PartitionWrite(
         directory_path=files.path,
@@ -89,6 +91,22 @@ def adopted(
         prepared_path=prepared.directory_path,
     )
     return PartitionChange(write=write, partition=replace(state, files=files))
+
+
+def reject_values_of_old_columns(resolved: ResolvedPartition, metadata: TableMetadata | None) -> None:
+    """Raise RowsRejectedError if a column was added again, or got another type, since a partition was encoded.
+
+    Such a column has another id, so the partition would have no values for it.
+    """
+    if metadata is None:
+        return
+    encoded = {column.name: column.id for column in resolved.metadata.header.columns}
+    for column in metadata.columns:
+        if column.name in encoded and column.id not in encoded.values():
+            raise RowsRejectedError(
+                f"{resolved.files.name}: column {column.name!r} was dropped and added again, or got another type, "
+                "since these rows were encoded; write them again"
+            )
 
 
 def check_symbol_keys(change: PartitionChange, metadata: TableMetadata, symbols: Mapping[str, SymbolTable]) -> None:

@@ -24,7 +24,7 @@ from tornproof.impl.table.partition_names import directory_names
 from tornproof.impl.table.symbols import SymbolTable, read_table_symbols
 from tornproof.impl.table.table import open_table
 from tornproof.impl.txn.transaction import Partition
-from tornproof.impl.write.adoption import PreparedPartition
+from tornproof.impl.write.adoption import PreparedPartition, reject_values_of_old_columns
 from tornproof.impl.write.incoming_rows import Portion, conform, in_time_order, portions, without_duplicates
 from tornproof.impl.write.prepared_partition import prepare_partition
 from tornproof.impl.write.writer_options import WriterOptions
@@ -78,7 +78,7 @@ def _is_for_task(rows: pa.Table, before: Partition | None) -> bool:
 
 
 def rows_of(storage: Storage, snapshot: Snapshot, prepared: PreparedPartition) -> Iterator[pa.Table]:
-    """Yield the rows of a prepared partition, for a commit that cannot adopt it."""
+    """Yield the rows of a prepared partition, for a commit that cannot adopt it; raises as `adopted` does."""
     files = PartitionFiles(
         storage=storage, path=prepared.directory_path, name=prepared.directory_path.rpartition("/")[2]
     )
@@ -93,6 +93,7 @@ def rows_of(storage: Storage, snapshot: Snapshot, prepared: PreparedPartition) -
     )
     resolved = HARDENED_READER.resolve(files, entry)
     raise_first(HARDENED_READER.check(resolved))
+    reject_values_of_old_columns(resolved, snapshot.table.metadata)
     with files.open_data() as handle:
         for block in resolved.metadata.blocks:
             for arrays in row_group_columns(resolved, block, handle, snapshot.columns):

@@ -15,10 +15,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from day_tables import new_table
+from day_tables import change_columns, new_table
 from depth import nightly
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.datasource import WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from tornproof.impl.errors import CorruptError, RowsRejectedError
@@ -175,6 +176,36 @@ def test_partition_that_a_task_has_merged_is_adopted_unless_it_has_changed_since
     more = [rows_of([2], 100)] if changed == "by another writer" else []
     assert content_of(table) == rows_in([rows_of(range(5), 0), *parts, *more])
     assert staging_of(table) == []
+
+
+@pytest.mark.parametrize("task_count", [1, 2], ids=["adopted", "joined"])
+def test_rows_encoded_before_a_column_was_made_anew_are_rejected(table: Path, task_count: int) -> None:
+    """Their values in that column were null in the table, and the job reported success."""
+    save(table, [rows_of([DAY_SECONDS], 9, ["a"])])
+    writer = writer_on(table)
+    tasks = enumerate([rows_of([number], number, ["a"]) for number in range(task_count)])
+    staged: list[WriterCommitMessage | None] = [
+        writer.stage(iter([rows]), f"{number:05d}-{number}.arrow") for number, rows in tasks
+    ]
+    assert all(isinstance(each, StagedRows) and each.prepared for each in staged)
+    change_columns(table, drop="v", add=("v", TypeTag.DOUBLE))
+    with pytest.raises(RowsRejectedError, match="'v' was dropped and added again, or got another type, since"):
+        writer.commit(staged)
+    writer.abort(staged)
+    assert staging_of(table) == []
+    run_job(table, [rows_of([0], 3, ["a"])])
+    found = [value for batch in open_snapshot(open_table(STORAGE, str(table))).batches() for value in batch["v"]]
+    assert [value.as_py() for value in found] == [3.0, None]
+
+
+def test_rows_encoded_before_a_column_was_added_are_those_of_a_commit_before(table: Path) -> None:
+    writer = writer_on(table)
+    staged = writer.stage(iter([rows_of([0], 7, [None])]), "00000-0.arrow")
+    change_columns(table, add=("w", TypeTag.LONG))
+    writer.commit([staged])
+    assert [batch.column("w").to_pylist() for batch in open_snapshot(open_table(STORAGE, str(table))).batches()] == [
+        [None]
+    ]
 
 
 def test_symbol_that_is_not_in_the_dictionary_yet_is_left_to_the_commit(table: Path) -> None:

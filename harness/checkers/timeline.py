@@ -26,7 +26,7 @@ class Tried:
 
     def at(self, version: int) -> list[Attempt]:
         """Return the attempts at a version, in their order."""
-        first, end = np.searchsorted(self._versions, [version, version + 1]).tolist()
+        first, end = np.searchsorted(self._versions, version), np.searchsorted(self._versions, version, "right")
         return [self._attempt(index) for index in self._by_version[first:end].tolist()]
 
     @cached_property

@@ -457,6 +457,28 @@ def all_cases(*, right: int = 220, of_each_kind: int = 18, mixed: int = 150, inc
     return [*cases, *(Case(f"incomplete {seed}", tuple(incomplete_history(seed)), INCOMPLETE) for seed in seeds)]
 
 
+def at_the_ends(case: Case, number: int) -> Case:
+    """Return a history with times and versions at one end of 64 bits, the other or both, as `number` says.
+
+    Their order is the same, and so is all that a judge may say. The lowest number of all stands for no version.
+    """
+    lowest, highest = -(1 << 63), (1 << 63) - 1
+    times = sorted(event.time_ns for event in case.events)
+    versions = [event.version for event in case.events if event.version is not None] or [0]
+    up, down = highest - times[-1], lowest - times[0]
+    split = times[(0, len(times) // 2, -1)[number % 3]]
+    moved = (lowest + 1 - min(versions), 0, highest - max(versions))[number // 3 % 3]
+    events = (
+        dataclasses.replace(
+            event,
+            time_ns=event.time_ns + (up if event.time_ns > split else down),
+            version=None if event.version is None else event.version + moved,
+        )
+        for event in case.events
+    )
+    return dataclasses.replace(case, events=tuple(events))
+
+
 @functools.cache
 def small_cases(count: int) -> list[Case]:
     return [Case(f"small {seed}", tuple(small_history(seed)), None) for seed in range(count)]

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pytest
 from depth import nightly
-from history_cases import numbered
+from history_cases import at_the_ends, numbered, small_cases
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -479,6 +479,14 @@ def test_events_of_one_time_are_ordered_by_names_and_numbers_of_their_processes(
     assert judge(table).verdict is verdict
     assert judge(table.take(list(reversed(range(len(table)))))) == judge(table)
     assert slow_verdict(history(text)) is verdict
+
+
+def test_times_and_versions_at_the_ends_of_their_range_change_no_judgement() -> None:
+    """A version of 2^63 - 1 that was seen was unknown to the judge."""
+    cases = small_cases(120)
+    found = [judge(to_arrow(at_the_ends(case, number).events), excused=[EXCUSED]) for number, case in enumerate(cases)]
+    expected = [judge(to_arrow(case.events), excused=[EXCUSED]) for case in cases]
+    assert [(each.verdict, each.counts) for each in found] == [(each.verdict, each.counts) for each in expected]
 
 
 def test_a_failed_read_counts_even_where_nothing_else_was_observed() -> None:

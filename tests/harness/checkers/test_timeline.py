@@ -23,6 +23,14 @@ def test_positions_are_those_of_a_plain_search(
     assert found.tolist() == plain.tolist()
 
 
+def test_attempts_at_the_largest_version_are_found() -> None:
+    """The number after it is a float, which equals it."""
+    newest = (1 << 63) - 1
+    numbers = np.array([1, newest, newest])
+    tried = Tried(version=numbers, digest=numbers, start=numbers, start_ns=numbers, discarded=np.full(3, NOWHERE))
+    assert [len(tried.at(version)) for version in (1, newest - 1, newest)] == [1, 0, 2]
+
+
 def test_attempts_come_back_in_their_order() -> None:
     tried = Tried(
         version=np.array([2, 1, 2, 3]),

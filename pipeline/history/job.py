@@ -60,12 +60,25 @@ class Dataset:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """On how many histories SQL differs from the checker, with how on the first, or why SQL has no answer."""
+
+    disagreements: dict[str, str] = field(default_factory=dict)
+    count: int = 0
+    failure: str = ""
+
+    @property
+    def agrees(self) -> bool:
+        """Whether SQL says the same of all histories."""
+        return not self.count and not self.failure
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """The sums of the judgements on all histories, and of those on which SQL differs the number and the first."""
+    """The sums of the judgements on all histories, and how SQL compares if it was asked."""
 
     judged: Judged
-    disagreements: dict[str, str] = field(default_factory=dict)
-    disagreement_count: int = 0
+    sql: Comparison | None = None
 
     @property
     def judgements(self) -> dict[str, Judgement]:
@@ -74,8 +87,8 @@ class Report:
 
     @property
     def verdict(self) -> Verdict:
-        """The verdict on all; UNKNOWN if the two checkers differ."""
-        return Verdict.UNKNOWN if self.disagreements else self.judged.verdict
+        """The verdict on all; UNKNOWN if SQL differs or has no answer."""
+        return self.judged.verdict if self.sql is None or self.sql.agrees else Verdict.UNKNOWN
 
     @property
     def counts(self) -> dict[str, int]:
@@ -119,6 +132,8 @@ def check_dataset(
 ) -> Report:
     """Check each history of a dataset, and compare with SQL if wanted; a job that fails makes it UNKNOWN.
 
+    Where only SQL fails, the sums of the checker stay.
+
     Tasks write the judgements on all histories to `out`; raises UsageError if there is something already.
     """
     target = None if out is None else location_of(out).absolute()
@@ -127,8 +142,11 @@ def check_dataset(
     try:
         return _report(spark, dataset, terms, with_sql, scratch, target)
     except Exception as error:
-        reason = f"the job failed: {type(error).__name__}: {innermost_message(error)}"
-        return Report(judged=Judged.of([(ONLY, unknown(reason, dataset.event_count))]))
+        return Report(judged=Judged.of([(ONLY, unknown(f"the job failed: {_cause_of(error)}", dataset.event_count))]))
+
+
+def _cause_of(error: Exception) -> str:
+    return f"{type(error).__name__}: {innermost_message(error)}"
 
 
 def _report(
@@ -151,20 +169,21 @@ def _report(
     judged = judged.cache()
     try:
         sums = sum_up(judged, out)
-        histories = by_history(events, list(dataset.keys))
-        with answers_frame(histories, excused=terms.excused, seen_survives=terms.seen_survives) as answers:
-            differences, count = _differences(judged, answers)
+        return Report(judged=sums, sql=_compared(judged, by_history(events, list(dataset.keys)), terms))
     finally:
         judged.unpersist()
-    return Report(judged=sums, disagreements=differences, disagreement_count=count)
 
 
-def _differences(judged: DataFrame, answers: DataFrame) -> tuple[dict[str, str], int]:
-    """Return the first histories on which the checker and SQL differ, each with how, and the number of all."""
-    both = judged.join(answers, HISTORY, "full_outer").select(HISTORY, "judgement", ANSWER)
-    rows = both.mapInArrow(_differing, _DIFFERENCES).collect()
+def _compared(judged: DataFrame, histories: DataFrame, terms: Terms) -> Comparison:
+    """Return how SQL compares; it fails as a whole, whichever history makes it fail."""
+    try:
+        with answers_frame(histories, excused=terms.excused, seen_survives=terms.seen_survives) as answers:
+            both = judged.join(answers, HISTORY, "full_outer").select(HISTORY, "judgement", ANSWER)
+            rows = both.mapInArrow(_differing, _DIFFERENCES).collect()
+    except Exception as error:
+        return Comparison(failure=_cause_of(error))
     first = sorted((row.history, row.difference) for row in rows if row.history is not None)[:HISTORIES_SHOWN_MAX]
-    return dict(first), sum(row["count"] for row in rows)
+    return Comparison(disagreements=dict(first), count=sum(row["count"] for row in rows))
 
 
 def _differing(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

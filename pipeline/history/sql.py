@@ -42,7 +42,7 @@ WRITER_PARTS = {
         WINDOW before AS (PARTITION BY history ORDER BY place ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
     """,
     "sessions": """
-        SELECT *, coalesce(settled_before, first_version - 1) AS floor,
+        SELECT *, coalesce(settled_before, try_subtract(first_version, 1)) AS floor,
                max(CASE WHEN kind = 'commit_start' THEN version END)
                  OVER (PARTITION BY history, settle_count ORDER BY place) AS ceiling
         FROM (SELECT *,
@@ -59,7 +59,8 @@ BROADCAST_EVENTS_MAX = 1_000_000
 """Up to so many events of writers each executor gets all of them; a hint would be obeyed whatever their number."""
 _HINT = re.compile(r"/\*\+.*?\*/")
 ANSWER = "answer"
-BUCKET = "(greatest(since_ns, least({}, until_ns)) - since_ns) DIV width_ns"
+BUCKET = "greatest(since_ns, least({}, until_ns)) DIV width_ns"
+"""Only divided, because Spark refuses to subtract times that are more than 2^63 apart, and with them all histories."""
 PARTS = {
     "losses": "SELECT history, place, time_ns, version FROM sessions WHERE kind = 'recovered' AND has_begun",
     "started": """
@@ -99,7 +100,7 @@ PARTS = {
     # events of the writer, so that a read joins its own by equality.
     "extents": """
         SELECT history, min(time_ns) AS since_ns, max(time_ns) AS until_ns,
-               greatest(1, (max(time_ns) - min(time_ns)) DIV count(*)) AS width_ns
+               greatest(1, max(time_ns) DIV count(*) - min(time_ns) DIV count(*)) AS width_ns
         FROM sessions GROUP BY history
     """,
     "due": """
@@ -216,7 +217,7 @@ PARTS = {
                                   ELSE coalesce(kind_before != 'commit_start' OR client != client_before, true)
                              END) AS senseless,
                count_if(kind = 'recovered' AND has_begun) AS recoveries,
-               count_if(kind = 'commit_start' AND has_begun AND version != floor + 1) AS version_not_next,
+               count_if(kind = 'commit_start' AND has_begun AND NOT version <=> try_add(floor, 1)) AS version_not_next,
                count_if(kind = 'commit_acknowledged' AND version != attempted) AS acknowledged_as_another,
                count_if(kind = 'recovered' AND has_begun AND version < floor) AS acknowledged_version_lost,
                count_if(kind = 'recovered' AND has_begun AND version > greatest(floor, ceiling)) AS recovered_too_new
@@ -230,7 +231,7 @@ PARTS = {
                  OR details IS NULL OR time_ns IS NULL OR sequence IS NULL OR kind IS NULL
                  OR kind NOT IN ('commit_start', 'commit_acknowledged', 'commit_failed', 'read_start', 'read_end',
                                  'read_failed', 'pin', 'unpin', 'killed', 'recovered')
-                 OR (version IS NULL
+                 OR (nullif(version, -9223372036854775808) IS NULL
                      AND kind IN ('commit_start', 'commit_acknowledged', 'read_end', 'pin', 'recovered'))
                  OR (digest IS NULL AND kind IN ('commit_start', 'read_end'))), 0) AS senseless
         FROM (SELECT *, row_number() OVER own - 1 AS place, lag(time_ns) OVER own AS time_before

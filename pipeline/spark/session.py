@@ -89,6 +89,8 @@ _RAISED_IN_PYTHON = re.compile(
     r'(?:^  File ".*\n(?:  .*\n)*((?:\w+\.)*\w+(?:: .*)?)|^((?:\w+\.)*\w*(?:Error|Exception): .*))$', re.MULTILINE
 )
 _CLASS = re.compile(r"(?:\w+\.)+\w+: ")
+_CAUSE = re.compile(r"^ +\d+\. (.+)$", re.MULTILINE)
+"""One of several errors that Spark numbers below a sentence which ends at a colon."""
 
 
 NEEDS_CLASSIC = (
@@ -211,7 +213,8 @@ def innermost_message(error: Exception) -> str:
         return raised[-1].removeprefix(f"{TornproofError.__module__}.")
     lines = text.splitlines() or [""]
     said = next((line for line in lines if line.startswith(": ")), lines[0])
-    return _CLASS.split(said)[-1]
+    causes = dict.fromkeys(_CAUSE.findall(text) if said.rstrip().endswith(":") else ())
+    return "; ".join(_CLASS.split(each)[-1] for each in causes or [said])
 
 
 def demand_spark() -> None:

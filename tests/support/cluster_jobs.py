@@ -128,7 +128,7 @@ def _do_jobs_on_runs(
         alone = check_dataset(spark, open_dataset([Path("events.parquet")]), terms=Terms())
     return {
         "campaign": summary.result_hash,
-        "history": [str(judged.verdict), judged.counts, judged.denominators, judged.disagreements],
+        "history": [str(judged.verdict), judged.counts, judged.denominators],
         "one history": [str(alone.verdict), alone.counts, alone.denominators],
     }
 

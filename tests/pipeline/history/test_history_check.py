@@ -3,27 +3,29 @@
 import json
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from brute_force_history import brute_force
 from depth import nightly
-from history_cases import EXCUSED, ORDER, Case, all_cases, correct_history, planted_history, small_cases
+from history_cases import EXCUSED, ORDER, Case, all_cases, at_the_ends, correct_history, planted_history, small_cases
 from pyspark.sql import SparkSession
 
+from tornproof.harness.checkers.recorded import EVENT_SCHEMA
 from tornproof.harness.checkers.snapshot_isolation import judge
 from tornproof.harness.common.history import Event, to_arrow
 from tornproof.harness.common.verdict import Verdict
-from tornproof.pipeline.history import groups, sql
+from tornproof.pipeline.history import groups, job, sql
 from tornproof.pipeline.history.check import Terms, check_files
 from tornproof.pipeline.history.events import UnreadableEventsError, plan_slices, read_with_keys
 from tornproof.pipeline.history.frame import events_frame
 from tornproof.pipeline.history.groups import by_history, name_by
-from tornproof.pipeline.history.job import ONLY, check_dataset, open_dataset
+from tornproof.pipeline.history.job import ONLY, Comparison, check_dataset, open_dataset
 from tornproof.pipeline.history.sql import ask_sql
 
 TERMS = Terms(excused=(EXCUSED,))
@@ -57,7 +59,7 @@ def test_judge_and_sql_and_brute_force_agree_on_all_histories(
     assert {case.planted for case in cases} == {case.planted for case in all_cases()}
     dataset = open_dataset([write_dataset(cases, tmp_path)])
     report = check_dataset(spark, dataset, terms=TERMS, with_sql=with_sql)
-    assert report.disagreements == {}
+    assert report.sql == (Comparison() if with_sql else None)
     assert len(report.judgements) == len(cases) >= least
     for case in cases:
         judgement = report.judgements[json.dumps({"name": case.name}, separators=(",", ":"))]
@@ -77,7 +79,7 @@ def test_the_driver_keeps_the_worst_histories_and_sql_without_hints_says_the_sam
     (tmp_path / "events").mkdir()
     dataset = open_dataset([write_dataset(cases, tmp_path / "events")])
     report = check_dataset(spark, dataset, terms=TERMS, with_sql=with_sql, out=tmp_path / "out")
-    assert (report.disagreements, report.disagreement_count) == ({}, 0)
+    assert report.sql == (Comparison() if with_sql else None)
     found = {case.name: brute_force(case.events, excused=[EXCUSED]) for case in cases}
     verdicts = Counter(each.verdict for each in found.values())
     assert {verdict.name: count for verdict, count in report.judged.verdicts.items()} == verdicts
@@ -91,6 +93,57 @@ def test_the_driver_keeps_the_worst_histories_and_sql_without_hints_says_the_sam
     assert {json.loads(row["history"])["name"]: row["verdict"] for row in rows} == {
         name: each.verdict for name, each in found.items()
     }
+
+
+@pytest.mark.nightly
+def test_sql_agrees_on_histories_at_the_ends_of_64_bits(spark: SparkSession, tmp_path: Path) -> None:
+    """One of them made the whole job fail, so that there was no judgement on the others."""
+    cases = [*all_cases()[::17], *small_cases(60)]
+    lowest = min(event.version for event in cases[0].events if event.version is not None) + (1 << 63)
+    without = [replace(each, version=each.version and each.version - lowest) for each in cases[0].events]
+    cases = [at_the_ends(case, number) for number, case in enumerate(cases)] + [Case("lowest", tuple(without), None)]
+    dataset = open_dataset([write_dataset(cases, tmp_path)])
+    report = check_dataset(spark, dataset, terms=TERMS, with_sql=True)
+    assert report.sql == Comparison() and report.judged.history_count == len(cases)
+    assert report.judgements['{"name":"lowest"}'].reason.endswith("has no version")
+
+
+def test_sql_computes_with_the_ends_of_64_bits(spark: SparkSession) -> None:
+    """Spark rejects a sum or difference beyond them, and with it all histories."""
+    lowest, highest = -(1 << 63), (1 << 63) - 1
+    writers = {
+        "high": [("recovered", lowest, highest), ("commit_start", highest, 1)],
+        "low": [("commit_start", 0, lowest)],
+    }
+    rows = [
+        {"process": "w", "sequence": number, "client": "w", "kind": kind, "time_ns": time_ns, "version": version}
+        for events in writers.values()
+        for number, (kind, time_ns, version) in enumerate(events)
+    ]
+    names = [name for name, events in writers.items() for _ in events]
+    table = pa.Table.from_pylist(rows, EVENT_SCHEMA).append_column("history", pa.array(names))
+    parts = {"events": "SELECT * FROM {events}", **sql.WRITER_PARTS}
+    parts |= {name: sql.PARTS[name] for name in ("extents", "writer_counts")}
+    of_bucket = f"{sql.BUCKET.format('until_ns')} - {sql.BUCKET.format('since_ns')} AS buckets"
+    whole = f"SELECT history, version_not_next, {of_bucket} FROM extents JOIN writer_counts USING (history)"
+    found = spark.sql(sql._statement(parts, whole), events=spark.createDataFrame(table)).collect()
+    assert sorted(map(tuple, found)) == [("high", 1, 2), ("low", 0, 0)]
+
+
+def test_the_judgements_stay_where_sql_fails(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One history on which it failed hid the verdicts on all others."""
+    cases = [all_cases()[0], next(case for case in all_cases() if case.planted == "torn_content")]
+    monkeypatch.setattr(job, "answers_frame", sql_that_fails)
+    report = check_dataset(spark, open_dataset([write_dataset(cases, tmp_path)]), terms=TERMS, with_sql=True)
+    assert report.verdict is Verdict.UNKNOWN and report.judged.verdict is Verdict.INVALID
+    assert report.judged.history_count == 2 and report.counts["torn_content"]
+    assert report.sql == Comparison(failure="ValueError: too far apart")
+
+
+def sql_that_fails(*given: object, **terms: object) -> NoReturn:
+    raise ValueError("too far apart")
 
 
 @pytest.mark.nightly

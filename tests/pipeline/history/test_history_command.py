@@ -19,7 +19,7 @@ from tornproof.harness.common.verdict import Verdict
 from tornproof.pipeline.files import location_of
 from tornproof.pipeline.history.events import UnreadableEventsError
 from tornproof.pipeline.history.groups import Judged
-from tornproof.pipeline.history.job import ONLY, Report, difference, open_dataset
+from tornproof.pipeline.history.job import ONLY, Comparison, Report, difference, open_dataset
 from tornproof.pipeline.history.sql import Answer
 
 
@@ -79,20 +79,24 @@ def test_a_rejected_read_is_an_anomaly_unless_it_is_excused(spark: SparkSession,
 def test_what_sql_says_is_part_of_the_report(tmp_path: Path) -> None:
     dataset = open_dataset([write(correct_history(1), tmp_path / "events.parquet")])
     good = judge(to_arrow(correct_history(1)), excused=[EXCUSED])
-    for disagreements, said in (
-        ({}, "VALID: histories: 1 VALID; SQL agrees on all"),
-        ({ONLY: "verdict: VALID by the judge, INVALID by SQL"}, "the checkers disagree on verdict: VALID by the judge"),
+    disagreements = {ONLY: "verdict: VALID by the judge, INVALID by SQL"}
+    for sql, verdict, said in (
+        (Comparison(), "VALID", "VALID: histories: 1 VALID; SQL agrees on all"),
+        (Comparison(disagreements=disagreements, count=1), "UNKNOWN", "the checkers disagree on verdict: VALID by the"),
+        (Comparison(failure="a sum is too large"), "UNKNOWN", "SQL has no answer: a sum is too large\n"),
+        (None, "VALID", "VALID: histories: 1 VALID\n"),
     ):
-        report = Report(
-            judged=Judged.of([(ONLY, good)]), disagreements=disagreements, disagreement_count=len(disagreements)
+        report = Report(judged=Judged.of([(ONLY, good)]), sql=sql)
+        document = report_document(dataset, report)
+        assert document["sql"] == (
+            sql and {"disagreements": sql.disagreements, "count": sql.count, "failure": sql.failure}
         )
-        document = report_document(dataset, report, with_sql=True)
-        assert document["sql"] == {"disagreements": disagreements, "count": len(disagreements)}
-        assert document["verdict"] == ("UNKNOWN" if disagreements else "VALID")
+        assert document["verdict"] == verdict
         console = Console(file=io.StringIO(), width=200)
-        print_report(console, report, with_sql=True)
+        print_report(console, report)
         assert isinstance(console.file, io.StringIO)
         assert said in console.file.getvalue()
+        assert ("agrees" in console.file.getvalue()) == (sql == Comparison())
 
 
 def test_what_holds_no_events_is_rejected_in_one_sentence(tmp_path: Path) -> None:
@@ -137,4 +141,4 @@ def test_judges_that_disagree_know_nothing() -> None:
     assert difference(good, None) == "is not known to SQL"
     sums = Judged.of([("a", good)])
     assert Report(judged=sums).verdict is Verdict.VALID
-    assert Report(judged=sums, disagreements={"a": "verdict"}).verdict is Verdict.UNKNOWN
+    assert Report(judged=sums, sql=Comparison(disagreements={"a": "verdict"}, count=1)).verdict is Verdict.UNKNOWN

@@ -45,6 +45,19 @@ failure: Lost task 0.0 in stage 2.0 (TID 4): org.apache.spark.SparkException: Py
 Caused by: java.io.EOFException
 \tat java.base/java.io.DataInputStream.readInt(DataInputStream.java:386)
 """
+SEVERAL_CAUSES = """\
+An error occurred while calling o801.collectToPython.
+: org.apache.spark.SparkException: [STAGE_MATERIALIZATION_MULTIPLE_FAILURES] Multiple failures (3) in stage \
+materialization:\x20
+  1. SparkArithmeticException: [ARITHMETIC_OVERFLOW] overflow
+== SQL (line 37, position 29) ==
+               greatest(1, (max(time_ns) - min(time_ns)) DIV count(*)) AS width_ns
+
+  2. SparkArithmeticException: [ARITHMETIC_OVERFLOW] overflow
+  3. SparkException: Job aborted: org.apache.spark.SparkException: Python worker exited unexpectedly
+ SQLSTATE: XX000
+\tat org.apache.spark.sql.errors.QueryExecutionErrors$.multiFailures(QueryExecutionErrors.scala:2043)
+"""
 PYTHON_TRACE = """\
 An exception was thrown from the Python worker:
 Traceback (most recent call last):
@@ -104,6 +117,10 @@ def test_error_of_a_worker_becomes_a_sentence(spark: SparkSession, capfd: pytest
     ("text", "sentence"),
     [
         (JAVA_TRACE, "Python worker exited unexpectedly"),
+        (
+            SEVERAL_CAUSES,
+            "SparkArithmeticException: [ARITHMETIC_OVERFLOW] overflow; Python worker exited unexpectedly",
+        ),
         (PYTHON_TRACE, "StorageError: a/b: cannot open: it is not there"),
         *(
             (PYTHON_TRACE.replace(PYTHON_TRACE.splitlines()[-1], f"{raised}\nand a second line: of it"), raised)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import asdict
 from typing import Annotated, Any
 
 import typer
@@ -83,13 +84,13 @@ def history(
             lambda done, total: progress.update(task, completed=done, total=total),
         )
     try:
-        write_json(report_document(dataset, report, with_sql=sql), json_target)
+        write_json(report_document(dataset, report), json_target)
     finally:
-        print_report(result_console(json_target), report, with_sql=sql)
+        print_report(result_console(json_target), report)
     return ExitCode[report.verdict.name]
 
 
-def report_document(dataset: Dataset, report: Report, *, with_sql: bool) -> dict[str, Any]:
+def report_document(dataset: Dataset, report: Report) -> dict[str, Any]:
     """Return the JSON form of a report (docs/history.md)."""
     return {
         "format": FORMAT,
@@ -99,7 +100,7 @@ def report_document(dataset: Dataset, report: Report, *, with_sql: bool) -> dict
         "counts": report.counts,
         "denominators": {"histories": report.judged.history_count, **report.denominators},
         "verdicts": {verdict.name: report.judged.verdicts[verdict] for verdict in Verdict},
-        "sql": {"disagreements": report.disagreements, "count": report.disagreement_count} if with_sql else None,
+        "sql": None if report.sql is None else asdict(report.sql),
         "histories": [
             {
                 "history": name,
@@ -117,7 +118,7 @@ def report_document(dataset: Dataset, report: Report, *, with_sql: bool) -> dict
     }
 
 
-def print_report(console: Console, report: Report, *, with_sql: bool) -> None:
+def print_report(console: Console, report: Report) -> None:
     """Print a report for a person."""
     examples = list(_examples(report))
     for name, anomaly in examples[:EXAMPLES_SHOWN]:
@@ -129,13 +130,16 @@ def print_report(console: Console, report: Report, *, with_sql: bool) -> None:
     unknown = [(name, each.reason) for name, each in report.judgements.items() if each.reason]
     for name, reason in unknown[:EXAMPLES_SHOWN]:
         console.print(Text.assemble(_prefix(name), ("not checked", "bold yellow"), f": {reason}"))
-    for name, said in list(report.disagreements.items())[:EXAMPLES_SHOWN]:
-        console.print(Text.assemble(_prefix(name), ("the checkers disagree", "bold red"), f" on {said}"))
+    if report.sql is not None:
+        for name, said in list(report.sql.disagreements.items())[:EXAMPLES_SHOWN]:
+            console.print(Text.assemble(_prefix(name), ("the checkers disagree", "bold red"), f" on {said}"))
+        if report.sql.failure:
+            console.print(Text.assemble(("SQL has no answer", "bold yellow"), f": {report.sql.failure}"))
     if report.counts:
         console.print("anomalies: " + ", ".join(f"{count:,} {kind}" for kind, count in report.counts.items()))
     verdicts = report.judged.verdicts
     said = ", ".join(f"{verdicts[verdict]:,} {verdict.name}" for verdict in Verdict if verdicts[verdict])
-    agreed = "; SQL agrees on all" if with_sql and not report.disagreements else ""
+    agreed = "; SQL agrees on all" if report.sql is not None and report.sql.agrees else ""
     console.print(Text.assemble((report.verdict.name, STYLES[report.verdict]), f": histories: {said}{agreed}"))
     looked_at = ", ".join(f"{report.denominators.get(name, 0):,} {name.replace('_', ' ')}" for name in SHOWN)
     console.print(f"looked at {looked_at}", style="dim")

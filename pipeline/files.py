@@ -7,14 +7,17 @@ if several processes write the same one.
 
 from __future__ import annotations
 
+import errno
 import functools
+import heapq
 import importlib.util
 import os
 import re
 import shutil
 import socket
+import stat
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,6 +37,8 @@ HDFS_PACKAGE = "hdfs_native"
 NO_HDFS = "HDFS needs the package hdfs-native: `pip install 'tornproof[spark]'`"
 NO_NAME_NODE = "no NameNode is known: name its port, as in hdfs://HOST:8020/PATH, or set HADOOP_CONF_DIR"
 CONNECT_SECONDS = 5
+LEADS_NOWHERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
+"""How a link fails that is no name of anything; a file that is removed meanwhile is not there, too."""
 _ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://([^/]*)/*(.*)", re.DOTALL)
 _AWS = re.compile(r"AWS Error (\w+)(?: \[[^]]*\])? during \w+ operation: (.*)", re.DOTALL)
 _REQUEST = re.compile(r"[;,]? *\(?Request ?ID.*| No response body\.?.*", re.DOTALL)
@@ -130,16 +135,18 @@ class Location:
     def files_below(self) -> list[tuple[Location, int]]:
         """Return all files below a directory by name, with their sizes; raises StorageError, FileMissingError.
 
-        At an address, a directory that is not there has none: an object store has no empty ones.
+        Links are followed, but no directory is entered twice; a file may have several names (`each_once`). At an
+        address, a directory that is not there has none: an object store has no empty ones.
         """
         from pyarrow.fs import FileSelector, FileType
 
+        if self.is_local:
+            with self._in_words("list"):
+                return sorted((self / below, size_bytes) for below, size_bytes in _names_below(self.path))
         try:
             with self._in_words("list"):
                 found = self._filesystem().get_file_info(FileSelector(self.path, recursive=True))
         except FileMissingError:
-            if self.is_local:
-                raise
             return []
         start = len(self.path.rstrip("/")) + 1
         return sorted((self / info.path[start:], info.size) for info in found if info.type == FileType.File)
@@ -243,6 +250,48 @@ class Location:
         if isinstance(error, RuntimeError) and "InvalidArgument" in text:
             return NO_NAME_NODE
         return getattr(error, "strerror", None) or text.partition("\n")[0]
+
+
+def is_hidden(name: str) -> bool:
+    """Return whether a name is that of something unfinished, as in every dataset."""
+    return name.startswith((".", "_"))
+
+
+def each_once(files: Iterable[Location]) -> Iterator[Location]:
+    """Yield each file by the first of its names: links, and paths such as `a/../a`, lead to the same one."""
+    known = set()
+    for file in files:
+        real = os.path.realpath(file.path) if file.is_local else file.address
+        if real not in known:
+            known.add(real)
+            yield file
+
+
+def _names_below(top: str) -> Iterator[tuple[str, int]]:
+    """Yield the files below a directory of this machine with their sizes.
+
+    Of several names of a directory one that is neither hidden nor a link is entered, and else one that is not hidden.
+    """
+    entered: set[tuple[int, int]] = set()
+    pending, start = [(False, False, top)], len(top.rstrip("/")) + 1
+    while pending:
+        hides, links, directory = heapq.heappop(pending)
+        status = Path(directory).stat()
+        if (status.st_dev, status.st_ino) in entered:
+            continue
+        entered.add((status.st_dev, status.st_ino))
+        with os.scandir(directory) as entries:
+            for entry in entries:
+                try:
+                    status = entry.stat()
+                except OSError as error:
+                    if error.errno in LEADS_NOWHERE:
+                        continue
+                    raise
+                if stat.S_ISDIR(status.st_mode):
+                    heapq.heappush(pending, (hides or is_hidden(entry.name), links or entry.is_symlink(), entry.path))
+                elif stat.S_ISREG(status.st_mode):
+                    yield entry.path[start:], status.st_size
 
 
 def local_path(location: Location | None) -> Path | None:

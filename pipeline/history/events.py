@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from tornproof.harness.checkers.recorded import EVENT_SCHEMA, NAMES, TEXTS
 from tornproof.impl.errors import StorageError, TornproofError
-from tornproof.pipeline.files import Location
+from tornproof.pipeline.files import Location, each_once, is_hidden
 
 SUFFIX = ".parquet"
 NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
@@ -28,12 +28,12 @@ class UnreadableEventsError(TornproofError):
 
 
 def event_files(paths: Sequence[Location]) -> list[Location]:
-    """Return the Parquet files among the paths, and those below the directories among them.
+    """Return the Parquet files among the paths, and those below the directories among them, each once.
 
     Files whose names begin with a dot or an underscore are unfinished, as in every dataset. Raises
     UnreadableEventsError if there is none.
     """
-    files: dict[Location, None] = {}
+    files: list[Location] = []
     for path in paths:
         size_bytes = path.size_bytes()
         if size_bytes is None:
@@ -45,8 +45,8 @@ def event_files(paths: Sequence[Location]) -> list[Location]:
         own = [file for file in below if file == path or not _is_hidden(file.relative_to(path))]
         if not own:
             raise UnreadableEventsError(f"{path}: contains no Parquet file")
-        files |= dict.fromkeys(own)
-    return list(files)
+        files += own
+    return list(each_once(files))
 
 
 def key_columns(
@@ -245,4 +245,4 @@ def _is_text(type_: pa.DataType) -> bool:
 
 
 def _is_hidden(below: str) -> bool:
-    return any(part.startswith((".", "_")) for part in below.split("/"))
+    return any(map(is_hidden, below.split("/")))

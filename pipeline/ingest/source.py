@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tornproof.impl.errors import StorageError, TornproofError
-from tornproof.pipeline.files import Location, location_of
+from tornproof.pipeline.files import Location, each_once, location_of
 from tornproof.pipeline.ingest.values import LINE_BYTES_MAX, LineRejectedError, Reason, parse_frame
 
 SUFFIXES = (".jsonl", ".jsonl.gz", ".ndjson", ".ndjson.gz")
@@ -51,13 +51,13 @@ class Reject:
 
 
 def find_sources(paths: Sequence[str], *, outside: Sequence[str] = ()) -> tuple[str, ...]:
-    """Return the files to read: each path or address, or what lies below it with a known suffix, by name.
+    """Return the files to read, each once: each path or address, or what lies below it with a known suffix, by name.
 
     Paths are absolute. Files in the directories `outside` are not sources: rejects have such a suffix, too.
     Raises SourceUnreadableError if there is none.
     """
     left_out = [location_of(directory).absolute() for directory in outside]
-    found: dict[str, None] = {}
+    found: list[Location] = []
     for given in paths:
         place = location_of(given).absolute()
         with _unreadable():
@@ -67,16 +67,16 @@ def find_sources(paths: Sequence[str], *, outside: Sequence[str] = ()) -> tuple[
         if size_bytes is not None and size_bytes >= 0:
             if place.is_local and not place.local.is_file():
                 raise SourceUnreadableError(f"{given}: is no regular file")
-            found[str(place)] = None
+            found.append(place)
             continue
         if size_bytes is None:
             raise SourceUnreadableError(f"{given}: is not there")
         files = [file for file, _ in below if file.name.endswith(SUFFIXES)]
-        inside = [str(file) for file in files if not any(map(file.is_below, left_out))]
+        inside = [file for file in files if not any(map(file.is_below, left_out))]
         if not inside:
             raise SourceUnreadableError(f"{given}: holds no file called *{', *'.join(SUFFIXES)}")
-        found |= dict.fromkeys(inside)
-    return tuple(found)
+        found += inside
+    return tuple(map(str, each_once(found)))
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from object_store import CREDENTIALS, ObjectStore, object_store
 
 from tornproof.impl.errors import FileMissingError, StorageError, UsageError
 from tornproof.pipeline import files
-from tornproof.pipeline.files import Location, location_of, sizes_of
+from tornproof.pipeline.files import Location, each_once, location_of, sizes_of
 
 BUCKET = "files"
 
@@ -59,6 +59,28 @@ def test_a_file_is_written_listed_read_and_removed_by_path_and_by_address_alike(
     file.delete_file()
     file.delete_file()
     assert not file.exists() and file.is_below(place) and not place.is_below(file)
+
+
+def test_no_directory_is_entered_twice_whatever_links_there_are(tmp_path: Path) -> None:
+    """A link to a directory above it had each file up to 41 times."""
+    for name in ("a/one", ".versions/3/two", "_v/b.d/three"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(b"1")
+    for link, target in {
+        "a/above": "..",
+        "0": "a",
+        "current": ".versions/3",
+        "itself": "itself",
+        "nothing": "none",
+        "behind": "a/one/x",
+        "a/uno": "one",
+    }.items():
+        (tmp_path / link).symlink_to(target)
+    found = location_of(tmp_path).files_below()
+    # A name that is neither a link nor hidden is the first one, and any other before a hidden one.
+    expected = ["_v/b.d/three", "a/one", "a/uno", "current/two"]
+    assert [(file.relative_to(location_of(tmp_path)), size) for file, size in found] == [(name, 1) for name in expected]
+    assert [file.name for file in each_once(file for file, _ in found)] == ["three", "one", "two"]
 
 
 def test_a_file_whose_writer_fails_is_not_there(place: Location) -> None:

@@ -100,7 +100,9 @@ def test_sql_agrees_on_histories_at_the_ends_of_64_bits(spark: SparkSession, tmp
     """One of them made the whole job fail, so that there was no judgement on the others."""
     cases = [*all_cases()[::17], *small_cases(60)]
     lowest = min(event.version for event in cases[0].events if event.version is not None) + (1 << 63)
-    without = [replace(each, version=each.version and each.version - lowest) for each in cases[0].events]
+    without = [
+        replace(each, version=None if each.version is None else each.version - lowest) for each in cases[0].events
+    ]
     cases = [at_the_ends(case, number) for number, case in enumerate(cases)] + [Case("lowest", tuple(without), None)]
     dataset = open_dataset([write_dataset(cases, tmp_path)])
     report = check_dataset(spark, dataset, terms=TERMS, with_sql=True)

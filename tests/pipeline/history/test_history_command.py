@@ -131,6 +131,22 @@ def test_files_that_are_not_finished_are_left_out(tmp_path: Path) -> None:
     assert open_dataset([tmp_path / "events"]).files == (location_of(good),)
 
 
+def test_events_are_there_once_whatever_links_and_paths_lead_to_them(tmp_path: Path) -> None:
+    """Sound histories were UNKNOWN, because each event was there several times."""
+    good = write(correct_history(1), tmp_path / "sub" / "a.parquet")
+    (tmp_path / "sub" / "b.parquet").symlink_to("a.parquet")
+    (tmp_path / "sub" / "current").symlink_to(".")
+    given = [tmp_path / "sub", tmp_path / "sub" / ".." / "sub", good]
+    for paths in (given[:1], given[1:2], given):
+        assert len(open_dataset(paths).files) == 1
+        assert open_dataset(paths).event_count == len(correct_history(1))
+    # The names of what links lead to may be unfinished, or say nothing.
+    (tmp_path / "sub").rename(tmp_path / "_stored")
+    (tmp_path / "_stored" / "a.parquet").rename(tmp_path / "_stored" / "0a1b")
+    (tmp_path / "c.parquet").symlink_to("_stored/0a1b")
+    assert open_dataset([tmp_path]).files == (location_of(tmp_path / "c.parquet"),)
+
+
 def test_judges_that_disagree_know_nothing() -> None:
     good = judge(to_arrow(correct_history(1)), excused=[EXCUSED])
     answer = Answer(verdict="VALID", counts={}, denominators={"events": good.denominators["events"]})

@@ -119,6 +119,13 @@ def test_directories_are_searched_and_files_are_taken_by_any_name(tmp_path: Path
     assert find_sources([str(tmp_path / "in")], outside=[str(tmp_path / "in" / "deep")]) == tuple(inside[:3])
 
 
+def test_sources_are_there_once_whatever_links_and_paths_lead_to_them(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text("{}")
+    (tmp_path / "b.jsonl").symlink_to("a.jsonl")
+    (tmp_path / "itself").symlink_to(".")
+    assert find_sources([str(tmp_path), f"{tmp_path}/../{tmp_path.name}"]) == (str(tmp_path / "a.jsonl"),)
+
+
 def test_sources_have_absolute_paths_because_executors_work_elsewhere(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -47,16 +47,16 @@ Hashes: TypeAlias = npt.NDArray[np.uint64]
 
 
 class ResultFile(NamedTuple):
-    """The result file of a task; `number` is its index in the plan."""
+    """The result file of a task, or that of its events; `number` is its index in the plan."""
 
     number: int
     group: str
     location: Location
 
 
-def result_files(out: Location) -> list[ResultFile]:
-    """Return the result files that there are, in the order of the plan."""
-    directory = out / RESULTS
+def result_files(out: Location, kind: str = RESULTS) -> list[ResultFile]:
+    """Return the files of results, or of events, that there are, in the order of the plan."""
+    directory = out / kind
     if not directory.exists():
         return []
     found = ((_TASK_FILE.fullmatch(file.relative_to(directory)), file) for file, _ in directory.files_below())

@@ -18,7 +18,7 @@ from tornproof.impl.errors import StorageError
 from tornproof.pipeline.campaign.result_files import ResultFile, reject, result_files
 from tornproof.pipeline.campaign.spec import Spec, all_groups
 from tornproof.pipeline.campaign.tally import CrashPoint, Seen, Signature, Tally, tally_of
-from tornproof.pipeline.campaign.tasks import RESULTS, Plan, Task
+from tornproof.pipeline.campaign.tasks import EVENTS, RESULTS, Plan, Task
 from tornproof.pipeline.files import Location, sizes_of
 from tornproof.pipeline.spark.session import slot_count
 from tornproof.pipeline.spark.tasks import fold_each
@@ -95,9 +95,10 @@ class Arrivals:
         self._plan, self._out = plan, out
         self._there = [file for file in result_files(out) if self._is_planned(file)]
         is_missing = np.ones(len(plan), np.bool_)
-        is_missing[[file.number for file in self._there]] = False
+        with_events = {file.number for file in result_files(out, EVENTS)}
+        is_missing[[file.number for file in self._there if file.number in with_events]] = False
         self.missing = np.flatnonzero(is_missing).astype(np.int32)
-        """The numbers of the tasks without results."""
+        """The numbers of the tasks without results, or without events, which come first and may be removed alone."""
         self._range_count = min(len(self.missing), range_count or len(self.missing))
         self._ranges_at_a_time = ranges_at_a_time
         self._active: dict[int, range] = {}

@@ -237,6 +237,16 @@ def test_arrivals_are_told_once_and_controls_are_no_findings(tmp_path: Path) -> 
     assert (list(arrivals.new(controls)), arrivals.run_count) == ([], 20)
 
 
+def test_events_that_were_removed_are_made_again(tmp_path: Path, left_by_ours: Path) -> None:
+    """A campaign without them was complete, and its histories could not be checked."""
+    tasks, out = copied(left_by_ours, tmp_path), location_of(tmp_path)
+    before = content_of(tmp_path)
+    path_of(tasks[1], tmp_path, EVENTS).unlink()
+    assert Arrivals(tasks, out).missing.tolist() == [1]
+    complete_task(tasks[1], out)
+    assert content_of(tmp_path) == before and not len(Arrivals(tasks, out).missing)
+
+
 @pytest.mark.parametrize("content", [None, b"", b"PAR1 but no more"])
 def test_results_that_are_missing_or_damaged_are_rejected_by_name(
     tmp_path: Path, left_by_ours: Path, content: bytes | None

@@ -22,7 +22,7 @@ from tornproof.pipeline.campaign.result_files import ResultFile, Texts, read_res
 from tornproof.pipeline.campaign.results import Arrivals
 from tornproof.pipeline.campaign.spec import CampaignError, Group, Seeds, Spec
 from tornproof.pipeline.campaign.tally import CrashPoint, Seen, Signature, Tally, tally_of
-from tornproof.pipeline.campaign.tasks import RESULT_SCHEMA, RESULTS, plan_of
+from tornproof.pipeline.campaign.tasks import EVENTS, RESULT_SCHEMA, RESULTS, plan_of
 from tornproof.pipeline.files import Location, location_of, sizes_of
 
 CONTROL = "controls-x"
@@ -213,9 +213,9 @@ def test_a_poll_asks_for_the_next_results_of_a_few_ranges_and_for_no_others(
         asked.append(len(locations))
         return sizes_of(locations)
 
-    def files(directory: Location) -> list[ResultFile]:
+    def files(directory: Location, *kind: str) -> list[ResultFile]:
         listed.append(directory)
-        return result_files(directory)
+        return result_files(directory, *kind)
 
     monkeypatch.setattr(campaign_results, "sizes_of", sizes)
     monkeypatch.setattr(campaign_results, "result_files", files)
@@ -223,9 +223,9 @@ def test_a_poll_asks_for_the_next_results_of_a_few_ranges_and_for_no_others(
     def write(number: int) -> None:
         task = plan[number]
         rows = rows_of(np.random.default_rng(number), "append-and-power-cut", task.first, task.run_count)
-        path = task.path(out, RESULTS).local
-        path.parent.mkdir(parents=True, exist_ok=True)
-        pq.write_table(pa.Table.from_pylist(rows, RESULT_SCHEMA), path)
+        task.path(out, EVENTS).write_bytes(b"")
+        with task.path(out, RESULTS).whole_file() as file:
+            pq.write_table(pa.Table.from_pylist(rows, RESULT_SCHEMA), file)
 
     write(5)
     for range_count in (None, 3):
@@ -237,7 +237,7 @@ def test_a_poll_asks_for_the_next_results_of_a_few_ranges_and_for_no_others(
         assert arrivals.run_count == 2
         for _ in range(50):
             list(arrivals.new(()))
-        assert set(asked) == {min(4, range_count or 4)} and len(asked) == 51 and listed == [out]
+        assert set(asked) == {min(4, range_count or 4)} and len(asked) == 51 and listed == [out, out]
     for number in (150, 0, 1, 199):
         write(number)
     arrivals = Arrivals(plan, out, ranges_at_a_time=4)

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+from typing import Any
 from unittest.mock import Mock
 
 import pyarrow as pa
@@ -271,7 +272,8 @@ def test_a_finding_whose_step_is_no_number_of_steps_cannot_be_replayed(model: Mo
     findings = [each for each in phase_of(case, model, points=()).findings if each.property == Property.LOST]
     for finding, step in itertools.product(findings[:2], [1.5, 2.0, "2", True, -1, None, [2]]):
         origin = {name: step if name.endswith("_step") else value for name, value in finding.evidence["origin"].items()}
-        for changed in ({"step": step}, {"origin": origin} if origin else {"cuts": [{}]}):
+        changes: list[dict[str, Any]] = [{"step": step}, {"origin": origin} if origin else {"cuts": [{}]}]
+        for changed in changes:
             damaged = dataclasses.replace(finding, evidence={**finding.evidence, **changed})
             assert replay_power(case, damaged) is Verdict.UNKNOWN
 

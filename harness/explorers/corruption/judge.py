@@ -204,9 +204,15 @@ class Judge:
         return len(self._content(file))
 
     def judge(self, damage: Damage) -> tuple[Outcome, str]:
-        """Return the outcome of a damage and the field that it hit."""
+        """Return the outcome of a damage and the field that it hit; an error that says no damage is a finding."""
         self.reason = ""
-        return _outcome_for(damage, self._judge(damage)), self.field_of(damage)
+        try:
+            outcome = self._judge(damage)
+        except Exception as error:
+            if is_of_explorers(error):
+                raise
+            outcome, self.reason = Outcome.NONCONFORMING, f"{type(error).__name__}: {error}"
+        return _outcome_for(damage, outcome), self.field_of(damage)
 
     @functools.cached_property
     def _times(self) -> dict[int, PartitionTimes]:

@@ -32,7 +32,7 @@ OUT_OF_TIME_SECONDS = 5.0
 POLL_SECONDS = 0.1
 TURN_GROWTH = 3
 """A task of a later turn begins beside those of the turn before it that cost so many times as much."""
-SHARED_MEMORY = Path(os.environ.get("TORNPROOF_SHARED_MEMORY", "/dev/shm"))
+SHARED_MEMORY = Path(os.environ.get("TORNPROOF_SHARED_MEMORY") or "/dev/shm")
 """The parent directory of scratch files; a supervisor can set one that it removes."""
 ROOM_BYTES = 1 << 30
 

@@ -78,6 +78,15 @@ Path("rows").write_text("whole")
 """
     + STUCK_OUTSIDE_OF_PYTHON
 )
+WITH_A_RUN_THAT_IS_KILLED = """
+begin = "import os, time; from tornproof.cli import guard; guard.begin(); "
+say = "print(os.environ['TMPDIR'], os.environ['TORNPROOF_SHARED_MEMORY'], flush=True); time.sleep(100)"
+with subprocess.Popen([sys.executable, "-c", begin + say], stdout=subprocess.PIPE, text=True) as run:
+    Path("folders").write_text(run.stdout.readline())
+    run.kill()
+at_work()
+time.sleep(100)
+"""
 SAVING = """
 try:
     at_work()
@@ -195,6 +204,15 @@ def test_who_kills_the_guard_ends_the_command(tmp_path: Path) -> None:
     for left in Path("/dev/shm").glob(f"tornproof-{process.pid}-*"):
         # Nobody was there to remove it.
         shutil.rmtree(left)
+
+
+def test_a_run_within_another_one_that_is_killed_leaves_nothing(tmp_path: Path) -> None:
+    """Its folder in shared memory stayed for good, as after an interrupted trial of faults."""
+    with running(WITH_A_RUN_THAT_IS_KILLED, tmp_path) as process:
+        process.send_signal(signal.SIGINT)
+        assert end_of(process, tmp_path) == (130, "tornproof: interrupted\n")
+    folders = (tmp_path / "folders").read_text().split()
+    assert len(folders) == 2 and not any(Path(folder).exists() for folder in folders)
 
 
 def test_exit_codes_and_output_are_those_of_the_command(tmp_path: Path) -> None:

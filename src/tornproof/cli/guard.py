@@ -25,6 +25,7 @@ ORDERLY_SECONDS = 1.8
 LEAVE_SECONDS, POLL_SECONDS = 0.2, 0.01
 """How long processes that the worker started may take to end by themselves, and how often that is checked."""
 SHARED_MEMORY = Path("/dev/shm")
+SHARED_MEMORY_VARIABLE = "TORNPROOF_SHARED_MEMORY"
 SHOW_CURSOR = b"\r\x1b[2K\x1b[?25h"
 
 
@@ -67,7 +68,7 @@ def _become_worker(guarded: int, folders: list[Path]) -> None:
         os.killpg(0, signal.SIGKILL)
 
     threading.Thread(target=end_with_guard, daemon=True).start()
-    for folder, variable in zip(folders, ("TMPDIR", "TORNPROOF_SHARED_MEMORY"), strict=False):
+    for folder, variable in zip(folders, ("TMPDIR", SHARED_MEMORY_VARIABLE), strict=False):
         os.environ[variable] = str(folder)
     if folders:
         tempfile.tempdir = str(folders[0])
@@ -75,11 +76,15 @@ def _become_worker(guarded: int, folders: list[Path]) -> None:
 
 
 def _make_folders() -> list[Path]:
-    """Make a folder for the temporary files of the run, and one in shared memory where that exists."""
+    """Make a folder for the temporary files of the run, and one in shared memory where that exists.
+
+    Those of a run within another run are in the other's, whose guard removes them even if this one is killed.
+    """
     folders, prefix = [], f"tornproof-{os.getpid()}-"
     with suppress(OSError):
         folders.append(Path(tempfile.mkdtemp(prefix=prefix)))
-        folders.append(Path(tempfile.mkdtemp(prefix=prefix, dir=SHARED_MEMORY)))
+        above = os.environ.get(SHARED_MEMORY_VARIABLE) or SHARED_MEMORY
+        folders.append(Path(tempfile.mkdtemp(prefix=prefix, dir=above)))
     return folders
 
 

@@ -129,7 +129,7 @@ class Trials:
             "phase": phases[0] if len(phases) == 1 else first.get("phase", CHECK),
             "verdict": document["verdict"],
             "reached": copy.mark.exists(),
-            "triggered": document["verdict"] == Verdict.UNKNOWN.name or not is_same,
+            "triggered": not is_same,
             "property": first.get("property", ""),
             "sentence": first.get("sentence", "") or _doubts(document),
             "cause": "; ".join(first.get("causes", ())),

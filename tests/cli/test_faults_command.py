@@ -1,6 +1,7 @@
 """`tornproof faults`: which faults it tries, what it prints and writes, and its exit code."""
 
 import re
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,10 +10,11 @@ import pytest
 from command_line import run_here
 from depth import nightly
 
+from tornproof import harness
 from tornproof.cli.output import ExitCode
 from tornproof.harness.mutation.fault_file import BENIGN, JUDGES, FaultFile, FaultFileError, fault_files
 from tornproof.harness.trial import SCHEMA, Row, Trials, is_set_aside
-from tornproof.impl.errors import UsageError
+from tornproof.impl.errors import NotATableError, UsageError
 
 CHAIN = "tables/9.4.2/chain/table"
 NAME, MISSED = "merge loses a row", "data not synced (F1)"
@@ -48,6 +50,31 @@ after = "GENERATION_COUNT_LIMIT = 65_535"
     (family / "b.toml").write_text("story = 1")
     with pytest.raises(FaultFileError, match=r"own/b\.toml"):
         listed("--from", tmp_path, "--family", "own")
+
+
+def test_a_folder_without_faults_is_said_to_hold_none(tmp_path: Path) -> None:
+    """It was said that no fault is both in these families and set aside, without a word of either."""
+    with pytest.raises(UsageError, match=rf"^{tmp_path}: holds no faults; each is a file in the folder of its family"):
+        listed("--from", tmp_path)
+    copy_of_one(JUDGES, tmp_path)
+    with pytest.raises(UsageError, match="all of its faults are in judges and benign, which are tried only when named"):
+        listed("--from", tmp_path)
+    with pytest.raises(UsageError, match=r"^none of these faults is set aside$"):
+        listed("--set-aside", next(each.name for each in fault_files() if not is_set_aside(each.name)))
+
+
+def copy_of_one(family: str, folder: Path) -> None:
+    """Copy the first fault of a family into a folder of families."""
+    source = min((Path(harness.__file__).parent / "faults" / family).glob("*.toml"))
+    (folder / family).mkdir()
+    shutil.copy(source, folder / family)
+
+
+def test_a_table_that_is_not_there_is_said_before_any_fault_is_tried(tmp_path: Path) -> None:
+    """Each fault was tried on it, and reported as reached, triggered and missed."""
+    with pytest.raises(NotATableError):
+        run_here("faults", NAME, "--table", tmp_path / "table", "--report", tmp_path / "report")
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("arguments", [("nothing of the kind",), ("--family", "nothing of the kind")])

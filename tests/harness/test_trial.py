@@ -10,7 +10,8 @@ import pytest
 from tornproof.harness import trial
 from tornproof.harness.check import PhaseName
 from tornproof.harness.mutation.fault_file import FaultFile, file_named
-from tornproof.harness.trial import HANGS, PHASES, SCHEMA, Row, Trials, is_set_aside
+from tornproof.harness.mutation.planted_copy import PlantedCopy
+from tornproof.harness.trial import HANGS, PHASES, SCHEMA, Document, Row, Trials, is_set_aside
 
 CHAIN = "tables/9.4.2/chain/table"
 CHEAPEST = (PhaseName.MEMORY,)
@@ -89,6 +90,25 @@ def test_an_explorer_that_is_told_the_scenario_finds_its_fault_in_a_process_of_i
     row = Trials(table=None, effort="small").told_row(file_named("merge loses a row"))
     pa.Table.from_pylist([row], schema=SCHEMA).validate(full=True)
     assert (row["verdict"], row["reached"], row["triggered"]) == ("INVALID", True, True)
+
+
+@pytest.mark.parametrize(
+    ("with_fault", "without", "is_triggered"),
+    [((), (), False), ((), (3,), True), ((2,), (3,), True), ((3,), (3,), False)],
+)
+def test_a_fault_is_triggered_where_something_else_comes_of_it(
+    monkeypatch: pytest.MonkeyPatch, with_fault: tuple[int, ...], without: tuple[int, ...], is_triggered: bool
+) -> None:
+    """A check that could explore nothing, with the fault or without it, counted as one that the fault had changed."""
+
+    def check(trials: Trials, copy: PlantedCopy, *_: object) -> tuple[Document, list[Path], float]:
+        explored = with_fault if (copy.folder / "tornproof").exists() else without
+        phases = [{"name": "memory", "explored": count, "verdict": "VALID", "note": ""} for count in explored or (0,)]
+        return {"verdict": "VALID" if explored else "UNKNOWN", "phases": phases, "findings": []}, [], 0.0
+
+    monkeypatch.setattr(Trials, "_check", check)
+    (only,) = Trials(table="nowhere", effort="small", phases=CHEAPEST).rows(HARMLESS, 0)
+    assert only["triggered"] is is_triggered
 
 
 def test_a_third_of_the_names_is_set_aside() -> None:

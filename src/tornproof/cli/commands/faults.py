@@ -21,6 +21,8 @@ from tornproof.harness.common.effort import DEFAULT
 from tornproof.harness.mutation.fault_file import BENIGN, JUDGES, FaultFile, fault_files, fault_files_in
 from tornproof.harness.trial import PHASES, REPLAYS, Row, Trials, is_set_aside
 from tornproof.impl.errors import UsageError
+from tornproof.impl.storage.operating_system import OperatingSystemStorage
+from tornproof.impl.table.table import open_table
 
 REPLAYS_MAX = 100
 SEEDS_MAX = 10_000
@@ -79,6 +81,9 @@ def faults(
         write_json({"format": 1, "faults": [_listed(each) for each in chosen]}, json_target)
         console.print(_list(chosen))
         return ExitCode.VALID
+    if table is not None:
+        # A check of what is no table explores nothing, whatever is planted.
+        open_table(OperatingSystemStorage(), str(table))
     prepare_outputs(report, json_target)
     trials = Trials(
         table=None if table is None else str(table.absolute()),
@@ -115,8 +120,10 @@ def faults(
 
 
 def _chosen(folder: Path | None, names: Sequence[str], families: Sequence[str], *, set_aside: bool) -> list[FaultFile]:
-    """Return the faults that are meant, in the order of the catalogue; raises UsageError for an unknown name."""
+    """Return the faults that are meant, in the order of the catalogue; raises UsageError if there are none."""
     files = fault_files() if folder is None else fault_files_in(folder)
+    if not files:
+        raise UsageError(f"{folder}: holds no faults; each is a file in the folder of its family")
     for kind, asked, known in (
         ("fault", names, {each.name for each in files}),
         ("family", families, {each.family for each in files}),
@@ -130,8 +137,10 @@ def _chosen(folder: Path | None, names: Sequence[str], families: Sequence[str], 
         and (names or families or each.family not in (JUDGES, BENIGN))
         and (not set_aside or is_set_aside(each.name))
     ]
+    if not wanted and set_aside:
+        raise UsageError("none of these faults is set aside")
     if not wanted:
-        raise UsageError("no fault is both in these families and set aside")
+        raise UsageError(f"{folder}: all of its faults are in {JUDGES} and {BENIGN}, which are tried only when named")
     return wanted
 
 

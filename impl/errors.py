@@ -114,3 +114,6 @@ class OptionsRejectedError(TornproofError, ValueError):
 
 class UsageError(TornproofError):
     """The request is invalid, whatever the files contain."""
+
+
+EMPTY_PATH = "the path is empty, as of a variable that is not set; this directory is `.`"

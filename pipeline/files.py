@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Self
 
-from tornproof.impl.errors import FileMissingError, StorageError, UsageError
+from tornproof.impl.errors import EMPTY_PATH, FileMissingError, StorageError, UsageError
 from tornproof.pipeline.whole_file import partial_name, whole_file
 
 S3_SCHEMES = ("s3", "s3a", "s3n")
@@ -101,6 +101,11 @@ class Location:
         assert self.is_local
         return Path(self.path)
 
+    @property
+    def _handed(self) -> str | bytes:
+        """The path as it is handed to pyarrow: names on this machine need not be UTF-8."""
+        return os.fsencode(self.path) if self.is_local else self.path
+
     def absolute(self) -> Self:
         """Return the same for a process with another working directory."""
         return type(self)(str(self.local.absolute())) if self.is_local else self
@@ -118,7 +123,7 @@ class Location:
         from pyarrow.fs import FileType
 
         with self._in_words("look at"):
-            info = self._filesystem().get_file_info(self.path)
+            info = self._filesystem().get_file_info(self._handed)
         if info.type == FileType.NotFound:
             return None
         return info.size if info.type == FileType.File else -1
@@ -157,19 +162,19 @@ class Location:
 
         with self._in_words("read"):
             if mapped and self.is_local:
-                return pa.memory_map(self.path)
-            return self._filesystem().open_input_file(self.path)
+                return pa.memory_map(self._handed)
+            return self._filesystem().open_input_file(self._handed)
 
     def read_bytes(self) -> bytes:
         """Return the content of a file; raises StorageError, FileMissingError."""
-        with self._in_words("read"), self._filesystem().open_input_file(self.path) as file:
+        with self._in_words("read"), self._filesystem().open_input_file(self._handed) as file:
             return bytes(file.read())
 
     def delete_file(self) -> None:
         """Remove a file, if it is there; raises StorageError."""
         if self.exists():
             with self._in_words("remove"):
-                self._filesystem().delete_file(self.path)
+                self._filesystem().delete_file(self._handed)
 
     def delete_directory(self) -> None:
         """Remove a directory, if it is there, with all that is in it; raises StorageError."""
@@ -179,7 +184,7 @@ class Location:
                 file.delete_file()
         elif self.exists():
             with self._in_words("remove"):
-                self._filesystem().delete_dir(self.path)
+                self._filesystem().delete_dir(self._handed)
 
     @contextmanager
     def whole_file(self) -> Iterator[BinaryIO]:
@@ -257,6 +262,15 @@ def is_hidden(name: str) -> bool:
     return name.startswith((".", "_"))
 
 
+def is_utf8(name: str) -> bool:
+    """Return whether a name is text in UTF-8, as names on this machine need not be."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def each_once(files: Iterable[Location]) -> Iterator[Location]:
     """Yield each file by the first of its names: links, and paths such as `a/../a`, lead to the same one."""
     known = set()
@@ -300,10 +314,12 @@ def local_path(location: Location | None) -> Path | None:
 
 
 def location_of(given: str | Path | Location) -> Location:
-    """Return the location at a path or an address; raises UsageError for an address of another kind."""
+    """Return the location at a path or an address; raises UsageError if it is empty, or an address of another kind."""
     if isinstance(given, Location):
         return given
     text = str(given)
+    if not text:
+        raise UsageError(EMPTY_PATH)
     found = _ADDRESS.match(text)
     if found is None:
         return Location(text)
@@ -311,7 +327,12 @@ def location_of(given: str | Path | Location) -> Location:
     if scheme not in SCHEMES:
         raise UsageError(f"{text}: no address of a file; valid are paths, hdfs://HOST/PATH and s3://BUCKET/NAME")
     if scheme == LOCAL_SCHEME:
+        if found[2] not in ("", "localhost") or found.end(2) == found.start(3):
+            # What stands in place of the host would be left out, and the rest taken for a path from the root.
+            raise UsageError(f"{text}: names no file of this machine; an address of one is file:///PATH")
         return Location(f"/{found[3]}")
+    if not is_utf8(text):
+        raise UsageError(f"{text}: an address is text in UTF-8")
     if scheme in HDFS_SCHEMES:
         return Location(text)
     if not found[2]:
@@ -326,7 +347,7 @@ def sizes_of(locations: Sequence[Location]) -> list[int | None]:
     if not locations:
         return []
     with locations[0]._in_words("look at"):
-        found = locations[0]._filesystem().get_file_info([location.path for location in locations])
+        found = locations[0]._filesystem().get_file_info([location._handed for location in locations])
     return [None if info.type == FileType.NotFound else info.size for info in found]
 
 

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from tornproof.harness.checkers.recorded import EVENT_SCHEMA, NAMES, TEXTS
 from tornproof.impl.errors import StorageError, TornproofError
-from tornproof.pipeline.files import Location, each_once, is_hidden
+from tornproof.pipeline.files import Location, each_once, is_hidden, is_utf8
 
 SUFFIX = ".parquet"
 NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
@@ -75,8 +75,11 @@ def _in_directories(file: Location, paths: Sequence[Location]) -> dict[str, str 
     found: dict[str, str | None] = {}
     for path in paths:
         if file.is_below(path):
-            parts = (part.partition("=") for part in file.relative_to(path).split("/")[:-1] if "=" in part)
-            found = {name: None if text == NO_VALUE else unquote(text) for name, _, text in parts}
+            parts = [part for part in file.relative_to(path).split("/")[:-1] if "=" in part]
+            if not all(map(is_utf8, parts)):
+                raise UnreadableEventsError(f"{file}: the name of a directory with = is a key, and no text in UTF-8")
+            pairs = (part.partition("=") for part in parts)
+            found = {name: None if text == NO_VALUE else unquote(text) for name, _, text in pairs}
     if of_events := [name for name in found if name in NAMES]:
         raise UnreadableEventsError(f"{file}: the directory {of_events[0]}=… is called like a column of events")
     return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import threading
 from collections.abc import Iterator
@@ -83,6 +84,19 @@ def test_no_directory_is_entered_twice_whatever_links_there_are(tmp_path: Path) 
     assert [file.name for file in each_once(file for file, _ in found)] == ["three", "one", "two"]
 
 
+def test_a_name_on_this_machine_need_not_be_utf8(tmp_path: Path) -> None:
+    """Listing, reading and removing ended in errors of Python."""
+    folder = location_of(tmp_path / os.fsdecode(b"\xff"))
+    file = folder / os.fsdecode(b"a\xfe")
+    file.write_bytes(b"12")
+    assert folder.files_below() == [(file, 2)] and sizes_of([file]) == [2] and folder.size_bytes() == -1
+    assert file.read_bytes() == file.open_for_reading(mapped=True).read() == b"12"
+    file.delete_file()
+    assert folder.files_below() == []
+    folder.delete_directory()
+    assert not folder.exists()
+
+
 def test_a_file_whose_writer_fails_is_not_there(place: Location) -> None:
     def fail() -> None:
         with (place / "file").whole_file() as file:
@@ -105,6 +119,10 @@ def test_what_is_not_there_is_said_with_its_address(place: Location) -> None:
     [
         ("gs://bucket/name", "gs://bucket/name: no address of a file; valid are paths, hdfs://HOST/PATH and s3://"),
         ("s3:///name", "s3:///name: names no bucket; an address is s3://BUCKET/NAME"),
+        ("s3://bucket/\udcff", "s3://bucket/\udcff: an address is text in UTF-8"),
+        ("", "the path is empty, as of a variable that is not set"),
+        ("file://", "file://: names no file of this machine; an address of one is file:///PATH"),
+        ("file://out/x", "file://out/x: names no file of this machine; an address of one is file:///PATH"),
     ],
 )
 def test_an_address_of_another_kind_is_rejected(address: str, sentence: str) -> None:

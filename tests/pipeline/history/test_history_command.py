@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 from pathlib import Path
 
 import pyarrow as pa
@@ -25,7 +26,8 @@ from tornproof.pipeline.history.sql import Answer
 
 def write(events: list[Event], path: Path) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
-    pq.write_table(to_arrow(events), path)
+    with path.open("wb") as file:
+        pq.write_table(to_arrow(events), file)
     return path
 
 
@@ -129,6 +131,17 @@ def test_files_that_are_not_finished_are_left_out(tmp_path: Path) -> None:
         (tmp_path / "events" / name).parent.mkdir(exist_ok=True)
         (tmp_path / "events" / name).write_text("half")
     assert open_dataset([tmp_path / "events"]).files == (location_of(good),)
+
+
+def test_names_of_events_need_not_be_utf8_but_keys_are_text(tmp_path: Path) -> None:
+    """One such name below a directory, also of what holds no events, ended all in an error of Python."""
+    good = write(correct_history(1), tmp_path / "events" / os.fsdecode(b"a\xff.parquet"))
+    (tmp_path / "events" / os.fsdecode(b"\xff.txt")).touch()
+    for given in (good, tmp_path / "events"):
+        assert open_dataset([given]).event_count == len(correct_history(1))
+    write(correct_history(1), tmp_path / "keys" / os.fsdecode(b"fault=\xff") / "a.parquet")
+    with pytest.raises(UnreadableEventsError, match="the name of a directory with = is a key, and no text in UTF-8"):
+        open_dataset([tmp_path / "keys"])
 
 
 def test_events_are_there_once_whatever_links_and_paths_lead_to_them(tmp_path: Path) -> None:

@@ -1,13 +1,22 @@
 """Blocks of whole lines from files: plain, gzipped, gzipped in members, cut off, damaged, with lines of any length."""
 
 import gzip
+import os
 import zlib
 from pathlib import Path
 
 import pytest
 
 from tornproof.pipeline.ingest import source as archive_source
-from tornproof.pipeline.ingest.source import Block, Lines, Reject, SourceUnreadableError, digest_of, find_sources
+from tornproof.pipeline.ingest.source import (
+    Block,
+    Lines,
+    Reject,
+    SourceUnreadableError,
+    digest_of,
+    find_sources,
+    task_groups,
+)
 from tornproof.pipeline.ingest.values import Reason
 
 TEXT = b"".join(b'{"line": %d}\n' % number for number in range(1, 5001))
@@ -124,6 +133,14 @@ def test_sources_are_there_once_whatever_links_and_paths_lead_to_them(tmp_path: 
     (tmp_path / "b.jsonl").symlink_to("a.jsonl")
     (tmp_path / "itself").symlink_to(".")
     assert find_sources([str(tmp_path), f"{tmp_path}/../{tmp_path.name}"]) == (str(tmp_path / "a.jsonl"),)
+
+
+def test_names_need_not_be_utf8(tmp_path: Path) -> None:
+    """One such name below a directory, also of what is no source, ended all in an error of Python."""
+    source, _ = (written(tmp_path / os.fsdecode(name), b"{}") for name in (b"a\xff.jsonl", b"\xff.txt"))
+    for given in (tmp_path, source):
+        assert find_sources([str(given)]) == (str(source),)
+    assert task_groups([str(source)]) == [[0]] and read(source) == (b"{}", [], 1)
 
 
 def test_sources_have_absolute_paths_because_executors_work_elsewhere(

@@ -48,6 +48,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Read the finding that is to be replayed."""
+    for name in ("replay", "findings"):
+        if config.getoption(f"tornproof_{name}") == "":
+            from tornproof.impl.errors import EMPTY_PATH
+
+            raise pytest.UsageError(f"--tornproof-{name}: {EMPTY_PATH}")
     file = config.getoption("tornproof_replay")
     config.stash[REPLAY] = _read_replay(config, file) if file else None
 

@@ -5,6 +5,7 @@ Every run of the command line here is a process of its own whose memory is measu
 
 import itertools
 import os
+import shlex
 import shutil
 import signal
 import tempfile
@@ -18,6 +19,7 @@ from command_line import Run, WarmRunner, sentence_of
 from depth import nightly, sampled
 
 from tornproof.cli.output import visible
+from tornproof.impl.errors import EMPTY_PATH
 
 PEAK_BYTES_MAX = 300_000_000
 COMMANDS = ("verify", "read", "check", "inspect")
@@ -252,6 +254,39 @@ def test_a_path_of_no_folder_is_exit_2(tornproof: WarmRunner, command: str, path
     assert sentence_of(run)
 
 
+@pytest.fixture
+def open_folder() -> Iterator[Path]:
+    """A folder that everybody may enter and write to; pytest's own are for their user alone."""
+    with tempfile.TemporaryDirectory(prefix="tornproof-") as name:
+        folder = Path(name)
+        folder.chmod(0o777)
+        yield folder
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        *("check ''", "check --findings ''", "check --report ''", "verify ''", "verify t --json ''"),
+        *("verify t --report ''", "recover ''", "migrate ''", "migrate t --out ''", "migrate t --report ''"),
+        *("inspect ''", "extend ''", "extend f --strip --out ''", "read ''", "read t --out ''", "replay ''"),
+        *("record --dir '' --out trace -- true", "record --dir . --out '' -- true", "power '' --check true"),
+        *("power trace --check true --findings ''", "report ''", "report . --out ''", "report . --junit ''"),
+        *("report file://", "report file://results", "campaign --spec '' --out out"),
+        *("campaign --spec x.toml --out ''", "campaign --spec x.toml --out file://out", "barriers --json ''"),
+        *("faults --from ''", "faults --table ''", "history ''", "history events --out ''"),
+        *("history events --scratch ''", "archive '' --to t", "archive s --to ''"),
+        *("archive s --to t --rejects ''", "archive s --to t --schema ''", "check --server ''"),
+    ],
+)
+def test_an_empty_path_is_rejected_and_nothing_is_written(tornproof: WarmRunner, open_folder: Path, line: str) -> None:
+    """It was the root of all files for some commands, and the working directory for others."""
+    # Who is not root could not have written to the one, and everybody could to the other.
+    run = tornproof(*shlex.split(line), folder=open_folder, user=NOBODY if os.geteuid() == 0 else None)
+    assert (run.code, run.out) == (2, "")
+    assert EMPTY_PATH in sentence_of(run) or "an address of one is file:///PATH" in sentence_of(run)
+    assert list(open_folder.iterdir()) == []
+
+
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
@@ -274,15 +309,6 @@ def test_an_address_in_place_of_a_path_is_rejected_before_anything_is_written(
     assert (run.code, run.out) == (2, "")
     assert sentence in sentence_of(run)
     assert list(tmp_path.iterdir()) == []
-
-
-@pytest.fixture
-def open_folder() -> Iterator[Path]:
-    """A folder that everybody may enter and write to; pytest's own are for their user alone."""
-    with tempfile.TemporaryDirectory(prefix="tornproof-") as name:
-        folder = Path(name)
-        folder.chmod(0o777)
-        yield folder
 
 
 @pytest.mark.parametrize("command", COMMANDS)

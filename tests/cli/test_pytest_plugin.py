@@ -21,6 +21,7 @@ from tornproof.cli.replay_file import replayed_verdict
 from tornproof.harness.common.verdict import Verdict
 from tornproof.harness.simulator.process.observer import Property
 from tornproof.harness.systems.toy import Toy
+from tornproof.impl.errors import EMPTY_PATH
 from tornproof.pipeline.files import location_of
 from tornproof.testing import target
 
@@ -519,6 +520,14 @@ def test_a_finding_is_replayed_in_a_folder_without_a_configuration_of_pytest(run
     (tmp_path / "pytest.ini").unlink()
     (file, *_) = (tmp_path / "found" / "here").glob("crash-*.json")
     assert replay(location_of(file), None) == 1
+
+
+@pytest.mark.parametrize("option", ["--tornproof-findings", "--tornproof-replay"])
+def test_an_empty_path_is_rejected_before_any_test(run: Run, tmp_path: Path, option: str) -> None:
+    """Findings went among the sources, and instead of one finding all tests were tried."""
+    code, said = run(tmp_path, option, "", source=HEADER_FIRST)
+    assert code == pytest.ExitCode.USAGE_ERROR and f"{option}: {EMPTY_PATH}" in said
+    assert {each.name for each in tmp_path.iterdir()} == {"pytest.ini", "test_letters.py"}
 
 
 @pytest.mark.parametrize(

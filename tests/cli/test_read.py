@@ -19,7 +19,7 @@ from real_tables import rows_of, snapshot_of
 
 from tornproof.cli.commands import read as read_command
 from tornproof.cli.csv_text import text_batch, text_schema
-from tornproof.impl.errors import BusyError
+from tornproof.impl.errors import EMPTY_PATH, BusyError
 from tornproof.impl.types.questdb import TypeTag
 
 CHAIN = "tables/9.4.2/chain/table"
@@ -305,4 +305,4 @@ def test_no_output_goes_where_another_one_or_a_table_is(tornproof: WarmRunner, t
 def test_an_empty_path_is_not_the_directory_in_which_one_is(tornproof: WarmRunner, table: Path) -> None:
     for command in (("verify",), ("recover", "--dry-run"), ("migrate", "--dry-run")):
         done = tornproof(*command, "", folder=table.parent)
-        assert done.code == 2 and "at this path" in sentence_of(done), command
+        assert done.code == 2 and EMPTY_PATH in sentence_of(done), command

@@ -23,7 +23,7 @@ from tornproof import __version__
 from tornproof.cli import interruption
 from tornproof.cli.output import ExitCode, complain, exit_code_of
 from tornproof.harness.common.unexpected import unexpected
-from tornproof.impl.errors import TornproofError, UsageError
+from tornproof.impl.errors import EMPTY_PATH, TornproofError, UsageError
 
 COMPLETION = "_TORNPROOF_COMPLETE"
 SCHEME = re.compile(r"([a-z][a-z0-9+.-]+):/")
@@ -66,8 +66,11 @@ def _convert_no_more_than_needed(parameters: Sequence[Any]) -> None:
 
 def _processed(parameter: Any, convert: Callable[[Any, Any], Any], context: Any, value: Any) -> Any:
     # Typer does not document this; a release without it converts as usual.
-    described = getattr(parameter, "type_descriptor", None)
-    is_text = isinstance(value, str) and getattr(described, "annotation", None) is str
+    annotation = getattr(getattr(parameter, "type_descriptor", None), "annotation", None)
+    if value == "" and (annotation is Path or parameter.name in PATHS_AS_TEXT):
+        # `Path` would make this directory of it.
+        raise UsageError(f"{_shown(parameter)}: {EMPTY_PATH}")
+    is_text = isinstance(value, str) and annotation is str
     if not is_text and (value is not None or parameter.required or parameter.multiple):
         return convert(context, value)
     return value if parameter.callback is None else parameter.callback(context, parameter, value)
@@ -89,9 +92,15 @@ def _reject_address(parameter: Any, path: object) -> None:
     """Raise UsageError for a path that is an address, before a folder of its scheme's name is made."""
     is_path = isinstance(path, Path) or (isinstance(path, str) and parameter.name in PATHS_AS_TEXT)
     if is_path and (found := SCHEME.match(str(path))):
-        name = parameter.opts[0] if parameter.opts[0].startswith("-") else parameter.opts[0].upper()
         hint = "leave out file://" if found[1] == "file" else "copy it, or mount it as a folder"
-        raise UsageError(f"{name}: {path}: only paths of this machine's file systems are read and written; {hint}")
+        raise UsageError(
+            f"{_shown(parameter)}: {path}: only paths of this machine's file systems are read and written; {hint}"
+        )
+
+
+def _shown(parameter: Any) -> str:
+    name: str = parameter.opts[0]
+    return name if name.startswith("-") else name.upper()
 
 
 class _Commands(TyperGroup):

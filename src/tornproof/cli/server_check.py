@@ -27,7 +27,7 @@ from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.systems.server.client import ServerError, address_of
 from tornproof.harness.systems.server.process import Server
 from tornproof.harness.systems.server.release import NEWEST, release_at, release_of
-from tornproof.impl.errors import UsageError
+from tornproof.impl.errors import EMPTY_PATH, UsageError
 
 MAVEN = "maven"
 JAR = "questdb.jar"
@@ -135,6 +135,8 @@ def _target(text: str) -> Iterator[tuple[Target, str, str]]:
 
 
 def _classpath(text: str) -> str:
+    if not text:
+        raise UsageError(f"--server: {EMPTY_PATH}")
     jar = Path(text, JAR)
     if jar.is_file():
         return str(jar)

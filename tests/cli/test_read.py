@@ -263,10 +263,12 @@ def test_a_history_folder_is_read_by_what_txn_and_pm_say(tornproof: WarmRunner, 
     assert csv_rows(run.out)[0][0] == "ts"
 
 
-def test_a_closed_pipe_is_quiet(questdb_data: Path) -> None:
+@pytest.mark.parametrize("arguments", [("read", TYPES), ("--help",)], ids=["rows", "help"])
+def test_a_closed_pipe_is_quiet(questdb_data: Path, arguments: tuple[str, ...]) -> None:
+    """Of help the exit code was 1, which is that of damage."""
     reading, writing = os.pipe()
     os.close(reading)
-    run = cold_run("read", questdb_data / TYPES, stdout=writing)
+    run = cold_run(*arguments, folder=questdb_data, stdout=writing)
     os.close(writing)
     assert run == Run(code=128 + 13, out="", err="")
 

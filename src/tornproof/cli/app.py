@@ -187,6 +187,9 @@ def _interrupted() -> int:
 def _explained(failure: BaseException) -> int:
     """Print in a sentence what ended a command, and return its exit code."""
     match failure:
+        case SystemExit(__context__=BrokenPipeError()):
+            # Rich, which prints the help, has abandoned standard output, and ends with the code of damage.
+            return interruption.SIGNAL_BASE + signal.SIGPIPE
         case SystemExit():
             raise failure
         case TornproofError():

@@ -15,10 +15,11 @@ from pathlib import Path
 import hostile_tables as hostile
 import pytest
 import table_builder as tb
-from command_line import Run, WarmRunner, sentence_of
+from command_line import Run, WarmRunner, run_here, sentence_of
 from depth import nightly, sampled
 
-from tornproof.cli.output import visible
+from tornproof.cli import app
+from tornproof.cli.output import ExitCode, visible
 from tornproof.impl.errors import EMPTY_PATH
 
 PEAK_BYTES_MAX = 300_000_000
@@ -285,6 +286,20 @@ def test_an_empty_path_is_rejected_and_nothing_is_written(tornproof: WarmRunner,
     assert (run.code, run.out) == (2, "")
     assert EMPTY_PATH in sentence_of(run) or "an address of one is file:///PATH" in sentence_of(run)
     assert list(open_folder.iterdir()) == []
+
+
+@pytest.mark.parametrize("line", ["check --json x", "check --report x", "verify . --report x", "history events"])
+def test_a_working_directory_that_was_removed_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], line: str
+) -> None:
+    """Standard output was blamed."""
+    (tmp_path / "removed").mkdir()
+    monkeypatch.chdir(tmp_path / "removed")
+    (tmp_path / "removed").rmdir()
+    with pytest.raises(FileNotFoundError) as failure:
+        run_here(*line.split())
+    assert app._explained(failure.value) == ExitCode.USAGE
+    assert capsys.readouterr().err == "tornproof: the working directory is not there any more; change to one that is\n"
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -202,6 +203,9 @@ def _explained(failure: BaseException) -> int:
             # The reader of the output closed it, and expects no verdict.
             _abandon_stdout()
             return interruption.SIGNAL_BASE + signal.SIGPIPE
+        case FileNotFoundError(filename=None) if not _has_working_directory():
+            complain("the working directory is not there any more; change to one that is")
+            return ExitCode.USAGE
         case OSError():
             # Errors of tables are StorageError, so this one is of the output.
             _abandon_stdout()
@@ -212,6 +216,13 @@ def _explained(failure: BaseException) -> int:
     complain(unexpected(failure))
     complain("set TORNPROOF_TRACEBACK=1 to see where it happened")
     return ExitCode.UNKNOWN
+
+
+def _has_working_directory() -> bool:
+    """Return whether the working directory is there; it may have been removed by another process."""
+    with suppress(FileNotFoundError):
+        return bool(Path.cwd())
+    return False
 
 
 def _run(arguments: list[str]) -> int:

@@ -101,6 +101,12 @@ def test_an_argument_of_another_type_is_rejected_by_a_check(arguments: dict[str,
         tornproof.check(**arguments)
 
 
+def test_an_empty_path_is_no_table_to_check() -> None:
+    """It was the working directory."""
+    with pytest.raises(ValueError, match=r"^path: the path is empty"):
+        tornproof.check("")
+
+
 @pytest.mark.parametrize("arguments", [{"out": 5}, {"footer": 5}, {"encoding": b"alp"}], ids=str)
 def test_an_argument_of_another_type_is_rejected_before_a_file_is_read(arguments: dict[str, Any]) -> None:
     with pytest.raises(tornproof.UsageError, match=rf"^{next(iter(arguments))}: expected .* \| None, found "):

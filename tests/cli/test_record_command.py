@@ -56,6 +56,13 @@ def test_a_program_is_recorded_and_counted(tornproof: WarmRunner, data: Path) ->
     }
 
 
+@pytest.mark.parametrize("command", ["", " "])
+def test_an_empty_check_is_rejected(tornproof: WarmRunner, tmp_path: Path, command: str) -> None:
+    """A shell ends with 0 for it, so that it accepted every state."""
+    run = tornproof("power", tmp_path, "--check", command)
+    assert run.code == 2 and "--check: the command is empty" in run.err
+
+
 @pytest.mark.nightly
 def test_a_program_that_fails_is_recorded_and_said_to_have_failed(tornproof: WarmRunner, data: Path) -> None:
     trace = data.parent / "trace"

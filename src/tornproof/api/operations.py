@@ -15,7 +15,7 @@ from tornproof.harness.parallel.tasks import Outcome
 from tornproof.impl.arguments import demanding_types
 from tornproof.impl.chunk.duplicate_values import ColumnValues, read_column_values
 from tornproof.impl.chunk.duplicates import ChunkForm
-from tornproof.impl.errors import UsageError
+from tornproof.impl.errors import EMPTY_PATH, UsageError
 from tornproof.impl.extension.footer import FileFooter, read_file_footer
 from tornproof.impl.layout.parquet import FooterForm
 from tornproof.impl.migrate.footer_form import FormChange, change_footer_form
@@ -141,7 +141,10 @@ def check(
     factor = effort_of(effort)
     if factor is None:
         raise ValueError(f"effort: expected {', '.join(EFFORTS)} or 1 to {EFFORT_MAX:,}, found {effort!r}")
-    table, image, start_error = capture_or_make(None if path is None else os.fsdecode(path))
+    table = None if path is None else os.fsdecode(path)
+    if table == "":
+        raise ValueError(f"path: {EMPTY_PATH}")
+    table, image, start_error = capture_or_make(table)
     bounds = bounds_of(factor, image, table)
     question = CheckQuestion(
         image=image, path=table, has_table=path is not None, start_error=start_error, seed=seed, bounds=bounds

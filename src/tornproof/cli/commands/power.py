@@ -91,6 +91,8 @@ def power(
         raise UsageError("--workers and --seconds are for this machine, and --master is for Spark")
     if master is None and conf:
         raise UsageError("--conf is for Spark, and needs --master")
+    if not check.strip():
+        raise UsageError("--check: the command is empty, as of a variable that is not set; it would accept all states")
     settings = settings_of(conf)
     folders = findings_directories(findings, report)
     prepare_outputs(report, json_target, findings=folders[-1])

@@ -52,7 +52,7 @@ class _BlindLock(WriterLock):
         """Hold nothing."""
 
     @contextmanager
-    def exclude_pins_below(self, oldest_kept_version: int) -> Iterator[bool]:
+    def exclude_pins(self, versions: range) -> Iterator[bool]:
         """Report that there is no reader."""
         yield True
 

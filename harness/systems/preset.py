@@ -77,7 +77,7 @@ def cut_both_files(storage: Storage, write: PartitionWrite) -> None:
 
 def remove_at_once(storage: Storage, lock: WriterLock, version: int, files: Iterable[PartitionFiles]) -> None:
     """Remove directories without readers as soon as no version refers to them, durable or not."""
-    with lock.exclude_pins_below(version) as is_unpinned:
+    with lock.exclude_pins(range(version)) as is_unpinned:
         for each in files if is_unpinned else ():
             if storage.kind(each.path) is EntryKind.DIRECTORY:
                 remove_directory(storage, each.path)

@@ -178,7 +178,7 @@ class _Destination:
             publish_file(self._storage, target, converted.content, is_new=True)
             return
         assert self._lock is not None
-        with self._lock.exclude_pins_below(WRITER_LOCK_OFFSET_BYTES) as is_granted:
+        with self._lock.exclude_pins(range(WRITER_LOCK_OFFSET_BYTES)) as is_granted:
             if not is_granted:
                 raise BusyError(f"{converted.files.pm_label}: a reader has the table open; try again when it is done")
             for file in unfinished_files(self._storage, self._table.path, converted.files.name):

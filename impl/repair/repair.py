@@ -265,7 +265,7 @@ def _has_pins(storage: Storage, path: str, *, dry_run: bool) -> bool:
 def _lock(storage: Storage, path: str, held: ExitStack) -> None:
     """Lock out other writers, and readers that pin, until `held` is closed."""
     lock = held.enter_context(take_writer_lock(storage, path))
-    if not held.enter_context(lock.exclude_pins_below(WRITER_LOCK_OFFSET_BYTES)):
+    if not held.enter_context(lock.exclude_pins(range(WRITER_LOCK_OFFSET_BYTES))):
         raise BusyError(f"{path}: a reader has the table open; try again when it is done")
 
 

@@ -134,9 +134,14 @@ def decode_column_versions(data: Buffer, *, version: int, file: str) -> ColumnVe
         expected = f"a multiple of {ENTRY_BYTES} that fits behind {area.offset} into {len(data)} bytes"
         offset_bytes = layout.ColumnVersionsHeader.layout.offset_of(f"{area.name}_size")
         raise CorruptError(file, f"{area.name.upper()}_SIZE", offset_bytes, expected, area.size)
-    entries = (
+    entries = [
         layout.ColumnVersion.unpack(data, position, file=file) for position in range(area.offset, area.end, ENTRY_BYTES)
-    )
+    ]
+    keys = [(entry.partition_timestamp, entry.column_index) for entry in entries]
+    for number, (before, key) in enumerate(itertools.pairwise(keys), 1):
+        if key <= before:
+            expected = f"a partition and column after {before}, as servers search them"
+            raise CorruptError(file, "order of the entries", area.offset + number * ENTRY_BYTES, expected, key)
     return ColumnVersions({})._with(entries)
 
 

@@ -64,6 +64,7 @@ class TableMetadata(msgspec.Struct, frozen=True, kw_only=True):
     partition_by: PartitionBy
     timestamp_id: int
     has_wal: bool = False
+    version: int = 0
 
     @property
     def counts_nanoseconds(self) -> bool:
@@ -105,11 +106,13 @@ def decode_metadata_file(data: Buffer, *, file: str) -> TableMetadata:
             seen.add(name)
             slots[slot_of[index]] = _column(index, name, record)
     _check_timestamp(header, records, file)
+    _check_keys([column for column in slots if column is not None], header, file)
     return TableMetadata(
         columns=tuple(column for column in slots if column is not None),
         partition_by=PartitionBy(header.partition_by),
         timestamp_id=header.timestamp_index,
         has_wal=bool(header.wal_enabled),
+        version=header.metadata_version,
     )
 
 
@@ -209,6 +212,14 @@ def _check_timestamp(header: layout.MetaHeader, records: list[layout.MetaColumn]
     if header.timestamp_index >= 0 and tag_of(records[header.timestamp_index].type) is not TypeTag.TIMESTAMP:
         expected = f"a live column of type {TypeTag.TIMESTAMP.name}, or -1"
         raise layout.MetaHeader.at(file, 0).corrupt("timestamp_index", expected, header.timestamp_index)
+
+
+def _check_keys(columns: list[TableColumn], header: layout.MetaHeader, file: str) -> None:
+    """Reject keys without the designated timestamp, which no table has: a commit would replace other rows."""
+    keys = [column.id for column in columns if column.is_dedup_key]
+    if keys and header.timestamp_index not in keys:
+        expected = "no deduplication key, because the designated timestamp is none"
+        raise _at(keys[0], file).corrupt("flags", expected, "DEDUP_KEY")
 
 
 def _decode_names(data: Buffer, position: int, count: int, file: str) -> list[str]:

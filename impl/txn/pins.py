@@ -33,12 +33,12 @@ class WriterLock(AbstractContextManager["WriterLock"]):
         return self._file.is_inherited
 
     @contextmanager
-    def exclude_pins_below(self, oldest_kept_version: int) -> Iterator[bool]:
-        """Return whether no reader pins a version below that one; if so, none can inside the `with` block."""
-        if oldest_kept_version <= 0:
+    def exclude_pins(self, versions: range) -> Iterator[bool]:
+        """Return whether no reader pins any of these versions; if so, none can inside the `with` block."""
+        if not versions:
             yield True
             return
-        span = {"offset_bytes": 0, "size_bytes": min(oldest_kept_version, WRITER_LOCK_OFFSET_BYTES)}
+        span = {"offset_bytes": versions.start, "size_bytes": len(versions)}
         is_granted = self._file.try_lock(LockMode.EXCLUSIVE, **span)
         try:
             yield is_granted

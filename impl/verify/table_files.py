@@ -16,12 +16,15 @@ from tornproof.impl.table.column_versions import (
     read_column_versions,
     suffixed,
 )
-from tornproof.impl.table.metadata_file import CODE_UNIT_BYTES, META_FILE, NAME_FILE, TableColumn
+from tornproof.impl.table.metadata_file import CODE_UNIT_BYTES, META_FILE, NAME_FILE, TableColumn, TableMetadata
 from tornproof.impl.table.symbols import DICTIONARY_FILES, SymbolTable, read_table_symbols, symbol_columns
 from tornproof.impl.table.table import Table
-from tornproof.impl.txn.transaction import Transaction
+from tornproof.impl.txn.transaction import TXN_FILE, Transaction
 from tornproof.impl.types.questdb import TypeTag, tag_of
 from tornproof.impl.verify.dictionaries import check_dictionary
+
+METADATA_VERSION_MASK = (1 << 32) - 1
+"""Of STRUCTURE_VERSION in `_txn`, whose low half is METADATA_VERSION in `_meta`."""
 
 
 class TableFiles(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,6 +44,7 @@ class TableFiles(msgspec.Struct, frozen=True, kw_only=True):
             return cls._without_metadata(names)
         columns = table.metadata.columns
         problems, notes = list(_name_problems(table, names)), list(_unknown_types(columns))
+        notes += _other_version(table.metadata, transaction)
         try:
             path, version = f"{table.path}/{CV_FILE}", transaction.record.column_version
             versions = read_column_versions(table.storage, path, version=version)
@@ -97,6 +101,16 @@ def _unknown_types(columns: tuple[TableColumn, ...]) -> Iterator[str]:
     for column in columns:
         if tag_of(column.type) is None:
             yield f"column {column.name!r} has type {column.type}, which is unknown here"
+
+
+def _other_version(metadata: TableMetadata, transaction: Transaction) -> Iterator[str]:
+    """Yield that `_meta` is not the one of the committed version, as after a server was killed while it changed it."""
+    version = transaction.record.structure_version & METADATA_VERSION_MASK
+    if metadata.version != version:
+        yield (
+            f"METADATA_VERSION of {META_FILE} is {metadata.version}, and {version} in STRUCTURE_VERSION of {TXN_FILE}: "
+            "servers wait until they agree"
+        )
 
 
 def _missing_dictionaries(

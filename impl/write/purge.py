@@ -19,12 +19,13 @@ def purge(
 ) -> tuple[str, ...]:
     """Remove directories that no pin needs; return their names, sorted. `transaction` is the durable committed version.
 
-    A directory that was replaced at version N is only needed by readers below N. `named` are directories that committed
+    A directory is named from the version after that of its name on, and if it was replaced at version N, only by those
+    below N. `named` are directories that committed
     versions name or named, among them those of `transaction`; of others it is not known. Raises StorageError.
     """
     removed: list[str] = []
-    for needed_below, names in _by_need(table, transaction, named):
-        with lock.exclude_pins_below(needed_below) as nobody_reads:
+    for versions, names in _by_need(table, transaction, named):
+        with lock.exclude_pins(versions) as nobody_reads:
             for name in names if nobody_reads else ():
                 remove_directory(storage, f"{table.path}/{name}")
                 removed.append(name)
@@ -33,8 +34,8 @@ def purge(
     return tuple(sorted(removed))
 
 
-def _by_need(table: Table, transaction: Transaction, named: Collection[str]) -> Iterator[tuple[int, list[str]]]:
-    """Yield unreferenced directories with the version from which on they are surely not needed."""
+def _by_need(table: Table, transaction: Transaction, named: Collection[str]) -> Iterator[tuple[range, list[str]]]:
+    """Yield unreferenced directories with the versions that may name them."""
     # Others prove nothing: a directory that a killed server left was never named, and has replaced no other.
     known = [split_name(name) for name in named]
     needs = []
@@ -42,6 +43,6 @@ def _by_need(table: Table, transaction: Transaction, named: Collection[str]) -> 
         # A directory is named by the version before its commit, so its successor exists from one version later on.
         successors = [other + 1 for name, other in known if name == interval and other > name_txn]
         name = interval if name_txn < 0 else f"{interval}.{name_txn}"
-        needs.append((min([*successors, transaction.version]), name))
-    for needed_below, group in groupby(sorted(needs), itemgetter(0)):
-        yield needed_below, [name for _, name in group]
+        needs.append((name_txn + 1, min([*successors, transaction.version]), name))
+    for (first, end), group in groupby(sorted(needs), itemgetter(0, 1)):
+        yield range(first, end), [name for *_, name in group]

@@ -39,7 +39,7 @@ class Pinned(WriterLock):
         """Hold nothing."""
 
     @contextmanager
-    def exclude_pins_below(self, oldest_kept_version: int) -> Iterator[bool]:
+    def exclude_pins(self, versions: range) -> Iterator[bool]:
         """Report a reader."""
         yield False
 

@@ -72,7 +72,7 @@ def child(table: Path, call: str) -> AbstractContextManager[subprocess.Popen[str
 
 
 def may_purge(storage: OperatingSystemStorage, table: Path, oldest_kept_version: int) -> bool:
-    with take_writer_lock(storage, str(table)) as lock, lock.exclude_pins_below(oldest_kept_version) as is_granted:
+    with take_writer_lock(storage, str(table)) as lock, lock.exclude_pins(range(oldest_kept_version)) as is_granted:
         return is_granted
 
 
@@ -150,9 +150,9 @@ def test_a_pin_bars_no_purge_of_what_only_older_versions_need(storage: Operating
 
 def test_a_purge_that_was_rejected_leaves_the_writer_its_lock(storage: OperatingSystemStorage, table: Path) -> None:
     with take_writer_lock(storage, str(table)) as lock:
-        with pin_committed(storage, str(table)), lock.exclude_pins_below(FIRST_VERSION + 1) as is_granted:
+        with pin_committed(storage, str(table)), lock.exclude_pins(range(FIRST_VERSION + 1)) as is_granted:
             assert not is_granted
-        with lock.exclude_pins_below(FIRST_VERSION + 1) as is_granted:
+        with lock.exclude_pins(range(FIRST_VERSION + 1)) as is_granted:
             assert is_granted
         with pytest.raises(BusyError):
             take_writer_lock(storage, str(table))
@@ -160,7 +160,7 @@ def test_a_purge_that_was_rejected_leaves_the_writer_its_lock(storage: Operating
 
 def test_after_a_purge_the_versions_can_be_pinned_again(storage: OperatingSystemStorage, table: Path) -> None:
     with take_writer_lock(storage, str(table)) as lock:
-        with lock.exclude_pins_below(FIRST_VERSION + 1) as is_granted:
+        with lock.exclude_pins(range(FIRST_VERSION + 1)) as is_granted:
             assert is_granted
         with pin_committed(storage, str(table)) as pin:
             assert pin.version == FIRST_VERSION
@@ -172,7 +172,7 @@ def test_closing_another_open_file_of_the_same_inode_drops_no_lock(
     with take_writer_lock(storage, str(table)) as lock, pin_committed(storage, str(table)):
         pin_committed(storage, str(table)).release()
         (table / PINS_FILE).open("rb").close()
-        with lock.exclude_pins_below(FIRST_VERSION + 1) as is_granted:
+        with lock.exclude_pins(range(FIRST_VERSION + 1)) as is_granted:
             assert not is_granted
         with pytest.raises(BusyError):
             take_writer_lock(storage, str(table))
@@ -190,7 +190,7 @@ def test_a_version_that_moves_before_it_is_pinned_is_let_go(table: Path, version
 
 def test_a_version_that_is_being_purged_is_never_pinned(table: Path, versions: list[bytes]) -> None:
     storage = OperatingSystemStorage()
-    with take_writer_lock(storage, str(table)) as lock, lock.exclude_pins_below(FIRST_VERSION + 1):
+    with take_writer_lock(storage, str(table)) as lock, lock.exclude_pins(range(FIRST_VERSION + 1)):
 
         def happen(_: int) -> None:
             (table / TXN_FILE).write_bytes(versions[1])
@@ -202,7 +202,7 @@ def test_a_version_that_is_being_purged_is_never_pinned(table: Path, versions: l
 def test_a_pin_that_is_rejected_for_good_ends_in_words_and_not_in_a_leak(
     storage: OperatingSystemStorage, table: Path
 ) -> None:
-    with take_writer_lock(storage, str(table)) as lock, lock.exclude_pins_below(FIRST_VERSION + 1):
+    with take_writer_lock(storage, str(table)) as lock, lock.exclude_pins(range(FIRST_VERSION + 1)):
         before_count, before_steps = descriptor_count(), storage.counters().step_count
         with pytest.raises(BusyError, match="try again"):
             pin_committed(storage, str(table))
@@ -214,7 +214,7 @@ def test_a_recovery_that_keeps_readers_out_is_named(storage: OperatingSystemStor
     """It was said that 100 versions in a row were gone, and none was."""
     with (
         take_writer_lock(storage, str(table)) as lock,
-        lock.exclude_pins_below(WRITER_LOCK_OFFSET_BYTES),
+        lock.exclude_pins(range(WRITER_LOCK_OFFSET_BYTES)),
         pytest.raises(BusyError, match="a recovery or a migration keeps readers out; try again when it is done"),
     ):
         pin_committed(storage, str(table))

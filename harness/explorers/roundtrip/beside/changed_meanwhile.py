@@ -253,7 +253,7 @@ class _Careless(WriterLock):
     """A lock with which nobody is asked whether he reads."""
 
     @contextmanager
-    def exclude_pins_below(self, _: int) -> Iterator[bool]:
+    def exclude_pins(self, _: range) -> Iterator[bool]:
         yield True
 
 
@@ -261,8 +261,8 @@ class _OneShort(WriterLock):
     """A lock with which those are not asked who read the last version that is not kept."""
 
     @contextmanager
-    def exclude_pins_below(self, oldest_kept_version: int) -> Iterator[bool]:
-        with super().exclude_pins_below(oldest_kept_version - 1) as nobody_reads:
+    def exclude_pins(self, versions: range) -> Iterator[bool]:
+        with super().exclude_pins(versions[:-1]) as nobody_reads:
             yield nobody_reads
 
 

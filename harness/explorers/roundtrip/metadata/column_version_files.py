@@ -42,7 +42,10 @@ ENTRIES: dict[str, tuple[Entry, ...]] = {
     "columns that came before a partition": ((OTHERS, 1, 4, TIMES[1] - 1), (OTHERS, 2, 4, TIMES[1] + 1)),
     "another number in one partition": ((OTHERS, 2, 1, TIMES[0]), (TIMES[2], 2, 7, 0), (TIMES[3], 2, NO_NUMBER, 9)),
     "more first rows than rows, and less than none": ((TIMES[0], 1, 3, 100), (TIMES[1], 1, 3, -100)),
-    "dictionaries": ((OTHERS, 1, 3, TIMES[0]), (DICTIONARY, 1, 8, 0), (OTHERS, 2, 5, TIMES[3]), (DICTIONARY, 5, 6, 9)),
+    "dictionaries": ((OTHERS, 1, 3, TIMES[0]), (OTHERS, 2, 5, TIMES[3]), (DICTIONARY, 1, 8, 0), (DICTIONARY, 5, 6, 9)),
+    "columns in another order": ((OTHERS, 2, 5, TIMES[3]), (OTHERS, 1, 3, TIMES[0])),
+    "partitions in another order": ((OTHERS, 1, 3, TIMES[0]), (TIMES[2], 1, 4, 0), (TIMES[1], 2, 4, 0)),
+    "an entry that is there twice": ((OTHERS, 1, 3, TIMES[0]), (TIMES[1], 1, 4, 0), (TIMES[1], 1, 4, 0)),
 }
 
 
@@ -123,6 +126,10 @@ def _judged(file: ColumnVersionFile) -> dict[str, Any] | Rejection:
     if offset < 0 or size_bytes < 0 or size_bytes % ENTRY.size or offset + size_bytes > len(file.content):
         return CorruptError, FIELDS[first + 2], 8 * (first + 2)
     entries = [*ENTRY.iter_unpack(file.content[offset : offset + size_bytes])]
+
+    for place, (before, after) in enumerate(itertools.pairwise(entries), 1):
+        if before[:2] >= after[:2]:
+            return CorruptError, "order of the entries", offset + place * ENTRY.size
 
     def of(time: int, column: int) -> tuple[int, int] | None:
         found = [(number, top) for start, index, number, top in entries if (start, index) == (time, column)]

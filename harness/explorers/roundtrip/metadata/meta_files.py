@@ -155,6 +155,9 @@ def _judged(file: MetaFile) -> dict[str, Any] | Rejection:
     designated = [of for number, _, of, *_ in columns if number == timestamp]
     if timestamp >= 0 and [of & 0xFF for of in designated] != [TIMESTAMP]:
         return CorruptError, "TIMESTAMP_INDEX", TIMESTAMP_AT
+    keys = [number for number, _, _, is_key, *_ in columns if is_key]
+    if keys and timestamp not in keys:
+        return CorruptError, f"FLAGS of column {keys[0]}", HEADER.size + keys[0] * COLUMN.size + FLAGS_AT
     return {
         "columns": columns,
         "the interval": partition_by,

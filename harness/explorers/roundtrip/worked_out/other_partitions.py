@@ -82,10 +82,10 @@ def _before_pm(*, cut_bytes: int = 0) -> Files:
     return {**_without(files, f"{FIRST}/{PM_FILE}"), data: files[data][: len(files[data]) - cut_bytes]}
 
 
-def _with_column_type(number: int) -> Files:
-    """Return files whose `_meta` says that the values have another type."""
+def _with_meta(offset_bytes: int, number: int) -> Files:
+    """Return files with another number in `_meta`, such as the type of the values."""
     content = bytearray(_files()[META_FILE])
-    struct.pack_into("<i", content, META_HEADER.size + META_COLUMN.size, number)
+    struct.pack_into("<i", content, offset_bytes, number)
     return {**_files(), META_FILE: bytes(content)}
 
 
@@ -164,10 +164,16 @@ STATES: dict[str, tuple[Callable[[], Files], Any, Any, Any]] = {
         (2, 0),
     ),
     "whose _meta says another type than its partitions": (
-        lambda: _with_column_type(99),
+        lambda: _with_meta(META_HEADER.size + META_COLUMN.size, 99),
         (["TYPE of column 'v'"] * 2, 0),
         ([], ["TYPE of column 'v'"] * 2, 0),
         CorruptError.__name__,
+    ),
+    "whose _meta has another version": (
+        lambda: _with_meta(32, 1),
+        ([], 1),
+        ([], [], 0),
+        (2, 0),
     ),
     "that is a mere copy of commits": (
         lambda: _without(_files(), CV_FILE, META_FILE, NAME_FILE),

@@ -77,10 +77,10 @@ def test_a_pinned_reader_and_a_purge_block_each_other_and_nothing_breaks(as_reco
 
 def test_a_purge_that_does_not_ask_for_pins_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     @contextmanager
-    def ask_nobody(self: WriterLock, oldest_kept_version: int) -> Iterator[bool]:
+    def ask_nobody(self: WriterLock, versions: range) -> Iterator[bool]:
         yield True
 
-    monkeypatch.setattr(WriterLock, "exclude_pins_below", ask_nobody)
+    monkeypatch.setattr(WriterLock, "exclude_pins", ask_nobody)
     phase = explored(table_case([PURGE], style="pinned"))
 
     assert phase.verdict is Verdict.INVALID

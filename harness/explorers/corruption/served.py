@@ -184,7 +184,7 @@ def _column_versions() -> bytes:
     # The last day was converted before they came, so that it is without them, too.
     for column in range(len(FIRST), len(COLUMNS)):
         entries += [(SMALLEST, column, -1, second), (third, column, -1, ROW_COUNT)]
-    area, start = b"".join(ENTRY.pack(*each) for each in entries), 8 * WORD.size
+    area, start = b"".join(ENTRY.pack(*each) for each in sorted(entries)), 8 * WORD.size
     return struct.pack("<qqqqq", 0, start, len(area), start + len(area), 0).ljust(start, b"\0") + area
 
 

@@ -109,7 +109,7 @@ class Dictionary:
         entries = [] if self.number == -1 else [(SMALLEST + (not self.is_default), ID, self.number, 0)]
         if entries and not self.is_default:
             entries.append((SMALLEST, ID, self.number + 1, 0))
-        area = b"".join(ENTRY.pack(*each) for each in entries)
+        area = b"".join(ENTRY.pack(*each) for each in sorted(entries))
         versions = struct.pack("<5q", 0, 40, len(area), 0, 0) + area
         files = {**self.files, "_cv": versions, "_name": struct.pack("<i", 1) + b"t\0\0"}
         return FalteringImage(
@@ -129,7 +129,7 @@ class Dictionary:
     def transaction(self) -> Transaction:
         """What `_txn` says."""
         counts = tuple((each, each) for each in self.counts)
-        file = TransactionFile(name="", symbols=counts, record={"column_version": 0})
+        file = TransactionFile(name="", symbols=counts, record={"column_version": 0, "structure_version": 0})
         return decode_transaction(file.content(), file=TXN)
 
 

@@ -42,6 +42,8 @@ SYMBOLS: Sequence[str | None] = ("one", "two", None, "three", "one", "one", "fou
 NULL_SYMBOL = -(1 << 31)
 VARCHAR_INLINED, VARCHAR_NULL, VARCHAR_INLINED_BYTES_MAX = 1, 4, 9
 SMALLEST = -(1 << 63)
+FIRST_ROW = (FIRST_TIME + DAY_MICROSECONDS, ID[LATE], LATE_NAME, OLDER_COUNT)
+"""The entry of `_cv` that says since which row of the second day a column is there."""
 ROW_COUNT_BITS = 44
 SIGNATURE, SEQUENCE = 250, 5
 TXN, CV, NAME, META = "_txn", "_cv", "_name", "_meta"
@@ -179,7 +181,7 @@ def _with_flags(meta: bytes) -> bytes:
 def _column_versions() -> bytes:
     """Return `_cv`: since when there are the columns that came later, and which numbers the names of files have."""
     second, third = FIRST_TIME + DAY_MICROSECONDS, FIRST_TIME + 2 * DAY_MICROSECONDS
-    entries = [(SMALLEST, ID[LATE], LATE_NAME, second), (second, ID[LATE], LATE_NAME, OLDER_COUNT)]
+    entries = [(SMALLEST, ID[LATE], LATE_NAME, second), FIRST_ROW]
     entries.append((second, ID[RENAMED], RENAMED_NAME, 0))
     # The last day was converted before they came, so that it is without them, too.
     for column in range(len(FIRST), len(COLUMNS)):

@@ -13,6 +13,7 @@ from tornproof.harness.explorers.corruption.served import (
     COLUMNS,
     CV,
     ENTRY,
+    FIRST_ROW,
     HEADER,
     INDEXED,
     KEY,
@@ -86,9 +87,12 @@ def _of_versions(content: bytes) -> Iterator[Case]:
     ):
         yield kind, name, overwritten(content, position * WORD.size, WORD.pack(value))
     yield Kind.ALLOWED, "with something behind it", content + GARBAGE
+    entries = content[words[1] : words[1] + words[2]]
+    turned = entries[ENTRY.size : 2 * ENTRY.size] + entries[: ENTRY.size]
+    yield Kind.BROKEN, "with two entries in another order", overwritten(content, words[1], turned)
     yield Kind.BROKEN, "cut in its entries", content[: words[1] + ENTRY.size - 1]
     # There are so many rows in the files of a column that is there since this row.
-    top = words[1] + ENTRY.size + 3 * WORD.size
+    top = content.index(ENTRY.pack(*FIRST_ROW)) + 3 * WORD.size
     yield Kind.BROKEN, "with a column that came a row earlier", overwritten(content, top, WORD.pack(OLDER_COUNT - 1))
 
 

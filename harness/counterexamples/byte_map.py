@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import pairwise
@@ -14,7 +15,7 @@ import numpy.typing as npt
 from tornproof.harness.counterexamples.regions import UNREACHED, RegionMap, own_fields, pm_regions, txn_regions
 from tornproof.harness.simulator.filesystem.file_state import FileState
 from tornproof.harness.simulator.filesystem.image import DiskImage
-from tornproof.harness.simulator.filesystem.kernel import Kernel
+from tornproof.harness.simulator.filesystem.kernel import Kernel, entries_of
 from tornproof.harness.simulator.persistence.legal_disks import Disk
 from tornproof.harness.simulator.process.case import TestCase
 from tornproof.impl.errors import TornproofError
@@ -169,7 +170,8 @@ def crash_ranges(kernel: Kernel, disk: Disk, case: TestCase) -> list[dict[str, A
     """Return the ranges of each file that were not durable at a power cut, with their state after it.
 
     "kept" is on disk though no sync had returned, "lost" is as before, "torn" is a part of both or neither. A file
-    whose name is not on disk has the state "no name", and one whose name leads to another file there "old name".
+    whose name is not on disk has the state "no name", and one whose name leads to another file there "old name". Names
+    that were removed or moved, but not on disk, come last.
     """
     image, path = kernel.image(), case.path
     regions = dict(_regions(image, path)) | own_fields(case.target, image, path)
@@ -187,7 +189,24 @@ def crash_ranges(kernel: Kernel, disk: Disk, case: TestCase) -> list[dict[str, A
             found = {"file": file, "start": start, "end": end}
             found["state"] = _state_after(state.versions[0], state.content, left[file_path], start, end)
             ranges.append({**found, "fields": _fields(regions.get(file_path), start, end)})
-    return ranges
+    return [*ranges, *_names_left(kernel, disk.kernel(), f"{path}/")]
+
+
+def _names_left(kernel: Kernel, left: Kernel, prefix: str) -> Iterator[dict[str, Any]]:
+    """Yield the names on disk that were no longer there before a power cut, of directories without what is in them.
+
+    One whose file or directory has another name on disk, as a rename may leave, has the state "both names", any other
+    one "not removed".
+    """
+    there = {path for path, _ in entries_of(kernel.directories)}
+    names = sorted(entries_of(left.directories))
+    counts = Counter(number for _, number in names)
+    for path, number in names:
+        above = path.rpartition("/")[0]
+        if path not in there and (not above or above in there):
+            size_bytes = len(left.files[number].content) if number in left.files else 0
+            state = "both names" if counts[number] > 1 else "not removed"
+            yield {"file": path.removeprefix(prefix), "start": 0, "end": size_bytes, "state": state, "fields": []}
 
 
 def _differences(old: bytes, new: bytes) -> Iterator[tuple[int, int]]:

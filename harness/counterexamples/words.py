@@ -15,8 +15,10 @@ GONE = {
     "torn": "{file} has a part of what was written to bytes {ranges}",
     "no name": "{file} is not there",
     "old name": "{file} is the file of before",
+    "not removed": "{file} is still there",
+    "both names": "{file} is still there too",
 }
-"""What became of bytes that a power cut did not keep, in words."""
+"""What became of bytes and names that a power cut did not leave as they were, in words."""
 GONE_COUNT_MAX = 4
 OPERATIONS_SHOWN_MAX = 3
 THEN_SHOWN_MAX = 2

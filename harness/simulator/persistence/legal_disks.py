@@ -53,8 +53,8 @@ class Disk(NamedTuple):
         return dict(zip(self.tree.path_indexes(), self.contents, strict=True))
 
     def files(self) -> dict[str, bytes]:
-        """Return all contents by path."""
-        return dict(zip(self.tree.paths, self.contents, strict=True))
+        """Return all contents by path; that of a file with several names is there under each."""
+        return {path: self.contents[index] for path, index in self.tree.indexes.items()}
 
 
 class Picked(NamedTuple):

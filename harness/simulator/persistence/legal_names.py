@@ -16,6 +16,7 @@ from tornproof.harness.simulator.filesystem.kernel import (
     EntryChange,
     Kernel,
     apply_entry_change,
+    entries_of,
     without_loops,
 )
 from tornproof.harness.simulator.persistence.legal_files import DEVIATIONS_MAX, Limits
@@ -25,15 +26,21 @@ NamesByDirectory = dict[int, dict[str, int]]
 
 
 class Tree:
-    """Names that lead to files; equal trees are one object. `paths` has one path of each file."""
+    """Names that lead to files; equal trees are one object.
 
-    __slots__ = ("__weakref__", "_directories", "_numbers", "paths")
+    `paths` has one path of each file, and `indexes` every path, as links and lost removals leave several, with the index
+    of its file in `paths`.
+    """
+
+    __slots__ = ("__weakref__", "_directories", "_numbers", "indexes", "paths")
 
     def __init__(self, directories: Directories, numbers: tuple[int, ...], paths: tuple[str, ...]) -> None:
         """Call `tree_of` instead."""
         self._directories = directories
         self._numbers = numbers
         self.paths = paths
+        index_of = self.path_indexes()
+        self.indexes = {path: index_of[number] for path, number in entries_of(directories) if number in index_of}
 
     def kernel(self, contents: Sequence[bytes]) -> Kernel:
         """Return a machine after a restart: nothing is open, and everything is durable."""

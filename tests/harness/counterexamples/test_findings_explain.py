@@ -17,10 +17,12 @@ from tornproof.harness.counterexamples.replay_engine import disk_after
 from tornproof.harness.counterexamples.run import Replayer, Signature, run_log
 from tornproof.harness.counterexamples.smaller import Candidate, simpler_choices
 from tornproof.harness.counterexamples.step_names import Step
-from tornproof.harness.counterexamples.words import byte_lines, lane_cells, sentences
+from tornproof.harness.counterexamples.words import GONE, byte_lines, lane_cells, sentences
 from tornproof.harness.simulator.filesystem.file_state import FileState
 from tornproof.harness.simulator.filesystem.image import DiskImage
+from tornproof.harness.simulator.filesystem.intercept import Call, CallKind
 from tornproof.harness.simulator.filesystem.kernel import Kernel
+from tornproof.harness.simulator.filesystem.kernel_calls import apply
 from tornproof.harness.simulator.persistence.models import C_8, C_512, B
 from tornproof.harness.simulator.process.case import Readers, TestCase
 from tornproof.harness.simulator.process.observer import Property
@@ -241,6 +243,29 @@ def test_a_name_that_did_not_reach_the_disk_is_reported() -> None:
     found_ranges = crash_ranges(kernel, disk_after(kernel, "Cdir", "[[],{}]"), CASE)
     assert [(each["file"], each["state"]) for each in found_ranges] == [("new", "no name")]
     assert crash_ranges(kernel, disk_after(kernel, "Cdir", "[[0],{}]"), CASE) == []
+
+
+def names_left(choice: str, *calls: Call) -> list[tuple[str, str]]:
+    """Return what is reported of the names t/old/a and t/f after calls and a cut that keeps some changes of names."""
+    kernel = Kernel.of(DiskImage.of_files({"t/old/a": b"xy", "t/f": b"z"}))
+    for call in calls:
+        apply(kernel, 0, call)
+    return [(each["file"], each["state"]) for each in crash_ranges(kernel, disk_after(kernel, "N-512", choice), CASE)]
+
+
+def test_a_file_is_there_under_both_names_that_a_rename_left_and_the_old_one_is_reported() -> None:
+    # The file was said to be lost, because one of its two paths was looked up alone, and nothing else was said.
+    rename = Call(CallKind.RENAME, "t/old", target_path="t/new")
+    assert names_left("[[1],{}]", rename) == [("old", "both names")]
+    assert names_left("[[],{}]", rename) == [("new/a", "no name"), ("old", "not removed")]
+    assert names_left("[[0,1],{}]", rename) == []
+    assert GONE["both names"].format(file="old") == "old is still there too"
+
+
+def test_a_removed_name_that_is_still_on_the_disk_is_reported() -> None:
+    removed = Call(CallKind.UNLINK, "t/f")
+    assert names_left("[[],{}]", removed) == [("f", "not removed")]
+    assert names_left("[[0],{}]", removed) == []
 
 
 def test_simpler_choices_are_legal_and_lead_to_everything_kept() -> None:

@@ -9,7 +9,7 @@ import pytest
 from depth import nightly
 
 from tornproof.harness.common.verdict import Verdict
-from tornproof.harness.explorers.power_cuts.alike import Alike
+from tornproof.harness.explorers.power_cuts.alike import Alike, needs_of
 from tornproof.harness.explorers.power_cuts.controls import toy_case, violated
 from tornproof.harness.explorers.power_cuts.exploration import ModelExploration, Settings
 from tornproof.harness.explorers.power_cuts.explorer import Power, covers
@@ -18,6 +18,12 @@ from tornproof.harness.explorers.power_cuts.points import CUT_TWICE
 from tornproof.harness.explorers.power_cuts.replay import replay_power
 from tornproof.harness.explorers.power_cuts.sessions import explore_model
 from tornproof.harness.explorers.power_cuts.trace import Traces
+from tornproof.harness.simulator.filesystem.image import DiskImage
+from tornproof.harness.simulator.filesystem.intercept import Call, CallKind
+from tornproof.harness.simulator.filesystem.kernel import Kernel
+from tornproof.harness.simulator.filesystem.kernel_calls import apply
+from tornproof.harness.simulator.persistence.legal_disks import Disk
+from tornproof.harness.simulator.persistence.legal_names import tree_of
 from tornproof.harness.simulator.persistence.models import C_512, MODELS, N_512, D
 from tornproof.harness.simulator.process.observer import Property
 from tornproof.harness.systems.toy import ToyWriter
@@ -25,6 +31,19 @@ from tornproof.harness.systems.toy_losses import SECTOR_BYTES, AdoptsUnsynced, K
 from tornproof.impl.storage.interface import OpenMode, Storage
 
 NIGHT = range(64)
+
+
+def test_disks_that_differ_in_what_was_read_under_the_second_name_of_a_file_are_not_alike() -> None:
+    # Only one path of each file was known, so what was read by another one did not count.
+    kernel = Kernel.of(DiskImage.of_files({"t/first": b"x"}))
+    apply(kernel, 0, Call(CallKind.LINK, "t/first", target_path="t/second"))
+    tree, _ = tree_of(kernel.directories)
+    one, other = Disk(tree, (b"x",)), Disk(tree, (b"y",))
+    assert one.files() == {"t/first": b"x", "t/second": b"x"}
+    for path in one.files():
+        alike = Alike(SECTOR_BYTES)
+        alike.add(one, needs_of(one, [], [], [(path, 0, 1)]))
+        assert alike.has(one) and not alike.has(other)
 
 
 class Knobs(NamedTuple):

@@ -9,14 +9,17 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
+from tornproof.harness.checkers.ordering import highest_so_far
 from tornproof.harness.checkers.recorded import (
     COMMIT_ACKNOWLEDGED,
     COMMIT_FAILED,
     COMMIT_START,
     KILLED,
+    KINDS,
     NO_DIGEST,
     RECOVERED,
     Columns,
+    Integers,
     malformed,
     read_columns,
     with_equal_digests,
@@ -73,10 +76,29 @@ def read_writing(events: pa.Table) -> Writing:
         KILLED: follower.dies,
         RECOVERED: follower.recovers,
     }
-    order = np.lexsort((columns.sequence, columns.process, columns.time_ns))
+    order = _order_of(columns)
     for position, kind in zip(order.tolist(), columns.kind[order].tolist(), strict=True):
         steps[kind](position)
     return follower.writing
+
+
+def _order_of(columns: Columns) -> Integers:
+    """Return the order of the writer's events, which names of processes decide only where nothing else does.
+
+    Within one time, what ends a commit comes first, then starts, deaths, and recoveries, each with what its process
+    recorded after it.
+    """
+    order = np.lexsort((columns.sequence, columns.process, columns.time_ns))
+    kind, time_ns = columns.kind[order], columns.time_ns[order]
+    begun = highest_so_far(_of_kinds(kind, {COMMIT_START: 1, RECOVERED: 3}), time_ns, columns.process[order])
+    return order[np.lexsort((np.maximum(begun, _of_kinds(kind, {KILLED: 2})), time_ns))]
+
+
+def _of_kinds(kind: Integers, numbers: dict[int, int]) -> Integers:
+    """Return the number of each kind, 0 for others."""
+    table = np.zeros(len(KINDS), np.intp)
+    table[list(numbers)] = list(numbers.values())
+    return np.asarray(table[kind])
 
 
 class _Follower:

@@ -61,6 +61,12 @@ def firsts(owner: Integers) -> Truths:
     return is_first
 
 
+def highest_so_far(values: Integers, *owners: Integers) -> Integers:
+    """Return the highest of the values up to each one, beginning again where one of the owners changes."""
+    group = np.logical_or.reduce([firsts(owner) for owner in owners]).cumsum() * (values.max(initial=0) + 1)
+    return np.asarray(np.maximum.accumulate(group + values) - group)
+
+
 def check_steps(columns: Columns, steps: Steps) -> None:
     """Raise MalformedHistoryError unless the events of each process are numbered without gaps and in order of time.
 
@@ -81,7 +87,7 @@ def check_beginnings(columns: Columns, steps: Steps) -> None:
 
 
 def by_client(columns: Columns, steps: Steps) -> Columns:
-    """Return the events of readers by client, then time, process, sequence.
+    """Return the events of readers by client, then time, deaths last, process, sequence.
 
     The own deaths are left out, because all deaths are among the known events.
     """
@@ -113,16 +119,24 @@ def _known_first(columns: Columns, known: Integers, own: Integers) -> Integers:
 
 
 def _order_of(columns: Columns, rows: Integers) -> Integers:
-    """Return the order of these rows by client, time, process, sequence."""
-    return np.lexsort((columns.sequence[rows], columns.process[rows], columns.time_ns[rows], columns.client[rows]))
+    """Return the order of these rows by client, time, process, sequence.
+
+    Within one time a death and what the same process recorded after it come last, because names say nothing about when.
+    """
+    order = np.lexsort((columns.sequence[rows], columns.process[rows], columns.time_ns[rows], columns.client[rows]))
+    rows = rows[order]
+    client, time_ns = columns.client[rows], columns.time_ns[rows]
+    is_death = (columns.kind[rows] == KILLED).astype(np.intp)
+    return order[np.lexsort((highest_so_far(is_death, client, time_ns, columns.process[rows]), time_ns, client))]
 
 
 def _goes_back(events: Columns) -> Integers:
-    """Return the positions of events whose successor of the same client is earlier."""
+    """Return the positions of events whose successor of the same client is earlier, or may be after a death."""
     time_ns = events.time_ns
     some = np.flatnonzero((time_ns[1:] <= time_ns[:-1]) & ~firsts(events.client)[1:])
     before, after = events.row[some], events.row[some + 1]
     process, sequence = events.process, events.sequence
     is_next = (process[after] == process[before]) & (sequence[after] >= sequence[before])
     is_tie = time_ns[some + 1] == time_ns[some]
-    return np.asarray(some[~(is_tie & ((process[after] > process[before]) | is_next))])
+    is_death = events.kind[some] == KILLED
+    return np.asarray(some[is_death | ~(is_tie & ((process[after] > process[before]) | is_next))])

@@ -1,7 +1,8 @@
 """The oracle of the history check: the rules of docs/history.md again, in Spark SQL alone.
 
 It shares nothing with the checker that it is compared with, not even names of kinds. Events are ordered by time,
-process and sequence; a statement counts for each history contradictory events and the anomalies of each kind.
+`turn`, process and sequence, because names of processes say nothing about what was first; a statement counts for each
+history contradictory events and the anomalies of each kind.
 """
 
 from __future__ import annotations
@@ -17,12 +18,19 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 WRITER_PARTS = {
+    # Within one time, what ends a commit comes first, then starts, deaths, and recoveries with what follows them.
+    "in_turn": """
+        SELECT *, greatest(if(kind = 'killed', 2, 0),
+                           max(CASE kind WHEN 'commit_start' THEN 1 WHEN 'recovered' THEN 3 ELSE 0 END)
+                             OVER (PARTITION BY history, process, time_ns ORDER BY sequence)) AS turn
+        FROM events WHERE kind IN ('commit_start', 'commit_acknowledged', 'commit_failed', 'recovered', 'killed')
+    """,
     # The writer's events in one order. A kill is the writer's if its client was the last to commit or recover.
     "writer_events": """
         SELECT *, last(CASE WHEN kind IN ('commit_start', 'recovered') THEN client END, true)
-                    OVER (PARTITION BY history ORDER BY time_ns, process, sequence
+                    OVER (PARTITION BY history ORDER BY time_ns, turn, process, sequence
                           ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS writer
-        FROM events WHERE kind IN ('commit_start', 'commit_acknowledged', 'commit_failed', 'recovered', 'killed')
+        FROM in_turn
     """,
     "writing": """
         SELECT history, kind, client, version, digest, time_ns,
@@ -31,7 +39,7 @@ WRITER_PARTS = {
                lag(client) OVER so_far AS client_before,
                last(CASE WHEN kind = 'commit_start' THEN version END, true) OVER so_far AS attempted
         FROM writer_events WHERE kind != 'killed' OR client = writer
-        WINDOW so_far AS (PARTITION BY history ORDER BY time_ns, process, sequence)
+        WINDOW so_far AS (PARTITION BY history ORDER BY time_ns, turn, process, sequence)
     """,
     # A version number follows what was last acknowledged or recovered, and at first what the first event says.
     "settling": """
@@ -117,6 +125,11 @@ PARTS = {
                explode(sequence({BUCKET.format("from_ns")}, {BUCKET.format("coalesce(to_ns, until_ns)")})) AS bucket
         FROM due
     """,
+    # Within one time, the death of a client comes after what other processes recorded of it.
+    "reading": """
+        SELECT *, max(kind = 'killed') OVER (PARTITION BY history, client, process, time_ns ORDER BY sequence) AS turn
+        FROM events WHERE kind IN ('read_start', 'read_end', 'read_failed', 'pin', 'unpin', 'killed')
+    """,
     # The events of each client, with the last one before of each kind: read start or end, pin, version read.
     "readers": """
         SELECT *,
@@ -125,8 +138,8 @@ PARTS = {
                last(CASE WHEN kind IN ('pin', 'unpin', 'killed')
                          THEN struct(kind, version, time_ns, process, sequence) END, true) OVER before AS pinned,
                last(CASE WHEN kind IN ('read_end', 'killed') THEN struct(kind, version) END, true) OVER before AS seen
-        FROM events WHERE kind IN ('read_start', 'read_end', 'read_failed', 'pin', 'unpin', 'killed')
-        WINDOW before AS (PARTITION BY history, client ORDER BY time_ns, process, sequence
+        FROM reading
+        WINDOW before AS (PARTITION BY history, client ORDER BY time_ns, turn, process, sequence
                           ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
     """,
     "steps": """

@@ -27,7 +27,7 @@ class Found:
 
 
 def brute_force(events: Sequence[Event], *, excused: Collection[str] = (), seen_survives: bool = True) -> Found:
-    events = sorted(events, key=lambda event: (event.time_ns, event.process, event.sequence))
+    events = in_order(events)
     try:
         check_processes(events)
         check_clients(events)
@@ -39,6 +39,27 @@ def brute_force(events: Sequence[Event], *, excused: Collection[str] = (), seen_
         event.kind is K.READ_END or is_restart(events, position) for position, event in enumerate(events)
     )
     return Found("INVALID" if anomalies else "UNKNOWN" if is_vacuous else "VALID", dict(Counter(anomalies)))
+
+
+def in_order(events: Sequence[Event]) -> list[Event]:
+    """The events by time, and within one time in the order in which they can have happened."""
+    return sorted(events, key=lambda event: (event.time_ns, turn_of(event, events), event.process, event.sequence))
+
+
+def turn_of(event: Event, events: Sequence[Event]) -> int:
+    """What ends a commit comes first, as what readers do, then starts, deaths, recoveries, and readers that live again.
+
+    What a process recorded later has no lower turn.
+    """
+    is_reading = event.kind in (K.READ_START, *READ_ENDS, K.PIN, K.UNPIN)
+    turns = [2 if event.kind is K.KILLED else 0]
+    for other in events:
+        if (other.process, other.time_ns) == (event.process, event.time_ns) and other.sequence <= event.sequence:
+            if is_reading and other.kind is K.KILLED and other.client == event.client:
+                turns.append(4)
+            if not is_reading and other.kind in (K.COMMIT_START, K.RECOVERED):
+                turns.append(1 if other.kind is K.COMMIT_START else 3)
+    return max(turns)
 
 
 def require(truth: bool) -> None:

@@ -60,7 +60,7 @@ class World:
 
     def record(self, client: str, kind: EventKind, version: int | None = None, digest: str | None = None) -> None:
         process = "supervisor" if kind is K.KILLED else client
-        # Events of one time are ordered by the names of their processes.
+        # Names of processes decide the order of events of one time where nothing else does.
         may_be_now = bool(self.events) and self.events[-1].process <= process
         self.time_ns += 0 if may_be_now and self.chance(0.3) else 10
         details = EXCUSED if kind is K.READ_FAILED else ""

@@ -28,8 +28,8 @@ NamesByDirectory = dict[int, dict[str, int]]
 class Tree:
     """Names that lead to files; equal trees are one object.
 
-    `paths` has one path of each file, and `indexes` every path, as links and lost removals leave several, with the index
-    of its file in `paths`.
+    `paths` has one path of each file, and `indexes` every path with the index of its file in `paths`: links and lost
+    removals leave several.
     """
 
     __slots__ = ("__weakref__", "_directories", "_numbers", "indexes", "paths")

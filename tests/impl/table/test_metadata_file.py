@@ -270,6 +270,31 @@ def test_deduplication_keys_are_read(questdb_data: Path) -> None:
     assert not any(column.is_dedup_key for column in decode((questdb_data / ODD_COLUMNS).read_bytes()).columns)
 
 
+def flags_bit(index: int) -> int:
+    """The number of the bit in a file that makes its column of this index a key."""
+    offset_bytes = HEADER.size_bytes + index * COLUMN.size_bytes + COLUMN.offset_of("flags")
+    return 8 * offset_bytes + layout.DEDUP_KEY.offset_bits
+
+
+def test_a_flipped_bit_that_leaves_keys_without_the_designated_timestamp_is_rejected(questdb_data: Path) -> None:
+    # A table with such keys was accepted, and the next commit replaced rows of other times.
+    contents = {name: (questdb_data / name).read_bytes() for name in FILES}
+    with_keys = {name for name in FILES if any(column.is_dedup_key for column in decode(contents[name]).columns)}
+    assert "tables/9.4.2/dedup/table/_meta" in with_keys
+    expected = "no deduplication key, because the designated timestamp is none"
+    for name, content in contents.items():
+        metadata = decode(content)
+        for column in metadata.columns:
+            is_rejected = (column.id == metadata.timestamp_id) == (name in with_keys)
+            changed = flipped(content, flags_bit(column.id))
+            if not is_rejected:
+                assert decode(changed).columns != metadata.columns
+                continue
+            key = next(other.id for other in metadata.columns if other.is_dedup_key != (other is column))
+            problem = rejected(changed)
+            assert (problem.field, problem.expected) == (f"FLAGS of column {key}", expected)
+
+
 def can_be_new(content: bytes) -> bool:
     """Whether a table has no indexes and never changed its structure; ours is of 9.4.2's format."""
     header, metadata = layout.MetaHeader.unpack(content, 0, file="_meta"), decode(content)

@@ -190,10 +190,9 @@ def test_row_groups_that_number_their_texts_each_by_itself_are_judged_as_one() -
         assert judge(chunks, excused=[EXCUSED]) == judge(events, excused=[EXCUSED]), case.name
 
 
-@pytest.mark.parametrize(("supervisor", "verdict"), [("zoe", Verdict.VALID), ("abe", Verdict.UNKNOWN)])
-def test_a_death_at_the_time_of_an_event_stands_where_the_names_of_processes_put_it(
-    supervisor: str, verdict: Verdict
-) -> None:
+@pytest.mark.parametrize("supervisor", ["zoe", "abe"])
+def test_a_death_comes_after_what_its_client_did_at_that_time_whatever_processes_are_called(supervisor: str) -> None:
+    # A death was ordered by the name of the process that recorded it, which could make a sound history UNKNOWN.
     events = [
         Event(process="w", sequence=0, client="w", kind=EventKind.RECOVERED, time_ns=0, version=0, digest="a"),
         Event(process="ann", sequence=0, client="ann", kind=EventKind.READ_START, time_ns=10),
@@ -201,9 +200,9 @@ def test_a_death_at_the_time_of_an_event_stands_where_the_names_of_processes_put
         Event(process=supervisor, sequence=0, client="ann", kind=EventKind.KILLED, time_ns=20),
     ]
     table = to_arrow(events)
-    assert brute_force(events).verdict == verdict.name
-    assert judge(table).verdict is verdict
-    assert in_slices(cut(table, [2, 3])).verdict is verdict
+    assert brute_force(events).verdict == "VALID"
+    assert judge(table).verdict is Verdict.VALID
+    assert in_slices(cut(table, [2, 3])).verdict is Verdict.VALID
 
 
 @pytest.mark.nightly

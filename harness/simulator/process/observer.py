@@ -55,17 +55,21 @@ class Property:
 
 
 class Reading(NamedTuple):
-    """The least number of commits that a reader's current read must see, and the number that it last saw."""
+    """The number of commits that a reader's current read must see at least, and that it last saw.
+
+    `seen_before` is the largest number that any reader had seen when it began, which the model demands of it, too.
+    """
 
     least: int = 0
     last: int = 0
+    seen_before: int = 0
 
 
 class Progress(NamedTuple):
     """All that the judge remembers: with equal progress it judges the same future the same way.
 
     `committed` are the numbers of the operations that were acknowledged or found by a recovery, `pending` is the one
-    begun since. `seen` is the largest number of commits that any reader saw. `readings` are by process name.
+    begun since. `seen` is the largest number of commits that any reader must have seen. `readings` are by process name.
     """
 
     committed: Operations = ()
@@ -74,6 +78,11 @@ class Progress(NamedTuple):
     readings: tuple[tuple[str, Reading], ...] = ()
     violations: tuple[Violation, ...] = ()
     observations: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def begun(self) -> Operations:
+        """The operations that a reader may see."""
+        return self.committed if self.pending is None else (*self.committed, self.pending)
 
     def reading_of(self, process: str) -> Reading:
         """Return the reading of a process."""
@@ -112,8 +121,8 @@ class Judge:
         The latest possible start is taken, because nothing that the read did before depends on what is committed.
         """
         reading = progress.reading_of(process)
-        least = max(reading.last, len(progress.committed))
-        return progress if reading.least == least else progress.with_reading(process, reading._replace(least=least))
+        begun = reading._replace(least=max(reading.last, len(progress.committed)), seen_before=progress.seen)
+        return progress if reading == begun else progress.with_reading(process, begun)
 
     def _mark(self, progress: Progress, process: str, node: Node, mark: Mark) -> Progress:
         match mark.kind:
@@ -142,7 +151,7 @@ class Judge:
 
     def _seen(self, progress: Progress, process: str, value: Hashable) -> Progress:
         reading = progress.reading_of(process)
-        count = self.version_of(progress, value)
+        count = self._first_version_of(progress, value, max(reading))
         if count is None:
             return _no_version(progress, process, value)
         progress = progress._replace(observations=(*progress.observations, (process, count)))
@@ -154,14 +163,23 @@ class Judge:
         progress = progress._replace(seen=max(progress.seen, count))
         return progress.with_reading(process, reading._replace(last=count))
 
+    def _first_version_of(self, progress: Progress, value: Hashable, least: int) -> int | None:
+        """Return after how many commits a reader sees that, the smallest such number from `least` on, else the largest.
+
+        Commits may lead back to an earlier state. The smallest number demands least of later reads and recoveries, so
+        that these are wrong only if no other number explains them either.
+        """
+        begun = progress.begun
+        for count in range(least, len(begun) + 1):
+            if value == self._oracle(begun[:count]):
+                return count
+        return self.version_of(progress, value)
+
     def version_of(self, progress: Progress, value: Hashable) -> int | None:
         """Return after how many commits a reader sees that, the largest such number; None if after none."""
-        if progress.pending is not None and value == self._oracle((*progress.committed, progress.pending)):
-            return len(progress.committed) + 1
-        for count in range(len(progress.committed), -1, -1):
-            if value == self._oracle(progress.committed[:count]):
-                return count
-        return None
+        begun = progress.begun
+        counts = range(len(begun), -1, -1)
+        return next((count for count in counts if value == self._oracle(begun[:count])), None)
 
     def _recovered(self, progress: Progress, process: str, value: Hashable) -> Progress:
         """Learn which version a recovery found: the last acknowledged one or what was begun after it."""

@@ -1,6 +1,7 @@
 """Runs are followed in the model: what the judge's own rules miss, or would miss if one were left out, is noticed."""
 
-from collections.abc import Callable, Hashable, Iterator
+import random
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 
 import pytest
@@ -18,11 +19,14 @@ from tornproof.harness.explorers.schedules.explorer import explore_schedules
 from tornproof.harness.search.crash_world import WRITER_INDEX, Sessions
 from tornproof.harness.simulator.persistence.legal_disks import legal_disks
 from tornproof.harness.simulator.persistence.models import A, B
+from tornproof.harness.simulator.process import bodies
 from tornproof.harness.simulator.process.case import Readers, TestCase
-from tornproof.harness.simulator.process.observer import Judge, Progress, Property
+from tornproof.harness.simulator.process.observer import Judge, Operations, Progress, Property
+from tornproof.harness.simulator.process.simulated_process import Mark, Node
+from tornproof.harness.simulator.process.world import NOTHING_HAPPENED, followed
 from tornproof.harness.systems.toy import AcknowledgesFirst, NeverSyncs, Toy
 from tornproof.impl.storage.interface import Storage
-from tornproof.model.trace import Kind
+from tornproof.model.trace import Event, Kind, follow
 
 STYLES = ("left", "right")
 
@@ -169,3 +173,111 @@ def test_the_explorers_of_power_cuts_and_of_kills_ask_the_model(monkeypatch: pyt
     monkeypatch.setattr(behaviour, "impossible_after", lambda *_, **__: "nothing is allowed")
     assert power.violated(A, Toy()) == {Property.BEHAVIOUR}
     assert kills._violated(Toy(), kills.CONTROL_OPERATIONS) == {(Toy.name, Property.BEHAVIOUR)}
+
+
+class Replaced(Toy):
+    """Sound: each commit replaces all letters."""
+
+    name = "replaced"
+
+    def commit(self, storage: Storage, path: str, operation: bytes) -> None:
+        self.write_anew(storage, f"{path}/new", operation)
+        storage.rename(f"{path}/new", f"{path}/state")
+        self.sync_names(storage, path)
+
+
+@pytest.mark.parametrize("explore", [sampled_properties, reduced_properties, product_properties])
+def test_a_sound_system_may_come_back_to_an_earlier_state(explore: Callable[[TestCase], set[str]]) -> None:
+    """A read that was opened before two commits was taken for one of the second commit, which leaves the same."""
+    case = TestCase(
+        target=Replaced(),
+        path="toy",
+        operations=(b"one", b""),
+        first_session=(0, 1, 0),
+        second_session=(0,),
+        readers=(Readers(read_count=2),),
+    )
+    assert explore(case) == set()
+
+
+Report = tuple[str, str, Hashable]
+"""The kind of a mark, or "begun" or "killed", the process, and the value."""
+LETTERS = "AAB"
+"""What each operation leaves, whatever was there before; at the beginning it is the first letter."""
+
+
+def left_by(operations: Operations) -> Hashable:
+    return LETTERS[operations[-1]] if operations else LETTERS[0]
+
+
+def random_reports(generator: random.Random) -> Iterator[Report]:
+    """Yield what a writer that dies now and then and two readers may report, and what they see or recover by lot."""
+    is_open, is_committing, reading = True, False, set[str]()
+    for _ in range(generator.randrange(6, 16)):
+        reader = generator.choice(("left", "right"))
+        if generator.random() < 0.6:
+            kind = bodies.SEEN if reader in reading else "begun"
+            reading ^= {reader}
+            yield kind, reader, generator.choice("AB")
+        elif not is_open:
+            is_open = True
+            yield bodies.RECOVERED, "writer", generator.choice("AB")
+        elif generator.random() < 0.2:
+            is_open = is_committing = False
+            yield "killed", "writer", None
+        else:
+            number = generator.randrange(len(LETTERS)) if not is_committing else number
+            is_committing = not is_committing
+            yield bodies.COMMIT if is_committing else bodies.ACKNOWLEDGED, "writer", number
+
+
+def are_accepted(reports: Sequence[Report]) -> bool:
+    """Say whether the judge and the model find nothing wrong."""
+    judge, progress, known = Judge(left_by), Progress(), NOTHING_HAPPENED
+    for kind, process, value in reports:
+        if kind == "killed":
+            known = follow(known, Event(Kind.STOPPED))
+        elif kind == "begun":
+            progress = judge.begin_read(progress, process)
+            known = follow(known, Event(Kind.BEGUN, reader=process))
+        else:
+            node, before = Node(0, None, None, None, (Mark(kind, value),)), progress
+            known, progress = followed(known, before, judge.observe(before, process, node), process, node)
+    return not progress.violations
+
+
+def are_explained(
+    reports: Sequence[Report], begun: Operations = (), stored: int = 0, least: tuple[tuple[str, int], ...] = ()
+) -> bool:
+    """Say by trying every number of commits for each read and recovery whether some of them explain all reports.
+
+    So many commits are `stored` at least; a read that has begun sees no less than `least`.
+    """
+    if not reports:
+        return True
+    (kind, process, value), rest = reports[0], reports[1:]
+    if kind == bodies.COMMIT:
+        assert isinstance(value, int)
+        return are_explained(rest, (*begun, value), stored, least)
+    if kind == bodies.ACKNOWLEDGED:
+        return are_explained(rest, begun, len(begun), least)
+    if kind == "begun":
+        return are_explained(rest, begun, stored, tuple({**dict(least), process: stored}.items()))
+    if kind == bodies.RECOVERED:
+        counts = [count for count in range(stored, len(begun) + 1) if left_by(begun[:count]) == value]
+        return any(are_explained(rest, begun[:count], count, least) for count in counts)
+    if kind == bodies.SEEN:
+        first = dict(least)[process]
+        counts = [count for count in range(first, len(begun) + 1) if left_by(begun[:count]) == value]
+        return any(are_explained(rest, begun, max(stored, count), least) for count in counts)
+    return are_explained(rest, begun, stored, least)
+
+
+def test_what_is_seen_of_states_that_come_again_is_wrong_where_no_numbers_of_commits_explain_it() -> None:
+    """Compared with every way to number the commits in what is read and recovered, in random small runs."""
+    generator, verdicts = random.Random(1), list[bool]()
+    for _ in range(2_000):
+        reports = tuple(random_reports(generator))
+        verdicts.append(are_explained(reports))
+        assert are_accepted(reports) is verdicts[-1], reports
+    assert 500 < sum(verdicts) < 1_500

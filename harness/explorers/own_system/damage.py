@@ -83,7 +83,7 @@ class Run:
     @classmethod
     def of(cls, target: Target, operations: Sequence[Any], *, path: str, allows_older: bool = True) -> Run:
         """Commit the operations where nothing fails; raises NotExplorableError."""
-        storage = MemoryStorage()
+        storage = MemoryStorage().bounded()
         try:
             target.create(storage, path)
             images, states = [storage.image()], [target.read(storage.copy(), path)]
@@ -95,6 +95,8 @@ class Run:
             images[-1] = storage.image()
         except target.rejections as error:
             raise NotExplorableError(f"without damage: {type(error).__name__}: {error}") from error
+        except EndlessError as error:
+            raise NotExplorableError(f"without damage it does not end: {error}") from error
         contents = _contents(images[-1], path)
         return cls(
             target=target,

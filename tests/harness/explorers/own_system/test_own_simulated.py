@@ -33,11 +33,11 @@ from tornproof.harness.explorers.own_system.simulated import (
     simulated_execution,
 )
 from tornproof.harness.explorers.simulated_phases import NOT_MADE_SMALL, NOT_SHRUNK
-from tornproof.harness.simulator.process.case import Readers
+from tornproof.harness.simulator.process.case import NotExplorableError, Readers
 from tornproof.harness.simulator.process.observer import Property
 from tornproof.harness.systems.scenario import Explorer
 from tornproof.harness.systems.toy import Toy
-from tornproof.testing import PATH, FunctionTarget, OpenMode, Storage, target
+from tornproof.testing import PATH, EntryKind, FunctionTarget, OpenMode, Storage, target
 
 OPERATIONS = (b"one", b"twos", b"threes")
 SMALL = Bounds.of(EFFORTS["small"])
@@ -245,6 +245,19 @@ def test_damage_that_is_read_is_found_with_its_field_and_replays() -> None:
     labelled = explore_damage(Run.of(target(Log(), read=unchecked_count), OPERATIONS, path=PATH), cases=10_000)
     assert {finding.evidence["field"] for finding in labelled.findings} == {"record count"}
     assert labelled.findings[0].sentence.startswith("With bit 2 of byte 0 of manifest flipped (record count), ")
+
+
+@pytest.mark.parametrize("part", ["create", "read", "commit", "recover"])
+def test_damage_of_what_waits_for_ever_without_any_is_not_explored(part: str) -> None:
+    """What was to be damaged was written and read without a bound on the calls, and the test hung."""
+
+    def waits(storage: Storage, path: str, operation: bytes = b"") -> bytes:
+        while storage.kind(f"{path}/never") is not EntryKind.FILE:
+            pass
+        return b""
+
+    with pytest.raises(NotExplorableError, match="without damage it does not end: livelock"):
+        Run.of(target(Log(), **{part: waits}), OPERATIONS, path=PATH)
 
 
 def test_damage_by_one_name_of_a_file_is_read_by_another_one() -> None:

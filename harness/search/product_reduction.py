@@ -256,3 +256,18 @@ class ProductReduction(CrashSearch):
             reached[LIVED_THROUGH] += any(
                 state.node.call is None and origin_of(arrivals, state).node.depth > 0 for state in arrivals
             )
+
+
+def met_by_kills(sessions: Sessions) -> Iterator[str]:
+    """Yield what a kill at each step of a commit meets, beside a reader that runs as far as it can right before it."""
+    world = sessions.case.begin(sessions.first)
+    while world.nodes[WRITER_INDEX].call is not None:
+        if world.progress.pending is not None:
+            acknowledged_count, ahead = len(world.progress.committed), world.fork()
+            while ahead.can_go_on(READER_INDEX):
+                ahead.step(READER_INDEX)
+            if ahead.progress.seen > acknowledged_count:
+                yield SEEN_EARLY
+            if (Trace(sessions.after_kill(world)).recovered_count or 0) > acknowledged_count:
+                yield KEPT
+        world.step(WRITER_INDEX)

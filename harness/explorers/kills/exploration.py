@@ -204,7 +204,9 @@ class Exploration:
                 self._find(violation, disk.origin)
                 continue
             if low < high and origin.failure is None:
-                self._reached[OLD_STATE if recovered.index == low else NEW_STATE] += 1
+                # A commit may change nothing that a reader sees.
+                states = self._judge.trace.observations
+                self._reached[OLD_STATE if states[recovered.index] == states[low] else NEW_STATE] += 1
             if not recovered.steps:
                 continue
             self._reached[WORKING_RECOVERY] += 1

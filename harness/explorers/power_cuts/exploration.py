@@ -222,7 +222,9 @@ class ModelExploration:
     def _note(self, bounds: Bounds, verdict: Ruling, facts: Facts, reached: set[str]) -> None:
         reached.update(power_points.reached_by_recovery(facts.recovery))
         if bounds.low < len(bounds.operations):
-            is_old = len(verdict.found) == bounds.low
+            before, oracle = bounds.operations[: bounds.low], self._judge.case.oracle
+            # A commit may change nothing that a reader sees.
+            is_old = verdict.found == before or oracle(verdict.found) == oracle(before)
             reached.add(power_points.OLD_STATE if is_old else power_points.NEW_STATE)
 
     def _crash_recovery(

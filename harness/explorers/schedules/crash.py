@@ -25,6 +25,7 @@ from tornproof.harness.search.product_reduction import (
     OnStates,
     ProductReduction,
     ReductionCounts,
+    met_by_kills,
 )
 from tornproof.harness.search.reader_reduction import NotOnlyAReaderError
 from tornproof.harness.simulator.filesystem.intercept import CallKind
@@ -135,6 +136,8 @@ CONTROLS_THAT_LOCK = (
 STATES_OF_A_CONTROL = 4_000
 COVERAGE_GOALS = (IN_COMMIT, KEPT)
 COVERAGE_GOALS_OF_KILLS = (*COVERAGE_GOALS, SEEN_EARLY, READER_AT_WORK, LIVED_THROUGH)
+NOT_IN_EVERY_SYSTEM = frozenset({KEPT, SEEN_EARLY})
+"""A commit that ends with its rename is not kept, and a reader that waits for the writer's lock sees nothing early."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,6 +152,8 @@ class ModelResult:
     failed: tuple[str, ...] | None
     """Where the reader locks or changes something, so that single schedules were run: the controls that failed."""
     found: dict[Signature, tuple[Violation, Moves]]
+    impossible: frozenset[str] = frozenset()
+    """The coverage goals that the system cannot reach."""
 
     @property
     def has_finding(self) -> bool:
@@ -181,6 +186,11 @@ def explore_under(
     found: dict[Signature, tuple[Violation, Moves]] = {}
     for violation, moves in counts.found:
         found.setdefault(Signature.of(violation), (violation, moves))
+    is_complete = counts.is_complete and not is_sampled
+    missing = frozenset(goal for goal in NOT_IN_EVERY_SYSTEM if not counts.reached[goal])
+    if missing and not is_complete:
+        # A search of a part may have missed what a few kills meet.
+        missing -= NOT_IN_EVERY_SYSTEM if is_cut else _met_by_kills(case)
     return ModelResult(
         model=name,
         counts={
@@ -189,11 +199,21 @@ def explore_under(
             "distinct worlds after a crash": counts.traces,
         },
         reached=counts.reached,
-        is_complete=counts.is_complete and not is_sampled,
+        is_complete=is_complete,
         is_cut=is_cut,
         failed=_failures_that_lock(name) if affects else None,
         found=found,
+        impossible=missing,
     )
+
+
+def _met_by_kills(case: TestCase) -> frozenset[str]:
+    """Return which of the goals that not every system reaches a kill at some step of the writer meets."""
+    sessions = Sessions.of(case)
+    try:
+        return frozenset(met_by_kills(sessions))
+    finally:
+        sessions.close()
 
 
 def _search(
@@ -236,6 +256,7 @@ def product_phase(results: Sequence[ModelResult], failed: Sequence[str] | None, 
     sampled = [result.model for result in results if not result.is_complete]
     has_kills = any(not model_named(result.model).everything_dies for result in results)
     goals = COVERAGE_GOALS_OF_KILLS if has_kills else COVERAGE_GOALS
+    impossible = frozenset.intersection(*(result.impossible for result in results)) if results else frozenset()
     is_found = any(result.found for result in results)
     phase = Phase(
         name=PHASE,
@@ -246,12 +267,12 @@ def product_phase(results: Sequence[ModelResult], failed: Sequence[str] | None, 
         + (f"; a sample of them under {', '.join(sampled)}" if sampled else ""),
         verdict=Verdict.INVALID if is_found else Verdict.VALID,
         counts=dict(counts),
-        reached=dict(reached),
+        reached={**dict.fromkeys(goals, 0), **reached},
         findings=tuple(findings),
     )
     if failed is not None:
         failed = [*failed, *(each for result in results for each in result.failed or ())]
-    return phase.with_controls(failed).with_coverage_goals(goals)
+    return phase.with_controls(failed).with_coverage_goals([goal for goal in goals if goal not in impossible])
 
 
 def _what(results: Sequence[ModelResult]) -> str:

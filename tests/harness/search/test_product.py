@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -17,7 +18,7 @@ from tornproof.harness.explorers.schedules import crash, small_programs
 from tornproof.harness.explorers.schedules.crash import COVERAGE_GOALS_OF_KILLS, control_case, explore_under
 from tornproof.harness.search.crash_world import Disks, Sessions
 from tornproof.harness.search.crashed_schedules import CrashedSchedules
-from tornproof.harness.search.product_reduction import IN_COMMIT, LIVED_THROUGH, SEEN_EARLY, ProductReduction
+from tornproof.harness.search.product_reduction import IN_COMMIT, KEPT, LIVED_THROUGH, SEEN_EARLY, ProductReduction
 from tornproof.harness.simulator.filesystem.kernel import Kernel
 from tornproof.harness.simulator.persistence.legal_disks import legal_disks
 from tornproof.harness.simulator.persistence.models import MODELS, model_named
@@ -188,6 +189,29 @@ def test_a_bound_of_states_is_kept_to_the_last_one(model: str) -> None:
         assert 0 < cut.counts["schedule x crash states"] <= states_max and not cut.is_complete
         assert cut.found == {} and cut.counts["distinct worlds after a crash"] >= (states_max > 1)
     assert explore_under(control_case(Toy()), model, 2 * states) == whole
+
+
+class EndsWithItsRename(Toy):
+    """Sound while processes die: its commit does not sync the name, so that it is acknowledged once it is there."""
+
+    name = "ends with its rename"
+
+    def commit(self, storage: Storage, path: str, operation: bytes) -> None:
+        self.write_anew(storage, f"{path}/new", self.read(storage, path) + operation)
+        storage.rename(f"{path}/new", f"{path}/state")
+
+
+@pytest.mark.parametrize(("toy", "impossible"), [(EndsWithItsRename(), KEPT), (Undo(), SEEN_EARLY)])
+def test_what_no_crash_of_a_system_can_reach_is_no_goal(toy: Toy, impossible: str) -> None:
+    """A reader that waits for the writer's lock, and a commit whose last call is its rename, never had a verdict."""
+    case = replace(control_case(toy), first_session=(0,), second_session=(1,), readers=(Readers(),))
+    phase = explore_product(case, ["A"], states_max=1_000)
+    assert not phase.reached.get(impossible) and (phase.verdict, phase.note) == (Verdict.VALID, "")
+
+
+def test_what_a_search_of_a_part_has_missed_is_a_goal() -> None:
+    phase = explore_product(control_case(Toy()), ["A"], states_max=2)
+    assert phase.verdict is Verdict.UNKNOWN and SEEN_EARLY in phase.note
 
 
 def test_a_bound_too_small_for_all_crashes_is_divided_over_them() -> None:

@@ -540,6 +540,12 @@ def test_an_exploration_starts_from_a_given_state() -> None:
     assert phase.counts["cut writes"] == len("beforeafter") - 1
 
 
+def test_a_commit_that_changes_nothing_a_reader_sees_is_valid() -> None:
+    """It was never found as it was before, because that is what it leaves."""
+    phase = explore_crashes(Toy(), [b""], path="toy")
+    assert (phase.verdict, phase.note) == (Verdict.VALID, "")
+
+
 def test_without_operations_there_is_no_verdict() -> None:
     phase = explore_crashes(Toy(), [], path="toy")
     assert phase.verdict is Verdict.UNKNOWN and "never reached" in phase.note

@@ -214,6 +214,14 @@ def test_what_is_written_by_one_name_of_a_file_is_read_by_another_one_from_the_s
     assert {replay_simulated(linked(), operations, reread(each)) for each in phase.findings} == {Verdict.INVALID}
 
 
+@pytest.mark.parametrize("explorer", [Explorer.POWER, Explorer.PRODUCT])
+def test_a_commit_that_changes_nothing_a_reader_sees_is_valid(explorer: Explorer) -> None:
+    """It was never found as it was before, because that is what it leaves."""
+    cases = cases_of(explorer, target(Toy()), [b""], [Readers()])
+    phase = explore_simulated(explorer, cases, models=("A",), bounds=SMALL)
+    assert (phase.verdict, phase.note) == (Verdict.VALID, "")
+
+
 # Damage
 
 

@@ -360,7 +360,7 @@ class Explorers:
         self._number += 1
         if self._replay is not None:
             return self._replay_finding(exploration, self._replay)
-        phase = exploration.explore()
+        phase = _explored(exploration)
         self._report(f"{phase.name} of {exploration.target!r}: {phase.verdict.name}, {_denominators(phase)}")
         self._report(f"bound: {phase.bound}")
         if phase.findings:
@@ -459,6 +459,17 @@ class _Exploration:
     execution: Callable[[Finding], list[str]] = lambda finding: []
     limit: _TimeLimit | None = None
     advice: str = "give it more seconds or a smaller bound"
+
+
+def _explored(exploration: _Exploration) -> Phase:
+    """Explore; a target that does not do the same again has no verdict, like one whose operations a commit changes."""
+    from tornproof.harness.common.verdict import nothing_explored, shortened
+    from tornproof.harness.simulator.process.simulated_process import NotDeterministicError
+
+    try:
+        return exploration.explore()
+    except NotDeterministicError as error:
+        return nothing_explored(exploration.phase, f"the target is not deterministic: {shortened(str(error))}")
 
 
 class _TimeLimit:

@@ -86,10 +86,7 @@ class FunctionTarget(Target):
         """Open the user's writer, or recover and return one that calls `commit`."""
         if "open_writer" not in self.parts:
             return self._recovered(storage, path)
-        context = self.parts["open_writer"](storage, path)
-        if not hasattr(context, "__enter__"):
-            raise TargetError(f"{self.name}: open_writer returned {_a(context)}, which no `with` can open")
-        opened: AbstractContextManager[Writer] = context
+        opened: AbstractContextManager[Writer] = self._context("open_writer", storage, path)
         return opened
 
     def read(self, storage: Storage, path: str) -> Hashable:
@@ -108,12 +105,19 @@ class FunctionTarget(Target):
         if style != LIVING:
             yield lambda: self.read(storage, path)
             return
-        with self.parts["reader"](storage, path) as read:
+        with self._context("reader", storage, path) as read:
             yield read
 
     def fields(self, file: str, content: bytes) -> Iterable[Field]:
         """Return what the user calls the parts of a file."""
         return [Field(*each) for each in self.parts["fields"](file, content)] if "fields" in self.parts else ()
+
+    def _context(self, part: str, storage: Storage, path: str) -> AbstractContextManager[Any]:
+        """Return what a part opens; raises TargetError."""
+        context: AbstractContextManager[Any] = self.parts[part](storage, path)
+        if not hasattr(context, "__enter__"):
+            raise TargetError(f"{self.name}: {part} returned {_a(context)}, which no `with` can open")
+        return context
 
     @contextmanager
     def _recovered(self, storage: Storage, path: str) -> Iterator[Writer]:
@@ -209,15 +213,23 @@ def rehearse(subject: object, operations: Sequence[Any], path: str = PATH) -> Fu
 
 
 def _check_reading(rehearsed: FunctionTarget, storage: MemoryStorage, path: str) -> None:
-    """Raise TargetError for what cannot be compared."""
-    seen, again = rehearsed.read(storage, path), rehearsed.read(storage, path)
+    """Raise TargetError for what cannot be compared, in each style of reading."""
+    for style in rehearsed.reader_styles:
+        with rehearsed.open_reader(storage, path, style) as read:
+            if not callable(read):
+                raise TargetError(f"{rehearsed.name}: reader gave {_a(read)}, which cannot be called")
+            what = "a reader's read" if style == LIVING else "read"
+            _check_comparable(f"{rehearsed.name}: {what}", read(), read())
+
+
+def _check_comparable(reading: str, seen: Hashable, again: Hashable) -> None:
     advice = "return bytes, a string, or a tuple of such"
     try:
         hash(seen)
     except TypeError as error:
-        raise TargetError(f"{rehearsed.name}: read returned {_a(seen)}, which cannot be hashed: {advice}") from error
+        raise TargetError(f"{reading} returned {_a(seen)}, which cannot be hashed: {advice}") from error
     if seen != again:
-        raise TargetError(f"{rehearsed.name}: read returned two unequal values ({_a(seen)}) of one state: {advice}")
+        raise TargetError(f"{reading} returned two unequal values ({_a(seen)}) of one state: {advice}")
 
 
 def _check_call(called: str, part: str, function: Part) -> None:

@@ -372,6 +372,7 @@ def test_a_finding_fails_although_the_budget_may_end(run: Run, tmp_path: Path) -
 # Mistakes of the user
 
 
+OPENS = "lambda *_: __import__('contextlib').nullcontext"
 WRONG = [
     ("read=read, ", "", "letters has no read(storage, path): a target needs it"),
     (", commit=commit", "", "letters has no commit(storage, path, operation) and no open_writer(storage, path)"),
@@ -385,6 +386,9 @@ WRONG = [
     ("return file.pread(file.size_bytes(), 0)", "return object()", "letters: read returned two unequal values"),
     ("commit=commit", "commit=lambda *_: None", "letters committed without a call to the storage"),
     ("commit=commit", "open_writer=read", "letters: open_writer returned a bytes, which no `with` can open"),
+    ("commit=commit", "commit=commit, reader=read", "letters: reader returned a bytes, which no `with` can open"),
+    ("commit=commit", f"commit=commit, reader={OPENS}(3)", "letters: reader gave an int, which cannot be called"),
+    ("commit=commit", f"commit=commit, reader={OPENS}(list)", "letters: a reader's read returned a list, which cannot"),
     ('[b"one", b"t", b"three"]', "[]", "tornproof.crashes needs a list of at least one operation"),
     ("st.binary(min_size=1, max_size=9)", "()", "tornproof.machine needs a strategy or a list of at least one"),
 ]

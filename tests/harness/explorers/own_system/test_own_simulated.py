@@ -264,8 +264,10 @@ def test_damage_of_what_waits_for_ever_without_any_is_not_explored(part: str) ->
             pass
         return b""
 
+    log = Log()
+    setattr(log, part, waits)
     with pytest.raises(NotExplorableError, match="without damage it does not end: livelock"):
-        Run.of(target(Log(), **{part: waits}), OPERATIONS, path=PATH)
+        run_of(log)
 
 
 def test_damage_by_one_name_of_a_file_is_read_by_another_one() -> None:

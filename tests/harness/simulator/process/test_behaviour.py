@@ -212,7 +212,7 @@ def left_by(operations: Operations) -> Hashable:
 
 def random_reports(generator: random.Random) -> Iterator[Report]:
     """Yield what a writer that dies now and then and two readers may report, and what they see or recover by lot."""
-    is_open, is_committing, reading = True, False, set[str]()
+    is_open, is_committing, reading, number = True, False, set[str](), 0
     for _ in range(generator.randrange(6, 16)):
         reader = generator.choice(("left", "right"))
         if generator.random() < 0.6:
@@ -226,8 +226,8 @@ def random_reports(generator: random.Random) -> Iterator[Report]:
             is_open = is_committing = False
             yield "killed", "writer", None
         else:
-            number = generator.randrange(len(LETTERS)) if not is_committing else number
             is_committing = not is_committing
+            number = generator.randrange(len(LETTERS)) if is_committing else number
             yield bodies.COMMIT if is_committing else bodies.ACKNOWLEDGED, "writer", number
 
 

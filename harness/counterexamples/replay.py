@@ -20,11 +20,13 @@ from tornproof.harness.counterexamples.smaller import Candidate
 from tornproof.harness.counterexamples.words import lane_cells
 from tornproof.harness.simulator.filesystem.kernel import CallRejectedError
 from tornproof.harness.simulator.process.case import NotExplorableError
+from tornproof.harness.simulator.process.simulated_process import NotDeterministicError
 from tornproof.impl.errors import TornproofError
 
 UNUSABLE = (
     UnknownTargetError,
     NotExplorableError,
+    NotDeterministicError,
     CallRejectedError,
     TornproofError,
     KeyError,

@@ -463,13 +463,13 @@ class _Exploration:
 
 def _explored(exploration: _Exploration) -> Phase:
     """Explore; a target that does not do the same again has no verdict, like one whose operations a commit changes."""
-    from tornproof.harness.common.verdict import nothing_explored, shortened
+    from tornproof.harness.common.verdict import nothing_explored
     from tornproof.harness.simulator.process.simulated_process import NotDeterministicError
 
     try:
         return exploration.explore()
     except NotDeterministicError as error:
-        return nothing_explored(exploration.phase, f"the target is not deterministic: {shortened(str(error))}")
+        return nothing_explored(exploration.phase, f"the target is not deterministic: {error}")
 
 
 class _TimeLimit:

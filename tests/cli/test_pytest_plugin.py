@@ -348,6 +348,37 @@ def test_a_target_that_hangs_without_any_commit_is_reported_in_one_sentence(run:
 # Without a verdict
 
 
+CHANGES_ITS_OPERATION = """
+from tornproof.harness.systems.toy import Toy
+from tornproof.testing import target
+
+toy = Toy()
+
+def commit(storage, path, letters):
+    letters.append("x")
+    toy.commit(storage, path, "".join(letters).encode())
+
+LETTERS = target(name="letters", create=toy.create, read=toy.read, recover=toy.sync_names, commit=commit)
+
+def test_product(tornproof):
+    tornproof.product(LETTERS, [["o"]], models=["D"])
+
+def test_power(tornproof):
+    tornproof.power(LETTERS, [["o"]], models=["D"])
+
+def test_writers(tornproof):
+    tornproof.schedules(LETTERS, [["o"], ["t"]], writers=2)
+"""
+
+
+def test_a_commit_that_changes_its_operation_leaves_no_verdict(run: Run, tmp_path: Path) -> None:
+    """It ended with a traceback of ours."""
+    code, output = run(tmp_path, source=CHANGES_ITS_OPERATION)
+    assert code == 1 and "Traceback" not in output and "NotDeterministicError" not in output
+    said = r"no verdict on 'letters' \((\w+)\): the target is not deterministic: after the same \d+ answers"
+    assert re.findall(said, output) == ["product", "power", "schedules"]
+
+
 def test_a_budget_that_ends_is_no_pass_and_says_so_in_other_words(run: Run, tmp_path: Path) -> None:
     short = EXAMPLE.replace(CALL, f"{CALL[:-1]}, seconds=0)").replace("steps=20, examples=50", "steps=1, examples=1")
     code, output = run(tmp_path, "-k", "not power_cut", source=short)

@@ -36,7 +36,7 @@ from tornproof.harness.simulator.process import bodies
 from tornproof.harness.simulator.process.bodies import reader_session
 from tornproof.harness.simulator.process.case import Readers, TestCase
 from tornproof.harness.simulator.process.observer import Judge, Operations, Progress, Property, Reading, Violation
-from tornproof.harness.simulator.process.simulated_process import Node, Process
+from tornproof.harness.simulator.process.simulated_process import Node, NotDeterministicError, Process
 from tornproof.harness.simulator.process.world import ProcessGroup, World
 from tornproof.harness.systems.toy import Toy
 from tornproof.harness.systems.toy_locks import (
@@ -472,7 +472,7 @@ def replay_writers(group: Group, finding: Finding) -> Verdict:
             world = explorer.without_first(world, end)
         world.finish()
         violated = {violation.property for violation in explorer.judge(world, end)}
-    except (KeyError, TypeError, ValueError, IndexError):
+    except (KeyError, TypeError, ValueError, IndexError, NotDeterministicError):
         return Verdict.UNKNOWN
     finally:
         explorer.close()

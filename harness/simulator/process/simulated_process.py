@@ -263,10 +263,10 @@ class Process:
 
 def _check_same(name: str, node: Node, run: _Run) -> None:
     if (run.call, tuple(run.marks), run.outcome) != (node.call, node.marks, node.outcome):
-        raise NotDeterministicError(
-            f"{name}: after the same {node.depth} answers it did {run.call} {run.marks} {run.outcome!r}, "
-            f"and before {node.call} {list(node.marks)} {node.outcome!r}"
-        )
+        error = NotDeterministicError(f"after the same {node.depth} answers, {name} did something else than before")
+        error.add_note(f"now {run.call} {run.marks} {run.outcome!r}")
+        error.add_note(f"before {node.call} {list(node.marks)} {node.outcome!r}")
+        raise error
 
 
 _Round: TypeAlias = list[tuple[Call, Any]]

@@ -29,7 +29,7 @@ from tornproof.harness.explorers.schedules import crash as product
 from tornproof.harness.search import reader_reduction
 from tornproof.harness.search.crash_world import Sessions, fail_call
 from tornproof.harness.search.product_reduction import ProductReduction
-from tornproof.harness.search.reader_reduction import ReaderReduction
+from tornproof.harness.search.reader_reduction import ReaderReduction, Trace
 from tornproof.harness.simulator.persistence import legal_disks as legal_disks_module
 from tornproof.harness.simulator.persistence import legal_files, legal_names
 from tornproof.harness.simulator.persistence.legal_disks import LegalDisks
@@ -416,6 +416,38 @@ def test_a_blinded_injector_of_crashes_beside_readers_is_noticed(
 ) -> None:
     blind(monkeypatch)
     assert any("was not detected" in failure for failure in product.failures([model.name]))
+
+
+def no_commit_under_way_is_kept(patch: Patch) -> None:
+    crashes = ProductReduction._crashes
+
+    def dropped(self: ProductReduction) -> list[Any]:
+        worlds = ((crash, crash.world.fork()) for crash in crashes(self))
+        return [
+            crash
+            for crash, world in worlds
+            if (Trace(world).recovered_count or 0) <= len(crash.world.progress.committed)
+        ]
+
+    patch.setattr(ProductReduction, "_crashes", dropped)
+
+
+def nobody_has_seen_what_is_under_way(patch: Patch) -> None:
+    readers = ProductReduction._readers_at
+
+    def late(self: ProductReduction, crash: Any) -> list[Any]:
+        return [state for state in readers(self, crash) if state.progress.seen <= len(crash.world.progress.committed)]
+
+    patch.setattr(ProductReduction, "_readers_at", late)
+
+
+@pytest.mark.parametrize("blind", [no_commit_under_way_is_kept, nobody_has_seen_what_is_under_way])
+def test_a_search_that_misses_what_not_every_system_can_reach_fails_a_control(
+    blind: Blinding, monkeypatch: Patch
+) -> None:
+    """Where it is complete and has not met it, that is no goal, so nothing else would say so."""
+    blind(monkeypatch)
+    assert any(product.failures([A.name]))
 
 
 @pytest.mark.parametrize("name", KILL_BLINDINGS)

@@ -27,7 +27,7 @@ from tornproof.harness.systems.scenario import Explorer, load_scenario
 from tornproof.harness.systems.simulation import HARDENED, Setting, setting_of
 from tornproof.harness.systems.table import TableTarget
 
-TIME_CHECKS_MAX = 2_000
+TIME_CHECKS_MAX = 4_000
 TIME_CHECKS_OF_PRODUCT_MAX = 200_000
 """It looks at the time before each state of a reader."""
 """So often an exploration asks whether it has time before it ends; it finds these defects early."""

@@ -121,7 +121,9 @@ class Judge:
         The latest possible start is taken, because nothing that the read did before depends on what is committed.
         """
         reading = progress.reading_of(process)
-        begun = reading._replace(least=max(reading.last, len(progress.committed)), seen_before=progress.seen)
+        least = max(reading.last, len(progress.committed))
+        # A number that says no more than the least one would only tell equal states apart.
+        begun = reading._replace(least=least, seen_before=progress.seen if progress.seen > least else 0)
         return progress if reading == begun else progress.with_reading(process, begun)
 
     def _mark(self, progress: Progress, process: str, node: Node, mark: Mark) -> Progress:

@@ -20,8 +20,8 @@ def purge(
     """Remove directories that no pin needs; return their names, sorted. `transaction` is the durable committed version.
 
     A directory is named from the version after that of its name on, and if it was replaced at version N, only by those
-    below N. `named` are directories that committed
-    versions name or named, among them those of `transaction`; of others it is not known. Raises StorageError.
+    below N. `named` are directories that committed versions name or named, among them those of `transaction`; of others
+    it is not known. Raises StorageError.
     """
     removed: list[str] = []
     for versions, names in _by_need(table, transaction, named):

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import functools
 import struct
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from tornproof.harness.explorers.roundtrip.metadata.placed_partitions import GENERATED, PARQUET
+from tornproof.harness.explorers.roundtrip.worked_out.changed_files import (
+    PATH,
+    Files,
+    storage_of,
+    two_days,
+    with_entry,
+    with_number,
+    without,
+)
 from tornproof.harness.explorers.roundtrip.worked_out.new_tables import META_COLUMN, META_HEADER
 from tornproof.harness.explorers.roundtrip.worked_out.question import Question, outcome_of
-from tornproof.harness.explorers.roundtrip.writing.kills import table_of_rows
-from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.systems.workload import FIRST_TIME
 from tornproof.impl.errors import CorruptError, UnsupportedError
@@ -23,15 +30,10 @@ from tornproof.impl.table.metadata_file import META_FILE, NAME_FILE
 from tornproof.impl.table.partition import PM_FILE
 from tornproof.impl.table.table import open_table
 from tornproof.impl.txn.sequencer import SEQUENCER_FILE
-from tornproof.impl.txn.transaction import TXN_FILE
 from tornproof.impl.verify.verify import verify_table
 
-PATH, DAY = "table", 86_400_000_000
 FIRST, UNFINISHED = "2024-01-01.0", f"{PM_FILE}.recovering"
-WORDS = struct.Struct("<3q")
-"""Of a partition in `_txn` behind its time: flags and rows, name, and token."""
 LARGE_BYTES = (16 << 20) + 1
-Files = Mapping[str, bytes]
 
 
 def other_partitions() -> Iterator[Question]:
@@ -47,55 +49,25 @@ def other_partitions() -> Iterator[Question]:
             yield Question("other partitions", f"{words} a table {name}", found, expected)
 
 
-def _files() -> dict[str, bytes]:
-    files = dict(table_of_rows(PATH, [(FIRST_TIME, 1), (FIRST_TIME + DAY, 2)]).files)
-    return {path.removeprefix(f"{PATH}/"): content for path, content in files.items()}
-
-
-def _storage(files: Files) -> MemoryStorage:
-    return MemoryStorage.of(DiskImage.of_files({f"{PATH}/{path}": content for path, content in files.items()}))
-
-
-def _with_entry(files: Files, flags: int, *, name_txn: int = 0, token: int | None = None, day: int = 0) -> Files:
-    """Return the files with another entry of the first partition in `_txn`."""
-    first, _ = open_table(_storage(files), PATH).transaction().partitions
-    content, at = bytearray(files[TXN_FILE]), first.entry_offset_bytes
-    struct.pack_into("<q", content, at, first.timestamp + day * DAY)
-    words = flags | first.row_count, name_txn, first.token if token is None else token
-    WORDS.pack_into(content, at + 8, *words)
-    return {**files, TXN_FILE: bytes(content)}
-
-
 def _with_native_partition(*, is_there: bool) -> Files:
-    files = _with_entry(_files(), 0, name_txn=-1, token=-1)
+    files = with_entry(two_days(), 0, name_txn=-1, token=-1)
     columns = {"2024-01-01/ts.d": struct.pack("<q", FIRST_TIME), "2024-01-01/v.d": bytes(8)}
-    return {**_without(files, FIRST), **(columns if is_there else {})}
-
-
-def _without(files: Files, *starts: str) -> Files:
-    return {path: content for path, content in files.items() if not path.startswith(starts)}
+    return {**without(files, FIRST), **(columns if is_there else {})}
 
 
 def _before_pm(*, cut_bytes: int = 0) -> Files:
     """Return a partition as releases before 9.4.0 left it."""
-    files, data = _with_entry(_files(), PARQUET), f"{FIRST}/{DATA_FILE}"
-    return {**_without(files, f"{FIRST}/{PM_FILE}"), data: files[data][: len(files[data]) - cut_bytes]}
-
-
-def _with_meta(offset_bytes: int, number: int) -> Files:
-    """Return files with another number in `_meta`, such as the type of the values."""
-    content = bytearray(_files()[META_FILE])
-    struct.pack_into("<i", content, offset_bytes, number)
-    return {**_files(), META_FILE: bytes(content)}
+    files, data = with_entry(two_days(), PARQUET), f"{FIRST}/{DATA_FILE}"
+    return {**without(files, f"{FIRST}/{PM_FILE}"), data: files[data][: len(files[data]) - cut_bytes]}
 
 
 def _with_column_version(version: int) -> Files:
-    files = _files()
+    files = two_days()
     return {**files, CV_FILE: version.to_bytes(8, "little") + files[CV_FILE][8:]}
 
 
 STATES: dict[str, tuple[Callable[[], Files], Any, Any, Any]] = {
-    "that is as it was": (_files, ([], 0), ([], [], 0), (2, 0)),
+    "that is as it was": (two_days, ([], 0), ([], [], 0), (2, 0)),
     "with a native partition": (
         functools.partial(_with_native_partition, is_there=True),
         ([], 0),
@@ -109,13 +81,13 @@ STATES: dict[str, tuple[Callable[[], Files], Any, Any, Any]] = {
         (1, 1),
     ),
     "with a partition whose entry says that it is native": (
-        lambda: _with_entry(_files(), 0),
+        lambda: with_entry(two_days(), 0),
         ([f"TOKEN of {FIRST}", f"PARQUET_FORMAT of {FIRST}"], 0),
         ([], [f"TOKEN of {FIRST}", f"PARQUET_FORMAT of {FIRST}"], 0),
         CorruptError.__name__,
     ),
     "with a partition whose entry says that nothing is in Parquet": (
-        lambda: _with_entry(_files(), 0, token=-1),
+        lambda: with_entry(two_days(), 0, token=-1),
         ([f"PARQUET_FORMAT of {FIRST}"], 0),
         ([], [f"PARQUET_FORMAT of {FIRST}"], 0),
         CorruptError.__name__,
@@ -128,13 +100,13 @@ STATES: dict[str, tuple[Callable[[], Files], Any, Any, Any]] = {
         UnsupportedError.__name__,
     ),
     "with a partition in a year that no directory can have": (
-        lambda: _with_entry(_files(), PARQUET | GENERATED, day=-(1 << 22)),
+        lambda: with_entry(two_days(), PARQUET | GENERATED, day=-(1 << 22)),
         (["TIMESTAMP of a partition"], 0),
         ([], ["TIMESTAMP of a partition"], 0),
         CorruptError.__name__,
     ),
     "with an unfinished file of a recovery": (
-        lambda: {**_files(), f"{FIRST}/{UNFINISHED}": b"left"},
+        lambda: {**two_days(), f"{FIRST}/{UNFINISHED}": b"left"},
         ([], 0),
         (["remove_unfinished"], [], 0),
         (2, 0),
@@ -152,61 +124,61 @@ STATES: dict[str, tuple[Callable[[], Files], Any, Any, Any]] = {
         (2, 0),
     ),
     "whose _cv is larger than readers take": (
-        lambda: {**_files(), CV_FILE: bytes(LARGE_BYTES)},
+        lambda: {**two_days(), CV_FILE: bytes(LARGE_BYTES)},
         ([], 1),
         ([], [], 1),
         (2, 0),
     ),
     "whose log has a transaction more": (
-        lambda: {**_files(), SEQUENCER_FILE: struct.pack("<iq", 0, 1)},
+        lambda: {**two_days(), SEQUENCER_FILE: struct.pack("<iq", 0, 1)},
         ([], 1),
         ([], [], 0),
         (2, 0),
     ),
     "whose _meta says another type than its partitions": (
-        lambda: _with_meta(META_HEADER.size + META_COLUMN.size, 99),
+        lambda: with_number(two_days(), META_FILE, META_HEADER.size + META_COLUMN.size, 99),
         (["TYPE of column 'v'"] * 2, 0),
         ([], ["TYPE of column 'v'"] * 2, 0),
         CorruptError.__name__,
     ),
     "whose _meta has another version": (
-        lambda: _with_meta(32, 1),
+        lambda: with_number(two_days(), META_FILE, 32, 1),
         ([], 1),
         ([], [], 0),
         (2, 0),
     ),
     "that is a mere copy of commits": (
-        lambda: _without(_files(), CV_FILE, META_FILE, NAME_FILE),
+        lambda: without(two_days(), CV_FILE, META_FILE, NAME_FILE),
         ([], 1),
         ([], [], 0),
         (2, 0),
     ),
-    "that has lost its _meta": (lambda: _without(_files(), META_FILE), (["file"], 0), ([], [], 0), (2, 0)),
+    "that has lost its _meta": (lambda: without(two_days(), META_FILE), (["file"], 0), ([], [], 0), (2, 0)),
 }
 """Its files; fields with problems and the count of notes of a verification; what a recovery does, and its fields and
 notes; and the rows that are read, with those that are native."""
 
 
 def _verified(files_of: Callable[[], Files]) -> Any:
-    report = verify_table(open_table(_storage(files_of()), PATH))
+    report = verify_table(open_table(storage_of(files_of()), PATH))
     return [problem.field for problem in report.all_problems], len(report.notes)
 
 
 def _recovered(files_of: Callable[[], Files], storage: MemoryStorage | None = None) -> Any:
-    report = repair_table(storage or _storage(files_of()), PATH)
+    report = repair_table(storage or storage_of(files_of()), PATH)
     kinds = [str(action.kind) for action in report.actions]
     return kinds, [problem.field for problem in report.problems], len(report.notes)
 
 
 def _recovered_again(files_of: Callable[[], Files]) -> Any:
-    storage = _storage(files_of())
+    storage = storage_of(files_of())
     repair_table(storage, PATH)
     return _recovered(files_of, storage)
 
 
 def _row_count(files_of: Callable[[], Files]) -> Any:
     def count() -> tuple[int, int]:
-        snapshot = open_snapshot(open_table(_storage(files_of()), PATH))
+        snapshot = open_snapshot(open_table(storage_of(files_of()), PATH))
         return sum(batch.num_rows for batch in snapshot.batches(["v"])), snapshot.native_row_count
 
     return outcome_of(count)

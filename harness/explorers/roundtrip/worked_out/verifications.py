@@ -29,10 +29,18 @@ from tornproof.harness.explorers.model_based.other_footers import (
 from tornproof.harness.explorers.roundtrip.forms import OF_SOMEBODY_ELSE, in_form, reader_of
 from tornproof.harness.explorers.roundtrip.metadata.placed_partitions import GENERATED, PARQUET
 from tornproof.harness.explorers.roundtrip.metadata.transaction_files import Entry, of_entries
+from tornproof.harness.explorers.roundtrip.worked_out.changed_files import (
+    DAY,
+    PATH,
+    Files,
+    files_of,
+    storage_of,
+    with_entry,
+)
 from tornproof.harness.explorers.roundtrip.worked_out.column_types import TIMESTAMP
 from tornproof.harness.explorers.roundtrip.worked_out.migrations import DESIGNATED, as_decimal, as_text, document_of
 from tornproof.harness.explorers.roundtrip.worked_out.question import Question, outcome_of
-from tornproof.harness.explorers.roundtrip.writing.kills import commit, table_of_rows
+from tornproof.harness.explorers.roundtrip.writing.kills import Rows, commit, table_of_rows
 from tornproof.harness.simulator.filesystem.faulty import RefusingStorage
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.intercept import Call, CallKind
@@ -53,12 +61,9 @@ from tornproof.impl.txn.pins import PINS_FILE
 from tornproof.impl.verify.verify import LookedAt, verify_table
 from tornproof.impl.write.writer_options import BloomOptions, WriterOptions
 
-PATH, TXN = "table", "_txn"
+TXN = "_txn"
 EXPANSION = "tornproof.impl.chunk.expansion"
 OTHER_SIZES, FLIPPED_BIT = "with other sizes in the footer", "with a flipped bit in that column"
-DAY = 86_400_000_000
-ENTRY = struct.Struct("<4q")
-"""Of a partition in `_txn`: its timestamp, flags and rows, name and token."""
 BOUNDS = {"minimum": (2, 6), "maximum": (1, 5)}
 """The fields of statistics with each, the older and the newer one."""
 ROW_COUNT, GROUP_ROWS, COMMITS = 2_000, 500, 2
@@ -90,11 +95,8 @@ def looked_at() -> Iterator[Question]:
 
 def _looked_at(*, quick: bool) -> LookedAt:
     """Return it for the only partition of a table, which has the files of one of its two columns."""
-    files = dict(table_of_rows(PATH, [(FIRST_TIME, 1)]).files)
-    beside = {path: each for path, each in files.items() if path.count("/") == 1}
-    own = {f"{PATH}/{TXN}": _with_native_partition(files, 1), f"{PATH}/2024-01-01/ts.d": bytes(8)}
-    report = the_only(verify_table(open_table(DiskImage.of_files(beside | own), PATH), quick=quick).partitions)
-    return report.looked_at
+    files = {**_with_native_partition([(FIRST_TIME, 1)]), "2024-01-01/ts.d": bytes(8)}
+    return the_only(verify_table(open_table(storage_of(files), PATH), quick=quick).partitions).looked_at
 
 
 def verified() -> Iterator[Question]:
@@ -124,21 +126,17 @@ def verified() -> Iterator[Question]:
 def _problems_of_times(first: int, last: int) -> list[str]:
     """Return the fields of `_txn` that are said to be wrong, where rows are in a native partition."""
     times = [FIRST_TIME + 10, FIRST_TIME + 20, FIRST_TIME + 30]
-    files = dict(table_of_rows(PATH, [(time, 1) for time in times]).files)
+    beside = _with_native_partition([(time, 1) for time in times])
     times[0], times[-1] = times[0] + first, times[-1] + last
-    beside = {path: each for path, each in files.items() if path.count("/") == 1}
     values = {"ts": times, "v": [1] * len(times)}
-    own = {f"{PATH}/2024-01-01/{name}.d": struct.pack("<3q", *numbers) for name, numbers in values.items()}
-    own[f"{PATH}/{TXN}"] = _with_native_partition(files, len(times))
-    return [each.field for each in verify_table(open_table(DiskImage.of_files(beside | own), PATH)).all_problems]
+    own = {f"2024-01-01/{name}.d": struct.pack("<3q", *numbers) for name, numbers in values.items()}
+    return [each.field for each in verify_table(open_table(storage_of({**beside, **own}), PATH)).all_problems]
 
 
-def _with_native_partition(files: Mapping[str, bytes], row_count: int) -> bytes:
-    """Return `_txn` of a table with one partition, which is native."""
-    entry = the_only(open_table(DiskImage.of_files(files), PATH).transaction().partitions)
-    content = bytearray(files[f"{PATH}/{TXN}"])
-    ENTRY.pack_into(content, entry.entry_offset_bytes, entry.timestamp, row_count, -1, -1)
-    return bytes(content)
+def _with_native_partition(rows: Rows) -> Files:
+    """Return the files of a table with one partition, which is native, but for those of that partition."""
+    files = files_of(table_of_rows(PATH, rows))
+    return with_entry({path: each for path, each in files.items() if "/" not in path}, 0, name_txn=-1, token=-1)
 
 
 def _with_problems(day: int) -> set[str]:

@@ -4,34 +4,38 @@ from __future__ import annotations
 
 import functools
 import itertools
-import struct
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any, TypeAlias
 
 from tornproof.harness.explorers.roundtrip.metadata.placed_partitions import GENERATED, PARQUET
+from tornproof.harness.explorers.roundtrip.worked_out.changed_files import (
+    DAY,
+    PATH,
+    Files,
+    storage_of,
+    two_days,
+    with_entry,
+    with_number,
+    without,
+)
 from tornproof.harness.explorers.roundtrip.worked_out.question import Question, outcome_of
-from tornproof.harness.explorers.roundtrip.writing.kills import table_of, table_of_rows
+from tornproof.harness.explorers.roundtrip.writing.kills import table_of
 from tornproof.harness.simulator.filesystem.faulty import RefusingStorage
-from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.intercept import CallKind
-from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.systems.workload import FIRST_TIME
 from tornproof.impl.errors import RowsRejectedError, StorageError
 from tornproof.impl.storage.interface import Storage, StorageReason
 from tornproof.impl.table.metadata_file import META_FILE
 from tornproof.impl.table.partition import PM_FILE
-from tornproof.impl.table.table import open_table
 from tornproof.impl.txn.transaction import TXN_FILE
 from tornproof.impl.write.table_writer import TableWriter, UncommittedError, open_writer
 
 Asked: TypeAlias = tuple[str, Callable[[], Any], Any]
 """A question in words, what is found, and what is right."""
 
-PATH = "table"
-DAY = 86_400_000_000
+FIRST_DAY = FIRST_TIME // DAY * DAY
 READ_ONLY = 1 << 62
-WORD = struct.Struct("<q")
 TIME_INDEX_OFFSET_BYTES = 8
 """Of the designated timestamp in `_meta`."""
 PARTITIONS = {
@@ -51,15 +55,19 @@ def writers() -> Iterator[Question]:
 
 def _openings() -> Iterator[Asked]:
     for of, change, expected in (
-        ("as it is", _files, 1),
-        ("without _meta", _without_metadata, "NotATableError"),
-        ("whose _meta names no time", _without_time, "NotATableError"),
+        ("as it is", two_days, 1),
+        ("without _meta", lambda: without(two_days(), META_FILE), "NotATableError"),
+        (
+            "whose _meta names no time",
+            lambda: with_number(two_days(), META_FILE, TIME_INDEX_OFFSET_BYTES, -1),
+            "NotATableError",
+        ),
     ):
         words = f"the version that a writer opens of a table {of}"
         yield words, functools.partial(_version_of_writer, change), expected
     for is_mapped, force in itertools.product((False, True), repeat=2):
         by = f"a table that a server {'maps' if is_mapped else 'has closed'}{', opened by force' if force else ''}"
-        found = functools.partial(_version_of_writer, _files, is_mapped=is_mapped, force=force)
+        found = functools.partial(_version_of_writer, two_days, is_mapped=is_mapped, force=force)
         yield f"the version that a writer opens of {by}", found, "BusyError" if is_mapped and not force else 1
 
 
@@ -102,35 +110,18 @@ STAGED: dict[str, tuple[Callable[[TableWriter], None], str | None]] = {
     "rows": (_rows, "UncommittedError"),
     "no rows": (_nothing, None),
     "rows taken back": (_rows_taken_back, None),
-    "a partition to drop": (lambda writer: writer.drop_partition(FIRST_TIME // DAY * DAY), "UncommittedError"),
-    "a partition to rewrite": (lambda writer: writer.rewrite_partition(FIRST_TIME // DAY * DAY), "UncommittedError"),
+    "a partition to drop": (lambda writer: writer.drop_partition(FIRST_DAY), "UncommittedError"),
+    "a partition to rewrite": (lambda writer: writer.rewrite_partition(FIRST_DAY), "UncommittedError"),
 }
 """What is staged, and the error that says so."""
-
-
-def _files() -> dict[str, bytes]:
-    return dict(table_of_rows(PATH, [(FIRST_TIME, 1), (FIRST_TIME + DAY, 2)]).files)
-
-
-def _without_metadata() -> dict[str, bytes]:
-    return {path: content for path, content in _files().items() if path != f"{PATH}/{META_FILE}"}
-
-
-def _without_time() -> dict[str, bytes]:
-    files = _files()
-    content = bytearray(files[f"{PATH}/{META_FILE}"])
-    struct.pack_into("<i", content, TIME_INDEX_OFFSET_BYTES, -1)
-    return files | {f"{PATH}/{META_FILE}": bytes(content)}
 
 
 def _opened(storage: Storage, *, force: bool = False) -> TableWriter:
     return open_writer(storage, PATH, force=force, allow_parquet_last=True)
 
 
-def _version_of_writer(
-    files: Callable[[], dict[str, bytes]], *, is_mapped: bool = False, force: bool = False
-) -> int | str:
-    storage = MemoryStorage.of(DiskImage.of_files(files()))
+def _version_of_writer(files: Callable[[], Files], *, is_mapped: bool = False, force: bool = False) -> int | str:
+    storage = storage_of(files())
     if is_mapped:
         storage.serve(f"{PATH}/{TXN_FILE}", "a server")
     version: int | str = outcome_of(lambda: _opened(storage, force=force).transaction.version)
@@ -139,17 +130,13 @@ def _version_of_writer(
 
 def _version_after(flags: int, *, has_pm: bool, is_rewrite: bool) -> Any:
     """Return the version after a change of the first partition, which has these flags."""
-    files = _files()
-    first, _ = open_table(DiskImage.of_files(files), PATH).transaction().partitions
-    content = bytearray(files[f"{PATH}/{TXN_FILE}"])
-    WORD.pack_into(content, first.entry_offset_bytes + WORD.size, flags | first.row_count)
-    files[f"{PATH}/{TXN_FILE}"] = bytes(content)
-    kept = {path: each for path, each in files.items() if has_pm or not path.endswith(f"-01.0/{PM_FILE}")}
+    files = with_entry(two_days(), flags)
+    kept = files if has_pm else without(files, f"2024-01-01.0/{PM_FILE}")
 
     def change() -> int:
-        with _opened(MemoryStorage.of(DiskImage.of_files(kept))) as writer:
+        with _opened(storage_of(kept)) as writer:
             if is_rewrite:
-                writer.rewrite_partition(first.timestamp)
+                writer.rewrite_partition(FIRST_DAY)
             else:
                 _rows(writer)
             return writer.commit()
@@ -159,7 +146,7 @@ def _version_after(flags: int, *, has_pm: bool, is_rewrite: bool) -> Any:
 
 def _left(stage: Callable[[TableWriter], None], *, is_failing: bool) -> tuple[str | None, int]:
     """Return the error with which a writer is left, and the version after it."""
-    storage, error = MemoryStorage.of(DiskImage.of_files(_files())), None
+    storage, error = storage_of(two_days()), None
     try:
         with _opened(storage) as writer:
             stage(writer)
@@ -172,7 +159,7 @@ def _left(stage: Callable[[TableWriter], None], *, is_failing: bool) -> tuple[st
 
 def _withdrawn(reason: StorageReason | None, *, is_rejected: bool) -> tuple[int, bool]:
     """Return the version after a commit in a block that ends with an error, and whether it was withdrawn."""
-    storage, withdrawn = MemoryStorage.of(DiskImage.of_files(_files())), []
+    storage, withdrawn = storage_of(two_days()), []
     writer = _opened(RefusingStorage(storage, lambda call: reason if call.kind is CallKind.PWRITE else None))
     with suppress(RowsRejectedError, StorageError), writer.withdrawing(lambda: withdrawn.append(True)):
         writer.announce(b"one")

@@ -51,7 +51,15 @@ ENCODABLE: Mapping[Encoding, frozenset[PhysicalType]] = {
 """The physical types that each encoding supports (Apache Parquet format, "Encodings")."""
 
 
-class ColumnOptions(msgspec.Struct, frozen=True, kw_only=True):
+class Options(msgspec.Struct, frozen=True, kw_only=True):
+    """Options, each of the type that it is declared with."""
+
+    def __post_init__(self) -> None:
+        """Reject values of other types."""
+        demand_field_types(self, OptionsRejectedError)
+
+
+class ColumnOptions(Options, frozen=True, kw_only=True):
     """Options of one column; None means the default for all columns.
 
     `level` is that of `codec` or, if that is None, of the default codec.
@@ -62,15 +70,11 @@ class ColumnOptions(msgspec.Struct, frozen=True, kw_only=True):
     encoding: Encoding | None = None
     statistics: bool | None = None
 
-    def __post_init__(self) -> None:
-        """Reject values of other types."""
-        demand_field_types(self, OptionsRejectedError)
-
 
 _AS_OTHERS = ColumnOptions()
 
 
-class EncodeOptions(msgspec.Struct, frozen=True, kw_only=True):
+class EncodeOptions(Options, frozen=True, kw_only=True):
     """How pages are written; None means the codec's default `level`, and pyarrow's default `page_row_count_max`.
 
     Columns of Arrow dictionaries are always dictionary-encoded, others if `columns` says so. All names are dotted paths
@@ -91,10 +95,6 @@ class EncodeOptions(msgspec.Struct, frozen=True, kw_only=True):
     duplicates: bool | None = None
     sorting: tuple[SortingColumn, ...] = ()
     columns: Mapping[str, ColumnOptions] = msgspec.field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        """Reject values of other types."""
-        demand_field_types(self, OptionsRejectedError)
 
     def codec_of(self, name: str) -> tuple[Codec, int | None]:
         """Return codec and level of a column."""

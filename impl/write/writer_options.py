@@ -9,11 +9,17 @@ import msgspec
 import pyarrow as pa
 from msgspec.structs import replace
 
-from tornproof.impl.arguments import demand_field_types
 from tornproof.impl.errors import OptionsRejectedError
 from tornproof.impl.layout.parquet import FooterForm
 from tornproof.impl.parquet.bloom_filter import SALTS
-from tornproof.impl.parquet.encode_options import ENCODABLE, PYARROW_CODECS, ColumnOptions, EncodeOptions, Encoding
+from tornproof.impl.parquet.encode_options import (
+    ENCODABLE,
+    PYARROW_CODECS,
+    ColumnOptions,
+    EncodeOptions,
+    Encoding,
+    Options,
+)
 from tornproof.impl.parquet.fields import Codec
 from tornproof.impl.table.metadata_file import TableColumn, TableMetadata
 from tornproof.impl.table.partition_schema import physical_form
@@ -35,18 +41,14 @@ class BloomPosition(enum.Enum):
     BOTH = "in _pm, and in data.parquet for other readers"
 
 
-class BloomOptions(msgspec.Struct, frozen=True, kw_only=True):
+class BloomOptions(Options, frozen=True, kw_only=True):
     """The columns of new files that have bloom filters, by name, with their false-positive rates."""
 
     columns: Mapping[str, float]
     position: BloomPosition = BloomPosition.INLINED
 
-    def __post_init__(self) -> None:
-        """Reject values of other types."""
-        demand_field_types(self, OptionsRejectedError)
 
-
-class WriterOptions(msgspec.Struct, frozen=True, kw_only=True):
+class WriterOptions(Options, frozen=True, kw_only=True):
     """Limits of sizes, and what is written; the default sizes are QuestDB's (docs/format.md).
 
     A row group exceeds neither of its limits, unless a single row does; its size is that of its rows in Arrow's form. A
@@ -64,7 +66,7 @@ class WriterOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         """Reject invalid options."""
-        demand_field_types(self, OptionsRejectedError)
+        super().__post_init__()
         for problem in _problems(self):
             raise OptionsRejectedError(problem)
 

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from depth import sampled
 from manifest_log import Log
+from waiting import WaitsInVain
 
 from tornproof.harness.common.verdict import Finding, Verdict, calls_at_most
 from tornproof.harness.explorers.own_system.simulated import cases_of
@@ -167,12 +168,7 @@ def test_a_finding_of_several_writers_with_other_numbers_or_another_end_cannot_b
 
 
 def test_a_commit_that_is_acknowledged_when_only_time_can_help_is_not_before_the_reads_that_ended() -> None:
-    class Waits(OrderedLocks):
-        def commit(self, storage: Storage, path: str, operation: bytes) -> None:
-            for _ in range(3):
-                storage.kind(f"{path}/nothing")
-                storage.sleep_seconds(1)
-            super().commit(storage, path, operation)
+    class Waits(WaitsInVain, OrderedLocks): ...
 
     phase = explore_writers(letters_of(Waits(), read_count=2), schedules_max=400, controls=())
     assert (phase.verdict, phase.findings) == (Verdict.VALID, ())

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from recorded_phases import AsRecorded
 from table_cases import ABANDON, GROW, PURGE, table_case
+from waiting import WaitsInVain
 
 from tornproof.harness.common.remembered_codecs import remembered_decoding
 from tornproof.harness.common.system import Target
@@ -222,14 +223,7 @@ def test_answers_from_memory_are_judged_as_in_every_order_of_all_calls(toy: Coun
         group.close()
 
 
-class Waits(Counter):
-    """Sound: a commit waits for what never comes, for a time."""
-
-    def commit(self, storage: Storage, path: str, operation: bytes) -> None:
-        for _ in range(3):
-            storage.kind(f"{path}/nothing")
-            storage.sleep_seconds(1)
-        super().commit(storage, path, operation)
+class Waits(WaitsInVain, Counter): ...
 
 
 def test_a_commit_that_is_acknowledged_when_only_time_can_help_makes_no_earlier_read_stale() -> None:

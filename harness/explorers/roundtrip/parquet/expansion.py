@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -78,14 +78,6 @@ class Repeated:
         return target.getvalue()
 
 
-class Made(NamedTuple):
-    """A column, a chunk of it, and the bytes of that."""
-
-    column: Column
-    chunk: Chunk
-    content: bytes
-
-
 @functools.cache
 def repeated() -> tuple[Repeated, ...]:
     """Return values of fixed and of other sizes, in each encoding for them, with pages of both versions."""
@@ -129,35 +121,35 @@ def repeated() -> tuple[Repeated, ...]:
 @errors_as_problems
 def problem_of(each: Repeated) -> str | None:
     """Say what is wrong: it must decode, but not where one byte less is allowed; None if nothing is."""
-    made = _chunk(each)
-    if _decode(made) != each.all_values:
+    if _decode(each) != each.all_values:
         return "it decodes to other values"
-    if _is_rejected(made, ALLOWED_TIMES * each.decoded_bytes):
+    if _is_rejected(each, ALLOWED_TIMES * each.decoded_bytes):
         return f"{each.decoded_bytes} bytes are rejected where {ALLOWED_TIMES} times as many are allowed"
-    if not _is_rejected(made, each.decoded_bytes - 1):
+    if not _is_rejected(each, each.decoded_bytes - 1):
         return f"{each.decoded_bytes} bytes are decoded where {each.decoded_bytes - 1} are allowed"
-    beside_others = _bytes_beside_others(made)
+    beside_others = _bytes_beside_others(each)
     if beside_others is not None and beside_others < each.decoded_bytes:
         return f"{each.decoded_bytes} bytes count as {beside_others} beside other chunks of one page"
     return None
 
 
-def _bytes_beside_others(made: Made) -> int | None:
+def _bytes_beside_others(each: Repeated) -> int | None:
     """Return what a chunk counts as where many of one page are decoded together; None if it is not such a chunk."""
-    leaf, pages = leaf_of(made.column), pages_of(made.content, made.chunk, file=DATA_FILE)
+    column, chunk, content = _chunk(each)
+    leaf, pages = leaf_of(column), pages_of(content, chunk, file=DATA_FILE)
     if len(pages) > 1 or not isinstance(leaf, Leaf):
         return None
     (page,) = pages
     sizes_bytes, encodings = np.array([page.uncompressed_size_bytes]), np.array([page.encoding])
-    return int(expanded_page_bytes(leaf, made.chunk.num_values, sizes_bytes, encodings)[0])
+    return int(expanded_page_bytes(leaf, chunk.num_values, sizes_bytes, encodings)[0])
 
 
-def _is_rejected(made: Made, allowed_bytes: int) -> bool:
+def _is_rejected(each: Repeated, allowed_bytes: int) -> bool:
     with ExitStack() as limited:
         limited.enter_context(replaced(f"{EXPANSION}:EXPANDED_MAX_BYTES", allowed_bytes))
         limited.enter_context(replaced(f"{EXPANSION}:EXPANSION_MAX", 0))
         try:
-            _decode(made)
+            _decode(each)
         except UnsupportedError:
             return True
     return False
@@ -186,12 +178,14 @@ def failed_controls() -> Iterator[str]:
     yield from not_noticed(controls, problem_of, repeated())
 
 
-def _decode(made: Made) -> list[Any]:
-    values: list[Any] = decode_chunk(made.content, made.column, made.chunk, file=DATA_FILE).to_pylist()
+def _decode(each: Repeated) -> list[Any]:
+    column, chunk, pages = _chunk(each)
+    found = decode_chunk(pages, column, chunk, file=DATA_FILE)
+    values: list[Any] = found.to_pylist()
     return values
 
 
-def _chunk(each: Repeated) -> Made:
+def _chunk(each: Repeated) -> tuple[Column, Chunk, bytes]:
     """Return the only column, its chunk with all values, and the bytes of that."""
     content = each.content()
     metadata = migrated(content)
@@ -207,4 +201,4 @@ def _chunk(each: Repeated) -> Made:
             num_values=chunk.num_values + rest.num_values,
             total_compressed=len(pages),
         )
-    return Made(metadata.header.columns[0], chunk, pages)
+    return metadata.header.columns[0], chunk, pages
